@@ -1,0 +1,2 @@
+//! The `flowlane` binary: arguments and output, nothing else.
+fn main() {}

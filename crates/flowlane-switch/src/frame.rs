@@ -1,0 +1,151 @@
+//! A frame in memory, with room in front for headers that actions push.
+
+/// Bytes kept free in front of a received frame: two VLAN tags, three labels, and then some.
+pub const HEADROOM: usize = 64;
+
+/// The largest frame that a port may hand in (a 64 KiB jumbogram with its headers fits).
+pub const FRAME_MAX: usize = 128 * 1024;
+
+/// A frame. Its buffer is reused from burst to burst and grows only when a longer frame comes.
+#[derive(Debug)]
+pub struct Frame {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Time of arrival, nanoseconds since the epoch; a capture's own time where the port replays one.
+    pub time_ns: u64,
+}
+
+impl Default for Frame {
+    fn default() -> Self {
+        Self { buffer: vec![0; 2048], start: HEADROOM, end: HEADROOM, time_ns: 0 }
+    }
+}
+
+impl Frame {
+    /// The frame, from its Ethernet header on.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// The frame, to be changed in place.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.end]
+    }
+
+    /// Length in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.end == self.start
+    }
+
+    /// Replaces the content by a copy of `data`.
+    #[inline]
+    pub fn fill(&mut self, data: &[u8]) {
+        self.space(data.len()).copy_from_slice(data);
+    }
+
+    /// Makes the frame `len` bytes long and returns them, their content unspecified: for a port that
+    /// reads into them.
+    #[inline]
+    pub fn space(&mut self, len: usize) -> &mut [u8] {
+        self.start = HEADROOM;
+        self.end = HEADROOM + len;
+        if self.end > self.buffer.len() {
+            self.buffer.resize(self.end.next_power_of_two(), 0);
+        }
+        &mut self.buffer[HEADROOM..HEADROOM + len]
+    }
+
+    /// Shortens the frame to its first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.end = self.end.min(self.start + len);
+    }
+
+    /// Removes `n` bytes in front; all of them where there are fewer.
+    pub fn pull(&mut self, n: usize) {
+        self.start = self.end.min(self.start + n);
+    }
+
+    /// Adds `n` bytes in front, their content unspecified.
+    pub fn push(&mut self, n: usize) {
+        if n > self.start {
+            let more = n - self.start + HEADROOM;
+            self.buffer.splice(0..0, std::iter::repeat_n(0, more));
+            self.start += more;
+            self.end += more;
+        }
+        self.start -= n;
+    }
+}
+
+/// Frames that travel through the switch together. The frames' buffers stay with the burst.
+#[derive(Debug)]
+pub struct Burst {
+    frames: Vec<Frame>,
+    len: usize,
+}
+
+impl Burst {
+    /// A burst for up to `capacity` frames.
+    pub fn new(capacity: usize) -> Self {
+        Self { frames: (0..capacity).map(|_| Frame::default()).collect(), len: 0 }
+    }
+
+    /// The most frames that it holds.
+    pub fn capacity(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Whether no further frame fits.
+    pub fn is_full(&self) -> bool {
+        self.len == self.frames.len()
+    }
+
+    /// Number of frames.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Forgets the frames; their buffers stay.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// A further frame to be filled; none where the burst is full.
+    #[inline]
+    pub fn next_frame(&mut self) -> Option<&mut Frame> {
+        let frame = self.frames.get_mut(self.len)?;
+        self.len += 1;
+        Some(frame)
+    }
+
+    /// Takes back the last frame: a port that got nothing to fill it with.
+    pub fn unget(&mut self) {
+        self.len = self.len.saturating_sub(1);
+    }
+
+    /// The frames.
+    #[inline]
+    pub fn frames(&self) -> &[Frame] {
+        &self.frames[..self.len]
+    }
+
+    /// The frames, to be changed.
+    #[inline]
+    pub fn frames_mut(&mut self) -> &mut [Frame] {
+        &mut self.frames[..self.len]
+    }
+}

@@ -1,0 +1,11 @@
+//! A software switch over the `flowlane` library.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`capture`] | readers and writers for pcap and pcapng |
+//! | [`frame`] | a frame in memory, with room to push headers |
+//! | [`port`] | where frames come from and go to |
+
+pub mod capture;
+pub mod frame;
+pub mod port;

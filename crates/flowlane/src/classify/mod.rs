@@ -1,0 +1,79 @@
+//! Rule tables: given a flow key, which rule wins.
+//!
+//! Every engine implements [`Classifier`] and must agree with linear search, which is the definition.
+
+use crate::packet::key::{FlowKey, FlowMask};
+use crate::rule::{Match, Priority, RuleId};
+
+/// The rule that won.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hit {
+    /// The handle under which the rule was inserted.
+    pub rule: RuleId,
+    /// Its priority.
+    pub priority: Priority,
+}
+
+/// Why a rule was not accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InsertError {
+    /// The handle is in use; `replace` changes a rule in place.
+    #[error("rule {} is in the table already; replace it, or remove it first", .0.0)]
+    Duplicate(RuleId),
+    /// The table holds as many rules as it may.
+    #[error("the table holds its limit of {rules_max} rules; raise the limit or remove rules")]
+    Full {
+        /// The limit.
+        rules_max: usize,
+    },
+}
+
+/// A table of rules.
+pub trait Classifier: Send {
+    /// The engine's name, as on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Adds a rule behind all others of its priority.
+    ///
+    /// # Errors
+    /// Where `id` is in use or the table is full; the table is as before.
+    fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), InsertError>;
+
+    /// Removes a rule. Says whether it was there.
+    fn remove(&mut self, id: RuleId) -> bool;
+
+    /// Gives a rule another match and priority. Among rules of equal priority it keeps the place that its
+    /// first insertion gave it. Says whether it was there.
+    fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> bool;
+
+    /// The winning rule for `key`.
+    fn lookup(&self, key: &FlowKey) -> Option<Hit>;
+
+    /// The winning rule for `key`, and in `looked_at` (added to what is there) every bit of the key that
+    /// the answer depends on: any key that agrees with this one in those bits gets the same answer.
+    fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<Hit>;
+
+    /// The winning rules for a batch, one after the other in `hits`. Engines that gain from batches
+    /// override this.
+    ///
+    /// # Panics
+    /// Where the slices differ in length.
+    fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) {
+        assert_eq!(keys.len(), hits.len());
+        for (key, hit) in keys.iter().zip(hits) {
+            *hit = self.lookup(key);
+        }
+    }
+
+    /// Number of rules.
+    fn len(&self) -> usize;
+
+    /// Whether there are no rules.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that the table occupies, its allocations included.
+    fn table_bytes(&self) -> usize;
+}

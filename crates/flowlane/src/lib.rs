@@ -1,0 +1,25 @@
+//! Packet classification on every lane of a machine.
+//!
+//! The modules stand in the order in which a packet meets them, and each may use only those before it:
+//!
+//! `isa ← hash ← packet ← rule ← {cache, classify} ← generate`
+//!
+//! | module | what |
+//! |---|---|
+//! | [`isa`] | which SIMD variants this CPU has and may use |
+//! | [`hash`] | MurmurHash3 and CRC32C over one or many keys |
+//! | [`packet`] | the table of fields, the flow key and its parser |
+//! | [`rule`] | matches, actions, rules, and their readers and printers |
+//! | [`classify`] | rule tables: linear search (the oracle), tuple search |
+//! | [`cache`] | exact-match and megaflow caches |
+//! | [`generate`] | synthetic rules and traces |
+//!
+//! The library does no I/O, starts no threads, and holds no global state but the SIMD width cap.
+
+pub mod cache;
+pub mod classify;
+pub mod generate;
+pub mod hash;
+pub mod isa;
+pub mod packet;
+pub mod rule;

@@ -1,0 +1,152 @@
+//! Where a frame's headers begin, and what is wrong with them.
+
+/// The network header that was found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Network {
+    /// None that is parsed (another EtherType, MPLS, malformed).
+    #[default]
+    None,
+    /// IPv4 (RFC 791).
+    Ipv4,
+    /// IPv6 (RFC 8200).
+    Ipv6,
+    /// ARP or RARP over Ethernet and IPv4 (RFC 826, 903).
+    Arp,
+}
+
+/// The transport header that was found complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[repr(u8)]
+pub enum Transport {
+    /// None that is parsed (another protocol, a later fragment, malformed).
+    #[default]
+    None,
+    /// TCP (RFC 9293).
+    Tcp,
+    /// UDP (RFC 768).
+    Udp,
+    /// SCTP (RFC 9260).
+    Sctp,
+    /// ICMP (RFC 792).
+    Icmpv4,
+    /// ICMPv6 (RFC 4443).
+    Icmpv6,
+}
+
+/// The places of a frame's headers, in bytes from its first: found once by the parser, so that actions
+/// need no second parse. Every offset with a header behind it lies within the frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Headers {
+    /// The network header, where [`network`](Self::network) is not `None`.
+    pub l3: u16,
+    /// The transport header, where [`transport`](Self::transport) is not `None`; else where it would be.
+    pub l4: u16,
+    /// What follows the transport header, where there is one.
+    pub payload: u16,
+    /// What stands at `l3`.
+    pub network: Network,
+    /// What stands at `l4`.
+    pub transport: Transport,
+    /// VLAN tags behind the addresses, 0 to 2 (further ones are not parsed).
+    pub vlan_tags: u8,
+    /// MPLS label stack entries behind the EtherType, 0 to 3 (further ones are not parsed).
+    pub mpls_labels: u8,
+    /// `ip_frag`: 0, or [`FRAG_ANY`](super::fields::FRAG_ANY), perhaps with
+    /// [`FRAG_LATER`](super::fields::FRAG_LATER).
+    pub fragment: u8,
+    /// The first thing that was found wrong. The key then holds what came before it.
+    pub malformed: Option<Malformed>,
+}
+
+impl Headers {
+    /// Offset of the innermost EtherType (or 802.3 length) behind the VLAN tags.
+    #[inline]
+    pub fn eth_type_at(&self) -> usize {
+        12 + 4 * usize::from(self.vlan_tags)
+    }
+
+    /// Offset of the first label stack entry, where there are any.
+    #[inline]
+    pub fn mpls_at(&self) -> usize {
+        14 + 4 * usize::from(self.vlan_tags)
+    }
+}
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
+        /// What is wrong with a frame. Counted by reason; no packet is an error.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Malformed {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Malformed {
+            /// Every reason.
+            pub const ALL: &'static [Malformed] = &[$(Malformed::$variant,)*];
+
+            /// The reason's name in counters and reports.
+            pub fn name(self) -> &'static str {
+                match self { $(Malformed::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// Fewer than 14 bytes.
+    EthernetTruncated = "ethernet-truncated",
+    /// The frame ends within a VLAN tag.
+    VlanTruncated = "vlan-truncated",
+    /// The frame ends within a label stack entry.
+    MplsTruncated = "mpls-truncated",
+    /// The frame ends within an ARP packet.
+    ArpTruncated = "arp-truncated",
+    /// ARP for hardware or protocol other than Ethernet and IPv4.
+    ArpFormat = "arp-format",
+    /// The frame ends within the IPv4 header.
+    Ipv4Truncated = "ipv4-truncated",
+    /// EtherType 0x0800 but version other than 4.
+    Ipv4Version = "ipv4-version",
+    /// Header length below 20 bytes or beyond the total length.
+    Ipv4HeaderLength = "ipv4-header-length",
+    /// Total length beyond the frame.
+    Ipv4TotalLength = "ipv4-total-length",
+    /// The frame ends within the IPv6 header.
+    Ipv6Truncated = "ipv6-truncated",
+    /// EtherType 0x86dd but version other than 6.
+    Ipv6Version = "ipv6-version",
+    /// Payload length beyond the frame.
+    Ipv6PayloadLength = "ipv6-payload-length",
+    /// The packet ends within an extension header.
+    Ipv6ExtensionTruncated = "ipv6-extension-truncated",
+    /// More extension headers than are followed.
+    Ipv6ExtensionLimit = "ipv6-extension-limit",
+    /// The packet ends within the TCP header.
+    TcpTruncated = "tcp-truncated",
+    /// TCP data offset below 20 bytes or beyond the packet.
+    TcpHeaderLength = "tcp-header-length",
+    /// The packet ends within the UDP header.
+    UdpTruncated = "udp-truncated",
+    /// UDP length below 8 (and not 0) or beyond the packet.
+    UdpLength = "udp-length",
+    /// The packet ends within the SCTP header.
+    SctpTruncated = "sctp-truncated",
+    /// The packet ends within the ICMP header.
+    IcmpTruncated = "icmp-truncated",
+    /// The packet ends within the ICMPv6 header.
+    Icmpv6Truncated = "icmpv6-truncated",
+    /// A neighbour discovery message without target, or with an option of length 0 or beyond the packet.
+    NeighbourDiscovery = "neighbour-discovery",
+    /// A frame to a tunnel's port whose tunnel header is cut off.
+    TunnelTruncated = "tunnel-truncated",
+    /// A tunnel header of unknown version, with unknown critical options, or that carries no Ethernet or IP.
+    TunnelFormat = "tunnel-format",
+}
+
+impl std::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}

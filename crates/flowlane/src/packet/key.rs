@@ -1,0 +1,247 @@
+//! Flow key and flow mask: [`WORDS`] 32-bit words each, and a bitmap of those that may be non-zero.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::fields::Field;
+
+/// Number of 32-bit words in a flow key.
+pub const WORDS: usize = 64;
+
+/// Marks a [`Flow`] that holds a packet's field values.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Value {}
+
+/// Marks a [`Flow`] that holds one mask bit for every bit of a key.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Bits {}
+
+/// The words of a key ([`FlowKey`]) or of a mask ([`FlowMask`]); the two are one shape but not one type.
+///
+/// Each word holds its fields in host order of their network value: the four wire bytes
+/// `c0 00 02 01` of an IPv4 address are the word `0xc000_0201` on every machine.
+///
+/// Invariant: a word whose bit in [`present`](Self::present) is clear is zero. The reverse does not
+/// hold: a word marked present may be zero.
+#[repr(C, align(64))]
+#[derive(Clone)]
+pub struct Flow<K> {
+    words: [u32; WORDS],
+    present: u64,
+    kind: PhantomData<K>,
+}
+
+/// What a packet carries.
+pub type FlowKey = Flow<Value>;
+
+/// Which bits of a key somebody looked at.
+pub type FlowMask = Flow<Bits>;
+
+const _: () = assert!(size_of::<FlowKey>() == 320);
+
+impl<K> Flow<K> {
+    /// A key or mask of zeros.
+    pub const fn zero() -> Self {
+        Self { words: [0; WORDS], present: 0, kind: PhantomData }
+    }
+
+    /// Bit `w` is set where word `w` may be non-zero.
+    #[inline(always)]
+    pub fn present(&self) -> u64 {
+        self.present
+    }
+
+    /// All words; those not present are zero.
+    #[inline(always)]
+    pub fn words(&self) -> &[u32; WORDS] {
+        &self.words
+    }
+
+    /// Word `w` (0 to 63).
+    #[inline(always)]
+    pub fn word(&self, w: usize) -> u32 {
+        self.words[w]
+    }
+
+    /// Sets word `w` and marks it present.
+    #[inline(always)]
+    pub fn set_word(&mut self, w: usize, value: u32) {
+        self.words[w] = value;
+        self.present |= 1 << w;
+    }
+
+    /// Sets the bits of word `w` that are set in `bits`, and marks it present where there are any.
+    #[inline(always)]
+    pub fn or_word(&mut self, w: usize, bits: u32) {
+        self.words[w] |= bits;
+        self.present |= u64::from(bits != 0) << w;
+    }
+
+    /// Direct access for the parser, which writes every word that it marks in `present` and hands
+    /// both back through [`finish`](Self::finish).
+    #[inline(always)]
+    pub(crate) fn words_mut(&mut self) -> &mut [u32; WORDS] {
+        &mut self.words
+    }
+
+    /// Ends a refill begun with [`words_mut`](Self::words_mut): clears the words that the previous
+    /// content had and the new one has not. Costs nothing where both have the same shape.
+    #[inline(always)]
+    pub(crate) fn finish(&mut self, present: u64) {
+        let mut stale = self.present & !present;
+        while stale != 0 {
+            self.words[stale.trailing_zeros() as usize] = 0;
+            stale &= stale - 1;
+        }
+        self.present = present;
+    }
+
+    /// The value of `field`, right-aligned.
+    pub fn get(&self, field: Field) -> u128 {
+        let info = field.info();
+        let mut value = 0u128;
+        for (word, shift, width) in info.pieces() {
+            let low = (u64::from(self.words[word]) >> shift) & ((1u64 << width) - 1);
+            value = (value << width) | u128::from(low);
+        }
+        value
+    }
+
+    /// Sets `field` to the low bits of `value`; bits above the field's width are ignored.
+    pub fn set(&mut self, field: Field, value: u128) {
+        self.set_masked(field, value, u128::MAX);
+    }
+
+    /// Sets those bits of `field` that are set in `mask` to the corresponding bits of `value`.
+    pub fn set_masked(&mut self, field: Field, value: u128, mask: u128) {
+        let info = field.info();
+        let mut left = u32::from(info.width);
+        for (word, shift, width) in info.pieces() {
+            left -= width;
+            let ones = ((1u64 << width) - 1) as u32;
+            let m = ((mask >> left) as u32 & ones) << shift;
+            let v = ((value >> left) as u32 & ones) << shift;
+            if m != 0 {
+                self.set_word(word, (self.words[word] & !m) | (v & m));
+            }
+        }
+    }
+
+    /// The indices of the words that may be non-zero, ascending.
+    pub fn present_words(&self) -> impl Iterator<Item = usize> + use<K> {
+        BitIter(self.present)
+    }
+}
+
+impl FlowMask {
+    /// Adds every bit of `field`.
+    pub fn add_field(&mut self, field: Field) {
+        self.set(field, u128::MAX);
+    }
+
+    /// Adds every bit of `other`.
+    pub fn add(&mut self, other: &FlowMask) {
+        for w in other.present_words() {
+            self.or_word(w, other.words[w]);
+        }
+    }
+
+    /// Whether every bit of `other` is in this mask.
+    pub fn covers(&self, other: &FlowMask) -> bool {
+        other.present_words().all(|w| other.words[w] & !self.words[w] == 0)
+    }
+}
+
+impl FlowKey {
+    /// Whether the two keys agree in every bit of `mask`.
+    pub fn agrees(&self, other: &FlowKey, mask: &FlowMask) -> bool {
+        mask.present_words().all(|w| (self.words[w] ^ other.words[w]) & mask.words[w] == 0)
+    }
+
+    /// This key with every bit outside `mask` cleared.
+    pub fn masked(&self, mask: &FlowMask) -> FlowKey {
+        let mut out = FlowKey::zero();
+        for w in mask.present_words() {
+            out.or_word(w, self.words[w] & mask.words[w]);
+        }
+        out
+    }
+}
+
+impl<K> Default for Flow<K> {
+    fn default() -> Self {
+        Self::zero()
+    }
+}
+
+/// Equal words; the bitmaps may differ where a word is zero.
+impl<K> PartialEq for Flow<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.words == other.words
+    }
+}
+
+impl<K> Eq for Flow<K> {}
+
+impl<K> fmt::Debug for Flow<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for w in self.present_words() {
+            map.entry(&w, &format_args!("{:#010x}", self.words[w]));
+        }
+        map.finish()
+    }
+}
+
+/// Iterates over the set bits of a bitmap, lowest first.
+#[derive(Clone, Copy, Debug)]
+pub struct BitIter(pub u64);
+
+impl Iterator for BitIter {
+    type Item = usize;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<usize> {
+        if self.0 == 0 {
+            return None;
+        }
+        let bit = self.0.trailing_zeros() as usize;
+        self.0 &= self.0 - 1;
+        Some(bit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_span_words_round_trip() {
+        for info in Field::all() {
+            let ones = if info.width == 128 { u128::MAX } else { (1 << info.width) - 1 };
+            let value = 0x0123_4567_89ab_cdef_fedc_ba98_7654_3211 & ones;
+            let mut key = FlowKey::zero();
+            key.set(info.field, value);
+            assert_eq!(key.get(info.field), value, "{}", info.name);
+            let mut mask = FlowMask::zero();
+            mask.add_field(info.field);
+            assert_eq!(
+                mask.words.iter().map(|w| w.count_ones()).sum::<u32>(),
+                u32::from(info.width),
+                "{}",
+                info.name
+            );
+            assert!(key.masked(&mask) == key);
+        }
+    }
+
+    #[test]
+    fn finish_clears_what_the_previous_packet_left() {
+        let mut key = FlowKey::zero();
+        key.set_word(3, 7);
+        key.set_word(9, 8);
+        key.words_mut()[9] = 1;
+        key.finish(1 << 9);
+        assert_eq!((key.word(3), key.word(9), key.present()), (0, 1, 1 << 9));
+    }
+}

@@ -1,0 +1,73 @@
+//! What a rule does to a packet.
+
+use crate::packet::Field;
+
+/// A port of the switch, by number. Numbers from [`PortNo::MAX`] on have other meanings in OpenFlow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PortNo(pub u32);
+
+impl PortNo {
+    /// The largest number that a port may have (OpenFlow 1.0 reserves 0xff00 and above).
+    pub const MAX: PortNo = PortNo(0xfeff);
+}
+
+/// One step of a rule. Steps happen in order; changes to the packet are seen by the steps after them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Action {
+    /// Send a copy of the packet, as it is now, to a port. Nothing happens where that is the port that
+    /// the packet came from (use [`Action::InPort`]), as in OpenFlow.
+    Output(PortNo),
+    /// Send it back to the port that it came from.
+    InPort,
+    /// Send it to every port but the one that it came from.
+    Flood,
+    /// Switch it as a learning bridge does: to the port where its destination was last seen in its VLAN.
+    Normal,
+    /// Hand the first `max_len` bytes to the controller port.
+    Controller {
+        /// Bytes kept of each packet; 65535 for all.
+        max_len: u16,
+    },
+    /// Hand every packet to the controller port with a probability.
+    Sample {
+        /// 0 (never) to 65535 (always), as in Open vSwitch.
+        probability: u16,
+    },
+    /// Add an outermost VLAN tag of this TPID (0x8100 or 0x88a8) with VID 0 and priority 0.
+    PushVlan(u16),
+    /// Remove the outermost VLAN tag, if there is one.
+    PopVlan,
+    /// Add an MPLS label stack entry and set the EtherType (0x8847 or 0x8848).
+    PushMpls(u16),
+    /// Remove the outermost label stack entry and set the EtherType.
+    PopMpls(u16),
+    /// Set the bits `mask` of a field to `value`; checksums follow. A field that the packet does not
+    /// have is left alone.
+    SetField {
+        /// A writable field.
+        field: Field,
+        /// Right-aligned, no bit outside `mask`.
+        value: u128,
+        /// Right-aligned, within the field's width.
+        mask: u128,
+    },
+    /// Copy one field to another of the same width.
+    Move {
+        /// Read.
+        from: Field,
+        /// Written; a writable field.
+        to: Field,
+    },
+    /// Decrement the IP TTL or hop limit. A packet whose TTL is 0 or 1 goes to the controller port, and
+    /// the rest of its steps are left out, as in Open vSwitch.
+    DecTtl,
+    /// Decrement the TTL of the outermost label, likewise.
+    DecMplsTtl,
+    /// Drop the packet where it exceeds the meter's rate.
+    Meter(u32),
+    /// Count the packet and its bytes in a counter of this number.
+    Count(u32),
+    /// Go on in a later table. The last step of a rule.
+    Goto(u8),
+}

@@ -1,0 +1,257 @@
+//! Which packets a rule is for: masked words, and ranges on the transport ports.
+
+use crate::packet::fields::{Field, word};
+use crate::packet::key::{BitIter, FlowKey, FlowMask};
+
+/// A range of ports, both ends included, that is neither one port nor a prefix nor everything:
+/// those are kept as masks.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PortRange {
+    low: u16,
+    high: u16,
+}
+
+impl PortRange {
+    /// The smallest port.
+    pub fn low(&self) -> u16 {
+        self.low
+    }
+
+    /// The largest port.
+    pub fn high(&self) -> u16 {
+        self.high
+    }
+
+    /// Whether `port` lies in the range.
+    #[inline(always)]
+    pub fn contains(&self, port: u16) -> bool {
+        port.wrapping_sub(self.low) <= self.high - self.low
+    }
+
+    /// The fewest prefixes that cover the range exactly: (value, mask), ascending.
+    pub fn prefixes(&self) -> Vec<(u16, u16)> {
+        let mut out = Vec::new();
+        let mut at = u32::from(self.low);
+        let end = u32::from(self.high) + 1;
+        while at < end {
+            // The largest aligned block that starts here and does not pass the end.
+            let aligned = if at == 0 { 16 } else { at.trailing_zeros() };
+            let fitting = (end - at).ilog2();
+            let bits = aligned.min(fitting);
+            out.push((at as u16, (0xffff_u32 << bits) as u16));
+            at += 1 << bits;
+        }
+        out
+    }
+}
+
+/// One word of a match.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct MaskedWord {
+    /// Index of the word in the key.
+    pub word: u8,
+    /// The value that is wanted; no bit outside `mask`.
+    pub value: u32,
+    /// The bits that are compared; never 0.
+    pub mask: u32,
+}
+
+/// A condition on a flow key: bits that must have given values, and ranges that the ports must lie in.
+///
+/// Only words that are looked at are stored, in ascending order, so that equal conditions compare equal.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Match {
+    words: Vec<MaskedWord>,
+    tp_src: Option<PortRange>,
+    tp_dst: Option<PortRange>,
+}
+
+impl Match {
+    /// Matches every packet.
+    pub fn any() -> Self {
+        Self::default()
+    }
+
+    /// The words that are compared, ascending.
+    pub fn words(&self) -> &[MaskedWord] {
+        &self.words
+    }
+
+    /// The range that `tp_src` must lie in, where there is one that is no prefix.
+    pub fn tp_src_range(&self) -> Option<PortRange> {
+        self.tp_src
+    }
+
+    /// The range that `tp_dst` must lie in, where there is one that is no prefix.
+    pub fn tp_dst_range(&self) -> Option<PortRange> {
+        self.tp_dst
+    }
+
+    /// Requires `field` to equal `value` in the bits of `mask` (right-aligned). Earlier requirements
+    /// on the same bits are replaced.
+    pub fn set_masked(&mut self, field: Field, value: u128, mask: u128) -> &mut Self {
+        let info = field.info();
+        let mut left = u32::from(info.width);
+        for (word, shift, width) in info.pieces() {
+            left -= width;
+            let ones = ((1u64 << width) - 1) as u32;
+            let m = ((mask >> left) as u32 & ones) << shift;
+            let v = ((value >> left) as u32 & ones) << shift;
+            self.set_word(word, v, m);
+        }
+        self
+    }
+
+    /// Requires `field` to equal `value`.
+    pub fn set(&mut self, field: Field, value: u128) -> &mut Self {
+        self.set_masked(field, value, u128::MAX)
+    }
+
+    /// Requires word `word` of the key to equal `value` in the bits of `mask`, beside what is required
+    /// of its other bits already.
+    pub fn set_word(&mut self, word: usize, value: u32, mask: u32) -> &mut Self {
+        if mask == 0 {
+            return self;
+        }
+        match self.words.binary_search_by_key(&(word as u8), |w| w.word) {
+            Ok(i) => {
+                let w = &mut self.words[i];
+                w.value = (w.value & !mask) | (value & mask);
+                w.mask |= mask;
+            }
+            Err(i) => self.words.insert(i, MaskedWord { word: word as u8, value: value & mask, mask }),
+        }
+        self
+    }
+
+    /// Requires `tp_src` (or `tp_dst`) to lie in `low..=high`. A range that is one port, a prefix or
+    /// everything becomes a mask.
+    ///
+    /// # Panics
+    /// Where `low > high`, or `field` is neither of the two; readers refuse both.
+    pub fn set_range(&mut self, field: Field, low: u16, high: u16) -> &mut Self {
+        assert!(low <= high, "port range {low}-{high} is empty");
+        let range = PortRange { low, high };
+        let size = u32::from(high - low) + 1;
+        if size.is_power_of_two() && u32::from(low) & (size - 1) == 0 {
+            let mask = !(size - 1) & 0xffff;
+            return self.set_masked(field, low.into(), mask.into());
+        }
+        match field {
+            Field::TpSrc => self.tp_src = Some(range),
+            Field::TpDst => self.tp_dst = Some(range),
+            other => panic!("{other:?} takes no range"),
+        }
+        self
+    }
+
+    /// The value and mask required of `field`, right-aligned.
+    pub fn get(&self, field: Field) -> (u128, u128) {
+        let (key, mask) = (self.key(), self.mask());
+        (key.get(field), mask.get(field))
+    }
+
+    /// Whether `key` fulfils the condition. This is the definition that every engine is tested against.
+    #[inline]
+    pub fn matches(&self, key: &FlowKey) -> bool {
+        let words = key.words();
+        self.words.iter().all(|w| words[usize::from(w.word)] & w.mask == w.value) && self.ranges_match(key)
+    }
+
+    /// Whether the ports of `key` lie in the ranges.
+    #[inline]
+    pub fn ranges_match(&self, key: &FlowKey) -> bool {
+        let ports = key.word(word::PORTS);
+        self.tp_src.is_none_or(|r| r.contains((ports >> 16) as u16))
+            && self.tp_dst.is_none_or(|r| r.contains(ports as u16))
+    }
+
+    /// The values that are wanted, as a key.
+    pub fn key(&self) -> FlowKey {
+        let mut key = FlowKey::zero();
+        self.words.iter().for_each(|w| key.or_word(w.word.into(), w.value));
+        key
+    }
+
+    /// The bits that are compared; ranges count in full.
+    pub fn mask(&self) -> FlowMask {
+        let mut mask = FlowMask::zero();
+        self.words.iter().for_each(|w| mask.or_word(w.word.into(), w.mask));
+        if self.tp_src.is_some() {
+            mask.or_word(word::PORTS, 0xffff_0000);
+        }
+        if self.tp_dst.is_some() {
+            mask.or_word(word::PORTS, 0xffff);
+        }
+        mask
+    }
+
+    /// The condition `key` under `mask`.
+    pub fn from_key(key: &FlowKey, mask: &FlowMask) -> Self {
+        let mut out = Self::any();
+        for w in BitIter(mask.present()) {
+            out.set_word(w, key.word(w), mask.word(w));
+        }
+        out
+    }
+
+    /// The same condition without ranges: one match for each combination of the prefixes that the
+    /// ranges fall into. At most 30 × 30; one where there is no range.
+    pub fn expand_ranges(&self) -> Vec<Match> {
+        let cover = |range: Option<PortRange>| range.map_or_else(|| vec![(0, 0)], |r| r.prefixes());
+        let mut out = Vec::new();
+        for &(src, src_mask) in &cover(self.tp_src) {
+            for &(dst, dst_mask) in &cover(self.tp_dst) {
+                let mut one = Match { words: self.words.clone(), tp_src: None, tp_dst: None };
+                one.set_masked(Field::TpSrc, src.into(), src_mask.into());
+                one.set_masked(Field::TpDst, dst.into(), dst_mask.into());
+                out.push(one);
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_cover_a_range_exactly() {
+        for (low, high) in [(0, 65534), (1, 65535), (1024, 65535), (100, 200), (5, 6), (7, 8), (1, 65534)] {
+            let prefixes = PortRange { low, high }.prefixes();
+            for port in 0..=u16::MAX {
+                let hits = prefixes.iter().filter(|(v, m)| port & m == *v).count();
+                assert_eq!(hits, usize::from((low..=high).contains(&port)), "{low}-{high} at {port}");
+            }
+            assert!(prefixes.len() <= 30);
+        }
+    }
+
+    #[test]
+    fn a_range_that_is_a_prefix_becomes_a_mask() {
+        let mut m = Match::any();
+        m.set_range(Field::TpDst, 1024, 2047);
+        assert_eq!(m.tp_dst_range(), None);
+        assert_eq!(m.get(Field::TpDst), (1024, 0xfc00));
+        let mut everything = Match::any();
+        everything.set_range(Field::TpSrc, 0, 65535);
+        assert_eq!(everything, Match::any());
+    }
+
+    #[test]
+    fn expansion_matches_the_same_packets() {
+        let mut m = Match::any();
+        m.set_range(Field::TpSrc, 10, 13).set_range(Field::TpDst, 100, 200).set(Field::NwProto, 17);
+        let expanded = m.expand_ranges();
+        for src in 0..20u16 {
+            for dst in 90..210u16 {
+                let mut key = FlowKey::zero();
+                key.set(Field::TpSrc, src.into());
+                key.set(Field::TpDst, dst.into());
+                key.set(Field::NwProto, 17);
+                assert_eq!(m.matches(&key), expanded.iter().any(|e| e.matches(&key)), "{src} {dst}");
+            }
+        }
+    }
+}

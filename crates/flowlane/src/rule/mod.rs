@@ -1,0 +1,53 @@
+//! Rules: what to match, how important it is, what to do.
+//!
+//! A [`Rule`] is *(table, priority, match, actions, cookie)*. Among the rules of a table that match a
+//! packet the one of the highest [`Priority`] wins; among equals, the one that was inserted first.
+
+pub mod action;
+pub mod matching;
+
+pub use action::Action;
+pub use matching::{Match, PortRange};
+
+use std::fmt;
+
+/// How important a rule is. Larger wins.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Priority(pub u32);
+
+impl Priority {
+    /// The priority of a rule that names none (as in OpenFlow).
+    pub const DEFAULT: Priority = Priority(32768);
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The caller's handle for a rule in a table: for rules read from a file, the 0-based position.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct RuleId(pub u32);
+
+/// A rule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// The pipeline table that the rule stands in; table 0 is the first.
+    pub table: u8,
+    /// Larger wins; ties go to the rule inserted first.
+    pub priority: Priority,
+    /// The owner's mark; nothing is derived from it.
+    pub cookie: u64,
+    /// Which packets the rule is for.
+    pub matches: Match,
+    /// What happens to them, in order. Empty: drop.
+    pub actions: Vec<Action>,
+}
+
+impl Rule {
+    /// A rule for table 0 with the default priority and cookie 0.
+    pub fn new(matches: Match, actions: Vec<Action>) -> Self {
+        Self { table: 0, priority: Priority::DEFAULT, cookie: 0, matches, actions }
+    }
+}
