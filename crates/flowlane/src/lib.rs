@@ -2,7 +2,7 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← hash ← packet ← rule ← {cache, classify} ← generate`
+//! `isa ← hash ← packet ← rule ← masked ← {cache, classify} ← generate`
 //!
 //! | module | what |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | [`hash`] | MurmurHash3 and CRC32C over one or many keys |
 //! | [`packet`] | the table of fields, the flow key and its parser |
 //! | [`rule`] | matches, actions, rules, and their readers and printers |
+//! | [`masked`] | the hash table over masked keys that the next two share |
 //! | [`classify`] | rule tables: linear search (the oracle), tuple search |
 //! | [`cache`] | exact-match and megaflow caches |
 //! | [`generate`] | synthetic rules and traces |
@@ -21,5 +22,6 @@ pub mod classify;
 pub mod generate;
 pub mod hash;
 pub mod isa;
+pub mod masked;
 pub mod packet;
 pub mod rule;

@@ -2,6 +2,16 @@
 //!
 //! Every engine implements [`Classifier`] and must agree with linear search, which is the definition.
 
+pub mod linear;
+mod rank;
+pub mod tuple;
+
+#[cfg(test)]
+mod tests;
+
+pub use linear::LinearSearch;
+pub use tuple::TupleSearch;
+
 use crate::packet::key::{FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 

@@ -1,1 +1,18 @@
-//! (see the module's issue)
+//! Hashes.
+pub mod murmur3 {
+    //! temporary until the hash branch lands
+    /// mix
+    #[inline(always)]
+    pub fn mix(hash: u32, word: u32) -> u32 {
+        let k = word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593);
+        (hash ^ k).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
+    }
+    /// finish
+    #[inline(always)]
+    pub fn finish(mut hash: u32, len_bytes: u32) -> u32 {
+        hash ^= len_bytes;
+        hash = (hash ^ hash >> 16).wrapping_mul(0x85eb_ca6b);
+        hash = (hash ^ hash >> 13).wrapping_mul(0xc2b2_ae35);
+        hash ^ hash >> 16
+    }
+}

@@ -7,7 +7,9 @@
 pub mod fields;
 pub mod headers;
 pub mod key;
+pub mod parse;
 
 pub use fields::{Field, FieldInfo};
 pub use headers::{Headers, Malformed, Network, Transport};
 pub use key::{FlowKey, FlowMask};
+pub use parse::parse;

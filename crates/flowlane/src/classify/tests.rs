@@ -1,0 +1,198 @@
+//! Every engine against the linear one, and the linear one against the definition of a match.
+
+use super::*;
+use crate::packet::Field;
+
+/// A small reproducible generator: failures name its seed.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as u32) % below
+    }
+
+    fn chance(&mut self, one_in: u32) -> bool {
+        self.next(one_in) == 0
+    }
+}
+
+/// A rule over a universe so small that rules overlap all the time.
+fn random_match(r: &mut Random) -> Match {
+    let mut m = Match::any();
+    if r.chance(3) {
+        m.set(Field::InPort, r.next(3).into());
+    }
+    if r.chance(4) {
+        m.set_masked(Field::EthDst, r.next(4).into(), u128::from(r.next(4)) | 0xff00_0000_0000);
+    }
+    for field in [Field::Ipv4Src, Field::Ipv4Dst] {
+        if !r.chance(3) {
+            let length = [0, 1, 2, 4, 8, 30, 31, 32][r.next(8) as usize];
+            let mask = if length == 0 { 0 } else { u32::MAX << (32 - length) };
+            m.set_masked(field, address(r).into(), mask.into());
+        }
+    }
+    if r.chance(8) {
+        m.set_masked(Field::Ipv4Src, address(r).into(), 0x8000_0001);
+    }
+    if r.chance(2) {
+        m.set(Field::NwProto, [6, 17][r.next(2) as usize]);
+    }
+    for field in [Field::TpSrc, Field::TpDst] {
+        if r.chance(3) {
+            let (a, b) = (port(r), port(r));
+            m.set_range(field, a.min(b), a.max(b));
+        }
+    }
+    m
+}
+
+fn address(r: &mut Random) -> u32 {
+    r.next(16) << 28 | r.next(2) << 20 | r.next(8)
+}
+
+fn port(r: &mut Random) -> u16 {
+    [0, 1, 2, 80, 81, 1023, 1024, 65534, 65535][r.next(9) as usize]
+}
+
+fn random_key(r: &mut Random) -> FlowKey {
+    let mut key = FlowKey::zero();
+    key.set(Field::InPort, r.next(3).into());
+    key.set(Field::EthDst, u128::from(r.next(4)));
+    key.set(Field::Ipv4Src, address(r).into());
+    key.set(Field::Ipv4Dst, address(r).into());
+    key.set(Field::NwProto, [6, 17][r.next(2) as usize]);
+    key.set(Field::TpSrc, port(r).into());
+    key.set(Field::TpDst, port(r).into());
+    key
+}
+
+fn engines() -> Vec<Box<dyn Classifier>> {
+    vec![Box::new(LinearSearch::new(1000)), Box::new(TupleSearch::new(1000, 12345))]
+}
+
+/// The definition, without any engine: among the matching rules the highest priority, then the smallest
+/// position in order of insertion.
+fn definition(rules: &[(RuleId, Priority, Match)], key: &FlowKey) -> Option<Hit> {
+    let matching = rules.iter().filter(|(_, _, m)| m.matches(key));
+    let best = matching.rev().max_by_key(|(_, p, _)| *p)?;
+    Some(Hit { rule: best.0, priority: best.1 })
+}
+
+#[test]
+fn every_engine_agrees_with_the_definition_while_rules_change() {
+    for seed in 0..60 {
+        let r = &mut Random(seed);
+        let mut engines = engines();
+        let mut rules: Vec<(RuleId, Priority, Match)> = Vec::new();
+        for step in 0..120 {
+            let (priority, matches) = (Priority(r.next(5)), random_match(r));
+            match r.next(4) {
+                0 if !rules.is_empty() => {
+                    let (id, ..) = rules.remove(r.next(rules.len() as u32) as usize);
+                    engines.iter_mut().for_each(|e| assert!(e.remove(id)));
+                }
+                1 if !rules.is_empty() => {
+                    let at = r.next(rules.len() as u32) as usize;
+                    rules[at] = (rules[at].0, priority, matches.clone());
+                    engines.iter_mut().for_each(|e| assert!(e.replace(rules[at].0, priority, &matches)));
+                }
+                _ => {
+                    let id = RuleId(step);
+                    rules.push((id, priority, matches.clone()));
+                    engines.iter_mut().for_each(|e| e.insert(id, priority, &matches).unwrap());
+                }
+            }
+            for _ in 0..20 {
+                let key = random_key(r);
+                let wanted = definition(&rules, &key);
+                for engine in &engines {
+                    assert_eq!(engine.lookup(&key), wanted, "{} seed {seed} step {step}", engine.name());
+                    assert_eq!(engine.len(), rules.len());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bits_that_were_not_looked_at_do_not_matter() {
+    for seed in 100..160 {
+        let r = &mut Random(seed);
+        let mut engines = engines();
+        for id in 0..30 {
+            let (priority, matches) = (Priority(r.next(5)), random_match(r));
+            engines.iter_mut().for_each(|e| e.insert(RuleId(id), priority, &matches).unwrap());
+        }
+        for step in 0..100 {
+            let key = random_key(r);
+            for engine in &engines {
+                let mut looked_at = FlowMask::zero();
+                let hit = engine.lookup_wildcards(&key, &mut looked_at);
+                assert_eq!(hit, engine.lookup(&key), "{} seed {seed} step {step}", engine.name());
+                for _ in 0..50 {
+                    let mut other = random_key(r);
+                    for w in looked_at.present_words() {
+                        let bits = looked_at.word(w);
+                        other.set_word(w, other.word(w) & !bits | key.word(w) & bits);
+                    }
+                    assert_eq!(
+                        engine.lookup(&other),
+                        hit,
+                        "{} seed {seed} step {step}: {key:?} and {other:?} agree in {looked_at:?}",
+                        engine.name()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_table_refuses_and_stays_as_it_was() {
+    let engines: [Box<dyn Classifier>; 2] =
+        [Box::new(LinearSearch::new(1)), Box::new(TupleSearch::new(1, 0))];
+    for mut engine in engines {
+        engine.insert(RuleId(0), Priority(1), &Match::any()).unwrap();
+        assert_eq!(
+            engine.insert(RuleId(0), Priority(1), &Match::any()),
+            Err(InsertError::Duplicate(RuleId(0)))
+        );
+        assert_eq!(
+            engine.insert(RuleId(1), Priority(9), &Match::any()),
+            Err(InsertError::Full { rules_max: 1 })
+        );
+        assert_eq!(engine.lookup(&FlowKey::zero()).unwrap().rule, RuleId(0));
+    }
+}
+
+#[test]
+fn ports_stay_wild_where_addresses_decide() {
+    let mut tuple = TupleSearch::new(10, 0);
+    let mut web = Match::any();
+    web.set(Field::Ipv4Dst, 0x0a00_0001).set(Field::TpDst, 80);
+    tuple.insert(RuleId(0), Priority(2), &web).unwrap();
+    tuple.insert(RuleId(1), Priority(1), &Match::any()).unwrap();
+    let mut key = FlowKey::zero();
+    key.set(Field::Ipv4Dst, 0x0b00_0001);
+    let mut looked_at = FlowMask::zero();
+    tuple.lookup_wildcards(&key, &mut looked_at);
+    // 10/8 and 11/8 differ in the eighth bit.
+    assert_eq!(looked_at.get(Field::Ipv4Dst), 0xff00_0000);
+    assert_eq!(looked_at.get(Field::TpDst), 0);
+}
+
+#[test]
+fn an_emptied_table_keeps_no_subtable() {
+    let mut tuple = TupleSearch::new(1000, 0);
+    let r = &mut Random(5);
+    for id in 0..200 {
+        tuple.insert(RuleId(id), Priority(r.next(9)), &random_match(r)).unwrap();
+    }
+    for id in 0..200 {
+        assert!(tuple.remove(RuleId(id)));
+        assert!(!tuple.remove(RuleId(id)));
+    }
+    assert_eq!((tuple.len(), tuple.subtables()), (0, 0));
+}

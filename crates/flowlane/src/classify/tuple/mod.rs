@@ -1,0 +1,320 @@
+//! Tuple search: one hash table for each distinct mask (Srinivasan, Suri, Varghese, SIGCOMM 1999), the
+//! tables in order of their best rule, so that the search ends as soon as nothing better can follow.
+//!
+//! Ranges are expanded to prefixes on the way in: one rule may stand in several subtables.
+//!
+//! **What the answer depends on** ([`Classifier::lookup_wildcards`]): naively every bit of every mask that
+//! was tried. Two ideas of *The Design and Implementation of Open vSwitch* (NSDI 2015) make it less:
+//!
+//! - *Staged lookup* (§5.3): a subtable is looked up with its metadata bits first, then with L2 too, then
+//!   L3, then L4. It ends with the first stage at which no key of the subtable agrees, and only the bits
+//!   up to that stage count. So ports stay unlooked-at for packets whose addresses match nothing.
+//! - *Prefix tracking* (§5.4): for each address and port field and each prefix length in use, the sorted
+//!   prefixes. A subtable of prefix length L whose field agrees with none of them is skipped at the cost
+//!   of one bit more than the longest agreement (the neighbours in sorted order tell it). Open vSwitch
+//!   asks one trie a field, whose answer is the same for all lengths; asking per length looks at fewer bits.
+//!
+//! Cost: a lookup hashes and probes once per subtable tried; insert and remove are O(1) plus O(log n) for
+//! each tracked prefix.
+
+mod prefixes;
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::rank::{Rank, Ranked};
+use super::{Classifier, Hit, InsertError};
+use crate::masked::{MaskedTable, STAGES};
+use crate::packet::key::{FlowKey, FlowMask};
+use crate::rule::{Match, Priority, RuleId};
+use prefixes::{PrefixTracker, TRACKED};
+
+/// No further entry in a chain.
+const END: u32 = u32::MAX;
+
+/// Rules grouped by mask.
+#[derive(Debug)]
+pub struct TupleSearch {
+    /// Those whose best rule is best come first.
+    subtables: Vec<Subtable>,
+    rules: HashMap<RuleId, (Rank, Match)>,
+    prefixes: PrefixTracker,
+    sequence: u64,
+    rules_max: usize,
+    seed: u32,
+}
+
+/// The rules of one mask.
+#[derive(Debug)]
+struct Subtable {
+    mask: FlowMask,
+    /// Masked key → first link of its chain.
+    table: MaskedTable,
+    /// The rules that share a masked key, best first.
+    links: Vec<Link>,
+    free_links: Vec<u32>,
+    /// No rule here is better. May be better than the best that is left after removals.
+    bound: Rank,
+    removed_since_bound: usize,
+    /// For each stage that is not the last: how many keys have which hash there.
+    stages: [HashMap<u32, u32>; STAGES - 1],
+    /// Prefix length of each tracked field, where the mask is a prefix there and not empty.
+    lengths: [Option<u8>; TRACKED],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    rule: Ranked,
+    next: u32,
+}
+
+impl TupleSearch {
+    /// An empty table for at most `rules_max` rules. `seed` keys the hashes: keep it secret where the
+    /// traffic may be hostile.
+    pub fn new(rules_max: usize, seed: u32) -> Self {
+        Self {
+            subtables: Vec::new(),
+            rules: HashMap::new(),
+            prefixes: PrefixTracker::default(),
+            sequence: 0,
+            rules_max,
+            seed,
+        }
+    }
+
+    /// Number of distinct masks.
+    pub fn subtables(&self) -> usize {
+        self.subtables.len()
+    }
+
+    /// The subtable of a mask.
+    fn position(&self, mask: &FlowMask) -> Option<usize> {
+        self.subtables.iter().position(|s| s.mask.present() == mask.present() && s.mask == *mask)
+    }
+
+    fn place(&mut self, rule: Ranked, matches: &Match) {
+        for part in matches.expand_ranges() {
+            let mask = part.mask();
+            let at = match self.position(&mask) {
+                Some(at) => at,
+                None => {
+                    self.subtables.push(Subtable::new(mask, self.seed, rule.rank));
+                    self.subtables.len() - 1
+                }
+            };
+            let subtable = &mut self.subtables[at];
+            let key = part.key();
+            if subtable.insert(&key, rule) {
+                self.prefixes.add(&key, &subtable.lengths);
+            }
+        }
+        self.sort();
+        self.rules.insert(rule.rule, (rule.rank, matches.clone()));
+    }
+
+    fn displace(&mut self, id: RuleId) -> Option<Rank> {
+        let (rank, matches) = self.rules.remove(&id)?;
+        for part in matches.expand_ranges() {
+            let mask = part.mask();
+            let at = self.position(&mask).expect("placed with this mask");
+            let subtable = &mut self.subtables[at];
+            let key = part.key();
+            if subtable.remove(&key, rank) {
+                self.prefixes.remove(&key, &subtable.lengths);
+            }
+            if subtable.table.is_empty() {
+                self.subtables.remove(at);
+            }
+        }
+        self.sort();
+        Some(rank)
+    }
+
+    fn sort(&mut self) {
+        // Almost sorted always: the standard sort is linear then.
+        self.subtables.sort_by_key(|s| Reverse(s.bound));
+    }
+}
+
+impl Subtable {
+    fn new(mask: FlowMask, seed: u32, bound: Rank) -> Self {
+        let table = MaskedTable::new(&mask, seed);
+        let lengths = prefixes::lengths(&mask);
+        Self {
+            mask,
+            table,
+            links: Vec::new(),
+            free_links: Vec::new(),
+            bound,
+            removed_since_bound: 0,
+            stages: Default::default(),
+            lengths,
+        }
+    }
+
+    /// Adds a rule. Says whether its masked key is new.
+    fn insert(&mut self, key: &FlowKey, rule: Ranked) -> bool {
+        self.bound = self.bound.max(rule.rank);
+        let link = self.free_links.pop().unwrap_or(self.links.len() as u32);
+        if link as usize == self.links.len() {
+            self.links.push(Link { rule, next: END });
+        }
+        let Some(entry) = self.table.find(key, self.table.hash(key)) else {
+            self.links[link as usize] = Link { rule, next: END };
+            self.table.insert(key, link);
+            for (stage, hash) in self.table.stage_hashes(key) {
+                *self.stages[stage].entry(hash).or_default() += 1;
+            }
+            return true;
+        };
+        let (mut before, mut after) = (END, self.table.value(entry));
+        while after != END && self.links[after as usize].rule.rank > rule.rank {
+            (before, after) = (after, self.links[after as usize].next);
+        }
+        self.links[link as usize] = Link { rule, next: after };
+        if before == END {
+            *self.table.value_mut(entry) = link;
+        } else {
+            self.links[before as usize].next = link;
+        }
+        false
+    }
+
+    /// Removes a rule. Says whether it was the last of its masked key.
+    fn remove(&mut self, key: &FlowKey, rank: Rank) -> bool {
+        let entry = self.table.find(key, self.table.hash(key)).expect("inserted under this key");
+        let (mut before, mut link) = (END, self.table.value(entry));
+        while self.links[link as usize].rule.rank != rank {
+            (before, link) = (link, self.links[link as usize].next);
+        }
+        let next = self.links[link as usize].next;
+        self.free_links.push(link);
+        let last = before == END && next == END;
+        if last {
+            for (stage, hash) in self.table.stage_hashes(key) {
+                let count = self.stages[stage].get_mut(&hash).expect("counted on insert");
+                *count -= 1;
+                if *count == 0 {
+                    self.stages[stage].remove(&hash);
+                }
+            }
+            self.table.remove(entry);
+        } else if before == END {
+            *self.table.value_mut(entry) = next;
+        } else {
+            self.links[before as usize].next = next;
+        }
+        self.lower_bound(rank);
+        last
+    }
+
+    /// After removals the bound may be too good, which costs only time; it is made exact again after as
+    /// many removals as there are keys left, so that the cost is constant per removal.
+    fn lower_bound(&mut self, removed: Rank) {
+        self.removed_since_bound += 1;
+        if removed == self.bound || self.removed_since_bound >= self.table.len() {
+            if self.removed_since_bound < self.table.len() / 2 {
+                return;
+            }
+            self.removed_since_bound = 0;
+            let best = self.table.entries().map(|e| self.links[self.table.value(e) as usize].rule.rank).max();
+            self.bound = best.unwrap_or(self.bound);
+        }
+    }
+
+    fn best(&self, entry: u32) -> Ranked {
+        self.links[self.table.value(entry) as usize].rule
+    }
+
+    /// The best rule for `key`; adds what the answer depends on.
+    fn lookup_wildcards(
+        &self,
+        key: &FlowKey,
+        prefixes: &PrefixTracker,
+        looked_at: &mut FlowMask,
+    ) -> Option<Ranked> {
+        if prefixes.rules_out(key, &self.lengths, looked_at) {
+            return None;
+        }
+        for (stage, hash) in self.table.stage_hashes(key) {
+            if !self.stages[stage].contains_key(&hash) {
+                looked_at.add(&self.table.mask_to_stage(stage));
+                return None;
+            }
+        }
+        looked_at.add(&self.mask);
+        self.table.find(key, self.table.hash(key)).map(|entry| self.best(entry))
+    }
+
+    fn table_bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.table.table_bytes()
+            + self.links.capacity() * size_of::<Link>()
+            + self.free_links.capacity() * 4
+            + self.stages.iter().map(|s| s.capacity() * 9).sum::<usize>()
+    }
+}
+
+impl Classifier for TupleSearch {
+    fn name(&self) -> &'static str {
+        "tuple"
+    }
+
+    fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), InsertError> {
+        if self.rules.contains_key(&id) {
+            return Err(InsertError::Duplicate(id));
+        }
+        if self.rules.len() >= self.rules_max {
+            return Err(InsertError::Full { rules_max: self.rules_max });
+        }
+        let rank = Rank { priority, sequence: Reverse(self.sequence) };
+        self.sequence += 1;
+        self.place(Ranked { rank, rule: id }, matches);
+        Ok(())
+    }
+
+    fn remove(&mut self, id: RuleId) -> bool {
+        self.displace(id).is_some()
+    }
+
+    fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> bool {
+        let Some(rank) = self.displace(id) else { return false };
+        self.place(Ranked { rank: Rank { priority, ..rank }, rule: id }, matches);
+        true
+    }
+
+    fn lookup(&self, key: &FlowKey) -> Option<Hit> {
+        let mut best: Option<Ranked> = None;
+        for subtable in &self.subtables {
+            if best.is_some_and(|b| b.rank > subtable.bound) {
+                break;
+            }
+            if let Some(entry) = subtable.table.find(key, subtable.table.hash(key)) {
+                best = best.max(Some(subtable.best(entry)));
+            }
+        }
+        best.map(Ranked::hit)
+    }
+
+    fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<Hit> {
+        let mut best: Option<Ranked> = None;
+        for subtable in &self.subtables {
+            if best.is_some_and(|b| b.rank > subtable.bound) {
+                break;
+            }
+            best = best.max(subtable.lookup_wildcards(key, &self.prefixes, looked_at));
+        }
+        best.map(Ranked::hit)
+    }
+
+    fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.subtables.iter().map(Subtable::table_bytes).sum::<usize>()
+            + self.rules.capacity() * (size_of::<(RuleId, (Rank, Match))>() + 1)
+            + self.rules.values().map(|(_, m)| size_of_val(m.words())).sum::<usize>()
+            + self.prefixes.table_bytes()
+    }
+}

@@ -1,0 +1,98 @@
+//! Which prefixes the rules of a table use, per field and length.
+
+use std::collections::BTreeMap;
+
+use crate::packet::Field;
+use crate::packet::key::{FlowKey, FlowMask};
+
+/// Number of fields whose prefixes are tracked.
+pub(super) const TRACKED: usize = 6;
+
+const FIELDS: [Field; TRACKED] =
+    [Field::Ipv4Src, Field::Ipv4Dst, Field::Ipv6Src, Field::Ipv6Dst, Field::TpSrc, Field::TpDst];
+
+/// The prefixes in use, with the number of masked keys that use each: by field, then length, then value.
+#[derive(Debug, Default)]
+pub(super) struct PrefixTracker {
+    fields: [BTreeMap<u8, BTreeMap<u128, u32>>; TRACKED],
+}
+
+/// The prefix length of each tracked field under `mask`, where its bits are a prefix and not none.
+pub(super) fn lengths(mask: &FlowMask) -> [Option<u8>; TRACKED] {
+    FIELDS.map(|field| {
+        let bits = mask.get(field) << (128 - u32::from(field.info().width));
+        let length = bits.leading_ones();
+        (length > 0 && length == bits.count_ones()).then_some(length as u8)
+    })
+}
+
+/// The value of a field, its most significant bit on top of the 128.
+fn top_aligned(key: &FlowKey, field: Field) -> u128 {
+    key.get(field) << (128 - u32::from(field.info().width))
+}
+
+fn prefix_mask(length: u8) -> u128 {
+    u128::MAX << (128 - u32::from(length))
+}
+
+impl PrefixTracker {
+    /// Notes the prefixes of a masked key.
+    pub(super) fn add(&mut self, key: &FlowKey, lengths: &[Option<u8>; TRACKED]) {
+        for (i, length) in lengths.iter().enumerate() {
+            if let Some(length) = *length {
+                let of_length = self.fields[i].entry(length).or_default();
+                *of_length.entry(top_aligned(key, FIELDS[i])).or_default() += 1;
+            }
+        }
+    }
+
+    /// Forgets the prefixes of a masked key that was added.
+    pub(super) fn remove(&mut self, key: &FlowKey, lengths: &[Option<u8>; TRACKED]) {
+        for (i, length) in lengths.iter().enumerate() {
+            let Some(length) = *length else { continue };
+            let of_length = self.fields[i].get_mut(&length).expect("added before");
+            let value = top_aligned(key, FIELDS[i]);
+            let count = of_length.get_mut(&value).expect("added before");
+            *count -= 1;
+            if *count == 0 {
+                of_length.remove(&value);
+                if of_length.is_empty() {
+                    self.fields[i].remove(&length);
+                }
+            }
+        }
+    }
+
+    /// Whether a field of `key` agrees with no prefix of the length that the subtable has there, so that no
+    /// rule of the subtable matches. Where it says so, it adds the bits that show it: those of the longest
+    /// agreement with any such prefix, and the one that differs.
+    pub(super) fn rules_out(
+        &self,
+        key: &FlowKey,
+        lengths: &[Option<u8>; TRACKED],
+        looked_at: &mut FlowMask,
+    ) -> bool {
+        for (i, length) in lengths.iter().enumerate() {
+            let Some(length) = *length else { continue };
+            let value = top_aligned(key, FIELDS[i]) & prefix_mask(length);
+            let of_length = self.fields[i].get(&length).expect("the subtable's keys are tracked");
+            let agreement = |other: &u128| (other ^ value).leading_zeros();
+            let before = of_length.range(..=value).next_back().map_or(0, |(v, _)| agreement(v));
+            let after = of_length.range(value..).next().map_or(0, |(v, _)| agreement(v));
+            let longest = before.max(after);
+            if longest < u32::from(length) {
+                let width = u32::from(FIELDS[i].info().width);
+                let bits = prefix_mask(longest as u8 + 1) >> (128 - width);
+                looked_at.set_masked(FIELDS[i], bits, bits);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Bytes allocated, estimated: a B-tree node holds 11 pairs and is about two thirds full.
+    pub(super) fn table_bytes(&self) -> usize {
+        let pairs: usize = self.fields.iter().flat_map(|f| f.values()).map(BTreeMap::len).sum();
+        pairs * (size_of::<(u128, u32)>() * 3 / 2)
+    }
+}

@@ -1,0 +1,284 @@
+//! A hash table over the masked words of flow keys: what a tuple-search subtable and a megaflow subtable
+//! have in common.
+//!
+//! ```text
+//! mask    words [25: 0000ffff] [41: ffffffff] [38: 0000ffff]     in the order of the stages
+//! slots   (hash, entry) (hash, entry) ..                         linear probing, at most half full
+//! keys    entry 0: 3 words | entry 1: 3 words | ..               compared only where the hash agrees
+//! values  entry 0 | entry 1 | ..
+//! ```
+//!
+//! A miss, the common case where a packet is looked up under many masks, touches the words of the key and
+//! one or two adjacent slots. The hash is MurmurHash3 x86-32 over the masked words, with a secret seed, so
+//! that nobody outside can make keys collide on purpose.
+//!
+//! **Stages.** The words are hashed in the order metadata, L2, L3, L4 (*The Design and Implementation of
+//! Open vSwitch*, NSDI 2015, §5.3), so that the hash after a stage is a prefix of the computation: see
+//! [`MaskedTable::stage_hashes`].
+//!
+//! Cost: 8 bytes a slot, two to four slots an entry; 4 bytes a mask word and 4 of value an entry.
+
+#[cfg(test)]
+mod tests;
+
+use crate::hash::murmur3;
+use crate::packet::fields::word;
+use crate::packet::key::{FlowKey, FlowMask, WORDS};
+
+/// Number of stages: metadata, L2, L3, L4.
+pub const STAGES: usize = 4;
+
+const EMPTY: u32 = u32::MAX;
+
+/// A word that is compared, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MaskWord {
+    word: u8,
+    mask: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    hash: u32,
+    /// [`EMPTY`] where the slot is free.
+    entry: u32,
+}
+
+/// The hash table. Every key in it is compared in the same bits.
+#[derive(Debug)]
+pub struct MaskedTable {
+    words: Vec<MaskWord>,
+    /// `words[..stage_ends[s]]` belong to the stages 0 to `s`.
+    stage_ends: [u8; STAGES],
+    seed: u32,
+    slots: Vec<Slot>,
+    keys: Vec<u32>,
+    values: Vec<u32>,
+    free: Vec<u32>,
+    len: usize,
+}
+
+/// The stage in which a word of the key is looked at.
+pub fn stage_of(w: usize) -> usize {
+    match w {
+        word::PORTS | word::FLAGS | word::ND_TARGET..53 => 3,
+        word::PKT_MARK.. => 0,
+        word::IPV6_SRC.. => 2,
+        word::ETH.. => 1,
+        _ => 0,
+    }
+}
+
+impl MaskedTable {
+    /// An empty table for keys compared in the bits of `mask`.
+    pub fn new(mask: &FlowMask, seed: u32) -> Self {
+        let mut words: Vec<MaskWord> = mask
+            .present_words()
+            .filter(|&w| mask.word(w) != 0)
+            .map(|w| MaskWord { word: w as u8, mask: mask.word(w) })
+            .collect();
+        words.sort_by_key(|w| (stage_of(w.word.into()), w.word));
+        let ends = |s| words.iter().filter(|w| stage_of(w.word.into()) <= s).count() as u8;
+        let stage_ends = [ends(0), ends(1), ends(2), ends(3)];
+        let slots = vec![Slot { hash: 0, entry: EMPTY }; 4];
+        Self { words, stage_ends, seed, slots, keys: vec![], values: vec![], free: vec![], len: 0 }
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bits in which keys are compared.
+    pub fn mask(&self) -> FlowMask {
+        self.mask_to_stage(STAGES - 1)
+    }
+
+    /// The bits of the stages 0 to `stage`.
+    pub fn mask_to_stage(&self, stage: usize) -> FlowMask {
+        let mut mask = FlowMask::zero();
+        for w in &self.words[..self.stage_ends[stage].into()] {
+            mask.or_word(w.word.into(), w.mask);
+        }
+        mask
+    }
+
+    /// The hash of `key` under the mask.
+    #[inline(always)]
+    pub fn hash(&self, key: &FlowKey) -> u32 {
+        let key = key.words();
+        let mut hash = self.seed;
+        for w in &self.words {
+            hash = murmur3::mix(hash, key[usize::from(w.word) % WORDS] & w.mask);
+        }
+        murmur3::finish(hash, 4 * self.words.len() as u32)
+    }
+
+    /// The hashes of `key` after each stage that adds words and is not the last to do so: (stage, hash).
+    /// Two keys that agree in the stages 0 to s have equal hashes there.
+    pub fn stage_hashes(&self, key: &FlowKey) -> impl Iterator<Item = (usize, u32)> {
+        let (mut hash, mut from) = (self.seed, 0);
+        (0..STAGES).filter_map(move |stage| {
+            let end = usize::from(self.stage_ends[stage]);
+            if end == from || end == self.words.len() {
+                return None;
+            }
+            for w in &self.words[from..end] {
+                hash = murmur3::mix(hash, key.word(w.word.into()) & w.mask);
+            }
+            from = end;
+            Some((stage, hash))
+        })
+    }
+
+    /// The slot that a key of this hash is looked for first, for prefetching.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: prefetching has no effect on memory and does not fault, whatever the address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let slot = self.slots.as_ptr().wrapping_add(hash as usize & (self.slots.len() - 1));
+            _mm_prefetch::<_MM_HINT_T0>(slot.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = hash;
+    }
+
+    /// The entry of `key`, whose hash is `hash`.
+    #[inline(always)]
+    pub fn find(&self, key: &FlowKey, hash: u32) -> Option<u32> {
+        let wrap = self.slots.len() - 1;
+        let mut at = hash as usize & wrap;
+        loop {
+            let slot = self.slots[at & wrap];
+            if slot.entry == EMPTY {
+                return None;
+            }
+            if slot.hash == hash && self.entry_matches(slot.entry, key) {
+                return Some(slot.entry);
+            }
+            at += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn entry_matches(&self, entry: u32, key: &FlowKey) -> bool {
+        let from = entry as usize * self.words.len();
+        let key = key.words();
+        let stored = &self.keys[from..from + self.words.len()];
+        let mut different = 0;
+        for (w, stored) in self.words.iter().zip(stored) {
+            different |= (key[usize::from(w.word) % WORDS] & w.mask) ^ stored;
+        }
+        different == 0
+    }
+
+    /// The value of an entry.
+    #[inline(always)]
+    pub fn value(&self, entry: u32) -> u32 {
+        self.values[entry as usize]
+    }
+
+    /// The value of an entry, to be changed.
+    pub fn value_mut(&mut self, entry: u32) -> &mut u32 {
+        &mut self.values[entry as usize]
+    }
+
+    /// The masked key of an entry.
+    pub fn key(&self, entry: u32) -> FlowKey {
+        let mut key = FlowKey::zero();
+        let from = entry as usize * self.words.len();
+        for (i, w) in self.words.iter().enumerate() {
+            key.or_word(w.word.into(), self.keys[from + i]);
+        }
+        key
+    }
+
+    /// Adds `key`, which must not be there (see [`find`](Self::find)), with `value`. Returns its entry,
+    /// which stays the same until the key is removed.
+    pub fn insert(&mut self, key: &FlowKey, value: u32) -> u32 {
+        if (self.len + 1) * 2 > self.slots.len() {
+            self.grow();
+        }
+        let entry = self.free.pop().unwrap_or(self.values.len() as u32);
+        if entry as usize == self.values.len() {
+            self.keys.extend(self.words.iter().map(|w| key.word(w.word.into()) & w.mask));
+            self.values.push(value);
+        } else {
+            let from = entry as usize * self.words.len();
+            for (i, w) in self.words.iter().enumerate() {
+                self.keys[from + i] = key.word(w.word.into()) & w.mask;
+            }
+            self.values[entry as usize] = value;
+        }
+        let hash = self.hash(key);
+        place(&mut self.slots, Slot { hash, entry });
+        self.len += 1;
+        entry
+    }
+
+    /// Removes an entry.
+    pub fn remove(&mut self, entry: u32) {
+        let wrap = self.slots.len() - 1;
+        let hash = self.hash(&self.key(entry));
+        let mut hole = hash as usize & wrap;
+        while self.slots[hole].entry != entry {
+            assert!(self.slots[hole].entry != EMPTY, "entry {entry} is not in the table");
+            hole = (hole + 1) & wrap;
+        }
+        // Move back whatever would no longer be found beyond the hole (no tombstones: a table under churn
+        // stays as fast as a new one).
+        let mut at = hole;
+        loop {
+            at = (at + 1) & wrap;
+            let slot = self.slots[at];
+            if slot.entry == EMPTY {
+                break;
+            }
+            let home = slot.hash as usize & wrap;
+            if at.wrapping_sub(home) & wrap >= at.wrapping_sub(hole) & wrap {
+                self.slots[hole] = slot;
+                hole = at;
+            }
+        }
+        self.slots[hole].entry = EMPTY;
+        self.free.push(entry);
+        self.len -= 1;
+    }
+
+    /// Every entry, in no order.
+    pub fn entries(&self) -> impl Iterator<Item = u32> {
+        self.slots.iter().map(|s| s.entry).filter(|&e| e != EMPTY)
+    }
+
+    /// Bytes allocated.
+    pub fn table_bytes(&self) -> usize {
+        self.words.capacity() * size_of::<MaskWord>()
+            + self.slots.capacity() * size_of::<Slot>()
+            + (self.keys.capacity() + self.values.capacity() + self.free.capacity()) * 4
+    }
+
+    fn grow(&mut self) {
+        let mut slots = vec![Slot { hash: 0, entry: EMPTY }; self.slots.len() * 2];
+        for slot in self.slots.iter().filter(|s| s.entry != EMPTY) {
+            place(&mut slots, *slot);
+        }
+        self.slots = slots;
+    }
+}
+
+/// Puts a slot into the first free place from its home on.
+fn place(slots: &mut [Slot], slot: Slot) {
+    let wrap = slots.len() - 1;
+    let mut at = slot.hash as usize & wrap;
+    while slots[at].entry != EMPTY {
+        at = (at + 1) & wrap;
+    }
+    slots[at] = slot;
+}
