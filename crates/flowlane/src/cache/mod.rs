@@ -1,1 +1,20 @@
-//! (see the module's issue)
+//! Flow caches: what the rule tables answered, kept for the packets that come after.
+//!
+//! ```text
+//! exact-match cache    whole key  → megaflow          one probe
+//! megaflow cache       masked key → value             one probe per mask
+//! (rule tables)                                       the caller's slow path
+//! ```
+//!
+//! A megaflow's mask is what the slow path looked at, so every packet that it matches would have got the
+//! same answer from the tables. The caches know nothing of rules: a megaflow carries the caller's value
+//! and the generation of the tables that it was made from.
+
+pub mod exact;
+pub mod megaflow;
+
+pub use exact::ExactMatchCache;
+pub use megaflow::{FlowRef, MegaflowCache, MegaflowConfig};
+
+#[cfg(test)]
+mod tests;

@@ -2,14 +2,20 @@
 //!
 //! [`fields`] is the one table of what a packet can be matched on; the parser, the rule readers and
 //! the printers are driven by it. [`key`] holds the flow key and mask, 64 words of 32 bits each;
-//! [`headers`] the offsets that the parser found.
+//! [`headers`] the offsets that the parser found; [`miniflow`] is a key without its zeros, [`batch`] many
+//! keys transposed. [`tunnel`] reads VXLAN, GENEVE and GTP-U headers into the tunnel fields.
 
+pub mod batch;
 pub mod fields;
 pub mod headers;
 pub mod key;
+pub mod miniflow;
 pub mod parse;
+pub mod tunnel;
 
+pub use batch::{LaneMask, TransposedBatch};
 pub use fields::{Field, FieldInfo};
 pub use headers::{Headers, Malformed, Network, Transport};
 pub use key::{FlowKey, FlowMask};
+pub use miniflow::Miniflow;
 pub use parse::parse;

@@ -1,0 +1,169 @@
+use super::*;
+use crate::classify::{Classifier, Hit, LinearSearch, TupleSearch};
+use crate::packet::Field;
+use crate::packet::batch::LaneMask;
+use crate::packet::key::{FlowKey, FlowMask};
+use crate::rule::{Match, Priority, RuleId};
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as u32) % below
+    }
+}
+
+fn random_key(r: &mut Random) -> FlowKey {
+    let mut key = FlowKey::zero();
+    key.set(Field::InPort, r.next(2).into());
+    key.set(Field::Ipv4Src, u128::from(r.next(8) << 29 | r.next(4)));
+    key.set(Field::Ipv4Dst, u128::from(r.next(8) << 29 | r.next(4)));
+    key.set(Field::TpDst, u128::from(r.next(70)));
+    key
+}
+
+fn random_match(r: &mut Random) -> Match {
+    let mut m = Match::any();
+    for field in [Field::Ipv4Src, Field::Ipv4Dst] {
+        let length = [0, 1, 2, 3, 31, 32][r.next(6) as usize];
+        if length > 0 {
+            m.set_masked(field, random_key(r).get(field), u128::from(u32::MAX << (32 - length)));
+        }
+    }
+    if r.next(3) == 0 {
+        let (a, b) = (r.next(70) as u16, r.next(70) as u16);
+        m.set_range(Field::TpDst, a.min(b), a.max(b));
+    }
+    m
+}
+
+/// What a hit is written as in the cache.
+fn value(hit: Option<Hit>) -> u32 {
+    hit.map_or(u32::MAX, |h| h.rule.0)
+}
+
+/// The worst bug a switch can have is a wrong megaflow: random rules, random packets, every answer from
+/// the caches is the tables' own.
+#[test]
+fn cached_and_uncached_answers_are_equal() {
+    for seed in 0..40 {
+        let r = &mut Random(seed);
+        let mut engines: [Box<dyn Classifier>; 2] =
+            [Box::new(LinearSearch::new(1000)), Box::new(TupleSearch::new(1000, 7))];
+        for id in 0..r.next(60) {
+            let (priority, matches) = (Priority(r.next(4)), random_match(r));
+            engines.iter_mut().for_each(|e| e.insert(RuleId(id), priority, &matches).unwrap());
+        }
+        for engine in &engines {
+            let flows_max = [8, 100, 10_000][r.next(3) as usize];
+            let masks_max = [2, 100][r.next(2) as usize];
+            let mut megaflows = MegaflowCache::new(MegaflowConfig { flows_max, masks_max, seed: 3 });
+            let mut exact = ExactMatchCache::new(64, 2, 9);
+            for now in 0..2000 {
+                let key = random_key(r);
+                let wanted = value(engine.lookup(&key));
+                let hash = exact.hash(&key);
+                if let Some(flow) = exact.lookup(&key, hash).and_then(|f| megaflows.get(f)) {
+                    assert_eq!(flow.value, wanted, "exact, {} seed {seed}", engine.name());
+                }
+                if let Some(found) = megaflows.lookup(&key) {
+                    let flow = megaflows.get_mut(found).unwrap();
+                    assert_eq!(flow.value, wanted, "megaflow, {} seed {seed}", engine.name());
+                    flow.used = now;
+                    exact.offer(&key, hash, found);
+                } else {
+                    let mut mask = FlowMask::zero();
+                    let hit = engine.lookup_wildcards(&key, &mut mask);
+                    let _ = megaflows.insert(&key, &mask, value(hit), 0, now);
+                }
+                if now % 100 == 0 {
+                    megaflows.rank();
+                }
+                assert!(megaflows.len() <= flows_max && megaflows.masks().count() <= masks_max);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_finds_what_single_lookups_find() {
+    let r = &mut Random(1);
+    let mut cache = MegaflowCache::new(MegaflowConfig::default());
+    for i in 0..50 {
+        let key = random_key(r);
+        let mut mask = FlowMask::zero();
+        mask.add_field(Field::InPort);
+        // Disjoint megaflows: the source is looked at by all, and only ever in full.
+        mask.add_field(Field::Ipv4Src);
+        mask.set_masked(Field::TpDst, u128::MAX, 0x40);
+        cache.insert(&key, &mask, i, 0, 0).unwrap();
+    }
+    for n in 0..=64 {
+        let keys: Vec<FlowKey> = (0..n).map(|_| random_key(r)).collect();
+        let mut found = vec![FlowRef::NONE; n];
+        let left = cache.lookup_batch(&keys, LaneMask::first(n), &mut found);
+        for lane in 0..n {
+            let single = cache.lookup(&keys[lane]);
+            assert_eq!((found[lane] != FlowRef::NONE).then_some(found[lane]), single);
+            assert_eq!(left.0 >> lane & 1 == 1, single.is_none());
+        }
+    }
+}
+
+#[test]
+fn a_reference_to_a_removed_megaflow_is_dead_even_when_its_place_is_reused() {
+    let mut cache = MegaflowCache::new(MegaflowConfig::default());
+    let mut mask = FlowMask::zero();
+    mask.add_field(Field::InPort);
+    let key = FlowKey::zero();
+    let first = cache.insert(&key, &mask, 1, 0, 0).unwrap();
+    assert_eq!(cache.remove(first).unwrap().value, 1);
+    let second = cache.insert(&key, &mask, 2, 0, 0).unwrap();
+    assert!(cache.get(first).is_none());
+    assert_eq!(cache.get(second).unwrap().value, 2);
+    assert_eq!(cache.len(), 1);
+}
+
+#[test]
+fn a_full_cache_evicts_the_least_recently_used_it_sees() {
+    let mut cache = MegaflowCache::new(MegaflowConfig { flows_max: 16, masks_max: 4, seed: 0 });
+    let mut mask = FlowMask::zero();
+    mask.add_field(Field::InPort);
+    let mut keys = Vec::new();
+    for i in 0..17u32 {
+        let mut key = FlowKey::zero();
+        key.set_word(0, i);
+        cache.insert(&key, &mask, i, 0, u64::from(100 - i)).unwrap();
+        keys.push(key);
+    }
+    assert_eq!((cache.len(), cache.counters().evicted), (16, 1));
+    // Number 15 was the one used longest ago when number 16 came.
+    assert!(cache.lookup(&keys[15]).is_none());
+    assert!(cache.lookup(&keys[16]).is_some());
+}
+
+#[test]
+fn ranking_puts_the_mask_that_hits_first() {
+    let mut cache = MegaflowCache::new(MegaflowConfig::default());
+    let mut key = FlowKey::zero();
+    for (i, field) in [Field::InPort, Field::Ipv4Src, Field::Ipv4Dst].into_iter().enumerate() {
+        let mut mask = FlowMask::zero();
+        mask.add_field(field);
+        key.set(field, 5);
+        cache.insert(&key, &mask, i as u32, 0, 0).unwrap();
+    }
+    let mut third = FlowKey::zero();
+    third.set(Field::Ipv4Dst, 5);
+    for _ in 0..10 {
+        assert_eq!(cache.lookup(&third).map(|f| cache.get(f).unwrap().value), Some(2));
+    }
+    cache.rank();
+    assert_ne!(cache.masks().next().unwrap().0.get(Field::Ipv4Dst), 0);
+    // References survive.
+    for flow in cache.flows().collect::<Vec<_>>() {
+        assert!(cache.matching(flow).is_some());
+        cache.remove(flow).unwrap();
+    }
+    assert_eq!((cache.len(), cache.masks().count()), (0, 0));
+}

@@ -1,0 +1,194 @@
+//! Tunnel headers behind UDP: VXLAN (RFC 7348, with the group policy bits of its GBP extension), GENEVE
+//! (RFC 8926) and GTP-U (3GPP TS 29.281), read into the tunnel fields of the key.
+//!
+//! [`read`] tells from a parsed outer frame where the inner packet begins and what the tunnel header
+//! says. The caller removes the outer headers, parses the inner frame, and has [`Tunnel::fill`] complete
+//! its key.
+
+use super::fields::{TUNNEL_GENEVE, TUNNEL_GTPU, TUNNEL_VXLAN, word};
+use super::headers::{Headers, Malformed, Network, Transport};
+use super::key::FlowKey;
+use super::parse::ether_type;
+
+/// UDP port of VXLAN.
+pub const VXLAN_PORT: u16 = 4789;
+/// UDP port of GENEVE.
+pub const GENEVE_PORT: u16 = 6081;
+/// UDP port of GTP-U.
+pub const GTPU_PORT: u16 = 2152;
+
+/// What the inner packet begins with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Inner {
+    /// An Ethernet header.
+    Ethernet,
+    /// An IP header; the EtherType it would have.
+    Ip(u16),
+}
+
+/// A tunnel header that was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tunnel {
+    /// Offset of the inner packet in the outer frame.
+    pub inner_at: usize,
+    /// What stands there.
+    pub inner: Inner,
+    /// `tun_type`.
+    pub kind: u8,
+    /// VNI or TEID.
+    pub id: u32,
+    /// The header's flag bits (`tun_flags`).
+    pub flags: u16,
+    /// VXLAN group policy: id and flags.
+    pub group: (u16, u8),
+    /// GTP-U flags and message type.
+    pub gtpu: (u8, u8),
+    /// First GENEVE option: class, type and length in one word, and its first 8 bytes.
+    pub option: [u32; 3],
+}
+
+/// The tunnel header of an outer frame; none where it is not UDP to a tunnel's port, or carries no packet
+/// (GTP-U signalling).
+///
+/// # Errors
+/// What is wrong with the tunnel header.
+pub fn read(frame: &[u8], headers: &Headers, key: &FlowKey) -> Result<Option<Tunnel>, Malformed> {
+    if headers.transport != Transport::Udp || headers.fragment != 0 {
+        return Ok(None);
+    }
+    let at = usize::from(headers.payload);
+    let body = &frame[at.min(frame.len())..];
+    match key.word(word::PORTS) as u16 {
+        VXLAN_PORT => vxlan(body, at).map(Some),
+        GENEVE_PORT => geneve(body, at).map(Some),
+        GTPU_PORT => gtpu(body, at),
+        _ => Ok(None),
+    }
+}
+
+fn word_at(body: &[u8], at: usize) -> Result<u32, Malformed> {
+    let bytes = body.get(at..).and_then(|b| b.first_chunk()).ok_or(Malformed::TunnelTruncated)?;
+    Ok(u32::from_be_bytes(*bytes))
+}
+
+fn vxlan(body: &[u8], at: usize) -> Result<Tunnel, Malformed> {
+    let (flags, vni) = (word_at(body, 0)?, word_at(body, 4)?);
+    // I: the VNI is valid. G: a group policy id stands in the low half; D and A are its flags.
+    if flags & 0x0800_0000 == 0 {
+        return Err(Malformed::TunnelFormat);
+    }
+    let group = if flags & 0x8000_0000 != 0 { (flags as u16, (flags >> 16) as u8 & 0x48) } else { (0, 0) };
+    Ok(Tunnel {
+        inner_at: at + 8,
+        inner: Inner::Ethernet,
+        kind: TUNNEL_VXLAN,
+        id: vni >> 8,
+        flags: (flags >> 16) as u16,
+        group,
+        gtpu: (0, 0),
+        option: [0; 3],
+    })
+}
+
+fn geneve(body: &[u8], at: usize) -> Result<Tunnel, Malformed> {
+    let (first, vni) = (word_at(body, 0)?, word_at(body, 4)?);
+    let options = (first >> 24 & 0x3f) as usize * 4;
+    let inner = match first as u16 {
+        0x6558 => Inner::Ethernet,
+        proto @ (ether_type::IPV4 | ether_type::IPV6) => Inner::Ip(proto),
+        _ => return Err(Malformed::TunnelFormat),
+    };
+    if first >> 30 != 0 {
+        return Err(Malformed::TunnelFormat);
+    }
+    let area = body.get(8..8 + options).ok_or(Malformed::TunnelTruncated)?;
+    let mut option = [0; 3];
+    let mut rest = area;
+    while !rest.is_empty() {
+        let header = word_at(rest, 0)?;
+        let len = 4 + (header & 0x1f) as usize * 4;
+        let this = rest.get(..len).ok_or(Malformed::TunnelFormat)?;
+        if rest.len() == area.len() {
+            let data = |i: usize| word_at(this, i).unwrap_or(0);
+            option = [header & 0xffff_ff1f, data(4), data(8)];
+        }
+        rest = &rest[len..];
+    }
+    Ok(Tunnel {
+        inner_at: at + 8 + options,
+        inner,
+        kind: TUNNEL_GENEVE,
+        id: vni >> 8,
+        flags: (first >> 16) as u16 & 0xff,
+        group: (0, 0),
+        gtpu: (0, 0),
+        option,
+    })
+}
+
+fn gtpu(body: &[u8], at: usize) -> Result<Option<Tunnel>, Malformed> {
+    let (first, teid) = (word_at(body, 0)?, word_at(body, 4)?);
+    let (flags, message) = ((first >> 24) as u8, (first >> 16) as u8);
+    // Version 1, protocol type GTP.
+    if flags & 0xf0 != 0x30 {
+        return Err(Malformed::TunnelFormat);
+    }
+    if message != 255 {
+        return Ok(None); // Signalling: only a G-PDU carries a packet.
+    }
+    let mut inner = 8;
+    if flags & 7 != 0 {
+        // Sequence number, N-PDU number, and the type of the first extension header.
+        let mut next = word_at(body, 8)? as u8;
+        inner = 12;
+        while flags & 4 != 0 && next != 0 {
+            let len = usize::from(*body.get(inner).ok_or(Malformed::TunnelTruncated)?) * 4;
+            if len == 0 {
+                return Err(Malformed::TunnelFormat);
+            }
+            next = *body.get(inner + len - 1).ok_or(Malformed::TunnelTruncated)?;
+            inner += len;
+        }
+    }
+    let proto = match body.get(inner).ok_or(Malformed::TunnelTruncated)? >> 4 {
+        4 => ether_type::IPV4,
+        6 => ether_type::IPV6,
+        _ => return Err(Malformed::TunnelFormat),
+    };
+    Ok(Some(Tunnel {
+        inner_at: at + inner,
+        inner: Inner::Ip(proto),
+        kind: TUNNEL_GTPU,
+        id: teid,
+        flags: 0,
+        group: (0, 0),
+        gtpu: (flags, message),
+        option: [0; 3],
+    }))
+}
+
+impl Tunnel {
+    /// Sets the tunnel fields of the inner packet's key from this header and the outer packet's key.
+    pub fn fill(&self, outer: &FlowKey, outer_headers: &Headers, inner: &mut FlowKey) {
+        inner.set_word(word::TUN_ID, 0);
+        inner.set_word(word::TUN_ID + 1, self.id);
+        if outer_headers.network == Network::Ipv6 {
+            for i in 0..4 {
+                inner.set_word(word::TUN_IPV6_SRC + i, outer.word(word::IPV6_SRC + i));
+                inner.set_word(word::TUN_IPV6_DST + i, outer.word(word::IPV6_DST + i));
+            }
+        } else {
+            inner.set_word(word::TUN_SRC, outer.word(word::IPV4_SRC));
+            inner.set_word(word::TUN_DST, outer.word(word::IPV4_DST));
+        }
+        let tos_ttl = outer.word(word::NW_PROTO) >> 8 & 0xffff;
+        inner.set_word(word::TUN_FLAGS, u32::from(self.flags) << 16 | tos_ttl);
+        let (id, flags) = self.group;
+        inner.set_word(word::TUN_GBP, u32::from(id) << 16 | u32::from(flags) << 8 | u32::from(self.kind));
+        let (flags, message) = self.gtpu;
+        inner.set_word(word::TUN_GTPU, u32::from(flags) << 24 | u32::from(message) << 16);
+        for (i, &w) in self.option.iter().enumerate() {
+            inner.set_word(word::TUN_OPTION + i, w);
+        }
+    }
+}
