@@ -8,4 +8,5 @@
 
 pub mod capture;
 pub mod frame;
+pub mod pipeline;
 pub mod port;

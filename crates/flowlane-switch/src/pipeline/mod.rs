@@ -1,0 +1,234 @@
+//! The rule tables, and the way of a packet through them.
+//!
+//! [`Pipeline::translate`] follows a key from table to table and flattens what the winning rules do into
+//! one list of [`Step`]s, together with the mask of the bits that this depended on: that is a megaflow.
+//! The caches then spare all later packets of the megaflow the tables.
+
+mod path;
+mod translate;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+
+pub use path::{Path, PathId, Paths, Step};
+pub use translate::Translation;
+
+use flowlane::classify::{Classifier, InsertError};
+use flowlane::rule::{Action, Match, Priority, Rule, RuleId};
+
+/// What happens to a packet that no rule of a table matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Miss {
+    /// It is dropped (OpenFlow 1.3's default).
+    #[default]
+    Drop,
+    /// It goes to the controller port.
+    Controller,
+    /// It goes on in the next table.
+    Continue,
+}
+
+/// A rule in its table, with its counters.
+#[derive(Debug)]
+pub struct RuleEntry {
+    /// The rule.
+    pub rule: Rule,
+    /// Packets that it won.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// One table of the pipeline.
+pub struct Table {
+    /// For reports; empty where none was given.
+    pub name: String,
+    /// What happens to packets that match nothing.
+    pub miss: Miss,
+    /// Packets that matched nothing.
+    pub missed: u64,
+    classifier: Box<dyn Classifier>,
+    rules: BTreeMap<RuleId, RuleEntry>,
+    identities: HashMap<(Priority, Match), RuleId>,
+    next_id: u32,
+}
+
+impl Table {
+    /// The rules, in order of insertion.
+    pub fn rules(&self) -> impl Iterator<Item = (RuleId, &RuleEntry)> {
+        self.rules.iter().map(|(id, entry)| (*id, entry))
+    }
+
+    /// The engine that finds rules here.
+    pub fn classifier(&self) -> &dyn Classifier {
+        &*self.classifier
+    }
+}
+
+/// Why a rule was not accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PipelineError {
+    /// The rule names a table that does not exist.
+    #[error("there is no table {0}; declare it in the configuration")]
+    NoTable(u8),
+    /// A `goto_table` leads to a table that does not exist.
+    #[error("goto_table:{0} leads to a table that does not exist; declare it in the configuration")]
+    NoGotoTable(u8),
+    /// A `goto_table` does not lead onwards, so that packets might go round for ever.
+    #[error("goto_table:{to} in table {from} does not lead to a later table")]
+    GotoBackwards {
+        /// The rule's table.
+        from: u8,
+        /// Where it leads.
+        to: u8,
+    },
+    /// A step follows `goto_table`, or would.
+    #[error("goto_table:{0} must be the last action of its rule")]
+    GotoNotLast(u8),
+    /// A `move` reads headers that an action before it has changed beyond what the key shows.
+    #[error(
+        "move after push_mpls or pop_mpls reads headers that are parsed only in the next table; put it there"
+    )]
+    MoveAfterMpls,
+    /// The table's engine refuses it.
+    #[error("table {table}: {source}")]
+    Insert {
+        /// The table.
+        table: u8,
+        /// What the engine says.
+        source: InsertError,
+    },
+}
+
+/// The tables. Table 0 comes first.
+pub struct Pipeline {
+    tables: BTreeMap<u8, Table>,
+    generation: u32,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pipeline {
+    /// A pipeline without tables: drops everything.
+    pub fn new() -> Self {
+        Self { tables: BTreeMap::new(), generation: 0 }
+    }
+
+    /// Adds a table, or replaces one of this number together with its rules.
+    pub fn add_table(&mut self, number: u8, name: &str, classifier: Box<dyn Classifier>, miss: Miss) {
+        let table = Table {
+            name: name.to_owned(),
+            miss,
+            missed: 0,
+            classifier,
+            rules: BTreeMap::new(),
+            identities: HashMap::new(),
+            next_id: 0,
+        };
+        self.tables.insert(number, table);
+        self.generation += 1;
+    }
+
+    /// Changes whenever an answer may have changed; a megaflow of an earlier generation is made anew.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The tables, in order.
+    pub fn tables(&self) -> impl Iterator<Item = (u8, &Table)> {
+        self.tables.iter().map(|(number, table)| (*number, table))
+    }
+
+    /// A table.
+    pub fn table(&self, number: u8) -> Option<&Table> {
+        self.tables.get(&number)
+    }
+
+    /// Adds a rule to the table that it names. A rule of the same priority and match is replaced, its
+    /// counters kept, as OpenFlow's `add` does.
+    ///
+    /// # Errors
+    /// Where the rule leads nowhere or the table refuses it; the pipeline is as before.
+    pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, PipelineError> {
+        self.check(&rule)?;
+        let number = rule.table;
+        let table = self.tables.get_mut(&number).ok_or(PipelineError::NoTable(number))?;
+        let identity = (rule.priority, rule.matches.clone());
+        self.generation += 1;
+        if let Some(&id) = table.identities.get(&identity) {
+            table.rules.get_mut(&id).expect("every identity has its rule").rule = rule;
+            return Ok(id);
+        }
+        let id = RuleId(table.next_id);
+        table
+            .classifier
+            .insert(id, rule.priority, &rule.matches)
+            .map_err(|source| PipelineError::Insert { table: number, source })?;
+        table.next_id += 1;
+        table.identities.insert(identity, id);
+        table.rules.insert(id, RuleEntry { rule, packets: 0, bytes: 0 });
+        Ok(id)
+    }
+
+    /// Removes a rule and returns it with its counters.
+    pub fn remove_rule(&mut self, table: u8, id: RuleId) -> Option<RuleEntry> {
+        let table = self.tables.get_mut(&table)?;
+        let entry = table.rules.remove(&id)?;
+        table.classifier.remove(id);
+        table.identities.remove(&(entry.rule.priority, entry.rule.matches.clone()));
+        self.generation += 1;
+        Some(entry)
+    }
+
+    /// The rule with this priority and match, if there is one.
+    pub fn find_rule(&self, table: u8, priority: Priority, matches: &Match) -> Option<RuleId> {
+        self.tables.get(&table)?.identities.get(&(priority, matches.clone())).copied()
+    }
+
+    /// Credits a rule, or a table's misses where `rule` is none. A rule that has gone since is not missed.
+    pub fn credit(&mut self, table: u8, rule: Option<RuleId>, packets: u64, bytes: u64) {
+        let Some(table) = self.tables.get_mut(&table) else { return };
+        match rule {
+            None => table.missed += packets,
+            Some(id) => {
+                if let Some(entry) = table.rules.get_mut(&id) {
+                    entry.packets += packets;
+                    entry.bytes += bytes;
+                }
+            }
+        }
+    }
+
+    /// Bytes that the tables occupy.
+    pub fn table_bytes(&self) -> usize {
+        self.tables.values().map(|t| t.classifier.table_bytes()).sum()
+    }
+
+    fn check(&self, rule: &Rule) -> Result<(), PipelineError> {
+        let mpls = |a: &Action| matches!(a, Action::PushMpls(_) | Action::PopMpls(_));
+        let first_mpls = rule.actions.iter().position(mpls).unwrap_or(rule.actions.len());
+        if rule.actions[first_mpls..].iter().any(|a| matches!(a, Action::Move { .. })) {
+            return Err(PipelineError::MoveAfterMpls);
+        }
+        for (i, action) in rule.actions.iter().enumerate() {
+            let &Action::Goto(to) = action else { continue };
+            if to <= rule.table {
+                return Err(PipelineError::GotoBackwards { from: rule.table, to });
+            }
+            if i + 1 < rule.actions.len() {
+                return Err(PipelineError::GotoNotLast(to));
+            }
+            if !self.tables.contains_key(&to) {
+                return Err(PipelineError::NoGotoTable(to));
+            }
+        }
+        Ok(())
+    }
+}

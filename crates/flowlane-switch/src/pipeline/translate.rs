@@ -1,0 +1,286 @@
+//! From key to path and mask.
+//!
+//! The walk keeps the key as the packet would have it after the actions so far. What a later table looks
+//! at then falls into three kinds of bits:
+//!
+//! - as they came: they go into the mask;
+//! - *written*: an action has set them to a value that the path fixes, so they do not depend on the
+//!   packet and stay out of the mask;
+//! - *derived*: an action has changed them by a function of the packet (TTL − 1): the whole original
+//!   field goes into the mask.
+//!
+//! Whether a packet has a field at all (so that setting it does anything) depends on its EtherType,
+//! protocol and so on: these prerequisites go into the mask. Where the key cannot follow what an action
+//! does to the headers (MPLS; a third VLAN tag), the path ends with [`Step::Recirculate`].
+
+use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, word};
+use flowlane::packet::key::{FlowKey, FlowMask};
+use flowlane::packet::parse::{ether_type, ip_proto};
+use flowlane::rule::Action;
+
+use super::{Miss, Pipeline, Step};
+
+/// A path and what it depends on.
+#[derive(Debug)]
+pub struct Translation {
+    /// What to do.
+    pub steps: Vec<Step>,
+    /// The bits of the key because of which.
+    pub mask: FlowMask,
+}
+
+/// The state of a walk.
+struct Walk {
+    /// The packet's key after the actions so far.
+    key: FlowKey,
+    mask: FlowMask,
+    written: FlowMask,
+    derived: Vec<Field>,
+    parse_again: bool,
+    steps: Vec<Step>,
+}
+
+impl Pipeline {
+    /// The path of packets with this key. Depends on nothing but the key and the rules.
+    pub fn translate(&self, key: &FlowKey) -> Translation {
+        let mut walk = Walk {
+            key: key.clone(),
+            mask: FlowMask::zero(),
+            written: FlowMask::zero(),
+            derived: Vec::new(),
+            parse_again: false,
+            steps: Vec::new(),
+        };
+        walk.mask.add_field(Field::RecircId);
+        // A packet that is back from recirculation says where to go on.
+        let mut at = Some(key.word(word::RECIRC_ID).saturating_sub(1) as u8);
+        while let Some(table) = at {
+            at = self.visit(table, &mut walk);
+            if let (Some(next), true) = (at, walk.parse_again) {
+                let carry = walk.carried();
+                walk.steps.push(Step::Recirculate { table: next, carry });
+                break;
+            }
+        }
+        Translation { steps: walk.steps, mask: walk.mask }
+    }
+
+    /// One table; says which comes next.
+    fn visit(&self, number: u8, walk: &mut Walk) -> Option<u8> {
+        let table = self.tables.get(&number)?;
+        let mut looked_at = FlowMask::zero();
+        let hit = table.classifier.lookup_wildcards(&walk.key, &mut looked_at);
+        walk.depend_on(&looked_at);
+        let rule = hit.map(|h| h.rule);
+        walk.steps.push(Step::Matched { table: number, rule });
+        let Some(rule) = rule else {
+            return match table.miss {
+                Miss::Drop => None,
+                Miss::Controller => {
+                    walk.steps.push(Step::Controller { max_len: u16::MAX });
+                    None
+                }
+                Miss::Continue => self.tables.range(number..).nth(1).map(|(next, _)| *next),
+            };
+        };
+        let entry = &table.rules[&rule];
+        for action in &entry.rule.actions {
+            if let Action::Goto(next) = *action {
+                return Some(next);
+            }
+            walk.act(action);
+        }
+        None
+    }
+}
+
+impl Walk {
+    /// Notes that the path depends on bits of the key as it is now.
+    fn depend_on(&mut self, looked_at: &FlowMask) {
+        for w in looked_at.present_words() {
+            self.mask.or_word(w, looked_at.word(w) & !self.written.word(w));
+        }
+        let derived: Vec<Field> = self.derived.iter().copied().filter(|&f| looked_at.get(f) != 0).collect();
+        for field in derived {
+            self.mask.add_field(field);
+        }
+    }
+
+    fn depend_on_field(&mut self, field: Field, bits: u128) {
+        let mut looked_at = FlowMask::zero();
+        looked_at.set_masked(field, bits, bits);
+        self.depend_on(&looked_at);
+    }
+
+    fn act(&mut self, action: &Action) {
+        let step = match *action {
+            Action::Output(port) => Step::Output(port),
+            Action::InPort => Step::InPort,
+            Action::Flood => Step::Flood,
+            Action::Normal => Step::Normal,
+            Action::Controller { max_len } => Step::Controller { max_len },
+            Action::Sample { probability } => Step::Sample { probability },
+            Action::Meter(meter) => Step::Meter(meter),
+            Action::Count(counter) => Step::Count(counter),
+            Action::PushVlan(tpid) => return self.push_vlan(tpid),
+            Action::PopVlan => return self.pop_vlan(),
+            Action::PushMpls(eth_type) => {
+                self.parse_again = true;
+                Step::PushMpls(eth_type)
+            }
+            Action::PopMpls(eth_type) => {
+                if !self.has(Field::MplsLabel) && !self.parse_again {
+                    return;
+                }
+                self.parse_again = true;
+                Step::PopMpls(eth_type)
+            }
+            Action::SetField { field, value, mask } => return self.set_field(field, value, mask),
+            Action::Move { from, to } => {
+                self.depend_on_field(from, u128::MAX);
+                let value = self.key.get(from);
+                return self.set_field(to, value, to.info().ones());
+            }
+            Action::DecTtl => return self.decrement(Field::NwTtl, Step::DecTtl),
+            Action::DecMplsTtl => return self.decrement(Field::MplsTtl, Step::DecMplsTtl),
+            // The action list is open to growth in the library; what this switch does not know it must
+            // not pass over in silence. `Goto` was taken by the caller.
+            ref other => unreachable!("{other:?} is not translated"),
+        };
+        self.steps.push(step);
+    }
+
+    fn set_field(&mut self, field: Field, value: u128, mask: u128) {
+        if in_packet(field) {
+            if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) {
+                self.depend_on_field(Field::VlanTci, VLAN_PRESENT.into());
+                if !self.tagged() {
+                    self.key.set(Field::VlanTci, 0);
+                    self.key.set(Field::VlanTpid, ether_type::VLAN.into());
+                    self.key.set(Field::VlanTci1, 0);
+                    self.written.add_field(Field::VlanTci);
+                    self.written.add_field(Field::VlanTpid);
+                    self.written.add_field(Field::VlanTci1);
+                }
+            } else if !self.has(field) && !self.parse_again {
+                return;
+            }
+            self.steps.push(Step::SetField { field, value, mask });
+        }
+        self.key.set_masked(field, value, mask);
+        self.written.set_masked(field, mask, mask);
+        if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) {
+            self.key.or_word(word::VLAN_ETH_TYPE, u32::from(VLAN_PRESENT) << 16);
+        }
+    }
+
+    fn decrement(&mut self, field: Field, step: Step) {
+        if !self.has(field) && !self.parse_again {
+            return;
+        }
+        self.steps.push(step);
+        // Where it would expire the path ends there, whatever the key says.
+        self.key.set(field, self.key.get(field).wrapping_sub(1));
+        if self.written.get(field) != field.info().ones() {
+            self.derived.push(field);
+        }
+    }
+
+    fn tagged(&self) -> bool {
+        self.key.get(Field::VlanTci) & u128::from(VLAN_PRESENT) != 0
+    }
+
+    /// Makes both tags depend on nothing but the path, by depending on them now.
+    fn fix_tags(&mut self) {
+        for field in [Field::VlanTci, Field::VlanTpid, Field::VlanTci1] {
+            self.depend_on_field(field, u128::MAX);
+            self.written.add_field(field);
+        }
+    }
+
+    fn push_vlan(&mut self, tpid: u16) {
+        self.steps.push(Step::PushVlan(tpid));
+        self.fix_tags();
+        // The third tag of a frame is not parsed.
+        self.parse_again |= self.key.get(Field::VlanTci1) != 0;
+        self.key.set(Field::VlanTci1, self.key.get(Field::VlanTci));
+        self.key.set(Field::VlanTci, VLAN_PRESENT.into());
+        self.key.set(Field::VlanTpid, tpid.into());
+    }
+
+    fn pop_vlan(&mut self) {
+        if self.parse_again {
+            self.steps.push(Step::PopVlan);
+            return;
+        }
+        self.depend_on_field(Field::VlanTci, VLAN_PRESENT.into());
+        if !self.tagged() {
+            return;
+        }
+        self.steps.push(Step::PopVlan);
+        self.fix_tags();
+        // Behind two tags there may be a third; behind one, the key does not say which TPID the other has.
+        self.parse_again |= self.key.get(Field::VlanTci1) != 0;
+        self.key.set(Field::VlanTci, 0);
+        self.key.set(Field::VlanTpid, 0);
+    }
+
+    /// Whether the packet has `field`; depends on what tells.
+    fn has(&mut self, field: Field) -> bool {
+        let prerequisite = field.info().prerequisite;
+        let transport = |walk: &mut Self, protocols: &[u8]| {
+            walk.is_type(&[ether_type::IPV4, ether_type::IPV6])
+                && walk.test(Field::NwProto, u128::MAX, |p| protocols.iter().any(|&q| p == u128::from(q)))
+                && walk.test(Field::IpFrag, FRAG_LATER.into(), |f| f == 0)
+        };
+        match prerequisite {
+            Prerequisite::None | Prerequisite::Tunnel => true,
+            Prerequisite::Vlan => self.test(Field::VlanTci, VLAN_PRESENT.into(), |p| p != 0),
+            Prerequisite::Mpls => self.is_type(&[ether_type::MPLS, ether_type::MPLS_MULTICAST]),
+            Prerequisite::Arp => self.is_type(&[ether_type::ARP, ether_type::RARP]),
+            Prerequisite::Ip => self.is_type(&[ether_type::IPV4, ether_type::IPV6]),
+            Prerequisite::Ipv4 => self.is_type(&[ether_type::IPV4]),
+            Prerequisite::Ipv6 => self.is_type(&[ether_type::IPV6]),
+            Prerequisite::Ports => transport(self, &[ip_proto::TCP, ip_proto::UDP, ip_proto::SCTP]),
+            Prerequisite::Tcp => transport(self, &[ip_proto::TCP]),
+            Prerequisite::Icmp => {
+                let v4 = self.is_type(&[ether_type::IPV4]) && transport(self, &[ip_proto::ICMP]);
+                v4 || self.is_type(&[ether_type::IPV6]) && transport(self, &[ip_proto::ICMPV6])
+            }
+            Prerequisite::NeighbourDiscovery => {
+                self.is_type(&[ether_type::IPV6])
+                    && transport(self, &[ip_proto::ICMPV6])
+                    && self.test(Field::IpFrag, u128::MAX, |f| f == 0)
+                    && self.test(Field::IcmpType, u128::MAX, |t| t == 135 || t == 136)
+                    && self.test(Field::IcmpCode, u128::MAX, |c| c == 0)
+                    // The addresses are options: one that is there is not zero.
+                    && (field == Field::NdTarget || self.test(field, u128::MAX, |address| address != 0))
+            }
+        }
+    }
+
+    fn is_type(&mut self, types: &[u16]) -> bool {
+        self.test(Field::EthType, u128::MAX, |t| types.iter().any(|&u| t == u128::from(u)))
+    }
+
+    fn test(&mut self, field: Field, bits: u128, holds: impl Fn(u128) -> bool) -> bool {
+        self.depend_on_field(field, bits);
+        holds(self.key.get(field) & bits)
+    }
+
+    /// What a recirculated packet takes along: the written bits that are in no header.
+    fn carried(&self) -> Vec<(u8, u32, u32)> {
+        let outside = |w: &usize| *w < word::ETH || *w >= word::PKT_MARK;
+        self.written
+            .present_words()
+            .filter(outside)
+            .map(|w| (w as u8, self.key.word(w) & self.written.word(w), self.written.word(w)))
+            .collect()
+    }
+}
+
+/// Whether a field lies in the packet's headers, and not in metadata, tunnel or register words.
+fn in_packet(field: Field) -> bool {
+    let w = usize::from(field.info().bit) / 32;
+    (word::ETH..word::PKT_MARK).contains(&w)
+}
