@@ -19,3 +19,6 @@ pub use headers::{Headers, Malformed, Network, Transport};
 pub use key::{FlowKey, FlowMask};
 pub use miniflow::Miniflow;
 pub use parse::parse;
+
+#[cfg(test)]
+mod tests;

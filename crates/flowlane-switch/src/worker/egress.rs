@@ -1,0 +1,276 @@
+//! Doing what a path says: changing the frame, sending copies.
+
+use std::collections::BTreeMap;
+
+use flowlane::packet::Headers;
+use flowlane::rule::action::PortNo;
+
+use super::ports::Ports;
+use crate::edit::{self, Ttl};
+use crate::frame::Frame;
+use crate::mac_table::{MacTable, NormalDecision};
+use crate::meter::Meter;
+use crate::pipeline::Step;
+use crate::port::{Port, PortError};
+
+/// Packets that did not leave, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drops {
+    /// Paths that end without having sent the packet anywhere: no rule, or a rule that says so.
+    pub by_rule: u64,
+    /// TTL or hop limit was 0 or 1.
+    pub ttl_expired: u64,
+    /// A meter's rate was exceeded.
+    pub metered: u64,
+    /// Output to a port that does not exist.
+    pub no_port: u64,
+    /// The `normal` action does not forward such a destination.
+    pub reserved_address: u64,
+    /// For the controller, but there is no controller port or it did not take it.
+    pub no_controller: u64,
+}
+
+/// Ports, and the state that actions use.
+pub struct Egress {
+    /// The ports.
+    pub ports: Ports,
+    /// Where `controller` and `sample` send.
+    pub controller: Option<Box<dyn Port>>,
+    /// Packets that the controller port took.
+    pub controller_packets: u64,
+    /// Learned addresses.
+    pub macs: MacTable,
+    /// Meters by number.
+    pub meters: BTreeMap<u32, Meter>,
+    /// Packets and bytes of `count` actions, by number.
+    pub counts: BTreeMap<u32, (u64, u64)>,
+    /// Packets that did not leave.
+    pub drops: Drops,
+    random: u32,
+    scratch: Frame,
+}
+
+/// How a packet's way along its path ended.
+#[derive(Debug)]
+pub enum Outcome<'a> {
+    /// At the path's end.
+    Done,
+    /// Before the step at this place.
+    Stopped {
+        /// The place.
+        at: usize,
+    },
+    /// It goes on in a table, with a new key.
+    Again {
+        /// The table.
+        table: u8,
+        /// What it takes along.
+        carry: &'a [(u8, u32, u32)],
+    },
+}
+
+/// How many nanoseconds a second has.
+const NS: u64 = 1_000_000_000;
+
+impl Egress {
+    /// Egress without ports; `seed` starts the dice of `sample`.
+    pub fn new(macs: MacTable, seed: u32) -> Self {
+        Self {
+            ports: Ports::default(),
+            controller: None,
+            controller_packets: 0,
+            macs,
+            meters: BTreeMap::new(),
+            counts: BTreeMap::new(),
+            drops: Drops::default(),
+            random: seed | 1,
+            scratch: Frame::default(),
+        }
+    }
+
+    /// Takes a frame, which came in through the port at place `port`, along a path.
+    ///
+    /// # Errors
+    /// A port that fails for good.
+    #[inline]
+    pub fn run<'a>(
+        &mut self,
+        steps: &'a [Step],
+        frame: &mut Frame,
+        headers: &mut Headers,
+        port: usize,
+        now_ns: u64,
+    ) -> Result<Outcome<'a>, PortError> {
+        let mut sent = false;
+        for (at, step) in steps.iter().enumerate() {
+            match step {
+                Step::Matched { .. } => {}
+                Step::Output(number) => {
+                    sent = true;
+                    match self.ports.place(*number) {
+                        Some(place) if place == port => {}
+                        Some(place) => self.send(place, frame)?,
+                        None => self.drops.no_port += 1,
+                    }
+                }
+                Step::Recirculate { table, carry } => return Ok(Outcome::Again { table: *table, carry }),
+                Step::DecTtl | Step::DecMplsTtl | Step::Meter(_) => {
+                    if !self.gate(step, frame, headers, now_ns)? {
+                        return Ok(Outcome::Stopped { at });
+                    }
+                }
+                other => sent |= self.step(other, frame, headers, port, now_ns)?,
+            }
+        }
+        self.drops.by_rule += u64::from(!sent);
+        Ok(Outcome::Done)
+    }
+
+    /// A step that may end the path. Says whether it goes on.
+    fn gate(
+        &mut self,
+        step: &Step,
+        frame: &mut Frame,
+        headers: &mut Headers,
+        now_ns: u64,
+    ) -> Result<bool, PortError> {
+        let ttl = match step {
+            Step::DecTtl => edit::dec_ttl(frame, headers),
+            Step::DecMplsTtl => edit::dec_mpls_ttl(frame, headers),
+            Step::Meter(number) => {
+                let passes = self.meters.get_mut(number).is_none_or(|m| m.allow(frame.len(), now_ns));
+                self.drops.metered += u64::from(!passes);
+                return Ok(passes);
+            }
+            _ => return Ok(true),
+        };
+        if ttl == Ttl::Expired {
+            self.drops.ttl_expired += 1;
+            self.to_controller(frame, u16::MAX)?;
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Any other step. Says whether the packet has gone somewhere.
+    fn step(
+        &mut self,
+        step: &Step,
+        frame: &mut Frame,
+        headers: &mut Headers,
+        port: usize,
+        now_ns: u64,
+    ) -> Result<bool, PortError> {
+        match *step {
+            Step::SetField { field, value, mask } => _ = edit::set_field(frame, headers, field, value, mask),
+            Step::PushVlan(tpid) => _ = edit::push_vlan(frame, headers, tpid),
+            Step::PopVlan => _ = edit::pop_vlan(frame, headers),
+            Step::PushMpls(eth_type) => _ = edit::push_mpls(frame, headers, eth_type),
+            Step::PopMpls(eth_type) => _ = edit::pop_mpls(frame, headers, eth_type),
+            Step::Count(number) => {
+                let counter = self.counts.entry(number).or_default();
+                *counter = (counter.0 + 1, counter.1 + frame.len() as u64);
+            }
+            Step::InPort => return self.send(port, frame).map(|()| true),
+            Step::Flood => return self.flood(frame, port).map(|()| true),
+            Step::Normal => return self.normal(frame, port, now_ns).map(|()| true),
+            Step::Controller { max_len } => return self.to_controller(frame, max_len).map(|()| true),
+            Step::Sample { probability } => {
+                // Xorshift32 (Marsaglia 2003).
+                self.random ^= self.random << 13;
+                self.random ^= self.random >> 17;
+                self.random ^= self.random << 5;
+                if (self.random >> 16) as u16 <= probability && probability > 0 {
+                    self.to_controller(frame, u16::MAX)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn send(&mut self, place: usize, frame: &Frame) -> Result<(), PortError> {
+        let slot = &mut self.ports.slots_mut()[place];
+        if slot.port.send(frame)? {
+            slot.counters.tx_packets += 1;
+            slot.counters.tx_bytes += frame.len() as u64;
+        } else {
+            slot.counters.tx_dropped += 1;
+        }
+        Ok(())
+    }
+
+    fn flood(&mut self, frame: &Frame, from: usize) -> Result<(), PortError> {
+        for place in 0..self.ports.len() {
+            if place != from && self.ports.slots()[place].port.sends() {
+                self.send(place, frame)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The `normal` action: learn where the source is, send to where the destination was seen, or
+    /// everywhere.
+    fn normal(&mut self, frame: &Frame, from: usize, now_ns: u64) -> Result<(), PortError> {
+        let number = self.ports.slots()[from].number;
+        match self.macs.switch(frame.bytes(), number, (now_ns / NS) as u32) {
+            NormalDecision::To(port) => match self.ports.place(port) {
+                Some(place) if place != from => self.send(place, frame),
+                _ => Ok(()),
+            },
+            NormalDecision::Flood => self.flood(frame, from),
+            NormalDecision::Drop => {
+                self.drops.reserved_address += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn to_controller(&mut self, frame: &Frame, max_len: u16) -> Result<(), PortError> {
+        let Some(port) = &mut self.controller else {
+            self.drops.no_controller += 1;
+            return Ok(());
+        };
+        let whole = max_len == u16::MAX || frame.len() <= usize::from(max_len);
+        let taken = if whole {
+            port.send(frame)?
+        } else {
+            self.scratch.fill(&frame.bytes()[..max_len.into()]);
+            self.scratch.time_ns = frame.time_ns;
+            port.send(&self.scratch)?
+        };
+        if taken {
+            self.controller_packets += 1;
+        } else {
+            self.drops.no_controller += 1;
+        }
+        Ok(())
+    }
+
+    /// Hands what is queued to the system.
+    ///
+    /// # Errors
+    /// The first port that fails for good.
+    pub fn flush(&mut self) -> Result<(), PortError> {
+        for slot in self.ports.slots_mut() {
+            let dropped = slot.port.flush()?;
+            slot.counters.tx_dropped += dropped;
+            slot.counters.tx_packets -= dropped.min(slot.counters.tx_packets);
+        }
+        if let Some(port) = &mut self.controller {
+            self.drops.no_controller += port.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Ages learned addresses.
+    pub fn maintain(&mut self, now_ns: u64) {
+        self.macs.sweep((now_ns / NS) as u32, 4096);
+    }
+
+    /// The name of a port, for reports.
+    pub fn port_name(&self, number: PortNo) -> Option<&str> {
+        self.ports.place(number).map(|place| self.ports.slots()[place].name.as_str())
+    }
+}

@@ -1,0 +1,355 @@
+//! The worker: bursts from ports, through parser, caches and tables, to ports.
+//!
+//! ```text
+//! receive → parse → exact match → megaflow → slow path → actions → transmit
+//!                                     ↑________ recirculated lanes ______|
+//! ```
+//!
+//! Everything here belongs to one thread. A stage takes a burst's lanes and narrows them; the stages'
+//! cycles are counted per burst ([`Stages`]).
+
+mod egress;
+mod lookup;
+mod ports;
+mod stages;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub use egress::{Drops, Egress};
+pub use lookup::{CacheConfig, Lookup};
+pub use ports::{PortCounters, PortSlot, Ports};
+pub use stages::{Stage, StageCounters, Stages};
+
+use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::fields::word;
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::tunnel::{self, Inner};
+use flowlane::packet::{Headers, Malformed, parse};
+
+use crate::frame::{Burst, Frame};
+use crate::pipeline::PathId;
+use crate::port::{PortError, Received};
+
+/// What happens to frames in which something is malformed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MalformedPolicy {
+    /// They are dropped (and counted).
+    #[default]
+    Drop,
+    /// They are matched on what could be parsed (and counted), as Open vSwitch does.
+    Forward,
+}
+
+/// By what clock meters and address ageing go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Clock {
+    /// The machine's.
+    #[default]
+    Wall,
+    /// The frames' own times: a replayed capture gives the same result at any speed.
+    Frames,
+}
+
+/// When [`Worker::run`] ends by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Until {
+    /// After this many received packets.
+    pub packets: Option<u64>,
+    /// After this long.
+    pub duration: Option<Duration>,
+}
+
+/// Bursts between two rankings of the megaflow masks and two looks at what is idle.
+const MAINTENANCE_BURSTS: u64 = 1024;
+
+/// Megaflows looked at for idleness in one go.
+const SWEEP_BUDGET: usize = 4096;
+
+/// A switch on one core.
+pub struct Worker {
+    /// Tables and caches.
+    pub lookup: Lookup,
+    /// Ports and what sends to them.
+    pub egress: Egress,
+    /// Cycles per stage.
+    pub stages: Stages,
+    /// What happens to malformed frames.
+    pub malformed_policy: MalformedPolicy,
+    /// Malformed frames by reason.
+    pub malformed: [u64; Malformed::ALL.len()],
+    clock: Clock,
+    started: Instant,
+    /// The latest frame time seen, in [`Clock::Frames`].
+    frame_clock_ns: u64,
+    bursts: u64,
+    burst: Burst,
+    keys: Vec<FlowKey>,
+    headers: Vec<Headers>,
+}
+
+impl Worker {
+    /// A worker that takes up to `burst` frames at a time (1 to 64).
+    ///
+    /// # Panics
+    /// Where `burst` is out of range; the configuration's reader refuses that.
+    pub fn new(lookup: Lookup, egress: Egress, burst: usize, clock: Clock) -> Self {
+        assert!((1..=LANES_MAX).contains(&burst));
+        Self {
+            lookup,
+            egress,
+            stages: Stages::default(),
+            malformed_policy: MalformedPolicy::default(),
+            malformed: [0; Malformed::ALL.len()],
+            clock,
+            started: Instant::now(),
+            frame_clock_ns: 0,
+            bursts: 0,
+            burst: Burst::new(burst),
+            keys: vec![FlowKey::zero(); burst],
+            headers: vec![Headers::default(); burst],
+        }
+    }
+
+    /// Switches until every port has come to its end, `until` is reached, or `stop` is set. `progress` is
+    /// called about every thousand bursts with the packets received so far.
+    ///
+    /// # Errors
+    /// The first port that fails for good.
+    pub fn run(
+        &mut self,
+        until: Until,
+        stop: &AtomicBool,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), PortError> {
+        self.started = Instant::now();
+        let mut received = 0;
+        let mut idle_rounds = 0u32;
+        let result = loop {
+            let left = until.packets.map_or(u64::MAX, |n| n.saturating_sub(received));
+            let expired = until.duration.is_some_and(|d| self.started.elapsed() >= d);
+            if left == 0 || expired || stop.load(Ordering::Relaxed) || self.egress.ports.all_finished() {
+                break Ok(());
+            }
+            match self.round(left) {
+                Ok(0) => idle_rounds += 1,
+                Ok(n) => {
+                    received += n;
+                    idle_rounds = 0;
+                }
+                Err(error) => break Err(error),
+            }
+            if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) {
+                progress(received);
+            }
+            rest(idle_rounds);
+        };
+        let flushed = self.egress.flush();
+        self.lookup.collect_counters();
+        result.and(flushed)
+    }
+
+    /// One burst from each port; returns the number of packets.
+    fn round(&mut self, most: u64) -> Result<u64, PortError> {
+        let mut received = 0;
+        for port in 0..self.egress.ports.len() {
+            if self.egress.ports.slots()[port].finished || received >= most {
+                continue;
+            }
+            received += self.receive_from(port)?;
+        }
+        let timer = self.stages.start();
+        self.egress.flush()?;
+        self.stages.stop(Stage::Transmit, received, timer);
+        self.bursts += 1;
+        if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) || self.bursts == 32 {
+            let now_ns = self.now_ns();
+            self.lookup.maintain(now_ns, SWEEP_BUDGET);
+            self.egress.maintain(now_ns);
+        }
+        Ok(received)
+    }
+
+    fn receive_from(&mut self, port: usize) -> Result<u64, PortError> {
+        let timer = self.stages.start();
+        self.burst.clear();
+        let slot = &mut self.egress.ports.slots_mut()[port];
+        match slot.port.receive(&mut self.burst)? {
+            Received::Finished => slot.finished = true,
+            Received::More | Received::Idle => {}
+        }
+        let packets = self.burst.len() as u64;
+        if packets > 0 {
+            slot.counters.rx_packets += packets;
+            slot.counters.rx_bytes += self.burst.frames().iter().map(|f| f.len() as u64).sum::<u64>();
+            self.stages.stop(Stage::Receive, packets, timer);
+            self.process(port)?;
+        }
+        Ok(packets)
+    }
+
+    /// Switches frames that came in through the port at place `port`, as if it had received them: for
+    /// tests, and for callers that have no [`Port`](crate::port::Port).
+    ///
+    /// # Errors
+    /// A port that fails for good while sending.
+    pub fn inject(&mut self, port: usize, frames: &[&[u8]]) -> Result<(), PortError> {
+        for chunk in frames.chunks(self.burst.capacity()) {
+            self.burst.clear();
+            for bytes in chunk {
+                self.burst.next_frame().expect("a chunk fits").fill(bytes);
+            }
+            self.process(port)?;
+        }
+        self.egress.flush().map(|_| ())
+    }
+
+    fn process(&mut self, port: usize) -> Result<(), PortError> {
+        let timer = self.stages.start();
+        let mut live = self.parse_all(port);
+        self.stages.stop(Stage::Parse, self.burst.len() as u64, timer);
+        let now_ns = self.now_ns();
+        let mut paths = [PathId(0); LANES_MAX];
+        while !live.is_empty() {
+            let frames = self.burst.frames();
+            self.lookup.resolve(&self.keys, frames, live, now_ns, &mut paths, &mut self.stages);
+            let timer = self.stages.start();
+            let packets = live.len() as u64;
+            live = self.act_all(port, live, &paths, now_ns)?;
+            self.stages.stop(Stage::Actions, packets, timer);
+        }
+        Ok(())
+    }
+
+    /// Parses the burst; returns the lanes that go on.
+    #[inline]
+    fn parse_all(&mut self, port: usize) -> LaneMask {
+        let slot = &self.egress.ports.slots()[port];
+        let (in_port, decapsulate) = (slot.number.0, slot.decapsulate);
+        let mut live = LaneMask::first(self.burst.len());
+        let mut trouble = LaneMask(0);
+        for (lane, frame) in self.burst.frames_mut().iter_mut().enumerate() {
+            let key = &mut self.keys[lane];
+            let mut headers = parse(frame.bytes(), in_port, key);
+            if decapsulate {
+                headers = self::decapsulate(frame, in_port, headers, key);
+            }
+            trouble.0 |= u64::from(headers.malformed.is_some()) << lane;
+            self.headers[lane] = headers;
+        }
+        for lane in trouble.lanes() {
+            if let Some(reason) = self.headers[lane].malformed {
+                self.malformed[reason as usize] += 1;
+            }
+            if self.malformed_policy == MalformedPolicy::Drop {
+                live.remove(lane);
+            }
+        }
+        live
+    }
+
+    /// Does what the lanes' paths say; returns the lanes that are to be looked up again.
+    #[inline]
+    fn act_all(
+        &mut self,
+        port: usize,
+        live: LaneMask,
+        paths: &[PathId; LANES_MAX],
+        now_ns: u64,
+    ) -> Result<LaneMask, PortError> {
+        let mut again = LaneMask(0);
+        let in_port = self.egress.ports.slots()[port].number;
+        for lane in live.lanes() {
+            let frame = &mut self.burst.frames_mut()[lane];
+            let headers = &mut self.headers[lane];
+            let bytes = frame.len() as u64;
+            let path = self.lookup.paths.get_mut(paths[lane]);
+            match self.egress.run(&path.steps, frame, headers, port, now_ns)? {
+                egress::Outcome::Done => {
+                    path.packets += 1;
+                    path.bytes += bytes;
+                }
+                egress::Outcome::Stopped { at } => self.lookup.credit_until(paths[lane], at, bytes),
+                egress::Outcome::Again { table, carry } => {
+                    path.packets += 1;
+                    path.bytes += bytes;
+                    parse_again(frame, in_port.0, table, carry, headers, &mut self.keys[lane]);
+                    again.0 |= 1 << lane;
+                }
+            }
+        }
+        Ok(again)
+    }
+
+    fn now_ns(&mut self) -> u64 {
+        match self.clock {
+            Clock::Wall => self.started.elapsed().as_nanos() as u64,
+            Clock::Frames => {
+                if let Some(frame) = self.burst.frames().last() {
+                    self.frame_clock_ns = self.frame_clock_ns.max(frame.time_ns);
+                }
+                self.frame_clock_ns
+            }
+        }
+    }
+}
+
+/// Lets the core rest a little where nothing has come for a while: first the hyperthread's sibling, then
+/// other processes, then the battery.
+fn rest(idle_rounds: u32) {
+    match idle_rounds {
+        0..200 => std::hint::spin_loop(),
+        200..1000 => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(50)),
+    }
+}
+
+/// Where the frame is a tunnel's, removes the outer headers and parses what is inside.
+fn decapsulate(frame: &mut Frame, in_port: u32, headers: Headers, key: &mut FlowKey) -> Headers {
+    if headers.malformed.is_some() {
+        return headers;
+    }
+    let found = match tunnel::read(frame.bytes(), &headers, key) {
+        Ok(Some(found)) => found,
+        Ok(None) => return headers,
+        Err(reason) => return Headers { malformed: Some(reason), ..headers },
+    };
+    frame.pull(found.inner_at);
+    if let Inner::Ip(eth_type) = found.inner {
+        // What is inside has no Ethernet header: it gets one, so that it can be sent.
+        frame.push(14);
+        let bytes = frame.bytes_mut();
+        bytes[..12].fill(0);
+        bytes[12..14].copy_from_slice(&eth_type.to_be_bytes());
+    }
+    let mut inner = FlowKey::zero();
+    let inner_headers = parse(frame.bytes(), in_port, &mut inner);
+    found.fill(key, &headers, &mut inner);
+    *key = inner;
+    inner_headers
+}
+
+/// Gives a recirculated packet its new key: its headers parsed, its metadata and registers as they were
+/// or as rules set them.
+fn parse_again(
+    frame: &Frame,
+    in_port: u32,
+    table: u8,
+    carry: &[(u8, u32, u32)],
+    headers: &mut Headers,
+    key: &mut FlowKey,
+) {
+    let before = key.clone();
+    *headers = parse(frame.bytes(), in_port, key);
+    for w in before.present_words().filter(|&w| w < word::ETH || w >= word::PKT_MARK) {
+        key.set_word(w, before.word(w));
+    }
+    key.set_word(word::RECIRC_ID, u32::from(table) + 1);
+    for &(w, value, mask) in carry {
+        let w = usize::from(w);
+        key.set_word(w, key.word(w) & !mask | value);
+    }
+}

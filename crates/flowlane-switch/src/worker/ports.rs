@@ -1,0 +1,115 @@
+//! The worker's ports, by number.
+
+use flowlane::rule::action::PortNo;
+
+use crate::port::Port;
+
+/// Packets and bytes of a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortCounters {
+    /// Received packets.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Sent packets.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Packets that the port did not take.
+    pub tx_dropped: u64,
+}
+
+/// A port with its number, name and counters.
+pub struct PortSlot {
+    /// Its number in rules.
+    pub number: PortNo,
+    /// Its name in rules and reports.
+    pub name: String,
+    /// What it was opened from.
+    pub spec: String,
+    /// Whether tunnels are terminated here: frames to the UDP ports of VXLAN, GENEVE and GTP-U are matched
+    /// on what is inside, with the tunnel fields set.
+    pub decapsulate: bool,
+    /// The port itself.
+    pub port: Box<dyn Port>,
+    /// What went through it.
+    pub counters: PortCounters,
+    /// It has come to its end: nothing more will be received.
+    pub finished: bool,
+}
+
+impl PortSlot {
+    /// A port of this number.
+    pub fn new(number: PortNo, name: &str, spec: &str, port: Box<dyn Port>) -> Self {
+        Self {
+            number,
+            name: name.to_owned(),
+            spec: spec.to_owned(),
+            decapsulate: false,
+            port,
+            counters: PortCounters::default(),
+            finished: false,
+        }
+    }
+}
+
+const NO_PLACE: u16 = u16::MAX;
+
+/// The ports of a worker.
+#[derive(Default)]
+pub struct Ports {
+    slots: Vec<PortSlot>,
+    /// Port number → place; [`NO_PLACE`] where there is no such port.
+    places: Vec<u16>,
+}
+
+impl Ports {
+    /// Adds a port and returns its place.
+    ///
+    /// # Panics
+    /// Where the number is beyond [`PortNo::MAX`] or in use; the configuration's reader refuses both.
+    pub fn add(&mut self, slot: PortSlot) -> usize {
+        assert!(slot.number <= PortNo::MAX, "port number {}", slot.number.0);
+        let number = slot.number.0 as usize;
+        if self.places.len() <= number {
+            self.places.resize(number + 1, NO_PLACE);
+        }
+        assert_eq!(self.places[number], NO_PLACE, "port number {number} is in use");
+        self.places[number] = self.slots.len() as u16;
+        self.slots.push(slot);
+        self.slots.len() - 1
+    }
+
+    /// The place of a port number.
+    #[inline]
+    pub fn place(&self, number: PortNo) -> Option<usize> {
+        self.places.get(number.0 as usize).filter(|&&p| p != NO_PLACE).map(|&p| p.into())
+    }
+
+    /// The ports.
+    #[inline]
+    pub fn slots(&self) -> &[PortSlot] {
+        &self.slots
+    }
+
+    /// The ports, to be used.
+    #[inline]
+    pub fn slots_mut(&mut self) -> &mut [PortSlot] {
+        &mut self.slots
+    }
+
+    /// Number of ports.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Whether no port will ever receive again.
+    pub fn all_finished(&self) -> bool {
+        self.slots.iter().all(|s| s.finished)
+    }
+}

@@ -1,0 +1,99 @@
+//! Cycles per stage, as VPP's `show runtime` has them.
+
+/// A stage of the worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Stage {
+    /// Getting frames from the port.
+    Receive,
+    /// Frame to key.
+    Parse,
+    /// Exact-match cache.
+    ExactMatch,
+    /// Megaflow cache.
+    Megaflow,
+    /// Rule tables, for packets that no cache knows.
+    SlowPath,
+    /// Changing and queueing.
+    Actions,
+    /// Handing what is queued to the system.
+    Transmit,
+}
+
+impl Stage {
+    /// Every stage, in a packet's order.
+    pub const ALL: [Stage; 7] = [
+        Stage::Receive,
+        Stage::Parse,
+        Stage::ExactMatch,
+        Stage::Megaflow,
+        Stage::SlowPath,
+        Stage::Actions,
+        Stage::Transmit,
+    ];
+
+    /// The stage's name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Receive => "receive",
+            Stage::Parse => "parse",
+            Stage::ExactMatch => "exact-match",
+            Stage::Megaflow => "megaflow",
+            Stage::SlowPath => "slow-path",
+            Stage::Actions => "actions",
+            Stage::Transmit => "transmit",
+        }
+    }
+}
+
+/// What a stage has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageCounters {
+    /// Bursts.
+    pub calls: u64,
+    /// Packets.
+    pub packets: u64,
+    /// Cycles of the time-stamp counter.
+    pub cycles: u64,
+}
+
+/// The stages' counters.
+#[derive(Clone, Debug)]
+pub struct Stages {
+    counters: [StageCounters; Stage::ALL.len()],
+    clock: quanta::Clock,
+}
+
+impl Default for Stages {
+    fn default() -> Self {
+        Self { counters: Default::default(), clock: quanta::Clock::new() }
+    }
+}
+
+/// A point in time.
+#[derive(Clone, Copy, Debug)]
+pub struct Timer(u64);
+
+impl Stages {
+    /// Now.
+    #[inline]
+    pub fn start(&self) -> Timer {
+        Timer(self.clock.raw())
+    }
+
+    /// Credits a stage with the time since `timer` and returns the present, for the next stage.
+    #[inline]
+    pub fn stop(&mut self, stage: Stage, packets: u64, timer: Timer) -> Timer {
+        let now = self.clock.raw();
+        let counters = &mut self.counters[stage as usize];
+        counters.calls += 1;
+        counters.packets += packets;
+        counters.cycles += now.wrapping_sub(timer.0);
+        Timer(now)
+    }
+
+    /// A stage's counters.
+    pub fn get(&self, stage: Stage) -> StageCounters {
+        self.counters[stage as usize]
+    }
+}

@@ -1,0 +1,328 @@
+//! The parser against frames that were put together by hand or by another library.
+
+use etherparse::PacketBuilder;
+
+use super::fields::{FRAG_ANY, FRAG_LATER, Field, TUNNEL_GENEVE, TUNNEL_GTPU, TUNNEL_VXLAN};
+use super::*;
+
+const MACS: [u8; 12] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+
+fn parsed(frame: &[u8]) -> (FlowKey, Headers) {
+    let mut key = FlowKey::zero();
+    let headers = parse(frame, 7, &mut key);
+    (key, headers)
+}
+
+#[track_caller]
+fn expect(frame: &[u8], wanted: &[(Field, u128)]) -> Headers {
+    let (key, headers) = parsed(frame);
+    assert_eq!(headers.malformed, None);
+    for &(field, value) in wanted {
+        assert_eq!(key.get(field), value, "{}", field.info().name);
+    }
+    headers
+}
+
+fn ethernet(eth_type: u16, body: &[u8]) -> Vec<u8> {
+    [&MACS[..], &eth_type.to_be_bytes(), body].concat()
+}
+
+fn ipv4_udp() -> Vec<u8> {
+    let builder = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .ipv4([192, 0, 2, 1], [198, 51, 100, 7], 63)
+        .udp(1234, 53);
+    let mut frame = Vec::new();
+    builder.write(&mut frame, &[0; 18]).unwrap();
+    frame
+}
+
+fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut body = vec![0x6a, 0xb1, 0x23, 0x45, 0, 0, next, 61];
+    body[4..6].copy_from_slice(&(payload.len() as u16).to_be_bytes());
+    body.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    body.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    body.extend(payload);
+    ethernet(0x86dd, &body)
+}
+
+const UDP: [u8; 8] = [0x12, 0x34, 0x00, 0x35, 0, 8, 0, 0];
+
+fn vxlan_of(inner: &[u8]) -> Vec<u8> {
+    let body = [&[8, 0, 0, 0, 0, 0x12, 0x34, 0][..], inner].concat();
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2([4, 0, 0, 0, 0, 1], [4, 0, 0, 0, 0, 2])
+        .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9)
+        .udp(5555, tunnel::VXLAN_PORT)
+        .write(&mut frame, &body)
+        .unwrap();
+    frame
+}
+
+/// Frames of every kind that the parser knows.
+fn every_kind() -> Vec<Vec<u8>> {
+    let fragment = |next: u8, offset: u16| {
+        let mut payload = vec![next, 0, (offset >> 8) as u8, offset as u8, 1, 2, 3, 4];
+        payload.extend(UDP);
+        ipv6(44, &payload)
+    };
+    let mut tcp = Vec::new();
+    PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2])
+        .double_vlan(100.try_into().unwrap(), 200.try_into().unwrap())
+        .ipv4([192, 0, 2, 1], [198, 51, 100, 7], 63)
+        .tcp(80, 4000, 1, 512)
+        .syn()
+        .ack(9)
+        .write(&mut tcp, b"hello")
+        .unwrap();
+    let arp = [0, 1, 8, 0, 6, 4, 0, 2, 2, 0, 0, 0, 0, 9, 10, 0, 0, 1, 2, 0, 0, 0, 0, 8, 10, 0, 0, 2];
+    let solicitation = [
+        &[135, 0, 0, 0, 0, 0, 0, 0][..],
+        &[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5],
+        &[1, 1, 2, 0, 0, 0, 0, 6, 2, 1, 2, 0, 0, 0, 0, 7],
+    ]
+    .concat();
+    let hop_by_hop =
+        [&[60, 0, 1, 4, 0, 0, 0, 0][..], &[132, 0, 1, 4, 0, 0, 0, 0], &[0, 5, 0, 6, 0, 0, 0, 1, 0, 0, 0, 0]];
+    vec![
+        ipv4_udp(),
+        tcp,
+        ethernet(0x0806, &arp),
+        ethernet(0x8847, &[0, 1, 0x20, 64, 0, 2, 0x41, 65, 0xff]),
+        ipv6(17, &UDP),
+        ipv6(58, &solicitation),
+        ipv6(0, &hop_by_hop.concat()),
+        fragment(17, 1),
+        fragment(17, 0x101),
+        [&MACS[..], &[0, 12, 0xaa, 0xaa, 3, 0, 0, 0, 0x08, 6], &arp].concat(),
+        vxlan_of(&ipv4_udp()),
+    ]
+}
+
+#[test]
+fn ipv4_udp_fills_the_five_tuple() {
+    let frame = ipv4_udp();
+    let wanted = [
+        (Field::InPort, 7),
+        (Field::EthSrc, 0x0200_0000_0001),
+        (Field::EthDst, 0x0200_0000_0002),
+        (Field::EthType, 0x0800),
+        (Field::VlanTci, 0),
+        (Field::Ipv4Src, 0xc000_0201),
+        (Field::Ipv4Dst, 0xc633_6407),
+        (Field::NwProto, 17),
+        (Field::NwTtl, 63),
+        (Field::IpFrag, 0),
+        (Field::TpSrc, 1234),
+        (Field::TpDst, 53),
+    ];
+    let headers = expect(&frame, &wanted);
+    assert_eq!((headers.l3, headers.l4, headers.payload), (14, 34, 42));
+    assert_eq!((headers.network, headers.transport), (Network::Ipv4, Transport::Udp));
+}
+
+#[test]
+fn tags_flags_and_options_are_found() {
+    let frame = &every_kind()[1];
+    let headers = expect(
+        frame,
+        &[
+            (Field::VlanVid, 100),
+            (Field::VlanTci, 0x1064),
+            (Field::VlanTci1, 0x10c8),
+            (Field::VlanTpid, 0x88a8),
+            (Field::EthType, 0x0800),
+            (Field::TcpFlags, 0x12),
+            (Field::TpSrc, 80),
+        ],
+    );
+    assert_eq!((headers.vlan_tags, headers.l3, headers.payload), (2, 22, 62));
+    // Four bytes of IPv4 options move what follows.
+    let mut with_options = ipv4_udp();
+    with_options[14] = 0x46;
+    with_options.splice(34..34, [1, 1, 1, 1]);
+    with_options[17] += 4;
+    let headers = expect(&with_options, &[(Field::TpDst, 53)]);
+    assert_eq!(headers.l4, 38);
+}
+
+#[test]
+fn arp_mpls_and_snap() {
+    let kinds = every_kind();
+    let arp = [
+        (Field::ArpOp, 2),
+        (Field::ArpSpa, 0x0a00_0001),
+        (Field::ArpTpa, 0x0a00_0002),
+        (Field::ArpSha, 0x0200_0000_0009),
+        (Field::ArpTha, 0x0200_0000_0008),
+        (Field::EthType, 0x0806),
+    ];
+    assert_eq!(expect(&kinds[2], &arp).network, Network::Arp);
+    assert_eq!(expect(&kinds[9], &arp).l3, 22);
+    let headers = expect(
+        &kinds[3],
+        &[(Field::MplsLabel, 18), (Field::MplsBos, 0), (Field::MplsTtl, 64), (Field::MplsLse1, 0x0002_4141)],
+    );
+    assert_eq!((headers.mpls_labels, headers.l3), (2, 22));
+    // 802.3 without SNAP.
+    expect(&[&MACS[..], &[0, 3, 0x42, 0x42, 3]].concat(), &[(Field::EthType, 0x05ff)]);
+}
+
+#[test]
+fn ipv6_with_extensions_fragments_and_neighbour_discovery() {
+    let kinds = every_kind();
+    let wanted = [
+        (Field::Ipv6Src, 0x2001_0db8_0000_0000_0000_0000_0000_0001),
+        (Field::Ipv6Dst, 0x2001_0db8_0000_0000_0000_0000_0000_0002),
+        (Field::Ipv6Label, 0x1_2345),
+        (Field::NwTos, 0xab),
+        (Field::NwTtl, 61),
+        (Field::TpSrc, 0x1234),
+        (Field::TpDst, 53),
+    ];
+    expect(&kinds[4], &wanted);
+    expect(
+        &kinds[5],
+        &[
+            (Field::IcmpType, 135),
+            (Field::NdTarget, 0xfe80_0000_0000_0000_0000_0000_0000_0005),
+            (Field::NdSll, 0x0200_0000_0006),
+            (Field::NdTll, 0x0200_0000_0007),
+        ],
+    );
+    let headers = expect(&kinds[6], &[(Field::NwProto, 132), (Field::TpDst, 6)]);
+    assert_eq!((headers.transport, headers.l4), (Transport::Sctp, 70));
+    let headers = expect(&kinds[7], &[(Field::IpFrag, FRAG_ANY.into()), (Field::TpDst, 53)]);
+    assert_eq!(headers.transport, Transport::Udp);
+    let headers = expect(&kinds[8], &[(Field::IpFrag, (FRAG_ANY | FRAG_LATER).into()), (Field::TpDst, 0)]);
+    assert_eq!(headers.transport, Transport::None);
+}
+
+#[test]
+fn tunnels_fill_the_tunnel_fields() {
+    let terminate = |frame: &[u8]| {
+        let (outer, headers) = parsed(frame);
+        let found = tunnel::read(frame, &headers, &outer).unwrap().unwrap();
+        let mut inner = FlowKey::zero();
+        if found.inner == tunnel::Inner::Ethernet {
+            parse(&frame[found.inner_at..], 7, &mut inner);
+        }
+        found.fill(&outer, &headers, &mut inner);
+        (inner, found)
+    };
+    let (key, found) = terminate(&vxlan_of(&ipv4_udp()));
+    assert_eq!(found.kind, TUNNEL_VXLAN);
+    assert_eq!(key.get(Field::TunId), 0x1234);
+    assert_eq!(key.get(Field::TunSrc), 0x0a00_0001);
+    assert_eq!(key.get(Field::TunTtl), 9);
+    assert_eq!(key.get(Field::Ipv4Dst), 0xc633_6407);
+
+    let to_port = |port: u16, body: &[u8]| {
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2([4; 6], [6; 6])
+            .ipv6([1; 16], [2; 16], 5)
+            .udp(1, port)
+            .write(&mut frame, body)
+            .unwrap();
+        frame
+    };
+    let option = [0x01, 0x02, 0x83, 0x02, 9, 8, 7, 6, 5, 4, 3, 2];
+    let geneve = [&[3, 0x40, 0x65, 0x58, 0, 0, 5, 0][..], &option, &ipv4_udp()].concat();
+    let (key, found) = terminate(&to_port(tunnel::GENEVE_PORT, &geneve));
+    assert_eq!(found.kind, TUNNEL_GENEVE);
+    assert_eq!(key.get(Field::TunId), 5);
+    assert_eq!(key.get(Field::TunIpv6Src), u128::from_be_bytes([1; 16]));
+    assert_eq!(key.get(Field::TunOptionClass), 0x0102);
+    assert_eq!(key.get(Field::TunOptionType), 0x83);
+    assert_eq!(key.get(Field::TunOptionData), 0x0908_0706_0504_0302);
+
+    // With an extension header: one unit of four bytes, then no more.
+    let gtpu = [&[0x34, 255, 0, 30, 0, 0, 0, 77, 0, 0, 0, 0x85, 1, 0, 0, 0][..], &ipv4_udp()[14..]].concat();
+    let (key, found) = terminate(&to_port(tunnel::GTPU_PORT, &gtpu));
+    assert_eq!((found.kind, found.inner), (TUNNEL_GTPU, tunnel::Inner::Ip(0x0800)));
+    assert_eq!(key.get(Field::TunId), 77);
+    assert_eq!(key.get(Field::TunGtpuMsgType), 255);
+}
+
+#[test]
+fn malformed_frames_are_told_by_their_reason() {
+    let change = |at: usize, value: u8| {
+        let mut frame = ipv4_udp();
+        frame[at] = value;
+        parsed(&frame).1.malformed
+    };
+    assert_eq!(change(14, 0x65), Some(Malformed::Ipv4Version));
+    assert_eq!(change(14, 0x44), Some(Malformed::Ipv4HeaderLength));
+    assert_eq!(change(16, 0xff), Some(Malformed::Ipv4TotalLength));
+    assert_eq!(change(39, 7), Some(Malformed::UdpLength));
+    assert_eq!(change(38, 0xff), Some(Malformed::UdpLength));
+    assert_eq!(change(23, 6), Some(Malformed::TcpHeaderLength));
+    assert_eq!(parsed(&[0; 13]).1.malformed, Some(Malformed::EthernetTruncated));
+    // What came before the fault is in the key.
+    let (key, headers) = parsed(&ipv4_udp()[..20]);
+    assert_eq!(headers.malformed, Some(Malformed::Ipv4Truncated));
+    assert_eq!((key.get(Field::EthType), headers.network), (0x0800, Network::None));
+    let endless = [[0u8, 0, 1, 4, 0, 0, 0, 0]; parse::IPV6_EXTENSIONS_MAX + 1].concat();
+    assert_eq!(parsed(&ipv6(0, &endless)).1.malformed, Some(Malformed::Ipv6ExtensionLimit));
+}
+
+/// The promises of [`Headers`], for any frame.
+fn check_offsets(frame: &[u8]) {
+    let (key, h) = parsed(frame);
+    let least = match h.network {
+        Network::None => 0,
+        Network::Ipv4 => 20,
+        Network::Ipv6 => 40,
+        Network::Arp => 28,
+    };
+    assert!(usize::from(h.l3) + least <= frame.len().max(least));
+    let least = match h.transport {
+        Transport::None => 0,
+        Transport::Tcp => 20,
+        Transport::Udp | Transport::Icmpv4 => 8,
+        Transport::Sctp => 12,
+        Transport::Icmpv6 => 4,
+    };
+    if least > 0 {
+        assert!(usize::from(h.l4) + least <= frame.len());
+        assert!(usize::from(h.payload) <= frame.len());
+    }
+    for w in 0..key::WORDS {
+        assert!(key.present() >> w & 1 == 1 || key.word(w) == 0);
+    }
+    if let Ok(Some(found)) = tunnel::read(frame, &h, &key) {
+        assert!(found.inner_at <= frame.len());
+    }
+}
+
+#[test]
+fn every_truncation_and_many_mutations_keep_offsets_within_the_frame() {
+    let mut state = 1u64;
+    for frame in every_kind() {
+        for len in 0..=frame.len() {
+            check_offsets(&frame[..len]);
+        }
+        for _ in 0..20_000 {
+            let mut mutated = frame.clone();
+            for _ in 0..3 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let at = (state >> 33) as usize % mutated.len();
+                mutated[at] = (state >> 25) as u8;
+            }
+            check_offsets(&mutated);
+        }
+    }
+}
+
+#[test]
+fn a_reused_key_is_as_good_as_a_new_one() {
+    let frames = every_kind();
+    let mut reused = FlowKey::zero();
+    for first in &frames {
+        for second in &frames {
+            parse(first, 1, &mut reused);
+            parse(second, 7, &mut reused);
+            let (new, _) = parsed(second);
+            assert_eq!((&reused, reused.present()), (&new, new.present()));
+        }
+    }
+}
