@@ -7,6 +7,7 @@
 //! | [`port`] | where frames come from and go to |
 
 pub mod capture;
+pub mod config;
 pub mod frame;
 pub mod pipeline;
 pub mod port;

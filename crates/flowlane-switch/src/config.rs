@@ -1,0 +1,284 @@
+//! The switch's configuration: TOML, with a JSON schema made from these types.
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// A switch.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Flowlane switch configuration")]
+pub struct Config {
+    /// How the switch works as a whole.
+    pub switch: SwitchConfig,
+    /// Sizes and policies of the flow caches.
+    pub cache: CacheSection,
+    /// The address table of the `normal` action.
+    pub macs: MacSection,
+    /// Where `controller` and `sample` send; without it, such packets are dropped and counted.
+    pub controller: Option<ControllerSection>,
+    /// The ports.
+    pub port: Vec<PortSection>,
+    /// The tables of the pipeline. Packets enter at table 0.
+    pub table: Vec<TableSection>,
+    /// The meters that rules may name.
+    pub meter: Vec<MeterSection>,
+}
+
+/// How the switch works as a whole.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SwitchConfig {
+    /// Frames taken from a port at a time, 1 to 64.
+    pub burst: usize,
+    /// What happens to malformed frames.
+    pub malformed: MalformedChoice,
+    /// By what clock meters and address ageing go.
+    pub clock: ClockChoice,
+    /// Keys the hashes of all tables. Random where it is left out, so that nobody outside can make keys
+    /// collide; given only to repeat a run exactly.
+    pub seed: Option<u32>,
+}
+
+impl Default for SwitchConfig {
+    fn default() -> Self {
+        Self { burst: 32, malformed: MalformedChoice::Drop, clock: ClockChoice::Auto, seed: None }
+    }
+}
+
+/// What happens to malformed frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MalformedChoice {
+    /// They are dropped.
+    Drop,
+    /// They are matched on what could be parsed.
+    Forward,
+}
+
+/// By what clock meters and address ageing go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClockChoice {
+    /// The frames' times where all frames come from captures, else the machine's.
+    Auto,
+    /// The machine's.
+    Wall,
+    /// The frames' times.
+    Frames,
+}
+
+/// Sizes and policies of the flow caches.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheSection {
+    /// Entries of the exact-match cache (128 bytes each); 0 for none.
+    pub exact_entries: usize,
+    /// One in so many packets that a megaflow matches is inserted into the exact-match cache.
+    pub exact_insert_inverse: u32,
+    /// The most megaflows (about 100 bytes each); 0 for none: every packet goes through the tables.
+    pub megaflows_max: usize,
+    /// The most distinct megaflow masks.
+    pub masks_max: usize,
+    /// Seconds after which a megaflow that no packet has matched is removed.
+    pub idle_s: u64,
+}
+
+impl Default for CacheSection {
+    fn default() -> Self {
+        Self {
+            exact_entries: 8192,
+            exact_insert_inverse: 100,
+            megaflows_max: 200_000,
+            masks_max: 1024,
+            idle_s: 10,
+        }
+    }
+}
+
+/// The address table of the `normal` action.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MacSection {
+    /// The most learned addresses.
+    pub entries_max: usize,
+    /// Seconds after which an address that has not been seen is forgotten.
+    pub ageing_s: u32,
+}
+
+impl Default for MacSection {
+    fn default() -> Self {
+        Self { entries_max: 65_536, ageing_s: 300 }
+    }
+}
+
+/// The controller port.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ControllerSection {
+    /// The port to open, as `open` of a port.
+    pub open: String,
+}
+
+/// A port.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PortSection {
+    /// Its number in rules, 1 to 65279.
+    pub number: u32,
+    /// Its name in rules and reports; `portN` where it is left out.
+    pub name: Option<String>,
+    /// What it is: `pcap:FILE[,loop=N][,rate=PPS][,out=FILE]`, `pcap-out:FILE`, `gen:PROFILE`, `null`,
+    /// `tap:NAME` or `afpacket:INTERFACE`. Files are relative to the configuration's folder.
+    pub open: String,
+    /// Match frames of VXLAN, GENEVE and GTP-U on what is inside, with the tunnel fields set.
+    #[serde(default)]
+    pub decapsulate: bool,
+}
+
+/// A table.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TableSection {
+    /// Its number, 0 to 254.
+    pub number: u8,
+    /// Its name in reports.
+    #[serde(default)]
+    pub name: String,
+    /// The engine that finds rules: `auto`, `linear` or `tuple`.
+    #[serde(default)]
+    pub engine: EngineChoice,
+    /// What happens to a packet that no rule matches: `drop`, `controller` or `continue`.
+    #[serde(default)]
+    pub miss: MissChoice,
+    /// Rules in flow syntax; a rule that names no table belongs to this one.
+    #[serde(default)]
+    pub rules: Vec<String>,
+    /// A file of further rules, relative to the configuration's folder.
+    pub rules_file: Option<PathBuf>,
+    /// The most rules.
+    #[serde(default = "rules_max")]
+    pub rules_max: usize,
+}
+
+fn rules_max() -> usize {
+    1_000_000
+}
+
+/// The engine of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EngineChoice {
+    /// Linear search for up to 8 rules, else tuple search.
+    #[default]
+    Auto,
+    /// Linear search.
+    Linear,
+    /// Tuple search.
+    Tuple,
+}
+
+/// What happens to a packet that no rule of a table matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum MissChoice {
+    /// It is dropped.
+    #[default]
+    Drop,
+    /// It goes to the controller port.
+    Controller,
+    /// It goes on in the next table.
+    Continue,
+}
+
+/// A meter: packets beyond its rate are dropped.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MeterSection {
+    /// Its number in rules.
+    pub number: u32,
+    /// Kilobits a second (frames without checksum), or
+    pub rate_kbps: Option<u64>,
+    /// packets a second.
+    pub rate_pps: Option<u64>,
+    /// Kilobits or packets that may come at once; a tenth of a second's worth where it is left out.
+    pub burst: Option<u64>,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {message}", file.display())]
+pub struct ConfigError {
+    /// The file.
+    pub file: PathBuf,
+    /// Its text, where it could be read.
+    pub text: String,
+    /// Where in the text, in bytes.
+    pub span: Option<std::ops::Range<usize>>,
+    /// What is wrong.
+    pub message: String,
+    /// How to mend it.
+    pub help: Option<String>,
+    /// It is the environment that lacks something, not the configuration that is wrong.
+    pub environment: bool,
+}
+
+impl Config {
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// Where the file cannot be read, is no TOML, or has unknown or ill-typed keys.
+    pub fn read(file: &Path) -> Result<(Self, String), ConfigError> {
+        let failed = |text: String, span, message, help| ConfigError {
+            file: file.to_owned(),
+            text,
+            span,
+            message,
+            help,
+            environment: false,
+        };
+        let text = std::fs::read_to_string(file)
+            .map_err(|e| failed(String::new(), None, format!("cannot be read: {e}"), None))?;
+        match toml::from_str(&text) {
+            Ok(config) => Ok((config, text)),
+            Err(error) => {
+                let message = error.message().to_owned();
+                let help = suggest(&message);
+                Err(failed(text, error.span(), message, help))
+            }
+        }
+    }
+}
+
+/// For serde's "unknown field `a`, expected one of `b`, `c`" (or variant): the nearest of those expected.
+fn suggest(message: &str) -> Option<String> {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let (unknown, known) = (quoted.next()?, quoted);
+    if !message.starts_with("unknown") {
+        return None;
+    }
+    let nearest = known.min_by_key(|k| strsim::damerau_levenshtein(k, unknown))?;
+    Some(format!("did you mean `{nearest}`?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_known_one() {
+        let error = toml::from_str::<Config>("[[port]]\nnumber = 1\nopne = \"null\"\n").unwrap_err();
+        assert_eq!(suggest(error.message()).as_deref(), Some("did you mean `open`?"));
+        let error = toml::from_str::<Config>("[cahce]\n").unwrap_err();
+        assert_eq!(suggest(error.message()).as_deref(), Some("did you mean `cache`?"));
+        let error = toml::from_str::<Config>("[[table]]\nnumber = 0\nengine = \"tupel\"").unwrap_err();
+        assert_eq!(suggest(error.message()).as_deref(), Some("did you mean `tuple`?"));
+    }
+
+    #[test]
+    fn everything_but_ports_and_tables_has_a_default() {
+        let config: Config = toml::from_str("").unwrap();
+        assert_eq!((config.switch.burst, config.cache.exact_entries), (32, 8192));
+    }
+}
