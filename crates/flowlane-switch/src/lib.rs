@@ -8,6 +8,10 @@
 
 pub mod capture;
 pub mod config;
+pub mod edit;
 pub mod frame;
+pub mod mac_table;
+pub mod meter;
 pub mod pipeline;
 pub mod port;
+pub mod worker;

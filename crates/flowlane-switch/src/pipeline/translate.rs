@@ -12,6 +12,10 @@
 //! Whether a packet has a field at all (so that setting it does anything) depends on its EtherType,
 //! protocol and so on: these prerequisites go into the mask. Where the key cannot follow what an action
 //! does to the headers (MPLS; a third VLAN tag), the path ends with [`Step::Recirculate`].
+//!
+//! Limit: a `move` that stands in the same rule behind the `pop_vlan` of a frame with three tags or more
+//! reads its field as it was parsed on arrival, when it was hidden behind the third tag: zero. (Behind
+//! MPLS actions a `move` is refused.)
 
 use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask};

@@ -16,3 +16,17 @@ pub mod murmur3 {
         hash ^ hash >> 16
     }
 }
+pub mod crc32c {
+    //! temporary until the hash branch lands
+    /// CRC32C
+    pub fn checksum(bytes: &[u8]) -> u32 {
+        let mut crc = !0u32;
+        for &byte in bytes {
+            crc ^= u32::from(byte);
+            for _ in 0..8 {
+                crc = crc >> 1 ^ (0x82f6_3b78 & 0u32.wrapping_sub(crc & 1));
+            }
+        }
+        !crc
+    }
+}

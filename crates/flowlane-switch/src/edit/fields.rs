@@ -1,0 +1,186 @@
+//! Setting a field of the packet.
+
+use flowlane::hash::crc32c;
+use flowlane::packet::fields::Field;
+use flowlane::packet::parse::ether_type;
+use flowlane::packet::{Headers, Network, Transport};
+
+use super::checksum::Delta;
+use super::headers::push_vlan;
+use crate::frame::Frame;
+
+/// Whose checksums a field is part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Covered {
+    /// Nobody's.
+    None,
+    /// The IPv4 header's.
+    Ip,
+    /// The pseudo header's, and the IPv4 header's where there is one.
+    Addresses,
+    /// The transport header's.
+    Transport,
+}
+
+/// Where a field lies: the first byte of the bytes that hold it, how many, and by how much its value is
+/// shifted left in them.
+struct Place {
+    at: usize,
+    len: usize,
+    shift: u32,
+    covered: Covered,
+}
+
+/// Sets the bits `mask` of `field` to those of `value` (both right-aligned). Says whether the packet has the
+/// field; one that has not is left alone, except that setting a VLAN field of an untagged frame adds a
+/// tag, as Open vSwitch does. Fields that are in no header (metadata, tunnel, registers) are not had.
+#[inline]
+pub fn set_field(frame: &mut Frame, headers: &mut Headers, field: Field, value: u128, mask: u128) -> bool {
+    if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) && headers.vlan_tags == 0 {
+        push_vlan(frame, headers, ether_type::VLAN);
+    }
+    let bytes = frame.bytes_mut();
+    let Some(place) = place(bytes, headers, field) else { return false };
+    let Some(old) = bytes.get(place.at..place.at + place.len) else { return false };
+    let mut wide = [0; 16];
+    wide[16 - place.len..].copy_from_slice(old);
+    let (value, mut mask) = (value << place.shift, mask << place.shift);
+    if field == Field::VlanTci {
+        mask &= !0x1000; // The bit that says 'tag present' in the key is the DEI bit on the wire.
+    }
+    let new = (u128::from_be_bytes(wide) & !mask | value & mask).to_be_bytes();
+    let delta = Delta::of_write(bytes, place.at, &new[16 - place.len..]);
+    match place.covered {
+        Covered::None => {}
+        Covered::Ip => delta.apply(bytes, usize::from(headers.l3) + 10),
+        Covered::Addresses => {
+            if headers.network == Network::Ipv4 {
+                delta.apply(bytes, usize::from(headers.l3) + 10);
+            }
+            if !matches!(headers.transport, Transport::Icmpv4 | Transport::Sctp) {
+                adjust_transport(bytes, headers, delta);
+            }
+        }
+        Covered::Transport => adjust_transport(bytes, headers, delta),
+    }
+    true
+}
+
+/// The place of a field in the frame, where it has it.
+#[inline]
+fn place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
+    let (l3, l4) = (usize::from(headers.l3), usize::from(headers.l4));
+    let (v4, v6) = (headers.network == Network::Ipv4, headers.network == Network::Ipv6);
+    let place = |at, len, shift, covered| Some(Place { at, len, shift, covered });
+    match field {
+        Field::EthDst => place(0, 6, 0, Covered::None),
+        Field::EthSrc => place(6, 6, 0, Covered::None),
+        Field::VlanTci | Field::VlanVid => place(14, 2, 0, Covered::None),
+        Field::VlanPcp => place(14, 2, 13, Covered::None),
+        Field::MplsLabel if headers.mpls_labels > 0 => place(headers.mpls_at(), 4, 12, Covered::None),
+        Field::MplsTc if headers.mpls_labels > 0 => place(headers.mpls_at(), 4, 9, Covered::None),
+        Field::MplsTtl if headers.mpls_labels > 0 => place(headers.mpls_at(), 4, 0, Covered::None),
+        Field::Ipv4Src if v4 => place(l3 + 12, 4, 0, Covered::Addresses),
+        Field::Ipv4Dst if v4 => place(l3 + 16, 4, 0, Covered::Addresses),
+        Field::Ipv6Src if v6 => place(l3 + 8, 16, 0, Covered::Addresses),
+        Field::Ipv6Dst if v6 => place(l3 + 24, 16, 0, Covered::Addresses),
+        Field::Ipv6Label if v6 => place(l3, 4, 0, Covered::None),
+        Field::NwTtl if v4 => place(l3 + 8, 1, 0, Covered::Ip),
+        Field::NwTtl if v6 => place(l3 + 7, 1, 0, Covered::None),
+        Field::NwTos | Field::IpEcn if v4 => place(l3 + 1, 1, 0, Covered::Ip),
+        Field::IpDscp if v4 => place(l3 + 1, 1, 2, Covered::Ip),
+        Field::NwTos | Field::IpEcn if v6 => place(l3, 4, 20, Covered::None),
+        Field::IpDscp if v6 => place(l3, 4, 22, Covered::None),
+        Field::TpSrc if has_ports(headers) => place(l4, 2, 0, Covered::Transport),
+        Field::TpDst if has_ports(headers) => place(l4 + 2, 2, 0, Covered::Transport),
+        Field::IcmpType if is_icmp(headers) => place(l4, 1, 0, Covered::Transport),
+        Field::IcmpCode if is_icmp(headers) => place(l4 + 1, 1, 0, Covered::Transport),
+        Field::ArpOp | Field::ArpSha | Field::ArpSpa | Field::ArpTha | Field::ArpTpa => {
+            let (at, len) = arp_place(field);
+            (headers.network == Network::Arp).then_some(Place {
+                at: l3 + at,
+                len,
+                shift: 0,
+                covered: Covered::None,
+            })
+        }
+        Field::NdTarget | Field::NdSll | Field::NdTll => nd_place(bytes, headers, field),
+        _ => None,
+    }
+}
+
+/// Whether there are ports that may be changed: SCTP's checksum cannot be had from a fragment.
+fn has_ports(headers: &Headers) -> bool {
+    match headers.transport {
+        Transport::Tcp | Transport::Udp => true,
+        Transport::Sctp => headers.fragment == 0,
+        _ => false,
+    }
+}
+
+fn is_icmp(headers: &Headers) -> bool {
+    matches!(headers.transport, Transport::Icmpv4 | Transport::Icmpv6)
+}
+
+/// Offset and length of a field of an ARP packet (RFC 826, for Ethernet and IPv4).
+fn arp_place(field: Field) -> (usize, usize) {
+    match field {
+        Field::ArpOp => (6, 2),
+        Field::ArpSha => (8, 6),
+        Field::ArpSpa => (14, 4),
+        Field::ArpTha => (18, 6),
+        _ => (24, 4),
+    }
+}
+
+/// Target and options of a neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4, §4.6.1).
+fn nd_place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
+    let l4 = usize::from(headers.l4);
+    let message = bytes.get(l4..)?;
+    if headers.transport != Transport::Icmpv6 || !matches!(message.first(), Some(135 | 136)) {
+        return None;
+    }
+    if field == Field::NdTarget {
+        return Some(Place { at: l4 + 8, len: 16, shift: 0, covered: Covered::Transport });
+    }
+    let wanted = if field == Field::NdSll { 1 } else { 2 };
+    let mut at = 24;
+    loop {
+        let &[kind, units] = message.get(at..)?.first_chunk::<2>()?;
+        if kind == wanted {
+            return Some(Place { at: l4 + at + 2, len: 6, shift: 0, covered: Covered::Transport });
+        }
+        if units == 0 {
+            return None;
+        }
+        at += usize::from(units) * 8;
+    }
+}
+
+#[inline]
+fn adjust_transport(bytes: &mut [u8], headers: &Headers, delta: Delta) {
+    let l4 = usize::from(headers.l4);
+    match headers.transport {
+        Transport::Tcp => delta.apply(bytes, l4 + 16),
+        Transport::Udp => delta.apply_udp(bytes, l4 + 6),
+        Transport::Icmpv4 | Transport::Icmpv6 => delta.apply(bytes, l4 + 2),
+        Transport::Sctp => sctp_checksum(bytes, headers),
+        Transport::None => {}
+    }
+}
+
+/// SCTP's CRC32c over the packet with the checksum taken as 0, sent in little-endian order (RFC 9260,
+/// appendix A).
+fn sctp_checksum(bytes: &mut [u8], headers: &Headers) {
+    let (l3, l4) = (usize::from(headers.l3), usize::from(headers.l4));
+    let Some(&[_, _, a, b, c, d]) = bytes.get(l3..).and_then(|ip| ip.first_chunk::<6>()) else { return };
+    let end = match headers.network {
+        Network::Ipv4 => l3 + usize::from(u16::from_be_bytes([a, b])),
+        _ => l3 + 40 + usize::from(u16::from_be_bytes([c, d])),
+    };
+    if let Some(packet) = bytes.get_mut(l4..end).filter(|p| p.len() >= 12) {
+        packet[8..12].fill(0);
+        let sum = crc32c::checksum(packet);
+        packet[8..12].copy_from_slice(&sum.to_le_bytes());
+    }
+}

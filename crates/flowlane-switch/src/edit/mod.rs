@@ -1,0 +1,75 @@
+//! Changing a frame in place, by the header offsets that the parser found.
+//!
+//! Checksums follow by their difference (RFC 1624, equation 3): a packet whose checksum was wrong stays
+//! wrong, so that a corrupted packet is never made to look sound. SCTP's CRC32c (RFC 9260 §6.8) is no sum
+//! and is computed anew.
+//!
+//! A first fragment's checksum covers the whole datagram and is adjusted like any other; later fragments
+//! have no transport header, and an address change needs nothing more in them.
+//!
+//! Nothing here panics, whatever the frame holds: a header that is not where it should be is left alone.
+
+pub mod checksum;
+mod fields;
+mod headers;
+
+#[cfg(test)]
+mod tests;
+
+pub use fields::set_field;
+pub use headers::{pop_mpls, pop_vlan, push_mpls, push_vlan};
+
+use flowlane::packet::{Headers, Network};
+
+use crate::frame::Frame;
+use checksum::Delta;
+
+/// What became of a TTL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ttl {
+    /// It is one less.
+    Decremented,
+    /// It was 0 or 1, and is as it was.
+    Expired,
+    /// The packet has none.
+    None,
+}
+
+/// Decrements the IPv4 TTL or IPv6 hop limit.
+#[inline]
+pub fn dec_ttl(frame: &mut Frame, headers: &Headers) -> Ttl {
+    let l3 = usize::from(headers.l3);
+    let at = match headers.network {
+        Network::Ipv4 => l3 + 8,
+        Network::Ipv6 => l3 + 7,
+        Network::Arp | Network::None => return Ttl::None,
+    };
+    let bytes = frame.bytes_mut();
+    match bytes.get(at) {
+        None => Ttl::None,
+        Some(0 | 1) => Ttl::Expired,
+        Some(&ttl) => {
+            let delta = Delta::of_write(bytes, at, &[ttl - 1]);
+            if headers.network == Network::Ipv4 {
+                delta.apply(bytes, l3 + 10);
+            }
+            Ttl::Decremented
+        }
+    }
+}
+
+/// Decrements the TTL of the outermost label.
+#[inline]
+pub fn dec_mpls_ttl(frame: &mut Frame, headers: &Headers) -> Ttl {
+    if headers.mpls_labels == 0 {
+        return Ttl::None;
+    }
+    match frame.bytes_mut().get_mut(headers.mpls_at() + 3) {
+        None => Ttl::None,
+        Some(0 | 1) => Ttl::Expired,
+        Some(ttl) => {
+            *ttl -= 1;
+            Ttl::Decremented
+        }
+    }
+}

@@ -1,0 +1,453 @@
+//! The worker with and without caches, and against an interpreter that parses the packet anew before
+//! every table.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use etherparse::PacketBuilder;
+use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
+use flowlane::packet::fields::{Field, word};
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::parse;
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, Match, Priority, Rule};
+
+use super::*;
+use crate::edit;
+use crate::mac_table::MacTable;
+use crate::pipeline::{Miss, Pipeline};
+use crate::port::Port;
+
+/// What was sent: (port number, frame).
+type Sent = Arc<Mutex<Vec<(u32, Vec<u8>)>>>;
+
+/// A port that notes what it is sent.
+struct Recorder(u32, Sent);
+
+impl Port for Recorder {
+    fn receive(&mut self, _: &mut Burst) -> Result<Received, PortError> {
+        Ok(Received::Finished)
+    }
+
+    fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
+        self.1.lock().unwrap().push((self.0, frame.bytes().to_vec()));
+        Ok(true)
+    }
+}
+
+const CONTROLLER: u32 = 999;
+
+fn worker(rules: &[Rule], tables: u8, cache: CacheConfig, linear: bool) -> (Worker, Sent) {
+    let mut pipeline = Pipeline::new();
+    for number in 0..tables {
+        let engine: Box<dyn Classifier> =
+            if linear { Box::new(LinearSearch::new(10_000)) } else { Box::new(TupleSearch::new(10_000, 5)) };
+        let miss = [Miss::Continue, Miss::Controller, Miss::Drop][usize::from(number) % 3];
+        pipeline.add_table(number, "", engine, miss);
+    }
+    for rule in rules {
+        pipeline.add_rule(rule.clone()).unwrap();
+    }
+    let sent = Sent::default();
+    let mut egress = Egress::new(MacTable::new(1000, 300, 1), 1);
+    egress.controller = Some(Box::new(Recorder(CONTROLLER, sent.clone())));
+    for number in 1..=4 {
+        let port = Box::new(Recorder(number, sent.clone()));
+        egress.ports.add(PortSlot::new(PortNo(number), &format!("port{number}"), "", port));
+    }
+    (Worker::new(Lookup::new(pipeline, cache), egress, 32, Clock::Frames), sent)
+}
+
+fn no_caches() -> CacheConfig {
+    CacheConfig { exact_entries: 0, megaflows_max: 0, ..CacheConfig::default() }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self, below: u32) -> u32 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as u32) % below
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.next(from.len() as u32) as usize]
+    }
+}
+
+/// Packets of many stacks over few addresses, so that rules hit.
+fn packet(r: &mut Random) -> Vec<u8> {
+    let mac = |n: u32| [2, 0, 0, 0, 0, n as u8];
+    let eth = PacketBuilder::ethernet2(mac(r.next(3)), mac(r.next(3)));
+    let (ttl, sport, dport) = (r.pick(&[1, 2, 3, 64]), r.pick(&[80, 443]), r.pick(&[53, 80, 4000]));
+    let (a, b) = ([10, 0, r.next(2) as u8, r.next(3) as u8], [10, 1, 0, r.next(3) as u8]);
+    let mut wide = [0x20; 16];
+    wide[15] = r.next(3) as u8;
+    let mut bytes = Vec::new();
+    match r.next(5) {
+        0 => eth.ipv4(a, b, ttl).tcp(sport, dport, 1, 2).write(&mut bytes, b"x").unwrap(),
+        1 => eth.ipv6(wide, [3; 16], ttl).udp(sport, dport).write(&mut bytes, b"xyz").unwrap(),
+        2 => eth.ipv4(a, b, ttl).icmpv4_echo_request(1, 2).write(&mut bytes, b"x").unwrap(),
+        _ => eth.ipv4(a, b, ttl).udp(sport, dport).write(&mut bytes, b"x").unwrap(),
+    }
+    if r.next(6) == 0 {
+        // A later fragment: no transport header.
+        if bytes[12..14] == [8, 0] {
+            bytes[20..22].copy_from_slice(&[0, 9]);
+        }
+    }
+    let mut frame = Frame::default();
+    frame.fill(&bytes);
+    let mut headers = parse(frame.bytes(), 1, &mut FlowKey::zero());
+    for _ in 0..r.pick(&[0, 0, 1, 2]) {
+        edit::push_mpls(&mut frame, &mut headers, 0x8847);
+    }
+    for _ in 0..r.pick(&[0, 0, 0, 1, 1, 2, 3]) {
+        edit::push_vlan(&mut frame, &mut headers, r.pick(&[0x8100, 0x88a8]));
+        edit::set_field(&mut frame, &mut headers, Field::VlanVid, r.pick(&[5, 6]), 0xfff);
+    }
+    frame.bytes().to_vec()
+}
+
+fn random_match(r: &mut Random) -> Match {
+    let mut m = Match::any();
+    for _ in 0..r.next(4) {
+        match r.next(14) {
+            0 => _ = m.set(Field::InPort, r.pick(&[1, 2])),
+            1 => _ = m.set(Field::EthDst, 0x0200_0000_0000 + u128::from(r.next(3))),
+            2 => _ = m.set(Field::EthType, r.pick(&[0x800, 0x86dd, 0x8847])),
+            3 => {
+                _ = m.set_masked(
+                    Field::Ipv4Src,
+                    0x0a00_0000 | u128::from(r.next(3)),
+                    r.pick(&[0xffff_ff00, 0xffff_ffff]),
+                )
+            }
+            4 => {
+                _ = m.set_masked(
+                    Field::Ipv4Dst,
+                    0x0a01_0000 | u128::from(r.next(3)),
+                    r.pick(&[0xffff_ffff, 0xffff_fffe]),
+                )
+            }
+            5 => _ = m.set_range(Field::TpDst, 50, r.pick(&[60, 90, 5000])),
+            6 => _ = m.set(Field::NwTtl, r.pick(&[1, 2, 3, 63])),
+            7 => _ = m.set(Field::VlanTci, r.pick(&[0, 0x1005, 0x1006, 0x1000])),
+            8 => _ = m.set_masked(Field::VlanTci, 0x1000, 0x1000),
+            9 => _ = m.set(Field::Reg0, r.pick(&[0, 1, 2])),
+            10 => _ = m.set(Field::MplsLabel, r.pick(&[0, 7])),
+            11 => _ = m.set(Field::MplsTtl, r.pick(&[1, 2, 63])),
+            12 => _ = m.set(Field::NwProto, r.pick(&[6, 17])),
+            _ => _ = m.set(Field::VlanTci1, r.pick(&[0, 0x1005])),
+        }
+    }
+    m
+}
+
+fn set(field: Field, value: u128) -> Action {
+    Action::SetField { field, value, mask: field.info().ones() }
+}
+
+fn random_action(r: &mut Random) -> Action {
+    match r.next(19) {
+        0..4 => Action::Output(PortNo(1 + r.next(5))),
+        4 => Action::InPort,
+        5 => Action::Flood,
+        6 => Action::PushVlan(r.pick(&[0x8100, 0x88a8])),
+        7 | 8 => Action::PopVlan,
+        9 => set(Field::VlanVid, r.pick(&[5, 6])),
+        10 => set(Field::Ipv4Dst, 0x0a01_0000 | u128::from(r.next(3))),
+        11 => set(Field::TpDst, r.pick(&[53, 80])),
+        12 => set(Field::Reg0, r.pick(&[1, 2])),
+        13 => Action::Move { from: Field::TpDst, to: Field::TpSrc },
+        14 => Action::DecTtl,
+        15 => Action::SetField { field: Field::Ipv4Src, value: 1, mask: 1 },
+        16 => Action::PopMpls(r.pick(&[0x0800, 0x8847])),
+        17 => r.pick(&[Field::NwTtl, Field::MplsTtl]).pipe(|f| set(f, 2)),
+        _ => Action::DecMplsTtl,
+    }
+}
+
+trait Pipe: Sized {
+    fn pipe<T>(self, f: impl FnOnce(Self) -> T) -> T {
+        f(self)
+    }
+}
+
+impl Pipe for Field {}
+
+fn random_rules(r: &mut Random, tables: u8) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    for table in 0..tables {
+        for _ in 0..r.next(8) {
+            let mut actions: Vec<Action> = (0..r.next(4)).map(|_| random_action(r)).collect();
+            // What `move` reads behind a header that was pushed or popped: see the translation's limits.
+            let headers =
+                |a: &Action| matches!(a, Action::PopMpls(_) | Action::PopVlan | Action::PushVlan(_));
+            if actions.iter().any(headers) {
+                actions.retain(|a| !matches!(a, Action::Move { .. }));
+            }
+            if r.next(8) == 0 {
+                actions.push(Action::PushMpls(0x8847));
+            }
+            if table + 1 < tables && r.next(2) == 0 {
+                actions.push(Action::Goto(table + 1 + r.next(u32::from(tables - table - 1)) as u8));
+            }
+            let (matches, priority) = (random_match(r), Priority(r.next(4)));
+            rules.push(Rule { table, priority, cookie: 0, matches, actions });
+        }
+    }
+    rules
+}
+
+/// The pipeline as OpenFlow describes it, without caches, masks or flattening: the packet is parsed anew
+/// before every table and every `move`.
+struct Interpreter<'a> {
+    pipeline: &'a Pipeline,
+    in_port: u32,
+    frame: Frame,
+    headers: Headers,
+    /// Words that are in no header.
+    outside: BTreeMap<usize, u32>,
+    sent: Vec<(u32, Vec<u8>)>,
+}
+
+impl Interpreter<'_> {
+    fn key(&mut self) -> FlowKey {
+        let mut key = FlowKey::zero();
+        self.headers = parse(self.frame.bytes(), self.in_port, &mut key);
+        for (&w, &value) in &self.outside {
+            key.set_word(w, value);
+        }
+        key
+    }
+
+    fn send(&mut self, port: u32) {
+        self.sent.push((port, self.frame.bytes().to_vec()));
+    }
+
+    fn run(mut self) -> Vec<(u32, Vec<u8>)> {
+        let mut at = Some(0);
+        while let Some(number) = at.take() {
+            let Some(table) = self.pipeline.table(number) else { break };
+            let key = self.key();
+            let Some(hit) = table.classifier().lookup(&key) else {
+                match table.miss {
+                    Miss::Drop => {}
+                    Miss::Controller => self.send(CONTROLLER),
+                    Miss::Continue => at = Some(number + 1),
+                }
+                continue;
+            };
+            let (_, entry) = table.rules().find(|(id, _)| *id == hit.rule).unwrap();
+            for action in &entry.rule.actions {
+                if let Action::Goto(next) = *action {
+                    at = Some(next);
+                } else if !self.act(action) {
+                    return self.sent;
+                }
+            }
+        }
+        self.sent
+    }
+
+    /// Says whether the packet goes on.
+    fn act(&mut self, action: &Action) -> bool {
+        match *action {
+            Action::Output(PortNo(port)) if port != self.in_port && port <= 4 => self.send(port),
+            Action::Output(_) => {}
+            Action::InPort => self.send(self.in_port),
+            Action::Flood => {
+                let from = self.in_port;
+                (1..=4).filter(|&p| p != from).for_each(|p| self.send(p));
+            }
+            Action::PushVlan(tpid) => _ = edit::push_vlan(&mut self.frame, &mut self.headers, tpid),
+            Action::PopVlan => _ = edit::pop_vlan(&mut self.frame, &mut self.headers),
+            Action::PushMpls(t) => _ = edit::push_mpls(&mut self.frame, &mut self.headers, t),
+            Action::PopMpls(t) => _ = edit::pop_mpls(&mut self.frame, &mut self.headers, t),
+            Action::SetField { field, value, mask } => self.set(field, value, mask),
+            Action::Move { from, to } => {
+                let value = self.key().get(from);
+                self.set(to, value, to.info().ones());
+            }
+            Action::DecTtl | Action::DecMplsTtl => {
+                let ttl = if *action == Action::DecTtl {
+                    edit::dec_ttl(&mut self.frame, &self.headers)
+                } else {
+                    edit::dec_mpls_ttl(&mut self.frame, &self.headers)
+                };
+                if ttl == edit::Ttl::Expired {
+                    self.send(CONTROLLER);
+                    return false;
+                }
+            }
+            ref other => panic!("{other:?} is not interpreted"),
+        }
+        true
+    }
+
+    fn set(&mut self, field: Field, value: u128, mask: u128) {
+        if field == Field::Reg0 {
+            self.outside.insert(word::PKT_MARK + 1, value as u32);
+        } else {
+            edit::set_field(&mut self.frame, &mut self.headers, field, value, mask);
+        }
+    }
+}
+
+fn interpret(pipeline: &Pipeline, in_port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
+    let mut frame = Frame::default();
+    frame.fill(bytes);
+    let headers = Headers::default();
+    Interpreter { pipeline, in_port, frame, headers, outside: BTreeMap::new(), sent: vec![] }.run()
+}
+
+fn counters(worker: &mut Worker) -> Vec<(u8, u32, u64, u64)> {
+    worker.lookup.collect_counters();
+    let mut out = Vec::new();
+    for (number, table) in worker.lookup.pipeline.tables() {
+        out.push((number, u32::MAX, table.missed, 0));
+        out.extend(table.rules().map(|(id, e)| (number, id.0, e.packets, e.bytes)));
+    }
+    out
+}
+
+#[test]
+fn caches_change_nothing_and_the_pipeline_is_what_openflow_describes() {
+    for seed in 0..300u64 {
+        let r = &mut Random(seed);
+        let tables = 1 + r.next(4) as u8;
+        let rules = random_rules(r, tables);
+        let small = CacheConfig {
+            exact_entries: r.pick(&[0, 2, 64]),
+            exact_insert_inverse: 2,
+            megaflows_max: r.pick(&[1, 20, 1000]),
+            masks_max: r.pick(&[1, 5, 100]),
+            ..CacheConfig::default()
+        };
+        let (mut cached, cached_sent) = worker(&rules, tables, small, seed % 2 == 0);
+        let (mut plain, plain_sent) = worker(&rules, tables, no_caches(), seed % 3 == 0);
+        for round in 0..8 {
+            let port = r.next(2) as usize;
+            let frames: Vec<Vec<u8>> = (0..40).map(|_| packet(r)).collect();
+            let borrowed: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+            // One at a time, so that what is sent can be told apart by packet.
+            for (i, bytes) in borrowed.iter().enumerate() {
+                plain.inject(port, &[bytes]).unwrap();
+                let sent = std::mem::take(&mut *plain_sent.lock().unwrap());
+                let wanted = interpret(&plain.lookup.pipeline, port as u32 + 1, bytes);
+                assert_eq!(sent, wanted, "seed {seed} round {round} packet {i} {bytes:02x?}\n{rules:#?}");
+                cached.inject(port, &[bytes]).unwrap();
+                let sent = std::mem::take(&mut *cached_sent.lock().unwrap());
+                assert_eq!(sent, wanted, "cached: seed {seed} round {round} packet {i} {bytes:02x?}");
+            }
+            // And as bursts.
+            plain.inject(port, &borrowed).unwrap();
+            cached.inject(port, &borrowed).unwrap();
+            let mut a = std::mem::take(&mut *plain_sent.lock().unwrap());
+            let mut b = std::mem::take(&mut *cached_sent.lock().unwrap());
+            (a.sort(), b.sort());
+            assert_eq!(a, b, "seed {seed} round {round}");
+            cached.lookup.maintain(0, 10);
+        }
+        assert_eq!(counters(&mut cached), counters(&mut plain), "seed {seed}");
+    }
+}
+
+#[test]
+fn rules_that_change_while_megaflows_exist_take_effect_at_once() {
+    for seed in 0..60u64 {
+        let r = &mut Random(seed);
+        let mut rules = random_rules(r, 3);
+        let (mut cached, sent) = worker(&rules, 3, CacheConfig::default(), false);
+        for step in 0..60 {
+            if r.next(2) == 0 && !rules.is_empty() {
+                let rule = rules.swap_remove(r.next(rules.len() as u32) as usize);
+                let pipeline = &mut cached.lookup.pipeline;
+                if let Some(id) = pipeline.find_rule(rule.table, rule.priority, &rule.matches) {
+                    pipeline.remove_rule(rule.table, id);
+                }
+            } else {
+                for rule in random_rules(r, 3).into_iter().take(2) {
+                    cached.lookup.pipeline.add_rule(rule.clone()).unwrap();
+                    rules.push(rule);
+                }
+            }
+            for _ in 0..10 {
+                let bytes = packet(r);
+                cached.inject(0, &[&bytes]).unwrap();
+                let wanted = interpret(&cached.lookup.pipeline, 1, &bytes);
+                assert_eq!(std::mem::take(&mut *sent.lock().unwrap()), wanted, "seed {seed} step {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn normal_learns_and_floods() {
+    let rules = [Rule::new(Match::any(), vec![Action::Normal])];
+    let (mut worker, sent) = worker(&rules, 1, CacheConfig::default(), false);
+    let frame = |from: u8, to: u8| {
+        let mut bytes = Vec::new();
+        PacketBuilder::ethernet2([2, 0, 0, 0, 0, from], [2, 0, 0, 0, 0, to])
+            .ipv4([1; 4], [2; 4], 9)
+            .udp(1, 2)
+            .write(&mut bytes, &[])
+            .unwrap();
+        bytes
+    };
+    let mut ports_of = |port: usize, from, to| -> Vec<u32> {
+        worker.inject(port, &[&frame(from, to)]).unwrap();
+        std::mem::take(&mut *sent.lock().unwrap()).into_iter().map(|(port, _)| port).collect()
+    };
+    assert_eq!(ports_of(0, 1, 2), [2, 3, 4]);
+    assert_eq!(ports_of(2, 2, 1), [1]);
+    assert_eq!(ports_of(0, 1, 2), [3]);
+    assert_eq!(ports_of(3, 2, 1), [1]);
+    assert_eq!(ports_of(0, 1, 2), [4]);
+    assert_eq!(ports_of(3, 9, 2), Vec::<u32>::new());
+}
+
+#[test]
+fn malformed_frames_are_dropped_or_forwarded_as_configured_and_counted() {
+    let rules = [Rule::new(Match::any(), vec![Action::Output(PortNo(2))])];
+    for policy in [MalformedPolicy::Drop, MalformedPolicy::Forward] {
+        let (mut worker, sent) = worker(&rules, 1, CacheConfig::default(), false);
+        worker.malformed_policy = policy;
+        worker.inject(0, &[&[0; 5], &[1; 20], &[0; 13]]).unwrap();
+        let forwarded = if policy == MalformedPolicy::Drop { 1 } else { 3 };
+        assert_eq!(sent.lock().unwrap().len(), forwarded);
+        assert_eq!(worker.malformed[Malformed::EthernetTruncated as usize], 2);
+    }
+}
+
+#[test]
+fn a_decapsulating_port_matches_on_what_is_inside() {
+    let mut matches = Match::any();
+    matches.set(Field::TunId, 77).set(Field::TpDst, 53);
+    let rules = [Rule::new(matches, vec![Action::Output(PortNo(2))])];
+    let (mut worker, sent) = worker(&rules, 1, CacheConfig::default(), false);
+    worker.egress.ports.slots_mut()[0].decapsulate = true;
+    let mut inner = Vec::new();
+    PacketBuilder::ethernet2([2; 6], [4; 6])
+        .ipv4([1; 4], [2; 4], 9)
+        .udp(1, 53)
+        .write(&mut inner, b"q")
+        .unwrap();
+    let outer = |port, body: &[u8]| {
+        let mut bytes = Vec::new();
+        PacketBuilder::ethernet2([6; 6], [8; 6])
+            .ipv4([3; 4], [4; 4], 9)
+            .udp(1, port)
+            .write(&mut bytes, body)
+            .unwrap();
+        bytes
+    };
+    let vxlan = outer(4789, &[&[8, 0, 0, 0, 0, 0, 77, 0][..], &inner].concat());
+    let gtpu = outer(2152, &[&[0x30, 255, 0, 29, 0, 0, 0, 77][..], &inner[14..]].concat());
+    worker.inject(0, &[&vxlan, &gtpu]).unwrap();
+    worker.inject(2, &[&vxlan]).unwrap();
+    let sent = std::mem::take(&mut *sent.lock().unwrap());
+    let without_addresses = [&[0; 12][..], &inner[12..]].concat();
+    assert_eq!(sent, [(2, inner), (2, without_addresses), (CONTROLLER, vxlan)][..2].to_vec());
+}
