@@ -145,10 +145,16 @@ impl Match {
         self
     }
 
-    /// The value and mask required of `field`, right-aligned.
+    /// The value and mask required of `field`, right-aligned. A range counts as no requirement.
     pub fn get(&self, field: Field) -> (u128, u128) {
-        let (key, mask) = (self.key(), self.mask());
-        (key.get(field), mask.get(field))
+        let (mut value, mut mask) = (0u128, 0u128);
+        for (word, shift, width) in field.info().pieces() {
+            let bits = |of: u32| u128::from((u64::from(of) >> shift) & ((1u64 << width) - 1));
+            let found = self.words.iter().find(|w| usize::from(w.word) == word);
+            value = value << width | found.map_or(0, |w| bits(w.value));
+            mask = mask << width | found.map_or(0, |w| bits(w.mask));
+        }
+        (value, mask)
     }
 
     /// Whether `key` fulfils the condition. This is the definition that every engine is tested against.

@@ -2,12 +2,20 @@
 //!
 //! A [`Rule`] is *(table, priority, match, actions, cookie)*. Among the rules of a table that match a
 //! packet the one of the highest [`Priority`] wins; among equals, the one that was inserted first.
+//!
+//! [`read`] reads rule files in either format: [`classbench`] filters, or [`flow_syntax`] as of `ovs-ofctl`.
 
 pub mod action;
+pub mod classbench;
+mod error;
+pub mod flow_syntax;
 pub mod matching;
+mod read;
 
 pub use action::Action;
+pub use error::{ERRORS_KEPT, ReadError, ReadErrors};
 pub use matching::{Match, PortRange};
+pub use read::{Flags, Format, ReadOptions, detect_format, read};
 
 use std::fmt;
 

@@ -1,0 +1,302 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Packet classification and software switching on every lane of a machine.
+#[derive(Debug, Parser)]
+#[command(name = "flowlane", version, about, after_help = AFTER_HELP, propagate_version = true)]
+pub(crate) struct Arguments {
+    /// Widest SIMD registers to use, in bits: 64 (none), 128, 256 or 512.
+    #[arg(long, global = true, value_name = "BITS", env = "FLOWLANE_MAX_SIMD")]
+    pub(crate) max_simd: Option<String>,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  flowlane switch run examples/quickstart.toml
+  flowlane classify --rules acl.rules --trace headers.trace --output verdicts.csv
+  flowlane generate rules --profile acl --count 1000 --output acl.rules
+
+Exit codes:
+  0  done
+  1  the check or comparison that was asked for failed
+  2  bad input or usage
+  3  the environment lacks something: a permission, a device, a driver";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Say which rule wins for each packet of a trace or capture.
+    Classify(ClassifyOptions),
+    /// Run a software switch, or check its configuration.
+    #[command(subcommand)]
+    Switch(SwitchVerb),
+    /// Look at rule files and convert them.
+    #[command(subcommand)]
+    Rules(RulesVerb),
+    /// Generate rules, header traces and captures, reproducibly.
+    #[command(subcommand)]
+    Generate(GenerateVerb),
+    /// Describe this machine's CPU and the variants that it can run.
+    Cpu(CpuOptions),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a folder.
+    Man {
+        /// The folder; made if it is not there.
+        folder: PathBuf,
+    },
+}
+
+/// How a rule file is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum RulesFormat {
+    /// By its content.
+    Auto,
+    /// ClassBench filters.
+    Classbench,
+    /// Flows as ovs-ofctl reads them.
+    Flows,
+}
+
+/// How a trace is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum TraceFormat {
+    /// By its content.
+    Auto,
+    /// ClassBench headers, one a line.
+    Classbench,
+    /// A pcap file.
+    Pcap,
+    /// A pcapng file.
+    Pcapng,
+}
+
+/// A rule file.
+#[derive(Debug, Args)]
+pub(crate) struct RulesInput {
+    /// Rule file (may be gzipped): ClassBench filters or flows as ovs-ofctl reads them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: PathBuf,
+    /// How the rule file is written.
+    #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
+    pub(crate) rules_format: RulesFormat,
+    /// Match the flags column of ClassBench filters too (the published traces do not honour it).
+    #[arg(long)]
+    pub(crate) match_flags: bool,
+}
+
+const CLASSIFY_HELP: &str = "\
+Writes CSV with the header `packet,rule,priority,action`: packet counts from 0; rule is the 0-based \
+position of the winning rule in its file, empty where none matched. A summary goes to standard error.
+
+Examples:
+  flowlane classify --rules acl.rules --trace acl.trace
+  flowlane classify --rules acl.rules --trace acl.trace --engine tuple --check --output /dev/null
+  flowlane classify --rules fw.flows --trace site.pcapng --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = CLASSIFY_HELP)]
+pub(crate) struct ClassifyOptions {
+    #[command(flatten)]
+    pub(crate) rules: RulesInput,
+    /// Packets: a ClassBench header trace, or a capture (either may be gzipped).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: PathBuf,
+    /// How the trace is written.
+    #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
+    pub(crate) trace_format: TraceFormat,
+    /// Engine: auto, linear or tuple.
+    #[arg(long, default_value = "auto", value_name = "NAME")]
+    pub(crate) engine: String,
+    /// Variant of the engine; the engines so far have one, `scalar`.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) variant: Option<String>,
+    /// Table of the rules to classify with, where the file has several.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) table: u8,
+    /// Port number that captured packets count as received on.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) in_port: u32,
+    /// Classify captured tunnel packets by what is inside.
+    #[arg(long)]
+    pub(crate) decapsulate: bool,
+    /// Compare every verdict with linear search; exit with 1 at a difference.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Write the CSV here instead of to standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Write verdicts and summary as one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const SWITCH_RUN_HELP: &str = "\
+Runs until every port has come to its end, --duration or --packets is reached, or Ctrl-C; then prints \
+what went through each port, rule and stage.
+
+Examples:
+  flowlane switch run examples/quickstart.toml
+  flowlane switch run gateway.toml --duration 60 --json > counters.json";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SwitchVerb {
+    /// Run a switch.
+    #[command(after_help = SWITCH_RUN_HELP)]
+    Run {
+        /// Its configuration.
+        config: PathBuf,
+        /// Stop after this many seconds.
+        #[arg(long, value_name = "SECONDS")]
+        duration: Option<f64>,
+        /// Stop after this many received packets.
+        #[arg(long, value_name = "N")]
+        packets: Option<u64>,
+        /// Most rules shown of each table, those with most packets first.
+        #[arg(long, default_value_t = 20, value_name = "N")]
+        rules: usize,
+        /// Print the counters as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a configuration and the rules that it names, without opening a port.
+    Check {
+        /// The configuration.
+        config: PathBuf,
+    },
+    /// Print the JSON schema of the configuration.
+    Schema,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RulesVerb {
+    /// Say what is in a rule file: fields, masks, prefix lengths, ranges.
+    Show {
+        #[command(flatten)]
+        rules: RulesInput,
+        /// List the rules, too.
+        #[arg(long)]
+        list: bool,
+        /// Print as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write a rule file in another format.
+    #[command(after_help = "Example:\n  flowlane rules convert --rules acl.rules --to flows --output acl.flows")]
+    Convert {
+        #[command(flatten)]
+        rules: RulesInput,
+        /// The format to write: classbench or flows.
+        #[arg(long, value_enum)]
+        to: RulesFormat,
+        /// Write here instead of to standard output.
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+const GENERATE_RULES_HELP: &str = "\
+Examples:
+  flowlane generate rules --profile fw --count 10000 --seed 7 --output fw.rules
+  flowlane generate rules --profile openflow --count 4096 --masks 64 --format flows
+  flowlane generate rules --seed-file acl1_seed --count 1000";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GenerateVerb {
+    /// A rule set with a realistic structure.
+    #[command(after_help = GENERATE_RULES_HELP)]
+    Rules {
+        /// Structure: acl (access list), fw (firewall), ipc (IP chains) or openflow (12 fields).
+        #[arg(long, default_value = "acl", value_name = "NAME", conflicts_with = "seed_file")]
+        profile: String,
+        /// Structure from a ClassBench parameter file.
+        #[arg(long, value_name = "FILE")]
+        seed_file: Option<PathBuf>,
+        /// Number of rules.
+        #[arg(long, default_value_t = 1000, value_name = "N")]
+        count: usize,
+        /// Number of distinct masks; the profile's own number where left out.
+        #[arg(long, value_name = "N", conflicts_with = "seed_file")]
+        masks: Option<usize>,
+        /// Share of rules placed inside or around others, 0 to 1.
+        #[arg(long, value_name = "SHARE", conflicts_with = "seed_file")]
+        overlap: Option<f64>,
+        /// With --seed-file: how far prefix lengths may stray, 0 to 64.
+        #[arg(long, default_value_t = 0, value_name = "N", requires = "seed_file")]
+        smoothness: u32,
+        /// With --seed-file: -1 to 1, larger for shorter prefixes.
+        #[arg(long, default_value_t = 0.0, value_name = "X", requires = "seed_file", allow_negative_numbers = true)]
+        address_scope: f64,
+        /// With --seed-file: -1 to 1, larger for wider port classes.
+        #[arg(long, default_value_t = 0.0, value_name = "X", requires = "seed_file", allow_negative_numbers = true)]
+        port_scope: f64,
+        /// Another seed, another rule set.
+        #[arg(long, default_value_t = 1, value_name = "N")]
+        seed: u64,
+        /// How to write it; auto: classbench for 5-tuple rules, else flows.
+        #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
+        format: RulesFormat,
+        /// Write here instead of to standard output.
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// A ClassBench header trace for a 5-tuple rule set.
+    #[command(after_help = "Example:\n  flowlane generate trace --rules acl.rules --count 100000 --locality zipf:1.1")]
+    Trace {
+        #[command(flatten)]
+        rules: RulesInput,
+        #[command(flatten)]
+        trace: TraceShape,
+        /// Write here instead of to standard output.
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// A capture of packets for a rule set.
+    #[command(after_help = "Example:\n  flowlane generate pcap --rules fw.flows --count 10000 --output fw.pcap")]
+    Pcap {
+        #[command(flatten)]
+        rules: RulesInput,
+        #[command(flatten)]
+        trace: TraceShape,
+        /// Bytes of each frame, without the checksum; longer where the headers need it.
+        #[arg(long, default_value_t = 60, value_name = "BYTES")]
+        size: usize,
+        /// The capture: .pcapng for that format, else pcap.
+        #[arg(long, value_name = "FILE")]
+        output: PathBuf,
+    },
+}
+
+/// What a generated trace is like.
+#[derive(Debug, Args)]
+pub(crate) struct TraceShape {
+    /// Number of packets.
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    pub(crate) count: usize,
+    /// Number of distinct headers; where left out, a new one for every packet or burst.
+    #[arg(long, value_name = "N")]
+    pub(crate) flows: Option<usize>,
+    /// How often the same header comes again: uniform, zipf:S or pareto:A,B.
+    #[arg(long, default_value = "uniform", value_name = "LOCALITY")]
+    pub(crate) locality: String,
+    /// Share of headers that match no rule, 0 to 1.
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    pub(crate) miss: f64,
+    /// Another seed, another trace.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CpuOptions {
+    /// Print as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

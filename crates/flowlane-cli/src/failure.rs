@@ -1,0 +1,143 @@
+//! How a command ends when it does not end well: what, where, how to mend it, and an exit code.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use flowlane::rule::ReadErrors;
+use flowlane_switch::config::ConfigError;
+use flowlane_switch::port::PortError;
+use flowlane_switch::setup::SetupError;
+use miette::{Diagnostic, LabeledSpan, MietteHandlerOpts, NamedSource, Report, SourceCode};
+
+/// Why a command failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The comparison that was asked for found a difference: exit code 1.
+    Check(String),
+    /// Bad input or usage: exit code 2.
+    Input(Box<dyn Diagnostic + Send + Sync>),
+    /// The environment lacks something: exit code 3.
+    Environment(String),
+    /// Whoever read the output has gone: no reason to say anything.
+    OutputClosed,
+}
+
+/// A message that points into a text, or not.
+#[derive(Debug)]
+pub(crate) struct Trouble {
+    message: String,
+    help: Option<String>,
+    place: Option<(NamedSource<String>, Vec<LabeledSpan>)>,
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+impl Diagnostic for Trouble {
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        self.help.as_ref().map(|h| Box::new(h) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        self.place.as_ref().map(|(source, _)| source as &dyn SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        self.place.as_ref().map(|(_, labels)| Box::new(labels.iter().cloned()) as Box<dyn Iterator<Item = _>>)
+    }
+}
+
+impl Failure {
+    /// Bad input, with nothing to point at.
+    pub(crate) fn input(message: impl Into<String>) -> Self {
+        Self::Input(Box::new(Trouble { message: message.into(), help: None, place: None }))
+    }
+
+    /// Bad input, with what to do about it.
+    pub(crate) fn input_help(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::Input(Box::new(Trouble { message: message.into(), help: Some(help.into()), place: None }))
+    }
+
+    /// A file that cannot be read or written.
+    pub(crate) fn file(path: &std::path::Path, doing: &str, error: &std::io::Error) -> Self {
+        Self::input(format!("{} cannot be {doing}: {error}", path.display()))
+    }
+
+    /// Lines of a rule or trace file that are not understood.
+    pub(crate) fn lines(text: String, errors: &ReadErrors) -> Self {
+        let first = &errors.errors()[0];
+        let more = errors.count() - errors.errors().len();
+        let labels = errors
+            .errors()
+            .iter()
+            .map(|e| LabeledSpan::new(Some(e.problem.clone()), e.offset, e.len.max(1)))
+            .collect();
+        let help = match more {
+            0 => "nothing of the file was loaded".to_owned(),
+            n => format!("{n} more lines are wrong; nothing of the file was loaded"),
+        };
+        let message = format!("{first}");
+        let place = Some((NamedSource::new(first.file.clone(), text), labels));
+        Self::Input(Box::new(Trouble { message, help: Some(help), place }))
+    }
+
+    /// Writes the message to standard error; returns the exit code.
+    pub(crate) fn report(self) -> ExitCode {
+        let handler = MietteHandlerOpts::new().context_lines(1);
+        let _ = miette::set_hook(Box::new(move |_| Box::new(handler.clone().build())));
+        match self {
+            Failure::Check(message) => {
+                eprintln!("flowlane: {message}");
+                ExitCode::from(1)
+            }
+            Failure::Input(trouble) => {
+                eprintln!("{:?}", Report::new_boxed(trouble));
+                ExitCode::from(2)
+            }
+            Failure::Environment(message) => {
+                eprintln!("flowlane: {message}");
+                ExitCode::from(3)
+            }
+            Failure::OutputClosed => ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        if error.environment {
+            return Self::Environment(error.to_string());
+        }
+        let message = error.to_string();
+        let place = error.span.map(|span| {
+            let source = NamedSource::new(error.file.display().to_string(), error.text);
+            (source, vec![LabeledSpan::new(None, span.start, span.len())])
+        });
+        Self::Input(Box::new(Trouble { message, help: error.help, place }))
+    }
+}
+
+impl From<PortError> for Failure {
+    fn from(error: PortError) -> Self {
+        match error {
+            PortError::Environment { .. } => Self::Environment(error.to_string()),
+            other => Self::input(other.to_string()),
+        }
+    }
+}
+
+impl From<SetupError> for Failure {
+    fn from(error: SetupError) -> Self {
+        match error {
+            SetupError::Config(error) => error.into(),
+            SetupError::Rules { text, errors, .. } => Self::lines(text, &errors),
+            SetupError::Port(error) => error.into(),
+            other => Self::input(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! What a switch has done, as data: the command line prints it as tables or as JSON.
+
+use flowlane::packet::Malformed;
+use serde::Serialize;
+
+use crate::worker::{Stage, Worker};
+
+/// Everything that the switch counts.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation; units stand in them")]
+pub struct Report {
+    pub ports: Vec<PortReport>,
+    pub tables: Vec<TableReport>,
+    pub stages: Vec<StageReport>,
+    pub caches: CacheReport,
+    pub drops: DropReport,
+    pub malformed: Vec<Counted>,
+    pub macs: MacReport,
+    pub meters: Vec<MeterReport>,
+    pub counters: Vec<CounterReport>,
+    pub controller_packets: u64,
+}
+
+/// A port's counters.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct PortReport {
+    pub number: u32,
+    pub name: String,
+    pub open: String,
+    pub rx_packets: u64,
+    pub rx_bytes: u64,
+    pub tx_packets: u64,
+    pub tx_bytes: u64,
+    pub tx_dropped: u64,
+}
+
+/// A table's rules with their counters.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct TableReport {
+    pub number: u8,
+    pub name: String,
+    pub engine: &'static str,
+    pub table_bytes: usize,
+    pub missed_packets: u64,
+    pub rules: Vec<RuleReport>,
+}
+
+/// A rule's counters.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct RuleReport {
+    pub priority: u32,
+    pub matches: String,
+    pub actions: String,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// A stage's cycles.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct StageReport {
+    pub stage: &'static str,
+    pub calls: u64,
+    pub packets: u64,
+    pub packets_per_call: f64,
+    pub cycles_per_packet: f64,
+}
+
+/// The caches' counters.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct CacheReport {
+    pub exact_lookups: u64,
+    pub exact_hits: u64,
+    pub exact_bytes: usize,
+    pub megaflows: usize,
+    pub megaflow_masks: usize,
+    pub megaflow_lookups: u64,
+    pub megaflow_hits: u64,
+    pub megaflow_probes_per_lookup: f64,
+    pub megaflows_inserted: u64,
+    pub megaflows_evicted: u64,
+    pub megaflows_refused: u64,
+    pub megaflow_bytes: usize,
+    pub slow_path_packets: u64,
+}
+
+/// Packets that did not leave.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct DropReport {
+    pub by_rule: u64,
+    pub malformed: u64,
+    pub ttl_expired: u64,
+    pub metered: u64,
+    pub no_such_port: u64,
+    pub reserved_address: u64,
+    pub no_controller: u64,
+}
+
+/// A name and a number of packets.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct Counted {
+    pub reason: &'static str,
+    pub packets: u64,
+}
+
+/// The address table.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct MacReport {
+    pub addresses: usize,
+    pub learned: u64,
+    pub moved: u64,
+    pub aged: u64,
+    pub replaced: u64,
+    pub refused: u64,
+    pub table_bytes: usize,
+}
+
+/// A meter.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct MeterReport {
+    pub number: u32,
+    pub passed_packets: u64,
+    pub passed_bytes: u64,
+    pub dropped_packets: u64,
+    pub dropped_bytes: u64,
+}
+
+/// A `count` action's counter.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct CounterReport {
+    pub number: u32,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+impl Report {
+    /// The counters of `worker`, up to this moment.
+    pub fn of(worker: &mut Worker) -> Self {
+        worker.lookup.collect_counters();
+        let reasons = Malformed::ALL.iter().zip(worker.malformed);
+        let malformed: Vec<Counted> = reasons
+            .filter(|(_, packets)| *packets > 0)
+            .map(|(reason, packets)| Counted { reason: reason.name(), packets })
+            .collect();
+        Self {
+            ports: ports(worker),
+            tables: tables(worker),
+            stages: stages(worker),
+            caches: caches(worker),
+            drops: drops(worker, malformed.iter().map(|m| m.packets).sum()),
+            malformed,
+            macs: macs(worker),
+            meters: meters(worker),
+            counters: worker
+                .egress
+                .counts
+                .iter()
+                .map(|(&number, &(packets, bytes))| CounterReport { number, packets, bytes })
+                .collect(),
+            controller_packets: worker.egress.controller_packets,
+        }
+    }
+}
+
+fn ports(worker: &Worker) -> Vec<PortReport> {
+    let slots = worker.egress.ports.slots().iter();
+    slots
+        .map(|slot| PortReport {
+            number: slot.number.0,
+            name: slot.name.clone(),
+            open: slot.spec.clone(),
+            rx_packets: slot.counters.rx_packets,
+            rx_bytes: slot.counters.rx_bytes,
+            tx_packets: slot.counters.tx_packets,
+            tx_bytes: slot.counters.tx_bytes,
+            tx_dropped: slot.counters.tx_dropped,
+        })
+        .collect()
+}
+
+fn tables(worker: &Worker) -> Vec<TableReport> {
+    let rule = |entry: &crate::pipeline::RuleEntry| RuleReport {
+        priority: entry.rule.priority.0,
+        matches: entry.rule.matches.to_string(),
+        actions: flowlane::rule::flow_syntax::print_actions(&entry.rule.actions),
+        packets: entry.packets,
+        bytes: entry.bytes,
+    };
+    let tables = worker.lookup.pipeline.tables();
+    tables
+        .map(|(number, table)| TableReport {
+            number,
+            name: table.name.clone(),
+            engine: table.classifier().name(),
+            table_bytes: table.classifier().table_bytes(),
+            missed_packets: table.missed,
+            rules: table.rules().map(|(_, entry)| rule(entry)).collect(),
+        })
+        .collect()
+}
+
+fn stages(worker: &Worker) -> Vec<StageReport> {
+    let ratio = |a: u64, b: u64| if b == 0 { 0.0 } else { a as f64 / b as f64 };
+    Stage::ALL
+        .iter()
+        .map(|&stage| {
+            let c = worker.stages.get(stage);
+            StageReport {
+                stage: stage.name(),
+                calls: c.calls,
+                packets: c.packets,
+                packets_per_call: ratio(c.packets, c.calls),
+                cycles_per_packet: ratio(c.cycles, c.packets),
+            }
+        })
+        .collect()
+}
+
+fn caches(worker: &Worker) -> CacheReport {
+    let lookup = &worker.lookup;
+    let counters = lookup.megaflows.counters();
+    CacheReport {
+        exact_lookups: lookup.exact_lookups,
+        exact_hits: lookup.exact_hits,
+        exact_bytes: lookup.exact_bytes(),
+        megaflows: lookup.megaflows.len(),
+        megaflow_masks: lookup.megaflows.masks().count(),
+        megaflow_lookups: counters.lookups,
+        megaflow_hits: counters.hits,
+        megaflow_probes_per_lookup: counters.probes as f64 / counters.lookups.max(1) as f64,
+        megaflows_inserted: counters.inserted,
+        megaflows_evicted: counters.evicted,
+        megaflows_refused: counters.refused,
+        megaflow_bytes: lookup.megaflows.table_bytes(),
+        slow_path_packets: lookup.slow,
+    }
+}
+
+fn drops(worker: &Worker, malformed: u64) -> DropReport {
+    let drops = worker.egress.drops;
+    let dropped = worker.malformed_policy == crate::worker::MalformedPolicy::Drop;
+    DropReport {
+        by_rule: drops.by_rule,
+        malformed: if dropped { malformed } else { 0 },
+        ttl_expired: drops.ttl_expired,
+        metered: drops.metered,
+        no_such_port: drops.no_port,
+        reserved_address: drops.reserved_address,
+        no_controller: drops.no_controller,
+    }
+}
+
+fn macs(worker: &Worker) -> MacReport {
+    let macs = &worker.egress.macs;
+    let counters = macs.counters();
+    MacReport {
+        addresses: macs.len(),
+        learned: counters.learned,
+        moved: counters.moved,
+        aged: counters.aged,
+        replaced: counters.replaced,
+        refused: counters.refused,
+        table_bytes: macs.table_bytes(),
+    }
+}
+
+fn meters(worker: &Worker) -> Vec<MeterReport> {
+    let meters = worker.egress.meters.iter();
+    meters
+        .map(|(&number, meter)| MeterReport {
+            number,
+            passed_packets: meter.passed.0,
+            passed_bytes: meter.passed.1,
+            dropped_packets: meter.dropped.0,
+            dropped_bytes: meter.dropped.1,
+        })
+        .collect()
+}

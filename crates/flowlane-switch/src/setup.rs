@@ -1,0 +1,317 @@
+//! From configuration to worker.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, Format, ReadErrors, ReadOptions, Rule};
+
+use crate::config::{
+    ClockChoice, Config, ConfigError, EngineChoice, MalformedChoice, MeterSection, MissChoice, TableSection,
+};
+use crate::mac_table::MacTable;
+use crate::meter::{Meter, Rate};
+use crate::pipeline::{Miss, Pipeline};
+use crate::port::{PortError, PortSpec};
+use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
+
+/// Rules up to which `auto` takes linear search: as many fit into the time of hashing one mask.
+const LINEAR_RULES_MAX: usize = 8;
+
+/// Why a switch cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The configuration's own content.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Rules in the configuration or a file.
+    #[error("rules of table {table}")]
+    Rules {
+        /// The table.
+        table: u8,
+        /// The text that was read.
+        text: String,
+        /// What is wrong with it.
+        errors: ReadErrors,
+    },
+    /// A port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+}
+
+/// A configuration that has been checked, with its rules read: everything but the ports opened.
+pub struct Setup {
+    config: Config,
+    rules: Vec<Rule>,
+    specs: Vec<PortSpec>,
+    controller: Option<PortSpec>,
+}
+
+impl Setup {
+    /// Reads and checks the configuration in `file`, and the rules that it names. Opens no port.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
+    pub fn read(file: &Path) -> Result<Self, SetupError> {
+        let (config, text) = Config::read(file)?;
+        let checker = Checker { file, text: &text };
+        let folder = file.parent().unwrap_or(Path::new("."));
+        checker.numbers(&config)?;
+        let names = port_names(&config);
+        let specs = config.port.iter().map(|p| spec(&p.open, folder)).collect::<Result<_, _>>()?;
+        let controller = config.controller.as_ref().map(|c| spec(&c.open, folder)).transpose()?;
+        let mut rules = Vec::new();
+        for table in &config.table {
+            rules.extend(table_rules(table, file, folder, &names)?);
+        }
+        checker.references(&config, &rules)?;
+        // Whether the tables take the rules is theirs to say.
+        let setup = Self { config, rules, specs, controller };
+        setup.pipeline(0).map_err(|message| checker.error("[[table]]", message, None))?;
+        Ok(setup)
+    }
+
+    /// Number of rules in all tables.
+    pub fn rules(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Number of ports.
+    pub fn ports(&self) -> usize {
+        self.specs.len()
+    }
+
+    /// Number of tables.
+    pub fn tables(&self) -> usize {
+        self.config.table.len()
+    }
+
+    /// Opens the ports and puts the switch together. `random` is the seed of all hashes where the
+    /// configuration gives none.
+    ///
+    /// # Errors
+    /// The first port that cannot be opened.
+    pub fn open(&self, random: u32) -> Result<Worker, SetupError> {
+        let config = &self.config;
+        let seed = config.switch.seed.unwrap_or(random);
+        let macs = MacTable::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
+        let mut egress = Egress::new(macs, seed.rotate_left(13));
+        for (section, spec) in config.port.iter().zip(&self.specs) {
+            let name = port_name(section.number, section.name.as_deref());
+            let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, spec.open()?);
+            slot.decapsulate = section.decapsulate;
+            egress.ports.add(slot);
+        }
+        egress.controller = self.controller.as_ref().map(PortSpec::open).transpose()?;
+        egress.meters = config.meter.iter().map(|m| (m.number, meter(m))).collect();
+        let pipeline = self.pipeline(seed).expect("read() has put the same pipeline together");
+        let cache = CacheConfig {
+            exact_entries: config.cache.exact_entries,
+            exact_insert_inverse: config.cache.exact_insert_inverse,
+            megaflows_max: config.cache.megaflows_max,
+            masks_max: config.cache.masks_max,
+            idle_ns: config.cache.idle_s.saturating_mul(1_000_000_000),
+            seed,
+        };
+        let mut worker =
+            Worker::new(Lookup::new(pipeline, cache), egress, config.switch.burst, self.clock());
+        worker.malformed_policy = match config.switch.malformed {
+            MalformedChoice::Drop => MalformedPolicy::Drop,
+            MalformedChoice::Forward => MalformedPolicy::Forward,
+        };
+        Ok(worker)
+    }
+
+    fn pipeline(&self, seed: u32) -> Result<Pipeline, String> {
+        let mut counts: BTreeMap<u8, usize> = BTreeMap::new();
+        self.rules.iter().for_each(|r| *counts.entry(r.table).or_default() += 1);
+        let mut pipeline = Pipeline::new();
+        for table in &self.config.table {
+            let few = counts.get(&table.number).is_none_or(|&n| n <= LINEAR_RULES_MAX);
+            let engine: Box<dyn Classifier> = match table.engine {
+                EngineChoice::Linear => Box::new(LinearSearch::new(table.rules_max)),
+                EngineChoice::Auto if few => Box::new(LinearSearch::new(table.rules_max)),
+                EngineChoice::Auto | EngineChoice::Tuple => {
+                    Box::new(TupleSearch::new(table.rules_max, seed ^ u32::from(table.number)))
+                }
+            };
+            let miss = match table.miss {
+                MissChoice::Drop => Miss::Drop,
+                MissChoice::Controller => Miss::Controller,
+                MissChoice::Continue => Miss::Continue,
+            };
+            pipeline.add_table(table.number, &table.name, engine, miss);
+        }
+        // Best first: what engines insert fastest.
+        let mut rules: Vec<&Rule> = self.rules.iter().collect();
+        rules.sort_by_key(|r| std::cmp::Reverse(r.priority));
+        for rule in rules {
+            pipeline.add_rule(rule.clone()).map_err(|e| format!("rule `{rule}`: {e}"))?;
+        }
+        Ok(pipeline)
+    }
+
+    fn clock(&self) -> Clock {
+        let capture =
+            |s: &PortSpec| !matches!(s, PortSpec::Tap { .. } | PortSpec::AfPacket { .. } | PortSpec::Gen { .. });
+        match self.config.switch.clock {
+            ClockChoice::Wall => Clock::Wall,
+            ClockChoice::Frames => Clock::Frames,
+            ClockChoice::Auto if self.specs.iter().all(capture) => Clock::Frames,
+            ClockChoice::Auto => Clock::Wall,
+        }
+    }
+}
+
+fn spec(text: &str, folder: &Path) -> Result<PortSpec, PortError> {
+    let mut spec: PortSpec = text.parse()?;
+    spec.relative_to(folder);
+    Ok(spec)
+}
+
+fn port_name(number: u32, name: Option<&str>) -> String {
+    name.map_or_else(|| format!("port{number}"), str::to_owned)
+}
+
+fn port_names(config: &Config) -> HashMap<String, PortNo> {
+    let ports = config.port.iter();
+    ports.map(|p| (port_name(p.number, p.name.as_deref()), PortNo(p.number))).collect()
+}
+
+fn meter(section: &MeterSection) -> Meter {
+    let (rate, per_second) = match (section.rate_kbps, section.rate_pps) {
+        (Some(kbps), _) => (Rate::Kbps(kbps), kbps),
+        (_, pps) => (Rate::Pps(pps.unwrap_or(0)), pps.unwrap_or(0)),
+    };
+    Meter::new(rate, section.burst.unwrap_or(per_second / 10))
+}
+
+/// The rules of a table: those that stand in the configuration, then those of its file.
+fn table_rules(
+    table: &TableSection,
+    file: &Path,
+    folder: &Path,
+    names: &HashMap<String, PortNo>,
+) -> Result<Vec<Rule>, SetupError> {
+    let resolve = |name: &str| names.get(name).copied();
+    let options =
+        ReadOptions { ports: &resolve, table_default: table.number, rules_max: table.rules_max, ..Default::default() };
+    let read = |text: String, name: &str, format| {
+        flowlane::rule::read(&text, name, format, &options).map_err(|errors| SetupError::Rules {
+            table: table.number,
+            text,
+            errors,
+        })
+    };
+    let inline = table.rules.join("\n");
+    let place = format!("{} (rules of table {})", file.display(), table.number);
+    let mut rules = read(inline, &place, Some(Format::Flows))?;
+    if let Some(path) = &table.rules_file {
+        let path: PathBuf = folder.join(path);
+        let text = std::fs::read_to_string(&path).map_err(|e| ConfigError {
+            file: path.clone(),
+            text: String::new(),
+            span: None,
+            message: format!("the rules of table {} cannot be read: {e}", table.number),
+            help: None,
+            environment: false,
+        })?;
+        rules.extend(read(text, &path.display().to_string(), None)?);
+    }
+    Ok(rules)
+}
+
+/// Finds what is wrong with the numbers in a configuration, and where it stands in the text.
+struct Checker<'a> {
+    file: &'a Path,
+    text: &'a str,
+}
+
+impl Checker<'_> {
+    /// An error at the first place of `needle` in the text.
+    fn error(&self, needle: &str, message: String, help: Option<String>) -> ConfigError {
+        let span = self.text.find(needle).map(|at| at..at + needle.len());
+        ConfigError {
+            file: self.file.to_owned(),
+            text: self.text.to_owned(),
+            span,
+            message,
+            help,
+            environment: false,
+        }
+    }
+
+    fn numbers(&self, config: &Config) -> Result<(), ConfigError> {
+        let fail = |needle: &str, message: String, help: &str| {
+            Err(self.error(needle, message, Some(help.to_owned())))
+        };
+        if !(1..=64).contains(&config.switch.burst) {
+            let message = format!("a burst of {} frames", config.switch.burst);
+            return fail("burst", message, "take 1 to 64; 32 is the default");
+        }
+        if config.table.is_empty() {
+            return fail("", "there is no table".to_owned(), "add a [[table]] with number = 0");
+        }
+        let (mut numbers, mut names, mut tables) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        for port in &config.port {
+            let name = port_name(port.number, port.name.as_deref());
+            if port.number == 0 || port.number > PortNo::MAX.0 {
+                let message = format!("port number {} is out of range", port.number);
+                return fail(&format!("number = {}", port.number), message, "take 1 to 65279");
+            }
+            if !numbers.insert(port.number) {
+                let message = format!("two ports have the number {}", port.number);
+                return fail(&format!("number = {}", port.number), message, "give each its own");
+            }
+            if !names.insert(name.clone()) {
+                return fail(&name, format!("two ports are called `{name}`"), "give each its own name");
+            }
+        }
+        for table in &config.table {
+            if !tables.insert(table.number) || table.number == u8::MAX {
+                let message = format!("table number {} is in use or out of range", table.number);
+                return fail(&format!("number = {}", table.number), message, "take 0 to 254, each once");
+            }
+        }
+        if !tables.contains(&0) {
+            return fail("[[table]]", "packets enter at table 0, which is not there".to_owned(), "number one 0");
+        }
+        for meter in &config.meter {
+            if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {
+                let message = format!("meter {} needs one rate", meter.number);
+                return fail("[[meter]]", message, "give either rate_kbps or rate_pps");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what the rules name exists.
+    fn references(&self, config: &Config, rules: &[Rule]) -> Result<(), ConfigError> {
+        let tables: BTreeSet<u8> = config.table.iter().map(|t| t.number).collect();
+        let ports: BTreeSet<u32> = config.port.iter().map(|p| p.number).collect();
+        let meters: BTreeSet<u32> = config.meter.iter().map(|m| m.number).collect();
+        for rule in rules {
+            let fail = |message: String, help: &str| {
+                let message = format!("rule `{rule}`: {message}");
+                Err(self.error("", message, Some(help.to_owned())))
+            };
+            if !tables.contains(&rule.table) {
+                return fail(format!("there is no table {}", rule.table), "declare it with [[table]]");
+            }
+            for action in &rule.actions {
+                match action {
+                    Action::Output(port) if !ports.contains(&port.0) => {
+                        return fail(format!("there is no port {}", port.0), "declare it with [[port]]");
+                    }
+                    Action::Meter(meter) if !meters.contains(meter) => {
+                        return fail(format!("there is no meter {meter}"), "declare it with [[meter]]");
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! What is wrong with a rule file, and where.
+
+use std::fmt;
+
+/// Errors kept of one file; further ones are counted.
+pub const ERRORS_KEPT: usize = 20;
+
+/// Something in a rule or trace file that is not understood.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadError {
+    /// The file, as the caller named it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// Where in the text the offending part begins, in bytes.
+    pub offset: usize,
+    /// Its length in bytes.
+    pub len: usize,
+    /// The offending part.
+    pub found: String,
+    /// What is wrong with it, what was expected, how to mend it.
+    pub problem: String,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: `{}`: {}", self.file, self.line, self.column, self.found, self.problem)
+    }
+}
+
+/// All that is wrong with a file. There is at least one error; nothing of the file was loaded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReadErrors {
+    errors: Vec<ReadError>,
+    count: usize,
+}
+
+impl ReadErrors {
+    /// The first [`ERRORS_KEPT`] errors, in order.
+    pub fn errors(&self) -> &[ReadError] {
+        &self.errors
+    }
+
+    /// Number of errors.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+}
+
+impl fmt::Display for ReadErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, error) in self.errors.iter().enumerate() {
+            write!(f, "{}{error}", if i == 0 { "" } else { "\n" })?;
+        }
+        match self.count - self.errors.len() {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for ReadErrors {}
+
+/// A part of a line, and what is wrong with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Fault {
+    /// Offset in the line, in bytes.
+    pub(super) at: usize,
+    pub(super) len: usize,
+    pub(super) problem: String,
+}
+
+/// A part of a line that knows where it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Token<'a> {
+    pub(super) text: &'a str,
+    /// Offset in the line, in bytes.
+    pub(super) at: usize,
+}
+
+impl<'a> Token<'a> {
+    pub(super) fn fault(&self, problem: impl Into<String>) -> Fault {
+        Fault { at: self.at, len: self.text.len(), problem: problem.into() }
+    }
+
+    /// Without white space at the ends.
+    pub(super) fn trim(self) -> Token<'a> {
+        let start = self.text.len() - self.text.trim_start().len();
+        Token { text: self.text.trim(), at: self.at + start }
+    }
+
+    /// The part of this token from byte `from` to byte `to`.
+    pub(super) fn part(&self, from: usize, to: usize) -> Token<'a> {
+        Token { text: &self.text[from..to], at: self.at + from }
+    }
+
+    /// What stands before and behind the first `separator`.
+    pub(super) fn split(&self, separator: &str) -> Option<(Token<'a>, Token<'a>)> {
+        let at = self.text.find(separator)?;
+        Some((self.part(0, at), self.part(at + separator.len(), self.text.len())))
+    }
+}
+
+/// Collects the errors of a file.
+pub(super) struct Collector<'a> {
+    text: &'a str,
+    file: &'a str,
+    errors: Vec<ReadError>,
+    count: usize,
+}
+
+impl<'a> Collector<'a> {
+    pub(super) fn new(text: &'a str, file: &'a str) -> Self {
+        Self { text, file, errors: Vec::new(), count: 0 }
+    }
+
+    /// Notes a fault in the line that is number `line` (from 1) and begins at byte `start`.
+    pub(super) fn note(&mut self, line: usize, start: usize, fault: Fault) {
+        self.count += 1;
+        if self.errors.len() >= ERRORS_KEPT {
+            return;
+        }
+        let offset = start + fault.at;
+        let found = self.text[offset..offset + fault.len].to_owned();
+        self.errors.push(ReadError {
+            file: self.file.to_owned(),
+            line,
+            column: self.text[start..offset].chars().count() + 1,
+            offset,
+            len: fault.len,
+            found,
+            problem: fault.problem,
+        });
+    }
+
+    /// Whether so many lines are wrong that reading on is idle.
+    pub(super) fn is_full(&self) -> bool {
+        self.count >= 100_000
+    }
+
+    pub(super) fn finish<T>(self, value: T) -> Result<T, ReadErrors> {
+        match self.count {
+            0 => Ok(value),
+            count => Err(ReadErrors { errors: self.errors, count }),
+        }
+    }
+}
+
+/// The lines of a text that say something: number from 1, byte where they begin, content. Comments (from
+/// `#` at the beginning) and blank lines are left out.
+pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, Token<'_>)> {
+    let mut start = 0;
+    text.split('\n')
+        .enumerate()
+        .map(move |(i, line)| {
+            let this = start;
+            start += line.len() + 1;
+            (i + 1, this, Token { text: line.strip_suffix('\r').unwrap_or(line), at: 0 })
+        })
+        .filter(|(_, _, line)| !line.text.trim().is_empty() && !line.text.trim_start().starts_with('#'))
+}
+
+/// `; did you mean …?` where one of `known` is near.
+pub(super) fn did_you_mean<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+    let nearest = known.map(|k| (strsim::damerau_levenshtein(unknown, k), k)).min();
+    match nearest {
+        Some((distance, name)) if distance <= 1 + unknown.len() / 3 => format!("; did you mean `{name}`?"),
+        _ => String::new(),
+    }
+}

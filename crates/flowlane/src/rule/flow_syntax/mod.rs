@@ -1,0 +1,135 @@
+//! Flows in the syntax of `ovs-ofctl add-flow`.
+//!
+//! ```text
+//! table=1, priority=100, tcp, nw_dst=192.0.2.0/24, tp_dst=100-200, actions=dec_ttl,output:2
+//! ```
+//!
+//! What is matched: any field of the [table of fields](crate::packet::fields) by name, with a value in
+//! its form and perhaps a mask (`/24`, `/255.255.0.255`, `/0x0fff`); protocol shorthands (`ip`, `tcp6`,
+//! `arp`, …). What is not named is not looked at.
+//!
+//! Differences from Open vSwitch:
+//! - `tp_src=100-200` and `tp_dst=100-200` are ranges, both ends included.
+//! - Ports may be matched for any protocol over IP (`ip,tp_dst=80`): packets without ports have 0 there.
+//! - `count:N` counts in a numbered counter. `all` is `flood`.
+//! - Fields need their prerequisites on the same line (`tcp` before `tcp_flags`): an error says which is
+//!   missing, where Open vSwitch drops the field with a warning.
+//! - Time-outs, conntrack, groups, queues, `resubmit` and learning are not there, and said to be so.
+//! - `word12=0x1/0xff` matches a word of the key by its index: printed where no field fits.
+//!
+//! [`print_rule`] writes what [`read`] reads back as the same rule.
+
+mod actions;
+mod matches;
+mod print;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub use print::{print_actions, print_matches, print_rule};
+
+use super::error::{Collector, Fault, ReadErrors, Token, lines};
+use super::{Match, Priority, ReadOptions, Rule};
+
+/// A line longer than this is refused.
+pub const LINE_MAX: usize = 64 * 1024;
+
+/// Reads flows, one a line; `file` is the text's name in errors.
+///
+/// # Errors
+/// All lines that are wrong; nothing is loaded then.
+pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rule>, ReadErrors> {
+    let mut collector = Collector::new(text, file);
+    let mut rules = Vec::new();
+    for (number, start, line) in lines(text) {
+        if rules.len() >= options.rules_max {
+            let problem = format!("more than {} rules; raise the limit", options.rules_max);
+            collector.note(number, start, line.fault(problem));
+            break;
+        }
+        match read_line(line, options) {
+            Ok(rule) => rules.push(rule),
+            Err(fault) => collector.note(number, start, fault),
+        }
+        if collector.is_full() {
+            break;
+        }
+    }
+    collector.finish(rules)
+}
+
+fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> {
+    if line.text.len() > LINE_MAX {
+        let head = Token { text: line.text.get(..40).unwrap_or(""), at: 0 };
+        return Err(head.fault(format!("the line is longer than {LINE_MAX} bytes")));
+    }
+    let Some((before, after)) = line.split("actions=").or_else(|| line.split("action=")) else {
+        let end = Token { text: "", at: line.text.trim_end().len() };
+        return Err(end.fault("the line ends without `actions=`; write `actions=drop` to drop"));
+    };
+    let mut rule = Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) };
+    let mut fields = Vec::new();
+    for token in split(before)? {
+        let (key, value) = match token.split("=") {
+            Some((key, value)) => (key.trim(), Some(value.trim())),
+            None => (token, None),
+        };
+        if !attribute(key, value, &mut rule)? {
+            fields.push((key, value));
+        }
+    }
+    rule.matches = matches::read(&fields, options)?;
+    rule.actions = actions::read(after, rule.table, options)?;
+    Ok(rule)
+}
+
+/// Reads what is about the rule and not about packets. Says whether `key` is such.
+fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Result<bool, Fault> {
+    let number = |max: u64| {
+        let value = value.ok_or_else(|| key.fault(format!("`{}=NUMBER` is expected", key.text)))?;
+        values::number(value, max.into()).map(|n| n as u64)
+    };
+    match key.text {
+        "table" => rule.table = number(254)? as u8,
+        "priority" => rule.priority = Priority(number(u32::MAX.into())? as u32),
+        "cookie" => rule.cookie = number(u64::MAX)?,
+        // What dump-flows prints beside the flow.
+        "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" => {}
+        "idle_timeout" | "hard_timeout" | "importance" | "send_flow_rem" | "check_overlap"
+        | "reset_counts" | "no_packet_counts" | "no_byte_counts" | "out_port" | "out_group" | "conj_id"
+        | "ct_state" | "ct_zone" | "ct_mark" | "ct_label" | "ct_nw_src" | "ct_nw_dst" | "ct_tp_src"
+        | "ct_tp_dst" | "ct_nw_proto" | "tunnel_flags" | "packet_type" | "dp_hash" | "actset_output" => {
+            return Err(key.fault("Open vSwitch has this, Flowlane does not; leave it out"));
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Splits at commas and white space that stand in no parentheses and no quotes.
+fn split(text: Token<'_>) -> Result<Vec<Token<'_>>, Fault> {
+    let mut out = Vec::new();
+    let (mut from, mut depth, mut quoted) = (0, 0usize, false);
+    for (at, c) in text.text.char_indices() {
+        match c {
+            '"' => quoted = !quoted,
+            '(' if !quoted => depth += 1,
+            ')' if !quoted => {
+                let close = text.part(at, at + 1);
+                depth = depth.checked_sub(1).ok_or_else(|| close.fault("there is no `(` to this `)`"))?;
+            }
+            c if !quoted && depth == 0 && (c == ',' || c.is_whitespace()) => {
+                out.push(text.part(from, at));
+                from = at + c.len_utf8();
+            }
+            _ => {}
+        }
+    }
+    let last = text.part(from, text.text.len());
+    if depth > 0 || quoted {
+        return Err(last.fault(if quoted { "a quote is not closed" } else { "a `(` is not closed" }));
+    }
+    out.push(last);
+    out.retain(|t| !t.text.is_empty());
+    Ok(out)
+}

@@ -1,0 +1,252 @@
+use proptest::prelude::*;
+
+use super::super::action::PortNo;
+use super::super::{Action, Format, Match, Priority, ReadOptions, Rule, detect_format, read as read_any};
+use super::*;
+use crate::packet::fields::{Field, Prerequisite};
+
+fn options() -> ReadOptions<'static> {
+    ReadOptions { ports: &|name| (name == "uplink").then_some(PortNo(7)), ..ReadOptions::default() }
+}
+
+#[track_caller]
+fn rule(line: &str) -> Rule {
+    read(line, "t.flows", &options()).unwrap_or_else(|e| panic!("{e}")).remove(0)
+}
+
+#[track_caller]
+fn problem(line: &str) -> String {
+    read(line, "t.flows", &options()).expect_err("is wrong").to_string()
+}
+
+#[test]
+fn what_ovs_ofctl_reads_is_read() {
+    let r = rule("table=1, priority=100 tcp,nw_dst=192.0.2.0/24,tp_dst=80, cookie=0x5 actions=output:2,3");
+    assert_eq!((r.table, r.priority, r.cookie), (1, Priority(100), 5));
+    assert_eq!(r.matches.get(Field::Ipv4Dst), (0xc000_0200, 0xffff_ff00));
+    assert_eq!(r.matches.get(Field::NwProto), (6, 0xff));
+    assert_eq!(r.actions, [Action::Output(PortNo(2)), Action::Output(PortNo(3))]);
+
+    let m = |line: &str| rule(&format!("{line} actions=drop")).matches;
+    assert_eq!(m("dl_vlan=10").get(Field::VlanTci), (0x100a, 0x1fff));
+    assert_eq!(m("dl_vlan=0xffff").get(Field::VlanTci), (0, 0x1000));
+    assert_eq!(m("dl_vlan_pcp=3").get(Field::VlanTci), (0x7000, 0xf000));
+    assert_eq!(m("vlan_vid=0x1000/0x1000").get(Field::VlanTci), (0x1000, 0x1000));
+    assert_eq!(m("icmp,tp_src=8,tp_dst=0").get(Field::IcmpType), (8, 0xff));
+    assert_eq!(m("arp,nw_src=10.0.0.1,nw_proto=2").get(Field::ArpOp), (2, 0xffff));
+    assert_eq!(m("tcp,tcp_flags=+syn-ack").get(Field::TcpFlags), (2, 0x12));
+    assert_eq!(m("tcp,tcp_flags=0x2/0x12").get(Field::TcpFlags), (2, 0x12));
+    assert_eq!(m("ip,ip_frag=not_later").get(Field::IpFrag), (0, 2));
+    assert_eq!(m("ipv6,ipv6_src=2001:db8::/32").get(Field::Ipv6Src).1, u128::MAX << 96);
+    assert_eq!(m("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00").get(Field::EthDst), (1 << 40, 1 << 40));
+    assert_eq!(m("in_port=uplink").get(Field::InPort), (7, 0xffff_ffff));
+    assert_eq!(m("in_port=\"uplink\"").get(Field::InPort), (7, 0xffff_ffff));
+    assert_eq!(m("ip,nw_src=10.0.0.1/255.0.0.255").get(Field::Ipv4Src), (0x0a00_0001, 0xff00_00ff));
+    assert_eq!(m("tp_dst=80,udp"), m("udp,tp_dst=80"));
+    assert_eq!(m("dl_type=0x0800,nw_proto=17"), m("udp"));
+    let ranged = m("udp,tp_dst=100-200");
+    assert_eq!(ranged.tp_dst_range().map(|r| (r.low(), r.high())), Some((100, 200)));
+    // A line of dump-flows.
+    let dumped =
+        " cookie=0x0, duration=1.5s, table=0, n_packets=3, n_bytes=180, idle_age=1, arp actions=NORMAL";
+    assert_eq!(rule(dumped).actions, [Action::Normal]);
+}
+
+#[test]
+fn every_action_is_read() {
+    let actions = |text: &str| rule(&format!("actions={text}")).actions;
+    assert_eq!(actions("drop"), []);
+    assert_eq!(
+        actions("mod_vlan_vid:5,strip_vlan,push_vlan:0x88a8,in_port,all,controller(max_len=99),dec_ttl"),
+        [
+            Action::SetField { field: Field::VlanVid, value: 5, mask: 0xfff },
+            Action::PopVlan,
+            Action::PushVlan(0x88a8),
+            Action::InPort,
+            Action::Flood,
+            Action::Controller { max_len: 99 },
+            Action::DecTtl,
+        ]
+    );
+    assert_eq!(
+        actions(
+            "load:0x3->NXM_NX_REG0[8..15],set_field:1.2.3.4->nw_dst,set_field:5/0xf->reg1,move:reg1->reg2"
+        ),
+        [
+            Action::SetField { field: Field::Reg0, value: 0x300, mask: 0xff00 },
+            Action::SetField { field: Field::Ipv4Dst, value: 0x0102_0304, mask: 0xffff_ffff },
+            Action::SetField { field: Field::Reg1, value: 5, mask: 15 },
+            Action::Move { from: Field::Reg1, to: Field::Reg2 },
+        ]
+    );
+    assert_eq!(
+        actions("set_mpls_label(17),sample(probability=100),meter:1,count:2,\"uplink\",goto_table:3"),
+        [
+            Action::SetField { field: Field::MplsLabel, value: 17, mask: 0xfffff },
+            Action::Sample { probability: 100 },
+            Action::Meter(1),
+            Action::Count(2),
+            Action::Output(PortNo(7)),
+            Action::Goto(3),
+        ]
+    );
+}
+
+#[test]
+fn errors_say_what_where_and_how_to_mend_it() {
+    let text = "# comment\n\nudp,tp_dst=443-80 actions=drop\n";
+    let error = read(text, "acl.flows", &options()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "acl.flows:3:12: `443-80`: port range 443-80 is empty; write the smaller port first (80-443)"
+    );
+    assert_eq!(&text[error.errors()[0].offset..][..6], "443-80");
+    let cases = [
+        ("tp_dst=80 actions=drop", "tp_dst needs `tcp`, `udp` or `sctp`"),
+        ("udp,tcp_flags=+syn actions=drop", "tcp_flags needs `tcp`"),
+        ("udp,tp_dts=80 actions=drop", "did you mean `tp_dst`?"),
+        ("tpc actions=drop", "did you mean `tcp`?"),
+        ("tcp,tp_dst=70000 actions=drop", "a number from 0 to 65535"),
+        ("ip,nw_dst=10.0.0.0/33 actions=drop", "a number from 0 to 32"),
+        ("ip,nw_dst=10.0.0 actions=drop", "an IPv4 address as 192.0.2.1"),
+        ("dl_dst=00:11:22:33:44 actions=drop", "an Ethernet address"),
+        ("udp", "without `actions=`"),
+        ("udp actions=", "write `drop` to drop"),
+        ("actions=ouput:1", "did you mean `output`?"),
+        ("actions=output:nowhere", "the name of one that exists"),
+        ("actions=goto_table:1,output:1", "the last action"),
+        ("table=3 actions=goto_table:3", "a later table"),
+        ("actions=drop,output:1", "stands alone"),
+        ("actions=set_field:1->in_port", "cannot be set"),
+        ("actions=move:reg0->dl_src", "the same width"),
+        ("idle_timeout=5 actions=drop", "leave it out"),
+        ("actions=sample(probability=1", "a `(` is not closed"),
+        ("actions=push_vlan:0x800", "0x8100 or 0x88a8"),
+    ];
+    for (line, part) in cases {
+        let text = problem(line);
+        assert!(text.contains(part), "{line}: {text}");
+    }
+}
+
+#[test]
+fn nothing_of_a_bad_file_is_loaded_and_all_its_errors_are_told() {
+    let mut text = "actions=drop\n".repeat(3);
+    text += &"nonsense\n".repeat(30);
+    let errors = read(&text, "f", &options()).unwrap_err();
+    assert_eq!((errors.errors().len(), errors.count()), (20, 30));
+    assert!(errors.to_string().ends_with("and 10 more"));
+    let few = ReadOptions { rules_max: 2, ..options() };
+    assert!(read(&text, "f", &few).unwrap_err().to_string().contains("more than 2 rules"));
+}
+
+#[test]
+fn formats_are_told_apart() {
+    assert_eq!(detect_format("# x\n\n@1.2.3.4/32 ..."), Format::Classbench);
+    assert_eq!(detect_format("tcp actions=drop"), Format::Flows);
+    assert_eq!(detect_format(""), Format::Flows);
+}
+
+/// A base that fulfils each prerequisite.
+fn base(prerequisite: Prerequisite) -> &'static str {
+    match prerequisite {
+        Prerequisite::None | Prerequisite::Tunnel => "",
+        Prerequisite::Vlan => "vlan_tci=0x1000/0x1000",
+        Prerequisite::Mpls => "mpls",
+        Prerequisite::Arp => "arp",
+        Prerequisite::Ip | Prerequisite::Ipv4 => "ip",
+        Prerequisite::Ipv6 => "ipv6",
+        Prerequisite::Ports | Prerequisite::Tcp => "tcp6",
+        Prerequisite::Icmp => "icmp6",
+        Prerequisite::NeighbourDiscovery => "icmp6,icmp_type=135",
+    }
+}
+
+fn any_match() -> impl Strategy<Value = Match> {
+    let fields = Field::all().len();
+    let parts = prop::collection::vec((0..fields, any::<u128>(), any::<u128>(), any::<bool>()), 0..4);
+    let ranges = (any::<bool>(), any::<u16>(), any::<u16>());
+    (0..fields, parts, ranges, any::<bool>()).prop_map(|(kind, parts, (ranged, a, b), wild)| {
+        let prerequisite = Field::all()[kind].prerequisite;
+        let mut m = rule(&format!("{} actions=drop", base(prerequisite))).matches;
+        for (field, value, mask, exact) in parts {
+            let info = &Field::all()[field];
+            // Any mask on any field that the base allows; or, on request, without regard to that.
+            if matches::missing(info.field, &m).is_none() || wild {
+                m.set_masked(info.field, value, if exact { u128::MAX } else { mask });
+            }
+        }
+        if ranged && matches::missing(Field::TpDst, &m).is_none() {
+            m.set_masked(Field::TpDst, 0, 0).set_range(Field::TpDst, a.min(b), a.max(b));
+        }
+        m
+    })
+}
+
+fn any_action() -> impl Strategy<Value = Action> {
+    let set =
+        (0..Field::all().len(), any::<u128>(), any::<u128>()).prop_filter_map("writable", |(f, v, m)| {
+            let info = &Field::all()[f];
+            let mask = if m % 3 == 0 { info.ones() } else { m & info.ones() };
+            (info.writable && mask != 0).then_some(Action::SetField {
+                field: info.field,
+                value: v & mask,
+                mask,
+            })
+        });
+    let rest = (0..16u8, any::<u16>()).prop_map(|(kind, n)| match kind {
+        0 => Action::Output(PortNo(u32::from(n).clamp(1, PortNo::MAX.0))),
+        1 => Action::InPort,
+        2 => Action::Flood,
+        3 => Action::Normal,
+        4 => Action::Controller { max_len: n },
+        5 => Action::Sample { probability: n },
+        6 => Action::PushVlan(0x88a8),
+        7 => Action::PopVlan,
+        8 => Action::PushMpls(0x8848),
+        9 => Action::PopMpls(n),
+        10 => Action::Move { from: Field::EthSrc, to: Field::EthDst },
+        11 => Action::DecTtl,
+        12 => Action::DecMplsTtl,
+        13 => Action::Meter(n.into()),
+        _ => Action::Count(n.into()),
+    });
+    prop_oneof![set, rest]
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_is_read_back(
+        table in 0..200u8,
+        priority in any::<u32>(),
+        cookie in any::<u64>(),
+        matches in any_match(),
+        mut actions in prop::collection::vec(any_action(), 0..5),
+        goto in prop::option::of(201..=254u8),
+    ) {
+        actions.extend(goto.map(Action::Goto));
+        let rule = Rule { table, priority: Priority(priority), cookie, matches, actions };
+        let text = print_rule(&rule);
+        let back = read(&text, "printed", &ReadOptions::default());
+        prop_assert_eq!(back.as_ref().map(|r| &r[0]), Ok(&rule), "{}", text);
+    }
+
+    #[test]
+    fn garbage_is_refused_without_a_panic(text in "[ -~\n\t@é]{0,200}") {
+        let _ = read(&text, "garbage", &options());
+        let _ = read_any(&text, "garbage", Some(Format::Classbench), &options());
+        let _ = super::super::classbench::read_trace(&text, "garbage");
+    }
+
+    #[test]
+    fn a_line_with_a_hole_is_refused_without_a_panic(at in 0..80usize, with in "\\PC{0,3}") {
+        let line = "table=1,priority=5,tcp,nw_src=10.0.0.0/8,tp_dst=1-2,tcp_flags=+syn-ack actions=set_field:1/3->reg0";
+        let mut text = line.to_owned();
+        text.replace_range(at..at + 1, &with);
+        let _ = read(&text, "hole", &options());
+        let filter = "@10.0.0.0/8\t192.0.2.1/32\t0 : 65535\t80 : 90\t0x06/0xFF\t0x0200/0x1200\t";
+        let mut text = filter.to_owned();
+        text.replace_range(at.min(60)..at.min(60) + 1, &with);
+        let _ = read_any(&text, "hole", None, &options());
+    }
+}
