@@ -1,5 +1,9 @@
 //! Where frames come from and go to.
 
+pub mod r#gen;
+
+pub use r#gen::{GenConfig, GenPort, GenProfile};
+
 use crate::frame::{Burst, Frame};
 
 /// What [`Port::receive`] says beside the frames.

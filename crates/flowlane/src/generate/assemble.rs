@@ -51,6 +51,7 @@ impl Assembly {
     }
 
     fn insert(&mut self, matches: Match, shape: usize) -> bool {
+        debug_assert_eq!(self.shapes.get(&shape_key(&matches)), Some(&shape), "{matches:?}");
         if !self.seen.insert(matches.clone()) {
             return false;
         }
@@ -165,44 +166,37 @@ fn move_around(drawn: &Match, child: &Match) -> Option<Match> {
     if !agree(drawn, child) {
         return None;
     }
+    // The ports are exact or a range on the side of `child`, wherever `drawn` has one of the two.
+    let looked_at = drawn.mask();
+    let ranged = |field| looked_at.get(field) == 0xffff && port_range(child, field).is_some();
+    let prefix = |field| !matches!(looked_at.get(field), 0 | 0xffff);
+    if [Field::TpSrc, Field::TpDst].into_iter().any(|f| prefix(f) && port_range(child, f).is_some()) {
+        return None; // a prefix of ports cannot be moved around a range
+    }
     let (key, mut out) = (child.key(), Match::any());
     for w in drawn.words() {
-        out.set_word(w.word.into(), key.word(w.word.into()) & w.mask, w.mask);
+        let mut mask = w.mask;
+        if usize::from(w.word) == word::PORTS {
+            mask &= if ranged(Field::TpSrc) { 0xffff } else { u32::MAX };
+            mask &= if ranged(Field::TpDst) { 0xffff_0000 } else { u32::MAX };
+        }
+        out.set_word(w.word.into(), key.word(w.word.into()) & mask, mask);
     }
     for field in [Field::TpSrc, Field::TpDst] {
         match (port_range(child, field), port_range(drawn, field)) {
-            (Some((low, high)), mine) => {
-                let exact = drawn.get(field).1 == 0xffff;
-                if mine.is_none() && !exact && drawn.get(field).1 != 0 {
-                    return None; // a prefix cannot be moved around a range
-                }
-                if mine.is_some() || exact {
-                    out = without_port(&out, field);
-                    out.set_range(field, low, high);
-                }
+            (Some((low, high)), _) if ranged(field) => {
+                out.set_range(field, low, high);
             }
-            (None, Some((low, high))) => {
-                let port = child.key().get(field) as u16;
-                if (low..=high).contains(&port) {
-                    out.set_range(field, low, high);
-                } else {
-                    out.set(field, port.into());
-                }
+            (None, Some((low, high))) if (low..=high).contains(&(key.get(field) as u16)) => {
+                out.set_range(field, low, high);
             }
-            (None, None) => {}
+            (None, Some(_)) => {
+                out.set(field, key.get(field));
+            }
+            _ => {}
         }
     }
     Some(out)
-}
-
-fn without_port(matches: &Match, field: Field) -> Match {
-    let ports = if field == Field::TpSrc { 0xffff } else { 0xffff_0000 };
-    let mut out = Match::any();
-    for w in matches.words() {
-        let keep = if usize::from(w.word) == word::PORTS { w.mask & ports } else { w.mask };
-        out.set_word(w.word.into(), w.value, keep);
-    }
-    out
 }
 
 /// Larger for a match than for any other that it lies strictly inside of: the compared bits, in 10⁻⁶.

@@ -125,7 +125,7 @@ impl Draft {
         let icmp = if eth_type == IPV6 { 58 } else { 1 };
         let first = if self.looks_at(Field::TcpFlags) {
             6
-        } else if self.looks_at(Field::IcmpType) || self.looks_at(Field::IcmpCode) {
+        } else if [Field::IcmpType, Field::IcmpCode, Field::NdTarget].into_iter().any(|f| self.looks_at(f)) {
             icmp
         } else {
             [6, 17][random.index(2)]
