@@ -204,6 +204,12 @@ impl GenPort {
     /// Where the flows need more memory than that, or the rules do not give so many.
     pub fn new(config: GenConfig) -> Result<Self, PortError> {
         let fail = |problem: String| PortError::Spec { spec: config.to_string(), problem };
+        // The shortest possible: whether there is more is seen when the frames are there.
+        let frame_bytes = config.size.unwrap_or(FRAME_MIN).next_multiple_of(64);
+        if config.flows.saturating_mul(frame_bytes) > ARENA_BYTES_MAX {
+            let flows = ARENA_BYTES_MAX / frame_bytes;
+            return Err(fail(format!("the frames need more than 1 GiB; {flows} flows of this size fit")));
+        }
         let trace = TraceConfig { flows: Some(config.flows), seed: config.seed, ..TraceConfig::new(0) };
         let rules = rules_of(&config).map_err(&fail)?;
         let trace = Trace::generate(&rules, &trace).map_err(|e| fail(e.to_string()))?;

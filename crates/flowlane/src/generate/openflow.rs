@@ -42,7 +42,7 @@ pub(super) struct OpenFlow {
 impl OpenFlow {
     pub(super) fn new(seed: u64) -> Self {
         let mut random = Random::for_purpose(seed, "openflow");
-        let vendor = |random: &mut Random| 0x02_0000_0000_00 | (random.below(8) << 24);
+        let vendor = |random: &mut Random| 0x0200_0000_0000 | (random.below(8) << 24);
         Self {
             lengths: Weighted::new([
                 (32, 45.0),

@@ -23,6 +23,10 @@
 //! match less stand first, and the last one matches everything; the profiles keep the order and leave the
 //! catch-all out, so that traces can miss.
 //!
+//! What the profiles do not keep: prefixes nest deeper (chains of 9 to 16), since nothing limits them, and the
+//! first octets are used less evenly. Where that matters, grow the set from a
+//! [parameter file](super::seed_file), which has both.
+//!
 //! `openflow` has the twelve fields of OpenFlow 1.0: which of them a rule looks at is drawn per mask, with
 //! what the field needs (`dl_type=0x0800` for `nw_*`, a `nw_proto` with ports for `tp_*`, a tag for
 //! `dl_vlan_pcp`).

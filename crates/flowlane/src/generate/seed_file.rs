@@ -336,7 +336,7 @@ fn prefix_line(fields: &[&str]) -> Result<TotalLength, String> {
                     for the destination at most 32) with theirs";
     let total = whole(fields, 0, 64, expected)? as u8;
     let probability = share(fields, 1, expected)?;
-    if fields.len() < 4 || fields.len() % 2 != 0 {
+    if fields.len() < 4 || !fields.len().is_multiple_of(2) {
         return Err(expected.into());
     }
     let mut sources = Vec::new();

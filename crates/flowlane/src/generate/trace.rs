@@ -214,7 +214,7 @@ impl<'a> Headers<'a> {
         while trace.flows.len() < flows {
             let flow = self.draw()?;
             // Two keys of one fingerprint count as the same, which costs a draw and nothing else.
-            if seen.insert(fingerprint(&flow.key)) {
+            if seen.insert(fingerprint(*flow.key.words())) {
                 trace.flows.push(flow);
                 failures = 0;
             } else {
@@ -232,24 +232,29 @@ impl<'a> Headers<'a> {
     }
 }
 
-fn fingerprint(key: &FlowKey) -> u64 {
-    key.words().iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, &w| {
+fn fingerprint(words: impl IntoIterator<Item = u32>) -> u64 {
+    words.into_iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, w| {
         (hash ^ u64::from(w)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
     })
 }
 
-/// Says of a key that certainly no rule matches it: port ranges are taken for any port.
+/// Says of a key that certainly no rule matches it: port ranges are taken for any port, and two values of
+/// one fingerprint for the same.
 struct MissFilter {
-    tables: Vec<(Mask, HashSet<Vec<u32>>)>,
+    /// The words that rules of one mask look at, and fingerprints of what they want there.
+    tables: Vec<(Mask, HashSet<u64>)>,
 }
 
-/// The words that rules of one mask look at.
 type Mask = Vec<(u8, u32)>;
+
+/// Attempts at an IP packet, and then at one of another EtherType. Where IP packets hit, they mostly do.
+const IP_ATTEMPTS: u32 = 12;
+const OTHER_ATTEMPTS: u32 = 12;
 
 impl MissFilter {
     fn new(rules: &[Rule]) -> Self {
         let mut by_mask: HashMap<Mask, usize> = HashMap::new();
-        let mut tables: Vec<(Mask, HashSet<Vec<u32>>)> = Vec::new();
+        let mut tables: Vec<(Mask, HashSet<u64>)> = Vec::new();
         for rule in rules {
             let words = rule.matches.words();
             let mask: Mask = words.iter().map(|w| (w.word, w.mask)).collect();
@@ -257,25 +262,26 @@ impl MissFilter {
             if table == tables.len() {
                 tables.push((mask, HashSet::new()));
             }
-            tables[table].1.insert(words.iter().map(|w| w.value).collect());
+            tables[table].1.insert(fingerprint(words.iter().map(|w| w.value)));
         }
         Self { tables }
     }
 
     fn misses(&self, key: &FlowKey) -> bool {
-        let masked = |mask: &Mask| mask.iter().map(|&(w, m)| key.word(w.into()) & m).collect::<Vec<u32>>();
-        self.tables.iter().all(|(mask, values)| !values.contains(&masked(mask)))
+        self.tables.iter().all(|(mask, wanted)| {
+            !wanted.contains(&fingerprint(mask.iter().map(|&(w, m)| key.word(w.into()) & m)))
+        })
     }
 
     fn draw(&self, rules: &[Rule], random: &mut Random) -> Option<FlowKey> {
         let attempt = |i: u32| {
-            let near = rules.get(random.index(rules.len())).filter(|_| i < 32 && random.chance(0.5));
+            let near = rules.get(random.index(rules.len())).filter(|_| i < IP_ATTEMPTS && random.chance(0.5));
             let mut key = draw_key(near.map_or(&Match::any(), |r| &r.matches), random);
             if near.is_some() && key.word(word::IPV4_DST) != 0 {
                 key.set_word(word::IPV4_SRC, ipv4_address(random));
                 key.set_word(word::IPV4_DST, ipv4_address(random));
             }
-            if i >= 32 {
+            if i >= IP_ATTEMPTS {
                 let mut bare = FlowKey::zero();
                 for field in [Field::EthDst, Field::EthSrc] {
                     bare.set(field, key.get(field));
@@ -285,6 +291,6 @@ impl MissFilter {
             }
             key
         };
-        (0..48).map(attempt).find(|key| self.misses(key))
+        (0..IP_ATTEMPTS + OTHER_ATTEMPTS).map(attempt).find(|key| self.misses(key))
     }
 }

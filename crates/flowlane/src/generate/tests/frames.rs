@@ -37,7 +37,7 @@ fn stacks() -> Vec<(&'static str, Match)> {
                 proto(58),
                 (Field::IcmpType, 135),
                 (Field::NdTarget, 9),
-                (Field::NdSll, 0x02_0000_0000_07),
+                (Field::NdSll, 0x0200_0000_0007),
             ]),
         ),
         ("first fragment6", kind(&[v6, proto(17), frag(1)])),
@@ -174,7 +174,11 @@ fn frames_are_valid_at_every_length() {
             let key = draw_key(&m, &mut random);
             let frame = frame(&key, len);
             check(&format!("{name} of {len} bytes"), &key, &frame);
-            assert!(frame.len() == len || len < 130 || len > 65_535, "{name}: {} for {len}", frame.len());
+            assert!(
+                frame.len() == len || !(130..=65_535).contains(&len),
+                "{name}: {} for {len}",
+                frame.len()
+            );
         }
     }
 }
@@ -183,7 +187,7 @@ fn frames_are_valid_at_every_length() {
 fn frames_never_change() {
     let mut random = Random::new(12);
     let frames = stacks().into_iter().flat_map(|(_, m)| frame(&draw_key(&m, &mut random), 100));
-    assert_eq!(hash(frames.map(u64::from)), 0);
+    assert_eq!(hash(frames.map(u64::from)), 16229551736345047035);
 }
 
 #[test]
