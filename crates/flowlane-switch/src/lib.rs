@@ -1,10 +1,18 @@
 //! A software switch over the `flowlane` library.
 //!
+//! The modules in the order of a packet's way, then those that put a switch together:
+//!
 //! | module | what |
 //! |---|---|
 //! | [`capture`] | readers and writers for pcap and pcapng |
 //! | [`frame`] | a frame in memory, with room to push headers |
 //! | [`port`] | where frames come from and go to |
+//! | [`pipeline`] | rule tables, and the paths of packets through them |
+//! | [`edit`] | changing frames in place, checksums included |
+//! | [`mac_table`], [`meter`] | state of the `normal` and `meter` actions |
+//! | [`worker`] | the loop: receive, parse, caches, tables, actions, transmit |
+//! | [`config`], [`setup`] | from a TOML file to a worker |
+//! | [`report`] | what a worker has counted, as data |
 
 pub mod capture;
 pub mod config;
@@ -14,4 +22,6 @@ pub mod mac_table;
 pub mod meter;
 pub mod pipeline;
 pub mod port;
+pub mod report;
+pub mod setup;
 pub mod worker;

@@ -115,8 +115,7 @@ impl Setup {
             idle_ns: config.cache.idle_s.saturating_mul(1_000_000_000),
             seed,
         };
-        let mut worker =
-            Worker::new(Lookup::new(pipeline, cache), egress, config.switch.burst, self.clock());
+        let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, config.switch.burst, self.clock());
         worker.malformed_policy = match config.switch.malformed {
             MalformedChoice::Drop => MalformedPolicy::Drop,
             MalformedChoice::Forward => MalformedPolicy::Forward,
@@ -154,8 +153,9 @@ impl Setup {
     }
 
     fn clock(&self) -> Clock {
-        let capture =
-            |s: &PortSpec| !matches!(s, PortSpec::Tap { .. } | PortSpec::AfPacket { .. } | PortSpec::Gen { .. });
+        let capture = |s: &PortSpec| {
+            !matches!(s, PortSpec::Tap { .. } | PortSpec::AfPacket { .. } | PortSpec::Gen { .. })
+        };
         match self.config.switch.clock {
             ClockChoice::Wall => Clock::Wall,
             ClockChoice::Frames => Clock::Frames,
@@ -196,8 +196,12 @@ fn table_rules(
     names: &HashMap<String, PortNo>,
 ) -> Result<Vec<Rule>, SetupError> {
     let resolve = |name: &str| names.get(name).copied();
-    let options =
-        ReadOptions { ports: &resolve, table_default: table.number, rules_max: table.rules_max, ..Default::default() };
+    let options = ReadOptions {
+        ports: &resolve,
+        table_default: table.number,
+        rules_max: table.rules_max,
+        ..Default::default()
+    };
     let read = |text: String, name: &str, format| {
         flowlane::rule::read(&text, name, format, &options).map_err(|errors| SetupError::Rules {
             table: table.number,
@@ -276,7 +280,11 @@ impl Checker<'_> {
             }
         }
         if !tables.contains(&0) {
-            return fail("[[table]]", "packets enter at table 0, which is not there".to_owned(), "number one 0");
+            return fail(
+                "[[table]]",
+                "packets enter at table 0, which is not there".to_owned(),
+                "number one 0",
+            );
         }
         for meter in &config.meter {
             if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {

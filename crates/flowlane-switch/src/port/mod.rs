@@ -1,5 +1,20 @@
 //! Where frames come from and go to.
 
+#[cfg(target_os = "linux")]
+pub mod afpacket;
+pub mod r#gen;
+pub mod memory;
+pub mod offload;
+pub mod pcap;
+pub mod spec;
+#[cfg(target_os = "linux")]
+pub mod tap;
+
+pub use r#gen::{GenConfig, GenPort, GenProfile};
+pub use memory::{MemoryHandle, MemoryPort, NullPort};
+pub use pcap::{PcapConfig, PcapOutPort, PcapPort};
+pub use spec::PortSpec;
+
 use crate::frame::{Burst, Frame};
 
 /// What [`Port::receive`] says beside the frames.
@@ -66,13 +81,21 @@ pub trait Port: Send {
     /// When the port has failed for good.
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError>;
 
-    /// Sends what is queued: called once per burst, and before the switch stops. Returns the number of
-    /// queued frames that the system did not take.
+    /// Sends what is queued: called once per burst. Returns the number of queued frames that the system did
+    /// not take.
     ///
     /// # Errors
     /// When the port has failed for good.
     fn flush(&mut self) -> Result<u64, PortError> {
         Ok(0)
+    }
+
+    /// Brings everything that was sent to where it goes: called once, before the switch stops.
+    ///
+    /// # Errors
+    /// When not all of it got there.
+    fn close(&mut self) -> Result<(), PortError> {
+        Ok(())
     }
 
     /// Whether frames are worth sending here: false for a port that only receives.

@@ -264,6 +264,19 @@ impl Egress {
         Ok(())
     }
 
+    /// Closes all ports.
+    ///
+    /// # Errors
+    /// The first port that could not bring everything to its place; the others are closed all the same.
+    pub fn close(&mut self) -> Result<(), PortError> {
+        let mut result = Ok(());
+        let ports = self.ports.slots_mut().iter_mut().map(|slot| &mut slot.port);
+        for port in ports.chain(&mut self.controller) {
+            result = result.and(port.close());
+        }
+        result
+    }
+
     /// Ages learned addresses.
     pub fn maintain(&mut self, now_ns: u64) {
         self.macs.sweep((now_ns / NS) as u32, 4096);

@@ -148,8 +148,9 @@ impl Worker {
             rest(idle_rounds);
         };
         let flushed = self.egress.flush();
+        let closed = self.egress.close();
         self.lookup.collect_counters();
-        result.and(flushed)
+        result.and(flushed).and(closed)
     }
 
     /// One burst from each port; returns the number of packets.

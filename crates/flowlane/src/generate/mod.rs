@@ -1,1 +1,46 @@
-//! (see the module's issue)
+//! Synthetic rule sets, header traces and frames, from a seed.
+//!
+//! ```text
+//! rules      profile or parameter file ─► Vec<Rule>         (rules, seed_file)
+//! trace      rules + locality          ─► FlowKeys          (trace, locality)
+//! packet     FlowKey                   ─► Ethernet frame    (packet)
+//! ```
+//!
+//! Everything here is pure: what comes out depends on the arguments and the seed alone. **The sequences
+//! are stable**: the same arguments and seed give the same rules, keys and bytes on every platform and
+//! in every later version of the crate, so that a measurement can name its workload in one line. (The
+//! generator is [`random::Random`], and no function of the platform's mathematics library is called. A
+//! profile that must change gets a new name.) The tests hold hashes of the output to keep the promise.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`rules`] | rule sets from the built-in profiles `acl`, `fw`, `ipc`, `openflow` |
+//! | [`seed_file`] | rule sets from a ClassBench parameter file |
+//! | [`locality`] | how often the same flow comes again: uniform, Zipf, Pareto bursts |
+//! | [`trace`] | flow keys that hit a given rule set, and some that miss it |
+//! | [`packet`] | the frame that a flow key describes |
+//! | [`random`] | the random numbers |
+
+mod assemble;
+mod checksum;
+mod five_tuple;
+mod header;
+pub mod locality;
+mod openflow;
+pub mod packet;
+pub mod random;
+pub mod rules;
+pub mod seed_file;
+mod seed_rules;
+mod seed_tree;
+#[cfg(test)]
+mod tests;
+pub mod trace;
+
+pub use header::draw_key;
+pub use locality::{Locality, Sampler};
+pub use packet::build_frame;
+pub use random::Random;
+pub use rules::{Profile, RuleConfig, RuleSetError, generate_rules};
+pub use seed_file::{SeedConfig, SeedFile, SeedFileError};
+pub use trace::{Trace, TraceConfig, TraceError};

@@ -1,0 +1,182 @@
+//! What network cards do for the kernel, done here: a frame from another interface of the same machine may
+//! arrive without checksums and longer than the link allows.
+
+use flowlane::packet::{FlowKey, Headers, Network, Transport, parse};
+
+use crate::edit::checksum::{fold, sum};
+
+/// Completes the checksum at `start + offset`, which holds the sum of the pseudo header, over the bytes
+/// from `start` on (virtio 1.2 §5.1.6.2, `VIRTIO_NET_HDR_F_NEEDS_CSUM`). Nothing where it does not lie
+/// within the frame.
+pub fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
+    if start > frame.len() || frame.get(start + offset..start + offset + 2).is_none() {
+        return;
+    }
+    let checksum = match !fold(sum(&frame[start..])) {
+        0 => 0xffff, // For UDP 0 means none; for TCP the two are the same number.
+        other => other,
+    };
+    frame[start + offset..start + offset + 2].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Cuts a TCP or UDP frame into frames with `size` bytes of payload each, with lengths, identification,
+/// sequence numbers, flags and checksums as each needs them. Says whether it could.
+pub fn segment(frame: &[u8], size: usize, mut emit: impl FnMut(&[u8])) -> bool {
+    let headers = parse(frame, 0, &mut FlowKey::zero());
+    let payload_at = usize::from(headers.payload);
+    let whole = headers.malformed.is_none() && headers.fragment == 0 && size > 0;
+    if !whole || !matches!(headers.transport, Transport::Tcp | Transport::Udp) {
+        return false;
+    }
+    let (head, payload) = frame.split_at(payload_at);
+    let count = payload.len().div_ceil(size).max(1);
+    let mut out = Vec::with_capacity(payload_at + size);
+    for i in 0..count {
+        let chunk = &payload[i * size..payload.len().min((i + 1) * size)];
+        out.clear();
+        out.extend_from_slice(head);
+        out.extend_from_slice(chunk);
+        fix_network(&mut out, &headers, i as u16);
+        fix_transport(&mut out, &headers, (i * size) as u32, i == 0, i + 1 == count);
+        emit(&out);
+    }
+    true
+}
+
+fn put(bytes: &mut [u8], at: usize, value: u16) {
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+fn fix_network(bytes: &mut [u8], headers: &Headers, number: u16) {
+    let (l3, len) = (usize::from(headers.l3), bytes.len());
+    if headers.network == Network::Ipv4 {
+        put(bytes, l3 + 2, (len - l3) as u16);
+        let id = u16::from_be_bytes([bytes[l3 + 4], bytes[l3 + 5]]);
+        put(bytes, l3 + 4, id.wrapping_add(number));
+        put(bytes, l3 + 10, 0);
+        let checksum = !fold(sum(&bytes[l3..headers.l4.into()]));
+        put(bytes, l3 + 10, checksum);
+    } else {
+        put(bytes, l3 + 4, (len - l3 - 40) as u16);
+    }
+}
+
+fn fix_transport(bytes: &mut [u8], headers: &Headers, offset: u32, first: bool, last: bool) {
+    let (l3, l4) = (usize::from(headers.l3), usize::from(headers.l4));
+    let len = bytes.len() - l4;
+    let (proto, checksum_at) = if headers.transport == Transport::Tcp {
+        let number = u32::from_be_bytes([bytes[l4 + 4], bytes[l4 + 5], bytes[l4 + 6], bytes[l4 + 7]]);
+        bytes[l4 + 4..l4 + 8].copy_from_slice(&number.wrapping_add(offset).to_be_bytes());
+        // FIN and PSH belong to the last segment, CWR to the first (RFC 3168 §6.1.2).
+        bytes[l4 + 13] &= if last { 0xff } else { !0x09 };
+        bytes[l4 + 13] &= if first { 0xff } else { !0x80 };
+        (6, l4 + 16)
+    } else {
+        put(bytes, l4 + 4, len as u16);
+        (17, l4 + 6)
+    };
+    put(bytes, checksum_at, 0);
+    let addresses = if headers.network == Network::Ipv4 { l3 + 12..l3 + 20 } else { l3 + 8..l3 + 40 };
+    let pseudo = sum(&bytes[addresses]) + proto + len as u32;
+    let checksum = match !fold(pseudo + sum(&bytes[l4..])) {
+        0 => 0xffff,
+        other => other,
+    };
+    put(bytes, checksum_at, checksum);
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{NetHeaders, PacketBuilder, PacketHeaders, TransportHeader};
+
+    use super::*;
+
+    fn check(bytes: &[u8]) {
+        let packet = PacketHeaders::from_ethernet_slice(bytes).unwrap();
+        let payload = packet.payload.slice();
+        let (wanted, found) = match (packet.net.unwrap(), packet.transport.unwrap()) {
+            (NetHeaders::Ipv4(ip, _), TransportHeader::Tcp(h)) => {
+                assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+                (h.calc_checksum_ipv4(&ip, payload).unwrap(), h.checksum)
+            }
+            (NetHeaders::Ipv6(ip, _), TransportHeader::Tcp(h)) => {
+                (h.calc_checksum_ipv6(&ip, payload).unwrap(), h.checksum)
+            }
+            (NetHeaders::Ipv4(ip, _), TransportHeader::Udp(h)) => {
+                (h.calc_checksum_ipv4(&ip, payload).unwrap(), h.checksum)
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, wanted);
+    }
+
+    fn tcp(v6: bool, payload: &[u8]) -> Vec<u8> {
+        let eth = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let mut bytes = Vec::new();
+        if v6 {
+            eth.ipv6([1; 16], [2; 16], 9)
+                .tcp(1, 2, 0xffff_ff00, 5)
+                .fin()
+                .psh()
+                .ack(1)
+                .write(&mut bytes, payload)
+        } else {
+            eth.ipv4([1; 4], [2; 4], 9)
+                .tcp(1, 2, 0xffff_ff00, 5)
+                .fin()
+                .psh()
+                .ack(1)
+                .write(&mut bytes, payload)
+        }
+        .unwrap();
+        bytes
+    }
+
+    #[test]
+    fn tcp_segments_are_sound_and_carry_the_whole_payload() {
+        let payload: Vec<u8> = (0..5001u32).map(|i| (i * 7) as u8).collect();
+        for v6 in [false, true] {
+            let mut got = Vec::new();
+            let mut segments = 0;
+            assert!(segment(&tcp(v6, &payload), 1448, |bytes| {
+                check(bytes);
+                let packet = PacketHeaders::from_ethernet_slice(bytes).unwrap();
+                let Some(TransportHeader::Tcp(h)) = packet.transport else { panic!("TCP") };
+                assert_eq!(h.sequence_number, 0xffff_ff00u32.wrapping_add(got.len() as u32));
+                got.extend_from_slice(packet.payload.slice());
+                let last = got.len() == payload.len();
+                assert_eq!((h.fin, h.psh, h.ack), (last, last, true));
+                segments += 1;
+            }));
+            assert_eq!((got == payload, segments), (true, 4));
+        }
+    }
+
+    #[test]
+    fn udp_segments_and_unfit_frames() {
+        let mut bytes = Vec::new();
+        let udp = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 9).udp(1, 2);
+        udp.write(&mut bytes, &[5; 1000]).unwrap();
+        let mut lens = Vec::new();
+        assert!(segment(&bytes, 400, |b| {
+            check(b);
+            lens.push(b.len());
+        }));
+        assert_eq!(lens, [442, 442, 242]);
+        assert!(!segment(&bytes[..30], 400, |_| panic!("malformed")));
+        assert!(!segment(&bytes, 0, |_| panic!("no size")));
+    }
+
+    #[test]
+    fn a_partial_checksum_is_completed() {
+        let whole = tcp(false, b"hello");
+        let mut partial = whole.clone();
+        // What the kernel leaves there: the folded sum of the pseudo header.
+        let pseudo = fold(sum(&partial[26..34]) + 6 + (partial.len() - 34) as u32);
+        put(&mut partial, 50, pseudo);
+        complete_checksum(&mut partial, 34, 16);
+        assert_eq!(partial, whole);
+        complete_checksum(&mut partial, 60, 16);
+        complete_checksum(&mut partial, 600, 16);
+    }
+}

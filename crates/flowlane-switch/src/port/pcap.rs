@@ -1,0 +1,290 @@
+//! Capture files as ports.
+
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::{Port, PortError, Received};
+use crate::capture::{CaptureError, CaptureReader, CaptureWriter, FileFormat};
+use crate::frame::{Burst, Frame};
+
+/// The most bytes of frames that are kept to be replayed several times.
+pub const REPLAY_BYTES_MAX: usize = 1 << 30;
+
+/// What to replay, and how.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PcapConfig {
+    /// The capture.
+    pub file: PathBuf,
+    /// How many times; 0 for ever.
+    pub loops: u64,
+    /// Packets a second; as fast as they are taken where it is none.
+    pub rate_pps: Option<u64>,
+    /// Where to write what is sent to the port; dropped where it is none.
+    pub out: Option<PathBuf>,
+}
+
+impl PcapConfig {
+    /// Once, as fast as possible.
+    pub fn new(file: impl Into<PathBuf>) -> Self {
+        Self { file: file.into(), loops: 1, rate_pps: None, out: None }
+    }
+}
+
+/// Frames kept in memory, one behind the other.
+#[derive(Default)]
+struct Arena {
+    bytes: Vec<u8>,
+    /// End in `bytes` and time of each frame.
+    frames: Vec<(u32, u64)>,
+}
+
+enum Input {
+    /// Read once, record by record.
+    Stream { reader: CaptureReader<BufReader<File>>, record: Vec<u8> },
+    /// Replayed from memory: next frame, where it begins, replays left after this one (none: no end).
+    Memory { arena: Arena, next: usize, start: usize, left: Option<u64> },
+    /// At its end.
+    Done,
+}
+
+/// Replays a capture.
+pub struct PcapPort {
+    spec: String,
+    input: Input,
+    /// What ended the input: told when the frames before it have been delivered.
+    failed: Option<PortError>,
+    pace: Option<Pace>,
+    output: Option<PcapOutPort>,
+}
+
+/// Keeps a rate: so many packets may have gone by now.
+struct Pace {
+    rate_pps: u64,
+    begun: Instant,
+    gone: u64,
+}
+
+impl Pace {
+    fn allowed(&self) -> u64 {
+        let due = self.begun.elapsed().as_nanos() * u128::from(self.rate_pps) / 1_000_000_000;
+        // The first packet goes at once.
+        (due.min(u64::MAX.into()) as u64).saturating_add(1).saturating_sub(self.gone)
+    }
+}
+
+impl PcapPort {
+    /// Opens the capture; one that is replayed more than once is read into memory.
+    ///
+    /// # Errors
+    /// Where it cannot be read, is no capture, or is too large to be replayed from memory.
+    pub fn open(config: &PcapConfig) -> Result<Self, PortError> {
+        let spec = format!("pcap:{}", config.file.display());
+        let io = |source| PortError::Io { spec: spec.clone(), source };
+        let file = File::open(&config.file).map_err(io)?;
+        let reader = CaptureReader::new(BufReader::with_capacity(1 << 18, file));
+        let mut reader = reader.map_err(|e| capture_error(&spec, e))?;
+        let input = if config.loops == 1 {
+            Input::Stream { reader, record: Vec::new() }
+        } else {
+            let arena = load(&mut reader, &spec)?;
+            let left = config.loops.checked_sub(1);
+            if arena.frames.is_empty() {
+                Input::Done
+            } else {
+                Input::Memory { arena, next: 0, start: 0, left }
+            }
+        };
+        let output = config.out.as_deref().map(|out| PcapOutPort::create(out, None)).transpose()?;
+        let pace = config.rate_pps.map(|rate_pps| Pace { rate_pps, begun: Instant::now(), gone: 0 });
+        Ok(Self { spec, input, failed: None, pace, output })
+    }
+}
+
+fn capture_error(spec: &str, error: CaptureError) -> PortError {
+    PortError::Capture { spec: spec.to_owned(), problem: error.to_string() }
+}
+
+fn load(reader: &mut CaptureReader<BufReader<File>>, spec: &str) -> Result<Arena, PortError> {
+    let mut arena = Arena::default();
+    let mut record = Vec::new();
+    while let Some(read) = reader.next(&mut record).map_err(|e| capture_error(spec, e))? {
+        if arena.bytes.len() + record.len() > REPLAY_BYTES_MAX {
+            let problem = format!(
+                "its frames take more than {REPLAY_BYTES_MAX} bytes, too many to replay from memory; \
+                 use loop=1 or a smaller capture"
+            );
+            return Err(PortError::Capture { spec: spec.to_owned(), problem });
+        }
+        arena.bytes.extend_from_slice(&record);
+        arena.frames.push((arena.bytes.len() as u32, read.time_ns));
+    }
+    Ok(arena)
+}
+
+impl Input {
+    /// Puts the next frame into `frame`; says whether there was one.
+    #[inline]
+    fn next(&mut self, frame: &mut Frame) -> Result<bool, CaptureError> {
+        match self {
+            Input::Stream { reader, record } => {
+                let Some(read) = reader.next(record)? else { return Ok(false) };
+                frame.fill(record);
+                frame.time_ns = read.time_ns;
+                Ok(true)
+            }
+            Input::Memory { arena, next, start, left } => {
+                if *next == arena.frames.len() {
+                    if *left == Some(0) {
+                        return Ok(false);
+                    }
+                    *left = left.map(|n| n - 1);
+                    (*next, *start) = (0, 0);
+                }
+                let (end, time_ns) = arena.frames[*next];
+                frame.fill(&arena.bytes[*start..end as usize]);
+                frame.time_ns = time_ns;
+                (*next, *start) = (*next + 1, end as usize);
+                Ok(true)
+            }
+            Input::Done => Ok(false),
+        }
+    }
+}
+
+impl Port for PcapPort {
+    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let most = self.pace.as_ref().map_or(u64::MAX, Pace::allowed);
+        let mut taken = 0;
+        while taken < most {
+            let Some(frame) = burst.next_frame() else { break };
+            match self.input.next(frame) {
+                Ok(true) => taken += 1,
+                Ok(false) => {
+                    burst.unget();
+                    self.input = Input::Done;
+                    return Ok(Received::Finished);
+                }
+                Err(error) => {
+                    burst.unget();
+                    self.input = Input::Done;
+                    self.failed = Some(capture_error(&self.spec, error));
+                    break;
+                }
+            }
+        }
+        if let Some(pace) = &mut self.pace {
+            pace.gone += taken;
+        }
+        Ok(if burst.is_full() { Received::More } else { Received::Idle })
+    }
+
+    fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
+        self.output.as_mut().map_or(Ok(false), |output| output.send(frame))
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        self.output.as_mut().map_or(Ok(()), Port::close)
+    }
+
+    fn sends(&self) -> bool {
+        self.output.is_some()
+    }
+}
+
+/// Writes what is sent to it into a capture.
+pub struct PcapOutPort {
+    spec: String,
+    writer: CaptureWriter<BufWriter<File>>,
+}
+
+impl PcapOutPort {
+    /// Makes the file, and the folders that it stands in.
+    ///
+    /// # Errors
+    /// Where it cannot be made.
+    pub fn create(file: &Path, format: Option<FileFormat>) -> Result<Self, PortError> {
+        let spec = format!("pcap-out:{}", file.display());
+        let create = || -> io::Result<_> {
+            if let Some(folder) = file.parent() {
+                std::fs::create_dir_all(folder)?;
+            }
+            let output = BufWriter::with_capacity(1 << 18, File::create(file)?);
+            CaptureWriter::new(output, format.unwrap_or(FileFormat::of_path(file)))
+        };
+        let writer = create().map_err(|source| PortError::Io { spec: spec.clone(), source })?;
+        Ok(Self { spec, writer })
+    }
+}
+
+impl Port for PcapOutPort {
+    fn receive(&mut self, _: &mut Burst) -> Result<Received, PortError> {
+        Ok(Received::Finished)
+    }
+
+    fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
+        let written = self.writer.write(frame.time_ns, frame.bytes());
+        written.map(|()| true).map_err(|source| PortError::Io { spec: self.spec.clone(), source })
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        self.writer.flush().map_err(|source| PortError::Io { spec: self.spec.clone(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(bytes: &[u8], time_ns: u64) -> Frame {
+        let mut frame = Frame::default();
+        frame.fill(bytes);
+        frame.time_ns = time_ns;
+        frame
+    }
+
+    fn drain(port: &mut PcapPort) -> Vec<(u64, Vec<u8>)> {
+        let mut out = Vec::new();
+        let mut burst = Burst::new(4);
+        loop {
+            burst.clear();
+            let received = port.receive(&mut burst).unwrap();
+            out.extend(burst.frames().iter().map(|f| (f.time_ns, f.bytes().to_vec())));
+            if received == Received::Finished {
+                return out;
+            }
+        }
+    }
+
+    #[test]
+    fn a_capture_is_written_replayed_and_looped() {
+        let folder = std::env::temp_dir().join(format!("flowlane-pcap-{}", std::process::id()));
+        let file = folder.join("a/b.pcapng");
+        let mut out = PcapOutPort::create(&file, None).unwrap();
+        let frames: Vec<_> = (0..9u8).map(|i| (u64::from(i), vec![i; 60])).collect();
+        for (time_ns, bytes) in &frames {
+            assert!(out.send(&frame(bytes, *time_ns)).unwrap());
+        }
+        out.close().unwrap();
+        assert_eq!(drain(&mut PcapPort::open(&PcapConfig::new(&file)).unwrap()), frames);
+        let thrice = PcapConfig { loops: 3, ..PcapConfig::new(&file) };
+        let replayed = drain(&mut PcapPort::open(&thrice).unwrap());
+        assert_eq!(replayed, [frames.clone(), frames.clone(), frames].concat());
+        let slow = PcapConfig { rate_pps: Some(1), ..PcapConfig::new(&file) };
+        let mut slow = PcapPort::open(&slow).unwrap();
+        let mut burst = Burst::new(4);
+        assert_eq!(slow.receive(&mut burst).unwrap(), Received::Idle);
+        assert_eq!(burst.len(), 1);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_missing_file_is_an_error_that_names_it() {
+        let error = PcapPort::open(&PcapConfig::new("/no/such.pcap")).err().unwrap();
+        assert!(error.to_string().contains("/no/such.pcap"));
+    }
+}

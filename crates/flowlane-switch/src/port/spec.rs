@@ -1,0 +1,232 @@
+//! What a port is, in one word: `pcap:FILE,loop=0`, `tap:NAME`, ….
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use super::r#gen::{GenConfig, GenPort};
+use super::memory::NullPort;
+use super::pcap::{PcapConfig, PcapOutPort, PcapPort};
+use super::{Port, PortError};
+use crate::capture::FileFormat;
+
+/// A port that can be opened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PortSpec {
+    /// `pcap:FILE[,loop=N][,rate=PPS][,out=FILE]`: replays a capture; `loop=0` without end.
+    Pcap(PcapConfig),
+    /// `pcap-out:FILE[,format=pcap|pcapng]`: writes a capture.
+    PcapOut {
+        /// The capture.
+        file: PathBuf,
+        /// Its format; by the file's name where it is none.
+        format: Option<FileFormat>,
+    },
+    /// `gen:PROFILE[,OPTION=VALUE]…`: generates frames.
+    Gen {
+        /// What kind of frames.
+        profile: String,
+        /// Key and value, in order.
+        options: Vec<(String, String)>,
+    },
+    /// `null`: gives nothing, takes everything.
+    Null,
+    /// `tap:NAME`: a TAP interface, made if it is not there.
+    Tap {
+        /// The interface.
+        name: String,
+    },
+    /// `afpacket:INTERFACE`: a network interface of the system.
+    AfPacket {
+        /// The interface.
+        interface: String,
+    },
+}
+
+const SCHEMES: [&str; 6] = ["pcap", "pcap-out", "gen", "null", "tap", "afpacket"];
+
+impl PortSpec {
+    /// Takes relative files as relative to `folder`.
+    pub fn relative_to(&mut self, folder: &Path) {
+        match self {
+            Self::Pcap(config) => {
+                config.file = folder.join(&config.file);
+                config.out = config.out.take().map(|out| folder.join(out));
+            }
+            Self::PcapOut { file, .. } => *file = folder.join(&*file),
+            Self::Gen { .. } | Self::Null | Self::Tap { .. } | Self::AfPacket { .. } => {}
+        }
+    }
+
+    /// Opens the port.
+    ///
+    /// # Errors
+    /// Where a file, interface or permission is missing.
+    pub fn open(&self) -> Result<Box<dyn Port>, PortError> {
+        match self {
+            Self::Pcap(config) => Ok(Box::new(PcapPort::open(config)?)),
+            Self::PcapOut { file, format } => Ok(Box::new(PcapOutPort::create(file, *format)?)),
+            Self::Gen { profile, options } => {
+                let config = GenConfig::from_options(profile, options)
+                    .map_err(|problem| PortError::Spec { spec: self.to_string(), problem })?;
+                Ok(Box::new(GenPort::new(config)?))
+            }
+            Self::Null => Ok(Box::new(NullPort::default())),
+            #[cfg(target_os = "linux")]
+            Self::Tap { name } => Ok(Box::new(super::tap::TapPort::open(name)?)),
+            #[cfg(target_os = "linux")]
+            Self::AfPacket { interface } => Ok(Box::new(super::afpacket::AfPacketPort::open(interface)?)),
+            #[cfg(not(target_os = "linux"))]
+            Self::Tap { .. } | Self::AfPacket { .. } => Err(PortError::Environment {
+                spec: self.to_string(),
+                problem: "this kind of port needs Linux".to_owned(),
+            }),
+        }
+    }
+}
+
+/// Splits `FILE,key=value,…`.
+fn split_options(text: &str) -> (&str, Vec<(&str, &str)>) {
+    let mut parts = text.split(',');
+    let first = parts.next().unwrap_or("");
+    (first, parts.map(|p| p.split_once('=').unwrap_or((p, ""))).collect())
+}
+
+impl FromStr for PortSpec {
+    type Err = PortError;
+
+    fn from_str(text: &str) -> Result<Self, PortError> {
+        let fail = |problem: String| PortError::Spec { spec: text.to_owned(), problem };
+        let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
+        let (first, options) = split_options(rest);
+        let named = |what: &str| match first {
+            "" => Err(fail(format!("the {what} is missing: write `{scheme}:{}`", what.to_uppercase()))),
+            name => Ok(name.to_owned()),
+        };
+        let unknown = |option: &str, known: &[&str]| {
+            let problem = match known {
+                [] => format!("`{option}`: `{scheme}` has no options"),
+                known => format!("there is no option `{option}`; there are {}", known.join(", ")),
+            };
+            Err(fail(problem))
+        };
+        match scheme {
+            "pcap" => {
+                let mut config = PcapConfig::new(named("file")?);
+                for (key, value) in options {
+                    let number = || {
+                        let problem = || fail(format!("`{key}={value}`: a number is expected"));
+                        value.parse::<u64>().map_err(|_| problem())
+                    };
+                    match key {
+                        "loop" => config.loops = number()?,
+                        "rate" if number()? == 0 => return Err(fail("a rate is at least 1".to_owned())),
+                        "rate" => config.rate_pps = Some(number()?),
+                        "out" if !value.is_empty() => config.out = Some(PathBuf::from(value)),
+                        other => return unknown(other, &["loop=N", "rate=PPS", "out=FILE"]),
+                    }
+                }
+                Ok(Self::Pcap(config))
+            }
+            "pcap-out" => {
+                let mut format = None;
+                for option in options {
+                    format = match option {
+                        ("format", "pcap") => Some(FileFormat::Pcap),
+                        ("format", "pcapng") => Some(FileFormat::Pcapng),
+                        (other, _) => return unknown(other, &["format=pcap", "format=pcapng"]),
+                    };
+                }
+                Ok(Self::PcapOut { file: PathBuf::from(named("file")?), format })
+            }
+            "gen" => {
+                let profile = named("profile")?;
+                let options: Vec<_> =
+                    options.into_iter().map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+                // What is wrong with it should come out when a configuration is checked.
+                GenConfig::from_options(&profile, &options).map_err(fail)?;
+                Ok(Self::Gen { profile, options })
+            }
+            _ if !options.is_empty() => unknown(options[0].0, &[]),
+            "null" => Ok(Self::Null),
+            "tap" => Ok(Self::Tap { name: named("name")? }),
+            "afpacket" => Ok(Self::AfPacket { interface: named("interface")? }),
+            other => {
+                let nearest = SCHEMES.into_iter().min_by_key(|s| strsim::damerau_levenshtein(s, other));
+                let nearest = nearest.expect("there are schemes");
+                Err(fail(format!(
+                    "there is no kind of port `{other}`; did you mean `{nearest}`? There are {}",
+                    SCHEMES.join(", ")
+                )))
+            }
+        }
+    }
+}
+
+impl fmt::Display for PortSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pcap(config) => {
+                write!(f, "pcap:{}", config.file.display())?;
+                if config.loops != 1 {
+                    write!(f, ",loop={}", config.loops)?;
+                }
+                if let Some(rate) = config.rate_pps {
+                    write!(f, ",rate={rate}")?;
+                }
+                config.out.as_ref().map_or(Ok(()), |out| write!(f, ",out={}", out.display()))
+            }
+            Self::PcapOut { file, format } => {
+                write!(f, "pcap-out:{}", file.display())?;
+                match format {
+                    None => Ok(()),
+                    Some(FileFormat::Pcap) => f.write_str(",format=pcap"),
+                    Some(FileFormat::Pcapng) => f.write_str(",format=pcapng"),
+                }
+            }
+            Self::Gen { profile, options } => {
+                write!(f, "gen:{profile}")?;
+                options.iter().try_for_each(|(key, value)| match value.as_str() {
+                    "" => write!(f, ",{key}"),
+                    value => write!(f, ",{key}={value}"),
+                })
+            }
+            Self::Null => f.write_str("null"),
+            Self::Tap { name } => write!(f, "tap:{name}"),
+            Self::AfPacket { interface } => write!(f, "afpacket:{interface}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_parsed_back() {
+        for text in [
+            "pcap:a/b.pcap",
+            "pcap:x.pcapng,loop=0,rate=1000,out=y.pcap",
+            "pcap-out:z.pcapng",
+            "pcap-out:z,format=pcapng",
+            "gen:udp,flows=10,locality=pareto:1,0.1",
+            "null",
+            "tap:flow0",
+            "afpacket:eth0",
+        ] {
+            assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn errors_say_what_there_is_instead() {
+        let problem = |text: &str| text.parse::<PortSpec>().unwrap_err().to_string();
+        assert!(problem("pcpa:x").contains("did you mean `pcap`?"));
+        assert!(problem("pcap:").contains("write `pcap:FILE`"));
+        assert!(problem("pcap:x,lop=3").contains("loop=N"));
+        assert!(problem("pcap:x,loop=many").contains("a number is expected"));
+        assert!(problem("pcap:x,rate=0").contains("at least 1"));
+        assert!(problem("tap:x,y=1").contains("`tap` has no options"));
+        assert!(problem("gen:nothing").contains("there is no profile"));
+    }
+}
