@@ -189,7 +189,9 @@ pub(crate) enum RulesVerb {
         json: bool,
     },
     /// Write a rule file in another format.
-    #[command(after_help = "Example:\n  flowlane rules convert --rules acl.rules --to flows --output acl.flows")]
+    #[command(
+        after_help = "Example:\n  flowlane rules convert --rules acl.rules --to flows --output acl.flows"
+    )]
     Convert {
         #[command(flatten)]
         rules: RulesInput,
@@ -232,10 +234,22 @@ pub(crate) enum GenerateVerb {
         #[arg(long, default_value_t = 0, value_name = "N", requires = "seed_file")]
         smoothness: u32,
         /// With --seed-file: -1 to 1, larger for shorter prefixes.
-        #[arg(long, default_value_t = 0.0, value_name = "X", requires = "seed_file", allow_negative_numbers = true)]
+        #[arg(
+            long,
+            default_value_t = 0.0,
+            value_name = "X",
+            requires = "seed_file",
+            allow_negative_numbers = true
+        )]
         address_scope: f64,
         /// With --seed-file: -1 to 1, larger for wider port classes.
-        #[arg(long, default_value_t = 0.0, value_name = "X", requires = "seed_file", allow_negative_numbers = true)]
+        #[arg(
+            long,
+            default_value_t = 0.0,
+            value_name = "X",
+            requires = "seed_file",
+            allow_negative_numbers = true
+        )]
         port_scope: f64,
         /// Another seed, another rule set.
         #[arg(long, default_value_t = 1, value_name = "N")]
@@ -248,7 +262,9 @@ pub(crate) enum GenerateVerb {
         output: Option<PathBuf>,
     },
     /// A ClassBench header trace for a 5-tuple rule set.
-    #[command(after_help = "Example:\n  flowlane generate trace --rules acl.rules --count 100000 --locality zipf:1.1")]
+    #[command(
+        after_help = "Example:\n  flowlane generate trace --rules acl.rules --count 100000 --locality zipf:1.1"
+    )]
     Trace {
         #[command(flatten)]
         rules: RulesInput,
@@ -259,7 +275,9 @@ pub(crate) enum GenerateVerb {
         output: Option<PathBuf>,
     },
     /// A capture of packets for a rule set.
-    #[command(after_help = "Example:\n  flowlane generate pcap --rules fw.flows --count 10000 --output fw.pcap")]
+    #[command(
+        after_help = "Example:\n  flowlane generate pcap --rules fw.flows --count 10000 --output fw.pcap"
+    )]
     Pcap {
         #[command(flatten)]
         rules: RulesInput,

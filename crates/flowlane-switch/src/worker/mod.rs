@@ -309,7 +309,7 @@ fn rest(idle_rounds: u32) {
 }
 
 /// Where the frame is a tunnel's, removes the outer headers and parses what is inside.
-fn decapsulate(frame: &mut Frame, in_port: u32, headers: Headers, key: &mut FlowKey) -> Headers {
+pub fn decapsulate(frame: &mut Frame, in_port: u32, headers: Headers, key: &mut FlowKey) -> Headers {
     if headers.malformed.is_some() {
         return headers;
     }

@@ -1,1 +1,206 @@
-//! (see the module's issue)
+//! Which instruction sets this CPU has, and which of them may be used.
+//!
+//! A structure has one body for each [`Variant`] that pays; which one is used is chosen when the structure
+//! is built and kept in it. A body for an instruction set is reached only with that set's *witness*
+//! ([`Sse42`], [`Avx2`], [`Avx512`]), a value without content that only detection makes: who holds one has
+//! the proof that the instructions exist and that the width is allowed.
+//!
+//! The width cap ([`set_max_simd`]) is the library's only global state. Its first value comes from the
+//! environment variable [`MAX_SIMD_VARIABLE`]; lowering it affects what is built from then on.
+//!
+//! Variants have a width but no order: wider is not always faster.
+
+pub mod testing;
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// The environment variable that caps the width: 64, 128, 256 or 512. Anything else in it counts as no
+/// cap here; the command line refuses it.
+pub const MAX_SIMD_VARIABLE: &str = "FLOWLANE_MAX_SIMD";
+
+/// The widest registers that may be used, as DPDK's `--force-max-simd-bitwidth` has it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u16)]
+pub enum MaxSimd {
+    /// 64 bits: scalar code only.
+    Bits64 = 64,
+    /// 128 bits.
+    Bits128 = 128,
+    /// 256 bits.
+    Bits256 = 256,
+    /// 512 bits: no cap.
+    Bits512 = 512,
+}
+
+/// A text that is no width.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is no SIMD width; write 64 (none), 128, 256 or 512")]
+pub struct MaxSimdError(pub String);
+
+impl FromStr for MaxSimd {
+    type Err = MaxSimdError;
+
+    fn from_str(text: &str) -> Result<Self, MaxSimdError> {
+        text.parse().ok().and_then(Self::from_bits).ok_or_else(|| MaxSimdError(text.to_owned()))
+    }
+}
+
+impl MaxSimd {
+    /// The width of this many bits.
+    pub fn from_bits(bits: u16) -> Option<Self> {
+        [Self::Bits64, Self::Bits128, Self::Bits256, Self::Bits512].into_iter().find(|m| m.bits() == bits)
+    }
+
+    /// The number of bits.
+    pub fn bits(self) -> u16 {
+        self as u16
+    }
+}
+
+/// 0: not asked for yet.
+static MAX_SIMD: AtomicU16 = AtomicU16::new(0);
+
+/// The widest registers that may be used.
+pub fn max_simd() -> MaxSimd {
+    if let Some(set) = MaxSimd::from_bits(MAX_SIMD.load(Ordering::Relaxed)) {
+        return set;
+    }
+    let from_environment = std::env::var(MAX_SIMD_VARIABLE).ok().and_then(|text| text.parse().ok());
+    let limit = from_environment.unwrap_or(MaxSimd::Bits512);
+    set_max_simd(limit);
+    limit
+}
+
+/// Caps the width for what is built from now on.
+pub fn set_max_simd(limit: MaxSimd) {
+    MAX_SIMD.store(limit.bits(), Ordering::Relaxed);
+}
+
+/// An instruction set for which structures may have a body.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Variant {
+    /// Portable code: the definition.
+    Scalar,
+    /// x86-64 with SSE4.2.
+    Sse42,
+    /// x86-64 with AVX2.
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+/// A text that is no variant.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no variant `{0}`; there are scalar, sse42, avx2 and avx512")]
+pub struct VariantError(pub String);
+
+impl FromStr for Variant {
+    type Err = VariantError;
+
+    fn from_str(text: &str) -> Result<Self, VariantError> {
+        Self::ALL.into_iter().find(|v| v.name() == text).ok_or_else(|| VariantError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Variant {
+    /// Every variant, whether this CPU has it or not.
+    pub const ALL: [Variant; 4] = [Variant::Scalar, Variant::Sse42, Variant::Avx2, Variant::Avx512];
+
+    /// The name, in files, logs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Variant::Scalar => "scalar",
+            Variant::Sse42 => "sse42",
+            Variant::Avx2 => "avx2",
+            Variant::Avx512 => "avx512",
+        }
+    }
+
+    /// The width of its registers.
+    pub fn width_bits(self) -> u16 {
+        match self {
+            Variant::Scalar => 64,
+            Variant::Sse42 => 128,
+            Variant::Avx2 => 256,
+            Variant::Avx512 => 512,
+        }
+    }
+
+    /// Whether this CPU has it.
+    pub fn detected(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return match self {
+            Variant::Scalar => true,
+            Variant::Sse42 => is_x86_feature_detected!("sse4.2"),
+            Variant::Avx2 => is_x86_feature_detected!("avx2"),
+            Variant::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+            }
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        return self == Variant::Scalar;
+    }
+
+    /// Whether this CPU has it and the cap allows it.
+    pub fn available(self) -> bool {
+        self.width_bits() <= max_simd().bits() && self.detected()
+    }
+}
+
+macro_rules! witness {
+    ($($(#[$doc:meta])* $name:ident)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+            pub struct $name(());
+
+            impl $name {
+                /// The witness, where the CPU has the instructions and the cap allows their width.
+                pub fn detect() -> Option<Self> {
+                    Variant::$name.available().then_some(Self(()))
+                }
+            }
+        )*
+    };
+}
+
+witness! {
+    /// Proof that SSE4.2 may be used.
+    Sse42
+    /// Proof that AVX2 may be used.
+    Avx2
+    /// Proof that AVX-512 F, BW, DQ and VL may be used.
+    Avx512
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_widths_are_read_back() {
+        for variant in Variant::ALL {
+            assert_eq!(variant.name().parse(), Ok(variant));
+        }
+        assert!("avx9".parse::<Variant>().unwrap_err().to_string().contains("avx512"));
+        assert_eq!("256".parse(), Ok(MaxSimd::Bits256));
+        assert!("300".parse::<MaxSimd>().unwrap_err().to_string().contains("64 (none), 128, 256 or 512"));
+    }
+
+    #[test]
+    fn the_scalar_variant_is_always_available() {
+        assert!(Variant::Scalar.available());
+    }
+}

@@ -1,0 +1,293 @@
+//! `flowlane classify`: which rule wins for each packet.
+
+use std::io::Cursor;
+use std::time::{Duration, Instant};
+
+use flowlane::classify::{Classifier, Hit, LinearSearch, TupleSearch};
+use flowlane::isa::Variant;
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::parse;
+use flowlane::rule::{Format, Rule, RuleId, classbench};
+use flowlane_switch::capture::CaptureReader;
+use flowlane_switch::frame::Frame;
+use flowlane_switch::worker::decapsulate;
+use serde::Serialize;
+
+use crate::arguments::{ClassifyOptions, TraceFormat};
+use crate::failure::Failure;
+use crate::input;
+use crate::output::{self, Output};
+
+/// Packets looked up at a time, and between two looks at the clock.
+const BATCH: usize = 4096;
+
+/// Rules up to which `auto` takes linear search.
+const LINEAR_RULES_MAX: usize = 8;
+
+#[derive(Serialize)]
+struct Summary {
+    packets: u64,
+    hits: u64,
+    misses: u64,
+    malformed: u64,
+    rules: usize,
+    engine: &'static str,
+    variant: &'static str,
+    seconds: f64,
+    lookups_per_second: f64,
+    cycles_per_lookup: f64,
+    table_bytes: usize,
+    build_seconds: f64,
+    /// Verdicts that differ from linear search; none where that was not asked for.
+    differences: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Verdict {
+    packet: u64,
+    rule: Option<u32>,
+    priority: Option<u32>,
+    action: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document {
+    summary: Summary,
+    verdicts: Vec<Verdict>,
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
+    let (rules, format) = input::read_rules(&options.rules)?;
+    let variant = variant(options)?;
+    let begun = Instant::now();
+    let engine = build(&rules, options, &options.engine)?;
+    let build_seconds = begun.elapsed().as_secs_f64();
+    let oracle = if options.check { Some(build(&rules, options, "linear")?) } else { None };
+    let (keys, malformed) = keys(options)?;
+    let actions = actions(&rules, format);
+    let mut sink = Sink::new(options)?;
+    let bar = output::progress(keys.len() as u64, "classifying");
+    let clock = quanta::Clock::new();
+    let (mut taken, mut cycles) = (Duration::ZERO, 0u64);
+    let (mut hits, mut differences) = (0u64, 0u64);
+    let mut found: Vec<Option<Hit>> = vec![None; BATCH];
+    let mut packet = 0;
+    for batch in keys.chunks(BATCH) {
+        let found = &mut found[..batch.len()];
+        let (begun, tick) = (Instant::now(), clock.raw());
+        engine.lookup_batch(batch, found);
+        cycles += clock.raw() - tick;
+        taken += begun.elapsed();
+        hits += found.iter().flatten().count() as u64;
+        for (key, hit) in batch.iter().zip(found.iter()) {
+            if let Some(oracle) = &oracle {
+                differences += u64::from(oracle.lookup(key) != *hit);
+            }
+            sink.verdict(packet, *hit, &actions)?;
+            packet += 1;
+        }
+        bar.inc(batch.len() as u64);
+    }
+    bar.finish_and_clear();
+    let per_packet = |total: f64| if packet == 0 { 0.0 } else { total / packet as f64 };
+    let summary = Summary {
+        packets: packet,
+        hits,
+        misses: packet - hits,
+        malformed,
+        rules: engine.len(),
+        engine: engine.name(),
+        variant: variant.name(),
+        seconds: taken.as_secs_f64(),
+        lookups_per_second: if taken.is_zero() { 0.0 } else { packet as f64 / taken.as_secs_f64() },
+        cycles_per_lookup: per_packet(cycles as f64),
+        table_bytes: engine.table_bytes(),
+        build_seconds,
+        differences: oracle.is_some().then_some(differences),
+    };
+    sink.finish(summary)?;
+    match differences {
+        0 => Ok(()),
+        n => Err(Failure::Check(format!("{n} of {packet} verdicts differ from linear search"))),
+    }
+}
+
+/// The variant of the engine. Both engines have a scalar body and no other, so far.
+fn variant(options: &ClassifyOptions) -> Result<Variant, Failure> {
+    match options.variant.as_deref() {
+        None | Some("scalar") => Ok(Variant::Scalar),
+        Some(name) => {
+            let message = format!("the engine `{}` has no variant `{name}`", options.engine);
+            Err(Failure::input_help(message, "its variants: scalar"))
+        }
+    }
+}
+
+fn build(rules: &[Rule], options: &ClassifyOptions, engine: &str) -> Result<Box<dyn Classifier>, Failure> {
+    let chosen: Vec<(usize, &Rule)> =
+        rules.iter().enumerate().filter(|(_, r)| r.table == options.table).collect();
+    if chosen.is_empty() && !rules.is_empty() {
+        let message = format!("{} has no rules for table {}", options.rules.rules.display(), options.table);
+        return Err(Failure::input_help(message, "name another with --table"));
+    }
+    let mut table: Box<dyn Classifier> = match engine {
+        "linear" => Box::new(LinearSearch::new(chosen.len())),
+        "auto" if chosen.len() <= LINEAR_RULES_MAX => Box::new(LinearSearch::new(chosen.len())),
+        "tuple" | "auto" => Box::new(TupleSearch::new(chosen.len(), rand::random())),
+        other => {
+            let message = format!("there is no engine `{other}`");
+            return Err(Failure::input_help(message, "engines: auto, linear, tuple"));
+        }
+    };
+    // Best first, which is fastest; the sort keeps the order of equals.
+    let mut order = chosen;
+    order.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.priority));
+    let bar = output::progress(order.len() as u64, "building");
+    for (position, rule) in order {
+        let inserted = table.insert(RuleId(position as u32), rule.priority, &rule.matches);
+        inserted.expect("positions are distinct and the table is as large as the file");
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(table)
+}
+
+/// What the CSV shows as action, by position. ClassBench filters have none.
+fn actions(rules: &[Rule], format: Format) -> Vec<String> {
+    let text = |rule: &Rule| match format {
+        Format::Classbench => String::new(),
+        Format::Flows => flowlane::rule::flow_syntax::print_actions(&rule.actions),
+    };
+    rules.iter().map(text).collect()
+}
+
+/// The keys of a trace, and how many of its packets were malformed.
+fn keys(options: &ClassifyOptions) -> Result<(Vec<FlowKey>, u64), Failure> {
+    let bytes = input::read_bytes(&options.trace)?;
+    let pcap = [
+        [0xd4, 0xc3, 0xb2, 0xa1],
+        [0xa1, 0xb2, 0xc3, 0xd4],
+        [0x4d, 0x3c, 0xb2, 0xa1],
+        [0xa1, 0xb2, 0x3c, 0x4d],
+    ];
+    let is_capture =
+        pcap.iter().any(|m| bytes.starts_with(m)) || bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]);
+    let capture = match options.trace_format {
+        TraceFormat::Auto => is_capture,
+        TraceFormat::Classbench => false,
+        TraceFormat::Pcap | TraceFormat::Pcapng => true,
+    };
+    if capture {
+        return capture_keys(&bytes, options);
+    }
+    let name = options.trace.display().to_string();
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::input(format!("{name} is neither a capture nor a text of headers")))?;
+    match classbench::read_trace(&text, &name) {
+        Ok(keys) => Ok((keys, 0)),
+        Err(errors) => Err(Failure::lines(text, &errors)),
+    }
+}
+
+fn capture_keys(bytes: &[u8], options: &ClassifyOptions) -> Result<(Vec<FlowKey>, u64), Failure> {
+    let failed = |e| Failure::input(format!("{}: {e}", options.trace.display()));
+    let mut reader = CaptureReader::new(Cursor::new(bytes)).map_err(failed)?;
+    let (mut keys, mut malformed) = (Vec::new(), 0);
+    let (mut record, mut frame) = (Vec::new(), Frame::default());
+    while reader.next(&mut record).map_err(failed)?.is_some() {
+        frame.fill(&record);
+        let mut key = FlowKey::zero();
+        let mut headers = parse(frame.bytes(), options.in_port, &mut key);
+        if options.decapsulate {
+            headers = decapsulate(&mut frame, options.in_port, headers, &mut key);
+        }
+        malformed += u64::from(headers.malformed.is_some());
+        keys.push(key);
+    }
+    Ok((keys, malformed))
+}
+
+/// Where verdicts go.
+enum Sink<'a> {
+    Csv(Output<'a>, String),
+    Json(Vec<Verdict>, Option<&'a std::path::Path>),
+}
+
+impl<'a> Sink<'a> {
+    fn new(options: &'a ClassifyOptions) -> Result<Self, Failure> {
+        if options.json {
+            return Ok(Self::Json(Vec::new(), options.output.as_deref()));
+        }
+        let mut output = Output::create(options.output.as_deref())?;
+        output.text("packet,rule,priority,action\n")?;
+        Ok(Self::Csv(output, String::new()))
+    }
+
+    fn verdict(&mut self, packet: u64, hit: Option<Hit>, actions: &[String]) -> Result<(), Failure> {
+        use std::fmt::Write;
+        let action = |hit: Hit| &actions[hit.rule.0 as usize];
+        match self {
+            Self::Json(verdicts, _) => verdicts.push(Verdict {
+                packet,
+                rule: hit.map(|h| h.rule.0),
+                priority: hit.map(|h| h.priority.0),
+                action: hit.map(|h| action(h).clone()).filter(|a| !a.is_empty()),
+            }),
+            Self::Csv(output, line) => {
+                line.clear();
+                let written = match hit {
+                    None => writeln!(line, "{packet},,,"),
+                    // No action has a quote in it; several are separated by commas.
+                    Some(hit) if action(hit).contains(',') => {
+                        writeln!(line, "{packet},{},{},\"{}\"", hit.rule.0, hit.priority, action(hit))
+                    }
+                    Some(hit) => writeln!(line, "{packet},{},{},{}", hit.rule.0, hit.priority, action(hit)),
+                };
+                written.expect("writing to a string");
+                output.text(line)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self, summary: Summary) -> Result<(), Failure> {
+        match self {
+            Self::Csv(output, _) => {
+                output.finish()?;
+                eprint!("{}", summary.text());
+                Ok(())
+            }
+            Self::Json(verdicts, path) => {
+                let document = Document { summary, verdicts };
+                let mut output = Output::create(path)?;
+                output.text(&serde_json::to_string(&document).expect("plain data"))?;
+                output.text("\n")?;
+                output.finish()
+            }
+        }
+    }
+}
+
+impl Summary {
+    fn text(&self) -> String {
+        let rows = [
+            ("packets", output::count(self.packets)),
+            ("hits", output::count(self.hits)),
+            ("misses", output::count(self.misses)),
+            ("malformed", output::count(self.malformed)),
+            ("rules", output::count(self.rules as u64)),
+            ("engine", self.engine.to_owned()),
+            ("variant", self.variant.to_owned()),
+            ("lookups/s", output::count(self.lookups_per_second as u64)),
+            ("cycles per lookup", format!("{:.1}", self.cycles_per_lookup)),
+            ("table", output::bytes(self.table_bytes as u64)),
+            ("built in", format!("{:.3} s", self.build_seconds)),
+        ];
+        let mut rows: Vec<Vec<String>> = rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec();
+        if let Some(n) = self.differences {
+            rows.push(vec!["differences from linear".to_owned(), output::count(n)]);
+        }
+        output::table("", &["classify", ""], &rows)
+    }
+}

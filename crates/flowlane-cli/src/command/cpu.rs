@@ -1,0 +1,131 @@
+//! `flowlane cpu`: what this machine can run.
+
+use flowlane::isa::{self, Variant};
+use serde::Serialize;
+
+use crate::arguments::CpuOptions;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+#[derive(Serialize)]
+struct Machine {
+    architecture: &'static str,
+    cpu: String,
+    cores: usize,
+    max_simd_bits: u16,
+    variants: Vec<VariantState>,
+    extensions: Vec<&'static str>,
+    caches: Vec<Cache>,
+}
+
+#[derive(Clone, Serialize)]
+struct VariantState {
+    name: &'static str,
+    width_bits: u16,
+    /// The CPU has it.
+    detected: bool,
+    /// And the width cap allows it.
+    available: bool,
+}
+
+#[derive(Serialize)]
+struct Cache {
+    level: u8,
+    kind: &'static str,
+    bytes: usize,
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &CpuOptions) -> Result<(), Failure> {
+    let (cpu, caches) = describe();
+    let machine = Machine {
+        architecture: std::env::consts::ARCH,
+        cpu,
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        max_simd_bits: isa::max_simd().bits(),
+        variants: Variant::ALL
+            .map(|v| VariantState {
+                name: v.name(),
+                width_bits: v.width_bits(),
+                detected: v.detected(),
+                available: v.available(),
+            })
+            .to_vec(),
+        extensions: extensions(),
+        caches,
+    };
+    if options.json {
+        return output::json(&machine);
+    }
+    let mut out = Output::create(None)?;
+    out.text(&machine.text())?;
+    out.finish()
+}
+
+impl Machine {
+    fn text(&self) -> String {
+        let mut rows = vec![
+            vec!["CPU".to_owned(), self.cpu.clone()],
+            vec!["architecture".to_owned(), self.architecture.to_owned()],
+            vec!["cores".to_owned(), self.cores.to_string()],
+            vec!["SIMD width cap".to_owned(), format!("{} bits", self.max_simd_bits)],
+        ];
+        for cache in &self.caches {
+            rows.push(vec![format!("L{} {}", cache.level, cache.kind), output::bytes(cache.bytes as u64)]);
+        }
+        rows.push(vec!["further extensions".to_owned(), self.extensions.join(" ")]);
+        let variants: Vec<Vec<String>> = self
+            .variants
+            .iter()
+            .map(|v| {
+                let state = match (v.detected, v.available) {
+                    (true, true) => "yes",
+                    (true, false) => "capped",
+                    _ => "no",
+                };
+                vec![v.name.to_owned(), v.width_bits.to_string(), state.to_owned()]
+            })
+            .collect();
+        output::table("", &["machine", ""], &rows)
+            + &output::table("", &["variant", "bits", "usable"], &variants)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn describe() -> (String, Vec<Cache>) {
+    use raw_cpuid::{CacheType, CpuId};
+    let id = CpuId::new();
+    let brand = id.get_processor_brand_string().map_or(String::new(), |b| b.as_str().trim().to_owned());
+    let model = id.get_feature_info().map_or(String::new(), |f| {
+        format!(" (family {}, model {}, stepping {})", f.family_id(), f.model_id(), f.stepping_id())
+    });
+    let caches = id.get_cache_parameters().into_iter().flatten().map(|c| Cache {
+        level: c.level(),
+        kind: match c.cache_type() {
+            CacheType::Data => "data",
+            CacheType::Instruction => "instructions",
+            _ => "cache",
+        },
+        bytes: c.sets() * c.associativity() * c.physical_line_partitions() * c.coherency_line_size(),
+    });
+    (brand + &model, caches.collect())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn describe() -> (String, Vec<Cache>) {
+    ("unknown".to_owned(), Vec::new())
+}
+
+/// What is newer than the variants and may be used where it is named.
+fn extensions() -> Vec<&'static str> {
+    let mut found = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        macro_rules! look {
+            ($($name:tt)*) => { $(if is_x86_feature_detected!($name) { found.push($name); })* };
+        }
+        look!("bmi2" "avx512vbmi" "avx512vbmi2" "avx512vnni" "avx512bitalg" "avx512vpopcntdq" "gfni" "vaes"
+            "vpclmulqdq");
+    }
+    found
+}

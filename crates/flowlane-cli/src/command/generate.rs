@@ -1,0 +1,118 @@
+//! `flowlane generate`: rules, traces and captures.
+
+use std::io::BufWriter;
+use std::path::Path;
+
+use flowlane::generate::{
+    Profile, RuleConfig, SeedConfig, SeedFile, Trace, TraceConfig, build_frame, generate_rules,
+};
+use flowlane::packet::Field;
+use flowlane::packet::parse::ether_type;
+use flowlane::rule::classbench;
+use flowlane_switch::capture::{CaptureWriter, FileFormat};
+
+use crate::arguments::{GenerateVerb, RulesInput, TraceShape};
+use crate::failure::Failure;
+use crate::input;
+use crate::output::{self, Output};
+
+/// Runs a verb.
+pub(crate) fn run(verb: &GenerateVerb) -> Result<(), Failure> {
+    match verb {
+        GenerateVerb::Rules { format, output, .. } => {
+            let rules = rules(verb)?;
+            let text = super::rules::print(&rules, *format)?;
+            let mut out = Output::create(output.as_deref())?;
+            out.text(&text)?;
+            out.finish()
+        }
+        GenerateVerb::Trace { rules, trace, output } => {
+            let trace = self::trace(rules, trace)?;
+            let mut out = Output::create(output.as_deref())?;
+            let mut line = String::new();
+            for flow in trace.packets() {
+                if flow.key.get(Field::EthType) != u128::from(ether_type::IPV4) {
+                    let message = "a header trace holds IPv4 5-tuples only, and these rules match more";
+                    return Err(Failure::input_help(message, "write a capture: flowlane generate pcap"));
+                }
+                line.clear();
+                classbench::print_header(&flow.key, flow.rule.map_or(-1, |r| r.0.into()), &mut line);
+                out.text(&line)?;
+            }
+            out.finish()
+        }
+        GenerateVerb::Pcap { rules, trace, size, output } => {
+            write_capture(&self::trace(rules, trace)?, *size, output)
+        }
+    }
+}
+
+fn rules(verb: &GenerateVerb) -> Result<Vec<flowlane::rule::Rule>, Failure> {
+    let GenerateVerb::Rules {
+        profile,
+        seed_file,
+        count,
+        masks,
+        overlap,
+        smoothness,
+        address_scope,
+        port_scope,
+        seed,
+        ..
+    } = verb
+    else {
+        return Ok(Vec::new());
+    };
+    let generated = match seed_file {
+        Some(path) => {
+            let text = input::read_text(path)?;
+            let file = SeedFile::parse(&path.display().to_string(), &text)
+                .map_err(|e| Failure::input(e.to_string()))?;
+            file.generate(&SeedConfig {
+                rules: *count,
+                smoothness: *smoothness,
+                address_scope: *address_scope,
+                port_scope: *port_scope,
+                seed: *seed,
+            })
+        }
+        None => {
+            let profile: Profile = profile.parse().map_err(|e| Failure::input(format!("--profile: {e}")))?;
+            let config = RuleConfig { profile, rules: *count, masks: *masks, overlap: *overlap, seed: *seed };
+            generate_rules(&config)
+        }
+    };
+    generated.map_err(|e| Failure::input(e.to_string()))
+}
+
+fn trace(rules: &RulesInput, shape: &TraceShape) -> Result<Trace, Failure> {
+    let (rules, _) = input::read_rules(rules)?;
+    let locality = shape.locality.parse().map_err(|e| Failure::input(format!("--locality: {e}")))?;
+    let config = TraceConfig {
+        packets: shape.count,
+        flows: shape.flows,
+        miss: shape.miss,
+        locality,
+        seed: shape.seed,
+    };
+    Trace::generate(&rules, &config).map_err(|e| Failure::input(e.to_string()))
+}
+
+/// Nanoseconds between two packets of a generated capture: a million a second.
+const INTERVAL_NS: u64 = 1000;
+
+fn write_capture(trace: &Trace, size: usize, path: &Path) -> Result<(), Failure> {
+    let failed = |e: std::io::Error| Failure::file(path, "written", &e);
+    let file = std::fs::File::create(path).map_err(failed)?;
+    let output = BufWriter::with_capacity(1 << 18, file);
+    let mut writer = CaptureWriter::new(output, FileFormat::of_path(path)).map_err(failed)?;
+    let bar = output::progress(trace.len() as u64, "writing");
+    let mut frame = Vec::new();
+    for (i, flow) in trace.packets().enumerate() {
+        build_frame(&flow.key, size, &mut frame);
+        writer.write(i as u64 * INTERVAL_NS, &frame).map_err(failed)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    writer.finish().map(|_| ()).map_err(failed)
+}

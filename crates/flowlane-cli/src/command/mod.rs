@@ -1,0 +1,8 @@
+//! One file per command.
+
+pub(crate) mod classify;
+pub(crate) mod cpu;
+pub(crate) mod generate;
+pub(crate) mod meta;
+pub(crate) mod rules;
+pub(crate) mod switch;

@@ -1,0 +1,148 @@
+//! `flowlane rules`: what is in a rule file, and the same in another format.
+
+use std::collections::BTreeMap;
+
+use flowlane::packet::Field;
+use flowlane::rule::{Format, Rule, classbench, flow_syntax};
+use serde::Serialize;
+
+use crate::arguments::{RulesFormat, RulesVerb};
+use crate::failure::Failure;
+use crate::input;
+use crate::output::{self, Output};
+
+/// Runs a verb.
+pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
+    match verb {
+        RulesVerb::Show { rules, list, json } => {
+            let (rules, format) = input::read_rules(rules)?;
+            let summary = Summary::of(&rules, format);
+            if *json {
+                let listed = list.then(|| rules.iter().map(Rule::to_string).collect());
+                return output::json(&Document { summary, rules: listed });
+            }
+            let mut out = Output::create(None)?;
+            out.text(&summary.text())?;
+            for rule in rules.iter().filter(|_| *list) {
+                out.text(&format!("{rule}\n"))?;
+            }
+            out.finish()
+        }
+        RulesVerb::Convert { rules, to, output } => {
+            let (rules, _) = input::read_rules(rules)?;
+            let text = print(&rules, *to)?;
+            let mut out = Output::create(output.as_deref())?;
+            out.text(&text)?;
+            out.finish()
+        }
+    }
+}
+
+/// Rules as text; `Auto` is ClassBench where all rules can be written so, else flows.
+pub(crate) fn print(rules: &[Rule], format: RulesFormat) -> Result<String, Failure> {
+    let flows = || rules.iter().map(|r| flow_syntax::print_rule(r) + "\n").collect();
+    match format {
+        RulesFormat::Flows => Ok(flows()),
+        RulesFormat::Classbench => classbench::print(rules)
+            .map_err(|e| Failure::input_help(e.to_string(), "write them as flows: they hold everything")),
+        RulesFormat::Auto => Ok(classbench::print(rules).unwrap_or_else(|_| flows())),
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    summary: Summary,
+    rules: Option<Vec<String>>,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    format: &'static str,
+    rules: usize,
+    tables: usize,
+    priorities: usize,
+    masks: usize,
+    ranges: usize,
+    entries_after_expansion: usize,
+    fields: Vec<FieldUse>,
+}
+
+#[derive(Serialize)]
+struct FieldUse {
+    field: &'static str,
+    rules: usize,
+    masks: usize,
+}
+
+impl Summary {
+    fn of(rules: &[Rule], format: Format) -> Self {
+        let mut masks = BTreeMap::new();
+        let mut fields: BTreeMap<Field, BTreeMap<u128, usize>> = BTreeMap::new();
+        let (mut ranges, mut expanded) = (0, 0);
+        for rule in rules {
+            let m = &rule.matches;
+            let key: Vec<(u8, u32)> = m.words().iter().map(|w| (w.word, w.mask)).collect();
+            *masks.entry(key).or_insert(0) += 1;
+            let in_range = [m.tp_src_range(), m.tp_dst_range()].into_iter().flatten().count();
+            ranges += in_range;
+            expanded += m.expand_ranges().len();
+            let mut left = m.mask();
+            for info in Field::all() {
+                let bits = left.get(info.field);
+                if bits != 0 && applies(info.field, rule) {
+                    left.set(info.field, 0);
+                    *fields.entry(info.field).or_default().entry(bits).or_default() += 1;
+                }
+            }
+        }
+        let distinct =
+            |of: &dyn Fn(&Rule) -> u32| rules.iter().map(of).collect::<std::collections::BTreeSet<_>>().len();
+        Self {
+            format: if format == Format::Classbench { "classbench" } else { "flows" },
+            rules: rules.len(),
+            tables: distinct(&|r| r.table.into()),
+            priorities: distinct(&|r| r.priority.0),
+            masks: masks.len(),
+            ranges,
+            entries_after_expansion: expanded,
+            fields: fields
+                .into_iter()
+                .map(|(field, masks)| FieldUse {
+                    field: field.info().name,
+                    rules: masks.values().sum(),
+                    masks: masks.len(),
+                })
+                .collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let row = |name: &str, n: usize| vec![name.to_owned(), output::count(n as u64)];
+        let rows = [
+            vec!["format".to_owned(), self.format.to_owned()],
+            row("rules", self.rules),
+            row("tables", self.tables),
+            row("priorities", self.priorities),
+            row("masks", self.masks),
+            row("port ranges that are no prefix", self.ranges),
+            row("entries with ranges as prefixes", self.entries_after_expansion),
+        ];
+        let fields: Vec<Vec<String>> = self
+            .fields
+            .iter()
+            .map(|f| vec![f.field.to_owned(), output::count(f.rules as u64), output::count(f.masks as u64)])
+            .collect();
+        output::table("", &["rules", ""], &rows) + &output::table("", &["field", "rules", "masks"], &fields)
+    }
+}
+
+/// Where two fields share their place (ARP and IPv4 addresses), the one that the rule's packets have.
+fn applies(field: Field, rule: &Rule) -> bool {
+    let (eth_type, mask) = rule.matches.get(Field::EthType);
+    let arp = mask == 0xffff && (eth_type == 0x0806 || eth_type == 0x8035);
+    match field {
+        Field::ArpSpa | Field::ArpTpa | Field::ArpSha | Field::ArpTha => arp,
+        Field::Ipv4Src | Field::Ipv4Dst | Field::NdSll | Field::NdTll => !arp,
+        _ => true,
+    }
+}

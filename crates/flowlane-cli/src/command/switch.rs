@@ -1,0 +1,222 @@
+//! `flowlane switch`: run a switch, check its configuration.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use flowlane_switch::config::Config;
+use flowlane_switch::report::{Report, TableReport};
+use flowlane_switch::setup::Setup;
+use flowlane_switch::worker::Until;
+use serde::Serialize;
+
+use crate::arguments::SwitchVerb;
+use crate::failure::Failure;
+use crate::output::{self, Output, bytes, count};
+
+/// Runs a verb.
+pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
+    match verb {
+        SwitchVerb::Run { config, duration, packets, rules, json } => {
+            let duration = match duration {
+                Some(s) if !s.is_finite() || *s < 0.0 => {
+                    return Err(Failure::input(format!("--duration: {s} is no number of seconds")));
+                }
+                other => other.map(Duration::from_secs_f64),
+            };
+            run_switch(config, Until { duration, packets: *packets }, *rules, *json)
+        }
+        SwitchVerb::Check { config } => {
+            let setup = Setup::read(config)?;
+            println!(
+                "{}: {} ports, {} tables, {} rules: correct",
+                config.display(),
+                setup.ports(),
+                setup.tables(),
+                setup.rules()
+            );
+            Ok(())
+        }
+        SwitchVerb::Schema => output::json(&schemars::schema_for!(Config)),
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    seconds: f64,
+    #[serde(flatten)]
+    report: Report,
+}
+
+fn run_switch(config: &Path, until: Until, rules_shown: usize, json: bool) -> Result<(), Failure> {
+    let mut worker = Setup::read(config)?.open(rand::random())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = stop.clone();
+    // A second Ctrl-C ends the program at once.
+    let handler = move || {
+        if asked.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    };
+    ctrlc::set_handler(handler).map_err(|e| Failure::Environment(format!("no signal handler: {e}")))?;
+    let bar = output::progress(0, "switching");
+    let begun = Instant::now();
+    let result = worker.run(until, &stop, |packets| bar.set_position(packets));
+    let seconds = begun.elapsed().as_secs_f64();
+    bar.finish_and_clear();
+    let report = Report::of(&mut worker);
+    if json {
+        output::json(&Document { seconds, report })?;
+    } else {
+        let mut out = Output::create(None)?;
+        out.text(&text(&report, seconds, rules_shown))?;
+        out.finish()?;
+    }
+    result.map_err(Failure::from)
+}
+
+fn text(report: &Report, seconds: f64, rules_shown: usize) -> String {
+    let mut out = ports(report);
+    for table in &report.tables {
+        out += &rules(table, rules_shown);
+    }
+    out += &stages(report);
+    out += &caches(report);
+    out += &others(report);
+    let packets: u64 = report.ports.iter().map(|p| p.rx_packets).sum();
+    out + &format!("{} packets in {seconds:.3} s\n", count(packets))
+}
+
+fn ports(report: &Report) -> String {
+    let rows: Vec<Vec<String>> = report
+        .ports
+        .iter()
+        .map(|p| {
+            let numbers = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes, p.tx_dropped];
+            let mut row = vec![format!("{} {}", p.number, p.name)];
+            row.extend(numbers.map(count));
+            row
+        })
+        .collect();
+    output::table("", &["port", "received", "bytes", "sent", "bytes", "not sent"], &rows)
+}
+
+fn rules(table: &TableReport, shown: usize) -> String {
+    let mut rules: Vec<_> = table.rules.iter().collect();
+    rules.sort_by_key(|r| std::cmp::Reverse(r.packets));
+    let mut rows: Vec<Vec<String>> = rules
+        .iter()
+        .take(shown)
+        .map(|r| {
+            let matches = if r.matches.is_empty() { "(any)" } else { &r.matches };
+            vec![
+                format!("{matches} \u{2192} {}", r.actions),
+                r.priority.to_string(),
+                count(r.packets),
+                count(r.bytes),
+            ]
+        })
+        .collect();
+    if rules.len() > shown {
+        let (packets, bytes) = rules[shown..].iter().fold((0, 0), |(p, b), r| (p + r.packets, b + r.bytes));
+        let more = format!("… {} more rules", rules.len() - shown);
+        rows.push(vec![more, String::new(), count(packets), count(bytes)]);
+    }
+    rows.push(vec!["no rule".to_owned(), String::new(), count(table.missed_packets), String::new()]);
+    let title = format!("table {} {} ({})", table.number, table.name, table.engine);
+    output::table("", &[&title, "priority", "packets", "bytes"], &rows)
+}
+
+fn stages(report: &Report) -> String {
+    let used = report.stages.iter().filter(|s| s.packets > 0);
+    let mut rows: Vec<Vec<String>> = used
+        .clone()
+        .map(|s| {
+            vec![
+                s.stage.to_owned(),
+                count(s.calls),
+                count(s.packets),
+                format!("{:.1}", s.packets_per_call),
+                format!("{:.1}", s.cycles_per_packet),
+            ]
+        })
+        .collect();
+    let received = report.ports.iter().map(|p| p.rx_packets).sum::<u64>().max(1) as f64;
+    let all: f64 = used.map(|s| s.cycles_per_packet * s.packets as f64).sum();
+    let blank = String::new;
+    rows.push(vec![
+        "all, per received packet".to_owned(),
+        blank(),
+        blank(),
+        blank(),
+        format!("{:.1}", all / received),
+    ]);
+    output::table("", &["stage", "calls", "packets", "packets/call", "cycles/packet"], &rows)
+}
+
+fn caches(report: &Report) -> String {
+    let c = &report.caches;
+    let rows = [
+        vec![
+            "exact match".to_owned(),
+            count(c.exact_lookups),
+            count(c.exact_hits),
+            String::new(),
+            String::new(),
+            bytes(c.exact_bytes as u64),
+        ],
+        vec![
+            "megaflow".to_owned(),
+            count(c.megaflow_lookups),
+            count(c.megaflow_hits),
+            format!("{} in {} masks", count(c.megaflows as u64), c.megaflow_masks),
+            format!("{:.1}", c.megaflow_probes_per_lookup),
+            bytes(c.megaflow_bytes as u64),
+        ],
+        vec![
+            "tables (slow path)".to_owned(),
+            count(c.slow_path_packets),
+            String::new(),
+            String::new(),
+            String::new(),
+            bytes(report.tables.iter().map(|t| t.table_bytes as u64).sum()),
+        ],
+    ];
+    output::table("", &["cache", "lookups", "hits", "flows", "probes/lookup", "memory"], &rows)
+}
+
+/// What happened seldom: only what did is shown.
+fn others(report: &Report) -> String {
+    let d = &report.drops;
+    let mut rows = Vec::new();
+    let mut add = |name: String, n: u64| {
+        if n > 0 {
+            rows.push(vec![name, count(n)]);
+        }
+    };
+    add("sent nowhere by rule".to_owned(), d.by_rule);
+    add("dropped as malformed".to_owned(), d.malformed);
+    for reason in &report.malformed {
+        add(format!("malformed: {}", reason.reason), reason.packets);
+    }
+    add("TTL expired".to_owned(), d.ttl_expired);
+    add("over a meter's rate".to_owned(), d.metered);
+    add("for a port that does not exist".to_owned(), d.no_such_port);
+    add("for a reserved address".to_owned(), d.reserved_address);
+    add("for the controller, not taken".to_owned(), d.no_controller);
+    add("for the controller".to_owned(), report.controller_packets);
+    add("megaflows evicted".to_owned(), report.caches.megaflows_evicted);
+    add("megaflows refused for want of a mask".to_owned(), report.caches.megaflows_refused);
+    add("addresses learned".to_owned(), report.macs.learned);
+    add("addresses moved".to_owned(), report.macs.moved);
+    add("addresses not learned, table full".to_owned(), report.macs.refused);
+    for m in &report.meters {
+        add(format!("meter {}: passed", m.number), m.passed_packets);
+        add(format!("meter {}: dropped", m.number), m.dropped_packets);
+    }
+    for c in &report.counters {
+        add(format!("counter {}", c.number), c.packets);
+    }
+    if rows.is_empty() { String::new() } else { output::table("", &["event", "packets"], &rows) }
+}

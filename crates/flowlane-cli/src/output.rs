@@ -1,0 +1,107 @@
+//! Writing results: files, standard output, tables.
+
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::Path;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{Attribute, Cell, CellAlignment, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::failure::Failure;
+
+/// A file, or standard output where there is none.
+pub(crate) struct Output<'a> {
+    writer: Box<dyn Write>,
+    path: Option<&'a Path>,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn create(path: Option<&'a Path>) -> Result<Self, Failure> {
+        let writer: Box<dyn Write> = match path {
+            Some(path) => {
+                let file = File::create(path).map_err(|e| Failure::file(path, "written", &e))?;
+                Box::new(BufWriter::with_capacity(1 << 18, file))
+            }
+            None => Box::new(BufWriter::with_capacity(1 << 16, io::stdout().lock())),
+        };
+        Ok(Self { writer, path })
+    }
+
+    pub(crate) fn text(&mut self, text: &str) -> Result<(), Failure> {
+        let written = self.writer.write_all(text.as_bytes());
+        written.map_err(|e| self.failed(&e))
+    }
+
+    pub(crate) fn finish(mut self) -> Result<(), Failure> {
+        let flushed = self.writer.flush();
+        flushed.map_err(|e| self.failed(&e))
+    }
+
+    fn failed(&self, error: &io::Error) -> Failure {
+        match self.path {
+            None if error.kind() == io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+            path => Failure::file(path.unwrap_or(Path::new("standard output")), "written", error),
+        }
+    }
+}
+
+/// A document as JSON on standard output.
+pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    let mut text = serde_json::to_string_pretty(value).expect("reports have no keys but strings");
+    text.push('\n');
+    let mut output = Output::create(None)?;
+    output.text(&text)?;
+    output.finish()
+}
+
+/// A table with a title line: the first column to the left, the others to the right.
+pub(crate) fn table(title: &str, header: &[&str], rows: &[Vec<String>]) -> String {
+    let mut table = Table::new();
+    table.load_style(UTF8_HORIZONTAL_ONLY);
+    let right = |i: usize, text: &str| match i {
+        0 => Cell::new(text),
+        _ => Cell::new(text).set_alignment(CellAlignment::Right),
+    };
+    let bold = |(i, h): (usize, &&str)| right(i, h).add_attribute(Attribute::Bold);
+    table.set_header(header.iter().enumerate().map(bold));
+    for row in rows {
+        table.add_row(row.iter().enumerate().map(|(i, c)| right(i, c)));
+    }
+    format!("{title}\n{table}\n")
+}
+
+/// A number with its thousands apart.
+pub(crate) fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// Bytes in the largest unit that leaves a number of at least 1.
+pub(crate) fn bytes(n: u64) -> String {
+    match n {
+        0..1024 => format!("{n} B"),
+        1024..1_048_576 => format!("{:.1} KiB", n as f64 / 1024.0),
+        _ => format!("{:.1} MiB", n as f64 / 1_048_576.0),
+    }
+}
+
+/// A progress bar on standard error where that is a terminal; `len` 0 for unknown.
+pub(crate) fn progress(len: u64, what: &'static str) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (bar, style) = match len {
+        0 => (ProgressBar::new_spinner(), "{msg} {spinner} {human_pos} ({per_sec})"),
+        len => (ProgressBar::new(len), "{msg} {wide_bar} {human_pos}/{human_len} ({eta})"),
+    };
+    let style = ProgressStyle::with_template(style).expect("the template is a constant");
+    bar.with_style(style).with_message(what)
+}

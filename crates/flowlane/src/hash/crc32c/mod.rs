@@ -1,0 +1,99 @@
+//! CRC32C: the Castagnoli polynomial 0x1EDC6F41, reflected (RFC 3720 §12.1, appendix B.4).
+//!
+//! Two things are computed with it:
+//! - [`checksum`], as SCTP and iSCSI send it: begun with all ones and inverted at the end;
+//! - hashes ([`hash_words`], [`Crc32c::hash_lanes`]): begun with the seed and not inverted, which is what a
+//!   chain of `crc32` instructions gives, and what DPDK's `rte_hash_crc` does. Being linear, it is no
+//!   defence against chosen keys: whoever knows two keys that collide under one seed knows that they do
+//!   under all. Tables that hostile traffic reaches use MurmurHash3.
+//!
+//! SSE4.2 has an instruction for a step; lanes are chains of it side by side, one step a cycle. Wider
+//! registers have no such instruction: the AVX2 and AVX-512 variants are the same body compiled for them
+//! (its loads and stores are wider, its steps are not), kept so that a caller may ask for one width
+//! throughout.
+
+mod lanes;
+mod scalar;
+
+pub use scalar::{checksum, hash_words, update};
+
+use crate::isa::Variant;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{Avx2, Avx512, Sse42};
+
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Sse42(Sse42),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+}
+
+/// CRC32C of one or many keys, by one of its variants.
+#[derive(Clone, Copy, Debug)]
+pub struct Crc32c {
+    body: Body,
+}
+
+impl Crc32c {
+    /// The variant of this name, where it may be used here.
+    pub fn with_variant(variant: Variant) -> Option<Self> {
+        let body = match variant {
+            Variant::Scalar => Body::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Variant::Sse42 => Body::Sse42(Sse42::detect()?),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Avx2 => Body::Avx2(Avx2::detect()?),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Avx512 => Body::Avx512(Avx512::detect()?),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => return None,
+        };
+        Some(Self { body })
+    }
+
+    /// The variant that measures fastest here: the narrowest that has the instruction.
+    pub fn new() -> Self {
+        Self::with_variant(Variant::Sse42).unwrap_or(Self { body: Body::Scalar })
+    }
+
+    /// Which variant this is.
+    pub fn variant(&self) -> Variant {
+        match self.body {
+            Body::Scalar => Variant::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Body::Sse42(_) => Variant::Sse42,
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx2(_) => Variant::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx512(_) => Variant::Avx512,
+        }
+    }
+
+    /// Hashes `N` keys of `words.len()` words each: `out[lane]` becomes the hash of `words[0][lane]`,
+    /// `words[1][lane]`, … under `seed`. Meant for `N` 1, 8 and 16.
+    #[inline]
+    pub fn hash_lanes<const N: usize>(&self, words: &[[u32; N]], seed: u32, out: &mut [u32; N]) {
+        match self.body {
+            Body::Scalar => scalar::hash_lanes(words, seed, out),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the witness proves that the CPU has SSE4.2.
+            Body::Sse42(_) => unsafe { lanes::sse42(words, seed, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the witness proves that the CPU has AVX2, and with it SSE4.2.
+            Body::Avx2(_) => unsafe { lanes::avx2(words, seed, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and with them SSE4.2.
+            Body::Avx512(_) => unsafe { lanes::avx512(words, seed, out) },
+        }
+    }
+}
+
+impl Default for Crc32c {
+    fn default() -> Self {
+        Self::new()
+    }
+}

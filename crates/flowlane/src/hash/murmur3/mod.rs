@@ -1,0 +1,98 @@
+//! MurmurHash3, x86, 32 bits (Austin Appleby, public domain: SMHasher's `MurmurHash3.cpp`).
+//!
+//! The hash that the tables use and that the paper's Bloom filters use (*Leveraging SIMD parallelism*,
+//! §3.1): its steps are 32-bit multiplications, rotations and exclusive ors, which every SIMD width has, so
+//! that 4, 8 or 16 keys are hashed in the time of one. It is no cryptographic hash; a secret seed keeps
+//! outsiders from making keys collide *by accident of a known seed*, not against an attacker who sees
+//! which keys collide.
+//!
+//! The lanes' body ([`lanes`]) is plain loops over arrays; compiled for each instruction set it becomes
+//! what one would write by hand (`vpmulld`, `vprold`, …), so there are no intrinsics here.
+
+mod lanes;
+mod scalar;
+
+pub use scalar::{finish, hash_bytes, hash_words, mix};
+
+use crate::isa::Variant;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{Avx2, Avx512, Sse42};
+
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Sse42(Sse42),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+}
+
+/// MurmurHash3 of many keys at a time, by one of its variants.
+#[derive(Clone, Copy, Debug)]
+pub struct Murmur3 {
+    body: Body,
+}
+
+impl Murmur3 {
+    /// The variant of this name, where it may be used here.
+    pub fn with_variant(variant: Variant) -> Option<Self> {
+        let body = match variant {
+            Variant::Scalar => Body::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Variant::Sse42 => Body::Sse42(Sse42::detect()?),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Avx2 => Body::Avx2(Avx2::detect()?),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Avx512 => Body::Avx512(Avx512::detect()?),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => return None,
+        };
+        Some(Self { body })
+    }
+
+    /// The variant that measures fastest here: the widest, on every CPU measured so far
+    /// (`docs/performance.md`).
+    pub fn new() -> Self {
+        let order = [Variant::Avx512, Variant::Avx2, Variant::Sse42];
+        order.into_iter().find_map(Self::with_variant).unwrap_or(Self { body: Body::Scalar })
+    }
+
+    /// Which variant this is.
+    pub fn variant(&self) -> Variant {
+        match self.body {
+            Body::Scalar => Variant::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Body::Sse42(_) => Variant::Sse42,
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx2(_) => Variant::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx512(_) => Variant::Avx512,
+        }
+    }
+
+    /// Hashes `N` keys of `words.len()` words each: `out[lane]` becomes the hash of `words[0][lane]`,
+    /// `words[1][lane]`, … under `seed`. Meant for `N` 8 and 16.
+    #[inline]
+    pub fn hash_lanes<const N: usize>(&self, words: &[[u32; N]], seed: u32, out: &mut [u32; N]) {
+        match self.body {
+            Body::Scalar => scalar::hash_lanes(words, seed, out),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the witness proves that the CPU has SSE4.2.
+            Body::Sse42(_) => unsafe { lanes::sse42(words, seed, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the witness proves that the CPU has AVX2.
+            Body::Avx2(_) => unsafe { lanes::avx2(words, seed, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
+            Body::Avx512(_) => unsafe { lanes::avx512(words, seed, out) },
+        }
+    }
+}
+
+impl Default for Murmur3 {
+    fn default() -> Self {
+        Self::new()
+    }
+}
