@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{Attribute, Cell, CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -58,7 +58,7 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
 /// A table with a title line: the first column to the left, the others to the right.
 pub(crate) fn table(title: &str, header: &[&str], rows: &[Vec<String>]) -> String {
     let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
+    table.load_style(ASCII_MARKDOWN);
     let right = |i: usize, text: &str| match i {
         0 => Cell::new(text),
         _ => Cell::new(text).set_alignment(CellAlignment::Right),

@@ -295,9 +295,10 @@ fn header(line: Token<'_>) -> Result<FlowKey, Fault> {
     key.set(Field::NwProto, proto.into());
     if !words.done() {
         let word = words.next("flags")?;
-        let flags = word.text.parse::<u16>();
-        let flags = flags.map_err(|_| word.fault("flags, a decimal number up to 65535, are expected"))?;
-        set_flags(proto as u8, flags, u16::MAX, |field, v, m| key.set_masked(field, v, m));
+        // The published traces have 32 bits here, of which the low 16 are the flags.
+        let flags = word.text.parse::<u32>();
+        let flags = flags.map_err(|_| word.fault("flags, a decimal number of 32 bits, are expected"))?;
+        set_flags(proto as u8, flags as u16, u16::MAX, |field, v, m| key.set_masked(field, v, m));
     }
     if !words.done() {
         let word = words.next("filter")?;

@@ -28,6 +28,18 @@ impl PortRange {
         port.wrapping_sub(self.low) <= self.high - self.low
     }
 
+    /// The bits of `port` that show whether it lies in the range: the mask of the shortest prefix of it
+    /// whose ports all lie inside, or all outside.
+    pub fn deciding_bits(&self, port: u16) -> u16 {
+        let masks = (0..=16).rev().map(|bits| (0xffff_u32 << bits) as u16);
+        let decides = |mask: &u16| {
+            let (first, last) = (port & mask, port | !mask);
+            let inside = self.low <= first && last <= self.high;
+            inside || last < self.low || self.high < first
+        };
+        masks.into_iter().find(decides).unwrap_or(u16::MAX)
+    }
+
     /// The fewest prefixes that cover the range exactly: (value, mask), ascending.
     pub fn prefixes(&self) -> Vec<(u16, u16)> {
         let mut out = Vec::new();
@@ -164,6 +176,12 @@ impl Match {
         self.words.iter().all(|w| words[usize::from(w.word)] & w.mask == w.value) && self.ranges_match(key)
     }
 
+    /// Adds the bits of `key` that show whether its ports lie in the ranges; where one does not, its bits
+    /// alone.
+    pub fn add_range_bits(&self, key: &FlowKey, looked_at: &mut FlowMask) {
+        add_range_bits(self.tp_src, self.tp_dst, key, looked_at);
+    }
+
     /// Whether the ports of `key` lie in the ranges.
     #[inline]
     pub fn ranges_match(&self, key: &FlowKey) -> bool {
@@ -179,10 +197,16 @@ impl Match {
         key
     }
 
-    /// The bits that are compared; ranges count in full.
-    pub fn mask(&self) -> FlowMask {
+    /// The bits that are compared with a value: all but those of ranges.
+    pub fn word_mask(&self) -> FlowMask {
         let mut mask = FlowMask::zero();
         self.words.iter().for_each(|w| mask.or_word(w.word.into(), w.mask));
+        mask
+    }
+
+    /// The bits that are looked at; ranges count in full.
+    pub fn mask(&self) -> FlowMask {
+        let mut mask = self.word_mask();
         if self.tp_src.is_some() {
             mask.or_word(word::PORTS, 0xffff_0000);
         }
@@ -216,6 +240,31 @@ impl Match {
         }
         out
     }
+}
+
+/// Whether the ports of `key` lie in two ranges, where there are any. Adds the bits that show it: of a port
+/// that does not, only its own.
+pub(crate) fn add_range_bits(
+    tp_src: Option<PortRange>,
+    tp_dst: Option<PortRange>,
+    key: &FlowKey,
+    looked_at: &mut FlowMask,
+) -> bool {
+    let ports = key.word(word::PORTS);
+    let sides = [(tp_src, (ports >> 16) as u16, 16), (tp_dst, ports as u16, 0)];
+    let bits = |range: PortRange, port, shift| u32::from(range.deciding_bits(port)) << shift;
+    for (range, port, shift) in sides {
+        if let Some(range) = range.filter(|r| !r.contains(port)) {
+            looked_at.or_word(word::PORTS, bits(range, port, shift));
+            return false;
+        }
+    }
+    for (range, port, shift) in sides {
+        if let Some(range) = range {
+            looked_at.or_word(word::PORTS, bits(range, port, shift));
+        }
+    }
+    true
 }
 
 #[cfg(test)]

@@ -15,7 +15,8 @@ use super::rank::{Rank, Ranked};
 use super::{Classifier, Hit, InsertError};
 use crate::packet::fields::word;
 use crate::packet::key::{FlowKey, FlowMask};
-use crate::rule::{Match, PortRange, Priority, RuleId};
+use crate::rule::matching::MaskedWord;
+use crate::rule::{Match, Priority, RuleId};
 
 /// Rules in order of rank.
 #[derive(Debug)]
@@ -101,27 +102,17 @@ impl Classifier for LinearSearch {
     }
 }
 
-/// The ports of `key` and their places in its word, with the range that each must lie in.
-fn ranges(matches: &Match, key: &FlowKey) -> [(u16, u32, Option<PortRange>); 2] {
-    let ports = key.word(word::PORTS);
-    [((ports >> 16) as u16, 16, matches.tp_src_range()), (ports as u16, 0, matches.tp_dst_range())]
-}
-
 /// Adds the bits because of which `key` matches.
 fn add_match(matches: &Match, key: &FlowKey, looked_at: &mut FlowMask) {
     for w in matches.words() {
         looked_at.or_word(w.word.into(), w.mask);
     }
-    for (port, shift, range) in ranges(matches, key) {
-        if let Some(range) = range {
-            looked_at.or_word(word::PORTS, u32::from(deciding_bits(port, range)) << shift);
-        }
-    }
+    matches.add_range_bits(key, looked_at);
 }
 
 /// Adds bits because of which `key` does not match, unless some are there already.
 fn add_mismatch(matches: &Match, key: &FlowKey, looked_at: &mut FlowMask) {
-    let differing = |w: &crate::rule::matching::MaskedWord| (key.word(w.word.into()) ^ w.value) & w.mask;
+    let differing = |w: &MaskedWord| (key.word(w.word.into()) ^ w.value) & w.mask;
     if matches.words().iter().any(|w| differing(w) & looked_at.word(w.word.into()) != 0) {
         return;
     }
@@ -129,12 +120,7 @@ fn add_mismatch(matches: &Match, key: &FlowKey, looked_at: &mut FlowMask) {
         looked_at.or_word(w.word.into(), w.mask & reason_bits(w.word.into(), differing(w)));
         return;
     }
-    for (port, shift, range) in ranges(matches, key) {
-        if let Some(range) = range.filter(|r| !r.contains(port)) {
-            looked_at.or_word(word::PORTS, u32::from(deciding_bits(port, range)) << shift);
-            return;
-        }
-    }
+    matches.add_range_bits(key, looked_at);
 }
 
 /// Of a word that differs in the bits `differing`: the bits down to the first of these in words that hold
@@ -147,18 +133,4 @@ fn reason_bits(w: usize, differing: u32) -> u32 {
         word::PORTS => down_to(differing.ilog2()) & 0xffff,
         _ => u32::MAX,
     }
-}
-
-/// The mask of the shortest prefix of `port` whose ports all lie inside the range, or all outside.
-fn deciding_bits(port: u16, range: PortRange) -> u16 {
-    for bits in (0..=16).rev() {
-        let mask = (0xffff_u32 << bits) as u16;
-        let (first, last) = (port & mask, port | !mask);
-        let inside = range.low() <= first && last <= range.high();
-        let outside = last < range.low() || range.high() < first;
-        if inside || outside {
-            return mask;
-        }
-    }
-    u16::MAX
 }
