@@ -1,0 +1,156 @@
+//! The whole switch, on the workload of many masks: S masks × 1024 megaflows, a capture of 40,000 64-byte
+//! UDP packets that match one each, uniformly, replayed from memory to a port that drops.
+//!
+//! `cargo bench -p flowlane-switch --bench switch [S …]`; S is 1, 5, 10, 20 and 40 where none is given.
+//! The exact-match cache is off. Every packet is copied from the capture's memory, parsed, looked up,
+//! acted on and sent, as in the measurements of Open vSwitch that `docs/performance.md` sets beside.
+
+use std::collections::HashSet;
+use std::sync::atomic::AtomicBool;
+
+use flowlane::classify::TupleSearch;
+use flowlane::generate::{Random, build_frame};
+use flowlane::packet::{Field, FlowKey};
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, Match, Priority, Rule};
+use flowlane_switch::capture::{CaptureWriter, FileFormat};
+use flowlane_switch::mac_table::MacTable;
+use flowlane_switch::pipeline::{Miss, Pipeline};
+use flowlane_switch::port::{NullPort, PcapConfig, PcapPort};
+use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Stage, Until, Worker};
+
+const RULES_PER_MASK: usize = 1024;
+const PACKETS: usize = 40_000;
+
+/// A rule: source prefix and its length, destination, and for masks beyond 24 the destination port.
+struct Flow {
+    src: u32,
+    length: u32,
+    dst: u32,
+    port: Option<u16>,
+}
+
+/// S masks: source prefixes of 8 to 31 bits with the whole destination.
+fn flows(masks: usize, random: &mut Random) -> Vec<Flow> {
+    let mut out = Vec::new();
+    for i in 0..masks {
+        let length = 8 + (i % 24) as u32;
+        let mut destinations = HashSet::new();
+        while destinations.len() < RULES_PER_MASK {
+            let dst = random.bits() as u32;
+            if !destinations.insert(dst) {
+                continue;
+            }
+            let src = ((10 + i as u32) << 24 | random.bits() as u32 >> 8) & (u32::MAX << (32 - length));
+            out.push(Flow { src, length, dst, port: (i >= 24).then(|| random.bits() as u16) });
+        }
+    }
+    out
+}
+
+fn rule(flow: &Flow) -> Rule {
+    let mut m = Match::any();
+    m.set(Field::EthType, 0x0800).set(Field::NwProto, 17).set(Field::IpFrag, 0);
+    m.set_masked(Field::Ipv4Src, flow.src.into(), u128::from(u32::MAX << (32 - flow.length)));
+    m.set(Field::Ipv4Dst, flow.dst.into());
+    if let Some(port) = flow.port {
+        m.set(Field::TpDst, port.into());
+    }
+    Rule { priority: Priority(1), ..Rule::new(m, vec![Action::Output(PortNo(2))]) }
+}
+
+fn frame(flow: &Flow, random: &mut Random, out: &mut Vec<u8>) {
+    let mut key = FlowKey::zero();
+    key.set(Field::EthSrc, 0x0202_0000_0001);
+    key.set(Field::EthDst, 0x0200_0000_0002);
+    key.set(Field::EthType, 0x0800);
+    key.set(Field::NwProto, 17);
+    key.set(Field::NwTtl, 64);
+    let host = random.bits() as u32 & !(u32::MAX << (32 - flow.length));
+    key.set(Field::Ipv4Src, (flow.src | host).into());
+    key.set(Field::Ipv4Dst, flow.dst.into());
+    key.set(Field::TpSrc, u128::from(random.bits() as u16));
+    key.set(Field::TpDst, flow.port.unwrap_or(random.bits() as u16).into());
+    build_frame(&key, 60, out);
+}
+
+fn worker(flows: &[Flow], capture: &std::path::Path) -> Worker {
+    let mut pipeline = Pipeline::new();
+    pipeline.add_table(0, "flows", Box::new(TupleSearch::new(flows.len(), 7)), Miss::Drop);
+    for flow in flows {
+        pipeline.add_rule(rule(flow)).expect("the table is large enough");
+    }
+    let cache = CacheConfig { exact_entries: 0, idle_ns: u64::MAX, seed: 12345, ..CacheConfig::default() };
+    let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
+    let replay = PcapConfig { loops: 0, ..PcapConfig::new(capture) };
+    let replay = PcapPort::open(&replay).expect("written just now");
+    egress.ports.add(PortSlot::new(PortNo(1), "replay", "", Box::new(replay)));
+    egress.ports.add(PortSlot::new(PortNo(2), "null", "", Box::new(NullPort)));
+    Worker::new(Lookup::new(pipeline, cache), egress, 32, Clock::Wall)
+}
+
+fn measure(masks: usize) {
+    let mut random = Random::new(7);
+    let flows = flows(masks, &mut random);
+    let file = std::env::temp_dir().join(format!("flowlane-bench-{}.pcap", std::process::id()));
+    let output = std::io::BufWriter::new(std::fs::File::create(&file).expect("a temporary file"));
+    let mut writer = CaptureWriter::new(output, FileFormat::Pcap).expect("a temporary file");
+    let mut bytes = Vec::new();
+    for i in 0..PACKETS {
+        let flow = &flows[random.below(flows.len() as u64) as usize];
+        frame(flow, &mut random, &mut bytes);
+        writer.write(i as u64, &bytes).expect("a temporary file");
+    }
+    writer.finish().expect("a temporary file");
+    let mut worker = worker(&flows, &file);
+    std::fs::remove_file(&file).expect("written just now");
+    // Every flow once, so that all megaflows exist; then the capture, so that masks are ranked.
+    let every: Vec<Vec<u8>> = flows
+        .iter()
+        .map(|flow| {
+            let mut bytes = Vec::new();
+            frame(flow, &mut random, &mut bytes);
+            bytes
+        })
+        .collect();
+    worker.inject(0, &every.iter().map(Vec::as_slice).collect::<Vec<_>>()).expect("no port fails");
+    let stop = AtomicBool::new(false);
+    let mut run = |packets| {
+        let until = Until { packets: Some(packets), duration: None };
+        worker.run(until, &stop, |_| {}).expect("no port fails");
+    };
+    run(400_000);
+    let clock = quanta::Clock::new();
+    let mut samples: Vec<f64> = (0..15)
+        .map(|_| {
+            let begun = clock.raw();
+            run(400_000);
+            (clock.raw() - begun) as f64 / 400_000.0
+        })
+        .collect();
+    samples.sort_by(f64::total_cmp);
+    let found: Vec<usize> = worker.lookup.megaflows.masks().map(|(_, n)| n).collect();
+    let counters = worker.lookup.megaflows.counters();
+    print!(
+        "{masks:>3} masks: {:>7.1} / {:>7.1} cycles per packet (least / median); {} megaflows in {} masks, \
+         {:.1} probes per packet;",
+        samples[0],
+        samples[samples.len() / 2],
+        found.iter().sum::<usize>(),
+        found.len(),
+        counters.probes as f64 / counters.lookups as f64,
+    );
+    for stage in Stage::ALL {
+        let c = worker.stages.get(stage);
+        if c.packets > 400_000 {
+            print!(" {} {:.1}", stage.name(), c.cycles as f64 / c.packets as f64);
+        }
+    }
+    println!();
+}
+
+fn main() {
+    let asked: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
+    let masks = if asked.is_empty() { vec![1, 5, 10, 20, 40] } else { asked };
+    masks.into_iter().for_each(measure);
+}
