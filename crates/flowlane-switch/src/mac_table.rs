@@ -92,7 +92,7 @@ impl MacTable {
         };
         self.learn(mac(6), vid, port, now_s);
         let destination = mac(0);
-        if destination >> 4 == 0x0180_c200_000 {
+        if destination >> 4 == 0x0018_0c20_0000 {
             return NormalDecision::Drop;
         }
         if destination >> 40 & 1 == 1 {

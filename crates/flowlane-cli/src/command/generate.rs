@@ -27,7 +27,7 @@ pub(crate) fn run(verb: &GenerateVerb) -> Result<(), Failure> {
             out.finish()
         }
         GenerateVerb::Trace { rules, trace, output } => {
-            let trace = self::trace(rules, trace)?;
+            let trace = self::trace(rules, trace, true)?;
             let mut out = Output::create(output.as_deref())?;
             let mut line = String::new();
             for flow in trace.packets() {
@@ -42,7 +42,7 @@ pub(crate) fn run(verb: &GenerateVerb) -> Result<(), Failure> {
             out.finish()
         }
         GenerateVerb::Pcap { rules, trace, size, output } => {
-            write_capture(&self::trace(rules, trace)?, *size, output)
+            write_capture(&self::trace(rules, trace, false)?, *size, output)
         }
     }
 }
@@ -85,13 +85,14 @@ fn rules(verb: &GenerateVerb) -> Result<Vec<flowlane::rule::Rule>, Failure> {
     generated.map_err(|e| Failure::input(e.to_string()))
 }
 
-fn trace(rules: &RulesInput, shape: &TraceShape) -> Result<Trace, Failure> {
+fn trace(rules: &RulesInput, shape: &TraceShape, miss_ipv4: bool) -> Result<Trace, Failure> {
     let (rules, _) = input::read_rules(rules)?;
     let locality = shape.locality.parse().map_err(|e| Failure::input(format!("--locality: {e}")))?;
     let config = TraceConfig {
         packets: shape.count,
         flows: shape.flows,
         miss: shape.miss,
+        miss_ipv4,
         locality,
         seed: shape.seed,
     };

@@ -274,7 +274,7 @@ impl Walk {
 
     /// What a recirculated packet takes along: the written bits that are in no header.
     fn carried(&self) -> Vec<(u8, u32, u32)> {
-        let outside = |w: &usize| *w < word::ETH || *w >= word::PKT_MARK;
+        let outside = |w: &usize| !(word::ETH..word::PKT_MARK).contains(w);
         self.written
             .present_words()
             .filter(outside)

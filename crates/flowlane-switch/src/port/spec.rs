@@ -71,7 +71,7 @@ impl PortSpec {
                     .map_err(|problem| PortError::Spec { spec: self.to_string(), problem })?;
                 Ok(Box::new(GenPort::new(config)?))
             }
-            Self::Null => Ok(Box::new(NullPort::default())),
+            Self::Null => Ok(Box::new(NullPort)),
             #[cfg(target_os = "linux")]
             Self::Tap { name } => Ok(Box::new(super::tap::TapPort::open(name)?)),
             #[cfg(target_os = "linux")]

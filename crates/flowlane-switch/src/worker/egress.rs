@@ -146,7 +146,7 @@ impl Egress {
         };
         if ttl == Ttl::Expired {
             self.drops.ttl_expired += 1;
-            self.to_controller(frame, u16::MAX)?;
+            self.send_to_controller(frame, u16::MAX)?;
             return Ok(false);
         }
         Ok(true)
@@ -174,14 +174,14 @@ impl Egress {
             Step::InPort => return self.send(port, frame).map(|()| true),
             Step::Flood => return self.flood(frame, port).map(|()| true),
             Step::Normal => return self.normal(frame, port, now_ns).map(|()| true),
-            Step::Controller { max_len } => return self.to_controller(frame, max_len).map(|()| true),
+            Step::Controller { max_len } => return self.send_to_controller(frame, max_len).map(|()| true),
             Step::Sample { probability } => {
                 // Xorshift32 (Marsaglia 2003).
                 self.random ^= self.random << 13;
                 self.random ^= self.random >> 17;
                 self.random ^= self.random << 5;
                 if (self.random >> 16) as u16 <= probability && probability > 0 {
-                    self.to_controller(frame, u16::MAX)?;
+                    self.send_to_controller(frame, u16::MAX)?;
                 }
             }
             _ => {}
@@ -227,7 +227,7 @@ impl Egress {
         }
     }
 
-    fn to_controller(&mut self, frame: &Frame, max_len: u16) -> Result<(), PortError> {
+    fn send_to_controller(&mut self, frame: &Frame, max_len: u16) -> Result<(), PortError> {
         let Some(port) = &mut self.controller else {
             self.drops.no_controller += 1;
             return Ok(());

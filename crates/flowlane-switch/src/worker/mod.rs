@@ -345,7 +345,7 @@ fn parse_again(
 ) {
     let before = key.clone();
     *headers = parse(frame.bytes(), in_port, key);
-    for w in before.present_words().filter(|&w| w < word::ETH || w >= word::PKT_MARK) {
+    for w in before.present_words().filter(|w| !(word::ETH..word::PKT_MARK).contains(w)) {
         key.set_word(w, before.word(w));
     }
     key.set_word(word::RECIRC_ID, u32::from(table) + 1);

@@ -21,6 +21,7 @@ use super::random::Random;
 use crate::packet::Field;
 use crate::packet::fields::word;
 use crate::packet::key::FlowKey;
+use crate::packet::parse::ether_type;
 use crate::rule::{Match, Rule, RuleId};
 use std::collections::{HashMap, HashSet};
 
@@ -33,6 +34,9 @@ pub struct TraceConfig {
     pub flows: Option<usize>,
     /// The share of headers (0 to 1) that match no rule.
     pub miss: f64,
+    /// Whether headers that match no rule are for IPv4 all of them, as a ClassBench trace needs; else they may
+    /// be anything.
+    pub miss_ipv4: bool,
     /// How often the same comes again.
     pub locality: Locality,
     /// Another seed, another trace.
@@ -42,7 +46,7 @@ pub struct TraceConfig {
 impl TraceConfig {
     /// A uniform trace without misses, a new header for every packet, seed 1.
     pub fn new(packets: usize) -> Self {
-        Self { packets, flows: None, miss: 0.0, locality: Locality::Uniform, seed: 1 }
+        Self { packets, flows: None, miss: 0.0, miss_ipv4: false, locality: Locality::Uniform, seed: 1 }
     }
 }
 
@@ -171,7 +175,7 @@ impl<'a> Headers<'a> {
         Self {
             rules,
             miss: config.miss,
-            filter: (config.miss > 0.0).then(|| MissFilter::new(rules)),
+            filter: (config.miss > 0.0).then(|| MissFilter::new(rules, config.miss_ipv4)),
             choice: Sampler::new(of_rules, ranks.len() as u32),
             ranks,
             random,
@@ -243,6 +247,9 @@ fn fingerprint(words: impl IntoIterator<Item = u32>) -> u64 {
 struct MissFilter {
     /// The words that rules of one mask look at, and fingerprints of what they want there.
     tables: Vec<(Mask, HashSet<u64>)>,
+    /// What a header is drawn from that does not resemble a rule's: any, or IPv4.
+    base: Match,
+    ipv4_only: bool,
 }
 
 type Mask = Vec<(u8, u32)>;
@@ -252,7 +259,11 @@ const IP_ATTEMPTS: u32 = 12;
 const OTHER_ATTEMPTS: u32 = 12;
 
 impl MissFilter {
-    fn new(rules: &[Rule]) -> Self {
+    fn new(rules: &[Rule], ipv4_only: bool) -> Self {
+        let mut base = Match::any();
+        if ipv4_only {
+            base.set(Field::EthType, ether_type::IPV4.into());
+        }
         let mut by_mask: HashMap<Mask, usize> = HashMap::new();
         let mut tables: Vec<(Mask, HashSet<u64>)> = Vec::new();
         for rule in rules {
@@ -264,7 +275,7 @@ impl MissFilter {
             }
             tables[table].1.insert(fingerprint(words.iter().map(|w| w.value)));
         }
-        Self { tables }
+        Self { tables, base, ipv4_only }
     }
 
     fn misses(&self, key: &FlowKey) -> bool {
@@ -276,12 +287,12 @@ impl MissFilter {
     fn draw(&self, rules: &[Rule], random: &mut Random) -> Option<FlowKey> {
         let attempt = |i: u32| {
             let near = rules.get(random.index(rules.len())).filter(|_| i < IP_ATTEMPTS && random.chance(0.5));
-            let mut key = draw_key(near.map_or(&Match::any(), |r| &r.matches), random);
+            let mut key = draw_key(near.map_or(&self.base, |r| &r.matches), random);
             if near.is_some() && key.word(word::IPV4_DST) != 0 {
                 key.set_word(word::IPV4_SRC, ipv4_address(random));
                 key.set_word(word::IPV4_DST, ipv4_address(random));
             }
-            if i >= IP_ATTEMPTS {
+            if i >= IP_ATTEMPTS && !self.ipv4_only {
                 let mut bare = FlowKey::zero();
                 for field in [Field::EthDst, Field::EthSrc] {
                     bare.set(field, key.get(field));
@@ -291,6 +302,9 @@ impl MissFilter {
             }
             key
         };
-        (0..IP_ATTEMPTS + OTHER_ATTEMPTS).map(attempt).find(|key| self.misses(key))
+        (0..IP_ATTEMPTS + OTHER_ATTEMPTS).map(attempt).find(|key| {
+            let ipv4 = key.get(Field::EthType) == u128::from(ether_type::IPV4);
+            (ipv4 || !self.ipv4_only) && self.misses(key)
+        })
     }
 }

@@ -170,6 +170,7 @@ pub struct FieldInfo {
 /// Number of fields.
 pub const FIELD_COUNT: usize = Field::Reg3 as usize + 1;
 
+#[expect(clippy::too_many_arguments, reason = "a row of the table has eight columns")]
 const fn row(
     field: Field,
     name: &'static str,

@@ -1,0 +1,127 @@
+//! `flowlane switch` and the small commands, from outside.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::{examples, run};
+use tempfile::tempdir;
+
+/// A copy of the examples, so that their output does not land in the repository.
+fn copy_examples(to: &Path) {
+    for entry in fs::read_dir(examples()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_quickstart_switches_its_capture_into_others() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    copy_examples(at);
+    let (table, _) = run(at, "switch run quickstart.toml", 0);
+    for part in ["lan", "servers", "firewall", "megaflow", "cycles/packet", "meter 1: dropped"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let (json, _) = run(at, "switch run quickstart.toml --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["ports"][0]["rx_packets"], 40_000);
+    let sent = |port: usize| json["ports"][port]["tx_packets"].as_u64().unwrap();
+    let rules = json["tables"][0]["rules"].as_array().unwrap();
+    let matched: u64 = rules.iter().map(|r| r["packets"].as_u64().unwrap()).sum();
+    assert_eq!(matched + json["tables"][0]["missed_packets"].as_u64().unwrap(), 40_000);
+    // What was counted is what is in the captures.
+    fs::write(at.join("all.flows"), "actions=drop\n").unwrap();
+    for (port, file) in [(1, "servers.pcap"), (2, "internet.pcap")] {
+        let (csv, _) = run(at, &format!("classify --rules all.flows --trace out/{file}"), 0);
+        assert_eq!(csv.lines().count() as u64 - 1, sent(port));
+    }
+    // Without caches the rules are the same.
+    let config = fs::read_to_string(at.join("quickstart.toml")).unwrap();
+    fs::write(at.join("plain.toml"), format!("[cache]\nmegaflows_max = 0\n{config}")).unwrap();
+    let before = fs::read(at.join("out/servers.pcap")).unwrap();
+    let (plain, _) = run(at, "switch run plain.toml --json", 0);
+    let plain: serde_json::Value = serde_json::from_str(&plain).unwrap();
+    assert_eq!(plain["ports"], json["ports"]);
+    assert_eq!(plain["tables"][1]["rules"], json["tables"][1]["rules"]);
+    assert!(fs::read(at.join("out/servers.pcap")).unwrap() == before);
+}
+
+#[test]
+fn a_run_ends_when_it_was_told_to() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let config = "[[port]]\nnumber = 1\nopen = \"gen:mix\"\n[[port]]\nnumber = 2\nopen = \"null\"\n[[table]]\nnumber = 0\nrules = [\"actions=output:2\"]\n";
+    fs::write(at.join("c.toml"), config).unwrap();
+    let (json, _) = run(at, "switch run c.toml --packets 10000 --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let received = json["ports"][0]["rx_packets"].as_u64().unwrap();
+    assert!((10_000..10_100).contains(&received));
+    assert_eq!(json["ports"][1]["tx_packets"].as_u64(), Some(received));
+    run(at, "switch run c.toml --duration 0.2", 0);
+}
+
+#[test]
+fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let port = "[[port]]\nnumber = 1\nopen = \"null\"\n";
+    let table = "[[table]]\nnumber = 0\n";
+    let cases = [
+        (format!("[[port]]\nnumber = 1\nopne = \"null\"\n{table}"), "did you mean `open`?"),
+        (format!("[[port]]\nnumber = 0\nopen = \"null\"\n{table}"), "take 1 to 65279"),
+        (format!("{port}{port}{table}"), "two ports have the number 1"),
+        (port.to_owned(), "there is no table"),
+        (format!("{port}[[table]]\nnumber = 1\n"), "packets enter at table 0"),
+        (format!("{port}{table}rules = [\"tpc actions=drop\"]\n"), "did you mean `tcp`?"),
+        (format!("{port}{table}rules = [\"actions=output:7\"]\n"), "there is no port 7"),
+        (format!("{port}{table}rules = [\"actions=meter:7\"]\n"), "there is no meter 7"),
+        (format!("{port}{table}rules = [\"actions=goto_table:7\"]\n"), "goto_table:7 leads to a table"),
+        (format!("{port}{table}rules = [\"table=4,actions=drop\"]\n"), "there is no table 4"),
+        (format!("{port}{table}rules_file = \"none.flows\"\n"), "none.flows"),
+        (format!("{port}{table}[[meter]]\nnumber = 1\n"), "either rate_kbps or rate_pps"),
+        (format!("[[port]]\nnumber = 1\nopen = \"pcpa:x\"\n{table}"), "did you mean `pcap`?"),
+        (format!("[switch]\nburst = 65\n{port}{table}"), "take 1 to 64"),
+        ("not toml".to_owned(), "c.toml"),
+    ];
+    for (config, part) in cases {
+        fs::write(at.join("c.toml"), &config).unwrap();
+        let (_, err) = run(at, "switch check c.toml", 2);
+        // The report may break lines anywhere.
+        let flat = err.replace(['\n', '│'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(part), "{config}\n{err}");
+    }
+    fs::write(at.join("c.toml"), format!("{port}{table}")).unwrap();
+    assert!(run(at, "switch check c.toml", 0).0.contains("correct"));
+    // A port that cannot be opened for want of something in the environment.
+    fs::write(at.join("c.toml"), format!("[[port]]\nnumber = 1\nopen = \"afpacket:nosuchif0\"\n{table}"))
+        .unwrap();
+    assert!(run(at, "switch run c.toml", 3).1.contains("nosuchif0"));
+}
+
+#[test]
+fn the_small_commands_answer() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let (schema, _) = run(at, "switch schema", 0);
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    assert!(schema["properties"]["port"].is_object());
+    let (cpu, _) = run(at, "--max-simd 128 cpu --json", 0);
+    let cpu: serde_json::Value = serde_json::from_str(&cpu).unwrap();
+    assert_eq!(cpu["max_simd_bits"], 128);
+    assert!(
+        cpu["variants"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|v| v["width_bits"].as_u64() <= Some(128) || v["available"] == false)
+    );
+    assert!(run(at, "completions bash", 0).0.contains("_flowlane"));
+    run(at, "man pages", 0);
+    assert!(fs::read_to_string(at.join("pages/flowlane.1")).unwrap().contains("flowlane"));
+    assert!(run(at, "switch run --help", 0).0.contains("Examples:"));
+}
