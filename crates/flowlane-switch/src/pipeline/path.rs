@@ -2,9 +2,7 @@
 
 use std::collections::HashMap;
 
-use flowlane::packet::Field;
-use flowlane::rule::RuleId;
-use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, RuleId};
 
 /// One step of a path. All that depends on the bits that the megaflow fixes has been decided.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -16,49 +14,9 @@ pub enum Step {
         /// Which; none for a miss.
         rule: Option<RuleId>,
     },
-    /// Send a copy to a port, unless it is the one that the packet came from.
-    Output(PortNo),
-    /// Send a copy back.
-    InPort,
-    /// Send copies to all ports but the one that the packet came from.
-    Flood,
-    /// Switch by learned addresses.
-    Normal,
-    /// Hand the first bytes to the controller port.
-    Controller {
-        /// How many.
-        max_len: u16,
-    },
-    /// Hand the packet to the controller port with a probability.
-    Sample {
-        /// Of 65535.
-        probability: u16,
-    },
-    /// Add a VLAN tag.
-    PushVlan(u16),
-    /// Remove a VLAN tag.
-    PopVlan,
-    /// Add a label stack entry.
-    PushMpls(u16),
-    /// Remove one.
-    PopMpls(u16),
-    /// Set bits of a field.
-    SetField {
-        /// Which.
-        field: Field,
-        /// To what.
-        value: u128,
-        /// Which bits.
-        mask: u128,
-    },
-    /// Decrement the TTL; ends the path where it expires.
-    DecTtl,
-    /// Decrement the outermost label's TTL, likewise.
-    DecMplsTtl,
-    /// Ends the path where the meter's rate is exceeded.
-    Meter(u32),
-    /// Count in a numbered counter.
-    Count(u32),
+    /// Do what a rule says. `move` has become `set_field`, since the megaflow fixes what is moved; `goto_table`
+    /// has been followed.
+    Do(Action),
     /// Parse the packet again, since its headers are not what the key says any more, and look it up again
     /// from a table on. The last step.
     Recirculate {

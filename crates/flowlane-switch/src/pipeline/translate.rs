@@ -81,7 +81,7 @@ impl Pipeline {
             return match table.miss {
                 Miss::Drop => None,
                 Miss::Controller => {
-                    walk.steps.push(Step::Controller { max_len: u16::MAX });
+                    walk.push(Action::Controller { max_len: u16::MAX });
                     None
                 }
                 Miss::Continue => self.tables.range(number..).nth(1).map(|(next, _)| *next),
@@ -117,27 +117,15 @@ impl Walk {
     }
 
     fn act(&mut self, action: &Action) {
-        let step = match *action {
-            Action::Output(port) => Step::Output(port),
-            Action::InPort => Step::InPort,
-            Action::Flood => Step::Flood,
-            Action::Normal => Step::Normal,
-            Action::Controller { max_len } => Step::Controller { max_len },
-            Action::Sample { probability } => Step::Sample { probability },
-            Action::Meter(meter) => Step::Meter(meter),
-            Action::Count(counter) => Step::Count(counter),
+        match *action {
             Action::PushVlan(tpid) => return self.push_vlan(tpid),
             Action::PopVlan => return self.pop_vlan(),
-            Action::PushMpls(eth_type) => {
-                self.parse_again = true;
-                Step::PushMpls(eth_type)
-            }
-            Action::PopMpls(eth_type) => {
+            Action::PushMpls(_) => self.parse_again = true,
+            Action::PopMpls(_) => {
                 if !self.has(Field::MplsLabel) && !self.parse_again {
                     return;
                 }
                 self.parse_again = true;
-                Step::PopMpls(eth_type)
             }
             Action::SetField { field, value, mask } => return self.set_field(field, value, mask),
             Action::Move { from, to } => {
@@ -145,13 +133,15 @@ impl Walk {
                 let value = self.key.get(from);
                 return self.set_field(to, value, to.info().ones());
             }
-            Action::DecTtl => return self.decrement(Field::NwTtl, Step::DecTtl),
-            Action::DecMplsTtl => return self.decrement(Field::MplsTtl, Step::DecMplsTtl),
-            // The action list is open to growth in the library; what this switch does not know it must
-            // not pass over in silence. `Goto` was taken by the caller.
-            ref other => unreachable!("{other:?} is not translated"),
-        };
-        self.steps.push(step);
+            Action::DecTtl => return self.decrement(Field::NwTtl, action),
+            Action::DecMplsTtl => return self.decrement(Field::MplsTtl, action),
+            _ => {}
+        }
+        self.push(action.clone());
+    }
+
+    fn push(&mut self, action: Action) {
+        self.steps.push(Step::Do(action));
     }
 
     fn set_field(&mut self, field: Field, value: u128, mask: u128) {
@@ -169,7 +159,7 @@ impl Walk {
             } else if !self.has(field) && !self.parse_again {
                 return;
             }
-            self.steps.push(Step::SetField { field, value, mask });
+            self.push(Action::SetField { field, value, mask });
         }
         self.key.set_masked(field, value, mask);
         self.written.set_masked(field, mask, mask);
@@ -178,11 +168,11 @@ impl Walk {
         }
     }
 
-    fn decrement(&mut self, field: Field, step: Step) {
+    fn decrement(&mut self, field: Field, action: &Action) {
         if !self.has(field) && !self.parse_again {
             return;
         }
-        self.steps.push(step);
+        self.push(action.clone());
         // Where it would expire the path ends there, whatever the key says.
         self.key.set(field, self.key.get(field).wrapping_sub(1));
         if self.written.get(field) != field.info().ones() {
@@ -203,7 +193,7 @@ impl Walk {
     }
 
     fn push_vlan(&mut self, tpid: u16) {
-        self.steps.push(Step::PushVlan(tpid));
+        self.push(Action::PushVlan(tpid));
         self.fix_tags();
         // The third tag of a frame is not parsed.
         self.parse_again |= self.key.get(Field::VlanTci1) != 0;
@@ -214,14 +204,14 @@ impl Walk {
 
     fn pop_vlan(&mut self) {
         if self.parse_again {
-            self.steps.push(Step::PopVlan);
+            self.push(Action::PopVlan);
             return;
         }
         self.depend_on_field(Field::VlanTci, VLAN_PRESENT.into());
         if !self.tagged() {
             return;
         }
-        self.steps.push(Step::PopVlan);
+        self.push(Action::PopVlan);
         self.fix_tags();
         // Behind two tags there may be a third; behind one, the key does not say which TPID the other has.
         self.parse_again |= self.key.get(Field::VlanTci1) != 0;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use flowlane::packet::Headers;
+use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
 use super::ports::Ports;
@@ -103,9 +104,13 @@ impl Egress {
     ) -> Result<Outcome<'a>, PortError> {
         let mut sent = false;
         for (at, step) in steps.iter().enumerate() {
-            match step {
-                Step::Matched { .. } => {}
-                Step::Output(number) => {
+            let action = match step {
+                Step::Do(action) => action,
+                Step::Matched { .. } => continue,
+                Step::Recirculate { table, carry } => return Ok(Outcome::Again { table: *table, carry }),
+            };
+            match action {
+                Action::Output(number) => {
                     sent = true;
                     match self.ports.place(*number) {
                         Some(place) if place == port => {}
@@ -113,31 +118,30 @@ impl Egress {
                         None => self.drops.no_port += 1,
                     }
                 }
-                Step::Recirculate { table, carry } => return Ok(Outcome::Again { table: *table, carry }),
-                Step::DecTtl | Step::DecMplsTtl | Step::Meter(_) => {
-                    if !self.gate(step, frame, headers, now_ns)? {
+                Action::DecTtl | Action::DecMplsTtl | Action::Meter(_) => {
+                    if !self.gate(action, frame, headers, now_ns)? {
                         return Ok(Outcome::Stopped { at });
                     }
                 }
-                other => sent |= self.step(other, frame, headers, port, now_ns)?,
+                other => sent |= self.act(other, frame, headers, port, now_ns)?,
             }
         }
         self.drops.by_rule += u64::from(!sent);
         Ok(Outcome::Done)
     }
 
-    /// A step that may end the path. Says whether it goes on.
+    /// An action that may end the path. Says whether it goes on.
     fn gate(
         &mut self,
-        step: &Step,
+        action: &Action,
         frame: &mut Frame,
         headers: &mut Headers,
         now_ns: u64,
     ) -> Result<bool, PortError> {
-        let ttl = match step {
-            Step::DecTtl => edit::dec_ttl(frame, headers),
-            Step::DecMplsTtl => edit::dec_mpls_ttl(frame, headers),
-            Step::Meter(number) => {
+        let ttl = match action {
+            Action::DecTtl => edit::dec_ttl(frame, headers),
+            Action::DecMplsTtl => edit::dec_mpls_ttl(frame, headers),
+            Action::Meter(number) => {
                 let passes = self.meters.get_mut(number).is_none_or(|m| m.allow(frame.len(), now_ns));
                 self.drops.metered += u64::from(!passes);
                 return Ok(passes);
@@ -152,30 +156,32 @@ impl Egress {
         Ok(true)
     }
 
-    /// Any other step. Says whether the packet has gone somewhere.
-    fn step(
+    /// Any other action. Says whether the packet has gone somewhere.
+    fn act(
         &mut self,
-        step: &Step,
+        action: &Action,
         frame: &mut Frame,
         headers: &mut Headers,
         port: usize,
         now_ns: u64,
     ) -> Result<bool, PortError> {
-        match *step {
-            Step::SetField { field, value, mask } => _ = edit::set_field(frame, headers, field, value, mask),
-            Step::PushVlan(tpid) => _ = edit::push_vlan(frame, headers, tpid),
-            Step::PopVlan => _ = edit::pop_vlan(frame, headers),
-            Step::PushMpls(eth_type) => _ = edit::push_mpls(frame, headers, eth_type),
-            Step::PopMpls(eth_type) => _ = edit::pop_mpls(frame, headers, eth_type),
-            Step::Count(number) => {
+        match *action {
+            Action::SetField { field, value, mask } => {
+                _ = edit::set_field(frame, headers, field, value, mask)
+            }
+            Action::PushVlan(tpid) => _ = edit::push_vlan(frame, headers, tpid),
+            Action::PopVlan => _ = edit::pop_vlan(frame, headers),
+            Action::PushMpls(eth_type) => _ = edit::push_mpls(frame, headers, eth_type),
+            Action::PopMpls(eth_type) => _ = edit::pop_mpls(frame, headers, eth_type),
+            Action::Count(number) => {
                 let counter = self.counts.entry(number).or_default();
                 *counter = (counter.0 + 1, counter.1 + frame.len() as u64);
             }
-            Step::InPort => return self.send(port, frame).map(|()| true),
-            Step::Flood => return self.flood(frame, port).map(|()| true),
-            Step::Normal => return self.normal(frame, port, now_ns).map(|()| true),
-            Step::Controller { max_len } => return self.send_to_controller(frame, max_len).map(|()| true),
-            Step::Sample { probability } => {
+            Action::InPort => return self.send(port, frame).map(|()| true),
+            Action::Flood => return self.flood(frame, port).map(|()| true),
+            Action::Normal => return self.normal(frame, port, now_ns).map(|()| true),
+            Action::Controller { max_len } => return self.send_to_controller(frame, max_len).map(|()| true),
+            Action::Sample { probability } => {
                 // Xorshift32 (Marsaglia 2003).
                 self.random ^= self.random << 13;
                 self.random ^= self.random >> 17;
@@ -184,6 +190,7 @@ impl Egress {
                     self.send_to_controller(frame, u16::MAX)?;
                 }
             }
+            // The walk through the tables has followed or replaced the others.
             _ => {}
         }
         Ok(false)

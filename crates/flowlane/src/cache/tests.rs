@@ -167,3 +167,26 @@ fn ranking_puts_the_mask_that_hits_first() {
     }
     assert_eq!((cache.len(), cache.masks().count()), (0, 0));
 }
+
+/// The budget that the README states.
+#[test]
+fn a_million_megaflows_take_at_most_100_mib_and_no_more_are_kept() {
+    let flows_max = 1_000_000;
+    let mut cache = MegaflowCache::new(MegaflowConfig { flows_max, masks_max: 64, seed: 5 });
+    for i in 0..flows_max as u32 + 1000 {
+        let mut mask = FlowMask::zero();
+        for field in [Field::RecircId, Field::InPort, Field::EthType, Field::Ipv4Dst, Field::NwProto] {
+            mask.add_field(field);
+        }
+        // Sixteen masks, of six words each.
+        mask.set_masked(Field::Ipv4Src, u128::MAX, u128::from(u32::MAX << (i % 16)));
+        let mut key = FlowKey::zero();
+        key.set(Field::Ipv4Dst, i.into());
+        cache.insert(&key, &mask, i, 0, i.into()).unwrap();
+    }
+    assert_eq!((cache.len(), cache.masks().count()), (flows_max, 16));
+    assert_eq!(cache.counters().evicted, 1000);
+    let mib = cache.table_bytes() >> 20;
+    println!("{mib} MiB, {} bytes a megaflow", cache.table_bytes() / flows_max);
+    assert!(mib <= 100, "{mib} MiB");
+}

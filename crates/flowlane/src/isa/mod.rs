@@ -185,6 +185,58 @@ witness! {
     Avx512
 }
 
+/// Which body a structure uses, with the proof that it may: kept in the structure and matched once per
+/// batch.
+#[derive(Clone, Copy, Debug)]
+pub enum Body {
+    /// [`Variant::Scalar`].
+    Scalar,
+    /// [`Variant::Sse42`].
+    #[cfg(target_arch = "x86_64")]
+    Sse42(Sse42),
+    /// [`Variant::Avx2`].
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    /// [`Variant::Avx512`].
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+}
+
+impl Body {
+    /// The body of this variant, where it may be used here.
+    pub fn of(variant: Variant) -> Option<Self> {
+        match variant {
+            Variant::Scalar => Some(Self::Scalar),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Sse42 => Sse42::detect().map(Self::Sse42),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Avx2 => Avx2::detect().map(Self::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Avx512 => Avx512::detect().map(Self::Avx512),
+            #[cfg(not(target_arch = "x86_64"))]
+            _ => None,
+        }
+    }
+
+    /// The first of `order` that may be used here, else the scalar one.
+    pub fn first_of(order: &[Variant]) -> Self {
+        order.iter().find_map(|v| Self::of(*v)).unwrap_or(Self::Scalar)
+    }
+
+    /// Which variant it is.
+    pub fn variant(self) -> Variant {
+        match self {
+            Self::Scalar => Variant::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Self::Sse42(_) => Variant::Sse42,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => Variant::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => Variant::Avx512,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

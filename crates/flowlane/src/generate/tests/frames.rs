@@ -221,3 +221,26 @@ fn sctp_has_its_checksum() {
     assert_eq!(u32::from_le_bytes(stored), crate::generate::checksum::crc32c(&frame[34..end]));
     assert_eq!(&frame[46..50], &[0x84, 0, 0, 32]);
 }
+
+/// The generator is the parser's inverse: what a key is built into is parsed as that key.
+#[test]
+fn the_parser_reads_back_the_key_that_a_frame_was_built_from() {
+    let mut random = Random::new(11);
+    let mut frame = Vec::new();
+    for (name, matches) in stacks() {
+        for _ in 0..200 {
+            let key = draw_key(&matches, &mut random);
+            build_frame(&key, 60, &mut frame);
+            let mut parsed = FlowKey::zero();
+            let headers = crate::packet::parse(&frame, 0, &mut parsed);
+            assert_eq!(headers.malformed, None, "{name}: {frame:02x?}");
+            assert!(matches.matches(&parsed), "{name}: {matches} does not match {parsed:?}");
+            for info in Field::all() {
+                let in_frame = (22..59).contains(&(usize::from(info.bit) / 32));
+                if in_frame && key.get(info.field) != 0 {
+                    assert_eq!(parsed.get(info.field), key.get(info.field), "{name}: {}", info.name);
+                }
+            }
+        }
+    }
+}

@@ -17,20 +17,7 @@ mod scalar;
 
 pub use scalar::{checksum, hash_words, update};
 
-use crate::isa::Variant;
-#[cfg(target_arch = "x86_64")]
-use crate::isa::{Avx2, Avx512, Sse42};
-
-#[derive(Clone, Copy, Debug)]
-enum Body {
-    Scalar,
-    #[cfg(target_arch = "x86_64")]
-    Sse42(Sse42),
-    #[cfg(target_arch = "x86_64")]
-    Avx2(Avx2),
-    #[cfg(target_arch = "x86_64")]
-    Avx512(Avx512),
-}
+use crate::isa::{Body, Variant};
 
 /// CRC32C of one or many keys, by one of its variants.
 #[derive(Clone, Copy, Debug)]
@@ -41,36 +28,17 @@ pub struct Crc32c {
 impl Crc32c {
     /// The variant of this name, where it may be used here.
     pub fn with_variant(variant: Variant) -> Option<Self> {
-        let body = match variant {
-            Variant::Scalar => Body::Scalar,
-            #[cfg(target_arch = "x86_64")]
-            Variant::Sse42 => Body::Sse42(Sse42::detect()?),
-            #[cfg(target_arch = "x86_64")]
-            Variant::Avx2 => Body::Avx2(Avx2::detect()?),
-            #[cfg(target_arch = "x86_64")]
-            Variant::Avx512 => Body::Avx512(Avx512::detect()?),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => return None,
-        };
-        Some(Self { body })
+        Body::of(variant).map(|body| Self { body })
     }
 
     /// The variant that measures fastest here: the narrowest that has the instruction.
     pub fn new() -> Self {
-        Self::with_variant(Variant::Sse42).unwrap_or(Self { body: Body::Scalar })
+        Self { body: Body::first_of(&[Variant::Sse42]) }
     }
 
     /// Which variant this is.
     pub fn variant(&self) -> Variant {
-        match self.body {
-            Body::Scalar => Variant::Scalar,
-            #[cfg(target_arch = "x86_64")]
-            Body::Sse42(_) => Variant::Sse42,
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx2(_) => Variant::Avx2,
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx512(_) => Variant::Avx512,
-        }
+        self.body.variant()
     }
 
     /// Hashes `N` keys of `words.len()` words each: `out[lane]` becomes the hash of `words[0][lane]`,

@@ -14,20 +14,7 @@ mod scalar;
 
 pub use scalar::{finish, hash_bytes, hash_words, mix};
 
-use crate::isa::Variant;
-#[cfg(target_arch = "x86_64")]
-use crate::isa::{Avx2, Avx512, Sse42};
-
-#[derive(Clone, Copy, Debug)]
-enum Body {
-    Scalar,
-    #[cfg(target_arch = "x86_64")]
-    Sse42(Sse42),
-    #[cfg(target_arch = "x86_64")]
-    Avx2(Avx2),
-    #[cfg(target_arch = "x86_64")]
-    Avx512(Avx512),
-}
+use crate::isa::{Body, Variant};
 
 /// MurmurHash3 of many keys at a time, by one of its variants.
 #[derive(Clone, Copy, Debug)]
@@ -38,38 +25,18 @@ pub struct Murmur3 {
 impl Murmur3 {
     /// The variant of this name, where it may be used here.
     pub fn with_variant(variant: Variant) -> Option<Self> {
-        let body = match variant {
-            Variant::Scalar => Body::Scalar,
-            #[cfg(target_arch = "x86_64")]
-            Variant::Sse42 => Body::Sse42(Sse42::detect()?),
-            #[cfg(target_arch = "x86_64")]
-            Variant::Avx2 => Body::Avx2(Avx2::detect()?),
-            #[cfg(target_arch = "x86_64")]
-            Variant::Avx512 => Body::Avx512(Avx512::detect()?),
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => return None,
-        };
-        Some(Self { body })
+        Body::of(variant).map(|body| Self { body })
     }
 
     /// The variant that measures fastest here: the widest, on every CPU measured so far
     /// (`docs/performance.md`).
     pub fn new() -> Self {
-        let order = [Variant::Avx512, Variant::Avx2, Variant::Sse42];
-        order.into_iter().find_map(Self::with_variant).unwrap_or(Self { body: Body::Scalar })
+        Self { body: Body::first_of(&[Variant::Avx512, Variant::Avx2, Variant::Sse42]) }
     }
 
     /// Which variant this is.
     pub fn variant(&self) -> Variant {
-        match self.body {
-            Body::Scalar => Variant::Scalar,
-            #[cfg(target_arch = "x86_64")]
-            Body::Sse42(_) => Variant::Sse42,
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx2(_) => Variant::Avx2,
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx512(_) => Variant::Avx512,
-        }
+        self.body.variant()
     }
 
     /// Hashes `N` keys of `words.len()` words each: `out[lane]` becomes the hash of `words[0][lane]`,
