@@ -13,11 +13,13 @@
 //! | [`worker`] | the loop: receive, parse, caches, tables, actions, transmit |
 //! | [`config`], [`setup`] | from a TOML file to a worker |
 //! | [`report`] | what a worker has counted, as data |
+//! | [`hostile`] | what must hold for any input: for fuzzing and tests |
 
 pub mod capture;
 pub mod config;
 pub mod edit;
 pub mod frame;
+pub mod hostile;
 pub mod mac_table;
 pub mod meter;
 pub mod pipeline;

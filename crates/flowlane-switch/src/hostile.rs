@@ -1,0 +1,237 @@
+//! What must hold for any bytes whatever: checked by the fuzz targets and, on recorded and mutated input, by
+//! plain tests. Each check panics where its promise is broken.
+
+use flowlane::classify::TupleSearch;
+use flowlane::packet::fields::Field;
+use flowlane::packet::{FlowKey, Headers, Network, Transport, parse, tunnel};
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{
+    Action, Format, Match, Priority, ReadOptions, Rule, classbench as filters, flow_syntax as flows,
+};
+
+use crate::capture::CaptureReader;
+use crate::mac_table::MacTable;
+use crate::meter::{Meter, Rate};
+use crate::pipeline::{Miss, Pipeline};
+use crate::port::{MemoryHandle, MemoryPort};
+use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
+
+/// The parser: every header that it says is there lies within the frame.
+pub fn packet_parse(frame: &[u8]) {
+    let mut key = FlowKey::zero();
+    let headers = parse(frame, 1, &mut key);
+    let within = |at: u16, len: usize| assert!(usize::from(at) + len <= frame.len(), "{headers:?}");
+    match headers.network {
+        Network::None => {}
+        Network::Ipv4 => within(headers.l3, 20),
+        Network::Ipv6 => within(headers.l3, 40),
+        Network::Arp => within(headers.l3, 28),
+    }
+    match headers.transport {
+        Transport::None => {}
+        Transport::Tcp => within(headers.l4, 20),
+        Transport::Udp | Transport::Icmpv4 => within(headers.l4, 8),
+        Transport::Sctp => within(headers.l4, 12),
+        Transport::Icmpv6 => within(headers.l4, 4),
+    }
+    for w in 0..flowlane::packet::key::WORDS {
+        assert!(key.present() >> w & 1 == 1 || key.word(w) == 0, "word {w} is set and not marked present");
+    }
+    if let Ok(Some(found)) = tunnel::read(frame, &headers, &key) {
+        assert!(found.inner_at <= frame.len());
+    }
+    let reused = {
+        let mut key = FlowKey::zero();
+        parse(&[0xff; 64], 9, &mut key);
+        let again: Headers = parse(frame, 1, &mut key);
+        assert_eq!(again, headers);
+        key
+    };
+    assert!(reused == key, "a reused key differs from a new one");
+}
+
+/// The capture reader: it ends, and gives no frame that is too long.
+pub fn capture(bytes: &[u8]) {
+    let Ok(mut reader) = CaptureReader::new(bytes) else { return };
+    let mut frame = Vec::new();
+    let mut records = 0;
+    while let Ok(Some(_)) = reader.next(&mut frame) {
+        assert!(frame.len() <= crate::frame::FRAME_MAX);
+        records += 1;
+        // A record takes 12 bytes at least.
+        assert!(records <= bytes.len() / 12);
+    }
+}
+
+/// The reader of flows: what it reads, it prints so that it reads the same.
+pub fn flow_syntax(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let options = ReadOptions::default();
+    let Ok(rules) = flows::read(text, "fuzz", &options) else { return };
+    for rule in rules {
+        let printed = flows::print_rule(&rule);
+        match flows::read(&printed, "printed", &options) {
+            Ok(back) => assert_eq!(back, [rule], "{printed}"),
+            Err(error) => panic!("{printed}: {error}"),
+        }
+    }
+}
+
+/// The readers of filters and of header traces, likewise.
+pub fn classbench(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let options = ReadOptions { flags: flowlane::rule::Flags::Match, ..ReadOptions::default() };
+    if let Ok(rules) = flowlane::rule::read(text, "fuzz", Some(Format::Classbench), &options) {
+        // A mask of the protocol may have holes, which its printer writes and reads.
+        if let Ok(printed) = filters::print(&rules) {
+            let back = filters::read(&printed, "printed", &options).expect("what is printed is read");
+            let matches = |rules: &[Rule]| rules.iter().map(|r| r.matches.clone()).collect::<Vec<_>>();
+            assert_eq!(matches(&back), matches(&rules), "{printed}");
+        }
+    }
+    let _ = filters::read_trace(text, "fuzz");
+}
+
+/// A switch with every action, with and without caches: both send the same for any frame.
+pub fn switch(frame: &[u8]) {
+    thread_local! {
+        static PAIR: std::cell::RefCell<Pair> = std::cell::RefCell::new(Pair::new());
+    }
+    PAIR.with_borrow_mut(|pair| pair.compare(frame));
+}
+
+/// Two switches with the same rules: one with caches, one without.
+pub struct Pair {
+    cached: (Worker, Vec<MemoryHandle>),
+    plain: (Worker, Vec<MemoryHandle>),
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Pair {
+    /// The two switches.
+    pub fn new() -> Self {
+        let caches = CacheConfig {
+            exact_entries: 64,
+            exact_insert_inverse: 2,
+            megaflows_max: 200,
+            masks_max: 60,
+            ..CacheConfig::default()
+        };
+        let none = CacheConfig { exact_entries: 0, megaflows_max: 0, ..caches };
+        Self { cached: every_action(caches), plain: every_action(none) }
+    }
+
+    /// Sends a frame through both, on a port that terminates tunnels and on one that does not.
+    pub fn compare(&mut self, frame: &[u8]) {
+        for port in 0..2 {
+            let cached = through(&mut self.cached, port, frame);
+            let plain = through(&mut self.plain, port, frame);
+            assert_eq!(cached, plain, "port {port}, frame {frame:02x?}");
+        }
+    }
+
+    /// Packets that the cached switch found in its caches, and those that went through its tables.
+    pub fn hits(&self) -> (u64, u64) {
+        let lookup = &self.cached.0.lookup;
+        (lookup.exact_hits + lookup.megaflows.counters().hits, lookup.slow)
+    }
+}
+
+fn through(
+    (worker, ports): &mut (Worker, Vec<MemoryHandle>),
+    port: usize,
+    frame: &[u8],
+) -> Vec<Vec<Vec<u8>>> {
+    worker.inject(port, &[frame]).expect("ports in memory do not fail");
+    ports.iter().map(MemoryHandle::take_sent).collect()
+}
+
+/// A switch whose rules use every action on every field.
+fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
+    let mut pipeline = Pipeline::new();
+    for table in 0..4 {
+        pipeline.add_table(table, "", Box::new(TupleSearch::new(1000, 7)), Miss::Continue);
+    }
+    for rule in rules() {
+        pipeline.add_rule(rule).expect("the rules are right");
+    }
+    let mut egress = Egress::new(MacTable::new(64, 300, 1), 1);
+    egress.meters.insert(1, Meter::new(Rate::Pps(1), u64::MAX));
+    let mut handles = Vec::new();
+    for number in 1..=3 {
+        let (port, handle) = MemoryPort::new();
+        let mut slot = PortSlot::new(PortNo(number), &format!("port{number}"), "", Box::new(port));
+        slot.decapsulate = number == 1;
+        egress.ports.add(slot);
+        handles.push(handle);
+    }
+    let (controller, handle) = MemoryPort::new();
+    egress.controller = Some(Box::new(controller));
+    handles.push(handle);
+    let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, 32, Clock::Frames);
+    worker.malformed_policy = MalformedPolicy::Forward;
+    (worker, handles)
+}
+
+fn rules() -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let mut add = |table: u8, priority: u32, matches: &[(Field, u128)], actions: Vec<Action>| {
+        let mut m = Match::any();
+        for &(field, value) in matches {
+            m.set(field, value);
+        }
+        rules.push(Rule { table, priority: Priority(priority), cookie: 0, matches: m, actions });
+    };
+    // Every field is set in turn: by the low bits of the source address, which mutation changes.
+    for (i, info) in Field::all().iter().filter(|f| f.writable).enumerate() {
+        let value = 0x5a5a_5a5a_5a5a_5a5a_5a5a_5a5a_5a5a_5a5a & info.ones();
+        let set = Action::SetField { field: info.field, value, mask: info.ones() };
+        let masked = Action::SetField { field: info.field, value: value & 3, mask: 3 & info.ones() };
+        let step =
+            [Action::PushVlan(0x8100), Action::PopVlan, Action::DecTtl, Action::Count(1)][i % 4].clone();
+        let source = 0x0200_0000_0000 + i as u128;
+        add(
+            0,
+            10,
+            &[(Field::EthSrc, source)],
+            vec![set, step, masked, Action::Output(PortNo(2)), Action::Goto(1)],
+        );
+    }
+    let (out, go) = (Action::Output(PortNo(3)), Action::Goto);
+    add(0, 5, &[(Field::EthType, 0x8847)], vec![Action::PopMpls(0x0800), out.clone(), go(1)]);
+    add(
+        0,
+        5,
+        &[(Field::EthType, 0x0800)],
+        vec![Action::PushMpls(0x8847), Action::DecMplsTtl, out.clone(), go(2)],
+    );
+    add(
+        0,
+        5,
+        &[(Field::EthType, 0x86dd)],
+        vec![Action::DecTtl, Action::PushVlan(0x88a8), out.clone(), go(1)],
+    );
+    add(0, 4, &[(Field::VlanTci, 0x1005)], vec![Action::PopVlan, Action::PopVlan, out.clone(), go(2)]);
+    let swap = Action::Move { from: Field::EthSrc, to: Field::EthDst };
+    add(0, 1, &[], vec![swap, Action::Sample { probability: 9 }, go(1)]);
+    add(
+        1,
+        5,
+        &[(Field::NwProto, 17)],
+        vec![Action::Meter(1), Action::Move { from: Field::TpDst, to: Field::TpSrc }, go(2)],
+    );
+    add(1, 5, &[(Field::NwProto, 6)], vec![Action::Controller { max_len: 20 }, Action::InPort, go(3)]);
+    add(1, 5, &[(Field::NwProto, 58)], vec![Action::Flood, Action::DecTtl, go(3)]);
+    add(2, 5, &[(Field::EthType, 0x8847)], vec![Action::PopMpls(0x86dd), Action::PopMpls(0x0800), go(3)]);
+    add(2, 4, &[(Field::NwTtl, 63)], vec![Action::Flood]);
+    add(2, 1, &[], vec![Action::Normal, go(3)]);
+    add(3, 5, &[(Field::IpFrag, 1)], vec![Action::PushVlan(0x8100), Action::Normal]);
+    add(3, 4, &[(Field::TpDst, 53)], vec![Action::InPort]);
+    add(3, 1, &[], vec![out]);
+    rules
+}

@@ -1,0 +1,141 @@
+//! Hostile packets through parser, tables, caches and actions: recorded, truncated and mutated.
+
+use std::path::{Path, PathBuf};
+
+use flowlane::generate::{Random, build_frame, draw_key};
+use flowlane::packet::Field;
+use flowlane::rule::Match;
+use flowlane_switch::capture::CaptureReader;
+use flowlane_switch::hostile::{self, Pair};
+
+const MUTATIONS: u32 = 1_000_000;
+
+/// Frames of all kinds, made here.
+fn made() -> Vec<Vec<u8>> {
+    let mut random = Random::new(3);
+    let mut frames = Vec::new();
+    for (eth_type, protocols) in [
+        (0x0800, &[1u128, 6, 17, 47, 132][..]),
+        (0x86dd, &[6, 17, 58, 132]),
+        (0x0806, &[0]),
+        (0x8847, &[0]),
+        (0x88cc, &[0]),
+    ] {
+        for &protocol in protocols {
+            for tags in 0..3 {
+                let mut m = Match::any();
+                m.set(Field::EthType, eth_type);
+                if protocol != 0 {
+                    m.set(Field::NwProto, protocol);
+                }
+                if tags > 0 {
+                    m.set(Field::VlanTci, 0x1005);
+                }
+                if tags > 1 {
+                    m.set(Field::VlanTci1, 0x1006);
+                }
+                for source in 0..4u128 {
+                    m.set(Field::EthSrc, 0x0200_0000_0000 + source * 11 + tags);
+                    let mut frame = Vec::new();
+                    build_frame(&draw_key(&m, &mut random), 60, &mut frame);
+                    frames.push(frame);
+                }
+            }
+        }
+    }
+    frames
+}
+
+/// Frames of the captures for tests, where they are there.
+fn recorded() -> Vec<Vec<u8>> {
+    let data = std::env::var_os("FLOWLANE_TEST_DATA").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
+        PathBuf::from,
+    );
+    let Ok(folder) = std::fs::read_dir(data.join("captures")) else {
+        println!("skipped: there are no captures in {}", data.display());
+        return Vec::new();
+    };
+    let mut frames = Vec::new();
+    let mut record = Vec::new();
+    for entry in folder {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        let Ok(mut reader) = CaptureReader::new(&bytes[..]) else { continue };
+        while let Ok(Some(_)) = reader.next(&mut record) {
+            frames.push(record.clone());
+        }
+    }
+    println!("{} recorded frames", frames.len());
+    frames
+}
+
+#[test]
+fn every_frame_and_every_truncation_of_it_is_handled() {
+    let mut pair = Pair::new();
+    let frames = [made(), recorded()].concat();
+    let mut count = 0;
+    for frame in &frames {
+        hostile::packet_parse(frame);
+        pair.compare(frame);
+        for len in 0..frame.len().min(200) {
+            hostile::packet_parse(&frame[..len]);
+            pair.compare(&frame[..len]);
+            count += 1;
+        }
+    }
+    println!("{} frames, {count} truncations, (cached, slow) {:?}", frames.len(), pair.hits());
+}
+
+#[test]
+fn a_million_mutated_packets_are_handled_alike_with_and_without_caches() {
+    let mut frames = [made(), recorded()].concat();
+    frames.retain(|f| f.len() <= 1600 && !f.is_empty());
+    let mut pair = Pair::new();
+    let mut random = Random::new(5);
+    let mut mutated = Vec::new();
+    for _ in 0..MUTATIONS {
+        mutated.clear();
+        mutated.extend_from_slice(&frames[random.index(frames.len())]);
+        for _ in 0..random.below(8) {
+            // Mostly in the headers.
+            let within = mutated.len().min(if random.chance(0.9) { 80 } else { 1600 });
+            let at = random.index(within);
+            mutated[at] = random.bits() as u8;
+        }
+        if random.chance(0.1) {
+            mutated.truncate(1 + random.index(mutated.len()));
+        }
+        if random.chance(0.05) {
+            mutated.resize(mutated.len() + random.index(64), random.bits() as u8);
+        }
+        hostile::packet_parse(&mutated);
+        pair.compare(&mutated);
+    }
+    println!("{MUTATIONS} mutations, (cached, slow) {:?}", pair.hits());
+    assert!(pair.hits().0 > 0);
+}
+
+#[test]
+fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let targets: [(&str, fn(&[u8])); 5] = [
+        ("packet_parse", hostile::packet_parse),
+        ("capture", hostile::capture),
+        ("flow_syntax", hostile::flow_syntax),
+        ("classbench", hostile::classbench),
+        ("switch", hostile::switch),
+    ];
+    let mut files = 0;
+    for (name, check) in targets {
+        for folder in ["regressions", "corpus"] {
+            let Ok(entries) = std::fs::read_dir(fuzz.join(folder).join(name)) else { continue };
+            for entry in entries {
+                let path = entry.unwrap().path();
+                println!("{}", path.display());
+                check(&std::fs::read(&path).unwrap());
+                files += 1;
+            }
+        }
+    }
+    assert!(files >= 5, "every target has a seed");
+}
