@@ -10,6 +10,9 @@ use flowlane_switch::hostile::{self, Pair};
 
 const MUTATIONS: u32 = 1_000_000;
 
+/// What must hold for some bytes.
+type Check = fn(&[u8]);
+
 /// Frames of all kinds, made here.
 fn made() -> Vec<Vec<u8>> {
     let mut random = Random::new(3);
@@ -118,7 +121,7 @@ fn a_million_mutated_packets_are_handled_alike_with_and_without_caches() {
 #[test]
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-    let targets: [(&str, fn(&[u8])); 5] = [
+    let targets: [(&str, Check); 5] = [
         ("packet_parse", hostile::packet_parse),
         ("capture", hostile::capture),
         ("flow_syntax", hostile::flow_syntax),
