@@ -6,7 +6,7 @@
 //! outsiders from making keys collide *by accident of a known seed*, not against an attacker who sees
 //! which keys collide.
 //!
-//! The lanes' body ([`lanes`]) is plain loops over arrays; compiled for each instruction set it becomes
+//! The lanes' body (`lanes.rs`) is plain loops over arrays; compiled for each instruction set it becomes
 //! what one would write by hand (`vpmulld`, `vprold`, …), so there are no intrinsics here.
 
 mod lanes;
