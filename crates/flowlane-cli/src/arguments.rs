@@ -43,11 +43,13 @@ pub(crate) enum Command {
     /// Describe this machine's CPU and the variants that it can run.
     Cpu(CpuOptions),
     /// Print a completion script for a shell.
+    #[command(after_help = "Example:\n  flowlane completions bash > /etc/bash_completion.d/flowlane")]
     Completions {
         /// The shell.
         shell: clap_complete::Shell,
     },
     /// Write the manual pages into a folder.
+    #[command(after_help = "Example:\n  flowlane man man1 && man -l man1/flowlane.1")]
     Man {
         /// The folder; made if it is not there.
         folder: PathBuf,
@@ -90,6 +92,31 @@ pub(crate) struct RulesInput {
     /// Match the flags column of ClassBench filters too (the published traces do not honour it).
     #[arg(long)]
     pub(crate) match_flags: bool,
+}
+
+/// A rule file that a command is about.
+#[derive(Debug, Args)]
+pub(crate) struct RulesFile {
+    /// Rule file (may be gzipped): ClassBench filters or flows as ovs-ofctl reads them.
+    #[arg(value_name = "FILE")]
+    rules: PathBuf,
+    /// How the rule file is written.
+    #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
+    rules_format: RulesFormat,
+    /// Match the flags column of ClassBench filters too (the published traces do not honour it).
+    #[arg(long)]
+    match_flags: bool,
+}
+
+impl RulesFile {
+    /// The same as other commands name it.
+    pub(crate) fn input(&self) -> RulesInput {
+        RulesInput {
+            rules: self.rules.clone(),
+            rules_format: self.rules_format,
+            match_flags: self.match_flags,
+        }
+    }
 }
 
 const CLASSIFY_HELP: &str = "\
@@ -167,20 +194,25 @@ pub(crate) enum SwitchVerb {
         json: bool,
     },
     /// Check a configuration and the rules that it names, without opening a port.
+    #[command(after_help = "Example:\n  flowlane switch check examples/quickstart.toml")]
     Check {
         /// The configuration.
         config: PathBuf,
     },
-    /// Print the JSON schema of the configuration.
+    /// Print the JSON schema of the configuration, for editors.
+    #[command(after_help = "Example:\n  flowlane switch schema > flowlane.schema.json")]
     Schema,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesVerb {
-    /// Say what is in a rule file: fields, masks, prefix lengths, ranges.
+    /// Say what is in a rule file: fields, masks, ranges.
+    #[command(
+        after_help = "Examples:\n  flowlane rules show acl.rules\n  flowlane rules show fw.flows --list"
+    )]
     Show {
         #[command(flatten)]
-        rules: RulesInput,
+        rules: RulesFile,
         /// List the rules, too.
         #[arg(long)]
         list: bool,
@@ -189,12 +221,10 @@ pub(crate) enum RulesVerb {
         json: bool,
     },
     /// Write a rule file in another format.
-    #[command(
-        after_help = "Example:\n  flowlane rules convert --rules acl.rules --to flows --output acl.flows"
-    )]
+    #[command(after_help = "Example:\n  flowlane rules convert acl.rules --to flows --output acl.flows")]
     Convert {
         #[command(flatten)]
-        rules: RulesInput,
+        rules: RulesFile,
         /// The format to write: classbench or flows.
         #[arg(long, value_enum)]
         to: RulesFormat,

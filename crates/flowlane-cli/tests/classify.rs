@@ -91,7 +91,7 @@ fn bad_input_says_what_where_and_how_and_writes_nothing() {
         ("classify --rules good.flows", "--trace"),
         ("generate rules --profile nonsense", "nonsense"),
         ("generate trace --rules good.flows --locality often", "uniform, zipf:S"),
-        ("rules convert --rules good.flows --to classbench", ""),
+        ("rules convert good.flows --to classbench", ""),
     ];
     for (arguments, part) in &cases[..10] {
         let (out, err) = run(at, arguments, 2);
@@ -107,13 +107,13 @@ fn rules_are_converted_there_and_back() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     run(at, "generate rules --profile fw --count 200 --output a.rules", 0);
-    run(at, "rules convert --rules a.rules --to flows --output b.flows", 0);
-    run(at, "rules convert --rules b.flows --to classbench --output c.rules", 0);
+    run(at, "rules convert a.rules --to flows --output b.flows", 0);
+    run(at, "rules convert b.flows --to classbench --output c.rules", 0);
     let read = |name: &str| fs::read_to_string(at.join(name)).unwrap();
     assert_eq!(read("a.rules"), read("c.rules"));
-    let (summary, _) = run(at, "rules show --rules b.flows --list", 0);
+    let (summary, _) = run(at, "rules show b.flows --list", 0);
     assert!(summary.contains("nw_dst") && summary.contains("actions="), "{summary}");
-    run(at, "rules show --rules b.flows --json", 0);
+    run(at, "rules show b.flows --json", 0);
     // The same seed gives the same rules, another others.
     run(at, "generate rules --profile fw --count 200 --output d.rules", 0);
     run(at, "generate rules --profile fw --count 200 --seed 2 --output e.rules", 0);

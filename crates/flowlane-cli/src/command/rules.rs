@@ -15,7 +15,7 @@ use crate::output::{self, Output};
 pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
     match verb {
         RulesVerb::Show { rules, list, json } => {
-            let (rules, format) = input::read_rules(rules)?;
+            let (rules, format) = input::read_rules(&rules.input())?;
             let summary = Summary::of(&rules, format);
             if *json {
                 let listed = list.then(|| rules.iter().map(Rule::to_string).collect());
@@ -29,7 +29,7 @@ pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
             out.finish()
         }
         RulesVerb::Convert { rules, to, output } => {
-            let (rules, _) = input::read_rules(rules)?;
+            let (rules, _) = input::read_rules(&rules.input())?;
             let text = print(&rules, *to)?;
             let mut out = Output::create(output.as_deref())?;
             out.text(&text)?;
