@@ -300,6 +300,18 @@ impl FieldInfo {
         })
     }
 
+    /// What a value and mask of the field (right-aligned) are in the words that it lies in: (word, value
+    /// bits, mask bits), the value's within the mask.
+    pub fn spread(&self, value: u128, mask: u128) -> impl Iterator<Item = (usize, u32, u32)> + use<> {
+        let mut left = u32::from(self.width);
+        self.pieces().map(move |(word, shift, width)| {
+            left -= width;
+            let ones = ((1u64 << width) - 1) as u32;
+            let bits = |of: u128| ((of >> left) as u32 & ones) << shift;
+            (word, bits(value & mask), bits(mask))
+        })
+    }
+
     /// A mask of the field's width, right-aligned.
     pub fn ones(&self) -> u128 {
         u128::MAX >> (128 - u32::from(self.width))

@@ -114,15 +114,9 @@ impl<K> Flow<K> {
 
     /// Sets those bits of `field` that are set in `mask` to the corresponding bits of `value`.
     pub fn set_masked(&mut self, field: Field, value: u128, mask: u128) {
-        let info = field.info();
-        let mut left = u32::from(info.width);
-        for (word, shift, width) in info.pieces() {
-            left -= width;
-            let ones = ((1u64 << width) - 1) as u32;
-            let m = ((mask >> left) as u32 & ones) << shift;
-            let v = ((value >> left) as u32 & ones) << shift;
-            if m != 0 {
-                self.set_word(word, (self.words[word] & !m) | (v & m));
+        for (word, value, mask) in field.info().spread(value, mask) {
+            if mask != 0 {
+                self.set_word(word, (self.words[word] & !mask) | value);
             }
         }
     }

@@ -17,7 +17,7 @@
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-use super::error::{Collector, Fault, ReadErrors, Token, lines};
+use super::error::{Fault, ReadErrors, Token, read_lines};
 use super::{Flags, Match, Priority, ReadOptions, Rule};
 use crate::packet::Field;
 use crate::packet::key::FlowKey;
@@ -28,30 +28,15 @@ use crate::packet::parse::{ether_type, ip_proto};
 /// # Errors
 /// All lines that are wrong; nothing is loaded then.
 pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rule>, ReadErrors> {
-    let mut collector = Collector::new(text, file);
-    let mut rules = Vec::new();
-    for (number, start, line) in lines(text) {
-        if rules.len() >= options.rules_max {
-            let problem = format!("more than {} rules; raise the limit", options.rules_max);
-            collector.note(number, start, line.fault(problem));
-            break;
-        }
-        match filter(line, options.flags) {
-            Ok(matches) => {
-                let table = options.table_default;
-                rules.push(Rule { table, ..Rule::new(matches, Vec::new()) });
-            }
-            Err(fault) => collector.note(number, start, fault),
-        }
-        if collector.is_full() {
-            break;
-        }
-    }
+    let mut rules = read_lines(text, file, options.rules_max, |line| {
+        let matches = filter(line, options.flags)?;
+        Ok(Rule { table: options.table_default, ..Rule::new(matches, Vec::new()) })
+    })?;
     let count = rules.len() as u32;
     for (i, rule) in rules.iter_mut().enumerate() {
         rule.priority = Priority(count - i as u32);
     }
-    collector.finish(rules)
+    Ok(rules)
 }
 
 /// The words of a line: parts between white space, in order.
@@ -264,18 +249,7 @@ fn print_filter(matches: &Match, out: &mut String) -> Result<(), &'static str> {
 /// # Errors
 /// All lines that are wrong.
 pub fn read_trace(text: &str, file: &str) -> Result<Vec<FlowKey>, ReadErrors> {
-    let mut collector = Collector::new(text, file);
-    let mut keys = Vec::new();
-    for (number, start, line) in lines(text) {
-        match header(line) {
-            Ok(key) => keys.push(key),
-            Err(fault) => collector.note(number, start, fault),
-        }
-        if collector.is_full() {
-            break;
-        }
-    }
-    collector.finish(keys)
+    read_lines(text, file, usize::MAX, header)
 }
 
 fn header(line: Token<'_>) -> Result<FlowKey, Fault> {

@@ -5,6 +5,9 @@ use std::fmt;
 /// Errors kept of one file; further ones are counted.
 pub const ERRORS_KEPT: usize = 20;
 
+/// Errors after which reading on is idle.
+const ERRORS_COUNTED: usize = 100_000;
+
 /// Something in a rule or trace file that is not understood.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadError {
@@ -104,20 +107,16 @@ impl<'a> Token<'a> {
 }
 
 /// Collects the errors of a file.
-pub(super) struct Collector<'a> {
+struct Collector<'a> {
     text: &'a str,
     file: &'a str,
     errors: Vec<ReadError>,
     count: usize,
 }
 
-impl<'a> Collector<'a> {
-    pub(super) fn new(text: &'a str, file: &'a str) -> Self {
-        Self { text, file, errors: Vec::new(), count: 0 }
-    }
-
+impl Collector<'_> {
     /// Notes a fault in the line that is number `line` (from 1) and begins at byte `start`.
-    pub(super) fn note(&mut self, line: usize, start: usize, fault: Fault) {
+    fn note(&mut self, line: usize, start: usize, fault: Fault) {
         self.count += 1;
         if self.errors.len() >= ERRORS_KEPT {
             return;
@@ -134,17 +133,32 @@ impl<'a> Collector<'a> {
             problem: fault.problem,
         });
     }
+}
 
-    /// Whether so many lines are wrong that reading on is idle.
-    pub(super) fn is_full(&self) -> bool {
-        self.count >= 100_000
-    }
-
-    pub(super) fn finish<T>(self, value: T) -> Result<T, ReadErrors> {
-        match self.count {
-            0 => Ok(value),
-            count => Err(ReadErrors { errors: self.errors, count }),
+/// Reads every line that says something with `read`; more than `max` are refused.
+pub(super) fn read_lines<T>(
+    text: &str,
+    file: &str,
+    max: usize,
+    read: impl Fn(Token<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, ReadErrors> {
+    let mut collector = Collector { text, file, errors: Vec::new(), count: 0 };
+    let mut out = Vec::new();
+    for (number, start, line) in lines(text) {
+        if out.len() >= max {
+            collector.note(number, start, line.fault(format!("more than {max} rules; raise the limit")));
         }
+        match read(line) {
+            Ok(value) => out.push(value),
+            Err(fault) => collector.note(number, start, fault),
+        }
+        if out.len() > max || collector.count >= ERRORS_COUNTED {
+            break;
+        }
+    }
+    match collector.count {
+        0 => Ok(out),
+        count => Err(ReadErrors { errors: collector.errors, count }),
     }
 }
 

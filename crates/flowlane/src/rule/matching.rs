@@ -102,14 +102,8 @@ impl Match {
     /// Requires `field` to equal `value` in the bits of `mask` (right-aligned). Earlier requirements
     /// on the same bits are replaced.
     pub fn set_masked(&mut self, field: Field, value: u128, mask: u128) -> &mut Self {
-        let info = field.info();
-        let mut left = u32::from(info.width);
-        for (word, shift, width) in info.pieces() {
-            left -= width;
-            let ones = ((1u64 << width) - 1) as u32;
-            let m = ((mask >> left) as u32 & ones) << shift;
-            let v = ((value >> left) as u32 & ones) << shift;
-            self.set_word(word, v, m);
+        for (word, value, mask) in field.info().spread(value, mask) {
+            self.set_word(word, value, mask);
         }
         self
     }

@@ -28,7 +28,7 @@ mod values;
 
 pub use print::{print_actions, print_matches, print_rule};
 
-use super::error::{Collector, Fault, ReadErrors, Token, lines};
+use super::error::{Fault, ReadErrors, Token, read_lines};
 use super::{Match, Priority, ReadOptions, Rule};
 
 /// A line longer than this is refused.
@@ -39,23 +39,7 @@ pub const LINE_MAX: usize = 64 * 1024;
 /// # Errors
 /// All lines that are wrong; nothing is loaded then.
 pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rule>, ReadErrors> {
-    let mut collector = Collector::new(text, file);
-    let mut rules = Vec::new();
-    for (number, start, line) in lines(text) {
-        if rules.len() >= options.rules_max {
-            let problem = format!("more than {} rules; raise the limit", options.rules_max);
-            collector.note(number, start, line.fault(problem));
-            break;
-        }
-        match read_line(line, options) {
-            Ok(rule) => rules.push(rule),
-            Err(fault) => collector.note(number, start, fault),
-        }
-        if collector.is_full() {
-            break;
-        }
-    }
-    collector.finish(rules)
+    read_lines(text, file, options.rules_max, |line| read_line(line, options))
 }
 
 fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> {
