@@ -63,6 +63,8 @@ fn a_run_ends_when_it_was_told_to() {
     assert!((10_000..10_100).contains(&received));
     assert_eq!(json["ports"][1]["tx_packets"].as_u64(), Some(received));
     run(at, "switch run c.toml --duration 0.2", 0);
+    assert!(run(at, "switch run c.toml --duration 1e99", 2).1.contains("--duration"));
+    assert!(run(at, "switch run c.toml --duration=-1", 2).1.contains("--duration"));
 }
 
 #[test]
@@ -86,6 +88,8 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
         (format!("{port}{table}[[meter]]\nnumber = 1\n"), "either rate_kbps or rate_pps"),
         (format!("[[port]]\nnumber = 1\nopen = \"pcpa:x\"\n{table}"), "did you mean `pcap`?"),
         (format!("[switch]\nburst = 65\n{port}{table}"), "take 1 to 64"),
+        (format!("[cache]\nexact_entries = 99999999999\n{port}{table}"), "take up to 16777216"),
+        (format!("[cache]\nmegaflows_max = 99999999999\n{port}{table}"), "take up to 1000000000"),
         ("not toml".to_owned(), "c.toml"),
     ];
     for (config, part) in cases {

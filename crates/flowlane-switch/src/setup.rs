@@ -19,6 +19,12 @@ use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlo
 /// Rules up to which `auto` takes linear search: as many fit into the time of hashing one mask.
 const LINEAR_RULES_MAX: usize = 8;
 
+/// Entries of 128 bytes that are allocated at once.
+const EXACT_ENTRIES_MAX: usize = 1 << 24;
+
+/// Megaflows that 32-bit references can name, and then some room.
+const MEGAFLOWS_MAX: usize = 1_000_000_000;
+
 /// Why a switch cannot be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -254,6 +260,14 @@ impl Checker<'_> {
         if !(1..=64).contains(&config.switch.burst) {
             let message = format!("a burst of {} frames", config.switch.burst);
             return fail("burst", message, "take 1 to 64; 32 is the default");
+        }
+        if config.cache.exact_entries > EXACT_ENTRIES_MAX {
+            let message = format!("{} entries in the exact-match cache", config.cache.exact_entries);
+            return fail("exact_entries", message, "take up to 16777216 (2 GiB); 8192 is the default");
+        }
+        if config.cache.megaflows_max > MEGAFLOWS_MAX {
+            let message = format!("{} megaflows", config.cache.megaflows_max);
+            return fail("megaflows_max", message, "take up to 1000000000; 200000 is the default");
         }
         if config.table.is_empty() {
             return fail("", "there is no table".to_owned(), "add a [[table]] with number = 0");

@@ -19,12 +19,8 @@ use crate::output::{self, Output, bytes, count};
 pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
     match verb {
         SwitchVerb::Run { config, duration, packets, rules, json } => {
-            let duration = match duration {
-                Some(s) if !s.is_finite() || *s < 0.0 => {
-                    return Err(Failure::input(format!("--duration: {s} is no number of seconds")));
-                }
-                other => other.map(Duration::from_secs_f64),
-            };
+            let duration = duration.map(Duration::try_from_secs_f64).transpose();
+            let duration = duration.map_err(|e| Failure::input(format!("--duration: {e}")))?;
             run_switch(config, Until { duration, packets: *packets }, *rules, *json)
         }
         SwitchVerb::Check { config } => {
