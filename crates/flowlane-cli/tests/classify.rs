@@ -98,6 +98,9 @@ fn bad_input_says_what_where_and_how_and_writes_nothing() {
         assert!(out.is_empty() && err.contains(part), "{arguments}: {err}");
     }
     assert!(!at.join("o.csv").exists());
+    fs::write(at.join("six.flows"), "ip actions=drop\nipv6 actions=drop\n").unwrap();
+    let (out, err) = run(at, "generate trace --rules six.flows --count 50", 2);
+    assert!(out.is_empty() && err.contains("flowlane generate pcap"), "{out}{err}");
     // A rule for all of IPv4 is a filter.
     run(at, cases[10].0, 0);
 }

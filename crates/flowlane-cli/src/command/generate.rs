@@ -28,13 +28,14 @@ pub(crate) fn run(verb: &GenerateVerb) -> Result<(), Failure> {
         }
         GenerateVerb::Trace { rules, trace, output } => {
             let trace = self::trace(rules, trace, true)?;
+            let ipv4 = u128::from(ether_type::IPV4);
+            if trace.keys().any(|key| key.get(Field::EthType) != ipv4) {
+                let message = "a header trace holds IPv4 5-tuples only, and these rules match more";
+                return Err(Failure::input_help(message, "write a capture: flowlane generate pcap"));
+            }
             let mut out = Output::create(output.as_deref())?;
             let mut line = String::new();
             for flow in trace.packets() {
-                if flow.key.get(Field::EthType) != u128::from(ether_type::IPV4) {
-                    let message = "a header trace holds IPv4 5-tuples only, and these rules match more";
-                    return Err(Failure::input_help(message, "write a capture: flowlane generate pcap"));
-                }
                 line.clear();
                 classbench::print_header(&flow.key, flow.rule.map_or(-1, |r| r.0.into()), &mut line);
                 out.text(&line)?;
