@@ -2,11 +2,12 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← hash ← packet ← rule ← masked ← {cache, classify} ← generate`
+//! `isa ← memory ← hash ← packet ← rule ← masked ← {cache, classify} ← generate`
 //!
 //! | module | what |
 //! |---|---|
 //! | [`isa`] | which SIMD variants this CPU has and may use |
+//! | [`memory`] | memory for tables: aligned, on huge pages where it is large |
 //! | [`hash`] | MurmurHash3 and CRC32C over one or many keys |
 //! | [`packet`] | the table of fields, the flow key and its parser |
 //! | [`rule`] | matches, actions, rules, and their readers and printers |
@@ -23,5 +24,6 @@ pub mod generate;
 pub mod hash;
 pub mod isa;
 pub mod masked;
+pub mod memory;
 pub mod packet;
 pub mod rule;

@@ -1,0 +1,152 @@
+//! Memory for tables: zeroed, aligned to cache lines, on huge pages where it is large.
+//!
+//! A lookup in a table of many megabytes misses the translation buffer on nearly every probe when its
+//! pages have 4 KiB; with pages of 2 MiB it seldom does. Memory of [`HUGE_BYTES`] and more is mapped, and
+//! the system is asked for huge pages (`madvise`, which needs no privilege and is only a wish). It is
+//! committed when first touched: a table may be allocated for the most it can hold.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use memmap2::MmapMut;
+
+/// Size of a cache line, to which all tables are aligned.
+pub const LINE_BYTES: usize = 64;
+
+/// Size of a huge page: from this size on memory is mapped.
+pub const HUGE_BYTES: usize = 2 << 20;
+
+/// Types for which zero bytes are a value, that own nothing, and whose alignment is at most a line's.
+///
+/// # Safety
+/// All of that must hold.
+pub unsafe trait Zeroed {}
+
+macro_rules! zeroed {
+    ($($plain:ty)*) => { $(
+        // SAFETY: integers, and atomics with their layout: any bytes are a value.
+        unsafe impl Zeroed for $plain {}
+    )* };
+}
+
+zeroed! {
+    u8 u16 u32 u64
+    std::sync::atomic::AtomicU8 std::sync::atomic::AtomicU16
+    std::sync::atomic::AtomicU32 std::sync::atomic::AtomicU64
+}
+
+// SAFETY: an array is its elements, one behind the other.
+unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; LINE_BYTES]);
+
+enum Bytes {
+    Lines(Vec<Line>),
+    Mapped(MmapMut),
+}
+
+/// A slice of `T`, zero at first, that begins on a cache line.
+pub struct Memory<T: Zeroed> {
+    bytes: Bytes,
+    start: *mut T,
+    len: usize,
+}
+
+// SAFETY: the pointer leads into `bytes`, which this value owns; it is as shareable as a Vec<T>.
+unsafe impl<T: Zeroed + Send> Send for Memory<T> {}
+// SAFETY: as above.
+unsafe impl<T: Zeroed + Sync> Sync for Memory<T> {}
+
+impl<T: Zeroed> Memory<T> {
+    /// `len` zeros.
+    ///
+    /// # Panics
+    /// Where the system has no memory, as all of Rust's collections do.
+    pub fn zeroed(len: usize) -> Self {
+        const { assert!(align_of::<T>() <= LINE_BYTES) };
+        let size = len.checked_mul(size_of::<T>()).expect("the size of a table overflows");
+        let mapped = (size >= HUGE_BYTES && !cfg!(miri)).then(|| MmapMut::map_anon(size).ok()).flatten();
+        let mut bytes = match mapped {
+            Some(map) => {
+                // Only a wish: without huge pages the table is as right, and slower.
+                #[cfg(target_os = "linux")]
+                let _ = map.advise(memmap2::Advice::HugePage);
+                Bytes::Mapped(map)
+            }
+            None => Bytes::Lines(vec![Line([0; LINE_BYTES]); size.div_ceil(LINE_BYTES)]),
+        };
+        let start = match &mut bytes {
+            Bytes::Lines(lines) => lines.as_mut_ptr().cast(),
+            Bytes::Mapped(map) => map.as_mut_ptr().cast(),
+        };
+        Self { bytes, start, len }
+    }
+
+    /// Bytes reserved; of those, mapped ones are committed when touched.
+    pub fn size_bytes(&self) -> usize {
+        match &self.bytes {
+            Bytes::Lines(lines) => lines.capacity() * LINE_BYTES,
+            Bytes::Mapped(map) => map.len(),
+        }
+    }
+}
+
+impl<T: Zeroed> Deref for Memory<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        // SAFETY: `bytes` holds `len` values of T from `start` on, zeroed at first, aligned to a line or a
+        // page; neither vector nor mapping moves them; `Zeroed` makes zero bytes values.
+        unsafe { std::slice::from_raw_parts(self.start, self.len) }
+    }
+}
+
+impl<T: Zeroed> DerefMut for Memory<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        // SAFETY: as above, and `self` is borrowed alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
+    }
+}
+
+impl<T: Zeroed> fmt::Debug for Memory<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({} × {} bytes)", self.len, size_of::<T>())
+    }
+}
+
+/// Asks for the cache line at `place` of `slice`, to be read soon; does nothing where there is no such
+/// place.
+#[inline(always)]
+pub fn prefetch<T>(slice: &[T], place: usize) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: prefetching has no effect on memory and does not fault, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(slice.as_ptr().wrapping_add(place).cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = (slice, place);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_any_size_is_zero_aligned_and_writable() {
+        for len in [0, 1, 15, 17, 100_000, HUGE_BYTES / 4, HUGE_BYTES] {
+            let mut memory = Memory::<u32>::zeroed(len);
+            assert_eq!(memory.len(), len);
+            assert_eq!(memory.as_ptr() as usize % LINE_BYTES, 0);
+            assert!(memory.iter().all(|&w| w == 0));
+            memory.iter_mut().enumerate().for_each(|(i, w)| *w = i as u32);
+            assert!(memory.iter().enumerate().all(|(i, &w)| w == i as u32));
+            assert!(memory.size_bytes() >= 4 * len);
+            prefetch(&memory, len + 5);
+        }
+    }
+}
