@@ -40,6 +40,13 @@ impl Default for CacheConfig {
     }
 }
 
+/// Megaflows keep times in units of 2²⁰ ns, about a millisecond: 32 bits of it last 52 days.
+const TICK_SHIFT: u32 = 20;
+
+fn ticks(now_ns: u64) -> u32 {
+    (now_ns >> TICK_SHIFT) as u32
+}
+
 /// Caches, tables and paths.
 pub struct Lookup {
     /// The rule tables.
@@ -69,7 +76,8 @@ impl Lookup {
         let megaflows = MegaflowCache::new(MegaflowConfig {
             flows_max: config.megaflows_max,
             masks_max: config.masks_max,
-            seed: config.seed,
+            seed: config.seed.into(),
+            ..MegaflowConfig::default()
         });
         Self {
             pipeline,
@@ -135,7 +143,7 @@ impl Lookup {
                 continue;
             };
             (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + frames[lane].len() as u64);
-            flow.used = now_ns;
+            flow.used = ticks(now_ns);
             paths[lane] = PathId(flow.value);
             self.exact_hits += 1;
             left.remove(lane);
@@ -163,7 +171,7 @@ impl Lookup {
                 continue;
             };
             (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + frames[lane].len() as u64);
-            flow.used = now_ns;
+            flow.used = ticks(now_ns);
             paths[lane] = PathId(flow.value);
             if let Some(exact) = &mut self.exact {
                 exact.offer(&keys[lane], hashes[lane], found[lane]);
@@ -182,7 +190,7 @@ impl Lookup {
                 let flow = self.megaflows.get_mut(found).expect("found just now");
                 if flow.generation == generation {
                     (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + bytes as u64);
-                    flow.used = now_ns;
+                    flow.used = ticks(now_ns);
                     return PathId(flow.value);
                 }
                 self.megaflows.remove(found);
@@ -191,7 +199,7 @@ impl Lookup {
         self.slow += 1;
         let translation = self.pipeline.translate(key);
         let path = self.paths.intern(translation.steps);
-        if let Ok(made) = self.megaflows.insert(key, &translation.mask, path.0, generation, now_ns)
+        if let Ok(made) = self.megaflows.insert(key, &translation.mask, path.0, generation, ticks(now_ns))
             && let Some(flow) = self.megaflows.get_mut(made)
         {
             (flow.packets, flow.bytes) = (1, bytes as u64);
@@ -217,9 +225,10 @@ impl Lookup {
     /// Ranks the masks, removes idle and outdated megaflows (of `budget`), discards unused paths.
     pub fn maintain(&mut self, now_ns: u64, budget: usize) {
         self.megaflows.rank();
-        let (idle_ns, generation) = (self.config.idle_ns, self.pipeline.generation());
+        let generation = self.pipeline.generation();
+        let (now, idle) = (ticks(now_ns), (self.config.idle_ns >> TICK_SHIFT).min(u64::from(u32::MAX / 2)));
         self.megaflows
-            .sweep(budget, |f| f.generation != generation || now_ns.saturating_sub(f.used) > idle_ns);
+            .sweep(budget, |f| f.generation != generation || u64::from(now.wrapping_sub(f.used)) > idle);
         if self.paths.len() > self.paths_limit {
             self.collect_counters();
             let used: HashSet<PathId> = self

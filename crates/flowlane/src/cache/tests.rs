@@ -1,5 +1,6 @@
 use super::*;
 use crate::classify::{Classifier, Hit, LinearSearch, TupleSearch};
+use crate::isa::{self, Variant};
 use crate::packet::Field;
 use crate::packet::batch::LaneMask;
 use crate::packet::key::{FlowKey, FlowMask};
@@ -58,7 +59,9 @@ fn cached_and_uncached_answers_are_equal() {
         for engine in &engines {
             let flows_max = [8, 100, 10_000][r.next(3) as usize];
             let masks_max = [2, 100][r.next(2) as usize];
-            let mut megaflows = MegaflowCache::new(MegaflowConfig { flows_max, masks_max, seed: 3 });
+            let design = Design::ALL[r.next(2) as usize];
+            let config = MegaflowConfig { flows_max, masks_max, seed: 3, design, ..Default::default() };
+            let mut megaflows = MegaflowCache::new(config);
             let mut exact = ExactMatchCache::new(64, 2, 9);
             for now in 0..2000 {
                 let key = random_key(r);
@@ -86,27 +89,109 @@ fn cached_and_uncached_answers_are_equal() {
     }
 }
 
-#[test]
-fn a_batch_finds_what_single_lookups_find() {
-    let r = &mut Random(1);
-    let mut cache = MegaflowCache::new(MegaflowConfig::default());
-    for i in 0..50 {
-        let key = random_key(r);
-        let mut mask = FlowMask::zero();
-        mask.add_field(Field::InPort);
-        // Disjoint megaflows: the source is looked at by all, and only ever in full.
-        mask.add_field(Field::Ipv4Src);
-        mask.set_masked(Field::TpDst, u128::MAX, 0x40);
-        cache.insert(&key, &mask, i, 0, 0).unwrap();
+/// Masks of all widths (with more words than fit a megaflow's line, too), some in common, some not.
+fn shape(r: &mut Random) -> FlowMask {
+    let mut mask = FlowMask::zero();
+    mask.add_field(Field::EthType);
+    mask.set_masked(Field::Ipv4Src, u128::MAX, u128::from(u32::MAX << r.next(32)));
+    for field in [Field::VlanVid, Field::Ipv6Dst, Field::Ipv6Src, Field::TpDst, Field::TunId, Field::EthSrc] {
+        if r.next(3) == 0 {
+            mask.add_field(field);
+        }
     }
-    for n in 0..=64 {
-        let keys: Vec<FlowKey> = (0..n).map(|_| random_key(r)).collect();
-        let mut found = vec![FlowRef::NONE; n];
-        let left = cache.lookup_batch(&keys, LaneMask::first(n), &mut found);
-        for lane in 0..n {
-            let single = cache.lookup(&keys[lane]);
-            assert_eq!((found[lane] != FlowRef::NONE).then_some(found[lane]), single);
-            assert_eq!(left.0 >> lane & 1 == 1, single.is_none());
+    mask
+}
+
+/// A packet's key, of one of a few shapes, with few values to a field.
+fn shaped_key(r: &mut Random) -> FlowKey {
+    let mut key = FlowKey::zero();
+    key.set(Field::InPort, 1);
+    key.set(Field::EthType, [0x0800, 0x86dd][r.next(2) as usize]);
+    key.set(Field::EthSrc, r.next(2).into());
+    if r.next(2) == 0 {
+        key.set(Field::Ipv4Src, u128::from(r.next(4) << 30 | r.next(3)));
+    } else {
+        key.set(Field::Ipv6Src, u128::from(r.next(2)) << 100);
+        key.set(Field::Ipv6Dst, u128::from(r.next(2)));
+    }
+    for (field, values) in [(Field::VlanVid, 2), (Field::TpDst, 3), (Field::TunId, 2)] {
+        if r.next(2) == 0 {
+            key.set(field, r.next(values).into());
+        }
+    }
+    key
+}
+
+fn configs() -> Vec<MegaflowConfig> {
+    let mut out = Vec::new();
+    isa::testing::for_each_variant(|variant| {
+        for design in Design::ALL {
+            for threshold in [None, Some(1)] {
+                let variant = Some(variant);
+                out.push(MegaflowConfig { design, variant, threshold, seed: 11, ..Default::default() });
+            }
+        }
+    });
+    out
+}
+
+/// Batches of all lengths and shapes, hits, misses and both, overlapping megaflows, and removals between
+/// them: every variant of every design finds the very megaflow that the scalar body finds.
+#[test]
+fn every_design_and_variant_finds_what_the_scalar_one_finds() {
+    for config in configs() {
+        let scalar = MegaflowConfig { variant: Some(Variant::Scalar), ..config };
+        for round in 0..12 {
+            let r = &mut Random(round);
+            let mut caches = [MegaflowCache::new(scalar), MegaflowCache::new(config)];
+            let masks: Vec<FlowMask> = (0..[1, 3, 40][round as usize % 3]).map(|_| shape(r)).collect();
+            for step in 0..70usize {
+                for _ in 0..r.next(12) {
+                    let (key, mask) = (shaped_key(r), &masks[r.next(masks.len() as u32) as usize]);
+                    let made = caches.each_mut().map(|c| c.insert(&key, mask, 7, 0, 0).unwrap());
+                    assert_eq!(made[0], made[1]);
+                }
+                let keys: Vec<FlowKey> = (0..step.min(64)).map(|_| shaped_key(r)).collect();
+                let all = LaneMask::first(keys.len());
+                let some = u64::from(r.next(1 << 16)) << 32 | u64::from(r.next(1 << 16)) << 9;
+                for live in [all, LaneMask(all.0 & some), LaneMask(all.0 & 0x8000_0000_0001_0001)] {
+                    let mut found = [[FlowRef::NONE; 64]; 2];
+                    let mut left = [LaneMask(0); 2];
+                    for (i, cache) in caches.iter_mut().enumerate() {
+                        left[i] = cache.lookup_batch(&keys, live, &mut found[i]);
+                    }
+                    let (design, variant) = (config.design, caches[1].variant());
+                    assert_eq!(left[0], left[1], "{design} {variant}, round {round}, step {step}");
+                    assert_eq!(found[0], found[1], "{design} {variant}, round {round}, step {step}");
+                    for lane in live.lanes() {
+                        let hit = found[1][lane];
+                        assert_eq!(hit.is_none(), left[1].0 >> lane & 1 == 1);
+                        assert!(hit.is_none() || caches[1].matches(hit, &keys[lane]));
+                    }
+                }
+                if step % 10 == 9 {
+                    let drop = caches[0].flows().filter(|_| r.next(2) == 0).collect::<Vec<_>>();
+                    caches.iter_mut().for_each(|c| drop.iter().for_each(|&f| assert!(c.remove(f).is_some())));
+                    caches.iter_mut().for_each(MegaflowCache::rank);
+                }
+            }
+            let counters = caches.each_ref().map(|c| (c.counters().lookups, c.counters().hits, c.len()));
+            assert_eq!(counters[0], counters[1]);
+        }
+    }
+}
+
+#[test]
+fn what_was_inserted_is_read_back_however_wide_its_mask_is() {
+    let r = &mut Random(5);
+    let mut cache = MegaflowCache::new(MegaflowConfig::default());
+    for i in 0..2000 {
+        let (key, mask) = (shaped_key(r), shape(r));
+        let made = cache.insert(&key, &mask, i, 1, 2).unwrap();
+        assert_eq!(cache.matching(made), Some((key.masked(&mask), mask)));
+        if r.next(3) == 0 {
+            assert_eq!(cache.remove(made).unwrap().value, i);
+            assert!(cache.matching(made).is_none());
         }
     }
 }
@@ -127,14 +212,15 @@ fn a_reference_to_a_removed_megaflow_is_dead_even_when_its_place_is_reused() {
 
 #[test]
 fn a_full_cache_evicts_the_least_recently_used_it_sees() {
-    let mut cache = MegaflowCache::new(MegaflowConfig { flows_max: 16, masks_max: 4, seed: 0 });
+    let mut cache =
+        MegaflowCache::new(MegaflowConfig { flows_max: 16, masks_max: 4, seed: 0, ..Default::default() });
     let mut mask = FlowMask::zero();
     mask.add_field(Field::InPort);
     let mut keys = Vec::new();
     for i in 0..17u32 {
         let mut key = FlowKey::zero();
         key.set_word(0, i);
-        cache.insert(&key, &mask, i, 0, u64::from(100 - i)).unwrap();
+        cache.insert(&key, &mask, i, 0, 100 - i).unwrap();
         keys.push(key);
     }
     assert_eq!((cache.len(), cache.counters().evicted), (16, 1));
@@ -172,7 +258,8 @@ fn ranking_puts_the_mask_that_hits_first() {
 #[test]
 fn a_million_megaflows_take_at_most_100_mib_and_no_more_are_kept() {
     let flows_max = 1_000_000;
-    let mut cache = MegaflowCache::new(MegaflowConfig { flows_max, masks_max: 64, seed: 5 });
+    let mut cache =
+        MegaflowCache::new(MegaflowConfig { flows_max, masks_max: 64, seed: 5, ..Default::default() });
     for i in 0..flows_max as u32 + 1000 {
         let mut mask = FlowMask::zero();
         for field in [Field::RecircId, Field::InPort, Field::EthType, Field::Ipv4Dst, Field::NwProto] {
@@ -182,7 +269,7 @@ fn a_million_megaflows_take_at_most_100_mib_and_no_more_are_kept() {
         mask.set_masked(Field::Ipv4Src, u128::MAX, u128::from(u32::MAX << (i % 16)));
         let mut key = FlowKey::zero();
         key.set(Field::Ipv4Dst, i.into());
-        cache.insert(&key, &mask, i, 0, i.into()).unwrap();
+        cache.insert(&key, &mask, i, 0, i).unwrap();
     }
     assert_eq!((cache.len(), cache.masks().count()), (flows_max, 16));
     assert_eq!(cache.counters().evicted, 1000);

@@ -8,6 +8,7 @@
 //! the bytes that they would have in an x86 machine's memory.
 
 pub mod crc32c;
+pub mod multilinear;
 pub mod murmur3;
 
 #[cfg(test)]

@@ -4,35 +4,94 @@
 //! most packets need come first. All megaflows that match a packet give the same answer, so the first one
 //! found ends the search.
 //!
-//! A batch is looked up subtable by subtable: all lanes still unresolved are hashed and their slots
-//! prefetched, then probed; resolved lanes leave.
+//! ```text
+//! subtable   filter: 2 bits a megaflow      slots: (hash, megaflow)       one set a mask
+//! megaflow   masked key | value, generation, counters, time | serial      one cache line each
+//! ```
+//!
+//! **Two designs** ([`Design`]). `Fixed`, ours: all packets' words lie side by side in fixed columns, all
+//! lanes are hashed under a mask at once (multilinear hashing, what masks have in common only once), and a
+//! filter of two bits a megaflow rejects nearly every mask that has nothing, so that no bucket is touched.
+//! `Majority`, the paper's (*Leveraging SIMD parallelism*, §3.2): columns of packed miniflows, MurmurHash3,
+//! packets of other shapes than the majority's one by one, no filter. Both have a body per instruction set;
+//! the scalar one is the definition, and all give the same answers.
 //!
 //! **Bounds.** At most `flows_max` megaflows: inserting into a full cache evicts the least recently used of
 //! [`EVICT_SAMPLE`] in turn. At most `masks_max` masks, since each costs every missing packet a probe: a
-//! megaflow that needs a further one is refused, and its packets go the slow way.
+//! megaflow that needs a further one is refused, and its packets go the slow way. The hash is keyed by a
+//! secret seed, and no choice of packets makes keys collide more often than chance (`hash::multilinear`).
 //!
-//! Cost: about 100 bytes a megaflow of 6 words (16 to 32 in slots, 28 of key and value, 40 of counters).
+//! Cost: about 90 bytes a megaflow of up to 8 words (64 of line, 13 to 26 in slots, 2 to 3 of filter).
 
-use crate::masked::MaskedTable;
-use crate::packet::batch::{LANES_MAX, LaneMask};
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod flow;
+mod majority;
+mod scalar;
+mod subtable;
+mod wide;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use flow::{FlowRef, Megaflow};
+
+use crate::hash::multilinear::Multilinear;
+use crate::isa::{Body, Variant};
+use crate::packet::batch::LaneMask;
 use crate::packet::key::{FlowKey, FlowMask};
+use majority::Miniflows;
+use subtable::{KeyHash, Subtable};
+use wide::Scratch;
 
 /// Megaflows looked at to find one to evict.
 pub const EVICT_SAMPLE: usize = 16;
 
-/// A reference to a megaflow, which may have gone since.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct FlowRef {
-    index: u32,
-    serial: u32,
+/// How batches are looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Design {
+    /// Fixed columns, multilinear hash, filter: ours.
+    #[default]
+    Fixed,
+    /// Columns of the majority's miniflow, MurmurHash3, no filter: the paper's.
+    Majority,
 }
 
-impl FlowRef {
-    /// Refers to none.
-    pub const NONE: FlowRef = FlowRef { index: u32::MAX, serial: 0 };
+impl Design {
+    /// Both.
+    pub const ALL: [Design; 2] = [Design::Fixed, Design::Majority];
+
+    /// The name, on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Design::Fixed => "fixed",
+            Design::Majority => "majority",
+        }
+    }
 }
 
-/// Limits of a megaflow cache.
+impl fmt::Display for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A text that is no design.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no megaflow design `{0}`; there are fixed and majority")]
+pub struct DesignError(pub String);
+
+impl FromStr for Design {
+    type Err = DesignError;
+
+    fn from_str(text: &str) -> Result<Self, DesignError> {
+        Self::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| DesignError(text.to_owned()))
+    }
+}
+
+/// Limits of a megaflow cache, and how it works.
 #[derive(Clone, Copy, Debug)]
 pub struct MegaflowConfig {
     /// The most megaflows.
@@ -40,12 +99,25 @@ pub struct MegaflowConfig {
     /// The most distinct masks.
     pub masks_max: usize,
     /// Keys the hashes; secret where the traffic may be hostile.
-    pub seed: u32,
+    pub seed: u64,
+    /// How batches are looked up.
+    pub design: Design,
+    /// The variant, where it can be used here; what is fastest, where it is none.
+    pub variant: Option<Variant>,
+    /// Batches of fewer packets are looked up one by one; by the built-in table where it is none.
+    pub threshold: Option<usize>,
 }
 
 impl Default for MegaflowConfig {
     fn default() -> Self {
-        Self { flows_max: 1 << 20, masks_max: 1024, seed: 0 }
+        Self {
+            flows_max: 1 << 20,
+            masks_max: 1024,
+            seed: 0,
+            design: Design::default(),
+            variant: None,
+            threshold: None,
+        }
     }
 }
 
@@ -62,33 +134,6 @@ pub enum MegaflowError {
     /// `flows_max` is 0.
     #[error("the cache holds no megaflows by configuration")]
     NoFlows,
-}
-
-/// A megaflow's content.
-#[derive(Clone, Copy, Debug)]
-pub struct Megaflow {
-    /// The caller's.
-    pub value: u32,
-    /// Of the tables that it was made from.
-    pub generation: u32,
-    /// When a packet last matched, by the caller's clock.
-    pub used: u64,
-    /// Packets that matched.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    subtable: u32,
-    entry: u32,
-    serial: u32,
-    live: bool,
-}
-
-#[derive(Debug)]
-struct Subtable {
-    mask: FlowMask,
-    table: MaskedTable,
-    /// Since the last ranking; halved there.
-    hits: u64,
 }
 
 /// Counters of a megaflow cache.
@@ -108,35 +153,93 @@ pub struct MegaflowCounters {
     pub refused: u64,
 }
 
+/// What lookups read and write.
+#[derive(Debug)]
+struct Tables {
+    /// By id; those that are not in `order` are free.
+    subtables: Vec<Subtable>,
+    /// Ids of the subtables in use: those that hit most come first.
+    order: Vec<u32>,
+    flows: Vec<Megaflow>,
+    scratch: Scratch,
+}
+
 /// The cache.
 #[derive(Debug)]
 pub struct MegaflowCache {
-    /// Those that hit most come first; `Megaflow::subtable` refers to `ids`.
-    subtables: Vec<Subtable>,
-    /// Subtable id → position. `u32::MAX` where the id is free.
-    positions: Vec<u32>,
-    /// Position → subtable id.
-    ids: Vec<u32>,
-    flows: Vec<Megaflow>,
+    tables: Tables,
+    free_subtables: Vec<u32>,
+    /// Megaflow → subtable id.
+    owners: Vec<u32>,
     free: Vec<u32>,
     hand: usize,
     config: MegaflowConfig,
+    hash: KeyHash,
+    body: Body,
+    threshold: usize,
+    miniflows: Miniflows,
+    /// The scratch does not fit the masks any more.
+    stale: bool,
     counters: MegaflowCounters,
+}
+
+/// The body that measures fastest (`docs/performance.md`), and the number of packets from which it does.
+fn choose(config: &MegaflowConfig) -> (Body, usize) {
+    let body = config.variant.and_then(Body::of);
+    let body = body.unwrap_or_else(|| Body::first_of(&[Variant::Avx512, Variant::Avx2]));
+    // Majority: what the paper measured (§4.2).
+    let threshold = match config.design {
+        Design::Fixed => 4,
+        Design::Majority => 8,
+    };
+    (body, config.threshold.unwrap_or(threshold))
 }
 
 impl MegaflowCache {
     /// An empty cache.
     pub fn new(config: MegaflowConfig) -> Self {
-        Self {
+        let (body, threshold) = choose(&config);
+        let hash = match config.design {
+            Design::Fixed => KeyHash::Multilinear(Box::new(Multilinear::new(config.seed))),
+            Design::Majority => KeyHash::Murmur3(config.seed as u32),
+        };
+        let tables = Tables {
             subtables: Vec::new(),
-            positions: Vec::new(),
-            ids: Vec::new(),
+            order: Vec::new(),
             flows: Vec::new(),
+            scratch: Scratch::new(std::iter::empty()),
+        };
+        Self {
+            tables,
+            free_subtables: Vec::new(),
+            owners: Vec::new(),
             free: Vec::new(),
             hand: 0,
             config,
+            hash,
+            body,
+            threshold,
+            miniflows: Miniflows::default(),
+            stale: false,
             counters: MegaflowCounters::default(),
         }
+    }
+
+    /// Which variant looks up batches.
+    pub fn variant(&self) -> Variant {
+        self.body.variant()
+    }
+
+    /// Which design does.
+    pub fn design(&self) -> Design {
+        self.config.design
+    }
+
+    /// Looks up with another variant from now on, where it can be used here. Says whether it can.
+    pub fn set_variant(&mut self, variant: Variant) -> bool {
+        let body = Body::of(variant);
+        self.body = body.unwrap_or(self.body);
+        body.is_some()
     }
 
     /// The megaflow that matches `key`.
@@ -153,29 +256,19 @@ impl MegaflowCache {
     /// Where a lane has no place in `keys` or `found`.
     #[inline]
     pub fn lookup_batch(&mut self, keys: &[FlowKey], live: LaneMask, found: &mut [FlowRef]) -> LaneMask {
-        let mut left = live;
-        let mut hashes = [0u32; LANES_MAX];
-        let mut probes = 0;
-        for subtable in &mut self.subtables {
-            if left.is_empty() {
-                break;
-            }
-            probes += left.len() as u64;
-            for lane in left.lanes() {
-                let hash = subtable.table.hash(&keys[lane]);
-                subtable.table.prefetch(hash);
-                hashes[lane] = hash;
-            }
-            let before = left.len();
-            for lane in left.lanes() {
-                if let Some(entry) = subtable.table.find(&keys[lane], hashes[lane]) {
-                    let index = subtable.table.value(entry);
-                    found[lane] = FlowRef { index, serial: self.flows[index as usize].serial };
-                    left.remove(lane);
-                }
-            }
-            subtable.hits += (before - left.len()) as u64;
+        if self.stale {
+            self.fit_scratch();
         }
+        let tables = &mut self.tables;
+        let (left, probes) = match (self.config.design, self.body.variant()) {
+            (Design::Fixed, Variant::Avx2 | Variant::Avx512) => {
+                wide::lookup(tables, self.body, self.threshold, keys, live, found)
+            }
+            (Design::Majority, Variant::Sse42 | Variant::Avx2 | Variant::Avx512) => {
+                majority::lookup(tables, &mut self.miniflows, self.body, self.threshold, keys, live, found)
+            }
+            _ => scalar::lookup(tables, keys, live, found),
+        };
         self.counters.lookups += live.len() as u64;
         self.counters.hits += (live.len() - left.len()) as u64;
         self.counters.probes += probes;
@@ -183,7 +276,7 @@ impl MegaflowCache {
     }
 
     /// Adds the megaflow of the packets that agree with `key` in the bits of `mask`. Where there is one
-    /// already it gets the new value and generation and keeps its counters.
+    /// already it gets the new value and generation and keeps its counters. `now` is when it is used.
     ///
     /// # Errors
     /// Where the mask would be one too many; the cache is as before.
@@ -193,87 +286,86 @@ impl MegaflowCache {
         mask: &FlowMask,
         value: u32,
         generation: u32,
-        now: u64,
+        now: u32,
     ) -> Result<FlowRef, MegaflowError> {
         if self.config.flows_max == 0 {
             return Err(MegaflowError::NoFlows);
         }
-        if let Some(at) = self.position(mask) {
-            let table = &self.subtables[at].table;
-            if let Some(entry) = table.find(key, table.hash(key)) {
-                let index = table.value(entry);
-                let flow = &mut self.flows[index as usize];
+        if let Some(id) = self.subtable_of(mask) {
+            let subtable = &self.tables.subtables[id as usize];
+            if let Some(index) = subtable.find(&self.tables.flows, key, subtable.hash(key)) {
+                let flow = &mut self.tables.flows[index as usize];
                 (flow.value, flow.generation, flow.used) = (value, generation, now);
                 return Ok(FlowRef { index, serial: flow.serial });
             }
-        } else if self.subtables.len() >= self.config.masks_max {
+        } else if self.tables.order.len() >= self.config.masks_max {
             self.counters.refused += 1;
             return Err(MegaflowError::Masks { masks_max: self.config.masks_max });
         }
         if self.len() >= self.config.flows_max {
-            self.evict();
+            self.evict(now);
         }
         // Only now: evicting may have removed the subtable.
-        let at = self.position(mask).unwrap_or_else(|| self.add_subtable(mask));
-        let index = self.free.pop().unwrap_or(self.flows.len() as u32);
-        let entry = self.subtables[at].table.insert(key, index);
-        let subtable = self.ids[at];
-        let flow = |serial| Megaflow {
-            value,
-            generation,
-            used: now,
-            packets: 0,
-            bytes: 0,
-            subtable,
-            entry,
-            serial,
-            live: true,
-        };
-        match self.flows.get_mut(index as usize) {
-            Some(old) => *old = flow(old.serial.wrapping_add(1)),
-            None => self.flows.push(flow(0)),
-        }
+        let id = self.subtable_of(mask).unwrap_or_else(|| self.add_subtable(mask));
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.tables.flows.push(Megaflow::FREE);
+            self.owners.push(0);
+            (self.owners.len() - 1) as u32
+        });
+        let flow = &mut self.tables.flows[index as usize];
+        let serial = flow.serial.wrapping_add(1);
+        *flow = Megaflow { value, generation, used: now, serial, ..Megaflow::FREE };
+        self.tables.subtables[id as usize].insert(key, index, flow);
+        self.owners[index as usize] = id;
         self.counters.inserted += 1;
-        Ok(FlowRef { index, serial: self.flows[index as usize].serial })
+        Ok(FlowRef { index, serial })
     }
 
     /// Whether the megaflow is still there.
     #[inline]
     pub fn is_live(&self, flow: FlowRef) -> bool {
-        self.flows.get(flow.index as usize).is_some_and(|f| f.live && f.serial == flow.serial)
+        self.get(flow).is_some()
     }
 
     /// The megaflow, where it is still there.
     #[inline]
     pub fn get(&self, flow: FlowRef) -> Option<&Megaflow> {
-        self.flows.get(flow.index as usize).filter(|f| f.live && f.serial == flow.serial)
+        self.tables.flows.get(flow.index as usize).filter(|f| f.serial == flow.serial)
     }
 
     /// The megaflow, to be counted in.
     #[inline]
     pub fn get_mut(&mut self, flow: FlowRef) -> Option<&mut Megaflow> {
-        self.flows.get_mut(flow.index as usize).filter(|f| f.live && f.serial == flow.serial)
+        self.tables.flows.get_mut(flow.index as usize).filter(|f| f.serial == flow.serial)
     }
 
     /// The key and mask of a megaflow.
     pub fn matching(&self, flow: FlowRef) -> Option<(FlowKey, FlowMask)> {
         let found = self.get(flow)?;
-        let subtable = &self.subtables[self.positions[found.subtable as usize] as usize];
-        Some((subtable.table.key(found.entry), subtable.mask.clone()))
+        let subtable = &self.tables.subtables[self.owners[flow.index as usize] as usize];
+        Some((subtable.key(found), subtable.mask.clone()))
+    }
+
+    /// Whether the megaflow is still there and matches `key`.
+    #[inline]
+    pub fn matches(&self, flow: FlowRef, key: &FlowKey) -> bool {
+        self.get(flow).is_some_and(|found| {
+            self.tables.subtables[self.owners[flow.index as usize] as usize].matches(found, key)
+        })
     }
 
     /// Removes a megaflow and returns what it was.
     pub fn remove(&mut self, flow: FlowRef) -> Option<Megaflow> {
         let found = *self.get(flow)?;
-        self.flows[flow.index as usize].live = false;
+        self.tables.flows[flow.index as usize].serial = found.serial.wrapping_add(1);
         self.free.push(flow.index);
-        let at = self.positions[found.subtable as usize] as usize;
-        self.subtables[at].table.remove(found.entry);
-        if self.subtables[at].table.is_empty() {
-            self.subtables.remove(at);
-            self.ids.remove(at);
-            self.positions[found.subtable as usize] = u32::MAX;
-            self.renumber();
+        let id = self.owners[flow.index as usize];
+        let subtable = &mut self.tables.subtables[id as usize];
+        subtable.remove(flow.index, &found);
+        if subtable.is_empty() {
+            self.tables.order.retain(|&other| other != id);
+            self.free_subtables.push(id);
+            self.stale = true;
         }
         Some(found)
     }
@@ -281,11 +373,12 @@ impl MegaflowCache {
     /// Removes the megaflows for which `drop` says so; looks at up to `budget`, going on where the last
     /// call ended, so that a caller can spread the work. Returns how many were removed.
     pub fn sweep(&mut self, budget: usize, mut drop: impl FnMut(&Megaflow) -> bool) -> usize {
+        let flows = self.tables.flows.len();
         let mut removed = 0;
-        for _ in 0..budget.min(self.flows.len()) {
-            self.hand = (self.hand + 1) % self.flows.len();
-            let flow = self.flows[self.hand];
-            if flow.live && drop(&flow) {
+        for _ in 0..budget.min(flows) {
+            self.hand = (self.hand + 1) % flows;
+            let flow = self.tables.flows[self.hand];
+            if flow.is_live() && drop(&flow) {
                 self.remove(FlowRef { index: self.hand as u32, serial: flow.serial });
                 removed += 1;
             }
@@ -296,28 +389,20 @@ impl MegaflowCache {
     /// Puts the subtables in order of their hits since the last few calls: each call halves what came
     /// before. To be called now and then.
     pub fn rank(&mut self) {
-        let mut order: Vec<usize> = (0..self.subtables.len()).collect();
-        order.sort_by_key(|&at| std::cmp::Reverse(self.subtables[at].hits));
-        if order.is_sorted() {
-            self.subtables.iter_mut().for_each(|s| s.hits /= 2);
-            return;
-        }
-        let mut old: Vec<Option<Subtable>> = self.subtables.drain(..).map(Some).collect();
-        self.subtables.extend(order.iter().map(|&at| old[at].take().expect("each position once")));
-        self.ids = order.iter().map(|&at| self.ids[at]).collect();
-        self.subtables.iter_mut().for_each(|s| s.hits /= 2);
-        self.renumber();
+        let subtables = &mut self.tables.subtables;
+        self.tables.order.sort_by_key(|&id| std::cmp::Reverse(subtables[id as usize].hits));
+        subtables.iter_mut().for_each(|s| s.hits /= 2);
     }
 
     /// Every megaflow.
     pub fn flows(&self) -> impl Iterator<Item = FlowRef> {
-        let refs = self.flows.iter().enumerate().filter(|(_, f)| f.live);
-        refs.map(|(i, f)| FlowRef { index: i as u32, serial: f.serial })
+        let live = self.tables.flows.iter().enumerate().filter(|(_, f)| f.is_live());
+        live.map(|(i, f)| FlowRef { index: i as u32, serial: f.serial })
     }
 
     /// Number of megaflows.
     pub fn len(&self) -> usize {
-        self.flows.len() - self.free.len()
+        self.tables.flows.len() - self.free.len()
     }
 
     /// Whether there are none.
@@ -327,7 +412,10 @@ impl MegaflowCache {
 
     /// The masks in use with the number of megaflows of each, in the order in which they are tried.
     pub fn masks(&self) -> impl Iterator<Item = (&FlowMask, usize)> {
-        self.subtables.iter().map(|s| (&s.mask, s.table.len()))
+        self.tables.order.iter().map(|&id| {
+            let subtable = &self.tables.subtables[id as usize];
+            (&subtable.mask, subtable.len())
+        })
     }
 
     /// What has happened so far.
@@ -337,49 +425,61 @@ impl MegaflowCache {
 
     /// Bytes allocated.
     pub fn table_bytes(&self) -> usize {
-        self.flows.capacity() * size_of::<Megaflow>()
-            + self.free.capacity() * 4
-            + self.subtables.capacity() * size_of::<Subtable>()
-            + self.subtables.iter().map(|s| s.table.table_bytes()).sum::<usize>()
+        self.tables.flows.capacity() * size_of::<Megaflow>()
+            + (self.free.capacity() + self.owners.capacity()) * 4
+            + self.tables.subtables.capacity() * size_of::<Subtable>()
+            + self.tables.subtables.iter().map(Subtable::table_bytes).sum::<usize>()
     }
 
-    fn position(&self, mask: &FlowMask) -> Option<usize> {
-        self.subtables.iter().position(|s| s.mask == *mask)
+    fn subtable_of(&self, mask: &FlowMask) -> Option<u32> {
+        let subtables = &self.tables.subtables;
+        self.tables.order.iter().copied().find(|&id| subtables[id as usize].mask == *mask)
     }
 
-    fn add_subtable(&mut self, mask: &FlowMask) -> usize {
-        let table = MaskedTable::new(mask, self.config.seed);
-        self.subtables.push(Subtable { mask: table.mask(), table, hits: 0 });
-        let id = self.positions.iter().position(|&p| p == u32::MAX).unwrap_or(self.positions.len());
-        if id == self.positions.len() {
-            self.positions.push(u32::MAX);
-        }
-        self.ids.push(id as u32);
-        self.renumber();
-        self.subtables.len() - 1
+    fn add_subtable(&mut self, mask: &FlowMask) -> u32 {
+        let made = Subtable::new(mask, self.hash.clone());
+        let id = match self.free_subtables.pop() {
+            Some(id) => {
+                self.tables.subtables[id as usize] = made;
+                id
+            }
+            None => {
+                self.tables.subtables.push(made);
+                (self.tables.subtables.len() - 1) as u32
+            }
+        };
+        self.tables.order.push(id);
+        self.stale = true;
+        id
     }
 
-    fn renumber(&mut self) {
-        for (at, &id) in self.ids.iter().enumerate() {
-            self.positions[id as usize] = at as u32;
-        }
+    /// The columns of the batch follow the masks: once for all changes between two batches.
+    #[cold]
+    fn fit_scratch(&mut self) {
+        let mut in_use = vec![false; self.tables.subtables.len()];
+        self.tables.order.iter().for_each(|&id| in_use[id as usize] = true);
+        let subtables = self.tables.subtables.iter_mut().zip(in_use);
+        self.tables.scratch = Scratch::new(subtables.filter(|(_, used)| *used).map(|(s, _)| s));
+        self.stale = false;
     }
 
     /// Removes the least recently used of the next few megaflows.
-    fn evict(&mut self) {
+    fn evict(&mut self, now: u32) {
+        let flows = &self.tables.flows;
+        let age = |at: usize| now.wrapping_sub(flows[at].used);
         let mut oldest: Option<usize> = None;
         let mut seen = 0;
         while seen < EVICT_SAMPLE.min(self.len()) {
-            self.hand = (self.hand + 1) % self.flows.len();
-            if self.flows[self.hand].live {
+            self.hand = (self.hand + 1) % flows.len();
+            if flows[self.hand].is_live() {
                 seen += 1;
-                if oldest.is_none_or(|o| self.flows[self.hand].used < self.flows[o].used) {
+                if oldest.is_none_or(|o| age(self.hand) > age(o)) {
                     oldest = Some(self.hand);
                 }
             }
         }
         if let Some(at) = oldest {
-            self.remove(FlowRef { index: at as u32, serial: self.flows[at].serial });
+            self.remove(FlowRef { index: at as u32, serial: self.tables.flows[at].serial });
             self.counters.evicted += 1;
         }
     }

@@ -1,0 +1,158 @@
+//! The paper's lookup as it stands (*Leveraging SIMD parallelism*, §3.2), kept for comparison.
+//!
+//! The batch's n-th column holds every packet's n-th present word, as its miniflow does; so the columns mean
+//! the same fields only for packets whose bitmap is that of the majority. The others, marked beforehand, are
+//! hashed one by one, as are all where few are left. There is no prefilter: every lane's hash is looked for
+//! in the table. Its unit here is the 32-bit word, half of the paper's.
+
+use super::flow::FlowRef;
+use super::subtable::Subtable;
+use super::{Tables, scalar};
+use crate::hash::murmur3;
+use crate::isa::Body;
+use crate::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
+use crate::packet::key::{BitIter, FlowKey, WORDS};
+
+/// The packets of a batch, their present words side by side.
+#[derive(Debug)]
+pub(super) struct Miniflows {
+    columns: Box<[Column; WORDS]>,
+    zero: Column,
+}
+
+impl Default for Miniflows {
+    fn default() -> Self {
+        Self { columns: Box::new([[0; LANES_MAX]; WORDS]), zero: [0; LANES_MAX] }
+    }
+}
+
+/// The bitmap that most of the lanes have.
+fn majority(keys: &[FlowKey], live: LaneMask) -> u64 {
+    let mut counts = [(0u64, 0usize); LANES_MAX];
+    let mut kinds = 0;
+    for lane in live.lanes() {
+        let present = keys[lane].present();
+        match counts[..kinds].iter_mut().find(|(p, _)| *p == present) {
+            Some((_, n)) => *n += 1,
+            None => {
+                counts[kinds] = (present, 1);
+                kinds += 1;
+            }
+        }
+    }
+    counts[..kinds].iter().max_by_key(|(_, n)| *n).map_or(0, |(present, _)| *present)
+}
+
+/// As [`scalar::lookup`], to which it leaves batches of up to `threshold` packets.
+pub(super) fn lookup(
+    tables: &mut Tables,
+    miniflows: &mut Miniflows,
+    body: Body,
+    threshold: usize,
+    keys: &[FlowKey],
+    live: LaneMask,
+    found: &mut [FlowRef],
+) -> (LaneMask, u64) {
+    if live.len() <= threshold {
+        return scalar::lookup(tables, keys, live, found);
+    }
+    let present = majority(keys, live);
+    let mut regular = LaneMask(0);
+    for lane in live.lanes() {
+        if keys[lane].present() == present {
+            regular.0 |= 1 << lane;
+            for (column, w) in miniflows.columns.iter_mut().zip(BitIter(present)) {
+                column[lane] = keys[lane].word(w);
+            }
+        }
+    }
+    let lanes = (64 - live.0.leading_zeros() as usize).next_multiple_of(BLOCK);
+    let mut left = live;
+    let mut probes = 0;
+    let mut hashes = [0; LANES_MAX];
+    for &id in &tables.order {
+        if left.is_empty() {
+            break;
+        }
+        let subtable = &mut tables.subtables[id as usize];
+        probes += left.len() as u64;
+        let mut serial = left;
+        if left.len() > threshold {
+            hash_columns(body, subtable, present, miniflows, &mut hashes[..lanes]);
+            serial.0 &= !regular.0;
+        }
+        for lane in serial.lanes() {
+            hashes[lane] = subtable.hash(&keys[lane]);
+        }
+        for lane in left.lanes() {
+            subtable.prefetch(hashes[lane]);
+        }
+        for lane in left.lanes() {
+            if let Some(index) = subtable.find(&tables.flows, &keys[lane], hashes[lane]) {
+                found[lane] = FlowRef { index, serial: tables.flows[index as usize].serial };
+                left.remove(lane);
+                subtable.hits += 1;
+            }
+        }
+    }
+    (left, probes)
+}
+
+fn hash_columns(body: Body, subtable: &Subtable, present: u64, miniflows: &Miniflows, out: &mut [u32]) {
+    let mut columns = [(&miniflows.zero, 0); WORDS];
+    for (to, term) in columns.iter_mut().zip(&subtable.terms) {
+        let w = usize::from(term.word) % WORDS;
+        if present >> w & 1 == 1 {
+            *to = (&miniflows.columns[(present & ((1 << w) - 1)).count_ones() as usize], term.mask);
+        }
+    }
+    let columns = &columns[..subtable.terms.len()];
+    let seed = subtable.murmur3_seed();
+    match body {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has SSE4.2.
+        Body::Sse42(_) => unsafe { sse42(columns, seed, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has AVX2.
+        Body::Avx2(_) => unsafe { avx2(columns, seed, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
+        Body::Avx512(_) => unsafe { avx512(columns, seed, out) },
+        _ => hash(columns, seed, out),
+    }
+}
+
+/// Two blocks side by side, since each step of the hash waits for the one before.
+#[inline(always)]
+fn hash(columns: &[(&Column, u32)], seed: u32, out: &mut [u32]) {
+    for from in (0..out.len()).step_by(2 * BLOCK) {
+        let mut hash = [seed; 2 * BLOCK];
+        for (column, mask) in columns {
+            let words: &[u32; 2 * BLOCK] = column[from..].first_chunk().expect("two blocks of a column");
+            for (hash, word) in hash.iter_mut().zip(words) {
+                *hash = murmur3::mix(*hash, word & mask);
+            }
+        }
+        for (out, hash) in out[from..].iter_mut().zip(hash) {
+            *out = murmur3::finish(hash, 4 * columns.len() as u32);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn sse42(columns: &[(&Column, u32)], seed: u32, out: &mut [u32]) {
+    hash(columns, seed, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn avx2(columns: &[(&Column, u32)], seed: u32, out: &mut [u32]) {
+    hash(columns, seed, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn avx512(columns: &[(&Column, u32)], seed: u32, out: &mut [u32]) {
+    hash(columns, seed, out);
+}
