@@ -226,9 +226,11 @@ impl Lookup {
     pub fn maintain(&mut self, now_ns: u64, budget: usize) {
         self.megaflows.rank();
         let generation = self.pipeline.generation();
-        let (now, idle) = (ticks(now_ns), (self.config.idle_ns >> TICK_SHIFT).min(u64::from(u32::MAX / 2)));
-        self.megaflows
-            .sweep(budget, |f| f.generation != generation || u64::from(now.wrapping_sub(f.used)) > idle);
+        let now = ticks(now_ns);
+        let idle = i32::try_from(self.config.idle_ns >> TICK_SHIFT).unwrap_or(i32::MAX);
+        // Signed: a clock that was set back makes megaflows young, not ancient.
+        let age = |used: u32| now.wrapping_sub(used) as i32;
+        self.megaflows.sweep(budget, |f| f.generation != generation || age(f.used) > idle);
         if self.paths.len() > self.paths_limit {
             self.collect_counters();
             let used: HashSet<PathId> = self

@@ -175,7 +175,9 @@ fn every_design_and_variant_finds_what_the_scalar_one_finds() {
                     caches.iter_mut().for_each(MegaflowCache::rank);
                 }
             }
-            let counters = caches.each_ref().map(|c| (c.counters().lookups, c.counters().hits, c.len()));
+            let counters = caches
+                .each_ref()
+                .map(|c| (c.counters().lookups, c.counters().hits, c.counters().probes, c.len()));
             assert_eq!(counters[0], counters[1]);
         }
     }

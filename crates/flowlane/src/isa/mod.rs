@@ -86,9 +86,10 @@ pub enum Variant {
     Scalar,
     /// x86-64 with SSE4.2.
     Sse42,
-    /// x86-64 with AVX2.
+    /// x86-64 with AVX2, and with the instructions on bits that every CPU with AVX2 has had: BMI1, BMI2, LZCNT,
+    /// POPCNT (together x86-64-v3 but for FMA and F16C).
     Avx2,
-    /// x86-64 with AVX-512 F, BW, DQ and VL.
+    /// All that, and AVX-512 F, BW, DQ and VL.
     Avx512,
 }
 
@@ -141,9 +142,10 @@ impl Variant {
         return match self {
             Variant::Scalar => true,
             Variant::Sse42 => is_x86_feature_detected!("sse4.2"),
-            Variant::Avx2 => is_x86_feature_detected!("avx2"),
+            Variant::Avx2 => is_x86_feature_detected!("avx2") && bit_instructions(),
             Variant::Avx512 => {
-                is_x86_feature_detected!("avx512f")
+                bit_instructions()
+                    && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
                     && is_x86_feature_detected!("avx512vl")
@@ -157,6 +159,14 @@ impl Variant {
     pub fn available(self) -> bool {
         self.width_bits() <= max_simd().bits() && self.detected()
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn bit_instructions() -> bool {
+    is_x86_feature_detected!("bmi1")
+        && is_x86_feature_detected!("bmi2")
+        && is_x86_feature_detected!("lzcnt")
+        && is_x86_feature_detected!("popcnt")
 }
 
 macro_rules! witness {

@@ -1,5 +1,7 @@
 //! A megaflow as it lies in memory: one cache line.
 
+use crate::memory::Zeroed;
+
 /// Words of the masked key that lie in the megaflow's own line.
 pub(super) const KEY_WORDS: usize = 8;
 
@@ -43,6 +45,9 @@ pub struct Megaflow {
 }
 
 const _: () = assert!(size_of::<Megaflow>() == 64);
+
+// SAFETY: integers; zeros are a place without a megaflow.
+unsafe impl Zeroed for Megaflow {}
 
 impl Megaflow {
     /// A place without a megaflow.

@@ -5,9 +5,9 @@
 //! hashed one by one, as are all where few are left. There is no prefilter: every lane's hash is looked for
 //! in the table. Its unit here is the 32-bit word, half of the paper's.
 
+use super::Tables;
 use super::flow::FlowRef;
 use super::subtable::Subtable;
-use super::{Tables, scalar};
 use crate::hash::murmur3;
 use crate::isa::Body;
 use crate::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
@@ -43,7 +43,8 @@ fn majority(keys: &[FlowKey], live: LaneMask) -> u64 {
     counts[..kinds].iter().max_by_key(|(_, n)| *n).map_or(0, |(present, _)| *present)
 }
 
-/// As [`scalar::lookup`], to which it leaves batches of up to `threshold` packets.
+/// As [`scalar::lookup`](super::scalar::lookup); under masks for which fewer than `threshold` lanes are left,
+/// one by one.
 pub(super) fn lookup(
     tables: &mut Tables,
     miniflows: &mut Miniflows,
@@ -53,9 +54,6 @@ pub(super) fn lookup(
     live: LaneMask,
     found: &mut [FlowRef],
 ) -> (LaneMask, u64) {
-    if live.len() <= threshold {
-        return scalar::lookup(tables, keys, live, found);
-    }
     let present = majority(keys, live);
     let mut regular = LaneMask(0);
     for lane in live.lanes() {
@@ -77,7 +75,7 @@ pub(super) fn lookup(
         let subtable = &mut tables.subtables[id as usize];
         probes += left.len() as u64;
         let mut serial = left;
-        if left.len() > threshold {
+        if left.len() >= threshold {
             hash_columns(body, subtable, present, miniflows, &mut hashes[..lanes]);
             serial.0 &= !regular.0;
         }

@@ -40,11 +40,15 @@ pub use flow::{FlowRef, Megaflow};
 
 use crate::hash::multilinear::Multilinear;
 use crate::isa::{Body, Variant};
+use crate::memory::Memory;
 use crate::packet::batch::LaneMask;
 use crate::packet::key::{FlowKey, FlowMask};
 use majority::Miniflows;
 use subtable::{KeyHash, Subtable};
 use wide::Scratch;
+
+/// More megaflows than that are not numbered.
+const FLOWS_MAX: usize = u32::MAX as usize - 1;
 
 /// Megaflows looked at to find one to evict.
 pub const EVICT_SAMPLE: usize = 16;
@@ -160,7 +164,8 @@ struct Tables {
     subtables: Vec<Subtable>,
     /// Ids of the subtables in use: those that hit most come first.
     order: Vec<u32>,
-    flows: Vec<Megaflow>,
+    /// Reserved for `flows_max`; the system commits what is touched.
+    flows: Memory<Megaflow>,
     scratch: Scratch,
 }
 
@@ -190,7 +195,7 @@ fn choose(config: &MegaflowConfig) -> (Body, usize) {
     // Majority: what the paper measured (§4.2).
     let threshold = match config.design {
         Design::Fixed => 4,
-        Design::Majority => 8,
+        Design::Majority => 9,
     };
     (body, config.threshold.unwrap_or(threshold))
 }
@@ -206,7 +211,7 @@ impl MegaflowCache {
         let tables = Tables {
             subtables: Vec::new(),
             order: Vec::new(),
-            flows: Vec::new(),
+            flows: Memory::zeroed(config.flows_max.min(FLOWS_MAX)),
             scratch: Scratch::new(std::iter::empty()),
         };
         Self {
@@ -260,11 +265,21 @@ impl MegaflowCache {
             self.fit_scratch();
         }
         let tables = &mut self.tables;
-        let (left, probes) = match (self.config.design, self.body.variant()) {
-            (Design::Fixed, Variant::Avx2 | Variant::Avx512) => {
-                wide::lookup(tables, self.body, self.threshold, keys, live, found)
+        let few = live.len() < self.threshold || tables.order.is_empty();
+        let (left, probes) = match (self.config.design, self.body) {
+            _ if few => scalar::lookup(tables, keys, live, found),
+            #[cfg(target_arch = "x86_64")]
+            (Design::Fixed, Body::Avx2(witness)) => {
+                // SAFETY: the witness proves that the CPU has AVX2.
+                unsafe { avx2::lookup(witness, tables, keys, live, found) }
             }
-            (Design::Majority, Variant::Sse42 | Variant::Avx2 | Variant::Avx512) => {
+            #[cfg(target_arch = "x86_64")]
+            (Design::Fixed, Body::Avx512(witness)) => {
+                // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
+                unsafe { avx512::lookup(witness, tables, keys, live, found) }
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Design::Majority, Body::Sse42(_) | Body::Avx2(_) | Body::Avx512(_)) => {
                 majority::lookup(tables, &mut self.miniflows, self.body, self.threshold, keys, live, found)
             }
             _ => scalar::lookup(tables, keys, live, found),
@@ -288,7 +303,7 @@ impl MegaflowCache {
         generation: u32,
         now: u32,
     ) -> Result<FlowRef, MegaflowError> {
-        if self.config.flows_max == 0 {
+        if self.tables.flows.is_empty() {
             return Err(MegaflowError::NoFlows);
         }
         if let Some(id) = self.subtable_of(mask) {
@@ -302,13 +317,12 @@ impl MegaflowCache {
             self.counters.refused += 1;
             return Err(MegaflowError::Masks { masks_max: self.config.masks_max });
         }
-        if self.len() >= self.config.flows_max {
+        if self.len() >= self.tables.flows.len() {
             self.evict(now);
         }
         // Only now: evicting may have removed the subtable.
         let id = self.subtable_of(mask).unwrap_or_else(|| self.add_subtable(mask));
         let index = self.free.pop().unwrap_or_else(|| {
-            self.tables.flows.push(Megaflow::FREE);
             self.owners.push(0);
             (self.owners.len() - 1) as u32
         });
@@ -373,7 +387,7 @@ impl MegaflowCache {
     /// Removes the megaflows for which `drop` says so; looks at up to `budget`, going on where the last
     /// call ended, so that a caller can spread the work. Returns how many were removed.
     pub fn sweep(&mut self, budget: usize, mut drop: impl FnMut(&Megaflow) -> bool) -> usize {
-        let flows = self.tables.flows.len();
+        let flows = self.owners.len();
         let mut removed = 0;
         for _ in 0..budget.min(flows) {
             self.hand = (self.hand + 1) % flows;
@@ -396,13 +410,13 @@ impl MegaflowCache {
 
     /// Every megaflow.
     pub fn flows(&self) -> impl Iterator<Item = FlowRef> {
-        let live = self.tables.flows.iter().enumerate().filter(|(_, f)| f.is_live());
+        let live = self.tables.flows[..self.owners.len()].iter().enumerate().filter(|(_, f)| f.is_live());
         live.map(|(i, f)| FlowRef { index: i as u32, serial: f.serial })
     }
 
     /// Number of megaflows.
     pub fn len(&self) -> usize {
-        self.tables.flows.len() - self.free.len()
+        self.owners.len() - self.free.len()
     }
 
     /// Whether there are none.
@@ -423,9 +437,9 @@ impl MegaflowCache {
         self.counters
     }
 
-    /// Bytes allocated.
+    /// Bytes in use; what is reserved for further megaflows is not counted.
     pub fn table_bytes(&self) -> usize {
-        self.tables.flows.capacity() * size_of::<Megaflow>()
+        self.owners.len() * size_of::<Megaflow>()
             + (self.free.capacity() + self.owners.capacity()) * 4
             + self.tables.subtables.capacity() * size_of::<Subtable>()
             + self.tables.subtables.iter().map(Subtable::table_bytes).sum::<usize>()
@@ -465,8 +479,9 @@ impl MegaflowCache {
 
     /// Removes the least recently used of the next few megaflows.
     fn evict(&mut self, now: u32) {
-        let flows = &self.tables.flows;
-        let age = |at: usize| now.wrapping_sub(flows[at].used);
+        let flows = &self.tables.flows[..self.owners.len()];
+        // Signed: a clock that was set back makes megaflows young, not ancient.
+        let age = |at: usize| now.wrapping_sub(flows[at].used) as i32;
         let mut oldest: Option<usize> = None;
         let mut seen = 0;
         while seen < EVICT_SAMPLE.min(self.len()) {

@@ -3,7 +3,7 @@
 //! ```text
 //! terms    (word, mask, multiplier) ..        what is compared, and hashed
 //! filter   32-bit words, 8 bits a slot        two bits of one word a megaflow: rejects nearly all misses
-//! slots    (hash, megaflow) ..                linear probing, at most 5/8 full
+//! buckets  8 tags, 8 megaflows; ..            a cache line each; a full one overflows into the next
 //! tail     words beyond those in the megaflow's line, for wide masks
 //! ```
 //!
@@ -15,13 +15,14 @@
 use super::flow::{KEY_WORDS, Megaflow};
 use crate::hash::multilinear::{self, Multilinear};
 use crate::hash::murmur3;
-use crate::memory::prefetch;
-use crate::packet::key::{FlowKey, FlowMask, WORDS};
+use crate::memory::{Memory, Zeroed, prefetch};
+use crate::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
 
-const EMPTY: u32 = u32::MAX;
+/// Slots of a bucket.
+pub(super) const SLOTS: usize = 8;
 
-/// Slots of a subtable without megaflows.
-const SLOTS_MIN: usize = 8;
+/// At most so many slots of a bucket are in use on average; more fill too many buckets.
+const LOAD_MAX: usize = 5;
 
 /// A word that is looked at, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +34,32 @@ pub(super) struct Term {
     pub(super) place: u8,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Slot {
-    hash: u32,
-    /// [`EMPTY`] where the slot is free.
-    flow: u32,
+/// A cache line of slots. A slot is free where its flow is 0.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(super) struct Bucket {
+    /// The hash of each slot's key, its lowest bit set; 0 in free ones.
+    pub(super) tags: [u32; SLOTS],
+    /// Each slot's megaflow, plus one.
+    pub(super) flows: [u32; SLOTS],
+}
+
+const _: () = assert!(size_of::<Bucket>() == 64);
+
+// SAFETY: two arrays of integers: zero bytes are a bucket of free slots.
+unsafe impl Zeroed for Bucket {}
+
+impl Bucket {
+    #[inline(always)]
+    fn has_room(&self) -> bool {
+        self.flows[SLOTS - 1] == 0
+    }
+
+    /// The slots with this tag, as a bitmap.
+    #[inline(always)]
+    pub(super) fn matching(&self, tag: u32) -> u32 {
+        self.tags.iter().enumerate().fold(0, |found, (i, &t)| found | u32::from(t == tag) << i)
+    }
 }
 
 /// How keys are hashed.
@@ -67,8 +89,13 @@ pub(super) struct Subtable {
     /// Hits since the last ranking; halved there.
     pub(super) hits: u64,
     pub(super) filter: Filter,
+    /// Where the first words lie in a key, and their masks; word 0 under no mask where there are fewer.
+    pub(super) places: [u32; KEY_WORDS],
+    pub(super) masks: [u32; KEY_WORDS],
+    /// Which words of a megaflow's line are compared with those.
+    pub(super) stored: u8,
     hash: KeyHash,
-    slots: Vec<Slot>,
+    buckets: Memory<Bucket>,
     tail: Vec<u32>,
     tail_free: Vec<u32>,
     len: usize,
@@ -76,10 +103,10 @@ pub(super) struct Subtable {
     stale: usize,
 }
 
-/// The two bits of a hash in a word of the filter.
+/// The two bits of a hash in a word of the filter. (The lowest bit of the hash is not used: tags lack it.)
 #[inline(always)]
 fn filter_bits(hash: u32) -> u32 {
-    1u32.rotate_left(hash) | 1u32.rotate_left(hash >> 5)
+    1u32.rotate_left(hash >> 1) | 1u32.rotate_left(hash >> 6)
 }
 
 #[derive(Debug)]
@@ -91,8 +118,9 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    fn for_slots(slots: usize) -> Self {
-        let words = (slots / 4).max(2);
+    /// 8 bits a slot.
+    fn for_buckets(buckets: usize) -> Self {
+        let words = buckets * SLOTS * 8 / 32;
         Self { words: vec![0; words], shift: 32 - words.ilog2() }
     }
 
@@ -114,19 +142,27 @@ impl Subtable {
             .filter(|&w| mask.word(w) != 0)
             .map(|w| Term { word: w as u8, place: 0, mask: mask.word(w), multiplier: hash.multiplier(w) })
             .collect();
-        Self {
+        let mut made = Self {
             mask: mask.clone(),
             own_terms: terms.clone(),
-            terms,
             hits: 0,
-            filter: Filter::for_slots(SLOTS_MIN),
+            filter: Filter::for_buckets(1),
+            places: [0; KEY_WORDS],
+            masks: [0; KEY_WORDS],
+            stored: 0,
             hash,
-            slots: vec![Slot { hash: 0, flow: EMPTY }; SLOTS_MIN],
+            buckets: Memory::zeroed(1),
             tail: Vec::new(),
             tail_free: Vec::new(),
             len: 0,
             stale: 0,
+            terms,
+        };
+        for (i, term) in made.terms[..made.inline_words()].iter().enumerate() {
+            (made.places[i], made.masks[i]) = (term.word.into(), term.mask);
+            made.stored |= 1 << i;
         }
+        made
     }
 
     pub(super) fn len(&self) -> usize {
@@ -161,49 +197,82 @@ impl Subtable {
 
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u32) {
-        prefetch(&self.slots, hash as usize & (self.slots.len() - 1));
+        prefetch(&self.buckets, self.home(hash));
     }
 
-    /// The first megaflow of this hash: very likely the one, where there is one.
+    /// The bucket in which a key of this hash is looked for first. (The lowest bit is not in the tags.)
     #[inline(always)]
-    pub(super) fn candidate(&self, hash: u32) -> Option<u32> {
-        self.chain(hash).next()
+    fn home(&self, hash: u32) -> usize {
+        (hash >> 1) as usize & (self.buckets.len() - 1)
     }
 
-    /// The megaflows of this hash.
+    /// The buckets in which a key of this hash may be: those before the last are full.
     #[inline(always)]
-    fn chain(&self, hash: u32) -> impl Iterator<Item = u32> {
-        let wrap = self.slots.len() - 1;
-        let from = hash as usize;
+    fn chain(&self, hash: u32) -> impl Iterator<Item = &Bucket> {
+        let (home, wrap) = (self.home(hash), self.buckets.len() - 1);
+        let mut ended = false;
         // A table is never full: the walk ends.
-        (from..)
-            .map(move |at| self.slots[at & wrap])
-            .take_while(|slot| slot.flow != EMPTY)
-            .filter(move |slot| slot.hash == hash)
-            .map(|slot| slot.flow)
+        (home..)
+            .map(move |at| &self.buckets[at & wrap])
+            .take_while(move |bucket| !std::mem::replace(&mut ended, bucket.has_room()))
+    }
+
+    /// The home bucket of a hash.
+    #[inline(always)]
+    pub(super) fn bucket(&self, hash: u32) -> &Bucket {
+        &self.buckets[self.home(hash)]
+    }
+
+    /// The first megaflow of this hash beyond its home bucket.
+    #[inline(always)]
+    pub(super) fn overflowed(&self, hash: u32) -> Option<u32> {
+        if self.bucket(hash).has_room() { None } else { self.walk(hash) }
+    }
+
+    #[cold]
+    fn walk(&self, hash: u32) -> Option<u32> {
+        let tag = hash | 1;
+        let slots = self.chain(hash).flat_map(|b| b.tags.iter().zip(&b.flows));
+        slots.into_iter().find(|&(&t, _)| t == tag).map(|(_, flow)| flow - 1)
     }
 
     /// The megaflow of `key`, whose hash is `hash`.
     #[inline(always)]
     pub(super) fn find(&self, flows: &[Megaflow], key: &FlowKey, hash: u32) -> Option<u32> {
-        self.chain(hash).find(|&flow| self.matches(&flows[flow as usize], key))
+        for bucket in self.chain(hash) {
+            for slot in BitIter(bucket.matching(hash | 1).into()) {
+                let flow = bucket.flows[slot % SLOTS] - 1;
+                if self.matches(&flows[flow as usize], key) {
+                    return Some(flow);
+                }
+            }
+        }
+        None
     }
 
     /// Whether `key` is the megaflow's, in the bits of the mask.
     #[inline(always)]
     pub(super) fn matches(&self, flow: &Megaflow, key: &FlowKey) -> bool {
-        let key = key.words();
-        let masked = |t: &Term| key[usize::from(t.word) % WORDS] & t.mask;
-        let inline = self.inline_words();
+        let words = key.words();
         let mut different = 0;
-        for (t, stored) in self.terms[..inline].iter().zip(&flow.key) {
-            different |= masked(t) ^ stored;
+        for (i, stored) in flow.key[..self.inline_words()].iter().enumerate() {
+            different |= words[self.places[i] as usize % WORDS] & self.masks[i] ^ stored;
         }
-        if inline < self.terms.len() {
-            let from = flow.key[KEY_WORDS - 1] as usize;
-            for (t, stored) in self.terms[inline..].iter().zip(&self.tail[from..]) {
-                different |= masked(t) ^ stored;
-            }
+        different == 0 && self.tail_matches(flow, key)
+    }
+
+    /// Whether the words beyond those in the megaflow's line are the key's.
+    #[inline(always)]
+    pub(super) fn tail_matches(&self, flow: &Megaflow, key: &FlowKey) -> bool {
+        let inline = self.inline_words();
+        if inline == self.terms.len() {
+            return true;
+        }
+        let tail = &self.tail[flow.key[KEY_WORDS - 1] as usize..];
+        let key = key.words();
+        let mut different = 0;
+        for (t, stored) in self.terms[inline..].iter().zip(tail) {
+            different |= key[usize::from(t.word) % WORDS] & t.mask ^ stored;
         }
         different == 0
     }
@@ -228,7 +297,7 @@ impl Subtable {
 
     /// Adds a megaflow for `key`, which must not be there, and writes its key into its line.
     pub(super) fn insert(&mut self, key: &FlowKey, index: u32, flow: &mut Megaflow) {
-        if (self.len + 1) * 8 > self.slots.len() * 5 {
+        if self.len + 1 > self.buckets.len() * LOAD_MAX {
             self.grow();
         }
         let inline = self.inline_words();
@@ -247,42 +316,31 @@ impl Subtable {
             flow.key[KEY_WORDS - 1] = from;
         }
         let hash = self.hash(key);
-        place(&mut self.slots, Slot { hash, flow: index });
+        place(&mut self.buckets, hash | 1, index + 1);
         self.filter.add(hash);
         self.len += 1;
     }
 
     /// Removes a megaflow.
     pub(super) fn remove(&mut self, index: u32, flow: &Megaflow) {
-        let wrap = self.slots.len() - 1;
         let hash = self.hash(&self.key(flow));
-        let mut hole = hash as usize & wrap;
-        while self.slots[hole].flow != index {
-            assert!(self.slots[hole].flow != EMPTY, "megaflow {index} is not in its subtable");
-            hole = (hole + 1) & wrap;
-        }
-        // Move back whatever would no longer be found beyond the hole (no tombstones: a table under churn
-        // stays as fast as a new one).
-        let mut at = hole;
-        loop {
+        let wrap = self.buckets.len() - 1;
+        let mut at = self.home(hash);
+        let slot = loop {
+            let bucket = &self.buckets[at];
+            if let Some(slot) = bucket.flows.iter().position(|&f| f == index + 1) {
+                break slot;
+            }
+            assert!(!bucket.has_room(), "megaflow {index} is not in its subtable");
             at = (at + 1) & wrap;
-            let slot = self.slots[at];
-            if slot.flow == EMPTY {
-                break;
-            }
-            let home = slot.hash as usize & wrap;
-            if at.wrapping_sub(home) & wrap >= at.wrapping_sub(hole) & wrap {
-                self.slots[hole] = slot;
-                hole = at;
-            }
-        }
-        self.slots[hole].flow = EMPTY;
+        };
+        self.close_gap(at, slot);
         if self.inline_words() < self.terms.len() {
             self.tail_free.push(flow.key[KEY_WORDS - 1]);
         }
         self.len -= 1;
         self.stale += 1;
-        if self.stale > self.len.max(SLOTS_MIN) {
+        if self.stale > self.len.max(SLOTS) {
             self.make_filter();
         }
     }
@@ -290,34 +348,81 @@ impl Subtable {
     /// Bytes allocated.
     pub(super) fn table_bytes(&self) -> usize {
         (self.terms.capacity() + self.own_terms.capacity()) * size_of::<Term>()
-            + self.slots.capacity() * size_of::<Slot>()
+            + self.buckets.size_bytes()
             + (self.filter.words.capacity() + self.tail.capacity() + self.tail_free.capacity()) * 4
     }
 
-    fn grow(&mut self) {
-        let mut slots = vec![Slot { hash: 0, flow: EMPTY }; self.slots.len() * 2];
-        for slot in self.slots.iter().filter(|s| s.flow != EMPTY) {
-            place(&mut slots, *slot);
+    /// Empties a slot. Where its bucket was full, one that had to go further comes back, and so on.
+    fn close_gap(&mut self, mut at: usize, mut slot: usize) {
+        let wrap = self.buckets.len() - 1;
+        'gap: loop {
+            let was_full = !self.buckets[at].has_room();
+            let bucket = &mut self.buckets[at];
+            // Slots in use come first, so that a look at the last says whether there is room.
+            let last = bucket.flows.iter().take_while(|&&f| f != 0).count() - 1;
+            (bucket.tags[slot], bucket.flows[slot]) = (bucket.tags[last], bucket.flows[last]);
+            (bucket.tags[last], bucket.flows[last]) = (0, 0);
+            if !was_full {
+                return;
+            }
+            let mut from = at;
+            loop {
+                from = (from + 1) & wrap;
+                let bucket = &self.buckets[from];
+                let passed = |tag: u32| {
+                    let home = (tag >> 1) as usize & wrap;
+                    from.wrapping_sub(home) & wrap >= from.wrapping_sub(at) & wrap
+                };
+                let moved = (0..SLOTS).find(|&i| bucket.flows[i] != 0 && passed(bucket.tags[i]));
+                if let Some(moved) = moved {
+                    let (tag, flow) = (bucket.tags[moved], bucket.flows[moved]);
+                    let room = &mut self.buckets[at];
+                    (room.tags[last], room.flows[last]) = (tag, flow);
+                    (at, slot) = (from, moved);
+                    continue 'gap;
+                }
+                if bucket.has_room() {
+                    return;
+                }
+            }
         }
-        self.slots = slots;
+    }
+
+    fn grow(&mut self) {
+        let mut buckets = Memory::<Bucket>::zeroed(self.buckets.len() * 2);
+        for (tag, flow) in entries(&self.buckets) {
+            place(&mut buckets, tag, flow);
+        }
+        self.buckets = buckets;
         self.make_filter();
     }
 
     fn make_filter(&mut self) {
-        self.filter = Filter::for_slots(self.slots.len());
-        for slot in self.slots.iter().filter(|s| s.flow != EMPTY) {
-            self.filter.add(slot.hash);
+        self.filter = Filter::for_buckets(self.buckets.len());
+        // The tag is the hash, but for the lowest bit.
+        for (tag, _) in entries(&self.buckets) {
+            self.filter.add(tag);
         }
         self.stale = 0;
     }
 }
 
+/// Every slot in use: its tag, and its megaflow plus one.
+fn entries(buckets: &[Bucket]) -> impl Iterator<Item = (u32, u32)> {
+    let slots = buckets.iter().flat_map(|b| b.tags.iter().copied().zip(b.flows));
+    slots.filter(|&(_, flow)| flow != 0)
+}
+
 /// Puts a slot into the first free place from its home on.
-fn place(slots: &mut [Slot], slot: Slot) {
-    let wrap = slots.len() - 1;
-    let mut at = slot.hash as usize & wrap;
-    while slots[at].flow != EMPTY {
+fn place(buckets: &mut [Bucket], tag: u32, flow: u32) {
+    let wrap = buckets.len() - 1;
+    let mut at = (tag >> 1) as usize & wrap;
+    loop {
+        let bucket = &mut buckets[at];
+        if let Some(free) = bucket.flows.iter().position(|&f| f == 0) {
+            (bucket.tags[free], bucket.flows[free]) = (tag, flow);
+            return;
+        }
         at = (at + 1) & wrap;
     }
-    slots[at] = slot;
 }

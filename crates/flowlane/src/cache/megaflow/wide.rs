@@ -2,76 +2,75 @@
 //!
 //! ```text
 //! keys ── transposed ── sum of the terms that all masks have
-//!   for each mask:  hash all slots, test the filter          → candidates (few)
-//!                   candidates of this mask:        prefetch the slot
-//!                   candidates of the mask before:  read the slot, prefetch the megaflow
-//!                   candidates of the one before:   compare the key    → found, lane leaves
+//!   for each two masks:  hash all slots, test the filters    → candidates (few); prefetch their slots
+//!                        candidates of the two before:       compare keys    → found, lanes leave
+//!                        candidates of these two:            read the slots, prefetch the megaflows
 //! ```
 //!
-//! The stages of a candidate lie a mask's hashing apart, so that what they fetch has time to come. A lane
-//! that will turn out to be found is hashed for two more masks meanwhile, which costs nothing: a register
-//! is worked on whole. When enough lanes have left, the others are moved together.
+//! The steps of a candidate lie apart, so that what they fetch has time to come. A lane that will turn out
+//! to be found is hashed for two more masks meanwhile, which costs nothing: a register is worked on whole.
+//! When enough lanes have left, the others are moved together.
 
+use super::Tables;
 use super::flow::{FlowRef, Megaflow};
-use super::subtable::{Filter, Subtable, Term};
-use super::{Tables, scalar};
+use super::subtable::{Bucket, Filter, SLOTS, Subtable, Term};
 use crate::isa::Body;
 use crate::memory::prefetch;
-use crate::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask, TransposedBatch};
-use crate::packet::key::{BitIter, FlowKey};
+use crate::packet::batch::{BLOCK, LANES_MAX, LaneMask, TransposedBatch};
+use crate::packet::key::FlowKey;
 
 /// Sums of a block's even slots and of its odd ones: where a multiplication of 32 bits leaves its results.
 pub(super) type Sums = [[[u64; BLOCK / 2]; 2]; LANES_MAX / BLOCK];
-
-/// How many blocks are in use: 1 to 4.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Blocks(usize);
-
-impl Blocks {
-    fn of(slots: usize) -> Self {
-        Self(slots.div_ceil(BLOCK))
-    }
-
-    #[inline(always)]
-    pub(super) fn count(self) -> usize {
-        self.0
-    }
-}
 
 /// Masks still to be tried for which it pays to move lanes together: doing so costs about as much as
 /// hashing a block under so many.
 const COMPACT_MASKS: usize = 6;
 
-/// A lane that passed a subtable's filter.
-#[derive(Clone, Copy, Default)]
-struct Candidate {
-    lane: u32,
-    subtable: u32,
-    hash: u32,
-    /// Once the slot has been read.
-    flow: u32,
-}
+/// Masks whose candidates are worked on together: enough that their loops are long, few enough that lanes
+/// that are found leave soon.
+const CHUNK: usize = 2;
 
-/// Candidates of one stage: at most one a lane and mask.
-struct Queue {
-    items: [Candidate; LANES_MAX],
+/// Lanes that passed a subtable's filter, side by side, in the order in which they did.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) lane: [u32; Self::ROOM],
+    pub(super) hash: [u32; Self::ROOM],
+    /// The mask's place in the order.
+    pub(super) at: [u32; Self::ROOM],
+    /// Once the slot has been read.
+    flow: [u32; Self::ROOM],
     len: usize,
 }
 
 impl Queue {
-    fn new() -> Self {
-        Self { items: [Candidate::default(); LANES_MAX], len: 0 }
+    /// One candidate a lane and mask, and a block more, since blocks are written whole.
+    const ROOM: usize = CHUNK * LANES_MAX + BLOCK;
+
+    const EMPTY: Self = Self {
+        lane: [0; Self::ROOM],
+        hash: [0; Self::ROOM],
+        at: [0; Self::ROOM],
+        flow: [0; Self::ROOM],
+        len: 0,
+    };
+
+    /// Where the next block of candidates goes.
+    #[inline(always)]
+    pub(super) fn end(&self) -> usize {
+        self.len.min(Self::ROOM - BLOCK)
+    }
+
+    /// So many of the block are candidates.
+    #[inline(always)]
+    pub(super) fn grow(&mut self, by: u32) {
+        self.len += by as usize;
     }
 
     #[inline(always)]
-    fn push(&mut self, candidate: Candidate) {
-        self.items[self.len % LANES_MAX] = candidate;
+    pub(super) fn push(&mut self, lane: u32, hash: u32, at: u32) {
+        let end = self.end();
+        (self.lane[end], self.hash[end], self.at[end]) = (lane, hash, at);
         self.len += 1;
-    }
-
-    #[inline(always)]
-    fn items(&self) -> &[Candidate] {
-        &self.items[..self.len.min(LANES_MAX)]
     }
 }
 
@@ -82,6 +81,7 @@ pub(super) struct Scratch {
     /// Terms that all masks have.
     pub(super) common: Vec<Term>,
     sums: Sums,
+    queues: [Box<Queue>; 2],
 }
 
 impl Scratch {
@@ -104,130 +104,123 @@ impl Scratch {
         for subtable in &mut subtables {
             subtable.own_terms = subtable.terms.iter().filter(|t| !common.contains(t)).copied().collect();
         }
-        Self { batch, common, sums: Sums::default() }
+        Self {
+            batch,
+            common,
+            sums: Sums::default(),
+            queues: [Box::new(Queue::EMPTY), Box::new(Queue::EMPTY)],
+        }
     }
 }
 
+/// Stands for no megaflow.
+const NO_FLOW: u32 = u32::MAX;
+
+/// What a subtable is probed with.
+#[derive(Clone, Copy)]
+pub(super) struct Probe<'a> {
+    pub(super) terms: &'a [Term],
+    pub(super) filter: &'a Filter,
+    /// The mask's place in the order.
+    pub(super) at: u32,
+    /// The slots that are still looked for.
+    pub(super) slots: u64,
+}
+
+/// What an instruction set has of its own. All is called from its `lookup`, which has its instructions.
+pub(super) trait Lanes: Copy {
+    /// Sums terms of all slots.
+    fn sum(self, terms: &[Term], batch: &TransposedBatch, sums: &mut Sums);
+
+    /// Appends the lanes of the slots that may have a megaflow.
+    fn probe(self, with: Probe<'_>, batch: &TransposedBatch, sums: &Sums, queue: &mut Queue);
+
+    /// [`Bucket::matching`].
+    fn matching(self, bucket: &Bucket, tag: u32) -> u32;
+
+    /// Whether the words in the megaflow's line are the key's.
+    fn line_matches(self, subtable: &Subtable, flow: &Megaflow, key: &FlowKey) -> bool;
+}
+
+/// As [`scalar::lookup`], for at least one lane and one mask.
+///
+/// [`scalar::lookup`]: super::scalar::lookup
 #[inline(always)]
-fn sum(body: Body, terms: &[Term], columns: &[Column], blocks: Blocks, sums: &mut Sums) {
-    match body {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the witness proves that the CPU has AVX2.
-        Body::Avx2(_) => unsafe { super::avx2::sum(terms, columns, blocks, sums) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-        Body::Avx512(_) => unsafe { super::avx512::sum(terms, columns, blocks, sums) },
-        _ => unreachable!("narrower variants look up lane by lane"),
-    }
-}
-
-/// The slots that may have a megaflow, and the hashes of all.
-#[inline(always)]
-fn probe(
-    body: Body,
-    (terms, filter): (&[Term], &Filter),
-    columns: &[Column],
-    blocks: Blocks,
-    sums: &Sums,
-    hashes: &mut [u32; LANES_MAX],
-) -> u64 {
-    match body {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the witness proves that the CPU has AVX2.
-        Body::Avx2(_) => unsafe { super::avx2::probe(terms, filter, columns, blocks, sums, hashes) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-        Body::Avx512(_) => unsafe { super::avx512::probe(terms, filter, columns, blocks, sums, hashes) },
-        _ => unreachable!("narrower variants look up lane by lane"),
-    }
-}
-
-/// As [`scalar::lookup`].
 pub(super) fn lookup(
-    tables: &mut Tables,
+    lanes: impl Lanes,
     body: Body,
-    threshold: usize,
+    tables: &mut Tables,
     keys: &[FlowKey],
     live: LaneMask,
     found: &mut [FlowRef],
 ) -> (LaneMask, u64) {
-    if live.len() < threshold || tables.order.is_empty() {
-        return scalar::lookup(tables, keys, live, found);
-    }
     let Tables { subtables, order, flows, scratch } = tables;
-    let Scratch { batch, common, sums } = scratch;
+    let Scratch { batch, common, sums, queues: [current, before] } = scratch;
+    let (mut current, mut before) = (current, before);
+    (current.len, before.len) = (0, 0);
     batch.fill(body, keys, live);
-    let mut blocks = Blocks::of(batch.len());
-    sum(body, common, batch.columns(), blocks, sums);
+    lanes.sum(common, batch, sums);
     let mut left = live;
-    let mut slots = LaneMask::first(batch.len()).0;
-    let mut slot_of = [0u8; LANES_MAX];
-    number_slots(batch, &mut slot_of);
-    let mut hashes = [0; LANES_MAX];
-    let (mut reading, mut comparing, mut fresh) = (Queue::new(), Queue::new(), Queue::new());
     let mut probes = 0;
-    let mut masks = order.iter().enumerate();
+    let mut at = 0;
+    let mut slots = LaneMask::first(batch.len()).0;
+    let mut slot_of = batch.slots();
     loop {
-        fresh.len = 0;
-        let mask = if slots == 0 { None } else { masks.next() };
-        if let Some((at, &id)) = mask {
-            if order.len() - at > COMPACT_MASKS && slots.count_ones() as usize <= (blocks.count() - 1) * BLOCK
-            {
+        let masks = if left.is_empty() { &[] } else { &order[at..order.len().min(at + CHUNK)] };
+        if !masks.is_empty() {
+            let few = slots.count_ones() as usize <= (batch.len() - 1) / BLOCK * BLOCK;
+            if few && order.len() - at > COMPACT_MASKS {
                 batch.keep(body, slots);
-                blocks = Blocks::of(batch.len());
                 slots = LaneMask::first(batch.len()).0;
-                number_slots(batch, &mut slot_of);
-                sum(body, common, batch.columns(), blocks, sums);
+                slot_of = batch.slots();
+                lanes.sum(common, batch, sums);
             }
-            let subtable = &subtables[id as usize];
-            probes += u64::from(slots.count_ones());
-            let tested = (&subtable.own_terms[..], &subtable.filter);
-            let candidates = probe(body, tested, batch.columns(), blocks, sums, &mut hashes) & slots;
-            for slot in BitIter(candidates) {
-                let (lane, hash) = (batch.lane(slot) as u32, hashes[slot]);
-                subtable.prefetch(hash);
-                fresh.push(Candidate { lane, subtable: id, hash, flow: 0 });
-            }
-        } else if reading.len == 0 && comparing.len == 0 {
+        } else if before.len == 0 {
             break;
         }
-        for c in comparing.items() {
-            let lane = c.lane as usize;
-            if left.0 >> lane & 1 == 0 {
+        current.len = 0;
+        for (i, &id) in masks.iter().enumerate() {
+            let Subtable { own_terms, filter, .. } = &subtables[id as usize];
+            lanes.probe(Probe { terms: own_terms, filter, at: (at + i) as u32, slots }, batch, sums, current);
+        }
+        at += masks.len();
+        for i in 0..current.len {
+            subtables[order[current.at[i] as usize] as usize].prefetch(current.hash[i]);
+        }
+        for i in 0..before.len {
+            let lane = before.lane[i] as usize;
+            if before.flow[i] == NO_FLOW || left.0 >> lane & 1 == 0 {
                 continue;
             }
-            let subtable = &mut subtables[c.subtable as usize];
-            if let Some(index) = verify(subtable, flows, &keys[lane], c) {
-                found[lane] = FlowRef { index, serial: flows[index as usize].serial };
-                subtable.hits += 1;
-                left.remove(lane);
-                slots &= !(1 << (slot_of[lane] % 64));
-            }
+            let subtable = &mut subtables[order[before.at[i] as usize] as usize];
+            let flow = &flows[before.flow[i] as usize];
+            let key = &keys[lane];
+            let index = if lanes.line_matches(subtable, flow, key) && subtable.tail_matches(flow, key) {
+                before.flow[i]
+            } else if let Some(other) = subtable.find(flows, key, before.hash[i]) {
+                // Another megaflow of the same 31 bits.
+                other
+            } else {
+                continue;
+            };
+            found[lane] = FlowRef { index, serial: flows[index as usize].serial };
+            subtable.hits += 1;
+            probes += u64::from(before.at[i]) + 1;
+            left.remove(lane);
+            slots &= !(1 << (slot_of[lane] % 64));
         }
-        comparing.len = 0;
-        for c in reading.items() {
-            if let Some(flow) = subtables[c.subtable as usize].candidate(c.hash) {
-                prefetch(flows, flow as usize);
-                comparing.push(Candidate { flow, ..*c });
-            }
+        for i in 0..current.len {
+            let subtable = &subtables[order[current.at[i] as usize] as usize];
+            let bucket = subtable.bucket(current.hash[i]);
+            let matching = lanes.matching(bucket, current.hash[i] | 1);
+            current.flow[i] = if matching != 0 {
+                bucket.flows[matching.trailing_zeros() as usize % SLOTS] - 1
+            } else {
+                subtable.overflowed(current.hash[i]).unwrap_or(NO_FLOW)
+            };
+            prefetch(flows, current.flow[i] as usize);
         }
-        std::mem::swap(&mut reading, &mut fresh);
+        std::mem::swap(&mut current, &mut before);
     }
-    (left, probes)
-}
-
-#[inline(always)]
-fn number_slots(batch: &TransposedBatch, slot_of: &mut [u8; LANES_MAX]) {
-    for slot in 0..batch.len() {
-        slot_of[batch.lane(slot) % LANES_MAX] = slot as u8;
-    }
-}
-
-/// The candidate's megaflow, where it is the key's. A second one of the same hash is as good as never there.
-#[inline(always)]
-fn verify(subtable: &Subtable, flows: &[Megaflow], key: &FlowKey, c: &Candidate) -> Option<u32> {
-    if subtable.matches(&flows[c.flow as usize], key) {
-        return Some(c.flow);
-    }
-    subtable.find(flows, key, c.hash)
+    (left, probes + (left.len() * order.len()) as u64)
 }

@@ -154,6 +154,28 @@ impl TransposedBatch {
         self.lanes[slot] as usize
     }
 
+    /// The lanes of all slots; behind those in use, unspecified ones.
+    #[inline(always)]
+    pub fn lanes(&self) -> &[u32; LANES_MAX] {
+        &self.lanes
+    }
+
+    /// The slot of each lane that has one.
+    #[inline(always)]
+    pub fn slots(&self) -> [u8; LANES_MAX] {
+        let mut slots = [0; LANES_MAX];
+        for (slot, &lane) in self.lanes[..self.len].iter().enumerate() {
+            slots[lane as usize % LANES_MAX] = slot as u8;
+        }
+        slots
+    }
+
+    /// Blocks that hold the slots in use.
+    #[inline(always)]
+    pub fn blocks(&self) -> usize {
+        self.len.div_ceil(BLOCK)
+    }
+
     /// All columns.
     #[inline(always)]
     pub fn columns(&self) -> &[Column] {
