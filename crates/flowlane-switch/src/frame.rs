@@ -18,7 +18,9 @@ pub struct Frame {
 
 impl Default for Frame {
     fn default() -> Self {
-        Self { buffer: vec![0; 2048], start: HEADROOM, end: HEADROOM, time_ns: 0 }
+        // Not a power of two: the beginnings of a burst's frames must not all fall into the same few sets of
+        // the cache.
+        Self { buffer: vec![0; 2048 + 3 * 64], start: HEADROOM, end: HEADROOM, time_ns: 0 }
     }
 }
 

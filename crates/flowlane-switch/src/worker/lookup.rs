@@ -145,6 +145,7 @@ impl Lookup {
             (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + frames[lane].len() as u64);
             flow.used = ticks(now_ns);
             paths[lane] = PathId(flow.value);
+            self.paths.prefetch(paths[lane]);
             self.exact_hits += 1;
             left.remove(lane);
         }
@@ -173,6 +174,7 @@ impl Lookup {
             (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + frames[lane].len() as u64);
             flow.used = ticks(now_ns);
             paths[lane] = PathId(flow.value);
+            self.paths.prefetch(paths[lane]);
             if let Some(exact) = &mut self.exact {
                 exact.offer(&keys[lane], hashes[lane], found[lane]);
             }
@@ -209,7 +211,7 @@ impl Lookup {
 
     /// Credits the rules of a path up to the step at which a packet left it.
     pub fn credit_until(&mut self, path: PathId, at: usize, bytes: u64) {
-        for step in &self.paths.get(path).steps[..at] {
+        for step in &self.paths.steps(path)[..at] {
             if let Step::Matched { table, rule } = *step {
                 self.pipeline.credit(table, rule, 1, bytes);
             }

@@ -267,8 +267,8 @@ impl Worker {
             let frame = &mut self.burst.frames_mut()[lane];
             let headers = &mut self.headers[lane];
             let bytes = frame.len() as u64;
-            let path = self.lookup.paths.get_mut(paths[lane]);
-            match self.egress.run(&path.steps, frame, headers, port, now_ns)? {
+            let (path, steps) = self.lookup.paths.get_mut(paths[lane]);
+            match self.egress.run(steps, frame, headers, port, now_ns)? {
                 egress::Outcome::Done => {
                     path.packets += 1;
                     path.bytes += bytes;
