@@ -86,7 +86,7 @@ fn worker(flows: &[Flow], capture: &std::path::Path) -> Worker {
     let replay = PcapPort::open(&replay).expect("written just now");
     egress.ports.add(PortSlot::new(PortNo(1), "replay", "", Box::new(replay)));
     egress.ports.add(PortSlot::new(PortNo(2), "null", "", Box::new(NullPort)));
-    Worker::new(Lookup::new(pipeline, cache), egress, 32, Clock::Wall)
+    Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Wall)
 }
 
 fn measure(masks: usize) {

@@ -2,8 +2,9 @@
 //! plain tests. Each check panics where its promise is broken.
 
 use flowlane::classify::TupleSearch;
+use flowlane::isa::Variant;
 use flowlane::packet::fields::Field;
-use flowlane::packet::{FlowKey, Headers, Network, Transport, parse, tunnel};
+use flowlane::packet::{FlowKey, Headers, Network, Parser, Transport, parse, tunnel};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{
     Action, Format, Match, Priority, ReadOptions, Rule, classbench as filters, flow_syntax as flows,
@@ -48,6 +49,17 @@ pub fn packet_parse(frame: &[u8]) {
         key
     };
     assert!(reused == key, "a reused key differs from a new one");
+    // Every variant of the parser, too, into a key that held something else.
+    for parser in Variant::ALL.into_iter().filter_map(Parser::with_variant) {
+        let mut other = FlowKey::zero();
+        for w in 0..flowlane::packet::key::WORDS {
+            other.set_word(w, 0xdead_beef);
+        }
+        let (keys, mut found) = (std::slice::from_mut(&mut other), [Headers::default()]);
+        parser.parse_all(std::iter::once(frame), 1, keys, &mut found);
+        assert!(found[0] == headers && other == key, "{} differs from scalar", parser.variant());
+        assert_eq!(other.present(), key.present(), "{}", parser.variant());
+    }
 }
 
 /// The capture reader: it ends, and gives no frame that is too long.

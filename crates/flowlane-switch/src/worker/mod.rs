@@ -28,7 +28,7 @@ use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::tunnel::{self, Inner};
-use flowlane::packet::{Headers, Malformed, parse};
+use flowlane::packet::{Headers, Malformed, Parser, parse};
 
 use crate::frame::{Burst, Frame};
 use crate::pipeline::PathId;
@@ -81,6 +81,7 @@ pub struct Worker {
     pub malformed_policy: MalformedPolicy,
     /// Malformed frames by reason.
     pub malformed: [u64; Malformed::ALL.len()],
+    parser: Parser,
     clock: Clock,
     started: Instant,
     /// The latest frame time seen, in [`Clock::Frames`].
@@ -104,6 +105,7 @@ impl Worker {
             stages: Stages::default(),
             malformed_policy: MalformedPolicy::default(),
             malformed: [0; Malformed::ALL.len()],
+            parser: Parser::new(),
             clock,
             started: Instant::now(),
             frame_clock_ns: 0,
@@ -231,15 +233,17 @@ impl Worker {
         let slot = &self.egress.ports.slots()[port];
         let (in_port, decapsulate) = (slot.number.0, slot.decapsulate);
         let mut live = LaneMask::first(self.burst.len());
-        let mut trouble = LaneMask(0);
-        for (lane, frame) in self.burst.frames_mut().iter_mut().enumerate() {
-            let key = &mut self.keys[lane];
-            let mut headers = parse(frame.bytes(), in_port, key);
-            if decapsulate {
-                headers = self::decapsulate(frame, in_port, headers, key);
+        let frames = self.burst.frames().iter().map(Frame::bytes);
+        self.parser.parse_all(frames, in_port, &mut self.keys, &mut self.headers);
+        if decapsulate {
+            for (lane, frame) in self.burst.frames_mut().iter_mut().enumerate() {
+                let headers = &mut self.headers[lane];
+                *headers = self::decapsulate(frame, in_port, *headers, &mut self.keys[lane]);
             }
+        }
+        let mut trouble = LaneMask(0);
+        for (lane, headers) in self.headers[..self.burst.len()].iter().enumerate() {
             trouble.0 |= u64::from(headers.malformed.is_some()) << lane;
-            self.headers[lane] = headers;
         }
         for lane in trouble.lanes() {
             if let Some(reason) = self.headers[lane].malformed {

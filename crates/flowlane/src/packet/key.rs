@@ -88,7 +88,13 @@ impl<K> Flow<K> {
     /// content had and the new one has not. Costs nothing where both have the same shape.
     #[inline(always)]
     pub(crate) fn finish(&mut self, present: u64) {
-        let mut stale = self.present & !present;
+        self.finish_covered(present, 0);
+    }
+
+    /// As [`finish`](Self::finish), where all words of the bitmap `covered` have been written, zeros included.
+    #[inline(always)]
+    pub(crate) fn finish_covered(&mut self, present: u64, covered: u64) {
+        let mut stale = self.present & !present & !covered;
         while stale != 0 {
             self.words[stale.trailing_zeros() as usize] = 0;
             stale &= stale - 1;

@@ -1,0 +1,352 @@
+//! Vectorised header extraction: the common stacks of headers by wide loads and byte permutes, everything
+//! else by the scalar parser.
+//!
+//! ```text
+//! frame   [ Ethernet, 0 to 2 VLAN tags ][ IPv4 or IPv6, UDP or TCP .. 64 bytes ]
+//!               │ permute 16 or 32 bytes          │ permute 64 bytes
+//! key     w22 .. w29: L2                    w30 .. w45: addresses, ports, protocol, flags
+//! ```
+//!
+//! Every stack fills the same 24 words of the key; what a stack has not is zero there, as it must be. What
+//! goes where is data: [`TAGS`] says how the bytes of the first header lie for 0, 1 and 2 tags, [`STACKS`] how
+//! those from the network header on lie for each network and transport. A stack is taken only where the
+//! scalar parser would find nothing wrong and nothing unusual: no options or extension headers, no fragment,
+//! lengths within the frame. So keys, offsets and faults are always the scalar parser's
+//! ([`parse`](super::parse()), the definition), which the tests check frame by frame.
+//!
+//! A tunnel's frame is the outer stack with its UDP port; what is inside is extracted in turn.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod sse42;
+
+use super::fields::{VLAN_PRESENT, word};
+use super::headers::{Headers, Network, Transport};
+use super::key::FlowKey;
+use super::parse::{ether_type, ip_proto, parse};
+use crate::isa::{Body, Variant};
+
+/// Words of the key that L2 fills: from here on 8, and then 16 for L3 and L4.
+const L2_WORD: usize = word::ETH;
+const L3_WORD: usize = word::IPV6_SRC;
+const L2_WORDS: usize = 8;
+const L3_WORDS: usize = 16;
+const _: () = assert!(L2_WORD + L2_WORDS == L3_WORD && L3_WORD + L3_WORDS == 46);
+
+/// All words that a stack fills.
+const COVERED: u64 = ((1 << (L2_WORDS + L3_WORDS)) - 1) << L2_WORD;
+
+/// A mapping of bytes: byte i of the key's words (as they lie in memory) is byte `from[i]` of the frame where
+/// bit i of `set` is set, else zero.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Moves<const N: usize> {
+    from: [u8; N],
+    set: u64,
+}
+
+impl<const N: usize> Moves<N> {
+    const NONE: Self = Self { from: [0; N], set: 0 };
+
+    /// `len` bytes that stand in the frame from `at` on in network order go to word `w` (counted from the
+    /// first one), its lowest byte being `shift` bits up.
+    const fn with(mut self, w: usize, shift: usize, at: u8, len: usize) -> Self {
+        let mut i = 0;
+        while i < len {
+            // Words lie in memory in little-endian order: the last byte of the field comes first.
+            let to = 4 * w + shift / 8 + i;
+            self.from[to] = at + (len - 1 - i) as u8;
+            self.set |= 1 << to;
+            i += 1;
+        }
+        self
+    }
+}
+
+/// How an Ethernet header lies.
+struct Tags {
+    moves: Moves<32>,
+    /// Set in the words: that tags are there.
+    set: [u32; L2_WORDS],
+}
+
+const fn ethernet(tags: u8) -> Tags {
+    let moves = Moves::NONE.with(0, 0, 0, 4).with(1, 0, 4, 4).with(2, 0, 8, 4);
+    let mut moves = moves.with(3, 0, 12 + 4 * tags, 2);
+    let mut set = [0; L2_WORDS];
+    if tags > 0 {
+        moves = moves.with(3, 16, 14, 2).with(4, 16, 12, 2);
+        set[3] = (VLAN_PRESENT as u32) << 16;
+    }
+    if tags > 1 {
+        moves = moves.with(4, 0, 18, 2);
+        set[4] = VLAN_PRESENT as u32;
+    }
+    Tags { moves, set }
+}
+
+/// Ethernet with 0, 1 and 2 tags.
+static TAGS: [Tags; 3] = [ethernet(0), ethernet(1), ethernet(2)];
+
+/// A network and a transport header behind so many tags.
+struct Stack {
+    moves: Moves<64>,
+    tags: u8,
+    tcp: bool,
+    v6: bool,
+    /// What the parser says of it. Where a TCP header has options, the payload is further on.
+    headers: Headers,
+    /// The words that it has.
+    present: u64,
+}
+
+/// Where a word lies among those of L3 and L4.
+const fn place(w: usize) -> usize {
+    w - L3_WORD
+}
+
+const fn stack(tags: u8, v6: bool, tcp: bool) -> Stack {
+    let network_len = if v6 { 40 } else { 20 };
+    let mut moves = Moves::NONE.with(place(word::PORTS), 0, network_len, 4);
+    let mut present = 0b1111 << word::ETH | 1 << word::IN_PORT | 1 << word::PORTS | 1 << word::NW_PROTO;
+    if tags > 0 {
+        present |= 1 << word::VLAN_INNER;
+    }
+    if v6 {
+        let mut i = 0;
+        while i < 8 {
+            moves = moves.with(i, 0, 8 + 4 * i as u8, 4);
+            i += 1;
+        }
+        moves = moves.with(place(word::NW_PROTO), 24, 6, 1).with(place(word::NW_PROTO), 8, 7, 1);
+        moves = moves.with(place(word::IPV6_LABEL), 0, 1, 3);
+        present |= 0xff << word::IPV6_SRC | 1 << word::IPV6_LABEL;
+    } else {
+        moves = moves.with(place(word::NW_PROTO), 24, 9, 1).with(place(word::NW_PROTO), 16, 1, 1);
+        moves = moves.with(place(word::NW_PROTO), 8, 8, 1);
+        moves = moves.with(place(word::IPV4_SRC), 0, 12, 4).with(place(word::IPV4_DST), 0, 16, 4);
+        present |= 1 << word::IPV4_SRC | 1 << word::IPV4_DST;
+    }
+    if tcp {
+        moves = moves.with(place(word::FLAGS), 16, network_len + 12, 2);
+        present |= 1 << word::FLAGS;
+    }
+    let l3 = 14 + 4 * tags as u16;
+    let l4 = l3 + network_len as u16;
+    let transport_len = if tcp { 20 } else { 8 };
+    let headers = Headers {
+        l3,
+        l4,
+        payload: l4 + transport_len,
+        network: if v6 { Network::Ipv6 } else { Network::Ipv4 },
+        transport: if tcp { Transport::Tcp } else { Transport::Udp },
+        vlan_tags: tags,
+        mpls_labels: 0,
+        fragment: 0,
+        malformed: None,
+    };
+    Stack { moves, tags, tcp, v6, headers, present }
+}
+
+/// The stacks that have a fast path: by number of tags, IPv4 before IPv6, UDP before TCP.
+static STACKS: [[Stack; 4]; 3] = [stacks(0), stacks(1), stacks(2)];
+
+const fn stacks(tags: u8) -> [Stack; 4] {
+    [stack(tags, false, false), stack(tags, false, true), stack(tags, true, false), stack(tags, true, true)]
+}
+
+/// What the moved words keep: the label's 20 bits, and of TCP's offset and flags the flags' 12.
+static KEPT: [u32; L3_WORDS] = {
+    let mut kept = [u32::MAX; L3_WORDS];
+    kept[place(word::IPV6_LABEL)] = 0x000f_ffff;
+    kept[place(word::FLAGS)] = 0x0fff_0000;
+    kept
+};
+
+#[inline(always)]
+fn be16(bytes: &[u8], at: usize) -> usize {
+    usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
+}
+
+/// The stack that the frame seems to have, by its EtherType and protocol.
+#[inline(always)]
+fn guess(frame: &[u8; FRAME_LEAST]) -> Option<&'static Stack> {
+    let mut tags = 0;
+    let mut eth_type = be16(frame, 12) as u16;
+    while tags < 2 && (eth_type == ether_type::VLAN || eth_type == ether_type::QINQ) {
+        tags += 1;
+        eth_type = be16(frame, 12 + 4 * tags) as u16;
+    }
+    let l3 = 14 + 4 * tags;
+    let (proto, v6) = match eth_type {
+        ether_type::IPV4 => (frame[l3 + 9], 0),
+        ether_type::IPV6 => (frame[l3 + 6], 2),
+        _ => return None,
+    };
+    match proto {
+        ip_proto::UDP => Some(&STACKS[tags][v6]),
+        ip_proto::TCP => Some(&STACKS[tags][v6 + 1]),
+        _ => None,
+    }
+}
+
+/// Where nothing is wrong with the packet (the frame from its network header on) and nothing unusual about
+/// it: how much longer than the least its transport header is.
+#[inline(always)]
+fn check(packet: &[u8], stack: &Stack) -> Option<usize> {
+    match (stack.v6, stack.tcp) {
+        (false, false) => udp(packet.len(), ipv4(packet.first_chunk::<28>()?)?),
+        (false, true) => tcp(packet.len(), ipv4(packet.first_chunk::<40>()?)?),
+        (true, false) => udp(packet.len(), ipv6(packet.first_chunk::<48>()?)?),
+        (true, true) => tcp(packet.len(), ipv6(packet.first_chunk::<60>()?)?),
+    }
+}
+
+/// An IPv4 packet without options that is no fragment: its length less the header's, and what follows.
+#[inline(always)]
+fn ipv4<const N: usize>(packet: &[u8; N]) -> Option<(usize, usize, &[u8])> {
+    let fragment = u16::from_le_bytes([packet[6], packet[7]]) & 0xff3f;
+    (packet[0] == 0x45 && fragment == 0).then(|| (20, be16(packet, 2), &packet[20..]))
+}
+
+/// Likewise for an IPv6 packet.
+#[inline(always)]
+fn ipv6<const N: usize>(packet: &[u8; N]) -> Option<(usize, usize, &[u8])> {
+    (packet[0] >> 4 == 6).then(|| (40, 40 + be16(packet, 4), &packet[40..]))
+}
+
+#[inline(always)]
+fn udp(available: usize, (network_len, packet_len, header): (usize, usize, &[u8])) -> Option<usize> {
+    let len = be16(header, 4);
+    // 0 stands for 'to the end'.
+    let len = if len == 0 { 8 } else { len };
+    (len >= 8 && network_len + len <= packet_len && packet_len <= available).then_some(0)
+}
+
+#[inline(always)]
+fn tcp(available: usize, (network_len, packet_len, header): (usize, usize, &[u8])) -> Option<usize> {
+    let len = usize::from(header[12] >> 4) * 4;
+    (len >= 20 && network_len + len <= packet_len && packet_len <= available).then(|| len - 20)
+}
+
+/// Bytes of the shortest stack: Ethernet, IPv4, UDP.
+const FRAME_LEAST: usize = 42;
+
+/// What an instruction set has of its own. Called from its `parse_all`, which has its instructions.
+trait Mover: Copy {
+    /// Fills the words of Ethernet and those of network and transport. `packet` is the frame from its network
+    /// header on; all of the stack's headers are there.
+    fn move_bytes(
+        self,
+        frame: &[u8; FRAME_LEAST],
+        packet: &[u8],
+        stack: &Stack,
+        l2: &mut [u32; L2_WORDS],
+        l3: &mut [u32; L3_WORDS],
+    );
+}
+
+#[inline(always)]
+fn extract(
+    mover: impl Mover,
+    frame: &[u8],
+    in_port: u32,
+    key: &mut FlowKey,
+    headers: &mut Headers,
+) -> Option<()> {
+    let head: &[u8; FRAME_LEAST] = frame.first_chunk()?;
+    let stack = guess(head)?;
+    let packet = &frame[usize::from(stack.headers.l3)..];
+    let options = check(packet, stack)?;
+    let words = key.words_mut();
+    words[word::IN_PORT] = in_port;
+    let (l2, rest) = words[L2_WORD..].split_first_chunk_mut().expect("L2 is within the key");
+    let l3 = rest.first_chunk_mut().expect("L3 is within the key");
+    mover.move_bytes(head, packet, stack, l2, l3);
+    if stack.v6 {
+        // The traffic class lies across two bytes.
+        l3[place(word::NW_PROTO)] |= (be16(packet, 0) as u32 & 0x0ff0) << 12;
+    }
+    key.finish_covered(stack.present, COVERED);
+    // In place: written piece by piece elsewhere and copied, it would stall the copy.
+    *headers = stack.headers;
+    headers.payload = stack.headers.payload + options as u16;
+    Some(())
+}
+
+#[inline(always)]
+fn extract_all<'a>(
+    mover: impl Mover,
+    frames: impl Iterator<Item = &'a [u8]>,
+    in_port: u32,
+    keys: &mut [FlowKey],
+    headers: &mut [Headers],
+) {
+    for ((frame, key), headers) in frames.zip(keys).zip(headers) {
+        if extract(mover, frame, in_port, key, headers).is_none() {
+            *headers = parse(frame, in_port, key);
+        }
+    }
+}
+
+/// The parser, by one of its variants.
+#[derive(Clone, Copy, Debug)]
+pub struct Parser {
+    body: Body,
+}
+
+impl Parser {
+    /// The variant of this name, where it may be used here. AVX-512 needs VBMI, too.
+    pub fn with_variant(variant: Variant) -> Option<Self> {
+        match variant {
+            Variant::Avx2 => None,
+            #[cfg(target_arch = "x86_64")]
+            Variant::Avx512 if !is_x86_feature_detected!("avx512vbmi") => None,
+            _ => Body::of(variant).map(|body| Self { body }),
+        }
+    }
+
+    /// The variant that measures fastest (`docs/performance.md`).
+    pub fn new() -> Self {
+        let order = [Variant::Avx512, Variant::Sse42, Variant::Scalar];
+        order.into_iter().find_map(Self::with_variant).expect("the scalar variant is always there")
+    }
+
+    /// Which variant this is.
+    pub fn variant(&self) -> Variant {
+        self.body.variant()
+    }
+
+    /// Parses frames, which came in through `in_port`, into `keys`, whatever those held before, and `headers`:
+    /// as many as there are of all three.
+    #[inline]
+    pub fn parse_all<'a>(
+        &self,
+        frames: impl Iterator<Item = &'a [u8]>,
+        in_port: u32,
+        keys: &mut [FlowKey],
+        headers: &mut [Headers],
+    ) {
+        match self.body {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the witness proves that the CPU has SSE4.2.
+            Body::Sse42(_) => unsafe { sse42::parse_all(frames, in_port, keys, headers) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and `with_variant` that it
+            // has VBMI.
+            Body::Avx512(_) => unsafe { avx512::parse_all(frames, in_port, keys, headers) },
+            _ => {
+                for ((frame, key), headers) in frames.zip(keys).zip(headers) {
+                    *headers = parse(frame, in_port, key);
+                }
+            }
+        }
+    }
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self::new()
+    }
+}
