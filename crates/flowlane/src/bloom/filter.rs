@@ -1,5 +1,7 @@
 //! The classic filter: its size, its bits, its operations.
 
+#[cfg(target_arch = "x86_64")]
+use super::contains;
 use super::batch::{Batch, Bits, HASHES_MAX};
 use super::error::BloomError;
 use super::kernel::{BloomKernel, BloomKernelError, Chosen};
@@ -168,6 +170,55 @@ impl BloomFilter {
         scalar::contains_digest(self.view(), digest)
     }
 
+    /// Bit `i % 64` of `hits[i / 64]` becomes whether `keys[i]` may be in; bits beyond the keys become 0.
+    ///
+    /// # Panics
+    /// Where `hits` has not a word for each 64 keys, begun ones included.
+    pub fn contains_batch(&self, keys: &[u32], hits: &mut [u64]) {
+        let hits = &mut hits[..keys.len().div_ceil(64)];
+        #[cfg(target_arch = "x86_64")]
+        if let Some(witness) = self.chosen.avx512() {
+            let seeds = self.digest_seeds();
+            return contains::contains(witness, self.kernel().prefetch, self.view(), seeds, keys, hits);
+        }
+        collect(keys, hits, |key| self.contains(*key));
+    }
+
+    /// The same for 64-bit keys.
+    ///
+    /// # Panics
+    /// As [`contains_batch`](Self::contains_batch) does.
+    pub fn contains_batch_u64(&self, keys: &[u64], hits: &mut [u64]) {
+        let hits = &mut hits[..keys.len().div_ceil(64)];
+        #[cfg(target_arch = "x86_64")]
+        if let Some(witness) = self.chosen.avx512() {
+            let seeds = self.digest_seeds();
+            return contains::contains(witness, self.kernel().prefetch, self.view(), seeds, keys, hits);
+        }
+        collect(keys, hits, |key| self.contains_u64(*key));
+    }
+
+    /// The same for byte strings: their digests one after the other, their bits 16 keys at a time.
+    ///
+    /// # Panics
+    /// As [`contains_batch`](Self::contains_batch) does.
+    pub fn contains_batch_bytes(&self, keys: &[&[u8]], hits: &mut [u64]) {
+        let hits = &mut hits[..keys.len().div_ceil(64)];
+        #[cfg(target_arch = "x86_64")]
+        if let Some(witness) = self.chosen.avx512() {
+            let (seeds, prefetch) = (self.digest_seeds(), self.kernel().prefetch);
+            for (keys, hits) in keys.chunks(64).zip(hits.chunks_mut(1)) {
+                let mut digests = [contains::Digest(0); 64];
+                for (digest, key) in digests.iter_mut().zip(keys) {
+                    *digest = contains::Digest(self.digest_bytes(key));
+                }
+                contains::contains(witness, prefetch, self.view(), seeds, &digests[..keys.len()], hits);
+            }
+            return;
+        }
+        collect(keys, hits, |key| self.contains_bytes(key));
+    }
+
     /// Writes the keys that may be in, each with its payload, to the front of `out_keys` and
     /// `out_payloads`, and returns how many they are. In the order of the input where the kernel's
     /// [algorithm](super::Algorithm::keeps_order) keeps it. What lies behind the survivors is undefined.
@@ -215,6 +266,13 @@ impl BloomFilter {
     fn set(&mut self, hash: u32) {
         let place = self.view().place(hash);
         self.words[place] |= 1 << (hash & 31);
+    }
+}
+
+/// One bit a key.
+fn collect<K>(keys: &[K], hits: &mut [u64], mut contains: impl FnMut(&K) -> bool) {
+    for (keys, hits) in keys.chunks(64).zip(hits) {
+        *hits = keys.iter().rev().fold(0, |word, key| word << 1 | u64::from(contains(key)));
     }
 }
 

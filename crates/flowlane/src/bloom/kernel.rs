@@ -150,9 +150,11 @@ impl BloomKernel {
 
     /// The kernel that measured best for a filter of this many bytes, of those that may be used here.
     pub fn default_for(table_bytes: usize) -> Self {
-        // Beyond the private caches, 2 MiB with what else lies there, memory is worth asking for ahead.
-        let prefetch = table_bytes > 1 << 20;
-        [(Algorithm::Avx512Staged, 2), (Algorithm::Avx2Table, 4)]
+        // Measured on Zen 5 with 32 MiB of L3: asking ahead costs a third more in the caches, and saves a
+        // quarter of the time beyond them.
+        let prefetch = table_bytes > 24 << 20;
+        let staged = if prefetch { 6 } else { 8 };
+        [(Algorithm::Avx512Staged, staged), (Algorithm::Avx2Table, 8)]
             .map(|(algorithm, unroll)| Self { algorithm, unroll, prefetch })
             .into_iter()
             .find(|k| k.available())
