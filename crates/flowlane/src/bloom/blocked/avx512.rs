@@ -122,11 +122,13 @@ fn test16(blocks: Blocks<'_>, low: __m512i, offsets: &[u32; LANES]) -> __mmask16
     // Lane 0 eight times, lane 1 eight times; then the next two.
     let mut pair = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
     let mut missing = [0; LANES / 2];
-    for (missing, offsets) in missing.iter_mut().zip(offsets.as_chunks::<2>().0) {
+    for (missing, &[first, second]) in missing.iter_mut().zip(offsets.as_chunks::<2>().0) {
+        let pair_of_blocks = _mm512_castsi256_si512(load(blocks, first));
+        let pair_of_blocks = _mm512_inserti64x4::<1>(pair_of_blocks, load(blocks, second));
         let low = _mm512_permutexvar_epi32(pair, low);
         let bit = _mm512_srli_epi32::<27>(_mm512_mullo_epi32(low, salts));
         let mask = _mm512_sllv_epi32(_mm512_set1_epi32(1), bit);
-        *missing = _mm512_testn_epi32_mask(load(blocks, *offsets), mask);
+        *missing = _mm512_testn_epi32_mask(pair_of_blocks, mask);
         pair = _mm512_add_epi32(pair, _mm512_set1_epi32(2));
     }
     // One byte a key, 0 where no bit is missing.
@@ -137,20 +139,18 @@ fn test16(blocks: Blocks<'_>, low: __m512i, offsets: &[u32; LANES]) -> __mmask16
     _mm_testn_epi8_mask(bytes, bytes)
 }
 
-/// Two blocks.
+/// A block.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn load(blocks: Blocks<'_>, [low, high]: [u32; 2]) -> __m512i {
+fn load(blocks: Blocks<'_>, offset: u32) -> __m256i {
     let base: *const AtomicU64 = blocks.words.as_ptr();
-    let value;
-    // SAFETY: the offsets are those of two blocks of 32 readable bytes, aligned to 32, since `Memory` begins
-    // on a line. Others may set bits there: this stands for a relaxed atomic load of each of their words,
-    // which an aligned load is.
+    let value: __m256i;
+    // SAFETY: the offset is that of a block of 32 readable bytes, aligned to 32, since `Memory` begins on a
+    // line. Others may set bits there: this stands for a relaxed atomic load of each of its words, which
+    // an aligned load is.
     unsafe {
-        asm!("vmovdqa {v:y}, ymmword ptr [{base} + {low}]",
-             "vinserti64x4 {v}, {v}, ymmword ptr [{base} + {high}], 1",
-             v = out(zmm_reg) value, base = in(reg) base, low = in(reg) u64::from(low),
-             high = in(reg) u64::from(high), options(readonly, nostack, preserves_flags));
+        asm!("vmovdqa64 {value}, ymmword ptr [{base} + {offset}]", value = out(ymm_reg) value,
+             base = in(reg) base, offset = in(reg) u64::from(offset), options(readonly, nostack, preserves_flags));
     }
     value
 }

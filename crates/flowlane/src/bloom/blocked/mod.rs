@@ -53,7 +53,7 @@ struct Blocks<'a> {
     count: u32,
 }
 
-impl Blocks<'_> {
+impl<'a> Blocks<'a> {
     /// The block of a key: the place of its digest's high half in the range of all.
     #[inline(always)]
     fn number(self, high: u32) -> usize {
@@ -61,7 +61,7 @@ impl Blocks<'_> {
     }
 
     #[inline(always)]
-    fn block(self, high: u32) -> &[AtomicU64; BLOCK_WORDS] {
+    fn block(self, high: u32) -> &'a [AtomicU64; BLOCK_WORDS] {
         &self.words.as_chunks().0[self.number(high)]
     }
 }

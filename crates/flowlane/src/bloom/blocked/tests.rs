@@ -76,7 +76,7 @@ fn survivors_keep_order_and_payloads() {
 #[test]
 fn false_positives_are_as_many_as_theory_says() {
     let mut numbers = Numbers(3);
-    for (items, rate) in [(1000u64, 0.05), (10_000, 0.01), (30_000, 0.001)] {
+    for (items, rate) in [(5000u64, 0.05), (10_000, 0.01), (30_000, 0.001)] {
         let filter = BlockedBloomFilter::for_items(items, rate).unwrap();
         let of_digests = BlockedBloomFilter::for_items(items, rate).unwrap();
         for _ in 0..items {
