@@ -49,7 +49,7 @@ impl Kind for u32 {
         // SAFETY: the caller's promise.
         unsafe {
             let keys = _mm512_maskz_loadu_epi32(among, keys.cast());
-            digest_seeds.map(|seed| murmur3(keys, _mm512_set1_epi32(seed as i32)))
+            one_word(keys, digest_seeds)
         }
     }
 
@@ -86,7 +86,7 @@ impl Kind for u64 {
         // SAFETY: the caller's promise.
         unsafe {
             let [low, high] = load_halves(keys.cast(), among);
-            digest_seeds.map(|seed| finish(mix(mix(_mm512_set1_epi32(seed as i32), low), high), 8))
+            two_words(low, high, digest_seeds)
         }
     }
 
@@ -95,6 +95,21 @@ impl Kind for u64 {
         // SAFETY: the caller's promise.
         unsafe { digest_hash(loaded, i) }
     }
+}
+
+/// The digests of 32-bit keys.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn one_word(keys: __m512i, [low, high]: [u32; 2]) -> [__m512i; 2] {
+    [murmur3(keys, _mm512_set1_epi32(low as i32)), murmur3(keys, _mm512_set1_epi32(high as i32))]
+}
+
+/// The digests of 64-bit keys. (No `map` over the seeds: it would not be compiled for these instructions.)
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn two_words(first: __m512i, second: __m512i, [low, high]: [u32; 2]) -> [__m512i; 2] {
+    let (low, high) = (_mm512_set1_epi32(low as i32), _mm512_set1_epi32(high as i32));
+    [finish(mix(mix(low, first), second), 8), finish(mix(mix(high, first), second), 8)]
 }
 
 #[inline]

@@ -132,11 +132,17 @@ fn test16(blocks: Blocks<'_>, low: __m512i, offsets: &[u32; LANES]) -> __mmask16
         pair = _mm512_add_epi32(pair, _mm512_set1_epi32(2));
     }
     // One byte a key, 0 where no bit is missing.
-    let [a, b, c, d, e, f, g, h] = missing.map(__mmask32::from);
-    let low = _mm512_kunpackd(_mm512_kunpackw(d, c).into(), _mm512_kunpackw(b, a).into());
-    let high = _mm512_kunpackd(_mm512_kunpackw(h, g).into(), _mm512_kunpackw(f, e).into());
+    let [a, b, c, d, e, f, g, h] = missing;
+    let low = _mm512_kunpackd(join(d, c).into(), join(b, a).into());
+    let high = _mm512_kunpackd(join(h, g).into(), join(f, e).into());
     let bytes = _mm_set_epi64x(high as i64, low as i64);
     _mm_testn_epi8_mask(bytes, bytes)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn join(high: __mmask16, low: __mmask16) -> __mmask32 {
+    _mm512_kunpackw(high.into(), low.into())
 }
 
 /// A block.
