@@ -12,9 +12,11 @@ use fastbloom::BloomFilter as FastBloom;
 use flowlane::bloom::BlockedBloomFilter;
 use sbbf_rs_safe::Filter as SplitBlock;
 
-const KEYS: usize = 1 << 20;
+/// Keys a pass: so many, in a filter that fits a cache, that the branches of a pass are not learnt, and so few
+/// that they lie in L2; for larger filters so many that what they touch does not fit L3.
+const KEYS: [usize; 4] = [1 << 15, 1 << 15, 1 << 20, 1 << 20];
 const RATE: f64 = 0.01;
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 15;
 
 /// Size of a classic filter for that rate: in L1, L2 and L3 of the machines measured so far, and beyond.
 const SIZES_KIB: [usize; 4] = [16, 512, 8 << 10, 128 << 10];
@@ -23,8 +25,8 @@ type Body<'a> = (&'a str, usize, Box<dyn Fn(&mut [u64]) + 'a>);
 
 fn main() {
     let wanted: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
-    for kib in SIZES_KIB.into_iter().filter(|kib| wanted.is_empty() || wanted.contains(kib)) {
-        measure(kib);
+    for (kib, n) in SIZES_KIB.into_iter().zip(KEYS).filter(|(kib, _)| wanted.is_empty() || wanted.contains(kib)) {
+        measure(kib, n);
     }
 }
 
@@ -52,7 +54,7 @@ fn collect(keys: &[u64], hits: &mut [u64], contains: impl Fn(u64) -> bool) {
     }
 }
 
-fn measure(kib: usize) {
+fn measure(kib: usize, n: usize) {
     let items = (((kib << 13) as f64) * 2f64.ln().powi(2) / -RATE.ln()) as usize;
     let mut fast = FastBloom::with_false_pos(RATE).seed(&1).expected_items(items);
     let mut split = SplitBlock::new(11, items);
@@ -64,9 +66,9 @@ fn measure(kib: usize) {
         ours.insert_u64(key);
         ours32.insert(key as u32);
     }
-    let strangers: Vec<u64> = keys(2, KEYS).collect();
+    let strangers: Vec<u64> = keys(2, n).collect();
     let strangers32: Vec<u32> = strangers.iter().map(|k| *k as u32).collect();
-    let members: Vec<u64> = keys(1, items).take(KEYS / 2).collect();
+    let members: Vec<u64> = keys(1, items).take(n / 2).collect();
     let half: Vec<u64> =
         strangers.iter().enumerate().map(|(i, k)| if mix(i as u64) & 1 == 0 { *k } else { members[i % members.len()] }).collect();
 
@@ -80,14 +82,14 @@ fn measure(kib: usize) {
         if probes == &strangers {
             bodies.push(("flowlane, 32-bit keys", (ours32.bits() / 8) as usize, Box::new(|hits| ours32.contains_batch(&strangers32, hits))));
         }
-        compare(&format!("{kib} KiB, {items} items, {what}"), &bodies);
+        compare(&format!("{kib} KiB, {items} items, {n} {what}"), n, &bodies);
     }
 }
 
 /// Runs the bodies in turn and prints time-stamp cycles per key, and the median's ratio to the better peer's.
-fn compare(title: &str, bodies: &[Body<'_>]) {
+fn compare(title: &str, n: usize, bodies: &[Body<'_>]) {
     let clock = quanta::Clock::new();
-    let mut hits = vec![0u64; KEYS / 64];
+    let mut hits = vec![0u64; n / 64];
     let mut passed = vec![0; bodies.len()];
     let mut cycles = vec![vec![]; bodies.len()];
     for round in 0..=ROUNDS {
@@ -97,7 +99,7 @@ fn compare(title: &str, bodies: &[Body<'_>]) {
             let taken = clock.raw() - before;
             passed[i] = hits.iter().map(|h| h.count_ones()).sum::<u32>();
             if round > 0 {
-                cycles[i].push(taken as f64 / KEYS as f64);
+                cycles[i].push(taken as f64 / n as f64);
             }
         }
     }
@@ -106,7 +108,7 @@ fn compare(title: &str, bodies: &[Body<'_>]) {
     let median = |i: usize| cycles[i][ROUNDS / 2];
     let best = (0..2).map(median).fold(f64::INFINITY, f64::min);
     for (i, (name, bytes, _)) in bodies.iter().enumerate() {
-        let share = 100.0 * f64::from(passed[i]) / KEYS as f64;
+        let share = 100.0 * f64::from(passed[i]) / n as f64;
         println!("  {name:<24} {:>7.1} / {:>7.1}  {:>6.2}  {share:>7.3}%  {bytes}", cycles[i][0], median(i), best / median(i));
     }
 }

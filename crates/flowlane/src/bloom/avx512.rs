@@ -1,6 +1,7 @@
 //! 16 lanes that are refilled as their keys are decided: the paper's data flow, in three ways that differ
 //! only in how lanes are refilled and survivors packed.
 
+use std::arch::asm;
 use std::arch::x86_64::*;
 use std::sync::LazyLock;
 
@@ -272,9 +273,22 @@ pub(super) fn test(bits: Bits<'_>, hash: __m512i, among: __mmask16) -> __mmask16
 #[target_feature(enable = "avx512f")]
 pub(super) fn prefetch(bits: Bits<'_>, hash: __m512i) {
     let mut hashes = [0u32; LANES];
-    // SAFETY: the array has 16 words.
-    unsafe { _mm512_storeu_si512(hashes.as_mut_ptr().cast(), hash) };
+    spill(hash, &mut hashes);
     for hash in hashes {
         bits.prefetch(hash);
+    }
+}
+
+/// Writes 16 lanes to memory, from which they are then read one by one.
+///
+/// An ordinary store would be optimised away, and each lane taken out of the register: twice the work.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn spill(lanes: __m512i, to: &mut [u32]) {
+    assert_eq!(to.len(), LANES);
+    // SAFETY: 16 words are written, as many as there are.
+    unsafe {
+        asm!("vmovdqu64 zmmword ptr [{}], {}", in(reg) to.as_mut_ptr(), in(zmm_reg) lanes,
+             options(nostack, preserves_flags));
     }
 }

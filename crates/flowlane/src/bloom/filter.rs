@@ -178,8 +178,8 @@ impl BloomFilter {
         let hits = &mut hits[..keys.len().div_ceil(64)];
         #[cfg(target_arch = "x86_64")]
         if let Some(witness) = self.chosen.avx512() {
-            let seeds = self.digest_seeds();
-            return contains::contains(witness, self.kernel().prefetch, self.view(), seeds, keys, hits);
+            let seed = self.digest_seed();
+            return contains::contains(witness, self.kernel().prefetch, self.view(), seed, keys, hits);
         }
         collect(keys, hits, |key| self.contains(*key));
     }
@@ -192,8 +192,8 @@ impl BloomFilter {
         let hits = &mut hits[..keys.len().div_ceil(64)];
         #[cfg(target_arch = "x86_64")]
         if let Some(witness) = self.chosen.avx512() {
-            let seeds = self.digest_seeds();
-            return contains::contains(witness, self.kernel().prefetch, self.view(), seeds, keys, hits);
+            let seed = self.digest_seed();
+            return contains::contains(witness, self.kernel().prefetch, self.view(), seed, keys, hits);
         }
         collect(keys, hits, |key| self.contains_u64(*key));
     }
@@ -206,13 +206,13 @@ impl BloomFilter {
         let hits = &mut hits[..keys.len().div_ceil(64)];
         #[cfg(target_arch = "x86_64")]
         if let Some(witness) = self.chosen.avx512() {
-            let (seeds, prefetch) = (self.digest_seeds(), self.kernel().prefetch);
+            let (seed, prefetch) = (self.digest_seed(), self.kernel().prefetch);
             for (keys, hits) in keys.chunks(64).zip(hits.chunks_mut(1)) {
                 let mut digests = [contains::Digest(0); 64];
                 for (digest, key) in digests.iter_mut().zip(keys) {
                     *digest = contains::Digest(self.digest_bytes(key));
                 }
-                contains::contains(witness, prefetch, self.view(), seeds, &digests[..keys.len()], hits);
+                contains::contains(witness, prefetch, self.view(), seed, &digests[..keys.len()], hits);
             }
             return;
         }
@@ -237,25 +237,22 @@ impl BloomFilter {
         batch.out.len
     }
 
-    /// The digest of a 64-bit key: two hashes of its two words, low word first.
+    /// The digest of a 64-bit key: MurmurHash3's mixer of 64 bits over it and a seed.
     #[inline(always)]
     pub fn digest_u64(&self, key: u64) -> u64 {
-        let words = [key as u32, (key >> 32) as u32];
-        let [low, high] = self.digest_seeds();
-        join(murmur3::hash_words(&words, low), murmur3::hash_words(&words, high))
+        scalar::digest(key, self.digest_seed())
     }
 
     /// The digest of a byte string: two hashes of it.
     #[inline]
     pub fn digest_bytes(&self, key: &[u8]) -> u64 {
-        let [low, high] = self.digest_seeds();
-        join(murmur3::hash_bytes(key, low), murmur3::hash_bytes(key, high))
+        scalar::digest_bytes(key, self.digest_seed())
     }
 
-    /// The seeds of the digest's halves; not those of any one-word key.
+    /// Not a seed of any 32-bit key.
     #[inline(always)]
-    pub(super) fn digest_seeds(&self) -> [u32; 2] {
-        [!self.seeds[0], self.seeds[0] ^ 0x9e37_79b9]
+    fn digest_seed(&self) -> u64 {
+        u64::from(!self.seeds[0]) | u64::from(self.seeds[0] ^ 0x9e37_79b9) << 32
     }
 
     #[inline(always)]
@@ -274,10 +271,6 @@ fn collect<K>(keys: &[K], hits: &mut [u64], mut contains: impl FnMut(&K) -> bool
     for (keys, hits) in keys.chunks(64).zip(hits) {
         *hits = keys.iter().rev().fold(0, |word, key| word << 1 | u64::from(contains(key)));
     }
-}
-
-fn join(low: u32, high: u32) -> u64 {
-    u64::from(low) | u64::from(high) << 32
 }
 
 /// (1 − e^(−k·n/m))^k

@@ -21,6 +21,23 @@ pub(super) fn contains(bits: Bits<'_>, key: u32) -> bool {
     bits.seeds[..bits.hashes].iter().all(|seed| test(bits, hash(key, *seed)))
 }
 
+/// The digest of a 64-bit key: MurmurHash3's mixer of 64 bits, after a seed. Different keys have different
+/// digests.
+#[inline(always)]
+pub(super) fn digest(key: u64, seed: u64) -> u64 {
+    let key = key ^ seed;
+    let key = (key ^ (key >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let key = (key ^ (key >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    key ^ (key >> 33)
+}
+
+/// The digest of a byte string: two hashes of it, one for each half of the seed.
+#[inline(always)]
+pub(super) fn digest_bytes(key: &[u8], seed: u64) -> u64 {
+    let low = murmur3::hash_bytes(key, seed as u32);
+    u64::from(low) | u64::from(murmur3::hash_bytes(key, (seed >> 32) as u32)) << 32
+}
+
 /// The hash number `i` that a digest gives: Kirsch and Mitzenmacher's two hashes for many.
 #[inline(always)]
 pub(super) fn digest_hash(digest: u64, i: usize) -> u32 {

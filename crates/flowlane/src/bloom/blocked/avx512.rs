@@ -5,21 +5,23 @@ use std::arch::x86_64::*;
 use std::sync::atomic::AtomicU64;
 
 use super::{BLOCK_BYTES, Blocks, SALTS};
+use crate::bloom::avx512::spill;
 use crate::bloom::batch::Out;
 use crate::bloom::contains::Kind;
 use crate::isa::Avx512;
 use crate::memory;
 
 const LANES: usize = 16;
-/// Vectors for one word of hits.
-const VECTORS: usize = 4;
+/// Keys for one word of hits.
+const GROUP: usize = 64;
 
 /// 64 keys, hashed.
+#[repr(align(64))]
 struct Group {
     /// The low halves of their digests.
-    low: [__m512i; VECTORS],
+    low: [u32; GROUP],
     /// Where their blocks begin, in bytes. Each is that of a block.
-    offsets: [u32; VECTORS * LANES],
+    offsets: [u32; GROUP],
     /// Which of the 64 there are.
     among: u64,
 }
@@ -30,135 +32,134 @@ pub(super) fn contains<K: Kind>(
     _: Avx512,
     ahead: bool,
     blocks: Blocks<'_>,
-    seeds: [u32; 2],
+    seed: u64,
     keys: &[K],
     hits: &mut [u64],
 ) {
     // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
     unsafe {
         if ahead {
-            contains_ahead(blocks, seeds, keys, hits);
+            groups::<K, true>(blocks, seed, keys, hits);
         } else {
-            contains_now(blocks, seeds, keys, hits);
+            groups::<K, false>(blocks, seed, keys, hits);
         }
     }
 }
 
+/// Hashes each group before the one before it is tested: then the offsets that are stored as vectors have
+/// reached the cache when they are loaded one by one (a store is not forwarded to a part of it), and blocks
+/// that were asked for have come.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn contains_now<K: Kind>(blocks: Blocks<'_>, seeds: [u32; 2], keys: &[K], hits: &mut [u64]) {
-    for (keys, hits) in keys.chunks(64).zip(hits) {
-        *hits = test(blocks, &hash(blocks, seeds, keys));
+fn groups<K: Kind, const PREFETCH: bool>(
+    blocks: Blocks<'_>,
+    seed: u64,
+    keys: &[K],
+    hits: &mut [u64],
+) {
+    let mut groups = [const { Group { low: [0; GROUP], offsets: [0; GROUP], among: 0 } }; 2];
+    let mut chunks = keys.chunks(GROUP);
+    if let Some(keys) = chunks.next() {
+        hash::<K, PREFETCH>(blocks, seed, keys, &mut groups[0]);
     }
-}
-
-/// While the blocks of one group come, the group before is tested.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn contains_ahead<K: Kind>(blocks: Blocks<'_>, seeds: [u32; 2], keys: &[K], hits: &mut [u64]) {
-    let mut groups = keys.chunks(64);
-    let Some(first) = groups.next() else { return };
-    let mut now = hash(blocks, seeds, first);
-    prefetch(blocks, &now);
-    for hits in hits {
-        let Some(keys) = groups.next() else {
-            *hits = test(blocks, &now);
-            break;
-        };
-        let next = hash(blocks, seeds, keys);
-        prefetch(blocks, &next);
-        *hits = test(blocks, &now);
-        now = next;
+    for (i, hits) in hits.iter_mut().enumerate() {
+        if let Some(keys) = chunks.next() {
+            hash::<K, PREFETCH>(blocks, seed, keys, &mut groups[(i + 1) % 2]);
+        }
+        *hits = test(blocks, &groups[i % 2]);
     }
 }
 
 /// Hashes at most 64 keys.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn hash<K: Kind>(blocks: Blocks<'_>, seeds: [u32; 2], keys: &[K]) -> Group {
-    let mut group = Group {
-        low: [_mm512_setzero_si512(); VECTORS],
-        offsets: [0; VECTORS * LANES],
-        among: !0u64 >> (64 - keys.len().clamp(1, 64)),
-    };
+fn hash<K: Kind, const PREFETCH: bool>(
+    blocks: Blocks<'_>,
+    seed: u64,
+    keys: &[K],
+    group: &mut Group,
+) {
+    group.among = !0u64 >> (GROUP - keys.len().clamp(1, GROUP));
     let count = _mm512_set1_epi64(blocks.count.into());
-    for (v, offsets) in group.offsets.chunks_exact_mut(LANES).enumerate() {
+    for v in 0..GROUP / LANES {
         let among = (group.among >> (LANES * v)) as __mmask16;
         // SAFETY: this function runs with AVX-512; the lanes of `among` are keys.
-        let [low, high] = unsafe { K::digest16(keys.as_ptr().wrapping_add(LANES * v), among, seeds) };
-        group.low[v] = low;
+        let [low, high] = unsafe { K::digest16(keys.as_ptr().wrapping_add(LANES * v), among, seed) };
         // high · count >> 32 is the block: even lanes, then odd ones.
         let even = _mm512_srli_epi64::<32>(_mm512_mul_epu32(high, count));
         let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(high), count);
         let number = _mm512_mask_blend_epi32(0xaaaa, even, odd);
         let offset = _mm512_slli_epi32::<{ BLOCK_BYTES.trailing_zeros() }>(number);
-        // SAFETY: 16 words.
-        unsafe { _mm512_storeu_si512(offsets.as_mut_ptr().cast(), offset) };
-    }
-    group
-}
-
-#[inline(always)]
-fn prefetch(blocks: Blocks<'_>, group: &Group) {
-    for offset in group.offsets {
-        memory::prefetch(blocks.words, offset as usize / 8);
+        let part = LANES * v..LANES * (v + 1);
+        spill(low, &mut group.low[part.clone()]);
+        spill(offset, &mut group.offsets[part.clone()]);
+        if PREFETCH {
+            for offset in &group.offsets[part] {
+                memory::prefetch(blocks.words, *offset as usize / 8);
+            }
+        }
     }
 }
 
 /// Which keys of a group may be in.
+///
+/// A register holds the blocks of two keys, 8 apart; 32 such pairs are tested one after the other. Each lane of
+/// `missing` collects for each pair whether its word lacks the key's bit, in the pair's bit: all bits of a key
+/// are there where no lane of its half says so.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn test(blocks: Blocks<'_>, group: &Group) -> u64 {
-    let mut hits = 0;
-    for (v, offsets) in group.offsets.as_chunks::<LANES>().0.iter().enumerate() {
-        hits |= u64::from(test16(blocks, group.low[v], offsets)) << (LANES * v);
-    }
-    hits & group.among
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn test16(blocks: Blocks<'_>, low: __m512i, offsets: &[u32; LANES]) -> __mmask16 {
     // SAFETY: there are 8 salts.
     let salts = _mm512_broadcast_i64x4(unsafe { _mm256_loadu_si256(SALTS.as_ptr().cast()) });
-    // Lane 0 eight times, lane 1 eight times; then the next two.
-    let mut pair = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
-    let mut missing = [0; LANES / 2];
-    for (missing, &[first, second]) in missing.iter_mut().zip(offsets.as_chunks::<2>().0) {
-        let pair_of_blocks = _mm512_castsi256_si512(load(blocks, first));
-        let pair_of_blocks = _mm512_inserti64x4::<1>(pair_of_blocks, load(blocks, second));
-        let low = _mm512_permutexvar_epi32(pair, low);
-        let bit = _mm512_srli_epi32::<27>(_mm512_mullo_epi32(low, salts));
-        let mask = _mm512_sllv_epi32(_mm512_set1_epi32(1), bit);
-        *missing = _mm512_testn_epi32_mask(pair_of_blocks, mask);
-        pair = _mm512_add_epi32(pair, _mm512_set1_epi32(2));
+    let mut missing = _mm512_setzero_si512();
+    for v in 0..GROUP / LANES {
+        let offsets = &group.offsets[LANES * v..LANES * (v + 1)];
+        // SAFETY: 16 words lie there.
+        let low = unsafe { _mm512_loadu_si512(group.low[LANES * v..LANES * (v + 1)].as_ptr().cast()) };
+        // Eight times lane 0, eight times lane 8.
+        let mut lanes = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 8, 8, 8, 8, 8, 8, 8, 8);
+        for i in 0..LANES / 2 {
+            let pair = (LANES / 2 * v + i) as i32;
+            let word = _mm512_mullo_epi32(_mm512_permutexvar_epi32(lanes, low), salts);
+            // The place of the bit, less that of the pair: by so much the word is turned.
+            let turn = _mm512_sub_epi32(_mm512_srli_epi32::<27>(word), _mm512_set1_epi32(pair));
+            let turned = _mm512_rorv_epi32(load(blocks, offsets[i], offsets[i + LANES / 2]), turn);
+            // missing | (!turned & bit)
+            missing = _mm512_ternarylogic_epi32::<0xf4>(missing, _mm512_set1_epi32(1 << pair), turned);
+            lanes = _mm512_add_epi32(lanes, _mm512_set1_epi32(1));
+        }
     }
-    // One byte a key, 0 where no bit is missing.
-    let [a, b, c, d, e, f, g, h] = missing;
-    let low = _mm512_kunpackd(join(d, c).into(), join(b, a).into());
-    let high = _mm512_kunpackd(join(h, g).into(), join(f, e).into());
-    let bytes = _mm_set_epi64x(high as i64, low as i64);
-    _mm_testn_epi8_mask(bytes, bytes)
+    let first = or_lanes(_mm512_castsi512_si256(missing));
+    let second = or_lanes(_mm512_extracti64x4_epi64::<1>(missing));
+    // Byte v of the one is for the first 8 keys of vector v, of the other for the second.
+    !(_mm_cvtsi128_si64(_mm_unpacklo_epi8(first, second)) as u64) & group.among
 }
 
+/// Lane 0: all lanes.
 #[inline]
-#[target_feature(enable = "avx512f,avx512bw")]
-fn join(high: __mmask16, low: __mmask16) -> __mmask32 {
-    _mm512_kunpackw(high.into(), low.into())
+#[target_feature(enable = "avx512f,avx512vl")]
+fn or_lanes(lanes: __m256i) -> __m128i {
+    let four = _mm_or_si128(_mm256_castsi256_si128(lanes), _mm256_extracti128_si256::<1>(lanes));
+    let two = _mm_or_si128(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
+    _mm_or_si128(two, _mm_shuffle_epi32::<0b10_11_00_01>(two))
 }
 
-/// A block.
+/// Two blocks.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn load(blocks: Blocks<'_>, offset: u32) -> __m256i {
+fn load(blocks: Blocks<'_>, first: u32, second: u32) -> __m512i {
     let base: *const AtomicU64 = blocks.words.as_ptr();
-    let value: __m256i;
-    // SAFETY: the offset is that of a block of 32 readable bytes, aligned to 32, since `Memory` begins on a
-    // line. Others may set bits there: this stands for a relaxed atomic load of each of its words, which
-    // an aligned load is.
+    let (low, both): (__m256i, __m512i);
+    // SAFETY: the offsets are those of two blocks of 32 readable bytes, aligned to 32, since `Memory` begins
+    // on a line. Others may set bits there: this stands for a relaxed atomic load of each of their words,
+    // which an aligned load is.
     unsafe {
-        asm!("vmovdqa64 {value}, ymmword ptr [{base} + {offset}]", value = out(ymm_reg) value,
-             base = in(reg) base, offset = in(reg) u64::from(offset), options(readonly, nostack, preserves_flags));
+        asm!("vmovdqa64 {low}, ymmword ptr [{base} + {first}]", low = out(ymm_reg) low, base = in(reg) base,
+             first = in(reg) u64::from(first), options(readonly, nostack, preserves_flags));
+        asm!("vinserti64x4 {both}, {low}, ymmword ptr [{base} + {second}], 1", both = lateout(zmm_reg) both,
+             low = in(zmm_reg) _mm512_castsi256_si512(low), base = in(reg) base,
+             second = in(reg) u64::from(second), options(readonly, nostack, preserves_flags));
     }
-    value
+    both
 }
 
 /// Adds the keys with a bit in `hits` to the survivors.

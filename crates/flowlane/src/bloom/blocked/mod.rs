@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(target_arch = "x86_64")]
 use super::contains::Digest;
 use super::error::BloomError;
-use crate::hash::murmur3;
 use crate::isa::{Body, Variant};
 use crate::memory::Memory;
 
@@ -40,8 +39,7 @@ const SALTS: [u32; 8] = [
 #[derive(Debug)]
 pub struct BlockedBloomFilter {
     words: Memory<AtomicU64>,
-    /// Of the digest's low and high half.
-    seeds: [u32; 2],
+    seed: u64,
     body: Body,
 }
 
@@ -78,7 +76,7 @@ impl BlockedBloomFilter {
         }
         let words = Memory::zeroed(blocks as usize * BLOCK_WORDS);
         let body = Body::first_of(&[Variant::Avx512, Variant::Avx2]);
-        Ok(Self { words, seeds: [0; 2], body }.with_seed(0x1d8a_f066))
+        Ok(Self { words, seed: 0, body }.with_seed(0x1d8a_f066))
     }
 
     /// The smallest empty filter that, holding `items` keys, takes one that it does not hold for one that
@@ -105,7 +103,7 @@ impl BlockedBloomFilter {
     /// The same, empty, with its hashes seeded from `seed`.
     pub fn with_seed(mut self, seed: u32) -> Self {
         self.clear();
-        self.seeds = [1, 2].map(|i| murmur3::finish(seed, i));
+        self.seed = super::scalar::digest(seed.into(), 1);
         self
     }
 
@@ -142,12 +140,12 @@ impl BlockedBloomFilter {
 
     /// Puts a key in.
     pub fn insert(&self, key: u32) {
-        self.insert_digest(self.digest(key));
+        self.insert_u64(key.into());
     }
 
     /// Puts a 64-bit key in.
     pub fn insert_u64(&self, key: u64) {
-        self.insert_digest(self.digest_u64(key));
+        self.insert_digest(self.digest(key));
     }
 
     /// Puts a byte string in.
@@ -168,13 +166,13 @@ impl BlockedBloomFilter {
     /// Whether a key may be in: never `false` for one that is.
     #[inline]
     pub fn contains(&self, key: u32) -> bool {
-        self.contains_digest(self.digest(key))
+        self.contains_u64(key.into())
     }
 
     /// Whether a 64-bit key may be in.
     #[inline]
     pub fn contains_u64(&self, key: u64) -> bool {
-        self.contains_digest(self.digest_u64(key))
+        self.contains_digest(self.digest(key))
     }
 
     /// Whether a byte string may be in.
@@ -197,10 +195,10 @@ impl BlockedBloomFilter {
         let hits = &mut hits[..keys.len().div_ceil(64)];
         match self.body {
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(w) => avx512::contains(w, self.ahead(), self.blocks(), self.seeds, keys, hits),
+            Body::Avx512(w) => avx512::contains(w, self.ahead(), self.blocks(), self.seed, keys, hits),
             #[cfg(target_arch = "x86_64")]
-            Body::Avx2(w) => avx2::contains(w, self.ahead(), self.blocks(), keys, hits, |k| self.digest(*k)),
-            _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest(*k)),
+            Body::Avx2(w) => avx2::contains(w, self.ahead(), self.blocks(), keys, hits, |k| self.digest((*k).into())),
+            _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest((*k).into())),
         }
     }
 
@@ -212,12 +210,12 @@ impl BlockedBloomFilter {
         let hits = &mut hits[..keys.len().div_ceil(64)];
         match self.body {
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(w) => avx512::contains(w, self.ahead(), self.blocks(), self.seeds, keys, hits),
+            Body::Avx512(w) => avx512::contains(w, self.ahead(), self.blocks(), self.seed, keys, hits),
             #[cfg(target_arch = "x86_64")]
             Body::Avx2(w) => {
-                avx2::contains(w, self.ahead(), self.blocks(), keys, hits, |k| self.digest_u64(*k));
+                avx2::contains(w, self.ahead(), self.blocks(), keys, hits, |k| self.digest(*k));
             }
-            _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest_u64(*k)),
+            _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest(*k)),
         }
     }
 
@@ -236,7 +234,7 @@ impl BlockedBloomFilter {
                         *digest = Digest(self.digest_bytes(key));
                     }
                     let digests = &digests[..keys.len()];
-                    avx512::contains(w, self.ahead(), self.blocks(), self.seeds, digests, hits);
+                    avx512::contains(w, self.ahead(), self.blocks(), self.seed, digests, hits);
                 }
             }
             #[cfg(target_arch = "x86_64")]
@@ -274,23 +272,17 @@ impl BlockedBloomFilter {
         batch.out.len
     }
 
-    /// The digest of a 32-bit key: two hashes of it.
+    /// The digest of a 64-bit key: MurmurHash3's mixer of 64 bits over it and a seed. A 32-bit key is the
+    /// 64-bit key of the same value.
     #[inline(always)]
-    pub fn digest(&self, key: u32) -> u64 {
-        join(self.seeds.map(|seed| murmur3::hash_words(&[key], seed)))
-    }
-
-    /// The digest of a 64-bit key: two hashes of its two words, low word first.
-    #[inline(always)]
-    pub fn digest_u64(&self, key: u64) -> u64 {
-        let words = [key as u32, (key >> 32) as u32];
-        join(self.seeds.map(|seed| murmur3::hash_words(&words, seed)))
+    pub fn digest(&self, key: u64) -> u64 {
+        super::scalar::digest(key, self.seed)
     }
 
     /// The digest of a byte string: two hashes of it.
     #[inline]
     pub fn digest_bytes(&self, key: &[u8]) -> u64 {
-        join(self.seeds.map(|seed| murmur3::hash_bytes(key, seed)))
+        super::scalar::digest_bytes(key, self.seed)
     }
 
     #[inline(always)]
@@ -301,10 +293,6 @@ impl BlockedBloomFilter {
     fn ahead(&self) -> bool {
         8 * self.words.len() > PREFETCH_BYTES
     }
-}
-
-fn join([low, high]: [u32; 2]) -> u64 {
-    u64::from(low) | u64::from(high) << 32
 }
 
 /// Of a block with j keys, each of 8 words has a given bit set with 1 − (31/32)^j; j is Poisson distributed.
