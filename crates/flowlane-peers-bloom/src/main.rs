@@ -58,8 +58,10 @@ fn measure(kib: usize, n: usize) {
     let items = (((kib << 13) as f64) * 2f64.ln().powi(2) / -RATE.ln()) as usize;
     let mut fast = FastBloom::with_false_pos(RATE).seed(&1).expected_items(items);
     let mut split = SplitBlock::new(11, items);
-    let ours = BlockedBloomFilter::for_items(items as u64, RATE * 0.9).expect("a size that there is");
-    let ours32 = BlockedBloomFilter::for_items(items as u64, RATE * 0.9).expect("a size that there is");
+    // As large as the other split block filter: the scheme is the same, and so is the rate.
+    let bits = 8 * split.as_bytes().len() as u64;
+    let ours = BlockedBloomFilter::with_bits(bits).expect("a size that there is");
+    let ours32 = BlockedBloomFilter::with_bits(bits).expect("a size that there is");
     for key in keys(1, items) {
         fast.insert_hash(mix(key));
         split.insert_hash(mix(key));

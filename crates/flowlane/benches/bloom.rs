@@ -32,7 +32,7 @@ fn main() {
         *k == BloomKernel::SCALAR || names.is_empty() || names.iter().any(|part| name.contains(part.as_str()))
     }));
     kernels.retain(|k| k.available());
-    for kib in SIZES_KIB.into_iter().filter(|kib| sizes.is_empty() || sizes.contains(kib)) {
+    for kib in if sizes.is_empty() { SIZES_KIB.to_vec() } else { sizes } {
         measure(kib, &kernels);
     }
 }

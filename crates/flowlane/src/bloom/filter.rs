@@ -1,8 +1,8 @@
 //! The classic filter: its size, its bits, its operations.
 
+use super::batch::{Batch, Bits, HASHES_MAX};
 #[cfg(target_arch = "x86_64")]
 use super::contains;
-use super::batch::{Batch, Bits, HASHES_MAX};
 use super::error::BloomError;
 use super::kernel::{BloomKernel, BloomKernelError, Chosen};
 use super::scalar;

@@ -60,7 +60,12 @@ fn survive<const U: usize, const PREFETCH: bool>(bits: Bits<'_>, batch: &mut Bat
 /// overlap.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn pass<const U: usize, const PREFETCH: bool>(bits: Bits<'_>, seed: u32, from: Source, to: Target) -> usize {
+unsafe fn pass<const U: usize, const PREFETCH: bool>(
+    bits: Bits<'_>,
+    seed: u32,
+    from: Source,
+    to: Target,
+) -> usize {
     let seeds = _mm512_set1_epi32(seed as i32);
     let (mut at, mut kept) = (0, 0);
     // SAFETY: `at + U · 16 ≤ len` wherever a group is read. `kept ≤ at`: a full store behind what is kept ends

@@ -56,8 +56,10 @@ fn every_kernel_agrees_with_the_definition_on_all_short_lengths() {
         for len in 0..=200 {
             let random = numbers.take(len);
             check(&mut filter, &kernels, &random, &format!("{len} random keys, {hashes} hashes"));
-            let mixed: Vec<u32> =
-                random.iter().map(|r| if r % 2 == 0 { members[*r as usize % members.len()] } else { *r }).collect();
+            let mixed: Vec<u32> = random
+                .iter()
+                .map(|r| if r % 2 == 0 { members[*r as usize % members.len()] } else { *r })
+                .collect();
             check(&mut filter, &kernels, &mixed, &format!("{len} mixed keys, {hashes} hashes"));
         }
     }
@@ -69,7 +71,8 @@ fn batches_of_keys_of_every_kind_agree_with_single_keys() {
     let mut numbers = Numbers(2);
     for hashes in [1, 4, 16] {
         let mut filter = BloomFilter::with_bits(8192, hashes).unwrap();
-        let keys: Vec<u64> = (0..200).map(|_| u64::from(numbers.next()) << 32 | u64::from(numbers.next())).collect();
+        let keys: Vec<u64> =
+            (0..200).map(|_| u64::from(numbers.next()) << 32 | u64::from(numbers.next())).collect();
         let words: Vec<u32> = keys.iter().map(|k| *k as u32).collect();
         let strings: Vec<Vec<u8>> =
             keys.iter().map(|k| k.to_le_bytes()[..*k as usize % 9].to_vec()).collect();
@@ -112,8 +115,7 @@ fn every_kernel_agrees_on_batches_longer_than_a_chunk() {
     check(&mut filter, &kernels, &members, "all hit");
     check(&mut filter, &kernels, &numbers.take(10_001), "random");
     // One partition of survivors, the others of keys that go at once.
-    let skewed: Vec<u32> =
-        (0..10_000).map(|i| if i < 2500 { members[i] } else { numbers.next() }).collect();
+    let skewed: Vec<u32> = (0..10_000).map(|i| if i < 2500 { members[i] } else { numbers.next() }).collect();
     check(&mut filter, &kernels, &skewed, "skewed");
     filter.clear();
     check(&mut filter, &kernels, &members, "all miss");
@@ -138,8 +140,9 @@ fn false_positives_are_as_many_as_theory_says() {
         assert!(theory <= rate && filter.hashes() <= 16);
         let n = 400_000;
         let passed = (0..n).filter(|_| filter.contains(numbers.next())).count() as f64 / f64::from(n);
-        let of_digests =
-            (0..n).filter(|_| digests.contains_u64(u64::from(numbers.next()) << 20)).count() as f64 / f64::from(n);
+        let of_digests = (0..n).filter(|_| digests.contains_u64(u64::from(numbers.next()) << 20)).count()
+            as f64
+            / f64::from(n);
         for measured in [passed, of_digests] {
             // Three standard deviations of the sample, and a tenth for the fill of this one filter.
             let slack = 3.0 * (theory / f64::from(n)).sqrt() + 0.1 * theory;

@@ -50,12 +50,7 @@ pub(super) fn contains<K: Kind>(
 /// reached the cache when they are loaded one by one (a store is not forwarded to a part of it), and blocks
 /// that were asked for have come.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn groups<K: Kind, const PREFETCH: bool>(
-    blocks: Blocks<'_>,
-    seed: u64,
-    keys: &[K],
-    hits: &mut [u64],
-) {
+fn groups<K: Kind, const PREFETCH: bool>(blocks: Blocks<'_>, seed: u64, keys: &[K], hits: &mut [u64]) {
     let mut groups = [const { Group { low: [0; GROUP], offsets: [0; GROUP], among: 0 } }; 2];
     let mut chunks = keys.chunks(GROUP);
     if let Some(keys) = chunks.next() {
@@ -72,12 +67,7 @@ fn groups<K: Kind, const PREFETCH: bool>(
 /// Hashes at most 64 keys.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn hash<K: Kind, const PREFETCH: bool>(
-    blocks: Blocks<'_>,
-    seed: u64,
-    keys: &[K],
-    group: &mut Group,
-) {
+fn hash<K: Kind, const PREFETCH: bool>(blocks: Blocks<'_>, seed: u64, keys: &[K], group: &mut Group) {
     group.among = !0u64 >> (GROUP - keys.len().clamp(1, GROUP));
     let count = _mm512_set1_epi64(blocks.count.into());
     for v in 0..GROUP / LANES {

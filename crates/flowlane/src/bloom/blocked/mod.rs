@@ -28,9 +28,8 @@ const BLOCKS_MAX: u64 = 1 << 27;
 const PREFETCH_BYTES: usize = 1 << 20;
 
 /// One odd multiplier for each 32-bit word of a block: Apache Parquet's.
-const SALTS: [u32; 8] = [
-    0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31,
-];
+const SALTS: [u32; 8] =
+    [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
 
 /// A Bloom filter that touches one block of 32 bytes a key: a split block Bloom filter.
 ///
@@ -197,7 +196,9 @@ impl BlockedBloomFilter {
             #[cfg(target_arch = "x86_64")]
             Body::Avx512(w) => avx512::contains(w, self.ahead(), self.blocks(), self.seed, keys, hits),
             #[cfg(target_arch = "x86_64")]
-            Body::Avx2(w) => avx2::contains(w, self.ahead(), self.blocks(), keys, hits, |k| self.digest((*k).into())),
+            Body::Avx2(w) => {
+                avx2::contains(w, self.ahead(), self.blocks(), keys, hits, |k| self.digest((*k).into()))
+            }
             _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest((*k).into())),
         }
     }

@@ -17,7 +17,8 @@ fn batches_of_keys_of_every_kind_agree_with_single_keys() {
     // Without and with asking ahead.
     for bits in [1, 20_000, 16 << 20] {
         let filter = BlockedBloomFilter::with_bits(bits).unwrap();
-        let keys: Vec<u64> = (0..200).map(|_| u64::from(numbers.next()) << 32 | u64::from(numbers.next())).collect();
+        let keys: Vec<u64> =
+            (0..200).map(|_| u64::from(numbers.next()) << 32 | u64::from(numbers.next())).collect();
         let words: Vec<u32> = keys.iter().map(|k| *k as u32).collect();
         let strings: Vec<Vec<u8>> =
             keys.iter().map(|k| k.to_le_bytes()[..*k as usize % 9].to_vec()).collect();
@@ -26,7 +27,11 @@ fn batches_of_keys_of_every_kind_agree_with_single_keys() {
             filter.insert(words[i]);
             filter.insert_u64(keys[i]);
             filter.insert_bytes(strings[i]);
-            assert!(filter.contains(words[i]) && filter.contains_u64(keys[i]) && filter.contains_bytes(strings[i]));
+            assert!(
+                filter.contains(words[i])
+                    && filter.contains_u64(keys[i])
+                    && filter.contains_bytes(strings[i])
+            );
         }
         for_each_variant(filter, |filter| {
             for len in 0..=200 {
