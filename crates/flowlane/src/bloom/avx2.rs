@@ -134,9 +134,6 @@ fn refill(lanes: &mut Lanes, keys: &[u32], payloads: &[u32], at: &mut usize) {
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn pack(lanes: &Lanes, passed: u8, out: &mut Out<'_>) {
-    if passed == 0 {
-        return;
-    }
     let order = permutation(passed);
     debug_assert!(out.len + LANES <= out.keys.len());
     // SAFETY: the 8 keys of these lanes are not among the `len` survivors, and there is room for every key

@@ -40,6 +40,7 @@ pub struct BlockedBloomFilter {
     words: Memory<AtomicU64>,
     seed: u64,
     body: Body,
+    prefetch: bool,
 }
 
 /// The blocks, as the bodies see them.
@@ -74,8 +75,9 @@ impl BlockedBloomFilter {
             return Err(BloomError::TooManyBits { bits });
         }
         let words = Memory::zeroed(blocks as usize * BLOCK_WORDS);
+        let prefetch = blocks as usize * BLOCK_BYTES > PREFETCH_BYTES;
         let body = Body::first_of(&[Variant::Avx512, Variant::Avx2]);
-        Ok(Self { words, seed: 0, body }.with_seed(0x1d8a_f066))
+        Ok(Self { words, seed: 0, body, prefetch }.with_seed(0x1d8a_f066))
     }
 
     /// The smallest empty filter that, holding `items` keys, takes one that it does not hold for one that
@@ -110,6 +112,11 @@ impl BlockedBloomFilter {
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
         let body = Body::of(variant).filter(|_| variant != Variant::Sse42)?;
         Some(Self { body, ..self })
+    }
+
+    /// The same, asking for blocks before they are read, or not, whatever its size says.
+    pub fn with_prefetch(self, prefetch: bool) -> Self {
+        Self { prefetch, ..self }
     }
 
     /// The variant that looks batches up.
@@ -194,10 +201,10 @@ impl BlockedBloomFilter {
         let hits = &mut hits[..keys.len().div_ceil(64)];
         match self.body {
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(w) => avx512::contains(w, self.ahead(), self.blocks(), self.seed, keys, hits),
+            Body::Avx512(w) => avx512::contains(w, self.prefetch, self.blocks(), self.seed, keys, hits),
             #[cfg(target_arch = "x86_64")]
             Body::Avx2(w) => {
-                avx2::contains(w, self.ahead(), self.blocks(), keys, hits, |k| self.digest((*k).into()))
+                avx2::contains(w, self.prefetch, self.blocks(), keys, hits, |k| self.digest((*k).into()))
             }
             _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest((*k).into())),
         }
@@ -211,10 +218,10 @@ impl BlockedBloomFilter {
         let hits = &mut hits[..keys.len().div_ceil(64)];
         match self.body {
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(w) => avx512::contains(w, self.ahead(), self.blocks(), self.seed, keys, hits),
+            Body::Avx512(w) => avx512::contains(w, self.prefetch, self.blocks(), self.seed, keys, hits),
             #[cfg(target_arch = "x86_64")]
             Body::Avx2(w) => {
-                avx2::contains(w, self.ahead(), self.blocks(), keys, hits, |k| self.digest(*k));
+                avx2::contains(w, self.prefetch, self.blocks(), keys, hits, |k| self.digest(*k));
             }
             _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest(*k)),
         }
@@ -235,12 +242,12 @@ impl BlockedBloomFilter {
                         *digest = Digest(self.digest_bytes(key));
                     }
                     let digests = &digests[..keys.len()];
-                    avx512::contains(w, self.ahead(), self.blocks(), self.seed, digests, hits);
+                    avx512::contains(w, self.prefetch, self.blocks(), self.seed, digests, hits);
                 }
             }
             #[cfg(target_arch = "x86_64")]
             Body::Avx2(w) => {
-                avx2::contains(w, self.ahead(), self.blocks(), keys, hits, |k| self.digest_bytes(k));
+                avx2::contains(w, self.prefetch, self.blocks(), keys, hits, |k| self.digest_bytes(k));
             }
             _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest_bytes(k)),
         }
@@ -289,10 +296,6 @@ impl BlockedBloomFilter {
     #[inline(always)]
     fn blocks(&self) -> Blocks<'_> {
         Blocks { words: &self.words, count: (self.words.len() / BLOCK_WORDS) as u32 }
-    }
-
-    fn ahead(&self) -> bool {
-        8 * self.words.len() > PREFETCH_BYTES
     }
 }
 
