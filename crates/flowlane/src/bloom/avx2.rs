@@ -161,21 +161,21 @@ fn in_flight(bits: Bits<'_>, lanes: &Lanes, out: &mut Out<'_>) {
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn permutation(first: u8) -> __m256i {
+pub(super) fn permutation(first: u8) -> __m256i {
     let entry = u64::from_le_bytes(PERMUTATIONS[usize::from(first)]);
     _mm256_cvtepu8_epi32(_mm_cvtsi64_si128(entry as i64))
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn permute(order: __m256i, lanes: __m256i) -> __m256i {
+pub(super) fn permute(order: __m256i, lanes: __m256i) -> __m256i {
     _mm256_permutevar8x32_epi32(lanes, order)
 }
 
 /// One bit for each lane of ones.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn lane_mask(lanes: __m256i) -> u8 {
+pub(super) fn lane_mask(lanes: __m256i) -> u8 {
     _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u8
 }
 
@@ -199,7 +199,7 @@ fn seeds(bits: Bits<'_>, index: __m256i) -> __m256i {
 /// The hashes of 8 one-word keys, each under its seed.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn murmur3(keys: __m256i, seeds: __m256i) -> __m256i {
+pub(super) fn murmur3(keys: __m256i, seeds: __m256i) -> __m256i {
     let mul = |a, b: u32| _mm256_mullo_epi32(a, _mm256_set1_epi32(b as i32));
     let key = mul(keys, 0xcc9e_2d51);
     let key = _mm256_or_si256(_mm256_slli_epi32::<15>(key), _mm256_srli_epi32::<17>(key));
@@ -217,7 +217,7 @@ fn murmur3(keys: __m256i, seeds: __m256i) -> __m256i {
 /// Ones in each lane whose bit is not set.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn misses(bits: Bits<'_>, hash: __m256i) -> __m256i {
+pub(super) fn misses(bits: Bits<'_>, hash: __m256i) -> __m256i {
     let place = _mm256_srl_epi32(hash, _mm_cvtsi32_si128(bits.shift as i32));
     // SAFETY: `hash >> shift` is less than the number of words, which is at most 2^27: `Bits::new`.
     let words = unsafe { _mm256_i32gather_epi32::<4>(bits.words.as_ptr().cast(), place) };
@@ -229,7 +229,7 @@ fn misses(bits: Bits<'_>, hash: __m256i) -> __m256i {
 /// Asks for the words of 8 bits.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn prefetch(bits: Bits<'_>, hash: __m256i) {
+pub(super) fn prefetch(bits: Bits<'_>, hash: __m256i) {
     let mut hashes = [0u32; LANES];
     // SAFETY: the array has 8 words.
     unsafe { _mm256_storeu_si256(hashes.as_mut_ptr().cast(), hash) };

@@ -23,7 +23,9 @@ pub enum Algorithm {
     /// 8 lanes; a table of 2^8 permutations refills lanes and packs survivors (Polychroniou and Ross, 2014:
     /// the paper's baseline). Survivors in no order.
     Avx2Table,
-    /// 16 lanes, the same with a table of 2^16 permutations (the paper's naive variant). No order.
+    /// 8 lanes, never refilled: see [`Avx512Staged`](Self::Avx512Staged). Keeps the order of the input.
+    Avx2Staged,
+    /// 16 lanes, with a table of 2^16 permutations (the paper's naive variant). No order.
     Avx512Table,
     /// 16 lanes, `vpexpandd` from memory and `vpcompressd` to memory (the paper's HPBF). No order.
     Avx512ExpandLoad,
@@ -36,9 +38,10 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, whether this CPU can run it or not.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Scalar,
         Self::Avx2Table,
+        Self::Avx2Staged,
         Self::Avx512Table,
         Self::Avx512ExpandLoad,
         Self::Avx512Register,
@@ -50,6 +53,7 @@ impl Algorithm {
         match self {
             Self::Scalar => "scalar",
             Self::Avx2Table => "avx2-table",
+            Self::Avx2Staged => "avx2-staged",
             Self::Avx512Table => "avx512-table",
             Self::Avx512ExpandLoad => "avx512-expandload",
             Self::Avx512Register => "avx512-register",
@@ -61,14 +65,14 @@ impl Algorithm {
     pub fn variant(self) -> Variant {
         match self {
             Self::Scalar => Variant::Scalar,
-            Self::Avx2Table => Variant::Avx2,
+            Self::Avx2Table | Self::Avx2Staged => Variant::Avx2,
             _ => Variant::Avx512,
         }
     }
 
     /// Whether survivors come in the order of the input.
     pub fn keeps_order(self) -> bool {
-        matches!(self, Self::Scalar | Self::Avx512Staged)
+        matches!(self, Self::Scalar | Self::Avx2Staged | Self::Avx512Staged)
     }
 }
 
@@ -92,7 +96,7 @@ pub enum BloomKernelError {
     /// A text that names no kernel.
     #[error(
         "`{0}` names no Bloom kernel; write ALGORITHM/uN or ALGORITHM/uN/prefetch, N from 1 to 8, \
-             ALGORITHM one of scalar, avx2-table, avx512-table, avx512-expandload, avx512-register, avx512-staged"
+             ALGORITHM one of scalar, avx2-table, avx2-staged, avx512-table, avx512-expandload, avx512-register, avx512-staged"
     )]
     Name(String),
     /// A kernel that this CPU, or the cap of the width, has no instructions for.
@@ -154,7 +158,7 @@ impl BloomKernel {
         // Measured on Zen 5 with 32 MiB of L3 (README.md): asking ahead costs up to a half more in L1 and L2,
         // nothing worth naming at 8 MiB, and halves the time at 16.
         let prefetch = table_bytes > 8 << 20;
-        [Algorithm::Avx512Staged, Algorithm::Avx2Table]
+        [Algorithm::Avx512Staged, Algorithm::Avx2Staged]
             .map(|algorithm| Self { algorithm, unroll: 8, prefetch })
             .into_iter()
             .find(|k| k.available())
@@ -213,6 +217,10 @@ impl Chosen {
         let BloomKernel { algorithm, unroll, prefetch } = self.kernel;
         match (self.proof, algorithm) {
             #[cfg(target_arch = "x86_64")]
+            (Proof::Avx2(w), Algorithm::Avx2Staged) => {
+                dispatch(staged::Staged256(w), unroll, prefetch, bits, batch);
+            }
+            #[cfg(target_arch = "x86_64")]
             (Proof::Avx2(w), _) => dispatch(avx2::Table(w), unroll, prefetch, bits, batch),
             #[cfg(target_arch = "x86_64")]
             (Proof::Avx512(w), Algorithm::Avx512Table) => {
@@ -227,7 +235,7 @@ impl Chosen {
                 dispatch(avx512::Register(w), unroll, prefetch, bits, batch);
             }
             #[cfg(target_arch = "x86_64")]
-            (Proof::Avx512(w), _) => dispatch(staged::Staged(w), unroll, prefetch, bits, batch),
+            (Proof::Avx512(w), _) => dispatch(staged::Staged512(w), unroll, prefetch, bits, batch),
             (Proof::Scalar, _) => dispatch(Scalar, unroll, prefetch, bits, batch),
         }
     }

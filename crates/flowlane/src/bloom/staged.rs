@@ -1,23 +1,40 @@
-//! No refilling: one pass per hash over what survived the pass before.
+//! No refilling: one pass per hash over what survived the pass before. One body for both widths.
 
 use std::arch::x86_64::*;
 
-use super::avx512::{murmur3, prefetch, test};
 use super::batch::{Batch, Bits, Survive};
-use crate::isa::Avx512;
-
-const LANES: usize = 16;
+use super::{avx2, avx512, scalar};
+use crate::isa::{Avx2, Avx512};
 
 /// Keys that go through all passes before the next ones do: what survives a pass stays in the L1 cache.
 const CHUNK: usize = 4096;
 
-/// One pass per hash.
-pub(super) struct Staged(pub(super) Avx512);
+/// One pass per hash, 16 lanes.
+pub(super) struct Staged512(pub(super) Avx512);
+/// One pass per hash, 8 lanes.
+pub(super) struct Staged256(pub(super) Avx2);
 
-impl Survive for Staged {
+impl Survive for Staged512 {
     fn survive<const U: usize, const PREFETCH: bool>(self, bits: Bits<'_>, batch: &mut Batch<'_>) {
+        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+        fn wide<const U: usize, const PREFETCH: bool>(bits: Bits<'_>, batch: &mut Batch<'_>) {
+            // SAFETY: this function runs with AVX-512.
+            unsafe { survive::<Wide, U, PREFETCH>(bits, batch) }
+        }
         // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-        unsafe { survive::<U, PREFETCH>(bits, batch) }
+        unsafe { wide::<U, PREFETCH>(bits, batch) }
+    }
+}
+
+impl Survive for Staged256 {
+    fn survive<const U: usize, const PREFETCH: bool>(self, bits: Bits<'_>, batch: &mut Batch<'_>) {
+        #[target_feature(enable = "avx2,popcnt")]
+        fn narrow<const U: usize, const PREFETCH: bool>(bits: Bits<'_>, batch: &mut Batch<'_>) {
+            // SAFETY: this function runs with AVX2.
+            unsafe { survive::<Narrow, U, PREFETCH>(bits, batch) }
+        }
+        // SAFETY: the witness proves that the CPU has AVX2.
+        unsafe { narrow::<U, PREFETCH>(bits, batch) }
     }
 }
 
@@ -26,7 +43,13 @@ impl Survive for Staged {
 struct Source {
     keys: *const u32,
     payloads: *const u32,
-    len: usize,
+}
+
+impl Source {
+    #[inline(always)]
+    fn at(self, place: usize) -> Self {
+        Self { keys: self.keys.wrapping_add(place), payloads: self.payloads.wrapping_add(place) }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -35,106 +58,233 @@ struct Target {
     payloads: *mut u32,
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn survive<const U: usize, const PREFETCH: bool>(bits: Bits<'_>, batch: &mut Batch<'_>) {
+impl Target {
+    #[inline(always)]
+    fn at(self, place: usize) -> Self {
+        Self { keys: self.keys.wrapping_add(place), payloads: self.payloads.wrapping_add(place) }
+    }
+}
+
+/// What a pass does to a register of keys.
+///
+/// # Safety
+/// Every function needs the CPU to have the instructions, and its pointers to be good for [`LANES`](Self::LANES)
+/// words, or `count` of them.
+trait Lanes {
+    const LANES: usize;
+    type Vector: Copy;
+
+    /// The hashes of the keys at `keys`.
+    unsafe fn hash(keys: *const u32, seed: u32) -> Self::Vector;
+    /// Asks for the words of their bits.
+    unsafe fn prefetch(bits: Bits<'_>, hash: Self::Vector);
+    /// Which bits are set.
+    unsafe fn test(bits: Bits<'_>, hash: Self::Vector) -> u32;
+    /// Writes the keys of `hit` to the front of `to`, and anything behind them.
+    unsafe fn pack(from: Source, to: Target, hit: u32);
+    /// All of that for the last `count` keys, fewer than a register's. Returns how many were written.
+    unsafe fn rest(bits: Bits<'_>, seed: u32, from: Source, count: usize, to: Target) -> usize;
+}
+
+/// # Safety
+/// The CPU has the instructions of `L`.
+#[inline(always)]
+unsafe fn survive<L: Lanes, const U: usize, const PREFETCH: bool>(bits: Bits<'_>, batch: &mut Batch<'_>) {
     let Batch { keys, payloads, out } = batch;
     for (keys, payloads) in keys.chunks(CHUNK).zip(payloads.chunks(CHUNK)) {
         let (to_keys, to_payloads) = (&mut out.keys[out.len..], &mut out.payloads[out.len..]);
         assert!(to_keys.len() >= keys.len() && to_payloads.len() >= keys.len());
         let to = Target { keys: to_keys.as_mut_ptr(), payloads: to_payloads.as_mut_ptr() };
-        let mut from = Source { keys: keys.as_ptr(), payloads: payloads.as_ptr(), len: keys.len() };
+        let mut from = Source { keys: keys.as_ptr(), payloads: payloads.as_ptr() };
+        let mut len = keys.len();
         for &seed in &bits.seeds[..bits.hashes] {
             // SAFETY: `to` has room for the chunk, asserted above; after the first pass, `from` is what that
             // pass wrote.
-            from.len = unsafe { pass::<U, PREFETCH>(bits, seed, from, to) };
-            (from.keys, from.payloads) = (to.keys, to.payloads);
+            len = unsafe { pass::<L, U, PREFETCH>(bits, seed, from, len, to) };
+            from = Source { keys: to.keys, payloads: to.payloads };
         }
-        out.len += from.len;
+        out.len += len;
     }
 }
 
 /// Keeps, in their order, the keys whose bit under this seed is set, and says how many they are.
 ///
 /// # Safety
-/// `from` is readable, and `to` writable, for `from.len` words; `to` begins where `from` does, or they do not
-/// overlap.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn pass<const U: usize, const PREFETCH: bool>(
+/// The CPU has the instructions of `L`. `from` is readable, and `to` writable, for `len` words; `to` begins where
+/// `from` does, or they do not overlap.
+#[inline(always)]
+unsafe fn pass<L: Lanes, const U: usize, const PREFETCH: bool>(
     bits: Bits<'_>,
     seed: u32,
     from: Source,
+    len: usize,
     to: Target,
 ) -> usize {
-    let seeds = _mm512_set1_epi32(seed as i32);
+    let group = U * L::LANES;
     let (mut at, mut kept) = (0, 0);
-    // SAFETY: `at + U · 16 ≤ len` wherever a group is read. `kept ≤ at`: a full store behind what is kept ends
-    // where the vector just read does, at the latest, and so overwrites nothing unread.
+    // SAFETY: a group is read where `group` keys are left. `kept ≤ at`: a full store behind what is kept ends
+    // where the register just read does, at the latest, and so overwrites nothing unread.
     unsafe {
-        let mut ahead = [_mm512_setzero_si512(); U];
-        if PREFETCH && U * LANES <= from.len {
-            ahead = hash_group::<U, true>(bits, seeds, from.keys);
+        let mut ahead = None;
+        if PREFETCH && group <= len {
+            ahead = Some(hash_group::<L, U, true>(bits, seed, from.keys));
         }
-        while at + U * LANES <= from.len {
-            let mut hash = ahead;
-            if !PREFETCH {
-                hash = hash_group::<U, false>(bits, seeds, from.keys.add(at));
-            } else if at + 2 * U * LANES <= from.len {
-                ahead = hash_group::<U, true>(bits, seeds, from.keys.add(at + U * LANES));
+        while at + group <= len {
+            let hash = match ahead {
+                Some(hash) => hash,
+                None => hash_group::<L, U, false>(bits, seed, from.at(at).keys),
+            };
+            if PREFETCH && at + 2 * group <= len {
+                ahead = Some(hash_group::<L, U, true>(bits, seed, from.at(at + group).keys));
             }
-            let mut hit = [0; U];
+            let mut hits = [0; U];
             for u in 0..U {
-                hit[u] = test(bits, hash[u], !0);
+                hits[u] = L::test(bits, hash[u]);
             }
-            for hit in hit {
-                let keys = _mm512_loadu_si512(from.keys.add(at).cast());
-                let payloads = _mm512_loadu_si512(from.payloads.add(at).cast());
-                // Merging, not zeroing: the latter waits for the old value of its target on Zen 4 and 5.
-                let keys = _mm512_mask_compress_epi32(keys, hit, keys);
-                let payloads = _mm512_mask_compress_epi32(payloads, hit, payloads);
-                _mm512_storeu_si512(to.keys.add(kept).cast(), keys);
-                _mm512_storeu_si512(to.payloads.add(kept).cast(), payloads);
+            for hit in hits {
+                L::pack(from.at(at), to.at(kept), hit);
                 kept += hit.count_ones() as usize;
-                at += LANES;
+                at += L::LANES;
             }
         }
-    }
-    while at < from.len {
-        let count = (from.len - at).min(LANES);
-        let among = (!0u32 >> (32 - count)) as __mmask16;
-        // SAFETY: only the lanes of `among` are read, which lie in `from`; of those, and behind at most as
-        // many, some are written.
-        unsafe {
-            let keys = _mm512_maskz_loadu_epi32(among, from.keys.add(at).cast());
-            let payloads = _mm512_maskz_loadu_epi32(among, from.payloads.add(at).cast());
-            let hit = test(bits, murmur3(keys, seeds), among);
-            _mm512_mask_compressstoreu_epi32(to.keys.add(kept).cast(), hit, keys);
-            _mm512_mask_compressstoreu_epi32(to.payloads.add(kept).cast(), hit, payloads);
-            kept += hit.count_ones() as usize;
+        while at < len {
+            let count = (len - at).min(L::LANES);
+            kept += L::rest(bits, seed, from.at(at), count, to.at(kept));
+            at += count;
         }
-        at += count;
     }
     kept
 }
 
-/// The hashes of `U` vectors of keys.
+/// The hashes of `U` registers of keys.
 ///
 /// # Safety
-/// `keys` is readable for `U` · 16 words.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-unsafe fn hash_group<const U: usize, const PREFETCH: bool>(
+/// The CPU has the instructions of `L`; `keys` is readable for `U` registers.
+#[inline(always)]
+unsafe fn hash_group<L: Lanes, const U: usize, const PREFETCH: bool>(
     bits: Bits<'_>,
-    seeds: __m512i,
+    seed: u32,
     keys: *const u32,
-) -> [__m512i; U] {
-    let mut hash = [_mm512_setzero_si512(); U];
-    for (u, hash) in hash.iter_mut().enumerate() {
-        // SAFETY: the caller's promise.
-        *hash = murmur3(unsafe { _mm512_loadu_si512(keys.add(u * LANES).cast()) }, seeds);
+) -> [L::Vector; U] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let mut hash = [L::hash(keys, seed); U];
+        for u in 1..U {
+            hash[u] = L::hash(keys.add(u * L::LANES), seed);
+        }
         if PREFETCH {
-            prefetch(bits, *hash);
+            for hash in hash {
+                L::prefetch(bits, hash);
+            }
+        }
+        hash
+    }
+}
+
+/// 512 bits.
+struct Wide;
+
+impl Lanes for Wide {
+    const LANES: usize = 16;
+    type Vector = __m512i;
+
+    #[inline(always)]
+    unsafe fn hash(keys: *const u32, seed: u32) -> __m512i {
+        // SAFETY: the trait's contract.
+        unsafe { avx512::murmur3(_mm512_loadu_si512(keys.cast()), _mm512_set1_epi32(seed as i32)) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(bits: Bits<'_>, hash: __m512i) {
+        // SAFETY: the trait's contract.
+        unsafe { avx512::prefetch(bits, hash) }
+    }
+
+    #[inline(always)]
+    unsafe fn test(bits: Bits<'_>, hash: __m512i) -> u32 {
+        // SAFETY: the trait's contract.
+        unsafe { avx512::test(bits, hash, !0).into() }
+    }
+
+    #[inline(always)]
+    unsafe fn pack(from: Source, to: Target, hit: u32) {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let keys = _mm512_loadu_si512(from.keys.cast());
+            let payloads = _mm512_loadu_si512(from.payloads.cast());
+            // Merging, not zeroing: the latter waits for the old value of its target on Zen 4 and 5.
+            let keys = _mm512_mask_compress_epi32(keys, hit as __mmask16, keys);
+            let payloads = _mm512_mask_compress_epi32(payloads, hit as __mmask16, payloads);
+            _mm512_storeu_si512(to.keys.cast(), keys);
+            _mm512_storeu_si512(to.payloads.cast(), payloads);
         }
     }
-    hash
+
+    #[inline(always)]
+    unsafe fn rest(bits: Bits<'_>, seed: u32, from: Source, count: usize, to: Target) -> usize {
+        let among = ((1u32 << count) - 1) as __mmask16;
+        // SAFETY: the trait's contract; only the lanes of `among` are read, and as many written at most.
+        unsafe {
+            let keys = _mm512_maskz_loadu_epi32(among, from.keys.cast());
+            let payloads = _mm512_maskz_loadu_epi32(among, from.payloads.cast());
+            let hit = avx512::test(bits, avx512::murmur3(keys, _mm512_set1_epi32(seed as i32)), among);
+            _mm512_mask_compressstoreu_epi32(to.keys.cast(), hit, keys);
+            _mm512_mask_compressstoreu_epi32(to.payloads.cast(), hit, payloads);
+            hit.count_ones() as usize
+        }
+    }
+}
+
+/// 256 bits.
+struct Narrow;
+
+impl Lanes for Narrow {
+    const LANES: usize = 8;
+    type Vector = __m256i;
+
+    #[inline(always)]
+    unsafe fn hash(keys: *const u32, seed: u32) -> __m256i {
+        // SAFETY: the trait's contract.
+        unsafe { avx2::murmur3(_mm256_loadu_si256(keys.cast()), _mm256_set1_epi32(seed as i32)) }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch(bits: Bits<'_>, hash: __m256i) {
+        // SAFETY: the trait's contract.
+        unsafe { avx2::prefetch(bits, hash) }
+    }
+
+    #[inline(always)]
+    unsafe fn test(bits: Bits<'_>, hash: __m256i) -> u32 {
+        // SAFETY: the trait's contract.
+        unsafe { (!avx2::lane_mask(avx2::misses(bits, hash))).into() }
+    }
+
+    #[inline(always)]
+    unsafe fn pack(from: Source, to: Target, hit: u32) {
+        // SAFETY: the trait's contract.
+        unsafe {
+            let order = avx2::permutation(hit as u8);
+            let keys = avx2::permute(order, _mm256_loadu_si256(from.keys.cast()));
+            let payloads = avx2::permute(order, _mm256_loadu_si256(from.payloads.cast()));
+            _mm256_storeu_si256(to.keys.cast(), keys);
+            _mm256_storeu_si256(to.payloads.cast(), payloads);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn rest(bits: Bits<'_>, seed: u32, from: Source, count: usize, to: Target) -> usize {
+        let mut kept = 0;
+        for i in 0..count {
+            // SAFETY: the trait's contract; `kept ≤ i`.
+            unsafe {
+                let (key, payload) = (*from.keys.add(i), *from.payloads.add(i));
+                if scalar::test(bits, scalar::hash(key, seed)) {
+                    (*to.keys.add(kept), *to.payloads.add(kept)) = (key, payload);
+                    kept += 1;
+                }
+            }
+        }
+        kept
+    }
 }
