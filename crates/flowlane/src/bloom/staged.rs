@@ -169,8 +169,8 @@ unsafe fn hash_group<L: Lanes, const U: usize, const PREFETCH: bool>(
     // SAFETY: the caller's promise.
     unsafe {
         let mut hash = [L::hash(keys, seed); U];
-        for u in 1..U {
-            hash[u] = L::hash(keys.add(u * L::LANES), seed);
+        for (u, hash) in hash.iter_mut().enumerate().skip(1) {
+            *hash = L::hash(keys.add(u * L::LANES), seed);
         }
         if PREFETCH {
             for hash in hash {
