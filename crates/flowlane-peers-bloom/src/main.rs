@@ -3,9 +3,9 @@
 //!
 //! Every filter holds the same random 64-bit keys, is sized for a false-positive rate of 1% or less, and answers
 //! for a million keys, one bit each. The peers get the cheapest hash that mixes 64 bits; ours, MurmurHash3 of the
-//! key, is inside. Run with `GLIBC_TUNABLES=glibc.malloc.hugetlb=1`, so that the peers' memory lies on huge
-//! pages as ours does.
+//! key, is inside. Large allocations of all are put on huge pages, as ours are anyway.
 
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
 
 use fastbloom::BloomFilter as FastBloom;
@@ -22,6 +22,50 @@ const ROUNDS: usize = 15;
 const SIZES_KIB: [usize; 4] = [16, 512, 8 << 10, 128 << 10];
 
 type Body<'a> = (&'a str, usize, Box<dyn Fn(&mut [u64]) + 'a>);
+
+/// The system's allocator, with large allocations on huge pages.
+struct OnHugePages;
+
+const HUGE_BYTES: usize = 2 << 20;
+
+#[global_allocator]
+static ALLOCATOR: OnHugePages = OnHugePages;
+
+/// The layout that is asked for instead: large ones begin on a huge page.
+fn aligned(layout: Layout) -> Layout {
+    let large = layout.size() >= HUGE_BYTES;
+    layout.align_to(if large { HUGE_BYTES } else { 1 }).unwrap_or(layout)
+}
+
+// SAFETY: all is left to the system's allocator, with the same larger alignment for allocation and release.
+unsafe impl GlobalAlloc for OnHugePages {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise; advice changes nothing but what pages are used.
+        unsafe {
+            let place = System.alloc(aligned(layout));
+            if layout.size() >= HUGE_BYTES && !place.is_null() {
+                libc::madvise(place.cast(), layout.size(), libc::MADV_HUGEPAGE);
+            }
+            place
+        }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promise; `size` bytes were allocated.
+        unsafe {
+            let place = self.alloc(layout);
+            if !place.is_null() {
+                place.write_bytes(0, layout.size());
+            }
+            place
+        }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: allocated with this layout.
+        unsafe { System.dealloc(place, aligned(layout)) }
+    }
+}
 
 fn main() {
     let wanted: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
