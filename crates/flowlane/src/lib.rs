@@ -2,13 +2,14 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← memory ← hash ← packet ← rule ← masked ← {cache, classify} ← generate`
+//! `isa ← memory ← hash ← bloom ← packet ← rule ← masked ← {cache, classify} ← generate`
 //!
 //! | module | what |
 //! |---|---|
 //! | [`isa`] | which SIMD variants this CPU has and may use |
 //! | [`memory`] | memory for tables: aligned, on huge pages where it is large |
 //! | [`hash`] | MurmurHash3 and CRC32C over one or many keys |
+//! | [`bloom`] | Bloom filters: classic and blocked, one key or a batch at a time |
 //! | [`packet`] | the table of fields, the flow key and its parser |
 //! | [`rule`] | matches, actions, rules, and their readers and printers |
 //! | [`masked`] | the hash table over masked keys that the next two share |
@@ -18,6 +19,7 @@
 //!
 //! The library does no I/O, starts no threads, and holds no global state but the SIMD width cap.
 
+pub mod bloom;
 pub mod cache;
 pub mod classify;
 pub mod generate;

@@ -1,0 +1,264 @@
+//! Which kernel looks a batch up: its name, what there is here, what measured best.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::batch::{Batch, Bits, Survive};
+use super::scalar::Scalar;
+#[cfg(target_arch = "x86_64")]
+use super::{avx2, avx512, staged};
+use crate::isa::Variant;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{Avx2, Avx512};
+
+/// Most vectors side by side.
+pub const UNROLL_MAX: u8 = 8;
+
+/// How a batch is looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// One key after the other. Keeps the order of the input.
+    Scalar,
+    /// 8 lanes; a table of 2^8 permutations refills lanes and packs survivors (Polychroniou and Ross, 2014:
+    /// the paper's baseline). Survivors in no order.
+    Avx2Table,
+    /// 8 lanes, never refilled: see [`Avx512Staged`](Self::Avx512Staged). Keeps the order of the input.
+    Avx2Staged,
+    /// 16 lanes, with a table of 2^16 permutations (the paper's naive variant). No order.
+    Avx512Table,
+    /// 16 lanes, `vpexpandd` from memory and `vpcompressd` to memory (the paper's HPBF). No order.
+    Avx512ExpandLoad,
+    /// 16 lanes, expanded and compressed in registers. No order.
+    Avx512Register,
+    /// 16 lanes, never refilled: one pass per hash over what survived the pass before. Keeps the order of
+    /// the input.
+    Avx512Staged,
+}
+
+impl Algorithm {
+    /// Every algorithm, whether this CPU can run it or not.
+    pub const ALL: [Self; 7] = [
+        Self::Scalar,
+        Self::Avx2Table,
+        Self::Avx2Staged,
+        Self::Avx512Table,
+        Self::Avx512ExpandLoad,
+        Self::Avx512Register,
+        Self::Avx512Staged,
+    ];
+
+    /// The name, in files, logs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Scalar => "scalar",
+            Self::Avx2Table => "avx2-table",
+            Self::Avx2Staged => "avx2-staged",
+            Self::Avx512Table => "avx512-table",
+            Self::Avx512ExpandLoad => "avx512-expandload",
+            Self::Avx512Register => "avx512-register",
+            Self::Avx512Staged => "avx512-staged",
+        }
+    }
+
+    /// The instruction set that it needs.
+    pub fn variant(self) -> Variant {
+        match self {
+            Self::Scalar => Variant::Scalar,
+            Self::Avx2Table | Self::Avx2Staged => Variant::Avx2,
+            _ => Variant::Avx512,
+        }
+    }
+
+    /// Whether survivors come in the order of the input.
+    pub fn keeps_order(self) -> bool {
+        matches!(self, Self::Scalar | Self::Avx2Staged | Self::Avx512Staged)
+    }
+}
+
+/// A kernel: an algorithm, how many vectors it works on side by side, and whether it asks for memory ahead.
+///
+/// Its name is `algorithm/uN` or `algorithm/uN/prefetch`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BloomKernel {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// Vectors side by side, 1 to [`UNROLL_MAX`].
+    pub unroll: u8,
+    /// Whether words are asked for before they are read.
+    pub prefetch: bool,
+}
+
+/// A kernel that there is not, or not here.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BloomKernelError {
+    /// A text that names no kernel.
+    #[error(
+        "`{0}` names no Bloom kernel; write ALGORITHM/uN or ALGORITHM/uN/prefetch, N from 1 to 8, \
+             ALGORITHM one of scalar, avx2-table, avx2-staged, avx512-table, avx512-expandload, avx512-register, avx512-staged"
+    )]
+    Name(String),
+    /// A kernel that this CPU, or the cap of the width, has no instructions for.
+    #[error("the Bloom kernel {kernel} cannot be used here: it needs {}", .kernel.algorithm.variant())]
+    Unavailable {
+        /// What was asked for.
+        kernel: BloomKernel,
+    },
+}
+
+impl fmt::Display for BloomKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefetch = if self.prefetch { "/prefetch" } else { "" };
+        write!(f, "{}/u{}{prefetch}", self.algorithm.name(), self.unroll)
+    }
+}
+
+impl FromStr for BloomKernel {
+    type Err = BloomKernelError;
+
+    fn from_str(text: &str) -> Result<Self, BloomKernelError> {
+        let (rest, prefetch) = match text.strip_suffix("/prefetch") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let read = || {
+            let (name, unroll) = rest.split_once("/u")?;
+            let algorithm = Algorithm::ALL.into_iter().find(|a| a.name() == name)?;
+            let unroll = (1..=UNROLL_MAX).find(|u| u.to_string() == unroll)?;
+            Some(Self { algorithm, unroll, prefetch })
+        };
+        read().ok_or_else(|| BloomKernelError::Name(text.to_owned()))
+    }
+}
+
+impl BloomKernel {
+    /// The definition.
+    pub const SCALAR: Self = Self { algorithm: Algorithm::Scalar, unroll: 1, prefetch: false };
+
+    /// The paper's baseline: 256 bits, two vectors.
+    pub const BASELINE: Self = Self { algorithm: Algorithm::Avx2Table, unroll: 2, prefetch: false };
+
+    /// Every kernel that may be used here.
+    pub fn all() -> Vec<Self> {
+        let of = |algorithm| {
+            (1..=UNROLL_MAX)
+                .flat_map(move |unroll| [false, true].map(|prefetch| Self { algorithm, unroll, prefetch }))
+        };
+        Algorithm::ALL.into_iter().flat_map(of).filter(|k| k.available()).collect()
+    }
+
+    /// Whether it may be used here.
+    pub fn available(self) -> bool {
+        (1..=UNROLL_MAX).contains(&self.unroll) && self.algorithm.variant().available()
+    }
+
+    /// The kernel that measured best for a filter of this many bytes, of those that may be used here.
+    pub fn default_for(table_bytes: usize) -> Self {
+        // Measured on Zen 5 with 32 MiB of L3 (README.md): asking ahead costs up to a half more in L1 and L2,
+        // nothing worth naming at 8 MiB, and halves the time at 16.
+        let prefetch = table_bytes > 8 << 20;
+        [Algorithm::Avx512Staged, Algorithm::Avx2Staged]
+            .map(|algorithm| Self { algorithm, unroll: 8, prefetch })
+            .into_iter()
+            .find(|k| k.available())
+            .unwrap_or(Self { prefetch, ..Self::SCALAR })
+    }
+}
+
+/// A kernel with the proof that it may be used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    kernel: BloomKernel,
+    proof: Proof,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Proof {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512),
+}
+
+impl Chosen {
+    /// The kernel, where it may be used here.
+    pub(super) fn new(kernel: BloomKernel) -> Result<Self, BloomKernelError> {
+        if !(1..=UNROLL_MAX).contains(&kernel.unroll) {
+            return Err(BloomKernelError::Name(kernel.to_string()));
+        }
+        let proof = match kernel.algorithm.variant() {
+            Variant::Scalar => Some(Proof::Scalar),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Avx2 => Avx2::detect().map(Proof::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Avx512 => Avx512::detect().map(Proof::Avx512),
+            _ => None,
+        };
+        proof.map(|proof| Self { kernel, proof }).ok_or(BloomKernelError::Unavailable { kernel })
+    }
+
+    pub(super) fn kernel(&self) -> BloomKernel {
+        self.kernel
+    }
+
+    /// The AVX-512 witness, for the tests of single batches, which have no choice but that.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn avx512(&self) -> Option<Avx512> {
+        match self.proof {
+            Proof::Avx512(witness) => Some(witness),
+            _ => None,
+        }
+    }
+
+    /// Leaves the survivors of the batch in its `out`.
+    pub(super) fn survive(&self, bits: Bits<'_>, batch: &mut Batch<'_>) {
+        let BloomKernel { algorithm, unroll, prefetch } = self.kernel;
+        match (self.proof, algorithm) {
+            #[cfg(target_arch = "x86_64")]
+            (Proof::Avx2(w), Algorithm::Avx2Staged) => {
+                dispatch(staged::Staged256(w), unroll, prefetch, bits, batch);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Proof::Avx2(w), _) => dispatch(avx2::Table(w), unroll, prefetch, bits, batch),
+            #[cfg(target_arch = "x86_64")]
+            (Proof::Avx512(w), Algorithm::Avx512Table) => {
+                dispatch(avx512::Table(w), unroll, prefetch, bits, batch);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Proof::Avx512(w), Algorithm::Avx512ExpandLoad) => {
+                dispatch(avx512::ExpandLoad(w), unroll, prefetch, bits, batch);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Proof::Avx512(w), Algorithm::Avx512Register) => {
+                dispatch(avx512::Register(w), unroll, prefetch, bits, batch);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Proof::Avx512(w), _) => dispatch(staged::Staged512(w), unroll, prefetch, bits, batch),
+            (Proof::Scalar, _) => dispatch(Scalar, unroll, prefetch, bits, batch),
+        }
+    }
+}
+
+/// From numbers at run time to the body compiled for them.
+fn dispatch(body: impl Survive, unroll: u8, prefetch: bool, bits: Bits<'_>, batch: &mut Batch<'_>) {
+    match (unroll, prefetch) {
+        (1, false) => body.survive::<1, false>(bits, batch),
+        (2, false) => body.survive::<2, false>(bits, batch),
+        (3, false) => body.survive::<3, false>(bits, batch),
+        (4, false) => body.survive::<4, false>(bits, batch),
+        (5, false) => body.survive::<5, false>(bits, batch),
+        (6, false) => body.survive::<6, false>(bits, batch),
+        (7, false) => body.survive::<7, false>(bits, batch),
+        (_, false) => body.survive::<8, false>(bits, batch),
+        (1, true) => body.survive::<1, true>(bits, batch),
+        (2, true) => body.survive::<2, true>(bits, batch),
+        (3, true) => body.survive::<3, true>(bits, batch),
+        (4, true) => body.survive::<4, true>(bits, batch),
+        (5, true) => body.survive::<5, true>(bits, batch),
+        (6, true) => body.survive::<6, true>(bits, batch),
+        (7, true) => body.survive::<7, true>(bits, batch),
+        (_, true) => body.survive::<8, true>(bits, batch),
+    }
+}
