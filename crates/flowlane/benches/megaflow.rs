@@ -72,7 +72,8 @@ fn measure(masks: usize, flows: usize, only: &[String]) {
             if design == Design::Fixed && variant == Variant::Sse42 || unasked {
                 continue;
             }
-            let config = MegaflowConfig { design, variant: Some(variant), seed: 5, ..Default::default() };
+            let (design, variant) = (Some(design), Some(variant));
+            let config = MegaflowConfig { design, variant, seed: 5, ..Default::default() };
             let mut cache = MegaflowCache::new(config);
             for (flow, at) in &made {
                 cache.insert(flow, &masks[*at], *at as u32, 0, 0).expect("there is room");

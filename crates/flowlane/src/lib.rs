@@ -2,12 +2,13 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← memory ← hash ← {bloom, cuckoo} ← packet ← rule ← masked ← {cache, classify} ← generate`
+//! `isa ← memory ← choices ← hash ← {bloom, cuckoo} ← packet ← rule ← masked ← {cache, classify} ← generate ← tune`
 //!
 //! | module | what |
 //! |---|---|
 //! | [`isa`] | which SIMD variants this CPU has and may use |
 //! | [`memory`] | memory for tables: aligned, on huge pages where it is large |
+//! | [`choices`] | which variants and kernels tables use where nobody asked for one |
 //! | [`hash`] | MurmurHash3 and CRC32C over one or many keys |
 //! | [`bloom`] | Bloom filters: classic and blocked, one key or a batch at a time |
 //! | [`packet`] | the table of fields, the flow key and its parser |
@@ -17,11 +18,14 @@
 //! | [`classify`] | rule tables: linear search (the oracle), tuple search |
 //! | [`cache`] | exact-match and megaflow caches |
 //! | [`generate`] | synthetic rules and traces |
+//! | [`tune`] | measures which choices are fastest on this machine |
 //!
-//! The library does no I/O, starts no threads, and holds no global state but the SIMD width cap.
+//! The library does no I/O, starts no threads, and holds no global state but the SIMD width cap and the
+//! installed choices.
 
 pub mod bloom;
 pub mod cache;
+pub mod choices;
 pub mod classify;
 pub mod cuckoo;
 pub mod generate;
@@ -31,3 +35,4 @@ pub mod masked;
 pub mod memory;
 pub mod packet;
 pub mod rule;
+pub mod tune;

@@ -97,6 +97,15 @@ impl BloomFilter {
         self.chosen.kernel()
     }
 
+    /// Fills a quarter of the bits at random, as a filter of 10 bits a key and 3 hashes has them: for
+    /// measurements, which cannot wait for so many insertions.
+    pub(crate) fn fill_quarter(&mut self, mut random: impl FnMut() -> u64) {
+        for pair in self.words.chunks_mut(2) {
+            let word = random() & random();
+            pair.iter_mut().zip([word as u32, (word >> 32) as u32]).for_each(|(to, from)| *to = from);
+        }
+    }
+
     /// Number of bits.
     pub fn bits(&self) -> u64 {
         32 * self.words.len() as u64

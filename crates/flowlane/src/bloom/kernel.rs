@@ -7,6 +7,7 @@ use super::batch::{Batch, Bits, Survive};
 use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512, staged};
+use crate::choices::{self, SizeClass, Slot};
 use crate::isa::Variant;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::{Avx2, Avx512};
@@ -153,16 +154,11 @@ impl BloomKernel {
         (1..=UNROLL_MAX).contains(&self.unroll) && self.algorithm.variant().available()
     }
 
-    /// The kernel that measured best for a filter of this many bytes, of those that may be used here.
+    /// The kernel chosen on this machine for a filter of this many bytes ([`choices`](crate::choices)).
     pub fn default_for(table_bytes: usize) -> Self {
-        // Measured on Zen 5 with 32 MiB of L3 (README.md): asking ahead costs up to a half more in L1 and L2,
-        // nothing worth naming at 8 MiB, and halves the time at 16.
-        let prefetch = table_bytes > 8 << 20;
-        [Algorithm::Avx512Staged, Algorithm::Avx2Staged]
-            .map(|algorithm| Self { algorithm, unroll: 8, prefetch })
-            .into_iter()
-            .find(|k| k.available())
-            .unwrap_or(Self { prefetch, ..Self::SCALAR })
+        choices::choose(Slot::Bloom(SizeClass::of(table_bytes)), |text| {
+            text.parse().ok().filter(|k: &Self| k.available())
+        })
     }
 }
 

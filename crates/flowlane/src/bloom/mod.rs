@@ -18,7 +18,7 @@ mod staged;
 #[cfg(test)]
 mod tests;
 
-pub use blocked::BlockedBloomFilter;
+pub use blocked::{BlockedBloomFilter, BlockedKernel, BlockedKernelError};
 pub use error::BloomError;
 pub use filter::BloomFilter;
 pub use kernel::{Algorithm, BloomKernel, BloomKernelError, UNROLL_MAX};

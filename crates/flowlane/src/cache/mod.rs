@@ -14,7 +14,7 @@ pub mod exact;
 pub mod megaflow;
 
 pub use exact::ExactMatchCache;
-pub use megaflow::{Design, FlowRef, MegaflowCache, MegaflowConfig};
+pub use megaflow::{Design, FlowRef, MegaflowCache, MegaflowChoice, MegaflowConfig};
 
 #[cfg(test)]
 mod tests;

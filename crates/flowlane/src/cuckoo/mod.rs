@@ -31,6 +31,7 @@ use geometry::Geometry;
 use sync::{AtomicU64, Memory};
 use transpose::{GROUPS, Words, transpose};
 
+use crate::choices::{self, SizeClass, Slot};
 use crate::hash::murmur3::{self, Murmur3};
 use crate::isa::{Body, Variant};
 use crate::memory::prefetch;
@@ -59,7 +60,7 @@ pub struct CuckooConfig {
     entries_max: usize,
     entries_at_first: usize,
     seed: u32,
-    body: Body,
+    variant: Option<Body>,
 }
 
 impl CuckooConfig {
@@ -67,9 +68,7 @@ impl CuckooConfig {
     /// secret: who knows it can make keys that all belong to the same two buckets.
     pub fn new(entries_max: usize, seed: u32) -> Self {
         let entries_max = entries_max.clamp(1, 1 << 30);
-        // The widest is fastest on a Zen 5 (`benches/cuckoo.rs variants`).
-        let body = Body::first_of(&[Variant::Avx512, Variant::Avx2, Variant::Sse42]);
-        Self { entries_max, entries_at_first: entries_max, seed, body }
+        Self { entries_max, entries_at_first: entries_max, seed, variant: None }
     }
 
     /// Lets the table begin with the buckets for `entries` keys, and grow in place up to `entries_max`.
@@ -79,9 +78,10 @@ impl CuckooConfig {
         Self { entries_at_first: entries.clamp(1, self.entries_max), ..self }
     }
 
-    /// Makes batches be looked up by the variant of this name, where it may be used here.
+    /// Makes batches be looked up by the variant of this name, where it may be used here, instead of the one
+    /// chosen for tables of this size ([`choices`]).
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
-        Body::of(variant).map(|body| Self { body, ..self })
+        Body::of(variant).map(|body| Self { variant: Some(body), ..self })
     }
 }
 
@@ -124,15 +124,22 @@ impl<const W: usize> CuckooTable<W> {
     fn new(config: &CuckooConfig) -> Self {
         const { assert!(W >= 1 && W <= KEY_WORDS_MAX, "a key has 1 to 16 words") };
         let at_first = Geometry::new(buckets_for(config.entries_at_first) as u32);
+        let buckets = Memory::zeroed(buckets_for(config.entries_max));
+        let entries = Entries::zeroed(config.entries_max);
+        let table_bytes = buckets.size_bytes() + entries.size_bytes();
+        let body = config.variant.unwrap_or_else(|| {
+            let slot = Slot::Cuckoo(SizeClass::of(table_bytes));
+            choices::choose(slot, |text| Body::of(text.parse().ok()?))
+        });
         Self {
-            buckets: Memory::zeroed(buckets_for(config.entries_max)),
-            entries: Entries::zeroed(config.entries_max),
+            buckets,
+            entries,
             geometry: AtomicU64::new(at_first.to_word()),
             len: AtomicU64::new(0),
             entries_max: config.entries_max,
             seed: config.seed,
-            body: config.body,
-            murmur: Murmur3::with_variant(config.body.variant()).unwrap_or_default(),
+            body,
+            murmur: Murmur3::with_variant(body.variant()).unwrap_or_default(),
         }
     }
 

@@ -11,6 +11,8 @@ use super::geometry::{alternate_hash, signature};
 use super::ledger::Ledger;
 use super::scalar::matches;
 use super::{CuckooConfig, CuckooReader, CuckooTable};
+use crate::hash::murmur3::Murmur3;
+use crate::isa::{Body, Variant};
 use crate::memory::prefetch;
 
 /// A growing table begins to split buckets when this share of its slots is taken, in percent: early
@@ -83,6 +85,15 @@ impl<const W: usize> CuckooWriter<W> {
             sweep_at: 0,
             path: Path::default(),
         }
+    }
+
+    /// Looks batches up by this variant from now on, where it may be used here and there are no readers.
+    /// Says whether that is so.
+    pub(crate) fn set_variant(&mut self, variant: Variant) -> bool {
+        let (table, body) = (Arc::get_mut(&mut self.table), Body::of(variant));
+        let (Some(table), Some(body)) = (table, body) else { return false };
+        (table.body, table.murmur) = (body, Murmur3::with_variant(variant).unwrap_or_default());
+        true
     }
 
     /// Another reader.

@@ -5,11 +5,13 @@
 //! ([`Sse42`], [`Avx2`], [`Avx512`]), a value without content that only detection makes: who holds one has
 //! the proof that the instructions exist and that the width is allowed.
 //!
-//! The width cap ([`set_max_simd`]) is the library's only global state. Its first value comes from the
-//! environment variable [`MAX_SIMD_VARIABLE`]; lowering it affects what is built from then on.
+//! The width cap ([`set_max_simd`]) is global; of global state there is besides only what
+//! [`choices`](crate::choices) installs. Its first value comes from the environment variable
+//! [`MAX_SIMD_VARIABLE`]; lowering it affects what is built from then on.
 //!
 //! Variants have a width but no order: wider is not always faster.
 
+pub mod cpu;
 pub mod testing;
 
 use std::fmt;

@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod kernel;
 mod scalar;
 
 #[cfg(target_arch = "x86_64")]
@@ -8,6 +9,8 @@ mod avx2;
 mod avx512;
 #[cfg(test)]
 mod tests;
+
+pub use kernel::{BlockedKernel, BlockedKernelError};
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,9 +26,6 @@ const BLOCK_BYTES: usize = 32;
 const BLOCK_WORDS: usize = BLOCK_BYTES / 8;
 /// Most blocks: 4 GiB, so that 32 bits tell their bytes apart.
 const BLOCKS_MAX: u64 = 1 << 27;
-
-/// From this size on blocks are asked for before they are read: a little more than the L1 cache.
-const PREFETCH_BYTES: usize = 1 << 20;
 
 /// One odd multiplier for each 32-bit word of a block: Apache Parquet's.
 const SALTS: [u32; 8] =
@@ -75,8 +75,7 @@ impl BlockedBloomFilter {
             return Err(BloomError::TooManyBits { bits });
         }
         let words = Memory::zeroed(blocks as usize * BLOCK_WORDS);
-        let prefetch = blocks as usize * BLOCK_BYTES > PREFETCH_BYTES;
-        let body = Body::first_of(&[Variant::Avx512, Variant::Avx2]);
+        let (body, prefetch) = kernel::choose(blocks as usize * BLOCK_BYTES);
         Ok(Self { words, seed: 0, body, prefetch }.with_seed(0x1d8a_f066))
     }
 
@@ -110,8 +109,7 @@ impl BlockedBloomFilter {
 
     /// The same, looked up by this variant (scalar, AVX2 or AVX-512), where it may be used here.
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
-        let body = Body::of(variant).filter(|_| variant != Variant::Sse42)?;
-        Some(Self { body, ..self })
+        Some(Self { body: kernel::body(variant)?, ..self })
     }
 
     /// The same, asking for blocks before they are read, or not, whatever its size says.
@@ -122,6 +120,17 @@ impl BlockedBloomFilter {
     /// The variant that looks batches up.
     pub fn variant(&self) -> Variant {
         self.body.variant()
+    }
+
+    /// How batches are looked up.
+    pub fn kernel(&self) -> BlockedKernel {
+        BlockedKernel { variant: self.variant(), prefetch: self.prefetch }
+    }
+
+    /// Fills half of the bits at random, as a filter of the recommended size has them: for measurements, which
+    /// cannot wait for so many insertions.
+    pub(crate) fn fill_half(&self, mut random: impl FnMut() -> u64) {
+        self.words.iter().for_each(|word| word.store(random(), Ordering::Relaxed));
     }
 
     /// Number of bits.

@@ -27,15 +27,14 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod choice;
 mod flow;
 mod majority;
 mod scalar;
 mod subtable;
 mod wide;
 
-use std::fmt;
-use std::str::FromStr;
-
+pub use choice::{Design, DesignError, MegaflowChoice, MegaflowChoiceError};
 pub use flow::{FlowRef, Megaflow};
 
 use crate::hash::multilinear::Multilinear;
@@ -53,48 +52,6 @@ const FLOWS_MAX: usize = u32::MAX as usize - 1;
 /// Megaflows looked at to find one to evict.
 pub const EVICT_SAMPLE: usize = 16;
 
-/// How batches are looked up.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Design {
-    /// Fixed columns, multilinear hash, filter: ours.
-    #[default]
-    Fixed,
-    /// Columns of the majority's miniflow, MurmurHash3, no filter: the paper's.
-    Majority,
-}
-
-impl Design {
-    /// Both.
-    pub const ALL: [Design; 2] = [Design::Fixed, Design::Majority];
-
-    /// The name, on the command line and in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Design::Fixed => "fixed",
-            Design::Majority => "majority",
-        }
-    }
-}
-
-impl fmt::Display for Design {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// A text that is no design.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no megaflow design `{0}`; there are fixed and majority")]
-pub struct DesignError(pub String);
-
-impl FromStr for Design {
-    type Err = DesignError;
-
-    fn from_str(text: &str) -> Result<Self, DesignError> {
-        Self::ALL.into_iter().find(|d| d.name() == text).ok_or_else(|| DesignError(text.to_owned()))
-    }
-}
-
 /// Limits of a megaflow cache, and how it works.
 #[derive(Clone, Copy, Debug)]
 pub struct MegaflowConfig {
@@ -104,24 +61,18 @@ pub struct MegaflowConfig {
     pub masks_max: usize,
     /// Keys the hashes; secret where the traffic may be hostile.
     pub seed: u64,
-    /// How batches are looked up.
-    pub design: Design,
-    /// The variant, where it can be used here; what is fastest, where it is none.
+    /// How batches are looked up; what was chosen for this machine ([`choices`](crate::choices)) where it is
+    /// none.
+    pub design: Option<Design>,
+    /// The variant, where it can be used here; else, and where it is none, what was chosen.
     pub variant: Option<Variant>,
-    /// Batches of fewer packets are looked up one by one; by the built-in table where it is none.
+    /// Batches of fewer packets are looked up one by one; what was chosen where it is none.
     pub threshold: Option<usize>,
 }
 
 impl Default for MegaflowConfig {
     fn default() -> Self {
-        Self {
-            flows_max: 1 << 20,
-            masks_max: 1024,
-            seed: 0,
-            design: Design::default(),
-            variant: None,
-            threshold: None,
-        }
+        Self { flows_max: 1 << 20, masks_max: 1024, seed: 0, design: None, variant: None, threshold: None }
     }
 }
 
@@ -179,6 +130,7 @@ pub struct MegaflowCache {
     free: Vec<u32>,
     hand: usize,
     config: MegaflowConfig,
+    design: Design,
     hash: KeyHash,
     body: Body,
     threshold: usize,
@@ -188,23 +140,11 @@ pub struct MegaflowCache {
     counters: MegaflowCounters,
 }
 
-/// The body that measures fastest (`docs/performance.md`), and the number of packets from which it does.
-fn choose(config: &MegaflowConfig) -> (Body, usize) {
-    let body = config.variant.and_then(Body::of);
-    let body = body.unwrap_or_else(|| Body::first_of(&[Variant::Avx512, Variant::Avx2]));
-    // Majority: what the paper measured (§4.2).
-    let threshold = match config.design {
-        Design::Fixed => 4,
-        Design::Majority => 9,
-    };
-    (body, config.threshold.unwrap_or(threshold))
-}
-
 impl MegaflowCache {
     /// An empty cache.
     pub fn new(config: MegaflowConfig) -> Self {
-        let (body, threshold) = choose(&config);
-        let hash = match config.design {
+        let (design, body, threshold) = choice::choose(&config);
+        let hash = match design {
             Design::Fixed => KeyHash::Multilinear(Box::new(Multilinear::new(config.seed))),
             Design::Majority => KeyHash::Murmur3(config.seed as u32),
         };
@@ -221,6 +161,7 @@ impl MegaflowCache {
             free: Vec::new(),
             hand: 0,
             config,
+            design,
             hash,
             body,
             threshold,
@@ -237,7 +178,12 @@ impl MegaflowCache {
 
     /// Which design does.
     pub fn design(&self) -> Design {
-        self.config.design
+        self.design
+    }
+
+    /// Below how many packets a batch is looked up one by one.
+    pub fn threshold(&self) -> usize {
+        self.threshold
     }
 
     /// Looks up with another variant from now on, where it can be used here. Says whether it can.
@@ -266,7 +212,7 @@ impl MegaflowCache {
         }
         let tables = &mut self.tables;
         let few = live.len() < self.threshold || tables.order.is_empty();
-        let (left, probes) = match (self.config.design, self.body) {
+        let (left, probes) = match (self.design, self.body) {
             _ if few => scalar::lookup(tables, keys, live, found),
             #[cfg(target_arch = "x86_64")]
             (Design::Fixed, Body::Avx2(witness)) => {

@@ -17,6 +17,7 @@ mod scalar;
 
 pub use scalar::{checksum, hash_words, update};
 
+use crate::choices::{self, Slot};
 use crate::isa::{Body, Variant};
 
 /// CRC32C of one or many keys, by one of its variants.
@@ -31,9 +32,9 @@ impl Crc32c {
         Body::of(variant).map(|body| Self { body })
     }
 
-    /// The variant that measures fastest here: the narrowest that has the instruction.
+    /// The variant chosen for this machine ([`choices`](crate::choices)).
     pub fn new() -> Self {
-        Self { body: Body::first_of(&[Variant::Sse42]) }
+        choices::choose(Slot::Crc32c, |text| Self::with_variant(text.parse().ok()?))
     }
 
     /// Which variant this is.

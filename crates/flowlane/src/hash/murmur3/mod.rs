@@ -14,6 +14,7 @@ mod scalar;
 
 pub use scalar::{finish, hash_bytes, hash_words, mix};
 
+use crate::choices::{self, Slot};
 use crate::isa::{Body, Variant};
 
 /// MurmurHash3 of many keys at a time, by one of its variants.
@@ -28,10 +29,9 @@ impl Murmur3 {
         Body::of(variant).map(|body| Self { body })
     }
 
-    /// The variant that measures fastest here: the widest, on every CPU measured so far
-    /// (`docs/performance.md`).
+    /// The variant chosen for this machine ([`choices`](crate::choices)).
     pub fn new() -> Self {
-        Self { body: Body::first_of(&[Variant::Avx512, Variant::Avx2, Variant::Sse42]) }
+        choices::choose(Slot::Murmur3, |text| Self::with_variant(text.parse().ok()?))
     }
 
     /// Which variant this is.

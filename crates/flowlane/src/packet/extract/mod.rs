@@ -25,6 +25,7 @@ use super::fields::{VLAN_PRESENT, word};
 use super::headers::{Headers, Network, Transport};
 use super::key::FlowKey;
 use super::parse::{ether_type, ip_proto, parse};
+use crate::choices::{self, Slot};
 use crate::isa::{Body, Variant};
 
 /// Words of the key that L2 fills: from here on 8, and then 16 for L3 and L4.
@@ -307,10 +308,9 @@ impl Parser {
         }
     }
 
-    /// The variant that measures fastest (`docs/performance.md`).
+    /// The variant chosen for this machine ([`choices`](crate::choices)).
     pub fn new() -> Self {
-        let order = [Variant::Avx512, Variant::Sse42, Variant::Scalar];
-        order.into_iter().find_map(Self::with_variant).expect("the scalar variant is always there")
+        choices::choose(Slot::Parser, |text| Self::with_variant(text.parse().ok()?))
     }
 
     /// Which variant this is.

@@ -1,0 +1,65 @@
+//! How a batch of a blocked filter is looked up: its name, what was chosen.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::choices::{self, SizeClass, Slot};
+use crate::isa::{Body, Variant};
+
+/// A variant, and whether blocks are asked for before they are read.
+///
+/// Its name is `variant` or `variant/prefetch`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BlockedKernel {
+    /// Scalar, AVX2 or AVX-512.
+    pub variant: Variant,
+    /// Whether blocks are asked for before they are read.
+    pub prefetch: bool,
+}
+
+/// A text that names no kernel.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "`{0}` names no kernel of a blocked Bloom filter; write scalar, avx2 or avx512, with or without /prefetch"
+)]
+pub struct BlockedKernelError(pub String);
+
+impl fmt::Display for BlockedKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.variant, if self.prefetch { "/prefetch" } else { "" })
+    }
+}
+
+impl FromStr for BlockedKernel {
+    type Err = BlockedKernelError;
+
+    fn from_str(text: &str) -> Result<Self, BlockedKernelError> {
+        let (name, prefetch) = match text.strip_suffix("/prefetch") {
+            Some(rest) => (rest, true),
+            None => (text, false),
+        };
+        let variant = name.parse().ok().filter(|v| *v != Variant::Sse42);
+        let kernel = variant.map(|variant| Self { variant, prefetch });
+        kernel.ok_or_else(|| BlockedKernelError(text.to_owned()))
+    }
+}
+
+impl BlockedKernel {
+    /// Whether it may be used here.
+    pub fn available(self) -> bool {
+        body(self.variant).is_some()
+    }
+}
+
+/// The body of a variant, where there is one here.
+pub(super) fn body(variant: Variant) -> Option<Body> {
+    Body::of(variant).filter(|_| variant != Variant::Sse42)
+}
+
+/// What was chosen on this machine for a filter of this many bytes.
+pub(super) fn choose(table_bytes: usize) -> (Body, bool) {
+    choices::choose(Slot::BlockedBloom(SizeClass::of(table_bytes)), |text| {
+        let kernel: BlockedKernel = text.parse().ok()?;
+        Some((body(kernel.variant)?, kernel.prefetch))
+    })
+}

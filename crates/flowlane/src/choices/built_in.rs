@@ -1,0 +1,175 @@
+//! What holds where nothing was measured on the machine itself: a row of choices for each family of CPUs.
+
+use std::fmt;
+
+use super::slot::{SizeClass, Slot};
+use crate::isa::Variant;
+use crate::isa::cpu::Cpu;
+
+/// CPUs for which the same choices are built in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Family {
+    /// AMD Zen 5 (family 26).
+    Zen5,
+    /// AMD Zen 4 (family 25 with AVX-512).
+    Zen4,
+    /// Intel Sapphire Rapids and newer.
+    SapphireRapids,
+    /// Intel Ice Lake and its like.
+    IceLake,
+    /// Any other with AVX2; what a wider one uses under a cap of 256 bits.
+    Avx2,
+    /// Any other with SSE4.2.
+    Sse42,
+    /// Anything.
+    Portable,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Zen5,
+        Self::Zen4,
+        Self::SapphireRapids,
+        Self::IceLake,
+        Self::Avx2,
+        Self::Sse42,
+        Self::Portable,
+    ];
+
+    /// The family of the CPU that this runs on.
+    pub fn this() -> Self {
+        Self::of(Cpu::this(), Variant::detected)
+    }
+
+    /// The family of a CPU that has the variants of which `has` says so.
+    pub fn of(cpu: &Cpu, has: impl Fn(Variant) -> bool) -> Self {
+        match (cpu.vendor.as_str(), cpu.family) {
+            ("AuthenticAMD", 26..) if has(Variant::Avx512) => Self::Zen5,
+            ("AuthenticAMD", 25) if has(Variant::Avx512) => Self::Zen4,
+            // Ice Lake, Tiger Lake and Rocket Lake: before them AVX-512 lacks VBMI, after them comes 0x8f.
+            ("GenuineIntel", 6) if has(Variant::Avx512) => match cpu.model {
+                0x6a | 0x6c | 0x7d | 0x7e | 0x8c | 0x8d | 0xa7 => Self::IceLake,
+                0x8f.. => Self::SapphireRapids,
+                _ => Self::Avx2,
+            },
+            ("GenuineIntel", 7..) if has(Variant::Avx512) => Self::SapphireRapids,
+            _ if has(Variant::Avx2) => Self::Avx2,
+            _ if has(Variant::Sse42) => Self::Sse42,
+            _ => Self::Portable,
+        }
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zen5 => "zen5",
+            Self::Zen4 => "zen4",
+            Self::SapphireRapids => "sapphire-rapids",
+            Self::IceLake => "ice-lake",
+            Self::Avx2 => "avx2",
+            Self::Sse42 => "sse4.2",
+            Self::Portable => "any",
+        }
+    }
+
+    /// On what its choices were measured; none where they are those of another family.
+    pub fn measured_on(self) -> Option<&'static str> {
+        (self == Self::Zen5).then_some("EPYC (Zen 5, L2 1 MiB, L3 32 MiB), November 2026")
+    }
+
+    /// This family, and those whose choices hold where this one's cannot be used.
+    pub(super) fn and_more_general(self) -> impl Iterator<Item = Self> {
+        [self, Self::Avx2, Self::Sse42, Self::Portable].into_iter()
+    }
+
+    /// Its choice for a slot.
+    pub fn choice(self, slot: Slot) -> &'static str {
+        match self {
+            // No other CPU with AVX-512 has been measured yet. These are the choices that do not stand or
+            // fall with what is slow on one of them: none stores compressed vectors to memory, which is
+            // slow on Zen (`bloom/README.md`).
+            Self::Zen5 | Self::Zen4 | Self::SapphireRapids | Self::IceLake => avx512(slot),
+            Self::Avx2 => avx2(slot),
+            Self::Sse42 => sse42(slot),
+            Self::Portable => portable(slot),
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+fn is_far(size: SizeClass) -> bool {
+    size >= SizeClass::L3
+}
+
+fn avx512(slot: Slot) -> &'static str {
+    match slot {
+        Slot::Murmur3 | Slot::Parser | Slot::Cuckoo(_) => "avx512",
+        // Wider ones have no instruction of their own for it.
+        Slot::Crc32c => "sse42",
+        // `bloom/README.md`: asking ahead costs up to a half more in L1 and L2, is worth nothing at 8 MiB and
+        // halves the time at 16.
+        Slot::Bloom(size) if is_far(size) => "avx512-staged/u8/prefetch",
+        Slot::Bloom(_) => "avx512-staged/u8",
+        Slot::BlockedBloom(size) if is_far(size) => "avx512/prefetch",
+        Slot::BlockedBloom(_) => "avx512",
+        Slot::Megaflow => "fixed/avx512/from4",
+    }
+}
+
+fn avx2(slot: Slot) -> &'static str {
+    match slot {
+        Slot::Murmur3 | Slot::Cuckoo(_) => "avx2",
+        Slot::Crc32c | Slot::Parser => "sse42",
+        Slot::Bloom(size) if is_far(size) => "avx2-staged/u8/prefetch",
+        Slot::Bloom(_) => "avx2-staged/u8",
+        Slot::BlockedBloom(size) if is_far(size) => "avx2/prefetch",
+        Slot::BlockedBloom(_) => "avx2",
+        Slot::Megaflow => "fixed/avx2/from4",
+    }
+}
+
+fn sse42(slot: Slot) -> &'static str {
+    match slot {
+        Slot::Murmur3 | Slot::Crc32c | Slot::Parser | Slot::Cuckoo(_) => "sse42",
+        _ => portable(slot),
+    }
+}
+
+fn portable(slot: Slot) -> &'static str {
+    match slot {
+        Slot::Bloom(size) if is_far(size) => "scalar/u1/prefetch",
+        Slot::Bloom(_) => "scalar/u1",
+        Slot::Megaflow => "fixed/scalar/from4",
+        _ => "scalar",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpu(vendor: &str, family: u32, model: u32) -> Cpu {
+        Cpu { vendor: vendor.to_owned(), family, model, ..Cpu::unknown() }
+    }
+
+    #[test]
+    fn families_are_told_apart() {
+        let all = |_| true;
+        assert_eq!(Family::of(&cpu("AuthenticAMD", 26, 2), all), Family::Zen5);
+        assert_eq!(Family::of(&cpu("AuthenticAMD", 25, 0x11), all), Family::Zen4);
+        assert_eq!(Family::of(&cpu("AuthenticAMD", 25, 1), |v| v != Variant::Avx512), Family::Avx2);
+        assert_eq!(Family::of(&cpu("GenuineIntel", 6, 0x6a), all), Family::IceLake);
+        assert_eq!(Family::of(&cpu("GenuineIntel", 6, 0x8f), all), Family::SapphireRapids);
+        assert_eq!(Family::of(&cpu("GenuineIntel", 6, 0xad), all), Family::SapphireRapids);
+        assert_eq!(Family::of(&cpu("GenuineIntel", 6, 0x55), all), Family::Avx2);
+        assert_eq!(Family::of(&cpu("GenuineIntel", 6, 0x2c), |v| v == Variant::Sse42), Family::Sse42);
+        assert_eq!(Family::of(&Cpu::unknown(), |_| false), Family::Portable);
+    }
+}

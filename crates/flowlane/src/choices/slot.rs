@@ -1,0 +1,150 @@
+//! What can be chosen: a slot for each table, or for each table and class of size.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::isa::cpu::Cpu;
+
+/// Where a table of some size lies when it is in use.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum SizeClass {
+    /// In the first-level cache.
+    L1,
+    /// In the second-level cache.
+    L2,
+    /// In the third-level cache.
+    L3,
+    /// In memory.
+    Memory,
+}
+
+impl SizeClass {
+    /// All of them, smallest first.
+    pub const ALL: [Self; 4] = [Self::L1, Self::L2, Self::L3, Self::Memory];
+
+    /// The class of a table of this many bytes on this CPU.
+    pub fn of(table_bytes: usize) -> Self {
+        Self::with_caches(table_bytes, Cpu::this().cache_bytes)
+    }
+
+    /// The same with caches of these sizes.
+    pub fn with_caches(table_bytes: usize, cache_bytes: [u64; 3]) -> Self {
+        let fits = cache_bytes.iter().position(|bytes| table_bytes as u64 <= *bytes);
+        fits.map_or(Self::Memory, |level| Self::ALL[level])
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::L1 => "l1",
+            Self::L2 => "l2",
+            Self::L3 => "l3",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+impl fmt::Display for SizeClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What can be chosen.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Slot {
+    /// The variant of [`hash::murmur3`](crate::hash::murmur3).
+    Murmur3,
+    /// The variant of [`hash::crc32c`](crate::hash::crc32c).
+    Crc32c,
+    /// The variant of the header parser ([`packet`](crate::packet)).
+    Parser,
+    /// The kernel of classic Bloom filters ([`bloom`](crate::bloom)).
+    Bloom(SizeClass),
+    /// The kernel of blocked Bloom filters.
+    BlockedBloom(SizeClass),
+    /// The variant of [`cuckoo`](crate::cuckoo) tables.
+    Cuckoo(SizeClass),
+    /// Design, variant and scalar threshold of the [megaflow cache](crate::cache::megaflow).
+    Megaflow,
+}
+
+/// A text that is no slot.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no slot `{0}`; there are {slots}", slots = names())]
+pub struct SlotError(pub String);
+
+fn names() -> String {
+    Slot::all().map(|slot| slot.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+impl Slot {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        [Self::Murmur3, Self::Crc32c, Self::Parser]
+            .into_iter()
+            .chain(SizeClass::ALL.map(Self::Bloom))
+            .chain(SizeClass::ALL.map(Self::BlockedBloom))
+            .chain(SizeClass::ALL.map(Self::Cuckoo))
+            .chain([Self::Megaflow])
+    }
+
+    /// The table's name.
+    pub fn table(self) -> &'static str {
+        match self {
+            Self::Murmur3 => "murmur3",
+            Self::Crc32c => "crc32c",
+            Self::Parser => "parser",
+            Self::Bloom(_) => "bloom",
+            Self::BlockedBloom(_) => "blocked-bloom",
+            Self::Cuckoo(_) => "cuckoo",
+            Self::Megaflow => "megaflow",
+        }
+    }
+
+    /// For which size of the table it is, where that matters.
+    pub fn size(self) -> Option<SizeClass> {
+        match self {
+            Self::Bloom(size) | Self::BlockedBloom(size) | Self::Cuckoo(size) => Some(size),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.table())?;
+        self.size().map_or(Ok(()), |size| write!(f, "-{size}"))
+    }
+}
+
+impl FromStr for Slot {
+    type Err = SlotError;
+
+    fn from_str(text: &str) -> Result<Self, SlotError> {
+        Self::all().find(|slot| slot.to_string() == text).ok_or_else(|| SlotError(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_read_back() {
+        for slot in Slot::all() {
+            assert_eq!(slot.to_string().parse(), Ok(slot));
+        }
+        assert_eq!(Slot::Bloom(SizeClass::Memory).to_string(), "bloom-memory");
+        assert!("blom-l1".parse::<Slot>().unwrap_err().to_string().contains("bloom-l1"));
+    }
+
+    #[test]
+    fn a_table_belongs_to_the_smallest_cache_that_holds_it() {
+        let class = |bytes| SizeClass::with_caches(bytes, [48 << 10, 1 << 20, 32 << 20]);
+        assert_eq!([class(0), class(48 << 10)], [SizeClass::L1; 2]);
+        assert_eq!([class(64 << 10), class(1 << 20)], [SizeClass::L2; 2]);
+        assert_eq!([class(2 << 20), class(32 << 20)], [SizeClass::L3; 2]);
+        assert_eq!(class(64 << 20), SizeClass::Memory);
+    }
+}

@@ -1,0 +1,178 @@
+//! The megaflow cache: which design and variant looks full bursts up, and from how many packets on it does
+//! better than one by one.
+
+use std::fmt;
+use std::hint::black_box;
+
+use super::Outcome;
+use super::contest::{Contest, Measuring, Verdict, Workload};
+use crate::cache::{Design, FlowRef, MegaflowCache, MegaflowChoice, MegaflowConfig};
+use crate::choices::Slot;
+use crate::generate::Random;
+use crate::isa::Variant;
+use crate::packet::batch::LaneMask;
+use crate::packet::fields::word;
+use crate::packet::{Field, FlowKey, FlowMask};
+
+const MASKS: usize = 20;
+const FLOWS: usize = 1000;
+const PACKETS: usize = 1 << 11;
+const BURST: usize = 32;
+/// Bursts for which it is measured whether vectors pay.
+const SMALL_BURSTS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+
+/// A way of looking up, without threshold.
+#[derive(Clone, Copy)]
+struct Way {
+    design: Design,
+    variant: Variant,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.design, self.variant)
+    }
+}
+
+struct Looking {
+    /// By design.
+    caches: [MegaflowCache; 2],
+    packets: Vec<FlowKey>,
+    keys: Vec<FlowKey>,
+    burst: usize,
+}
+
+impl Looking {
+    fn new() -> Self {
+        let mut random = Random::for_purpose(1, "tune: megaflow");
+        let masks: Vec<FlowMask> = (0..MASKS).map(mask).collect();
+        let flows: Vec<FlowKey> = (0..MASKS * FLOWS).map(|_| key(&mut random)).collect();
+        let caches = Design::ALL.map(|design| {
+            let design = Some(design);
+            // All bursts by the variant: what the threshold is to be is asked here.
+            let threshold = Some(1);
+            let config = MegaflowConfig { design, threshold, seed: 5, ..MegaflowConfig::default() };
+            let mut cache = MegaflowCache::new(config);
+            for (i, flow) in flows.iter().enumerate() {
+                cache.insert(flow, &masks[i % MASKS], 0, 0, 0).expect("there is room");
+            }
+            cache
+        });
+        let packet = |_| {
+            let at = random.below(flows.len() as u64) as usize;
+            let (flow, mask, mut packet) = (&flows[at], &masks[at % MASKS], key(&mut random));
+            for w in mask.present_words() {
+                packet.set_word(w, packet.word(w) & !mask.word(w) | flow.word(w) & mask.word(w));
+            }
+            packet
+        };
+        let packets: Vec<FlowKey> = (0..PACKETS).map(packet).collect();
+        Self { caches, keys: packets[..BURST].to_vec(), packets, burst: BURST }
+    }
+
+    fn cache(&mut self, design: Design) -> &mut MegaflowCache {
+        let cache = self.caches.iter_mut().find(|c| c.design() == design);
+        cache.expect("there is one of each design")
+    }
+}
+
+/// Source prefixes of 4 to 23 bits with the whole destination.
+fn mask(i: usize) -> FlowMask {
+    let mut mask = FlowMask::zero();
+    for field in [Field::EthType, Field::NwProto, Field::IpFrag, Field::Ipv4Dst] {
+        mask.add_field(field);
+    }
+    mask.set_masked(Field::Ipv4Src, u128::MAX, u128::from(u32::MAX << (28 - i)));
+    mask
+}
+
+fn key(random: &mut Random) -> FlowKey {
+    let mut key = FlowKey::zero();
+    let same = [(Field::InPort, 1), (Field::EthSrc, 0x0202_0000_0001), (Field::EthDst, 0x0200_0000_0002)];
+    let protocol = [(Field::EthType, 0x0800), (Field::NwProto, 17), (Field::NwTtl, 64)];
+    same.into_iter().chain(protocol).for_each(|(field, value)| key.set(field, value));
+    key.set(Field::Ipv4Src, u128::from(random.bits() as u32));
+    key.set(Field::Ipv4Dst, u128::from(random.bits() as u32));
+    key.set(Field::TpSrc, u128::from(random.bits() as u16));
+    key.set(Field::TpDst, u128::from(random.bits() as u16));
+    key
+}
+
+impl Workload for Looking {
+    type Entrant = Way;
+
+    fn prepare(&mut self, way: &Way) {
+        assert!(self.cache(way.design).set_variant(way.variant), "{} is available", way.variant);
+    }
+
+    fn run(&mut self, way: &Way) {
+        let place = Design::ALL.iter().position(|d| *d == way.design).expect("is one of all");
+        let (cache, keys) = (&mut self.caches[place], &mut self.keys);
+        for burst in self.packets.chunks(self.burst) {
+            // What a parser would have written just before: a burst's keys are in the nearest cache.
+            for (key, packet) in keys.iter_mut().zip(burst) {
+                for w in [word::PORTS, word::IPV4_SRC, word::IPV4_DST] {
+                    key.set_word(w, packet.word(w));
+                }
+            }
+            let mut found = [FlowRef::NONE; BURST];
+            black_box(cache.lookup_batch(keys, LaneMask::first(burst.len()), &mut found));
+            black_box(&found);
+        }
+    }
+}
+
+pub(super) fn measure(measuring: &mut Measuring<'_>) -> Outcome {
+    let built_in = crate::tune::built_in(Slot::Megaflow).choice;
+    let default: MegaflowChoice = built_in.parse().expect("what is built in is read");
+    let mut looking = Looking::new();
+    let ticks = measuring.ticks / (SMALL_BURSTS.len() as u64 + 4);
+    // `Fixed` has no body for SSE4.2: that would be the scalar one again.
+    let is_there =
+        |w: &Way| w.variant.available() && (w.design, w.variant) != (Design::Fixed, Variant::Sse42);
+    let of = |design| Variant::ALL.map(|variant| Way { design, variant });
+    let ways: Vec<Way> = Design::ALL.into_iter().flat_map(of).filter(is_there).collect();
+    let is_default = |w: &Way| (w.design, w.variant) == (default.design, default.variant);
+    let at = ways.iter().position(is_default).expect("what is built in and usable is a candidate");
+    let name = format!("bursts of {BURST}");
+    let first = measuring.contest(name, 4 * ticks, PACKETS as u64, &ways, at, &mut looking);
+    let way = ways[first.chosen];
+
+    let default = if way.design == default.design { default.threshold } else { way.design.threshold() };
+    let mut contests = vec![first];
+    let mut threshold = default;
+    if way.variant != Variant::Scalar {
+        let duel = |burst| duel(measuring, &mut looking, way, burst, default, ticks);
+        let duels: Vec<Contest> = SMALL_BURSTS.map(duel).into();
+        threshold = threshold_of(&duels, default);
+        contests.extend(duels);
+    }
+    let choice = MegaflowChoice { design: way.design, variant: way.variant, threshold }.to_string();
+    Outcome { slot: Slot::Megaflow, choice, built_in, table_bytes: None, contests }
+}
+
+/// Whether bursts of this length are better looked up one by one (place 0) or by the variant (place 1).
+fn duel(
+    measuring: &mut Measuring<'_>,
+    looking: &mut Looking,
+    way: Way,
+    burst: usize,
+    threshold: usize,
+    ticks: u64,
+) -> Contest {
+    looking.burst = burst;
+    let ways = [Way { variant: Variant::Scalar, ..way }, way];
+    let default = usize::from(burst >= threshold);
+    measuring.contest(format!("bursts of {burst}"), ticks, PACKETS as u64, &ways, default, looking)
+}
+
+/// The length from which on the variant is better, or not worse where the default has it. The default where
+/// nothing speaks against it.
+fn threshold_of(duels: &[Contest], default: usize) -> usize {
+    if duels.iter().all(|duel| matches!(duel.verdict, Verdict::NoneFaster)) {
+        return default;
+    }
+    let vectors = duels.iter().rev().take_while(|duel| duel.chosen == 1).count();
+    let lengths = SMALL_BURSTS.iter().rev().take(vectors);
+    lengths.last().copied().unwrap_or(BURST)
+}

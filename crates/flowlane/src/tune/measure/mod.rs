@@ -1,0 +1,132 @@
+//! The contests, one after the other.
+
+mod bloom;
+mod contest;
+mod cuckoo;
+mod hash;
+mod megaflow;
+mod parser;
+
+pub use contest::{Candidate, Contest, Verdict};
+
+pub(super) use contest::Workload;
+#[cfg(test)]
+pub(super) use contest::{Rules, contest};
+
+use std::fmt::Display;
+
+use crate::choices::{Choices, SizeClass, Slot};
+use crate::isa::cpu::Cpu;
+use contest::Measuring;
+
+/// The largest table that is made: what a classic Bloom filter can have.
+const TABLE_BYTES_MAX: u64 = 512 << 20;
+
+/// How long measuring may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Ticks of the clock for all contests together; making the tables (about two seconds) comes on top. Each
+    /// contest has a few rounds even where that takes longer.
+    pub ticks: u64,
+}
+
+/// What was measured, and the choices that follow.
+#[derive(Clone, Debug)]
+pub struct Tuning {
+    /// In the order of the slots.
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Tuning {
+    /// The choices.
+    pub fn choices(&self) -> Choices {
+        let mut choices = Choices::new();
+        self.outcomes.iter().for_each(|o| choices.set(o.slot, o.choice.as_str()));
+        choices
+    }
+}
+
+/// What was measured for a slot.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The slot.
+    pub slot: Slot,
+    /// The choice: the built-in one where no other is faster by more than noise.
+    pub choice: String,
+    /// What is built in.
+    pub built_in: String,
+    /// Bytes of the table that was measured, where it has a size.
+    pub table_bytes: Option<u64>,
+    /// The contests; only the megaflow cache has several.
+    pub contests: Vec<Contest>,
+}
+
+/// Measures every slot by `clock`, whose ticks count in the budget and in the results; calls `progress` before
+/// each slot with the number of those done and that of all.
+///
+/// What is installed plays no part: candidates are compared with what is built in.
+pub fn measure(
+    clock: &mut dyn FnMut() -> u64,
+    budget: Budget,
+    progress: &mut dyn FnMut(Slot, usize, usize),
+) -> Tuning {
+    let slots: Vec<Slot> = Slot::all().collect();
+    let weights: u64 = slots.iter().map(|slot| weight(*slot)).sum();
+    let outcomes = slots.iter().enumerate().map(|(done, slot)| {
+        progress(*slot, done, slots.len());
+        let ticks = (budget.ticks / weights).saturating_mul(weight(*slot));
+        let mut measuring = Measuring { clock: &mut *clock, ticks };
+        match *slot {
+            Slot::Murmur3 => hash::murmur3(&mut measuring),
+            Slot::Crc32c => hash::crc32c(&mut measuring),
+            Slot::Parser => parser::measure(&mut measuring),
+            Slot::Bloom(size) => bloom::classic(&mut measuring, size),
+            Slot::BlockedBloom(size) => bloom::blocked(&mut measuring, size),
+            Slot::Cuckoo(size) => cuckoo::measure(&mut measuring, size),
+            Slot::Megaflow => megaflow::measure(&mut measuring),
+        }
+    });
+    Tuning { outcomes: outcomes.collect() }
+}
+
+/// Its share of the time: by the number of candidates and how noisy their memory is.
+fn weight(slot: Slot) -> u64 {
+    match slot {
+        Slot::Murmur3 | Slot::Crc32c => 1,
+        Slot::Parser => 2,
+        Slot::Bloom(_) => 6,
+        Slot::BlockedBloom(_) | Slot::Cuckoo(_) => 3,
+        Slot::Megaflow => 12,
+    }
+}
+
+/// The size of the table that stands for a class: a power of two.
+fn table_bytes(size: SizeClass) -> usize {
+    let [l1, l2, l3] = Cpu::this().cache_bytes;
+    let below = |bytes: u64| 1u64 << bytes.max(1024).ilog2();
+    let bytes = match size {
+        SizeClass::L1 => below(l1 / 2),
+        SizeClass::L2 => below(l2 / 2),
+        SizeClass::L3 => below(l3 / 2).max(2 * below(l2)),
+        SizeClass::Memory => 2 * l3.next_power_of_two(),
+    };
+    bytes.min(TABLE_BYTES_MAX) as usize
+}
+
+/// The outcome of a slot with one contest between all `candidates`.
+fn one_contest<T: Display + Copy>(
+    measuring: &mut Measuring<'_>,
+    slot: Slot,
+    table_bytes: Option<u64>,
+    items: u64,
+    candidates: &[T],
+    workload: &mut impl Workload<Entrant = T>,
+) -> Outcome {
+    let built_in = super::built_in(slot).choice;
+    let names: Vec<String> = candidates.iter().map(T::to_string).collect();
+    let default = names.iter().position(|name| *name == built_in);
+    let default = default.expect("what is built in and usable is a candidate");
+    let ticks = measuring.ticks;
+    let contest = measuring.contest(slot.to_string(), ticks, items, candidates, default, workload);
+    Outcome { slot, choice: contest.winner().choice.clone(), built_in, table_bytes, contests: vec![contest] }
+}

@@ -1,0 +1,109 @@
+//! The contest with a clock that the test turns; the built-in table; what is read.
+
+use std::cell::Cell;
+
+use super::measure::{Budget, Rules, Verdict, Workload, contest, measure};
+use super::{Family, Slot, built_in, is_usable};
+
+/// Candidates take as many ticks as they are told, and a neighbour slows all of them down now and then.
+struct Sleeping<'a> {
+    now: &'a Cell<u64>,
+    neighbour: &'a dyn Fn(u64) -> u64,
+    runs: u64,
+}
+
+impl Workload for Sleeping<'_> {
+    type Entrant = u64;
+
+    fn prepare(&mut self, _: &u64) {
+        self.now.set(self.now.get() + 1_000_000);
+    }
+
+    fn run(&mut self, ticks: &u64) {
+        self.runs += 1;
+        self.now.set(self.now.get() + ticks + (self.neighbour)(self.runs));
+    }
+}
+
+fn hold(candidates: &[u64], default: usize, neighbour: &dyn Fn(u64) -> u64) -> super::Contest {
+    let now = Cell::new(0);
+    let mut work = Sleeping { now: &now, neighbour, runs: 0 };
+    let rules = Rules { ticks: u64::MAX, items: 10, default };
+    contest(&mut || now.get(), "test".to_owned(), rules, candidates, &mut work)
+}
+
+#[test]
+fn the_faster_candidate_replaces_the_default() {
+    let found = hold(&[1000, 800, 700], 0, &|_| 0);
+    assert_eq!((found.chosen, found.winner().ticks), (2, 70.0));
+    assert_eq!(found.verdict, Verdict::Faster { ratio: 0.7 });
+    // Slow ones leave; the default does not.
+    let rounds: Vec<usize> = found.candidates.iter().map(|c| c.rounds).collect();
+    assert!(rounds[0] == rounds[2] && rounds[2] > 100, "{rounds:?}");
+    let found = hold(&[1000, 2000], 0, &|_| 0);
+    assert!(found.candidates[1].rounds < 10);
+}
+
+#[test]
+fn the_default_stays_where_nothing_is_faster_by_more_than_noise() {
+    for candidates in [[1000, 1000, 1000], [1000, 980, 1100], [1000, 975, 971]] {
+        let found = hold(&candidates, 0, &|_| 0);
+        assert_eq!((found.chosen, found.verdict), (0, Verdict::NoneFaster), "{candidates:?}");
+    }
+    // A tenth faster, but every third run takes half as long again.
+    let noisy = |run: u64| if run % 7 % 3 == 0 { 500 } else { 0 };
+    assert_eq!(hold(&[1000, 930], 0, &noisy).chosen, 0);
+    // Far more than noise.
+    assert_eq!(hold(&[1000, 400], 0, &noisy).chosen, 1);
+}
+
+#[test]
+fn of_candidates_that_are_as_fast_the_first_is_taken() {
+    assert_eq!(hold(&[705, 1000, 700, 699], 1, &|_| 0).chosen, 0);
+}
+
+#[test]
+fn time_that_stands_still_changes_no_choice() {
+    let mut seen = 0;
+    // Nothing is ever over by the clock, so that contests end by their number of rounds: one tick a reading.
+    let mut time = 0;
+    let mut clock = || {
+        time += 1;
+        time
+    };
+    let tuning = measure(&mut clock, Budget { ticks: 0 }, &mut |_, done, all| {
+        assert!(done == seen && done < all);
+        seen += 1;
+    });
+    let slots: Vec<Slot> = tuning.outcomes.iter().map(|o| o.slot).collect();
+    assert_eq!(slots, Slot::all().collect::<Vec<_>>());
+    for outcome in &tuning.outcomes {
+        assert_eq!(outcome.choice, outcome.built_in, "{}", outcome.slot);
+        assert_eq!(is_usable(outcome.slot, &outcome.choice), Ok(true));
+    }
+    assert_eq!(tuning.choices().iter().count(), slots.len());
+}
+
+#[test]
+fn every_family_has_a_choice_that_is_read_for_every_slot() {
+    for family in Family::ALL {
+        for slot in Slot::all() {
+            let choice = family.choice(slot);
+            assert!(is_usable(slot, choice).is_ok(), "{family}, {slot}: {choice}");
+        }
+    }
+    for slot in Slot::all() {
+        assert_eq!(is_usable(slot, Family::Portable.choice(slot)), Ok(true), "{slot}");
+        assert_eq!(is_usable(slot, &built_in(slot).choice), Ok(true), "{slot}");
+    }
+}
+
+#[test]
+fn what_no_table_reads_is_refused_with_what_there_is() {
+    let problem = |slot| is_usable(slot, "avx9").unwrap_err().to_string();
+    for slot in Slot::all() {
+        assert!(problem(slot).starts_with(&format!("{slot}: ")) && problem(slot).contains("`avx9`"));
+    }
+    assert!(problem(Slot::Murmur3).contains("avx512"));
+    assert!(problem(Slot::Megaflow).contains("fixed/avx2/from4"));
+}

@@ -1,0 +1,113 @@
+//! What tables take from the installed choices. In a program of its own, since these and the cap of the width are
+//! global; and in one test, since tests run side by side.
+
+use flowlane::bloom::{BlockedBloomFilter, BloomFilter, BloomKernel};
+use flowlane::cache::{Design, MegaflowCache, MegaflowConfig};
+use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
+use flowlane::hash::crc32c::Crc32c;
+use flowlane::hash::murmur3::Murmur3;
+use flowlane::isa::{MaxSimd, Variant, set_max_simd};
+use flowlane::packet::Parser;
+use flowlane::tune::{Choices, SizeClass, Slot, Source, built_in, in_use, install};
+
+#[test]
+fn tables_take_installed_choices_unless_told_otherwise() {
+    set_max_simd(MaxSimd::Bits512);
+    for slot in Slot::all() {
+        assert_eq!(in_use(slot), built_in(slot), "nothing is installed");
+    }
+    installed_choices_are_used();
+    explicit_choices_win();
+    what_cannot_be_used_is_refused();
+    the_cap_is_respected();
+}
+
+fn config() -> MegaflowConfig {
+    MegaflowConfig { flows_max: 16, ..MegaflowConfig::default() }
+}
+
+fn installed_choices_are_used() {
+    let mut choices = Choices::new();
+    for slot in [Slot::Murmur3, Slot::Crc32c, Slot::Parser] {
+        choices.set(slot, "scalar");
+    }
+    choices.set(Slot::Bloom(SizeClass::L1), "scalar/u3/prefetch");
+    choices.set(Slot::BlockedBloom(SizeClass::L1), "scalar/prefetch");
+    choices.set(Slot::Cuckoo(SizeClass::L1), "scalar");
+    choices.set(Slot::Megaflow, "majority/scalar/from7");
+    install(choices.clone());
+    assert_eq!(flowlane::tune::installed(), choices);
+    assert_eq!(Murmur3::new().variant(), Variant::Scalar);
+    assert_eq!(Crc32c::new().variant(), Variant::Scalar);
+    assert_eq!(Parser::new().variant(), Variant::Scalar);
+    let bloom = |bits| BloomFilter::with_bits(bits, 3).unwrap().kernel().to_string();
+    assert_eq!(bloom(1 << 10), "scalar/u3/prefetch");
+    let large = SizeClass::of(1 << 26);
+    assert_eq!(bloom(1 << 29), built_in(Slot::Bloom(large)).choice);
+    assert_eq!(BlockedBloomFilter::with_bits(1 << 10).unwrap().kernel().to_string(), "scalar/prefetch");
+    assert_eq!(CuckooWriter::<1>::new(&CuckooConfig::new(16, 1)).variant(), Variant::Scalar);
+    let cache = MegaflowCache::new(config());
+    assert_eq!((cache.design(), cache.variant(), cache.threshold()), (Design::Majority, Variant::Scalar, 7));
+    assert_eq!(in_use(Slot::Megaflow).source, Source::Installed);
+    assert!(matches!(in_use(Slot::Bloom(SizeClass::L2)).source, Source::BuiltIn(_)));
+}
+
+/// With the choices of before installed.
+fn explicit_choices_win() {
+    for variant in Variant::ALL.into_iter().filter(|v| v.available()) {
+        assert_eq!(Murmur3::with_variant(variant).unwrap().variant(), variant);
+        let config = CuckooConfig::new(16, 1).with_variant(variant).unwrap();
+        assert_eq!(CuckooWriter::<1>::new(&config).variant(), variant);
+        let cache = MegaflowCache::new(MegaflowConfig { variant: Some(variant), ..self::config() });
+        assert_eq!((cache.design(), cache.variant()), (Design::Majority, variant));
+    }
+    // A threshold that was measured with another design says nothing of this one.
+    let cache = MegaflowCache::new(MegaflowConfig { design: Some(Design::Fixed), ..config() });
+    assert_eq!((cache.design(), cache.threshold()), (Design::Fixed, 4));
+    let cache = MegaflowCache::new(MegaflowConfig { threshold: Some(2), ..config() });
+    assert_eq!((cache.design(), cache.threshold()), (Design::Majority, 2));
+    for kernel in BloomKernel::all() {
+        let filter = BloomFilter::with_bits(1 << 10, 3).unwrap().with_kernel(kernel).unwrap();
+        assert_eq!(filter.kernel(), kernel);
+    }
+    let filter = BlockedBloomFilter::with_bits(1 << 10).unwrap().with_prefetch(false);
+    assert_eq!(filter.kernel().to_string(), "scalar");
+}
+
+fn what_cannot_be_used_is_refused() {
+    let mut choices = Choices::new();
+    choices.set(Slot::Murmur3, "avx9");
+    // There is no such body, on no CPU.
+    choices.set(Slot::Parser, "avx2");
+    install(choices);
+    for slot in [Slot::Murmur3, Slot::Parser] {
+        let decision = in_use(slot);
+        assert_eq!(decision.choice, built_in(slot).choice);
+        assert!(decision.refused.is_some() && decision.source != Source::Installed);
+    }
+    assert_eq!(Parser::new().variant().name(), built_in(Slot::Parser).choice);
+}
+
+fn the_cap_is_respected() {
+    let mut choices = Choices::new();
+    choices.set(Slot::Murmur3, "avx512");
+    choices.set(Slot::Megaflow, "fixed/avx512/from2");
+    choices.set(Slot::Bloom(SizeClass::L1), "avx512-register/u2");
+    install(choices);
+    for cap in [MaxSimd::Bits256, MaxSimd::Bits128, MaxSimd::Bits64] {
+        set_max_simd(cap);
+        let narrow =
+            |variant: Variant| assert!(variant.width_bits() <= cap.bits(), "{variant} under {cap:?}");
+        narrow(Murmur3::new().variant());
+        narrow(Crc32c::new().variant());
+        narrow(Parser::new().variant());
+        narrow(MegaflowCache::new(config()).variant());
+        narrow(CuckooWriter::<1>::new(&CuckooConfig::new(16, 1)).variant());
+        for bits in [1, 1 << 20, 1 << 29] {
+            narrow(BloomFilter::with_bits(bits, 3).unwrap().kernel().algorithm.variant());
+            narrow(BlockedBloomFilter::with_bits(bits).unwrap().variant());
+        }
+        assert_eq!(in_use(Slot::Murmur3).refused.as_deref(), Some("avx512"));
+    }
+    set_max_simd(MaxSimd::Bits512);
+}
