@@ -11,6 +11,9 @@ pub(crate) struct Arguments {
     /// Widest SIMD registers to use, in bits: 64 (none), 128, 256 or 512.
     #[arg(long, global = true, value_name = "BITS", env = "FLOWLANE_MAX_SIMD")]
     pub(crate) max_simd: Option<String>,
+    /// File of the choices that `flowlane tune` stored, instead of the user's; /dev/null for none.
+    #[arg(long, global = true, value_name = "FILE", env = "FLOWLANE_TUNE")]
+    pub(crate) tune: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -40,6 +43,8 @@ pub(crate) enum Command {
     /// Generate rules, header traces and captures, reproducibly.
     #[command(subcommand)]
     Generate(GenerateVerb),
+    /// Measure which variant of each table is fastest on this machine, and keep it.
+    Tune(TuneOptions),
     /// Describe this machine's CPU and the variants that it can run.
     Cpu(CpuOptions),
     /// Print a completion script for a shell.
@@ -54,6 +59,22 @@ pub(crate) enum Command {
         /// The folder; made if it is not there.
         folder: PathBuf,
     },
+}
+
+impl Command {
+    /// Whether it uses tables, and so the choices that `tune` stored.
+    pub(crate) fn builds_tables(&self) -> bool {
+        // `tune` and `cpu` load the choices themselves, to say where they come from.
+        !matches!(
+            self,
+            Self::Rules(_)
+                | Self::Generate(_)
+                | Self::Tune(_)
+                | Self::Cpu(_)
+                | Self::Completions { .. }
+                | Self::Man { .. }
+        )
+    }
 }
 
 /// How a rule file is written.
@@ -344,6 +365,36 @@ pub(crate) struct TraceShape {
 
 #[derive(Debug, Args)]
 pub(crate) struct CpuOptions {
+    /// Print as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const TUNE_HELP: &str = "\
+Takes about ten seconds. Every other command takes its choices from the file that this one writes, \
+$XDG_CONFIG_HOME/flowlane/tune.toml or ~/.config/flowlane/tune.toml; without it, from the table built in for the \
+CPU's family. A variant that is named explicitly always wins.
+
+Examples:
+  flowlane tune
+  flowlane tune --show
+  flowlane tune --quick --dry-run --json";
+
+#[derive(Debug, Args)]
+#[command(after_help = TUNE_HELP)]
+pub(crate) struct TuneOptions {
+    /// Store the choices here.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Measure, and store nothing.
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) dry_run: bool,
+    /// Measure for a second or two: enough for large differences.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Measure nothing; show what is in use, and where it comes from.
+    #[arg(long, conflicts_with_all = ["output", "dry_run", "quick"])]
+    pub(crate) show: bool,
     /// Print as JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -5,6 +5,7 @@ mod command;
 mod failure;
 mod input;
 mod output;
+mod tuning;
 
 use std::process::ExitCode;
 
@@ -22,12 +23,17 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
     input::limit_simd(arguments.max_simd.as_deref())?;
+    let tune = arguments.tune.as_deref();
+    if arguments.command.builds_tables() {
+        tuning::load_noting(tune)?;
+    }
     match &arguments.command {
         Command::Classify(options) => command::classify::run(options),
         Command::Switch(verb) => command::switch::run(verb),
         Command::Rules(verb) => command::rules::run(verb),
         Command::Generate(verb) => command::generate::run(verb),
-        Command::Cpu(options) => command::cpu::run(options),
+        Command::Tune(options) => command::tune::run(options, tune),
+        Command::Cpu(options) => command::cpu::run(options, tune),
         Command::Completions { shell } => command::meta::completions(*shell),
         Command::Man { folder } => command::meta::man(folder),
     }

@@ -57,16 +57,25 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
 
 /// A table with a title line: the first column to the left, the others to the right.
 pub(crate) fn table(title: &str, header: &[&str], rows: &[Vec<String>]) -> String {
+    aligned(title, header, rows, CellAlignment::Right)
+}
+
+/// The same with all columns to the left.
+pub(crate) fn text_table(title: &str, header: &[&str], rows: &[Vec<String>]) -> String {
+    aligned(title, header, rows, CellAlignment::Left)
+}
+
+fn aligned(title: &str, header: &[&str], rows: &[Vec<String>], alignment: CellAlignment) -> String {
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN);
-    let right = |i: usize, text: &str| match i {
+    let cell = |i: usize, text: &str| match i {
         0 => Cell::new(text),
-        _ => Cell::new(text).set_alignment(CellAlignment::Right),
+        _ => Cell::new(text).set_alignment(alignment),
     };
-    let bold = |(i, h): (usize, &&str)| right(i, h).add_attribute(Attribute::Bold);
+    let bold = |(i, h): (usize, &&str)| cell(i, h).add_attribute(Attribute::Bold);
     table.set_header(header.iter().enumerate().map(bold));
     for row in rows {
-        table.add_row(row.iter().enumerate().map(|(i, c)| right(i, c)));
+        table.add_row(row.iter().enumerate().map(|(i, c)| cell(i, c)));
     }
     format!("{title}\n{table}\n")
 }

@@ -63,7 +63,7 @@ fn explicit_choices_win() {
     }
     // A threshold that was measured with another design says nothing of this one.
     let cache = MegaflowCache::new(MegaflowConfig { design: Some(Design::Fixed), ..config() });
-    assert_eq!((cache.design(), cache.threshold()), (Design::Fixed, 4));
+    assert_eq!((cache.design(), cache.threshold()), (Design::Fixed, 6));
     let cache = MegaflowCache::new(MegaflowConfig { threshold: Some(2), ..config() });
     assert_eq!((cache.design(), cache.threshold()), (Design::Majority, 2));
     for kernel in BloomKernel::all() {

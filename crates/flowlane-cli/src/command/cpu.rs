@@ -1,11 +1,15 @@
 //! `flowlane cpu`: what this machine can run.
 
+use std::path::Path;
+
 use flowlane::isa::{self, Variant};
 use serde::Serialize;
 
 use crate::arguments::CpuOptions;
+use crate::command::tune::{InUse, choices_in_use, choices_text};
 use crate::failure::Failure;
 use crate::output::{self, Output};
+use crate::tuning;
 
 #[derive(Serialize)]
 struct Machine {
@@ -16,6 +20,8 @@ struct Machine {
     variants: Vec<VariantState>,
     extensions: Vec<&'static str>,
     caches: Vec<Cache>,
+    choices_from: String,
+    choices: Vec<InUse>,
 }
 
 #[derive(Clone, Serialize)]
@@ -35,8 +41,9 @@ struct Cache {
     bytes: usize,
 }
 
-/// Runs the command.
-pub(crate) fn run(options: &CpuOptions) -> Result<(), Failure> {
+/// Runs the command. `tune` is the file of choices, where one is named.
+pub(crate) fn run(options: &CpuOptions, tune: Option<&Path>) -> Result<(), Failure> {
+    let origin = tuning::load(tune)?;
     let (cpu, caches) = describe();
     let machine = Machine {
         architecture: std::env::consts::ARCH,
@@ -53,12 +60,15 @@ pub(crate) fn run(options: &CpuOptions) -> Result<(), Failure> {
             .to_vec(),
         extensions: extensions(),
         caches,
+        choices_from: origin.text(),
+        choices: choices_in_use(),
     };
     if options.json {
         return output::json(&machine);
     }
     let mut out = Output::create(None)?;
     out.text(&machine.text())?;
+    out.text(&choices_text(&machine.choices, &origin))?;
     out.finish()
 }
 

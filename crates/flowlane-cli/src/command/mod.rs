@@ -6,3 +6,4 @@ pub(crate) mod generate;
 pub(crate) mod meta;
 pub(crate) mod rules;
 pub(crate) mod switch;
+pub(crate) mod tune;

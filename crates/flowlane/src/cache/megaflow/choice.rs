@@ -28,10 +28,10 @@ impl Design {
         }
     }
 
-    /// From how many packets on a batch pays where nothing was measured.
+    /// From how many packets on a batch pays where nothing was measured with this design.
     pub(crate) fn threshold(self) -> usize {
         match self {
-            Design::Fixed => 4,
+            Design::Fixed => 6,
             // What the paper measured (§4.2).
             Design::Majority => 9,
         }

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest, table_bytes};
-use crate::bloom::{Algorithm, BlockedBloomFilter, BlockedKernel, BloomFilter, BloomKernel};
+use crate::bloom::{Algorithm, BlockedBloomFilter, BlockedKernel, BloomFilter, BloomKernel, UNROLL_MAX};
 use crate::choices::{SizeClass, Slot};
 use crate::generate::Random;
 use crate::isa::Variant;
@@ -12,8 +12,6 @@ use crate::isa::Variant;
 /// Keys in a run: enough to show what a table of any class costs, few enough for many rounds.
 const KEYS: usize = 1 << 14;
 const HASHES: usize = 3;
-/// What is tried, of 1 to 8: all of them would take twice as long.
-const UNROLLS: [u8; 4] = [8, 4, 2, 1];
 
 struct Classic {
     filter: BloomFilter,
@@ -47,7 +45,7 @@ fn kernels() -> Vec<BloomKernel> {
     let mut kernels = Vec::new();
     for algorithm in algorithms {
         for prefetch in [false, true] {
-            for unroll in UNROLLS {
+            for unroll in (1..=UNROLL_MAX).rev() {
                 kernels.push(BloomKernel { algorithm, unroll, prefetch });
             }
         }

@@ -5,7 +5,7 @@ use std::fmt::Display;
 /// Rounds that every candidate has, whatever the time.
 const ROUNDS_MIN: usize = 7;
 /// Rounds after which more would tell no more.
-const ROUNDS_MAX: usize = 151;
+const ROUNDS_MAX: usize = 501;
 /// Candidates that take so many times the best one's time leave, at every so many rounds.
 const LEAVE_AT: f64 = 1.25;
 const LEAVE_EVERY: usize = 5;

@@ -1,0 +1,237 @@
+//! `flowlane tune`: measure which variant of each table is fastest here, and keep it.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use flowlane::tune::{Budget, Contest, Outcome, Slot, Tuning, Verdict, in_use, measure};
+use serde::Serialize;
+
+use crate::arguments::TuneOptions;
+use crate::failure::Failure;
+use crate::output::{self, Output, bytes};
+use crate::tuning::{self, Origin, Stored};
+
+/// Measuring time; making the tables comes on top.
+const SECONDS: f64 = 6.0;
+const QUICK_SECONDS: f64 = 0.3;
+
+/// Candidates named in the table, beside the built-in choice: the fastest.
+const SHOWN: usize = 2;
+
+/// Runs the command. `named` is the file that `--tune` or `FLOWLANE_TUNE` names.
+pub(crate) fn run(options: &TuneOptions, named: Option<&Path>) -> Result<(), Failure> {
+    if options.show {
+        return show(&tuning::load(named)?, options.json);
+    }
+    let path = options.output.clone().or_else(|| tuning::path(named)).filter(|_| !options.dry_run);
+    if path.is_none() && !options.dry_run {
+        let message = "there is nowhere to store the choices: neither HOME nor XDG_CONFIG_HOME is set";
+        return Err(Failure::input_help(message, "name a file with --output, or use --dry-run"));
+    }
+    let seconds = if options.quick { QUICK_SECONDS } else { SECONDS };
+    let begun = Instant::now();
+    let tuning = hold(seconds);
+    let taken = begun.elapsed();
+    if let Some(path) = &path {
+        Stored::new(&tuning.choices()).write(path)?;
+    }
+    if options.json {
+        return output::json(&document(&tuning, taken, path.as_deref()));
+    }
+    let mut out = Output::create(None)?;
+    out.text(&text(&tuning))?;
+    out.finish()?;
+    match path {
+        Some(path) => eprintln!("measured in {:.1} s; stored in {}", taken.as_secs_f64(), path.display()),
+        None => eprintln!("measured in {:.1} s; not stored", taken.as_secs_f64()),
+    }
+    Ok(())
+}
+
+/// Measures, with a bar on standard error.
+fn hold(seconds: f64) -> Tuning {
+    let clock = quanta::Clock::new();
+    // How many ticks a second has is only needed for the budget.
+    let (begun, first) = (Instant::now(), clock.raw());
+    std::thread::sleep(Duration::from_millis(20));
+    let ticks_per_second = (clock.raw() - first) as f64 / begun.elapsed().as_secs_f64();
+    let bar = output::progress(Slot::all().count() as u64, "measuring");
+    let budget = Budget { ticks: (seconds * ticks_per_second) as u64 };
+    let tuning = measure(&mut || clock.raw(), budget, &mut |_, done, _| bar.set_position(done as u64));
+    bar.finish_and_clear();
+    tuning
+}
+
+fn text(tuning: &Tuning) -> String {
+    let rows: Vec<Vec<String>> = tuning
+        .outcomes
+        .iter()
+        .map(|outcome| {
+            vec![
+                outcome.slot.to_string(),
+                outcome.table_bytes.map_or(String::new(), bytes),
+                outcome.choice.clone(),
+                why(outcome),
+                measured(&outcome.contests[0]),
+            ]
+        })
+        .collect();
+    let header = ["table", "with", "choice", "why", "cycles a key or packet: built-in, fastest others"];
+    let mut text = output::text_table("", &header, &rows);
+    let duels = tuning.outcomes.iter().filter(|outcome| outcome.contests.len() > 1);
+    for outcome in duels {
+        let rows: Vec<Vec<String>> = outcome.contests[1..]
+            .iter()
+            .map(|contest| {
+                let cycles = |at: usize| format!("{:.1}", contest.candidates[at].ticks);
+                vec![contest.name.clone(), cycles(0), cycles(1), contest.winner().choice.clone()]
+            })
+            .collect();
+        let title = format!("\nThreshold of {}, in cycles a packet:", outcome.slot);
+        text += &output::table(&title, &["", "one by one", "by vectors", "choice"], &rows);
+    }
+    text
+}
+
+/// Why the choice is what it is.
+fn why(outcome: &Outcome) -> String {
+    match outcome.contests[0].verdict {
+        Verdict::Faster { ratio } => {
+            format!("{:.0}% less than {}", 100.0 * (1.0 - ratio), outcome.built_in)
+        }
+        _ if outcome.choice != outcome.built_in => "built-in, other threshold".to_owned(),
+        Verdict::Alone => "built-in, no other".to_owned(),
+        _ => "built-in, none faster".to_owned(),
+    }
+}
+
+/// The built-in choice, and the fastest of the others.
+fn measured(contest: &Contest) -> String {
+    let mut order: Vec<usize> = (0..contest.candidates.len()).filter(|at| *at != contest.default).collect();
+    order.sort_by(|a, b| contest.candidates[*a].ticks.total_cmp(&contest.candidates[*b].ticks));
+    let name = |at: usize| {
+        let candidate = &contest.candidates[at];
+        format!("{} {:.1}", candidate.choice, candidate.ticks)
+    };
+    let mut names = vec![name(contest.default)];
+    names.extend(order.iter().take(SHOWN).map(|at| name(*at)));
+    match order.len().saturating_sub(SHOWN) {
+        0 => names.join("; "),
+        more => format!("{}; {more} more", names.join("; ")),
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    seconds: f64,
+    stored: Option<String>,
+    slots: Vec<SlotDocument>,
+}
+
+#[derive(Serialize)]
+struct SlotDocument {
+    slot: String,
+    table_bytes: Option<u64>,
+    choice: String,
+    built_in: String,
+    why: String,
+    contests: Vec<ContestDocument>,
+}
+
+#[derive(Serialize)]
+struct ContestDocument {
+    name: String,
+    choice: String,
+    candidates: Vec<CandidateDocument>,
+}
+
+#[derive(Serialize)]
+struct CandidateDocument {
+    choice: String,
+    cycles: f64,
+    cycles_quartiles: [f64; 2],
+    rounds: usize,
+}
+
+fn document(tuning: &Tuning, taken: Duration, path: Option<&Path>) -> Document {
+    let contest = |contest: &Contest| ContestDocument {
+        name: contest.name.clone(),
+        choice: contest.winner().choice.clone(),
+        candidates: contest
+            .candidates
+            .iter()
+            .map(|c| CandidateDocument {
+                choice: c.choice.clone(),
+                cycles: c.ticks,
+                cycles_quartiles: c.quartiles,
+                rounds: c.rounds,
+            })
+            .collect(),
+    };
+    let slot = |outcome: &Outcome| SlotDocument {
+        slot: outcome.slot.to_string(),
+        table_bytes: outcome.table_bytes,
+        choice: outcome.choice.clone(),
+        built_in: outcome.built_in.clone(),
+        why: why(outcome),
+        contests: outcome.contests.iter().map(contest).collect(),
+    };
+    Document {
+        seconds: taken.as_secs_f64(),
+        stored: path.map(|p| p.display().to_string()),
+        slots: tuning.outcomes.iter().map(slot).collect(),
+    }
+}
+
+/// A choice in use, and where it comes from.
+#[derive(Serialize)]
+pub(crate) struct InUse {
+    pub(crate) slot: String,
+    pub(crate) choice: String,
+    pub(crate) source: String,
+    /// What was stored and cannot be used here.
+    pub(crate) refused: Option<String>,
+}
+
+/// What every table uses in this run.
+pub(crate) fn choices_in_use() -> Vec<InUse> {
+    let of = |slot: Slot| {
+        let decision = in_use(slot);
+        InUse {
+            slot: slot.to_string(),
+            choice: decision.choice,
+            source: decision.source.to_string(),
+            refused: decision.refused,
+        }
+    };
+    Slot::all().map(of).collect()
+}
+
+/// The same as a table.
+pub(crate) fn choices_text(choices: &[InUse], origin: &Origin) -> String {
+    let row = |c: &InUse| {
+        let source = match &c.refused {
+            Some(refused) => format!("{}: stored {refused} cannot be used here", c.source),
+            None => c.source.clone(),
+        };
+        vec![c.slot.clone(), c.choice.clone(), source]
+    };
+    let rows: Vec<Vec<String>> = choices.iter().map(row).collect();
+    output::text_table(&format!("\nChoices: {}", origin.text()), &["table", "choice", "from"], &rows)
+}
+
+#[derive(Serialize)]
+struct ShowDocument {
+    from: String,
+    choices: Vec<InUse>,
+}
+
+fn show(origin: &Origin, json: bool) -> Result<(), Failure> {
+    let choices = choices_in_use();
+    if json {
+        return output::json(&ShowDocument { from: origin.text(), choices });
+    }
+    let mut out = Output::create(None)?;
+    out.text(&choices_text(&choices, origin))?;
+    out.finish()
+}

@@ -1,0 +1,305 @@
+//! The file: TOML.
+//!
+//! ```toml
+//! version = 1
+//! flowlane = "0.1.0"
+//! date = "2026-11-21T18:20:00Z"
+//! max_simd = 512
+//!
+//! [machine]
+//! cpu = "AMD EPYC"
+//! …
+//!
+//! [choices]
+//! murmur3 = "avx512"
+//! bloom-l1 = "avx512-staged/u8"
+//! ```
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+
+use flowlane::isa::{self, cpu::Cpu};
+use flowlane::tune::{Choices, Slot, is_usable};
+use flowlane_switch::config::ConfigError;
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::super::failure::Failure;
+
+/// The version of the format.
+const VERSION: u32 = 1;
+
+const MEND: &str = "run `flowlane tune` to write it anew";
+
+/// What a machine is told by. Microcode counts: it has made gathers several times slower before.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) vendor: String,
+    pub(crate) family: u32,
+    pub(crate) model: u32,
+    pub(crate) stepping: u32,
+    /// As the kernel says; empty where it does not.
+    pub(crate) microcode: String,
+    /// Sizes of the data caches, of which the classes of sizes follow.
+    pub(crate) cache_bytes: [u64; 3],
+}
+
+impl Machine {
+    /// This one.
+    pub(crate) fn this() -> Self {
+        let Cpu { vendor, brand, family, model, stepping, cache_bytes } = Cpu::this().clone();
+        Self { cpu: brand, vendor, family, model, stepping, microcode: microcode(), cache_bytes }
+    }
+
+    /// In what another machine differs from this one, in words.
+    pub(crate) fn differs(&self, this: &Self) -> Option<String> {
+        let signature =
+            |m: &Self| format!("{} (family {}, model {}, stepping {})", m.cpu, m.family, m.model, m.stepping);
+        if signature(self) != signature(this) || self.vendor != this.vendor {
+            Some(format!("it was measured on {}, and this is {}", signature(self), signature(this)))
+        } else if self.microcode != this.microcode {
+            let (then, now) = (&self.microcode, &this.microcode);
+            Some(format!("it was measured with microcode `{then}`, and now it is `{now}`"))
+        } else if self.cache_bytes != this.cache_bytes {
+            let (then, now) = (self.cache_bytes, this.cache_bytes);
+            Some(format!("it was measured with caches of {then:?} bytes, and here they have {now:?}"))
+        } else {
+            None
+        }
+    }
+}
+
+/// The revision of the CPU's microcode.
+fn microcode() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("microcode"));
+    line.map_or(String::new(), |rest| rest.trim_start_matches(['\t', ' ', ':']).to_owned())
+}
+
+/// What `flowlane tune` stored.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Stored {
+    version: u32,
+    flowlane: String,
+    /// When it was measured, UTC.
+    pub(crate) date: String,
+    /// The cap of the width when it was measured.
+    max_simd: u16,
+    machine: Machine,
+    choices: BTreeMap<String, String>,
+}
+
+/// The same while it is read: what is wrong is to be pointed at.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Raw {
+    version: Spanned<u32>,
+    flowlane: String,
+    date: String,
+    max_simd: u16,
+    machine: Machine,
+    choices: BTreeMap<Spanned<String>, Spanned<String>>,
+}
+
+impl Stored {
+    /// What has just been measured.
+    pub(crate) fn new(choices: &Choices) -> Self {
+        let choices = choices.iter().map(|(slot, choice)| (slot.to_string(), choice.to_owned()));
+        Self {
+            version: VERSION,
+            flowlane: env!("CARGO_PKG_VERSION").to_owned(),
+            date: now(),
+            max_simd: isa::max_simd().bits(),
+            machine: Machine::this(),
+            choices: choices.collect(),
+        }
+    }
+
+    /// Reads a file. An empty one holds nothing.
+    pub(crate) fn read(path: &Path) -> Result<Option<Self>, Failure> {
+        let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, "read", &e))?;
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        Self::parse(path, text).map(Some).map_err(Failure::from)
+    }
+
+    fn parse(path: &Path, text: String) -> Result<Self, ConfigError> {
+        let failed = |text: &str, span, message: String| ConfigError {
+            file: path.to_owned(),
+            text: text.to_owned(),
+            span,
+            message,
+            help: Some(MEND.to_owned()),
+            environment: false,
+        };
+        let raw: Raw = toml::from_str(&text)
+            .map_err(|e| failed(&text, e.span(), place(&text, e.span(), e.message())))?;
+        if *raw.version.get_ref() != VERSION {
+            let message =
+                format!("version {} is not known; this flowlane reads {VERSION}", raw.version.get_ref());
+            return Err(failed(
+                &text,
+                Some(raw.version.span()),
+                place(&text, Some(raw.version.span()), &message),
+            ));
+        }
+        let mut choices = BTreeMap::new();
+        for (name, choice) in raw.choices {
+            let wrong = |span: std::ops::Range<usize>, message: String| {
+                failed(&text, Some(span.clone()), place(&text, Some(span), &message))
+            };
+            let slot = name.get_ref().parse::<Slot>().map_err(|e| wrong(name.span(), e.to_string()))?;
+            is_usable(slot, choice.get_ref()).map_err(|e| wrong(choice.span(), e.to_string()))?;
+            choices.insert(name.into_inner(), choice.into_inner());
+        }
+        let Raw { flowlane, date, max_simd, machine, .. } = raw;
+        Ok(Self { version: VERSION, flowlane, date, max_simd, machine, choices })
+    }
+
+    /// The machine that it was measured on.
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The choices. Their names have been read before.
+    pub(crate) fn choices(&self) -> Choices {
+        let mut choices = Choices::new();
+        for (name, choice) in &self.choices {
+            if let Ok(slot) = name.parse() {
+                choices.set(slot, choice.as_str());
+            }
+        }
+        choices
+    }
+
+    /// That it was measured under a cap, where it was.
+    pub(crate) fn cap_note(&self) -> String {
+        match self.max_simd {
+            512 => String::new(),
+            bits => format!(" under a cap of {bits} bits"),
+        }
+    }
+
+    /// Writes the file, and the folder that it is to be in: whoever reads it sees all of it or what was there
+    /// before.
+    pub(crate) fn write(&self, path: &Path) -> Result<(), Failure> {
+        let body = toml::to_string(self).expect("the keys of tables are strings");
+        let text = format!("# Written by `flowlane tune`, which measured it on this machine.\n{body}");
+        let mut name = path.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        let new = path.with_file_name(name);
+        let written = || -> std::io::Result<()> {
+            if let Some(folder) = path.parent().filter(|f| !f.as_os_str().is_empty()) {
+                std::fs::create_dir_all(folder)?;
+            }
+            let mut file = std::fs::File::create(&new)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            std::fs::rename(&new, path)
+        };
+        written().map_err(|e| {
+            let _ = std::fs::remove_file(&new);
+            Failure::file(path, "written", &e)
+        })
+    }
+}
+
+/// A message with its line.
+fn place(text: &str, span: Option<std::ops::Range<usize>>, message: &str) -> String {
+    match span {
+        Some(span) => {
+            let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
+            format!("line {line}: {message}")
+        }
+        None => message.to_owned(),
+    }
+}
+
+/// The time, UTC, to the second, as RFC 3339 has it.
+fn now() -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    rfc3339(since.as_secs())
+}
+
+/// Counted in years that begin in March, a leap day is a year's last day, and all months before it are of one
+/// pattern: 153 days in five.
+fn rfc3339(seconds: u64) -> String {
+    const DAYS_OF_400_YEARS: u64 = 146_097;
+    // From 1 March 0000 to 1 January 1970.
+    let days = seconds / 86_400 + 719_468;
+    let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    let year = 400 * era + year + u64::from(month <= 2);
+    let time = seconds % 86_400;
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored() -> Stored {
+        let mut choices = Choices::new();
+        for slot in Slot::all() {
+            choices.set(slot, flowlane::tune::Family::Zen5.choice(slot));
+        }
+        Stored::new(&choices)
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("of/its/own/tune.toml");
+        let stored = stored();
+        stored.write(&path).unwrap();
+        let read = Stored::read(&path).unwrap().unwrap();
+        assert_eq!(read.choices(), stored.choices());
+        assert_eq!(read.machine().differs(&Machine::this()), None);
+        assert_eq!((read.date, read.max_simd), (stored.date, stored.max_simd));
+        // Nothing else is left behind.
+        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_is_damaged_is_refused_with_its_line() {
+        let good = toml::to_string(&stored()).unwrap();
+        let refused =
+            |text: String| Stored::parse(Path::new("tune.toml"), text).map(|_| ()).unwrap_err().to_string();
+        assert!(refused("version = ".to_owned()).contains("line 1"));
+        let message = refused(good.replace("version = 1", "version = 9"));
+        assert!(message.contains("line 1: version 9 is not known"), "{message}");
+        let message = refused(good.replace("bloom-l1", "blom-l1"));
+        assert!(message.contains("no slot `blom-l1`") && message.contains("line "), "{message}");
+        let message = refused(good.replace("murmur3 = \"avx512\"", "murmur3 = \"avx9\""));
+        assert!(message.contains("no variant `avx9`"), "{message}");
+        let cut = good[..good.len() / 2].to_owned();
+        assert!(refused(cut).contains("line "));
+    }
+
+    #[test]
+    fn machines_differ_by_cpu_microcode_and_caches() {
+        let this = Machine { microcode: "0x1".to_owned(), ..Machine::this() };
+        let differs = |other: Machine| other.differs(&this).unwrap_or_default();
+        assert_eq!(differs(this.clone()), "");
+        assert!(differs(Machine { model: 999, ..this.clone() }).contains("model 999"));
+        assert!(differs(Machine { microcode: "0x2".to_owned(), ..this.clone() }).contains("`0x2`"));
+        assert!(differs(Machine { cache_bytes: [1, 2, 3], ..this.clone() }).contains("[1, 2, 3]"));
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
+        assert_eq!(rfc3339(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(rfc3339(1_709_210_096), "2024-02-29T12:34:56Z");
+        assert_eq!(rfc3339(4_102_444_799), "2099-12-31T23:59:59Z");
+    }
+}
