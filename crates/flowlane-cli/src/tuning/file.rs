@@ -277,7 +277,7 @@ mod tests {
         assert!(refused("version = ".to_owned()).contains("line 1"));
         let message = refused(good.replace("version = 1", "version = 9"));
         assert!(message.contains("line 1: version 9 is not known"), "{message}");
-        let message = refused(good.replace("bloom-l1", "blom-l1"));
+        let message = refused(good.replace("\nbloom-l1", "\nblom-l1"));
         assert!(message.contains("no slot `blom-l1`") && message.contains("line "), "{message}");
         let message = refused(good.replace("murmur3 = \"avx512\"", "murmur3 = \"avx9\""));
         assert!(message.contains("no variant `avx9`"), "{message}");

@@ -177,6 +177,5 @@ fn threshold_of(duels: &[Contest], default: usize) -> usize {
         return default;
     }
     let vectors = duels.iter().rev().take_while(|duel| duel.chosen == 1).count();
-    let lengths = SMALL_BURSTS.iter().rev().take(vectors);
-    lengths.last().copied().unwrap_or(BURST)
+    SMALL_BURSTS.get(SMALL_BURSTS.len() - vectors).copied().unwrap_or(BURST)
 }
