@@ -163,6 +163,14 @@ fn caches(report: &Report) -> String {
             bytes(c.exact_bytes as u64),
         ],
         vec![
+            "signature match".to_owned(),
+            count(c.signature_lookups),
+            count(c.signature_hits),
+            String::new(),
+            String::new(),
+            bytes(c.signature_bytes as u64),
+        ],
+        vec![
             "megaflow".to_owned(),
             count(c.megaflow_lookups),
             count(c.megaflow_hits),

@@ -8,6 +8,7 @@
 //! Everything here belongs to one thread. A stage takes a burst's lanes and narrows them; the stages'
 //! cycles are counted per burst ([`Stages`]).
 
+mod choice;
 mod egress;
 mod lookup;
 mod ports;
@@ -19,6 +20,7 @@ mod tests;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use choice::Arm;
 pub use egress::{Drops, Egress};
 pub use lookup::{CacheConfig, Lookup};
 pub use ports::{PortCounters, PortSlot, Ports};

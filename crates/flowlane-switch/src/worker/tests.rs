@@ -321,6 +321,9 @@ fn caches_change_nothing_and_the_pipeline_is_what_openflow_describes() {
         let small = CacheConfig {
             exact_entries: r.pick(&[0, 2, 64]),
             exact_insert_inverse: 2,
+            signature_entries: r.pick(&[0, 8, 64]),
+            signature_insert_inverse: 2,
+            adaptive: r.pick(&[false, true]),
             megaflows_max: r.pick(&[1, 20, 1000]),
             masks_max: r.pick(&[1, 5, 100]),
             ..CacheConfig::default()

@@ -40,7 +40,7 @@ pub use flow::{FlowRef, Megaflow};
 
 use crate::hash::multilinear::Multilinear;
 use crate::isa::{Body, Variant};
-use crate::memory::Memory;
+use crate::memory::{Memory, prefetch};
 use crate::packet::batch::LaneMask;
 use crate::packet::key::{FlowKey, FlowMask};
 use majority::Miniflows;
@@ -363,9 +363,22 @@ impl MegaflowCache {
     /// Whether the megaflow is still there and matches `key`.
     #[inline]
     pub fn matches(&self, flow: FlowRef, key: &FlowKey) -> bool {
-        self.get(flow).is_some_and(|found| {
-            self.tables.subtables[self.owners[flow.index as usize] as usize].matches(found, key)
-        })
+        self.matching_at(flow.index, key) == Some(flow)
+    }
+
+    /// The megaflow at a place, where there is one and it matches `key`.
+    #[inline(always)]
+    pub fn matching_at(&self, index: u32, key: &FlowKey) -> Option<FlowRef> {
+        let flow = self.tables.flows.get(index as usize).filter(|f| f.is_live())?;
+        let subtable = &self.tables.subtables[*self.owners.get(index as usize)? as usize];
+        subtable.matches(flow, key).then_some(FlowRef { index, serial: flow.serial })
+    }
+
+    /// Asks for what [`matching_at`](Self::matching_at) will touch.
+    #[inline(always)]
+    pub fn prefetch(&self, index: u32) {
+        prefetch(&self.tables.flows, index as usize);
+        prefetch(&self.owners, index as usize);
     }
 
     /// Removes a megaflow and returns what it was.
