@@ -4,10 +4,12 @@ use std::collections::HashSet;
 
 use flowlane::cache::{ExactMatchCache, FlowRef, MegaflowCache, MegaflowConfig, SignatureCache};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 
 use super::choice::{Arm, Chooser};
 use super::stages::{Stage, Stages};
+use super::validate::{Difference, Validator};
 use crate::frame::Frame;
 use crate::pipeline::{PathId, Paths, Pipeline, Step};
 
@@ -75,6 +77,10 @@ pub struct Lookup {
     pub signature_lookups: u64,
     /// Packets that went through the tables.
     pub slow: u64,
+    /// Compare what caches give with what they must (`--validate-simd`).
+    pub(super) validate: bool,
+    /// The first difference found.
+    pub(super) difference: Option<Difference>,
     exact: Option<ExactMatchCache>,
     signature: Option<SignatureCache>,
     chooser: Chooser,
@@ -115,6 +121,8 @@ impl Lookup {
             signature_hits: 0,
             signature_lookups: 0,
             slow: 0,
+            validate: false,
+            difference: None,
             exact,
             signature,
             chooser: Chooser::new(arms),
@@ -179,6 +187,7 @@ impl Lookup {
         let Some(exact) = &self.exact else { return asked };
         let mut found = [FlowRef::NONE; LANES_MAX];
         let left = exact.lookup_batch(&self.megaflows, keys, asked, &mut found);
+        self.check_hits("exact-match", keys, frames, LaneMask(asked.0 & !left.0), &found);
         self.exact_lookups += asked.len() as u64;
         let left = self.credit(frames, asked, left, &found, now_ns, paths);
         self.exact_hits += (asked.len() - left.len()) as u64;
@@ -196,6 +205,7 @@ impl Lookup {
         let Some(signature) = &self.signature else { return asked };
         let mut found = [FlowRef::NONE; LANES_MAX];
         let left = signature.lookup_batch(&self.megaflows, keys, asked, &mut found);
+        self.check_hits("signature-match", keys, frames, LaneMask(asked.0 & !left.0), &found);
         self.signature_lookups += asked.len() as u64;
         let left = self.credit(frames, asked, left, &found, now_ns, paths);
         self.signature_hits += (asked.len() - left.len()) as u64;
@@ -211,6 +221,11 @@ impl Lookup {
         now_ns: u64,
         paths: &mut [PathId; LANES_MAX],
     ) -> LaneMask {
+        if self.validate && self.difference.is_none() {
+            let in_port = keys[0].word(word::IN_PORT);
+            let compared = Validator::megaflows(&mut self.megaflows, keys, frames, asked, in_port);
+            self.difference = compared.err();
+        }
         let mut found = [FlowRef::NONE; LANES_MAX];
         let left = self.megaflows.lookup_batch(keys, asked, &mut found);
         let left = self.credit(frames, asked, left, &found, now_ns, paths);
@@ -222,6 +237,21 @@ impl Lookup {
             signature.offer_batch(keys, hit, &found);
         }
         left
+    }
+
+    fn check_hits(
+        &mut self,
+        name: &str,
+        keys: &[FlowKey],
+        frames: &[Frame],
+        hit: LaneMask,
+        found: &[FlowRef; LANES_MAX],
+    ) {
+        if self.validate && self.difference.is_none() {
+            let in_port = keys[0].word(word::IN_PORT);
+            let checked = Validator::hits(name, &self.megaflows, keys, frames, (hit, found), in_port);
+            self.difference = checked.err();
+        }
     }
 
     /// Counts the packets of the lanes that were `asked` and are not `left` in their megaflows, and says their

@@ -41,7 +41,7 @@ pub use flow::{FlowRef, Megaflow};
 use crate::hash::multilinear::Multilinear;
 use crate::isa::{Body, Variant};
 use crate::memory::{Memory, prefetch};
-use crate::packet::batch::LaneMask;
+use crate::packet::batch::{LANES_MAX, LaneMask};
 use crate::packet::key::{FlowKey, FlowMask};
 use majority::Miniflows;
 use subtable::{KeyHash, Subtable};
@@ -288,6 +288,36 @@ impl MegaflowCache {
         self.counters.hits += (live.len() - left.len()) as u64;
         self.counters.probes += probes;
         left
+    }
+
+    /// Looks up with every variant that can be used here, scalar first, and leaves all counters as they were: a
+    /// check of this library on live traffic.
+    ///
+    /// # Errors
+    /// The first variant, and the lane, for which it does not find what the scalar one finds.
+    ///
+    /// # Panics
+    /// Where a lane has no key.
+    pub fn compare_variants(&mut self, keys: &[FlowKey], live: LaneMask) -> Result<(), (Variant, usize)> {
+        let hits: Vec<u64> = self.tables.subtables.iter().map(|s| s.hits).collect();
+        let (body, counters) = (self.body, self.counters);
+        let mut wanted = None;
+        let mut result = Ok(());
+        for variant in Variant::ALL {
+            if !self.set_variant(variant) {
+                continue;
+            }
+            let mut found = [FlowRef::NONE; LANES_MAX];
+            self.lookup_batch(keys, live, &mut found);
+            let wanted = wanted.get_or_insert(found);
+            if let Some(lane) = live.lanes().find(|&lane| found[lane] != wanted[lane]) {
+                result = Err((variant, lane));
+                break;
+            }
+        }
+        (self.body, self.counters) = (body, counters);
+        self.tables.subtables.iter_mut().zip(hits).for_each(|(s, hits)| s.hits = hits);
+        result
     }
 
     /// Adds the megaflow of the packets that agree with `key` in the bits of `mask`. Where there is one
