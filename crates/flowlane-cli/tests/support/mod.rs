@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 
-/// The `flowlane` binary.
+/// The `flowlane` binary, without what `flowlane tune` stored for whoever runs the tests.
 pub(crate) fn flowlane() -> Command {
-    Command::new(assert_cmd::cargo::cargo_bin!("flowlane"))
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+    command.env("FLOWLANE_TUNE", "/dev/null");
+    command
 }
 
 /// Runs it with arguments split at spaces; expects an exit code; returns what it printed on standard output
