@@ -376,7 +376,7 @@ pub(crate) struct CpuOptions {
 }
 
 const TUNE_HELP: &str = "\
-Takes about ten seconds. Every other command takes its choices from the file that this one writes, \
+Takes a few seconds. Every other command takes its choices from the file that this one writes, \
 $XDG_CONFIG_HOME/flowlane/tune.toml or ~/.config/flowlane/tune.toml; without it, from the table built in for the \
 CPU's family. A variant that is named explicitly always wins.
 
@@ -394,7 +394,7 @@ pub(crate) struct TuneOptions {
     /// Measure, and store nothing.
     #[arg(long, conflicts_with = "output")]
     pub(crate) dry_run: bool,
-    /// Measure for a second or two: enough for large differences.
+    /// Measure for about a second, in fewer rounds.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Measure nothing; show what is in use, and where it comes from.

@@ -154,7 +154,7 @@ impl BloomKernel {
         (1..=UNROLL_MAX).contains(&self.unroll) && self.algorithm.variant().available()
     }
 
-    /// The kernel chosen on this machine for a filter of this many bytes ([`choices`](crate::choices)).
+    /// The kernel chosen on this machine for a filter of this many bytes ([`choices`]).
     pub fn default_for(table_bytes: usize) -> Self {
         choices::choose(Slot::Bloom(SizeClass::of(table_bytes)), |text| {
             text.parse().ok().filter(|k: &Self| k.available())

@@ -32,7 +32,7 @@ impl Crc32c {
         Body::of(variant).map(|body| Self { body })
     }
 
-    /// The variant chosen for this machine ([`choices`](crate::choices)).
+    /// The variant chosen for this machine ([`choices`]).
     pub fn new() -> Self {
         choices::choose(Slot::Crc32c, |text| Self::with_variant(text.parse().ok()?))
     }

@@ -29,7 +29,7 @@ impl Murmur3 {
         Body::of(variant).map(|body| Self { body })
     }
 
-    /// The variant chosen for this machine ([`choices`](crate::choices)).
+    /// The variant chosen for this machine ([`choices`]).
     pub fn new() -> Self {
         choices::choose(Slot::Murmur3, |text| Self::with_variant(text.parse().ok()?))
     }

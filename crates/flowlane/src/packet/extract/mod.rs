@@ -367,7 +367,7 @@ impl Parser {
         }
     }
 
-    /// The variant chosen for this machine ([`choices`](crate::choices)).
+    /// The variant chosen for this machine ([`choices`]).
     pub fn new() -> Self {
         choices::choose(Slot::Parser, |text| Self::with_variant(text.parse().ok()?))
     }

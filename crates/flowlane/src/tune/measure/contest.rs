@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 /// Rounds that every candidate has, whatever the time.
-const ROUNDS_MIN: usize = 7;
+const ROUNDS_MIN: usize = 25;
 /// Rounds after which more would tell no more.
 const ROUNDS_MAX: usize = 501;
 /// Candidates that take so many times the best one's time leave, at every so many rounds.
