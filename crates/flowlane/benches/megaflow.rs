@@ -16,7 +16,7 @@ use flowlane::packet::fields::word;
 use flowlane::packet::{Field, FlowKey, FlowMask};
 
 const PACKETS: usize = 1 << 14;
-const BURST: usize = 32;
+const BURST: usize = 64;
 
 /// Source prefixes of 8 to 31 bits with the whole destination, and beyond 24 masks the destination port.
 fn mask(i: usize) -> FlowMask {
