@@ -83,7 +83,7 @@ fn insertions<const W: usize>(ours: &mut CuckooWriter<W>, theirs: &mut RteHash<W
         for _ in 0..5 {
             ours.clear();
             let before = clock.raw();
-            (0..entries).for_each(|n| assert!(ours.insert(&key(n), n.into()).is_ok()));
+            (0..entries).for_each(|n| assert!(ours.insert(&key(n), n).is_ok()));
             cycles[0].push((clock.raw() - before) / u64::from(entries));
             theirs.clear();
             let before = clock.raw();
@@ -101,7 +101,7 @@ fn measure<const W: usize>(entries: u32) {
     let room = entries.next_power_of_two();
     let mut theirs = RteHash::<W>::new(room, false).expect("DPDK has memory");
     for n in 0..entries {
-        ours.insert(&key(n), n.into()).expect("has room");
+        ours.insert(&key(n), n).expect("has room");
         assert!(theirs.insert(&key(n), n.into()));
     }
     for percent in [100, 50, 0] {

@@ -5,42 +5,62 @@
 
 use std::hint::select_unpredictable;
 
-use super::bucket::Bucket;
+use super::bucket::{Bucket, Version};
 use super::entry::EntriesView;
 use super::geometry::{Geometry, alternate_hash, signature};
-use super::{BATCH_MAX, CuckooTable};
+use super::{BATCH_MAX, CuckooTable, inside};
+use crate::hash::multilinear::{KEYS, KeyHash};
 use crate::memory::{prefetch, prefetch_at};
 
-/// How a body compares the signatures of a bucket.
-pub(super) trait Compare: Copy {
-    /// The slots with this signature, a bit each.
-    fn matches(self, bucket: &Bucket, signature: u16) -> u32;
+/// What a body does with vectors, or without.
+pub(super) trait Lanes: Copy {
+    /// The hashes of some keys.
+    #[inline(always)]
+    fn hash_keys<const W: usize>(
+        self,
+        hash: &KeyHash<W>,
+        keys: &[[u32; W]; KEYS],
+        hashes: &mut [u32; KEYS],
+    ) {
+        hash.hash_keys(keys, hashes);
+    }
+
+    /// The slots with this signature, a bit each: [`Bucket::matches`].
+    fn matches<const W: usize>(self, bucket: &Bucket<W>, signature: u16) -> u32;
+
+    /// The slots with this key, taken or not, a bit each: [`Bucket::holders`].
+    fn holders<const W: usize>(self, bucket: &Bucket<W>, key: &[u32; W]) -> u32;
 }
 
-/// [`super::scalar::matches`].
+/// The definition.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-impl Compare for Portable {
+impl Lanes for Portable {
     #[inline(always)]
-    fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
-        super::scalar::matches(bucket.signatures(), signature)
+    fn matches<const W: usize>(self, bucket: &Bucket<W>, signature: u16) -> u32 {
+        bucket.matches(signature)
+    }
+
+    #[inline(always)]
+    fn holders<const W: usize>(self, bucket: &Bucket<W>, key: &[u32; W]) -> u32 {
+        bucket.holders(key)
     }
 }
 
 /// Where the table's memory is: held in registers, where the table itself would have to be read again after
 /// every fence.
 #[derive(Clone, Copy)]
-struct View<'a, const W: usize> {
-    buckets: &'a [Bucket],
-    entries: EntriesView<'a, W>,
+pub(super) struct View<'a, const W: usize> {
+    pub(super) buckets: &'a [Bucket<W>],
+    pub(super) entries: EntriesView<'a, W>,
 }
 
 /// What the stages know of the keys.
 struct Stages {
     /// The bucket in which a candidate was found, and its version then.
     buckets: [u32; BATCH_MAX],
-    versions: [u32; BATCH_MAX],
+    versions: [Version; BATCH_MAX],
     entries: [u32; BATCH_MAX],
     /// Keys of which a signature was found in the primary bucket.
     candidates: u64,
@@ -50,52 +70,44 @@ struct Stages {
     again: u64,
 }
 
-/// What to do with a batch beside looking it up.
+/// What is known before a batch, and what to do beside looking it up.
 #[derive(Clone, Copy)]
-pub(super) struct Request {
+pub(super) struct Request<'a> {
+    /// The hashes of the keys; computed where there are none.
+    pub(super) hashes: Option<&'a [u32]>,
     /// What to note as the time of use of the keys found.
     pub(super) used: Option<u64>,
-    /// Whether the primary buckets were asked for already.
-    pub(super) prefetched: bool,
 }
 
 /// Looks up to [`BATCH_MAX`] keys up.
 #[inline(always)]
-pub(super) fn lookup<const W: usize, C: Compare>(
-    compare: C,
+pub(super) fn lookup<const W: usize, L: Lanes>(
+    lanes: L,
     table: &CuckooTable<W>,
     keys: &[[u32; W]],
-    hashes: &[u32],
-    request: Request,
-    values: &mut [u64],
+    request: Request<'_>,
+    values: &mut [u32],
 ) -> u64 {
     let len = keys.len();
-    let (hashes, values) = (&hashes[..len], &mut values[..len]);
+    let values = &mut values[..len];
     let geometry = table.geometry();
     let view = View { buckets: &table.buckets, entries: table.entries.view() };
-    if !request.prefetched {
-        for hash in hashes {
-            prefetch(view.buckets, geometry.bucket(*hash) as usize);
+    let mut own = [0; BATCH_MAX];
+    let hashes = match request.hashes {
+        Some(hashes) => {
+            hashes[..len].iter().for_each(|hash| prefetch(view.buckets, geometry.bucket(*hash) as usize));
+            &hashes[..len]
         }
-    }
-    let mut stages = Stages {
-        buckets: [0; BATCH_MAX],
-        versions: [0; BATCH_MAX],
-        entries: [0; BATCH_MAX],
-        candidates: 0,
-        alternates: 0,
-        again: 0,
+        None => {
+            hash_and_ask(lanes, table, geometry, keys, &mut own);
+            &own[..len]
+        }
     };
-    if geometry.is_even() {
-        primaries::<W, C, true>(compare, view, geometry, hashes, &mut stages);
+    let (mut hits, mut again) = if Bucket::<W>::KEYS_INSIDE {
+        inside::lookup(lanes, view, geometry, keys, hashes, request.used, values)
     } else {
-        primaries::<W, C, false>(compare, view, geometry, hashes, &mut stages);
-    }
-    let later = alternates(compare, view, geometry, hashes, &mut stages);
-    let mut hits = entries(view, keys, request.used, values, stages.candidates, &mut stages);
-    // Last, since their entries were asked for last.
-    hits |= entries(view, keys, request.used, values, later, &mut stages);
-    let mut again = stages.again;
+        outside(lanes, view, geometry, keys, hashes, request.used, values)
+    };
     if table.geometry() != geometry {
         // The table grew meanwhile: a key that was missed may have gone to a new bucket.
         again |= (u64::MAX >> (BATCH_MAX - len)) & !hits;
@@ -107,18 +119,76 @@ pub(super) fn lookup<const W: usize, C: Compare>(
             hits |= 1 << i;
             values[i] = found.value;
             if let Some(now) = request.used {
-                view.entries.set_used(found.entry, now);
+                view.entries.set_used(found.id, now);
             }
         }
     }
     hits
 }
 
+/// Hashes the keys and asks for their primary buckets: the first are on their way while the other keys are
+/// hashed.
+#[inline(always)]
+fn hash_and_ask<const W: usize, L: Lanes>(
+    lanes: L,
+    table: &CuckooTable<W>,
+    geometry: Geometry,
+    keys: &[[u32; W]],
+    hashes: &mut [u32; BATCH_MAX],
+) {
+    let buckets = &*table.buckets;
+    let (groups, rest) = keys.as_chunks::<KEYS>();
+    let (own, _) = hashes.as_chunks_mut::<KEYS>();
+    for (keys, hashes) in groups.iter().zip(own) {
+        lanes.hash_keys(&table.hash, keys, hashes);
+        if geometry.is_even() {
+            hashes.iter().for_each(|hash| prefetch(buckets, geometry.bucket_if::<true>(*hash) as usize));
+        } else {
+            hashes.iter().for_each(|hash| prefetch(buckets, geometry.bucket(*hash) as usize));
+        }
+    }
+    for (hash, key) in hashes[groups.len() * KEYS..].iter_mut().zip(rest) {
+        *hash = table.hash.hash(key);
+        prefetch(buckets, geometry.bucket(*hash) as usize);
+    }
+}
+
+/// The stages where keys are outside of the buckets. Returns the hits, and the keys to be looked up alone.
+#[inline(always)]
+fn outside<const W: usize, L: Lanes>(
+    lanes: L,
+    view: View<'_, W>,
+    geometry: Geometry,
+    keys: &[[u32; W]],
+    hashes: &[u32],
+    used: Option<u64>,
+    values: &mut [u32],
+) -> (u64, u64) {
+    let mut stages = Stages {
+        buckets: [0; BATCH_MAX],
+        versions: [Version::default(); BATCH_MAX],
+        entries: [0; BATCH_MAX],
+        candidates: 0,
+        alternates: 0,
+        again: 0,
+    };
+    if geometry.is_even() {
+        primaries::<W, L, true>(lanes, view, geometry, hashes, &mut stages);
+    } else {
+        primaries::<W, L, false>(lanes, view, geometry, hashes, &mut stages);
+    }
+    let later = alternates(lanes, view, geometry, hashes, &mut stages);
+    let mut hits = entries(view, keys, used, values, stages.candidates, &mut stages);
+    // Last, since their entries were asked for last.
+    hits |= entries(view, keys, used, values, later, &mut stages);
+    (hits, stages.again)
+}
+
 /// Compares the signatures in the primary buckets, and asks for what each key needs next: its candidate's
 /// entry, or its alternate bucket. Without branches: hits and misses come in no order.
 #[inline(always)]
-fn primaries<const W: usize, C: Compare, const EVEN: bool>(
-    compare: C,
+fn primaries<const W: usize, L: Lanes, const EVEN: bool>(
+    lanes: L,
     view: View<'_, W>,
     geometry: Geometry,
     hashes: &[u32],
@@ -136,10 +206,10 @@ fn primaries<const W: usize, C: Compare, const EVEN: bool>(
     for i in 0..hashes.len().min(BATCH_MAX) {
         let bucket = &view.buckets[stages.buckets[i] as usize];
         let version = bucket.version();
-        let slots = compare.matches(bucket, signatures[i]);
+        let slots = lanes.matches(bucket, signatures[i]);
         let found = slots != 0;
         let entry = bucket.entry(slots.trailing_zeros() as usize);
-        let moved = bucket.moved() >> (signatures[i] >> 10) & 1;
+        let moved = u64::from(bucket.moved_bit(signatures[i]));
         changed |= !bucket.is_unchanged(version);
         let alternate = view.buckets.as_ptr().wrapping_add(others[i] as usize);
         // Of a miss this asks for the bucket that is there already.
@@ -162,8 +232,8 @@ fn primaries<const W: usize, C: Compare, const EVEN: bool>(
 
 /// The same in the alternate buckets, for keys that may be there. Returns the candidates.
 #[inline(always)]
-fn alternates<const W: usize, C: Compare>(
-    compare: C,
+fn alternates<const W: usize, L: Lanes>(
+    lanes: L,
     view: View<'_, W>,
     geometry: Geometry,
     hashes: &[u32],
@@ -177,7 +247,7 @@ fn alternates<const W: usize, C: Compare>(
         let at = geometry.bucket(alternate_hash(hashes[i]));
         let bucket = &view.buckets[at as usize];
         let version = bucket.version();
-        let slots = compare.matches(bucket, signature(hashes[i]));
+        let slots = lanes.matches(bucket, signature(hashes[i]));
         let found = slots != 0;
         let entry = bucket.entry(slots.trailing_zeros() as usize);
         // A miss here is one only where the primary bucket is still what it was, too.
@@ -200,7 +270,7 @@ fn entries<const W: usize>(
     view: View<'_, W>,
     keys: &[[u32; W]],
     used: Option<u64>,
-    values: &mut [u64],
+    values: &mut [u32],
     candidates: u64,
     stages: &mut Stages,
 ) -> u64 {

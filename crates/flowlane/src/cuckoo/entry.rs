@@ -1,7 +1,9 @@
-//! The entries: key, value and time of last use, in an array beside the buckets.
+//! The entries, in an array beside the buckets: key, value and time of last use; the last alone of keys that
+//! are in the buckets.
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::bucket::Bucket;
 use super::sync::{AtomicU64, Memory};
 use crate::memory::{LINE_BYTES, prefetch};
 
@@ -55,9 +57,9 @@ pub(super) struct EntriesView<'a, const W: usize> {
 }
 
 impl<'a, const W: usize> EntriesView<'a, W> {
-    const STRIDE: usize = stride(W);
-    const VALUE: usize = key_pairs(W);
-    const USED: usize = key_pairs(W) + 1;
+    const STRIDE: usize = if Bucket::<W>::KEYS_INSIDE { 1 } else { stride(W) };
+    const VALUE: usize = if Bucket::<W>::KEYS_INSIDE { 0 } else { key_pairs(W) };
+    const USED: usize = if Bucket::<W>::KEYS_INSIDE { 0 } else { Self::VALUE + 1 };
 
     #[inline(always)]
     fn words(self, entry: u32) -> &'a [AtomicU64] {
@@ -101,8 +103,8 @@ impl<'a, const W: usize> EntriesView<'a, W> {
     }
 
     #[inline(always)]
-    pub(super) fn value(self, entry: u32) -> u64 {
-        self.words(entry)[Self::VALUE].load(Relaxed)
+    pub(super) fn value(self, entry: u32) -> u32 {
+        self.words(entry)[Self::VALUE].load(Relaxed) as u32
     }
 
     /// When the key was last used or written, in the caller's unit.
@@ -123,18 +125,18 @@ impl<'a, const W: usize> EntriesView<'a, W> {
     }
 
     /// Replaces the value: one word, so that readers see the one or the other.
-    pub(super) fn set_value(self, entry: u32, value: u64) {
+    pub(super) fn set_value(self, entry: u32, value: u32) {
         // What the value refers to is visible to those who read it before an acquire fence, as all do.
-        self.words(entry)[Self::VALUE].store(value, std::sync::atomic::Ordering::Release);
+        self.words(entry)[Self::VALUE].store(value.into(), std::sync::atomic::Ordering::Release);
     }
 
     /// Fills an entry that no slot refers to.
-    pub(super) fn write(self, entry: u32, key: &[u32; W], value: u64, now: u64) {
+    pub(super) fn write(self, entry: u32, key: &[u32; W], value: u32, now: u64) {
         let words = self.words(entry);
         for (i, word) in words[..Self::VALUE].iter().enumerate() {
             word.store(pair(key, i), Relaxed);
         }
-        words[Self::VALUE].store(value, Relaxed);
+        words[Self::VALUE].store(value.into(), Relaxed);
         words[Self::USED].store(now, Relaxed);
     }
 }

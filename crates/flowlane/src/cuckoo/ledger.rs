@@ -1,9 +1,9 @@
 //! What only the writer needs to know: the hash of every entry, which entries are free, and which keys are
-//! away from their primary bucket.
+//! away from their primary bucket. Where keys are inside the buckets, a slot's number is that of its entry.
 
-use super::bucket::{Bucket, moved_bit};
+use super::bucket::Bucket;
 use super::geometry::signature;
-use crate::memory::Memory;
+use crate::memory::{Memory, prefetch};
 
 /// No entry, in lists.
 const NONE: u32 = 0;
@@ -36,6 +36,32 @@ impl Ledger {
         self.notes[entry as usize][0]
     }
 
+    pub(super) fn set_hash(&mut self, entry: u32, hash: u32) {
+        self.notes[entry as usize][0] = hash;
+    }
+
+    /// Asks for the note of an entry.
+    pub(super) fn prefetch(&self, entry: u32) {
+        prefetch(&self.notes, entry as usize);
+    }
+
+    /// Gives a key that is away from its primary bucket, number `at`, the number of another entry, whose
+    /// hash is set.
+    pub(super) fn rename_moved(&mut self, at: u32, entry: u32, other: u32) {
+        self.notes[other as usize][1] = self.notes[entry as usize][1];
+        let mut listed = self.moved[at as usize];
+        if listed == entry + 1 {
+            self.moved[at as usize] = other + 1;
+        }
+        while listed != NONE {
+            let next = &mut self.notes[listed as usize - 1][1];
+            if *next == entry + 1 {
+                *next = other + 1;
+            }
+            listed = *next;
+        }
+    }
+
     /// A free entry, for a key of this hash.
     pub(super) fn take_entry(&mut self, hash: u32) -> Option<u32> {
         let entry = if self.free != NONE {
@@ -64,21 +90,21 @@ impl Ledger {
     }
 
     /// Adds an entry to those that are away from `primary`, which is being written, number `at`.
-    pub(super) fn count_moved(&mut self, primary: &Bucket, at: u32, entry: u32) {
+    pub(super) fn count_moved<const W: usize>(&mut self, primary: &Bucket<W>, at: u32, entry: u32) {
         let [hash, next] = &mut self.notes[entry as usize];
         *next = std::mem::replace(&mut self.moved[at as usize], entry + 1);
-        primary.set_moved(primary.moved() | moved_bit(signature(*hash)));
+        primary.set_filter(primary.filter() | Bucket::<W>::filter_bit(signature(*hash)));
     }
 
     /// Takes an entry from those that are away from `primary`, which is being written, number `at`.
-    pub(super) fn uncount_moved(&mut self, primary: &Bucket, at: u32, entry: u32) {
+    pub(super) fn uncount_moved<const W: usize>(&mut self, primary: &Bucket<W>, at: u32, entry: u32) {
         let mut filter = 0;
         let mut previous = NONE;
         let mut listed = self.moved[at as usize];
         while listed != NONE {
             let [hash, next] = self.notes[listed as usize - 1];
             if listed != entry + 1 {
-                filter |= moved_bit(signature(hash));
+                filter |= Bucket::<W>::filter_bit(signature(hash));
                 previous = listed;
             } else if previous == NONE {
                 self.moved[at as usize] = next;
@@ -87,12 +113,16 @@ impl Ledger {
             }
             listed = next;
         }
-        primary.set_moved(filter);
+        primary.set_filter(filter);
     }
 
     /// Distributes the entries that are away from bucket `at` over the primary buckets that a split gives
     /// their hashes: `primary` says which, and its number.
-    pub(super) fn split<'a>(&mut self, at: u32, primary: impl Fn(u32) -> (&'a Bucket, u32)) {
+    pub(super) fn split<'a, const W: usize>(
+        &mut self,
+        at: u32,
+        primary: impl Fn(u32) -> (&'a Bucket<W>, u32),
+    ) {
         let mut listed = std::mem::replace(&mut self.moved[at as usize], NONE);
         while listed != NONE {
             let [hash, next] = self.notes[listed as usize - 1];

@@ -5,19 +5,18 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::bucket::{SLOTS, Writing, moved_bit};
-use super::displace::Path;
+use super::bucket::{Bucket, Writing};
+use super::displace::{Path, renumber};
 use super::geometry::{alternate_hash, signature};
 use super::ledger::Ledger;
-use super::scalar::matches;
-use super::{CuckooConfig, CuckooReader, CuckooTable};
+use super::{CuckooConfig, CuckooReader, CuckooTable, ids};
 use crate::memory::prefetch;
 
 /// A growing table begins to split buckets when this share of its slots is taken, in percent: early
 /// enough for the buckets that are split last.
 const GROW_AT_PERCENT: usize = 85;
 
-/// Buckets split with every insertion while the table grows: 8 slots come with each, so one would do.
+/// Buckets split with every insertion while the table grows: three slots and more come with each, so one would do.
 const SPLITS_PER_INSERT: usize = 2;
 
 /// How often an insertion looks for a path of displacements before it gives up: a path found is nearly
@@ -66,6 +65,16 @@ impl<const W: usize> fmt::Debug for CuckooWriter<W> {
 struct Place {
     bucket: u32,
     slot: usize,
+}
+
+/// A key to be put somewhere.
+#[derive(Clone, Copy)]
+struct Item<'a, const W: usize> {
+    key: &'a [u32; W],
+    value: u32,
+    now: u64,
+    hash: u32,
+    /// Its entry, where keys are outside of the buckets.
     entry: u32,
 }
 
@@ -77,7 +86,7 @@ impl<const W: usize> CuckooWriter<W> {
     pub fn new(config: &CuckooConfig) -> Self {
         let table = CuckooTable::new(config);
         Self {
-            ledger: Ledger::new(table.buckets.len(), config.entries_max),
+            ledger: Ledger::new(table.buckets.len(), ids::<W>(config.entries_max)),
             table: Arc::new(table),
             now: 0,
             sweep_at: 0,
@@ -104,7 +113,7 @@ impl<const W: usize> CuckooWriter<W> {
     ///
     /// # Errors
     /// [`InsertError::Full`] where the key is new and finds no place; nothing has changed then.
-    pub fn insert(&mut self, key: &[u32; W], value: u64) -> Result<Option<u64>, InsertError> {
+    pub fn insert(&mut self, key: &[u32; W], value: u32) -> Result<Option<u32>, InsertError> {
         self.insert_with_hash(key, self.hash(key), value)
     }
 
@@ -116,22 +125,33 @@ impl<const W: usize> CuckooWriter<W> {
         &mut self,
         key: &[u32; W],
         hash: u32,
-        value: u64,
-    ) -> Result<Option<u64>, InsertError> {
-        let alternate = self.geometry().bucket(alternate_hash(hash));
-        prefetch(&self.table.buckets, alternate as usize);
+        value: u32,
+    ) -> Result<Option<u32>, InsertError> {
+        let geometry = self.geometry();
+        prefetch(&self.table.buckets, geometry.bucket(alternate_hash(hash)) as usize);
+        if Bucket::<W>::KEYS_INSIDE {
+            let id = self.table.id(geometry.bucket(hash), 0);
+            self.ledger.prefetch(id);
+            self.table.entries.view().prefetch(id);
+        }
         if let Some(place) = self.locate(key, hash) {
-            let before = self.table.entries.view().value(place.entry);
-            self.table.entries.view().set_value(place.entry, value);
-            self.table.entries.view().set_used(place.entry, self.now);
+            let before = self.table.value(place.bucket, place.slot);
+            self.table.set_value(place.bucket, place.slot, value);
+            self.table.entries.view().set_used(self.id(place), self.now);
             return Ok(Some(before));
         }
         self.grow_on_insert();
         let full = InsertError::Full { entries: self.len() };
-        let entry = self.ledger.take_entry(hash).ok_or(full)?;
-        self.table.entries.view().write(entry, key, value, self.now);
-        if !self.place(hash, entry) {
-            self.ledger.free_entry(entry);
+        if self.len() == self.entries_max {
+            return Err(full);
+        }
+        let mut item = Item { key, value, now: self.now, hash, entry: 0 };
+        if !Bucket::<W>::KEYS_INSIDE {
+            item.entry = self.ledger.take_entry(hash).ok_or(full)?;
+            self.table.entries.view().write(item.entry, key, value, self.now);
+        }
+        if !self.place(item) {
+            self.free_entry(item.entry);
             return Err(full);
         }
         self.set_len(self.len() + 1);
@@ -139,26 +159,25 @@ impl<const W: usize> CuckooWriter<W> {
     }
 
     /// Removes `key`; returns the value that it had.
-    pub fn remove(&mut self, key: &[u32; W]) -> Option<u64> {
+    pub fn remove(&mut self, key: &[u32; W]) -> Option<u32> {
         self.remove_with_hash(key, self.hash(key))
     }
 
     /// [`remove`](Self::remove) of a key whose hash is known.
-    pub fn remove_with_hash(&mut self, key: &[u32; W], hash: u32) -> Option<u64> {
+    pub fn remove_with_hash(&mut self, key: &[u32; W], hash: u32) -> Option<u32> {
         let place = self.locate(key, hash)?;
-        let value = self.table.entries.view().value(place.entry);
+        let value = self.table.value(place.bucket, place.slot);
         self.remove_at(place);
         Some(value)
     }
 
     /// Every key and its value, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = ([u32; W], u64)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = ([u32; W], u32)> + '_ {
         (0..self.geometry().buckets()).flat_map(move |bucket| {
             let taken = self.taken(bucket);
-            (0..SLOTS).filter(move |slot| taken >> slot & 1 != 0).map(move |slot| {
-                let entry = self.table.buckets[bucket as usize].entry(slot);
-                (self.table.entries.view().key(entry), self.table.entries.view().value(entry))
-            })
+            (0..Bucket::<W>::SLOTS)
+                .filter(move |slot| taken >> slot & 1 != 0)
+                .map(move |slot| (self.table.key(bucket, slot), self.table.value(bucket, slot)))
         })
     }
 
@@ -167,7 +186,7 @@ impl<const W: usize> CuckooWriter<W> {
     /// false. Each call goes on where the last one stopped. Returns how many were removed.
     ///
     /// A key that is displaced, or moved by growth, may be shown twice in a round, or only in the next.
-    pub fn sweep(&mut self, buckets: usize, mut keep: impl FnMut(&[u32; W], u64, u64) -> bool) -> usize {
+    pub fn sweep(&mut self, buckets: usize, mut keep: impl FnMut(&[u32; W], u32, u64) -> bool) -> usize {
         let mut removed = 0;
         for _ in 0..buckets.min(self.geometry().buckets() as usize) {
             let bucket = self.sweep_at;
@@ -176,10 +195,10 @@ impl<const W: usize> CuckooWriter<W> {
             while taken != 0 {
                 let slot = taken.trailing_zeros() as usize;
                 taken &= taken - 1;
-                let entry = self.table.buckets[bucket as usize].entry(slot);
-                let entries = self.table.entries.view();
-                if !keep(&entries.key(entry), entries.value(entry), entries.used(entry)) {
-                    self.remove_at(Place { bucket, slot, entry });
+                let place = Place { bucket, slot };
+                let used = self.table.entries.view().used(self.id(place));
+                if !keep(&self.table.key(bucket, slot), self.table.value(bucket, slot), used) {
+                    self.remove_at(place);
                     removed += 1;
                 }
             }
@@ -196,7 +215,18 @@ impl<const W: usize> CuckooWriter<W> {
 
     /// The taken slots of a bucket, a bit each.
     fn taken(&self, bucket: u32) -> u32 {
-        !matches(self.table.buckets[bucket as usize].signatures(), 0) & ((1 << SLOTS) - 1)
+        let bucket = &self.table.buckets[bucket as usize];
+        bucket.taken(bucket.version())
+    }
+
+    fn id(&self, place: Place) -> u32 {
+        self.table.id(place.bucket, place.slot)
+    }
+
+    fn free_entry(&mut self, entry: u32) {
+        if !Bucket::<W>::KEYS_INSIDE {
+            self.ledger.free_entry(entry);
+        }
     }
 
     fn locate(&self, key: &[u32; W], hash: u32) -> Option<Place> {
@@ -204,46 +234,35 @@ impl<const W: usize> CuckooWriter<W> {
         let signature = signature(hash);
         let primary = geometry.bucket(hash);
         let found = self.locate_in(primary, signature, key);
-        let moved = self.table.buckets[primary as usize].moved() & moved_bit(signature) != 0;
-        if found.is_some() || !moved {
+        if found.is_some() || self.table.buckets[primary as usize].moved_bit(signature) == 0 {
             return found;
         }
         self.locate_in(geometry.bucket(alternate_hash(hash)), signature, key)
     }
 
     fn locate_in(&self, at: u32, signature: u16, key: &[u32; W]) -> Option<Place> {
-        let bucket = &self.table.buckets[at as usize];
-        let mut slots = matches(bucket.signatures(), signature);
-        while slots != 0 {
-            let slot = slots.trailing_zeros() as usize;
-            let entry = bucket.entry(slot);
-            if self.table.entries.view().key_is(entry, key) {
-                return Some(Place { bucket: at, slot, entry });
-            }
-            slots &= slots - 1;
-        }
-        None
+        let version = self.table.buckets[at as usize].version();
+        self.table.slot_of(at, version, key, signature).map(|slot| Place { bucket: at, slot })
     }
 
-    /// Puts an entry into one of its buckets, displacing others if need be.
-    fn place(&mut self, hash: u32, entry: u32) -> bool {
-        let signature = signature(hash);
+    /// Puts a key into one of its buckets, displacing others if need be.
+    fn place(&mut self, item: Item<'_, W>) -> bool {
         let mut paths = 0;
         loop {
             let geometry = self.geometry();
-            let at = geometry.bucket(hash);
-            let other_at = geometry.bucket(alternate_hash(hash));
+            let at = geometry.bucket(item.hash);
+            let other_at = geometry.bucket(alternate_hash(item.hash));
             let table = &*self.table;
             let (primary, alternate) = (&table.buckets[at as usize], &table.buckets[other_at as usize]);
             if let Some(slot) = primary.free_slot() {
                 let _writing = Writing::begin([primary]);
-                primary.set_slot(slot, signature, entry);
+                fill(table, &mut self.ledger, Place { bucket: at, slot }, item);
                 return true;
             }
             if let Some(slot) = alternate.free_slot() {
                 let _writing = Writing::begin([primary, alternate]);
-                alternate.set_slot(slot, signature, entry);
-                self.ledger.count_moved(primary, at, entry);
+                let id = fill(table, &mut self.ledger, Place { bucket: other_at, slot }, item);
+                self.ledger.count_moved(primary, at, id);
                 return true;
             }
             paths += 1;
@@ -254,8 +273,8 @@ impl<const W: usize> CuckooWriter<W> {
     }
 
     fn remove_at(&mut self, place: Place) {
-        let hash = self.ledger.hash(place.entry);
-        let primary = self.geometry().bucket(hash);
+        let id = self.id(place);
+        let primary = self.geometry().bucket(self.ledger.hash(id));
         let table = &*self.table;
         let bucket = &table.buckets[place.bucket as usize];
         if place.bucket == primary {
@@ -265,11 +284,11 @@ impl<const W: usize> CuckooWriter<W> {
             let home = &table.buckets[primary as usize];
             let _writing = Writing::begin([bucket, home]);
             bucket.clear_slot(place.slot);
-            self.ledger.uncount_moved(home, primary, place.entry);
+            self.ledger.uncount_moved(home, primary, id);
         }
         // Readers that still look at the entry find its bucket's version changed; what is written into
         // the entry from now on comes after that change.
-        self.ledger.free_entry(place.entry);
+        self.free_entry(id);
         self.set_len(self.len() - 1);
     }
 
@@ -284,7 +303,7 @@ impl<const W: usize> CuckooWriter<W> {
         if buckets == self.table.buckets.len() {
             return;
         }
-        if !geometry.is_even() || (self.len() + 1) * 100 > buckets * SLOTS * GROW_AT_PERCENT {
+        if !geometry.is_even() || (self.len() + 1) * 100 > buckets * Bucket::<W>::SLOTS * GROW_AT_PERCENT {
             for _ in 0..SPLITS_PER_INSERT {
                 self.split_next();
             }
@@ -301,22 +320,24 @@ impl<const W: usize> CuckooWriter<W> {
         let after = geometry.after_split();
         let table = &*self.table;
         let (from, to) = (&table.buckets[from_at as usize], &table.buckets[to_at as usize]);
+        let taken = self.taken(from_at);
         let writing = Writing::begin([from, to]);
-        for slot in 0..SLOTS {
-            let signature = from.signature(slot);
-            let entry = from.entry(slot);
-            if signature == 0 {
-                continue;
-            }
-            let hash = self.ledger.hash(entry);
-            let in_primary = geometry.bucket(hash) == from_at;
-            let bucket = after.bucket(if in_primary { hash } else { alternate_hash(hash) });
+        for slot in (0..Bucket::<W>::SLOTS).filter(|slot| taken >> slot & 1 != 0) {
+            let id = table.id(from_at, slot);
+            let hash = self.ledger.hash(id);
+            let primary = geometry.bucket(hash);
+            let bucket = after.bucket(if primary == from_at { hash } else { alternate_hash(hash) });
             if bucket == to_at {
-                to.set_slot(slot, signature, entry);
+                to.copy_slot(slot, from, slot);
                 from.clear_slot(slot);
+                let moved_id = table.id(to_at, slot);
+                renumber(table, &mut self.ledger, id, moved_id);
+                if primary != from_at && moved_id != id {
+                    self.ledger.rename_moved(primary, id, moved_id);
+                }
             }
         }
-        from.set_moved(0);
+        from.set_filter(0);
         self.ledger.split(from_at, |hash| {
             let at = after.bucket(hash);
             (if at == to_at { to } else { from }, at)
@@ -326,4 +347,18 @@ impl<const W: usize> CuckooWriter<W> {
         drop(writing);
         true
     }
+}
+
+/// Fills a slot of a bucket that is being written; returns its number.
+fn fill<const W: usize>(table: &CuckooTable<W>, ledger: &mut Ledger, place: Place, item: Item<'_, W>) -> u32 {
+    let bucket = &table.buckets[place.bucket as usize];
+    if !Bucket::<W>::KEYS_INSIDE {
+        bucket.set_entry(place.slot, signature(item.hash), item.entry);
+        return item.entry;
+    }
+    bucket.set_key(place.slot, item.key, item.value);
+    let id = table.id(place.bucket, place.slot);
+    ledger.set_hash(id, item.hash);
+    table.entries.view().set_used(id, item.now);
+    id
 }
