@@ -5,10 +5,10 @@
 
 use std::hint::select_unpredictable;
 
-use super::bucket::{Bucket, Version};
-use super::entry::EntriesView;
+use super::bucket::Bucket;
+use super::entry::{EntriesView, EntryAt, id};
 use super::geometry::{Geometry, alternate_hash, signature};
-use super::{BATCH_MAX, CuckooTable, inside};
+use super::{BATCH_MAX, CuckooTable};
 use crate::hash::multilinear::{KEYS, KeyHash};
 use crate::memory::{prefetch, prefetch_at};
 
@@ -26,10 +26,13 @@ pub(super) trait Lanes: Copy {
     }
 
     /// The slots with this signature, a bit each: [`Bucket::matches`].
-    fn matches<const W: usize>(self, bucket: &Bucket<W>, signature: u16) -> u32;
+    fn matches(self, bucket: &Bucket, signature: u16) -> u32;
 
-    /// The slots with this key, taken or not, a bit each: [`Bucket::holders`].
-    fn holders<const W: usize>(self, bucket: &Bucket<W>, key: &[u32; W]) -> u32;
+    /// Whether an entry has this key: [`EntriesView::key_is`].
+    #[inline(always)]
+    fn key_is<const W: usize>(self, entries: EntriesView<'_, W>, entry: EntryAt, key: &[u32; W]) -> bool {
+        entries.key_is(entry, key)
+    }
 }
 
 /// The definition.
@@ -38,30 +41,25 @@ pub(super) struct Portable;
 
 impl Lanes for Portable {
     #[inline(always)]
-    fn matches<const W: usize>(self, bucket: &Bucket<W>, signature: u16) -> u32 {
+    fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
         bucket.matches(signature)
-    }
-
-    #[inline(always)]
-    fn holders<const W: usize>(self, bucket: &Bucket<W>, key: &[u32; W]) -> u32 {
-        bucket.holders(key)
     }
 }
 
 /// Where the table's memory is: held in registers, where the table itself would have to be read again after
 /// every fence.
 #[derive(Clone, Copy)]
-pub(super) struct View<'a, const W: usize> {
-    pub(super) buckets: &'a [Bucket<W>],
-    pub(super) entries: EntriesView<'a, W>,
+struct View<'a, const W: usize> {
+    buckets: &'a [Bucket],
+    entries: EntriesView<'a, W>,
 }
 
 /// What the stages know of the keys.
 struct Stages {
     /// The bucket in which a candidate was found, and its version then.
     buckets: [u32; BATCH_MAX],
-    versions: [Version; BATCH_MAX],
-    entries: [u32; BATCH_MAX],
+    versions: [u32; BATCH_MAX],
+    slots: [u32; BATCH_MAX],
     /// Keys of which a signature was found in the primary bucket.
     candidates: u64,
     /// Keys that may be in their alternate bucket.
@@ -103,11 +101,7 @@ pub(super) fn lookup<const W: usize, L: Lanes>(
             &own[..len]
         }
     };
-    let (mut hits, mut again) = if Bucket::<W>::KEYS_INSIDE {
-        inside::lookup(lanes, view, geometry, keys, hashes, request.used, values)
-    } else {
-        outside(lanes, view, geometry, keys, hashes, request.used, values)
-    };
+    let (mut hits, mut again) = stages(lanes, view, geometry, keys, hashes, request.used, values);
     if table.geometry() != geometry {
         // The table grew meanwhile: a key that was missed may have gone to a new bucket.
         again |= (u64::MAX >> (BATCH_MAX - len)) & !hits;
@@ -153,9 +147,9 @@ fn hash_and_ask<const W: usize, L: Lanes>(
     }
 }
 
-/// The stages where keys are outside of the buckets. Returns the hits, and the keys to be looked up alone.
+/// The stages. Returns the hits, and the keys to be looked up alone.
 #[inline(always)]
-fn outside<const W: usize, L: Lanes>(
+fn stages<const W: usize, L: Lanes>(
     lanes: L,
     view: View<'_, W>,
     geometry: Geometry,
@@ -166,8 +160,8 @@ fn outside<const W: usize, L: Lanes>(
 ) -> (u64, u64) {
     let mut stages = Stages {
         buckets: [0; BATCH_MAX],
-        versions: [Version::default(); BATCH_MAX],
-        entries: [0; BATCH_MAX],
+        versions: [0; BATCH_MAX],
+        slots: [0; BATCH_MAX],
         candidates: 0,
         alternates: 0,
         again: 0,
@@ -178,9 +172,9 @@ fn outside<const W: usize, L: Lanes>(
         primaries::<W, L, false>(lanes, view, geometry, hashes, &mut stages);
     }
     let later = alternates(lanes, view, geometry, hashes, &mut stages);
-    let mut hits = entries(view, keys, used, values, stages.candidates, &mut stages);
+    let mut hits = entries(lanes, view, keys, used, values, stages.candidates, &mut stages);
     // Last, since their entries were asked for last.
-    hits |= entries(view, keys, used, values, later, &mut stages);
+    hits |= entries(lanes, view, keys, used, values, later, &mut stages);
     (hits, stages.again)
 }
 
@@ -208,7 +202,8 @@ fn primaries<const W: usize, L: Lanes, const EVEN: bool>(
         let version = bucket.version();
         let slots = lanes.matches(bucket, signatures[i]);
         let found = slots != 0;
-        let entry = bucket.entry(slots.trailing_zeros() as usize);
+        let slot = slots.trailing_zeros() as usize;
+        let entry = view.entries.at(stages.buckets[i], slot);
         let moved = u64::from(bucket.moved_bit(signatures[i]));
         changed |= !bucket.is_unchanged(version);
         let alternate = view.buckets.as_ptr().wrapping_add(others[i] as usize);
@@ -217,7 +212,7 @@ fn primaries<const W: usize, L: Lanes, const EVEN: bool>(
         prefetch_at(select_unpredictable(found, view.entries.address(entry), other));
         view.entries.prefetch_rest(select_unpredictable(found, entry, 0));
         stages.versions[i] = version;
-        stages.entries[i] = entry;
+        stages.slots[i] = slot as u32;
         // The bits come in at the top and arrive at their places after the last key.
         candidates = candidates >> 1 | u64::from(found) << 63;
         alternates = alternates >> 1 | moved << 63;
@@ -249,15 +244,14 @@ fn alternates<const W: usize, L: Lanes>(
         let version = bucket.version();
         let slots = lanes.matches(bucket, signature(hashes[i]));
         let found = slots != 0;
-        let entry = bucket.entry(slots.trailing_zeros() as usize);
+        let slot = slots.trailing_zeros() as usize;
         // A miss here is one only where the primary bucket is still what it was, too.
         let primary = &view.buckets[stages.buckets[i] as usize];
         let changed = !bucket.is_unchanged(version) | !primary.is_unchanged(stages.versions[i]);
-        let entry = if found { entry } else { 0 };
-        view.entries.prefetch(entry);
+        view.entries.prefetch(view.entries.at(at, slot));
         stages.buckets[i] = at;
         stages.versions[i] = version;
-        stages.entries[i] = entry;
+        stages.slots[i] = slot as u32;
         candidates |= u64::from(found) << i;
         stages.again |= u64::from(changed & !found) << i;
     }
@@ -266,7 +260,8 @@ fn alternates<const W: usize, L: Lanes>(
 
 /// Compares the candidates' keys and reads their values. Returns the hits.
 #[inline(always)]
-fn entries<const W: usize>(
+fn entries<const W: usize, L: Lanes>(
+    lanes: L,
     view: View<'_, W>,
     keys: &[[u32; W]],
     used: Option<u64>,
@@ -279,15 +274,15 @@ fn entries<const W: usize>(
     while left != 0 {
         let i = left.trailing_zeros() as usize % BATCH_MAX;
         left &= left - 1;
-        let entry = stages.entries[i];
-        let same = view.entries.key_is(entry, &keys[i]);
+        let (at, slot) = (stages.buckets[i], stages.slots[i] as usize);
+        let entry = view.entries.at(at, slot);
+        let same = lanes.key_is(view.entries, entry, &keys[i]);
         let value = view.entries.value(entry);
-        let bucket = &view.buckets[stages.buckets[i] as usize];
-        if same & bucket.is_unchanged(stages.versions[i]) {
-            values[i] = value;
+        if same & view.buckets[at as usize].is_unchanged(stages.versions[i]) {
             hits |= 1 << i;
+            values[i] = value;
             if let Some(now) = used {
-                view.entries.set_used(entry, now);
+                view.entries.set_used(id(at, slot), now);
             }
         } else {
             stages.again |= 1 << i;

@@ -2,17 +2,14 @@
 //! makes room (Li et al., *Algorithmic Improvements for Fast Concurrent Cuckoo Hashing*, EuroSys 2014,
 //! §4.3: breadth-first, found before anything is moved).
 
-use super::{CuckooTable, CuckooWriter};
-use super::bucket::{Bucket, Writing};
+use super::CuckooWriter;
+use super::bucket::{SLOTS, Writing};
+use super::entry::id;
 use super::geometry::alternate_hash;
-use super::ledger::Ledger;
 use crate::memory::prefetch;
 
 /// Buckets looked at, at most, for one insertion: chains of up to four moves.
 const STEPS_MAX: usize = 2000;
-
-/// Slots of the buckets with the most.
-const SLOTS_MAX: usize = 8;
 
 /// A bucket on the way, and whose key would come into it.
 #[derive(Clone, Copy)]
@@ -43,17 +40,11 @@ impl<const W: usize> CuckooWriter<W> {
     fn search(&mut self, steps: &mut Vec<Step>) -> bool {
         let mut head = 0;
         while let Some(&Step { bucket, .. }) = steps.get(head) {
-            let slots = 0..Bucket::<W>::SLOTS;
-            let others: [u32; SLOTS_MAX] = std::array::from_fn(|slot| {
-                if slots.contains(&slot) { self.other_bucket(bucket, slot) } else { bucket }
-            });
-            for other in &others[slots.clone()] {
-                prefetch(&self.table.buckets, *other as usize);
-                if Bucket::<W>::KEYS_INSIDE {
-                    self.ledger.prefetch(self.table.id(*other, 0));
-                }
+            let others: [u32; SLOTS] = std::array::from_fn(|slot| self.other_bucket(bucket, slot));
+            for other in others {
+                prefetch(&self.table.buckets, other as usize);
             }
-            for (slot, &other) in others[slots].iter().enumerate() {
+            for (slot, other) in others.into_iter().enumerate() {
                 if self.table.buckets[other as usize].free_slot().is_some() {
                     return self.shift(steps, head, slot, other);
                 }
@@ -87,10 +78,10 @@ impl<const W: usize> CuckooWriter<W> {
     /// The other bucket of the key in a slot.
     fn other_bucket(&self, bucket: u32, slot: usize) -> u32 {
         let geometry = self.geometry();
-        if geometry.is_even() && !Bucket::<W>::KEYS_INSIDE {
+        if geometry.is_even() {
             return geometry.other_bucket(bucket, self.table.buckets[bucket as usize].signature(slot));
         }
-        let hash = self.ledger.hash(self.table.id(bucket, slot));
+        let hash = self.ledger.hash(id(bucket, slot));
         let primary = geometry.bucket(hash);
         if primary == bucket { geometry.bucket(alternate_hash(hash)) } else { primary }
     }
@@ -99,28 +90,21 @@ impl<const W: usize> CuckooWriter<W> {
     pub(super) fn move_slot(&mut self, from_at: u32, slot: usize, to_at: u32) -> bool {
         let table = &*self.table;
         let (from, to) = (&table.buckets[from_at as usize], &table.buckets[to_at as usize]);
-        let taken = from.taken(from.version()) >> slot & 1 != 0;
+        let taken = from.signature(slot) != 0;
         let Some(free) = to.free_slot().filter(|_| taken) else { return false };
-        let id = table.id(from_at, slot);
-        let primary = self.geometry().bucket(self.ledger.hash(id));
+        let (was, is) = (id(from_at, slot), id(to_at, free));
+        let hash = self.ledger.hash(was);
+        self.ledger.set_hash(is, hash);
         let _writing = Writing::begin([from, to]);
-        to.copy_slot(free, from, slot);
-        from.clear_slot(slot);
-        let moved_id = table.id(to_at, free);
-        renumber(table, &mut self.ledger, id, moved_id);
-        if primary == from_at {
-            self.ledger.count_moved(from, from_at, moved_id);
+        table.move_to((from_at, slot), (to_at, free));
+        if self.now.is_some() {
+            table.entries.copy_used(was, is);
+        }
+        if self.geometry().bucket(hash) == from_at {
+            self.ledger.count_moved(from, from_at, is);
         } else {
-            self.ledger.uncount_moved(to, to_at, id);
+            self.ledger.uncount_moved(to, to_at, was);
         }
         true
-    }
-}
-
-/// Takes hash and time of use along where a key gets another number.
-pub(super) fn renumber<const W: usize>(table: &CuckooTable<W>, ledger: &mut Ledger, id: u32, other: u32) {
-    if id != other {
-        ledger.set_hash(other, ledger.hash(id));
-        table.entries.view().set_used(other, table.entries.view().used(id));
     }
 }

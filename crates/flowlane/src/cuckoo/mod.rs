@@ -5,7 +5,6 @@ mod bucket;
 mod displace;
 mod entry;
 mod geometry;
-mod inside;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod ledger;
@@ -26,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use batch::Request;
-use bucket::Bucket;
+use bucket::{Bucket, SLOTS};
 use entry::Entries;
 use geometry::Geometry;
 use sync::{AtomicU64, Memory};
@@ -45,9 +44,6 @@ pub const KEY_WORDS_MAX: usize = 16;
 /// Share of a table's slots that it promises to fill, in percent. Displacement gets further (the tests
 /// reach 97 % and more); the distance is for bad luck.
 const LOAD_MAX_PERCENT: usize = 96;
-
-/// The same of buckets of three slots, of which displacement fills 95 %.
-const NARROW_LOAD_MAX_PERCENT: usize = 93;
 
 /// The same of tables with up to [`SMALL_ENTRIES`] keys, where bad luck weighs more, and slots less.
 const SMALL_LOAD_MAX_PERCENT: usize = 75;
@@ -91,7 +87,7 @@ impl CuckooConfig {
 /// `W`: words of a key, 1 to [`KEY_WORDS_MAX`].
 #[derive(Debug)]
 pub struct CuckooTable<const W: usize> {
-    buckets: Memory<Bucket<W>>,
+    buckets: Memory<Bucket>,
     entries: Entries<W>,
     geometry: AtomicU64,
     len: AtomicU64,
@@ -115,28 +111,18 @@ impl<const W: usize> Deref for CuckooReader<W> {
 }
 
 /// Buckets that hold `entries` keys.
-fn buckets_for<const W: usize>(entries: usize) -> usize {
-    let slots = Bucket::<W>::SLOTS;
-    let percent = match slots {
-        _ if entries <= SMALL_ENTRIES => SMALL_LOAD_MAX_PERCENT,
-        ..=3 => NARROW_LOAD_MAX_PERCENT,
-        _ => LOAD_MAX_PERCENT,
-    };
-    (entries * 100).div_ceil(slots * percent).next_power_of_two().max(2)
-}
-
-/// Numbers for keys: of entries, or of all slots where keys are inside.
-fn ids<const W: usize>(entries: usize) -> usize {
-    if Bucket::<W>::KEYS_INSIDE { buckets_for::<W>(entries) * Bucket::<W>::SLOTS } else { entries }
+fn buckets_for(entries: usize) -> usize {
+    let percent = if entries <= SMALL_ENTRIES { SMALL_LOAD_MAX_PERCENT } else { LOAD_MAX_PERCENT };
+    (entries * 100).div_ceil(SLOTS * percent).next_power_of_two().max(2)
 }
 
 impl<const W: usize> CuckooTable<W> {
     fn new(config: &CuckooConfig) -> Self {
         const { assert!(W >= 1 && W <= KEY_WORDS_MAX, "a key has 1 to 16 words") };
-        let at_first = Geometry::new(buckets_for::<W>(config.entries_at_first) as u32);
+        let at_first = Geometry::new(buckets_for(config.entries_at_first) as u32);
         Self {
-            buckets: Memory::zeroed(buckets_for::<W>(config.entries_max)),
-            entries: Entries::zeroed(ids::<W>(config.entries_max)),
+            buckets: Memory::zeroed(buckets_for(config.entries_max)),
+            entries: Entries::zeroed(buckets_for(config.entries_max)),
             geometry: AtomicU64::new(at_first.to_word()),
             len: AtomicU64::new(0),
             entries_max: config.entries_max,
@@ -167,7 +153,7 @@ impl<const W: usize> CuckooTable<W> {
 
     /// Slots in use now: how many keys there could be before the table grows or refuses more.
     pub fn slots(&self) -> usize {
-        self.geometry().buckets() as usize * Bucket::<W>::SLOTS
+        self.geometry().buckets() as usize * SLOTS
     }
 
     /// Bytes that readers share, reserved for [`entries_max`](Self::entries_max); the writer has more

@@ -1,11 +1,11 @@
 //! The definition: one key at a time, portable code.
 
 use super::CuckooTable;
-use super::bucket::Version;
+use super::entry::id;
 use super::geometry::{alternate_hash, signature};
 use super::sync::pause;
 
-/// What a reader found, and the number of the entry where it found it.
+/// What a reader found, and the number of the slot where it found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub(super) id: u32,
@@ -74,12 +74,11 @@ fn attempt<const W: usize>(
 fn find<const W: usize>(
     table: &CuckooTable<W>,
     at: u32,
-    version: Version,
+    version: u32,
     key: &[u32; W],
     signature: u16,
 ) -> Result<Option<Found>, Changed> {
-    let Some(slot) = table.slot_of(at, version, key, signature) else { return Ok(None) };
-    let (id, value) = (table.id(at, slot), table.value(at, slot));
-    let unchanged = table.buckets[at as usize].is_unchanged(version);
-    if unchanged { Ok(Some(Found { id, value })) } else { Err(Changed) }
+    let Some(slot) = table.slot_of(at, key, signature) else { return Ok(None) };
+    let found = Found { id: id(at, slot), value: table.value(at, slot) };
+    if table.buckets[at as usize].is_unchanged(version) { Ok(Some(found)) } else { Err(Changed) }
 }

@@ -1,32 +1,16 @@
-//! What is in a slot, wherever the table has it: in the bucket, or in an entry.
+//! What is in a slot: its signature in the bucket, key and value in its entry.
 
 use super::CuckooTable;
-use super::bucket::{Bucket, Version};
+use super::entry::EntryAt;
 
 impl<const W: usize> CuckooTable<W> {
-    /// The number of the entry of the key in a slot; where keys are inside, of the slot itself. It stands for
-    /// the key in the writer's ledger and among the times of use.
+    /// The slot of a bucket with this key. A reader's answer depends on the bucket's version.
     #[inline(always)]
-    pub(super) fn id(&self, at: u32, slot: usize) -> u32 {
-        if Bucket::<W>::KEYS_INSIDE {
-            at * Bucket::<W>::SLOTS as u32 + slot as u32
-        } else {
-            self.buckets[at as usize].entry(slot)
-        }
-    }
-
-    /// The slot of a bucket with this key. A reader's answer depends on the version's.
-    #[inline(always)]
-    pub(super) fn slot_of(&self, at: u32, version: Version, key: &[u32; W], signature: u16) -> Option<usize> {
-        let bucket = &self.buckets[at as usize];
-        if Bucket::<W>::KEYS_INSIDE {
-            let slots = bucket.holders(key) & bucket.taken(version);
-            return (slots != 0).then(|| slots.trailing_zeros() as usize);
-        }
-        let mut slots = bucket.matches(signature);
+    pub(super) fn slot_of(&self, at: u32, key: &[u32; W], signature: u16) -> Option<usize> {
+        let mut slots = self.buckets[at as usize].matches(signature);
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize;
-            if self.entries.view().key_is(bucket.entry(slot), key) {
+            if self.entries.view().key_is(self.entry(at, slot), key) {
                 return Some(slot);
             }
             slots &= slots - 1;
@@ -34,31 +18,34 @@ impl<const W: usize> CuckooTable<W> {
         None
     }
 
+    #[inline(always)]
+    fn entry(&self, at: u32, slot: usize) -> EntryAt {
+        self.entries.view().at(at, slot)
+    }
+
     pub(super) fn key(&self, at: u32, slot: usize) -> [u32; W] {
-        let bucket = &self.buckets[at as usize];
-        if Bucket::<W>::KEYS_INSIDE {
-            bucket.key(slot)
-        } else {
-            self.entries.view().key(bucket.entry(slot))
-        }
+        self.entries.view().key(self.entry(at, slot))
     }
 
     #[inline(always)]
     pub(super) fn value(&self, at: u32, slot: usize) -> u32 {
-        let bucket = &self.buckets[at as usize];
-        if Bucket::<W>::KEYS_INSIDE {
-            bucket.value(slot)
-        } else {
-            self.entries.view().value(bucket.entry(slot))
-        }
+        self.entries.view().value(self.entry(at, slot))
     }
 
     pub(super) fn set_value(&self, at: u32, slot: usize, value: u32) {
-        let bucket = &self.buckets[at as usize];
-        if Bucket::<W>::KEYS_INSIDE {
-            bucket.set_value(slot, value);
-        } else {
-            self.entries.view().set_value(bucket.entry(slot), value);
-        }
+        self.entries.view().set_value(self.entry(at, slot), value);
+    }
+
+    /// Fills a free slot of a bucket that is being written.
+    pub(super) fn fill(&self, at: u32, slot: usize, signature: u16, key: &[u32; W], value: u32) {
+        self.entries.view().write(self.entry(at, slot), key, value);
+        self.buckets[at as usize].set_signature(slot, signature);
+    }
+
+    /// Moves a key to a free slot of another bucket; both are being written.
+    pub(super) fn move_to(&self, (from, slot): (u32, usize), (to, free): (u32, usize)) {
+        let signature = self.buckets[from as usize].signature(slot);
+        self.fill(to, free, signature, &self.key(from, slot), self.value(from, slot));
+        self.buckets[from as usize].set_signature(slot, 0);
     }
 }

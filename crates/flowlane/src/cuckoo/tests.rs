@@ -146,7 +146,7 @@ fn keys_of_one_hash_fill_both_buckets_and_are_told_apart() {
 }
 
 fn one_hash<const W: usize>(variant: Variant) {
-    let slots = Bucket::<W>::SLOTS;
+    let slots = SLOTS;
     let config = CuckooConfig::new(1000, 1).with_variant(variant).expect("is available");
     let mut writer = CuckooWriter::<W>::new(&config);
     let taken = (0..40).take_while(|n| writer.insert_with_hash(&key(*n), 0xabcd_1234, *n).is_ok());
@@ -172,13 +172,13 @@ fn at_least_95_percent_of_the_slots_fill_before_the_first_refusal() {
 }
 
 fn fills<const W: usize>() {
-    let slots = Bucket::<W>::SLOTS;
+    let slots = SLOTS;
     for (buckets, seed) in [(1 << 10, 1), (1 << 10, 2), (1 << 14, 3), (1 << 16, 4)] {
         let mut writer = CuckooWriter::<W>::new(&CuckooConfig::new(1, seed));
         // As many entries as slots, so that only a lack of places refuses.
         writer.ledger = Ledger::new(buckets, buckets * slots);
         writer.table = Arc::new(CuckooTable {
-            entries: Entries::zeroed(buckets * slots),
+            entries: Entries::zeroed(buckets),
             buckets: Memory::zeroed(buckets),
             geometry: AtomicU64::new(Geometry::new(buckets as u32).to_word()),
             len: AtomicU64::new(0),
@@ -287,8 +287,7 @@ fn moves<const W: usize>() {
                 let geometry = writer.geometry();
                 let both = [geometry.bucket(hash), geometry.bucket(alternate_hash(hash))];
                 let (from, to) = if round % 2 == 0 { (both[0], both[1]) } else { (both[1], both[0]) };
-                let version = writer.buckets[from as usize].version();
-                let slot = writer.slot_of(from, version, key, geometry::signature(hash));
+                let slot = writer.slot_of(from, key, geometry::signature(hash));
                 assert!(writer.move_slot(from, slot.expect("is there"), to));
             }
         }

@@ -5,18 +5,19 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::bucket::{Bucket, Writing};
-use super::displace::{Path, renumber};
+use super::bucket::{SLOTS, Writing};
+use super::displace::Path;
+use super::entry::id;
 use super::geometry::{alternate_hash, signature};
 use super::ledger::Ledger;
-use super::{CuckooConfig, CuckooReader, CuckooTable, ids};
+use super::{CuckooConfig, CuckooReader, CuckooTable};
 use crate::memory::prefetch;
 
 /// A growing table begins to split buckets when this share of its slots is taken, in percent: early
 /// enough for the buckets that are split last.
 const GROW_AT_PERCENT: usize = 85;
 
-/// Buckets split with every insertion while the table grows: three slots and more come with each, so one would do.
+/// Buckets split with every insertion while the table grows: 8 slots come with each, so one would do.
 const SPLITS_PER_INSERT: usize = 2;
 
 /// How often an insertion looks for a path of displacements before it gives up: a path found is nearly
@@ -40,7 +41,8 @@ pub enum InsertError {
 pub struct CuckooWriter<const W: usize> {
     pub(super) table: Arc<CuckooTable<W>>,
     pub(super) ledger: Ledger,
-    now: u64,
+    /// The time, for an owner who keeps times of use.
+    pub(super) now: Option<u64>,
     /// The bucket at which the next sweep begins.
     sweep_at: u32,
     pub(super) path: Path,
@@ -68,14 +70,10 @@ struct Place {
 }
 
 /// A key to be put somewhere.
-#[derive(Clone, Copy)]
 struct Item<'a, const W: usize> {
     key: &'a [u32; W],
     value: u32,
-    now: u64,
     hash: u32,
-    /// Its entry, where keys are outside of the buckets.
-    entry: u32,
 }
 
 impl<const W: usize> CuckooWriter<W> {
@@ -86,9 +84,9 @@ impl<const W: usize> CuckooWriter<W> {
     pub fn new(config: &CuckooConfig) -> Self {
         let table = CuckooTable::new(config);
         Self {
-            ledger: Ledger::new(table.buckets.len(), ids::<W>(config.entries_max)),
+            ledger: Ledger::new(table.buckets.len(), table.buckets.len() * SLOTS),
             table: Arc::new(table),
-            now: 0,
+            now: None,
             sweep_at: 0,
             path: Path::default(),
         }
@@ -104,9 +102,10 @@ impl<const W: usize> CuckooWriter<W> {
         self.ledger.size_bytes()
     }
 
-    /// Sets the time that is noted as the last use of keys written from now on, in the caller's unit.
+    /// Sets the time that is noted as the last use of keys written from now on, in the caller's unit. Times
+    /// are kept from the first call on: keys written before it have any.
     pub fn set_now(&mut self, now: u64) {
-        self.now = now;
+        self.now = Some(now);
     }
 
     /// Gives `key` this value; returns the value that it had.
@@ -128,34 +127,28 @@ impl<const W: usize> CuckooWriter<W> {
         value: u32,
     ) -> Result<Option<u32>, InsertError> {
         let geometry = self.geometry();
+        let primary = geometry.bucket(hash);
         prefetch(&self.table.buckets, geometry.bucket(alternate_hash(hash)) as usize);
-        if Bucket::<W>::KEYS_INSIDE {
-            let id = self.table.id(geometry.bucket(hash), 0);
-            self.ledger.prefetch(id);
-            self.table.entries.view().prefetch(id);
-        }
+        self.ledger.prefetch(id(primary, 0));
         if let Some(place) = self.locate(key, hash) {
             let before = self.table.value(place.bucket, place.slot);
             self.table.set_value(place.bucket, place.slot, value);
-            self.table.entries.view().set_used(self.id(place), self.now);
+            self.note_use(place);
             return Ok(Some(before));
         }
         self.grow_on_insert();
         let full = InsertError::Full { entries: self.len() };
-        if self.len() == self.entries_max {
-            return Err(full);
-        }
-        let mut item = Item { key, value, now: self.now, hash, entry: 0 };
-        if !Bucket::<W>::KEYS_INSIDE {
-            item.entry = self.ledger.take_entry(hash).ok_or(full)?;
-            self.table.entries.view().write(item.entry, key, value, self.now);
-        }
-        if !self.place(item) {
-            self.free_entry(item.entry);
-            return Err(full);
-        }
+        let fits = self.len() < self.entries_max;
+        let place = fits.then(|| self.place(&Item { key, value, hash })).flatten().ok_or(full)?;
+        self.note_use(place);
         self.set_len(self.len() + 1);
         Ok(None)
+    }
+
+    fn note_use(&self, place: Place) {
+        if let Some(now) = self.now {
+            self.table.entries.view().set_used(id(place.bucket, place.slot), now);
+        }
     }
 
     /// Removes `key`; returns the value that it had.
@@ -175,7 +168,7 @@ impl<const W: usize> CuckooWriter<W> {
     pub fn iter(&self) -> impl Iterator<Item = ([u32; W], u32)> + '_ {
         (0..self.geometry().buckets()).flat_map(move |bucket| {
             let taken = self.taken(bucket);
-            (0..Bucket::<W>::SLOTS)
+            (0..SLOTS)
                 .filter(move |slot| taken >> slot & 1 != 0)
                 .map(move |slot| (self.table.key(bucket, slot), self.table.value(bucket, slot)))
         })
@@ -196,7 +189,7 @@ impl<const W: usize> CuckooWriter<W> {
                 let slot = taken.trailing_zeros() as usize;
                 taken &= taken - 1;
                 let place = Place { bucket, slot };
-                let used = self.table.entries.view().used(self.id(place));
+                let used = self.table.entries.used(bucket, slot);
                 if !keep(&self.table.key(bucket, slot), self.table.value(bucket, slot), used) {
                     self.remove_at(place);
                     removed += 1;
@@ -210,23 +203,11 @@ impl<const W: usize> CuckooWriter<W> {
     pub fn clear(&mut self) {
         self.sweep_at = 0;
         self.sweep(usize::MAX, |_, _, _| false);
-        self.ledger.free_all();
     }
 
     /// The taken slots of a bucket, a bit each.
     fn taken(&self, bucket: u32) -> u32 {
-        let bucket = &self.table.buckets[bucket as usize];
-        bucket.taken(bucket.version())
-    }
-
-    fn id(&self, place: Place) -> u32 {
-        self.table.id(place.bucket, place.slot)
-    }
-
-    fn free_entry(&mut self, entry: u32) {
-        if !Bucket::<W>::KEYS_INSIDE {
-            self.ledger.free_entry(entry);
-        }
+        self.table.buckets[bucket as usize].taken()
     }
 
     fn locate(&self, key: &[u32; W], hash: u32) -> Option<Place> {
@@ -241,12 +222,12 @@ impl<const W: usize> CuckooWriter<W> {
     }
 
     fn locate_in(&self, at: u32, signature: u16, key: &[u32; W]) -> Option<Place> {
-        let version = self.table.buckets[at as usize].version();
-        self.table.slot_of(at, version, key, signature).map(|slot| Place { bucket: at, slot })
+        self.table.slot_of(at, key, signature).map(|slot| Place { bucket: at, slot })
     }
 
-    /// Puts a key into one of its buckets, displacing others if need be.
-    fn place(&mut self, item: Item<'_, W>) -> bool {
+    /// Puts a key into one of its buckets, displacing others if need be. Returns where.
+    fn place(&mut self, item: &Item<'_, W>) -> Option<Place> {
+        let signature = signature(item.hash);
         let mut paths = 0;
         loop {
             let geometry = self.geometry();
@@ -255,40 +236,38 @@ impl<const W: usize> CuckooWriter<W> {
             let table = &*self.table;
             let (primary, alternate) = (&table.buckets[at as usize], &table.buckets[other_at as usize]);
             if let Some(slot) = primary.free_slot() {
+                self.ledger.set_hash(id(at, slot), item.hash);
                 let _writing = Writing::begin([primary]);
-                fill(table, &mut self.ledger, Place { bucket: at, slot }, item);
-                return true;
+                table.fill(at, slot, signature, item.key, item.value);
+                return Some(Place { bucket: at, slot });
             }
             if let Some(slot) = alternate.free_slot() {
+                self.ledger.set_hash(id(other_at, slot), item.hash);
                 let _writing = Writing::begin([primary, alternate]);
-                let id = fill(table, &mut self.ledger, Place { bucket: other_at, slot }, item);
-                self.ledger.count_moved(primary, at, id);
-                return true;
+                table.fill(other_at, slot, signature, item.key, item.value);
+                self.ledger.count_moved(primary, at, id(other_at, slot));
+                return Some(Place { bucket: other_at, slot });
             }
             paths += 1;
             if paths > PATHS_MAX || !(self.make_room(at, other_at) || self.split_next()) {
-                return false;
+                return None;
             }
         }
     }
 
     fn remove_at(&mut self, place: Place) {
-        let id = self.id(place);
+        let id = id(place.bucket, place.slot);
         let primary = self.geometry().bucket(self.ledger.hash(id));
-        let table = &*self.table;
-        let bucket = &table.buckets[place.bucket as usize];
+        let bucket = &self.table.buckets[place.bucket as usize];
         if place.bucket == primary {
             let _writing = Writing::begin([bucket]);
-            bucket.clear_slot(place.slot);
+            bucket.set_signature(place.slot, 0);
         } else {
-            let home = &table.buckets[primary as usize];
+            let home = &self.table.buckets[primary as usize];
             let _writing = Writing::begin([bucket, home]);
-            bucket.clear_slot(place.slot);
+            bucket.set_signature(place.slot, 0);
             self.ledger.uncount_moved(home, primary, id);
         }
-        // Readers that still look at the entry find its bucket's version changed; what is written into
-        // the entry from now on comes after that change.
-        self.free_entry(id);
         self.set_len(self.len() - 1);
     }
 
@@ -303,7 +282,7 @@ impl<const W: usize> CuckooWriter<W> {
         if buckets == self.table.buckets.len() {
             return;
         }
-        if !geometry.is_even() || (self.len() + 1) * 100 > buckets * Bucket::<W>::SLOTS * GROW_AT_PERCENT {
+        if !geometry.is_even() || (self.len() + 1) * 100 > buckets * SLOTS * GROW_AT_PERCENT {
             for _ in 0..SPLITS_PER_INSERT {
                 self.split_next();
             }
@@ -322,19 +301,21 @@ impl<const W: usize> CuckooWriter<W> {
         let (from, to) = (&table.buckets[from_at as usize], &table.buckets[to_at as usize]);
         let taken = self.taken(from_at);
         let writing = Writing::begin([from, to]);
-        for slot in (0..Bucket::<W>::SLOTS).filter(|slot| taken >> slot & 1 != 0) {
-            let id = table.id(from_at, slot);
-            let hash = self.ledger.hash(id);
+        for slot in (0..SLOTS).filter(|slot| taken >> slot & 1 != 0) {
+            let (was, is) = (id(from_at, slot), id(to_at, slot));
+            let hash = self.ledger.hash(was);
             let primary = geometry.bucket(hash);
             let bucket = after.bucket(if primary == from_at { hash } else { alternate_hash(hash) });
-            if bucket == to_at {
-                to.copy_slot(slot, from, slot);
-                from.clear_slot(slot);
-                let moved_id = table.id(to_at, slot);
-                renumber(table, &mut self.ledger, id, moved_id);
-                if primary != from_at && moved_id != id {
-                    self.ledger.rename_moved(primary, id, moved_id);
-                }
+            if bucket != to_at {
+                continue;
+            }
+            self.ledger.set_hash(is, hash);
+            table.move_to((from_at, slot), (to_at, slot));
+            if self.now.is_some() {
+                table.entries.copy_used(was, is);
+            }
+            if primary != from_at {
+                self.ledger.rename_moved(primary, was, is);
             }
         }
         from.set_filter(0);
@@ -347,18 +328,4 @@ impl<const W: usize> CuckooWriter<W> {
         drop(writing);
         true
     }
-}
-
-/// Fills a slot of a bucket that is being written; returns its number.
-fn fill<const W: usize>(table: &CuckooTable<W>, ledger: &mut Ledger, place: Place, item: Item<'_, W>) -> u32 {
-    let bucket = &table.buckets[place.bucket as usize];
-    if !Bucket::<W>::KEYS_INSIDE {
-        bucket.set_entry(place.slot, signature(item.hash), item.entry);
-        return item.entry;
-    }
-    bucket.set_key(place.slot, item.key, item.value);
-    let id = table.id(place.bucket, place.slot);
-    ledger.set_hash(id, item.hash);
-    table.entries.view().set_used(id, item.now);
-    id
 }
