@@ -3,30 +3,36 @@
 //!
 //! One body; `lanes.rs` compiles it for each instruction set.
 
-use std::hint::select_unpredictable;
-
 use super::bucket::Bucket;
 use super::entry::{EntriesView, EntryAt, id};
 use super::geometry::{Geometry, alternate_hash, signature};
 use super::{BATCH_MAX, CuckooTable};
 use crate::hash::multilinear::{KEYS, KeyHash};
-use crate::memory::{prefetch, prefetch_at};
+use crate::memory::prefetch;
 
 /// What a body does with vectors, or without.
 pub(super) trait Lanes: Copy {
     /// The hashes of some keys.
     #[inline(always)]
-    fn hash_keys<const W: usize>(
-        self,
-        hash: &KeyHash<W>,
-        keys: &[[u32; W]; KEYS],
-        hashes: &mut [u32; KEYS],
-    ) {
+    fn hash_keys<const W: usize>(self, hash: &KeyHash<W>, keys: &[[u32; W]; KEYS], hashes: &mut [u32; KEYS]) {
         hash.hash_keys(keys, hashes);
     }
 
     /// The slots with this signature, a bit each: [`Bucket::matches`].
     fn matches(self, bucket: &Bucket, signature: u16) -> u32;
+
+    /// Which of these are not 0, a bit each.
+    #[inline(always)]
+    fn nonzero(self, slots: &[u8; BATCH_MAX]) -> u64 {
+        slots.iter().rev().fold(0, |bits, slots| bits << 1 | u64::from(*slots != 0))
+    }
+
+    /// In which of the filters the signature's bit is set, a bit each: [`Bucket::filter_bit`].
+    #[inline(always)]
+    fn moved(self, filters: &[u64; BATCH_MAX], signatures: &[u16; BATCH_MAX]) -> u64 {
+        let both = filters.iter().zip(signatures).rev();
+        both.fold(0, |bits, (filter, signature)| bits << 1 | filter >> (signature >> 10) & 1)
+    }
 
     /// Whether an entry has this key: [`EntriesView::key_is`].
     #[inline(always)]
@@ -59,7 +65,9 @@ struct Stages {
     /// The bucket in which a candidate was found, and its version then.
     buckets: [u32; BATCH_MAX],
     versions: [u32; BATCH_MAX],
-    slots: [u32; BATCH_MAX],
+    /// The slots there with the key's signature, a bit each: the first is the candidate.
+    slots: [u8; BATCH_MAX],
+    signatures: [u16; BATCH_MAX],
     /// Keys of which a signature was found in the primary bucket.
     candidates: u64,
     /// Keys that may be in their alternate bucket.
@@ -90,18 +98,34 @@ pub(super) fn lookup<const W: usize, L: Lanes>(
     let values = &mut values[..len];
     let geometry = table.geometry();
     let view = View { buckets: &table.buckets, entries: table.entries.view() };
+    let mut stages = Stages {
+        buckets: [0; BATCH_MAX],
+        versions: [0; BATCH_MAX],
+        slots: [0; BATCH_MAX],
+        signatures: [0; BATCH_MAX],
+        candidates: 0,
+        alternates: 0,
+        again: 0,
+    };
     let mut own = [0; BATCH_MAX];
     let hashes = match request.hashes {
-        Some(hashes) => {
-            hashes[..len].iter().for_each(|hash| prefetch(view.buckets, geometry.bucket(*hash) as usize));
-            &hashes[..len]
-        }
+        Some(hashes) => &hashes[..len],
         None => {
-            hash_and_ask(lanes, table, geometry, keys, &mut own);
+            hash(lanes, table, keys, &mut own);
             &own[..len]
         }
     };
-    let (mut hits, mut again) = stages(lanes, view, geometry, keys, hashes, request.used, values);
+    if geometry.is_even() {
+        ask::<W, true>(view, geometry, hashes, &mut stages);
+    } else {
+        ask::<W, false>(view, geometry, hashes, &mut stages);
+    }
+    primaries(lanes, view, &mut stages, len);
+    let later = alternates(lanes, view, geometry, hashes, &mut stages);
+    let mut hits = entries(lanes, view, keys, request.used, values, stages.candidates, &mut stages);
+    // Last, since their entries were asked for last.
+    hits |= entries(lanes, view, keys, request.used, values, later, &mut stages);
+    let mut again = stages.again;
     if table.geometry() != geometry {
         // The table grew meanwhile: a key that was missed may have gone to a new bucket.
         again |= (u64::MAX >> (BATCH_MAX - len)) & !hits;
@@ -120,109 +144,79 @@ pub(super) fn lookup<const W: usize, L: Lanes>(
     hits
 }
 
-/// Hashes the keys and asks for their primary buckets: the first are on their way while the other keys are
-/// hashed.
+/// Hashes the keys.
 #[inline(always)]
-fn hash_and_ask<const W: usize, L: Lanes>(
+fn hash<const W: usize, L: Lanes>(
     lanes: L,
     table: &CuckooTable<W>,
-    geometry: Geometry,
     keys: &[[u32; W]],
     hashes: &mut [u32; BATCH_MAX],
 ) {
-    let buckets = &*table.buckets;
     let (groups, rest) = keys.as_chunks::<KEYS>();
     let (own, _) = hashes.as_chunks_mut::<KEYS>();
     for (keys, hashes) in groups.iter().zip(own) {
         lanes.hash_keys(&table.hash, keys, hashes);
-        if geometry.is_even() {
-            hashes.iter().for_each(|hash| prefetch(buckets, geometry.bucket_if::<true>(*hash) as usize));
-        } else {
-            hashes.iter().for_each(|hash| prefetch(buckets, geometry.bucket(*hash) as usize));
-        }
     }
     for (hash, key) in hashes[groups.len() * KEYS..].iter_mut().zip(rest) {
         *hash = table.hash.hash(key);
-        prefetch(buckets, geometry.bucket(*hash) as usize);
     }
 }
 
-/// The stages. Returns the hits, and the keys to be looked up alone.
+/// Asks for the primary buckets.
 #[inline(always)]
-fn stages<const W: usize, L: Lanes>(
-    lanes: L,
-    view: View<'_, W>,
-    geometry: Geometry,
-    keys: &[[u32; W]],
-    hashes: &[u32],
-    used: Option<u64>,
-    values: &mut [u32],
-) -> (u64, u64) {
-    let mut stages = Stages {
-        buckets: [0; BATCH_MAX],
-        versions: [0; BATCH_MAX],
-        slots: [0; BATCH_MAX],
-        candidates: 0,
-        alternates: 0,
-        again: 0,
-    };
-    if geometry.is_even() {
-        primaries::<W, L, true>(lanes, view, geometry, hashes, &mut stages);
-    } else {
-        primaries::<W, L, false>(lanes, view, geometry, hashes, &mut stages);
-    }
-    let later = alternates(lanes, view, geometry, hashes, &mut stages);
-    let mut hits = entries(lanes, view, keys, used, values, stages.candidates, &mut stages);
-    // Last, since their entries were asked for last.
-    hits |= entries(lanes, view, keys, used, values, later, &mut stages);
-    (hits, stages.again)
-}
-
-/// Compares the signatures in the primary buckets, and asks for what each key needs next: its candidate's
-/// entry, or its alternate bucket. Without branches: hits and misses come in no order.
-#[inline(always)]
-fn primaries<const W: usize, L: Lanes, const EVEN: bool>(
-    lanes: L,
+fn ask<const W: usize, const EVEN: bool>(
     view: View<'_, W>,
     geometry: Geometry,
     hashes: &[u32],
     stages: &mut Stages,
 ) {
-    let mut signatures = [0; BATCH_MAX];
-    let mut others = [0; BATCH_MAX];
     // A loop that the compiler makes lanes of.
-    for (i, hash) in hashes.iter().enumerate().take(BATCH_MAX) {
-        signatures[i] = signature(*hash);
-        stages.buckets[i] = geometry.bucket_if::<EVEN>(*hash);
-        others[i] = geometry.bucket_if::<EVEN>(alternate_hash(*hash));
+    let places = stages.buckets.iter_mut().zip(&mut stages.signatures);
+    for ((bucket, own), hash) in places.zip(hashes) {
+        *bucket = geometry.bucket_if::<EVEN>(*hash);
+        *own = signature(*hash);
     }
-    let (mut candidates, mut alternates, mut changed) = (0u64, 0u64, false);
-    for i in 0..hashes.len().min(BATCH_MAX) {
+    for bucket in &stages.buckets[..hashes.len()] {
+        prefetch(view.buckets, *bucket as usize);
+    }
+}
+
+/// Compares the signatures in the primary buckets, and asks for the candidates' entries. What is done for
+/// every key is short and without branches: hits and misses come in no order.
+#[inline(always)]
+fn primaries<const W: usize, L: Lanes>(lanes: L, view: View<'_, W>, stages: &mut Stages, len: usize) {
+    let mut filters = [0; BATCH_MAX];
+    let mut changed = 0;
+    for i in 0..len.min(BATCH_MAX) {
         let bucket = &view.buckets[stages.buckets[i] as usize];
         let version = bucket.version();
-        let slots = lanes.matches(bucket, signatures[i]);
-        let found = slots != 0;
-        let slot = slots.trailing_zeros() as usize;
-        let entry = view.entries.at(stages.buckets[i], slot);
-        let moved = u64::from(bucket.moved_bit(signatures[i]));
-        changed |= !bucket.is_unchanged(version);
-        let alternate = view.buckets.as_ptr().wrapping_add(others[i] as usize);
-        // Of a miss this asks for the bucket that is there already.
-        let other = select_unpredictable(moved != 0, alternate, bucket).cast();
-        prefetch_at(select_unpredictable(found, view.entries.address(entry), other));
-        view.entries.prefetch_rest(select_unpredictable(found, entry, 0));
+        stages.slots[i] = lanes.matches(bucket, stages.signatures[i]) as u8;
+        filters[i] = bucket.filter();
         stages.versions[i] = version;
-        stages.slots[i] = slot as u32;
-        // The bits come in at the top and arrive at their places after the last key.
-        candidates = candidates >> 1 | u64::from(found) << 63;
-        alternates = alternates >> 1 | moved << 63;
+        changed |= bucket.change_since(version);
     }
-    let down = BATCH_MAX - hashes.len();
-    stages.candidates = candidates >> down;
+    stages.candidates = lanes.nonzero(&stages.slots);
     // Of a miss nothing else is read than the primary bucket: it is decided here. That one changes within
     // these few instructions is so rare that nobody asks which.
-    stages.again = if changed { u64::MAX >> down & !stages.candidates } else { 0 };
-    stages.alternates = alternates >> down & !stages.candidates & !stages.again;
+    let all = u64::MAX >> (BATCH_MAX - len);
+    stages.again = if changed != 0 { all & !stages.candidates } else { 0 };
+    let moved = lanes.moved(&filters, &stages.signatures);
+    stages.alternates = moved & !stages.candidates & !stages.again;
+    for i in ones(stages.candidates) {
+        let slot = stages.slots[i].trailing_zeros() as usize;
+        view.entries.prefetch(view.entries.at(stages.buckets[i], slot));
+    }
+}
+
+/// The places of the ones.
+#[inline(always)]
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize % BATCH_MAX;
+        let more = bits != 0;
+        bits &= bits.wrapping_sub(1);
+        more.then_some(place)
+    })
 }
 
 /// The same in the alternate buckets, for keys that may be there. Returns the candidates.
@@ -234,24 +228,23 @@ fn alternates<const W: usize, L: Lanes>(
     hashes: &[u32],
     stages: &mut Stages,
 ) -> u64 {
+    for i in ones(stages.alternates) {
+        prefetch(view.buckets, geometry.bucket(alternate_hash(hashes[i])) as usize);
+    }
     let mut candidates = 0;
-    let mut left = stages.alternates;
-    while left != 0 {
-        let i = left.trailing_zeros() as usize % BATCH_MAX;
-        left &= left - 1;
+    for i in ones(stages.alternates) {
         let at = geometry.bucket(alternate_hash(hashes[i]));
         let bucket = &view.buckets[at as usize];
         let version = bucket.version();
-        let slots = lanes.matches(bucket, signature(hashes[i]));
+        let slots = lanes.matches(bucket, stages.signatures[i]);
         let found = slots != 0;
-        let slot = slots.trailing_zeros() as usize;
         // A miss here is one only where the primary bucket is still what it was, too.
         let primary = &view.buckets[stages.buckets[i] as usize];
         let changed = !bucket.is_unchanged(version) | !primary.is_unchanged(stages.versions[i]);
-        view.entries.prefetch(view.entries.at(at, slot));
+        view.entries.prefetch(view.entries.at(at, slots.trailing_zeros() as usize));
         stages.buckets[i] = at;
         stages.versions[i] = version;
-        stages.slots[i] = slot as u32;
+        stages.slots[i] = slots as u8;
         candidates |= u64::from(found) << i;
         stages.again |= u64::from(changed & !found) << i;
     }
@@ -270,11 +263,8 @@ fn entries<const W: usize, L: Lanes>(
     stages: &mut Stages,
 ) -> u64 {
     let mut hits = 0;
-    let mut left = candidates;
-    while left != 0 {
-        let i = left.trailing_zeros() as usize % BATCH_MAX;
-        left &= left - 1;
-        let (at, slot) = (stages.buckets[i], stages.slots[i] as usize);
+    for i in ones(candidates) {
+        let (at, slot) = (stages.buckets[i], stages.slots[i].trailing_zeros() as usize);
         let entry = view.entries.at(at, slot);
         let same = lanes.key_is(view.entries, entry, &keys[i]);
         let value = view.entries.value(entry);

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::sync::{AtomicU32, fence};
+use super::sync::{AtomicU32, AtomicU64, fence};
 
 /// Keys in a bucket.
 pub(super) const SLOTS: usize = 8;
@@ -20,7 +20,7 @@ pub(super) struct Bucket {
     /// Two signatures of 16 bits in each word, 0 where the slot is free.
     signatures: [AtomicU32; SLOTS / 2],
     /// A Bloom filter of the keys whose primary bucket this is but which are in their alternate one.
-    filter: [AtomicU32; 2],
+    filter: AtomicU64,
     /// Odd while the writer is at work.
     version: AtomicU32,
     spare: u32,
@@ -43,8 +43,14 @@ impl Bucket {
     /// Whether all that was read between [`version`](Self::version) and now was there at one time.
     #[inline(always)]
     pub(super) fn is_unchanged(&self, version: u32) -> bool {
+        self.change_since(version) == 0
+    }
+
+    /// Not 0 where not [`is_unchanged`](Self::is_unchanged).
+    #[inline(always)]
+    pub(super) fn change_since(&self, version: u32) -> u32 {
         fence(Acquire);
-        (version & 1) | (self.version.load(Relaxed) ^ version) == 0
+        (version & 1) | (self.version.load(Relaxed) ^ version)
     }
 
     /// The slots that are taken, a bit each.
@@ -52,12 +58,10 @@ impl Bucket {
         !self.matches(0) & ((1 << SLOTS) - 1)
     }
 
-    /// Whether keys with this signature may be in their alternate bucket, this being their primary one: 0
-    /// or 1.
+    /// Whether keys with this signature may be in their alternate bucket, this being their primary one.
     #[inline(always)]
-    pub(super) fn moved_bit(&self, signature: u16) -> u32 {
-        let bit = u32::from(signature) >> 10;
-        self.filter[bit as usize / 32].load(Relaxed) >> (bit % 32) & 1
+    pub(super) fn may_have_moved(&self, signature: u16) -> bool {
+        self.filter() & Self::filter_bit(signature) != 0
     }
 
     /// The slots with this signature, a bit each; [`super::scalar::matches`].
@@ -103,19 +107,20 @@ impl Bucket {
     }
 
     /// The bit of a signature in the filter.
+    #[inline(always)]
     pub(super) fn filter_bit(signature: u16) -> u64 {
         1 << (signature >> 10)
     }
 
     /// The filter of the keys that moved away.
+    #[inline(always)]
     pub(super) fn filter(&self) -> u64 {
-        u64::from(self.filter[0].load(Relaxed)) | u64::from(self.filter[1].load(Relaxed)) << 32
+        self.filter.load(Relaxed)
     }
 
     /// Replaces the filter; only while [`Writing`].
     pub(super) fn set_filter(&self, filter: u64) {
-        self.filter[0].store(filter as u32, Relaxed);
-        self.filter[1].store((filter >> 32) as u32, Relaxed);
+        self.filter.store(filter, Relaxed);
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::arch::x86_64::*;
 
-use super::CuckooTable;
 use super::batch::{self, Lanes, Request};
 use super::bucket::Bucket;
 use super::entry::{EntriesView, EntryAt};
+use super::{BATCH_MAX, CuckooTable};
 use crate::hash::multilinear::{self, KEYS, KeyHash};
 
 /// The signatures in one register, by an instruction of AVX where `VEX`.
@@ -108,12 +108,7 @@ fn key_is<const W: usize>(entries: EntriesView<'_, W>, entry: EntryAt, key: &[u3
 
 impl Lanes for Evex {
     #[inline(always)]
-    fn hash_keys<const W: usize>(
-        self,
-        hash: &KeyHash<W>,
-        keys: &[[u32; W]; KEYS],
-        hashes: &mut [u32; KEYS],
-    ) {
+    fn hash_keys<const W: usize>(self, hash: &KeyHash<W>, keys: &[[u32; W]; KEYS], hashes: &mut [u32; KEYS]) {
         // SAFETY: only `avx512` makes bodies with this type, and it has these features.
         unsafe { multilinear::avx512::hash_keys(hash, keys, hashes) }
     }
@@ -125,6 +120,29 @@ impl Lanes for Evex {
             let wanted = _mm_set1_epi16(signature.cast_signed());
             _mm_cmpeq_epi16_mask(signatures::<true>(bucket), wanted).into()
         }
+    }
+
+    #[inline(always)]
+    fn nonzero(self, slots: &[u8; BATCH_MAX]) -> u64 {
+        // SAFETY: as above; there are 64 bytes.
+        unsafe {
+            let slots = _mm512_loadu_si512(slots.as_ptr().cast());
+            _mm512_test_epi8_mask(slots, slots)
+        }
+    }
+
+    #[inline(always)]
+    fn moved(self, filters: &[u64; BATCH_MAX], signatures: &[u16; BATCH_MAX]) -> u64 {
+        (0..BATCH_MAX / 8).fold(0, |moved, part| {
+            // SAFETY: as above; eight of each are 64 and 16 bytes.
+            let bits = unsafe {
+                let filters = _mm512_loadu_si512(filters.as_ptr().add(8 * part).cast());
+                let signatures = _mm_loadu_si128(signatures.as_ptr().add(8 * part).cast());
+                let bits = _mm512_srli_epi64::<10>(_mm512_cvtepu16_epi64(signatures));
+                _mm512_test_epi64_mask(_mm512_srlv_epi64(filters, bits), _mm512_set1_epi64(1))
+            };
+            moved | u64::from(bits) << (8 * part)
+        })
     }
 
     #[inline(always)]

@@ -20,11 +20,7 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn new(buckets: usize, slots: usize) -> Self {
-        Self {
-            hashes: Memory::zeroed(slots),
-            next: Memory::zeroed(slots),
-            moved: Memory::zeroed(buckets),
-        }
+        Self { hashes: Memory::zeroed(slots), next: Memory::zeroed(slots), moved: Memory::zeroed(buckets) }
     }
 
     pub(super) fn size_bytes(&self) -> usize {

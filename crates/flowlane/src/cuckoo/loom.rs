@@ -34,12 +34,7 @@ fn displace<const W: usize>(writer: &mut CuckooWriter<W>, hash: u32) {
     assert!(moved);
 }
 
-fn find_one<const W: usize>(
-    reader: &CuckooReader<W>,
-    key: [u32; W],
-    hash: u32,
-    batch: bool,
-) -> Option<u32> {
+fn find_one<const W: usize>(reader: &CuckooReader<W>, key: [u32; W], hash: u32, batch: bool) -> Option<u32> {
     if !batch {
         return reader.lookup_with_hash(&key, hash);
     }

@@ -54,7 +54,7 @@ fn attempt<const W: usize>(
     }
     // A miss is valid where there was a time at which the key was in neither bucket: where what was read
     // of the primary bucket, its filter included, still holds after the alternate one was read.
-    if primary.moved_bit(signature) != 0 {
+    if primary.may_have_moved(signature) {
         let alternate_at = geometry.bucket(alternate_hash(hash));
         let alternate = &table.buckets[alternate_at as usize];
         let alternate_version = alternate.version();

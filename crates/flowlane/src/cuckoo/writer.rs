@@ -215,7 +215,7 @@ impl<const W: usize> CuckooWriter<W> {
         let signature = signature(hash);
         let primary = geometry.bucket(hash);
         let found = self.locate_in(primary, signature, key);
-        if found.is_some() || self.table.buckets[primary as usize].moved_bit(signature) == 0 {
+        if found.is_some() || !self.table.buckets[primary as usize].may_have_moved(signature) {
             return found;
         }
         self.locate_in(geometry.bucket(alternate_hash(hash)), signature, key)

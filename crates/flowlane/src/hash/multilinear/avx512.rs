@@ -25,10 +25,7 @@ fn pairs<const W: usize>(hash: &KeyHash<W>, keys: &[[u32; W]; KEYS], v: usize) -
     };
     // SAFETY: eight numbers of 64 bits each.
     let [even, odd] = unsafe { [hash.even, hash.odd].map(|m| _mm512_loadu_si512(m.as_ptr().cast())) };
-    _mm512_add_epi64(
-        _mm512_mul_epu32(words, even),
-        _mm512_mul_epu32(_mm512_srli_epi64::<32>(words), odd),
-    )
+    _mm512_add_epi64(_mm512_mul_epu32(words, even), _mm512_mul_epu32(_mm512_srli_epi64::<32>(words), odd))
 }
 
 /// Adds the neighbours in `a` and those in `b`: in every 128 bits first a sum of `a`, then one of `b`.
@@ -96,7 +93,22 @@ pub(crate) fn hash_keys<const W: usize>(
             .map(|sum| _mm512_xor_si512(sum, _mm512_srli_epi64::<32>(sum)));
         let [a, b, c, d, e, f, g, h] = const { lanes(W) }.map(|lane| 2 * lane);
         let order = _mm512_setr_epi32(
-            a, b, c, d, e, f, g, h, a + 16, b + 16, c + 16, d + 16, e + 16, f + 16, g + 16, h + 16,
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            g,
+            h,
+            a + 16,
+            b + 16,
+            c + 16,
+            d + 16,
+            e + 16,
+            f + 16,
+            g + 16,
+            h + 16,
         );
         _mm512_permutex2var_epi32(low, order, high)
     };
