@@ -187,11 +187,11 @@ fn ask<const W: usize, const EVEN: bool>(
 fn primaries<const W: usize, L: Lanes>(lanes: L, view: View<'_, W>, stages: &mut Stages, len: usize) {
     let mut filters = [0; BATCH_MAX];
     let mut changed = 0;
-    for i in 0..len.min(BATCH_MAX) {
+    for (i, filter) in filters.iter_mut().enumerate().take(len) {
         let bucket = &view.buckets[stages.buckets[i] as usize];
         let version = bucket.version();
         stages.slots[i] = lanes.matches(bucket, stages.signatures[i]) as u8;
-        filters[i] = bucket.filter();
+        *filter = bucket.filter();
         stages.versions[i] = version;
         changed |= bucket.change_since(version);
     }
