@@ -1,5 +1,6 @@
 //! Flowlane's cuckoo table against DPDK's `rte_hash`: a million keys of all sizes in both, the same batches
-//! of 64, in turns. `cargo run --release --example cuckoo [entries]`; huge pages for DPDK must have been
+//! of 64, in turns. `cargo run --release --example cuckoo [entries [lookups in a turn, their
+//! logarithm]]`; huge pages for DPDK must have been
 //! reserved (`sysctl vm.nr_hugepages=300`), else it runs on small ones, which is said.
 
 #[path = "../../flowlane/benches/support/mod.rs"]
@@ -11,8 +12,6 @@ use flowlane::cuckoo::{BATCH_MAX, CuckooConfig, CuckooWriter};
 use flowlane::memory::prefetch;
 use flowlane_peers::RteHash;
 
-/// Keys per call of a body.
-const KEYS: usize = 1 << 17;
 const ROUNDS: usize = 11;
 
 fn key<const W: usize>(n: u32) -> [u32; W] {
@@ -21,13 +20,13 @@ fn key<const W: usize>(n: u32) -> [u32; W] {
 }
 
 /// Keys of which `percent` in a hundred are in the table.
-fn keys<const W: usize>(entries: u32, percent: u32) -> Vec<[u32; W]> {
+fn keys<const W: usize>(entries: u32, lookups: usize, percent: u32) -> Vec<[u32; W]> {
     let mut state = 1u64;
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) as u32
     };
-    (0..KEYS)
+    (0..lookups)
         .map(|_| {
             let n = next() % entries;
             key(if next() % 100 < percent { n } else { n + entries })
@@ -42,8 +41,8 @@ fn ask_for_next<const W: usize>(keys: &[[u32; W]], batch: usize) {
     (from..from + BATCH_MAX * W).step_by(16).for_each(|word| prefetch(words, word));
 }
 
-fn lookups<const W: usize>(ours: &CuckooWriter<W>, theirs: &RteHash<W>, percent: u32) {
-    let keys = keys::<W>(ours.len() as u32, percent);
+fn compare<const W: usize>(ours: &CuckooWriter<W>, theirs: &RteHash<W>, lookups: usize, percent: u32) {
+    let keys = keys::<W>(ours.len() as u32, lookups, percent);
     let (mut values, mut data, mut at) = ([0; BATCH_MAX], [0; BATCH_MAX], [0; BATCH_MAX]);
     for batch in keys.chunks(BATCH_MAX) {
         assert_eq!(ours.lookup_batch(batch, &mut values), theirs.lookup_bulk_data(batch, &mut data));
@@ -71,7 +70,7 @@ fn lookups<const W: usize>(ours: &CuckooWriter<W>, theirs: &RteHash<W>, percent:
             }),
         ),
     ];
-    support::compare(&format!("{} bytes, {percent} % hits", 4 * W), KEYS as u64, ROUNDS, &mut bodies);
+    support::compare(&format!("{} bytes, {percent} % hits", 4 * W), lookups as u64, ROUNDS, &mut bodies);
 }
 
 /// Fills both tables anew, in turns, after all memory was touched.
@@ -83,7 +82,7 @@ fn insertions<const W: usize>(ours: &mut CuckooWriter<W>, theirs: &mut RteHash<W
         for _ in 0..5 {
             ours.clear();
             let before = clock.raw();
-            (0..entries).for_each(|n| assert!(ours.insert(&key(n), n.into()).is_ok()));
+            (0..entries).for_each(|n| assert!(ours.insert(&key(n), n).is_ok()));
             cycles[0].push((clock.raw() - before) / u64::from(entries));
             theirs.clear();
             let before = clock.raw();
@@ -96,16 +95,16 @@ fn insertions<const W: usize>(ours: &mut CuckooWriter<W>, theirs: &mut RteHash<W
     }
 }
 
-fn measure<const W: usize>(entries: u32) {
+fn measure<const W: usize>(entries: u32, lookups: usize) {
     let mut ours = CuckooWriter::<W>::new(&CuckooConfig::new(entries as usize, 0x5eed));
     let room = entries.next_power_of_two();
     let mut theirs = RteHash::<W>::new(room, false).expect("DPDK has memory");
     for n in 0..entries {
-        ours.insert(&key(n), n.into()).expect("has room");
+        ours.insert(&key(n), n).expect("has room");
         assert!(theirs.insert(&key(n), n.into()));
     }
     for percent in [100, 50, 0] {
-        lookups(&ours, &theirs, percent);
+        compare(&ours, &theirs, lookups, percent);
     }
     insertions(&mut ours, &mut theirs, entries);
 }
@@ -114,11 +113,12 @@ fn main() {
     let huge = std::fs::read_to_string("/proc/sys/vm/nr_hugepages").is_ok_and(|n| n.trim() != "0");
     assert!(flowlane_peers::start(huge), "DPDK does not start");
     let entries = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    let lookups = 1 << std::env::args().nth(2).and_then(|n| n.parse().ok()).unwrap_or(17);
     println!("{entries} entries; DPDK on {} pages", if huge { "huge" } else { "small" });
-    measure::<1>(entries);
-    measure::<2>(entries);
-    measure::<4>(entries);
-    measure::<8>(entries);
-    measure::<12>(entries);
-    measure::<16>(entries);
+    measure::<1>(entries, lookups);
+    measure::<2>(entries, lookups);
+    measure::<4>(entries, lookups);
+    measure::<8>(entries, lookups);
+    measure::<12>(entries, lookups);
+    measure::<16>(entries, lookups);
 }

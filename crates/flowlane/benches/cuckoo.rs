@@ -44,7 +44,7 @@ fn filled<const W: usize>(variant: Option<Variant>) -> CuckooWriter<W> {
     let config = variant.map_or(config, |v| config.with_variant(v).expect("is available"));
     let mut writer = CuckooWriter::new(&config);
     for n in 0..ENTRIES as u32 {
-        writer.insert(&key(n), n.into()).expect("has room");
+        writer.insert(&key(n), n).expect("has room");
     }
     writer
 }
@@ -101,7 +101,7 @@ fn insertions<const W: usize>() {
     let cycles = |part: &[[u32; W]], writer: &mut CuckooWriter<W>| {
         let before = clock.raw();
         for (n, key) in part.iter().enumerate() {
-            writer.insert(key, n as u64).expect("has room");
+            writer.insert(key, n as u32).expect("has room");
         }
         (clock.raw() - before) as f64 / part.len() as f64
     };
@@ -157,7 +157,7 @@ fn change(writer: &mut CuckooWriter<4>, stop: &AtomicBool) -> f64 {
         for i in 0..50u64 {
             let n = ((changes / 2 + i / 2) % (ENTRIES as u64 / 10)) as u32;
             if i % 2 == 0 {
-                writer.insert(&key(n), n.into()).expect("has room");
+                writer.insert(&key(n), n).expect("has room");
             } else {
                 writer.remove(&key(n));
             }

@@ -3,28 +3,52 @@
 //!
 //! One body; `lanes.rs` compiles it for each instruction set.
 
-use std::hint::select_unpredictable;
-
 use super::bucket::Bucket;
-use super::entry::EntriesView;
+use super::entry::{EntriesView, EntryAt, id};
 use super::geometry::{Geometry, alternate_hash, signature};
 use super::{BATCH_MAX, CuckooTable};
-use crate::memory::{prefetch, prefetch_at};
+use crate::hash::multilinear::{KEYS, KeyHash};
+use crate::memory::prefetch;
 
-/// How a body compares the signatures of a bucket.
-pub(super) trait Compare: Copy {
-    /// The slots with this signature, a bit each.
+/// What a body does with vectors, or without.
+pub(super) trait Lanes: Copy {
+    /// The hashes of some keys.
+    #[inline(always)]
+    fn hash_keys<const W: usize>(self, hash: &KeyHash<W>, keys: &[[u32; W]; KEYS], hashes: &mut [u32; KEYS]) {
+        hash.hash_keys(keys, hashes);
+    }
+
+    /// The slots with this signature, a bit each: [`Bucket::matches`].
     fn matches(self, bucket: &Bucket, signature: u16) -> u32;
+
+    /// Which of these are not 0, a bit each.
+    #[inline(always)]
+    fn nonzero(self, slots: &[u8; BATCH_MAX]) -> u64 {
+        slots.iter().rev().fold(0, |bits, slots| bits << 1 | u64::from(*slots != 0))
+    }
+
+    /// In which of the filters the signature's bit is set, a bit each: [`Bucket::filter_bit`].
+    #[inline(always)]
+    fn moved(self, filters: &[u64; BATCH_MAX], signatures: &[u16; BATCH_MAX]) -> u64 {
+        let both = filters.iter().zip(signatures).rev();
+        both.fold(0, |bits, (filter, signature)| bits << 1 | filter >> (signature >> 10) & 1)
+    }
+
+    /// Whether an entry has this key: [`EntriesView::key_is`].
+    #[inline(always)]
+    fn key_is<const W: usize>(self, entries: EntriesView<'_, W>, entry: EntryAt, key: &[u32; W]) -> bool {
+        entries.key_is(entry, key)
+    }
 }
 
-/// [`super::scalar::matches`].
+/// The definition.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-impl Compare for Portable {
+impl Lanes for Portable {
     #[inline(always)]
     fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
-        super::scalar::matches(bucket.signatures(), signature)
+        bucket.matches(signature)
     }
 }
 
@@ -41,7 +65,9 @@ struct Stages {
     /// The bucket in which a candidate was found, and its version then.
     buckets: [u32; BATCH_MAX],
     versions: [u32; BATCH_MAX],
-    entries: [u32; BATCH_MAX],
+    /// The slots there with the key's signature, a bit each: the first is the candidate.
+    slots: [u8; BATCH_MAX],
+    signatures: [u16; BATCH_MAX],
     /// Keys of which a signature was found in the primary bucket.
     candidates: u64,
     /// Keys that may be in their alternate bucket.
@@ -50,51 +76,55 @@ struct Stages {
     again: u64,
 }
 
-/// What to do with a batch beside looking it up.
+/// What is known before a batch, and what to do beside looking it up.
 #[derive(Clone, Copy)]
-pub(super) struct Request {
+pub(super) struct Request<'a> {
+    /// The hashes of the keys; computed where there are none.
+    pub(super) hashes: Option<&'a [u32]>,
     /// What to note as the time of use of the keys found.
     pub(super) used: Option<u64>,
-    /// Whether the primary buckets were asked for already.
-    pub(super) prefetched: bool,
 }
 
 /// Looks up to [`BATCH_MAX`] keys up.
 #[inline(always)]
-pub(super) fn lookup<const W: usize, C: Compare>(
-    compare: C,
+pub(super) fn lookup<const W: usize, L: Lanes>(
+    lanes: L,
     table: &CuckooTable<W>,
     keys: &[[u32; W]],
-    hashes: &[u32],
-    request: Request,
-    values: &mut [u64],
+    request: Request<'_>,
+    values: &mut [u32],
 ) -> u64 {
     let len = keys.len();
-    let (hashes, values) = (&hashes[..len], &mut values[..len]);
+    let values = &mut values[..len];
     let geometry = table.geometry();
     let view = View { buckets: &table.buckets, entries: table.entries.view() };
-    if !request.prefetched {
-        for hash in hashes {
-            prefetch(view.buckets, geometry.bucket(*hash) as usize);
-        }
-    }
     let mut stages = Stages {
         buckets: [0; BATCH_MAX],
         versions: [0; BATCH_MAX],
-        entries: [0; BATCH_MAX],
+        slots: [0; BATCH_MAX],
+        signatures: [0; BATCH_MAX],
         candidates: 0,
         alternates: 0,
         again: 0,
     };
+    let mut own = [0; BATCH_MAX];
+    let hashes = match request.hashes {
+        Some(hashes) => &hashes[..len],
+        None => {
+            hash(lanes, table, keys, &mut own);
+            &own[..len]
+        }
+    };
     if geometry.is_even() {
-        primaries::<W, C, true>(compare, view, geometry, hashes, &mut stages);
+        ask::<W, true>(view, geometry, hashes, &mut stages);
     } else {
-        primaries::<W, C, false>(compare, view, geometry, hashes, &mut stages);
+        ask::<W, false>(view, geometry, hashes, &mut stages);
     }
-    let later = alternates(compare, view, geometry, hashes, &mut stages);
-    let mut hits = entries(view, keys, request.used, values, stages.candidates, &mut stages);
+    primaries(lanes, view, &mut stages, len);
+    let later = alternates(lanes, view, geometry, hashes, &mut stages);
+    let mut hits = entries(lanes, view, keys, request.used, values, stages.candidates, &mut stages);
     // Last, since their entries were asked for last.
-    hits |= entries(view, keys, request.used, values, later, &mut stages);
+    hits |= entries(lanes, view, keys, request.used, values, later, &mut stages);
     let mut again = stages.again;
     if table.geometry() != geometry {
         // The table grew meanwhile: a key that was missed may have gone to a new bucket.
@@ -107,87 +137,114 @@ pub(super) fn lookup<const W: usize, C: Compare>(
             hits |= 1 << i;
             values[i] = found.value;
             if let Some(now) = request.used {
-                view.entries.set_used(found.entry, now);
+                view.entries.set_used(found.id, now);
             }
         }
     }
     hits
 }
 
-/// Compares the signatures in the primary buckets, and asks for what each key needs next: its candidate's
-/// entry, or its alternate bucket. Without branches: hits and misses come in no order.
+/// Hashes the keys.
 #[inline(always)]
-fn primaries<const W: usize, C: Compare, const EVEN: bool>(
-    compare: C,
+fn hash<const W: usize, L: Lanes>(
+    lanes: L,
+    table: &CuckooTable<W>,
+    keys: &[[u32; W]],
+    hashes: &mut [u32; BATCH_MAX],
+) {
+    let (groups, rest) = keys.as_chunks::<KEYS>();
+    let (own, _) = hashes.as_chunks_mut::<KEYS>();
+    for (keys, hashes) in groups.iter().zip(own) {
+        lanes.hash_keys(&table.hash, keys, hashes);
+    }
+    for (hash, key) in hashes[groups.len() * KEYS..].iter_mut().zip(rest) {
+        *hash = table.hash.hash(key);
+    }
+}
+
+/// Asks for the primary buckets.
+#[inline(always)]
+fn ask<const W: usize, const EVEN: bool>(
     view: View<'_, W>,
     geometry: Geometry,
     hashes: &[u32],
     stages: &mut Stages,
 ) {
-    let mut signatures = [0; BATCH_MAX];
-    let mut others = [0; BATCH_MAX];
     // A loop that the compiler makes lanes of.
-    for (i, hash) in hashes.iter().enumerate().take(BATCH_MAX) {
-        signatures[i] = signature(*hash);
-        stages.buckets[i] = geometry.bucket_if::<EVEN>(*hash);
-        others[i] = geometry.bucket_if::<EVEN>(alternate_hash(*hash));
+    let places = stages.buckets.iter_mut().zip(&mut stages.signatures);
+    for ((bucket, own), hash) in places.zip(hashes) {
+        *bucket = geometry.bucket_if::<EVEN>(*hash);
+        *own = signature(*hash);
     }
-    let (mut candidates, mut alternates, mut changed) = (0u64, 0u64, false);
-    for i in 0..hashes.len().min(BATCH_MAX) {
+    for bucket in &stages.buckets[..hashes.len()] {
+        prefetch(view.buckets, *bucket as usize);
+    }
+}
+
+/// Compares the signatures in the primary buckets, and asks for the candidates' entries. What is done for
+/// every key is short and without branches: hits and misses come in no order.
+#[inline(always)]
+fn primaries<const W: usize, L: Lanes>(lanes: L, view: View<'_, W>, stages: &mut Stages, len: usize) {
+    let mut filters = [0; BATCH_MAX];
+    let mut changed = 0;
+    for (i, filter) in filters.iter_mut().enumerate().take(len) {
         let bucket = &view.buckets[stages.buckets[i] as usize];
         let version = bucket.version();
-        let slots = compare.matches(bucket, signatures[i]);
-        let found = slots != 0;
-        let entry = bucket.entry(slots.trailing_zeros() as usize);
-        let moved = bucket.moved() >> (signatures[i] >> 10) & 1;
-        changed |= !bucket.is_unchanged(version);
-        let alternate = view.buckets.as_ptr().wrapping_add(others[i] as usize);
-        // Of a miss this asks for the bucket that is there already.
-        let other = select_unpredictable(moved != 0, alternate, bucket).cast();
-        prefetch_at(select_unpredictable(found, view.entries.address(entry), other));
-        view.entries.prefetch_rest(select_unpredictable(found, entry, 0));
+        stages.slots[i] = lanes.matches(bucket, stages.signatures[i]) as u8;
+        *filter = bucket.filter();
         stages.versions[i] = version;
-        stages.entries[i] = entry;
-        // The bits come in at the top and arrive at their places after the last key.
-        candidates = candidates >> 1 | u64::from(found) << 63;
-        alternates = alternates >> 1 | moved << 63;
+        changed |= bucket.change_since(version);
     }
-    let down = BATCH_MAX - hashes.len();
-    stages.candidates = candidates >> down;
+    stages.candidates = lanes.nonzero(&stages.slots);
     // Of a miss nothing else is read than the primary bucket: it is decided here. That one changes within
     // these few instructions is so rare that nobody asks which.
-    stages.again = if changed { u64::MAX >> down & !stages.candidates } else { 0 };
-    stages.alternates = alternates >> down & !stages.candidates & !stages.again;
+    let all = u64::MAX >> (BATCH_MAX - len);
+    stages.again = if changed != 0 { all & !stages.candidates } else { 0 };
+    let moved = lanes.moved(&filters, &stages.signatures);
+    stages.alternates = moved & !stages.candidates & !stages.again;
+    for i in ones(stages.candidates) {
+        let slot = stages.slots[i].trailing_zeros() as usize;
+        view.entries.prefetch(view.entries.at(stages.buckets[i], slot));
+    }
+}
+
+/// The places of the ones.
+#[inline(always)]
+fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let place = bits.trailing_zeros() as usize % BATCH_MAX;
+        let more = bits != 0;
+        bits &= bits.wrapping_sub(1);
+        more.then_some(place)
+    })
 }
 
 /// The same in the alternate buckets, for keys that may be there. Returns the candidates.
 #[inline(always)]
-fn alternates<const W: usize, C: Compare>(
-    compare: C,
+fn alternates<const W: usize, L: Lanes>(
+    lanes: L,
     view: View<'_, W>,
     geometry: Geometry,
     hashes: &[u32],
     stages: &mut Stages,
 ) -> u64 {
+    for i in ones(stages.alternates) {
+        prefetch(view.buckets, geometry.bucket(alternate_hash(hashes[i])) as usize);
+    }
     let mut candidates = 0;
-    let mut left = stages.alternates;
-    while left != 0 {
-        let i = left.trailing_zeros() as usize % BATCH_MAX;
-        left &= left - 1;
+    for i in ones(stages.alternates) {
         let at = geometry.bucket(alternate_hash(hashes[i]));
         let bucket = &view.buckets[at as usize];
         let version = bucket.version();
-        let slots = compare.matches(bucket, signature(hashes[i]));
+        let slots = lanes.matches(bucket, stages.signatures[i]);
         let found = slots != 0;
-        let entry = bucket.entry(slots.trailing_zeros() as usize);
         // A miss here is one only where the primary bucket is still what it was, too.
         let primary = &view.buckets[stages.buckets[i] as usize];
         let changed = !bucket.is_unchanged(version) | !primary.is_unchanged(stages.versions[i]);
-        let entry = if found { entry } else { 0 };
-        view.entries.prefetch(entry);
+        view.entries.prefetch(view.entries.at(at, slots.trailing_zeros() as usize));
         stages.buckets[i] = at;
         stages.versions[i] = version;
-        stages.entries[i] = entry;
+        stages.slots[i] = slots as u8;
         candidates |= u64::from(found) << i;
         stages.again |= u64::from(changed & !found) << i;
     }
@@ -196,28 +253,26 @@ fn alternates<const W: usize, C: Compare>(
 
 /// Compares the candidates' keys and reads their values. Returns the hits.
 #[inline(always)]
-fn entries<const W: usize>(
+fn entries<const W: usize, L: Lanes>(
+    lanes: L,
     view: View<'_, W>,
     keys: &[[u32; W]],
     used: Option<u64>,
-    values: &mut [u64],
+    values: &mut [u32],
     candidates: u64,
     stages: &mut Stages,
 ) -> u64 {
     let mut hits = 0;
-    let mut left = candidates;
-    while left != 0 {
-        let i = left.trailing_zeros() as usize % BATCH_MAX;
-        left &= left - 1;
-        let entry = stages.entries[i];
-        let same = view.entries.key_is(entry, &keys[i]);
+    for i in ones(candidates) {
+        let (at, slot) = (stages.buckets[i], stages.slots[i].trailing_zeros() as usize);
+        let entry = view.entries.at(at, slot);
+        let same = lanes.key_is(view.entries, entry, &keys[i]);
         let value = view.entries.value(entry);
-        let bucket = &view.buckets[stages.buckets[i] as usize];
-        if same & bucket.is_unchanged(stages.versions[i]) {
-            values[i] = value;
+        if same & view.buckets[at as usize].is_unchanged(stages.versions[i]) {
             hits |= 1 << i;
+            values[i] = value;
             if let Some(now) = used {
-                view.entries.set_used(entry, now);
+                view.entries.set_used(id(at, slot), now);
             }
         } else {
             stages.again |= 1 << i;

@@ -13,33 +13,25 @@ use super::sync::{AtomicU32, AtomicU64, fence};
 /// Keys in a bucket.
 pub(super) const SLOTS: usize = 8;
 
-/// One cache line.
+/// Half a cache line.
 #[derive(Default, Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(32))]
 pub(super) struct Bucket {
-    /// Four signatures of 16 bits in each word, 0 where the slot is free.
-    signatures: [AtomicU64; SLOTS / 4],
-    /// Which entry holds the slot's key.
-    entries: [AtomicU32; SLOTS],
+    /// Two signatures of 16 bits in each word, 0 where the slot is free.
+    signatures: [AtomicU32; SLOTS / 2],
+    /// A Bloom filter of the keys whose primary bucket this is but which are in their alternate one.
+    filter: AtomicU64,
     /// Odd while the writer is at work.
     version: AtomicU32,
     spare: u32,
-    /// A Bloom filter of the keys whose primary bucket this is but which are in their alternate one.
-    moved: AtomicU64,
 }
 
 #[cfg(not(all(loom, test)))]
-const _: () = assert!(size_of::<Bucket>() == crate::memory::LINE_BYTES);
+const _: () = assert!(2 * size_of::<Bucket>() == crate::memory::LINE_BYTES);
 
 #[cfg(not(all(loom, test)))]
-// SAFETY: atomics and an integer, for which zero is a value; aligned to a line.
+// SAFETY: atomics and an integer, for which zero is a value; aligned to half a line.
 unsafe impl crate::memory::Zeroed for Bucket {}
-
-/// The bit of a signature in [`Bucket::moved`].
-#[inline(always)]
-pub(super) fn moved_bit(signature: u16) -> u64 {
-    1 << (signature >> 10)
-}
 
 impl Bucket {
     /// Begins to read: the version to be handed to [`is_unchanged`](Self::is_unchanged).
@@ -51,100 +43,84 @@ impl Bucket {
     /// Whether all that was read between [`version`](Self::version) and now was there at one time.
     #[inline(always)]
     pub(super) fn is_unchanged(&self, version: u32) -> bool {
-        fence(Acquire);
-        (version & 1 == 0) & (self.version.load(Relaxed) == version)
+        self.change_since(version) == 0
     }
 
-    /// The signatures of slots 0 to 3, and 4 to 7.
+    /// Not 0 where not [`is_unchanged`](Self::is_unchanged).
     #[inline(always)]
-    pub(super) fn signatures(&self) -> [u64; 2] {
-        [self.signatures[0].load(Relaxed), self.signatures[1].load(Relaxed)]
+    pub(super) fn change_since(&self, version: u32) -> u32 {
+        fence(Acquire);
+        (version & 1) | (self.version.load(Relaxed) ^ version)
     }
 
-    /// The signatures in one register, by an instruction of AVX where `VEX`.
-    ///
-    /// # Safety
-    /// `VEX` only where the CPU has AVX.
+    /// The slots that are taken, a bit each.
+    pub(super) fn taken(&self) -> u32 {
+        !self.matches(0) & ((1 << SLOTS) - 1)
+    }
+
+    /// Whether keys with this signature may be in their alternate bucket, this being their primary one.
+    #[inline(always)]
+    pub(super) fn may_have_moved(&self, signature: u16) -> bool {
+        self.filter() & Self::filter_bit(signature) != 0
+    }
+
+    /// The slots with this signature, a bit each; [`super::scalar::matches`].
+    #[inline(always)]
+    pub(super) fn matches(&self, signature: u16) -> u32 {
+        let pair = |i: usize| {
+            let [low, high] = [2 * i, 2 * i + 1].map(|word| u64::from(self.signatures[word].load(Relaxed)));
+            low | high << 32
+        };
+        super::scalar::matches([pair(0), pair(1)], signature)
+    }
+
+    /// All signatures, for reading them as a vector.
     #[cfg(all(target_arch = "x86_64", not(all(loom, test)), not(miri)))]
     #[inline(always)]
-    pub(super) unsafe fn signatures_vector<const VEX: bool>(&self) -> std::arch::x86_64::__m128i {
-        let signatures;
-        // SAFETY: the caller has AVX where `VEX`. The bucket is aligned to 64 bytes, and its first 16 are
-        // the signatures. Beside a writer this is a read of two atomics, relaxed: x86-64 reads each aligned 8 bytes of a vector at once.
-        // In assembly, since Rust has no atomics of this size: what the compiler sees is an opaque read.
-        unsafe {
-            if VEX {
-                std::arch::asm!(
-                    "vmovdqa {0}, [{1}]",
-                    out(xmm_reg) signatures,
-                    in(reg) &raw const self.signatures,
-                    options(nostack, readonly, preserves_flags)
-                );
-            } else {
-                std::arch::asm!(
-                    "movdqa {0}, [{1}]",
-                    out(xmm_reg) signatures,
-                    in(reg) &raw const self.signatures,
-                    options(nostack, readonly, preserves_flags)
-                );
-            }
-        }
-        signatures
+    pub(super) fn signatures(&self) -> *const [AtomicU32; SLOTS / 2] {
+        &raw const self.signatures
     }
 
-    /// The signatures in one register.
-    ///
-    /// # Safety
-    /// None is needed: as the other.
+    /// A copy of all signatures.
     #[cfg(all(target_arch = "x86_64", any(all(loom, test), miri)))]
-    pub(super) unsafe fn signatures_vector<const VEX: bool>(&self) -> std::arch::x86_64::__m128i {
-        let [low, high] = self.signatures().map(u64::cast_signed);
-        // SAFETY: SSE2, which every x86-64 has.
-        unsafe { std::arch::x86_64::_mm_set_epi64x(high, low) }
+    pub(super) fn signatures(&self) -> [u32; SLOTS / 2] {
+        std::array::from_fn(|word| self.signatures[word].load(Relaxed))
     }
 
     #[inline(always)]
     pub(super) fn signature(&self, slot: usize) -> u16 {
-        (self.signatures[slot / 4].load(Relaxed) >> (slot % 4 * 16)) as u16
-    }
-
-    #[inline(always)]
-    pub(super) fn entry(&self, slot: usize) -> u32 {
-        self.entries[slot % SLOTS].load(Relaxed)
-    }
-
-    #[inline(always)]
-    pub(super) fn moved(&self) -> u64 {
-        self.moved.load(Relaxed)
+        (self.signatures[slot / 2].load(Relaxed) >> (slot % 2 * 16)) as u16
     }
 
     /// The first free slot. For the writer.
     pub(super) fn free_slot(&self) -> Option<usize> {
-        let free = super::scalar::matches(self.signatures(), 0);
+        let free = self.matches(0);
         (free != 0).then(|| free.trailing_zeros() as usize)
     }
 
-    /// Fills a slot; only while [`Writing`].
-    pub(super) fn set_slot(&self, slot: usize, signature: u16, entry: u32) {
-        self.entries[slot].store(entry, Relaxed);
-        self.set_signature(slot, signature);
+    /// Gives a slot a signature, or with 0 frees it; only while [`Writing`].
+    pub(super) fn set_signature(&self, slot: usize, signature: u16) {
+        let word = &self.signatures[slot / 2];
+        let shift = slot % 2 * 16;
+        // There is one writer, so that nobody changes the word in between.
+        word.store(word.load(Relaxed) & !(0xffff << shift) | u32::from(signature) << shift, Relaxed);
     }
 
-    /// Frees a slot; only while [`Writing`].
-    pub(super) fn clear_slot(&self, slot: usize) {
-        self.set_signature(slot, 0);
+    /// The bit of a signature in the filter.
+    #[inline(always)]
+    pub(super) fn filter_bit(signature: u16) -> u64 {
+        1 << (signature >> 10)
+    }
+
+    /// The filter of the keys that moved away.
+    #[inline(always)]
+    pub(super) fn filter(&self) -> u64 {
+        self.filter.load(Relaxed)
     }
 
     /// Replaces the filter; only while [`Writing`].
-    pub(super) fn set_moved(&self, moved: u64) {
-        self.moved.store(moved, Relaxed);
-    }
-
-    fn set_signature(&self, slot: usize, signature: u16) {
-        let word = &self.signatures[slot / 4];
-        let shift = slot % 4 * 16;
-        // There is one writer, so that nobody changes the word in between.
-        word.store(word.load(Relaxed) & !(0xffff << shift) | u64::from(signature) << shift, Relaxed);
+    pub(super) fn set_filter(&self, filter: u64) {
+        self.filter.store(filter, Relaxed);
     }
 }
 

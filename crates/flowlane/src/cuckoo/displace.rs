@@ -4,6 +4,7 @@
 
 use super::CuckooWriter;
 use super::bucket::{SLOTS, Writing};
+use super::entry::id;
 use super::geometry::alternate_hash;
 use crate::memory::prefetch;
 
@@ -77,11 +78,10 @@ impl<const W: usize> CuckooWriter<W> {
     /// The other bucket of the key in a slot.
     fn other_bucket(&self, bucket: u32, slot: usize) -> u32 {
         let geometry = self.geometry();
-        let place = &self.table.buckets[bucket as usize];
         if geometry.is_even() {
-            return geometry.other_bucket(bucket, place.signature(slot));
+            return geometry.other_bucket(bucket, self.table.buckets[bucket as usize].signature(slot));
         }
-        let hash = self.ledger.hash(place.entry(slot));
+        let hash = self.ledger.hash(id(bucket, slot));
         let primary = geometry.bucket(hash);
         if primary == bucket { geometry.bucket(alternate_hash(hash)) } else { primary }
     }
@@ -90,17 +90,20 @@ impl<const W: usize> CuckooWriter<W> {
     pub(super) fn move_slot(&mut self, from_at: u32, slot: usize, to_at: u32) -> bool {
         let table = &*self.table;
         let (from, to) = (&table.buckets[from_at as usize], &table.buckets[to_at as usize]);
-        let signature = from.signature(slot);
-        let Some(free) = to.free_slot().filter(|_| signature != 0) else { return false };
-        let entry = from.entry(slot);
-        let primary = self.geometry().bucket(self.ledger.hash(entry));
+        let taken = from.signature(slot) != 0;
+        let Some(free) = to.free_slot().filter(|_| taken) else { return false };
+        let (was, is) = (id(from_at, slot), id(to_at, free));
+        let hash = self.ledger.hash(was);
+        self.ledger.set_hash(is, hash);
         let _writing = Writing::begin([from, to]);
-        to.set_slot(free, signature, entry);
-        from.clear_slot(slot);
-        if primary == from_at {
-            self.ledger.count_moved(from, from_at, entry);
+        table.move_to((from_at, slot), (to_at, free));
+        if self.now.is_some() {
+            table.entries.copy_used(was, is);
+        }
+        if self.geometry().bucket(hash) == from_at {
+            self.ledger.count_moved(from, from_at, is);
         } else {
-            self.ledger.uncount_moved(to, to_at, entry);
+            self.ledger.uncount_moved(to, to_at, was);
         }
         true
     }

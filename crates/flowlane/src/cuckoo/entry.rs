@@ -1,121 +1,161 @@
-//! The entries: key, value and time of last use, in an array beside the buckets.
+//! The entries: for every slot of every bucket a place with key and value, beside the buckets, so that the
+//! slot alone says where the key is; and the times of last use.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::sync::{AtomicU64, Memory};
-use crate::memory::{LINE_BYTES, prefetch};
+use super::bucket::SLOTS;
+use super::sync::{AtomicU32, AtomicU64, Memory};
+use crate::memory::{LINE_BYTES, prefetch_at};
 
-/// 64-bit words of an entry of `words` key words: whole fractions of a cache line where they suffice, so
-/// that an entry lies in one line (in two where the key has more than 12 words).
+/// Words of a line.
+const LINE: usize = LINE_BYTES / 4;
+
+/// Entries of keys of this many words that a line holds whole; 0 where one is longer.
+const fn in_line(words: usize) -> usize {
+    LINE / (words + 1)
+}
+
+/// Words from an entry to the next where it is longer than a line: whole fractions of a line.
+const LONG: usize = 20;
+
+/// Words of the entries of a bucket: whole lines.
 const fn stride(words: usize) -> usize {
-    match key_pairs(words) + 2 {
-        ..=4 => 4,
-        5..=8 => 8,
-        more => more,
+    match in_line(words) {
+        0 => SLOTS * LONG,
+        in_line => SLOTS.div_ceil(in_line) * LINE,
     }
 }
 
-/// 64-bit words of a key.
-const fn key_pairs(words: usize) -> usize {
-    words.div_ceil(2)
-}
-
-/// The pair `i` of the words of a key.
-#[inline(always)]
-fn pair<const W: usize>(key: &[u32; W], i: usize) -> u64 {
-    let high = if 2 * i + 1 < W { key[2 * i + 1] } else { 0 };
-    u64::from(key[2 * i]) | u64::from(high) << 32
+/// Where the entry of each slot begins.
+const fn places(words: usize) -> [u32; SLOTS] {
+    let mut places = [0; SLOTS];
+    let mut slot = 0;
+    while slot < SLOTS {
+        places[slot] = match in_line(words) {
+            0 => slot * LONG,
+            in_line => slot / in_line * LINE + slot % in_line * (words + 1),
+        } as u32;
+        slot += 1;
+    }
+    places
 }
 
 /// All entries of a table.
 #[derive(Debug)]
 pub(super) struct Entries<const W: usize> {
-    words: Memory<AtomicU64>,
+    words: Memory<AtomicU32>,
+    used: Memory<AtomicU64>,
 }
 
 impl<const W: usize> Entries<W> {
-    pub(super) fn zeroed(entries: usize) -> Self {
-        Self { words: Memory::zeroed(entries * EntriesView::<W>::STRIDE) }
+    pub(super) fn zeroed(buckets: usize) -> Self {
+        Self {
+            words: Memory::zeroed(buckets * EntriesView::<W>::STRIDE),
+            used: Memory::zeroed(buckets * SLOTS),
+        }
     }
 
     pub(super) fn size_bytes(&self) -> usize {
-        self.words.size_bytes()
+        self.words.size_bytes() + self.used.size_bytes()
     }
 
     #[inline(always)]
     pub(super) fn view(&self) -> EntriesView<'_, W> {
-        EntriesView { words: &self.words }
+        EntriesView { words: &self.words, used: &self.used }
     }
+
+    /// When the key in a slot was last used or written, in the caller's unit.
+    pub(super) fn used(&self, at: u32, slot: usize) -> u64 {
+        self.used[id(at, slot) as usize].load(Relaxed)
+    }
+
+    /// Takes the time of use along to another slot.
+    pub(super) fn copy_used(&self, from: u32, to: u32) {
+        self.used[to as usize].store(self.used[from as usize].load(Relaxed), Relaxed);
+    }
+}
+
+/// The number of a slot, under which the writer's ledger and the times of use have its key.
+#[inline(always)]
+pub(super) fn id(at: u32, slot: usize) -> u32 {
+    at * SLOTS as u32 + slot as u32
 }
 
 /// What can be done with entries.
 #[derive(Clone, Copy)]
 pub(super) struct EntriesView<'a, const W: usize> {
-    words: &'a [AtomicU64],
+    words: &'a [AtomicU32],
+    used: &'a [AtomicU64],
 }
+
+/// Where an entry begins.
+pub(super) type EntryAt = usize;
 
 impl<'a, const W: usize> EntriesView<'a, W> {
     const STRIDE: usize = stride(W);
-    const VALUE: usize = key_pairs(W);
-    const USED: usize = key_pairs(W) + 1;
+    const PLACES: [u32; SLOTS] = places(W);
+    /// Whether an entry has words in a second line.
+    const LONG: bool = in_line(W) == 0;
+
+    /// The entry of a slot.
+    #[inline(always)]
+    pub(super) fn at(self, bucket: u32, slot: usize) -> EntryAt {
+        bucket as usize * Self::STRIDE + const { Self::PLACES }[slot % SLOTS] as usize
+    }
 
     #[inline(always)]
-    fn words(self, entry: u32) -> &'a [AtomicU64] {
-        &self.words[entry as usize * Self::STRIDE..][..Self::STRIDE]
+    fn words(self, entry: EntryAt) -> &'a [AtomicU32] {
+        &self.words[entry..][..W + 1]
     }
 
     /// Asks for the lines of an entry.
     #[inline(always)]
-    pub(super) fn prefetch(self, entry: u32) {
-        prefetch(self.words, entry as usize * Self::STRIDE);
+    pub(super) fn prefetch(self, entry: EntryAt) {
+        prefetch_at(self.address(entry));
         self.prefetch_rest(entry);
     }
 
     /// Asks for the second line of an entry that has one.
     #[inline(always)]
-    pub(super) fn prefetch_rest(self, entry: u32) {
-        if Self::STRIDE * 8 > LINE_BYTES {
-            prefetch(self.words, entry as usize * Self::STRIDE + Self::USED);
+    pub(super) fn prefetch_rest(self, entry: EntryAt) {
+        if Self::LONG {
+            prefetch_at(self.address(entry + W));
         }
     }
 
     /// Where an entry begins, for prefetching only.
     #[inline(always)]
-    pub(super) fn address(self, entry: u32) -> *const u8 {
-        self.words.as_ptr().wrapping_add(entry as usize * Self::STRIDE).cast()
+    pub(super) fn address(self, entry: EntryAt) -> *const u8 {
+        self.words.as_ptr().wrapping_add(entry).cast()
+    }
+
+    /// The words from an entry's first on, `LEN` of them, which must all be in its bucket's lines.
+    #[inline(always)]
+    pub(super) fn row<const LEN: usize>(self, entry: EntryAt) -> &'a [AtomicU32; LEN] {
+        self.words[entry..].first_chunk().expect("an entry is followed by the rest of its line")
     }
 
     #[inline(always)]
-    pub(super) fn key_is(self, entry: u32, key: &[u32; W]) -> bool {
+    pub(super) fn key_is(self, entry: EntryAt, key: &[u32; W]) -> bool {
+        let words = self.words(entry).iter().zip(key);
+        words.fold(0, |different, (word, wanted)| different | (word.load(Relaxed) ^ wanted)) == 0
+    }
+
+    pub(super) fn key(self, entry: EntryAt) -> [u32; W] {
         let words = self.words(entry);
-        let mut different = 0;
-        for (i, word) in words[..Self::VALUE].iter().enumerate() {
-            different |= word.load(Relaxed) ^ pair(key, i);
-        }
-        different == 0
-    }
-
-    pub(super) fn key(self, entry: u32) -> [u32; W] {
-        let words = self.words(entry);
-        std::array::from_fn(|w| (words[w / 2].load(Relaxed) >> (w % 2 * 32)) as u32)
+        std::array::from_fn(|w| words[w].load(Relaxed))
     }
 
     #[inline(always)]
-    pub(super) fn value(self, entry: u32) -> u64 {
-        self.words(entry)[Self::VALUE].load(Relaxed)
+    pub(super) fn value(self, entry: EntryAt) -> u32 {
+        self.words(entry)[W].load(Relaxed)
     }
 
-    /// When the key was last used or written, in the caller's unit.
+    /// Notes a use of the key in a slot. Readers may do so: should the slot meanwhile belong to another
+    /// key, that key counts as used; should the key move, the use may be forgotten.
     #[inline(always)]
-    pub(super) fn used(self, entry: u32) -> u64 {
-        self.words(entry)[Self::USED].load(Relaxed)
-    }
-
-    /// Notes a use. Readers may do so: should the entry meanwhile belong to another key, that key counts
-    /// as used.
-    #[inline(always)]
-    pub(super) fn set_used(self, entry: u32, now: u64) {
-        let used = &self.words(entry)[Self::USED];
+    pub(super) fn set_used(self, id: u32, now: u64) {
+        let used = &self.used[id as usize];
         // A line that many readers hold is written only where the time is another.
         if used.load(Relaxed) != now {
             used.store(now, Relaxed);
@@ -123,18 +163,17 @@ impl<'a, const W: usize> EntriesView<'a, W> {
     }
 
     /// Replaces the value: one word, so that readers see the one or the other.
-    pub(super) fn set_value(self, entry: u32, value: u64) {
+    pub(super) fn set_value(self, entry: EntryAt, value: u32) {
         // What the value refers to is visible to those who read it before an acquire fence, as all do.
-        self.words(entry)[Self::VALUE].store(value, std::sync::atomic::Ordering::Release);
+        self.words(entry)[W].store(value, Release);
     }
 
-    /// Fills an entry that no slot refers to.
-    pub(super) fn write(self, entry: u32, key: &[u32; W], value: u64, now: u64) {
+    /// Fills the entry of a slot whose bucket is being written.
+    pub(super) fn write(self, entry: EntryAt, key: &[u32; W], value: u32) {
         let words = self.words(entry);
-        for (i, word) in words[..Self::VALUE].iter().enumerate() {
-            word.store(pair(key, i), Relaxed);
+        for (word, new) in words.iter().zip(key) {
+            word.store(*new, Relaxed);
         }
-        words[Self::VALUE].store(value, Relaxed);
-        words[Self::USED].store(now, Relaxed);
+        words[W].store(value, Relaxed);
     }
 }

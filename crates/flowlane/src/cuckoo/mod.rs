@@ -9,8 +9,8 @@ mod geometry;
 mod lanes;
 mod ledger;
 mod scalar;
+mod slots;
 mod sync;
-mod transpose;
 mod writer;
 
 #[cfg(all(loom, test))]
@@ -29,12 +29,12 @@ use bucket::{Bucket, SLOTS};
 use entry::Entries;
 use geometry::Geometry;
 use sync::{AtomicU64, Memory};
-use transpose::{GROUPS, Words, transpose};
 
 use crate::choices::{self, SizeClass, Slot};
-use crate::hash::murmur3::{self, Murmur3};
+#[cfg(target_arch = "x86_64")]
+use crate::hash::multilinear;
+use crate::hash::multilinear::{KEYS, KeyHash};
 use crate::isa::{Body, Variant};
-use crate::memory::prefetch;
 
 /// Most keys in a batch: one bit each in the mask of hits.
 pub const BATCH_MAX: usize = 64;
@@ -50,9 +50,6 @@ const LOAD_MAX_PERCENT: usize = 96;
 const SMALL_LOAD_MAX_PERCENT: usize = 75;
 
 const SMALL_ENTRIES: usize = 4096;
-
-/// Lanes hashed together.
-const LANES: usize = 16;
 
 /// How a table is to be made.
 #[derive(Clone, Copy, Debug)]
@@ -95,9 +92,8 @@ pub struct CuckooTable<const W: usize> {
     geometry: AtomicU64,
     len: AtomicU64,
     entries_max: usize,
-    seed: u32,
     body: Body,
-    murmur: Murmur3,
+    hash: KeyHash<W>,
 }
 
 /// A handle by which a thread looks keys up while the writer is at work; clone it for every thread.
@@ -125,7 +121,7 @@ impl<const W: usize> CuckooTable<W> {
         const { assert!(W >= 1 && W <= KEY_WORDS_MAX, "a key has 1 to 16 words") };
         let at_first = Geometry::new(buckets_for(config.entries_at_first) as u32);
         let buckets = Memory::zeroed(buckets_for(config.entries_max));
-        let entries = Entries::zeroed(config.entries_max);
+        let entries = Entries::zeroed(buckets_for(config.entries_max));
         let table_bytes = buckets.size_bytes() + entries.size_bytes();
         let body = config.variant.unwrap_or_else(|| {
             let slot = Slot::Cuckoo(SizeClass::of(table_bytes));
@@ -137,9 +133,8 @@ impl<const W: usize> CuckooTable<W> {
             geometry: AtomicU64::new(at_first.to_word()),
             len: AtomicU64::new(0),
             entries_max: config.entries_max,
-            seed: config.seed,
             body,
-            murmur: Murmur3::with_variant(body.variant()).unwrap_or_default(),
+            hash: KeyHash::new(config.seed.into()),
         }
     }
 
@@ -179,10 +174,10 @@ impl<const W: usize> CuckooTable<W> {
         self.body.variant()
     }
 
-    /// The hash of a key: MurmurHash3 under the table's seed.
+    /// The hash of a key: [`Multilinear`](crate::hash::multilinear::Multilinear) under the table's seed.
     #[inline]
     pub fn hash(&self, key: &[u32; W]) -> u32 {
-        murmur3::hash_words(key, self.seed)
+        self.hash.hash(key)
     }
 
     /// The hashes of many keys, 16 at a time.
@@ -191,39 +186,29 @@ impl<const W: usize> CuckooTable<W> {
     /// Where `hashes` is shorter than `keys`.
     pub fn hash_batch(&self, keys: &[[u32; W]], hashes: &mut [u32]) {
         let hashes = &mut hashes[..keys.len()];
-        for (keys, hashes) in keys.chunks(BATCH_MAX).zip(hashes.chunks_mut(BATCH_MAX)) {
-            self.hash_groups(keys, hashes, |_| ());
-        }
-    }
-
-    /// Hashes up to [`BATCH_MAX`] keys, and calls `then` with the hashes of each group as they are ready.
-    #[inline(always)]
-    fn hash_groups(&self, keys: &[[u32; W]], hashes: &mut [u32], then: impl Fn(&[u32])) {
-        // All keys before the first hash: the words must have reached the cache before they are read as
-        // wider vectors than they were written.
-        let mut words: Words<W> = [[[0; LANES]; W]; GROUPS];
-        transpose(keys, &mut words);
-        for (group, hashes) in hashes.chunks_mut(LANES).enumerate() {
-            match hashes.as_mut_array() {
-                Some(hashes) => self.murmur.hash_lanes(&words[group], self.seed, hashes),
-                None => {
-                    let mut out = [0; LANES];
-                    self.murmur.hash_lanes(&words[group], self.seed, &mut out);
-                    hashes.copy_from_slice(&out[..hashes.len()]);
-                }
+        let (groups, rest) = keys.as_chunks::<KEYS>();
+        let (own, own_rest) = hashes.as_chunks_mut::<KEYS>();
+        for (keys, hashes) in groups.iter().zip(own) {
+            match self.body {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
+                Body::Avx512(_) => unsafe { multilinear::avx512::hash_keys(&self.hash, keys, hashes) },
+                _ => self.hash.hash_keys(keys, hashes),
             }
-            then(hashes);
+        }
+        for (key, hash) in rest.iter().zip(own_rest) {
+            *hash = self.hash(key);
         }
     }
 
     /// The value of `key`.
-    pub fn lookup(&self, key: &[u32; W]) -> Option<u64> {
+    pub fn lookup(&self, key: &[u32; W]) -> Option<u32> {
         self.lookup_with_hash(key, self.hash(key))
     }
 
     /// The value of `key`, whose hash is `hash`: that of [`hash`](Self::hash), or another if the key was
     /// inserted with it.
-    pub fn lookup_with_hash(&self, key: &[u32; W], hash: u32) -> Option<u64> {
+    pub fn lookup_with_hash(&self, key: &[u32; W], hash: u32) -> Option<u32> {
         scalar::lookup(self, key, hash).map(|found| found.value)
     }
 
@@ -233,19 +218,8 @@ impl<const W: usize> CuckooTable<W> {
     /// # Panics
     /// Where there are more than [`BATCH_MAX`] keys, or fewer values than keys.
     #[inline]
-    pub fn lookup_batch(&self, keys: &[[u32; W]], values: &mut [u64]) -> u64 {
-        assert!(keys.len() <= BATCH_MAX, "a batch of {} keys is longer than {BATCH_MAX}", keys.len());
-        let mut hashes = [0; BATCH_MAX];
-        let (geometry, buckets) = (self.geometry(), &*self.buckets);
-        // The first buckets are on their way while the other keys are hashed.
-        self.hash_groups(keys, &mut hashes[..keys.len()], |hashes| {
-            if geometry.is_even() {
-                hashes.iter().for_each(|hash| prefetch(buckets, geometry.bucket_if::<true>(*hash) as usize));
-            } else {
-                hashes.iter().for_each(|hash| prefetch(buckets, geometry.bucket(*hash) as usize));
-            }
-        });
-        self.batch(keys, &hashes, Request { used: None, prefetched: true }, values)
+    pub fn lookup_batch(&self, keys: &[[u32; W]], values: &mut [u32]) -> u64 {
+        self.batch(keys, Request { hashes: None, used: None }, values)
     }
 
     /// [`lookup_batch`](Self::lookup_batch) of keys whose hashes are known.
@@ -253,8 +227,8 @@ impl<const W: usize> CuckooTable<W> {
     /// # Panics
     /// As there, and where there are fewer hashes than keys.
     #[inline]
-    pub fn lookup_batch_with_hashes(&self, keys: &[[u32; W]], hashes: &[u32], values: &mut [u64]) -> u64 {
-        self.batch(keys, hashes, Request { used: None, prefetched: false }, values)
+    pub fn lookup_batch_with_hashes(&self, keys: &[[u32; W]], hashes: &[u32], values: &mut [u32]) -> u64 {
+        self.batch(keys, Request { hashes: Some(hashes), used: None }, values)
     }
 
     /// [`lookup_batch_with_hashes`](Self::lookup_batch_with_hashes) that notes `now`, in the caller's
@@ -263,26 +237,26 @@ impl<const W: usize> CuckooTable<W> {
     /// # Panics
     /// As there.
     #[inline]
-    pub fn use_batch(&self, keys: &[[u32; W]], hashes: &[u32], now: u64, values: &mut [u64]) -> u64 {
-        self.batch(keys, hashes, Request { used: Some(now), prefetched: false }, values)
+    pub fn use_batch(&self, keys: &[[u32; W]], hashes: &[u32], now: u64, values: &mut [u32]) -> u64 {
+        self.batch(keys, Request { hashes: Some(hashes), used: Some(now) }, values)
     }
 
-    fn batch(&self, keys: &[[u32; W]], hashes: &[u32], request: Request, values: &mut [u64]) -> u64 {
+    fn batch(&self, keys: &[[u32; W]], request: Request<'_>, values: &mut [u32]) -> u64 {
         assert!(keys.len() <= BATCH_MAX, "a batch of {} keys is longer than {BATCH_MAX}", keys.len());
         if keys.is_empty() {
             return 0;
         }
         match self.body {
-            Body::Scalar => batch::lookup(batch::Portable, self, keys, hashes, request, values),
+            Body::Scalar => batch::lookup(batch::Portable, self, keys, request, values),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
-            Body::Sse42(_) => unsafe { lanes::sse42(self, keys, hashes, request, values) },
+            Body::Sse42(_) => unsafe { lanes::sse42(self, keys, request, values) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX2.
-            Body::Avx2(_) => unsafe { lanes::avx2(self, keys, hashes, request, values) },
+            // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
+            Body::Avx2(_) => unsafe { lanes::avx2(self, keys, request, values) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-            Body::Avx512(_) => unsafe { lanes::avx512(self, keys, hashes, request, values) },
+            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
+            Body::Avx512(_) => unsafe { lanes::avx512(self, keys, request, values) },
         }
     }
 }

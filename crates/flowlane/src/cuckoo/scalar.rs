@@ -1,16 +1,15 @@
 //! The definition: one key at a time, portable code.
 
 use super::CuckooTable;
-use super::bucket::Bucket;
-use super::bucket::moved_bit;
+use super::entry::id;
 use super::geometry::{alternate_hash, signature};
 use super::sync::pause;
 
-/// What a reader found, and the entry where it found it.
+/// What a reader found, and the number of the slot where it found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
-    pub(super) entry: u32,
-    pub(super) value: u64,
+    pub(super) id: u32,
+    pub(super) value: u32,
 }
 
 /// The writer changed a bucket while it was read.
@@ -50,16 +49,16 @@ fn attempt<const W: usize>(
     let at = geometry.bucket(hash);
     let primary = &table.buckets[at as usize];
     let version = primary.version();
-    if let Some(found) = find(table, primary, version, key, signature)? {
+    if let Some(found) = find(table, at, version, key, signature)? {
         return Ok(Some(found));
     }
     // A miss is valid where there was a time at which the key was in neither bucket: where what was read
     // of the primary bucket, its filter included, still holds after the alternate one was read.
-    if primary.moved() & moved_bit(signature) != 0 {
+    if primary.may_have_moved(signature) {
         let alternate_at = geometry.bucket(alternate_hash(hash));
         let alternate = &table.buckets[alternate_at as usize];
         let alternate_version = alternate.version();
-        if let Some(found) = find(table, alternate, alternate_version, key, signature)? {
+        if let Some(found) = find(table, alternate_at, alternate_version, key, signature)? {
             return Ok(Some(found));
         }
         let moved = table.geometry().bucket(alternate_hash(hash)) != alternate_at;
@@ -74,20 +73,12 @@ fn attempt<const W: usize>(
 /// The key in this bucket.
 fn find<const W: usize>(
     table: &CuckooTable<W>,
-    bucket: &Bucket,
+    at: u32,
     version: u32,
     key: &[u32; W],
     signature: u16,
 ) -> Result<Option<Found>, Changed> {
-    let mut slots = matches(bucket.signatures(), signature);
-    while slots != 0 {
-        let entry = bucket.entry(slots.trailing_zeros() as usize);
-        if table.entries.view().key_is(entry, key) {
-            let value = table.entries.view().value(entry);
-            let unchanged = bucket.is_unchanged(version);
-            return if unchanged { Ok(Some(Found { entry, value })) } else { Err(Changed) };
-        }
-        slots &= slots - 1;
-    }
-    Ok(None)
+    let Some(slot) = table.slot_of(at, key, signature) else { return Ok(None) };
+    let found = Found { id: id(at, slot), value: table.value(at, slot) };
+    if table.buckets[at as usize].is_unchanged(version) { Ok(Some(found)) } else { Err(Changed) }
 }

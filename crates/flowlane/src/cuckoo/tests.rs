@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use super::bucket::SLOTS;
 use super::geometry::{Geometry, alternate_hash};
 use super::ledger::Ledger;
 use super::*;
@@ -40,17 +39,17 @@ fn assert_batches<const W: usize>(table: &CuckooTable<W>, keys: &[[u32; W]]) {
     for len in (0..=BATCH_MAX).filter(|len| *len <= keys.len()) {
         let at = len * 7 % (keys.len() - len + 1);
         let batch = &keys[at..at + len];
-        let mut values = [u64::MAX; BATCH_MAX];
+        let mut values = [u32::MAX; BATCH_MAX];
         let hits = table.lookup_batch(batch, &mut values);
         let hashes: Vec<u32> = batch.iter().map(|key| table.hash(key)).collect();
-        let mut same = [u64::MAX; BATCH_MAX];
+        let mut same = [u32::MAX; BATCH_MAX];
         assert_eq!(table.lookup_batch_with_hashes(batch, &hashes, &mut same), hits);
         assert_eq!(values, same);
         assert!(len == BATCH_MAX || hits >> len == 0, "{}: bits beyond {len} lanes", table.variant());
         for (lane, key) in batch.iter().enumerate() {
             let got = (hits >> lane & 1 != 0).then_some(values[lane]);
             assert_eq!(got, table.lookup(key), "{}, lane {lane} of {len}", table.variant());
-            assert!(got.is_some() || values[lane] == u64::MAX, "the value of a miss was written");
+            assert!(got.is_some() || values[lane] == u32::MAX, "the value of a miss was written");
         }
     }
 }
@@ -64,7 +63,7 @@ fn agrees_with_a_map<const W: usize>(variant: Variant, config: CuckooConfig, ste
         let key = key::<W>(numbers.below(keys) as u32);
         match numbers.below(8) {
             0..4 if map.len() < config.entries_max || map.contains_key(&key) => {
-                let value = numbers.next();
+                let value = numbers.next() as u32;
                 assert_eq!(writer.insert(&key, value), Ok(map.insert(key, value)), "step {step}");
             }
             4..6 => assert_eq!(writer.remove(&key), map.remove(&key), "step {step}"),
@@ -80,7 +79,7 @@ fn agrees_with_a_map<const W: usize>(variant: Variant, config: CuckooConfig, ste
     assert_eq!(writer.iter().collect::<HashMap<_, _>>(), map);
     writer.clear();
     assert!(writer.is_empty() && batch.iter().all(|key| writer.lookup(key).is_none()));
-    assert!(writer.buckets.iter().all(|bucket| bucket.moved() == 0));
+    assert!(writer.buckets.iter().all(|bucket| bucket.filter() == 0));
 }
 
 #[test]
@@ -118,7 +117,7 @@ fn batches_of_hits_of_misses_and_of_one_hit_are_right() {
         let config = CuckooConfig::new(7800, 99).with_variant(variant).expect("is available");
         let mut writer = CuckooWriter::<4>::new(&config);
         for n in 0..7800 {
-            assert_eq!(writer.insert(&key(n), n.into()), Ok(None));
+            assert_eq!(writer.insert(&key(n), n), Ok(None));
         }
         let hits: Vec<[u32; 4]> = (0..128).map(key).collect();
         let misses: Vec<[u32; 4]> = (10_000..10_128).map(key).collect();
@@ -138,40 +137,59 @@ fn batches_of_hits_of_misses_and_of_one_hit_are_right() {
 #[test]
 fn keys_of_one_hash_fill_both_buckets_and_are_told_apart() {
     for_each_variant(|variant| {
-        let config = CuckooConfig::new(1000, 1).with_variant(variant).expect("is available");
-        let mut writer = CuckooWriter::<2>::new(&config);
-        let taken =
-            (0..40).take_while(|n| writer.insert_with_hash(&key(*n), 0xabcd_1234, (*n).into()).is_ok());
-        assert_eq!(taken.count(), 2 * SLOTS);
-        let keys: Vec<[u32; 2]> = (0..40).map(key).collect();
-        let mut values = [0; BATCH_MAX];
-        let hits = writer.lookup_batch_with_hashes(&keys, &[0xabcd_1234; 40], &mut values);
-        assert_eq!(hits, 0xffff);
-        assert!((0..16).all(|n| values[n] == n as u64));
-        assert_eq!(writer.remove_with_hash(&keys[3], 0xabcd_1234), Some(3));
-        assert_eq!(writer.lookup_with_hash(&keys[3], 0xabcd_1234), None);
-        assert_eq!(writer.insert_with_hash(&keys[30], 0xabcd_1234, 30), Ok(None));
-        assert_eq!(writer.lookup_with_hash(&keys[30], 0xabcd_1234), Some(30));
+        one_hash::<1>(variant);
+        one_hash::<2>(variant);
+        one_hash::<3>(variant);
+        one_hash::<4>(variant);
+        one_hash::<5>(variant);
     });
+}
+
+fn one_hash<const W: usize>(variant: Variant) {
+    let slots = SLOTS;
+    let config = CuckooConfig::new(1000, 1).with_variant(variant).expect("is available");
+    let mut writer = CuckooWriter::<W>::new(&config);
+    let taken = (0..40).take_while(|n| writer.insert_with_hash(&key(*n), 0xabcd_1234, *n).is_ok());
+    assert_eq!(taken.count(), 2 * slots);
+    let keys: Vec<[u32; W]> = (0..40).map(key).collect();
+    let mut values = [0; BATCH_MAX];
+    let hits = writer.lookup_batch_with_hashes(&keys, &[0xabcd_1234; 40], &mut values);
+    assert_eq!(hits, (1 << (2 * slots)) - 1);
+    assert!((0..2 * slots).all(|n| values[n] == n as u32));
+    assert_eq!(writer.remove_with_hash(&keys[3], 0xabcd_1234), Some(3));
+    assert_eq!(writer.lookup_with_hash(&keys[3], 0xabcd_1234), None);
+    assert_eq!(writer.insert_with_hash(&keys[30], 0xabcd_1234, 30), Ok(None));
+    assert_eq!(writer.lookup_with_hash(&keys[30], 0xabcd_1234), Some(30));
 }
 
 #[test]
 fn at_least_95_percent_of_the_slots_fill_before_the_first_refusal() {
+    fills::<1>();
+    fills::<2>();
+    fills::<3>();
+    fills::<4>();
+    fills::<8>();
+}
+
+fn fills<const W: usize>() {
+    let slots = SLOTS;
     for (buckets, seed) in [(1 << 10, 1), (1 << 10, 2), (1 << 14, 3), (1 << 16, 4)] {
-        let mut writer = CuckooWriter::<4>::new(&CuckooConfig::new(1, seed));
+        let mut writer = CuckooWriter::<W>::new(&CuckooConfig::new(1, seed));
         // As many entries as slots, so that only a lack of places refuses.
-        writer.ledger = Ledger::new(buckets, buckets * SLOTS);
+        writer.ledger = Ledger::new(buckets, buckets * slots);
         writer.table = Arc::new(CuckooTable {
-            entries: Entries::zeroed(buckets * SLOTS),
+            entries: Entries::zeroed(buckets),
             buckets: Memory::zeroed(buckets),
             geometry: AtomicU64::new(Geometry::new(buckets as u32).to_word()),
             len: AtomicU64::new(0),
-            ..*writer.table
+            entries_max: buckets * slots,
+            body: writer.table.body,
+            hash: writer.table.hash.clone(),
         });
         let refused = (0..u32::MAX).find(|n| writer.insert(&key(*n), 0).is_err()).expect("is finite");
-        let load = f64::from(refused) / (buckets * SLOTS) as f64;
-        println!("{buckets} buckets, seed {seed}: first refusal at a load of {load:.4}");
-        assert!(load >= 0.95, "{buckets} buckets, seed {seed}: refused at {load}");
+        let load = f64::from(refused) / (buckets * slots) as f64;
+        println!("{W} words, {buckets} buckets, seed {seed}: first refusal at a load of {load:.4}");
+        assert!(load >= 0.95, "{W} words, {buckets} buckets, seed {seed}: refused at {load}");
     }
 }
 
@@ -180,32 +198,52 @@ fn all_promised_entries_fit_and_one_more_is_refused() {
     for entries in [1, 5, 100, 1000, 7864, 31_457] {
         for growing_from in [entries, 1] {
             let config = CuckooConfig::new(entries, 17).growing_from(growing_from);
-            let mut writer = CuckooWriter::<3>::new(&config);
-            for n in 0..entries as u32 {
-                assert_eq!(writer.insert(&key(n), 1), Ok(None), "{n} of {entries} from {growing_from}");
-            }
-            let refusal = writer.insert(&key(u32::MAX), 1).expect_err("is full");
-            assert_eq!(refusal.to_string(), format!("the table is full with {entries} keys"));
-            assert_eq!(writer.insert(&key(0), 2), Ok(Some(1)));
-            assert_eq!(writer.len(), entries);
+            fit::<1>(config);
+            fit::<2>(config);
+            fit::<4>(config);
+            fit::<5>(config);
         }
     }
 }
 
+fn fit<const W: usize>(config: CuckooConfig) {
+    let mut writer = CuckooWriter::<W>::new(&config);
+    let entries = config.entries_max;
+    for n in 0..entries as u32 {
+        assert_eq!(writer.insert(&key(n), 1), Ok(None), "{n} of {config:?}");
+    }
+    let refusal = writer.insert(&key(u32::MAX), 1).expect_err("is full");
+    assert_eq!(refusal.to_string(), format!("the table is full with {entries} keys"));
+    assert_eq!(writer.insert(&key(0), 2), Ok(Some(1)));
+    assert_eq!(writer.len(), entries);
+}
+
 #[test]
 fn a_sweep_shows_every_key_and_removes_the_idle_ones() {
-    let mut writer = CuckooWriter::<4>::new(&CuckooConfig::new(1000, 3));
+    for_each_variant(|variant| {
+        sweeps::<1>(variant);
+        sweeps::<4>(variant);
+        sweeps::<8>(variant);
+    });
+}
+
+fn sweeps<const W: usize>(variant: Variant) {
+    let config = CuckooConfig::new(1000, 3).growing_from(100).with_variant(variant).expect("is available");
+    let mut writer = CuckooWriter::<W>::new(&config);
     writer.set_now(1);
-    (0..900).for_each(|n| assert_eq!(writer.insert(&key(n), n.into()), Ok(None)));
-    let used: Vec<[u32; 4]> = (0..64).map(|n| key(2 * n)).collect();
+    // Half of them before the table grew: the time of use moves along.
+    (0..100).for_each(|n| assert_eq!(writer.insert(&key(n), n), Ok(None)));
+    let used: Vec<[u32; W]> = (0..64).map(key).collect();
     let hashes: Vec<u32> = used.iter().map(|key| writer.hash(key)).collect();
     assert_eq!(writer.use_batch(&used, &hashes, 9, &mut [0; 64]), u64::MAX);
+    (100..900).for_each(|n| assert_eq!(writer.insert(&key(n), n), Ok(None)));
     let mut seen = 0;
     let mut removed = 0;
-    for _ in 0..writer.slots() / SLOTS / 4 {
+    let buckets = writer.geometry().buckets() as usize;
+    for _ in 0..buckets.div_ceil(4) {
         removed += writer.sweep(4, |key, value, used| {
             seen += 1;
-            assert_eq!(u64::from(key[3]), value);
+            assert_eq!(key[W - 1], value);
             used == 9
         });
     }
@@ -217,8 +255,15 @@ fn a_sweep_shows_every_key_and_removes_the_idle_ones() {
 /// writer moved the key there, into the alternate one, must not call it a miss.
 #[test]
 fn a_key_that_moves_between_its_buckets_is_never_missed() {
-    let mut writer = CuckooWriter::<4>::new(&CuckooConfig::new(1000, 5));
-    let keys: Vec<[u32; 4]> = (0..8).map(key).collect();
+    moves::<1>();
+    moves::<2>();
+    moves::<4>();
+    moves::<8>();
+}
+
+fn moves<const W: usize>() {
+    let mut writer = CuckooWriter::<W>::new(&CuckooConfig::new(1000, 5));
+    let keys: Vec<[u32; W]> = (0..8).map(key).collect();
     keys.iter().for_each(|key| assert_eq!(writer.insert(key, 77), Ok(None)));
     let stop = Arc::new(AtomicBool::new(false));
     thread::scope(|scope| {
@@ -242,10 +287,7 @@ fn a_key_that_moves_between_its_buckets_is_never_missed() {
                 let geometry = writer.geometry();
                 let both = [geometry.bucket(hash), geometry.bucket(alternate_hash(hash))];
                 let (from, to) = if round % 2 == 0 { (both[0], both[1]) } else { (both[1], both[0]) };
-                let slot = (0..SLOTS).find(|slot| {
-                    let bucket = &writer.buckets[from as usize];
-                    bucket.signature(*slot) != 0 && writer.entries.view().key(bucket.entry(*slot)) == *key
-                });
+                let slot = writer.slot_of(from, key, geometry::signature(hash));
                 assert!(writer.move_slot(from, slot.expect("is there"), to));
             }
         }
@@ -262,15 +304,17 @@ fn readers_never_miss_a_key_while_the_table_is_full_and_grows() {
     for_each_variant(|variant| {
         for growing_from in [1, 60_000] {
             let config = CuckooConfig::new(60_000, 11).growing_from(growing_from);
-            churn(config.with_variant(variant).expect("is available"));
+            let config = config.with_variant(variant).expect("is available");
+            churn::<4>(config);
+            churn::<8>(config);
         }
     });
 }
 
-fn churn(config: CuckooConfig) {
+fn churn<const W: usize>(config: CuckooConfig) {
     const PERMANENT: u32 = 1000;
-    let mut writer = CuckooWriter::<4>::new(&config);
-    (0..PERMANENT).for_each(|n| assert_eq!(writer.insert(&key(n), u64::from(n) << 20), Ok(None)));
+    let mut writer = CuckooWriter::<W>::new(&config);
+    (0..PERMANENT).for_each(|n| assert_eq!(writer.insert(&key(n), n << 13), Ok(None)));
     let stop = Arc::new(AtomicBool::new(false));
     let rounds = Arc::new(AtomicU64::new(0));
     thread::scope(|scope| {
@@ -279,7 +323,7 @@ fn churn(config: CuckooConfig) {
             scope.spawn(move || {
                 let mut numbers = Numbers(thread);
                 while !stop.load(Relaxed) {
-                    let keys: [[u32; 4]; BATCH_MAX] = std::array::from_fn(|lane| {
+                    let keys: [[u32; W]; BATCH_MAX] = std::array::from_fn(|lane| {
                         let below = if lane % 2 == 0 { PERMANENT } else { 70_000 };
                         key(numbers.below(below.into()) as u32)
                     });
@@ -287,8 +331,8 @@ fn churn(config: CuckooConfig) {
                     let hits = reader.lookup_batch(&keys, &mut values);
                     for (lane, key) in keys.iter().enumerate() {
                         let hit = hits >> lane & 1 != 0;
-                        assert!(hit || key[3] >= PERMANENT, "permanent key {} is missed", key[3]);
-                        assert!(!hit || values[lane] >> 20 == u64::from(key[3]), "another key's value");
+                        assert!(hit || key[W - 1] >= PERMANENT, "permanent key {} is missed", key[W - 1]);
+                        assert!(!hit || values[lane] >> 13 == key[W - 1], "another key's value");
                     }
                     rounds.fetch_add(1, Relaxed);
                 }
@@ -303,7 +347,7 @@ fn churn(config: CuckooConfig) {
             let n = PERMANENT + numbers.below(70_000 - u64::from(PERMANENT)) as u32;
             if step > 70_000 && numbers.below(3) == 0 {
                 writer.remove(&key(n));
-            } else if writer.insert(&key(n), u64::from(n) << 20 | step & 0xfffff).is_err() {
+            } else if writer.insert(&key(n), n << 13 | (step & 0x1fff) as u32).is_err() {
                 refused += 1;
             }
         }

@@ -5,13 +5,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::bucket::{SLOTS, Writing, moved_bit};
+use super::bucket::{SLOTS, Writing};
 use super::displace::Path;
+use super::entry::id;
 use super::geometry::{alternate_hash, signature};
 use super::ledger::Ledger;
-use super::scalar::matches;
 use super::{CuckooConfig, CuckooReader, CuckooTable};
-use crate::hash::murmur3::Murmur3;
 use crate::isa::{Body, Variant};
 use crate::memory::prefetch;
 
@@ -43,7 +42,8 @@ pub enum InsertError {
 pub struct CuckooWriter<const W: usize> {
     pub(super) table: Arc<CuckooTable<W>>,
     pub(super) ledger: Ledger,
-    now: u64,
+    /// The time, for an owner who keeps times of use.
+    pub(super) now: Option<u64>,
     /// The bucket at which the next sweep begins.
     sweep_at: u32,
     pub(super) path: Path,
@@ -68,7 +68,13 @@ impl<const W: usize> fmt::Debug for CuckooWriter<W> {
 struct Place {
     bucket: u32,
     slot: usize,
-    entry: u32,
+}
+
+/// A key to be put somewhere.
+struct Item<'a, const W: usize> {
+    key: &'a [u32; W],
+    value: u32,
+    hash: u32,
 }
 
 impl<const W: usize> CuckooWriter<W> {
@@ -79,9 +85,9 @@ impl<const W: usize> CuckooWriter<W> {
     pub fn new(config: &CuckooConfig) -> Self {
         let table = CuckooTable::new(config);
         Self {
-            ledger: Ledger::new(table.buckets.len(), config.entries_max),
+            ledger: Ledger::new(table.buckets.len(), table.buckets.len() * SLOTS),
             table: Arc::new(table),
-            now: 0,
+            now: None,
             sweep_at: 0,
             path: Path::default(),
         }
@@ -92,7 +98,7 @@ impl<const W: usize> CuckooWriter<W> {
     pub(crate) fn set_variant(&mut self, variant: Variant) -> bool {
         let (table, body) = (Arc::get_mut(&mut self.table), Body::of(variant));
         let (Some(table), Some(body)) = (table, body) else { return false };
-        (table.body, table.murmur) = (body, Murmur3::with_variant(variant).unwrap_or_default());
+        table.body = body;
         true
     }
 
@@ -106,16 +112,17 @@ impl<const W: usize> CuckooWriter<W> {
         self.ledger.size_bytes()
     }
 
-    /// Sets the time that is noted as the last use of keys written from now on, in the caller's unit.
+    /// Sets the time that is noted as the last use of keys written from now on, in the caller's unit. Times
+    /// are kept from the first call on: keys written before it have any.
     pub fn set_now(&mut self, now: u64) {
-        self.now = now;
+        self.now = Some(now);
     }
 
     /// Gives `key` this value; returns the value that it had.
     ///
     /// # Errors
     /// [`InsertError::Full`] where the key is new and finds no place; nothing has changed then.
-    pub fn insert(&mut self, key: &[u32; W], value: u64) -> Result<Option<u64>, InsertError> {
+    pub fn insert(&mut self, key: &[u32; W], value: u32) -> Result<Option<u32>, InsertError> {
         self.insert_with_hash(key, self.hash(key), value)
     }
 
@@ -127,49 +134,53 @@ impl<const W: usize> CuckooWriter<W> {
         &mut self,
         key: &[u32; W],
         hash: u32,
-        value: u64,
-    ) -> Result<Option<u64>, InsertError> {
-        let alternate = self.geometry().bucket(alternate_hash(hash));
-        prefetch(&self.table.buckets, alternate as usize);
+        value: u32,
+    ) -> Result<Option<u32>, InsertError> {
+        let geometry = self.geometry();
+        let primary = geometry.bucket(hash);
+        prefetch(&self.table.buckets, geometry.bucket(alternate_hash(hash)) as usize);
+        self.ledger.prefetch(id(primary, 0));
         if let Some(place) = self.locate(key, hash) {
-            let before = self.table.entries.view().value(place.entry);
-            self.table.entries.view().set_value(place.entry, value);
-            self.table.entries.view().set_used(place.entry, self.now);
+            let before = self.table.value(place.bucket, place.slot);
+            self.table.set_value(place.bucket, place.slot, value);
+            self.note_use(place);
             return Ok(Some(before));
         }
         self.grow_on_insert();
         let full = InsertError::Full { entries: self.len() };
-        let entry = self.ledger.take_entry(hash).ok_or(full)?;
-        self.table.entries.view().write(entry, key, value, self.now);
-        if !self.place(hash, entry) {
-            self.ledger.free_entry(entry);
-            return Err(full);
-        }
+        let fits = self.len() < self.entries_max;
+        let place = fits.then(|| self.place(&Item { key, value, hash })).flatten().ok_or(full)?;
+        self.note_use(place);
         self.set_len(self.len() + 1);
         Ok(None)
     }
 
+    fn note_use(&self, place: Place) {
+        if let Some(now) = self.now {
+            self.table.entries.view().set_used(id(place.bucket, place.slot), now);
+        }
+    }
+
     /// Removes `key`; returns the value that it had.
-    pub fn remove(&mut self, key: &[u32; W]) -> Option<u64> {
+    pub fn remove(&mut self, key: &[u32; W]) -> Option<u32> {
         self.remove_with_hash(key, self.hash(key))
     }
 
     /// [`remove`](Self::remove) of a key whose hash is known.
-    pub fn remove_with_hash(&mut self, key: &[u32; W], hash: u32) -> Option<u64> {
+    pub fn remove_with_hash(&mut self, key: &[u32; W], hash: u32) -> Option<u32> {
         let place = self.locate(key, hash)?;
-        let value = self.table.entries.view().value(place.entry);
+        let value = self.table.value(place.bucket, place.slot);
         self.remove_at(place);
         Some(value)
     }
 
     /// Every key and its value, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = ([u32; W], u64)> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = ([u32; W], u32)> + '_ {
         (0..self.geometry().buckets()).flat_map(move |bucket| {
             let taken = self.taken(bucket);
-            (0..SLOTS).filter(move |slot| taken >> slot & 1 != 0).map(move |slot| {
-                let entry = self.table.buckets[bucket as usize].entry(slot);
-                (self.table.entries.view().key(entry), self.table.entries.view().value(entry))
-            })
+            (0..SLOTS)
+                .filter(move |slot| taken >> slot & 1 != 0)
+                .map(move |slot| (self.table.key(bucket, slot), self.table.value(bucket, slot)))
         })
     }
 
@@ -178,7 +189,7 @@ impl<const W: usize> CuckooWriter<W> {
     /// false. Each call goes on where the last one stopped. Returns how many were removed.
     ///
     /// A key that is displaced, or moved by growth, may be shown twice in a round, or only in the next.
-    pub fn sweep(&mut self, buckets: usize, mut keep: impl FnMut(&[u32; W], u64, u64) -> bool) -> usize {
+    pub fn sweep(&mut self, buckets: usize, mut keep: impl FnMut(&[u32; W], u32, u64) -> bool) -> usize {
         let mut removed = 0;
         for _ in 0..buckets.min(self.geometry().buckets() as usize) {
             let bucket = self.sweep_at;
@@ -187,10 +198,10 @@ impl<const W: usize> CuckooWriter<W> {
             while taken != 0 {
                 let slot = taken.trailing_zeros() as usize;
                 taken &= taken - 1;
-                let entry = self.table.buckets[bucket as usize].entry(slot);
-                let entries = self.table.entries.view();
-                if !keep(&entries.key(entry), entries.value(entry), entries.used(entry)) {
-                    self.remove_at(Place { bucket, slot, entry });
+                let place = Place { bucket, slot };
+                let used = self.table.entries.used(bucket, slot);
+                if !keep(&self.table.key(bucket, slot), self.table.value(bucket, slot), used) {
+                    self.remove_at(place);
                     removed += 1;
                 }
             }
@@ -202,12 +213,11 @@ impl<const W: usize> CuckooWriter<W> {
     pub fn clear(&mut self) {
         self.sweep_at = 0;
         self.sweep(usize::MAX, |_, _, _| false);
-        self.ledger.free_all();
     }
 
     /// The taken slots of a bucket, a bit each.
     fn taken(&self, bucket: u32) -> u32 {
-        !matches(self.table.buckets[bucket as usize].signatures(), 0) & ((1 << SLOTS) - 1)
+        self.table.buckets[bucket as usize].taken()
     }
 
     fn locate(&self, key: &[u32; W], hash: u32) -> Option<Place> {
@@ -215,72 +225,59 @@ impl<const W: usize> CuckooWriter<W> {
         let signature = signature(hash);
         let primary = geometry.bucket(hash);
         let found = self.locate_in(primary, signature, key);
-        let moved = self.table.buckets[primary as usize].moved() & moved_bit(signature) != 0;
-        if found.is_some() || !moved {
+        if found.is_some() || !self.table.buckets[primary as usize].may_have_moved(signature) {
             return found;
         }
         self.locate_in(geometry.bucket(alternate_hash(hash)), signature, key)
     }
 
     fn locate_in(&self, at: u32, signature: u16, key: &[u32; W]) -> Option<Place> {
-        let bucket = &self.table.buckets[at as usize];
-        let mut slots = matches(bucket.signatures(), signature);
-        while slots != 0 {
-            let slot = slots.trailing_zeros() as usize;
-            let entry = bucket.entry(slot);
-            if self.table.entries.view().key_is(entry, key) {
-                return Some(Place { bucket: at, slot, entry });
-            }
-            slots &= slots - 1;
-        }
-        None
+        self.table.slot_of(at, key, signature).map(|slot| Place { bucket: at, slot })
     }
 
-    /// Puts an entry into one of its buckets, displacing others if need be.
-    fn place(&mut self, hash: u32, entry: u32) -> bool {
-        let signature = signature(hash);
+    /// Puts a key into one of its buckets, displacing others if need be. Returns where.
+    fn place(&mut self, item: &Item<'_, W>) -> Option<Place> {
+        let signature = signature(item.hash);
         let mut paths = 0;
         loop {
             let geometry = self.geometry();
-            let at = geometry.bucket(hash);
-            let other_at = geometry.bucket(alternate_hash(hash));
+            let at = geometry.bucket(item.hash);
+            let other_at = geometry.bucket(alternate_hash(item.hash));
             let table = &*self.table;
             let (primary, alternate) = (&table.buckets[at as usize], &table.buckets[other_at as usize]);
             if let Some(slot) = primary.free_slot() {
+                self.ledger.set_hash(id(at, slot), item.hash);
                 let _writing = Writing::begin([primary]);
-                primary.set_slot(slot, signature, entry);
-                return true;
+                table.fill(at, slot, signature, item.key, item.value);
+                return Some(Place { bucket: at, slot });
             }
             if let Some(slot) = alternate.free_slot() {
+                self.ledger.set_hash(id(other_at, slot), item.hash);
                 let _writing = Writing::begin([primary, alternate]);
-                alternate.set_slot(slot, signature, entry);
-                self.ledger.count_moved(primary, at, entry);
-                return true;
+                table.fill(other_at, slot, signature, item.key, item.value);
+                self.ledger.count_moved(primary, at, id(other_at, slot));
+                return Some(Place { bucket: other_at, slot });
             }
             paths += 1;
             if paths > PATHS_MAX || !(self.make_room(at, other_at) || self.split_next()) {
-                return false;
+                return None;
             }
         }
     }
 
     fn remove_at(&mut self, place: Place) {
-        let hash = self.ledger.hash(place.entry);
-        let primary = self.geometry().bucket(hash);
-        let table = &*self.table;
-        let bucket = &table.buckets[place.bucket as usize];
+        let id = id(place.bucket, place.slot);
+        let primary = self.geometry().bucket(self.ledger.hash(id));
+        let bucket = &self.table.buckets[place.bucket as usize];
         if place.bucket == primary {
             let _writing = Writing::begin([bucket]);
-            bucket.clear_slot(place.slot);
+            bucket.set_signature(place.slot, 0);
         } else {
-            let home = &table.buckets[primary as usize];
+            let home = &self.table.buckets[primary as usize];
             let _writing = Writing::begin([bucket, home]);
-            bucket.clear_slot(place.slot);
-            self.ledger.uncount_moved(home, primary, place.entry);
+            bucket.set_signature(place.slot, 0);
+            self.ledger.uncount_moved(home, primary, id);
         }
-        // Readers that still look at the entry find its bucket's version changed; what is written into
-        // the entry from now on comes after that change.
-        self.ledger.free_entry(place.entry);
         self.set_len(self.len() - 1);
     }
 
@@ -312,22 +309,26 @@ impl<const W: usize> CuckooWriter<W> {
         let after = geometry.after_split();
         let table = &*self.table;
         let (from, to) = (&table.buckets[from_at as usize], &table.buckets[to_at as usize]);
+        let taken = self.taken(from_at);
         let writing = Writing::begin([from, to]);
-        for slot in 0..SLOTS {
-            let signature = from.signature(slot);
-            let entry = from.entry(slot);
-            if signature == 0 {
+        for slot in (0..SLOTS).filter(|slot| taken >> slot & 1 != 0) {
+            let (was, is) = (id(from_at, slot), id(to_at, slot));
+            let hash = self.ledger.hash(was);
+            let primary = geometry.bucket(hash);
+            let bucket = after.bucket(if primary == from_at { hash } else { alternate_hash(hash) });
+            if bucket != to_at {
                 continue;
             }
-            let hash = self.ledger.hash(entry);
-            let in_primary = geometry.bucket(hash) == from_at;
-            let bucket = after.bucket(if in_primary { hash } else { alternate_hash(hash) });
-            if bucket == to_at {
-                to.set_slot(slot, signature, entry);
-                from.clear_slot(slot);
+            self.ledger.set_hash(is, hash);
+            table.move_to((from_at, slot), (to_at, slot));
+            if self.now.is_some() {
+                table.entries.copy_used(was, is);
+            }
+            if primary != from_at {
+                self.ledger.rename_moved(primary, was, is);
             }
         }
-        from.set_moved(0);
+        from.set_filter(0);
         self.ledger.split(from_at, |hash| {
             let at = after.bucket(hash);
             (if at == to_at { to } else { from }, at)

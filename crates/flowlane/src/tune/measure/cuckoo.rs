@@ -52,7 +52,7 @@ pub(super) fn measure(measuring: &mut Measuring<'_>, size: SizeClass) -> Outcome
     let mut table = CuckooWriter::new(&CuckooConfig::new(entries, 0x5eed));
     for number in 0..entries as u64 {
         // Where a key finds no place it is looked up in vain, as some are to be.
-        let _ = table.insert(&key(number), number);
+        let _ = table.insert(&key(number), number as u32);
     }
     let variants: Vec<Variant> = Variant::ALL.into_iter().filter(|v| v.available()).collect();
     let bytes = table.table_bytes() as u64;

@@ -16,6 +16,12 @@
 //! in common is computed once. A term costs a multiplication and an addition; a step of MurmurHash3 two
 //! multiplications, two rotations and an exclusive or, each waiting for the one before.
 
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+mod keys;
+
+pub use keys::{KEYS, KeyHash};
+
 /// Words that have a multiplier.
 pub const TERMS_MAX: usize = 64;
 
