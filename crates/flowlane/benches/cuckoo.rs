@@ -68,7 +68,7 @@ fn lookups<const W: usize>() {
     }
     bodies.push(("100 % hits, one at a time", {
         let reader = writer.reader();
-        Box::new(move || singles.iter().for_each(|key| drop(black_box(reader.lookup(key)))))
+        Box::new(move || singles.iter().for_each(|key| _ = black_box(reader.lookup(key))))
     }));
     let title = format!(
         "{} bytes, {} entries, {} MiB, {}",

@@ -20,7 +20,7 @@ struct Changed;
 #[inline(always)]
 pub(super) fn matches(signatures: [u64; 2], signature: u16) -> u32 {
     let nibble = |word: u64| -> u32 {
-        let difference = word ^ u64::from(signature) * 0x0001_0001_0001_0001;
+        let difference = word ^ (u64::from(signature) * 0x0001_0001_0001_0001);
         // The top bit of every 16 that are all zero; no carry leaves its 16 bits, so it is exact.
         let low = (difference & 0x7fff_7fff_7fff_7fff) + 0x7fff_7fff_7fff_7fff;
         let zero = !(low | difference) & 0x8000_8000_8000_8000;

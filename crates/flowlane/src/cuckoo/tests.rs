@@ -7,6 +7,7 @@ use std::thread;
 
 use super::bucket::SLOTS;
 use super::geometry::{Geometry, alternate_hash};
+use super::ledger::Ledger;
 use super::*;
 use crate::isa::testing::for_each_variant;
 
@@ -159,7 +160,7 @@ fn at_least_95_percent_of_the_slots_fill_before_the_first_refusal() {
     for (buckets, seed) in [(1 << 10, 1), (1 << 10, 2), (1 << 14, 3), (1 << 16, 4)] {
         let mut writer = CuckooWriter::<4>::new(&CuckooConfig::new(1, seed));
         // As many entries as slots, so that only a lack of places refuses.
-        writer.ledger = super::ledger::Ledger::new(buckets, buckets * SLOTS);
+        writer.ledger = Ledger::new(buckets, buckets * SLOTS);
         writer.table = Arc::new(CuckooTable {
             entries: Entries::zeroed(buckets * SLOTS),
             buckets: Memory::zeroed(buckets),
