@@ -3,7 +3,8 @@
 //!
 //! One body; `lanes.rs` compiles it for each instruction set.
 
-use super::bucket::moved_bit;
+use super::bucket::{Bucket, moved_bit};
+use super::entry::EntriesView;
 use super::geometry::{Geometry, alternate_hash, signature};
 use super::{BATCH_MAX, CuckooTable};
 use crate::memory::prefetch;
@@ -23,6 +24,14 @@ impl Compare for Portable {
     fn matches(self, signatures: [u64; 2], signature: u16) -> u32 {
         super::scalar::matches(signatures, signature)
     }
+}
+
+/// Where the table's memory is: held in registers, where the table itself would have to be read again after
+/// every fence.
+#[derive(Clone, Copy)]
+struct View<'a, const W: usize> {
+    buckets: &'a [Bucket],
+    entries: EntriesView<'a, W>,
 }
 
 /// What the stages know of the keys.
@@ -52,6 +61,7 @@ pub(super) fn lookup<const W: usize, C: Compare>(
     let len = keys.len();
     let (hashes, values) = (&hashes[..len], &mut values[..len]);
     let geometry = table.geometry();
+    let view = View { buckets: &table.buckets, entries: table.entries.view() };
     let mut stages = Stages {
         buckets: [0; BATCH_MAX],
         versions: [0; BATCH_MAX],
@@ -62,13 +72,13 @@ pub(super) fn lookup<const W: usize, C: Compare>(
     };
     for (hash, bucket) in hashes.iter().zip(&mut stages.buckets) {
         *bucket = geometry.bucket(*hash);
-        prefetch(&table.buckets, *bucket as usize);
+        prefetch(view.buckets, *bucket as usize);
     }
-    primaries(compare, table, hashes, &mut stages);
+    primaries(compare, view, hashes, &mut stages);
     if stages.alternates != 0 {
-        alternates(compare, table, geometry, hashes, &mut stages);
+        alternates(compare, view, geometry, hashes, &mut stages);
     }
-    let mut hits = entries(table, keys, used, values, &mut stages);
+    let mut hits = entries(view, keys, used, values, &mut stages);
     let mut again = stages.again;
     if table.geometry() != geometry {
         // The table grew meanwhile: a key that was missed may have gone to a new bucket.
@@ -81,7 +91,7 @@ pub(super) fn lookup<const W: usize, C: Compare>(
             hits |= 1 << i;
             values[i] = found.value;
             if let Some(now) = used {
-                table.entries.set_used(found.entry, now);
+                view.entries.set_used(found.entry, now);
             }
         }
     }
@@ -91,15 +101,10 @@ pub(super) fn lookup<const W: usize, C: Compare>(
 /// Compares the signatures in the primary buckets and asks for the candidates' entries. Without branches:
 /// hits and misses come in no order.
 #[inline(always)]
-fn primaries<const W: usize, C: Compare>(
-    compare: C,
-    table: &CuckooTable<W>,
-    hashes: &[u32],
-    stages: &mut Stages,
-) {
+fn primaries<const W: usize, C: Compare>(compare: C, view: View<'_, W>, hashes: &[u32], stages: &mut Stages) {
     for (i, hash) in hashes.iter().enumerate() {
         let signature = signature(*hash);
-        let bucket = &table.buckets[stages.buckets[i] as usize];
+        let bucket = &view.buckets[stages.buckets[i] as usize];
         let version = bucket.version();
         let slots = compare.matches(bucket.signatures(), signature);
         let found = slots != 0;
@@ -110,7 +115,7 @@ fn primaries<const W: usize, C: Compare>(
         stages.versions[i] = version;
         stages.entries[i] = if found { entry } else { 0 };
         // Of a key without candidate this asks for entry 0, which costs nothing after the first time.
-        table.entries.prefetch(stages.entries[i]);
+        view.entries.prefetch(stages.entries[i]);
         stages.candidates |= u64::from(found) << i;
         stages.alternates |= u64::from(moved & !found) << i;
         stages.again |= u64::from(changed) << i;
@@ -122,7 +127,7 @@ fn primaries<const W: usize, C: Compare>(
 #[inline(always)]
 fn alternates<const W: usize, C: Compare>(
     compare: C,
-    table: &CuckooTable<W>,
+    view: View<'_, W>,
     geometry: Geometry,
     hashes: &[u32],
     stages: &mut Stages,
@@ -131,26 +136,26 @@ fn alternates<const W: usize, C: Compare>(
     while left != 0 {
         let i = left.trailing_zeros() as usize;
         left &= left - 1;
-        prefetch(&table.buckets, geometry.bucket(alternate_hash(hashes[i])) as usize);
+        prefetch(view.buckets, geometry.bucket(alternate_hash(hashes[i])) as usize);
     }
     let mut left = stages.alternates;
     while left != 0 {
         let i = left.trailing_zeros() as usize % BATCH_MAX;
         left &= left - 1;
         let at = geometry.bucket(alternate_hash(hashes[i]));
-        let bucket = &table.buckets[at as usize];
+        let bucket = &view.buckets[at as usize];
         let version = bucket.version();
         let slots = compare.matches(bucket.signatures(), signature(hashes[i]));
         let found = slots != 0;
         let entry = bucket.entry(slots.trailing_zeros() as usize);
         // A miss here is one only where the primary bucket is still what it was, too.
-        let primary = &table.buckets[stages.buckets[i] as usize];
+        let primary = &view.buckets[stages.buckets[i] as usize];
         let changed = !bucket.is_unchanged(version) | !primary.is_unchanged(stages.versions[i]);
         if found {
             stages.buckets[i] = at;
             stages.versions[i] = version;
             stages.entries[i] = entry;
-            table.entries.prefetch(entry);
+            view.entries.prefetch(entry);
         }
         stages.candidates |= u64::from(found) << i;
         stages.again |= u64::from(changed & !found) << i;
@@ -160,7 +165,7 @@ fn alternates<const W: usize, C: Compare>(
 /// Compares the candidates' keys and reads their values. Returns the hits.
 #[inline(always)]
 fn entries<const W: usize>(
-    table: &CuckooTable<W>,
+    view: View<'_, W>,
     keys: &[[u32; W]],
     used: Option<u64>,
     values: &mut [u64],
@@ -172,14 +177,14 @@ fn entries<const W: usize>(
         let i = left.trailing_zeros() as usize;
         left &= left - 1;
         let entry = stages.entries[i];
-        let same = table.entries.key_is(entry, &keys[i]);
-        let value = table.entries.value(entry);
-        let bucket = &table.buckets[stages.buckets[i] as usize];
+        let same = view.entries.key_is(entry, &keys[i]);
+        let value = view.entries.value(entry);
+        let bucket = &view.buckets[stages.buckets[i] as usize];
         if same & bucket.is_unchanged(stages.versions[i]) {
             values[i] = value;
             hits |= 1 << i;
             if let Some(now) = used {
-                table.entries.set_used(entry, now);
+                view.entries.set_used(entry, now);
             }
         } else {
             stages.again |= 1 << i;

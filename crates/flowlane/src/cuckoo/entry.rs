@@ -34,12 +34,8 @@ pub(super) struct Entries<const W: usize> {
 }
 
 impl<const W: usize> Entries<W> {
-    const STRIDE: usize = stride(W);
-    const VALUE: usize = key_pairs(W);
-    const USED: usize = key_pairs(W) + 1;
-
     pub(super) fn zeroed(entries: usize) -> Self {
-        Self { words: Memory::zeroed(entries * Self::STRIDE) }
+        Self { words: Memory::zeroed(entries * EntriesView::<W>::STRIDE) }
     }
 
     pub(super) fn size_bytes(&self) -> usize {
@@ -47,22 +43,39 @@ impl<const W: usize> Entries<W> {
     }
 
     #[inline(always)]
-    fn words(&self, entry: u32) -> &[AtomicU64] {
+    pub(super) fn view(&self) -> EntriesView<'_, W> {
+        EntriesView { words: &self.words }
+    }
+}
+
+/// What can be done with entries.
+#[derive(Clone, Copy)]
+pub(super) struct EntriesView<'a, const W: usize> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a, const W: usize> EntriesView<'a, W> {
+    const STRIDE: usize = stride(W);
+    const VALUE: usize = key_pairs(W);
+    const USED: usize = key_pairs(W) + 1;
+
+    #[inline(always)]
+    fn words(self, entry: u32) -> &'a [AtomicU64] {
         &self.words[entry as usize * Self::STRIDE..][..Self::STRIDE]
     }
 
     /// Asks for the lines of an entry.
     #[inline(always)]
-    pub(super) fn prefetch(&self, entry: u32) {
+    pub(super) fn prefetch(self, entry: u32) {
         let first = entry as usize * Self::STRIDE;
-        prefetch(&self.words, first);
+        prefetch(self.words, first);
         if Self::STRIDE * 8 > LINE_BYTES {
-            prefetch(&self.words, first + Self::USED);
+            prefetch(self.words, first + Self::USED);
         }
     }
 
     #[inline(always)]
-    pub(super) fn key_is(&self, entry: u32, key: &[u32; W]) -> bool {
+    pub(super) fn key_is(self, entry: u32, key: &[u32; W]) -> bool {
         let words = self.words(entry);
         let mut different = 0;
         for (i, word) in words[..Self::VALUE].iter().enumerate() {
@@ -71,26 +84,26 @@ impl<const W: usize> Entries<W> {
         different == 0
     }
 
-    pub(super) fn key(&self, entry: u32) -> [u32; W] {
+    pub(super) fn key(self, entry: u32) -> [u32; W] {
         let words = self.words(entry);
         std::array::from_fn(|w| (words[w / 2].load(Relaxed) >> (w % 2 * 32)) as u32)
     }
 
     #[inline(always)]
-    pub(super) fn value(&self, entry: u32) -> u64 {
+    pub(super) fn value(self, entry: u32) -> u64 {
         self.words(entry)[Self::VALUE].load(Relaxed)
     }
 
     /// When the key was last used or written, in the caller's unit.
     #[inline(always)]
-    pub(super) fn used(&self, entry: u32) -> u64 {
+    pub(super) fn used(self, entry: u32) -> u64 {
         self.words(entry)[Self::USED].load(Relaxed)
     }
 
     /// Notes a use. Readers may do so: should the entry meanwhile belong to another key, that key counts
     /// as used.
     #[inline(always)]
-    pub(super) fn set_used(&self, entry: u32, now: u64) {
+    pub(super) fn set_used(self, entry: u32, now: u64) {
         let used = &self.words(entry)[Self::USED];
         // A line that many readers hold is written only where the time is another.
         if used.load(Relaxed) != now {
@@ -99,13 +112,13 @@ impl<const W: usize> Entries<W> {
     }
 
     /// Replaces the value: one word, so that readers see the one or the other.
-    pub(super) fn set_value(&self, entry: u32, value: u64) {
+    pub(super) fn set_value(self, entry: u32, value: u64) {
         // What the value refers to is visible to those who read it before an acquire fence, as all do.
         self.words(entry)[Self::VALUE].store(value, std::sync::atomic::Ordering::Release);
     }
 
     /// Fills an entry that no slot refers to.
-    pub(super) fn write(&self, entry: u32, key: &[u32; W], value: u64, now: u64) {
+    pub(super) fn write(self, entry: u32, key: &[u32; W], value: u64, now: u64) {
         let words = self.words(entry);
         for (i, word) in words[..Self::VALUE].iter().enumerate() {
             word.store(pair(key, i), Relaxed);

@@ -10,6 +10,7 @@ mod lanes;
 mod ledger;
 mod scalar;
 mod sync;
+mod transpose;
 mod writer;
 
 #[cfg(all(loom, test))]
@@ -27,6 +28,7 @@ use bucket::{Bucket, SLOTS};
 use entry::Entries;
 use geometry::Geometry;
 use sync::{AtomicU64, Memory};
+use transpose::Words;
 
 use crate::hash::murmur3::{self, Murmur3};
 use crate::isa::{Body, Variant};
@@ -178,19 +180,22 @@ impl<const W: usize> CuckooTable<W> {
     ///
     /// # Panics
     /// Where `hashes` is shorter than `keys`.
-    #[inline]
     pub fn hash_batch(&self, keys: &[[u32; W]], hashes: &mut [u32]) {
         let hashes = &mut hashes[..keys.len()];
-        let mut out = [0; LANES];
-        for (keys, hashes) in keys.chunks(LANES).zip(hashes.chunks_mut(LANES)) {
-            let mut words = [[0; LANES]; W];
-            for (lane, key) in keys.iter().enumerate() {
-                for (words, word) in words.iter_mut().zip(key) {
-                    words[lane] = *word;
+        for (keys, hashes) in keys.chunks(BATCH_MAX).zip(hashes.chunks_mut(BATCH_MAX)) {
+            // All keys before the first hash: the words must have reached the cache before they are read
+            // as wider vectors than they were written.
+            let words = Words::of(keys);
+            for (group, hashes) in hashes.chunks_mut(LANES).enumerate() {
+                match hashes.as_mut_array() {
+                    Some(hashes) => self.murmur.hash_lanes(words.group(group), self.seed, hashes),
+                    None => {
+                        let mut out = [0; LANES];
+                        self.murmur.hash_lanes(words.group(group), self.seed, &mut out);
+                        hashes.copy_from_slice(&out[..hashes.len()]);
+                    }
                 }
             }
-            self.murmur.hash_lanes(&words, self.seed, &mut out);
-            hashes.copy_from_slice(&out[..hashes.len()]);
         }
     }
 

@@ -82,8 +82,8 @@ fn find<const W: usize>(
     let mut slots = matches(bucket.signatures(), signature);
     while slots != 0 {
         let entry = bucket.entry(slots.trailing_zeros() as usize);
-        if table.entries.key_is(entry, key) {
-            let value = table.entries.value(entry);
+        if table.entries.view().key_is(entry, key) {
+            let value = table.entries.view().value(entry);
             let unchanged = bucket.is_unchanged(version);
             return if unchanged { Ok(Some(Found { entry, value })) } else { Err(Changed) };
         }

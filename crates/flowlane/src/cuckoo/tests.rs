@@ -244,7 +244,7 @@ fn a_key_that_moves_between_its_buckets_is_never_missed() {
                 let (from, to) = if round % 2 == 0 { (both[0], both[1]) } else { (both[1], both[0]) };
                 let slot = (0..SLOTS).find(|slot| {
                     let bucket = &writer.buckets[from as usize];
-                    bucket.signature(*slot) != 0 && writer.entries.key(bucket.entry(*slot)) == *key
+                    bucket.signature(*slot) != 0 && writer.entries.view().key(bucket.entry(*slot)) == *key
                 });
                 assert!(writer.move_slot(from, slot.expect("is there"), to));
             }

@@ -118,15 +118,15 @@ impl<const W: usize> CuckooWriter<W> {
         value: u64,
     ) -> Result<Option<u64>, InsertError> {
         if let Some(place) = self.locate(key, hash) {
-            let before = self.table.entries.value(place.entry);
-            self.table.entries.set_value(place.entry, value);
-            self.table.entries.set_used(place.entry, self.now);
+            let before = self.table.entries.view().value(place.entry);
+            self.table.entries.view().set_value(place.entry, value);
+            self.table.entries.view().set_used(place.entry, self.now);
             return Ok(Some(before));
         }
         self.grow_on_insert();
         let full = InsertError::Full { entries: self.len() };
         let entry = self.ledger.take_entry(hash).ok_or(full)?;
-        self.table.entries.write(entry, key, value, self.now);
+        self.table.entries.view().write(entry, key, value, self.now);
         if !self.place(hash, entry) {
             self.ledger.free_entry(entry);
             return Err(full);
@@ -143,7 +143,7 @@ impl<const W: usize> CuckooWriter<W> {
     /// [`remove`](Self::remove) of a key whose hash is known.
     pub fn remove_with_hash(&mut self, key: &[u32; W], hash: u32) -> Option<u64> {
         let place = self.locate(key, hash)?;
-        let value = self.table.entries.value(place.entry);
+        let value = self.table.entries.view().value(place.entry);
         self.remove_at(place);
         Some(value)
     }
@@ -154,7 +154,7 @@ impl<const W: usize> CuckooWriter<W> {
             let taken = self.taken(bucket);
             (0..SLOTS).filter(move |slot| taken >> slot & 1 != 0).map(move |slot| {
                 let entry = self.table.buckets[bucket as usize].entry(slot);
-                (self.table.entries.key(entry), self.table.entries.value(entry))
+                (self.table.entries.view().key(entry), self.table.entries.view().value(entry))
             })
         })
     }
@@ -174,7 +174,7 @@ impl<const W: usize> CuckooWriter<W> {
                 let slot = taken.trailing_zeros() as usize;
                 taken &= taken - 1;
                 let entry = self.table.buckets[bucket as usize].entry(slot);
-                let entries = &self.table.entries;
+                let entries = self.table.entries.view();
                 if !keep(&entries.key(entry), entries.value(entry), entries.used(entry)) {
                     self.remove_at(Place { bucket, slot, entry });
                     removed += 1;
@@ -213,7 +213,7 @@ impl<const W: usize> CuckooWriter<W> {
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize;
             let entry = bucket.entry(slot);
-            if self.table.entries.key_is(entry, key) {
+            if self.table.entries.view().key_is(entry, key) {
                 return Some(Place { bucket: at, slot, entry });
             }
             slots &= slots - 1;
