@@ -102,9 +102,9 @@ fn main() {
     let entries = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
     println!("{entries} entries; DPDK on {} pages", if huge { "huge" } else { "small" });
     measure::<1>(entries);
-    measure::<2>(entries);
+
     measure::<4>(entries);
-    measure::<8>(entries);
-    measure::<12>(entries);
+
+
     measure::<16>(entries);
 }

@@ -3,11 +3,11 @@
 //!
 //! One body; `lanes.rs` compiles it for each instruction set.
 
-use super::bucket::{Bucket, moved_bit};
+use super::bucket::Bucket;
 use super::entry::EntriesView;
 use super::geometry::{Geometry, alternate_hash, signature};
 use super::{BATCH_MAX, CuckooTable};
-use crate::memory::prefetch;
+use crate::memory::{prefetch, prefetch_at};
 
 /// How a body compares the signatures of a bucket.
 pub(super) trait Compare: Copy {
@@ -40,7 +40,7 @@ struct Stages {
     buckets: [u32; BATCH_MAX],
     versions: [u32; BATCH_MAX],
     entries: [u32; BATCH_MAX],
-    /// Keys of which a signature was found.
+    /// Keys of which a signature was found in the primary bucket.
     candidates: u64,
     /// Keys that may be in their alternate bucket.
     alternates: u64,
@@ -48,20 +48,34 @@ struct Stages {
     again: u64,
 }
 
-/// Looks up to [`BATCH_MAX`] keys up; `used`: what to note as the time of use.
+/// What to do with a batch beside looking it up.
+#[derive(Clone, Copy)]
+pub(super) struct Request {
+    /// What to note as the time of use of the keys found.
+    pub(super) used: Option<u64>,
+    /// Whether the primary buckets were asked for already.
+    pub(super) prefetched: bool,
+}
+
+/// Looks up to [`BATCH_MAX`] keys up.
 #[inline(always)]
 pub(super) fn lookup<const W: usize, C: Compare>(
     compare: C,
     table: &CuckooTable<W>,
     keys: &[[u32; W]],
     hashes: &[u32],
-    used: Option<u64>,
+    request: Request,
     values: &mut [u64],
 ) -> u64 {
     let len = keys.len();
     let (hashes, values) = (&hashes[..len], &mut values[..len]);
     let geometry = table.geometry();
     let view = View { buckets: &table.buckets, entries: table.entries.view() };
+    if !request.prefetched {
+        for hash in hashes {
+            prefetch(view.buckets, geometry.bucket(*hash) as usize);
+        }
+    }
     let mut stages = Stages {
         buckets: [0; BATCH_MAX],
         versions: [0; BATCH_MAX],
@@ -70,15 +84,15 @@ pub(super) fn lookup<const W: usize, C: Compare>(
         alternates: 0,
         again: 0,
     };
-    for (hash, bucket) in hashes.iter().zip(&mut stages.buckets) {
-        *bucket = geometry.bucket(*hash);
-        prefetch(view.buckets, *bucket as usize);
+    if geometry.is_even() {
+        primaries::<W, C, true>(compare, view, geometry, hashes, &mut stages);
+    } else {
+        primaries::<W, C, false>(compare, view, geometry, hashes, &mut stages);
     }
-    primaries(compare, view, hashes, &mut stages);
-    if stages.alternates != 0 {
-        alternates(compare, view, geometry, hashes, &mut stages);
-    }
-    let mut hits = entries(view, keys, used, values, &mut stages);
+    let later = alternates(compare, view, geometry, hashes, &mut stages);
+    let mut hits = entries(view, keys, request.used, values, stages.candidates, &mut stages);
+    // Last, since their entries were asked for last.
+    hits |= entries(view, keys, request.used, values, later, &mut stages);
     let mut again = stages.again;
     if table.geometry() != geometry {
         // The table grew meanwhile: a key that was missed may have gone to a new bucket.
@@ -90,7 +104,7 @@ pub(super) fn lookup<const W: usize, C: Compare>(
         if let Some(found) = super::scalar::lookup(table, &keys[i], hashes[i]) {
             hits |= 1 << i;
             values[i] = found.value;
-            if let Some(now) = used {
+            if let Some(now) = request.used {
                 view.entries.set_used(found.entry, now);
             }
         }
@@ -98,32 +112,49 @@ pub(super) fn lookup<const W: usize, C: Compare>(
     hits
 }
 
-/// Compares the signatures in the primary buckets and asks for the candidates' entries. Without branches:
-/// hits and misses come in no order.
+/// Compares the signatures in the primary buckets, and asks for what each key needs next: its candidate's
+/// entry, or its alternate bucket. Without branches: hits and misses come in no order.
 #[inline(always)]
-fn primaries<const W: usize, C: Compare>(compare: C, view: View<'_, W>, hashes: &[u32], stages: &mut Stages) {
-    for (i, hash) in hashes.iter().enumerate() {
+fn primaries<const W: usize, C: Compare, const EVEN: bool>(
+    compare: C,
+    view: View<'_, W>,
+    geometry: Geometry,
+    hashes: &[u32],
+    stages: &mut Stages,
+) {
+    let (mut candidates, mut alternates, mut again) = (0u64, 0u64, 0u64);
+    for (i, hash) in hashes.iter().enumerate().take(BATCH_MAX) {
         let signature = signature(*hash);
-        let bucket = &view.buckets[stages.buckets[i] as usize];
+        let at = geometry.bucket_if::<EVEN>(*hash);
+        let bucket = &view.buckets[at as usize];
         let version = bucket.version();
         let slots = compare.matches(bucket.signatures(), signature);
         let found = slots != 0;
         let entry = bucket.entry(slots.trailing_zeros() as usize);
-        let moved = bucket.moved() & moved_bit(signature) != 0;
-        // Of a miss nothing else is read: it is decided here.
-        let changed = !found & !bucket.is_unchanged(version);
+        let moved = bucket.moved() >> (signature >> 10) & 1;
+        let changed = !bucket.is_unchanged(version);
+        let alternate_at = geometry.bucket_if::<EVEN>(alternate_hash(*hash));
+        let alternate = view.buckets.as_ptr().wrapping_add(alternate_at as usize);
+        // Of a miss this asks for the bucket that is there already.
+        let other = if moved != 0 { alternate } else { bucket }.cast();
+        prefetch_at(if found { view.entries.address(entry) } else { other });
+        view.entries.prefetch_rest(if found { entry } else { 0 });
+        stages.buckets[i] = at;
         stages.versions[i] = version;
-        stages.entries[i] = if found { entry } else { 0 };
-        // Of a key without candidate this asks for entry 0, which costs nothing after the first time.
-        view.entries.prefetch(stages.entries[i]);
-        stages.candidates |= u64::from(found) << i;
-        stages.alternates |= u64::from(moved & !found) << i;
-        stages.again |= u64::from(changed) << i;
+        stages.entries[i] = entry;
+        // The bits come in at the top and arrive at their places after the last key.
+        candidates = candidates >> 1 | u64::from(found) << 63;
+        alternates = alternates >> 1 | moved << 63;
+        again = again >> 1 | u64::from(changed) << 63;
     }
-    stages.alternates &= !stages.again;
+    let down = BATCH_MAX - hashes.len();
+    stages.candidates = candidates >> down;
+    // Of a miss nothing else is read than the primary bucket: it is decided here.
+    stages.again = again >> down & !stages.candidates;
+    stages.alternates = alternates >> down & !stages.candidates & !stages.again;
 }
 
-/// The same in the alternate buckets, for keys that may be there.
+/// The same in the alternate buckets, for keys that may be there. Returns the candidates.
 #[inline(always)]
 fn alternates<const W: usize, C: Compare>(
     compare: C,
@@ -131,13 +162,8 @@ fn alternates<const W: usize, C: Compare>(
     geometry: Geometry,
     hashes: &[u32],
     stages: &mut Stages,
-) {
-    let mut left = stages.alternates;
-    while left != 0 {
-        let i = left.trailing_zeros() as usize;
-        left &= left - 1;
-        prefetch(view.buckets, geometry.bucket(alternate_hash(hashes[i])) as usize);
-    }
+) -> u64 {
+    let mut candidates = 0;
     let mut left = stages.alternates;
     while left != 0 {
         let i = left.trailing_zeros() as usize % BATCH_MAX;
@@ -151,15 +177,15 @@ fn alternates<const W: usize, C: Compare>(
         // A miss here is one only where the primary bucket is still what it was, too.
         let primary = &view.buckets[stages.buckets[i] as usize];
         let changed = !bucket.is_unchanged(version) | !primary.is_unchanged(stages.versions[i]);
-        if found {
-            stages.buckets[i] = at;
-            stages.versions[i] = version;
-            stages.entries[i] = entry;
-            view.entries.prefetch(entry);
-        }
-        stages.candidates |= u64::from(found) << i;
+        let entry = if found { entry } else { 0 };
+        view.entries.prefetch(entry);
+        stages.buckets[i] = at;
+        stages.versions[i] = version;
+        stages.entries[i] = entry;
+        candidates |= u64::from(found) << i;
         stages.again |= u64::from(changed & !found) << i;
     }
+    candidates
 }
 
 /// Compares the candidates' keys and reads their values. Returns the hits.
@@ -169,12 +195,13 @@ fn entries<const W: usize>(
     keys: &[[u32; W]],
     used: Option<u64>,
     values: &mut [u64],
+    candidates: u64,
     stages: &mut Stages,
 ) -> u64 {
     let mut hits = 0;
-    let mut left = stages.candidates;
+    let mut left = candidates;
     while left != 0 {
-        let i = left.trailing_zeros() as usize;
+        let i = left.trailing_zeros() as usize % BATCH_MAX;
         left &= left - 1;
         let entry = stages.entries[i];
         let same = view.entries.key_is(entry, &keys[i]);

@@ -67,11 +67,22 @@ impl<'a, const W: usize> EntriesView<'a, W> {
     /// Asks for the lines of an entry.
     #[inline(always)]
     pub(super) fn prefetch(self, entry: u32) {
-        let first = entry as usize * Self::STRIDE;
-        prefetch(self.words, first);
+        prefetch(self.words, entry as usize * Self::STRIDE);
+        self.prefetch_rest(entry);
+    }
+
+    /// Asks for the second line of an entry that has one.
+    #[inline(always)]
+    pub(super) fn prefetch_rest(self, entry: u32) {
         if Self::STRIDE * 8 > LINE_BYTES {
-            prefetch(self.words, first + Self::USED);
+            prefetch(self.words, entry as usize * Self::STRIDE + Self::USED);
         }
+    }
+
+    /// Where an entry begins, for prefetching only.
+    #[inline(always)]
+    pub(super) fn address(self, entry: u32) -> *const u8 {
+        self.words.as_ptr().wrapping_add(entry as usize * Self::STRIDE).cast()
     }
 
     #[inline(always)]

@@ -61,6 +61,12 @@ impl Geometry {
         if low < self.split { hash & (2 * self.mask + 1) } else { low }
     }
 
+    /// [`bucket`](Self::bucket) in fewer steps where `EVEN` says that no doubling is under way.
+    #[inline(always)]
+    pub(super) fn bucket_if<const EVEN: bool>(self, hash: u32) -> u32 {
+        if EVEN { hash & self.mask } else { self.bucket(hash) }
+    }
+
     /// The other bucket of a key of which only this bucket and the signature are known; not while a
     /// doubling is under way, when the bucket may tell one bit of the hash too few.
     pub(super) fn other_bucket(self, bucket: u32, signature: u16) -> u32 {

@@ -6,7 +6,7 @@ use std::arch::x86_64::{
 };
 
 use super::CuckooTable;
-use super::batch::{self, Compare};
+use super::batch::{self, Compare, Request};
 
 #[inline(always)]
 fn vectors(signatures: [u64; 2], signature: u16) -> (__m128i, __m128i) {
@@ -53,10 +53,10 @@ pub(super) fn sse42<const W: usize>(
     table: &CuckooTable<W>,
     keys: &[[u32; W]],
     hashes: &[u32],
-    used: Option<u64>,
+    request: Request,
     values: &mut [u64],
 ) -> u64 {
-    batch::lookup(Sse, table, keys, hashes, used, values)
+    batch::lookup(Sse, table, keys, hashes, request, values)
 }
 
 #[target_feature(enable = "avx2")]
@@ -64,10 +64,10 @@ pub(super) fn avx2<const W: usize>(
     table: &CuckooTable<W>,
     keys: &[[u32; W]],
     hashes: &[u32],
-    used: Option<u64>,
+    request: Request,
     values: &mut [u64],
 ) -> u64 {
-    batch::lookup(Sse, table, keys, hashes, used, values)
+    batch::lookup(Sse, table, keys, hashes, request, values)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
@@ -75,8 +75,8 @@ pub(super) fn avx512<const W: usize>(
     table: &CuckooTable<W>,
     keys: &[[u32; W]],
     hashes: &[u32],
-    used: Option<u64>,
+    request: Request,
     values: &mut [u64],
 ) -> u64 {
-    batch::lookup(Evex, table, keys, hashes, used, values)
+    batch::lookup(Evex, table, keys, hashes, request, values)
 }

@@ -24,6 +24,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
+use batch::Request;
 use bucket::{Bucket, SLOTS};
 use entry::Entries;
 use geometry::Geometry;
@@ -32,6 +33,7 @@ use transpose::Words;
 
 use crate::hash::murmur3::{self, Murmur3};
 use crate::isa::{Body, Variant};
+use crate::memory::prefetch;
 
 /// Most keys in a batch: one bit each in the mask of hits.
 pub const BATCH_MAX: usize = 64;
@@ -183,19 +185,26 @@ impl<const W: usize> CuckooTable<W> {
     pub fn hash_batch(&self, keys: &[[u32; W]], hashes: &mut [u32]) {
         let hashes = &mut hashes[..keys.len()];
         for (keys, hashes) in keys.chunks(BATCH_MAX).zip(hashes.chunks_mut(BATCH_MAX)) {
-            // All keys before the first hash: the words must have reached the cache before they are read
-            // as wider vectors than they were written.
-            let words = Words::of(keys);
-            for (group, hashes) in hashes.chunks_mut(LANES).enumerate() {
-                match hashes.as_mut_array() {
-                    Some(hashes) => self.murmur.hash_lanes(words.group(group), self.seed, hashes),
-                    None => {
-                        let mut out = [0; LANES];
-                        self.murmur.hash_lanes(words.group(group), self.seed, &mut out);
-                        hashes.copy_from_slice(&out[..hashes.len()]);
-                    }
+            self.hash_groups(keys, hashes, |_| ());
+        }
+    }
+
+    /// Hashes up to [`BATCH_MAX`] keys, and calls `then` with the hashes of each group as they are ready.
+    #[inline(always)]
+    fn hash_groups(&self, keys: &[[u32; W]], hashes: &mut [u32], then: impl Fn(&[u32])) {
+        // All keys before the first hash: the words must have reached the cache before they are read as
+        // wider vectors than they were written.
+        let words = Words::of(keys);
+        for (group, hashes) in hashes.chunks_mut(LANES).enumerate() {
+            match hashes.as_mut_array() {
+                Some(hashes) => self.murmur.hash_lanes(words.group(group), self.seed, hashes),
+                None => {
+                    let mut out = [0; LANES];
+                    self.murmur.hash_lanes(words.group(group), self.seed, &mut out);
+                    hashes.copy_from_slice(&out[..hashes.len()]);
                 }
             }
+            then(hashes);
         }
     }
 
@@ -217,9 +226,14 @@ impl<const W: usize> CuckooTable<W> {
     /// Where there are more than [`BATCH_MAX`] keys, or fewer values than keys.
     #[inline]
     pub fn lookup_batch(&self, keys: &[[u32; W]], values: &mut [u64]) -> u64 {
+        assert!(keys.len() <= BATCH_MAX, "a batch of {} keys is longer than {BATCH_MAX}", keys.len());
         let mut hashes = [0; BATCH_MAX];
-        self.hash_batch(keys, &mut hashes);
-        self.batch(keys, &hashes, None, values)
+        let (geometry, buckets) = (self.geometry(), &*self.buckets);
+        // The first buckets are on their way while the other keys are hashed.
+        self.hash_groups(keys, &mut hashes[..keys.len()], |hashes| {
+            hashes.iter().for_each(|hash| prefetch(buckets, geometry.bucket(*hash) as usize));
+        });
+        self.batch(keys, &hashes, Request { used: None, prefetched: true }, values)
     }
 
     /// [`lookup_batch`](Self::lookup_batch) of keys whose hashes are known.
@@ -228,7 +242,7 @@ impl<const W: usize> CuckooTable<W> {
     /// As there, and where there are fewer hashes than keys.
     #[inline]
     pub fn lookup_batch_with_hashes(&self, keys: &[[u32; W]], hashes: &[u32], values: &mut [u64]) -> u64 {
-        self.batch(keys, hashes, None, values)
+        self.batch(keys, hashes, Request { used: None, prefetched: false }, values)
     }
 
     /// [`lookup_batch_with_hashes`](Self::lookup_batch_with_hashes) that notes `now`, in the caller's
@@ -238,25 +252,25 @@ impl<const W: usize> CuckooTable<W> {
     /// As there.
     #[inline]
     pub fn use_batch(&self, keys: &[[u32; W]], hashes: &[u32], now: u64, values: &mut [u64]) -> u64 {
-        self.batch(keys, hashes, Some(now), values)
+        self.batch(keys, hashes, Request { used: Some(now), prefetched: false }, values)
     }
 
-    fn batch(&self, keys: &[[u32; W]], hashes: &[u32], used: Option<u64>, values: &mut [u64]) -> u64 {
+    fn batch(&self, keys: &[[u32; W]], hashes: &[u32], request: Request, values: &mut [u64]) -> u64 {
         assert!(keys.len() <= BATCH_MAX, "a batch of {} keys is longer than {BATCH_MAX}", keys.len());
         if keys.is_empty() {
             return 0;
         }
         match self.body {
-            Body::Scalar => batch::lookup(batch::Portable, self, keys, hashes, used, values),
+            Body::Scalar => batch::lookup(batch::Portable, self, keys, hashes, request, values),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
-            Body::Sse42(_) => unsafe { lanes::sse42(self, keys, hashes, used, values) },
+            Body::Sse42(_) => unsafe { lanes::sse42(self, keys, hashes, request, values) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX2.
-            Body::Avx2(_) => unsafe { lanes::avx2(self, keys, hashes, used, values) },
+            Body::Avx2(_) => unsafe { lanes::avx2(self, keys, hashes, request, values) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-            Body::Avx512(_) => unsafe { lanes::avx512(self, keys, hashes, used, values) },
+            Body::Avx512(_) => unsafe { lanes::avx512(self, keys, hashes, request, values) },
         }
     }
 }

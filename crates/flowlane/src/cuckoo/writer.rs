@@ -11,6 +11,7 @@ use super::geometry::{alternate_hash, signature};
 use super::ledger::Ledger;
 use super::scalar::matches;
 use super::{CuckooConfig, CuckooReader, CuckooTable};
+use crate::memory::prefetch;
 
 /// A growing table begins to split buckets when this share of its slots is taken, in percent: early
 /// enough for the buckets that are split last.
@@ -117,6 +118,8 @@ impl<const W: usize> CuckooWriter<W> {
         hash: u32,
         value: u64,
     ) -> Result<Option<u64>, InsertError> {
+        let alternate = self.geometry().bucket(alternate_hash(hash));
+        prefetch(&self.table.buckets, alternate as usize);
         if let Some(place) = self.locate(key, hash) {
             let before = self.table.entries.view().value(place.entry);
             self.table.entries.view().set_value(place.entry, value);
