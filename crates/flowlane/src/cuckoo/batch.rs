@@ -3,6 +3,8 @@
 //!
 //! One body; `lanes.rs` compiles it for each instruction set.
 
+use std::hint::select_unpredictable;
+
 use super::bucket::Bucket;
 use super::entry::EntriesView;
 use super::geometry::{Geometry, alternate_hash, signature};
@@ -122,35 +124,39 @@ fn primaries<const W: usize, C: Compare, const EVEN: bool>(
     hashes: &[u32],
     stages: &mut Stages,
 ) {
-    let (mut candidates, mut alternates, mut again) = (0u64, 0u64, 0u64);
+    let mut signatures = [0; BATCH_MAX];
+    let mut others = [0; BATCH_MAX];
+    // A loop that the compiler makes lanes of.
     for (i, hash) in hashes.iter().enumerate().take(BATCH_MAX) {
-        let signature = signature(*hash);
-        let at = geometry.bucket_if::<EVEN>(*hash);
-        let bucket = &view.buckets[at as usize];
+        signatures[i] = signature(*hash);
+        stages.buckets[i] = geometry.bucket_if::<EVEN>(*hash);
+        others[i] = geometry.bucket_if::<EVEN>(alternate_hash(*hash));
+    }
+    let (mut candidates, mut alternates, mut changed) = (0u64, 0u64, false);
+    for i in 0..hashes.len().min(BATCH_MAX) {
+        let bucket = &view.buckets[stages.buckets[i] as usize];
         let version = bucket.version();
-        let slots = compare.matches(bucket.signatures(), signature);
+        let slots = compare.matches(bucket.signatures(), signatures[i]);
         let found = slots != 0;
         let entry = bucket.entry(slots.trailing_zeros() as usize);
-        let moved = bucket.moved() >> (signature >> 10) & 1;
-        let changed = !bucket.is_unchanged(version);
-        let alternate_at = geometry.bucket_if::<EVEN>(alternate_hash(*hash));
-        let alternate = view.buckets.as_ptr().wrapping_add(alternate_at as usize);
+        let moved = bucket.moved() >> (signatures[i] >> 10) & 1;
+        changed |= !bucket.is_unchanged(version);
+        let alternate = view.buckets.as_ptr().wrapping_add(others[i] as usize);
         // Of a miss this asks for the bucket that is there already.
-        let other = if moved != 0 { alternate } else { bucket }.cast();
-        prefetch_at(if found { view.entries.address(entry) } else { other });
-        view.entries.prefetch_rest(if found { entry } else { 0 });
-        stages.buckets[i] = at;
+        let other = select_unpredictable(moved != 0, alternate, bucket).cast();
+        prefetch_at(select_unpredictable(found, view.entries.address(entry), other));
+        view.entries.prefetch_rest(select_unpredictable(found, entry, 0));
         stages.versions[i] = version;
         stages.entries[i] = entry;
         // The bits come in at the top and arrive at their places after the last key.
         candidates = candidates >> 1 | u64::from(found) << 63;
         alternates = alternates >> 1 | moved << 63;
-        again = again >> 1 | u64::from(changed) << 63;
     }
     let down = BATCH_MAX - hashes.len();
     stages.candidates = candidates >> down;
-    // Of a miss nothing else is read than the primary bucket: it is decided here.
-    stages.again = again >> down & !stages.candidates;
+    // Of a miss nothing else is read than the primary bucket: it is decided here. That one changes within
+    // these few instructions is so rare that nobody asks which.
+    stages.again = if changed { u64::MAX >> down & !stages.candidates } else { 0 };
     stages.alternates = alternates >> down & !stages.candidates & !stages.again;
 }
 

@@ -57,6 +57,12 @@ impl Ledger {
         self.free = entry + 1;
     }
 
+    /// Makes all entries free, to be taken in the order of their places: for an empty table.
+    pub(super) fn free_all(&mut self) {
+        self.fresh = 0;
+        self.free = NONE;
+    }
+
     /// Adds an entry to those that are away from `primary`, which is being written, number `at`.
     pub(super) fn count_moved(&mut self, primary: &Bucket, at: u32, entry: u32) {
         let [hash, next] = &mut self.notes[entry as usize];

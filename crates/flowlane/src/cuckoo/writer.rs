@@ -191,6 +191,7 @@ impl<const W: usize> CuckooWriter<W> {
     pub fn clear(&mut self) {
         self.sweep_at = 0;
         self.sweep(usize::MAX, |_, _, _| false);
+        self.ledger.free_all();
     }
 
     /// The taken slots of a bucket, a bit each.
