@@ -14,7 +14,7 @@ use crate::memory::{prefetch, prefetch_at};
 /// How a body compares the signatures of a bucket.
 pub(super) trait Compare: Copy {
     /// The slots with this signature, a bit each.
-    fn matches(self, signatures: [u64; 2], signature: u16) -> u32;
+    fn matches(self, bucket: &Bucket, signature: u16) -> u32;
 }
 
 /// [`super::scalar::matches`].
@@ -23,8 +23,8 @@ pub(super) struct Portable;
 
 impl Compare for Portable {
     #[inline(always)]
-    fn matches(self, signatures: [u64; 2], signature: u16) -> u32 {
-        super::scalar::matches(signatures, signature)
+    fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
+        super::scalar::matches(bucket.signatures(), signature)
     }
 }
 
@@ -136,7 +136,7 @@ fn primaries<const W: usize, C: Compare, const EVEN: bool>(
     for i in 0..hashes.len().min(BATCH_MAX) {
         let bucket = &view.buckets[stages.buckets[i] as usize];
         let version = bucket.version();
-        let slots = compare.matches(bucket.signatures(), signatures[i]);
+        let slots = compare.matches(bucket, signatures[i]);
         let found = slots != 0;
         let entry = bucket.entry(slots.trailing_zeros() as usize);
         let moved = bucket.moved() >> (signatures[i] >> 10) & 1;
@@ -177,7 +177,7 @@ fn alternates<const W: usize, C: Compare>(
         let at = geometry.bucket(alternate_hash(hashes[i]));
         let bucket = &view.buckets[at as usize];
         let version = bucket.version();
-        let slots = compare.matches(bucket.signatures(), signature(hashes[i]));
+        let slots = compare.matches(bucket, signature(hashes[i]));
         let found = slots != 0;
         let entry = bucket.entry(slots.trailing_zeros() as usize);
         // A miss here is one only where the primary bucket is still what it was, too.

@@ -61,6 +61,48 @@ impl Bucket {
         [self.signatures[0].load(Relaxed), self.signatures[1].load(Relaxed)]
     }
 
+    /// The signatures in one register, by an instruction of AVX where `VEX`.
+    ///
+    /// # Safety
+    /// `VEX` only where the CPU has AVX.
+    #[cfg(all(target_arch = "x86_64", not(all(loom, test)), not(miri)))]
+    #[inline(always)]
+    pub(super) unsafe fn signatures_vector<const VEX: bool>(&self) -> std::arch::x86_64::__m128i {
+        let signatures;
+        // SAFETY: the caller has AVX where `VEX`. The bucket is aligned to 64 bytes, and its first 16 are
+        // the signatures. Beside a writer this is a read of two atomics, relaxed: x86-64 reads each aligned 8 bytes of a vector at once.
+        // In assembly, since Rust has no atomics of this size: what the compiler sees is an opaque read.
+        unsafe {
+            if VEX {
+                std::arch::asm!(
+                    "vmovdqa {0}, [{1}]",
+                    out(xmm_reg) signatures,
+                    in(reg) &raw const self.signatures,
+                    options(nostack, readonly, preserves_flags)
+                );
+            } else {
+                std::arch::asm!(
+                    "movdqa {0}, [{1}]",
+                    out(xmm_reg) signatures,
+                    in(reg) &raw const self.signatures,
+                    options(nostack, readonly, preserves_flags)
+                );
+            }
+        }
+        signatures
+    }
+
+    /// The signatures in one register.
+    ///
+    /// # Safety
+    /// None is needed: as the other.
+    #[cfg(all(target_arch = "x86_64", any(all(loom, test), miri)))]
+    pub(super) unsafe fn signatures_vector<const VEX: bool>(&self) -> std::arch::x86_64::__m128i {
+        let [low, high] = self.signatures().map(u64::cast_signed);
+        // SAFETY: SSE2, which every x86-64 has.
+        unsafe { std::arch::x86_64::_mm_set_epi64x(high, low) }
+    }
+
     #[inline(always)]
     pub(super) fn signature(&self, slot: usize) -> u16 {
         (self.signatures[slot / 4].load(Relaxed) >> (slot % 4 * 16)) as u16

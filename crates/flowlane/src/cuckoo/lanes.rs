@@ -1,32 +1,28 @@
 //! The batch compiled for each instruction set of x86-64.
 
 use std::arch::x86_64::{
-    __m128i, _mm_cmpeq_epi16, _mm_cmpeq_epi16_mask, _mm_movemask_epi8, _mm_packs_epi16, _mm_set_epi64x,
-    _mm_set1_epi16, _mm_setzero_si128,
+    __m128i, _mm_cmpeq_epi16, _mm_cmpeq_epi16_mask, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
+    _mm_setzero_si128,
 };
 
 use super::CuckooTable;
 use super::batch::{self, Compare, Request};
+use super::bucket::Bucket;
 
 #[inline(always)]
-fn vectors(signatures: [u64; 2], signature: u16) -> (__m128i, __m128i) {
-    // SAFETY: SSE2, which every x86-64 has.
-    unsafe {
-        (
-            _mm_set_epi64x(signatures[1].cast_signed(), signatures[0].cast_signed()),
-            _mm_set1_epi16(signature.cast_signed()),
-        )
-    }
+fn vectors<const VEX: bool>(bucket: &Bucket, signature: u16) -> (__m128i, __m128i) {
+    // SAFETY: SSE2, which every x86-64 has; only bodies with AVX make comparisons with `VEX`.
+    unsafe { (bucket.signatures_vector::<VEX>(), _mm_set1_epi16(signature.cast_signed())) }
 }
 
-/// Eight signatures in one comparison.
+/// Eight signatures in one comparison. `VEX`: for bodies with AVX.
 #[derive(Clone, Copy)]
-struct Sse;
+struct Sse<const VEX: bool>;
 
-impl Compare for Sse {
+impl<const VEX: bool> Compare for Sse<VEX> {
     #[inline(always)]
-    fn matches(self, signatures: [u64; 2], signature: u16) -> u32 {
-        let (stored, wanted) = vectors(signatures, signature);
+    fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
+        let (stored, wanted) = vectors::<VEX>(bucket, signature);
         // SAFETY: SSE2, which every x86-64 has.
         unsafe {
             let equal = _mm_cmpeq_epi16(stored, wanted);
@@ -41,8 +37,8 @@ struct Evex;
 
 impl Compare for Evex {
     #[inline(always)]
-    fn matches(self, signatures: [u64; 2], signature: u16) -> u32 {
-        let (stored, wanted) = vectors(signatures, signature);
+    fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
+        let (stored, wanted) = vectors::<true>(bucket, signature);
         // SAFETY: only `avx512` makes bodies with this type, and it has AVX-512 BW and VL.
         unsafe { _mm_cmpeq_epi16_mask(stored, wanted).into() }
     }
@@ -56,7 +52,7 @@ pub(super) fn sse42<const W: usize>(
     request: Request,
     values: &mut [u64],
 ) -> u64 {
-    batch::lookup(Sse, table, keys, hashes, request, values)
+    batch::lookup(Sse::<false>, table, keys, hashes, request, values)
 }
 
 #[target_feature(enable = "avx2")]
@@ -67,7 +63,7 @@ pub(super) fn avx2<const W: usize>(
     request: Request,
     values: &mut [u64],
 ) -> u64 {
-    batch::lookup(Sse, table, keys, hashes, request, values)
+    batch::lookup(Sse::<true>, table, keys, hashes, request, values)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]

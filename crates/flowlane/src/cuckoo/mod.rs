@@ -29,7 +29,7 @@ use bucket::{Bucket, SLOTS};
 use entry::Entries;
 use geometry::Geometry;
 use sync::{AtomicU64, Memory};
-use transpose::Words;
+use transpose::{GROUPS, Words, transpose};
 
 use crate::hash::murmur3::{self, Murmur3};
 use crate::isa::{Body, Variant};
@@ -194,13 +194,14 @@ impl<const W: usize> CuckooTable<W> {
     fn hash_groups(&self, keys: &[[u32; W]], hashes: &mut [u32], then: impl Fn(&[u32])) {
         // All keys before the first hash: the words must have reached the cache before they are read as
         // wider vectors than they were written.
-        let words = Words::of(keys);
+        let mut words: Words<W> = [[[0; LANES]; W]; GROUPS];
+        transpose(keys, &mut words);
         for (group, hashes) in hashes.chunks_mut(LANES).enumerate() {
             match hashes.as_mut_array() {
-                Some(hashes) => self.murmur.hash_lanes(words.group(group), self.seed, hashes),
+                Some(hashes) => self.murmur.hash_lanes(&words[group], self.seed, hashes),
                 None => {
                     let mut out = [0; LANES];
-                    self.murmur.hash_lanes(words.group(group), self.seed, &mut out);
+                    self.murmur.hash_lanes(&words[group], self.seed, &mut out);
                     hashes.copy_from_slice(&out[..hashes.len()]);
                 }
             }
@@ -231,7 +232,11 @@ impl<const W: usize> CuckooTable<W> {
         let (geometry, buckets) = (self.geometry(), &*self.buckets);
         // The first buckets are on their way while the other keys are hashed.
         self.hash_groups(keys, &mut hashes[..keys.len()], |hashes| {
-            hashes.iter().for_each(|hash| prefetch(buckets, geometry.bucket(*hash) as usize));
+            if geometry.is_even() {
+                hashes.iter().for_each(|hash| prefetch(buckets, geometry.bucket_if::<true>(*hash) as usize));
+            } else {
+                hashes.iter().for_each(|hash| prefetch(buckets, geometry.bucket(*hash) as usize));
+            }
         });
         self.batch(keys, &hashes, Request { used: None, prefetched: true }, values)
     }

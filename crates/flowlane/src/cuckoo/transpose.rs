@@ -3,35 +3,27 @@
 use super::{BATCH_MAX, LANES};
 
 /// Groups of [`LANES`] keys in a batch.
-const GROUPS: usize = BATCH_MAX / LANES;
+pub(super) const GROUPS: usize = BATCH_MAX / LANES;
 
 /// The words of up to [`BATCH_MAX`] keys: `words[group][w][lane]` is word w of key `group * LANES + lane`.
-pub(super) struct Words<const W: usize>([[[u32; LANES]; W]; GROUPS]);
+pub(super) type Words<const W: usize> = [[[u32; LANES]; W]; GROUPS];
 
-impl<const W: usize> Words<W> {
-    /// # Panics
-    /// Where there are more than [`BATCH_MAX`] keys.
-    #[inline(always)]
-    pub(super) fn of(keys: &[[u32; W]]) -> Self {
-        assert!(keys.len() <= BATCH_MAX);
-        let mut words = Self([[[0; LANES]; W]; GROUPS]);
-        let (fours, rest) = keys.as_chunks::<4>();
-        for (i, four) in fours.iter().enumerate() {
-            let group = &mut words.0[i / (LANES / 4)];
-            four_keys(four, group, i % (LANES / 4) * 4);
-        }
-        for (i, key) in rest.iter().enumerate() {
-            let i = 4 * fours.len() + i;
-            for (words, word) in words.0[i / LANES].iter_mut().zip(key) {
-                words[i % LANES] = *word;
-            }
-        }
-        words
+/// Writes the words of up to [`BATCH_MAX`] keys.
+///
+/// # Panics
+/// Where there are more.
+#[inline(always)]
+pub(super) fn transpose<const W: usize>(keys: &[[u32; W]], words: &mut Words<W>) {
+    assert!(keys.len() <= BATCH_MAX);
+    let (fours, rest) = keys.as_chunks::<4>();
+    for (i, four) in fours.iter().enumerate() {
+        four_keys(four, &mut words[i / (LANES / 4)], i % (LANES / 4) * 4);
     }
-
-    #[inline(always)]
-    pub(super) fn group(&self, group: usize) -> &[[u32; LANES]; W] {
-        &self.0[group]
+    for (i, key) in rest.iter().enumerate() {
+        let i = 4 * fours.len() + i;
+        for (words, word) in words[i / LANES].iter_mut().zip(key) {
+            words[i % LANES] = *word;
+        }
     }
 }
 
