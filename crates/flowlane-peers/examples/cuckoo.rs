@@ -12,8 +12,8 @@ use flowlane::memory::prefetch;
 use flowlane_peers::RteHash;
 
 /// Keys per call of a body.
-const KEYS: usize = 1 << 18;
-const ROUNDS: usize = 7;
+const KEYS: usize = 1 << 17;
+const ROUNDS: usize = 11;
 
 fn key<const W: usize>(n: u32) -> [u32; W] {
     // Odd factors: every word is a permutation of the numbers.
@@ -116,8 +116,9 @@ fn main() {
     let entries = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
     println!("{entries} entries; DPDK on {} pages", if huge { "huge" } else { "small" });
     measure::<1>(entries);
-
+    measure::<2>(entries);
     measure::<4>(entries);
-
+    measure::<8>(entries);
+    measure::<12>(entries);
     measure::<16>(entries);
 }
