@@ -2,7 +2,7 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← memory ← hash ← bloom ← packet ← rule ← masked ← {cache, classify} ← generate`
+//! `isa ← memory ← hash ← bloom ← packet ← rule ← {masked, cuckoo} ← {cache, classify} ← generate`
 //!
 //! | module | what |
 //! |---|---|
@@ -13,6 +13,7 @@
 //! | [`packet`] | the table of fields, the flow key and its parser |
 //! | [`rule`] | matches, actions, rules, and their readers and printers |
 //! | [`masked`] | the hash table over masked keys that the next two share |
+//! | [`cuckoo`] | an exact-match table of many keys: one writer, readers that never wait |
 //! | [`classify`] | rule tables: linear search (the oracle), tuple search |
 //! | [`cache`] | exact-match and megaflow caches |
 //! | [`generate`] | synthetic rules and traces |
@@ -22,6 +23,7 @@
 pub mod bloom;
 pub mod cache;
 pub mod classify;
+pub mod cuckoo;
 pub mod generate;
 pub mod hash;
 pub mod isa;

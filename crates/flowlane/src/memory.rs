@@ -122,14 +122,20 @@ impl<T: Zeroed> fmt::Debug for Memory<T> {
 /// place.
 #[inline(always)]
 pub fn prefetch<T>(slice: &[T], place: usize) {
+    prefetch_at(slice.as_ptr().wrapping_add(place).cast());
+}
+
+/// Asks for the cache line at an address, which need not be one: prefetching does not fault.
+#[inline(always)]
+pub fn prefetch_at(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     // SAFETY: prefetching has no effect on memory and does not fault, whatever the address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(slice.as_ptr().wrapping_add(place).cast());
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = (slice, place);
+    let _ = address;
 }
 
 #[cfg(test)]

@@ -1,0 +1,107 @@
+//! Displacement: the shortest chain of keys that can each move to their other bucket, so that the first
+//! makes room (Li et al., *Algorithmic Improvements for Fast Concurrent Cuckoo Hashing*, EuroSys 2014,
+//! §4.3: breadth-first, found before anything is moved).
+
+use super::CuckooWriter;
+use super::bucket::{SLOTS, Writing};
+use super::geometry::alternate_hash;
+use crate::memory::prefetch;
+
+/// Buckets looked at, at most, for one insertion: chains of up to four moves.
+const STEPS_MAX: usize = 2000;
+
+/// A bucket on the way, and whose key would come into it.
+#[derive(Clone, Copy)]
+struct Step {
+    bucket: u32,
+    /// The step whose bucket the key comes from, and its slot there; of no meaning for the first two.
+    from: u16,
+    slot: u8,
+}
+
+/// The steps of one search, kept to be used again.
+#[derive(Default)]
+pub(super) struct Path {
+    steps: Vec<Step>,
+}
+
+impl<const W: usize> CuckooWriter<W> {
+    /// Makes room in one of two full buckets. Returns whether that may have succeeded.
+    pub(super) fn make_room(&mut self, primary: u32, alternate: u32) -> bool {
+        let mut steps = std::mem::take(&mut self.path.steps);
+        steps.clear();
+        steps.extend([primary, alternate].map(|bucket| Step { bucket, from: 0, slot: 0 }));
+        let made = self.search(&mut steps);
+        self.path.steps = steps;
+        made
+    }
+
+    fn search(&mut self, steps: &mut Vec<Step>) -> bool {
+        let mut head = 0;
+        while let Some(&Step { bucket, .. }) = steps.get(head) {
+            let others: [u32; SLOTS] = std::array::from_fn(|slot| self.other_bucket(bucket, slot));
+            for other in others {
+                prefetch(&self.table.buckets, other as usize);
+            }
+            for (slot, other) in others.into_iter().enumerate() {
+                if self.table.buckets[other as usize].free_slot().is_some() {
+                    return self.shift(steps, head, slot, other);
+                }
+                if steps.len() < STEPS_MAX {
+                    steps.push(Step { bucket: other, from: head as u16, slot: slot as u8 });
+                }
+            }
+            head += 1;
+        }
+        false
+    }
+
+    /// Moves the keys along the way that ends with `slot` of step `head` going to bucket `to`, last first.
+    fn shift(&mut self, steps: &[Step], mut head: usize, mut slot: usize, mut to: u32) -> bool {
+        loop {
+            let step = steps[head];
+            // A way that crosses itself may have changed what it stands on: what was moved so far is right,
+            // and the search begins anew.
+            if self.other_bucket(step.bucket, slot) != to
+                || !self.move_slot(step.bucket, slot, to)
+                || head < 2
+            {
+                return true;
+            }
+            to = step.bucket;
+            slot = step.slot.into();
+            head = step.from.into();
+        }
+    }
+
+    /// The other bucket of the key in a slot.
+    fn other_bucket(&self, bucket: u32, slot: usize) -> u32 {
+        let geometry = self.geometry();
+        let place = &self.table.buckets[bucket as usize];
+        if geometry.is_even() {
+            return geometry.other_bucket(bucket, place.signature(slot));
+        }
+        let hash = self.ledger.hash(place.entry(slot));
+        let primary = geometry.bucket(hash);
+        if primary == bucket { geometry.bucket(alternate_hash(hash)) } else { primary }
+    }
+
+    /// Moves the key in a slot to its other bucket, under the versions of both, so that no reader misses it.
+    pub(super) fn move_slot(&mut self, from_at: u32, slot: usize, to_at: u32) -> bool {
+        let table = &*self.table;
+        let (from, to) = (&table.buckets[from_at as usize], &table.buckets[to_at as usize]);
+        let signature = from.signature(slot);
+        let Some(free) = to.free_slot().filter(|_| signature != 0) else { return false };
+        let entry = from.entry(slot);
+        let primary = self.geometry().bucket(self.ledger.hash(entry));
+        let _writing = Writing::begin([from, to]);
+        to.set_slot(free, signature, entry);
+        from.clear_slot(slot);
+        if primary == from_at {
+            self.ledger.count_moved(from, from_at, entry);
+        } else {
+            self.ledger.uncount_moved(to, to_at, entry);
+        }
+        true
+    }
+}

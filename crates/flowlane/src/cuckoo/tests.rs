@@ -1,0 +1,314 @@
+//! Every variant against the scalar definition and a standard map; what readers see beside a writer.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use super::bucket::SLOTS;
+use super::geometry::{Geometry, alternate_hash};
+use super::ledger::Ledger;
+use super::*;
+use crate::isa::testing::for_each_variant;
+
+/// A generator of numbers that is the same everywhere (Steele et al., SplitMix64).
+pub(super) struct Numbers(pub(super) u64);
+
+impl Numbers {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+}
+
+/// The key number `n`: distinct, and alike in all but a few bits.
+fn key<const W: usize>(n: u32) -> [u32; W] {
+    let mut key = [0x0a00_0001; W];
+    key[W - 1] = n;
+    key
+}
+
+/// Batches of every length give what single lookups give, in both forms.
+fn assert_batches<const W: usize>(table: &CuckooTable<W>, keys: &[[u32; W]]) {
+    for len in (0..=BATCH_MAX).filter(|len| *len <= keys.len()) {
+        let at = len * 7 % (keys.len() - len + 1);
+        let batch = &keys[at..at + len];
+        let mut values = [u64::MAX; BATCH_MAX];
+        let hits = table.lookup_batch(batch, &mut values);
+        let hashes: Vec<u32> = batch.iter().map(|key| table.hash(key)).collect();
+        let mut same = [u64::MAX; BATCH_MAX];
+        assert_eq!(table.lookup_batch_with_hashes(batch, &hashes, &mut same), hits);
+        assert_eq!(values, same);
+        assert!(len == BATCH_MAX || hits >> len == 0, "{}: bits beyond {len} lanes", table.variant());
+        for (lane, key) in batch.iter().enumerate() {
+            let got = (hits >> lane & 1 != 0).then_some(values[lane]);
+            assert_eq!(got, table.lookup(key), "{}, lane {lane} of {len}", table.variant());
+            assert!(got.is_some() || values[lane] == u64::MAX, "the value of a miss was written");
+        }
+    }
+}
+
+fn agrees_with_a_map<const W: usize>(variant: Variant, config: CuckooConfig, steps: usize) {
+    let mut writer = CuckooWriter::<W>::new(&config.with_variant(variant).expect("is available"));
+    let mut map = HashMap::new();
+    let mut numbers = Numbers(W as u64);
+    let keys = (config.entries_max * 5 / 4) as u64;
+    for step in 0..steps {
+        let key = key::<W>(numbers.below(keys) as u32);
+        match numbers.below(8) {
+            0..4 if map.len() < config.entries_max || map.contains_key(&key) => {
+                let value = numbers.next();
+                assert_eq!(writer.insert(&key, value), Ok(map.insert(key, value)), "step {step}");
+            }
+            4..6 => assert_eq!(writer.remove(&key), map.remove(&key), "step {step}"),
+            _ => assert_eq!(writer.lookup(&key), map.get(&key).copied(), "step {step}"),
+        }
+        assert_eq!(writer.len(), map.len());
+    }
+    let batch: Vec<[u32; W]> = (0..keys as u32).map(key).collect();
+    assert_batches(&writer, &batch);
+    for key in &batch {
+        assert_eq!(writer.lookup(key), map.get(key).copied());
+    }
+    assert_eq!(writer.iter().collect::<HashMap<_, _>>(), map);
+    writer.clear();
+    assert!(writer.is_empty() && batch.iter().all(|key| writer.lookup(key).is_none()));
+    assert!(writer.buckets.iter().all(|bucket| bucket.moved() == 0));
+}
+
+#[test]
+fn every_variant_agrees_with_a_map_for_every_key_size() {
+    for_each_variant(|variant| {
+        for entries in [1, 2, 61, 982, 7864] {
+            let config = CuckooConfig::new(entries, 0x5eed);
+            agrees_with_a_map::<1>(variant, config, 20 * entries.min(3000));
+            agrees_with_a_map::<2>(variant, config, 20 * entries);
+            agrees_with_a_map::<3>(variant, config, 20 * entries);
+            agrees_with_a_map::<4>(variant, config, 20 * entries);
+            agrees_with_a_map::<5>(variant, config, 20 * entries);
+            agrees_with_a_map::<8>(variant, config, 20 * entries);
+            agrees_with_a_map::<12>(variant, config, 20 * entries);
+            agrees_with_a_map::<13>(variant, config, 20 * entries);
+            agrees_with_a_map::<16>(variant, config, 20 * entries);
+        }
+    });
+}
+
+#[test]
+fn a_growing_table_agrees_with_a_map() {
+    for_each_variant(|variant| {
+        for entries in [20, 982, 5000] {
+            let config = CuckooConfig::new(entries, 7).growing_from(1);
+            agrees_with_a_map::<4>(variant, config, 20 * entries);
+            agrees_with_a_map::<16>(variant, config, 20 * entries);
+        }
+    });
+}
+
+#[test]
+fn batches_of_hits_of_misses_and_of_one_hit_are_right() {
+    for_each_variant(|variant| {
+        let config = CuckooConfig::new(7800, 99).with_variant(variant).expect("is available");
+        let mut writer = CuckooWriter::<4>::new(&config);
+        for n in 0..7800 {
+            assert_eq!(writer.insert(&key(n), n.into()), Ok(None));
+        }
+        let hits: Vec<[u32; 4]> = (0..128).map(key).collect();
+        let misses: Vec<[u32; 4]> = (10_000..10_128).map(key).collect();
+        assert_batches(&writer, &hits);
+        assert_batches(&writer, &misses);
+        for lane in 0..BATCH_MAX {
+            let mut batch = misses[..BATCH_MAX].to_vec();
+            batch[lane] = hits[lane];
+            assert_eq!(writer.lookup_batch(&batch, &mut [0; BATCH_MAX]), 1 << lane);
+            let mut batch = hits[..BATCH_MAX].to_vec();
+            batch[lane] = misses[lane];
+            assert_eq!(writer.lookup_batch(&batch, &mut [0; BATCH_MAX]), !(1 << lane));
+        }
+    });
+}
+
+#[test]
+fn keys_of_one_hash_fill_both_buckets_and_are_told_apart() {
+    for_each_variant(|variant| {
+        let config = CuckooConfig::new(1000, 1).with_variant(variant).expect("is available");
+        let mut writer = CuckooWriter::<2>::new(&config);
+        let taken =
+            (0..40).take_while(|n| writer.insert_with_hash(&key(*n), 0xabcd_1234, (*n).into()).is_ok());
+        assert_eq!(taken.count(), 2 * SLOTS);
+        let keys: Vec<[u32; 2]> = (0..40).map(key).collect();
+        let mut values = [0; BATCH_MAX];
+        let hits = writer.lookup_batch_with_hashes(&keys, &[0xabcd_1234; 40], &mut values);
+        assert_eq!(hits, 0xffff);
+        assert!((0..16).all(|n| values[n] == n as u64));
+        assert_eq!(writer.remove_with_hash(&keys[3], 0xabcd_1234), Some(3));
+        assert_eq!(writer.lookup_with_hash(&keys[3], 0xabcd_1234), None);
+        assert_eq!(writer.insert_with_hash(&keys[30], 0xabcd_1234, 30), Ok(None));
+        assert_eq!(writer.lookup_with_hash(&keys[30], 0xabcd_1234), Some(30));
+    });
+}
+
+#[test]
+fn at_least_95_percent_of_the_slots_fill_before_the_first_refusal() {
+    for (buckets, seed) in [(1 << 10, 1), (1 << 10, 2), (1 << 14, 3), (1 << 16, 4)] {
+        let mut writer = CuckooWriter::<4>::new(&CuckooConfig::new(1, seed));
+        // As many entries as slots, so that only a lack of places refuses.
+        writer.ledger = Ledger::new(buckets, buckets * SLOTS);
+        writer.table = Arc::new(CuckooTable {
+            entries: Entries::zeroed(buckets * SLOTS),
+            buckets: Memory::zeroed(buckets),
+            geometry: AtomicU64::new(Geometry::new(buckets as u32).to_word()),
+            len: AtomicU64::new(0),
+            ..*writer.table
+        });
+        let refused = (0..u32::MAX).find(|n| writer.insert(&key(*n), 0).is_err()).expect("is finite");
+        let load = f64::from(refused) / (buckets * SLOTS) as f64;
+        println!("{buckets} buckets, seed {seed}: first refusal at a load of {load:.4}");
+        assert!(load >= 0.95, "{buckets} buckets, seed {seed}: refused at {load}");
+    }
+}
+
+#[test]
+fn all_promised_entries_fit_and_one_more_is_refused() {
+    for entries in [1, 5, 100, 1000, 7864, 31_457] {
+        for growing_from in [entries, 1] {
+            let config = CuckooConfig::new(entries, 17).growing_from(growing_from);
+            let mut writer = CuckooWriter::<3>::new(&config);
+            for n in 0..entries as u32 {
+                assert_eq!(writer.insert(&key(n), 1), Ok(None), "{n} of {entries} from {growing_from}");
+            }
+            let refusal = writer.insert(&key(u32::MAX), 1).expect_err("is full");
+            assert_eq!(refusal.to_string(), format!("the table is full with {entries} keys"));
+            assert_eq!(writer.insert(&key(0), 2), Ok(Some(1)));
+            assert_eq!(writer.len(), entries);
+        }
+    }
+}
+
+#[test]
+fn a_sweep_shows_every_key_and_removes_the_idle_ones() {
+    let mut writer = CuckooWriter::<4>::new(&CuckooConfig::new(1000, 3));
+    writer.set_now(1);
+    (0..900).for_each(|n| assert_eq!(writer.insert(&key(n), n.into()), Ok(None)));
+    let used: Vec<[u32; 4]> = (0..64).map(|n| key(2 * n)).collect();
+    let hashes: Vec<u32> = used.iter().map(|key| writer.hash(key)).collect();
+    assert_eq!(writer.use_batch(&used, &hashes, 9, &mut [0; 64]), u64::MAX);
+    let mut seen = 0;
+    let mut removed = 0;
+    for _ in 0..writer.slots() / SLOTS / 4 {
+        removed += writer.sweep(4, |key, value, used| {
+            seen += 1;
+            assert_eq!(u64::from(key[3]), value);
+            used == 9
+        });
+    }
+    assert_eq!((seen, removed, writer.len()), (900, 836, 64));
+    assert!(used.iter().all(|key| writer.lookup(key).is_some()));
+}
+
+/// HALO (Yuan et al., ISCA 2019), figure 7a: a reader that looks into the primary bucket, then, after the
+/// writer moved the key there, into the alternate one, must not call it a miss.
+#[test]
+fn a_key_that_moves_between_its_buckets_is_never_missed() {
+    let mut writer = CuckooWriter::<4>::new(&CuckooConfig::new(1000, 5));
+    let keys: Vec<[u32; 4]> = (0..8).map(key).collect();
+    keys.iter().for_each(|key| assert_eq!(writer.insert(key, 77), Ok(None)));
+    let stop = Arc::new(AtomicBool::new(false));
+    thread::scope(|scope| {
+        let reader = writer.reader();
+        let (stopped, keys_read) = (Arc::clone(&stop), keys.clone());
+        let batches = scope.spawn(move || {
+            while !stopped.load(Relaxed) {
+                assert_eq!(reader.lookup_batch(&keys_read, &mut [0; 8]), 0xff);
+            }
+        });
+        let reader = writer.reader();
+        let (stopped, keys_read) = (Arc::clone(&stop), keys.clone());
+        let singles = scope.spawn(move || {
+            while !stopped.load(Relaxed) {
+                keys_read.iter().for_each(|key| assert_eq!(reader.lookup(key), Some(77)));
+            }
+        });
+        for round in 0..30_000 {
+            for key in &keys {
+                let hash = writer.hash(key);
+                let geometry = writer.geometry();
+                let both = [geometry.bucket(hash), geometry.bucket(alternate_hash(hash))];
+                let (from, to) = if round % 2 == 0 { (both[0], both[1]) } else { (both[1], both[0]) };
+                let slot = (0..SLOTS).find(|slot| {
+                    let bucket = &writer.buckets[from as usize];
+                    bucket.signature(*slot) != 0 && writer.entries.view().key(bucket.entry(*slot)) == *key
+                });
+                assert!(writer.move_slot(from, slot.expect("is there"), to));
+            }
+        }
+        stop.store(true, Relaxed);
+        batches.join().expect("batches find all keys");
+        singles.join().expect("single lookups find all keys");
+    });
+}
+
+/// One writer inserts, removes, displaces and grows; permanent keys are always found with their value, and
+/// a key that comes and goes never has another's.
+#[test]
+fn readers_never_miss_a_key_while_the_table_is_full_and_grows() {
+    for_each_variant(|variant| {
+        for growing_from in [1, 60_000] {
+            let config = CuckooConfig::new(60_000, 11).growing_from(growing_from);
+            churn(config.with_variant(variant).expect("is available"));
+        }
+    });
+}
+
+fn churn(config: CuckooConfig) {
+    const PERMANENT: u32 = 1000;
+    let mut writer = CuckooWriter::<4>::new(&config);
+    (0..PERMANENT).for_each(|n| assert_eq!(writer.insert(&key(n), u64::from(n) << 20), Ok(None)));
+    let stop = Arc::new(AtomicBool::new(false));
+    let rounds = Arc::new(AtomicU64::new(0));
+    thread::scope(|scope| {
+        for thread in 0..2 {
+            let (reader, stop, rounds) = (writer.reader(), Arc::clone(&stop), Arc::clone(&rounds));
+            scope.spawn(move || {
+                let mut numbers = Numbers(thread);
+                while !stop.load(Relaxed) {
+                    let keys: [[u32; 4]; BATCH_MAX] = std::array::from_fn(|lane| {
+                        let below = if lane % 2 == 0 { PERMANENT } else { 70_000 };
+                        key(numbers.below(below.into()) as u32)
+                    });
+                    let mut values = [0; BATCH_MAX];
+                    let hits = reader.lookup_batch(&keys, &mut values);
+                    for (lane, key) in keys.iter().enumerate() {
+                        let hit = hits >> lane & 1 != 0;
+                        assert!(hit || key[3] >= PERMANENT, "permanent key {} is missed", key[3]);
+                        assert!(!hit || values[lane] >> 20 == u64::from(key[3]), "another key's value");
+                    }
+                    rounds.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let mut numbers = Numbers(5);
+        let mut refused = 0;
+        let mut step = 0u64;
+        // On a busy machine a reader may come late; where one failed, the count stands still.
+        while step < 150_000 || (rounds.load(Relaxed) < 100 && step < 50_000_000) {
+            step += 1;
+            let n = PERMANENT + numbers.below(70_000 - u64::from(PERMANENT)) as u32;
+            if step > 70_000 && numbers.below(3) == 0 {
+                writer.remove(&key(n));
+            } else if writer.insert(&key(n), u64::from(n) << 20 | step & 0xfffff).is_err() {
+                refused += 1;
+            }
+        }
+        stop.store(true, Relaxed);
+        println!("{}: {} keys, {refused} refused", writer.variant(), writer.len());
+    });
+    assert!(rounds.load(Relaxed) >= 100);
+}
