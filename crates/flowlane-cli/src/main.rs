@@ -27,6 +27,7 @@ fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
         Command::Switch(verb) => command::switch::run(verb),
         Command::Rules(verb) => command::rules::run(verb),
         Command::Generate(verb) => command::generate::run(verb),
+        Command::Bench(options) => command::bench::run(options),
         Command::Cpu(options) => command::cpu::run(options),
         Command::Completions { shell } => command::meta::completions(*shell),
         Command::Man { folder } => command::meta::man(folder),

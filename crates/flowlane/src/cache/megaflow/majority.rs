@@ -7,11 +7,11 @@
 
 use super::Tables;
 use super::flow::FlowRef;
-use super::subtable::Subtable;
+use super::subtable::{KeyHash, Subtable};
 use crate::hash::murmur3;
-use crate::isa::Body;
+use crate::isa::{Body, Variant};
 use crate::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
-use crate::packet::key::{BitIter, FlowKey, WORDS};
+use crate::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
 
 /// The packets of a batch, their present words side by side.
 #[derive(Debug)]
@@ -23,6 +23,58 @@ pub(super) struct Miniflows {
 impl Default for Miniflows {
     fn default() -> Self {
         Self { columns: Box::new([[0; LANES_MAX]; WORDS]), zero: [0; LANES_MAX] }
+    }
+}
+
+impl Miniflows {
+    /// Fills the columns. Returns the bitmap of the majority, and the lanes that have it.
+    fn fill(&mut self, keys: &[FlowKey], live: LaneMask) -> (u64, LaneMask) {
+        let present = majority(keys, live);
+        let mut regular = LaneMask(0);
+        for lane in live.lanes() {
+            if keys[lane].present() == present {
+                regular.0 |= 1 << lane;
+                for (column, w) in self.columns.iter_mut().zip(BitIter(present)) {
+                    column[lane] = keys[lane].word(w);
+                }
+            }
+        }
+        (present, regular)
+    }
+}
+
+/// Lanes that are hashed where these live: whole blocks.
+fn lanes(live: LaneMask) -> usize {
+    (64 - live.0.leading_zeros() as usize).next_multiple_of(BLOCK)
+}
+
+/// A batch whose keys are hashed under one mask, and nothing else: the step that this design computes side by
+/// side, for who measures it (the paper's figure 8).
+#[derive(Debug)]
+pub struct MaskHasher {
+    subtable: Subtable,
+    miniflows: Miniflows,
+    present: u64,
+    lanes: usize,
+    body: Body,
+}
+
+impl MaskHasher {
+    /// The hasher of up to [`LANES_MAX`] keys that have the same words, under `mask`, by a variant that may be
+    /// used here.
+    pub fn new(variant: Variant, mask: &FlowMask, seed: u32, keys: &[FlowKey]) -> Option<Self> {
+        let live = LaneMask::first(keys.len());
+        let mut miniflows = Miniflows::default();
+        let (present, regular) = miniflows.fill(keys, live);
+        let body = Body::of(variant).filter(|_| regular == live)?;
+        let subtable = Subtable::new(mask, KeyHash::Murmur3(seed));
+        Some(Self { subtable, miniflows, present, lanes: lanes(live), body })
+    }
+
+    /// The hashes of all keys, whichever are still looked for.
+    #[inline]
+    pub fn hash_batch(&self, out: &mut [u32; LANES_MAX]) {
+        hash_columns(self.body, &self.subtable, self.present, &self.miniflows, &mut out[..self.lanes]);
     }
 }
 
@@ -54,17 +106,8 @@ pub(super) fn lookup(
     live: LaneMask,
     found: &mut [FlowRef],
 ) -> (LaneMask, u64) {
-    let present = majority(keys, live);
-    let mut regular = LaneMask(0);
-    for lane in live.lanes() {
-        if keys[lane].present() == present {
-            regular.0 |= 1 << lane;
-            for (column, w) in miniflows.columns.iter_mut().zip(BitIter(present)) {
-                column[lane] = keys[lane].word(w);
-            }
-        }
-    }
-    let lanes = (64 - live.0.leading_zeros() as usize).next_multiple_of(BLOCK);
+    let (present, regular) = miniflows.fill(keys, live);
+    let lanes = lanes(live);
     let mut left = live;
     let mut probes = 0;
     let mut hashes = [0; LANES_MAX];

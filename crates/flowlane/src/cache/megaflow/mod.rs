@@ -37,6 +37,7 @@ use std::fmt;
 use std::str::FromStr;
 
 pub use flow::{FlowRef, Megaflow};
+pub use majority::MaskHasher;
 
 use crate::hash::multilinear::Multilinear;
 use crate::isa::{Body, Variant};
