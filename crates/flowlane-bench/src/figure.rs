@@ -63,6 +63,12 @@ pub struct Series {
     pub name: String,
     /// As many as the axis has places.
     pub points: Vec<Option<Point>>,
+    /// Which of the plots' colours it has: the same for the same thing in figures that belong together.
+    #[serde(skip)]
+    pub colour: usize,
+    /// Whether it is drawn dashed.
+    #[serde(skip)]
+    pub dashed: bool,
 }
 
 /// A dashed line: what the literature states, applied to a series of ours.
@@ -157,8 +163,8 @@ impl Figure {
     /// The label of the numbers' axis.
     pub fn y_label(&self) -> String {
         match self.quantity {
-            Quantity::MillionsPerSecond => format!("million {} a second", self.unit),
-            Quantity::Cycles => format!("cycles a {}", self.unit),
+            Quantity::MillionsPerSecond => format!("million {} per second", self.unit),
+            Quantity::Cycles => format!("cycles per {}", self.unit),
         }
     }
 
@@ -166,10 +172,20 @@ impl Figure {
     pub fn add(&mut self, series: &str, place: usize, measured: &Measured) {
         let places = self.places.len();
         let found = self.series.iter().position(|s| s.name == series).unwrap_or_else(|| {
-            self.series.push(Series { name: series.to_owned(), points: vec![None; places] });
+            let name = series.to_owned();
+            let colour = self.series.len();
+            self.series.push(Series { name, points: vec![None; places], colour, dashed: false });
             self.series.len() - 1
         });
         self.series[found].points[place] = Some(measured.into());
+    }
+
+    /// Has series drawn as `like` says of their names: colour, and whether dashed; those of which it says
+    /// nothing stay as they are.
+    pub fn paint(&mut self, like: impl Fn(&str) -> Option<(usize, bool)>) {
+        for series in &mut self.series {
+            (series.colour, series.dashed) = like(&series.name).unwrap_or((series.colour, series.dashed));
+        }
     }
 
     /// The time of a series at a place.

@@ -114,8 +114,8 @@ fn draw(figure: &Figure, out: &mut String) -> Drawn {
         .light_line_style(colour(GRID[0]).mix(0.0))
         .bold_line_style(colour(GRID[0]))
         .axis_style(colour(INK[0]))
-        .label_style(text(13))
-        .axis_desc_style(text(14))
+        .label_style(text(15))
+        .axis_desc_style(text(16))
         .x_desc(figure.axis.as_str())
         .y_desc(figure.y_label())
         .y_label_formatter(&|v| if *v == 0.0 { "0".to_owned() } else { number(*v) })
@@ -147,18 +147,21 @@ fn highest(figure: &Figure) -> f64 {
 }
 
 fn lines(figure: &Figure, chart: &mut Chart<'_, '_>) -> Drawn {
-    for (n, series) in figure.series.iter().enumerate() {
-        let colour = series_colour(n);
+    for series in &figure.series {
+        let colour = series_colour(series.colour);
         let values: Vec<(f64, [f64; 3])> = series
             .points
             .iter()
             .enumerate()
             .filter_map(|(place, p)| Some((place as f64, p.as_ref()?.value(figure.quantity))))
             .collect();
-        chart.draw_series(LineSeries::new(
-            values.iter().map(|(x, [_, y, _])| (*x, *y)),
-            ShapeStyle::from(&colour).stroke_width(2),
-        ))?;
+        let middles = values.iter().map(|(x, [_, y, _])| (*x, *y));
+        let style = ShapeStyle::from(&colour).stroke_width(2);
+        if series.dashed {
+            chart.draw_series(DashedLineSeries::new(middles, 4, 4, style))?;
+        } else {
+            chart.draw_series(LineSeries::new(middles, style))?;
+        }
         chart.draw_series(values.iter().map(|(x, [low, _, high])| {
             PathElement::new(vec![(*x, *low), (*x, *high)], ShapeStyle::from(&colour).stroke_width(1))
         }))?;
@@ -175,12 +178,12 @@ fn bars(figure: &Figure, chart: &mut Chart<'_, '_>) -> Drawn {
         let there = |s: &&crate::figure::Series| s.points[place].is_some();
         let width = GROUP / figure.series.iter().filter(there).count().max(1) as f64;
         let mut left = place as f64 - GROUP / 2.0;
-        for (n, series) in figure.series.iter().enumerate() {
+        for series in &figure.series {
             let Some(point) = &series.points[place] else { continue };
             let [low, middle, high] = point.value(figure.quantity);
             let centre = left + width / 2.0;
             let bar = [(left + width * 0.06, 0.0), (left + width * 0.94, middle)];
-            chart.draw_series([Rectangle::new(bar, series_colour(n).filled())])?;
+            chart.draw_series([Rectangle::new(bar, series_colour(series.colour).filled())])?;
             let spread = PathElement::new(vec![(centre, low), (centre, high)], colour(INK[0]));
             chart.draw_series([spread])?;
             left += width;
@@ -191,14 +194,17 @@ fn bars(figure: &Figure, chart: &mut Chart<'_, '_>) -> Drawn {
 
 fn draw_legend(figure: &Figure, area: &Area<'_>) -> Drawn {
     const STEP: i32 = 22;
-    let style = text(13).pos(Pos::new(HPos::Left, VPos::Center));
+    let style = text(15).pos(Pos::new(HPos::Left, VPos::Center));
     let mut y = 20;
-    for (n, series) in figure.series.iter().enumerate() {
-        let colour = series_colour(n);
+    for series in &figure.series {
+        let colour = series_colour(series.colour);
         match figure.shape {
             Shape::Lines => {
-                let line = vec![(4, y), (28, y)];
-                area.draw(&PathElement::new(line, ShapeStyle::from(&colour).stroke_width(2)))?;
+                let style = ShapeStyle::from(&colour).stroke_width(2);
+                let parts: &[(i32, i32)] = if series.dashed { &[(3, 8), (24, 29)] } else { &[(4, 28)] };
+                for (from, to) in parts {
+                    area.draw(&PathElement::new(vec![(*from, y), (*to, y)], style))?;
+                }
                 area.draw(&Circle::new((16, y), 3, colour.filled()))?;
             }
             Shape::Bars => area.draw(&Rectangle::new([(8, y - 6), (24, y + 6)], colour.filled()))?,

@@ -18,6 +18,17 @@ use crate::measure::{Body, Measured, Meter};
 
 const HASHES: usize = 3;
 
+/// Colours by algorithm, the same in all figures; what asks ahead is dashed.
+fn paint(figure: &mut Figure) {
+    figure.paint(|name| {
+        let (name, ahead) = name.strip_suffix(AHEAD).map_or((name, false), |name| (name, true));
+        Algorithm::ALL.iter().position(|a| a.name() == name).map(|place| (place, ahead))
+    });
+}
+
+/// What the names of series that ask ahead end with.
+const AHEAD: &str = ", ahead";
+
 /// What the paper's text states, as ratios.
 mod stated {
     /// Figure 5: expand and compress over 256 bits, neither unrolled.
@@ -178,6 +189,7 @@ fn figure_5(sizes: &[Size]) -> Figure {
     figure.gain("avx512-staged", "avx2-table", None);
     figure.gain("chosen by the library", "avx2-table", None);
     figure.gain("chosen by the library", "scalar", None);
+    paint(&mut figure);
     figure.guide("paper: up to +94 % over avx2-table", "avx2-table", stated::WIDER);
     figure
 }
@@ -240,6 +252,7 @@ fn figure_6(size: &Size, default: Algorithm) -> Figure {
         ratio(size, over_baseline("avx512-expandload"), papers, over, Some(stated::UNROLLED)),
         ratio(size, over_baseline(default.name()), ours, over, None),
     ];
+    paint(&mut figure);
     stated_line(&mut figure, size, "paper: up to +162 % over avx2-table/u2", stated::UNROLLED);
     figure
 }
@@ -251,7 +264,7 @@ fn figure_7(size: &Size, default: Algorithm) -> Figure {
     let mut figure = Figure::new("figure-7", format!("Figure 7: asking ahead, filter of {name}"), about)
         .over("unroll factor", factors());
     for algorithm in [Algorithm::Avx2Table, Algorithm::Avx512ExpandLoad, default] {
-        for (prefetch, after) in [(false, ""), (true, ", ahead")] {
+        for (prefetch, after) in [(false, ""), (true, AHEAD)] {
             by_factor(&mut figure, size, &format!("{}{after}", algorithm.name()), algorithm, prefetch);
         }
     }
@@ -266,6 +279,7 @@ fn figure_7(size: &Size, default: Algorithm) -> Figure {
         let what = format!("{}, ahead, over the same without", algorithm.name());
         figure.ratios.push(ratio(size, what, ahead, not, stated(stated::AHEAD_OVER_NOT)));
     }
+    paint(&mut figure);
     stated_line(&mut figure, size, "paper: up to +65 % over avx2-table/u2", stated::AHEAD);
     figure
 }

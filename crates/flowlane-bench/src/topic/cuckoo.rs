@@ -146,6 +146,11 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
 /// Ratios to DPDK's table, where it took part.
 fn against_rte_hash(figure: &mut Figure, ours: &str) {
     let names: Vec<String> = figure.series.iter().map(|s| s.name.clone()).collect();
+    figure.paint(|name| {
+        let peer = name.strip_prefix("rte_hash, ")?;
+        let twin = names.iter().position(|n| n.strip_prefix(ours) == Some(peer))?;
+        Some((twin, true))
+    });
     for peer in names.iter().filter(|name| name.starts_with("rte_hash, ")) {
         let ours = format!("{ours}{}", peer.trim_start_matches("rte_hash, "));
         figure.gain(&ours, peer, None);
@@ -172,6 +177,8 @@ fn by_table_size(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Fi
         meter.say(&format!("filling a table of {entries}"));
         let table = filled::<4>(entries, None);
         let sets = HITS.map(|hits| keys::<4>(work.keys, entries, hits));
+        #[cfg(feature = "peers-dpdk")]
+        let theirs = dpdk::filled(entries, key::<4>);
         let mut bodies = Vec::new();
         for (hits, keys) in HITS.iter().zip(&sets) {
             let name = format!("flowlane, {hits} % hits");
@@ -184,8 +191,6 @@ fn by_table_size(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Fi
             })
             .warm(),
         );
-        #[cfg(feature = "peers-dpdk")]
-        let theirs = dpdk::filled(entries, key::<4>);
         #[cfg(feature = "peers-dpdk")]
         bodies.extend(theirs.iter().flat_map(|table| rte_lookups(table, &sets)));
         add(&mut figure, place, &meter.compare(&format!("{entries} entries"), work.keys as u64, bodies));

@@ -240,6 +240,12 @@ fn figure_9(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     figure.gain("fixed-avx512", "majority-scalar", None);
     figure.gain("fixed-avx512", "majority-avx512", None);
     figure.gain("fixed-avx2", "majority-avx2", None);
+    // Designs by line, variants by colour.
+    figure.paint(|name| {
+        let (design, variant) = name.split_once('-')?;
+        let colour = Variant::ALL.iter().position(|v| v.name() == variant)?;
+        Some((colour, design == Design::Majority.name()))
+    });
     figure.guide("paper: up to +48 % over majority-scalar", "majority-scalar", OVER_MURMUR);
     figure
 }
