@@ -379,7 +379,7 @@ pub(crate) struct BenchOptions {
     pub(crate) quick: bool,
     /// About so many seconds for all measurements together, besides the making of workloads; a few rounds at
     /// least.
-    #[arg(long, value_name = "S", conflicts_with = "rounds")]
+    #[arg(long, value_name = "S", conflicts_with = "rounds", allow_negative_numbers = true)]
     pub(crate) seconds: Option<f64>,
     /// Exactly so many rounds of each comparison.
     #[arg(long, value_name = "N")]
