@@ -177,7 +177,8 @@ what went through each port, rule and stage.
 
 Examples:
   flowlane switch run examples/quickstart.toml
-  flowlane switch run gateway.toml --duration 60 --json > counters.json";
+  flowlane switch run gateway.toml --duration 60 --json > counters.json
+  flowlane switch run gateway.toml --validate-simd";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SwitchVerb {
@@ -195,6 +196,10 @@ pub(crate) enum SwitchVerb {
         /// Most rules shown of each table, those with most packets first.
         #[arg(long, default_value_t = 20, value_name = "N")]
         rules: usize,
+        /// Run every SIMD variant on every packet, compare with the scalar one, and stop at a difference (exit
+        /// code 1).
+        #[arg(long)]
+        validate_simd: bool,
         /// Print the counters as JSON.
         #[arg(long)]
         json: bool,

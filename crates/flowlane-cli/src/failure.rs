@@ -7,6 +7,7 @@ use flowlane::rule::ReadErrors;
 use flowlane_switch::config::ConfigError;
 use flowlane_switch::port::PortError;
 use flowlane_switch::setup::SetupError;
+use flowlane_switch::worker::RunError;
 use miette::{Diagnostic, LabeledSpan, MietteHandlerOpts, NamedSource, Report, SourceCode};
 
 /// Why a command failed.
@@ -126,6 +127,16 @@ impl From<PortError> for Failure {
     fn from(error: PortError) -> Self {
         match error {
             PortError::Environment { .. } => Self::Environment(error.to_string()),
+            other => Self::input(other.to_string()),
+        }
+    }
+}
+
+impl From<RunError> for Failure {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Port(error) => error.into(),
+            RunError::Difference(difference) => Self::Check(difference.to_string()),
             other => Self::input(other.to_string()),
         }
     }

@@ -34,6 +34,8 @@ fn the_quickstart_switches_its_capture_into_others() {
     let rules = json["tables"][0]["rules"].as_array().unwrap();
     let matched: u64 = rules.iter().map(|r| r["packets"].as_u64().unwrap()).sum();
     assert_eq!(matched + json["tables"][0]["missed_packets"].as_u64().unwrap(), 40_000);
+    let (_, told) = run(at, "switch run quickstart.toml --validate-simd", 0);
+    assert!(told.contains("every variant agreed on 40"), "{told}");
     // What was counted is what is in the captures.
     fs::write(at.join("all.flows"), "actions=drop\n").unwrap();
     for (port, file) in [(1, "servers.pcap"), (2, "internet.pcap")] {

@@ -1,9 +1,12 @@
-//! The whole switch, on the workload of many masks: S masks × 1024 megaflows, a capture of 40,000 64-byte
-//! UDP packets that match one each, uniformly, replayed from memory to a port that drops.
+//! The whole switch, on the workload of many masks: S masks × R megaflows, a capture of 64-byte UDP packets
+//! that match one each, uniformly, replayed from memory to a port that drops.
 //!
-//! `cargo bench -p flowlane-switch --bench switch [S …]`; S is 1, 5, 10, 20 and 40 where none is given.
-//! The exact-match cache is off. Every packet is copied from the capture's memory, parsed, looked up,
-//! acted on and sent, as in the measurements of Open vSwitch that `docs/performance.md` sets beside.
+//! `cargo bench -p flowlane-switch --bench switch -- [S …] [rules=R] [packets=N] [burst=B] [caches=C]`: S is 1, 5,
+//! 10, 20 and 40 where none is given, R 1024, N 40000, B 64; C is `none` (only the megaflow cache: the default),
+//! `exact`, `signature`, `all`, or `adaptive` (all, asked while they pay).
+//!
+//! Every packet is copied from the capture's memory, parsed, looked up, acted on and sent, as in the
+//! measurements of Open vSwitch that `docs/performance.md` sets beside.
 
 use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
@@ -19,8 +22,30 @@ use flowlane_switch::pipeline::{Miss, Pipeline};
 use flowlane_switch::port::{NullPort, PcapConfig, PcapPort};
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Stage, Until, Worker};
 
-const RULES_PER_MASK: usize = 1024;
-const PACKETS: usize = 40_000;
+/// What is measured.
+struct Workload {
+    rules: usize,
+    packets: usize,
+    burst: usize,
+    caches: String,
+}
+
+impl Workload {
+    fn cache(&self) -> CacheConfig {
+        let default = CacheConfig::default();
+        let only = |wanted: &[&str], entries: usize| {
+            if wanted.contains(&self.caches.as_str()) { entries } else { 0 }
+        };
+        CacheConfig {
+            exact_entries: only(&["exact", "all", "adaptive"], default.exact_entries),
+            signature_entries: only(&["signature", "all", "adaptive"], default.signature_entries),
+            adaptive: self.caches == "adaptive",
+            idle_ns: u64::MAX,
+            seed: 12345,
+            ..default
+        }
+    }
+}
 
 /// A rule: source prefix and its length, destination, and for masks beyond 24 the destination port.
 struct Flow {
@@ -31,12 +56,12 @@ struct Flow {
 }
 
 /// S masks: source prefixes of 8 to 31 bits with the whole destination.
-fn flows(masks: usize, random: &mut Random) -> Vec<Flow> {
+fn flows(masks: usize, rules: usize, random: &mut Random) -> Vec<Flow> {
     let mut out = Vec::new();
     for i in 0..masks {
         let length = 8 + (i % 24) as u32;
         let mut destinations = HashSet::new();
-        while destinations.len() < RULES_PER_MASK {
+        while destinations.len() < rules {
             let dst = random.bits() as u32;
             if !destinations.insert(dst) {
                 continue;
@@ -74,35 +99,34 @@ fn frame(flow: &Flow, random: &mut Random, out: &mut Vec<u8>) {
     build_frame(&key, 60, out);
 }
 
-fn worker(flows: &[Flow], capture: &std::path::Path) -> Worker {
+fn worker(flows: &[Flow], capture: &std::path::Path, workload: &Workload) -> Worker {
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "flows", Box::new(TupleSearch::new(flows.len(), 7)), Miss::Drop);
     for flow in flows {
         pipeline.add_rule(rule(flow)).expect("the table is large enough");
     }
-    let cache = CacheConfig { exact_entries: 0, idle_ns: u64::MAX, seed: 12345, ..CacheConfig::default() };
     let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
     let replay = PcapConfig { loops: 0, ..PcapConfig::new(capture) };
     let replay = PcapPort::open(&replay).expect("written just now");
     egress.ports.add(PortSlot::new(PortNo(1), "replay", "", Box::new(replay)));
     egress.ports.add(PortSlot::new(PortNo(2), "null", "", Box::new(NullPort)));
-    Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Wall)
+    Worker::new(Lookup::new(pipeline, workload.cache()), egress, workload.burst, Clock::Wall)
 }
 
-fn measure(masks: usize) {
+fn measure(masks: usize, workload: &Workload) {
     let mut random = Random::new(7);
-    let flows = flows(masks, &mut random);
+    let flows = flows(masks, workload.rules, &mut random);
     let file = std::env::temp_dir().join(format!("flowlane-bench-{}.pcap", std::process::id()));
     let output = std::io::BufWriter::new(std::fs::File::create(&file).expect("a temporary file"));
     let mut writer = CaptureWriter::new(output, FileFormat::Pcap).expect("a temporary file");
     let mut bytes = Vec::new();
-    for i in 0..PACKETS {
+    for i in 0..workload.packets {
         let flow = &flows[random.below(flows.len() as u64) as usize];
         frame(flow, &mut random, &mut bytes);
         writer.write(i as u64, &bytes).expect("a temporary file");
     }
     writer.finish().expect("a temporary file");
-    let mut worker = worker(&flows, &file);
+    let mut worker = worker(&flows, &file, workload);
     std::fs::remove_file(&file).expect("written just now");
     // Every flow once, so that all megaflows exist; then the capture, so that masks are ranked.
     let every: Vec<Vec<u8>> = flows
@@ -119,7 +143,7 @@ fn measure(masks: usize) {
         let until = Until { packets: Some(packets), duration: None };
         worker.run(until, &stop, |_| {}).expect("no port fails");
     };
-    run(400_000);
+    run(10 * workload.packets as u64);
     let clock = quanta::Clock::new();
     let mut samples: Vec<f64> = (0..15)
         .map(|_| {
@@ -146,11 +170,24 @@ fn measure(masks: usize) {
             print!(" {} {:.1}", stage.name(), c.cycles as f64 / c.packets as f64);
         }
     }
-    println!();
+    println!(
+        " asked at the end: exact {}, signature {}",
+        worker.lookup.asked().exact(),
+        worker.lookup.asked().signature()
+    );
 }
 
 fn main() {
-    let asked: Vec<usize> = std::env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let named = |name: &str| arguments.iter().find_map(|a| a.strip_prefix(name)?.strip_prefix('='));
+    let number = |name, default| named(name).map_or(default, |n| n.parse().expect("a number"));
+    let workload = Workload {
+        rules: number("rules", 1024),
+        packets: number("packets", 40_000),
+        burst: number("burst", 64),
+        caches: named("caches").unwrap_or("none").to_owned(),
+    };
+    let asked: Vec<usize> = arguments.iter().filter_map(|a| a.parse().ok()).collect();
     let masks = if asked.is_empty() { vec![1, 5, 10, 20, 40] } else { asked };
-    masks.into_iter().for_each(measure);
+    masks.into_iter().for_each(|masks| measure(masks, &workload));
 }

@@ -43,7 +43,7 @@ pub struct SwitchConfig {
 
 impl Default for SwitchConfig {
     fn default() -> Self {
-        Self { burst: 32, malformed: MalformedChoice::Drop, clock: ClockChoice::Auto, seed: None }
+        Self { burst: 64, malformed: MalformedChoice::Drop, clock: ClockChoice::Auto, seed: None }
     }
 }
 
@@ -77,6 +77,13 @@ pub struct CacheSection {
     pub exact_entries: usize,
     /// One in so many packets that a megaflow matches is inserted into the exact-match cache.
     pub exact_insert_inverse: u32,
+    /// Entries of the signature-match cache (8 bytes each); 0 for none.
+    pub signature_entries: usize,
+    /// One in so many packets that a megaflow matches is inserted into the signature-match cache.
+    pub signature_insert_inverse: u32,
+    /// Ask the exact-match and the signature-match cache only while the traffic is such that they pay, which is
+    /// measured all the time; if not, always.
+    pub adaptive: bool,
     /// The most megaflows (about 100 bytes each); 0 for none: every packet goes through the tables.
     pub megaflows_max: usize,
     /// The most distinct megaflow masks.
@@ -90,6 +97,9 @@ impl Default for CacheSection {
         Self {
             exact_entries: 8192,
             exact_insert_inverse: 100,
+            signature_entries: 1 << 18,
+            signature_insert_inverse: 8,
+            adaptive: true,
             megaflows_max: 200_000,
             masks_max: 1024,
             idle_s: 10,
@@ -279,6 +289,6 @@ mod tests {
     #[test]
     fn everything_but_ports_and_tables_has_a_default() {
         let config: Config = toml::from_str("").unwrap();
-        assert_eq!((config.switch.burst, config.cache.exact_entries), (32, 8192));
+        assert_eq!((config.switch.burst, config.cache.exact_entries), (64, 8192));
     }
 }

@@ -130,6 +130,9 @@ impl Pair {
         let caches = CacheConfig {
             exact_entries: 64,
             exact_insert_inverse: 2,
+            signature_entries: 64,
+            signature_insert_inverse: 2,
+            adaptive: false,
             megaflows_max: 200,
             masks_max: 60,
             ..CacheConfig::default()

@@ -76,6 +76,11 @@ pub struct CacheReport {
     pub exact_lookups: u64,
     pub exact_hits: u64,
     pub exact_bytes: usize,
+    pub signature_lookups: u64,
+    pub signature_hits: u64,
+    pub signature_bytes: usize,
+    /// The caches in front of the megaflow cache that were asked at the end.
+    pub asked: Vec<&'static str>,
     pub megaflows: usize,
     pub megaflow_masks: usize,
     pub megaflow_lookups: u64,
@@ -228,10 +233,18 @@ fn stages(worker: &Worker) -> Vec<StageReport> {
 fn caches(worker: &Worker) -> CacheReport {
     let lookup = &worker.lookup;
     let counters = lookup.megaflows.counters();
+    let asked = lookup.asked();
     CacheReport {
         exact_lookups: lookup.exact_lookups,
         exact_hits: lookup.exact_hits,
         exact_bytes: lookup.exact_bytes(),
+        signature_lookups: lookup.signature_lookups,
+        signature_hits: lookup.signature_hits,
+        signature_bytes: lookup.signature_bytes(),
+        asked: [("exact-match", asked.exact()), ("signature-match", asked.signature())]
+            .into_iter()
+            .filter_map(|(name, is)| is.then_some(name))
+            .collect(),
         megaflows: lookup.megaflows.len(),
         megaflow_masks: lookup.megaflows.masks().count(),
         megaflow_lookups: counters.lookups,

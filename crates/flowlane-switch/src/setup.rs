@@ -19,6 +19,9 @@ use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlo
 /// Rules up to which `auto` takes linear search: as many fit into the time of hashing one mask.
 const LINEAR_RULES_MAX: usize = 8;
 
+/// The most entries of a signature-match cache: 2 GiB.
+const SIGNATURE_ENTRIES_MAX: usize = 1 << 28;
+
 /// Entries of 128 bytes that are allocated at once.
 const EXACT_ENTRIES_MAX: usize = 1 << 24;
 
@@ -116,6 +119,9 @@ impl Setup {
         let cache = CacheConfig {
             exact_entries: config.cache.exact_entries,
             exact_insert_inverse: config.cache.exact_insert_inverse,
+            signature_entries: config.cache.signature_entries,
+            signature_insert_inverse: config.cache.signature_insert_inverse,
+            adaptive: config.cache.adaptive,
             megaflows_max: config.cache.megaflows_max,
             masks_max: config.cache.masks_max,
             idle_ns: config.cache.idle_s.saturating_mul(1_000_000_000),
@@ -259,11 +265,15 @@ impl Checker<'_> {
         };
         if !(1..=64).contains(&config.switch.burst) {
             let message = format!("a burst of {} frames", config.switch.burst);
-            return fail("burst", message, "take 1 to 64; 32 is the default");
+            return fail("burst", message, "take 1 to 64; 64 is the default");
         }
         if config.cache.exact_entries > EXACT_ENTRIES_MAX {
             let message = format!("{} entries in the exact-match cache", config.cache.exact_entries);
             return fail("exact_entries", message, "take up to 16777216 (2 GiB); 8192 is the default");
+        }
+        if config.cache.signature_entries > SIGNATURE_ENTRIES_MAX {
+            let message = format!("{} entries in the signature-match cache", config.cache.signature_entries);
+            return fail("signature_entries", message, "take up to 268435456 (2 GiB); 262144 is the default");
         }
         if config.cache.megaflows_max > MEGAFLOWS_MAX {
             let message = format!("{} megaflows", config.cache.megaflows_max);

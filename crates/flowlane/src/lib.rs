@@ -2,7 +2,7 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← memory ← hash ← bloom ← packet ← rule ← {masked, cuckoo} ← {cache, classify} ← generate`
+//! `isa ← memory ← hash ← {bloom, cuckoo} ← packet ← rule ← masked ← {cache, classify} ← generate`
 //!
 //! | module | what |
 //! |---|---|

@@ -129,7 +129,7 @@ pub enum Topic {
     Bloom,
     /// The cuckoo table.
     Cuckoo,
-    /// The exact-match cache.
+    /// The exact-match and the signature-match cache.
     Cache,
     /// The megaflow cache.
     Megaflow,
@@ -159,7 +159,7 @@ impl Topic {
             Self::Hash => "Hash functions",
             Self::Bloom => "Bloom filters",
             Self::Cuckoo => "Cuckoo table",
-            Self::Cache => "Exact-match cache",
+            Self::Cache => "Exact and signature match",
             Self::Megaflow => "Megaflow cache",
         }
     }

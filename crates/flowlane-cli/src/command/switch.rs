@@ -18,10 +18,11 @@ use crate::output::{self, Output, bytes, count};
 /// Runs a verb.
 pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
     match verb {
-        SwitchVerb::Run { config, duration, packets, rules, json } => {
+        SwitchVerb::Run { config, duration, packets, rules, validate_simd, json } => {
             let duration = duration.map(Duration::try_from_secs_f64).transpose();
             let duration = duration.map_err(|e| Failure::input(format!("--duration: {e}")))?;
-            run_switch(config, Until { duration, packets: *packets }, *rules, *json)
+            let until = Until { duration, packets: *packets };
+            run_switch(config, until, *validate_simd, *rules, *json)
         }
         SwitchVerb::Check { config } => {
             let setup = Setup::read(config)?;
@@ -45,8 +46,17 @@ struct Document {
     report: Report,
 }
 
-fn run_switch(config: &Path, until: Until, rules_shown: usize, json: bool) -> Result<(), Failure> {
+fn run_switch(
+    config: &Path,
+    until: Until,
+    validate: bool,
+    rules_shown: usize,
+    json: bool,
+) -> Result<(), Failure> {
     let mut worker = Setup::read(config)?.open(rand::random())?;
+    if validate {
+        worker.validate();
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
     // A second Ctrl-C ends the program at once.
@@ -68,6 +78,9 @@ fn run_switch(config: &Path, until: Until, rules_shown: usize, json: bool) -> Re
         let mut out = Output::create(None)?;
         out.text(&text(&report, seconds, rules_shown))?;
         out.finish()?;
+    }
+    if let (Ok(()), Some(packets)) = (&result, worker.validated()) {
+        eprintln!("every variant agreed on {} packets", count(packets));
     }
     result.map_err(Failure::from)
 }
@@ -161,6 +174,14 @@ fn caches(report: &Report) -> String {
             String::new(),
             String::new(),
             bytes(c.exact_bytes as u64),
+        ],
+        vec![
+            "signature match".to_owned(),
+            count(c.signature_lookups),
+            count(c.signature_hits),
+            String::new(),
+            String::new(),
+            bytes(c.signature_bytes as u64),
         ],
         vec![
             "megaflow".to_owned(),

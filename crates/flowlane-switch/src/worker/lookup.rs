@@ -1,12 +1,15 @@
-//! From key to path: exact-match cache, megaflow cache, rule tables.
+//! From key to path: exact-match cache, signature-match cache, megaflow cache, rule tables.
 
 use std::collections::HashSet;
 
-use flowlane::cache::{ExactMatchCache, FlowRef, MegaflowCache, MegaflowConfig};
+use flowlane::cache::{ExactMatchCache, FlowRef, MegaflowCache, MegaflowConfig, SignatureCache};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 
+use super::choice::{Arm, Chooser};
 use super::stages::{Stage, Stages};
+use super::validate::{Difference, Validator};
 use crate::frame::Frame;
 use crate::pipeline::{PathId, Paths, Pipeline, Step};
 
@@ -17,6 +20,12 @@ pub struct CacheConfig {
     pub exact_entries: usize,
     /// One in so many megaflow hits is inserted into it.
     pub exact_insert_inverse: u32,
+    /// Entries of the signature-match cache; 0 for none.
+    pub signature_entries: usize,
+    /// One in so many megaflow hits is inserted into it.
+    pub signature_insert_inverse: u32,
+    /// Ask a cache only while it pays; else always.
+    pub adaptive: bool,
     /// Most megaflows; 0 for none: every packet goes through the tables.
     pub megaflows_max: usize,
     /// Most megaflow masks.
@@ -32,6 +41,9 @@ impl Default for CacheConfig {
         Self {
             exact_entries: 8192,
             exact_insert_inverse: 100,
+            signature_entries: 1 << 18,
+            signature_insert_inverse: 8,
+            adaptive: true,
             megaflows_max: 1 << 20,
             masks_max: 1024,
             idle_ns: 10_000_000_000,
@@ -59,9 +71,19 @@ pub struct Lookup {
     pub exact_hits: u64,
     /// Packets that it was asked for.
     pub exact_lookups: u64,
+    /// Packets that the signature-match cache knew.
+    pub signature_hits: u64,
+    /// Packets that it was asked for.
+    pub signature_lookups: u64,
     /// Packets that went through the tables.
     pub slow: u64,
+    /// Compare what caches give with what they must (`--validate-simd`).
+    pub(super) validate: bool,
+    /// The first difference found.
+    pub(super) difference: Option<Difference>,
     exact: Option<ExactMatchCache>,
+    signature: Option<SignatureCache>,
+    chooser: Chooser,
     config: CacheConfig,
     /// Paths above which unused ones are looked for.
     paths_limit: usize,
@@ -70,9 +92,20 @@ pub struct Lookup {
 impl Lookup {
     /// Empty caches in front of `pipeline`.
     pub fn new(pipeline: Pipeline, config: CacheConfig) -> Self {
-        let exact = (config.exact_entries > 0 && config.megaflows_max > 0).then(|| {
-            ExactMatchCache::new(config.exact_entries, config.exact_insert_inverse, config.seed ^ 0x5bd1_e995)
+        let cached = config.megaflows_max > 0;
+        let exact = (config.exact_entries > 0 && cached).then(|| {
+            let seed = u64::from(config.seed ^ 0x5bd1_e995);
+            ExactMatchCache::new(config.exact_entries, config.exact_insert_inverse, seed)
         });
+        let signature = (config.signature_entries > 0 && cached).then(|| {
+            let seed = u64::from(config.seed ^ 0x1b87_3593);
+            SignatureCache::new(config.signature_entries, config.signature_insert_inverse, seed)
+        });
+        let all = Arm(u8::from(exact.is_some()) | u8::from(signature.is_some()) << 1);
+        let mut arms: Vec<Arm> = (0..4).map(Arm).filter(|arm| arm.0 & !all.0 == 0).collect();
+        if !config.adaptive {
+            arms = vec![all];
+        }
         let megaflows = MegaflowCache::new(MegaflowConfig {
             flows_max: config.megaflows_max,
             masks_max: config.masks_max,
@@ -85,8 +118,14 @@ impl Lookup {
             megaflows,
             exact_hits: 0,
             exact_lookups: 0,
+            signature_hits: 0,
+            signature_lookups: 0,
             slow: 0,
+            validate: false,
+            difference: None,
             exact,
+            signature,
+            chooser: Chooser::new(arms),
             config,
             paths_limit: 4096,
         }
@@ -103,20 +142,28 @@ impl Lookup {
         paths: &mut [PathId; LANES_MAX],
         stages: &mut Stages,
     ) {
-        let mut timer = stages.start();
+        let begun = stages.start();
+        let mut timer = begun;
         let mut left = live;
-        let mut hashes = [0; LANES_MAX];
-        if self.exact.is_some() {
-            let asked = left.len() as u64;
-            left = self.exact_stage(keys, frames, left, now_ns, paths, &mut hashes);
-            timer = stages.stop(Stage::ExactMatch, asked, timer);
+        let arm = self.chooser.arm();
+        if arm.exact() {
+            let asked = left;
+            left = self.exact_stage(keys, frames, left, now_ns, paths);
+            timer = stages.stop(Stage::ExactMatch, asked.len() as u64, timer);
+        }
+        if arm.signature() && !left.is_empty() {
+            let asked = left;
+            left = self.signature_stage(keys, frames, left, now_ns, paths);
+            timer = stages.stop(Stage::SignatureMatch, asked.len() as u64, timer);
         }
         if !left.is_empty() && self.config.megaflows_max > 0 {
-            let asked = left.len() as u64;
-            left = self.megaflow_stage(keys, frames, left, now_ns, paths, &hashes);
-            timer = stages.stop(Stage::Megaflow, asked, timer);
+            let asked = left;
+            left = self.megaflow_stage(keys, frames, left, now_ns, paths);
+            timer = stages.stop(Stage::Megaflow, asked.len() as u64, timer);
         }
-        if !left.is_empty() {
+        if left.is_empty() {
+            self.chooser.report(live.len(), timer.since(begun));
+        } else {
             for lane in left.lanes() {
                 paths[lane] = self.slow_path(&keys[lane], frames[lane].len(), now_ns);
             }
@@ -124,31 +171,44 @@ impl Lookup {
         }
     }
 
+    /// The combination of caches that is asked at present.
+    pub fn asked(&self) -> Arm {
+        self.chooser.best()
+    }
+
     fn exact_stage(
         &mut self,
         keys: &[FlowKey],
         frames: &[Frame],
-        mut left: LaneMask,
+        asked: LaneMask,
         now_ns: u64,
         paths: &mut [PathId; LANES_MAX],
-        hashes: &mut [u32; LANES_MAX],
     ) -> LaneMask {
-        let Some(exact) = &self.exact else { return left };
-        let generation = self.pipeline.generation();
-        self.exact_lookups += left.len() as u64;
-        for lane in left.lanes() {
-            hashes[lane] = exact.hash(&keys[lane]);
-            let Some(found) = exact.lookup(&keys[lane], hashes[lane]) else { continue };
-            let Some(flow) = self.megaflows.get_mut(found).filter(|f| f.generation == generation) else {
-                continue;
-            };
-            (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + frames[lane].len() as u64);
-            flow.used = ticks(now_ns);
-            paths[lane] = PathId(flow.value);
-            self.paths.prefetch(paths[lane]);
-            self.exact_hits += 1;
-            left.remove(lane);
-        }
+        let Some(exact) = &self.exact else { return asked };
+        let mut found = [FlowRef::NONE; LANES_MAX];
+        let left = exact.lookup_batch(&self.megaflows, keys, asked, &mut found);
+        self.check_hits("exact-match", keys, frames, LaneMask(asked.0 & !left.0), &found);
+        self.exact_lookups += asked.len() as u64;
+        let left = self.credit(frames, asked, left, &found, now_ns, paths);
+        self.exact_hits += (asked.len() - left.len()) as u64;
+        left
+    }
+
+    fn signature_stage(
+        &mut self,
+        keys: &[FlowKey],
+        frames: &[Frame],
+        asked: LaneMask,
+        now_ns: u64,
+        paths: &mut [PathId; LANES_MAX],
+    ) -> LaneMask {
+        let Some(signature) = &self.signature else { return asked };
+        let mut found = [FlowRef::NONE; LANES_MAX];
+        let left = signature.lookup_batch(&self.megaflows, keys, asked, &mut found);
+        self.check_hits("signature-match", keys, frames, LaneMask(asked.0 & !left.0), &found);
+        self.signature_lookups += asked.len() as u64;
+        let left = self.credit(frames, asked, left, &found, now_ns, paths);
+        self.signature_hits += (asked.len() - left.len()) as u64;
         left
     }
 
@@ -160,11 +220,54 @@ impl Lookup {
         asked: LaneMask,
         now_ns: u64,
         paths: &mut [PathId; LANES_MAX],
-        hashes: &[u32; LANES_MAX],
     ) -> LaneMask {
+        if self.validate && self.difference.is_none() {
+            let in_port = keys[0].word(word::IN_PORT);
+            let compared = Validator::megaflows(&mut self.megaflows, keys, frames, asked, in_port);
+            self.difference = compared.err();
+        }
         let mut found = [FlowRef::NONE; LANES_MAX];
-        let mut left = self.megaflows.lookup_batch(keys, asked, &mut found);
+        let left = self.megaflows.lookup_batch(keys, asked, &mut found);
+        let left = self.credit(frames, asked, left, &found, now_ns, paths);
+        let hit = LaneMask(asked.0 & !left.0);
+        if let Some(exact) = &mut self.exact {
+            exact.offer_batch(keys, hit, &found);
+        }
+        if let Some(signature) = &mut self.signature {
+            signature.offer_batch(keys, hit, &found);
+        }
+        left
+    }
+
+    fn check_hits(
+        &mut self,
+        name: &str,
+        keys: &[FlowKey],
+        frames: &[Frame],
+        hit: LaneMask,
+        found: &[FlowRef; LANES_MAX],
+    ) {
+        if self.validate && self.difference.is_none() {
+            let in_port = keys[0].word(word::IN_PORT);
+            let checked = Validator::hits(name, &self.megaflows, keys, frames, (hit, found), in_port);
+            self.difference = checked.err();
+        }
+    }
+
+    /// Counts the packets of the lanes that were `asked` and are not `left` in their megaflows, and says their
+    /// paths. Megaflows of an earlier generation are as good as not found.
+    #[inline]
+    fn credit(
+        &mut self,
+        frames: &[Frame],
+        asked: LaneMask,
+        mut left: LaneMask,
+        found: &[FlowRef; LANES_MAX],
+        now_ns: u64,
+        paths: &mut [PathId; LANES_MAX],
+    ) -> LaneMask {
         let generation = self.pipeline.generation();
+        let used = ticks(now_ns);
         for lane in LaneMask(asked.0 & !left.0).lanes() {
             let flow = self.megaflows.get_mut(found[lane]).filter(|f| f.generation == generation);
             let Some(flow) = flow else {
@@ -172,12 +275,9 @@ impl Lookup {
                 continue;
             };
             (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + frames[lane].len() as u64);
-            flow.used = ticks(now_ns);
+            flow.used = used;
             paths[lane] = PathId(flow.value);
             self.paths.prefetch(paths[lane]);
-            if let Some(exact) = &mut self.exact {
-                exact.offer(&keys[lane], hashes[lane], found[lane]);
-            }
         }
         left
     }
@@ -244,6 +344,11 @@ impl Lookup {
             self.paths.retain(&used);
             self.paths_limit = (2 * self.paths.len()).max(4096);
         }
+    }
+
+    /// Bytes that the signature-match cache occupies.
+    pub fn signature_bytes(&self) -> usize {
+        self.signature.as_ref().map_or(0, SignatureCache::table_bytes)
     }
 
     /// Bytes that the exact-match cache occupies.

@@ -8,10 +8,12 @@
 //! Everything here belongs to one thread. A stage takes a burst's lanes and narrows them; the stages'
 //! cycles are counted per burst ([`Stages`]).
 
+mod choice;
 mod egress;
 mod lookup;
 mod ports;
 mod stages;
+mod validate;
 
 #[cfg(test)]
 mod tests;
@@ -19,10 +21,14 @@ mod tests;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use choice::Arm;
 pub use egress::{Drops, Egress};
 pub use lookup::{CacheConfig, Lookup};
 pub use ports::{PortCounters, PortSlot, Ports};
 pub use stages::{Stage, StageCounters, Stages};
+pub use validate::{Difference, RunError};
+
+use validate::Validator;
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::word;
@@ -32,7 +38,7 @@ use flowlane::packet::{Headers, Malformed, Parser, parse};
 
 use crate::frame::{Burst, Frame};
 use crate::pipeline::PathId;
-use crate::port::{PortError, Received};
+use crate::port::Received;
 
 /// What happens to frames in which something is malformed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -82,6 +88,7 @@ pub struct Worker {
     /// Malformed frames by reason.
     pub malformed: [u64; Malformed::ALL.len()],
     parser: Parser,
+    validator: Option<Validator>,
     clock: Clock,
     started: Instant,
     /// The latest frame time seen, in [`Clock::Frames`].
@@ -106,6 +113,7 @@ impl Worker {
             malformed_policy: MalformedPolicy::default(),
             malformed: [0; Malformed::ALL.len()],
             parser: Parser::new(),
+            validator: None,
             clock,
             started: Instant::now(),
             frame_clock_ns: 0,
@@ -116,17 +124,30 @@ impl Worker {
         }
     }
 
+    /// From now on runs every variant on every packet and compares (slowly): a difference ends
+    /// [`run`](Self::run).
+    pub fn validate(&mut self) {
+        self.validator = Some(Validator::new());
+        self.lookup.validate = true;
+    }
+
+    /// Packets that were compared so far, where that was asked for.
+    pub fn validated(&self) -> Option<u64> {
+        self.validator.as_ref().map(|v| v.packets)
+    }
+
     /// Switches until every port has come to its end, `until` is reached, or `stop` is set. `progress` is
     /// called about every thousand bursts with the packets received so far.
     ///
     /// # Errors
-    /// The first port that fails for good.
+    /// The first port that fails for good, or the first difference where [`validate`](Self::validate) asked for
+    /// comparisons.
     pub fn run(
         &mut self,
         until: Until,
         stop: &AtomicBool,
         mut progress: impl FnMut(u64),
-    ) -> Result<(), PortError> {
+    ) -> Result<(), RunError> {
         self.started = Instant::now();
         let mut received = 0;
         let mut idle_rounds = 0u32;
@@ -152,11 +173,11 @@ impl Worker {
         let flushed = self.egress.flush();
         let closed = self.egress.close();
         self.lookup.collect_counters();
-        result.and(flushed).and(closed)
+        result.and(flushed.map_err(RunError::from)).and(closed.map_err(RunError::from))
     }
 
     /// One burst from each port; returns the number of packets.
-    fn round(&mut self, most: u64) -> Result<u64, PortError> {
+    fn round(&mut self, most: u64) -> Result<u64, RunError> {
         let mut received = 0;
         for port in 0..self.egress.ports.len() {
             if self.egress.ports.slots()[port].finished || received >= most {
@@ -176,7 +197,7 @@ impl Worker {
         Ok(received)
     }
 
-    fn receive_from(&mut self, port: usize) -> Result<u64, PortError> {
+    fn receive_from(&mut self, port: usize) -> Result<u64, RunError> {
         let timer = self.stages.start();
         self.burst.clear();
         let slot = &mut self.egress.ports.slots_mut()[port];
@@ -199,7 +220,7 @@ impl Worker {
     ///
     /// # Errors
     /// A port that fails for good while sending.
-    pub fn inject(&mut self, port: usize, frames: &[&[u8]]) -> Result<(), PortError> {
+    pub fn inject(&mut self, port: usize, frames: &[&[u8]]) -> Result<(), RunError> {
         for chunk in frames.chunks(self.burst.capacity()) {
             self.burst.clear();
             for bytes in chunk {
@@ -207,18 +228,21 @@ impl Worker {
             }
             self.process(port)?;
         }
-        self.egress.flush().map(|_| ())
+        Ok(self.egress.flush()?)
     }
 
-    fn process(&mut self, port: usize) -> Result<(), PortError> {
+    fn process(&mut self, port: usize) -> Result<(), RunError> {
         let timer = self.stages.start();
-        let mut live = self.parse_all(port);
+        let mut live = self.parse_all(port)?;
         self.stages.stop(Stage::Parse, self.burst.len() as u64, timer);
         let now_ns = self.now_ns();
         let mut paths = [PathId(0); LANES_MAX];
         while !live.is_empty() {
             let frames = self.burst.frames();
             self.lookup.resolve(&self.keys, frames, live, now_ns, &mut paths, &mut self.stages);
+            if let Some(difference) = self.lookup.difference.take() {
+                return Err(difference.into());
+            }
             let timer = self.stages.start();
             let packets = live.len() as u64;
             live = self.act_all(port, live, &paths, now_ns)?;
@@ -229,12 +253,15 @@ impl Worker {
 
     /// Parses the burst; returns the lanes that go on.
     #[inline]
-    fn parse_all(&mut self, port: usize) -> LaneMask {
+    fn parse_all(&mut self, port: usize) -> Result<LaneMask, Difference> {
         let slot = &self.egress.ports.slots()[port];
         let (in_port, decapsulate) = (slot.number.0, slot.decapsulate);
         let mut live = LaneMask::first(self.burst.len());
         let frames = self.burst.frames().iter().map(Frame::bytes);
         self.parser.parse_all(frames, in_port, &mut self.keys, &mut self.headers);
+        if let Some(validator) = &mut self.validator {
+            validator.parsed(self.burst.frames(), in_port, &self.keys, &self.headers)?;
+        }
         if decapsulate {
             for (lane, frame) in self.burst.frames_mut().iter_mut().enumerate() {
                 let headers = &mut self.headers[lane];
@@ -253,7 +280,7 @@ impl Worker {
                 live.remove(lane);
             }
         }
-        live
+        Ok(live)
     }
 
     /// Does what the lanes' paths say; returns the lanes that are to be looked up again.
@@ -264,7 +291,7 @@ impl Worker {
         live: LaneMask,
         paths: &[PathId; LANES_MAX],
         now_ns: u64,
-    ) -> Result<LaneMask, PortError> {
+    ) -> Result<LaneMask, RunError> {
         let mut again = LaneMask(0);
         let in_port = self.egress.ports.slots()[port].number;
         for lane in live.lanes() {

@@ -10,6 +10,8 @@ pub enum Stage {
     Parse,
     /// Exact-match cache.
     ExactMatch,
+    /// Signature-match cache.
+    SignatureMatch,
     /// Megaflow cache.
     Megaflow,
     /// Rule tables, for packets that no cache knows.
@@ -22,10 +24,11 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in a packet's order.
-    pub const ALL: [Stage; 7] = [
+    pub const ALL: [Stage; 8] = [
         Stage::Receive,
         Stage::Parse,
         Stage::ExactMatch,
+        Stage::SignatureMatch,
         Stage::Megaflow,
         Stage::SlowPath,
         Stage::Actions,
@@ -38,6 +41,7 @@ impl Stage {
             Stage::Receive => "receive",
             Stage::Parse => "parse",
             Stage::ExactMatch => "exact-match",
+            Stage::SignatureMatch => "signature-match",
             Stage::Megaflow => "megaflow",
             Stage::SlowPath => "slow-path",
             Stage::Actions => "actions",
@@ -73,6 +77,14 @@ impl Default for Stages {
 /// A point in time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer(u64);
+
+impl Timer {
+    /// Cycles from `earlier` to this point.
+    #[inline]
+    pub fn since(self, earlier: Timer) -> u64 {
+        self.0.wrapping_sub(earlier.0)
+    }
+}
 
 impl Stages {
     /// Now.

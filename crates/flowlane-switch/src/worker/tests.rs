@@ -16,7 +16,7 @@ use super::*;
 use crate::edit;
 use crate::mac_table::MacTable;
 use crate::pipeline::{Miss, Pipeline};
-use crate::port::Port;
+use crate::port::{Port, PortError};
 
 /// What was sent: (port number, frame).
 type Sent = Arc<Mutex<Vec<(u32, Vec<u8>)>>>;
@@ -321,11 +321,17 @@ fn caches_change_nothing_and_the_pipeline_is_what_openflow_describes() {
         let small = CacheConfig {
             exact_entries: r.pick(&[0, 2, 64]),
             exact_insert_inverse: 2,
+            signature_entries: r.pick(&[0, 8, 64]),
+            signature_insert_inverse: 2,
+            adaptive: r.pick(&[false, true]),
             megaflows_max: r.pick(&[1, 20, 1000]),
             masks_max: r.pick(&[1, 5, 100]),
             ..CacheConfig::default()
         };
         let (mut cached, cached_sent) = worker(&rules, tables, small, seed % 2 == 0);
+        if seed % 4 == 0 {
+            cached.validate();
+        }
         let (mut plain, plain_sent) = worker(&rules, tables, no_caches(), seed % 3 == 0);
         for round in 0..8 {
             let port = r.next(2) as usize;

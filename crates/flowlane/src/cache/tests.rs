@@ -48,6 +48,7 @@ fn value(hit: Option<Hit>) -> u32 {
 /// the caches is the tables' own.
 #[test]
 fn cached_and_uncached_answers_are_equal() {
+    let mut known = 0;
     for seed in 0..40 {
         let r = &mut Random(seed);
         let mut engines: [Box<dyn Classifier>; 2] =
@@ -63,18 +64,28 @@ fn cached_and_uncached_answers_are_equal() {
             let config = MegaflowConfig { flows_max, masks_max, seed: 3, design, ..Default::default() };
             let mut megaflows = MegaflowCache::new(config);
             let mut exact = ExactMatchCache::new(64, 2, 9);
+            let mut signatures = SignatureCache::new(64, 2, 9);
+            let packets: Vec<FlowKey> = (0..400).map(|_| random_key(r)).collect();
             for now in 0..2000 {
-                let key = random_key(r);
+                let key = packets[r.next(400) as usize].clone();
                 let wanted = value(engine.lookup(&key));
-                let hash = exact.hash(&key);
-                if let Some(flow) = exact.lookup(&key, hash).and_then(|f| megaflows.get(f)) {
-                    assert_eq!(flow.value, wanted, "exact, {} seed {seed}", engine.name());
+                let (keys, one) = (std::slice::from_ref(&key), LaneMask(1));
+                let mut by_key = [FlowRef::NONE];
+                exact.lookup_batch(&megaflows, keys, one, &mut by_key);
+                let mut by_hash = [FlowRef::NONE];
+                signatures.lookup_batch(&megaflows, keys, one, &mut by_hash);
+                for (name, found) in [("exact", by_key[0]), ("signature", by_hash[0])] {
+                    if let Some(flow) = megaflows.get(found) {
+                        assert_eq!(flow.value, wanted, "{name}, {} seed {seed}", engine.name());
+                        known += 1;
+                    }
                 }
                 if let Some(found) = megaflows.lookup(&key) {
                     let flow = megaflows.get_mut(found).unwrap();
                     assert_eq!(flow.value, wanted, "megaflow, {} seed {seed}", engine.name());
                     flow.used = now;
-                    exact.offer(&key, hash, found);
+                    exact.offer_batch(keys, one, &[found]);
+                    signatures.offer_batch(keys, one, &[found]);
                 } else {
                     let mut mask = FlowMask::zero();
                     let hit = engine.lookup_wildcards(&key, &mut mask);
@@ -87,6 +98,7 @@ fn cached_and_uncached_answers_are_equal() {
             }
         }
     }
+    assert!(known > 10_000, "{known}");
 }
 
 /// Masks of all widths (with more words than fit a megaflow's line, too), some in common, some not.
@@ -278,4 +290,48 @@ fn a_million_megaflows_take_at_most_100_mib_and_no_more_are_kept() {
     let mib = cache.table_bytes() >> 20;
     println!("{mib} MiB, {} bytes a megaflow", cache.table_bytes() / flows_max);
     assert!(mib <= 100, "{mib} MiB");
+}
+
+/// One in n on average, whatever the sizes of the batches; never more than there are.
+#[test]
+fn one_packet_in_so_many_is_picked() {
+    for inverse in [1, 2, 7, 100] {
+        let mut dice = flow_hash::Dice::new(inverse, 5);
+        let (mut picked, mut packets) = (0u32, 0);
+        for batch in (0..64).cycle().take(20_000) {
+            let mut passed = 0;
+            while let Some(at) = dice.pick(batch - passed) {
+                assert!(at < batch - passed);
+                passed += at + 1;
+                picked += 1;
+            }
+            packets += batch as u32;
+        }
+        let wanted = packets / inverse;
+        assert!(picked.abs_diff(wanted) <= wanted / 20, "{picked} of {packets}, 1 in {inverse}");
+    }
+}
+
+/// A stale entry, or one of another flow with the same hash, is never believed.
+#[test]
+fn a_signature_is_believed_only_where_the_masked_key_agrees() {
+    let mut megaflows = MegaflowCache::new(MegaflowConfig::default());
+    let mut cache = SignatureCache::new(8, 1, 0);
+    let mut mask = FlowMask::zero();
+    mask.add_field(Field::InPort);
+    let keys: Vec<FlowKey> = (0..2)
+        .map(|port| {
+            let mut key = FlowKey::zero();
+            key.set(Field::InPort, port);
+            key
+        })
+        .collect();
+    // Both have the same flow hash, since the port that they came in through is not in it.
+    let flows = [0, 1].map(|i| megaflows.insert(&keys[i], &mask, i as u32, 0, 0).unwrap());
+    cache.insert(&keys[0], flows[0]);
+    let mut found = [FlowRef::NONE; 2];
+    let left = cache.lookup_batch(&megaflows, &keys, LaneMask(3), &mut found);
+    assert_eq!((found, left), ([flows[0], FlowRef::NONE], LaneMask(2)));
+    megaflows.remove(flows[0]);
+    assert_eq!(cache.lookup_batch(&megaflows, &keys, LaneMask(3), &mut found), LaneMask(3));
 }

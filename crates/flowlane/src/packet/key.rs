@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::fields::Field;
+use super::fields::{Field, word};
 
 /// Number of 32-bit words in a flow key.
 pub const WORDS: usize = 64;
@@ -26,8 +26,9 @@ pub enum Bits {}
 #[repr(C, align(64))]
 #[derive(Clone)]
 pub struct Flow<K> {
-    words: [u32; WORDS],
+    // In front, so that the words of L3 and L4 begin on a cache line: see `Flow::WORDS_AT`.
     present: u64,
+    words: [u32; WORDS],
     kind: PhantomData<K>,
 }
 
@@ -37,12 +38,16 @@ pub type FlowKey = Flow<Value>;
 /// Which bits of a key somebody looked at.
 pub type FlowMask = Flow<Bits>;
 
-const _: () = assert!(size_of::<FlowKey>() == 320);
+const _: () =
+    assert!(size_of::<FlowKey>() == 320 && (FlowKey::WORDS_AT + 4 * word::IPV6_SRC).is_multiple_of(64));
 
 impl<K> Flow<K> {
+    /// Where the words begin, in bytes.
+    pub(crate) const WORDS_AT: usize = std::mem::offset_of!(Self, words);
+
     /// A key or mask of zeros.
     pub const fn zero() -> Self {
-        Self { words: [0; WORDS], present: 0, kind: PhantomData }
+        Self { present: 0, words: [0; WORDS], kind: PhantomData }
     }
 
     /// Bit `w` is set where word `w` may be non-zero.
@@ -88,13 +93,14 @@ impl<K> Flow<K> {
     /// content had and the new one has not. Costs nothing where both have the same shape.
     #[inline(always)]
     pub(crate) fn finish(&mut self, present: u64) {
-        self.finish_covered(present, 0);
+        self.finish_others(present, !present);
     }
 
-    /// As [`finish`](Self::finish), where all words of the bitmap `covered` have been written, zeros included.
+    /// As [`finish`](Self::finish), where all words but those of the bitmap `others` have been written, zeros
+    /// included, and none of `others` has.
     #[inline(always)]
-    pub(crate) fn finish_covered(&mut self, present: u64, covered: u64) {
-        let mut stale = self.present & !present & !covered;
+    pub(crate) fn finish_others(&mut self, present: u64, others: u64) {
+        let mut stale = self.present & others;
         while stale != 0 {
             self.words[stale.trailing_zeros() as usize] = 0;
             stale &= stale - 1;

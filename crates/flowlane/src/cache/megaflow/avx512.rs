@@ -2,9 +2,10 @@
 
 use std::arch::x86_64::*;
 
+use super::super::bucket::Bucket;
 use super::Tables;
 use super::flow::{FlowRef, Megaflow};
-use super::subtable::{Bucket, Subtable, Term};
+use super::subtable::{Subtable, Term};
 use super::wide::{self, Lanes, Probe, Queue, Sums};
 use crate::hash::multilinear::FOLD;
 use crate::isa::{Avx512, Body};

@@ -16,6 +16,12 @@ impl FlowRef {
     /// Refers to none.
     pub const NONE: FlowRef = FlowRef { index: u32::MAX, serial: 0 };
 
+    /// The place of the megaflow; another may be there by now.
+    #[inline(always)]
+    pub fn index(self) -> u32 {
+        self.index
+    }
+
     /// Whether it refers to none.
     #[inline(always)]
     pub fn is_none(self) -> bool {

@@ -41,8 +41,8 @@ pub use majority::MaskHasher;
 
 use crate::hash::multilinear::Multilinear;
 use crate::isa::{Body, Variant};
-use crate::memory::Memory;
-use crate::packet::batch::LaneMask;
+use crate::memory::{Memory, prefetch};
+use crate::packet::batch::{LANES_MAX, LaneMask};
 use crate::packet::key::{FlowKey, FlowMask};
 use majority::Miniflows;
 use subtable::{KeyHash, Subtable};
@@ -291,6 +291,36 @@ impl MegaflowCache {
         left
     }
 
+    /// Looks up with every variant that can be used here, scalar first, and leaves all counters as they were: a
+    /// check of this library on live traffic.
+    ///
+    /// # Errors
+    /// The first variant, and the lane, for which it does not find what the scalar one finds.
+    ///
+    /// # Panics
+    /// Where a lane has no key.
+    pub fn compare_variants(&mut self, keys: &[FlowKey], live: LaneMask) -> Result<(), (Variant, usize)> {
+        let hits: Vec<u64> = self.tables.subtables.iter().map(|s| s.hits).collect();
+        let (body, counters) = (self.body, self.counters);
+        let mut wanted = None;
+        let mut result = Ok(());
+        for variant in Variant::ALL {
+            if !self.set_variant(variant) {
+                continue;
+            }
+            let mut found = [FlowRef::NONE; LANES_MAX];
+            self.lookup_batch(keys, live, &mut found);
+            let wanted = wanted.get_or_insert(found);
+            if let Some(lane) = live.lanes().find(|&lane| found[lane] != wanted[lane]) {
+                result = Err((variant, lane));
+                break;
+            }
+        }
+        (self.body, self.counters) = (body, counters);
+        self.tables.subtables.iter_mut().zip(hits).for_each(|(s, hits)| s.hits = hits);
+        result
+    }
+
     /// Adds the megaflow of the packets that agree with `key` in the bits of `mask`. Where there is one
     /// already it gets the new value and generation and keeps its counters. `now` is when it is used.
     ///
@@ -364,9 +394,22 @@ impl MegaflowCache {
     /// Whether the megaflow is still there and matches `key`.
     #[inline]
     pub fn matches(&self, flow: FlowRef, key: &FlowKey) -> bool {
-        self.get(flow).is_some_and(|found| {
-            self.tables.subtables[self.owners[flow.index as usize] as usize].matches(found, key)
-        })
+        self.matching_at(flow.index, key) == Some(flow)
+    }
+
+    /// The megaflow at a place, where there is one and it matches `key`.
+    #[inline(always)]
+    pub fn matching_at(&self, index: u32, key: &FlowKey) -> Option<FlowRef> {
+        let flow = self.tables.flows.get(index as usize).filter(|f| f.is_live())?;
+        let subtable = &self.tables.subtables[*self.owners.get(index as usize)? as usize];
+        subtable.matches(flow, key).then_some(FlowRef { index, serial: flow.serial })
+    }
+
+    /// Asks for what [`matching_at`](Self::matching_at) will touch.
+    #[inline(always)]
+    pub fn prefetch(&self, index: u32) {
+        prefetch(&self.tables.flows, index as usize);
+        prefetch(&self.owners, index as usize);
     }
 
     /// Removes a megaflow and returns what it was.

@@ -12,14 +12,12 @@
 //! megaflow 1 to 3 % of misses pass. Removed megaflows leave their bits behind; the filter is made anew
 //! when half of those that it was made for have gone.
 
+use super::super::bucket::{Bucket, SLOTS};
 use super::flow::{KEY_WORDS, Megaflow};
 use crate::hash::multilinear::{self, Multilinear};
 use crate::hash::murmur3;
-use crate::memory::{Memory, Zeroed, prefetch};
+use crate::memory::{Memory, prefetch};
 use crate::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
-
-/// Slots of a bucket.
-pub(super) const SLOTS: usize = 8;
 
 /// At most so many slots of a bucket are in use on average; more fill too many buckets.
 const LOAD_MAX: usize = 5;
@@ -32,34 +30,6 @@ pub(super) struct Term {
     pub(super) word: u8,
     /// Its column of the transposed batch.
     pub(super) place: u8,
-}
-
-/// A cache line of slots. A slot is free where its flow is 0.
-#[derive(Debug)]
-#[repr(C, align(64))]
-pub(super) struct Bucket {
-    /// The hash of each slot's key, its lowest bit set; 0 in free ones.
-    pub(super) tags: [u32; SLOTS],
-    /// Each slot's megaflow, plus one.
-    pub(super) flows: [u32; SLOTS],
-}
-
-const _: () = assert!(size_of::<Bucket>() == 64);
-
-// SAFETY: two arrays of integers: zero bytes are a bucket of free slots.
-unsafe impl Zeroed for Bucket {}
-
-impl Bucket {
-    #[inline(always)]
-    fn has_room(&self) -> bool {
-        self.flows[SLOTS - 1] == 0
-    }
-
-    /// The slots with this tag, as a bitmap.
-    #[inline(always)]
-    pub(super) fn matching(&self, tag: u32) -> u32 {
-        self.tags.iter().enumerate().fold(0, |found, (i, &t)| found | u32::from(t == tag) << i)
-    }
 }
 
 /// How keys are hashed.

@@ -11,9 +11,10 @@
 //! to be found is hashed for two more masks meanwhile, which costs nothing: a register is worked on whole.
 //! When enough lanes have left, the others are moved together.
 
+use super::super::bucket::{Bucket, SLOTS};
 use super::Tables;
 use super::flow::{FlowRef, Megaflow};
-use super::subtable::{Bucket, Filter, SLOTS, Subtable, Term};
+use super::subtable::{Filter, Subtable, Term};
 use crate::isa::Body;
 use crate::memory::prefetch;
 use crate::packet::batch::{BLOCK, LANES_MAX, LaneMask, TransposedBatch};

@@ -9,6 +9,12 @@ struct Vbmi;
 
 impl Mover for Vbmi {
     #[inline(always)]
+    fn is(self, frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
+        // SAFETY: a `Vbmi` is made by `parse_all` only, whose caller has proved the instructions.
+        unsafe { is(frame, stack) }
+    }
+
+    #[inline(always)]
     fn move_bytes(
         self,
         frame: &[u8; FRAME_LEAST],
@@ -23,6 +29,18 @@ impl Mover for Vbmi {
             move_packet(packet, stack, l3);
         }
     }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2,lzcnt,popcnt")]
+fn is(frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
+    // SAFETY: a frame has 42 bytes at least.
+    let bytes = unsafe { _mm256_loadu_si256(frame.as_ptr().cast()) };
+    // SAFETY: 32 bytes are wanted.
+    let wanted = unsafe { _mm256_load_si256(stack.wanted.as_ptr().cast()) };
+    // SAFETY: and compared.
+    let compared = unsafe { _mm256_load_si256(stack.compared.as_ptr().cast()) };
+    _mm256_testz_si256(_mm256_xor_si256(bytes, wanted), compared) == 1
 }
 
 #[inline]

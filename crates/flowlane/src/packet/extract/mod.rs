@@ -90,7 +90,12 @@ const fn ethernet(tags: u8) -> Tags {
 static TAGS: [Tags; 3] = [ethernet(0), ethernet(1), ethernet(2)];
 
 /// A network and a transport header behind so many tags.
+#[repr(C, align(64))]
 struct Stack {
+    /// What the first bytes of its frames are, in those bits that `compared` has: EtherTypes, version and
+    /// length of the network header, no fragment, protocol.
+    wanted: [u8; 32],
+    compared: [u8; 32],
     moves: Moves<64>,
     tags: u8,
     tcp: bool,
@@ -99,6 +104,8 @@ struct Stack {
     headers: Headers,
     /// The words that it has.
     present: u64,
+    /// The words that it neither has nor fills with zeros.
+    others: u64,
 }
 
 /// Where a word lies among those of L3 and L4.
@@ -146,7 +153,40 @@ const fn stack(tags: u8, v6: bool, tcp: bool) -> Stack {
         fragment: 0,
         malformed: None,
     };
-    Stack { moves, tags, tcp, v6, headers, present }
+    let (wanted, compared) = first_bytes(tags as usize, v6, tcp);
+    Stack { wanted, compared, moves, tags, tcp, v6, headers, present, others: !(present | COVERED) }
+}
+
+/// See [`Stack::wanted`]. Tags are customer tags here: frames with service tags are recognised, too, but not
+/// at first sight.
+const fn first_bytes(tags: usize, v6: bool, tcp: bool) -> ([u8; 32], [u8; 32]) {
+    let (mut wanted, mut compared) = ([0; 32], [0; 32]);
+    let mut at = 12;
+    while at <= 12 + 4 * tags {
+        let last = at == 12 + 4 * tags;
+        let eth_type = if !last {
+            ether_type::VLAN
+        } else if v6 {
+            ether_type::IPV6
+        } else {
+            ether_type::IPV4
+        };
+        [wanted[at], wanted[at + 1]] = eth_type.to_be_bytes();
+        [compared[at], compared[at + 1]] = [0xff; 2];
+        at += 4;
+    }
+    let l3 = 14 + 4 * tags;
+    let proto = if tcp { ip_proto::TCP } else { ip_proto::UDP };
+    if v6 {
+        (wanted[l3], compared[l3]) = (0x60, 0xf0);
+        (wanted[l3 + 6], compared[l3 + 6]) = (proto, 0xff);
+    } else {
+        (wanted[l3], compared[l3]) = (0x45, 0xff);
+        // More fragments, offset.
+        [compared[l3 + 6], compared[l3 + 7]] = [0x3f, 0xff];
+        (wanted[l3 + 9], compared[l3 + 9]) = (proto, 0xff);
+    }
+    (wanted, compared)
 }
 
 /// The stacks that have a fast path: by number of tags, IPv4 before IPv6, UDP before TCP.
@@ -191,29 +231,36 @@ fn guess(frame: &[u8; FRAME_LEAST]) -> Option<&'static Stack> {
     }
 }
 
-/// Where nothing is wrong with the packet (the frame from its network header on) and nothing unusual about
-/// it: how much longer than the least its transport header is.
+/// Whether the first bytes are the stack's from the network header on: they may differ from what is wanted in
+/// service tags for customer tags.
+#[cold]
+fn is_but_for_tags(frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
+    let differs = |at: usize| (frame[at] ^ stack.wanted[at]) & stack.compared[at] != 0;
+    (stack.headers.l3.into()..32).all(|at| !differs(at))
+}
+
+/// Where the lengths of the packet (the frame from its network header on) are right: how much longer than
+/// the least its transport header is.
 #[inline(always)]
 fn check(packet: &[u8], stack: &Stack) -> Option<usize> {
     match (stack.v6, stack.tcp) {
-        (false, false) => udp(packet.len(), ipv4(packet.first_chunk::<28>()?)?),
-        (false, true) => tcp(packet.len(), ipv4(packet.first_chunk::<40>()?)?),
-        (true, false) => udp(packet.len(), ipv6(packet.first_chunk::<48>()?)?),
-        (true, true) => tcp(packet.len(), ipv6(packet.first_chunk::<60>()?)?),
+        (false, false) => udp(packet.len(), ipv4(packet.first_chunk::<28>()?)),
+        (false, true) => tcp(packet.len(), ipv4(packet.first_chunk::<40>()?)),
+        (true, false) => udp(packet.len(), ipv6(packet.first_chunk::<48>()?)),
+        (true, true) => tcp(packet.len(), ipv6(packet.first_chunk::<60>()?)),
     }
 }
 
-/// An IPv4 packet without options that is no fragment: its length less the header's, and what follows.
+/// An IPv4 packet: its header's length, its own, and what follows the header.
 #[inline(always)]
-fn ipv4<const N: usize>(packet: &[u8; N]) -> Option<(usize, usize, &[u8])> {
-    let fragment = u16::from_le_bytes([packet[6], packet[7]]) & 0xff3f;
-    (packet[0] == 0x45 && fragment == 0).then(|| (20, be16(packet, 2), &packet[20..]))
+fn ipv4<const N: usize>(packet: &[u8; N]) -> (usize, usize, &[u8]) {
+    (20, be16(packet, 2), &packet[20..])
 }
 
-/// Likewise for an IPv6 packet.
+/// Likewise an IPv6 packet.
 #[inline(always)]
-fn ipv6<const N: usize>(packet: &[u8; N]) -> Option<(usize, usize, &[u8])> {
-    (packet[0] >> 4 == 6).then(|| (40, 40 + be16(packet, 4), &packet[40..]))
+fn ipv6<const N: usize>(packet: &[u8; N]) -> (usize, usize, &[u8]) {
+    (40, 40 + be16(packet, 4), &packet[40..])
 }
 
 #[inline(always)]
@@ -235,6 +282,9 @@ const FRAME_LEAST: usize = 42;
 
 /// What an instruction set has of its own. Called from its `parse_all`, which has its instructions.
 trait Mover: Copy {
+    /// Whether the first bytes of the frame are what the stack's are.
+    fn is(self, frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool;
+
     /// Fills the words of Ethernet and those of network and transport. `packet` is the frame from its network
     /// header on; all of the stack's headers are there.
     fn move_bytes(
@@ -250,13 +300,20 @@ trait Mover: Copy {
 #[inline(always)]
 fn extract(
     mover: impl Mover,
+    stack: &mut &'static Stack,
     frame: &[u8],
     in_port: u32,
     key: &mut FlowKey,
     headers: &mut Headers,
 ) -> Option<()> {
     let head: &[u8; FRAME_LEAST] = frame.first_chunk()?;
-    let stack = guess(head)?;
+    if !mover.is(head, stack) {
+        *stack = guess(head)?;
+        if !mover.is(head, stack) && !is_but_for_tags(head, stack) {
+            return None;
+        }
+    }
+    let stack = *stack;
     let packet = &frame[usize::from(stack.headers.l3)..];
     let options = check(packet, stack)?;
     let words = key.words_mut();
@@ -268,7 +325,7 @@ fn extract(
         // The traffic class lies across two bytes.
         l3[place(word::NW_PROTO)] |= (be16(packet, 0) as u32 & 0x0ff0) << 12;
     }
-    key.finish_covered(stack.present, COVERED);
+    key.finish_others(stack.present, stack.others);
     // In place: written piece by piece elsewhere and copied, it would stall the copy.
     *headers = stack.headers;
     headers.payload = stack.headers.payload + options as u16;
@@ -283,8 +340,10 @@ fn extract_all<'a>(
     keys: &mut [FlowKey],
     headers: &mut [Headers],
 ) {
+    // Frames often come in the same shape as the one before.
+    let mut stack = &STACKS[0][0];
     for ((frame, key), headers) in frames.zip(keys).zip(headers) {
-        if extract(mover, frame, in_port, key, headers).is_none() {
+        if extract(mover, &mut stack, frame, in_port, key, headers).is_none() {
             *headers = parse(frame, in_port, key);
         }
     }

@@ -36,7 +36,28 @@ fn be32(bytes: &[u8], from: usize) -> u32 {
     u32::from_be_bytes(*at(bytes, from))
 }
 
+#[inline]
+#[target_feature(enable = "sse4.2")]
+fn is(frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
+    let differs = |from: usize| {
+        // SAFETY: a frame has 42 bytes at least, and the other two 32 each; `from` is 0 or 16.
+        let [bytes, wanted, compared] = unsafe {
+            [frame.as_ptr(), stack.wanted.as_ptr(), stack.compared.as_ptr()]
+                .map(|p| _mm_loadu_si128(p.add(from).cast()))
+        };
+        _mm_and_si128(_mm_xor_si128(bytes, wanted), compared)
+    };
+    let both = _mm_or_si128(differs(0), differs(16));
+    _mm_testz_si128(both, both) == 1
+}
+
 impl Mover for Shuffle {
+    #[inline(always)]
+    fn is(self, frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
+        // SAFETY: a `Shuffle` is made by `parse_all` only, whose caller has proved the instructions.
+        unsafe { is(frame, stack) }
+    }
+
     #[inline(always)]
     fn move_bytes(
         self,

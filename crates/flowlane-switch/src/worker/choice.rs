@@ -1,0 +1,160 @@
+//! Which caches to ask, decided by what they cost on this traffic.
+//!
+//! A cache in front of another pays only while it hits often enough: Open vSwitch's exact-match cache makes
+//! it slower than none where the working set is larger. So the combinations of caches that there are
+//! (*arms*) are tried in turn on a few bursts now and then, their cycles a packet are averaged, and the
+//! cheapest is used. Insertion goes on whatever the choice is, so that a trial finds the caches filled.
+//!
+//! What this costs: 4 of every 128 bursts run another arm than the best.
+
+/// A combination of caches: bit 0 the exact-match cache, bit 1 the signature-match cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arm(pub u8);
+
+impl Arm {
+    /// Only the megaflow cache.
+    pub const NONE: Arm = Arm(0);
+
+    /// Whether the exact-match cache is asked.
+    #[inline]
+    pub fn exact(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// Whether the signature-match cache is.
+    #[inline]
+    pub fn signature(self) -> bool {
+        self.0 & 2 != 0
+    }
+}
+
+/// Bursts between two trials.
+const PERIOD: u32 = 128;
+
+/// Bursts of a trial; the first of them only warms up.
+const TRIAL: u32 = 4;
+
+/// A trial counts for so much of an arm's average.
+const WEIGHT: f64 = 0.125;
+
+/// An arm must be so much cheaper than the one in use to take its place.
+const ADVANTAGE: f64 = 0.97;
+
+/// Chooses among arms.
+#[derive(Clone, Debug)]
+pub(super) struct Chooser {
+    arms: Vec<Arm>,
+    /// Average cycles a packet; none before the first trial.
+    cycles: Vec<Option<f64>>,
+    best: usize,
+    /// The arm on trial, and which will be next.
+    trial: usize,
+    burst: u32,
+}
+
+impl Chooser {
+    /// Chooses among these; begins with the last.
+    ///
+    /// # Panics
+    /// Where there are none.
+    pub(super) fn new(arms: Vec<Arm>) -> Self {
+        let best = arms.len() - 1;
+        Self { cycles: vec![None; arms.len()], arms, best, trial: 0, burst: 0 }
+    }
+
+    /// The arm for the next burst.
+    #[inline]
+    pub(super) fn arm(&self) -> Arm {
+        self.arms[if self.on_trial() { self.trial } else { self.best }]
+    }
+
+    /// The arm that is used between trials.
+    pub(super) fn best(&self) -> Arm {
+        self.arms[self.best]
+    }
+
+    #[inline]
+    fn on_trial(&self) -> bool {
+        self.burst < TRIAL && self.arms.len() > 1
+    }
+
+    /// Reports what the burst cost for which [`arm`](Self::arm) was asked: so many cycles for so many packets.
+    /// Bursts in which packets went the slow way say nothing about caches, and are not to be reported.
+    #[inline]
+    pub(super) fn report(&mut self, packets: usize, cycles: u64) {
+        if self.burst == 0 || packets == 0 || self.arms.len() < 2 {
+            self.burst = 1;
+            return;
+        }
+        let used = if self.on_trial() { self.trial } else { self.best };
+        let cost = cycles as f64 / packets as f64;
+        // A burst that was interrupted says nothing.
+        if self.cycles[used].is_none_or(|average| cost < 8.0 * average) {
+            let average = self.cycles[used].get_or_insert(cost);
+            *average += WEIGHT * (cost - *average);
+        }
+        self.burst += 1;
+        if self.burst == PERIOD {
+            self.burst = 0;
+            self.trial = (self.trial + 1) % self.arms.len();
+            if self.trial == self.best {
+                self.trial = (self.trial + 1) % self.arms.len();
+            }
+        } else if self.burst == TRIAL {
+            self.choose();
+        }
+    }
+
+    fn choose(&mut self) {
+        for arm in 0..self.arms.len() {
+            if let (Some(other), Some(best)) = (self.cycles[arm], self.cycles[self.best])
+                && other < ADVANTAGE * best
+            {
+                self.best = arm;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs bursts that cost what `cost` says of their arm; returns how many ran each arm.
+    fn run(chooser: &mut Chooser, bursts: usize, cost: impl Fn(Arm) -> u64) -> [usize; 4] {
+        let mut ran = [0; 4];
+        for _ in 0..bursts {
+            let arm = chooser.arm();
+            ran[usize::from(arm.0)] += 1;
+            chooser.report(32, 32 * cost(arm));
+        }
+        ran
+    }
+
+    #[test]
+    fn the_cheapest_arm_is_used_nearly_always_and_a_change_is_noticed() {
+        let mut chooser = Chooser::new(vec![Arm(0), Arm(1), Arm(2), Arm(3)]);
+        run(&mut chooser, 2000, |arm| [50, 80, 40, 90][usize::from(arm.0)]);
+        assert_eq!(chooser.best(), Arm(2));
+        let ran = run(&mut chooser, 12_800, |arm| [50, 80, 40, 90][usize::from(arm.0)]);
+        assert!(ran[2] > 12_300 && ran.iter().all(|&n| n > 50), "{ran:?}");
+        run(&mut chooser, 10_000, |arm| [20, 80, 40, 90][usize::from(arm.0)]);
+        assert_eq!(chooser.best(), Arm(0));
+    }
+
+    #[test]
+    fn equal_arms_do_not_take_turns_and_interruptions_do_not_count() {
+        let mut chooser = Chooser::new(vec![Arm(0), Arm(2)]);
+        run(&mut chooser, 5000, |_| 50);
+        assert_eq!(chooser.best(), Arm(2));
+        chooser.report(32, 1 << 40);
+        run(&mut chooser, 500, |_| 50);
+        assert_eq!(chooser.best(), Arm(2));
+    }
+
+    #[test]
+    fn one_arm_is_no_choice() {
+        let mut chooser = Chooser::new(vec![Arm::NONE]);
+        assert_eq!(run(&mut chooser, 1000, |_| 10), [1000, 0, 0, 0]);
+    }
+}

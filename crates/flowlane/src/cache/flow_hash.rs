@@ -1,0 +1,85 @@
+//! The hash by which the exact-match and the signature-match cache know a packet: over what tells flows
+//! apart (ports, protocol, addresses), as a network card's receive-side scaling does it, and not over the
+//! whole key. Both caches compare more than the hash before they believe it, so that packets that differ
+//! in other fields collide at worst.
+
+use crate::hash::multilinear::{self, Multilinear};
+use crate::packet::fields::word;
+use crate::packet::key::FlowKey;
+
+/// Present in every IPv6 packet's key.
+const V6: u64 = 1 << word::IPV6_SRC;
+
+/// Of the word of the protocol the protocol itself: lifetime and class may differ within a flow.
+const PROTOCOL: u32 = 0xff00_0000;
+
+/// A keyed hash of flows.
+#[derive(Clone, Debug)]
+pub struct FlowHash {
+    hash: Multilinear,
+}
+
+impl FlowHash {
+    /// Keyed by a secret seed.
+    pub fn new(seed: u64) -> Self {
+        Self { hash: Multilinear::new(seed) }
+    }
+
+    /// The hash of a packet's flow.
+    #[inline(always)]
+    pub fn of(&self, key: &FlowKey) -> u32 {
+        let words = key.words();
+        let term = |w: usize, mask: u32| multilinear::term(self.hash.multiplier(w), words[w] & mask);
+        let mut sum = term(word::PORTS, u32::MAX)
+            .wrapping_add(term(word::NW_PROTO, PROTOCOL))
+            .wrapping_add(term(word::IPV4_SRC, u32::MAX))
+            .wrapping_add(term(word::IPV4_DST, u32::MAX));
+        if key.present() & V6 != 0 {
+            for w in word::IPV6_SRC..word::IPV6_DST + 4 {
+                sum = sum.wrapping_add(term(w, u32::MAX));
+            }
+        }
+        multilinear::finish(sum)
+    }
+}
+
+/// Says of every n-th packet that it is to be inserted, at random: which ones must not follow the traffic's
+/// own period. Costs nothing for the others.
+#[derive(Clone, Debug)]
+pub(super) struct Dice {
+    /// Packets still to be passed over.
+    left: u32,
+    inverse: u32,
+    state: u32,
+}
+
+impl Dice {
+    pub(super) fn new(inverse: u32, seed: u64) -> Self {
+        let state = (seed ^ seed >> 32) as u32 | 1;
+        Self { left: 0, inverse: inverse.max(1), state }
+    }
+
+    /// A random number.
+    #[inline]
+    pub(super) fn roll(&mut self) -> u32 {
+        // Xorshift32 (Marsaglia 2003).
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 17;
+        self.state ^= self.state << 5;
+        self.state
+    }
+
+    /// Of the next `packets`: the place of the first that is to be inserted. To be asked again for those behind
+    /// it.
+    #[inline]
+    pub(super) fn pick(&mut self, packets: usize) -> Option<usize> {
+        let at = self.left as usize;
+        if at >= packets {
+            self.left -= packets as u32;
+            return None;
+        }
+        // Every n-th on average: 0 to 2n - 2 are passed over before the next.
+        self.left = self.roll() % (2 * self.inverse - 1);
+        Some(at)
+    }
+}
