@@ -67,7 +67,7 @@ impl CuckooConfig {
     /// secret: who knows it can make keys that all belong to the same two buckets.
     pub fn new(entries_max: usize, seed: u32) -> Self {
         let entries_max = entries_max.clamp(1, 1 << 30);
-        // The widest is fastest on a Zen 5 (`benches/cuckoo.rs variants`).
+        // The widest is fastest on a Zen 5 (`flowlane bench cuckoo`).
         let body = Body::first_of(&[Variant::Avx512, Variant::Avx2, Variant::Sse42]);
         Self { entries_max, entries_at_first: entries_max, seed, body }
     }
