@@ -80,15 +80,24 @@ pub struct Guide {
     pub values: Vec<Option<f64>>,
 }
 
+/// A ratio at a place.
+#[derive(Clone, Debug, Serialize)]
+pub struct Extreme {
+    /// The ratio.
+    pub ratio: f64,
+    /// The place of the axis, or what was measured there.
+    pub at: String,
+}
+
 /// How many times faster one thing is than another, here and as stated.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio {
     /// What over what.
     pub what: String,
-    /// Here, at its largest; none where one of the two was not measured.
-    pub here: Option<f64>,
-    /// The place of the axis where it is that.
-    pub at: Option<String>,
+    /// Here, at its largest, and where; none where one of the two was not measured.
+    pub most: Option<Extreme>,
+    /// Here, at its smallest, where the ratio is one over several places.
+    pub least: Option<Extreme>,
     /// As stated, by the paper that the figure follows.
     pub stated: Option<f64>,
 }
@@ -194,15 +203,19 @@ impl Figure {
         found.points.get(place)?.as_ref().map(|p| p.ns.median)
     }
 
-    /// Notes how many times faster a series is than another, at its best place.
+    /// Notes how many times faster a series is than another, at its best place and at its worst.
     pub fn gain(&mut self, series: &str, over: &str, stated: Option<f64>) {
-        let here = (0..self.places.len())
-            .filter_map(|place| Some((place, self.ns(over, place)? / self.ns(series, place)?)))
-            .max_by(|a, b| a.1.total_cmp(&b.1));
+        let ratios: Vec<Extreme> = (0..self.places.len())
+            .filter_map(|place| {
+                let ratio = self.ns(over, place)? / self.ns(series, place)?;
+                Some(Extreme { ratio, at: self.places[place].clone() })
+            })
+            .collect();
+        let order = |a: &&Extreme, b: &&Extreme| a.ratio.total_cmp(&b.ratio);
         self.ratios.push(Ratio {
-            what: format!("{series} over {over}, at most"),
-            here: here.map(|(_, ratio)| ratio),
-            at: here.map(|(place, _)| self.places[place].clone()),
+            what: format!("{series} over {over}"),
+            most: ratios.iter().max_by(order).cloned(),
+            least: ratios.iter().min_by(order).filter(|_| ratios.len() > 1).cloned(),
             stated,
         });
     }

@@ -50,12 +50,18 @@ pub(crate) fn rows(figure: &Figure) -> Vec<Vec<String>> {
 }
 
 /// The head of the table of ratios.
-pub(crate) const RATIO_HEAD: [&str; 4] = ["times faster", "here", "at", "paper"];
+pub(crate) const RATIO_HEAD: [&str; 6] =
+    ["times faster", "at most", "where", "at least", "where", "paper, at most"];
 
 /// A row of it.
 pub(crate) fn ratio_row(ratio: &Ratio) -> Vec<String> {
-    let at = ratio.at.clone().unwrap_or_default();
-    vec![ratio.what.clone(), gain(ratio.here), at, gain(ratio.stated)]
+    let mut row = vec![ratio.what.clone()];
+    for extreme in [&ratio.most, &ratio.least] {
+        row.push(gain(extreme.as_ref().map(|e| e.ratio)));
+        row.push(extreme.as_ref().map_or_else(String::new, |e| e.at.clone()));
+    }
+    row.push(gain(ratio.stated));
+    row
 }
 
 fn table(head: &[String], rows: &[Vec<String>]) -> Table {

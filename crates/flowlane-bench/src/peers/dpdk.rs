@@ -38,10 +38,18 @@ pub(crate) fn start() -> Result<(), BenchError> {
     )))
 }
 
-/// A table with keys number 0 to `entries` - 1; none where DPDK has no memory or no room for them.
-pub(crate) fn filled<const W: usize>(entries: usize, key: impl Fn(u32) -> [u32; W]) -> Option<RteHash<W>> {
-    let mut table = RteHash::new(entries.next_power_of_two() as u32)?;
-    (0..entries as u32).all(|n| table.insert(&key(n), n.into())).then_some(table)
+/// A table with keys number 0 to `entries` - 1.
+pub(crate) fn filled<const W: usize>(
+    entries: usize,
+    key: impl Fn(u32) -> [u32; W],
+) -> Result<RteHash<W>, BenchError> {
+    let failed = |what: &str| {
+        BenchError::Dpdk(format!("rte_hash has no {what} for {entries} keys of {} bytes", 4 * W))
+    };
+    let room = entries.next_power_of_two() as u32;
+    let mut table = RteHash::new(room).ok_or_else(|| failed("memory (reserve more huge pages, or none)"))?;
+    let inserted = (0..entries as u32).all(|n| table.insert(&key(n), n.into()));
+    if inserted { Ok(table) } else { Err(failed("room")) }
 }
 
 /// An `rte_hash` with keys of `W` words.

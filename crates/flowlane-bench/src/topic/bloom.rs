@@ -12,7 +12,7 @@ use flowlane::generate::Random;
 use flowlane::isa::Variant;
 
 use super::Context;
-use crate::figure::{Figure, Ratio};
+use crate::figure::{Extreme, Figure, Ratio};
 use crate::machine::bytes;
 use crate::measure::{Body, Measured, Meter};
 
@@ -211,13 +211,8 @@ fn ratio(
     over: Option<f64>,
     stated: Option<f64>,
 ) -> Ratio {
-    let here = of.and_then(|(_, ns)| Some(over? / ns));
-    Ratio {
-        what: format!("{what}, {}", bytes(size.bytes as u64)),
-        here,
-        at: of.map(|(k, _)| k.to_string()),
-        stated,
-    }
+    let most = of.and_then(|(kernel, ns)| Some(Extreme { ratio: over? / ns, at: kernel.to_string() }));
+    Ratio { what: format!("{what}, {}", bytes(size.bytes as u64)), most, least: None, stated }
 }
 
 fn factors() -> impl Iterator<Item = String> {

@@ -102,12 +102,12 @@ fn look_up<const W: usize>(table: &CuckooTable<W>, keys: &[[u32; W]]) {
 /// Calls a function for the words of each of [`KEY_BYTES`].
 macro_rules! for_each_key_size {
     ($function:ident($($argument:expr),*)) => {{
-        $function::<1>($($argument),*, 0);
-        $function::<2>($($argument),*, 1);
-        $function::<4>($($argument),*, 2);
-        $function::<8>($($argument),*, 3);
-        $function::<12>($($argument),*, 4);
-        $function::<16>($($argument),*, 5);
+        $function::<1>($($argument),*, 0)?;
+        $function::<2>($($argument),*, 1)?;
+        $function::<4>($($argument),*, 2)?;
+        $function::<8>($($argument),*, 3)?;
+        $function::<12>($($argument),*, 4)?;
+        $function::<16>($($argument),*, 5)?;
     }};
 }
 
@@ -115,7 +115,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     #[cfg(feature = "peers-dpdk")]
     dpdk::start()?;
     let work = Work::of(context);
-    let sizes = by_table_size(meter, context, work);
+    let sizes = by_table_size(meter, context, work)?;
     let mut key_sizes = Figure::new(
         "cuckoo-key-size",
         "Cuckoo table: batches, by size of the key",
@@ -161,7 +161,7 @@ fn add(figure: &mut Figure, place: usize, measured: &[Measured]) {
     measured.iter().for_each(|m| figure.add(&m.name, place, m));
 }
 
-fn by_table_size(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Figure {
+fn by_table_size(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Result<Figure, BenchError> {
     let sizes = table_slots(context);
     let name = |slots: &usize| match slots {
         0..1024 => slots.to_string(),
@@ -178,7 +178,7 @@ fn by_table_size(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Fi
         let table = filled::<4>(entries, None);
         let sets = HITS.map(|hits| keys::<4>(work.keys, entries, hits));
         #[cfg(feature = "peers-dpdk")]
-        let theirs = dpdk::filled(entries, key::<4>);
+        let theirs = dpdk::filled(entries, key::<4>)?;
         let mut bodies = Vec::new();
         for (hits, keys) in HITS.iter().zip(&sets) {
             let name = format!("flowlane, {hits} % hits");
@@ -192,14 +192,19 @@ fn by_table_size(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Fi
             .warm(),
         );
         #[cfg(feature = "peers-dpdk")]
-        bodies.extend(theirs.iter().flat_map(|table| rte_lookups(table, &sets)));
+        bodies.extend(rte_lookups(&theirs, &sets));
         add(&mut figure, place, &meter.compare(&format!("{entries} entries"), work.keys as u64, bodies));
     }
     against_rte_hash(&mut figure, "flowlane, ");
-    figure
+    Ok(figure)
 }
 
-fn by_key_size<const W: usize>(meter: &mut Meter<'_>, work: Work, figure: &mut Figure, place: usize) {
+fn by_key_size<const W: usize>(
+    meter: &mut Meter<'_>,
+    work: Work,
+    figure: &mut Figure,
+    place: usize,
+) -> Result<(), BenchError> {
     let entries = work.entries();
     meter.say(&format!("filling a table with keys of {} bytes", 4 * W));
     let table = filled::<W>(entries, None);
@@ -210,12 +215,12 @@ fn by_key_size<const W: usize>(meter: &mut Meter<'_>, work: Work, figure: &mut F
     });
     let bodies: Vec<Body<'_>> = ours.collect();
     #[cfg(feature = "peers-dpdk")]
-    let theirs = dpdk::filled(entries, key::<W>);
+    let theirs = dpdk::filled(entries, key::<W>)?;
     #[cfg(feature = "peers-dpdk")]
-    let bodies =
-        bodies.into_iter().chain(theirs.iter().flat_map(|table| rte_lookups(table, &sets))).collect();
+    let bodies = bodies.into_iter().chain(rte_lookups(&theirs, &sets)).collect();
     let what = format!("keys of {} bytes", 4 * W);
     add(figure, place, &meter.compare(&what, work.keys as u64, bodies));
+    Ok(())
 }
 
 /// The same by `rte_hash_lookup_bulk`.
@@ -257,7 +262,12 @@ fn by_variant(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Figur
     figure
 }
 
-fn insert<const W: usize>(meter: &mut Meter<'_>, work: Work, figure: &mut Figure, place: usize) {
+fn insert<const W: usize>(
+    meter: &mut Meter<'_>,
+    work: Work,
+    figure: &mut Figure,
+    place: usize,
+) -> Result<(), BenchError> {
     let entries = work.entries();
     let all: Vec<[u32; W]> = (0..entries as u32).map(key).collect();
     let (most, rest) = all.split_at(entries * 3 / 4);
@@ -278,12 +288,12 @@ fn insert<const W: usize>(meter: &mut Meter<'_>, work: Work, figure: &mut Figure
         Body::new("replacing", || put(&all)),
     ];
     #[cfg(feature = "peers-dpdk")]
-    let theirs = dpdk::filled(entries, key::<W>).map(RefCell::new);
+    let theirs = RefCell::new(dpdk::filled(entries, key::<W>)?);
     #[cfg(feature = "peers-dpdk")]
-    let bodies =
-        bodies.into_iter().chain(theirs.iter().flat_map(|table| rte_insertions(table, most, rest))).collect();
+    let bodies = bodies.into_iter().chain(rte_insertions(&theirs, most, rest)).collect();
     let what = format!("insertion, keys of {} bytes", 4 * W);
     add(figure, place, &meter.compare(&what, entries as u64, bodies));
+    Ok(())
 }
 
 #[cfg(feature = "peers-dpdk")]

@@ -233,8 +233,8 @@ fn figure_9(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     figure.gain("majority-avx512", "majority-scalar", Some(OVER_MURMUR));
     figure.ratios.push(Ratio {
         what: "majority-avx512 over serial CRC".into(),
-        here: None,
-        at: None,
+        most: None,
+        least: None,
         stated: Some(OVER_CRC),
     });
     figure.gain("fixed-avx512", "majority-scalar", None);
