@@ -13,7 +13,7 @@
  * stays as free to move between cores as it was, as do those that it starts. */
 int flowlane_peers_start(int huge)
 {
-	char *on_huge[] = {"flowlane", "--in-memory", "--no-pci", "-l", "0", "-m", "512", "--log-level=1", NULL};
+	char *on_huge[] = {"flowlane", "--in-memory", "--no-pci", "-l", "0", "-m", "64", "--log-level=1", NULL};
 	char *without[] = {"flowlane", "--no-huge", "--no-pci", "-l", "0", "-m", "2048", "--log-level=1", NULL};
 	cpu_set_t cores;
 	int known = sched_getaffinity(0, sizeof(cores), &cores) == 0;

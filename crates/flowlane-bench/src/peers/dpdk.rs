@@ -18,22 +18,36 @@ unsafe extern "C" {
     fn flowlane_peers_lookup_bulk(hash: *mut c_void, keys: *const u32, key_bytes: u32, n: u32, at: *mut i32);
 }
 
+/// Whether the system has reserved huge pages, which DPDK does not use otherwise.
+fn huge_pages() -> bool {
+    std::fs::read_to_string("/proc/sys/vm/nr_hugepages").is_ok_and(|n| n.trim() != "0")
+}
+
+/// What must be known to judge the figures of DPDK's table.
+pub(crate) fn conditions() -> &'static str {
+    match huge_pages() {
+        true => " DPDK has huge pages, as the library has.",
+        false => {
+            " DPDK has small pages here, which costs it dearly in large tables, and the library huge ones: reserve some for a \
+             fair comparison (sysctl vm.nr_hugepages=1200)."
+        }
+    }
+}
+
 /// Starts DPDK's environment, once a process, without devices: on huge pages where the system has reserved
 /// some, else on small ones.
 pub(crate) fn start() -> Result<(), BenchError> {
     static STARTED: OnceLock<i32> = OnceLock::new();
     let code = *STARTED.get_or_init(|| {
-        let reserved = std::fs::read_to_string("/proc/sys/vm/nr_hugepages");
-        let huge = reserved.is_ok_and(|n| n.trim() != "0");
         // SAFETY: the arguments that it gives DPDK are constants, and this runs once a process.
-        unsafe { flowlane_peers_start(huge.into()) }
+        unsafe { flowlane_peers_start(huge_pages().into()) }
     });
     if code >= 0 {
         return Ok(());
     }
     Err(BenchError::Dpdk(format!(
         "its environment does not start ({}); it needs a writable runtime folder (/var/run/dpdk as root, else \
-         $XDG_RUNTIME_DIR) and 512 MiB; leave out the feature peers-dpdk to measure without it",
+         $XDG_RUNTIME_DIR) and huge pages, or 2 GiB of memory where none are reserved; leave out the feature peers-dpdk to measure without it",
         std::io::Error::from_raw_os_error(-code)
     )))
 }

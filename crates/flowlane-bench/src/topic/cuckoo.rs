@@ -151,6 +151,8 @@ fn against_rte_hash(figure: &mut Figure, ours: &str) {
         let twin = names.iter().position(|n| n.strip_prefix(ours) == Some(peer))?;
         Some((twin, true))
     });
+    #[cfg(feature = "peers-dpdk")]
+    figure.about.push_str(dpdk::conditions());
     for peer in names.iter().filter(|name| name.starts_with("rte_hash, ")) {
         let ours = format!("{ours}{}", peer.trim_start_matches("rte_hash, "));
         figure.gain(&ours, peer, None);
