@@ -4,8 +4,8 @@ use flowlane::generate::Random;
 use flowlane::packet::fields::word;
 use flowlane::packet::{Field, FlowKey, FlowMask};
 
-/// Packets that a switch receives at a time.
-pub(crate) const BURST: usize = 32;
+/// Packets that the switch receives at a time.
+pub(crate) const BURST: usize = 64;
 
 /// What differs from packet to packet: ports, source, destination. Kept apart from the rest of a key so that a
 /// workload of many packets does not push what is measured out of the caches.

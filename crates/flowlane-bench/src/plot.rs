@@ -118,7 +118,7 @@ fn draw(figure: &Figure, out: &mut String) -> Drawn {
         .axis_desc_style(text(16))
         .x_desc(figure.axis.as_str())
         .y_desc(figure.y_label())
-        .y_label_formatter(&|v| if *v == 0.0 { "0".to_owned() } else { number(*v) })
+        .y_label_formatter(&|v| if v.fract() == 0.0 { format!("{v:.0}") } else { number(*v) })
         .draw()?;
     match figure.shape {
         Shape::Lines => lines(figure, &mut chart)?,

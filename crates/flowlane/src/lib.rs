@@ -2,7 +2,7 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← memory ← hash ← {bloom, cuckoo} ← packet ← rule ← masked ← {cache, classify} ← generate`
+//! `isa ← memory ← hash ← {bloom, cuckoo} ← packet ← rule ← {cache, classify} ← generate`
 //!
 //! | module | what |
 //! |---|---|
@@ -12,7 +12,6 @@
 //! | [`bloom`] | Bloom filters: classic and blocked, one key or a batch at a time |
 //! | [`packet`] | the table of fields, the flow key and its parser |
 //! | [`rule`] | matches, actions, rules, and their readers and printers |
-//! | [`masked`] | the hash table over masked keys that the next two share |
 //! | [`cuckoo`] | an exact-match table of many keys: one writer, readers that never wait |
 //! | [`classify`] | rule tables: linear search (the oracle), tuple search |
 //! | [`cache`] | exact-match and megaflow caches |
@@ -27,7 +26,6 @@ pub mod cuckoo;
 pub mod generate;
 pub mod hash;
 pub mod isa;
-pub mod masked;
 pub mod memory;
 pub mod packet;
 pub mod rule;

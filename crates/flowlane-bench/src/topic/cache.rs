@@ -92,7 +92,7 @@ fn look_up(
 pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figure> {
     let about = "Cycles per packet, hashing included, against the working set: so many flows, in an exact-match cache of twice \
                  as many entries of 128 bytes (its size is named), and in a signature-match cache of twice as many of 8 bytes. \
-                 Packets come in bursts of 32 and are of any flow, uniformly. The megaflows behind, 64 bytes each and under 20 \
+                 Packets come in bursts of 64 and are of any flow, uniformly. The megaflows behind, 64 bytes each and under 20 \
                  masks, are the megaflow cache's own lookup: what the caches in front spare.";
     let sets = working_sets(context);
     let label = |flows: &usize| format!("{flows} ({})", bytes(256 * flows.next_power_of_two() as u64));

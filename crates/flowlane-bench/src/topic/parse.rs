@@ -80,7 +80,7 @@ pub(super) fn comparisons(_: &Context<'_>) -> usize {
 }
 
 pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figure> {
-    let about = "256 different frames of 64 bytes, warm, in bursts of 32, into the whole key with offsets and checks. `mixed` has \
+    let about = "256 different frames of 64 bytes, warm, in bursts of 64, into the whole key with offsets and checks. `mixed` has \
                  all stacks in an order that no predictor knows. Beside it, where the stack is plain: frame by frame, and a \
                  5-tuple taken out by hand without any check.";
     let mut figure = Figure::new("parse", "Parsing 64-byte frames", about)

@@ -189,39 +189,53 @@ pub(super) fn lookup(
             subtables[order[current.at[i] as usize] as usize].prefetch(current.hash[i]);
         }
         for i in 0..before.len {
-            let lane = before.lane[i] as usize;
+            let (lane, at) = (before.lane[i] as usize, before.at[i] as usize);
             if before.flow[i] == NO_FLOW || left.0 >> lane & 1 == 0 {
                 continue;
             }
-            let subtable = &mut subtables[order[before.at[i] as usize] as usize];
-            let flow = &flows[before.flow[i] as usize];
-            let key = &keys[lane];
-            let index = if lanes.line_matches(subtable, flow, key) && subtable.tail_matches(flow, key) {
-                before.flow[i]
-            } else if let Some(other) = subtable.find(flows, key, before.hash[i]) {
-                // Another megaflow of the same 31 bits.
-                other
-            } else {
-                continue;
-            };
-            found[lane] = FlowRef { index, serial: flows[index as usize].serial };
-            subtable.hits += 1;
-            probes += u64::from(before.at[i]) + 1;
-            left.remove(lane);
-            slots &= !(1 << (slot_of[lane] % 64));
+            let subtable = &mut subtables[order[at] as usize];
+            if let Some(index) = compare(lanes, subtable, flows, &keys[lane], before.flow[i], before.hash[i])
+            {
+                found[lane] = FlowRef { index, serial: flows[index as usize].serial };
+                subtable.hits += 1;
+                probes += at as u64 + 1;
+                left.remove(lane);
+                slots &= !(1 << (slot_of[lane] % 64));
+            }
         }
         for i in 0..current.len {
             let subtable = &subtables[order[current.at[i] as usize] as usize];
-            let bucket = subtable.bucket(current.hash[i]);
-            let matching = lanes.matching(bucket, current.hash[i] | 1);
-            current.flow[i] = if matching != 0 {
-                bucket.flows[matching.trailing_zeros() as usize % SLOTS] - 1
-            } else {
-                subtable.overflowed(current.hash[i]).unwrap_or(NO_FLOW)
-            };
+            current.flow[i] = read(lanes, subtable, current.hash[i]);
             prefetch(flows, current.flow[i] as usize);
         }
         std::mem::swap(&mut current, &mut before);
     }
     (left, probes + (left.len() * order.len()) as u64)
+}
+
+/// The first megaflow of this hash: very likely the one, where there is one.
+#[inline(always)]
+fn read(lanes: impl Lanes, subtable: &Subtable, hash: u32) -> u32 {
+    let bucket = subtable.bucket(hash);
+    match lanes.matching(bucket, hash | 1) {
+        0 => subtable.overflowed(hash).unwrap_or(NO_FLOW),
+        matching => bucket.flows[matching.trailing_zeros() as usize % SLOTS] - 1,
+    }
+}
+
+/// The candidate's megaflow, or another of the same 31 bits of hash, where it is the key's.
+#[inline(always)]
+fn compare(
+    lanes: impl Lanes,
+    subtable: &Subtable,
+    flows: &[Megaflow],
+    key: &FlowKey,
+    flow: u32,
+    hash: u32,
+) -> Option<u32> {
+    let candidate = &flows[flow as usize];
+    if lanes.line_matches(subtable, candidate, key) && subtable.tail_matches(candidate, key) {
+        return Some(flow);
+    }
+    subtable.find(flows, key, hash)
 }

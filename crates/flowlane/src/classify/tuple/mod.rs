@@ -20,6 +20,7 @@
 //! Cost: a lookup hashes and probes once per subtable tried; insert and remove are O(1) plus O(log n) for
 //! each tracked prefix.
 
+mod masked;
 mod prefixes;
 
 use std::cmp::Reverse;
@@ -27,11 +28,11 @@ use std::collections::HashMap;
 
 use super::rank::{Rank, Ranked};
 use super::{Classifier, Hit, InsertError};
-use crate::masked::{MaskedTable, STAGES};
 use crate::packet::fields::word;
 use crate::packet::key::{FlowKey, FlowMask};
 use crate::rule::matching::add_range_bits;
 use crate::rule::{Match, PortRange, Priority, RuleId};
+use masked::{MaskedTable, STAGES};
 use prefixes::{PrefixTracker, TRACKED};
 
 /// No further entry in a chain.

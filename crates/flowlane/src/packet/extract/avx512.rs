@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{FRAME_LEAST, FlowKey, Headers, KEPT, L2_WORDS, L3_WORDS, Mover, Stack, TAGS, extract_all};
+use super::{FRAME_LEAST, FlowKey, Headers, KEPT, L2_WORDS, L3_WORDS, Mover, Stack, extract_all};
 
 #[derive(Clone, Copy)]
 struct Vbmi;
@@ -46,7 +46,7 @@ fn is(frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2,lzcnt,popcnt")]
 fn move_ethernet(frame: &[u8; FRAME_LEAST], stack: &Stack, l2: &mut [u32; L2_WORDS]) {
-    let tags = &TAGS[usize::from(stack.tags)];
+    let tags = &stack.ethernet;
     // SAFETY: a frame has 42 bytes at least.
     let bytes = unsafe { _mm256_loadu_si256(frame.as_ptr().cast()) };
     // SAFETY: there are 32 sources.

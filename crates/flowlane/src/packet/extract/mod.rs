@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Every stack fills the same 24 words of the key; what a stack has not is zero there, as it must be. What
-//! goes where is data: [`TAGS`] says how the bytes of the first header lie for 0, 1 and 2 tags, [`STACKS`] how
-//! those from the network header on lie for each network and transport. A stack is taken only where the
+//! goes where is data ([`STACKS`]): how the bytes of the first header lie for 0, 1 and 2 tags, and how those from
+//! the network header on lie for each network and transport. A stack is taken only where the
 //! scalar parser would find nothing wrong and nothing unusual: no options or extension headers, no fragment,
 //! lengths within the frame. So keys, offsets and faults are always the scalar parser's
 //! ([`parse`](super::parse()), the definition), which the tests check frame by frame.
@@ -65,6 +65,7 @@ impl<const N: usize> Moves<N> {
 }
 
 /// How an Ethernet header lies.
+#[derive(Clone, Copy)]
 struct Tags {
     moves: Moves<32>,
     /// Set in the words: that tags are there.
@@ -86,9 +87,6 @@ const fn ethernet(tags: u8) -> Tags {
     Tags { moves, set }
 }
 
-/// Ethernet with 0, 1 and 2 tags.
-static TAGS: [Tags; 3] = [ethernet(0), ethernet(1), ethernet(2)];
-
 /// A network and a transport header behind so many tags.
 #[repr(C, align(64))]
 struct Stack {
@@ -97,7 +95,15 @@ struct Stack {
     wanted: [u8; 32],
     compared: [u8; 32],
     moves: Moves<64>,
+    ethernet: Tags,
     tags: u8,
+    /// Bytes of both headers at least.
+    least: u16,
+    /// Where the network header says how long the packet is, and what is to be added to that.
+    len_at: u8,
+    len_more: u8,
+    /// Bytes of the network header.
+    network_len: u8,
     tcp: bool,
     v6: bool,
     /// What the parser says of it. Where a TCP header has options, the payload is further on.
@@ -154,7 +160,22 @@ const fn stack(tags: u8, v6: bool, tcp: bool) -> Stack {
         malformed: None,
     };
     let (wanted, compared) = first_bytes(tags as usize, v6, tcp);
-    Stack { wanted, compared, moves, tags, tcp, v6, headers, present, others: !(present | COVERED) }
+    Stack {
+        wanted,
+        compared,
+        moves,
+        ethernet: ethernet(tags),
+        tags,
+        least: network_len as u16 + transport_len,
+        len_at: if v6 { 4 } else { 2 },
+        len_more: if v6 { 40 } else { 0 },
+        network_len,
+        tcp,
+        v6,
+        headers,
+        present,
+        others: !(present | COVERED),
+    }
 }
 
 /// See [`Stack::wanted`]. Tags are customer tags here: frames with service tags are recognised, too, but not
@@ -243,38 +264,23 @@ fn is_but_for_tags(frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
 /// the least its transport header is.
 #[inline(always)]
 fn check(packet: &[u8], stack: &Stack) -> Option<usize> {
-    match (stack.v6, stack.tcp) {
-        (false, false) => udp(packet.len(), ipv4(packet.first_chunk::<28>()?)),
-        (false, true) => tcp(packet.len(), ipv4(packet.first_chunk::<40>()?)),
-        (true, false) => udp(packet.len(), ipv6(packet.first_chunk::<48>()?)),
-        (true, true) => tcp(packet.len(), ipv6(packet.first_chunk::<60>()?)),
+    let (least, network_len) = (usize::from(stack.least), usize::from(stack.network_len));
+    // The least that any stack has, so that the compiler sees what is there.
+    if packet.len() < least || packet.len() < 28 {
+        return None;
     }
-}
-
-/// An IPv4 packet: its header's length, its own, and what follows the header.
-#[inline(always)]
-fn ipv4<const N: usize>(packet: &[u8; N]) -> (usize, usize, &[u8]) {
-    (20, be16(packet, 2), &packet[20..])
-}
-
-/// Likewise an IPv6 packet.
-#[inline(always)]
-fn ipv6<const N: usize>(packet: &[u8; N]) -> (usize, usize, &[u8]) {
-    (40, 40 + be16(packet, 4), &packet[40..])
-}
-
-#[inline(always)]
-fn udp(available: usize, (network_len, packet_len, header): (usize, usize, &[u8])) -> Option<usize> {
-    let len = be16(header, 4);
+    let packet_len = be16(packet, usize::from(stack.len_at)) + usize::from(stack.len_more);
+    if packet_len < least || packet_len > packet.len() {
+        return None;
+    }
+    let room = packet_len - network_len;
+    if stack.tcp {
+        let len = usize::from(*packet.get(network_len + 12)? >> 4) * 4;
+        return (len >= 20 && len <= room).then(|| len - 20);
+    }
+    let len = be16(packet.get(network_len + 4..network_len + 6)?, 0);
     // 0 stands for 'to the end'.
-    let len = if len == 0 { 8 } else { len };
-    (len >= 8 && network_len + len <= packet_len && packet_len <= available).then_some(0)
-}
-
-#[inline(always)]
-fn tcp(available: usize, (network_len, packet_len, header): (usize, usize, &[u8])) -> Option<usize> {
-    let len = usize::from(header[12] >> 4) * 4;
-    (len >= 20 && network_len + len <= packet_len && packet_len <= available).then(|| len - 20)
+    (len == 0 || len >= 8 && len <= room).then_some(0)
 }
 
 /// Bytes of the shortest stack: Ethernet, IPv4, UDP.

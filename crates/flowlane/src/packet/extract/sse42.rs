@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{
-    FRAME_LEAST, FlowKey, Headers, KEPT, L2_WORDS, L3_WORDS, Mover, Stack, TAGS, extract_all, place, word,
+    FRAME_LEAST, FlowKey, Headers, KEPT, L2_WORDS, L3_WORDS, Mover, Stack, extract_all, place, word,
 };
 
 #[derive(Clone, Copy)]
@@ -86,7 +86,7 @@ fn move_ethernet(frame: &[u8; FRAME_LEAST], stack: &Stack, l2: &mut [u32; L2_WOR
         return;
     }
     let tpid_tci = be32(frame, 12);
-    let set = &TAGS[tags].set;
+    let set = &stack.ethernet.set;
     let eth_type = be32(frame, 10 + 4 * tags) & 0xffff;
     l2[3] = tpid_tci << 16 | set[3] | eth_type;
     l2[4] = tpid_tci & 0xffff_0000 | set[4];

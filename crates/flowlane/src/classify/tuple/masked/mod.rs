@@ -1,5 +1,4 @@
-//! A hash table over the masked words of flow keys: what a tuple-search subtable and a megaflow subtable
-//! have in common.
+//! A hash table over the masked words of flow keys: a subtable of tuple search.
 //!
 //! ```text
 //! mask    words [25: 0000ffff] [41: ffffffff] [38: 0000ffff]     in the order of the stages
@@ -26,7 +25,7 @@ use crate::packet::fields::word;
 use crate::packet::key::{FlowKey, FlowMask, WORDS};
 
 /// Number of stages: metadata, L2, L3, L4.
-pub const STAGES: usize = 4;
+pub(super) const STAGES: usize = 4;
 
 const EMPTY: u32 = u32::MAX;
 
@@ -46,7 +45,7 @@ struct Slot {
 
 /// The hash table. Every key in it is compared in the same bits.
 #[derive(Debug)]
-pub struct MaskedTable {
+pub(super) struct MaskedTable {
     words: Vec<MaskWord>,
     /// `words[..stage_ends[s]]` belong to the stages 0 to `s`.
     stage_ends: [u8; STAGES],
@@ -59,7 +58,7 @@ pub struct MaskedTable {
 }
 
 /// The stage in which a word of the key is looked at.
-pub fn stage_of(w: usize) -> usize {
+pub(super) fn stage_of(w: usize) -> usize {
     match w {
         word::PORTS | word::FLAGS | word::ND_TARGET..53 => 3,
         word::PKT_MARK.. => 0,
@@ -71,7 +70,7 @@ pub fn stage_of(w: usize) -> usize {
 
 impl MaskedTable {
     /// An empty table for keys compared in the bits of `mask`.
-    pub fn new(mask: &FlowMask, seed: u32) -> Self {
+    pub(super) fn new(mask: &FlowMask, seed: u32) -> Self {
         let mut words: Vec<MaskWord> = mask
             .present_words()
             .filter(|&w| mask.word(w) != 0)
@@ -85,22 +84,17 @@ impl MaskedTable {
     }
 
     /// Number of keys.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.len
     }
 
     /// Whether there are no keys.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bits in which keys are compared.
-    pub fn mask(&self) -> FlowMask {
-        self.mask_to_stage(STAGES - 1)
-    }
-
     /// The bits of the stages 0 to `stage`.
-    pub fn mask_to_stage(&self, stage: usize) -> FlowMask {
+    pub(super) fn mask_to_stage(&self, stage: usize) -> FlowMask {
         let mut mask = FlowMask::zero();
         for w in &self.words[..self.stage_ends[stage].into()] {
             mask.or_word(w.word.into(), w.mask);
@@ -110,7 +104,7 @@ impl MaskedTable {
 
     /// The hash of `key` under the mask.
     #[inline(always)]
-    pub fn hash(&self, key: &FlowKey) -> u32 {
+    pub(super) fn hash(&self, key: &FlowKey) -> u32 {
         let key = key.words();
         let mut hash = self.seed;
         for w in &self.words {
@@ -121,7 +115,7 @@ impl MaskedTable {
 
     /// The hashes of `key` after each stage that adds words and is not the last to do so: (stage, hash).
     /// Two keys that agree in the stages 0 to s have equal hashes there.
-    pub fn stage_hashes(&self, key: &FlowKey) -> impl Iterator<Item = (usize, u32)> {
+    pub(super) fn stage_hashes(&self, key: &FlowKey) -> impl Iterator<Item = (usize, u32)> {
         let (mut hash, mut from) = (self.seed, 0);
         (0..STAGES).filter_map(move |stage| {
             let end = usize::from(self.stage_ends[stage]);
@@ -136,23 +130,9 @@ impl MaskedTable {
         })
     }
 
-    /// The slot that a key of this hash is looked for first, for prefetching.
-    #[inline(always)]
-    pub fn prefetch(&self, hash: u32) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: prefetching has no effect on memory and does not fault, whatever the address.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let slot = self.slots.as_ptr().wrapping_add(hash as usize & (self.slots.len() - 1));
-            _mm_prefetch::<_MM_HINT_T0>(slot.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = hash;
-    }
-
     /// The entry of `key`, whose hash is `hash`.
     #[inline(always)]
-    pub fn find(&self, key: &FlowKey, hash: u32) -> Option<u32> {
+    pub(super) fn find(&self, key: &FlowKey, hash: u32) -> Option<u32> {
         let wrap = self.slots.len() - 1;
         let mut at = hash as usize & wrap;
         loop {
@@ -181,17 +161,17 @@ impl MaskedTable {
 
     /// The value of an entry.
     #[inline(always)]
-    pub fn value(&self, entry: u32) -> u32 {
+    pub(super) fn value(&self, entry: u32) -> u32 {
         self.values[entry as usize]
     }
 
     /// The value of an entry, to be changed.
-    pub fn value_mut(&mut self, entry: u32) -> &mut u32 {
+    pub(super) fn value_mut(&mut self, entry: u32) -> &mut u32 {
         &mut self.values[entry as usize]
     }
 
     /// The masked key of an entry.
-    pub fn key(&self, entry: u32) -> FlowKey {
+    pub(super) fn key(&self, entry: u32) -> FlowKey {
         let mut key = FlowKey::zero();
         let from = entry as usize * self.words.len();
         for (i, w) in self.words.iter().enumerate() {
@@ -202,7 +182,7 @@ impl MaskedTable {
 
     /// Adds `key`, which must not be there (see [`find`](Self::find)), with `value`. Returns its entry,
     /// which stays the same until the key is removed.
-    pub fn insert(&mut self, key: &FlowKey, value: u32) -> u32 {
+    pub(super) fn insert(&mut self, key: &FlowKey, value: u32) -> u32 {
         if (self.len + 1) * 2 > self.slots.len() {
             self.grow();
         }
@@ -224,7 +204,7 @@ impl MaskedTable {
     }
 
     /// Removes an entry.
-    pub fn remove(&mut self, entry: u32) {
+    pub(super) fn remove(&mut self, entry: u32) {
         let wrap = self.slots.len() - 1;
         let hash = self.hash(&self.key(entry));
         let mut hole = hash as usize & wrap;
@@ -253,12 +233,12 @@ impl MaskedTable {
     }
 
     /// Every entry, in no order.
-    pub fn entries(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = u32> {
         self.slots.iter().map(|s| s.entry).filter(|&e| e != EMPTY)
     }
 
     /// Bytes allocated.
-    pub fn table_bytes(&self) -> usize {
+    pub(super) fn table_bytes(&self) -> usize {
         self.words.capacity() * size_of::<MaskWord>()
             + self.slots.capacity() * size_of::<Slot>()
             + (self.keys.capacity() + self.values.capacity() + self.free.capacity()) * 4
