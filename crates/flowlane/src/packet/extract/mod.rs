@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Every stack fills the same 24 words of the key; what a stack has not is zero there, as it must be. What
-//! goes where is data ([`STACKS`]): how the bytes of the first header lie for 0, 1 and 2 tags, and how those from
+//! goes where is data (`STACKS`): how the bytes of the first header lie for 0, 1 and 2 tags, and how those from
 //! the network header on lie for each network and transport. A stack is taken only where the
 //! scalar parser would find nothing wrong and nothing unusual: no options or extension headers, no fragment,
 //! lengths within the frame. So keys, offsets and faults are always the scalar parser's
