@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use flowlane::isa::Variant;
+use flowlane_bench::Topic;
 
 /// Packet classification and software switching on every lane of a machine.
 #[derive(Debug, Parser)]
@@ -23,6 +26,7 @@ Examples:
   flowlane switch run examples/quickstart.toml
   flowlane classify --rules acl.rules --trace headers.trace --output verdicts.csv
   flowlane generate rules --profile acl --count 1000 --output acl.rules
+  flowlane bench bloom --report bloom.html
 
 Exit codes:
   0  done
@@ -45,6 +49,8 @@ pub(crate) enum Command {
     Generate(GenerateVerb),
     /// Measure which variant of each table is fastest on this machine, and keep it.
     Tune(TuneOptions),
+    /// Measure the library on this machine: tables, JSON, or a page with plots.
+    Bench(BenchOptions),
     /// Describe this machine's CPU and the variants that it can run.
     Cpu(CpuOptions),
     /// Print a completion script for a shell.
@@ -366,6 +372,59 @@ pub(crate) struct TraceShape {
     /// Another seed, another trace.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
+}
+
+const BENCH_HELP: &str = "\
+Implementations take turns within one run; tables hold medians, and the largest distance of a quartile from \
+them. Figures 5 to 9 are those of a paper (Leveraging SIMD Parallelism for Accelerating Network Applications, \
+APNet 2020), and what its text states stands beside what is measured here.
+
+Examples:
+  flowlane bench bloom --report bloom.html
+  flowlane bench bloom --kernel staged --kernel expandload/u4 --seconds 20
+  flowlane bench megaflow --variant avx2 --variant avx512 --json > megaflow.json
+  flowlane bench all --quick
+
+Built with --features peers, `bloom` and `parse` measure other crates in the same run; with --features \
+peers-dpdk, `cuckoo` measures DPDK's rte_hash.";
+
+#[derive(Debug, Args)]
+#[command(after_help = BENCH_HELP)]
+pub(crate) struct BenchOptions {
+    /// What to measure.
+    #[arg(value_name = "NAME", value_parser = bench_names())]
+    pub(crate) name: String,
+    /// Only this variant; may be given several times.
+    #[arg(long = "variant", value_name = "NAME", value_parser = variant_names())]
+    pub(crate) variants: Vec<String>,
+    /// Only Bloom kernels with this in their names, and those that ratios are to; may be given several times.
+    #[arg(long = "kernel", value_name = "PART")]
+    pub(crate) kernels: Vec<String>,
+    /// Small workloads and a few rounds: seconds, to see that all works; the figures say little.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// About so many seconds for all measurements together, besides the making of workloads; a few rounds at
+    /// least.
+    #[arg(long, value_name = "S", conflicts_with = "rounds", allow_negative_numbers = true)]
+    pub(crate) seconds: Option<f64>,
+    /// Exactly so many rounds of each comparison.
+    #[arg(long, value_name = "N")]
+    pub(crate) rounds: Option<usize>,
+    /// Print everything as JSON, with machine, date and command.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write a page with plots, tables, machine and command, too.
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// The topics, and `all`.
+fn bench_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(Topic::ALL.map(Topic::name).into_iter().chain(["all"]))
+}
+
+fn variant_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(Variant::ALL.map(Variant::name))
 }
 
 #[derive(Debug, Args)]

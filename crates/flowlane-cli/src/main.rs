@@ -33,6 +33,7 @@ fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
         Command::Rules(verb) => command::rules::run(verb),
         Command::Generate(verb) => command::generate::run(verb),
         Command::Tune(options) => command::tune::run(options, tune),
+        Command::Bench(options) => command::bench::run(options),
         Command::Cpu(options) => command::cpu::run(options, tune),
         Command::Completions { shell } => command::meta::completions(*shell),
         Command::Man { folder } => command::meta::man(folder),

@@ -114,3 +114,13 @@ pub(crate) fn progress(len: u64, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template(style).expect("the template is a constant");
     bar.with_style(style).with_message(what)
 }
+
+/// A progress bar on standard error, where that is a terminal, of a share of the whole.
+pub(crate) fn progress_share() -> ProgressBar {
+    let template = "{msg:32!} {wide_bar} {percent:>3} %";
+    let style = ProgressStyle::with_template(template).expect("the template is a constant");
+    progress(SHARES, "").with_style(style)
+}
+
+/// The whole of [`progress_share`].
+pub(crate) const SHARES: u64 = 1000;

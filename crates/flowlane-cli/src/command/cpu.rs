@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use flowlane::isa::{self, Variant};
+use flowlane_bench::machine::{self, Cache};
 use serde::Serialize;
 
 use crate::arguments::CpuOptions;
@@ -34,20 +35,12 @@ struct VariantState {
     available: bool,
 }
 
-#[derive(Serialize)]
-struct Cache {
-    level: u8,
-    kind: &'static str,
-    bytes: usize,
-}
-
 /// Runs the command. `tune` is the file of choices, where one is named.
 pub(crate) fn run(options: &CpuOptions, tune: Option<&Path>) -> Result<(), Failure> {
     let origin = tuning::load(tune)?;
-    let (cpu, caches) = describe();
     let machine = Machine {
         architecture: std::env::consts::ARCH,
-        cpu,
+        cpu: machine::cpu(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         max_simd_bits: isa::max_simd().bits(),
         variants: Variant::ALL
@@ -59,7 +52,7 @@ pub(crate) fn run(options: &CpuOptions, tune: Option<&Path>) -> Result<(), Failu
             })
             .to_vec(),
         extensions: extensions(),
-        caches,
+        caches: machine::caches(),
         choices_from: origin.text(),
         choices: choices_in_use(),
     };
@@ -99,31 +92,6 @@ impl Machine {
         output::table("", &["machine", ""], &rows)
             + &output::table("", &["variant", "bits", "usable"], &variants)
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn describe() -> (String, Vec<Cache>) {
-    use raw_cpuid::{CacheType, CpuId};
-    let id = CpuId::new();
-    let brand = id.get_processor_brand_string().map_or(String::new(), |b| b.as_str().trim().to_owned());
-    let model = id.get_feature_info().map_or(String::new(), |f| {
-        format!(" (family {}, model {}, stepping {})", f.family_id(), f.model_id(), f.stepping_id())
-    });
-    let caches = id.get_cache_parameters().into_iter().flatten().map(|c| Cache {
-        level: c.level(),
-        kind: match c.cache_type() {
-            CacheType::Data => "data",
-            CacheType::Instruction => "instructions",
-            _ => "cache",
-        },
-        bytes: c.sets() * c.associativity() * c.physical_line_partitions() * c.coherency_line_size(),
-    });
-    (brand + &model, caches.collect())
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn describe() -> (String, Vec<Cache>) {
-    ("unknown".to_owned(), Vec::new())
 }
 
 /// What is newer than the variants and may be used where it is named.

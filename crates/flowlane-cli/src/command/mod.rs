@@ -1,5 +1,6 @@
 //! One file per command.
 
+pub(crate) mod bench;
 pub(crate) mod classify;
 pub(crate) mod cpu;
 pub(crate) mod generate;

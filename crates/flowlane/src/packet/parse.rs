@@ -9,7 +9,7 @@
 //! with up to [`IPV6_EXTENSIONS_MAX`] extension headers; first and later fragments; TCP, UDP, SCTP, ICMP,
 //! ICMPv6 and neighbour discovery.
 //!
-//! Cost: about 20 cycles for an IPv4 UDP frame (`cargo bench -p flowlane --bench parse`). Words that the
+//! Cost: about 20 cycles for an IPv4 UDP frame (`flowlane bench parse`). Words that the
 //! slot's previous packet had and this one has not are cleared at the end, so that a stream of like
 //! packets pays nothing for the 64 words of the key.
 

@@ -36,6 +36,7 @@ mod wide;
 
 pub use choice::{Design, DesignError, MegaflowChoice, MegaflowChoiceError};
 pub use flow::{FlowRef, Megaflow};
+pub use majority::MaskHasher;
 
 use crate::hash::multilinear::Multilinear;
 use crate::isa::{Body, Variant};

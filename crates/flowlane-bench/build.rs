@@ -1,11 +1,19 @@
-//! Compiles the shim, and links DPDK's hash and environment libraries.
+//! With the feature `peers-dpdk`: compiles the shim, and links DPDK's hash and environment libraries.
 
 fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    #[cfg(feature = "peers-dpdk")]
+    link_dpdk();
+}
+
+#[cfg(feature = "peers-dpdk")]
+fn link_dpdk() {
     println!("cargo::rerun-if-changed=shim/rte_hash.c");
-    let dpdk = pkg_config::Config::new()
-        .cargo_metadata(false)
-        .probe("libdpdk")
-        .expect("needs DPDK's headers (Debian: libdpdk-dev) and pkg-config");
+    let dpdk = pkg_config::Config::new().cargo_metadata(false).probe("libdpdk").unwrap_or_else(|e| {
+        panic!(
+            "the feature peers-dpdk needs DPDK's headers and pkg-config (Debian: apt-get install libdpdk-dev): {e}"
+        )
+    });
     cc::Build::new()
         .file("shim/rte_hash.c")
         .includes(&dpdk.include_paths)

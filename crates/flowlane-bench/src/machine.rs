@@ -1,0 +1,167 @@
+//! The machine that figures come from: CPU, caches, date.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use flowlane::isa::{self, Variant};
+use serde::Serialize;
+
+/// A cache of the CPU.
+#[derive(Clone, Debug, Serialize)]
+pub struct Cache {
+    /// 1 is nearest.
+    pub level: u8,
+    /// What it holds: data, instructions, or both (`cache`).
+    pub kind: &'static str,
+    /// Its size.
+    pub bytes: usize,
+}
+
+/// The machine, as reports state it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// As the CPU calls itself, with family, model and stepping.
+    pub cpu: String,
+    /// Of the binary.
+    pub architecture: &'static str,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// The CPU's caches.
+    pub caches: Vec<Cache>,
+    /// Variants that may be used.
+    pub variants: Vec<&'static str>,
+    /// The width cap.
+    pub max_simd_bits: u16,
+    /// Operating system and its version, where it says so.
+    pub system: String,
+}
+
+impl Machine {
+    /// This one.
+    pub fn here() -> Self {
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        Self {
+            cpu: cpu(),
+            architecture: std::env::consts::ARCH,
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            caches: caches(),
+            variants: Variant::ALL.into_iter().filter(|v| v.available()).map(Variant::name).collect(),
+            max_simd_bits: isa::max_simd().bits(),
+            system: format!("{} {}", std::env::consts::OS, release.trim()).trim().to_owned(),
+        }
+    }
+
+    /// Bytes of the cache for data of a level; what is usual, where the CPU does not say.
+    pub fn cache_bytes(&self, level: u8) -> usize {
+        let found = self.caches.iter().find(|c| c.level == level && c.kind != "instructions");
+        found.map_or([32 << 10, 1 << 20, 32 << 20][usize::from(level.clamp(1, 3)) - 1], |c| c.bytes)
+    }
+
+    /// In one line.
+    pub fn line(&self) -> String {
+        let caches = self.caches.iter().filter(|c| c.kind != "instructions");
+        let caches: Vec<String> = caches.map(|c| format!("L{} {}", c.level, bytes(c.bytes as u64))).collect();
+        let cpu = if self.cpu.is_empty() { self.architecture } else { &self.cpu };
+        format!(
+            "{cpu}; {}; {} cores; {}; {}",
+            caches.join(", "),
+            self.cores,
+            self.variants.join(" "),
+            self.system
+        )
+    }
+}
+
+/// The CPU's name; empty where it does not say.
+#[cfg(target_arch = "x86_64")]
+pub fn cpu() -> String {
+    let id = raw_cpuid::CpuId::new();
+    let brand = id.get_processor_brand_string().map_or(String::new(), |b| b.as_str().trim().to_owned());
+    let model = id.get_feature_info().map_or(String::new(), |f| {
+        format!(" (family {}, model {}, stepping {})", f.family_id(), f.model_id(), f.stepping_id())
+    });
+    brand + &model
+}
+
+/// The CPU's caches; none where it does not say.
+#[cfg(target_arch = "x86_64")]
+pub fn caches() -> Vec<Cache> {
+    use raw_cpuid::{CacheType, CpuId};
+    let caches = CpuId::new().get_cache_parameters().into_iter().flatten().map(|c| Cache {
+        level: c.level(),
+        kind: match c.cache_type() {
+            CacheType::Data => "data",
+            CacheType::Instruction => "instructions",
+            _ => "cache",
+        },
+        bytes: c.sets() * c.associativity() * c.physical_line_partitions() * c.coherency_line_size(),
+    });
+    caches.collect()
+}
+
+/// The CPU's name; empty where it does not say.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn cpu() -> String {
+    String::new()
+}
+
+/// The CPU's caches; none where it does not say.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn caches() -> Vec<Cache> {
+    Vec::new()
+}
+
+/// Bytes in the largest unit that leaves a number of at least 1.
+pub fn bytes(n: u64) -> String {
+    let scaled = |unit: u64, name: &str| {
+        let value = n as f64 / unit as f64;
+        if n.is_multiple_of(unit) { format!("{value:.0} {name}") } else { format!("{value:.1} {name}") }
+    };
+    match n {
+        0..1024 => format!("{n} B"),
+        1024..1_048_576 => scaled(1024, "KiB"),
+        _ => scaled(1_048_576, "MiB"),
+    }
+}
+
+/// Now, in UTC, as ISO 8601 has it.
+pub fn date() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    iso_8601(seconds)
+}
+
+fn iso_8601(seconds: u64) -> String {
+    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let mut year = 1970;
+    while days >= 365 + u64::from(leap(year)) {
+        days -= 365 + u64::from(leap(year));
+        year += 1;
+    }
+    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 0;
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", month + 1, days + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(iso_8601(0), "1970-01-01T00:00:00Z");
+        assert_eq!(iso_8601(951_782_400), "2000-02-29T00:00:00Z");
+        assert_eq!(iso_8601(1_709_251_199), "2024-02-29T23:59:59Z");
+        assert_eq!(iso_8601(1_735_689_599), "2024-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn bytes_are_short_where_they_are_round() {
+        assert_eq!([bytes(512), bytes(16 << 10), bytes(48 << 20)], ["512 B", "16 KiB", "48 MiB"]);
+        assert_eq!(bytes(1536), "1.5 KiB");
+    }
+}

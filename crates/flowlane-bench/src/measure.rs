@@ -1,0 +1,385 @@
+//! The measuring core: bodies take turns, and what is told is the median with its spread.
+//!
+//! Machines are noisy, and their noise comes in spells. Bodies that are to be compared therefore run in turn,
+//! one pass each a round, so that a spell hits all alike; the ratio of their medians is worth quoting where
+//! single figures are not. The quartiles beside a median say how far to trust it.
+//!
+//! ```text
+//! round 0 (not counted)   A B C
+//! round 1                 A B C      a pass of A: prepare (not timed), warm pass (not timed), timed pass
+//! ..                                 until the rounds or the time are used up
+//! ```
+
+use serde::Serialize;
+
+/// Where the time comes from.
+pub trait Clock {
+    /// The time-stamp counter, or what takes its place.
+    fn ticks(&self) -> u64;
+
+    /// How long so many ticks last.
+    fn nanoseconds(&self, ticks: f64) -> f64;
+}
+
+/// The CPU's time-stamp counter; nanoseconds where there is none that can be used.
+#[derive(Debug)]
+pub struct TimeStampCounter {
+    clock: quanta::Clock,
+    ns_per_tick: f64,
+}
+
+impl TimeStampCounter {
+    /// The counter, calibrated.
+    pub fn new() -> Self {
+        let clock = quanta::Clock::new();
+        let ns_per_tick = clock.delta_as_nanos(0, 1 << 30) as f64 / (1u64 << 30) as f64;
+        Self { clock, ns_per_tick }
+    }
+}
+
+impl Default for TimeStampCounter {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for TimeStampCounter {
+    fn ticks(&self) -> u64 {
+        self.clock.raw()
+    }
+
+    fn nanoseconds(&self, ticks: f64) -> f64 {
+        ticks * self.ns_per_tick
+    }
+}
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Effort {
+    /// A few rounds of small workloads: enough to see that all works.
+    pub quick: bool,
+    /// Exactly so many rounds of each comparison.
+    pub rounds: Option<usize>,
+    /// About so many seconds for all comparisons together; at least [`ROUNDS_MIN`] rounds of each.
+    pub seconds: Option<f64>,
+}
+
+/// Fewest rounds where the time decides: quartiles of less say nothing.
+pub const ROUNDS_MIN: usize = 5;
+/// Most rounds where the time decides: medians of more do not move.
+pub const ROUNDS_MAX: usize = 301;
+/// Time for a comparison where nothing else was asked for.
+const COMPARISON_SECONDS: f64 = 0.7;
+const QUICK_SECONDS: f64 = 0.02;
+const QUICK_ROUNDS: usize = 3;
+
+/// One of the things that are compared.
+pub struct Body<'a> {
+    name: String,
+    prepare: Option<Box<dyn FnMut() + 'a>>,
+    run: Box<dyn FnMut() + 'a>,
+    warm: bool,
+    operations: Option<u64>,
+}
+
+impl std::fmt::Debug for Body<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Body").field("name", &self.name).field("warm", &self.warm).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Body<'a> {
+    /// A body that does its work once at each call.
+    pub fn new(name: impl Into<String>, run: impl FnMut() + 'a) -> Self {
+        Self { name: name.into(), prepare: None, run: Box::new(run), warm: false, operations: None }
+    }
+
+    /// The same, with a pass before each timed one: what the others left in the caches is not its doing.
+    pub fn warm(self) -> Self {
+        Self { warm: true, ..self }
+    }
+
+    /// The same, doing so many operations a pass, whatever the others do.
+    pub fn operations(self, operations: usize) -> Self {
+        Self { operations: Some(operations as u64), ..self }
+    }
+
+    /// The same, with something to be done before each timed pass.
+    pub fn after(self, prepare: impl FnMut() + 'a) -> Self {
+        Self { prepare: Some(Box::new(prepare)), ..self }
+    }
+}
+
+/// Where the readings lie.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Spread {
+    /// The least.
+    pub least: f64,
+    /// A quarter is below this.
+    pub lower_quartile: f64,
+    /// Half are below this.
+    pub median: f64,
+    /// Three quarters are below this.
+    pub upper_quartile: f64,
+}
+
+impl Spread {
+    /// Of readings in any order; quartiles are linear between the two readings next to them.
+    ///
+    /// # Panics
+    /// Where there is none.
+    pub fn of(readings: &[f64]) -> Self {
+        let mut sorted = readings.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let place = share * (sorted.len() - 1) as f64;
+            let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+            low + (high - low) * place.fract()
+        };
+        Self { least: sorted[0], lower_quartile: at(0.25), median: at(0.5), upper_quartile: at(0.75) }
+    }
+
+    /// Each number as `f` makes it.
+    pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
+        Self {
+            least: f(self.least),
+            lower_quartile: f(self.lower_quartile),
+            median: f(self.median),
+            upper_quartile: f(self.upper_quartile),
+        }
+    }
+}
+
+/// What was measured of one body.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Measured {
+    /// The body's name.
+    pub name: String,
+    /// Time-stamp cycles an operation.
+    pub cycles: Spread,
+    /// Nanoseconds an operation.
+    pub ns: Spread,
+    /// Timed passes.
+    pub rounds: usize,
+}
+
+/// Runs comparisons, within the time that there is for all of them.
+pub struct Meter<'a> {
+    clock: &'a dyn Clock,
+    effort: Effort,
+    watch: &'a mut dyn FnMut(&str, f64),
+    begun: u64,
+    /// Comparisons that were announced, and those that are done.
+    announced: usize,
+    done: usize,
+}
+
+impl std::fmt::Debug for Meter<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Meter")
+            .field("effort", &self.effort)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Meter<'a> {
+    /// A meter; `watch` is told what is being done, and the share of all that is done.
+    pub fn new(clock: &'a dyn Clock, effort: Effort, watch: &'a mut dyn FnMut(&str, f64)) -> Self {
+        Self { clock, effort, watch, begun: clock.ticks(), announced: 0, done: 0 }
+    }
+
+    /// Whether workloads should be small.
+    pub fn quick(&self) -> bool {
+        self.effort.quick
+    }
+
+    /// Says how many comparisons there will be, besides those already announced.
+    pub fn announce(&mut self, comparisons: usize) {
+        self.announced += comparisons;
+    }
+
+    /// Says what is being done between comparisons.
+    pub fn say(&mut self, what: &str) {
+        let share = self.share(0.0);
+        (self.watch)(what, share);
+    }
+
+    fn share(&self, of_this: f64) -> f64 {
+        ((self.done as f64 + of_this) / self.announced.max(1) as f64).min(1.0)
+    }
+
+    fn seconds_since(&self, ticks: u64) -> f64 {
+        self.clock.nanoseconds((self.clock.ticks().wrapping_sub(ticks)) as f64) / 1e9
+    }
+
+    /// The rounds at least and at most, and the seconds within which to stay between the two.
+    fn budget(&self) -> (usize, usize, f64) {
+        let Effort { quick, rounds, seconds } = self.effort;
+        if let Some(rounds) = rounds {
+            return (rounds.max(1), rounds.max(1), 0.0);
+        }
+        let least = if quick { QUICK_ROUNDS } else { ROUNDS_MIN };
+        let seconds = match seconds {
+            Some(all) => {
+                let left = (all - self.seconds_since(self.begun)).max(0.0);
+                left / self.announced.saturating_sub(self.done).max(1) as f64
+            }
+            None if quick => QUICK_SECONDS,
+            None => COMPARISON_SECONDS,
+        };
+        (least, ROUNDS_MAX, seconds)
+    }
+
+    /// Runs the bodies in turn; what is told is by operation, of which a pass does `operations`.
+    pub fn compare(&mut self, what: &str, operations: u64, mut bodies: Vec<Body<'_>>) -> Vec<Measured> {
+        let (least, most, seconds) = self.budget();
+        let begun = self.clock.ticks();
+        let mut readings: Vec<Vec<f64>> = bodies.iter().map(|_| Vec::with_capacity(least)).collect();
+        let mut rounds = 0;
+        loop {
+            for (readings, body) in readings.iter_mut().zip(&mut bodies) {
+                let taken = pass(self.clock, body, rounds > 0);
+                if rounds > 0 {
+                    let operations = body.operations.unwrap_or(operations).max(1);
+                    readings.push(taken as f64 / operations as f64);
+                }
+            }
+            let used = self.seconds_since(begun);
+            // As far as what is left of the rounds and the time lets it be said.
+            let share = self.share((rounds as f64 / least as f64).min(used / seconds.max(1e-9)).min(1.0));
+            (self.watch)(what, share);
+            // The first round is not counted: it fills caches and learns branches.
+            if rounds >= most || rounds >= least && used >= seconds {
+                break;
+            }
+            rounds += 1;
+        }
+        self.done += 1;
+        let told = |(body, readings): (Body<'_>, Vec<f64>)| {
+            let cycles = Spread::of(&readings);
+            let ns = cycles.map(|ticks| self.clock.nanoseconds(ticks));
+            Measured { name: body.name, cycles, ns, rounds: readings.len() }
+        };
+        bodies.into_iter().zip(readings).map(told).collect()
+    }
+}
+
+/// One pass of a body: the ticks that it took.
+fn pass(clock: &dyn Clock, body: &mut Body<'_>, counted: bool) -> u64 {
+    if let Some(prepare) = &mut body.prepare {
+        prepare();
+    }
+    if body.warm && counted {
+        (body.run)();
+    }
+    let before = clock.ticks();
+    (body.run)();
+    clock.ticks().wrapping_sub(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+
+    /// A clock of one tick a nanosecond that only bodies advance.
+    #[derive(Default)]
+    struct FakeClock(Cell<u64>);
+
+    impl Clock for FakeClock {
+        fn ticks(&self) -> u64 {
+            self.0.get()
+        }
+
+        fn nanoseconds(&self, ticks: f64) -> f64 {
+            ticks
+        }
+    }
+
+    impl FakeClock {
+        fn advance(&self, ticks: u64) {
+            self.0.set(self.0.get() + ticks);
+        }
+    }
+
+    fn rounds(n: usize) -> Effort {
+        Effort { rounds: Some(n), ..Effort::default() }
+    }
+
+    #[test]
+    fn bodies_take_turns_and_the_first_round_is_not_counted() {
+        let clock = FakeClock::default();
+        let order = RefCell::new(String::new());
+        let mut watch = |_: &str, _| ();
+        let mut meter = Meter::new(&clock, rounds(2), &mut watch);
+        let body = |name: &'static str, ticks| {
+            let (clock, order) = (&clock, &order);
+            Body::new(name, move || {
+                order.borrow_mut().push_str(name);
+                clock.advance(ticks);
+            })
+        };
+        let measured = meter.compare("", 10, vec![body("a", 100), body("b", 250)]);
+        assert_eq!(*order.borrow(), "ababab");
+        assert_eq!(measured.iter().map(|m| m.cycles.median).collect::<Vec<_>>(), [10.0, 25.0]);
+        assert_eq!((measured[1].name.as_str(), measured[1].rounds), ("b", 2));
+    }
+
+    #[test]
+    fn preparation_and_warm_passes_are_not_timed() {
+        let clock = FakeClock::default();
+        let passes = Cell::new(0);
+        let mut watch = |_: &str, _| ();
+        let mut meter = Meter::new(&clock, rounds(3), &mut watch);
+        let body = Body::new("a", || {
+            passes.set(passes.get() + 1);
+            clock.advance(7);
+        })
+        .warm()
+        .after(|| clock.advance(1000));
+        let measured = meter.compare("", 1, vec![body]);
+        assert_eq!((measured[0].cycles.least, measured[0].cycles.upper_quartile), (7.0, 7.0));
+        assert_eq!(passes.get(), 1 + 2 * 3);
+    }
+
+    #[test]
+    fn the_median_and_the_quartiles_are_those_of_the_readings() {
+        let spread = Spread::of(&[9.0, 1.0, 3.0, 5.0, 7.0]);
+        assert_eq!(spread, Spread { least: 1.0, lower_quartile: 3.0, median: 5.0, upper_quartile: 7.0 });
+        // Even numbers of readings: halfway.
+        assert_eq!(Spread::of(&[4.0, 2.0]).median, 3.0);
+        assert_eq!(Spread::of(&[4.0]).lower_quartile, 4.0);
+    }
+
+    #[test]
+    fn a_spike_moves_no_median() {
+        let clock = FakeClock::default();
+        let count = Cell::new(0);
+        let mut watch = |_: &str, _| ();
+        let mut meter = Meter::new(&clock, rounds(9), &mut watch);
+        let body = Body::new("a", || {
+            count.set(count.get() + 1);
+            clock.advance(if count.get() % 4 == 0 { 1_000_000 } else { 5 });
+        });
+        assert_eq!(meter.compare("", 1, vec![body])[0].cycles.median, 5.0);
+    }
+
+    #[test]
+    fn the_time_is_shared_among_the_comparisons_announced() {
+        let clock = FakeClock::default();
+        let mut shares = vec![];
+        let mut watch = |_: &str, share| shares.push(share);
+        let effort = Effort { seconds: Some(2.0), ..Effort::default() };
+        let mut meter = Meter::new(&clock, effort, &mut watch);
+        meter.announce(2);
+        let tenth = || Body::new("a", || clock.advance(100_000_000));
+        // A second each: ten passes, of which the first is not counted.
+        assert_eq!(meter.compare("", 1, vec![tenth()])[0].rounds, 9);
+        assert_eq!(meter.compare("", 1, vec![tenth()])[0].rounds, 9);
+        // None left: the least.
+        assert_eq!(meter.compare("", 1, vec![tenth()])[0].rounds, ROUNDS_MIN);
+        assert!(shares.is_sorted() && shares.last() == Some(&1.0), "{shares:?}");
+    }
+}

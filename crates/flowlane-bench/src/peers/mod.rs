@@ -1,0 +1,8 @@
+//! Other implementations of what Flowlane does, measured in the same run.
+
+#[cfg(feature = "peers")]
+mod allocator;
+#[cfg(feature = "peers")]
+pub(crate) mod bloom;
+#[cfg(feature = "peers-dpdk")]
+pub(crate) mod dpdk;

@@ -1,0 +1,110 @@
+//! Tables: on the terminal, and as the plain text of a report.
+
+use std::fmt::Write;
+
+use comfy_table::presets::ASCII_MARKDOWN;
+use comfy_table::{Cell, CellAlignment, Table};
+
+use crate::figure::{Figure, Ratio};
+use crate::report::Report;
+
+/// A number with three digits that say something.
+pub(crate) fn number(value: f64) -> String {
+    match value.abs() {
+        v if v < 10.0 => format!("{value:.2}"),
+        v if v < 100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// A ratio, and what it is in percent more or less.
+pub(crate) fn gain(ratio: Option<f64>) -> String {
+    ratio.map_or("–".to_owned(), |r| format!("{r:.2} ({:+.0} %)", 100.0 * (r - 1.0)))
+}
+
+/// The head of a figure's table: the axis, its places, and the spread.
+pub(crate) fn head(figure: &Figure) -> Vec<String> {
+    let mut head = vec![figure.axis.clone()];
+    head.extend(figure.places.iter().cloned());
+    head.push("spread".to_owned());
+    head
+}
+
+/// The rows of a figure's table: a series each. The spread is the larger half of the quartiles' distance, in
+/// percent of the median, at the place where it is largest.
+pub(crate) fn rows(figure: &Figure) -> Vec<Vec<String>> {
+    let row = |series: &crate::figure::Series| {
+        let mut row = vec![series.name.clone()];
+        let mut spread = 0.0f64;
+        for point in &series.points {
+            row.push(point.as_ref().map_or("–".to_owned(), |point| {
+                let [low, middle, high] = point.value(figure.quantity);
+                spread = spread.max((high - middle).max(middle - low) / middle);
+                number(middle)
+            }));
+        }
+        row.push(format!("±{:.0} %", 100.0 * spread));
+        row
+    };
+    figure.series.iter().map(row).collect()
+}
+
+/// The head of the table of ratios.
+pub(crate) const RATIO_HEAD: [&str; 6] =
+    ["times faster", "at most", "where", "at least", "where", "paper, at most"];
+
+/// A row of it.
+pub(crate) fn ratio_row(ratio: &Ratio) -> Vec<String> {
+    let mut row = vec![ratio.what.clone()];
+    for extreme in [&ratio.most, &ratio.least] {
+        row.push(gain(extreme.as_ref().map(|e| e.ratio)));
+        row.push(extreme.as_ref().map_or_else(String::new, |e| e.at.clone()));
+    }
+    row.push(gain(ratio.stated));
+    row
+}
+
+fn table(head: &[String], rows: &[Vec<String>]) -> Table {
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    let cell = |(i, text): (usize, &String)| match i {
+        0 => Cell::new(text),
+        _ => Cell::new(text).set_alignment(CellAlignment::Right),
+    };
+    table.set_header(head.iter().enumerate().map(cell));
+    for row in rows {
+        table.add_row(row.iter().enumerate().map(cell));
+    }
+    table
+}
+
+impl Report {
+    /// The report as text: a table for each figure, and one for its ratios.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for topic in &self.topics {
+            for figure in &topic.figures {
+                let _ = writeln!(out, "\n{}: {}, medians", figure.title, figure.y_label());
+                let _ = writeln!(out, "{}", table(&head(figure), &rows(figure)));
+                if !figure.ratios.is_empty() {
+                    let rows: Vec<Vec<String>> = figure.ratios.iter().map(ratio_row).collect();
+                    let _ = writeln!(out, "\n{}", table(&RATIO_HEAD.map(str::to_owned), &rows));
+                }
+            }
+        }
+        let _ = writeln!(out, "\n{}", self.machine.line());
+        let _ = writeln!(out, "{}; {:.1} s; {:.3} ns a cycle", self.date, self.seconds, self.ns_per_cycle);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_that_say_something() {
+        assert_eq!([1.234, 12.34, 123.4, 1234.5].map(number), ["1.23", "12.3", "123", "1234"]);
+        assert_eq!([Some(1.94), Some(0.8), None].map(gain), ["1.94 (+94 %)", "0.80 (-20 %)", "–"]);
+    }
+}

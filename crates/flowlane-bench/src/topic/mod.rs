@@ -1,0 +1,207 @@
+//! The topics: each makes its workload and says what is measured on it.
+
+mod bloom;
+mod cache;
+mod cuckoo;
+mod hash;
+mod megaflow;
+mod parse;
+
+use std::fmt;
+use std::str::FromStr;
+
+use flowlane::bloom::BloomKernel;
+use flowlane::isa::Variant;
+use serde::{Serialize, Serializer};
+
+use crate::figure::Figure;
+use crate::machine::Machine;
+use crate::measure::{Effort, Meter};
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BenchError {
+    /// A name of no topic.
+    #[error("there is no benchmark `{0}`; there are {names}", names = Topic::ALL.map(Topic::name).join(", "))]
+    Topic(String),
+    /// A part of no kernel's name.
+    #[error(
+        "no Bloom kernel that can be used here has `{0}` in its name; names are such as avx512-staged/u8/prefetch: \
+         scalar, avx2-table, avx2-staged, avx512-table, avx512-expandload, avx512-register or avx512-staged, \
+         then /u1 to /u8, then perhaps /prefetch"
+    )]
+    Kernel(String),
+    /// A variant that this machine, or the width cap, does not have.
+    #[error("the variant {0} cannot be used here: {reason}", reason = reason(*.0))]
+    Unavailable(Variant),
+    /// DPDK's environment does not start, or has no memory.
+    #[error("DPDK cannot be measured here: {0}")]
+    Dpdk(String),
+}
+
+impl BenchError {
+    /// Whether the environment lacks something, rather than the command.
+    pub fn environment(&self) -> bool {
+        matches!(self, Self::Unavailable(_) | Self::Dpdk(_))
+    }
+}
+
+fn reason(variant: Variant) -> &'static str {
+    if variant.detected() { "the SIMD width cap forbids it" } else { "the CPU does not have it" }
+}
+
+/// What to measure, and for how long.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Options {
+    /// For how long.
+    pub effort: Effort,
+    /// Only these variants; all, where there is none.
+    #[serde(serialize_with = "names")]
+    pub variants: Vec<Variant>,
+    /// Only Bloom kernels with one of these in their names (and those that ratios are to); all, where there is
+    /// none.
+    pub kernels: Vec<String>,
+}
+
+fn names<S: Serializer>(variants: &[Variant], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(variants.iter().map(|v| v.name()))
+}
+
+impl Options {
+    /// Finds what cannot be measured before anything is.
+    pub(crate) fn check(&self) -> Result<(), BenchError> {
+        if let Some(variant) = self.variants.iter().find(|v| !v.available()) {
+            return Err(BenchError::Unavailable(*variant));
+        }
+        let kernels: Vec<String> = BloomKernel::all().iter().map(ToString::to_string).collect();
+        match self.kernels.iter().find(|part| !kernels.iter().any(|name| name.contains(part.as_str()))) {
+            Some(part) => Err(BenchError::Kernel(part.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// The variants to be measured.
+    pub(crate) fn variants(&self) -> Vec<Variant> {
+        let asked = |v: &Variant| self.variants.is_empty() || self.variants.contains(v);
+        Variant::ALL.into_iter().filter(|v| v.available() && asked(v)).collect()
+    }
+
+    /// Whether a Bloom kernel is to be measured.
+    pub(crate) fn has_kernel(&self, kernel: BloomKernel) -> bool {
+        let variant = kernel.algorithm.variant();
+        let name = kernel.to_string();
+        (self.variants.is_empty() || self.variants.contains(&variant))
+            && (self.kernels.is_empty() || self.kernels.iter().any(|part| name.contains(part.as_str())))
+    }
+}
+
+/// What all topics are given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context<'a> {
+    pub(crate) options: &'a Options,
+    pub(crate) machine: &'a Machine,
+}
+
+impl Context<'_> {
+    pub(crate) fn quick(&self) -> bool {
+        self.options.effort.quick
+    }
+
+    /// Powers of two of bytes: in L1, in L2, in L3, and beyond, at most 512 MiB.
+    pub(crate) fn levels(&self) -> [usize; 4] {
+        let [l1, l2, l3] = [1, 2, 3].map(|level| self.machine.cache_bytes(level));
+        let power = |bytes: usize| 1 << bytes.max(1).ilog2();
+        // Half of a cache is the structure's, half the keys' and others'; L3 is shared.
+        [power(l1 / 2), power(l2 / 2), power(l3 / 4), power(l3 * 8).min(512 << 20)]
+    }
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Topic {
+    /// The parser.
+    Parse,
+    /// Hash functions.
+    Hash,
+    /// Bloom filters.
+    Bloom,
+    /// The cuckoo table.
+    Cuckoo,
+    /// The exact-match and the signature-match cache.
+    Cache,
+    /// The megaflow cache.
+    Megaflow,
+}
+
+impl Topic {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Parse, Self::Hash, Self::Bloom, Self::Cuckoo, Self::Cache, Self::Megaflow];
+
+    /// The name, on the command line and in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parse => "parse",
+            Self::Hash => "hash",
+            Self::Bloom => "bloom",
+            Self::Cuckoo => "cuckoo",
+            Self::Cache => "cache",
+            Self::Megaflow => "megaflow",
+        }
+    }
+
+    /// The title in reports.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Parse => "Parser",
+            Self::Hash => "Hash functions",
+            Self::Bloom => "Bloom filters",
+            Self::Cuckoo => "Cuckoo table",
+            Self::Cache => "Exact and signature match",
+            Self::Megaflow => "Megaflow cache",
+        }
+    }
+
+    /// How many comparisons it makes.
+    pub(crate) fn comparisons(self, context: &Context<'_>) -> usize {
+        match self {
+            Self::Parse => parse::comparisons(context),
+            Self::Hash => hash::comparisons(context),
+            Self::Bloom => bloom::comparisons(context),
+            Self::Cuckoo => cuckoo::comparisons(context),
+            Self::Cache => cache::comparisons(context),
+            Self::Megaflow => megaflow::comparisons(context),
+        }
+    }
+
+    pub(crate) fn measure(
+        self,
+        meter: &mut Meter<'_>,
+        context: &Context<'_>,
+    ) -> Result<Vec<Figure>, BenchError> {
+        Ok(match self {
+            Self::Parse => parse::measure(meter, context),
+            Self::Hash => hash::measure(meter, context),
+            Self::Bloom => bloom::measure(meter, context),
+            Self::Cuckoo => cuckoo::measure(meter, context)?,
+            Self::Cache => cache::measure(meter, context),
+            Self::Megaflow => megaflow::measure(meter, context),
+        })
+    }
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Topic {
+    type Err = BenchError;
+
+    fn from_str(text: &str) -> Result<Self, BenchError> {
+        Self::ALL.into_iter().find(|t| t.name() == text).ok_or_else(|| BenchError::Topic(text.to_owned()))
+    }
+}

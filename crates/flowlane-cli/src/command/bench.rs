@@ -1,0 +1,85 @@
+//! `flowlane bench`: measurements of the library on this machine.
+
+use flowlane_bench::measure::Effort;
+use flowlane_bench::{BenchError, Options, Report, Topic};
+
+use crate::arguments::BenchOptions;
+use crate::failure::Failure;
+use crate::output::{self, Output, SHARES};
+
+/// Runs the command.
+pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
+    let topics: Vec<Topic> = Topic::ALL.into_iter().filter(|t| asked(options, *t)).collect();
+    let asked = read(options)?;
+    // Before measuring for minutes: can the page be written?
+    let page = options.report.as_deref().map(|path| Output::create(Some(path))).transpose()?;
+    let bar = output::progress_share();
+    let mut watch = |what: &str, share: f64| {
+        bar.set_message(what.to_owned());
+        bar.set_position((share * SHARES as f64) as u64);
+    };
+    let report = Report::measure(&topics, &asked, command(), &mut watch)?;
+    bar.finish_and_clear();
+    if let Some(mut page) = page {
+        page.text(&report.html())?;
+        page.finish()?;
+    }
+    if options.json {
+        return output::json(&report);
+    }
+    let mut out = Output::create(None)?;
+    out.text(&report.text())?;
+    if let Some(path) = &options.report {
+        out.text(&format!("plots: {}\n", path.display()))?;
+    }
+    out.finish()
+}
+
+fn asked(options: &BenchOptions, topic: Topic) -> bool {
+    options.name == "all" || options.name == topic.name()
+}
+
+fn read(options: &BenchOptions) -> Result<Options, Failure> {
+    if let Some(seconds) = options.seconds
+        && !(seconds > 0.0 && seconds.is_finite())
+    {
+        return Err(Failure::input_help(
+            format!("--seconds {seconds}: no time to measure in"),
+            "give a positive number of seconds: --seconds 30",
+        ));
+    }
+    if options.rounds == Some(0) {
+        let help = "give at least 1, better 11 or more: --rounds 11";
+        return Err(Failure::input_help("--rounds 0: nothing would be measured", help));
+    }
+    let variants = options.variants.iter().map(|name| name.parse()).collect::<Result<_, _>>();
+    Ok(Options {
+        effort: Effort { quick: options.quick, rounds: options.rounds, seconds: options.seconds },
+        variants: variants.map_err(|e| Failure::input(format!("--variant: {e}")))?,
+        kernels: options.kernels.clone(),
+    })
+}
+
+/// The command line, as reports state it: without the folder that the binary lies in.
+fn command() -> String {
+    let arguments = std::env::args().skip(1).map(|a| match a.contains([' ', '"', '\'', '$', '*']) {
+        true => format!("'{a}'"),
+        false => a,
+    });
+    ["flowlane".to_owned()].into_iter().chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        let message = error.to_string();
+        match error {
+            error if error.environment() => Self::Environment(message),
+            BenchError::Kernel(part) => Self::input_help(
+                format!("--kernel {part}: no Bloom kernel that can be used here has this in its name"),
+                "names are such as avx512-staged/u8/prefetch: scalar, avx2-table, avx2-staged, avx512-table, \
+                 avx512-expandload, avx512-register or avx512-staged, then /u1 to /u8, then perhaps /prefetch",
+            ),
+            _ => Self::input(message),
+        }
+    }
+}
