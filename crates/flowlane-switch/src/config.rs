@@ -36,6 +36,9 @@ pub struct SwitchConfig {
     pub malformed: MalformedChoice,
     /// By what clock meters and address ageing go.
     pub clock: ClockChoice,
+    /// The SIMD variant of parser and caches; where it is left out, what `flowlane tune` or the built-in table
+    /// says.
+    pub variant: Option<VariantChoice>,
     /// Keys the hashes of all tables. Random where it is left out, so that nobody outside can make keys
     /// collide; given only to repeat a run exactly.
     pub seed: Option<u32>,
@@ -43,7 +46,13 @@ pub struct SwitchConfig {
 
 impl Default for SwitchConfig {
     fn default() -> Self {
-        Self { burst: 64, malformed: MalformedChoice::Drop, clock: ClockChoice::Auto, seed: None }
+        Self {
+            burst: 64,
+            malformed: MalformedChoice::Drop,
+            clock: ClockChoice::Auto,
+            variant: None,
+            seed: None,
+        }
     }
 }
 
@@ -69,6 +78,30 @@ pub enum ClockChoice {
     Frames,
 }
 
+/// A SIMD variant.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum VariantChoice {
+    /// Portable code: the definition.
+    Scalar,
+    /// SSE4.2.
+    Sse42,
+    /// AVX2.
+    Avx2,
+    /// AVX-512.
+    Avx512,
+}
+
+/// How the megaflow cache looks up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum DesignChoice {
+    /// All lanes of a mask at once, over fixed columns, behind a filter.
+    Fixed,
+    /// As *Leveraging SIMD parallelism* (2020) has it, for comparison.
+    Majority,
+}
+
 /// Sizes and policies of the flow caches.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -84,6 +117,8 @@ pub struct CacheSection {
     /// Ask the exact-match and the signature-match cache only while the traffic is such that they pay, which is
     /// measured all the time; if not, always.
     pub adaptive: bool,
+    /// How the megaflow cache looks up: `fixed` or, for comparison, `majority`.
+    pub design: Option<DesignChoice>,
     /// The most megaflows (about 100 bytes each); 0 for none: every packet goes through the tables.
     pub megaflows_max: usize,
     /// The most distinct megaflow masks.
@@ -100,6 +135,7 @@ impl Default for CacheSection {
             signature_entries: 1 << 18,
             signature_insert_inverse: 8,
             adaptive: true,
+            design: None,
             megaflows_max: 200_000,
             masks_max: 1024,
             idle_s: 10,

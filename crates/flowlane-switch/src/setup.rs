@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
+use flowlane::cache::Design;
 use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
+use flowlane::isa::Variant;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Format, ReadErrors, ReadOptions, Rule};
 
 use crate::config::{
-    ClockChoice, Config, ConfigError, EngineChoice, MalformedChoice, MeterSection, MissChoice, TableSection,
+    ClockChoice, Config, ConfigError, DesignChoice, EngineChoice, MalformedChoice, MeterSection, MissChoice,
+    TableSection, VariantChoice,
 };
 use crate::mac_table::MacTable;
 use crate::meter::{Meter, Rate};
@@ -122,12 +125,20 @@ impl Setup {
             signature_entries: config.cache.signature_entries,
             signature_insert_inverse: config.cache.signature_insert_inverse,
             adaptive: config.cache.adaptive,
+            design: config.cache.design.map(|design| match design {
+                DesignChoice::Fixed => Design::Fixed,
+                DesignChoice::Majority => Design::Majority,
+            }),
             megaflows_max: config.cache.megaflows_max,
             masks_max: config.cache.masks_max,
             idle_ns: config.cache.idle_s.saturating_mul(1_000_000_000),
             seed,
         };
         let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, config.switch.burst, self.clock());
+        if let Some(variant) = config.switch.variant {
+            let usable = worker.set_variant(variant_of(variant));
+            assert!(usable, "read() has checked that the variant can be used here");
+        }
         worker.malformed_policy = match config.switch.malformed {
             MalformedChoice::Drop => MalformedPolicy::Drop,
             MalformedChoice::Forward => MalformedPolicy::Forward,
@@ -181,6 +192,15 @@ fn spec(text: &str, folder: &Path) -> Result<PortSpec, PortError> {
     let mut spec: PortSpec = text.parse()?;
     spec.relative_to(folder);
     Ok(spec)
+}
+
+fn variant_of(choice: VariantChoice) -> Variant {
+    match choice {
+        VariantChoice::Scalar => Variant::Scalar,
+        VariantChoice::Sse42 => Variant::Sse42,
+        VariantChoice::Avx2 => Variant::Avx2,
+        VariantChoice::Avx512 => Variant::Avx512,
+    }
 }
 
 fn port_name(number: u32, name: Option<&str>) -> String {
@@ -266,6 +286,14 @@ impl Checker<'_> {
         if !(1..=64).contains(&config.switch.burst) {
             let message = format!("a burst of {} frames", config.switch.burst);
             return fail("burst", message, "take 1 to 64; 64 is the default");
+        }
+        if let Some(variant) = config.switch.variant.map(variant_of)
+            && !variant.available()
+        {
+            let message =
+                format!("variant {variant} cannot be used: this CPU lacks it, or --max-simd forbids it");
+            let help = Some("`flowlane cpu` says which can; leave it out to take the fastest".to_owned());
+            return Err(ConfigError { environment: true, ..self.error("variant", message, help) });
         }
         if config.cache.exact_entries > EXACT_ENTRIES_MAX {
             let message = format!("{} entries in the exact-match cache", config.cache.exact_entries);

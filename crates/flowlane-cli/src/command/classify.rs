@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use flowlane::classify::{Classifier, Hit, LinearSearch, TupleSearch};
 use flowlane::isa::Variant;
+use flowlane::packet::Parser;
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::parse;
 use flowlane::rule::{Format, Rule, RuleId, classbench};
 use flowlane_switch::capture::CaptureReader;
 use flowlane_switch::frame::Frame;
@@ -195,12 +195,13 @@ fn capture_keys(bytes: &[u8], options: &ClassifyOptions) -> Result<(Vec<FlowKey>
     let mut reader = CaptureReader::new(Cursor::new(bytes)).map_err(failed)?;
     let (mut keys, mut malformed) = (Vec::new(), 0);
     let (mut record, mut frame) = (Vec::new(), Frame::default());
+    let parser = Parser::new();
     while reader.next(&mut record).map_err(failed)?.is_some() {
         frame.fill(&record);
         let mut key = FlowKey::zero();
-        let mut headers = parse(frame.bytes(), options.in_port, &mut key);
+        let mut headers = parser.parse_one(frame.bytes(), options.in_port, &mut key);
         if options.decapsulate {
-            headers = decapsulate(&mut frame, options.in_port, headers, &mut key);
+            headers = decapsulate(&parser, &mut frame, options.in_port, headers, &mut key);
         }
         malformed += u64::from(headers.malformed.is_some());
         keys.push(key);

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use flowlane::cache::{ExactMatchCache, FlowRef, MegaflowCache, MegaflowConfig, SignatureCache};
+use flowlane::cache::{Design, ExactMatchCache, FlowRef, MegaflowCache, MegaflowConfig, SignatureCache};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
@@ -26,6 +26,8 @@ pub struct CacheConfig {
     pub signature_insert_inverse: u32,
     /// Ask a cache only while it pays; else always.
     pub adaptive: bool,
+    /// How the megaflow cache looks up; its own choice where it is none.
+    pub design: Option<Design>,
     /// Most megaflows; 0 for none: every packet goes through the tables.
     pub megaflows_max: usize,
     /// Most megaflow masks.
@@ -44,6 +46,7 @@ impl Default for CacheConfig {
             signature_entries: 1 << 18,
             signature_insert_inverse: 8,
             adaptive: true,
+            design: None,
             megaflows_max: 1 << 20,
             masks_max: 1024,
             idle_ns: 10_000_000_000,
@@ -110,6 +113,7 @@ impl Lookup {
             flows_max: config.megaflows_max,
             masks_max: config.masks_max,
             seed: config.seed.into(),
+            design: config.design,
             ..MegaflowConfig::default()
         });
         Self {

@@ -30,6 +30,7 @@ pub use validate::{Difference, RunError};
 
 use validate::Validator;
 
+use flowlane::isa::Variant;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
@@ -122,6 +123,17 @@ impl Worker {
             keys: vec![FlowKey::zero(); burst],
             headers: vec![Headers::default(); burst],
         }
+    }
+
+    /// Parses and looks up by this variant from now on (where the parser has no body for it, by the next
+    /// narrower one that it has). Says whether the variant can be used here.
+    pub fn set_variant(&mut self, variant: Variant) -> bool {
+        if !self.lookup.megaflows.set_variant(variant) {
+            return false;
+        }
+        let narrower = Variant::ALL.into_iter().rev().filter(|v| v.width_bits() <= variant.width_bits());
+        self.parser = narrower.filter_map(Parser::with_variant).next().unwrap_or_default();
+        true
     }
 
     /// From now on runs every variant on every packet and compares (slowly): a difference ends
@@ -265,7 +277,8 @@ impl Worker {
         if decapsulate {
             for (lane, frame) in self.burst.frames_mut().iter_mut().enumerate() {
                 let headers = &mut self.headers[lane];
-                *headers = self::decapsulate(frame, in_port, *headers, &mut self.keys[lane]);
+                let key = &mut self.keys[lane];
+                *headers = self::decapsulate(&self.parser, frame, in_port, *headers, key);
             }
         }
         let mut trouble = LaneMask(0);
@@ -340,7 +353,13 @@ fn rest(idle_rounds: u32) {
 }
 
 /// Where the frame is a tunnel's, removes the outer headers and parses what is inside.
-pub fn decapsulate(frame: &mut Frame, in_port: u32, headers: Headers, key: &mut FlowKey) -> Headers {
+pub fn decapsulate(
+    parser: &Parser,
+    frame: &mut Frame,
+    in_port: u32,
+    headers: Headers,
+    key: &mut FlowKey,
+) -> Headers {
     if headers.malformed.is_some() {
         return headers;
     }
@@ -358,7 +377,7 @@ pub fn decapsulate(frame: &mut Frame, in_port: u32, headers: Headers, key: &mut 
         bytes[12..14].copy_from_slice(&eth_type.to_be_bytes());
     }
     let mut inner = FlowKey::zero();
-    let inner_headers = parse(frame.bytes(), in_port, &mut inner);
+    let inner_headers = parser.parse_one(frame.bytes(), in_port, &mut inner);
     found.fill(key, &headers, &mut inner);
     *key = inner;
     inner_headers

@@ -383,6 +383,13 @@ impl Parser {
         self.body.variant()
     }
 
+    /// Parses one frame: see [`parse_all`](Self::parse_all).
+    pub fn parse_one(&self, frame: &[u8], in_port: u32, key: &mut FlowKey) -> Headers {
+        let mut headers = [Headers::default()];
+        self.parse_all(std::iter::once(frame), in_port, std::slice::from_mut(key), &mut headers);
+        headers[0]
+    }
+
     /// Parses frames, which came in through `in_port`, into `keys`, whatever those held before, and `headers`:
     /// as many as there are of all three.
     #[inline]
