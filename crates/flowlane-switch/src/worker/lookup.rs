@@ -234,10 +234,15 @@ impl Lookup {
         let left = self.megaflows.lookup_batch(keys, asked, &mut found);
         let left = self.credit(frames, asked, left, &found, now_ns, paths);
         let hit = LaneMask(asked.0 & !left.0);
-        if let Some(exact) = &mut self.exact {
+        let asked = self.chooser.best();
+        if let Some(exact) = &mut self.exact
+            && self.chooser.offers(asked.exact())
+        {
             exact.offer_batch(keys, hit, &found);
         }
-        if let Some(signature) = &mut self.signature {
+        if let Some(signature) = &mut self.signature
+            && self.chooser.offers(asked.signature())
+        {
             signature.offer_batch(keys, hit, &found);
         }
         left
