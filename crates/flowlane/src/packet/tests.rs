@@ -363,6 +363,10 @@ fn every_variant_extracts_what_the_scalar_parser_does() {
         for (v6, tcp) in [(false, false), (false, true), (true, false), (true, true)] {
             for payload in [0, 3, 18, 100] {
                 frames.push(stacked(tags, v6, tcp, payload));
+                // A service tag outside.
+                let mut service = stacked(tags, v6, tcp, payload);
+                service[12..14].copy_from_slice(if tags > 0 { &[0x88, 0xa8] } else { &[0x88, 0x47] });
+                frames.push(service);
             }
         }
     }

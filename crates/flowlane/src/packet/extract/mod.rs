@@ -120,7 +120,8 @@ const fn place(w: usize) -> usize {
     w - L3_WORD
 }
 
-const fn stack(tags: u8, v6: bool, tcp: bool) -> Stack {
+const fn stack(tpids: &[u16], v6: bool, tcp: bool) -> Stack {
+    let tags = tpids.len() as u8;
     let network_len = if v6 { 40 } else { 20 };
     let mut moves = Moves::NONE.with(place(word::PORTS), 0, network_len, 4);
     let mut present = 0b1111 << word::ETH | 1 << word::IN_PORT | 1 << word::PORTS | 1 << word::NW_PROTO;
@@ -160,7 +161,7 @@ const fn stack(tags: u8, v6: bool, tcp: bool) -> Stack {
         fragment: 0,
         malformed: None,
     };
-    let (wanted, compared) = first_bytes(tags as usize, v6, tcp);
+    let (wanted, compared) = first_bytes(tpids, v6, tcp);
     Stack {
         wanted,
         compared,
@@ -179,15 +180,15 @@ const fn stack(tags: u8, v6: bool, tcp: bool) -> Stack {
     }
 }
 
-/// See [`Stack::wanted`]. Tags are customer tags here: frames with service tags are recognised, too, but not
-/// at first sight.
-const fn first_bytes(tags: usize, v6: bool, tcp: bool) -> ([u8; 32], [u8; 32]) {
+/// See [`Stack::wanted`].
+const fn first_bytes(tpids: &[u16], v6: bool, tcp: bool) -> ([u8; 32], [u8; 32]) {
+    let tags = tpids.len();
     let (mut wanted, mut compared) = ([0; 32], [0; 32]);
     let mut at = 12;
     while at <= 12 + 4 * tags {
         let last = at == 12 + 4 * tags;
         let eth_type = if !last {
-            ether_type::VLAN
+            tpids[(at - 12) / 4]
         } else if v6 {
             ether_type::IPV6
         } else {
@@ -211,12 +212,28 @@ const fn first_bytes(tags: usize, v6: bool, tcp: bool) -> ([u8; 32], [u8; 32]) {
     (wanted, compared)
 }
 
-/// The stacks that have a fast path: by number of tags, IPv4 before IPv6, UDP before TCP.
-static STACKS: [[Stack; 4]; 3] = [stacks(0), stacks(1), stacks(2)];
+/// The Ethernet headers that have a fast path, by the types of their tags: none, a customer tag, a service tag,
+/// both (802.1ad), two customer tags.
+const TPIDS: [&[u16]; 5] = [
+    &[],
+    &[ether_type::VLAN],
+    &[ether_type::QINQ],
+    &[ether_type::QINQ, ether_type::VLAN],
+    &[ether_type::VLAN, ether_type::VLAN],
+];
 
-const fn stacks(tags: u8) -> [Stack; 4] {
-    [stack(tags, false, false), stack(tags, false, true), stack(tags, true, false), stack(tags, true, true)]
-}
+/// The stacks that have a fast path: by [`TPIDS`], IPv4 before IPv6, UDP before TCP.
+static STACKS: [[Stack; 4]; TPIDS.len()] = {
+    const fn all(tpids: &[u16]) -> [Stack; 4] {
+        [
+            stack(tpids, false, false),
+            stack(tpids, false, true),
+            stack(tpids, true, false),
+            stack(tpids, true, true),
+        ]
+    }
+    [all(TPIDS[0]), all(TPIDS[1]), all(TPIDS[2]), all(TPIDS[3]), all(TPIDS[4])]
+};
 
 /// What the moved words keep: the label's 20 bits, and of TCP's offset and flags the flags' 12.
 static KEPT: [u32; L3_WORDS] = {
@@ -231,34 +248,30 @@ fn be16(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
 }
 
-/// The stack that the frame seems to have, by its EtherType and protocol.
+/// The stack that the frame seems to have, by its EtherTypes and protocol.
 #[inline(always)]
 fn guess(frame: &[u8; FRAME_LEAST]) -> Option<&'static Stack> {
-    let mut tags = 0;
-    let mut eth_type = be16(frame, 12) as u16;
-    while tags < 2 && (eth_type == ether_type::VLAN || eth_type == ether_type::QINQ) {
-        tags += 1;
-        eth_type = be16(frame, 12 + 4 * tags) as u16;
-    }
+    const VLAN: u16 = ether_type::VLAN;
+    const QINQ: u16 = ether_type::QINQ;
+    let types = [12, 16, 20].map(|at| be16(frame, at) as u16);
+    let (ethernet, tags) = match types {
+        [VLAN, VLAN, _] => (4, 2),
+        [QINQ, VLAN, _] => (3, 2),
+        [QINQ, ..] => (2, 1),
+        [VLAN, ..] => (1, 1),
+        _ => (0, 0),
+    };
     let l3 = 14 + 4 * tags;
-    let (proto, v6) = match eth_type {
+    let (proto, v6) = match types[tags] {
         ether_type::IPV4 => (frame[l3 + 9], 0),
         ether_type::IPV6 => (frame[l3 + 6], 2),
         _ => return None,
     };
     match proto {
-        ip_proto::UDP => Some(&STACKS[tags][v6]),
-        ip_proto::TCP => Some(&STACKS[tags][v6 + 1]),
+        ip_proto::UDP => Some(&STACKS[ethernet][v6]),
+        ip_proto::TCP => Some(&STACKS[ethernet][v6 + 1]),
         _ => None,
     }
-}
-
-/// Whether the first bytes are the stack's from the network header on: they may differ from what is wanted in
-/// service tags for customer tags.
-#[cold]
-fn is_but_for_tags(frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
-    let differs = |at: usize| (frame[at] ^ stack.wanted[at]) & stack.compared[at] != 0;
-    (stack.headers.l3.into()..32).all(|at| !differs(at))
 }
 
 /// Where the lengths of the packet (the frame from its network header on) are right: how much longer than
@@ -316,7 +329,7 @@ fn extract(
     let head: &[u8; FRAME_LEAST] = frame.first_chunk()?;
     if !mover.is(head, stack) {
         *stack = guess(head)?;
-        if !mover.is(head, stack) && !is_but_for_tags(head, stack) {
+        if !mover.is(head, stack) {
             return None;
         }
     }
