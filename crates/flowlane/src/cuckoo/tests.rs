@@ -256,6 +256,9 @@ fn sweeps<const W: usize>(variant: Variant) {
 #[test]
 fn a_key_that_moves_between_its_buckets_is_never_missed() {
     moves::<1>();
+    if cfg!(miri) {
+        return;
+    }
     moves::<2>();
     moves::<4>();
     moves::<8>();
@@ -281,7 +284,8 @@ fn moves<const W: usize>() {
                 keys_read.iter().for_each(|key| assert_eq!(reader.lookup(key), Some(77)));
             }
         });
-        for round in 0..30_000 {
+        // Miri is some thousand times slower.
+        for round in 0..if cfg!(miri) { 3 } else { 30_000 } {
             for key in &keys {
                 let hash = writer.hash(key);
                 let geometry = writer.geometry();
