@@ -62,6 +62,22 @@ fn ticks(now_ns: u64) -> u32 {
     (now_ns >> TICK_SHIFT) as u32
 }
 
+/// A cache in front of the megaflow cache.
+#[derive(Clone, Copy)]
+enum Front {
+    Exact,
+    Signature,
+}
+
+impl Front {
+    fn name(self) -> &'static str {
+        match self {
+            Front::Exact => "exact-match",
+            Front::Signature => "signature-match",
+        }
+    }
+}
+
 /// Caches, tables and paths.
 pub struct Lookup {
     /// The rule tables.
@@ -152,12 +168,12 @@ impl Lookup {
         let arm = self.chooser.arm();
         if arm.exact() {
             let asked = left;
-            left = self.exact_stage(keys, frames, left, now_ns, paths);
+            left = self.front_stage(Front::Exact, keys, frames, left, now_ns, paths);
             timer = stages.stop(Stage::ExactMatch, asked.len() as u64, timer);
         }
         if arm.signature() && !left.is_empty() {
             let asked = left;
-            left = self.signature_stage(keys, frames, left, now_ns, paths);
+            left = self.front_stage(Front::Signature, keys, frames, left, now_ns, paths);
             timer = stages.stop(Stage::SignatureMatch, asked.len() as u64, timer);
         }
         if !left.is_empty() && self.config.megaflows_max > 0 {
@@ -180,39 +196,38 @@ impl Lookup {
         self.chooser.best()
     }
 
-    fn exact_stage(
+    /// Asks a cache in front of the megaflow cache.
+    fn front_stage(
         &mut self,
+        front: Front,
         keys: &[FlowKey],
         frames: &[Frame],
         asked: LaneMask,
         now_ns: u64,
         paths: &mut [PathId; LANES_MAX],
     ) -> LaneMask {
-        let Some(exact) = &self.exact else { return asked };
         let mut found = [FlowRef::NONE; LANES_MAX];
-        let left = exact.lookup_batch(&self.megaflows, keys, asked, &mut found);
-        self.check_hits("exact-match", keys, frames, LaneMask(asked.0 & !left.0), &found);
-        self.exact_lookups += asked.len() as u64;
+        let megaflows = &self.megaflows;
+        let left = match (front, &self.exact, &self.signature) {
+            (Front::Exact, Some(exact), _) => exact.lookup_batch(megaflows, keys, asked, &mut found),
+            (Front::Signature, _, Some(signature)) => {
+                signature.lookup_batch(megaflows, keys, asked, &mut found)
+            }
+            _ => return asked,
+        };
+        if self.validate && self.difference.is_none() {
+            let hit = LaneMask(asked.0 & !left.0);
+            let in_port = keys[0].word(word::IN_PORT);
+            let checked = Validator::hits(front.name(), megaflows, keys, frames, (hit, &found), in_port);
+            self.difference = checked.err();
+        }
         let left = self.credit(frames, asked, left, &found, now_ns, paths);
-        self.exact_hits += (asked.len() - left.len()) as u64;
-        left
-    }
-
-    fn signature_stage(
-        &mut self,
-        keys: &[FlowKey],
-        frames: &[Frame],
-        asked: LaneMask,
-        now_ns: u64,
-        paths: &mut [PathId; LANES_MAX],
-    ) -> LaneMask {
-        let Some(signature) = &self.signature else { return asked };
-        let mut found = [FlowRef::NONE; LANES_MAX];
-        let left = signature.lookup_batch(&self.megaflows, keys, asked, &mut found);
-        self.check_hits("signature-match", keys, frames, LaneMask(asked.0 & !left.0), &found);
-        self.signature_lookups += asked.len() as u64;
-        let left = self.credit(frames, asked, left, &found, now_ns, paths);
-        self.signature_hits += (asked.len() - left.len()) as u64;
+        let (lookups, hits) = match front {
+            Front::Exact => (&mut self.exact_lookups, &mut self.exact_hits),
+            Front::Signature => (&mut self.signature_lookups, &mut self.signature_hits),
+        };
+        *lookups += asked.len() as u64;
+        *hits += (asked.len() - left.len()) as u64;
         left
     }
 
@@ -246,21 +261,6 @@ impl Lookup {
             signature.offer_batch(keys, hit, &found);
         }
         left
-    }
-
-    fn check_hits(
-        &mut self,
-        name: &str,
-        keys: &[FlowKey],
-        frames: &[Frame],
-        hit: LaneMask,
-        found: &[FlowRef; LANES_MAX],
-    ) {
-        if self.validate && self.difference.is_none() {
-            let in_port = keys[0].word(word::IN_PORT);
-            let checked = Validator::hits(name, &self.megaflows, keys, frames, (hit, found), in_port);
-            self.difference = checked.err();
-        }
     }
 
     /// Counts the packets of the lanes that were `asked` and are not `left` in their megaflows, and says their

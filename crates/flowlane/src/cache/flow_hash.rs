@@ -4,6 +4,7 @@
 //! in other fields collide at worst.
 
 use crate::hash::multilinear::{self, Multilinear};
+use crate::packet::batch::LaneMask;
 use crate::packet::fields::word;
 use crate::packet::key::FlowKey;
 
@@ -67,6 +68,19 @@ impl Dice {
         self.state ^= self.state >> 17;
         self.state ^= self.state << 5;
         self.state
+    }
+
+    /// The lanes of the next packets that are to be inserted.
+    #[inline]
+    pub(super) fn pick_lanes(&mut self, packets: LaneMask) -> LaneMask {
+        let mut picked = LaneMask(0);
+        let mut passed = 0;
+        while let Some(at) = self.pick(packets.len() - passed) {
+            passed += at + 1;
+            let lane = packets.lanes().nth(passed - 1).expect("picked from those there are");
+            picked.0 |= 1 << lane;
+        }
+        picked
     }
 
     /// Of the next `packets`: the place of the first that is to be inserted. To be asked again for those behind

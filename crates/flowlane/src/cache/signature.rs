@@ -83,13 +83,8 @@ impl SignatureCache {
     /// Offers the packets of the `hit` lanes with their megaflows: one in `insert_inverse` is inserted.
     #[inline]
     pub fn offer_batch(&mut self, keys: &[FlowKey], hit: LaneMask, found: &[FlowRef]) {
-        let mut passed = 0;
-        let packets = hit.len();
-        while let Some(at) = self.dice.pick(packets - passed) {
-            passed += at;
-            let lane = hit.lanes().nth(passed).expect("picked from those there are");
+        for lane in self.dice.pick_lanes(hit).lanes() {
             self.insert(&keys[lane], found[lane]);
-            passed += 1;
         }
     }
 
