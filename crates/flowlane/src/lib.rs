@@ -2,7 +2,7 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← memory ← choices ← hash ← {bloom, cuckoo} ← packet ← rule ← {cache, classify} ← generate ← tune`
+//! `isa ← memory ← choices ← hash ← {bloom, cuckoo} ← packet ← rule ← {cache, classify, route, tunnel} ← generate ← {check, tune}`
 //!
 //! | module | what |
 //! |---|---|
@@ -15,8 +15,11 @@
 //! | [`rule`] | matches, actions, rules, and their readers and printers |
 //! | [`cuckoo`] | an exact-match table of many keys: one writer, readers that never wait |
 //! | [`classify`] | rule tables: linear search (the oracle), tuple search |
+//! | [`route`] | routes: the longest prefix that an address is in, and its next hop |
 //! | [`cache`] | exact-match and megaflow caches |
+//! | [`tunnel`] | VXLAN, GENEVE and GTP-U: endpoints, decapsulation, encapsulation |
 //! | [`generate`] | synthetic rules and traces |
+//! | [`check`] | engines against their definitions, for as long as one likes |
 //! | [`tune`] | measures which choices are fastest on this machine |
 //!
 //! The library does no I/O, starts no threads, and holds no global state but the SIMD width cap and the
@@ -24,6 +27,7 @@
 
 pub mod bloom;
 pub mod cache;
+pub mod check;
 pub mod choices;
 pub mod classify;
 pub mod cuckoo;
@@ -32,5 +36,7 @@ pub mod hash;
 pub mod isa;
 pub mod memory;
 pub mod packet;
+pub mod route;
 pub mod rule;
 pub mod tune;
+pub mod tunnel;

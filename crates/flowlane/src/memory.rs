@@ -30,7 +30,7 @@ macro_rules! zeroed {
 }
 
 zeroed! {
-    u8 u16 u32 u64
+    u8 u16 u32 u64 u128
     std::sync::atomic::AtomicU8 std::sync::atomic::AtomicU16
     std::sync::atomic::AtomicU32 std::sync::atomic::AtomicU64
 }

@@ -2,6 +2,7 @@
 //!
 //! Every engine implements [`Classifier`] and must agree with linear search, which is the definition.
 
+pub mod acl;
 pub mod linear;
 mod rank;
 pub mod tuple;
@@ -9,6 +10,7 @@ pub mod tuple;
 #[cfg(test)]
 mod tests;
 
+pub use acl::AclSearch;
 pub use linear::LinearSearch;
 pub use tuple::TupleSearch;
 
@@ -37,6 +39,9 @@ pub enum InsertError {
         /// The limit.
         rules_max: usize,
     },
+    /// An access list's limit.
+    #[error(transparent)]
+    Acl(#[from] acl::BuildError),
 }
 
 /// A table of rules.

@@ -34,6 +34,13 @@ fn random_match(r: &mut Random) -> Match {
         }
     }
     if r.chance(8) {
+        m.set(Field::EthType, 0x0800);
+    }
+    if r.chance(12) {
+        // No prefix, and so no range.
+        m.set_masked(Field::TpSrc, port(r).into(), 0x0401);
+    }
+    if r.chance(8) {
         m.set_masked(Field::Ipv4Src, address(r).into(), 0x8000_0001);
     }
     if r.chance(2) {
@@ -60,6 +67,7 @@ fn random_key(r: &mut Random) -> FlowKey {
     let mut key = FlowKey::zero();
     key.set(Field::InPort, r.next(3).into());
     key.set(Field::EthDst, u128::from(r.next(4)));
+    key.set(Field::EthType, if r.chance(3) { 0x86dd } else { 0x0800 });
     key.set(Field::Ipv4Src, address(r).into());
     key.set(Field::Ipv4Dst, address(r).into());
     key.set(Field::NwProto, [6, 17][r.next(2) as usize]);
@@ -69,7 +77,12 @@ fn random_key(r: &mut Random) -> FlowKey {
 }
 
 fn engines() -> Vec<Box<dyn Classifier>> {
-    vec![Box::new(LinearSearch::new(1000)), Box::new(TupleSearch::new(1000, 12345))]
+    let lists = acl::AclEngine::ALL.map(|engine| -> Box<dyn Classifier> {
+        Box::new(AclSearch::new(acl::AclConfig { rules_max: 1000, ..Default::default() }.with_engine(engine)))
+    });
+    let others: [Box<dyn Classifier>; 2] =
+        [Box::new(LinearSearch::new(1000)), Box::new(TupleSearch::new(1000, 12345))];
+    others.into_iter().chain(lists).collect()
 }
 
 /// The definition, without any engine: among the matching rules the highest priority, then the smallest
@@ -103,6 +116,13 @@ fn every_engine_agrees_with_the_definition_while_rules_change() {
                     rules.push((id, priority, matches.clone()));
                     engines.iter_mut().for_each(|e| e.insert(id, priority, &matches).unwrap());
                 }
+            }
+            let keys: Vec<FlowKey> = (0..r.next(70)).map(|_| random_key(r)).collect();
+            for engine in &engines {
+                let mut hits = vec![None; keys.len()];
+                engine.lookup_batch(&keys, &mut hits);
+                let wanted: Vec<_> = keys.iter().map(|key| definition(&rules, key)).collect();
+                assert_eq!(hits, wanted, "{} seed {seed} step {step}", engine.name());
             }
             for _ in 0..20 {
                 let key = random_key(r);
@@ -151,8 +171,9 @@ fn bits_that_were_not_looked_at_do_not_matter() {
 
 #[test]
 fn a_full_table_refuses_and_stays_as_it_was() {
-    let engines: [Box<dyn Classifier>; 2] =
-        [Box::new(LinearSearch::new(1)), Box::new(TupleSearch::new(1, 0))];
+    let config = acl::AclConfig { rules_max: 1, ..Default::default() };
+    let engines: [Box<dyn Classifier>; 3] =
+        [Box::new(LinearSearch::new(1)), Box::new(TupleSearch::new(1, 0)), Box::new(AclSearch::new(config))];
     for mut engine in engines {
         engine.insert(RuleId(0), Priority(1), &Match::any()).unwrap();
         assert_eq!(
@@ -195,4 +216,43 @@ fn an_emptied_table_keeps_no_subtable() {
         assert!(!tuple.remove(RuleId(id)));
     }
     assert_eq!((tuple.len(), tuple.subtables()), (0, 0));
+}
+
+#[test]
+fn rules_that_all_ask_the_same_are_compared_with_it_once() {
+    for engine in acl::AclEngine::ALL {
+        let config = acl::AclConfig::default().with_engine(engine);
+        let r = &mut Random(7);
+        let rules: Vec<Match> = (0..300)
+            .map(|_| {
+                let mut m = random_match(r);
+                m.set(Field::EthType, 0x0800).set(Field::InPort, 1);
+                m
+            })
+            .collect();
+        let given = rules.iter().enumerate().map(|(i, m)| (RuleId(i as u32), Priority(1), m));
+        let list = AclSearch::build(config, given.clone()).unwrap();
+        let given: Vec<_> = given.map(|(id, p, m)| (id, p, m.clone())).collect();
+        let keys: Vec<FlowKey> = (0..300).map(|_| random_key(r)).collect();
+        let mut hits = vec![None; keys.len()];
+        list.lookup_batch(&keys, &mut hits);
+        for (key, hit) in keys.iter().zip(hits) {
+            assert_eq!(hit, definition(&given, key));
+            let told = list.explain(key);
+            assert_eq!(told.winner, hit.map(|h| h.rule));
+            let others: Vec<_> = given.iter().filter(|(id, ..)| Some(*id) != told.winner).cloned().collect();
+            assert_eq!(told.runner_up, hit.and_then(|_| definition(&others, key)).map(|h| h.rule));
+        }
+    }
+}
+
+#[test]
+fn a_list_that_is_out_of_memory_still_replaces() {
+    let config = acl::AclConfig { memory_max: 20_000, ..Default::default() };
+    let mut list = AclSearch::new(config);
+    let r = &mut Random(3);
+    let full = (0..).find(|id| list.insert(RuleId(*id), Priority(1), &random_match(r)).is_err()).unwrap();
+    assert_eq!(list.len(), full as usize);
+    assert!(list.replace(RuleId(0), Priority(9), &Match::any()));
+    assert_eq!(list.lookup(&FlowKey::zero()).unwrap().rule, RuleId(0));
 }

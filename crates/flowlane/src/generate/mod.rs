@@ -3,6 +3,7 @@
 //! ```text
 //! rules      profile or parameter file ─► Vec<Rule>         (rules, seed_file)
 //! trace      rules + locality          ─► FlowKeys          (trace, locality)
+//! routes     lengths and clusters      ─► prefixes, updates, addresses
 //! packet     FlowKey                   ─► Ethernet frame    (packet)
 //! ```
 //!
@@ -18,6 +19,7 @@
 //! | [`seed_file`] | rule sets from a ClassBench parameter file |
 //! | [`locality`] | how often the same flow comes again: uniform, Zipf, Pareto bursts |
 //! | [`trace`] | flow keys that hit a given rule set, and some that miss it |
+//! | [`routes`] | route tables like the Internet's, updates, addresses |
 //! | [`packet`] | the frame that a flow key describes |
 //! | [`random`] | the random numbers |
 
@@ -29,6 +31,7 @@ pub mod locality;
 mod openflow;
 pub mod packet;
 pub mod random;
+pub mod routes;
 pub mod rules;
 pub mod seed_file;
 mod seed_rules;
@@ -41,6 +44,7 @@ pub use header::draw_key;
 pub use locality::{Locality, Sampler};
 pub use packet::build_frame;
 pub use random::Random;
+pub use routes::{Internet, RouteConfig, generate_addresses, generate_routes, generate_updates};
 pub use rules::{Profile, RuleConfig, RuleSetError, generate_rules};
 pub use seed_file::{SeedConfig, SeedFile, SeedFileError};
 pub use trace::{Trace, TraceConfig, TraceError};

@@ -68,6 +68,9 @@ pub enum Action {
     Meter(u32),
     /// Count the packet and its bytes in a counter of this number.
     Count(u32),
+    /// Put the outer headers of the tunnel of this number in front of the packet. What follows sees these. A packet
+    /// that does not fit into the tunnel is dropped, and the rest of its steps are left out.
+    Encapsulate(u32),
     /// Go on in a later table. The last step of a rule.
     Goto(u8),
 }

@@ -17,7 +17,7 @@
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
-use super::error::{Fault, ReadErrors, Token, read_lines};
+use super::error::{Fault, ReadErrors, Token, Words, read_lines};
 use super::{Flags, Match, Priority, ReadOptions, Rule};
 use crate::packet::Field;
 use crate::packet::key::FlowKey;
@@ -28,7 +28,7 @@ use crate::packet::parse::{ether_type, ip_proto};
 /// # Errors
 /// All lines that are wrong; nothing is loaded then.
 pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rule>, ReadErrors> {
-    let mut rules = read_lines(text, file, options.rules_max, |line| {
+    let mut rules = read_lines(text, file, (options.rules_max, "rules"), |line| {
         let matches = filter(line, options.flags)?;
         Ok(Rule { table: options.table_default, ..Rule::new(matches, Vec::new()) })
     })?;
@@ -39,34 +39,8 @@ pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rul
     Ok(rules)
 }
 
-/// The words of a line: parts between white space, in order.
-struct Words<'a> {
-    line: Token<'a>,
-    at: usize,
-}
-
-impl<'a> Words<'a> {
-    /// The next word; `expected` says what should stand there.
-    fn next(&mut self, expected: &str) -> Result<Token<'a>, Fault> {
-        let rest = self.line.part(self.at, self.line.text.len());
-        let word = rest.trim();
-        if word.text.is_empty() {
-            let end = Token { text: "", at: self.line.text.trim_end().len() };
-            return Err(end.fault(format!("the line ends where {expected} is expected")));
-        }
-        let len = word.text.find(char::is_whitespace).unwrap_or(word.text.len());
-        let word = word.part(0, len);
-        self.at = word.at + len;
-        Ok(word)
-    }
-
-    fn done(&self) -> bool {
-        self.line.text[self.at..].trim().is_empty()
-    }
-}
-
 fn filter(line: Token<'_>, flags: Flags) -> Result<Match, Fault> {
-    let mut words = Words { line, at: 0 };
+    let mut words = Words::of(line);
     let mut out = Match::any();
     out.set(Field::EthType, ether_type::IPV4.into());
     let first = words.next("`@source/length`")?;
@@ -249,11 +223,11 @@ fn print_filter(matches: &Match, out: &mut String) -> Result<(), &'static str> {
 /// # Errors
 /// All lines that are wrong.
 pub fn read_trace(text: &str, file: &str) -> Result<Vec<FlowKey>, ReadErrors> {
-    read_lines(text, file, usize::MAX, header)
+    read_lines(text, file, (usize::MAX, "headers"), header)
 }
 
 fn header(line: Token<'_>) -> Result<FlowKey, Fault> {
-    let mut words = Words { line, at: 0 };
+    let mut words = Words::of(line);
     let mut number = |what: &str, max: u32| {
         let word = words.next(what)?;
         let value = word.text.parse::<u32>().ok().filter(|&n| n <= max);

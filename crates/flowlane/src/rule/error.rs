@@ -1,4 +1,4 @@
-//! What is wrong with a rule file, and where.
+//! What is wrong with a file of lines, and where.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ pub const ERRORS_KEPT: usize = 20;
 /// Errors after which reading on is idle.
 const ERRORS_COUNTED: usize = 100_000;
 
-/// Something in a rule or trace file that is not understood.
+/// Something in a file of rules, routes or headers that is not understood.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ReadError {
     /// The file, as the caller named it.
@@ -68,41 +68,77 @@ impl std::error::Error for ReadErrors {}
 
 /// A part of a line, and what is wrong with it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Fault {
+pub(crate) struct Fault {
     /// Offset in the line, in bytes.
-    pub(super) at: usize,
-    pub(super) len: usize,
-    pub(super) problem: String,
+    pub(crate) at: usize,
+    pub(crate) len: usize,
+    pub(crate) problem: String,
 }
 
 /// A part of a line that knows where it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Token<'a> {
-    pub(super) text: &'a str,
+pub(crate) struct Token<'a> {
+    pub(crate) text: &'a str,
     /// Offset in the line, in bytes.
-    pub(super) at: usize,
+    pub(crate) at: usize,
 }
 
 impl<'a> Token<'a> {
-    pub(super) fn fault(&self, problem: impl Into<String>) -> Fault {
+    pub(crate) fn fault(&self, problem: impl Into<String>) -> Fault {
         Fault { at: self.at, len: self.text.len(), problem: problem.into() }
     }
 
     /// Without white space at the ends.
-    pub(super) fn trim(self) -> Token<'a> {
+    pub(crate) fn trim(self) -> Token<'a> {
         let start = self.text.len() - self.text.trim_start().len();
         Token { text: self.text.trim(), at: self.at + start }
     }
 
     /// The part of this token from byte `from` to byte `to`.
-    pub(super) fn part(&self, from: usize, to: usize) -> Token<'a> {
+    pub(crate) fn part(&self, from: usize, to: usize) -> Token<'a> {
         Token { text: &self.text[from..to], at: self.at + from }
     }
 
+    /// What stands before the first `mark`; all where there is none.
+    pub(crate) fn before(&self, mark: &str) -> Token<'a> {
+        self.split(mark).map_or(*self, |(before, _)| before)
+    }
+
     /// What stands before and behind the first `separator`.
-    pub(super) fn split(&self, separator: &str) -> Option<(Token<'a>, Token<'a>)> {
+    pub(crate) fn split(&self, separator: &str) -> Option<(Token<'a>, Token<'a>)> {
         let at = self.text.find(separator)?;
         Some((self.part(0, at), self.part(at + separator.len(), self.text.len())))
+    }
+}
+
+/// The words of a line: parts between white space, in order.
+pub(crate) struct Words<'a> {
+    pub(crate) line: Token<'a>,
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    pub(crate) fn of(line: Token<'a>) -> Self {
+        Self { line, at: 0 }
+    }
+
+    /// The next word; `expected` says what should stand there.
+    pub(crate) fn next(&mut self, expected: &str) -> Result<Token<'a>, Fault> {
+        let rest = self.line.part(self.at, self.line.text.len());
+        let word = rest.trim();
+        if word.text.is_empty() {
+            let end = Token { text: "", at: self.line.text.trim_end().len() };
+            return Err(end.fault(format!("the line ends where {expected} is expected")));
+        }
+        let len = word.text.find(char::is_whitespace).unwrap_or(word.text.len());
+        let word = word.part(0, len);
+        self.at = word.at + len;
+        Ok(word)
+    }
+
+    /// Whether none is left.
+    pub(crate) fn done(&self) -> bool {
+        self.line.text[self.at..].trim().is_empty()
     }
 }
 
@@ -135,18 +171,18 @@ impl Collector<'_> {
     }
 }
 
-/// Reads every line that says something with `read`; more than `max` are refused.
-pub(super) fn read_lines<T>(
+/// Reads every line that says something with `read`; more than `max` of `what` are refused.
+pub(crate) fn read_lines<T>(
     text: &str,
     file: &str,
-    max: usize,
-    read: impl Fn(Token<'_>) -> Result<T, Fault>,
+    (max, what): (usize, &str),
+    mut read: impl FnMut(Token<'_>) -> Result<T, Fault>,
 ) -> Result<Vec<T>, ReadErrors> {
     let mut collector = Collector { text, file, errors: Vec::new(), count: 0 };
     let mut out = Vec::new();
     for (number, start, line) in lines(text) {
         if out.len() >= max {
-            collector.note(number, start, line.fault(format!("more than {max} rules; raise the limit")));
+            collector.note(number, start, line.fault(format!("more than {max} {what}; raise the limit")));
         }
         match read(line) {
             Ok(value) => out.push(value),
@@ -164,7 +200,7 @@ pub(super) fn read_lines<T>(
 
 /// The lines of a text that say something: number from 1, byte where they begin, content. Comments (from
 /// `#` at the beginning) and blank lines are left out.
-pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, Token<'_>)> {
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, Token<'_>)> {
     let mut start = 0;
     text.split('\n')
         .enumerate()
@@ -177,7 +213,7 @@ pub(super) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, Token<'_>
 }
 
 /// `; did you mean …?` where one of `known` is near.
-pub(super) fn did_you_mean<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn did_you_mean<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     let nearest = known.map(|k| (strsim::damerau_levenshtein(unknown, k), k)).min();
     match nearest {
         Some((distance, name)) if distance <= 1 + unknown.len() / 3 => format!("; did you mean `{name}`?"),

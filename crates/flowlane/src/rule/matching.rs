@@ -151,6 +151,11 @@ impl Match {
         self
     }
 
+    /// The same words with the port ranges of `other`.
+    pub(crate) fn with_ranges_of(self, other: &Match) -> Self {
+        Self { tp_src: other.tp_src, tp_dst: other.tp_dst, ..self }
+    }
+
     /// The value and mask required of `field`, right-aligned. A range counts as no requirement.
     pub fn get(&self, field: Field) -> (u128, u128) {
         let (mut value, mut mask) = (0u128, 0u128);

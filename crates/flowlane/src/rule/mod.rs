@@ -7,7 +7,7 @@
 
 pub mod action;
 pub mod classbench;
-mod error;
+pub(crate) mod error;
 pub mod flow_syntax;
 pub mod matching;
 mod read;

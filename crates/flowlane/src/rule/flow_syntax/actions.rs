@@ -8,7 +8,7 @@ use crate::packet::fields::Field;
 use crate::packet::parse::ether_type;
 
 /// Names of actions, for suggestions.
-const NAMES: [&str; 32] = [
+const NAMES: [&str; 33] = [
     "output",
     "in_port",
     "flood",
@@ -40,6 +40,7 @@ const NAMES: [&str; 32] = [
     "dec_ttl",
     "meter",
     "count",
+    "encap",
     "goto_table",
 ];
 
@@ -170,6 +171,7 @@ fn with_argument(name: Token<'_>, argument: Token<'_>, options: &ReadOptions<'_>
         }
         "meter" => Ok(Action::Meter(number(u32::MAX.into())? as u32)),
         "count" => Ok(Action::Count(number(u32::MAX.into())? as u32)),
+        "encap" => Ok(Action::Encapsulate(number(u32::MAX.into())? as u32)),
         "goto_table" => Ok(Action::Goto(number(254)? as u8)),
         "resubmit" => Err(name.fault("Flowlane has no resubmit; use goto_table")),
         _ => {

@@ -39,7 +39,7 @@ pub const LINE_MAX: usize = 64 * 1024;
 /// # Errors
 /// All lines that are wrong; nothing is loaded then.
 pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rule>, ReadErrors> {
-    read_lines(text, file, options.rules_max, |line| read_line(line, options))
+    read_lines(text, file, (options.rules_max, "rules"), |line| read_line(line, options))
 }
 
 fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> {

@@ -152,6 +152,7 @@ impl fmt::Display for Action {
             Action::DecMplsTtl => f.write_str("dec_mpls_ttl"),
             Action::Meter(meter) => write!(f, "meter:{meter}"),
             Action::Count(counter) => write!(f, "count:{counter}"),
+            Action::Encapsulate(tunnel) => write!(f, "encap:{tunnel}"),
             Action::Goto(table) => write!(f, "goto_table:{table}"),
         }
     }

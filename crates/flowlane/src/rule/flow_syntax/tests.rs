@@ -80,12 +80,13 @@ fn every_action_is_read() {
         ]
     );
     assert_eq!(
-        actions("set_mpls_label(17),sample(probability=100),meter:1,count:2,\"uplink\",goto_table:3"),
+        actions("set_mpls_label(17),sample(probability=100),meter:1,count:2,encap:9,\"uplink\",goto_table:3"),
         [
             Action::SetField { field: Field::MplsLabel, value: 17, mask: 0xfffff },
             Action::Sample { probability: 100 },
             Action::Meter(1),
             Action::Count(2),
+            Action::Encapsulate(9),
             Action::Output(PortNo(7)),
             Action::Goto(3),
         ]
@@ -209,6 +210,7 @@ fn any_action() -> impl Strategy<Value = Action> {
         11 => Action::DecTtl,
         12 => Action::DecMplsTtl,
         13 => Action::Meter(n.into()),
+        14 => Action::Encapsulate(n.into()),
         _ => Action::Count(n.into()),
     });
     prop_oneof![set, rest]

@@ -1,0 +1,80 @@
+//! How a batch is looked up: its name, what is chosen.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::isa::{Body, Variant};
+
+/// What stands in the lanes of a register.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Shape {
+    /// Rules: one packet at a time against as many rules as there are lanes.
+    Rules,
+    /// Packets: one rule at a time against as many packets as there are lanes.
+    Packets,
+}
+
+/// A shape and the instructions that it is computed by.
+///
+/// Its name is `rules/avx2`, `packets/avx512`; with AVX-512's instructions on 256 bits `packets/avx512-256`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BruteKernel {
+    /// What stands in the lanes. Nothing does in the scalar variant, which has one shape.
+    pub shape: Shape,
+    /// The instructions.
+    pub variant: Variant,
+    /// Whether AVX-512 is to use half of its registers.
+    pub half: bool,
+}
+
+/// A text that names no kernel.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "`{0}` names no kernel of brute force; write rules or packets, /, and scalar, sse42, avx2, avx512 or avx512-256"
+)]
+pub struct BruteKernelError(pub String);
+
+impl fmt::Display for BruteKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape = if self.shape == Shape::Rules { "rules" } else { "packets" };
+        write!(f, "{shape}/{}{}", self.variant, if self.half { "-256" } else { "" })
+    }
+}
+
+impl FromStr for BruteKernel {
+    type Err = BruteKernelError;
+
+    fn from_str(text: &str) -> Result<Self, BruteKernelError> {
+        let found = Self::all().into_iter().find(|kernel| kernel.to_string() == text);
+        found.ok_or_else(|| BruteKernelError(text.to_owned()))
+    }
+}
+
+impl BruteKernel {
+    /// All of them, whether this CPU has them or not.
+    pub fn all() -> Vec<Self> {
+        let of = |shape| {
+            let whole = Variant::ALL.map(|variant| Self { shape, variant, half: false });
+            whole.into_iter().chain([Self { shape, variant: Variant::Avx512, half: true }])
+        };
+        // Without lanes there is nothing to put rules into.
+        let is_one = |k: &Self| (k.shape, k.variant) != (Shape::Packets, Variant::Scalar);
+        [Shape::Rules, Shape::Packets].into_iter().flat_map(of).filter(is_one).collect()
+    }
+
+    /// Whether it may be used here.
+    pub fn available(self) -> bool {
+        self.variant.available()
+    }
+
+    /// The faster shape of a variant.
+    pub(crate) fn fastest_of(variant: Variant) -> Self {
+        let shape = if variant == Variant::Scalar { Shape::Rules } else { Shape::Packets };
+        Self { shape, variant, half: false }
+    }
+
+    /// The default.
+    pub(super) fn fastest() -> Self {
+        Self::fastest_of(Body::first_of(&[Variant::Avx512, Variant::Avx2, Variant::Sse42]).variant())
+    }
+}

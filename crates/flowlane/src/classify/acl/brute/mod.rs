@@ -1,0 +1,186 @@
+#![doc = include_str!("README.md")]
+
+mod kernel;
+mod scalar;
+
+#[cfg(target_arch = "x86_64")]
+mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+#[cfg(test)]
+mod tests;
+
+pub use kernel::{BruteKernel, BruteKernelError, Shape};
+
+use std::cmp::Reverse;
+
+use super::{BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, Verdict, WordKind, reason};
+use crate::isa::{Body, Variant};
+
+/// Rules of a block: the lanes of the widest register.
+const BLOCK: usize = 16;
+
+/// Low ends and high ends (values and masks) of a block's rules in one word.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Column {
+    low: [u32; BLOCK],
+    high: [u32; BLOCK],
+}
+
+/// Brute force over entries, best first.
+#[derive(Clone, Debug)]
+pub struct Brute<const W: usize> {
+    kinds: [WordKind; W],
+    /// Best first.
+    entries: Vec<Entry<W>>,
+    /// The words that any entry looks at.
+    tests: Vec<Test>,
+    /// Block after block, a column for each of `tests`.
+    columns: Vec<Column>,
+    /// Of each block and category the rules that count, one bit each.
+    counting: Vec<[u16; CATEGORIES_MAX]>,
+    /// The places among `entries` of those that count in category 0, and what is found with them.
+    plain: Vec<(u32, Verdict)>,
+    body: Body,
+    kernel: BruteKernel,
+}
+
+/// A word that is compared.
+#[derive(Clone, Copy, Debug)]
+struct Test {
+    word: usize,
+    kind: WordKind,
+}
+
+impl<const W: usize> Brute<W> {
+    /// A table of these entries, in any order.
+    pub fn new(kinds: &[WordKind; W], entries: &[Entry<W>]) -> Self {
+        let kernel = BruteKernel::fastest();
+        let body = Body::of(kernel.variant).expect("the default is chosen among what is available");
+        let mut entries = entries.to_vec();
+        entries.sort_unstable_by_key(|e| Reverse(e.rank));
+        let any = Condition::any(kinds);
+        let looks = |w: &usize| {
+            entries.iter().any(|e| (e.condition.low[*w], e.condition.high[*w]) != (any.low[*w], any.high[*w]))
+        };
+        let tests: Vec<Test> = (0..W).filter(looks).map(|word| Test { word, kind: kinds[word] }).collect();
+        let mut columns = Vec::with_capacity(entries.len().div_ceil(BLOCK) * tests.len());
+        let mut counting = Vec::with_capacity(entries.len().div_ceil(BLOCK));
+        for block in entries.chunks(BLOCK) {
+            for test in &tests {
+                let mut column = Column { low: [0; BLOCK], high: [0; BLOCK] };
+                for (lane, entry) in block.iter().enumerate() {
+                    column.low[lane] = entry.condition.low[test.word];
+                    column.high[lane] = entry.condition.high[test.word];
+                }
+                columns.push(column);
+            }
+            // Lanes behind the last rule match something or other; they count in no category.
+            counting.push(std::array::from_fn(|category| {
+                let bit = |(lane, e): (usize, &Entry<W>)| (e.categories >> category & 1) << lane;
+                block.iter().enumerate().map(bit).fold(0, |bits, bit| bits | bit)
+            }));
+        }
+        let plain = entries.iter().enumerate().filter(|(_, e)| e.categories & 1 == 1);
+        let plain = plain.map(|(place, e)| (place as u32, Verdict::of(e.rule))).collect();
+        Self { kinds: *kinds, entries, tests, columns, counting, plain, body, kernel }
+    }
+
+    /// The same within a budget of bytes.
+    ///
+    /// # Errors
+    /// Where the table would be larger.
+    pub fn build(kinds: &[WordKind; W], entries: &[Entry<W>], memory_max: usize) -> Result<Self, BuildError> {
+        let blocks = entries.len().div_ceil(BLOCK);
+        let needed = size_of_val(entries)
+            + blocks * (W * size_of::<Column>() + size_of::<[u16; CATEGORIES_MAX]>())
+            + 8 * entries.len();
+        if needed > memory_max {
+            let rules = entries.len();
+            return Err(BuildError::Memory { engine: "brute", rules, needed_bytes: needed, memory_max });
+        }
+        Ok(Self::new(kinds, entries))
+    }
+
+    /// The same, looked up by this variant, where it may be used here.
+    pub fn with_variant(self, variant: Variant) -> Option<Self> {
+        self.with_kernel(BruteKernel::fastest_of(variant))
+    }
+
+    /// The same, looked up by this kernel, where it may be used here.
+    pub fn with_kernel(self, kernel: BruteKernel) -> Option<Self> {
+        Some(Self { body: Body::of(kernel.variant)?, kernel, ..self })
+    }
+
+    /// How batches are looked up.
+    pub fn kernel(&self) -> BruteKernel {
+        self.kernel
+    }
+
+    fn lookup(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+        match self.body {
+            Body::Scalar => scalar::lookup(self, keys, categories, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Body::Sse42(isa) => x86::sse42(isa, self, keys, categories, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx2(isa) => x86::avx2(isa, self, keys, categories, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx512(isa) if self.kernel.half => x86::avx512_256(isa, self, keys, categories, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx512(isa) => x86::avx512(isa, self, keys, categories, verdicts),
+        }
+    }
+}
+
+impl<const W: usize> Engine<W> for Brute<W> {
+    fn name(&self) -> &'static str {
+        "brute"
+    }
+
+    fn variant(&self) -> Variant {
+        self.body.variant()
+    }
+
+    fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    fn table_bytes(&self) -> usize {
+        size_of_val(&self.entries[..])
+            + size_of_val(&self.tests[..])
+            + size_of_val(&self.columns[..])
+            + size_of_val(&self.counting[..])
+            + size_of_val(&self.plain[..])
+    }
+
+    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+        assert_eq!(keys.len(), verdicts.len(), "one verdict for each key");
+        self.lookup(keys, 1, verdicts);
+    }
+
+    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+        assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
+        assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
+        self.lookup(keys, categories, verdicts);
+    }
+
+    fn explain(&self, key: &[u32; W]) -> Explanation<W> {
+        let mut looked_at = [0; W];
+        let mut plain = self.entries.iter().filter(|e| e.categories & 1 == 1);
+        let mut rules = 0;
+        let winner = plain.by_ref().find(|e| {
+            rules += 1;
+            reason::look_at(&e.condition, &self.kinds, key, &mut looked_at)
+        });
+        let runner_up = plain.find(|e| e.condition.matches(&self.kinds, key));
+        Explanation {
+            winner: winner.map(|e| e.rule),
+            runner_up: runner_up.map(|e| e.rule),
+            nodes: 0,
+            rules,
+            looked_at,
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Registers of x86-64.
+
+use std::arch::x86_64::*;
+
+use super::Brute;
+use super::lanes::{self, Lanes};
+use crate::classify::acl::{Verdict, WordKind};
+use crate::isa::{Avx2, Avx512, Sse42};
+
+// A key lies in a range where moving it into the range leaves it where it is: two instructions and a comparison, for
+// one range of 32 bits as for two of 16.
+
+/// Four lanes. Private to [`sse42`].
+#[derive(Clone, Copy)]
+struct Sse;
+
+impl Lanes for Sse {
+    const N: usize = 4;
+    type Words = __m128i;
+    type Set = __m128i;
+
+    #[inline(always)]
+    fn load(self, words: &[u32], at: usize) -> __m128i {
+        // SAFETY: the slice is as long.
+        unsafe { _mm_loadu_si128(words[at..at + Self::N].as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store(self, words: __m128i, to: &mut [u32], at: usize) {
+        // SAFETY: the slice is as long.
+        unsafe { _mm_storeu_si128(to[at..at + Self::N].as_mut_ptr().cast(), words) }
+    }
+
+    #[inline(always)]
+    fn splat(self, word: u32) -> __m128i {
+        // SAFETY: only `sse42` makes bodies with this type, and it has SSE4.2; so for all below.
+        unsafe { _mm_set1_epi32(word.cast_signed()) }
+    }
+
+    #[inline(always)]
+    fn all(self) -> __m128i {
+        self.splat(u32::MAX)
+    }
+
+    #[inline(always)]
+    fn none(self) -> __m128i {
+        self.splat(0)
+    }
+
+    #[inline(always)]
+    fn suit(self, among: __m128i, kind: WordKind, key: __m128i, low: __m128i, high: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe {
+            let equal = match kind {
+                WordKind::Ternary => _mm_cmpeq_epi32(_mm_and_si128(key, high), low),
+                WordKind::Range32 => _mm_cmpeq_epi32(_mm_min_epu32(_mm_max_epu32(key, low), high), key),
+                WordKind::Range16 => _mm_cmpeq_epi32(_mm_min_epu16(_mm_max_epu16(key, low), high), key),
+            };
+            _mm_and_si128(among, equal)
+        }
+    }
+
+    #[inline(always)]
+    fn minus(self, of: __m128i, without: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_andnot_si128(without, of) }
+    }
+
+    #[inline(always)]
+    fn union(self, a: __m128i, b: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_or_si128(a, b) }
+    }
+
+    #[inline(always)]
+    fn pick(self, set: __m128i, new: __m128i, old: __m128i) -> __m128i {
+        // SAFETY: as above.
+        unsafe { _mm_blendv_epi8(old, new, set) }
+    }
+
+    #[inline(always)]
+    fn bits(self, set: __m128i) -> u32 {
+        // SAFETY: as above.
+        unsafe { _mm_movemask_ps(_mm_castsi128_ps(set)).cast_unsigned() }
+    }
+}
+
+/// Eight lanes. Private to [`avx2`].
+#[derive(Clone, Copy)]
+struct Vex;
+
+impl Lanes for Vex {
+    const N: usize = 8;
+    type Words = __m256i;
+    type Set = __m256i;
+
+    #[inline(always)]
+    fn load(self, words: &[u32], at: usize) -> __m256i {
+        // SAFETY: the slice is as long.
+        unsafe { _mm256_loadu_si256(words[at..at + Self::N].as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store(self, words: __m256i, to: &mut [u32], at: usize) {
+        // SAFETY: the slice is as long.
+        unsafe { _mm256_storeu_si256(to[at..at + Self::N].as_mut_ptr().cast(), words) }
+    }
+
+    #[inline(always)]
+    fn splat(self, word: u32) -> __m256i {
+        // SAFETY: only `avx2` makes bodies with this type, and it has AVX2; so for all below.
+        unsafe { _mm256_set1_epi32(word.cast_signed()) }
+    }
+
+    #[inline(always)]
+    fn all(self) -> __m256i {
+        self.splat(u32::MAX)
+    }
+
+    #[inline(always)]
+    fn none(self) -> __m256i {
+        self.splat(0)
+    }
+
+    #[inline(always)]
+    fn suit(self, among: __m256i, kind: WordKind, key: __m256i, low: __m256i, high: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe {
+            let equal = match kind {
+                WordKind::Ternary => _mm256_cmpeq_epi32(_mm256_and_si256(key, high), low),
+                WordKind::Range32 => {
+                    _mm256_cmpeq_epi32(_mm256_min_epu32(_mm256_max_epu32(key, low), high), key)
+                }
+                WordKind::Range16 => {
+                    _mm256_cmpeq_epi32(_mm256_min_epu16(_mm256_max_epu16(key, low), high), key)
+                }
+            };
+            _mm256_and_si256(among, equal)
+        }
+    }
+
+    #[inline(always)]
+    fn minus(self, of: __m256i, without: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_andnot_si256(without, of) }
+    }
+
+    #[inline(always)]
+    fn union(self, a: __m256i, b: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_or_si256(a, b) }
+    }
+
+    #[inline(always)]
+    fn pick(self, set: __m256i, new: __m256i, old: __m256i) -> __m256i {
+        // SAFETY: as above.
+        unsafe { _mm256_blendv_epi8(old, new, set) }
+    }
+
+    #[inline(always)]
+    fn bits(self, set: __m256i) -> u32 {
+        // SAFETY: as above.
+        unsafe { _mm256_movemask_ps(_mm256_castsi256_ps(set)).cast_unsigned() }
+    }
+}
+
+/// Lanes with sets in mask registers: the same text for 256 and 512 bits.
+macro_rules! evex {
+    (
+        $name:ident, $lanes:literal, $words:ident, $set:ident, $load:ident, $store:ident, $splat:ident, $and:ident,
+        $min32:ident, $max32:ident, $min16:ident, $max16:ident, $equal:ident, $blend:ident
+    ) => {
+        impl Lanes for $name {
+            const N: usize = $lanes;
+            type Words = $words;
+            type Set = $set;
+
+            #[inline(always)]
+            fn load(self, words: &[u32], at: usize) -> $words {
+                // SAFETY: the slice is as long.
+                unsafe { $load(words[at..at + Self::N].as_ptr().cast()) }
+            }
+
+            #[inline(always)]
+            fn store(self, words: $words, to: &mut [u32], at: usize) {
+                // SAFETY: the slice is as long.
+                unsafe { $store(to[at..at + Self::N].as_mut_ptr().cast(), words) }
+            }
+
+            #[inline(always)]
+            fn splat(self, word: u32) -> $words {
+                // SAFETY: only the bodies for AVX-512 are made with this type; so for all below.
+                unsafe { $splat(word.cast_signed()) }
+            }
+
+            #[inline(always)]
+            fn all(self) -> $set {
+                $set::MAX
+            }
+
+            #[inline(always)]
+            fn none(self) -> $set {
+                0
+            }
+
+            #[inline(always)]
+            fn suit(self, among: $set, kind: WordKind, key: $words, low: $words, high: $words) -> $set {
+                // SAFETY: as above.
+                unsafe {
+                    match kind {
+                        WordKind::Ternary => $equal(among, $and(key, high), low),
+                        WordKind::Range32 => $equal(among, $min32($max32(key, low), high), key),
+                        WordKind::Range16 => $equal(among, $min16($max16(key, low), high), key),
+                    }
+                }
+            }
+
+            #[inline(always)]
+            fn minus(self, of: $set, without: $set) -> $set {
+                of & !without
+            }
+
+            #[inline(always)]
+            fn union(self, a: $set, b: $set) -> $set {
+                a | b
+            }
+
+            #[inline(always)]
+            fn pick(self, set: $set, new: $words, old: $words) -> $words {
+                // SAFETY: as above.
+                unsafe { $blend(set, old, new) }
+            }
+
+            #[inline(always)]
+            fn bits(self, set: $set) -> u32 {
+                set.into()
+            }
+        }
+    };
+}
+
+/// Eight lanes by AVX-512's instructions. Private to [`avx512_256`].
+#[derive(Clone, Copy)]
+struct Half;
+
+evex!(
+    Half,
+    8,
+    __m256i,
+    u8,
+    _mm256_loadu_si256,
+    _mm256_storeu_si256,
+    _mm256_set1_epi32,
+    _mm256_and_si256,
+    _mm256_min_epu32,
+    _mm256_max_epu32,
+    _mm256_min_epu16,
+    _mm256_max_epu16,
+    _mm256_mask_cmpeq_epi32_mask,
+    _mm256_mask_blend_epi32
+);
+
+/// Sixteen lanes. Private to [`avx512`].
+#[derive(Clone, Copy)]
+struct Whole;
+
+evex!(
+    Whole,
+    16,
+    __m512i,
+    u16,
+    _mm512_loadu_si512,
+    _mm512_storeu_si512,
+    _mm512_set1_epi32,
+    _mm512_and_si512,
+    _mm512_min_epu32,
+    _mm512_max_epu32,
+    _mm512_min_epu16,
+    _mm512_max_epu16,
+    _mm512_mask_cmpeq_epi32_mask,
+    _mm512_mask_blend_epi32
+);
+
+/// The body of an instruction set, and its way in by the witness.
+macro_rules! body {
+    ($name:ident, $witness:ident, $lanes:ident, $features:literal) => {
+        pub(super) fn $name<const W: usize>(
+            _: $witness,
+            table: &Brute<W>,
+            keys: &[[u32; W]],
+            categories: usize,
+            verdicts: &mut [Verdict],
+        ) {
+            #[target_feature(enable = $features)]
+            fn body<const W: usize>(
+                table: &Brute<W>,
+                keys: &[[u32; W]],
+                categories: usize,
+                verdicts: &mut [Verdict],
+            ) {
+                lanes::lookup($lanes, table, keys, categories, verdicts);
+            }
+            // SAFETY: the witness proves that the CPU has the instructions.
+            unsafe { body(table, keys, categories, verdicts) }
+        }
+    };
+}
+
+body!(sse42, Sse42, Sse, "sse4.2");
+body!(avx2, Avx2, Vex, "avx2,popcnt,bmi1,bmi2,lzcnt");
+body!(avx512_256, Avx512, Half, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");
+body!(avx512, Avx512, Whole, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");

@@ -1,0 +1,349 @@
+//! Batches: every step for all keys before the next, so that what each needs from memory arrives meanwhile.
+//!
+//! ```text
+//! for each hash table, best rules first:
+//!   probe   16 lanes: hash, front of the bucket; a tag that is equal and a class that is high enough: into the queue
+//!   heads   queue: number of the chain's first record; its line is asked for
+//!   rules   queue: compared; what has a next record goes round again
+//! ```
+
+use super::Dynamic;
+use super::rules::{Block, Record, TO_BLOCK};
+use super::scalar;
+use super::table::{CLASS_BITS, CLASS_SHIFT, HEADS, OVERFLOWED, Place, TAGS, Table, head_of};
+use super::winners::{BATCH, Several, Single, Winners};
+use crate::classify::acl::{Verdict, WordKind};
+use crate::isa::Body;
+use crate::memory::prefetch;
+
+/// Keys that are probed together.
+pub(super) const GROUP: usize = 16;
+
+/// Room for the candidates of a batch in one table: for each a chain of the tag, and one that overflowed, together half of
+/// it; then for a whole vector that is written, though not all of it counts; and from the end for what waits.
+const QUEUE: usize = 4 * BATCH;
+
+/// The keys of a batch, word by word.
+pub(super) struct Columns<const W: usize> {
+    pub(super) words: [[u32; BATCH]; W],
+    pub(super) len: usize,
+}
+
+/// Lanes, and where their chains begin.
+pub(super) struct Queue {
+    pub(super) lanes: [u32; QUEUE],
+    /// Numbers of heads; later, of records or blocks.
+    pub(super) ats: [u32; QUEUE],
+    pub(super) len: usize,
+}
+
+impl Queue {
+    #[inline(always)]
+    pub(super) fn push(&mut self, lane: usize, at: usize) {
+        self.put(self.len, lane, at);
+        self.len += 1;
+    }
+
+    #[inline(always)]
+    fn put(&mut self, place: usize, lane: usize, at: usize) {
+        self.lanes[place % QUEUE] = lane as u32;
+        self.ats[place % QUEUE] = at as u32;
+    }
+}
+
+/// How the words of a condition are compared; beyond the key's words, all are as if ternary under no mask.
+///
+/// Every kind is a range after one step: `key & (high | ranges)` lies between `low` and `low` in a ternary word, between
+/// `low` and `high` in others, half by half but for `whole` ones.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Kinds {
+    pub(super) ranges: [u32; 16],
+    pub(super) whole: [u32; 16],
+}
+
+impl Kinds {
+    fn new<const W: usize>(kinds: &[WordKind; W]) -> Self {
+        let of = |suits: fn(&WordKind) -> bool| {
+            std::array::from_fn(|w| if kinds.get(w).is_some_and(suits) { u32::MAX } else { 0 })
+        };
+        Self { ranges: of(|k| *k != WordKind::Ternary), whole: of(|k| *k == WordKind::Range32) }
+    }
+}
+
+/// What bodies do in vectors.
+pub(super) trait Lanes: Copy {
+    /// Puts those of the 16 lanes from `first` on for which the table may have better rules into the queue.
+    fn probe<const W: usize>(
+        self,
+        table: &Table<W>,
+        columns: &Columns<W>,
+        classes: &[u8; BATCH],
+        first: usize,
+        queue: &mut Queue,
+    );
+
+    /// Whether the key fulfils the record's condition.
+    fn matches<const W: usize>(self, kinds: &Kinds, record: &Record<W>, key: &[u32; W]) -> bool;
+
+    /// Which of the block's rules the key fulfils the conditions of.
+    fn block_matches<const W: usize>(self, kinds: &[WordKind; W], block: &Block<W>, key: &[u32; W]) -> u32;
+}
+
+/// In portable code.
+#[derive(Clone, Copy)]
+pub(super) struct Portable;
+
+/// The steps of a probe, lane by lane.
+#[inline(always)]
+pub(super) fn probe<const W: usize>(
+    table: &Table<W>,
+    columns: &Columns<W>,
+    classes: &[u8; BATCH],
+    first: usize,
+    queue: &mut Queue,
+) {
+    let own = &classes.as_chunks::<GROUP>().0[first / GROUP];
+    if own.iter().fold(u8::MAX, |least, class| least.min(*class)) > table.ceiling {
+        return;
+    }
+    let mut sums = [0u64; GROUP];
+    for term in table.terms() {
+        let column = columns.words[term.word as usize % W].as_chunks::<GROUP>().0[first / GROUP];
+        for (sum, word) in sums.iter_mut().zip(column) {
+            *sum = sum.wrapping_add(u64::from(word & term.mask) * u64::from(term.multiplier));
+        }
+    }
+    let hashes = sums.map(crate::hash::multilinear::finish);
+    for ((lane, hash), class) in (first..columns.len).zip(hashes).zip(own) {
+        let Place { bucket, tag } = table.place(hash);
+        let front = table.front[bucket];
+        let better = front >> CLASS_SHIFT >= u64::from(*class);
+        // Without a branch: what has no tag is written over.
+        let at = head_of(front, tag);
+        queue.put(queue.len, lane, bucket * HEADS + at.unwrap_or(TAGS));
+        queue.len += usize::from(at.is_some() & better);
+        if better & (front & OVERFLOWED != 0) {
+            queue.push(lane, bucket * HEADS + TAGS);
+        }
+    }
+}
+
+/// A block's rules, word by word.
+#[inline(always)]
+pub(super) fn block_matches<const W: usize>(kinds: &[WordKind; W], block: &Block<W>, key: &[u32; W]) -> u32 {
+    let mut matches = u32::MAX >> (32 - block.len);
+    for w in 0..W {
+        let (key, mut own) = (key[w], 0);
+        let ends = block.low[w].iter().zip(&block.high[w]).enumerate();
+        match kinds[w] {
+            WordKind::Ternary => ends.for_each(|(i, (low, high))| own |= u32::from(key & high == *low) << i),
+            WordKind::Range32 => {
+                ends.for_each(|(i, (low, high))| own |= u32::from(*low <= key && key <= *high) << i);
+            }
+            WordKind::Range16 => ends.for_each(|(i, (low, high))| {
+                let (low, high) = ([*low as u16, (low >> 16) as u16], [*high as u16, (high >> 16) as u16]);
+                let key = [key as u16, (key >> 16) as u16];
+                let within = low[0] <= key[0] && key[0] <= high[0] && low[1] <= key[1] && key[1] <= high[1];
+                own |= u32::from(within) << i;
+            }),
+        }
+        matches &= own;
+        if matches == 0 {
+            break;
+        }
+    }
+    matches
+}
+
+impl Lanes for Portable {
+    #[inline(always)]
+    fn probe<const W: usize>(
+        self,
+        table: &Table<W>,
+        columns: &Columns<W>,
+        classes: &[u8; BATCH],
+        first: usize,
+        queue: &mut Queue,
+    ) {
+        probe(table, columns, classes, first, queue);
+    }
+
+    #[inline(always)]
+    fn matches<const W: usize>(self, kinds: &Kinds, record: &Record<W>, key: &[u32; W]) -> bool {
+        let mut wrong = false;
+        for w in 0..W {
+            let (low, high, ranges) = (record.low[w], record.high[w], kinds.ranges[w]);
+            let key = key[w] & (high | ranges);
+            let top = high & ranges | low & !ranges;
+            let half = |of: u32| [of as u16, (of >> 16) as u16];
+            let ([l0, l1], [h0, h1], [k0, k1]) = (half(low), half(top), half(key));
+            let halves = (k0 < l0) | (k0 > h0) | (k1 < l1) | (k1 > h1);
+            let whole = (key < low) | (key > top);
+            wrong |= if kinds.whole[w] != 0 { whole } else { halves };
+        }
+        !wrong
+    }
+
+    #[inline(always)]
+    fn block_matches<const W: usize>(self, kinds: &[WordKind; W], block: &Block<W>, key: &[u32; W]) -> u32 {
+        block_matches(kinds, block, key)
+    }
+}
+
+/// [`Engine::lookup_batch`](crate::classify::acl::Engine::lookup_batch).
+pub(super) fn lookup<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    for (keys, verdicts) in keys.chunks(BATCH).zip(verdicts.chunks_mut(BATCH)) {
+        let mut winners = Single::new();
+        search(engine, keys, &mut winners);
+        winners.verdicts(verdicts);
+    }
+}
+
+/// [`Engine::lookup_categories`](crate::classify::acl::Engine::lookup_categories).
+pub(super) fn lookup_categories<const W: usize>(
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    categories: usize,
+    verdicts: &mut [Verdict],
+) {
+    let verdicts = verdicts.chunks_mut(Several::KEYS * categories);
+    for (keys, verdicts) in keys.chunks(Several::KEYS).zip(verdicts) {
+        let mut winners = Several::new(categories);
+        search(engine, keys, &mut winners);
+        winners.verdicts(verdicts);
+    }
+}
+
+fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut impl Winners) {
+    match engine.body {
+        Body::Scalar => {
+            for (lane, key) in keys.iter().enumerate() {
+                scalar::lookup(engine, key, winners, lane);
+            }
+        }
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has SSE4.2.
+        Body::Sse42(_) => unsafe { sse42(engine, keys, winners) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
+        Body::Avx2(_) => unsafe { super::avx2::search(engine, keys, winners) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
+        Body::Avx512(_) => unsafe { super::avx512::search(engine, keys, winners) },
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn sse42<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut impl Winners) {
+    run(Portable, engine, keys, winners);
+}
+
+/// All tables, for up to [`BATCH`] keys.
+#[inline(always)]
+pub(super) fn run<const W: usize>(
+    lanes: impl Lanes,
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    winners: &mut impl Winners,
+) {
+    let mut columns = Columns { words: [[0; BATCH]; W], len: keys.len().min(BATCH) };
+    for (lane, key) in keys.iter().take(BATCH).enumerate() {
+        for (column, word) in columns.words.iter_mut().zip(key) {
+            column[lane] = *word;
+        }
+    }
+    let kinds = Kinds::new(&engine.kinds);
+    let mut queue = Queue { lanes: [0; QUEUE], ats: [0; QUEUE], len: 0 };
+    for t in &engine.order {
+        let table = &engine.tables[usize::from(*t)];
+        queue.len = 0;
+        for first in (0..columns.len).step_by(GROUP) {
+            lanes.probe(table, &columns, winners.classes(), first, &mut queue);
+        }
+        heads(engine, table, &mut queue, winners);
+        while queue.len > 0 {
+            rules(lanes, engine, &kinds, keys, &mut queue, winners);
+        }
+    }
+}
+
+/// From heads to records.
+#[inline(always)]
+fn heads<const W: usize>(engine: &Dynamic<W>, table: &Table<W>, queue: &mut Queue, winners: &impl Winners) {
+    let candidates = queue.len.min(QUEUE);
+    for at in &queue.ats[..candidates] {
+        prefetch(&table.heads, *at as usize);
+    }
+    let mut kept = 0;
+    for i in 0..candidates {
+        let (lane, head) = (queue.lanes[i] as usize, table.heads[queue.ats[i] as usize]);
+        let (number, class) = (head >> CLASS_BITS, head as u8 & 0x7f);
+        engine.rules.prefetch_record(number);
+        // Without a branch: what does not count is written over.
+        queue.put(kept, lane, number as usize);
+        kept += usize::from(class >= winners.classes()[lane % BATCH]);
+    }
+    queue.len = kept;
+}
+
+/// Compares each candidate with one record; those that have a next one stay.
+#[inline(always)]
+fn rules<const W: usize>(
+    lanes: impl Lanes,
+    engine: &Dynamic<W>,
+    kinds: &Kinds,
+    keys: &[[u32; W]],
+    queue: &mut Queue,
+    winners: &mut impl Winners,
+) {
+    let records = &engine.rules.records[..];
+    let (mut kept, mut waiting) = (0, QUEUE);
+    for i in 0..queue.len.min(QUEUE) {
+        let (lane, link) = (queue.lanes[i] as usize, queue.ats[i]);
+        let Some(record) = records.get(link as usize) else {
+            // A block. Later: with all that blocks need, this loop would not fit into the registers.
+            waiting -= 1;
+            queue.put(waiting, lane, link as usize);
+            continue;
+        };
+        let goes_on = winners.offer(lane, lanes.matches(kinds, record, &keys[lane]), record.found());
+        engine.rules.prefetch_record(record.next);
+        // Without a branch, as in `heads`.
+        queue.put(kept, lane, record.next as usize);
+        kept += usize::from((record.next != 0) & goes_on);
+    }
+    queue.len = kept;
+    for (lane, link) in queue.lanes.iter().zip(&queue.ats).skip(waiting) {
+        blocks(lanes, engine, *link, &keys[*lane as usize], winners, *lane as usize);
+    }
+}
+
+/// Compares a key with the blocks of a chain.
+#[inline(always)]
+fn blocks<const W: usize>(
+    lanes: impl Lanes,
+    engine: &Dynamic<W>,
+    mut link: u32,
+    key: &[u32; W],
+    winners: &mut impl Winners,
+    lane: usize,
+) {
+    while link != 0 {
+        let block = &engine.rules.blocks[(link & !TO_BLOCK) as usize];
+        engine.rules.prefetch_block(block.next);
+        let mut matches = lanes.block_matches(&engine.kinds, block, key);
+        while matches != 0 {
+            let i = matches.trailing_zeros() as usize;
+            matches &= matches - 1;
+            if !winners.offer(lane, true, block.found(i)) {
+                return;
+            }
+        }
+        if block.ranks[block.len as usize - 1] < winners.floor(lane) {
+            return;
+        }
+        link = block.next;
+    }
+}

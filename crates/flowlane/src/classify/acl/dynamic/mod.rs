@@ -1,0 +1,400 @@
+#![doc = include_str!("README.md")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod batch;
+mod chain;
+mod changes;
+mod classes;
+mod explain;
+mod ids;
+mod plan;
+mod rules;
+mod scalar;
+mod table;
+#[cfg(test)]
+mod tests;
+mod winners;
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use self::chain::Directory;
+use self::classes::Classes;
+use self::ids::Ids;
+use self::plan::Planned;
+use self::rules::Rules;
+use self::table::{Table, finest_mask};
+use super::{BuildError, Engine, Entry, Explanation, Verdict, WordKind};
+use crate::isa::{Body, Variant};
+use crate::memory::{Memory, Zeroed};
+use crate::rule::RuleId;
+
+pub use self::changes::{Change, ChangeError};
+pub use self::plan::Costs;
+
+/// Most hash tables that a plan may have.
+pub const TABLES_MAX: usize = 32;
+
+/// Most rules that the engine can number.
+const RULES_MAX: usize = (1 << (32 - table::CLASS_BITS)) - 1;
+
+/// How a table is made.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DynamicConfig {
+    /// Most rules.
+    pub rules_max: usize,
+    /// Most bytes.
+    pub memory_max: usize,
+    /// Secret from whoever sends packets or sets rules: it decides where keys collide.
+    pub seed: u64,
+    /// Which body looks batches up; `None`: the widest that may be used here.
+    pub variant: Option<Variant>,
+    /// What the plan reckons with.
+    pub costs: Costs,
+    /// Rules of which the plan is made, where there are more. With twice as many as by default a plan takes three times as
+    /// long, and lookups in large lists of the kind `ipc` a tenth to a sixth less.
+    pub sample: usize,
+}
+
+impl DynamicConfig {
+    /// No limit but the engine's own (33 million rules), the fastest body, costs as measured.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            rules_max: RULES_MAX,
+            memory_max: usize::MAX,
+            seed,
+            variant: None,
+            costs: Costs::default(),
+            sample: 3072,
+        }
+    }
+}
+
+/// Rules in a few hash tables, changed in place.
+#[derive(Clone)]
+pub struct Dynamic<const W: usize> {
+    kinds: [WordKind; W],
+    config: DynamicConfig,
+    body: Body,
+    classes: Classes,
+    /// In the order in which a rule takes the first that suits it; the last suits all.
+    tables: Vec<Table<W>>,
+    /// Their masks side by side; the last is 0, so that one suits.
+    masks: Vec<[u32; W]>,
+    /// Those that are not empty, in the order in which they are searched: where most winners are comes first.
+    order: Vec<u8>,
+    rules: Rules<W>,
+    directory: Directory,
+    ids: Ids,
+}
+
+impl<const W: usize> fmt::Debug for Dynamic<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tables = self.tables.iter().map(|t| (t.mask.map(|m| format!("{m:08x}")), t.len));
+        f.debug_struct("Dynamic")
+            .field("variant", &self.body.variant())
+            .field("tables", &tables.collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The first of `memory` in new memory of `len`, or all of it where that is less.
+fn resized<T: Zeroed + Copy>(memory: &Memory<T>, len: usize) -> Memory<T> {
+    let mut new = Memory::zeroed(len);
+    let kept = len.min(memory.len());
+    new[..kept].copy_from_slice(&memory[..kept]);
+    new
+}
+
+fn copied<T: Zeroed + Copy>(memory: &Memory<T>) -> Memory<T> {
+    resized(memory, memory.len())
+}
+
+/// The bits in which all values of a word agree.
+#[inline]
+fn mask_of(kind: WordKind, low: u32, high: u32) -> u32 {
+    // Where two ends differ, what is below the highest bit in which they do takes all values, or nearly.
+    let agreed = |low: u32, high: u32| match low ^ high {
+        0 => u32::MAX,
+        different => !(u32::MAX >> different.leading_zeros()),
+    };
+    match kind {
+        WordKind::Ternary => high,
+        WordKind::Range32 => agreed(low, high),
+        WordKind::Range16 => {
+            agreed(low & 0xffff_0000, high & 0xffff_0000) & 0xffff_0000
+                | agreed(low & 0xffff, high & 0xffff) & 0xffff
+        }
+    }
+}
+
+impl<const W: usize> Dynamic<W> {
+    /// A table of these entries, with a plan made for them.
+    ///
+    /// # Errors
+    /// Where a limit does not allow them, or two have one handle.
+    pub fn build(
+        kinds: &[WordKind; W],
+        entries: &[Entry<W>],
+        config: DynamicConfig,
+    ) -> Result<Self, BuildError> {
+        let rules_max = config.rules_max.min(RULES_MAX);
+        if entries.len() > rules_max {
+            return Err(BuildError::Rules { rules_max });
+        }
+        let tables = plan::tables(kinds, entries, &config);
+        Self::with_tables(kinds, entries, config, tables)
+    }
+
+    /// A table of the same rules with a plan made for what they are now. A table stays right without, but lookups
+    /// take longer where its rules are no longer like those that it was planned for.
+    ///
+    /// # Errors
+    /// Where the new plan needs more memory than is allowed.
+    pub fn replan(&self) -> Result<Self, BuildError> {
+        Self::build(&self.kinds, &self.entries().collect::<Vec<_>>(), self.config.clone())
+    }
+
+    /// Its entries, in no order.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<W>> {
+        self.rules.numbers().map(|n| self.rules.records[n as usize].entry())
+    }
+
+    /// The entry of a handle.
+    pub fn entry(&self, rule: RuleId) -> Option<Entry<W>> {
+        self.ids.find(rule.0).map(|n| self.rules.records[n as usize].entry())
+    }
+
+    /// The masks of the hash tables, finest first, and how many rules each has.
+    pub fn plan(&self) -> impl Iterator<Item = ([u32; W], usize)> {
+        self.tables.iter().map(|t| (t.mask, t.len))
+    }
+
+    /// Builds these tables; the last must suit all rules.
+    fn with_tables(
+        kinds: &[WordKind; W],
+        entries: &[Entry<W>],
+        config: DynamicConfig,
+        tables: Vec<Planned<W>>,
+    ) -> Result<Self, BuildError> {
+        let mut by_rank: Vec<&Entry<W>> = entries.iter().collect();
+        by_rank.sort_unstable_by_key(|e| e.rank);
+        let ranks: Vec<u64> = by_rank.iter().map(|e| e.rank.0).collect();
+        let room = entries.len() + entries.len() / 16;
+        let handles = entries.iter().map(|e| e.rule.0);
+        let preferred = [Variant::Avx512, Variant::Avx2, Variant::Sse42];
+        let body = config.variant.map_or_else(|| Body::first_of(&preferred), |v| Body::first_of(&[v]));
+        let table = |(i, planned)| Table::with_room(planned, i as u8, config.seed, 0);
+        let mut made = Self {
+            kinds: *kinds,
+            masks: tables.iter().map(|t| t.mask).collect(),
+            body,
+            classes: Classes::of_ranks(&ranks),
+            tables: tables.into_iter().enumerate().map(table).collect(),
+            order: Vec::new(),
+            rules: Rules::with_room(0),
+            directory: Directory::new(),
+            ids: Ids::with_room([].into_iter(), config.seed),
+            config,
+        };
+        let needed = room * size_of::<rules::Record<W>>() + Ids::bytes_for(handles.clone());
+        made.check(entries.len(), made.bytes() + needed)?;
+        made.rules = Rules::with_room(room);
+        made.ids = Ids::with_room(handles, made.config.seed);
+        for entry in by_rank.into_iter().rev() {
+            if made.ids.find(entry.rule.0).is_some() {
+                return Err(BuildError::Duplicate(entry.rule));
+            }
+            let mask = finest_mask(kinds, &entry.condition.low, &entry.condition.high);
+            let table = made.table_for(&mask);
+            let number = made.rules.add(entry, table, made.classes.of(entry.rank.0));
+            made.ids.insert(entry.rule.0, number);
+        }
+        let numbers: Vec<u32> = made.rules.numbers().collect();
+        for t in 0..made.tables.len() {
+            let own =
+                numbers.iter().copied().filter(|n| usize::from(made.rules.records[*n as usize].table) == t);
+            let own: Vec<u32> = own.collect();
+            made.refill(t, &own)?;
+        }
+        made.sort();
+        Ok(made)
+    }
+
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// Where its handle is in use, or a limit does not allow it: the table is as before.
+    pub fn insert(&mut self, entry: Entry<W>) -> Result<(), BuildError> {
+        let table = self.table_for(&finest_mask(&self.kinds, &entry.condition.low, &entry.condition.high));
+        self.tables[usize::from(table)].prefetch(&entry.condition.low);
+        if self.ids.find(entry.rule.0).is_some() {
+            return Err(BuildError::Duplicate(entry.rule));
+        }
+        let rules_max = self.config.rules_max.min(RULES_MAX);
+        if self.rules.len >= rules_max {
+            return Err(BuildError::Rules { rules_max });
+        }
+        let t = usize::from(table);
+        let room = self.rules.wanted_room(1);
+        let growth = self.rules.room_bytes(room) + self.ids.growth_bytes(entry.rule.0);
+        if growth > 0 {
+            self.check(self.rules.len + 1, self.bytes() + growth)?;
+            self.rules.make_room(room);
+        }
+        if self.tables[t].is_full() {
+            self.grow(t)?;
+        }
+        let number = self.rules.add(&entry, table, self.classes.of(entry.rank.0));
+        self.ids.insert(entry.rule.0, number);
+        self.tables[t].add(&mut self.rules, &mut self.directory, number);
+        if self.tables[t].len == 1 {
+            self.sort();
+        }
+        Ok(())
+    }
+
+    /// Removes an entry; gives it back.
+    pub fn remove(&mut self, rule: RuleId) -> Option<Entry<W>> {
+        let number = self.ids.remove(rule.0)?;
+        let record = self.rules.records[number as usize];
+        let t = usize::from(record.table);
+        self.tables[t].prefetch(&record.low);
+        self.tables[t].remove(&mut self.rules, &mut self.directory, number);
+        self.rules.drop(number);
+        if self.tables[t].len == 0 {
+            self.sort();
+        }
+        if self.rules.len * 4 < self.rules.room() && self.rules.room() > SHRUNK_MIN {
+            self.shrink();
+        }
+        Some(record.entry())
+    }
+
+    /// Which table a rule goes to.
+    #[inline]
+    fn table_for(&self, mask: &[u32; W]) -> u8 {
+        // All are looked at: which is the first, nobody can predict.
+        let takes =
+            |own: &[u32; W]| own.iter().zip(mask).fold(0, |more, (own, given)| more | own & !given) == 0;
+        let suit =
+            self.masks.iter().enumerate().fold(0u32, |bits, (t, own)| bits | u32::from(takes(own)) << t);
+        suit.trailing_zeros() as u8
+    }
+
+    /// Orders the tables.
+    fn sort(&mut self) {
+        self.order.clear();
+        self.order.extend((0..self.tables.len() as u8).filter(|t| self.tables[usize::from(*t)].len > 0));
+        self.order.sort_by_key(|t| Reverse(self.tables[usize::from(*t)].wins));
+    }
+
+    /// Whether so many bytes are within the limit.
+    fn check(&self, rules: usize, needed_bytes: usize) -> Result<(), BuildError> {
+        let memory_max = self.config.memory_max;
+        if needed_bytes <= memory_max {
+            return Ok(());
+        }
+        Err(BuildError::Memory { engine: NAME, rules, needed_bytes, memory_max })
+    }
+
+    /// Bytes of all that is allocated.
+    fn bytes(&self) -> usize {
+        let tables: usize = self.tables.iter().map(Table::bytes).sum();
+        size_of::<Self>()
+            + tables
+            + self.tables.capacity() * (size_of::<Table<W>>() + size_of::<[u32; W]>())
+            + self.rules.bytes()
+            + self.ids.bytes()
+            + self.directory.len() * DIRECTORY_BYTES
+    }
+
+    /// Gives a table more buckets.
+    fn grow(&mut self, t: usize) -> Result<(), BuildError> {
+        let of_table = |n: &u32| usize::from(self.rules.records[*n as usize].table) == t;
+        let mut own: Vec<u32> = self.rules.numbers().filter(of_table).collect();
+        own.sort_unstable_by_key(|n| Reverse(self.rules.records[*n as usize].rank));
+        self.refill(t, &own)
+    }
+
+    /// Makes a table anew for these records, by descending rank; without memory for it, it stays as it was.
+    fn refill(&mut self, t: usize, own: &[u32]) -> Result<(), BuildError> {
+        let (mut new, blocks) = self.tables[t].emptied_for(&self.rules, own);
+        let room = [0, self.rules.wanted_room(blocks)[1]];
+        let growth = new.bytes() + self.rules.room_bytes(room) + blocks * DIRECTORY_BYTES;
+        self.check(self.rules.len, self.bytes() + growth)?;
+        self.rules.make_room(room);
+        let chains = (t as u64) << 32..(t as u64 + 1) << 32;
+        let blocks: Vec<_> = self
+            .directory
+            .range((chains.start, Reverse((u64::MAX, u32::MAX)))..(chains.end, Reverse((u64::MAX, u32::MAX))))
+            .map(|(key, block)| (*key, *block))
+            .collect();
+        for (key, block) in blocks {
+            self.directory.remove(&key);
+            self.rules.in_blocks -= self.rules.blocks[block as usize].len as usize;
+            self.rules.drop_block(block);
+        }
+        for number in own {
+            // Chains of several keys that share a tag may need a block more than was counted.
+            self.rules.make_room([0, self.rules.wanted_room(1)[1]]);
+            new.add(&mut self.rules, &mut self.directory, *number);
+        }
+        self.tables[t] = new;
+        Ok(())
+    }
+
+    /// Moves everything into as little memory as it needs now.
+    fn shrink(&mut self) {
+        let tables = self.tables.iter().map(|t| Planned { mask: t.mask, wins: t.wins }).collect();
+        let entries: Vec<_> = self.entries().collect();
+        // It takes less than there is: where it should not fit, all stays as it is.
+        if let Ok(made) = Self::with_tables(&self.kinds, &entries, self.config.clone(), tables) {
+            *self = made;
+        }
+    }
+}
+
+/// Bytes for a block in the directory: a node of a B-tree is at least half full, 16 bytes of key and 4 of value each.
+const DIRECTORY_BYTES: usize = 64;
+
+/// Rooms below this are not made smaller.
+const SHRUNK_MIN: usize = 1024;
+
+const NAME: &str = "dynamic";
+
+impl<const W: usize> Engine<W> for Dynamic<W> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn variant(&self) -> Variant {
+        self.body.variant()
+    }
+
+    fn len(&self) -> usize {
+        self.rules.len
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.bytes()
+    }
+
+    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+        assert_eq!(keys.len(), verdicts.len());
+        batch::lookup(self, keys, verdicts);
+    }
+
+    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+        assert!((1..=super::CATEGORIES_MAX).contains(&categories), "{categories} categories");
+        assert_eq!(keys.len() * categories, verdicts.len());
+        batch::lookup_categories(self, keys, categories, verdicts);
+    }
+
+    fn explain(&self, key: &[u32; W]) -> Explanation<W> {
+        explain::explain(self, key)
+    }
+}

@@ -1,0 +1,431 @@
+//! The plan: which masks the hash tables have.
+//!
+//! A sample of the rules is looked up, with keys drawn from it, in tables that are not built: for every set of masks
+//! that is tried this counts how many tables are probed, how often one has something, and how many rules are compared.
+//! Beginning with one table for all, the mask that saves the most joins, as long as one saves anything; then masks are
+//! made coarser where that is better, and those that no longer pay go.
+
+use super::table::finest_mask;
+use super::{DynamicConfig, TABLES_MAX};
+use crate::classify::acl::{Entry, WordKind};
+use crate::hash::multilinear::Multilinear;
+
+/// What the steps of a lookup cost, in any unit; only their ratios count.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Costs {
+    /// A table that is probed and has nothing.
+    pub probe: f64,
+    /// A table that has rules under the key's hash.
+    pub found: f64,
+    /// A rule that is compared.
+    pub rule: f64,
+}
+
+impl Default for Costs {
+    /// Those of six that gave the fastest plans on an EPYC (Zen 5), AVX-512, batches of 256, together over generated sets
+    /// of all kinds of 1,000 and 100,000 rules; not the cycles of each step, which overlap.
+    fn default() -> Self {
+        Self { probe: 2.0, found: 5.0, rule: 8.0 }
+    }
+}
+
+/// Rules that are looked at, at least.
+const SAMPLE_MIN: usize = 64;
+
+/// One of so many rules counts as one that asks for few bits.
+const COARSE: usize = 16;
+
+/// Masks that are tried at first.
+const CANDIDATES: usize = 128;
+
+/// Attempts to change a plan's masks, for each.
+const REFINEMENTS: usize = 12;
+
+/// Rules of a chain that are compared in earnest.
+const WALKED_MAX: u32 = 32;
+
+/// SplitMix64 (Steele, Lea, Flood 2014).
+struct Draws(u64);
+
+impl Draws {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.bits()) * n as u128) >> 64) as usize
+    }
+}
+
+struct Sample<const W: usize> {
+    kinds: [WordKind; W],
+    /// By descending rank.
+    entries: Vec<Entry<W>>,
+    masks: Vec<[u32; W]>,
+    keys: Vec<[u32; W]>,
+    /// For each key the best of the sample that matches.
+    winners: Vec<u32>,
+    /// For each rule of the sample, how many it stands for.
+    weights: Vec<f64>,
+    costs: Costs,
+    hash: Multilinear,
+}
+
+/// A table as it is to be built.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Planned<const W: usize> {
+    pub(super) mask: [u32; W],
+    /// Keys of the sample whose winner is here.
+    pub(super) wins: u32,
+}
+
+/// A table of a plan.
+#[derive(Clone)]
+struct Draft<const W: usize> {
+    mask: [u32; W],
+    /// Different keys of the sample under the mask: the finer, the more.
+    distinct: usize,
+    cost: f64,
+    /// Stands for the set of its rules: the cost holds as long as it is this.
+    members: u64,
+    wins: u32,
+}
+
+impl<const W: usize> Draft<W> {
+    fn new(mask: [u32; W], distinct: usize) -> Self {
+        Self { mask, distinct, cost: 0.0, members: 0, wins: 0 }
+    }
+}
+
+/// A plan, finest mask first; the last suits all.
+#[derive(Clone)]
+struct Plan<const W: usize> {
+    tables: Vec<Draft<W>>,
+    cost: f64,
+}
+
+/// The tables for these entries, finest first; the mask of the last is 0.
+pub(super) fn tables<const W: usize>(
+    kinds: &[WordKind; W],
+    entries: &[Entry<W>],
+    config: &DynamicConfig,
+) -> Vec<Planned<W>> {
+    let mut draws = Draws(config.seed);
+    let sample = Sample::draw(kinds, entries, config, &mut draws);
+    let mut plan = sample.plan(vec![Draft::new([0; W], 1)]);
+    if sample.entries.len() > 1 {
+        plan = sample.greedy(plan, &mut draws);
+        plan = sample.refined(plan, &mut draws);
+    }
+    plan.tables.into_iter().map(|t| Planned { mask: t.mask, wins: t.wins }).collect()
+}
+
+impl<const W: usize> Sample<W> {
+    fn draw(kinds: &[WordKind; W], all: &[Entry<W>], config: &DynamicConfig, draws: &mut Draws) -> Self {
+        let mut drawn = drawn(kinds, all, config.sample.max(SAMPLE_MIN), draws);
+        drawn.sort_unstable_by_key(|(e, _)| std::cmp::Reverse(e.rank));
+        let (entries, weights): (Vec<Entry<W>>, Vec<f64>) = drawn.into_iter().unzip();
+        let masks = entries.iter().map(|e| finest_mask(kinds, &e.condition.low, &e.condition.high)).collect();
+        let keys: Vec<_> = entries.iter().map(|e| key_within(kinds, e, draws)).collect();
+        // The rule that a key was drawn from matches; there may be better ones.
+        let winner = |(i, key): (usize, &[u32; W])| {
+            entries[..i].iter().position(|e| e.condition.matches(kinds, key)).unwrap_or(i) as u32
+        };
+        let winners = keys.iter().enumerate().map(winner).collect();
+        let hash = Multilinear::new(config.seed);
+        Self { kinds: *kinds, masks, keys, winners, weights, costs: config.costs, hash, entries }
+    }
+
+    /// The sum that stands for a key under a mask.
+    fn sum(&self, key: &[u32; W], mask: &[u32; W]) -> u64 {
+        let mut sum = 0u64;
+        for w in 0..W {
+            sum = sum.wrapping_add(
+                u64::from(key[w] & mask[w]).wrapping_mul(u64::from(self.hash.multiplier(w)) << 1 | 1),
+            );
+            sum ^= sum >> 29;
+        }
+        sum
+    }
+
+    fn distinct(&self, mask: &[u32; W]) -> usize {
+        let mut sums: Vec<u64> = self.keys.iter().map(|key| self.sum(key, mask)).collect();
+        sums.sort_unstable();
+        sums.chunk_by(|a, b| a == b).count()
+    }
+
+    /// The plan of these tables, which are in order; those whose rules have changed are counted anew.
+    fn plan(&self, mut tables: Vec<Draft<W>>) -> Plan<W> {
+        let homes = self.homes(&tables);
+        let mut members = [0u64; TABLES_MAX];
+        for (i, home) in homes.iter().enumerate() {
+            members[usize::from(*home)] += (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 16;
+        }
+        tables.iter_mut().for_each(|t| t.wins = 0);
+        for (winner, weight) in self.winners.iter().zip(&self.weights) {
+            // Those of a small set stand for one rule each: nothing is lost.
+            tables[usize::from(homes[*winner as usize])].wins += *weight as u32;
+        }
+        let wins: Vec<u32> = tables.iter().map(|t| t.wins).collect();
+        for (t, table) in tables.iter_mut().enumerate() {
+            if table.members != members[t] {
+                table.members = members[t];
+                table.cost = self.table_cost(&table.mask, &homes, t, &wins);
+            }
+        }
+        let cost = tables.iter().map(|t| t.cost).sum();
+        Plan { tables, cost }
+    }
+
+    /// The table of each rule.
+    fn homes(&self, tables: &[Draft<W>]) -> Vec<u8> {
+        let takes =
+            |t: &Draft<W>, mask: &[u32; W]| (0..W).fold(0, |more, w| more | t.mask[w] & !mask[w]) == 0;
+        let home = |mask: &[u32; W]| tables.iter().position(|t| takes(t, mask)).unwrap_or(tables.len() - 1);
+        self.masks.iter().map(|mask| home(mask) as u8).collect()
+    }
+
+    /// What a table costs a key of the sample, on average.
+    fn table_cost(&self, mask: &[u32; W], homes: &[u8], t: usize, wins: &[u32]) -> f64 {
+        let own =
+            homes.iter().enumerate().filter(|(_, home)| usize::from(**home) == t).map(|(i, _)| i as u32);
+        let own: Vec<u32> = own.collect();
+        if own.is_empty() {
+            return 0.0;
+        }
+        let sum_of = |i: &u32| (*i, self.sum(&self.entries[*i as usize].condition.low, mask));
+        let groups = Groups::new(self.entries.len(), own.iter().map(sum_of));
+        let (mut found, mut compared) = (0.0, 0.0);
+        for (i, key) in self.keys.iter().enumerate() {
+            let home = usize::from(homes[self.winners[i] as usize]);
+            // Where the winner's table comes before this one, nothing below its rank is looked at any more.
+            let before = t != home && (wins[t], home) > (wins[home], t);
+            let (chance, rules) = self.walk(&groups, i, before, self.sum(key, mask));
+            found += chance * self.weights[i];
+            compared += rules * self.weights[i];
+        }
+        let keys: f64 = self.weights.iter().sum();
+        self.costs.probe + self.costs.found * found / keys + self.costs.rule * compared / keys
+    }
+
+    /// How likely it is that a key's chain is looked at, and how many of its rules are compared. Each rule of the
+    /// sample stands for many, but for the winner.
+    fn walk(&self, groups: &Groups, key: usize, before: bool, sum: u64) -> (f64, f64) {
+        let winner = self.winners[key];
+        let (mut others, mut compared) = (0.0, 0);
+        for i in groups.of(sum) {
+            if i == winner {
+                return (1.0, others + 1.0);
+            }
+            if i > winner && !before {
+                break;
+            }
+            others += self.weights[i as usize];
+            compared += 1;
+            if i > winner && compared <= WALKED_MAX && self.matches(i, key) {
+                // If one of so many matches, then not only of the sample but of all.
+                return (1.0, others / self.weights[i as usize]);
+            }
+        }
+        (others.min(1.0), others)
+    }
+
+    fn matches(&self, i: u32, key: usize) -> bool {
+        self.entries[i as usize].condition.matches(&self.kinds, &self.keys[key])
+    }
+
+    /// A plan with one mask more.
+    fn with(&self, plan: &Plan<W>, mask: [u32; W]) -> Plan<W> {
+        let distinct = self.distinct(&mask);
+        let at = plan.tables[..plan.tables.len() - 1].partition_point(|t| t.distinct >= distinct);
+        let mut tables = plan.tables.clone();
+        tables.insert(at, Draft::new(mask, distinct));
+        self.plan(tables)
+    }
+
+    /// The same with all tables counted anew: what one costs depends a little on which come before it.
+    fn settled(&self, mut plan: Plan<W>) -> Plan<W> {
+        plan.tables.iter_mut().for_each(|t| t.members = 0);
+        self.plan(plan.tables)
+    }
+
+    fn without(&self, plan: &Plan<W>, at: usize) -> Plan<W> {
+        let mut tables = plan.tables.clone();
+        tables.remove(at);
+        self.plan(tables)
+    }
+
+    /// Adds the mask that saves the most, again and again.
+    fn greedy(&self, mut plan: Plan<W>, draws: &mut Draws) -> Plan<W> {
+        let saved = |mask| (mask, self.with(&plan, mask).cost - plan.cost);
+        let mut candidates: Vec<([u32; W], f64)> = self.candidates(draws).into_iter().map(saved).collect();
+        while plan.tables.len() < TABLES_MAX {
+            // What a mask saves rarely grows when others have joined: those that saved little need not be tried again
+            // before those that saved more.
+            candidates.sort_unstable_by(|a, b| a.1.total_cmp(&b.1));
+            let mut best: Option<Plan<W>> = None;
+            let mut tried = 0;
+            for (mask, saved) in &mut candidates {
+                let new = self.with(&plan, *mask);
+                *saved = new.cost - plan.cost;
+                if best.as_ref().is_none_or(|b| new.cost < b.cost) {
+                    best = Some(new);
+                    tried = 0;
+                }
+                tried += 1;
+                if tried > 24 {
+                    break;
+                }
+            }
+            match best {
+                Some(best) if best.cost < plan.cost => plan = self.settled(best),
+                _ => break,
+            }
+        }
+        plan
+    }
+
+    /// Changes masks a little and drops tables, where it costs less.
+    fn refined(&self, mut plan: Plan<W>, draws: &mut Draws) -> Plan<W> {
+        for _ in 0..REFINEMENTS * (plan.tables.len() - 1) {
+            if plan.tables.len() < 2 {
+                break;
+            }
+            let at = draws.below(plan.tables.len() - 1);
+            let without = self.without(&plan, at);
+            let [one, other] = [(); 2].map(|()| self.masks[draws.below(self.masks.len())]);
+            let own = plan.tables[at].mask;
+            // Coarser, so that it takes one more; and finer where two rules that it takes allow that.
+            let coarser = std::array::from_fn(|w| own[w] & other[w]);
+            let finer = std::array::from_fn(|w| own[w] | one[w] & other[w]);
+            let tried = [without.clone(), self.with(&without, coarser), self.with(&without, finer)];
+            if let Some(best) = tried.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost))
+                && best.cost < plan.cost
+            {
+                let best = self.settled(best);
+                if best.cost < plan.cost {
+                    plan = best;
+                }
+            }
+        }
+        plan
+    }
+
+    /// Masks worth a try: what one or a few rules have in common, with or without some of its parts.
+    fn candidates(&self, draws: &mut Draws) -> Vec<[u32; W]> {
+        let mut out = Vec::new();
+        for i in 0..CANDIDATES {
+            let together = [1, 2, 1, 3, 2, 5, 3, 9][i % 8];
+            let mut mask = [u32::MAX; W];
+            for _ in 0..together {
+                let other = self.masks[draws.below(self.masks.len())];
+                mask = std::array::from_fn(|w| mask[w] & other[w]);
+            }
+            out.push(mask);
+            // Few of the parts are kept, or most.
+            let kept = [1, 2, 3][i % 3];
+            for (kind, mask) in self.kinds.iter().zip(&mut mask) {
+                let parts: &[u32] = match kind {
+                    WordKind::Range16 => &[0xffff_0000, 0xffff],
+                    _ => &[u32::MAX],
+                };
+                for part in parts.iter().filter(|_| draws.below(4) >= kept) {
+                    *mask &= !part;
+                }
+            }
+            out.push(mask);
+        }
+        out.sort_unstable();
+        out.dedup();
+        out.retain(|mask| mask.iter().any(|m| *m != 0));
+        out
+    }
+}
+
+/// A sample of the entries, and how many each stands for. Of those that ask for few bits there are few, but they meet
+/// many keys: they are drawn more often.
+fn drawn<const W: usize>(
+    kinds: &[WordKind; W],
+    all: &[Entry<W>],
+    sample: usize,
+    draws: &mut Draws,
+) -> Vec<(Entry<W>, f64)> {
+    if all.len() <= sample {
+        return all.iter().map(|e| (*e, 1.0)).collect();
+    }
+    let bits = |i: &u32| -> u32 {
+        let condition = &all[*i as usize].condition;
+        finest_mask(kinds, &condition.low, &condition.high).iter().map(|m| m.count_ones()).sum()
+    };
+    let mut by_bits: Vec<u32> = (0..all.len() as u32).collect();
+    by_bits.sort_by_cached_key(bits);
+    let (coarse, fine) = by_bits.split_at((all.len() / COARSE).max(sample / 4));
+    let mut out = Vec::with_capacity(sample);
+    for (stratum, draws_of) in [(coarse, sample / 4), (fine, sample - sample / 4)] {
+        let len = draws_of.min(stratum.len());
+        for i in 0..len {
+            // One of every stretch.
+            let (from, to) = (i * stratum.len() / len, (i + 1) * stratum.len() / len);
+            let entry = all[stratum[from + draws.below(to - from)] as usize];
+            out.push((entry, stratum.len() as f64 / len as f64));
+        }
+    }
+    out
+}
+
+/// Rules of the sample by their sums, in their order.
+struct Groups {
+    /// First of a cell's, plus one.
+    first: Vec<u32>,
+    /// By the rule's number in the sample: its sum, and the next of its cell plus one.
+    next: Vec<(u64, u32)>,
+}
+
+impl Groups {
+    fn new(len: usize, rules: impl DoubleEndedIterator<Item = (u32, u64)>) -> Self {
+        let mut made = Self { first: vec![0; (2 * len).next_power_of_two()], next: vec![(0, 0); len] };
+        for (i, sum) in rules.rev() {
+            let cell = made.cell(sum);
+            made.next[i as usize] = (sum, made.first[cell]);
+            made.first[cell] = i + 1;
+        }
+        made
+    }
+
+    fn cell(&self, sum: u64) -> usize {
+        (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.first.len() - 1)
+    }
+
+    fn of(&self, sum: u64) -> impl Iterator<Item = u32> {
+        let mut at = self.first[self.cell(sum)];
+        std::iter::from_fn(move || {
+            while at != 0 {
+                let i = at - 1;
+                let (own, next) = self.next[i as usize];
+                at = next;
+                if own == sum {
+                    return Some(i);
+                }
+            }
+            None
+        })
+    }
+}
+
+/// A key that fulfils an entry's condition.
+fn key_within<const W: usize>(kinds: &[WordKind; W], entry: &Entry<W>, draws: &mut Draws) -> [u32; W] {
+    let (low, high) = (entry.condition.low, entry.condition.high);
+    let mut between = |low: u32, high: u32| low + draws.below((high.saturating_sub(low)) as usize + 1) as u32;
+    let mut word = |w: usize| match kinds[w] {
+        WordKind::Ternary => low[w] | between(0, u32::MAX) & !high[w],
+        WordKind::Range32 => between(low[w], high[w]),
+        WordKind::Range16 => {
+            between(low[w] >> 16, high[w] >> 16) << 16 | between(low[w] & 0xffff, high[w] & 0xffff)
+        }
+    };
+    std::array::from_fn(&mut word)
+}

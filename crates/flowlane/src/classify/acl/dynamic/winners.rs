@@ -1,0 +1,143 @@
+//! The best rules so far for the keys of a batch.
+
+use crate::classify::acl::{CATEGORIES_MAX, Verdict};
+use crate::rule::RuleId;
+
+/// Keys that are looked up together.
+pub(super) const BATCH: usize = 256;
+
+/// Keys that are looked up together in several categories.
+const CATEGORIES_BATCH: usize = 128;
+
+/// What has been found for each lane of a batch.
+pub(super) trait Winners {
+    /// The rank that a rule must have to count for this lane.
+    fn floor(&self, lane: usize) -> u64;
+
+    /// The class that such a rule has at least.
+    fn classes(&self) -> &[u8; BATCH];
+
+    /// A rule, and whether it matches. Says whether rules of a lower rank can count yet.
+    fn offer(&mut self, lane: usize, matches: bool, found: Found) -> bool;
+}
+
+/// A rule, without its condition.
+#[derive(Clone, Copy)]
+pub(super) struct Found {
+    pub(super) rank: u64,
+    pub(super) rule: u32,
+    pub(super) class: u8,
+    pub(super) categories: u16,
+}
+
+/// In one category. The place behind the lanes takes what does not win: a store there costs less than a choice of what
+/// is stored.
+pub(super) struct Single {
+    ranks: [u64; BATCH + 1],
+    classes: [u8; BATCH + 1],
+    rules: [u32; BATCH + 1],
+}
+
+impl Single {
+    #[inline(always)]
+    pub(super) fn new() -> Self {
+        Self { ranks: [0; BATCH + 1], classes: [0; BATCH + 1], rules: [u32::MAX; BATCH + 1] }
+    }
+
+    #[inline(always)]
+    pub(super) fn verdicts(&self, verdicts: &mut [Verdict]) {
+        for (verdict, rule) in verdicts.iter_mut().zip(&self.rules) {
+            *verdict = if *rule == u32::MAX { Verdict::NONE } else { Verdict::of(RuleId(*rule)) };
+        }
+    }
+}
+
+impl Winners for Single {
+    #[inline(always)]
+    fn floor(&self, lane: usize) -> u64 {
+        self.ranks[lane % BATCH]
+    }
+
+    #[inline(always)]
+    fn classes(&self) -> &[u8; BATCH] {
+        self.classes.first_chunk().expect("one place for each lane")
+    }
+
+    #[inline(always)]
+    fn offer(&mut self, lane: usize, matches: bool, found: Found) -> bool {
+        let lane = lane % BATCH;
+        let floor = self.ranks[lane];
+        // Chosen without a branch: which of a chain's rules matches, nobody can predict.
+        let wins = matches & (found.rank >= floor) & (found.categories & 1 == 1);
+        let at = std::hint::select_unpredictable(wins, lane, BATCH);
+        self.ranks[at] = found.rank;
+        self.classes[at] = found.class;
+        self.rules[at] = found.rule;
+        !wins & (found.rank >= floor)
+    }
+}
+
+/// In several categories.
+pub(super) struct Several {
+    categories: usize,
+    ranks: [[u64; CATEGORIES_MAX]; CATEGORIES_BATCH],
+    rules: [[u32; CATEGORIES_MAX]; CATEGORIES_BATCH],
+    classes: [[u8; CATEGORIES_MAX]; CATEGORIES_BATCH],
+    floors: [u64; CATEGORIES_BATCH],
+    floor_classes: [u8; BATCH],
+}
+
+impl Several {
+    /// Keys that it is for.
+    pub(super) const KEYS: usize = CATEGORIES_BATCH;
+
+    pub(super) fn new(categories: usize) -> Self {
+        Self {
+            categories,
+            ranks: [[0; CATEGORIES_MAX]; CATEGORIES_BATCH],
+            rules: [[u32::MAX; CATEGORIES_MAX]; CATEGORIES_BATCH],
+            classes: [[0; CATEGORIES_MAX]; CATEGORIES_BATCH],
+            floors: [0; CATEGORIES_BATCH],
+            floor_classes: [0; BATCH],
+        }
+    }
+
+    pub(super) fn verdicts(&self, verdicts: &mut [Verdict]) {
+        for (verdicts, rules) in verdicts.chunks_mut(self.categories).zip(&self.rules) {
+            for (verdict, rule) in verdicts.iter_mut().zip(rules) {
+                *verdict = if *rule == u32::MAX { Verdict::NONE } else { Verdict::of(RuleId(*rule)) };
+            }
+        }
+    }
+}
+
+impl Winners for Several {
+    #[inline(always)]
+    fn floor(&self, lane: usize) -> u64 {
+        self.floors[lane % CATEGORIES_BATCH]
+    }
+
+    #[inline(always)]
+    fn classes(&self) -> &[u8; BATCH] {
+        &self.floor_classes
+    }
+
+    fn offer(&mut self, lane: usize, matches: bool, found: Found) -> bool {
+        let Found { rank, rule, class, categories } = found;
+        if !matches {
+            return rank >= self.floor(lane);
+        }
+        let lane = lane % CATEGORIES_BATCH;
+        let (ranks, rules) = (&mut self.ranks[lane], &mut self.rules[lane]);
+        for category in (0..self.categories).filter(|c| categories >> c & 1 == 1) {
+            if rank >= ranks[category] {
+                ranks[category] = rank;
+                rules[category] = rule;
+                self.classes[lane][category] = class;
+            }
+        }
+        self.floors[lane] = ranks[..self.categories].iter().copied().min().unwrap_or(0);
+        self.floor_classes[lane] = self.classes[lane][..self.categories].iter().copied().min().unwrap_or(0);
+        rank >= self.floors[lane]
+    }
+}

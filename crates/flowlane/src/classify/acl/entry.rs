@@ -1,0 +1,100 @@
+//! Conditions on keys, and the order of entries.
+
+use super::layout::WordKind;
+use crate::rule::{Priority, RuleId};
+
+/// Most categories that one table resolves.
+pub const CATEGORIES_MAX: usize = 16;
+
+/// A condition on a key of `W` words, canonical: what a word is compared with depends on its [`WordKind`].
+///
+/// | kind | `low` | `high` | matches |
+/// |---|---|---|---|
+/// | `Ternary` | value, no bit outside the mask | mask | `key & high == low` |
+/// | `Range32` | first | last | `low <= key <= high` |
+/// | `Range16` | two firsts, one in each half | two lasts | for each half by itself |
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Condition<const W: usize> {
+    /// Values and low ends.
+    pub low: [u32; W],
+    /// Masks and high ends.
+    pub high: [u32; W],
+}
+
+impl<const W: usize> Condition<W> {
+    /// Matches every key.
+    pub fn any(kinds: &[WordKind; W]) -> Self {
+        let high = |kind: &WordKind| if *kind == WordKind::Ternary { 0 } else { u32::MAX };
+        Self { low: [0; W], high: kinds.each_ref().map(high) }
+    }
+
+    /// Whether word `w` matches.
+    #[inline(always)]
+    pub fn word_matches(&self, kind: WordKind, w: usize, key: u32) -> bool {
+        let (low, high) = (self.low[w], self.high[w]);
+        let within = |shift: u32| {
+            let half = |of: u32| (of >> shift) as u16;
+            half(low) <= half(key) && half(key) <= half(high)
+        };
+        match kind {
+            WordKind::Ternary => key & high == low,
+            WordKind::Range32 => low <= key && key <= high,
+            WordKind::Range16 => within(0) && within(16),
+        }
+    }
+
+    /// Whether `key` fulfils the condition.
+    #[inline]
+    pub fn matches(&self, kinds: &[WordKind; W], key: &[u32; W]) -> bool {
+        (0..W).all(|w| self.word_matches(kinds[w], w, key[w]))
+    }
+}
+
+/// A place in the order of a table: higher priority first, then earlier insertion. The greatest that matches wins;
+/// no two entries of a table have the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RankKey(pub u64);
+
+impl RankKey {
+    /// The rank of a rule that was inserted as number `sequence` (from 0).
+    #[inline]
+    pub fn new(priority: Priority, sequence: u32) -> Self {
+        Self(u64::from(priority.0) << 32 | u64::from(!sequence))
+    }
+
+    /// The rank of the same place among the rules of another priority.
+    #[inline]
+    pub fn with_priority(self, priority: Priority) -> Self {
+        Self(u64::from(priority.0) << 32 | self.0 & u64::from(u32::MAX))
+    }
+
+    /// The priority that it was made from.
+    #[inline]
+    pub fn priority(self) -> Priority {
+        Priority((self.0 >> 32) as u32)
+    }
+}
+
+/// A rule as engines take it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Entry<const W: usize> {
+    /// Which keys it is for.
+    pub condition: Condition<W>,
+    /// Its place in the order.
+    pub rank: RankKey,
+    /// The handle that verdicts name; not `u32::MAX`.
+    pub rule: RuleId,
+    /// The categories that it counts in, one bit each; bit 0 is the category of plain lookups.
+    pub categories: u16,
+}
+
+/// The best of `entries` that matches `key` and counts in `category`: the definition.
+pub fn best<'a, const W: usize>(
+    entries: impl IntoIterator<Item = &'a Entry<W>>,
+    kinds: &[WordKind; W],
+    key: &[u32; W],
+    category: usize,
+) -> Option<&'a Entry<W>> {
+    let counts = |e: &&Entry<W>| e.categories >> category & 1 == 1 && e.condition.matches(kinds, key);
+    entries.into_iter().filter(counts).max_by_key(|e| e.rank)
+}

@@ -1,0 +1,233 @@
+//! Access lists as [`Classifier`]s: any set of [`Match`]es over flow keys.
+//!
+//! The words of the flow key at which any rule looks become the engine's key, of 4, 10, 16 or 64 words. A word of
+//! which all rules ask the same (that the packet is IPv4, say) is no part of the key: it is compared once a packet,
+//! before, so that a list of IPv4 5-tuples has a key of four words. A rule that looks at another word, or does not ask
+//! what all others do, makes the table anew. Ports under a mask that is no prefix, which is no range either, have a
+//! word of their own.
+//!
+//! Rules that come after the table was built go to the overlay ([`table`](super::table)); as soon as there are as many
+//! as are in the bulk, they are merged, so that inserting rules one by one costs a constant number of builds a rule.
+
+mod shape;
+mod table;
+
+use std::collections::HashMap;
+
+use self::shape::Shape;
+use self::table::FlowTable;
+use super::table::AclContest;
+use super::{AclConfig, AclEngine, BuildError};
+use crate::classify::{Classifier, Hit, InsertError};
+use crate::isa::Variant;
+use crate::packet::{FlowKey, FlowMask};
+use crate::rule::{Match, Priority, RuleId};
+
+/// So many changes are no reason to build a table anew.
+const CHANGES_MIN: usize = 128;
+
+/// A rule as it was given.
+#[derive(Clone, Debug)]
+struct Rule {
+    priority: Priority,
+    /// Its place among its equals.
+    sequence: u64,
+    matches: Match,
+}
+
+type Rules = HashMap<RuleId, Rule>;
+
+/// How the answer for a flow key came about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowExplanation {
+    /// The rule that won.
+    pub winner: Option<RuleId>,
+    /// The one that would win without it.
+    pub runner_up: Option<RuleId>,
+    /// The engine that has the bulk of the rules.
+    pub engine: &'static str,
+    /// The variant that looks up in it.
+    pub variant: Variant,
+    /// Nodes, hash buckets or filters that were read.
+    pub nodes: u32,
+    /// Rules that the key was compared with.
+    pub rules: u32,
+    /// The bits of the key that the winner depends on.
+    pub looked_at: FlowMask,
+}
+
+/// An access list over flow keys.
+#[derive(Debug)]
+pub struct AclSearch {
+    config: AclConfig,
+    rules: Rules,
+    sequence: u64,
+    table: Box<dyn FlowTable>,
+}
+
+impl AclSearch {
+    /// An empty table.
+    pub fn new(config: AclConfig) -> Self {
+        let table = table::table(Shape::default(), config, &Rules::new());
+        Self { config, rules: Rules::new(), sequence: 0, table: table.expect("no rules need no memory") }
+    }
+
+    /// A table of these rules, built at once; of equal priority the earlier wins.
+    ///
+    /// # Errors
+    /// Where there are too many, two have the same handle, or the budget is too small.
+    pub fn build<'a>(
+        config: AclConfig,
+        rules: impl IntoIterator<Item = (RuleId, Priority, &'a Match)>,
+    ) -> Result<Self, BuildError> {
+        let mut out = Self::new(config);
+        for (id, priority, matches) in rules {
+            let rule = Rule { priority, sequence: out.sequence, matches: matches.clone() };
+            out.sequence += 1;
+            if out.rules.insert(id, rule).is_some() {
+                return Err(BuildError::Duplicate(id));
+            }
+        }
+        out.make_anew(None)?;
+        Ok(out)
+    }
+
+    /// Makes the table anew for all rules, and perhaps one more or instead of one.
+    fn make_anew(&mut self, new: Option<(RuleId, Rule)>) -> Result<(), BuildError> {
+        let old = new.map(|(id, rule)| (id, self.rules.insert(id, rule)));
+        let shape = Shape::of(self.rules.values().map(|rule| &rule.matches));
+        match table::table(shape, self.config, &self.rules) {
+            Ok(table) => {
+                self.table = table;
+                Ok(())
+            }
+            Err(error) => {
+                if let Some((id, old)) = old {
+                    match old {
+                        Some(old) => self.rules.insert(id, old),
+                        None => self.rules.remove(&id),
+                    };
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Merges the changes since the last time into the bulk.
+    ///
+    /// # Errors
+    /// Where the budget is too small; the table is as before.
+    pub fn rebuild(&mut self) -> Result<(), BuildError> {
+        self.table.rebuild()
+    }
+
+    /// Measures the engines with these packets, or with some drawn from the rules where there are none, and takes the
+    /// fastest: see [`Acl::choose`](super::Acl::choose).
+    ///
+    /// # Errors
+    /// Where the budget is too small; the table is as before.
+    pub fn choose(
+        &mut self,
+        sample: &[FlowKey],
+        clock: &mut dyn FnMut() -> u64,
+    ) -> Result<AclContest, BuildError> {
+        self.table.choose(sample, clock)
+    }
+
+    /// The engine that has the bulk of the rules, and its variant.
+    pub fn engine(&self) -> (&'static str, Variant) {
+        self.table.engine()
+    }
+
+    /// How the answer for a key comes about. Compares with all rules to find the next best.
+    pub fn explain(&self, key: &FlowKey) -> FlowExplanation {
+        self.table.explain(key)
+    }
+
+    /// After a change: merges, where there have been many.
+    fn follow(&mut self) {
+        let changes = self.table.changes();
+        if changes > CHANGES_MIN && changes > self.rules.len() / 2 {
+            // Without room for it, all stays right.
+            _ = self.table.rebuild();
+        }
+    }
+}
+
+impl Classifier for AclSearch {
+    fn name(&self) -> &'static str {
+        match self.config.engine {
+            AclEngine::Auto => "acl",
+            named => named.name(),
+        }
+    }
+
+    fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), InsertError> {
+        if self.rules.contains_key(&id) {
+            return Err(InsertError::Duplicate(id));
+        }
+        if self.rules.len() >= self.config.rules_max {
+            return Err(InsertError::Full { rules_max: self.config.rules_max });
+        }
+        let rule = Rule { priority, sequence: self.sequence, matches: matches.clone() };
+        if !self.rules.is_empty() && self.table.suits(matches) {
+            self.table.insert(id, priority, matches)?;
+            self.rules.insert(id, rule);
+            self.follow();
+        } else {
+            self.make_anew(Some((id, rule)))?;
+        }
+        self.sequence += 1;
+        Ok(())
+    }
+
+    fn remove(&mut self, id: RuleId) -> bool {
+        let was_there = self.rules.remove(&id).is_some() && self.table.remove(id);
+        self.follow();
+        was_there
+    }
+
+    fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> bool {
+        let Some(rule) = self.rules.get_mut(&id) else { return false };
+        let sequence = rule.sequence;
+        let new = Rule { priority, sequence, matches: matches.clone() };
+        let replaced = self.table.suits(matches) && self.table.replace(id, priority, matches).is_ok();
+        if replaced {
+            *rule = new;
+            self.follow();
+            return true;
+        }
+        // It looks at other words, or there is no room for what comes with changes. A replacement is never refused:
+        // the budget bounds what is inserted.
+        let config = AclConfig { memory_max: usize::MAX, ..self.config };
+        let config = std::mem::replace(&mut self.config, config);
+        let made = self.make_anew(Some((id, new)));
+        self.config = config;
+        made.expect("as many rules as before, and no limit");
+        true
+    }
+
+    fn lookup(&self, key: &FlowKey) -> Option<Hit> {
+        self.table.lookup(key)
+    }
+
+    fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<Hit> {
+        let rule = self.table.lookup_wildcards(key, looked_at)?;
+        Some(Hit { rule, priority: self.rules[&rule].priority })
+    }
+
+    fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) {
+        assert_eq!(keys.len(), hits.len());
+        self.table.lookup_batch(keys, hits);
+    }
+
+    fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.table.table_bytes()
+            + self.rules.capacity() * (size_of::<(RuleId, Rule)>() + 1)
+            + self.rules.values().map(|rule| size_of_val(rule.matches.words())).sum::<usize>()
+    }
+}

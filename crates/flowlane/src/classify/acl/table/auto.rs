@@ -1,0 +1,157 @@
+//! Which engine is fastest for the rules as they are: a contest.
+
+use super::{Acl, AclEngine};
+use crate::classify::acl::{BuildError, Condition, Engine, Verdict, WordKind};
+
+/// Rounds that count, besides one to warm up.
+const ROUNDS: usize = 15;
+/// Keys that are looked up in a round, at most: enough that fewer would not fit the first-level cache either.
+const KEYS_MAX: usize = 4096;
+/// Keys in a batch.
+const BATCH: usize = 64;
+/// Up to so many rules brute force takes part.
+const BRUTE_RULES_MAX: usize = 512;
+/// Another engine replaces the one that numbers suggest where it takes less than this share of its time.
+const WIN_BELOW: f64 = 0.97;
+
+/// An engine that took part.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AclCandidate {
+    /// The engine.
+    pub engine: AclEngine,
+    /// The median of its rounds, in ticks per key; none where it could not be built.
+    pub ticks: Option<f64>,
+    /// Its size.
+    pub table_bytes: usize,
+    /// Why it could not be built.
+    pub refused: Option<BuildError>,
+}
+
+/// What a contest came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AclContest {
+    /// Those who took part.
+    pub candidates: Vec<AclCandidate>,
+    /// The one that was chosen.
+    pub chosen: AclEngine,
+}
+
+impl<const W: usize> Acl<W> {
+    /// Measures the engines with these keys, or with keys drawn from the rules where there are none, and rebuilds with
+    /// the fastest. `clock` may count anything. Does nothing but a rebuild where the engine was named.
+    ///
+    /// # Errors
+    /// Where the budget is too small for every engine; the table is as before.
+    pub fn choose(
+        &mut self,
+        sample: &[[u32; W]],
+        clock: &mut dyn FnMut() -> u64,
+    ) -> Result<AclContest, BuildError> {
+        if self.config.engine != AclEngine::Auto {
+            self.rebuild()?;
+            return Ok(AclContest { candidates: Vec::new(), chosen: self.config.engine });
+        }
+        let drawn;
+        let keys = match sample {
+            [] => {
+                drawn = self.draw(KEYS_MAX);
+                &drawn[..]
+            }
+            sample => &sample[..sample.len().min(KEYS_MAX)],
+        };
+        let brute = (self.len() <= BRUTE_RULES_MAX).then_some(AclEngine::Brute);
+        let engines: Vec<AclEngine> =
+            brute.into_iter().chain([AclEngine::Tree, AclEngine::Dynamic]).collect();
+        let built: Vec<_> = engines.iter().map(|engine| self.candidate(*engine)).collect();
+        let ticks = compare(&built, keys, clock);
+        let default = engines.iter().zip(&ticks).position(|(_, ticks)| ticks.is_some());
+        let Some(default) = default else {
+            return Err(built.into_iter().find_map(Result::err).expect("every candidate was refused"));
+        };
+        // Brute force comes first only where it is likely to be best.
+        let default =
+            if self.len() > super::SMALL_RULES_MAX { default.max(1).min(engines.len() - 1) } else { default };
+        let limit = ticks[default].map_or(f64::INFINITY, |ticks| ticks * WIN_BELOW);
+        let faster = (0..engines.len()).filter(|i| ticks[*i].is_some_and(|ticks| ticks < limit));
+        let chosen =
+            faster.min_by(|a, b| f64::total_cmp(&ticks[*a].unwrap_or(0.0), &ticks[*b].unwrap_or(0.0)));
+        let chosen = engines[chosen.unwrap_or(default)];
+        let candidates = engines.iter().zip(ticks).zip(built).map(|((engine, ticks), built)| AclCandidate {
+            engine: *engine,
+            ticks,
+            table_bytes: built.as_ref().map_or(0, |e| e.table_bytes()),
+            refused: built.err(),
+        });
+        let candidates = candidates.collect();
+        self.rebuild_with(chosen)?;
+        Ok(AclContest { candidates, chosen })
+    }
+
+    /// Keys that the rules match, of which a few are anything.
+    fn draw(&self, keys: usize) -> Vec<[u32; W]> {
+        let live: Vec<_> = self.entries().map(|e| e.condition).collect();
+        let mut state = self.config.seed;
+        // SplitMix64 (Steele, Lea, Flood 2014).
+        let mut random = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ mixed >> 31
+        };
+        let kinds = self.layout.kinds();
+        let one = |_| match live.get((random() % (live.len().max(1) as u64)) as usize) {
+            Some(condition) if !random().is_multiple_of(20) => {
+                std::array::from_fn(|w| within(condition, kinds[w], w, random() as u32))
+            }
+            _ => std::array::from_fn(|_| random() as u32),
+        };
+        (0..keys).map(one).collect()
+    }
+}
+
+/// A word that suits, made of a random one.
+fn within<const W: usize>(condition: &Condition<W>, kind: WordKind, w: usize, random: u32) -> u32 {
+    let (low, high) = (condition.low[w], condition.high[w]);
+    let between = |low: u32, high: u32, random: u32| {
+        let size = u64::from(high.saturating_sub(low)) + 1;
+        low.wrapping_add((u64::from(random) % size) as u32)
+    };
+    match kind {
+        WordKind::Ternary => low | random & !high,
+        WordKind::Range32 => between(low, high, random),
+        WordKind::Range16 => {
+            between(low >> 16, high >> 16, random >> 16) << 16
+                | between(low & 0xffff, high & 0xffff, random & 0xffff)
+        }
+    }
+}
+
+/// The median ticks per key of each.
+fn compare<const W: usize>(
+    engines: &[Result<Box<dyn Engine<W>>, BuildError>],
+    keys: &[[u32; W]],
+    clock: &mut dyn FnMut() -> u64,
+) -> Vec<Option<f64>> {
+    let mut samples: Vec<Vec<u64>> = engines.iter().map(|_| Vec::new()).collect();
+    let mut verdicts = [Verdict::NONE; BATCH];
+    for round in 0..=ROUNDS {
+        // Each begins in turn, so that none always comes after the same other.
+        for place in (0..engines.len()).map(|i| (i + round) % engines.len()) {
+            let Ok(engine) = &engines[place] else { continue };
+            let before = clock();
+            for keys in keys.chunks(BATCH) {
+                engine.lookup_batch(keys, &mut verdicts[..keys.len()]);
+                std::hint::black_box(&verdicts);
+            }
+            let taken = clock().wrapping_sub(before);
+            if round > 0 {
+                samples[place].push(taken);
+            }
+        }
+    }
+    let median = |mut ticks: Vec<u64>| {
+        ticks.sort_unstable();
+        ticks.get(ticks.len() / 2).map(|ticks| *ticks as f64 / keys.len().max(1) as f64)
+    };
+    samples.into_iter().map(median).collect()
+}

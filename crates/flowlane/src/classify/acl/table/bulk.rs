@@ -1,0 +1,178 @@
+//! The bulk of the rules in one engine, built from a snapshot and adopted: on one thread, or on two.
+
+use std::sync::Arc;
+
+use super::{Acl, AclConfig, AclEngine, SMALL_RULES_MAX, State};
+use crate::classify::acl::{Brute, BuildError, Engine, Entry, Tree, TreeConfig, WordKind};
+use crate::rule::RuleId;
+
+/// The rules of a table at some time, to be built on any thread while the table goes on.
+#[derive(Clone, Debug)]
+pub struct Snapshot<const W: usize> {
+    kinds: [WordKind; W],
+    config: AclConfig,
+    /// Whether the dynamic engine may have all rules instead.
+    may_be_dynamic: bool,
+    engine: AclEngine,
+    entries: Vec<Entry<W>>,
+    memory_max: usize,
+}
+
+/// What was built of a [`Snapshot`].
+pub struct Bulk<const W: usize> {
+    /// None where all rules are for the dynamic engine.
+    engine: Option<Box<dyn Engine<W>>>,
+    slots: Vec<u32>,
+    chosen: AclEngine,
+}
+
+impl<const W: usize> std::fmt::Debug for Bulk<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} rules in {}", self.slots.len(), self.chosen)
+    }
+}
+
+impl<const W: usize> Bulk<W> {
+    pub(super) fn engine(&self) -> &dyn Engine<W> {
+        self.engine.as_deref().expect("a bulk without an engine is never kept")
+    }
+}
+
+impl<const W: usize> Snapshot<W> {
+    /// Builds the engine. Takes as long as it takes; nobody waits for it meanwhile.
+    ///
+    /// # Errors
+    /// Where the budget is too small for the engine, and it was named; `auto` takes the dynamic engine then.
+    pub fn build(self) -> Result<Bulk<W>, BuildError> {
+        let engine: Option<Box<dyn Engine<W>>> = match self.engine {
+            AclEngine::Brute => {
+                let brute = Brute::build(&self.kinds, &self.entries, self.memory_max)?;
+                let brute = match self.config.brute_kernel().and_then(|k| brute.clone().with_kernel(k)) {
+                    Some(asked) => asked,
+                    None => brute,
+                };
+                Some(Box::new(brute))
+            }
+            AclEngine::Dynamic => None,
+            AclEngine::Tree | AclEngine::Auto => {
+                let config = TreeConfig {
+                    memory_max: self.memory_max,
+                    threads: self.config.threads,
+                    kernel: self.config.usable_kernel(),
+                };
+                match Tree::build(&self.kinds, &self.entries, &config) {
+                    Ok(tree) => Some(Box::new(tree)),
+                    Err(BuildError::Memory { .. }) if self.may_be_dynamic => None,
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        let chosen = if engine.is_some() { self.engine } else { AclEngine::Dynamic };
+        let slots =
+            if engine.is_some() { self.entries.iter().map(|e| e.rule.0).collect() } else { Vec::new() };
+        Ok(Bulk { engine, slots, chosen })
+    }
+}
+
+impl<const W: usize> Acl<W> {
+    /// The engine for the rules as they are.
+    fn engine_now(&self) -> AclEngine {
+        match self.config.engine {
+            AclEngine::Auto if self.len() <= SMALL_RULES_MAX => self.chosen.unwrap_or(AclEngine::Brute),
+            AclEngine::Auto => self.chosen.filter(|e| *e != AclEngine::Brute).unwrap_or(AclEngine::Tree),
+            named => named,
+        }
+    }
+
+    fn snapshot_for(&self, engine: AclEngine) -> Snapshot<W> {
+        let entries = self.named(&[State::Bulk, State::Overlay]);
+        let own = self.slots.capacity() * (size_of::<Entry<W>>() + 1) + self.by_rule.capacity() * 8;
+        Snapshot {
+            kinds: *self.layout.kinds(),
+            config: self.config,
+            may_be_dynamic: self.config.engine == AclEngine::Auto,
+            engine,
+            entries,
+            memory_max: self.config.memory_max.saturating_sub(own),
+        }
+    }
+
+    /// The rules as they are, to be built elsewhere and then [adopted](Self::adopt). Until that, or
+    /// [`rebuild`](Self::rebuild), slots of removed rules are not used again: memory grows a little.
+    pub fn snapshot(&mut self) -> Snapshot<W> {
+        self.freeze();
+        self.snapshot_for(self.engine_now())
+    }
+
+    /// A snapshot has been taken, of this table or of its twin in [`shared`](super::super::shared).
+    pub(in crate::classify::acl) fn freeze(&mut self) {
+        self.frozen = true;
+    }
+
+    /// Merges what has changed into the bulk.
+    ///
+    /// # Errors
+    /// Where the budget is too small; the table is as before.
+    pub fn rebuild(&mut self) -> Result<(), BuildError> {
+        let bulk = self.snapshot_for(self.engine_now()).build()?;
+        self.adopt(Arc::new(bulk))
+    }
+
+    /// Takes over what was built of the last [`snapshot`](Self::snapshot) of this table (or of one that has had the
+    /// same changes). What has changed since is made up for by the overlay.
+    ///
+    /// # Errors
+    /// Where the budget is too small; the table is as before.
+    pub fn adopt(&mut self, bulk: Arc<Bulk<W>>) -> Result<(), BuildError> {
+        let mut states: Vec<State> = self
+            .states
+            .iter()
+            .map(|state| match state {
+                State::Bulk | State::Overlay => State::Overlay,
+                State::Free | State::Dead => State::Free,
+            })
+            .collect();
+        let mut dead = vec![0u64; states.len().div_ceil(64)];
+        let mut deaths = 0;
+        for slot in &bulk.slots {
+            let state = &mut states[*slot as usize];
+            *state = if *state == State::Overlay { State::Bulk } else { State::Dead };
+            if *state == State::Dead {
+                dead[*slot as usize / 64] |= 1 << (slot % 64);
+                deaths += 1;
+            }
+        }
+        let newer = states.iter().enumerate().filter(|(_, state)| **state == State::Overlay);
+        let newer: Vec<_> =
+            newer.map(|(slot, _)| Entry { rule: RuleId(slot as u32), ..self.slots[slot] }).collect();
+        let overlay = self.config.dynamic(self.layout.kinds(), &newer, usize::MAX)?;
+        self.replan_at = (2 * newer.len()).max(super::REPLAN_MIN);
+        self.overlay = overlay;
+        self.free =
+            (0..states.len() as u32).rev().filter(|slot| states[*slot as usize] == State::Free).collect();
+        (self.states, self.dead, self.deaths) = (states, dead, deaths);
+        self.bulk = bulk.engine.is_some().then_some(bulk);
+        self.frozen = false;
+        self.twin = if deaths == 0 { None } else { self.make_twin() };
+        Ok(())
+    }
+
+    /// Rebuilds with this engine, and again with it as long as the rules are about as many.
+    pub(super) fn rebuild_with(&mut self, engine: AclEngine) -> Result<(), BuildError> {
+        let bulk = self.snapshot_for(engine).build()?;
+        self.adopt(Arc::new(bulk))?;
+        self.chosen = Some(engine);
+        Ok(())
+    }
+
+    /// One engine with all rules, for a contest.
+    pub(super) fn candidate(&self, engine: AclEngine) -> Result<Box<dyn Engine<W>>, BuildError> {
+        let snapshot = self.snapshot_for(engine);
+        if engine == AclEngine::Dynamic {
+            let dynamic = self.config.dynamic(&snapshot.kinds, &snapshot.entries, snapshot.memory_max)?;
+            return Ok(Box::new(dynamic));
+        }
+        let bulk = Snapshot { may_be_dynamic: false, ..snapshot }.build()?;
+        Ok(bulk.engine.expect("is no dynamic engine"))
+    }
+}

@@ -1,0 +1,204 @@
+//! Lookups: the bulk's answer, made good for what has changed since it was built.
+
+use super::{Acl, State};
+use crate::classify::Hit;
+use crate::classify::acl::{CATEGORIES_MAX, Engine, Explanation, RankKey, Verdict, best};
+use crate::isa::Variant;
+use crate::rule::RuleId;
+
+/// Keys that are made good at a time.
+const CHUNK: usize = 64;
+
+impl<const W: usize> Acl<W> {
+    /// The engine that has the bulk of the rules.
+    pub fn engine(&self) -> &dyn Engine<W> {
+        self.bulk.as_ref().map_or(&self.overlay, |bulk| bulk.engine())
+    }
+
+    /// The name of the engine that has the bulk of the rules.
+    pub fn engine_name(&self) -> &'static str {
+        self.engine().name()
+    }
+
+    /// The variant that looks up in the bulk.
+    pub fn variant(&self) -> Variant {
+        self.engine().variant()
+    }
+
+    /// For each key the best rule of category 0.
+    ///
+    /// # Panics
+    /// Where the slices differ in length.
+    pub fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+        assert_eq!(keys.len(), verdicts.len(), "one verdict for each key");
+        self.slots_of(keys, 1, verdicts);
+        self.name_rules(verdicts);
+    }
+
+    /// For each key the best rule of each category, in one pass: `verdicts[key * categories + category]`.
+    ///
+    /// # Panics
+    /// Where `categories` is 0 or above [`CATEGORIES_MAX`], or `verdicts` is not `keys.len() * categories` long.
+    pub fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+        assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
+        assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
+        self.slots_of(keys, categories, verdicts);
+        self.name_rules(verdicts);
+    }
+
+    /// The best rule of category 0 and its priority, for each key.
+    ///
+    /// # Panics
+    /// Where the slices differ in length.
+    pub fn lookup_hits(&self, keys: &[[u32; W]], hits: &mut [Option<Hit>]) {
+        assert_eq!(keys.len(), hits.len(), "one hit for each key");
+        let mut found = [Verdict::NONE; 4 * CHUNK];
+        for (keys, hits) in keys.chunks(found.len()).zip(hits.chunks_mut(4 * CHUNK)) {
+            let found = &mut found[..keys.len()];
+            self.slots_of(keys, 1, found);
+            hits.iter_mut().zip(found).for_each(|(hit, slot)| *hit = self.hit(*slot));
+        }
+    }
+
+    /// The best rule of category 0 for one key.
+    pub fn lookup(&self, key: &[u32; W]) -> Option<Hit> {
+        let mut slot = [Verdict::NONE];
+        self.slots_of(&[*key], 1, &mut slot);
+        self.hit(slot[0])
+    }
+
+    fn hit(&self, slot: Verdict) -> Option<Hit> {
+        let entry = &self.slots[slot.rule()?.0 as usize];
+        Some(Hit { rule: entry.rule, priority: entry.rank.priority() })
+    }
+
+    fn name_rules(&self, verdicts: &mut [Verdict]) {
+        if !self.direct {
+            for verdict in verdicts {
+                *verdict = verdict
+                    .rule()
+                    .map_or(Verdict::NONE, |slot| Verdict::of(self.slots[slot.0 as usize].rule));
+            }
+        }
+    }
+
+    fn engine_slots(engine: &dyn Engine<W>, keys: &[[u32; W]], categories: usize, slots: &mut [Verdict]) {
+        match categories {
+            1 => engine.lookup_batch(keys, slots),
+            _ => engine.lookup_categories(keys, categories, slots),
+        }
+    }
+
+    /// The slots of the winners.
+    fn slots_of(&self, keys: &[[u32; W]], categories: usize, slots: &mut [Verdict]) {
+        Self::engine_slots(self.engine(), keys, categories, slots);
+        if self.bulk.is_none() || self.overlay.is_empty() && self.deaths == 0 {
+            return;
+        }
+        for (keys, slots) in keys.chunks(CHUNK).zip(slots.chunks_mut(CHUNK * categories)) {
+            self.make_good(keys, categories, slots);
+        }
+    }
+
+    /// Makes up for what has changed since the bulk was built.
+    fn make_good(&self, keys: &[[u32; W]], categories: usize, slots: &mut [Verdict]) {
+        if !self.overlay.is_empty() {
+            let mut newer = [Verdict::NONE; CHUNK * CATEGORIES_MAX];
+            let newer = &mut newer[..slots.len()];
+            Self::engine_slots(&self.overlay, keys, categories, newer);
+            for (slot, newer) in slots.iter_mut().zip(newer) {
+                // A dead rule's successor is looked for below, unless this one is better anyway.
+                if self.rank(*newer) > self.rank(*slot) {
+                    *slot = *newer;
+                }
+            }
+        }
+        if self.deaths == 0 {
+            return;
+        }
+        for (i, key) in keys.iter().enumerate() {
+            let slots = &mut slots[i * categories..(i + 1) * categories];
+            if slots.iter().any(|slot| self.is_dead(*slot)) {
+                self.without_the_dead(key, slots);
+            }
+        }
+    }
+
+    fn rank(&self, slot: Verdict) -> Option<RankKey> {
+        slot.rule().map(|slot| self.slots[slot.0 as usize].rank)
+    }
+
+    fn is_dead(&self, slot: Verdict) -> bool {
+        // Slots behind the last word are newer than the bulk.
+        let word = |slot: RuleId| self.dead.get(slot.0 as usize / 64).copied().unwrap_or(0);
+        slot.rule().is_some_and(|slot| word(slot) >> (slot.0 % 64) & 1 == 1)
+    }
+
+    /// The winners for one key by the engine that has all rules, or by comparing with all of them.
+    fn without_the_dead(&self, key: &[u32; W], slots: &mut [Verdict]) {
+        match &self.twin {
+            Some(twin) => Self::engine_slots(twin, &[*key], slots.len(), slots),
+            None => slots.iter_mut().enumerate().for_each(|(category, slot)| {
+                let best = best(self.entries(), self.layout.kinds(), key, category);
+                *slot = best.map_or(Verdict::NONE, |e| Verdict::of(RuleId(self.by_rule[&e.rule])));
+            }),
+        }
+    }
+
+    /// How the answer for a key comes about.
+    pub fn explain(&self, key: &[u32; W]) -> Explanation<W> {
+        let mut told = self.depends(key);
+        // Engines stop at the winner; who asks wants to know who would be next.
+        let winner = told.winner.and_then(|rule| self.get(rule)).map(|e| e.rank);
+        let others = self.entries().filter(|e| winner.is_some_and(|w| e.rank < w));
+        told.runner_up = best(others, self.layout.kinds(), key, 0).map(|e| e.rule);
+        told
+    }
+
+    /// The same, where the next best rule does not matter.
+    pub fn depends(&self, key: &[u32; W]) -> Explanation<W> {
+        let mut told = self.engine().explain(key);
+        if self.bulk.is_some() && !self.overlay.is_empty() {
+            add(&mut told, self.overlay.explain(key), |slot| self.rank(Verdict::of(slot)));
+        }
+        if told.winner.is_some_and(|slot| self.is_dead(Verdict::of(slot))) {
+            let all = self.twin.as_ref().map_or_else(|| self.compare_all(key), |twin| twin.explain(key));
+            // All that the bulk says may be dead.
+            (told.winner, told.runner_up) = (None, None);
+            add(&mut told, all, |slot| self.rank(Verdict::of(slot)));
+        }
+        let name = |slot: RuleId| self.slots[slot.0 as usize].rule;
+        let alive = |slot: &RuleId| self.states[slot.0 as usize] != State::Dead;
+        Explanation {
+            winner: told.winner.map(name),
+            runner_up: told.runner_up.filter(alive).map(name),
+            ..told
+        }
+    }
+
+    /// The answer by comparing with all rules: every bit that any of them looks at counts.
+    fn compare_all(&self, key: &[u32; W]) -> Explanation<W> {
+        let winner = best(self.entries(), self.layout.kinds(), key, 0);
+        Explanation {
+            winner: winner.map(|e| RuleId(self.by_rule[&e.rule])),
+            runner_up: None,
+            nodes: 0,
+            rules: self.len() as u32,
+            looked_at: [u32::MAX; W],
+        }
+    }
+}
+
+/// Adds how another engine came to its answer; the better of the two winners stays.
+fn add<const W: usize>(
+    told: &mut Explanation<W>,
+    other: Explanation<W>,
+    rank: impl Fn(RuleId) -> Option<RankKey>,
+) {
+    told.nodes += other.nodes;
+    told.rules += other.rules;
+    told.looked_at.iter_mut().zip(other.looked_at).for_each(|(bits, more)| *bits |= more);
+    let mut known = [told.winner, told.runner_up, other.winner, other.runner_up];
+    known.sort_by_key(|slot| std::cmp::Reverse(slot.and_then(&rank)));
+    (told.winner, told.runner_up) = (known[0], known[1]);
+}

@@ -1,0 +1,333 @@
+#![doc = include_str!("README.md")]
+
+mod auto;
+mod bulk;
+mod config;
+mod lookup;
+#[cfg(test)]
+mod tests;
+
+pub use auto::{AclCandidate, AclContest};
+pub use bulk::{Bulk, Snapshot};
+pub use config::{AclConfig, AclEngine, AclEngineError};
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey};
+use crate::rule::{Priority, RuleId};
+
+/// Up to so many rules every change is followed by a rebuild, unless the engine is named and is another: then brute
+/// force is fastest, and made anew in microseconds.
+pub(super) const SMALL_RULES_MAX: usize = 64;
+
+/// With so many rules the overlay is planned for the first time, and with twice as many again.
+const REPLAN_MIN: usize = 64;
+
+/// Where a slot's rule is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// There is none.
+    Free,
+    /// In the bulk.
+    Bulk,
+    /// In the bulk, but removed since that was built.
+    Dead,
+    /// In the overlay.
+    Overlay,
+}
+
+/// An access list: rules by handle, priority and category, and the engines that look keys up.
+#[derive(Clone, Debug)]
+pub struct Acl<const W: usize> {
+    layout: Arc<Layout<W>>,
+    config: AclConfig,
+    /// All rules. Engines name them by their place here, so that what belongs to a verdict lies in columns, and a rule
+    /// that is replaced is another one to them.
+    slots: Vec<Entry<W>>,
+    states: Vec<State>,
+    free: Vec<u32>,
+    by_rule: HashMap<RuleId, u32>,
+    /// Whether every slot's number is its rule's handle.
+    direct: bool,
+    /// The next rule's place among its equals.
+    sequence: u32,
+    bulk: Option<Arc<Bulk<W>>>,
+    /// Rules of the bulk that are dead, one bit for each slot.
+    dead: Vec<u64>,
+    deaths: usize,
+    /// Rules that came since the bulk was built.
+    overlay: Dynamic<W>,
+    /// At how many rules the overlay is planned anew.
+    replan_at: usize,
+    /// All rules, while there are dead ones: who is next to a dead winner.
+    twin: Option<Dynamic<W>>,
+    /// What the last contest chose.
+    chosen: Option<AclEngine>,
+    /// Slots below this number may be in a snapshot that is being built: they are not used again before that is
+    /// adopted.
+    frozen: bool,
+}
+
+impl<const W: usize> Acl<W> {
+    /// An empty table.
+    pub fn new(layout: Layout<W>, config: AclConfig) -> Self {
+        let overlay = config.dynamic(layout.kinds(), &[], usize::MAX);
+        let overlay = overlay.expect("no rules are within no limit");
+        Self {
+            layout: Arc::new(layout),
+            config,
+            slots: Vec::new(),
+            states: Vec::new(),
+            free: Vec::new(),
+            by_rule: HashMap::new(),
+            direct: true,
+            sequence: 0,
+            bulk: None,
+            dead: Vec::new(),
+            deaths: 0,
+            overlay,
+            replan_at: REPLAN_MIN,
+            twin: None,
+            chosen: None,
+            frozen: false,
+        }
+    }
+
+    /// A table of these rules, of which earlier ones win among equals, built at once.
+    ///
+    /// # Errors
+    /// Where there are too many, two have the same handle, or the budget is too small.
+    pub fn build(
+        layout: Layout<W>,
+        config: AclConfig,
+        rules: impl IntoIterator<Item = (RuleId, Priority, Condition<W>, u16)>,
+    ) -> Result<Self, BuildError> {
+        let mut acl = Self::new(layout, config);
+        for (rule, priority, condition, categories) in rules {
+            let rank = acl.admit(rule, priority)?;
+            acl.sequence += 1;
+            acl.put(Entry { condition, rank, rule, categories }, State::Overlay);
+        }
+        acl.rebuild()?;
+        Ok(acl)
+    }
+
+    /// How keys are made up.
+    pub fn layout(&self) -> &Layout<W> {
+        &self.layout
+    }
+
+    /// The limits, the engine and its variant.
+    pub fn config(&self) -> &AclConfig {
+        &self.config
+    }
+
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.by_rule.len()
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.by_rule.is_empty()
+    }
+
+    /// How many changes lookups make up for since the last [`rebuild`](Self::rebuild): rules that came or went. Where
+    /// the dynamic engine has them all, none.
+    pub fn changes(&self) -> usize {
+        if self.bulk.is_none() { 0 } else { self.overlay.len() + self.deaths }
+    }
+
+    /// The rules, in no order.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry<W>> {
+        let live = |(_, state): &(_, &State)| matches!(state, State::Bulk | State::Overlay);
+        self.slots.iter().zip(&self.states).filter(live).map(|(entry, _)| entry)
+    }
+
+    /// A rule.
+    pub fn get(&self, rule: RuleId) -> Option<&Entry<W>> {
+        Some(&self.slots[*self.by_rule.get(&rule)? as usize])
+    }
+
+    /// Adds a rule behind all others of its priority.
+    ///
+    /// # Errors
+    /// Where the handle is in use or stands for none, the table is full, or the budget is too small; the table is as
+    /// before.
+    pub fn insert(
+        &mut self,
+        rule: RuleId,
+        priority: Priority,
+        condition: Condition<W>,
+        categories: u16,
+    ) -> Result<(), BuildError> {
+        let rank = self.admit(rule, priority)?;
+        self.add(Entry { condition, rank, rule, categories }, self.config.memory_max)?;
+        self.sequence += 1;
+        self.follow();
+        Ok(())
+    }
+
+    /// Removes a rule. Says whether it was there.
+    pub fn remove(&mut self, rule: RuleId) -> bool {
+        let Some(slot) = self.by_rule.get(&rule).copied() else { return false };
+        self.take(slot);
+        self.follow();
+        true
+    }
+
+    /// Gives a rule another condition, priority and categories. Among rules of equal priority it keeps the place that
+    /// its insertion gave it. Says whether it was there.
+    ///
+    /// # Errors
+    /// Where the budget is too small; the table is as before.
+    pub fn replace(
+        &mut self,
+        rule: RuleId,
+        priority: Priority,
+        condition: Condition<W>,
+        categories: u16,
+    ) -> Result<bool, BuildError> {
+        let Some(slot) = self.by_rule.get(&rule).copied() else { return Ok(false) };
+        let old = self.slots[slot as usize];
+        let rank = old.rank.with_priority(priority);
+        // The old one goes first: two of one rank are never there at a time.
+        self.take(slot);
+        if let Err(error) = self.add(Entry { condition, rank, rule, categories }, self.config.memory_max) {
+            self.add(old, usize::MAX).expect("was there a moment ago, and there is no limit");
+            return Err(error);
+        }
+        self.follow();
+        Ok(true)
+    }
+
+    /// Whether a rule may come, and its rank.
+    fn admit(&mut self, rule: RuleId, priority: Priority) -> Result<RankKey, BuildError> {
+        if rule.0 == u32::MAX || self.by_rule.contains_key(&rule) {
+            return Err(BuildError::Duplicate(rule));
+        }
+        if self.len() >= self.config.rules_max {
+            return Err(BuildError::Rules { rules_max: self.config.rules_max });
+        }
+        if self.sequence == u32::MAX {
+            self.renumber();
+        }
+        Ok(RankKey::new(priority, self.sequence))
+    }
+
+    /// Adds an entry to the overlay, unless the table becomes larger than this.
+    fn add(&mut self, entry: Entry<W>, memory_max: usize) -> Result<(), BuildError> {
+        let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
+        let named = Entry { rule: RuleId(slot), ..entry };
+        self.overlay.insert(named)?;
+        let twin = self.twin.as_mut().map_or(Ok(()), |twin| twin.insert(named));
+        let needed_bytes = self.table_bytes();
+        if needed_bytes > memory_max {
+            self.overlay.remove(named.rule);
+            self.twin.as_mut().map(|twin| twin.remove(named.rule));
+            let (engine, rules) = (self.engine_name(), self.len() + 1);
+            return Err(BuildError::Memory { engine, rules, needed_bytes, memory_max });
+        }
+        if twin.is_err() {
+            self.twin = None;
+        }
+        self.put(entry, State::Overlay);
+        if self.overlay.len() >= self.replan_at {
+            // The old plan is slower, not wrong, where there is no room for another.
+            if let Ok(planned) = self.overlay.replan() {
+                self.overlay = planned;
+            }
+            self.replan_at = 2 * self.overlay.len();
+        }
+        Ok(())
+    }
+
+    /// Gives an entry a slot.
+    fn put(&mut self, entry: Entry<W>, state: State) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(entry);
+            self.states.push(state);
+            self.slots.len() as u32 - 1
+        });
+        (self.slots[slot as usize], self.states[slot as usize]) = (entry, state);
+        self.by_rule.insert(entry.rule, slot);
+        self.direct &= entry.rule.0 == slot;
+    }
+
+    /// Takes a rule out of a slot.
+    fn take(&mut self, slot: u32) {
+        self.by_rule.remove(&self.slots[slot as usize].rule);
+        if self.states[slot as usize] == State::Bulk {
+            if self.deaths == 0 {
+                self.twin = self.make_twin();
+            }
+            self.states[slot as usize] = State::Dead;
+            self.dead.resize(self.slots.len().div_ceil(64), 0);
+            self.dead[slot as usize / 64] |= 1 << (slot % 64);
+            self.deaths += 1;
+        } else {
+            self.overlay.remove(RuleId(slot));
+            self.states[slot as usize] = State::Free;
+            if !self.frozen {
+                self.free.push(slot);
+            }
+        }
+        if let Some(twin) = &mut self.twin {
+            twin.remove(RuleId(slot));
+        }
+    }
+
+    /// The rules that are in some state, as engines name them.
+    fn named(&self, states: &[State]) -> Vec<Entry<W>> {
+        let slots = self.slots.iter().zip(&self.states).enumerate();
+        let wanted = slots.filter(|(_, (_, state))| states.contains(state));
+        wanted.map(|(slot, (entry, _))| Entry { rule: RuleId(slot as u32), ..*entry }).collect()
+    }
+
+    /// All rules in the dynamic engine; none where the budget is too small for that.
+    fn make_twin(&self) -> Option<Dynamic<W>> {
+        let room = self.config.memory_max.saturating_sub(self.table_bytes());
+        self.config.dynamic(self.layout.kinds(), &self.named(&[State::Bulk, State::Overlay]), room).ok()
+    }
+
+    /// After a change to a small table: makes brute force anew.
+    fn follow(&mut self) {
+        let small = self.len() <= SMALL_RULES_MAX && !self.frozen;
+        let brute = match self.config.engine {
+            AclEngine::Brute => true,
+            AclEngine::Auto => self.chosen.is_none_or(|chosen| chosen == AclEngine::Brute),
+            AclEngine::Tree | AclEngine::Dynamic => false,
+        };
+        if small && brute {
+            // Where there is no room, the change is in the overlay.
+            _ = self.rebuild();
+        }
+    }
+
+    /// Gives the rules new places in the order, which stays the same, so that there is room behind the last.
+    fn renumber(&mut self) {
+        // The dead, too: what they are compared with gets a new number.
+        let taken = |slot: &u32| self.states[*slot as usize] != State::Free;
+        let mut live: Vec<u32> = (0..self.slots.len() as u32).filter(taken).collect();
+        live.sort_unstable_by_key(|slot| std::cmp::Reverse(self.slots[*slot as usize].rank));
+        for (place, slot) in live.iter().enumerate() {
+            let entry = &mut self.slots[*slot as usize];
+            entry.rank = RankKey::new(entry.rank.priority(), place as u32);
+        }
+        self.sequence = live.len() as u32;
+        // The bulk keeps its order, and tells no ranks. The others had room for as many rules a moment ago.
+        let overlay = self.config.dynamic(self.layout.kinds(), &self.named(&[State::Overlay]), usize::MAX);
+        self.overlay = overlay.expect("there is no limit, and handles differ");
+        self.twin = if self.deaths == 0 { None } else { self.make_twin() };
+    }
+
+    /// Bytes of rules and engines.
+    pub fn table_bytes(&self) -> usize {
+        let own = self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<State>())
+            + (self.by_rule.capacity() + self.free.capacity()) * size_of::<(RuleId, u32)>()
+            + 8 * self.dead.len();
+        let bulk = self.bulk.as_ref().map_or(0, |bulk| bulk.engine().table_bytes());
+        own + bulk + self.overlay.table_bytes() + self.twin.as_ref().map_or(0, Engine::table_bytes)
+    }
+}

@@ -1,0 +1,160 @@
+//! Limits, order and what errors leave; that the answers are right is checked in [`check`](crate::check::acl).
+
+use super::*;
+use crate::classify::acl::{Verdict, testing};
+use crate::generate::Profile;
+
+const CATEGORY: u16 = 1;
+
+fn filled(config: AclConfig, rules: usize) -> (Acl<4>, Vec<Entry<4>>, Vec<[u32; 4]>) {
+    let (entries, keys) = testing::generated(Profile::Fw, rules, 500, 1);
+    let given = entries.iter().map(|e| (e.rule, e.rank.priority(), e.condition, CATEGORY));
+    (Acl::build(Layout::ipv4_five_tuple(), config, given).unwrap(), entries, keys)
+}
+
+fn verdicts<const W: usize>(acl: &Acl<W>, keys: &[[u32; W]]) -> Vec<Verdict> {
+    let mut verdicts = vec![Verdict::NONE; keys.len()];
+    acl.lookup_batch(keys, &mut verdicts);
+    verdicts
+}
+
+fn agrees(acl: &Acl<4>, keys: &[[u32; 4]]) {
+    let rules: Vec<Entry<4>> = acl.entries().copied().collect();
+    for (key, found) in keys.iter().zip(verdicts(acl, keys)) {
+        let wanted = super::super::best(&rules, acl.layout().kinds(), key, 0);
+        assert_eq!(found.rule(), wanted.map(|e| e.rule));
+        let hit = wanted.map(|e| crate::classify::Hit { rule: e.rule, priority: e.rank.priority() });
+        assert_eq!(acl.lookup(key), hit);
+    }
+}
+
+#[test]
+fn earlier_rules_win_among_equals_and_a_replaced_one_keeps_its_place() {
+    for engine in AclEngine::ALL {
+        let mut acl = Acl::new(Layout::ipv4_five_tuple(), AclConfig::default().with_engine(engine));
+        let any = Condition::any(acl.layout().kinds());
+        for rule in [7, 3, 5] {
+            acl.insert(RuleId(rule), Priority(1), any, CATEGORY).unwrap();
+        }
+        let wins = |acl: &Acl<4>| acl.lookup(&[0; 4]).unwrap().rule.0;
+        assert_eq!(wins(&acl), 7, "{engine}");
+        assert_eq!(acl.replace(RuleId(5), Priority(2), any, CATEGORY), Ok(true));
+        assert_eq!(wins(&acl), 5);
+        assert_eq!(acl.replace(RuleId(5), Priority(1), any, CATEGORY), Ok(true));
+        assert_eq!(wins(&acl), 7);
+        assert!(acl.remove(RuleId(7)));
+        assert_eq!(wins(&acl), 3);
+        assert_eq!(acl.explain(&[0; 4]).runner_up, Some(RuleId(5)));
+        assert_eq!(acl.replace(RuleId(9), Priority(1), any, CATEGORY), Ok(false));
+        assert!(!acl.remove(RuleId(7)));
+    }
+}
+
+#[test]
+fn what_is_refused_leaves_the_table_as_it_was() {
+    let config = AclConfig { rules_max: 300, ..AclConfig::default() };
+    for engine in AclEngine::ALL {
+        let (mut acl, _, keys) = filled(config.with_engine(engine), 300);
+        let before = verdicts(&acl, &keys);
+        let any = Condition::any(acl.layout().kinds());
+        let refused = acl.insert(RuleId(1000), Priority(u32::MAX), any, CATEGORY).unwrap_err();
+        assert_eq!(refused, BuildError::Rules { rules_max: 300 });
+        assert!(acl.remove(RuleId(0)));
+        let refused = acl.insert(RuleId(1), Priority(u32::MAX), any, CATEGORY).unwrap_err();
+        assert_eq!(refused, BuildError::Duplicate(RuleId(1)));
+        // Full to the last byte from now on.
+        acl.config.memory_max = acl.table_bytes() / 2;
+        for rule in [RuleId(1), RuleId(2)] {
+            let refused = acl.replace(rule, Priority(u32::MAX), any, CATEGORY).unwrap_err();
+            assert!(matches!(refused, BuildError::Memory { .. }), "{engine}: {refused}");
+        }
+        assert!(acl.insert(RuleId(0), Priority(u32::MAX), any, CATEGORY).is_err());
+        agrees(&acl, &keys);
+        for (before, after) in before.iter().zip(verdicts(&acl, &keys)) {
+            assert!(*before == after || before.rule() == Some(RuleId(0)));
+        }
+    }
+}
+
+#[test]
+fn answers_stay_the_same_when_places_are_numbered_anew() {
+    for engine in [AclEngine::Tree, AclEngine::Dynamic] {
+        let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(engine), 200);
+        (0..100).for_each(|rule| assert!(acl.remove(RuleId(2 * rule))));
+        for entry in entries.iter().filter(|e| e.rule.0 % 4 == 0) {
+            acl.insert(entry.rule, entry.rank.priority(), entry.condition, CATEGORY).unwrap();
+        }
+        let before = verdicts(&acl, &keys);
+        acl.sequence = u32::MAX;
+        acl.insert(RuleId(1000), Priority(0), Condition::any(acl.layout().kinds()), CATEGORY).unwrap();
+        assert!(acl.sequence < 1000);
+        agrees(&acl, &keys);
+        for (before, after) in before.iter().zip(verdicts(&acl, &keys)) {
+            assert!(before.rule().is_none() || *before == after);
+        }
+        acl.rebuild().unwrap();
+        agrees(&acl, &keys);
+    }
+}
+
+#[test]
+fn the_fastest_by_the_clock_is_chosen() {
+    let (mut acl, _, keys) = filled(AclConfig::default(), 300);
+    let mut time = 0;
+    // Every second reading ends a candidate's turn; of three, the last takes least.
+    let (mut readings, turns) = (0u64, 3u64);
+    let mut clock = || {
+        if readings % 2 == 1 {
+            let candidate = (readings / 2 % turns + readings / 2 / turns) % turns;
+            time += 10 - candidate;
+        }
+        readings += 1;
+        time
+    };
+    let contest = acl.choose(&keys, &mut clock).unwrap();
+    assert_eq!((contest.chosen, acl.engine_name()), (AclEngine::Dynamic, "dynamic"));
+    assert_eq!(contest.candidates.len(), 3);
+    agrees(&acl, &keys);
+    // It stays, until another is chosen.
+    acl.rebuild().unwrap();
+    assert_eq!(acl.engine_name(), "dynamic");
+    let mut still = || 0;
+    assert_eq!(acl.choose(&[], &mut still).unwrap().chosen, AclEngine::Tree);
+    agrees(&acl, &keys);
+}
+
+#[test]
+fn small_tables_are_brute_force_and_large_ones_trees() {
+    let (mut acl, entries, _) = filled(AclConfig::default(), 100);
+    assert_eq!(acl.engine_name(), "tree");
+    (0..40).for_each(|rule| assert!(acl.remove(RuleId(rule))));
+    assert_eq!((acl.engine_name(), acl.changes()), ("brute", 0));
+    for entry in &entries[..40] {
+        acl.insert(entry.rule, entry.rank.priority(), entry.condition, CATEGORY).unwrap();
+    }
+    assert!(acl.changes() > 0);
+    acl.rebuild().unwrap();
+    assert_eq!((acl.engine_name(), acl.changes()), ("tree", 0));
+}
+
+#[test]
+fn a_change_during_the_building_is_not_lost() {
+    let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 200);
+    (0..50).for_each(|rule| assert!(acl.remove(RuleId(rule))));
+    let snapshot = acl.snapshot();
+    (50..100).for_each(|rule| assert!(acl.remove(RuleId(rule))));
+    for entry in &entries[..60] {
+        acl.insert(entry.rule, entry.rank.priority(), entry.condition, CATEGORY).unwrap();
+    }
+    acl.adopt(snapshot.build().unwrap().into()).unwrap();
+    assert_eq!((acl.len(), acl.changes()), (160, 60 + 50));
+    agrees(&acl, &keys);
+}
+
+#[test]
+fn engines_are_read_back() {
+    for engine in AclEngine::ALL {
+        assert_eq!(engine.to_string().parse(), Ok(engine));
+    }
+    assert!("tre".parse::<AclEngine>().unwrap_err().to_string().contains("tree"));
+}

@@ -1,0 +1,82 @@
+//! Bits of keys by BMI2; leaves and records as in [`sse42`](super::sse42), in the encoding of AVX.
+
+use std::arch::x86_64::_pext_u64;
+
+use super::leaf::Block;
+use super::record::Record;
+use super::{Tree, lanes, sse42};
+use crate::classify::acl::{Verdict, WordKind};
+use crate::isa;
+
+#[derive(Clone, Copy)]
+struct Avx2;
+
+/// Two words of each, as one number, at a time.
+#[inline]
+#[target_feature(enable = "bmi2,popcnt")]
+pub(super) fn gather<const W: usize>(mask: &[u32; W], key: &[u32; W]) -> u32 {
+    let pair =
+        |of: &[u32; W], w: usize| u64::from(of[w]) | if w + 1 < W { u64::from(of[w + 1]) << 32 } else { 0 };
+    let (mut out, mut have) = (0, 0);
+    for w in (0..W).step_by(2) {
+        let mask = pair(mask, w);
+        out |= _pext_u64(pair(key, w), mask) << (have & 63);
+        have += mask.count_ones();
+    }
+    out as u32
+}
+
+impl lanes::Lanes for Avx2 {
+    #[inline(always)]
+    fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32 {
+        // SAFETY: only this file makes bodies with this type, and they have AVX2, BMI2 and POPCNT.
+        unsafe { gather(mask, key) }
+    }
+
+    #[inline(always)]
+    fn candidates(self, block: &Block, signature: u32) -> u32 {
+        sse42::candidates(block, signature)
+    }
+
+    #[inline(always)]
+    fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
+        // SAFETY: as above.
+        unsafe { sse42::matches(kinds, record, key) }
+    }
+}
+
+#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
+fn batch<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    lanes::lookup_batch(Avx2, tree, keys, verdicts);
+}
+
+#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
+fn categories<const W: usize>(
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    categories: usize,
+    verdicts: &mut [Verdict],
+) {
+    lanes::lookup_categories(Avx2, tree, keys, categories, verdicts);
+}
+
+pub(super) fn lookup_batch<const W: usize>(
+    _: isa::Avx2,
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [Verdict],
+) {
+    // SAFETY: the witness proves that the CPU has these.
+    unsafe { batch(tree, keys, verdicts) }
+}
+
+pub(super) fn lookup_categories<const W: usize>(
+    _: isa::Avx2,
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    count: usize,
+    verdicts: &mut [Verdict],
+) {
+    // SAFETY: as above.
+    unsafe { categories(tree, keys, count, verdicts) }
+}

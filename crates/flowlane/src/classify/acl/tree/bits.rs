@@ -1,0 +1,24 @@
+//! Numbers made of chosen bits of a key.
+
+/// The bits of `key` under `mask`, one beside the other: those of the first word lowest. What `pext` does, for machines
+/// that lack it: run after run.
+#[inline]
+pub(super) fn gather<const W: usize>(mask: &[u32; W], key: &[u32; W]) -> u32 {
+    let (mut out, mut have) = (0u64, 0);
+    for (&mask, &key) in mask.iter().zip(key) {
+        let mut left = mask;
+        while left != 0 {
+            let shift = left.trailing_zeros();
+            let run = (left >> shift).trailing_ones();
+            out |= (u64::from(key >> shift) & ((1 << run) - 1)) << have;
+            have += run;
+            left &= ((u64::MAX << (shift + run)) & u64::from(u32::MAX)) as u32;
+        }
+    }
+    out as u32
+}
+
+/// How many bits are chosen.
+pub(super) fn count<const W: usize>(mask: &[u32; W]) -> u32 {
+    mask.iter().map(|m| m.count_ones()).sum()
+}

@@ -1,0 +1,198 @@
+//! How a tree is made of rules.
+//!
+//! ```text
+//! entries ─► by rank ─► ternary bits ─► part: cut, evict ─► buckets ─► leaves, nodes ─► table, blocks
+//!                                        └─ what was evicted ─► next part
+//! ```
+
+mod cut;
+mod piece;
+mod sign;
+mod ternary;
+
+use super::kernel::Kernel;
+use super::leaf::{Block, RULES};
+use super::record::{self, Records};
+#[cfg(target_arch = "x86_64")]
+use super::rounds::Vectors;
+use super::{Node, PARTS_MAX, Tree, TreeConfig};
+use crate::classify::acl::{BuildError, Engine, Entry, WordKind};
+use crate::memory::Memory;
+use crate::rule::RuleId;
+use piece::{Budget, Piece};
+use ternary::Ternary;
+
+/// Entries and records are found by offsets of 31 bits.
+const TABLE_BYTES_MAX: u64 = 4 << 31;
+
+/// A table of more bytes is asked for ahead.
+const COLD_BYTES: usize = 512 << 10;
+
+/// How freely rules are copied, from generous to not at all: each attempt that does not fit the budget is followed by
+/// the next.
+#[derive(Clone, Copy, Debug)]
+struct Thrift {
+    /// Wild bits of a cut that a rule may have in a part before it is left to the next.
+    wild_max: u8,
+    /// Copies of rules that a node may make, for each rule.
+    copies_per_rule: usize,
+    /// Bits of an index beyond those that number the rules.
+    bits_beyond: i32,
+}
+
+const ATTEMPTS: [Thrift; 4] = [
+    Thrift { wild_max: 4, copies_per_rule: 8, bits_beyond: 3 },
+    Thrift { wild_max: 2, copies_per_rule: 2, bits_beyond: 0 },
+    Thrift { wild_max: 1, copies_per_rule: 1, bits_beyond: -3 },
+    // Lists of rules.
+    Thrift { wild_max: 0, copies_per_rule: 1, bits_beyond: -64 },
+];
+
+/// Packets that cuts are chosen by.
+const PACKETS: usize = 8192;
+
+/// A way to part the rules.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    parts_max: usize,
+    /// Wild bits of a cut that a rule may have in a part at first.
+    wild_max: u8,
+    /// What it costs to leave a rule to the next part, in bits.
+    eviction_bits: f32,
+}
+
+/// The ways that are tried.
+const WAYS: [Way; 10] = [
+    Way { parts_max: 1, wild_max: 0, eviction_bits: 0.0 },
+    Way { parts_max: 2, wild_max: 1, eviction_bits: 12.0 },
+    Way { parts_max: 2, wild_max: 2, eviction_bits: 5.0 },
+    Way { parts_max: 2, wild_max: 3, eviction_bits: 8.0 },
+    Way { parts_max: 3, wild_max: 1, eviction_bits: 5.0 },
+    Way { parts_max: 3, wild_max: 3, eviction_bits: 3.0 },
+    Way { parts_max: 3, wild_max: 4, eviction_bits: 3.0 },
+    Way { parts_max: 4, wild_max: 2, eviction_bits: 3.0 },
+    Way { parts_max: 4, wild_max: 4, eviction_bits: 3.0 },
+    Way { parts_max: 4, wild_max: 4, eviction_bits: 5.0 },
+];
+
+/// What all steps need.
+struct Plan<'a, const W: usize> {
+    rules: &'a [Ternary<W>],
+    /// Packets drawn from them.
+    packets: &'a [[u32; W]],
+    thrift: Thrift,
+    threads: usize,
+    budget: Budget,
+}
+
+pub(super) fn tree<const W: usize>(
+    kinds: &[WordKind; W],
+    entries: &[Entry<W>],
+    config: &TreeConfig,
+) -> Result<Tree<W>, BuildError> {
+    refuse_duplicates(entries)?;
+    let rules_max = (1 << 31) / record::stride(W) - 1;
+    if entries.len() > rules_max {
+        return Err(BuildError::Rules { rules_max });
+    }
+    let fixed = Records::<W>::bytes(entries.len()) + PARTS_MAX * size_of::<Node<W>>();
+    let least = fixed + (entries.len().div_ceil(RULES) + PARTS_MAX) * size_of::<Block>() + 4 * PARTS_MAX;
+    let refused = BuildError::Memory {
+        engine: "tree",
+        rules: entries.len(),
+        needed_bytes: least,
+        memory_max: config.memory_max,
+    };
+    if least > config.memory_max {
+        return Err(refused);
+    }
+    let mut order: Vec<u32> = (0..entries.len() as u32).collect();
+    order.sort_unstable_by_key(|&i| std::cmp::Reverse(entries[i as usize].rank));
+    let rules: Vec<_> = order.iter().map(|&i| Ternary::of(kinds, &entries[i as usize].condition)).collect();
+    let packets = sign::packets(&rules, PACKETS, 3);
+    let table_max = usize::try_from(TABLE_BYTES_MAX).unwrap_or(usize::MAX);
+    for thrift in ATTEMPTS {
+        let budget = Budget::new((config.memory_max - fixed).min(table_max));
+        let plan = Plan { rules: &rules, packets: &packets, thrift, threads: config.threads.max(1), budget };
+        let Some(parts) = parts(&plan) else { continue };
+        let records = Records::new(kinds, order.iter().map(|&i| &entries[i as usize]));
+        return Ok(join(records, parts, config));
+    }
+    Err(refused)
+}
+
+fn refuse_duplicates<const W: usize>(entries: &[Entry<W>]) -> Result<(), BuildError> {
+    let mut handles: Vec<u32> = entries.iter().map(|e| e.rule.0).collect();
+    handles.sort_unstable();
+    let twice = handles.windows(2).find(|pair| pair[0] == pair[1]);
+    twice.map_or(Ok(()), |pair| Err(BuildError::Duplicate(RuleId(pair[0]))))
+}
+
+/// The way that costs least.
+fn way<const W: usize>(plan: &Plan<'_, W>) -> Way {
+    let share = WAYS.len().div_ceil(plan.threads);
+    let costs = |ways: &[Way]| ways.iter().map(|way| piece::cost(plan, way)).collect::<Vec<_>>();
+    let costs: Vec<f64> = std::thread::scope(|scope| {
+        let others: Vec<_> =
+            WAYS.chunks(share).skip(1).map(|ways| scope.spawn(move || costs(ways))).collect();
+        let own = costs(&WAYS[..share]);
+        own.into_iter().chain(others.into_iter().flat_map(piece::join)).collect()
+    });
+    let best = (0..WAYS.len()).min_by(|&i, &j| costs[i].total_cmp(&costs[j]));
+    WAYS[best.unwrap_or(0)]
+}
+
+/// The parts, best rank first; none where the budget does not suffice.
+fn parts<const W: usize>(plan: &Plan<'_, W>) -> Option<Vec<Piece<W>>> {
+    let way = way(plan);
+    let mut left: Vec<u32> = (0..plan.rules.len() as u32).collect();
+    let mut parts = Vec::new();
+    while !left.is_empty() || parts.is_empty() {
+        let cut = piece::root(plan, &way, &left, 1.0, parts.len() + 1 >= way.parts_max);
+        let (rest, kept) = piece::evict(plan, &cut, left);
+        parts.push((kept.first().copied(), piece::part(plan, &cut, &kept)?));
+        left = rest;
+    }
+    parts.sort_by_key(|(best, _)| *best);
+    Some(parts.into_iter().map(|(_, piece)| piece).collect())
+}
+
+/// One table of all parts: their roots first.
+fn join<const W: usize>(records: Records<W>, parts: Vec<Piece<W>>, config: &TreeConfig) -> Tree<W> {
+    let count = parts.len();
+    let sum = |of: fn(&Piece<W>) -> usize| parts.iter().map(of).sum();
+    let mut table = Memory::zeroed(sum(|p| p.table.len()));
+    let mut blocks: Memory<Block> = Memory::zeroed(sum(|p| p.blocks.len()));
+    let mut nodes: Vec<Node<W>> = Vec::with_capacity(sum(|p| p.nodes.len()));
+    let (mut entries, mut block, mut node) = (0, 0, count);
+    nodes.extend(parts.iter().map(|p| p.nodes[0].clone()));
+    for (part, piece) in parts.iter().enumerate() {
+        nodes[part].first += entries as u32;
+        // A root is never referred to; the first node behind it becomes number `node`.
+        let base =
+            piece::Base { block: block as u32, node: (node as u32).wrapping_sub(1), entry: entries as u32 };
+        nodes.extend(piece.nodes[1..].iter().map(|n| Node { first: n.first + base.entry, ..n.clone() }));
+        let to = &mut table[entries..][..piece.table.len()];
+        to.iter_mut().zip(&piece.table).for_each(|(to, entry)| *to = base.moved(*entry));
+        blocks[block..][..piece.blocks.len()].copy_from_slice(&piece.blocks);
+        entries += piece.table.len();
+        block += piece.blocks.len();
+        node += piece.nodes.len() - 1;
+    }
+    let kernel = config.kernel.and_then(Kernel::of).unwrap_or_else(Kernel::fastest);
+    #[cfg(target_arch = "x86_64")]
+    let vectors = Vectors::of(&nodes[..count], &records.kinds);
+    let mut tree = Tree {
+        nodes,
+        parts: count,
+        #[cfg(target_arch = "x86_64")]
+        vectors,
+        cold: false,
+        table,
+        blocks,
+        records,
+        kernel,
+    };
+    tree.cold = tree.table_bytes() > COLD_BYTES;
+    tree
+}

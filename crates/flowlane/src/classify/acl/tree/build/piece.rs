@@ -1,0 +1,393 @@
+//! Nodes and leaves of a part, and how they are put together.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::cut::{self, Cut, Limits};
+use super::ternary::Ternary;
+use super::{Plan, Way, sign};
+use crate::classify::acl::tree::leaf::{self, Block, EMPTY, MORE, NODE, RANKS, RULES};
+use crate::classify::acl::tree::{Node, bits};
+
+/// A bucket of more rules is cut again, if that helps.
+const BUCKET_RULES: usize = 200;
+
+/// Rules that bits are chosen by: more tell nothing new.
+const SAMPLE_RULES: usize = 65_536;
+
+/// What a copy costs, in bits.
+const COPY_BITS: f32 = 0.25;
+
+/// Most bits of an index.
+const BITS_MAX: i32 = 22;
+
+/// What a part costs each lookup, and a block that it scans, in cycles (Zen 5, tables in L2 and L3).
+const PART_CYCLES: f64 = 8.0;
+const BLOCK_CYCLES: f64 = 3.0;
+const NODE_CYCLES: f64 = 30.0;
+const MISS_CYCLES: f64 = 8.0;
+
+/// What the second-level cache holds of a table.
+const L2_BYTES: f64 = 768.0 * 1024.0;
+
+/// Levels of nodes below a root.
+const DEPTH_MAX: u32 = 2;
+
+/// Bytes that may still be taken.
+pub(super) struct Budget {
+    left: AtomicUsize,
+}
+
+impl Budget {
+    pub(super) fn new(bytes: usize) -> Self {
+        Self { left: AtomicUsize::new(bytes) }
+    }
+
+    fn take(&self, bytes: usize) -> Option<()> {
+        let take = |left: usize| left.checked_sub(bytes);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| ())
+    }
+}
+
+/// What entries of a piece grow by where it is put behind others.
+#[derive(Clone, Copy)]
+pub(super) struct Base {
+    pub(super) block: u32,
+    pub(super) node: u32,
+    pub(super) entry: u32,
+}
+
+impl Base {
+    pub(super) fn moved(&self, entry: u32) -> u32 {
+        match entry & NODE {
+            0 => entry + self.block,
+            _ => NODE | (entry & !NODE).wrapping_add(self.node),
+        }
+    }
+}
+
+/// Nodes, entries and blocks that refer to each other from 0.
+#[derive(Default)]
+pub(super) struct Piece<const W: usize> {
+    pub(super) nodes: Vec<Node<W>>,
+    pub(super) table: Vec<u32>,
+    pub(super) blocks: Vec<Block>,
+}
+
+impl<const W: usize> Piece<W> {
+    /// Adds another piece; tells how its entries are to be moved.
+    fn append(&mut self, other: Self) -> Base {
+        let base = Base {
+            block: self.blocks.len() as u32,
+            node: self.nodes.len() as u32,
+            entry: self.table.len() as u32,
+        };
+        self.nodes.extend(other.nodes.into_iter().map(|n| Node { first: n.first + base.entry, ..n }));
+        self.table.extend(other.table.into_iter().map(|entry| base.moved(entry)));
+        self.blocks.extend(other.blocks);
+        base
+    }
+}
+
+/// Rules by index: those of bucket `i` are `ranks[starts[i]..starts[i + 1]]`, ascending.
+struct Buckets {
+    starts: Vec<u32>,
+    ranks: Vec<u32>,
+}
+
+/// What a thread returned.
+pub(super) fn join<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Calls `visit` with each index of a cut that a rule has.
+fn indices<const W: usize>(rule: &Ternary<W>, cut: &[u32; W], mut visit: impl FnMut(usize)) {
+    let value = bits::gather(cut, &rule.value);
+    let wild = bits::gather(cut, &rule.mask.map(|m| !m));
+    let mut sub = 0u32;
+    loop {
+        visit((value | sub) as usize);
+        sub = sub.wrapping_sub(wild) & wild;
+        if sub == 0 {
+            return;
+        }
+    }
+}
+
+impl Buckets {
+    fn new<const W: usize>(rules: &[Ternary<W>], members: &[u32], cut: &[u32; W]) -> Self {
+        let mut starts = vec![0u32; (1 << bits::count(cut)) + 1];
+        for &rank in members {
+            indices(&rules[rank as usize], cut, |i| starts[i + 1] += 1);
+        }
+        (1..starts.len()).for_each(|i| starts[i] += starts[i - 1]);
+        let mut ranks = vec![0; starts[starts.len() - 1] as usize];
+        let mut next = starts.clone();
+        for &rank in members {
+            indices(&rules[rank as usize], cut, |i| {
+                ranks[next[i] as usize] = rank;
+                next[i] += 1;
+            });
+        }
+        Self { starts, ranks }
+    }
+
+    fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    fn bucket(&self, i: usize) -> &[u32] {
+        &self.ranks[self.starts[i] as usize..self.starts[i + 1] as usize]
+    }
+
+    /// Ranges of about equally many rules.
+    fn shares(&self, count: usize) -> Vec<Range<usize>> {
+        let end = |share: usize| {
+            let rules = (self.ranks.len() * share / count) as u32;
+            if share == count {
+                self.len()
+            } else {
+                self.starts.partition_point(|s| *s < rules).min(self.len())
+            }
+        };
+        (0..count).map(|share| end(share) * usize::from(share > 0)..end(share + 1)).collect()
+    }
+}
+
+/// The cut of a new part over `left`, of which each stands for `scale` rules.
+pub(super) fn root<const W: usize>(
+    plan: &Plan<'_, W>,
+    way: &Way,
+    left: &[u32],
+    scale: f64,
+    last: bool,
+) -> Cut<W> {
+    let thrift = plan.thrift;
+    let step = left.len().div_ceil(SAMPLE_RULES).max(1);
+    let sample: Vec<_> = left.iter().step_by(step).map(|&rank| plan.rules[rank as usize]).collect();
+    let stands_for = scale * step as f64;
+    // A small part may be cut as finely as if it had an eighth of the rules: each packet visits it too.
+    let (n, all) = (left.len() as f64 * scale, plan.rules.len() as f64);
+    let finely = n.max(all / 8.0);
+    let bits_max = finely.log2().ceil() as i32 + thrift.bits_beyond;
+    let wild_more = (finely / n).log2() as u8;
+    let limits = Limits {
+        bits_max: bits_max.clamp(0, BITS_MAX) as u32,
+        copies_max: (thrift.copies_per_rule as f64 * sample.len() as f64 * finely / n) as usize,
+        copy_bits: COPY_BITS * (n / all) as f32,
+        wild_max: (!last).then_some(way.wild_max.min(thrift.wild_max) + wild_more),
+        eviction_bits: way.eviction_bits,
+        full: ((RULES as f64 / stands_for) as usize).max(1),
+    };
+    cut::choose(&sample, plan.packets, &limits)
+}
+
+/// The rules that a cut leaves to the next part, and those that it keeps: all, where the others are so few that they may
+/// stand everywhere.
+pub(super) fn evict<const W: usize>(
+    plan: &Plan<'_, W>,
+    cut: &Cut<W>,
+    left: Vec<u32>,
+) -> (Vec<u32>, Vec<u32>) {
+    let rule = |rank: u32| &plan.rules[rank as usize];
+    let (rest, kept): (Vec<u32>, Vec<u32>) = left.iter().partition(|&&rank| cut.evicts(rule(rank)));
+    let copies =
+        |total: usize, &rank: &u32| total.saturating_add(1usize << rule(rank).wild(&cut.mask).min(32));
+    let few = rest.len() <= RULES / 2 && rest.iter().fold(0, copies) <= plan.rules.len();
+    if few { (Vec::new(), left) } else { (rest, kept) }
+}
+
+/// What a lookup costs in a way of parting the rules, about, in cycles; from a sample of them.
+pub(super) fn cost<const W: usize>(plan: &Plan<'_, W>, way: &Way) -> f64 {
+    let mut left: Vec<u32> = (0..plan.rules.len() as u32).collect();
+    let mut parts = Vec::new();
+    while !left.is_empty() {
+        let step = (left.len() / 4096).min(4).max(left.len().div_ceil(SAMPLE_RULES / 2)).max(1);
+        let sample: Vec<u32> = left.iter().copied().step_by(step).collect();
+        let cut = root(plan, way, &sample, step as f64, parts.len() + 1 >= way.parts_max);
+        let (rest, kept) = evict(plan, &cut, left);
+        let kept: Vec<u32> = kept.into_iter().step_by(step).collect();
+        let mask = bounded(plan, cut.mask, &kept);
+        parts.push((mask, Buckets::new(plan.rules, &kept, &mask), step));
+        left = rest;
+    }
+    let mut state = 2;
+    let packets = plan.rules.iter().step_by(plan.rules.len().div_ceil(2048).max(1));
+    let (mut sum, mut count) = (0.0, 0.0);
+    for rule in packets {
+        let packet = sign::packet(rule, &mut state);
+        count += 1.0;
+        for (cut, buckets, step) in &parts {
+            let rules = (buckets.bucket(bits::gather(cut, &packet) as usize).len() * step) as f64;
+            let scanned = BLOCK_CYCLES * (rules / RULES as f64 - 1.0).max(0.0);
+            let cut_again = NODE_CYCLES * (rules / BUCKET_RULES as f64).log2().max(1.0);
+            sum += PART_CYCLES + if rules > 0.75 * BUCKET_RULES as f64 { cut_again } else { scanned };
+        }
+    }
+    // What does not lie in the second-level cache is waited for.
+    let bytes = |(_, b, step): &([u32; W], Buckets, usize)| (4 * b.len() + 16 * step * b.ranks.len()) as f64;
+    let all: f64 = parts.iter().map(bytes).sum::<f64>() + (64 * plan.rules.len()) as f64;
+    let missing: f64 = parts.iter().map(|part| (2.0 * bytes(part) / L2_BYTES).min(1.0)).sum();
+    sum / count + MISS_CYCLES * missing * (1.0 - L2_BYTES / all).max(0.0)
+}
+
+/// Of a cut that was chosen by a sample, as many bits as do not copy the rules too often.
+fn bounded<const W: usize>(plan: &Plan<'_, W>, mut cut: [u32; W], members: &[u32]) -> [u32; W] {
+    let finely = members.len().max(plan.rules.len() / 8);
+    let copies_max = finely.saturating_mul(2 * plan.thrift.copies_per_rule);
+    loop {
+        let copies = |total: usize, &rank: &u32| {
+            total.saturating_add(1usize << plan.rules[rank as usize].wild(&cut).min(32))
+        };
+        if members.iter().fold(0, copies) <= copies_max {
+            return cut;
+        }
+        let wild = |w: usize, b: u32| {
+            members.iter().filter(|&&rank| plan.rules[rank as usize].mask[w] >> b & 1 == 0).count()
+        };
+        let bits = (0..W).flat_map(|w| (0..32).map(move |b| (w, b))).filter(|&(w, b)| cut[w] >> b & 1 == 1);
+        let Some((w, b)) = bits.max_by_key(|&(w, b)| wild(w, b)) else { return cut };
+        cut[w] &= !(1 << b);
+    }
+}
+
+/// A part with this cut.
+pub(super) fn part<const W: usize>(plan: &Plan<'_, W>, cut: &Cut<W>, members: &[u32]) -> Option<Piece<W>> {
+    let cut = &bounded(plan, cut.mask, members);
+    let mut state = 1;
+    let step = plan.rules.len().div_ceil(4096).max(1);
+    let packets = plan.rules.iter().enumerate().step_by(step);
+    let packets = packets.map(|(rank, rule)| (sign::packet(rule, &mut state), rank as u32));
+    node(plan, cut, members, packets, 0)
+}
+
+/// A node and all below it.
+fn node<const W: usize>(
+    plan: &Plan<'_, W>,
+    cut: &[u32; W],
+    members: &[u32],
+    packets: impl Iterator<Item = ([u32; W], u32)>,
+    depth: u32,
+) -> Option<Piece<W>> {
+    plan.budget.take((4 << bits::count(cut)) + if depth > 0 { size_of::<Node<W>>() } else { 0 })?;
+    let buckets = Buckets::new(plan.rules, members, cut);
+    let sign =
+        sign::choose(plan.rules, cut, packets, |packet| buckets.bucket(bits::gather(cut, packet) as usize));
+    let mut out = Piece {
+        nodes: vec![Node { cut: *cut, sign, first: 0 }],
+        table: vec![0; buckets.len()],
+        blocks: vec![],
+    };
+    let threads = if depth == 0 && members.len() > 1000 { plan.threads } else { 1 };
+    let shares = buckets.shares(threads);
+    let build = |range: &Range<usize>| share(plan, &sign, &buckets, range.clone(), depth);
+    let built: Vec<_> = std::thread::scope(|scope| {
+        let others: Vec<_> = shares[1..].iter().map(|range| scope.spawn(move || build(range))).collect();
+        let own = build(&shares[0]);
+        std::iter::once(own).chain(others.into_iter().map(join)).collect()
+    });
+    for (range, built) in shares.iter().zip(built) {
+        let (entries, piece) = built?;
+        let base = out.append(piece);
+        out.table[range.clone()].iter_mut().zip(entries).for_each(|(to, entry)| *to = base.moved(entry));
+    }
+    Some(out)
+}
+
+/// Entries for some buckets of a node, and what they refer to.
+fn share<const W: usize>(
+    plan: &Plan<'_, W>,
+    sign: &[u32; W],
+    buckets: &Buckets,
+    range: Range<usize>,
+    depth: u32,
+) -> Option<(Vec<u32>, Piece<W>)> {
+    let mut entries = Vec::with_capacity(range.len());
+    let mut out = Piece { nodes: vec![], table: vec![], blocks: vec![] };
+    // Buckets that share a leaf: the rules of all of them.
+    let (mut waiting, mut union) = (0, Vec::new());
+    for i in range {
+        let bucket = buckets.bucket(i);
+        if bucket.len() > BUCKET_RULES
+            && union != bucket
+            && let Some(cut) = cut_again(plan, bucket, depth)
+        {
+            leaf(plan, sign, &union, &mut waiting, &mut entries, &mut out)?;
+            union.clear();
+            let mut state = 1;
+            let packets = bucket.iter().take(256);
+            let packets = packets.map(|&rank| (sign::packet(&plan.rules[rank as usize], &mut state), rank));
+            let base = out.append(node(plan, &cut, bucket, packets, depth + 1)?);
+            entries.push(base.moved(NODE));
+            continue;
+        }
+        let both = united(&union, bucket);
+        if waiting > 0 && both.len() > RULES && both.len() > union.len() {
+            leaf(plan, sign, &union, &mut waiting, &mut entries, &mut out)?;
+            union = bucket.to_vec();
+        } else {
+            union = both;
+        }
+        waiting += 1;
+    }
+    leaf(plan, sign, &union, &mut waiting, &mut entries, &mut out)?;
+    Some((entries, out))
+}
+
+/// Both, ascending.
+fn united(a: &[u32], b: &[u32]) -> Vec<u32> {
+    let mut both = [a, b].concat();
+    both.sort_unstable();
+    both.dedup();
+    both
+}
+
+/// How to cut a large bucket, where that helps.
+fn cut_again<const W: usize>(plan: &Plan<'_, W>, bucket: &[u32], depth: u32) -> Option<[u32; W]> {
+    if depth == DEPTH_MAX {
+        return None;
+    }
+    let step = bucket.len().div_ceil(SAMPLE_RULES).max(1);
+    let sample: Vec<_> = bucket.iter().step_by(step).map(|&rank| plan.rules[rank as usize]).collect();
+    let bits_max = sample.len().ilog2() as i32 + plan.thrift.bits_beyond;
+    let limits = Limits {
+        bits_max: bits_max.clamp(0, BITS_MAX) as u32,
+        copies_max: sample.len() * plan.thrift.copies_per_rule.min(2),
+        copy_bits: COPY_BITS,
+        wild_max: None,
+        eviction_bits: 0.0,
+        full: RULES / step.min(RULES),
+    };
+    Some(bounded(plan, cut::choose(&sample, &[], &limits).mask, bucket)).filter(|cut| bits::count(cut) > 0)
+}
+
+/// Writes the leaf of the `waiting` last buckets.
+fn leaf<const W: usize>(
+    plan: &Plan<'_, W>,
+    sign: &[u32; W],
+    ranks: &[u32],
+    waiting: &mut usize,
+    entries: &mut Vec<u32>,
+    out: &mut Piece<W>,
+) -> Option<()> {
+    if *waiting == 0 {
+        return Some(());
+    }
+    entries.resize(entries.len() + *waiting, out.blocks.len() as u32);
+    *waiting = 0;
+    let count = ranks.len().div_ceil(RULES).max(1);
+    plan.budget.take(count * size_of::<Block>())?;
+    for i in 0..count {
+        let mut block = EMPTY;
+        for (place, &rank) in ranks[i * RULES..].iter().take(RULES).enumerate() {
+            let rule = &plan.rules[rank as usize];
+            let signed = |of: &[u32; W]| bits::gather(sign, of);
+            leaf::set(&mut block, place, signed(&rule.value), signed(&rule.mask), rank);
+        }
+        if let Some(&next) = ranks.get((i + 1) * RULES) {
+            block[RANKS + RULES] = MORE | next;
+        }
+        out.blocks.push(block);
+    }
+    Some(())
+}

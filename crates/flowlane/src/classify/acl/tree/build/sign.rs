@@ -1,0 +1,94 @@
+//! Which bits to tell the rules of a leaf apart by.
+//!
+//! For packets drawn from rules, and better rules in their leaves: each bit in which packet and rule differ rules it out.
+//! Bits are taken one after the other, each the one that rules out most of what is left.
+
+use super::ternary::Ternary;
+use crate::classify::acl::tree::bits;
+
+/// Bits of a signature.
+const BITS: u32 = 32;
+
+/// Most pairs of a packet and a rule.
+const PAIRS_MAX: usize = 4096;
+
+/// A packet that `rule` may match, what is wild there drawn from `state`.
+pub(super) fn packet<const W: usize>(rule: &Ternary<W>, state: &mut u64) -> [u32; W] {
+    std::array::from_fn(|w| {
+        // SplitMix64 (Steele, Lea, Flood 2014).
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = *state;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        rule.value[w] | (z ^ z >> 31) as u32 & !rule.mask[w]
+    })
+}
+
+/// About so many packets of all rules.
+pub(super) fn packets<const W: usize>(rules: &[Ternary<W>], count: usize, seed: u64) -> Vec<[u32; W]> {
+    let mut state = seed;
+    rules.iter().step_by(rules.len().div_ceil(count).max(1)).map(|rule| packet(rule, &mut state)).collect()
+}
+
+/// The bits for a node with the cut `cut`: `packets` with their ranks, and `leaf_of` the rules where a packet ends.
+pub(super) fn choose<'a, const W: usize>(
+    rules: &[Ternary<W>],
+    cut: &[u32; W],
+    packets: impl Iterator<Item = ([u32; W], u32)>,
+    leaf_of: impl Fn(&[u32; W]) -> &'a [u32],
+) -> [u32; W] {
+    let mut all: Vec<[u32; W]> = Vec::new();
+    let mut seen = [0; W];
+    for (packet, own) in packets {
+        for &rank in leaf_of(&packet).iter().filter(|rank| **rank != own).take(64) {
+            let rule = &rules[rank as usize];
+            let differing: [u32; W] =
+                std::array::from_fn(|w| (packet[w] ^ rule.value[w]) & rule.mask[w] & !cut[w]);
+            (0..W).for_each(|w| seen[w] |= rule.mask[w] & !cut[w]);
+            if bits::count(&differing) != 0 {
+                all.push(differing);
+            }
+        }
+        if all.len() >= PAIRS_MAX {
+            break;
+        }
+    }
+    let mut sign = [0; W];
+    let mut left = all.clone();
+    while bits::count(&sign) < BITS {
+        let mut counts = [[0u32; 32]; W];
+        for pair in &left {
+            for w in 0..W {
+                let mut differing = pair[w] & !sign[w];
+                while differing != 0 {
+                    counts[w][differing.trailing_zeros() as usize] += 1;
+                    differing &= differing - 1;
+                }
+            }
+        }
+        let places = (0..W).flat_map(|w| (0..32).map(move |b| (w, b)));
+        let best = places.max_by_key(|&(w, b)| counts[w][b]).filter(|&(w, b)| counts[w][b] > 0);
+        match best {
+            Some((w, b)) => {
+                sign[w] |= 1 << b;
+                left.retain(|pair| pair[w] >> b & 1 == 0);
+            }
+            // All are told apart: once more, by other bits.
+            None if left.len() < all.len() => left.clone_from(&all),
+            None => break,
+        }
+    }
+    fill(&mut sign, &seen);
+    sign
+}
+
+/// Takes what else rules look at, while there is room.
+fn fill<const W: usize>(sign: &mut [u32; W], seen: &[u32; W]) {
+    for w in 0..W {
+        for b in 0..32 {
+            if bits::count(sign) < BITS && seen[w] >> b & 1 == 1 {
+                sign[w] |= 1 << b;
+            }
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! The lookup of a group of keys, for all instruction sets of x86-64.
+//!
+//! Each step is done for the whole group before the next, so that what it waits for is asked for by the step before.
+
+use super::leaf::{self, Block, NODE, NONE};
+use super::record::Record;
+use super::{Node, PARTS_MAX, Tree};
+use crate::classify::acl::{CATEGORIES_MAX, Verdict, WordKind};
+use crate::memory;
+
+/// Keys in a group.
+const GROUP: usize = 32;
+
+/// What differs between instruction sets. Private to the bodies with the features that an implementation needs.
+pub(super) trait Lanes: Copy {
+    /// See [`bits::gather`](super::bits::gather).
+    fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32;
+
+    /// See [`leaf::candidates`].
+    fn candidates(self, block: &Block, signature: u32) -> u32;
+
+    /// The rank of the first candidate, or `best` where that is better.
+    #[inline(always)]
+    fn first(self, block: &Block, signature: u32, best: u32) -> u32 {
+        // What stands behind the last rule is worse than any.
+        let candidates = self.candidates(block, signature) | 1 << leaf::RULES;
+        leaf::rank(block, candidates.trailing_zeros() as usize).min(best)
+    }
+
+    /// Whether `key` fulfils the condition of a record.
+    fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool;
+}
+
+/// An entry of the table.
+#[inline(always)]
+fn entry<const W: usize>(tree: &Tree<W>, at: u32) -> u32 {
+    debug_assert!((at as usize) < tree.table.len());
+    // SAFETY: `build::piece` gives each node as many entries as its cut has indices.
+    unsafe { *tree.table.get_unchecked(at as usize) }
+}
+
+#[inline(always)]
+pub(super) fn block<const W: usize>(tree: &Tree<W>, at: u32) -> &Block {
+    debug_assert!((at as usize) < tree.blocks.len());
+    // SAFETY: `build::piece` makes entries only for blocks and nodes that there are, and marks as going on only blocks
+    // that another follows.
+    unsafe { tree.blocks.get_unchecked(at as usize) }
+}
+
+#[inline(always)]
+pub(super) fn index<L: Lanes, const W: usize>(lanes: L, node: &Node<W>, key: &[u32; W]) -> u32 {
+    node.first + lanes.gather(&node.cut, key)
+}
+
+/// Which block to scan in one part, and what for.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) block: u32,
+    pub(super) signature: u32,
+}
+
+/// A node that an entry leads to.
+#[inline(always)]
+pub(super) fn node<const W: usize>(tree: &Tree<W>, entry: u32) -> &Node<W> {
+    debug_assert!(entry & NODE != 0 && ((entry & !NODE) as usize) < tree.nodes.len());
+    // SAFETY: as in `entry`: only nodes that there are.
+    unsafe { tree.nodes.get_unchecked((entry & !NODE) as usize) }
+}
+
+/// Where a key ends in a part.
+#[inline(always)]
+fn place<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, root: &Node<W>, key: &[u32; W]) -> Place {
+    let mut at = root;
+    loop {
+        let block = entry(tree, index(lanes, at, key));
+        if block & NODE == 0 {
+            return Place { block, signature: lanes.gather(&at.sign, key) };
+        }
+        at = node(tree, block);
+    }
+}
+
+/// The same from an entry that leads to a node on, of which the index is known.
+#[inline(always)]
+pub(super) fn place_below<L: Lanes, const W: usize>(
+    lanes: L,
+    tree: &Tree<W>,
+    to: u32,
+    at: u32,
+    key: &[u32; W],
+) -> Place {
+    let block = entry(tree, at);
+    if block & NODE == 0 {
+        return Place { block, signature: lanes.gather(&node(tree, to).sign, key) };
+    }
+    place(lanes, tree, node(tree, block), key)
+}
+
+/// Follows the entries of a group to blocks, all keys that meet a node one level at a time.
+#[inline(always)]
+fn descend<L: Lanes, const W: usize>(
+    lanes: L,
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    at: &mut [u32; GROUP],
+    signatures: &mut [u32; GROUP],
+) {
+    let (mut pending, mut count) = ([0u8; GROUP], 0);
+    for (i, at) in at.iter_mut().enumerate().take(keys.len()) {
+        *at = entry(tree, *at);
+        // For a node this is some other block: better than a page that is not there, which takes a walk to find out.
+        memory::prefetch(&tree.blocks, (*at & !NODE) as usize);
+        // Without a branch: which keys meet nodes cannot be predicted.
+        pending[count % GROUP] = i as u8;
+        count += usize::from(*at & NODE != 0);
+    }
+    while count > 0 {
+        for &i in &pending[..count] {
+            let i = usize::from(i) % GROUP;
+            let node = node(tree, at[i]);
+            at[i] = index(lanes, node, &keys[i]);
+            memory::prefetch(&tree.table, at[i] as usize);
+            signatures[i] = lanes.gather(&node.sign, &keys[i]);
+        }
+        let met = std::mem::take(&mut count);
+        for k in 0..met {
+            let i = usize::from(pending[k]) % GROUP;
+            at[i] = entry(tree, at[i]);
+            memory::prefetch(&tree.blocks, (at[i] & !NODE) as usize);
+            pending[count] = i as u8;
+            count += usize::from(at[i] & NODE != 0);
+        }
+    }
+}
+
+/// The first candidate of a leaf, or `best` where that is better.
+#[inline(always)]
+fn first_candidate<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, place: Place, best: u32) -> u32 {
+    let mut at = place.block;
+    loop {
+        let here = block(tree, at);
+        let best = lanes.first(here, place.signature, best);
+        // Ranks ascend: those of the next block are worse than all of this one.
+        if leaf::goes_on(here).is_none_or(|next| best < next) {
+            return best;
+        }
+        at += 1;
+    }
+}
+
+/// Whether the rule of this rank, which is a block's, matches and counts in category 0.
+#[inline(always)]
+fn fulfils<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, rank: u32, key: &[u32; W]) -> bool {
+    debug_assert!((rank as usize) < tree.records.len());
+    // SAFETY: `build::piece` writes into blocks only ranks that there are.
+    unsafe {
+        let record = tree.records.record_unchecked(rank);
+        lanes.matches(&tree.records.kinds, record, key) && record.categories & 1 == 1
+    }
+}
+
+#[inline(always)]
+fn verdict_of<const W: usize>(tree: &Tree<W>, rank: u32) -> Verdict {
+    // SAFETY: as in `fulfils`.
+    unsafe { tree.records.record_unchecked(rank).verdict }
+}
+
+/// The best rank for key `i` of a group in category 0, in any part.
+#[inline(always)]
+pub(super) fn best<L: Lanes, const W: usize, const G: usize>(
+    lanes: L,
+    tree: &Tree<W>,
+    at: &[[u32; G]],
+    signatures: &[[u32; G]],
+    i: usize,
+    key: &[u32; W],
+) -> u32 {
+    let mut best = NONE;
+    for (at, signatures) in at.iter().zip(signatures) {
+        visit(lanes, tree, Place { block: at[i], signature: signatures[i] }, |rank| {
+            if rank < best && fulfils(lanes, tree, rank, key) {
+                best = rank;
+            }
+            rank < best
+        });
+    }
+    best
+}
+
+/// Shows the candidates of a leaf to `more`, best first, until it returns false.
+#[inline(always)]
+fn visit<L: Lanes, const W: usize>(
+    lanes: L,
+    tree: &Tree<W>,
+    place: Place,
+    mut more: impl FnMut(u32) -> bool,
+) {
+    let mut at = place.block;
+    loop {
+        let block = block(tree, at);
+        let mut candidates = lanes.candidates(block, place.signature);
+        while candidates != 0 {
+            if !more(leaf::rank(block, candidates.trailing_zeros() as usize)) {
+                return;
+            }
+            candidates &= candidates - 1;
+        }
+        if leaf::goes_on(block).is_none() {
+            return;
+        }
+        at += 1;
+    }
+}
+
+#[inline(always)]
+pub(super) fn lookup_batch<L: Lanes, const W: usize>(
+    lanes: L,
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [Verdict],
+) {
+    // What the steps leave to the next, part by part: entries of the table, then blocks; and what to scan these for.
+    let last = tree.records.len() as u32;
+    let mut at = [[0; GROUP]; PARTS_MAX];
+    let mut signatures = [[0; GROUP]; PARTS_MAX];
+    for (keys, verdicts) in keys.chunks(GROUP).zip(verdicts.chunks_mut(GROUP)) {
+        for ((node, at), signatures) in tree.nodes[..tree.parts].iter().zip(&mut at).zip(&mut signatures) {
+            for ((key, at), signature) in keys.iter().zip(at).zip(signatures) {
+                *at = index(lanes, node, key);
+                memory::prefetch(&tree.table, *at as usize);
+                *signature = lanes.gather(&node.sign, key);
+            }
+        }
+        for (at, signatures) in at[..tree.parts].iter_mut().zip(&mut signatures) {
+            descend(lanes, tree, keys, at, signatures);
+        }
+        // The best of the first candidates of all parts.
+        let mut first = [NONE; GROUP];
+        for (at, signatures) in at[..tree.parts].iter().zip(&signatures) {
+            for ((&block, &signature), best) in at.iter().zip(signatures).zip(&mut first).take(keys.len()) {
+                *best = first_candidate(lanes, tree, Place { block, signature }, *best);
+            }
+        }
+        for rank in &first[..keys.len()] {
+            memory::prefetch_at(tree.records.address((*rank).min(last)).cast());
+        }
+        for (i, ((key, verdict), &candidate)) in keys.iter().zip(verdicts).zip(&first).enumerate() {
+            *verdict = Verdict::NONE;
+            if candidate == NONE {
+                continue;
+            }
+            let sure = fulfils(lanes, tree, candidate, key);
+            let rank =
+                if sure { candidate } else { best(lanes, tree, &at[..tree.parts], &signatures, i, key) };
+            if rank != NONE {
+                *verdict = verdict_of(tree, rank);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn lookup_categories<L: Lanes, const W: usize>(
+    lanes: L,
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    categories: usize,
+    verdicts: &mut [Verdict],
+) {
+    let asked = ((1u32 << categories) - 1) & 0xffff;
+    for (key, verdicts) in keys.iter().zip(verdicts.chunks_exact_mut(categories)) {
+        let mut best = [NONE; CATEGORIES_MAX];
+        for node in &tree.nodes[..tree.parts] {
+            let place = place(lanes, tree, node, key);
+            // Categories that a rule of this leaf may still win.
+            let mut open = asked;
+            visit(lanes, tree, place, |rank| {
+                // SAFETY: as in `fulfils`.
+                let record = unsafe { tree.records.record_unchecked(rank) };
+                let mut wins = record.categories & open;
+                if wins != 0 && lanes.matches(&tree.records.kinds, record, key) {
+                    open &= !wins;
+                    while wins != 0 {
+                        let category = wins.trailing_zeros() as usize;
+                        best[category] = best[category].min(rank);
+                        wins &= wins - 1;
+                    }
+                }
+                open != 0
+            });
+        }
+        for (verdict, rank) in verdicts.iter_mut().zip(best) {
+            *verdict = tree.verdict((rank != NONE).then_some(rank));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+#![doc = include_str!("README.md")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod bits;
+mod build;
+mod explain;
+mod kernel;
+#[cfg(target_arch = "x86_64")]
+mod lanes;
+mod leaf;
+mod record;
+#[cfg(target_arch = "x86_64")]
+mod rounds;
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+mod sse42;
+#[cfg(test)]
+mod tests;
+
+pub use kernel::TreeKernel;
+
+use super::engine::{BuildError, Engine, Explanation, Verdict};
+use super::entry::{CATEGORIES_MAX, Entry};
+use super::layout::WordKind;
+use crate::isa::Variant;
+use crate::memory::Memory;
+use kernel::Kernel;
+use leaf::Block;
+use record::Records;
+
+/// Most parts of a tree: places where a lookup searches.
+const PARTS_MAX: usize = 6;
+
+/// How a tree is to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TreeConfig {
+    /// The most bytes that the table may take. (What building needs besides is in proportion to this and to the
+    /// rules.)
+    pub memory_max: usize,
+    /// How many threads build it, the caller's among them.
+    pub threads: usize,
+    /// Which kernel looks up; none: the one that measured fastest of those that may be used here.
+    pub kernel: Option<TreeKernel>,
+}
+
+impl Default for TreeConfig {
+    /// 1 GiB, one thread.
+    fn default() -> Self {
+        Self { memory_max: 1 << 30, threads: 1, kernel: None }
+    }
+}
+
+/// A place where a key is cut: which of its bits make the index, and which the signature that leaves are scanned for.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Node<const W: usize> {
+    /// Bits that make the index, and those that make the signature: at most 32.
+    cut: [u32; W],
+    sign: [u32; W],
+    /// Where its entries begin in the table.
+    first: u32,
+}
+
+/// Rules cut once and for all into leaves of a few cache blocks.
+#[derive(Debug)]
+pub struct Tree<const W: usize> {
+    /// The roots of the parts, best rank first, then all other nodes.
+    nodes: Vec<Node<W>>,
+    parts: usize,
+    #[cfg(target_arch = "x86_64")]
+    vectors: rounds::Vectors,
+    /// Whether the table is so large that most of it lies outside of the second-level cache.
+    cold: bool,
+    /// For each index of each node: a leaf's first block, or another node ([`leaf::NODE`]).
+    table: Memory<u32>,
+    blocks: Memory<Block>,
+    records: Records<W>,
+    kernel: Kernel,
+}
+
+impl<const W: usize> Tree<W> {
+    /// A tree of these entries, whose ranks differ.
+    ///
+    /// # Errors
+    /// Where the budget does not suffice, or two entries have the same handle.
+    pub fn build(
+        kinds: &[WordKind; W],
+        entries: &[Entry<W>],
+        config: &TreeConfig,
+    ) -> Result<Self, BuildError> {
+        build::tree(kinds, entries, config)
+    }
+
+    /// The kernel that looks up.
+    pub fn kernel(&self) -> TreeKernel {
+        self.kernel.name()
+    }
+
+    /// How many places a lookup searches.
+    pub fn parts(&self) -> usize {
+        self.parts
+    }
+
+    /// Cache blocks of leaves.
+    pub fn leaf_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+}
+
+impl<const W: usize> Engine<W> for Tree<W> {
+    fn name(&self) -> &'static str {
+        "tree"
+    }
+
+    fn variant(&self) -> Variant {
+        self.kernel.name().variant()
+    }
+
+    fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.table.size_bytes()
+            + self.blocks.size_bytes()
+            + self.records.size_bytes()
+            + self.nodes.capacity() * size_of::<Node<W>>()
+    }
+
+    fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+        assert_eq!(keys.len(), verdicts.len(), "a verdict for each key");
+        match self.kernel {
+            Kernel::Scalar => scalar::lookup_batch(self, keys, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512x256(isa) => avx512::lookup_batch_256(isa, self, keys, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512(isa) => rounds::lookup_batch(isa, self, keys, verdicts),
+        }
+    }
+
+    fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
+        assert!((1..=CATEGORIES_MAX).contains(&categories), "{categories} categories; there are 1 to 16");
+        assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
+        match self.kernel {
+            Kernel::Scalar => scalar::lookup_categories(self, keys, categories, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Sse42(isa) => sse42::lookup_categories(isa, self, keys, categories, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2(isa) => avx2::lookup_categories(isa, self, keys, categories, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512x256(isa) => avx512::lookup_categories_256(isa, self, keys, categories, verdicts),
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512(isa) => avx512::lookup_categories_512(isa, self, keys, categories, verdicts),
+        }
+    }
+
+    fn explain(&self, key: &[u32; W]) -> Explanation<W> {
+        explain::explain(self, key)
+    }
+}

@@ -1,0 +1,449 @@
+//! The lookup by AVX-512 in registers of 512 bits: steps without branches that depend on a key.
+//!
+//! Each step is taken by all keys of a group, in all parts, before the next. What cannot be taken by all at once (a node
+//! below a root, a leaf that goes on, a first candidate that fails) is put on a list by compression, and the lists are
+//! worked off.
+
+use std::arch::x86_64::*;
+
+use super::avx512::{self, Evex};
+use super::leaf::{self, NODE, NONE, RANKS};
+use super::record::stride;
+use super::{Node, PARTS_MAX, Tree, lanes};
+use crate::classify::acl::{Verdict, WordKind};
+use crate::isa;
+use crate::memory;
+
+/// Keys in a group: so many that lists are long, so few that the lines that were asked for are still there.
+const GROUP: usize = 128;
+
+/// Keys in a register.
+const LANES: usize = 16;
+
+/// Bits of a key on their way to a number: a word is turned, and what lies under the mask is taken.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    word: u32,
+    rotate: u32,
+    mask: u32,
+}
+
+/// What lookups in vectors know of a tree beforehand.
+#[derive(Debug)]
+pub(super) struct Vectors {
+    roots: Vec<Root>,
+    kinds: Kinds,
+}
+
+impl Vectors {
+    pub(super) fn of<const W: usize>(roots: &[Node<W>], kinds: &[WordKind; W]) -> Self {
+        // Four keys of four words are compared at once.
+        let times = if W == 4 { 4 } else { 1 };
+        Self { roots: roots.iter().map(Root::of).collect(), kinds: Kinds::of(kinds, times) }
+    }
+}
+
+/// How vectors of keys are cut at a root.
+#[derive(Debug)]
+struct Root {
+    cut: Vec<Run>,
+    sign: Vec<Run>,
+}
+
+impl Root {
+    fn of<const W: usize>(node: &Node<W>) -> Self {
+        Self { cut: runs(&node.cut), sign: runs(&node.sign) }
+    }
+}
+
+/// The runs that do what [`bits::gather`](super::bits::gather) does.
+fn runs<const W: usize>(mask: &[u32; W]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut have = 0;
+    for (word, &mask) in mask.iter().enumerate() {
+        for bit in (0..32).filter(|bit| mask >> bit & 1 == 1) {
+            let (word, rotate) = (word as u32, (have + 32 - bit) % 32);
+            match runs.iter_mut().find(|run| (run.word, run.rotate) == (word, rotate)) {
+                Some(run) => run.mask |= 1 << have,
+                None => runs.push(Run { word, rotate, mask: 1 << have }),
+            }
+            have += 1;
+        }
+    }
+    runs
+}
+
+/// What the steps leave to each other.
+#[repr(C, align(64))]
+struct Group<const W: usize> {
+    /// The keys, word by word.
+    words: [[u32; GROUP]; W],
+    /// By part: entries, then blocks.
+    at: [[u32; GROUP]; PARTS_MAX],
+    signatures: [[u32; GROUP]; PARTS_MAX],
+    best: [u32; GROUP],
+    found: [u32; GROUP],
+    /// Lists.
+    key: [u32; GROUP],
+    block: [u32; GROUP],
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn load(from: &[u32; GROUP], v: usize) -> __m512i {
+    debug_assert!(v + LANES <= GROUP);
+    // SAFETY: callers go through a group by whole registers.
+    unsafe { _mm512_loadu_si512(from.as_ptr().add(v).cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn store(to: &mut [u32; GROUP], v: usize, value: __m512i) {
+    debug_assert!(v + LANES <= GROUP);
+    // SAFETY: as above.
+    unsafe { _mm512_storeu_si512(to.as_mut_ptr().add(v).cast(), value) }
+}
+
+/// The lanes of `value` under `mask` behind the `count` first; how many there are then.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn push(to: &mut [u32; GROUP], count: usize, mask: __mmask16, value: __m512i) {
+    let packed = _mm512_maskz_compress_epi32(mask, value);
+    let room = GROUP - count;
+    debug_assert!(mask.count_ones() as usize <= room);
+    let fits = if room >= LANES { u16::MAX } else { (1 << room) - 1 };
+    // SAFETY: only lanes that there is room for are written.
+    unsafe { _mm512_mask_storeu_epi32(to.as_mut_ptr().add(count).cast(), fits, packed) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn lanes_from(first: usize) -> __m512i {
+    let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    _mm512_add_epi32(lanes, _mm512_set1_epi32(first as i32))
+}
+
+impl<const W: usize> Group<W> {
+    const NEW: Self = Self {
+        words: [[0; GROUP]; W],
+        at: [[0; GROUP]; PARTS_MAX],
+        signatures: [[0; GROUP]; PARTS_MAX],
+        best: [0; GROUP],
+        found: [0; GROUP],
+        key: [0; GROUP],
+        block: [0; GROUP],
+    };
+
+    /// The keys word by word.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn transpose(&mut self, keys: &[[u32; W]]) {
+        if W == 4 {
+            return self.transpose_four(keys);
+        }
+        let places = _mm512_mullo_epi32(lanes_from(0), _mm512_set1_epi32(W as i32));
+        for (v, keys) in keys.chunks_exact(LANES).enumerate() {
+            for w in 0..W {
+                // SAFETY: word `w` of sixteen keys.
+                let words =
+                    unsafe { _mm512_i32gather_epi32::<4>(places, keys.as_ptr().cast::<i32>().add(w)) };
+                store(&mut self.words[w], v * LANES, words);
+            }
+        }
+    }
+
+    /// The same for keys of four words.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn transpose_four(&mut self, keys: &[[u32; W]]) {
+        // Words 0 and 1, or 2 and 3, of the keys in two registers; then one word of those in four.
+        let low = _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 1, 5, 9, 13, 17, 21, 25, 29);
+        let high = _mm512_add_epi32(low, _mm512_set1_epi32(2));
+        let even = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+        let odd = _mm512_add_epi32(even, _mm512_set1_epi32(8));
+        for (v, keys) in keys.chunks_exact(LANES).enumerate() {
+            // SAFETY: sixteen keys of four words are four registers.
+            let four = [0, 4, 8, 12].map(|i| unsafe { _mm512_loadu_si512(keys.as_ptr().add(i).cast()) });
+            for (half, places) in [low, high].into_iter().enumerate() {
+                let a = _mm512_permutex2var_epi32(four[0], places, four[1]);
+                let b = _mm512_permutex2var_epi32(four[2], places, four[3]);
+                store(&mut self.words[2 * half], v * LANES, _mm512_permutex2var_epi32(a, even, b));
+                store(&mut self.words[2 * half + 1], v * LANES, _mm512_permutex2var_epi32(a, odd, b));
+            }
+        }
+    }
+
+    /// The numbers that runs of bits make.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn gather(&self, runs: &[Run], v: usize) -> __m512i {
+        let mut number = _mm512_setzero_si512();
+        for run in runs {
+            debug_assert!((run.word as usize) < W);
+            // SAFETY: `runs` makes runs of words that there are.
+            let word = load(unsafe { self.words.get_unchecked(run.word as usize) }, v);
+            let turned = _mm512_rolv_epi32(word, _mm512_set1_epi32(run.rotate as i32));
+            // number | turned & mask
+            number = _mm512_ternarylogic_epi32::<0xf8>(number, turned, _mm512_set1_epi32(run.mask as i32));
+        }
+        number
+    }
+
+    /// Which entries, and what to scan leaves for.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn index(&mut self, tree: &Tree<W>, part: usize, count: usize) {
+        let root = &tree.vectors.roots[part];
+        let first = _mm512_set1_epi32(tree.nodes[part].first.cast_signed());
+        for v in (0..count).step_by(LANES) {
+            let at = _mm512_add_epi32(self.gather(&root.cut, v), first);
+            store(&mut self.at[part], v, at);
+            let signature = self.gather(&root.sign, v);
+            store(&mut self.signatures[part], v, signature);
+        }
+        if tree.cold {
+            self.at[part][..count].iter().for_each(|at| memory::prefetch(&tree.table, *at as usize));
+        }
+    }
+
+    /// From entries to blocks.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn descend(&mut self, tree: &Tree<W>, part: usize, count: usize, keys: &[[u32; W]]) {
+        let mut nodes = 0;
+        for v in (0..count).step_by(LANES) {
+            let at = load(&self.at[part], v);
+            // SAFETY: `build::piece` gives each root as many entries as its cut has indices; there are fewer than 2^31.
+            let entry = unsafe { _mm512_i32gather_epi32::<4>(at, tree.table.as_ptr().cast()) };
+            store(&mut self.at[part], v, entry);
+            let met = _mm512_movepi32_mask(entry);
+            push(&mut self.key, nodes, met, lanes_from(v));
+            nodes += met.count_ones() as usize;
+        }
+        if tree.cold {
+            for &key in &self.key[..nodes] {
+                let node = self.at[part][key as usize % GROUP] & !NODE;
+                memory::prefetch(&tree.nodes, node as usize);
+            }
+        }
+        for i in 0..nodes {
+            let key = self.key[i] as usize % GROUP;
+            let at = lanes::index(Evex, lanes::node(tree, self.at[part][key]), &keys[key]);
+            self.block[i] = at;
+            memory::prefetch(&tree.table, at as usize);
+        }
+        for i in 0..nodes {
+            let key = self.key[i] as usize % GROUP;
+            let place = lanes::place_below(Evex, tree, self.at[part][key], self.block[i], &keys[key]);
+            self.at[part][key] = place.block;
+            self.signatures[part][key] = place.signature;
+        }
+        if tree.cold {
+            for at in &self.at[part][..count] {
+                let block = tree.blocks.as_ptr().wrapping_add(*at as usize).cast::<u8>();
+                memory::prefetch_at(block);
+                memory::prefetch_at(block.wrapping_add(64));
+                memory::prefetch_at(block.wrapping_add(128));
+            }
+        }
+    }
+
+    /// The first candidate of each key's leaf, where it is better than what there is.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn scan(&mut self, tree: &Tree<W>, part: usize, count: usize) {
+        for i in 0..count {
+            self.found[i] = first(tree, self.at[part][i], self.signatures[part][i]);
+        }
+        let mut waiting = 0;
+        for v in (0..count).step_by(LANES) {
+            let found = load(&self.found, v);
+            let best = _mm512_min_epu32(load(&self.best, v), found);
+            store(&mut self.best, v, best);
+            let next = _mm512_andnot_si512(_mm512_set1_epi32(i32::MIN), found);
+            let on = _mm512_mask_cmpgt_epu32_mask(_mm512_movepi32_mask(found), best, next);
+            push(&mut self.key, waiting, on, lanes_from(v));
+            push(
+                &mut self.block,
+                waiting,
+                on,
+                _mm512_add_epi32(load(&self.at[part], v), _mm512_set1_epi32(1)),
+            );
+            waiting += on.count_ones() as usize;
+        }
+        while waiting > 0 {
+            let met = std::mem::take(&mut waiting);
+            for i in 0..met {
+                let key = self.key[i] as usize % GROUP;
+                let block = self.block[i];
+                let found = first(tree, block, self.signatures[part][key]);
+                let best = self.best[key].min(found);
+                self.best[key] = best;
+                (self.key[waiting], self.block[waiting]) = (key as u32, block + 1);
+                waiting += usize::from(found & leaf::MORE != 0 && found & !leaf::MORE < best);
+            }
+        }
+    }
+}
+
+/// The rank of the first candidate of a block, or what stands behind the last.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn first<const W: usize>(tree: &Tree<W>, at: u32, signature: u32) -> u32 {
+    let block = lanes::block(tree, at);
+    let candidates = avx512::candidates(block, signature);
+    debug_assert!(candidates >> leaf::RULES == 1);
+    // SAFETY: there is a candidate, the last at the latest; a block has sixteen ranks.
+    unsafe { *block.get_unchecked(RANKS + _tzcnt_u32(candidates.into()) as usize) }
+}
+
+/// Which words are compared how, one bit each.
+#[derive(Debug)]
+struct Kinds {
+    ternary: __mmask16,
+    range16: __mmask16,
+    range32: __mmask16,
+}
+
+impl Kinds {
+    fn of(kinds: &[WordKind], times: usize) -> Self {
+        let mask = |kind: WordKind| {
+            let lane = |lane: usize| u16::from(kinds[lane % kinds.len()] == kind) << lane;
+            (0..(times * kinds.len()).min(LANES)).map(lane).fold(0, |all, lane| all | lane)
+        };
+        Self {
+            ternary: mask(WordKind::Ternary),
+            range16: mask(WordKind::Range16),
+            range32: mask(WordKind::Range32),
+        }
+    }
+
+    /// One bit for each word that does not match.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn failing(&self, low: __m512i, high: __m512i, key: __m512i) -> __mmask16 {
+        // key & high ^ low
+        let ternary = _mm512_ternarylogic_epi32::<0x6c>(high, low, key);
+        let (below, above) = (_mm512_subs_epu16(low, key), _mm512_subs_epu16(key, high));
+        let differing = _mm512_mask_or_epi32(ternary, self.range16, below, above);
+        let failing = _mm512_mask_test_epi32_mask(self.ternary | self.range16, differing, differing);
+        if self.range32 == 0 {
+            return failing;
+        }
+        failing
+            | _mm512_mask_cmplt_epu32_mask(self.range32, key, low)
+            | _mm512_mask_cmpgt_epu32_mask(self.range32, key, high)
+    }
+}
+
+/// Which of sixteen keys do not fulfil the conditions of these rules.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn failing<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], ranks: &[u32]) -> __mmask16 {
+    let kinds = &tree.vectors.kinds;
+    let (keys, ranks) = (&keys[..LANES], &ranks[..LANES]);
+    if W == 4 {
+        let mut failing = 0u64;
+        for four in 0..4 {
+            let at = |i: usize, offset: usize| tree.records.address(ranks[4 * four + i]).wrapping_add(offset);
+            // SAFETY: callers have clamped the ranks to those of rules, and a record is low and high ends first.
+            let (low, high, key) = unsafe {
+                let load = |offset: usize| {
+                    let one = |i: usize| _mm_loadu_si128(at(i, offset).cast());
+                    let two =
+                        |i: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(one(i)), one(i + 1));
+                    _mm512_inserti64x4::<1>(_mm512_castsi256_si512(two(0)), two(2))
+                };
+                (load(0), load(W), _mm512_loadu_si512(keys.as_ptr().add(4 * four).cast()))
+            };
+            failing |= u64::from(kinds.failing(low, high, key)) << (16 * four);
+        }
+        failing |= failing >> 1;
+        failing |= failing >> 2;
+        return _pext_u64(failing, 0x1111_1111_1111_1111) as u16;
+    }
+    let mut failing = 0;
+    for (i, (key, &rank)) in keys.iter().zip(ranks).enumerate() {
+        let all = ((1u32 << W.min(LANES)) - 1) as u16;
+        // SAFETY: as above; a key has W words.
+        let (low, high, key) = unsafe {
+            let record = tree.records.address(rank).cast();
+            (
+                _mm512_maskz_loadu_epi32(all, record),
+                _mm512_maskz_loadu_epi32(all, record.wrapping_add(W)),
+                _mm512_maskz_loadu_epi32(all, key.as_ptr().cast()),
+            )
+        };
+        failing |= u16::from(kinds.failing(low, high, key) != 0) << i;
+    }
+    failing
+}
+
+/// Whole registers of keys.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    let count = keys.len();
+    group.transpose(keys);
+    (0..tree.parts).for_each(|part| group.index(tree, part, count));
+    (0..tree.parts).for_each(|part| group.descend(tree, part, count, keys));
+    group.best[..count].fill(NONE);
+    (0..tree.parts).for_each(|part| group.scan(tree, part, count));
+    // Keys without a candidate are compared with some rule.
+    let last = _mm512_set1_epi32(tree.records.len() as i32 - 1);
+    for v in (0..count).step_by(LANES) {
+        let ranks = _mm512_min_epu32(load(&group.best, v), last);
+        store(&mut group.found, v, ranks);
+    }
+    if tree.cold {
+        group.found[..count].iter().for_each(|rank| memory::prefetch_at(tree.records.address(*rank).cast()));
+    }
+    let mut again = 0;
+    for (v, verdicts) in verdicts.chunks_exact_mut(LANES).enumerate() {
+        let v = v * LANES;
+        let ranks = load(&group.found, v);
+        let hit = _mm512_cmpneq_epi32_mask(load(&group.best, v), _mm512_set1_epi32(NONE as i32));
+        let mut failing = failing(tree, &keys[v..], &group.found[v..]);
+        let places = _mm512_mullo_epi32(ranks, _mm512_set1_epi32(stride(W) as i32));
+        // SAFETY: the ranks are those of rules, and `build` makes no more records than have a place below 2^31; sixteen verdicts
+        // are sixteen words.
+        unsafe {
+            let records = tree.records.address(0).cast::<i32>();
+            if !tree.records.all_plain {
+                let categories = _mm512_i32gather_epi32::<4>(places, records.wrapping_add(2 * W + 1));
+                failing |= _mm512_testn_epi32_mask(categories, _mm512_set1_epi32(1));
+            }
+            let none = _mm512_set1_epi32(-1);
+            let found = _mm512_mask_i32gather_epi32::<4>(none, hit, places, records.wrapping_add(2 * W));
+            _mm512_storeu_si512(verdicts.as_mut_ptr().cast(), found);
+        }
+        push(&mut group.key, again, failing & hit, lanes_from(v));
+        again += (failing & hit).count_ones() as usize;
+    }
+    for &i in &group.key[..again] {
+        let i = i as usize % GROUP;
+        let rank = lanes::best(Evex, tree, &group.at[..tree.parts], &group.signatures, i, &keys[i]);
+        verdicts[i] = tree.verdict((rank != NONE).then_some(rank));
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn batch<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    let whole = if tree.records.len() == 0 || W > LANES { 0 } else { keys.len() / LANES * LANES };
+    if whole == 0 {
+        return lanes::lookup_batch(Evex, tree, keys, verdicts);
+    }
+    let mut state = Group::NEW;
+    let chunks = keys[..whole].chunks(GROUP).zip(verdicts[..whole].chunks_mut(GROUP));
+    chunks.for_each(|(keys, verdicts)| group(tree, &mut state, keys, verdicts));
+    lanes::lookup_batch(Evex, tree, &keys[whole..], &mut verdicts[whole..]);
+}
+
+pub(super) fn lookup_batch<const W: usize>(
+    _: isa::Avx512,
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [Verdict],
+) {
+    // SAFETY: the witness proves that the CPU has these.
+    unsafe { batch::<W>(tree, keys, verdicts) }
+}

@@ -1,0 +1,74 @@
+//! One key after the other: the definition.
+
+use super::leaf::{NODE, NONE};
+use super::{Node, Tree, bits, leaf};
+use crate::classify::acl::Verdict;
+
+impl<const W: usize> Tree<W> {
+    /// The node at which `key` leaves the tree in a part, and the leaf's first block; `visit` sees each node on the way.
+    pub(super) fn descend(
+        &self,
+        part: usize,
+        key: &[u32; W],
+        mut visit: impl FnMut(&Node<W>),
+    ) -> (&Node<W>, usize) {
+        let mut node = &self.nodes[part];
+        loop {
+            visit(node);
+            let entry = self.table[node.first as usize + bits::gather(&node.cut, key) as usize];
+            if entry & NODE == 0 {
+                return (node, entry as usize);
+            }
+            node = &self.nodes[(entry & !NODE) as usize];
+        }
+    }
+
+    /// The ranks of all candidates for `key` in a part, ascending.
+    pub(super) fn candidates(&self, part: usize, key: &[u32; W]) -> impl Iterator<Item = u32> {
+        let (node, first) = self.descend(part, key, |_| ());
+        let signature = bits::gather(&node.sign, key);
+        let mut next = Some(first);
+        let blocks = std::iter::from_fn(move || {
+            let block = &self.blocks[next?];
+            next = next.filter(|_| leaf::goes_on(block).is_some()).map(|n| n + 1);
+            Some(block)
+        });
+        blocks.flat_map(move |block| {
+            let candidates = leaf::candidates(block, signature);
+            (0..leaf::RULES).filter(move |i| candidates >> i & 1 == 1).map(|i| leaf::rank(block, i))
+        })
+    }
+
+    /// The best rank that matches `key` in a category.
+    pub(super) fn best(&self, key: &[u32; W], category: usize) -> Option<u32> {
+        (0..self.parts).fold(None, |best, part| {
+            let better = self.candidates(part, key).take_while(|rank| *rank < best.unwrap_or(NONE));
+            let mut counts = better.filter(|rank| self.records.categories(*rank) >> category & 1 == 1);
+            counts.find(|rank| self.records.matches(*rank, key)).or(best)
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn verdict(&self, rank: Option<u32>) -> Verdict {
+        rank.map_or(Verdict::NONE, |rank| self.records.verdict(rank))
+    }
+}
+
+pub(super) fn lookup_batch<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    for (key, verdict) in keys.iter().zip(verdicts) {
+        *verdict = tree.verdict(tree.best(key, 0));
+    }
+}
+
+pub(super) fn lookup_categories<const W: usize>(
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    categories: usize,
+    verdicts: &mut [Verdict],
+) {
+    for (key, verdicts) in keys.iter().zip(verdicts.chunks_exact_mut(categories)) {
+        for (category, verdict) in verdicts.iter_mut().enumerate() {
+            *verdict = tree.verdict(tree.best(key, category));
+        }
+    }
+}

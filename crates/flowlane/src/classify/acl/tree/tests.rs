@@ -1,0 +1,244 @@
+//! Every kernel against the definition.
+
+use super::*;
+use crate::classify::acl::{Condition, RankKey, best, testing};
+use crate::generate::{Profile, Random};
+use crate::rule::{Priority, RuleId};
+
+const IPV4: [WordKind; 4] = [WordKind::Range16, WordKind::Ternary, WordKind::Ternary, WordKind::Ternary];
+const MIXED: [WordKind; 3] = [WordKind::Ternary, WordKind::Range32, WordKind::Range16];
+
+fn kernels() -> Vec<TreeKernel> {
+    let required = std::env::var(crate::isa::testing::REQUIRE_VARIABLE).unwrap_or_default();
+    for kernel in TreeKernel::ALL {
+        let asked = required.split(',').any(|name| name.trim() == kernel.variant().name());
+        assert!(!asked || kernel.available(), "{kernel} cannot be used here");
+    }
+    TreeKernel::ALL.into_iter().filter(|k| k.available()).collect()
+}
+
+fn build<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], kernel: TreeKernel) -> Tree<W> {
+    let config = TreeConfig { kernel: Some(kernel), ..TreeConfig::default() };
+    Tree::build(kinds, entries, &config).expect("a budget of 1 GiB")
+}
+
+/// All kernels, batches of all sizes, all that a tree can be asked for.
+fn agrees<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u32; W]]) {
+    let oracle = |key: &[u32; W], category| {
+        best(entries, kinds, key, category).map_or(Verdict::NONE, |e| Verdict::of(e.rule))
+    };
+    let plain: Vec<Verdict> = keys.iter().map(|key| oracle(key, 0)).collect();
+    for kernel in kernels() {
+        let tree = build(kinds, entries, kernel);
+        assert_eq!((tree.kernel(), tree.len()), (kernel, entries.len()));
+        let mut verdicts = vec![Verdict::of(RuleId(7)); keys.len()];
+        tree.lookup_batch(keys, &mut verdicts);
+        for ((key, found), expected) in keys.iter().zip(&verdicts).zip(&plain) {
+            assert_eq!(found, expected, "{kernel}, {key:x?}");
+        }
+        for categories in [1, 5, 16] {
+            let keys = &keys[..keys.len().min(200)];
+            let mut verdicts = vec![Verdict::NONE; keys.len() * categories];
+            tree.lookup_categories(keys, categories, &mut verdicts);
+            for (i, found) in verdicts.iter().enumerate() {
+                let (key, category) = (&keys[i / categories], i % categories);
+                assert_eq!(*found, oracle(key, category), "{kernel}, category {category}, {key:x?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn all_kernels_agree_on_overlapping_rules_of_all_kinds() {
+    for (seed, rules) in [0, 1, 2, 7, 8, 9, 15, 16, 17, 64, 300, 700].into_iter().enumerate() {
+        let (entries, keys) = testing::overlapping(&MIXED, rules, 600, seed as u64);
+        agrees(&MIXED, &entries, &keys);
+        let (entries, keys) = testing::overlapping(&[WordKind::Ternary], rules, 200, seed as u64);
+        agrees(&[WordKind::Ternary], &entries, &keys);
+        let wide: [WordKind; 10] =
+            std::array::from_fn(|w| if w == 8 { WordKind::Range16 } else { WordKind::Ternary });
+        let (entries, keys) = testing::overlapping(&wide, rules, 200, seed as u64);
+        agrees(&wide, &entries, &keys);
+        let nine: [WordKind; 9] = std::array::from_fn(|w| [WordKind::Range32, WordKind::Ternary][w % 2]);
+        let (entries, keys) = testing::overlapping(&nine, rules, 200, seed as u64);
+        agrees(&nine, &entries, &keys);
+    }
+}
+
+#[test]
+fn all_kernels_agree_on_generated_rules() {
+    for profile in [Profile::Acl, Profile::Fw, Profile::Ipc] {
+        for rules in [100, 1000, 4000] {
+            let (entries, keys) = testing::generated(profile, rules, 1000, rules as u64);
+            agrees(&IPV4, &entries, &keys);
+        }
+    }
+}
+
+#[test]
+fn all_kernels_agree_on_published_rules() {
+    for name in ["acl1_1k", "fw1_1k", "ipc1_1k", "acl2_1k", "fw4_1k", "fw1_10k"] {
+        let Some((entries, keys)) = testing::published(name, 300) else { return };
+        agrees(&IPV4, &entries, &keys);
+    }
+}
+
+#[test]
+fn batches_of_every_size_keep_their_order() {
+    let (entries, keys) = testing::generated(Profile::Ipc, 500, 300, 3);
+    for kernel in kernels() {
+        let tree = build(&IPV4, &entries, kernel);
+        let mut all = vec![Verdict::NONE; keys.len()];
+        tree.lookup_batch(&keys, &mut all);
+        for size in (0..=70).chain([127, 128, 129, 255, 256, 257]) {
+            let mut verdicts = vec![Verdict::of(RuleId(7)); size];
+            tree.lookup_batch(&keys[3..3 + size], &mut verdicts);
+            assert_eq!(verdicts, all[3..3 + size], "{kernel}, {size} keys");
+        }
+    }
+}
+
+/// Entries of these conditions, the last best.
+fn last_best<const W: usize>(conditions: impl IntoIterator<Item = Condition<W>>) -> Vec<Entry<W>> {
+    let mut entries = testing::entries(conditions);
+    for entry in &mut entries {
+        entry.rank = RankKey::new(Priority(entry.rule.0), 0);
+    }
+    entries
+}
+
+#[test]
+fn the_best_of_identical_rules_wins() {
+    let mut same = Condition::any(&IPV4);
+    (same.low[2], same.high[2]) = (0x0a00_0000, 0xff00_0000);
+    for count in [2, 8, 9, 40, 500] {
+        let keys = [[0, 0, 0x0a01_0203, 9], [0, 0, 0x0b01_0203, 9]];
+        agrees(&IPV4, &last_best(vec![same; count]), &keys);
+        agrees(&IPV4, &last_best(vec![Condition::any(&IPV4); count]), &keys);
+    }
+}
+
+/// Rules that look at one field each, all others wild: every cut copies most of them.
+fn one_field_each(rules: usize, seed: u64) -> (Vec<Entry<4>>, Vec<[u32; 4]>) {
+    let mut random = Random::new(seed);
+    let conditions: Vec<_> = (0..rules)
+        .map(|i| {
+            let mut condition = Condition::any(&IPV4);
+            let value = random.bits() as u32;
+            match i % 4 {
+                0 => {
+                    let (low, high) = (value & 0xffff, 0xffff - (random.below(100) as u32));
+                    (condition.low[0], condition.high[0]) = (low.min(high), 0xffff_0000 | low.max(high));
+                }
+                w => (condition.low[w], condition.high[w]) = (value, u32::MAX),
+            }
+            condition
+        })
+        .collect();
+    let keys = (0..500).map(|_| {
+        let hit = |random: &mut Random| conditions[random.index(rules)].low;
+        let (a, b) = (hit(&mut random), hit(&mut random));
+        std::array::from_fn(|w| if random.chance(0.5) { a[w] } else { b[w] })
+    });
+    let keys = keys.collect();
+    (last_best(conditions), keys)
+}
+
+#[test]
+fn rules_that_every_cut_copies_do_not_explode() {
+    let (entries, keys) = one_field_each(4000, 1);
+    agrees(&IPV4, &entries, &keys);
+    let tree = build(&IPV4, &entries, TreeKernel::Scalar);
+    assert!(tree.table_bytes() < 4000 * 400, "{}", tree.table_bytes());
+}
+
+#[test]
+fn a_tree_stays_within_its_budget_or_is_refused() {
+    for (entries, keys) in [testing::generated(Profile::Fw, 2000, 200, 1), one_field_each(2000, 2)] {
+        let mut built = 0;
+        for memory_max in (0..28).map(|i| 1000 << (i / 2)).map(|b| b + b / 3) {
+            let config = TreeConfig { memory_max, ..TreeConfig::default() };
+            match Tree::build(&IPV4, &entries, &config) {
+                Ok(tree) => {
+                    assert!(tree.table_bytes() <= memory_max, "{} > {memory_max}", tree.table_bytes());
+                    let mut verdicts = vec![Verdict::NONE; keys.len()];
+                    tree.lookup_batch(&keys, &mut verdicts);
+                    for (key, found) in keys.iter().zip(verdicts) {
+                        assert_eq!(found.rule(), best(&entries, &IPV4, key, 0).map(|e| e.rule));
+                    }
+                    built += 1;
+                }
+                Err(error) => {
+                    assert_eq!(built, 0, "{error}");
+                    assert!(matches!(error, BuildError::Memory { rules: 2000, .. }), "{error}");
+                    assert!(error.to_string().contains("raise the memory limit"), "{error}");
+                }
+            }
+        }
+        assert!((5..28).contains(&built), "{built}");
+    }
+}
+
+#[test]
+fn a_handle_given_twice_is_refused() {
+    let mut entries = testing::entries([Condition::any(&IPV4); 3]);
+    entries[2].rule = RuleId(0);
+    let refused = Tree::build(&IPV4, &entries, &TreeConfig::default()).unwrap_err();
+    assert_eq!(refused, BuildError::Duplicate(RuleId(0)));
+}
+
+#[test]
+fn threads_build_trees_that_answer_alike() {
+    let (entries, keys) = testing::generated(Profile::Acl, 5000, 500, 9);
+    let of = |threads| {
+        let config = TreeConfig { threads, ..TreeConfig::default() };
+        let tree = Tree::build(&IPV4, &entries, &config).unwrap();
+        let mut verdicts = vec![Verdict::NONE; keys.len()];
+        tree.lookup_batch(&keys, &mut verdicts);
+        verdicts
+    };
+    assert_eq!(of(1), of(2));
+    assert_eq!(of(1), of(7));
+}
+
+/// The explanation's winner and runner-up are right, and whatever else changes, the winner stays.
+fn explains<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u32; W]]) {
+    let tree = build(kinds, entries, TreeKernel::Scalar);
+    let mut random = Random::new(5);
+    for key in keys {
+        let explanation = tree.explain(key);
+        let winner = best(entries, kinds, key, 0).map(|e| e.rule);
+        let others = entries.iter().filter(|e| Some(e.rule) != winner);
+        assert_eq!(explanation.winner, winner);
+        assert_eq!(explanation.runner_up, best(others, kinds, key, 0).map(|e| e.rule));
+        assert!(explanation.nodes as usize >= tree.parts());
+        for _ in 0..20 {
+            let mut other = *key;
+            for (word, looked_at) in other.iter_mut().zip(explanation.looked_at) {
+                *word ^= random.bits() as u32 & !looked_at;
+            }
+            let found = best(entries, kinds, &other, 0).map(|e| e.rule);
+            assert_eq!(found, winner, "{key:x?} and {other:x?} agree in {:x?}", explanation.looked_at);
+        }
+    }
+}
+
+#[test]
+fn keys_that_agree_in_what_was_looked_at_have_the_same_winner() {
+    for rules in [1, 20, 400] {
+        let (entries, keys) = testing::overlapping(&MIXED, rules, 100, rules as u64);
+        explains(&MIXED, &entries, &keys);
+    }
+    for profile in [Profile::Acl, Profile::Fw, Profile::Ipc] {
+        let (entries, keys) = testing::generated(profile, 800, 100, 4);
+        explains(&IPV4, &entries, &keys);
+    }
+}
+
+#[test]
+fn kernels_have_names() {
+    for kernel in TreeKernel::ALL {
+        assert_eq!(kernel.name().parse(), Ok(kernel));
+    }
+    assert_eq!(TreeKernel::Avx512x256.to_string(), "avx512-256");
+}

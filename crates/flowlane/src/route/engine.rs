@@ -1,0 +1,267 @@
+//! Forwarding tables by name.
+//!
+//! Which one is best depends on the table and on the machine, so programs choose when they run: [`AnyFib`] is a
+//! forwarding table of whichever [`Engine`], for the cost of an indirect call a batch.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Address, BuildError, Fib, FibConfig, FibReader, Prefix, Rib};
+use crate::isa::Variant;
+
+/// A kind of forwarding table.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Engine {
+    /// A table of all first 24 bits, and groups for longer prefixes (IPv4).
+    Dir24,
+    /// Levels of 24 bits, then 8 at a time (IPv6).
+    Trie,
+    /// The structure that stays in the second-level cache (both).
+    Compact,
+}
+
+/// A name of no engine.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no engine `{0}`; there are dir24 (IPv4), trie (IPv6) and compact (both)")]
+pub struct EngineError(pub String);
+
+impl Engine {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Dir24, Self::Trie, Self::Compact];
+
+    /// The name, in files, logs and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dir24 => "dir24",
+            Self::Trie => "trie",
+            Self::Compact => "compact",
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Engine {
+    type Err = EngineError;
+
+    fn from_str(text: &str) -> Result<Self, EngineError> {
+        Self::ALL.into_iter().find(|e| e.name() == text).ok_or_else(|| EngineError(text.to_owned()))
+    }
+}
+
+/// A family of addresses, for which there are engines.
+pub trait Family: Address {
+    /// Its engines, the one that is usually best first.
+    const ENGINES: &'static [Engine];
+
+    /// The address whose last bits are these: of IPv4 the last 32.
+    fn from_words(high: u64, low: u64) -> Self;
+
+    /// The engine's table of the routes in `rib`; none where the family does not have the engine.
+    ///
+    /// # Errors
+    /// [`BuildError`], before memory is taken.
+    fn build(engine: Engine, rib: &Rib<Self>, config: &FibConfig)
+    -> Option<Result<AnyFib<Self>, BuildError>>;
+}
+
+impl Family for u32 {
+    const ENGINES: &'static [Engine] = &[Engine::Compact, Engine::Dir24];
+
+    fn from_words(_high: u64, low: u64) -> Self {
+        low as u32
+    }
+
+    fn build(
+        engine: Engine,
+        rib: &Rib<Self>,
+        config: &FibConfig,
+    ) -> Option<Result<AnyFib<Self>, BuildError>> {
+        match engine {
+            Engine::Dir24 => Some(AnyFib::of::<super::v4::dir24::Dir24>(engine, rib, config)),
+            Engine::Compact => Some(AnyFib::of::<super::v4::compact::Compact>(engine, rib, config)),
+            Engine::Trie => None,
+        }
+    }
+}
+
+impl Family for u128 {
+    const ENGINES: &'static [Engine] = &[Engine::Compact, Engine::Trie];
+
+    fn from_words(high: u64, low: u64) -> Self {
+        u128::from(high) << 64 | u128::from(low)
+    }
+
+    fn build(
+        engine: Engine,
+        rib: &Rib<Self>,
+        config: &FibConfig,
+    ) -> Option<Result<AnyFib<Self>, BuildError>> {
+        match engine {
+            Engine::Trie => Some(AnyFib::of::<super::v6::trie::Trie>(engine, rib, config)),
+            Engine::Compact => Some(AnyFib::of::<super::v6::compact::Compact>(engine, rib, config)),
+            Engine::Dir24 => None,
+        }
+    }
+}
+
+/// A forwarding table of an engine that is known when the program runs: the writer's handle.
+pub struct AnyFib<A: Address> {
+    engine: Engine,
+    table: Box<dyn AnyTable<A>>,
+}
+
+impl<A: Address> fmt::Debug for AnyFib<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyFib").field("engine", &self.engine).finish_non_exhaustive()
+    }
+}
+
+impl<A: Address> AnyFib<A> {
+    fn of<F: Fib<A> + Send + 'static>(
+        engine: Engine,
+        rib: &Rib<A>,
+        config: &FibConfig,
+    ) -> Result<Self, BuildError>
+    where
+        F::Reader: 'static,
+    {
+        Ok(Self { engine, table: Box::new(F::build(rib, config)?) })
+    }
+
+    /// Which engine it is.
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+}
+
+impl<A: Family> Fib<A> for AnyFib<A> {
+    type Reader = AnyReader<A>;
+
+    /// The first of the family's engines that can hold these routes in the memory that there may be.
+    fn build(rib: &Rib<A>, config: &FibConfig) -> Result<Self, BuildError> {
+        let mut last = None;
+        for &engine in A::ENGINES {
+            match A::build(engine, rib, config) {
+                Some(Err(error)) => last = Some(error),
+                Some(Ok(fib)) => return Ok(fib),
+                None => {}
+            }
+        }
+        Err(last.expect("every family has an engine"))
+    }
+
+    fn update(&mut self, rib: &Rib<A>, changed: Prefix<A>) -> Result<(), BuildError> {
+        self.table.update(rib, changed)
+    }
+
+    fn reader(&self) -> AnyReader<A> {
+        AnyReader(self.table.reader())
+    }
+
+    fn lookup(&self, address: A) -> u64 {
+        self.table.lookup(address)
+    }
+
+    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]) {
+        self.table.lookup_batch(addresses, next_hops);
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.table.table_bytes()
+    }
+
+    fn variant(&self) -> Variant {
+        self.table.variant()
+    }
+}
+
+/// A reader of an [`AnyFib`].
+pub struct AnyReader<A: Address>(Box<dyn AnyView<A>>);
+
+impl<A: Address> fmt::Debug for AnyReader<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnyReader").finish_non_exhaustive()
+    }
+}
+
+impl<A: Address> Clone for AnyReader<A> {
+    fn clone(&self) -> Self {
+        Self(self.0.another())
+    }
+}
+
+impl<A: Address> FibReader<A> for AnyReader<A> {
+    fn lookup(&self, address: A) -> u64 {
+        self.0.lookup(address)
+    }
+
+    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]) {
+        self.0.lookup_batch(addresses, next_hops);
+    }
+}
+
+/// What [`Fib`] is without its types.
+trait AnyTable<A: Address>: Send {
+    fn update(&mut self, rib: &Rib<A>, changed: Prefix<A>) -> Result<(), BuildError>;
+    fn reader(&self) -> Box<dyn AnyView<A>>;
+    fn lookup(&self, address: A) -> u64;
+    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]);
+    fn table_bytes(&self) -> usize;
+    fn variant(&self) -> Variant;
+}
+
+impl<A: Address, F: Fib<A> + Send> AnyTable<A> for F
+where
+    F::Reader: 'static,
+{
+    fn update(&mut self, rib: &Rib<A>, changed: Prefix<A>) -> Result<(), BuildError> {
+        Fib::update(self, rib, changed)
+    }
+
+    fn reader(&self) -> Box<dyn AnyView<A>> {
+        Box::new(Fib::reader(self))
+    }
+
+    fn lookup(&self, address: A) -> u64 {
+        Fib::lookup(self, address)
+    }
+
+    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]) {
+        Fib::lookup_batch(self, addresses, next_hops);
+    }
+
+    fn table_bytes(&self) -> usize {
+        Fib::table_bytes(self)
+    }
+
+    fn variant(&self) -> Variant {
+        Fib::variant(self)
+    }
+}
+
+/// What [`FibReader`] is without its type.
+trait AnyView<A: Address>: Send {
+    fn another(&self) -> Box<dyn AnyView<A>>;
+    fn lookup(&self, address: A) -> u64;
+    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]);
+}
+
+impl<A: Address, R: FibReader<A> + 'static> AnyView<A> for R {
+    fn another(&self) -> Box<dyn AnyView<A>> {
+        Box::new(self.clone())
+    }
+
+    fn lookup(&self, address: A) -> u64 {
+        FibReader::lookup(self, address)
+    }
+
+    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]) {
+        FibReader::lookup_batch(self, addresses, next_hops);
+    }
+}

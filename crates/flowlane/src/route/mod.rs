@@ -1,0 +1,224 @@
+#![doc = include_str!("README.md")]
+
+pub mod check;
+pub mod ecmp;
+pub mod engine;
+pub(crate) mod epoch;
+#[cfg(target_arch = "x86_64")]
+mod gather;
+mod hop_hash;
+pub mod prefix;
+pub mod read;
+pub mod rib;
+mod routes;
+pub mod v4;
+pub mod v6;
+pub mod vrf;
+
+pub use prefix::{Address, Prefix, PrefixError};
+pub use rib::{Rib, RibError};
+pub use routes::{RouteError, Routes};
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::isa::{Body, Variant};
+
+/// Bytes of a next hop, fixed when a table is made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum HopSize {
+    /// One byte.
+    B1,
+    /// Two bytes.
+    B2,
+    /// Four bytes.
+    B4,
+    /// Eight bytes.
+    B8,
+}
+
+/// A text that is no size of next hops.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is no size of next hops; write 1, 2, 4 or 8 (bytes)")]
+pub struct HopSizeError(pub String);
+
+impl HopSize {
+    /// All of them, smallest first.
+    pub const ALL: [Self; 4] = [Self::B1, Self::B2, Self::B4, Self::B8];
+
+    /// The number of bytes.
+    pub fn bytes(self) -> usize {
+        1 << self as usize
+    }
+
+    /// The number of bits.
+    pub fn bits(self) -> u32 {
+        8 * self.bytes() as u32
+    }
+
+    /// The largest number of this size.
+    pub fn max(self) -> u64 {
+        u64::MAX >> (64 - self.bits())
+    }
+}
+
+impl fmt::Display for HopSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.bytes())
+    }
+}
+
+impl FromStr for HopSize {
+    type Err = HopSizeError;
+
+    fn from_str(text: &str) -> Result<Self, HopSizeError> {
+        Self::ALL
+            .into_iter()
+            .find(|size| size.to_string() == text)
+            .ok_or_else(|| HopSizeError(text.to_owned()))
+    }
+}
+
+/// How a forwarding table is to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct FibConfig {
+    /// Bytes of a next hop.
+    pub hop_size: HopSize,
+    /// The answer for addresses without a route.
+    pub default_next_hop: u64,
+    /// Most bytes that the table may take.
+    pub memory_max: usize,
+    /// The body that looks batches up; none: the one chosen for such tables.
+    pub body: Option<Body>,
+    /// Whether scalar bodies ask for memory ahead of its use.
+    pub prefetch: bool,
+}
+
+impl FibConfig {
+    /// A table of next hops of this size; 0 for addresses without a route, up to a GiB of memory.
+    pub fn new(hop_size: HopSize) -> Self {
+        Self { hop_size, default_next_hop: 0, memory_max: 1 << 30, body: None, prefetch: true }
+    }
+
+    /// Answers `next_hop` for addresses without a route.
+    #[must_use]
+    pub fn with_default_next_hop(self, next_hop: u64) -> Self {
+        Self { default_next_hop: next_hop, ..self }
+    }
+
+    /// Lets the table take up to `bytes` of memory.
+    #[must_use]
+    pub fn with_memory_max(self, bytes: usize) -> Self {
+        Self { memory_max: bytes, ..self }
+    }
+
+    /// Lets scalar bodies ask for memory ahead of its use, or not.
+    #[must_use]
+    pub fn with_prefetch(self, prefetch: bool) -> Self {
+        Self { prefetch, ..self }
+    }
+
+    /// Makes batches be looked up by the variant of this name, where it may be used here.
+    pub fn with_variant(self, variant: Variant) -> Option<Self> {
+        Body::of(variant).map(|body| Self { body: Some(body), ..self })
+    }
+}
+
+/// A forwarding table that was not built, or a change that was not made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// More memory than the table may take.
+    #[error(
+        "the routes need {needed} bytes of the {max} that the table may take; allow more, or remove routes"
+    )]
+    NeedsMemory {
+        /// Bytes needed.
+        needed: usize,
+        /// Bytes allowed.
+        max: usize,
+    },
+    /// A next hop that does not fit.
+    #[error(
+        "next hop {next_hop} is larger than {max}, the largest in {hop_size} bytes; use larger next hops"
+    )]
+    HopTooLarge {
+        /// The next hop.
+        next_hop: u64,
+        /// The largest that fits.
+        max: u64,
+        /// The table's size of next hops.
+        hop_size: HopSize,
+    },
+    /// More groups for long prefixes than an entry can number.
+    #[error(
+        "long prefixes need {needed} groups, and entries of {hop_size} bytes number {max}; use larger next hops"
+    )]
+    TooManyGroups {
+        /// Groups needed.
+        needed: usize,
+        /// The most there can be.
+        max: usize,
+        /// The table's size of next hops.
+        hop_size: HopSize,
+    },
+    /// More different next hops than a table can number.
+    #[error("the routes have {needed} different next hops, and the compact table numbers {max}; use dir24")]
+    TooManyNextHops {
+        /// Next hops needed.
+        needed: usize,
+        /// The most there can be.
+        max: usize,
+    },
+}
+
+/// A forwarding table: what batches of addresses are looked up in.
+///
+/// It is built from a [`Rib`], and repaired after each change of that. This is the writer's handle, of which
+/// there is one; other threads look up through [readers](Self::reader), which never wait.
+pub trait Fib<A: Address>: Sized {
+    /// A handle for another thread.
+    type Reader: FibReader<A>;
+
+    /// The table of the routes in `rib`.
+    ///
+    /// # Errors
+    /// [`BuildError`], before memory is taken.
+    fn build(rib: &Rib<A>, config: &FibConfig) -> Result<Self, BuildError>;
+
+    /// Repairs the table after the route of `changed` was added, removed or replaced in `rib`.
+    ///
+    /// # Errors
+    /// [`BuildError`]; the table is as it was then.
+    fn update(&mut self, rib: &Rib<A>, changed: Prefix<A>) -> Result<(), BuildError>;
+
+    /// Another reader.
+    fn reader(&self) -> Self::Reader;
+
+    /// The next hop of `address`.
+    fn lookup(&self, address: A) -> u64;
+
+    /// The next hops of many addresses, any number of them.
+    ///
+    /// # Panics
+    /// Where `next_hops` is shorter than `addresses`.
+    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]);
+
+    /// Bytes of the table that lookups read. The writer keeps accounts besides.
+    fn table_bytes(&self) -> usize;
+
+    /// Which variant looks batches up.
+    fn variant(&self) -> Variant;
+}
+
+/// A handle by which a thread looks addresses up while the writer is at work.
+pub trait FibReader<A: Address>: Clone + Send {
+    /// The next hop of `address`.
+    fn lookup(&self, address: A) -> u64;
+
+    /// The next hops of many addresses, any number of them.
+    ///
+    /// # Panics
+    /// Where `next_hops` is shorter than `addresses`.
+    fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]);
+}

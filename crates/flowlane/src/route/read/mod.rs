@@ -1,0 +1,153 @@
+//! Reading routes: lists of prefixes, what `ip route` prints, traces of updates.
+//!
+//! | [`Format`] | a line | module |
+//! |---|---|---|
+//! | `Plain` | `192.0.2.0/24 198.51.100.1`, `2001:db8::/32 7`, or the prefix alone | `plain` |
+//! | `IpRoute` | `default via 192.0.2.1 dev eth0 metric 100`, as of iproute2 | `ip_route` |
+//! | (updates) | `1418774413 a 192.0.2.0/24 198.51.100.1`, `1418774414 w 192.0.2.0/24 0.0.0.0` | `updates` |
+//!
+//! Everything is text in, routes out; a file is the caller's to read. Both families may stand in one text. Bits of
+//! an address behind the prefix's length are ignored. MRT dumps are read by the command line.
+//!
+//! A table holds numbers. Next hops that are numbers stand for themselves; others (addresses, devices, groups,
+//! refusals) are numbered from 1 on in the order in which they are met, [`NextHops`].
+
+mod any;
+mod hops;
+mod ip_route;
+mod plain;
+#[cfg(test)]
+mod tests;
+mod updates;
+
+pub use any::AnyPrefix;
+pub use hops::{Gateway, NextHop, NextHops};
+pub use updates::{Update, read_updates};
+
+use super::{Address, Prefix};
+use crate::rule::ReadErrors;
+use crate::rule::error::{Fault, Token, lines};
+
+/// How a file of routes is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// A prefix a line, and perhaps its next hop: an address or a number.
+    Plain,
+    /// What `ip route show` and `ip -6 route show` print.
+    IpRoute,
+}
+
+/// How to read routes.
+#[derive(Clone, Copy)]
+pub struct RouteOptions<'a> {
+    /// More routes than this are refused.
+    pub routes_max: usize,
+    /// The next hop of a prefix that stands alone, by its position in the file, from 0.
+    pub next_hop_absent: &'a dyn Fn(usize) -> u64,
+    /// Of `ip route show table all`, the table to be read: `main` is the one whose routes name none.
+    pub table: &'a str,
+}
+
+impl Default for RouteOptions<'_> {
+    /// Up to ten million routes of the main table; prefixes alone get the next hops 1 to 255 in turn, which fit
+    /// into a byte beside the 0 of no route.
+    fn default() -> Self {
+        Self { routes_max: 10_000_000, next_hop_absent: &|position| 1 + position as u64 % 255, table: "main" }
+    }
+}
+
+/// The routes of a file, each prefix once, in the order of the file.
+#[derive(Clone, Default, Debug)]
+pub struct RouteList {
+    /// For IPv4.
+    pub v4: Vec<(Prefix<u32>, u64)>,
+    /// For IPv6.
+    pub v6: Vec<(Prefix<u128>, u64)>,
+    /// What the numbers stand for; empty where they are the file's own.
+    pub next_hops: NextHops,
+}
+
+impl RouteList {
+    /// Number of routes of both families.
+    pub fn len(&self) -> usize {
+        self.v4.len() + self.v6.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+
+    /// The largest next hop; 0 where there are no routes.
+    pub fn next_hop_max(&self) -> u64 {
+        let v4 = self.v4.iter().map(|(_, next_hop)| *next_hop);
+        v4.chain(self.v6.iter().map(|(_, next_hop)| *next_hop)).max().unwrap_or(0)
+    }
+
+    /// Notes a route.
+    pub fn push(&mut self, prefix: AnyPrefix, next_hop: u64) {
+        match prefix {
+            AnyPrefix::V4(prefix) => self.v4.push((prefix, next_hop)),
+            AnyPrefix::V6(prefix) => self.v6.push((prefix, next_hop)),
+        }
+    }
+
+    /// Leaves of several routes for a prefix the last, in its place.
+    pub fn keep_last(&mut self) {
+        keep_last(&mut self.v4);
+        keep_last(&mut self.v6);
+    }
+}
+
+fn keep_last<A: Address>(routes: &mut Vec<(Prefix<A>, u64)>) {
+    let mut seen = std::collections::HashSet::with_capacity(routes.len());
+    let mut last: Vec<bool> = routes.iter().rev().map(|(prefix, _)| seen.insert(*prefix)).collect();
+    routes.retain(|_| last.pop() == Some(true));
+}
+
+/// The format of a text, by its first line that says something.
+pub fn detect_format(text: &str) -> Format {
+    match lines(text).next() {
+        Some((_, _, line)) if ip_route::is_like(line.text) => Format::IpRoute,
+        _ => Format::Plain,
+    }
+}
+
+/// Reads the routes in `text`; `file` is its name in errors, and `format` is found out where it is none.
+///
+/// # Errors
+/// All lines that are wrong; nothing is loaded then.
+pub fn read(
+    text: &str,
+    file: &str,
+    format: Option<Format>,
+    options: &RouteOptions<'_>,
+) -> Result<RouteList, ReadErrors> {
+    match format.unwrap_or_else(|| detect_format(text)) {
+        Format::Plain => plain::read(text, file, options),
+        Format::IpRoute => ip_route::read(text, file, options),
+    }
+}
+
+/// A prefix, or an address alone.
+fn prefix(token: Token<'_>) -> Result<AnyPrefix, Fault> {
+    let (address, length) = match token.split("/") {
+        Some((address, length)) => (address, Some(length)),
+        None => (token, None),
+    };
+    let address = address.text.parse().map_err(|_| {
+        token
+            .fault("a prefix is expected: an address, a slash and a length, as 192.0.2.0/24 or 2001:db8::/32")
+    })?;
+    let longest = AnyPrefix::bits(address);
+    let length = match length {
+        None => longest,
+        Some(length) => length
+            .text
+            .parse()
+            .ok()
+            .filter(|l| *l <= longest)
+            .ok_or_else(|| length.fault(format!("the length of a prefix is 0 to {longest} here")))?,
+    };
+    Ok(AnyPrefix::truncated(address, length))
+}

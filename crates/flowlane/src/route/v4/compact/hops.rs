@@ -1,0 +1,98 @@
+//! Which next hops the table knows: each once, by index, with a count of the places that name it.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Release;
+
+use super::node::CHILDREN;
+use crate::route::hop_hash::ByNextHop;
+
+/// Most different next hops: larger codes number long chunks.
+pub const NEXT_HOPS_MAX: usize = CHILDREN as usize;
+
+#[derive(Debug, Default)]
+pub(super) struct Hops {
+    index: HashMap<u64, u16, ByNextHop>,
+    /// For each index: the next hop, and how many places name it.
+    counted: Vec<(u64, u32)>,
+    free: Vec<u16>,
+    /// No longer named, oldest first, with the stamps of their last readers.
+    retired: VecDeque<(u64, u16)>,
+    /// Lost their last place in the update under way, or have not got their first.
+    unnamed: Vec<u16>,
+}
+
+impl Hops {
+    /// The index of a next hop; a new one has no place yet. None: there are too many.
+    pub(super) fn index_of(&mut self, next_hop: u64, shared: &[AtomicU64]) -> Option<u16> {
+        if let Some(index) = self.index.get(&next_hop) {
+            return Some(*index);
+        }
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.counted.len() < shared.len() => {
+                self.counted.push((0, 0));
+                self.counted.len() as u16 - 1
+            }
+            None => return None,
+        };
+        self.counted[usize::from(index)] = (next_hop, 0);
+        shared[usize::from(index)].store(next_hop, Release);
+        self.index.insert(next_hop, index);
+        self.unnamed.push(index);
+        Some(index)
+    }
+
+    /// One more place names it.
+    pub(super) fn name(&mut self, index: u16) {
+        self.counted[usize::from(index)].1 += 1;
+    }
+
+    /// One place fewer names it.
+    pub(super) fn unname(&mut self, index: u16) {
+        let count = &mut self.counted[usize::from(index)].1;
+        *count -= 1;
+        if *count == 0 {
+            self.unnamed.push(index);
+        }
+    }
+
+    /// Ends an update: next hops without a place are forgotten. `stamp` is that of what has left the table.
+    pub(super) fn settle(&mut self, stamp: impl FnOnce() -> u64) {
+        if self.unnamed.is_empty() {
+            return;
+        }
+        let stamp = stamp();
+        for index in std::mem::take(&mut self.unnamed) {
+            let (next_hop, count) = self.counted[usize::from(index)];
+            // Once only, though it may have lost its last place more than once.
+            if count == 0 && self.index.get(&next_hop) == Some(&index) {
+                self.index.remove(&next_hop);
+                self.retired.push_back((stamp, index));
+            }
+        }
+    }
+
+    /// Uses again what no reader can name any more.
+    pub(super) fn reclaim(&mut self, oldest: u64) {
+        while let Some((_, index)) = self.retired.pop_front_if(|(stamp, _)| *stamp < oldest) {
+            self.free.push(index);
+        }
+    }
+
+    /// Whether some would become free if readers went on.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.retired.is_empty()
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Bytes for this account itself.
+    pub(super) fn own_bytes(&self) -> usize {
+        self.counted.capacity() * size_of::<(u64, u32)>()
+            + self.index.capacity() * (size_of::<(u64, u16)>() + 1)
+    }
+}

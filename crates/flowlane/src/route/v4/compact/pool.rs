@@ -1,0 +1,150 @@
+//! Who has which words of the pool: a buddy allocator.
+//!
+//! A block has 2 to 128 words, a power of two, and begins at a multiple of its size: one of up to 64 bytes lies in
+//! one cache line. Free neighbours join again, so that churn leaves nothing behind.
+
+/// Words of the smallest block.
+const UNIT: usize = 2;
+
+/// Sizes of blocks: 16, 32, … 1024 bytes.
+const ORDERS: usize = 7;
+
+/// Units of the largest block.
+const LARGEST: usize = 1 << (ORDERS - 1);
+
+/// What a unit is: the order of the block that begins there, and whether that is free; or within one.
+const FREE: u8 = 0x80;
+const WITHIN: u8 = 0x7f;
+
+#[derive(Debug)]
+pub(super) struct Blocks {
+    /// For each unit in use so far.
+    states: Vec<u8>,
+    /// Blocks that were free once: those whose state says so still are. Others are dropped when met.
+    free: [Vec<u32>; ORDERS],
+    units_max: usize,
+    free_units: usize,
+}
+
+impl Blocks {
+    pub(super) fn new(words_max: usize) -> Self {
+        let units_max = words_max / UNIT / LARGEST * LARGEST;
+        Self { states: Vec::new(), free: Default::default(), units_max, free_units: 0 }
+    }
+
+    /// Words handed out so far, back again or not.
+    pub(super) fn words_touched(&self) -> usize {
+        self.states.len() * UNIT
+    }
+
+    /// Words in blocks that are taken.
+    pub(super) fn words_taken(&self) -> usize {
+        (self.states.len() - self.free_units) * UNIT
+    }
+
+    /// Bytes for this account itself.
+    pub(super) fn own_bytes(&self) -> usize {
+        self.states.capacity()
+            + self.free.iter().map(|list| list.capacity() * size_of::<u32>()).sum::<usize>()
+    }
+
+    /// The first word of a block of `words`; none where there is no room.
+    pub(super) fn take(&mut self, words: usize) -> Option<u32> {
+        let order = order_of(words);
+        let mut from = order;
+        let at = loop {
+            if from == ORDERS {
+                from -= 1;
+                break self.extend()?;
+            }
+            match self.free[from].pop() {
+                Some(at) if self.states[at as usize] == FREE | from as u8 => break at,
+                Some(_) => {}
+                None => from += 1,
+            }
+        };
+        while from > order {
+            from -= 1;
+            self.put(at + (1 << from), from);
+        }
+        self.states[at as usize] = order as u8;
+        self.free_units -= 1 << order;
+        Some(at * UNIT as u32)
+    }
+
+    /// Gives the block at this word back.
+    pub(super) fn give(&mut self, word: u32) {
+        let mut at = word / UNIT as u32;
+        let mut order = usize::from(self.states[at as usize]);
+        self.free_units += 1 << order;
+        while order + 1 < ORDERS {
+            let buddy = at ^ (1 << order);
+            if self.states[buddy as usize] != FREE | order as u8 {
+                break;
+            }
+            self.states[at.max(buddy) as usize] = WITHIN;
+            at = at.min(buddy);
+            order += 1;
+        }
+        self.put(at, order);
+    }
+
+    fn put(&mut self, at: u32, order: usize) {
+        self.states[at as usize] = FREE | order as u8;
+        self.free[order].push(at);
+    }
+
+    /// A block of the largest size that was never used.
+    fn extend(&mut self) -> Option<u32> {
+        let at = self.states.len();
+        if at + LARGEST > self.units_max {
+            return None;
+        }
+        self.states.resize(at + LARGEST, WITHIN);
+        self.free_units += LARGEST;
+        Some(at as u32)
+    }
+}
+
+/// The smallest block that has so many words.
+fn order_of(words: usize) -> usize {
+    words.div_ceil(UNIT).next_power_of_two().ilog2() as usize
+}
+
+/// The words of the block that `words` get.
+pub(super) fn words_of_block(words: usize) -> usize {
+    UNIT << order_of(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::random::Random;
+
+    #[test]
+    fn blocks_do_not_overlap_and_join_again() {
+        let mut blocks = Blocks::new(1 << 14);
+        let mut random = Random::new(3);
+        let mut taken: Vec<(u32, usize)> = Vec::new();
+        for _ in 0..20_000 {
+            let words = 1 + random.index(81);
+            let block = if random.below(2) == 0 { blocks.take(words) } else { None };
+            if let Some(at) = block {
+                let len = words_of_block(words);
+                assert_eq!(at as usize % len, 0);
+                assert!(taken.iter().all(|(other, other_len)| {
+                    at as usize + len <= *other as usize || *other as usize + other_len <= at as usize
+                }));
+                taken.push((at, len));
+            } else if !taken.is_empty() {
+                blocks.give(taken.swap_remove(random.index(taken.len())).0);
+            }
+            assert_eq!(blocks.words_taken(), taken.iter().map(|(_, len)| len).sum::<usize>());
+        }
+        taken.drain(..).for_each(|(at, _)| blocks.give(at));
+        assert_eq!(blocks.words_taken(), 0);
+        let largest = blocks.words_touched() / (UNIT * LARGEST);
+        assert!((0..largest).all(|_| blocks.take(UNIT * LARGEST).is_some()), "all have joined");
+        assert_eq!(blocks.words_touched(), largest * UNIT * LARGEST);
+    }
+}

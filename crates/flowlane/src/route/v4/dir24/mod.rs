@@ -1,0 +1,121 @@
+#![doc = include_str!("README.md")]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod scalar;
+mod table;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+
+use crate::isa::Variant;
+use crate::route::epoch::Participant;
+use crate::route::{BuildError, Fib, FibConfig, FibReader, HopSize, Prefix, Rib};
+use table::Table;
+use writer::Writer;
+
+/// The writer's handle of a table. See the [module](self).
+#[derive(Debug)]
+pub struct Dir24(Sized<Writer<AtomicU8>, Writer<AtomicU16>, Writer<AtomicU32>, Writer<AtomicU64>>);
+
+type SharedTable<W> = Arc<Table<W>>;
+
+/// A reader's handle.
+#[derive(Clone, Debug)]
+pub struct Dir24Reader {
+    table:
+        Sized<SharedTable<AtomicU8>, SharedTable<AtomicU16>, SharedTable<AtomicU32>, SharedTable<AtomicU64>>,
+    participant: Participant,
+}
+
+/// One thing for each size of next hops.
+#[derive(Clone, Debug)]
+enum Sized<B1, B2, B4, B8> {
+    B1(B1),
+    B2(B2),
+    B4(B4),
+    B8(B8),
+}
+
+/// The same done with whichever it is.
+macro_rules! with {
+    ($sized:expr, $it:ident => $do:expr) => {
+        match $sized {
+            Sized::B1($it) => $do,
+            Sized::B2($it) => $do,
+            Sized::B4($it) => $do,
+            Sized::B8($it) => $do,
+        }
+    };
+}
+
+/// The largest next hop in a table of this size: a bit of each entry says where it leads.
+pub fn next_hop_max(hop_size: HopSize) -> u64 {
+    hop_size.max() >> 1
+}
+
+impl Dir24 {
+    /// Groups of 256 addresses with routes longer than 24 bits, in use now.
+    pub fn groups(&self) -> usize {
+        with!(&self.0, writer => writer.groups())
+    }
+}
+
+impl Fib<u32> for Dir24 {
+    type Reader = Dir24Reader;
+
+    fn build(rib: &Rib<u32>, config: &FibConfig) -> Result<Self, BuildError> {
+        Ok(Self(match config.hop_size {
+            HopSize::B1 => Sized::B1(Writer::build(rib, config)?),
+            HopSize::B2 => Sized::B2(Writer::build(rib, config)?),
+            HopSize::B4 => Sized::B4(Writer::build(rib, config)?),
+            HopSize::B8 => Sized::B8(Writer::build(rib, config)?),
+        }))
+    }
+
+    fn update(&mut self, rib: &Rib<u32>, changed: Prefix<u32>) -> Result<(), BuildError> {
+        with!(&mut self.0, writer => writer.update(rib, changed))
+    }
+
+    fn reader(&self) -> Dir24Reader {
+        let participant = with!(&self.0, writer => writer.epochs.join());
+        let table = match &self.0 {
+            Sized::B1(writer) => Sized::B1(Arc::clone(&writer.table)),
+            Sized::B2(writer) => Sized::B2(Arc::clone(&writer.table)),
+            Sized::B4(writer) => Sized::B4(Arc::clone(&writer.table)),
+            Sized::B8(writer) => Sized::B8(Arc::clone(&writer.table)),
+        };
+        Dir24Reader { table, participant }
+    }
+
+    fn lookup(&self, address: u32) -> u64 {
+        with!(&self.0, writer => scalar::lookup(&writer.table, address))
+    }
+
+    fn lookup_batch(&self, addresses: &[u32], next_hops: &mut [u64]) {
+        with!(&self.0, writer => writer.table.lookup_batch(addresses, next_hops));
+    }
+
+    fn table_bytes(&self) -> usize {
+        with!(&self.0, writer => writer.table_bytes())
+    }
+
+    fn variant(&self) -> Variant {
+        with!(&self.0, writer => writer.table.body.variant())
+    }
+}
+
+impl FibReader<u32> for Dir24Reader {
+    fn lookup(&self, address: u32) -> u64 {
+        let _inside = self.participant.enter();
+        with!(&self.table, table => scalar::lookup(table, address))
+    }
+
+    fn lookup_batch(&self, addresses: &[u32], next_hops: &mut [u64]) {
+        let _inside = self.participant.enter();
+        with!(&self.table, table => table.lookup_batch(addresses, next_hops));
+    }
+}

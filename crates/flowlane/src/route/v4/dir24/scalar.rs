@@ -1,0 +1,36 @@
+//! The definition.
+
+use super::table::{GROUP, Table, Word};
+use crate::memory::prefetch;
+
+/// How many addresses ahead the first table's line is asked for.
+const AHEAD: usize = 24;
+
+#[inline(always)]
+pub(super) fn lookup<W: Word>(table: &Table<W>, address: u32) -> u64 {
+    let entry = table.tbl24[(address >> 8) as usize].entry();
+    if entry & 1 == 0 {
+        return entry >> 1;
+    }
+    table.tbl8[(entry >> 1) as usize * GROUP + (address & 0xff) as usize].entry() >> 1
+}
+
+pub(super) fn lookup_batch<W: Word>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
+    for (address, next_hop) in addresses.iter().zip(next_hops) {
+        *next_hop = lookup(table, *address);
+    }
+}
+
+/// The same, with the entries of later addresses asked for early.
+pub(super) fn lookup_batch_ahead<W: Word>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
+    for address in addresses.iter().take(AHEAD) {
+        prefetch(&table.tbl24, (address >> 8) as usize);
+    }
+    let later = addresses.iter().skip(AHEAD).map(Some).chain(std::iter::repeat(None));
+    for ((address, next_hop), later) in addresses.iter().zip(next_hops).zip(later) {
+        if let Some(later) = later {
+            prefetch(&table.tbl24, (later >> 8) as usize);
+        }
+        *next_hop = lookup(table, *address);
+    }
+}

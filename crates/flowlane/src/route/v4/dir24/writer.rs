@@ -1,0 +1,254 @@
+//! The one handle that changes a table.
+
+use std::sync::Arc;
+
+use super::next_hop_max;
+use super::table::{GROUP, PADDING, TBL24, Table, Word};
+use crate::isa::{Body, Variant};
+use crate::memory::Memory;
+use crate::route::epoch::Epochs;
+use crate::route::{BuildError, FibConfig, HopSize, Prefix, Rib};
+
+/// Most groups: a lane's index of an entry has 31 bits.
+const GROUPS_MAX: usize = 1 << 23;
+
+/// Groups beside those of all routes, for those that wait until no reader can see them.
+const GROUPS_SPARE: usize = 64;
+
+/// A buffer for more spans than these is not kept.
+const SPANS_KEPT: usize = 1 << 12;
+
+/// Addresses that have one next hop.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    first: u32,
+    last: u32,
+    next_hop: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Writer<W: Word> {
+    pub(super) table: Arc<Table<W>>,
+    pub(super) epochs: Epochs,
+    hop_size: HopSize,
+    default_next_hop: u64,
+    memory_max: usize,
+    groups_max: usize,
+    /// Groups from here on were never used.
+    groups_touched: usize,
+    free: Vec<u32>,
+    /// Taken out of the table, oldest first, each with its stamp.
+    retired: std::collections::VecDeque<(u64, u32)>,
+    /// Taken out in the update under way.
+    leaving: Vec<u32>,
+    spans: Vec<Span>,
+}
+
+impl<W: Word> Writer<W> {
+    pub(super) fn build(rib: &Rib<u32>, config: &FibConfig) -> Result<Self, BuildError> {
+        let (needed, max) = ((TBL24 + PADDING) * W::BYTES, config.memory_max);
+        if needed > max {
+            return Err(BuildError::NeedsMemory { needed, max });
+        }
+        let by_entry = next_hop_max(config.hop_size).saturating_add(1);
+        let by_memory = (max - needed) / (GROUP * W::BYTES);
+        let by_routes = 2 * rib.routes_max() + GROUPS_SPARE;
+        let groups_max =
+            by_memory.min(by_routes).min(GROUPS_MAX).min(usize::try_from(by_entry).unwrap_or(usize::MAX));
+        let body = config.body.unwrap_or_else(|| Body::first_of(&[Variant::Avx512, Variant::Avx2]));
+        let mut writer = Self {
+            table: Arc::new(Table {
+                tbl24: Memory::zeroed(0),
+                tbl8: Memory::zeroed(0),
+                body,
+                prefetch: config.prefetch,
+            }),
+            epochs: Epochs::default(),
+            hop_size: config.hop_size,
+            default_next_hop: config.default_next_hop,
+            memory_max: max,
+            groups_max,
+            groups_touched: 0,
+            free: Vec::new(),
+            retired: std::collections::VecDeque::new(),
+            leaving: Vec::new(),
+            spans: Vec::new(),
+        };
+        writer.check_next_hop(config.default_next_hop)?;
+        let spans = writer.spans_of(rib, Prefix::ALL)?;
+        writer.check_groups(groups_in(&spans))?;
+        writer.table = Arc::new(Table {
+            tbl24: Memory::zeroed(TBL24 + PADDING),
+            tbl8: Memory::zeroed(groups_max * GROUP + PADDING),
+            body,
+            prefetch: config.prefetch,
+        });
+        spans.iter().for_each(|span| writer.paint(*span));
+        Ok(writer)
+    }
+
+    pub(super) fn update(&mut self, rib: &Rib<u32>, changed: Prefix<u32>) -> Result<(), BuildError> {
+        let spans = self.spans_of(rib, changed)?;
+        let new = partial(&spans).filter(|at| self.group_at(*at).is_none()).count();
+        let checked = self.check_groups(new);
+        if checked.is_ok() {
+            spans.iter().for_each(|span| self.paint(*span));
+            if changed.len() > 24 {
+                self.collapse(changed.first() >> 8);
+            }
+            self.retire();
+        }
+        if spans.capacity() <= SPANS_KEPT {
+            self.spans = spans;
+        }
+        checked
+    }
+
+    pub(super) fn groups(&self) -> usize {
+        self.groups_touched - self.free.len() - self.retired.len() - self.leaving.len()
+    }
+
+    pub(super) fn table_bytes(&self) -> usize {
+        self.bytes(self.groups_touched)
+    }
+
+    fn bytes(&self, groups: usize) -> usize {
+        (TBL24 + PADDING + groups * GROUP) * W::BYTES
+    }
+
+    /// What holds in `prefix`, checked, in the buffer for it.
+    fn spans_of(&mut self, rib: &Rib<u32>, prefix: Prefix<u32>) -> Result<Vec<Span>, BuildError> {
+        let mut spans = std::mem::take(&mut self.spans);
+        spans.clear();
+        rib.spans(prefix, |first, last, next_hop| {
+            let next_hop = next_hop.unwrap_or(self.default_next_hop);
+            match spans.last_mut() {
+                // A route to the default next hop beside none at all.
+                Some(before) if before.next_hop == next_hop => before.last = last,
+                _ => spans.push(Span { first, last, next_hop }),
+            }
+        });
+        match spans.iter().try_for_each(|span| self.check_next_hop(span.next_hop)) {
+            Ok(()) => Ok(spans),
+            Err(error) => {
+                self.spans = spans;
+                Err(error)
+            }
+        }
+    }
+
+    fn check_next_hop(&self, next_hop: u64) -> Result<(), BuildError> {
+        let (max, hop_size) = (next_hop_max(self.hop_size), self.hop_size);
+        if next_hop > max { Err(BuildError::HopTooLarge { next_hop, max, hop_size }) } else { Ok(()) }
+    }
+
+    /// Whether `new` more groups are allowed.
+    fn check_groups(&self, new: usize) -> Result<(), BuildError> {
+        let groups = self.groups() + new;
+        if groups <= self.groups_max {
+            return Ok(());
+        }
+        let needed = self.bytes(groups);
+        if needed > self.memory_max {
+            return Err(BuildError::NeedsMemory { needed, max: self.memory_max });
+        }
+        Err(BuildError::TooManyGroups { needed: groups, max: self.groups_max, hop_size: self.hop_size })
+    }
+
+    fn group_at(&self, at: u32) -> Option<u32> {
+        let entry = self.table.tbl24[at as usize].entry();
+        (entry & 1 != 0).then_some((entry >> 1) as u32)
+    }
+
+    fn group(&self, group: u32) -> &[W] {
+        &self.table.tbl8[group as usize * GROUP..][..GROUP]
+    }
+
+    /// Gives all addresses of a span their next hop.
+    fn paint(&mut self, span: Span) {
+        let (first, last) = (span.first >> 8, span.last >> 8);
+        for at in first..=last {
+            let from = if at == first { span.first & 0xff } else { 0 };
+            let to = if at == last { span.last & 0xff } else { 0xff };
+            if (from, to) == (0, 0xff) {
+                self.set(at, span.next_hop << 1);
+                continue;
+            }
+            let known = self.group_at(at);
+            let group = known.unwrap_or_else(|| self.new_group(at));
+            for entry in &self.group(group)[from as usize..=to as usize] {
+                entry.set_entry(span.next_hop << 1);
+            }
+            if known.is_none() {
+                self.set(at, u64::from(group) << 1 | 1);
+            }
+        }
+    }
+
+    /// Changes an entry of the first table, and takes out the group that it led to.
+    fn set(&mut self, at: u32, entry: u64) {
+        self.leaving.extend(self.group_at(at));
+        self.table.tbl24[at as usize].set_entry(entry);
+    }
+
+    /// Takes a group out whose addresses have all the same next hop.
+    fn collapse(&mut self, at: u32) {
+        let Some(group) = self.group_at(at) else { return };
+        let entries = self.group(group);
+        let entry = entries[0].entry();
+        if entries.iter().all(|other| other.entry() == entry) {
+            self.set(at, entry);
+        }
+    }
+
+    /// A group with the next hop that `at` has now.
+    fn new_group(&mut self, at: u32) -> u32 {
+        let group = self.free_group();
+        let entry = self.table.tbl24[at as usize].entry();
+        self.group(group).iter().for_each(|place| place.set_entry(entry));
+        group
+    }
+
+    fn free_group(&mut self) -> u32 {
+        loop {
+            if let Some(group) = self.free.pop() {
+                return group;
+            }
+            let oldest = if self.retired.is_empty() { 0 } else { self.epochs.oldest() };
+            while let Some((_, group)) = self.retired.pop_front_if(|(stamp, _)| *stamp < oldest) {
+                self.free.push(group);
+            }
+            if self.free.is_empty() {
+                if self.groups_touched < self.groups_max {
+                    self.groups_touched += 1;
+                    return self.groups_touched as u32 - 1;
+                }
+                // All are there, but some readers are still in a batch that may see them.
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    fn retire(&mut self) {
+        if !self.leaving.is_empty() {
+            let stamp = self.epochs.retire();
+            self.retired.extend(self.leaving.drain(..).map(|group| (stamp, group)));
+        }
+    }
+}
+
+/// The places of the first table, each once, of which a span has only a part.
+fn partial(spans: &[Span]) -> impl Iterator<Item = u32> + '_ {
+    let mut before = None;
+    let ends = spans.iter().flat_map(|span| {
+        let first = (span.first & 0xff != 0 || span.first >> 8 == span.last >> 8 && span.last & 0xff != 0xff)
+            .then_some(span.first >> 8);
+        let last = (span.last & 0xff != 0xff).then_some(span.last >> 8);
+        [first, last]
+    });
+    ends.flatten().filter(move |at| before.replace(*at) != Some(*at))
+}
+
+fn groups_in(spans: &[Span]) -> usize {
+    partial(spans).count()
+}

@@ -1,0 +1,239 @@
+#![doc = include_str!("README.md")]
+
+mod batch;
+mod build;
+mod layout;
+mod update;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod scalar;
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use build::{Builder, Made, Route};
+use layout::{LINES_MAX, Line, Word};
+
+use super::hops::{self, Hops};
+use super::pool::Pool;
+use crate::isa::{Body, Variant};
+use crate::memory::Memory;
+use crate::route::epoch::{Epochs, Participant};
+use crate::route::{BuildError, Fib, FibConfig, FibReader, HopSize, Prefix, Rib};
+
+/// Routes from which on the root has 2²⁰ words; smaller tables have 2¹⁶.
+const LARGE_ROUTES: usize = 4096;
+
+/// Most lines that a route takes: a leaf in each of four windows and tables above them, old and new ones.
+const LINES_OF_ROUTE_MAX: usize = 16;
+
+/// Lines and next hops besides, for those that wait until no reader can see them.
+const SPARE: usize = 1 << 10;
+
+/// What readers see.
+#[derive(Debug)]
+struct Table {
+    root: Memory<AtomicU32>,
+    root_bits: u8,
+    lines: Memory<Line>,
+    /// Next hops too large for a word.
+    list: Memory<AtomicU64>,
+    body: Body,
+    /// Whether the scalar body takes many addresses at once, and asks for lines ahead.
+    prefetch: bool,
+    epochs: Epochs,
+}
+
+/// A table in three slices, for the bodies.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    root: &'a [AtomicU32],
+    /// How far the first 64 bits of an address are shifted to find its root.
+    root_shift: u32,
+    lines: &'a [Line],
+    list: &'a [AtomicU64],
+}
+
+impl View<'_> {
+    #[inline(always)]
+    fn root_of(&self, address: u128) -> Word {
+        Word(self.root[((address >> 64) as u64 >> self.root_shift) as usize].load(Acquire))
+    }
+}
+
+impl Table {
+    fn view(&self) -> View<'_> {
+        let root_shift = 64 - u32::from(self.root_bits);
+        View { root: &self.root, root_shift, lines: &self.lines, list: &self.list }
+    }
+
+    fn lookup(&self, address: u128) -> u64 {
+        let view = self.view();
+        let word = scalar::follow(view, view.root_of(address), address, 0);
+        hops::resolve(view.list, word.0)
+    }
+
+    fn lookup_batch(&self, addresses: &[u128], next_hops: &mut [u64]) {
+        let next_hops = &mut next_hops[..addresses.len()];
+        match self.body {
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx2(isa) => avx2::lookup(isa, self.view(), addresses, next_hops),
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx512(isa) => avx512::lookup(isa, self.view(), addresses, next_hops),
+            _ if self.prefetch => batch::lookup(scalar::Portable, self.view(), addresses, next_hops),
+            _ => {
+                for (address, next_hop) in addresses.iter().zip(next_hops) {
+                    *next_hop = self.lookup(*address);
+                }
+            }
+        }
+    }
+}
+
+/// The writer's handle.
+#[derive(Debug)]
+pub struct Compact {
+    table: Arc<Table>,
+    pool: Pool,
+    hops: Hops,
+    /// By the first line of a table: the routes in it.
+    table_routes: Memory<u32>,
+    made: Made,
+    /// The routes of the block that is being built.
+    routes: Vec<Route>,
+    changes: Vec<update::Change>,
+    /// Routes in all, at the last change.
+    len: usize,
+    config: FibConfig,
+}
+
+/// A handle by which a thread looks addresses up.
+#[derive(Clone, Debug)]
+pub struct CompactReader {
+    table: Arc<Table>,
+    participant: Participant,
+}
+
+impl Fib<u128> for Compact {
+    type Reader = CompactReader;
+
+    fn build(rib: &Rib<u128>, config: &FibConfig) -> Result<Self, BuildError> {
+        let root_bits = if rib.len() < LARGE_ROUTES { 16 } else { 20 };
+        let root_bytes = size_of::<u32>() << root_bits;
+        let max = config.memory_max;
+        let Some(rest) = max.checked_sub(root_bytes) else {
+            return Err(BuildError::NeedsMemory { needed: root_bytes, max });
+        };
+        // An eighth for listed next hops, of which there may be one a route.
+        let listed = if config.hop_size > HopSize::B2 {
+            (rest / 64).min(2 * rib.routes_max() + SPARE).min(1 << 29)
+        } else {
+            0
+        };
+        let line_bytes = size_of::<Line>() + size_of::<u32>() + 1;
+        let of_routes = rib.routes_max() * LINES_OF_ROUTE_MAX + SPARE;
+        let lines = ((rest - 8 * listed) / line_bytes).min(of_routes).min(LINES_MAX);
+        let table = Table {
+            root: Memory::zeroed(1 << root_bits),
+            root_bits,
+            lines: Memory::zeroed(lines),
+            list: Memory::zeroed(listed),
+            body: config.body.unwrap_or_else(|| Body::first_of(&[Variant::Avx512, Variant::Avx2])),
+            prefetch: config.prefetch,
+            epochs: Epochs::default(),
+        };
+        let mut own = Self {
+            table: Arc::new(table),
+            pool: Pool::new(lines),
+            hops: Hops::default(),
+            table_routes: Memory::zeroed(lines),
+            made: Made::default(),
+            routes: Vec::new(),
+            changes: Vec::new(),
+            len: 0,
+            config: *config,
+        };
+        own.update(rib, Prefix::ALL)?;
+        Ok(own)
+    }
+
+    fn update(&mut self, rib: &Rib<u128>, changed: Prefix<u128>) -> Result<(), BuildError> {
+        self.repaint(rib, changed)
+    }
+
+    fn reader(&self) -> CompactReader {
+        CompactReader { table: Arc::clone(&self.table), participant: self.table.epochs.join() }
+    }
+
+    fn lookup(&self, address: u128) -> u64 {
+        self.table.lookup(address)
+    }
+
+    fn lookup_batch(&self, addresses: &[u128], next_hops: &mut [u64]) {
+        self.table.lookup_batch(addresses, next_hops);
+    }
+
+    fn table_bytes(&self) -> usize {
+        let root_and_lines = self.table.root.size_bytes() + self.pool.used() * size_of::<Line>();
+        root_and_lines + self.hops.len() * size_of::<u64>()
+    }
+
+    fn variant(&self) -> Variant {
+        match self.table.body.variant() {
+            Variant::Sse42 => Variant::Scalar,
+            variant => variant,
+        }
+    }
+}
+
+impl FibReader<u128> for CompactReader {
+    fn lookup(&self, address: u128) -> u64 {
+        let _inside = self.participant.enter();
+        self.table.lookup(address)
+    }
+
+    fn lookup_batch(&self, addresses: &[u128], next_hops: &mut [u64]) {
+        let _inside = self.participant.enter();
+        self.table.lookup_batch(addresses, next_hops);
+    }
+}
+
+impl Compact {
+    /// The next change's builder.
+    fn builder(&mut self) -> Builder<'_> {
+        Builder {
+            lines: &self.table.lines,
+            list: &self.table.list,
+            pool: &mut self.pool,
+            hops: &mut self.hops,
+            table_routes: &mut self.table_routes,
+            made: &mut self.made,
+        }
+    }
+
+    /// The word at a place.
+    fn word(&self, place: update::Place) -> &AtomicU32 {
+        match place {
+            update::Place::Root(slot) => &self.table.root[slot],
+            update::Place::Table(word) => &self.table.lines.as_flattened()[word],
+        }
+    }
+
+    fn load(&self, place: update::Place) -> Word {
+        Word(self.word(place).load(Relaxed))
+    }
+
+    /// Roots that `prefix` covers, or is in.
+    fn roots(&self, prefix: Prefix<u128>) -> Range<usize> {
+        let root = |address: u128| (address >> (128 - self.table.root_bits)) as usize;
+        root(prefix.first())..root(prefix.last()) + 1
+    }
+}

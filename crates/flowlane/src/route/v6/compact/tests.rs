@@ -1,0 +1,47 @@
+use super::*;
+use crate::route::v6::testing;
+
+#[test]
+fn every_variant_agrees_with_the_routes() {
+    testing::agrees_with_the_routes::<Compact>(&HopSize::ALL, 7);
+}
+
+#[test]
+fn batches_of_all_lengths_are_answered_in_order() {
+    testing::answers_batches_of_all_lengths::<Compact>();
+}
+
+#[test]
+fn changes_are_followed() {
+    testing::follows_changes::<Compact>(&HopSize::ALL);
+}
+
+/// Bytes in use once nothing waits for readers.
+fn settled(fib: &mut Compact) -> usize {
+    fib.pool.collect(&fib.table.epochs);
+    fib.hops.collect(&fib.table.epochs);
+    fib.pool.used() * 64 + fib.hops.len()
+}
+
+#[test]
+fn churn_takes_no_memory() {
+    HopSize::ALL.into_iter().for_each(|size| testing::keeps_its_size_under_churn(size, settled));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_changes_nothing() {
+    testing::refuses_what_does_not_fit::<Compact>(600 << 10);
+}
+
+#[test]
+fn readers_see_old_or_new_next_hops() {
+    testing::readers_see_old_or_new::<Compact>();
+}
+
+#[test]
+fn next_hops_that_are_too_large_are_refused() {
+    let mut rib = Rib::new(10);
+    rib.insert(Prefix::ALL, 256).expect("there is room");
+    let error = Compact::build(&rib, &FibConfig::new(HopSize::B1)).expect_err("256 takes nine bits");
+    assert!(matches!(error, BuildError::HopTooLarge { next_hop: 256, max: 255, .. }));
+}

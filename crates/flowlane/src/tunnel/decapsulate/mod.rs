@@ -1,0 +1,341 @@
+//! The decapsulation node: from a batch of parsed outer frames to endpoints and inner packets.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+use super::cache::{Design, EndpointCache, Kept, PerPacket, Recent, endpoint_v4, endpoint_v6};
+use super::endpoint::{EndpointId, EndpointReader, Key, V6Key, VRF_MAX};
+use super::plain::{OUTER_BYTES, Plain, vni};
+use super::validate::{Valid, validate};
+use super::{Policy, Refused, RefusedCounts, TunnelKind};
+use crate::isa::{Body, Variant};
+use crate::packet::tunnel::Inner;
+use crate::packet::{Headers, LaneMask};
+
+/// Most frames of a batch: one bit each in the masks.
+pub const BATCH_MAX: usize = 64;
+
+/// What became of a batch. A frame that is in none of the masks is no tunnel's: it goes on as it is.
+#[derive(Clone, Debug)]
+pub struct Decapsulated {
+    /// Frames that came from a known endpoint.
+    pub terminated: LaneMask,
+    /// Frames to a tunnel's port that were refused.
+    pub refused: LaneMask,
+    /// Why, of the refused.
+    pub reasons: [Refused; BATCH_MAX],
+    /// Of the terminated: the endpoint's number.
+    pub endpoints: [u32; BATCH_MAX],
+    /// Of the terminated: VNI or TEID.
+    pub ids: [u32; BATCH_MAX],
+    /// Of the terminated: where the inner packet begins in the frame.
+    pub inner_at: [u16; BATCH_MAX],
+    /// Of the terminated: how long the inner packet is. What is behind it in the frame is padding.
+    pub inner_len: [u16; BATCH_MAX],
+    /// Of the terminated: the tunnel's protocol.
+    pub kinds: [TunnelKind; BATCH_MAX],
+    /// Of the terminated: what the inner packet begins with.
+    pub inner: [Inner; BATCH_MAX],
+}
+
+impl Default for Decapsulated {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decapsulated {
+    /// For the first batch; each batch overwrites what it needs.
+    pub fn new() -> Self {
+        Self {
+            terminated: LaneMask(0),
+            refused: LaneMask(0),
+            reasons: [Refused::UnknownEndpoint; BATCH_MAX],
+            endpoints: [0; BATCH_MAX],
+            ids: [0; BATCH_MAX],
+            inner_at: [0; BATCH_MAX],
+            inner_len: [0; BATCH_MAX],
+            kinds: [TunnelKind::Vxlan; BATCH_MAX],
+            inner: [Inner::Ethernet; BATCH_MAX],
+        }
+    }
+
+    /// The endpoint of a terminated lane.
+    pub fn endpoint(&self, lane: usize) -> EndpointId {
+        EndpointId(self.endpoints[lane])
+    }
+
+    #[inline(always)]
+    fn refuse(&mut self, lane: usize, reason: Refused, counts: &mut RefusedCounts) {
+        self.refused.0 |= 1 << lane;
+        self.reasons[lane] = reason;
+        counts.count(reason);
+    }
+
+    /// All of a packet but its endpoint.
+    #[inline(always)]
+    fn describe(&mut self, lane: usize, valid: &Valid) {
+        self.ids[lane] = valid.id;
+        self.inner_at[lane] = valid.inner_at;
+        self.inner_len[lane] = valid.inner_len;
+        self.kinds[lane] = valid.kind;
+        self.inner[lane] = valid.inner;
+    }
+}
+
+/// A worker's node that terminates tunnels.
+#[derive(Debug)]
+pub struct Decapsulator {
+    cache: EndpointCache,
+    design: Design,
+    policy: Policy,
+    plain: Plain,
+    refused: RefusedCounts,
+    others: Box<Others>,
+}
+
+/// A batch of frames with what the parser said of them.
+#[derive(Clone, Copy)]
+struct Batch<'a> {
+    frames: &'a [&'a [u8]],
+    headers: &'a [Headers],
+    vrf: u32,
+    live: u64,
+}
+
+impl Decapsulator {
+    /// A node that terminates what `policy` says and `table` holds, by the batch design and the widest variant
+    /// that there is.
+    pub fn new(table: EndpointReader, policy: Policy) -> Self {
+        let body = Body::first_of(&[Variant::Avx512, Variant::Avx2]);
+        Self::with_body(table, policy, Design::Batch, body)
+    }
+
+    /// The same by another design, or by the variant of this name; none where that may not be used here.
+    pub fn with_variant(
+        table: EndpointReader,
+        policy: Policy,
+        design: Design,
+        variant: Variant,
+    ) -> Option<Self> {
+        Body::of(variant).map(|body| Self::with_body(table, policy, design, body))
+    }
+
+    fn with_body(table: EndpointReader, policy: Policy, design: Design, body: Body) -> Self {
+        let plain = Plain::new(&policy);
+        let cache = EndpointCache::new(table, design, body);
+        Self {
+            cache,
+            design,
+            policy,
+            plain,
+            refused: RefusedCounts::default(),
+            others: Box::new(Others::new()),
+        }
+    }
+
+    /// How endpoints are looked up.
+    pub fn design(&self) -> Design {
+        self.design
+    }
+
+    /// By which variant.
+    pub fn variant(&self) -> Variant {
+        self.cache.body.variant()
+    }
+
+    /// What is terminated.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// How many packets were refused so far, by reason.
+    pub fn refused(&self) -> &RefusedCounts {
+        &self.refused
+    }
+
+    /// Terminates the tunnels among the `live` ones of up to 64 frames that came in through `vrf`, of which the
+    /// parser said `headers`. Frames are not changed: what is inside lies where `out` says.
+    ///
+    /// An endpoint whose removal was complete when the batch began is not found.
+    ///
+    /// # Panics
+    /// Where there are more than 64 frames, or fewer headers than frames, or `vrf` is beyond [`VRF_MAX`].
+    pub fn decapsulate(
+        &mut self,
+        frames: &[&[u8]],
+        headers: &[Headers],
+        vrf: u32,
+        live: LaneMask,
+        out: &mut Decapsulated,
+    ) {
+        assert!(frames.len() <= BATCH_MAX, "a batch of {} frames is longer than {BATCH_MAX}", frames.len());
+        assert!(vrf <= VRF_MAX, "the VRF {vrf} is larger than {VRF_MAX}");
+        let headers = &headers[..frames.len()];
+        let live = live.0 & LaneMask::first(frames.len()).0;
+        (out.terminated, out.refused) = (LaneMask(0), LaneMask(0));
+        let batch = Batch { frames, headers, vrf, live };
+        if self.design != Design::Batch {
+            let (policy, plain, refused) = (&self.policy, &self.plain, &mut self.refused);
+            return self.cache.per_packet(PacketByPacket { batch, policy, plain, refused, out });
+        }
+        match self.cache.body {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
+            Body::Avx512(_) => unsafe { avx512::decapsulate(self, batch, out) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
+            Body::Avx2(_) => unsafe { portable::avx2(self, batch, out) },
+            _ => self.whole_batch(batch, out, portable::read_plain),
+        }
+    }
+
+    /// The batch design, with a way to read the plain packets of a batch.
+    #[inline(always)]
+    fn whole_batch(&mut self, batch: Batch<'_>, out: &mut Decapsulated, read: impl ReadPlain) {
+        let Self { cache, plain, policy, refused, others, .. } = self;
+        let EndpointCache { table, kept: Kept::Batch(mapped), batch: keys, .. } = cache else { return };
+        let multipliers = table.multipliers();
+        let is_plain = read(plain, &multipliers, batch, keys, out);
+        (others.v4, others.v6, others.v6_len) = (0, 0, 0);
+        if batch.live & !is_plain != 0 {
+            others.read(batch, !is_plain, policy, refused, keys, &multipliers, out);
+        }
+        let v4 = is_plain | others.v4;
+        let mut found = mapped.lookup(table, keys, v4);
+        out.endpoints = keys.endpoints;
+        if others.v6_len != 0 {
+            found |= others.lookup_v6(table, out);
+        }
+        let unknown = (v4 | others.v6) & !found;
+        out.terminated = LaneMask(found);
+        for lane in LaneMask(unknown).lanes() {
+            out.refuse(lane, Refused::UnknownEndpoint, refused);
+        }
+    }
+}
+
+/// Reads the plain packets of a batch: what they are into the last, their keys and hashes into the one before.
+/// Returns which lanes have one.
+trait ReadPlain:
+    Fn(&Plain, &[u32; 4], Batch<'_>, &mut super::cache::mapped::Keys, &mut Decapsulated) -> u64
+{
+}
+
+impl<F> ReadPlain for F where
+    F: Fn(&Plain, &[u32; 4], Batch<'_>, &mut super::cache::mapped::Keys, &mut Decapsulated) -> u64
+{
+}
+
+/// What of a batch is not plain: read one by one, looked up together.
+#[derive(Debug)]
+struct Others {
+    v4: u64,
+    v6: u64,
+    v6_keys: [V6Key; BATCH_MAX],
+    v6_lanes: [u8; BATCH_MAX],
+    v6_len: usize,
+}
+
+impl Others {
+    fn new() -> Self {
+        Self { v4: 0, v6: 0, v6_keys: [[0; 10]; BATCH_MAX], v6_lanes: [0; BATCH_MAX], v6_len: 0 }
+    }
+
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "the parts of a decapsulator, borrowed apart")]
+    fn read(
+        &mut self,
+        batch: Batch<'_>,
+        lanes: u64,
+        policy: &Policy,
+        refused: &mut RefusedCounts,
+        keys: &mut super::cache::mapped::Keys,
+        multipliers: &[u32; 4],
+        out: &mut Decapsulated,
+    ) {
+        for lane in LaneMask(batch.live & lanes).lanes() {
+            match validate(batch.frames[lane], &batch.headers[lane], batch.vrf, policy) {
+                None => {}
+                Some(Err(reason)) => out.refuse(lane, reason, refused),
+                Some(Ok(valid)) => {
+                    out.describe(lane, &valid);
+                    match valid.key {
+                        Key::V4(key) => {
+                            self.v4 |= 1 << lane;
+                            keys.keys[lane] = key;
+                            keys.hashes[lane] = super::plain::hash(multipliers, &key);
+                        }
+                        Key::V6(key) => {
+                            self.v6 |= 1 << lane;
+                            self.v6_keys[self.v6_len] = key;
+                            self.v6_lanes[self.v6_len] = lane as u8;
+                            self.v6_len += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn lookup_v6(&self, table: &EndpointReader, out: &mut Decapsulated) -> u64 {
+        let mut found = [0; BATCH_MAX];
+        let hits = table.batch_v6(&self.v6_keys[..self.v6_len], &mut found);
+        LaneMask(hits).lanes().fold(0, |lanes, place| {
+            let lane = usize::from(self.v6_lanes[place]);
+            out.endpoints[lane] = found[place];
+            lanes | 1 << lane
+        })
+    }
+}
+
+/// The packet by packet designs: the definition of what the node does.
+struct PacketByPacket<'a> {
+    batch: Batch<'a>,
+    policy: &'a Policy,
+    plain: &'a Plain,
+    refused: &'a mut RefusedCounts,
+    out: &'a mut Decapsulated,
+}
+
+impl PerPacket for PacketByPacket<'_> {
+    #[inline(always)]
+    fn run(self, table: &EndpointReader, mut v4: impl Recent<4>, mut v6: impl Recent<10>) {
+        let Self { batch, policy, plain, refused, out } = self;
+        let both = batch.frames.iter().zip(batch.headers).enumerate();
+        for (lane, (frame, headers)) in both.filter(|(lane, _)| batch.live >> lane & 1 != 0) {
+            let found = if let Some(packet) = plain.read(frame, headers, batch.vrf) {
+                out.ids[lane] = vni(packet.key[2]);
+                out.inner_at[lane] = headers.l3.wrapping_add(OUTER_BYTES as u16);
+                out.inner_len[lane] = packet.inner_len;
+                out.kinds[lane] = packet.kind;
+                out.inner[lane] = Inner::Ethernet;
+                endpoint_v4(table, &mut v4, &packet.key)
+            } else {
+                match validate(frame, headers, batch.vrf, policy) {
+                    None => continue,
+                    Some(Err(reason)) => {
+                        out.refuse(lane, reason, refused);
+                        continue;
+                    }
+                    Some(Ok(valid)) => {
+                        out.describe(lane, &valid);
+                        match &valid.key {
+                            Key::V4(key) => endpoint_v4(table, &mut v4, key),
+                            Key::V6(key) => endpoint_v6(table, &mut v6, key),
+                        }
+                    }
+                }
+            };
+            match found {
+                Some(endpoint) => {
+                    out.endpoints[lane] = endpoint;
+                    out.terminated.0 |= 1 << lane;
+                }
+                None => out.refuse(lane, Refused::UnknownEndpoint, refused),
+            }
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! Encapsulation: outer headers in front of an inner packet.
+//!
+//! ```text
+//! template   Ethernet │ IPv4 or IPv6 │ UDP │ VXLAN, GENEVE + options, or GTP-U      made once a tunnel
+//! packet     .........│ length, TOS, │ source port,     │ (GTP-U: length)            patched
+//!                     │ checksum     │ length, checksum │
+//! ```
+//! The template's checksums are sums of all that is fixed: what is patched is added.
+
+use std::net::IpAddr;
+
+use super::TunnelKind;
+use super::checksum::{add, field, fold, word_be};
+use super::endpoint::VNI_MAX;
+use crate::packet::parse::{ether_type, ip_proto};
+use crate::packet::tunnel::{GENEVE_PORT, GTPU_PORT, Inner, VXLAN_PORT};
+
+const ETHERNET_BYTES: usize = 14;
+const UDP_BYTES: usize = 8;
+const TUNNEL_BYTES: usize = 8;
+/// The most bytes of GENEVE options: 63 words.
+const OPTIONS_MAX: usize = 252;
+/// The longest outer headers: IPv6 with all options.
+const HEADERS_MAX: usize = ETHERNET_BYTES + 40 + UDP_BYTES + TUNNEL_BYTES + OPTIONS_MAX;
+
+/// The outer type of service (traffic class).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tos {
+    /// This DSCP (6 bits); the ECN bits are the inner packet's (RFC 6040), 0 where it is not IP.
+    Dscp(u8),
+    /// That of the inner packet; 0 where it is not IP.
+    Inner,
+}
+
+/// What to put in front of an inner packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Encapsulation {
+    /// The tunnel's protocol.
+    pub kind: TunnelKind,
+    /// VNI (24 bits) or TEID (32 bits).
+    pub id: u32,
+    /// The outer source: this node's address.
+    pub source: IpAddr,
+    /// The outer destination, of the same IP version.
+    pub destination: IpAddr,
+    /// MAC addresses of the outer frame: destination, source.
+    pub macs: [[u8; 6]; 2],
+    /// Time to live or hop limit.
+    pub ttl: u8,
+    /// Type of service or traffic class.
+    pub tos: Tos,
+    /// UDP destination port; none: the protocol's own.
+    pub port: Option<u16>,
+    /// What inner packets begin with: GENEVE carries Ethernet or IP, VXLAN Ethernet, GTP-U IP.
+    pub inner: Inner,
+    /// GENEVE options, as they stand on the wire; at most 252 bytes.
+    pub options: Vec<u8>,
+    /// Whether the outer UDP checksum is computed, which reads the whole packet; else it is 0, which over IPv6
+    /// the other end must allow (RFC 6935).
+    pub udp_checksum: bool,
+    /// The longest outer IP packet that can be sent.
+    pub mtu: u16,
+}
+
+impl Encapsulation {
+    /// A tunnel with the defaults of RFC 7348: TTL 64, the inner packet's ECN, the protocol's port, no UDP
+    /// checksum over IPv4, an MTU of 1600 bytes, that is 1500 inside.
+    pub fn new(kind: TunnelKind, id: u32, source: IpAddr, destination: IpAddr) -> Self {
+        let inner = if kind == TunnelKind::Gtpu { Inner::Ip(ether_type::IPV4) } else { Inner::Ethernet };
+        Self {
+            kind,
+            id,
+            source,
+            destination,
+            macs: [[0; 6]; 2],
+            ttl: 64,
+            tos: Tos::Dscp(0),
+            port: None,
+            inner,
+            options: Vec::new(),
+            udp_checksum: source.is_ipv6(),
+            mtu: 1600,
+        }
+    }
+}
+
+/// A tunnel that cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EncapsulationError {
+    /// Source and destination are of different families.
+    #[error(
+        "the outer source {source_address} and destination {destination} are of different IP versions; give both of one"
+    )]
+    Families {
+        /// The source.
+        source_address: IpAddr,
+        /// The destination.
+        destination: IpAddr,
+    },
+    /// A VNI beyond 24 bits.
+    #[error("the VNI {id} has more than 24 bits; the largest is {VNI_MAX}")]
+    Vni {
+        /// The VNI.
+        id: u32,
+    },
+    /// A DSCP beyond 6 bits.
+    #[error("the DSCP {dscp} has more than 6 bits; the largest is 63")]
+    Dscp {
+        /// The DSCP.
+        dscp: u8,
+    },
+    /// The protocol does not carry this.
+    #[error("{kind} does not carry {inner:?}; VXLAN carries Ethernet, GTP-U IP, GENEVE both", kind = kind.name())]
+    Inner {
+        /// The tunnel's protocol.
+        kind: TunnelKind,
+        /// What was to be inside.
+        inner: Inner,
+    },
+    /// Options where there can be none, too many of them, or malformed ones.
+    #[error(
+        "{bytes} bytes are no options of {kind}; only GENEVE has options: whole ones of class, type, length in words of 4 \
+         bytes and data, of {OPTIONS_MAX} bytes at most",
+        kind = kind.name()
+    )]
+    Options {
+        /// The tunnel's protocol.
+        kind: TunnelKind,
+        /// Bytes given.
+        bytes: usize,
+    },
+    /// An MTU that not even the outer headers fit.
+    #[error(
+        "the MTU {mtu} leaves nothing for inner packets behind {headers} bytes of outer headers; make it larger"
+    )]
+    Mtu {
+        /// The MTU.
+        mtu: u16,
+        /// Bytes of the outer headers, without Ethernet.
+        headers: usize,
+    },
+}
+
+/// An inner packet that is too long for its tunnel, or lies too far in front: it is to be dropped and counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Oversize {
+    /// The outer packet would be longer than the MTU.
+    #[error("the outer packet would exceed the tunnel's MTU; send shorter packets, or raise it")]
+    Mtu,
+    /// There is no room for the outer headers before the inner packet.
+    #[error("there is no room for the outer headers before the inner packet; leave header_bytes() of it")]
+    Headroom,
+}
+
+/// A tunnel's outer headers, ready to be put in front of packets.
+#[derive(Clone, Debug)]
+pub struct Encapsulator {
+    template: [u8; HEADERS_MAX],
+    len: usize,
+    /// Bytes of the network header.
+    network_bytes: usize,
+    /// Ones' complement sum of the IPv4 header, length and type of service left out.
+    network_sum: u64,
+    /// The same of pseudo header, UDP and tunnel header, length and source port left out.
+    udp_sum: u64,
+    udp_checksum: bool,
+    kind: TunnelKind,
+    inner: Inner,
+    tos: Tos,
+    mtu: usize,
+}
+
+fn check(tunnel: &Encapsulation) -> Result<(), EncapsulationError> {
+    let Encapsulation { kind, id, source, destination, inner, .. } = *tunnel;
+    if source.is_ipv4() != destination.is_ipv4() {
+        return Err(EncapsulationError::Families { source_address: source, destination });
+    }
+    if kind != TunnelKind::Gtpu && id > VNI_MAX {
+        return Err(EncapsulationError::Vni { id });
+    }
+    if let Tos::Dscp(dscp @ 64..) = tunnel.tos {
+        return Err(EncapsulationError::Dscp { dscp });
+    }
+    let carried = match (kind, inner) {
+        (TunnelKind::Vxlan | TunnelKind::Geneve, Inner::Ethernet) => true,
+        (TunnelKind::Geneve | TunnelKind::Gtpu, Inner::Ip(ip)) => {
+            ip == ether_type::IPV4 || ip == ether_type::IPV6
+        }
+        _ => false,
+    };
+    if !carried {
+        return Err(EncapsulationError::Inner { kind, inner });
+    }
+    let bytes = tunnel.options.len();
+    let wrong = EncapsulationError::Options { kind, bytes };
+    if bytes > OPTIONS_MAX || bytes > 0 && kind != TunnelKind::Geneve {
+        return Err(wrong);
+    }
+    let mut options = &tunnel.options[..];
+    while !options.is_empty() {
+        let header: &[u8; 4] = options.first_chunk().ok_or_else(|| wrong.clone())?;
+        options = options.get(4 + usize::from(header[3] & 0x1f) * 4..).ok_or_else(|| wrong.clone())?;
+    }
+    Ok(())
+}
+
+impl Encapsulator {
+    /// The outer headers of a tunnel.
+    ///
+    /// # Errors
+    /// What is wrong with the tunnel.
+    pub fn new(tunnel: &Encapsulation) -> Result<Self, EncapsulationError> {
+        check(tunnel)?;
+        let mut bytes = Vec::with_capacity(HEADERS_MAX);
+        bytes.extend(tunnel.macs.as_flattened());
+        let addresses = push_network(tunnel, &mut bytes);
+        let network_bytes = bytes.len() - ETHERNET_BYTES;
+        let network_sum = match tunnel.source {
+            IpAddr::V4(_) => add(0, &bytes[ETHERNET_BYTES..]),
+            IpAddr::V6(_) => 0,
+        };
+        let udp_at = bytes.len();
+        push_tunnel(tunnel, &mut bytes);
+        let pseudo = add(word_be(ip_proto::UDP.into()), &addresses);
+        let headers = bytes.len() - ETHERNET_BYTES;
+        if usize::from(tunnel.mtu) <= headers {
+            return Err(EncapsulationError::Mtu { mtu: tunnel.mtu, headers });
+        }
+        let mut template = [0; HEADERS_MAX];
+        template[..bytes.len()].copy_from_slice(&bytes);
+        Ok(Self {
+            template,
+            len: bytes.len(),
+            network_bytes,
+            network_sum,
+            udp_sum: add(pseudo, &bytes[udp_at..]),
+            udp_checksum: tunnel.udp_checksum,
+            kind: tunnel.kind,
+            inner: tunnel.inner,
+            tos: tunnel.tos,
+            mtu: tunnel.mtu.into(),
+        })
+    }
+
+    /// Bytes that are put in front of an inner packet.
+    pub fn header_bytes(&self) -> usize {
+        self.len
+    }
+
+    /// Puts the outer headers in front of the inner packet that begins at `inner_at` of `buffer` and goes to its
+    /// end. Returns where the outer frame begins. `flow_hash` is the inner flow's
+    /// ([`FlowHash::of`](crate::cache::flow_hash::FlowHash::of)): it gives the UDP source port, by which the
+    /// network spreads flows over its paths, and over IPv6 the flow label.
+    ///
+    /// # Errors
+    /// Why the packet is to be dropped; nothing is written then.
+    #[inline]
+    pub fn encapsulate(&self, buffer: &mut [u8], inner_at: usize, flow_hash: u32) -> Result<usize, Oversize> {
+        let start = inner_at.checked_sub(self.len).ok_or(Oversize::Headroom)?;
+        if inner_at > buffer.len() {
+            return Err(Oversize::Headroom);
+        }
+        let (front, inner) = buffer.split_at_mut(inner_at);
+        if self.len - ETHERNET_BYTES + inner.len() > self.mtu {
+            return Err(Oversize::Mtu);
+        }
+        let frame = &mut front[start..];
+        frame.copy_from_slice(&self.template[..self.len]);
+        let (network, transport) = frame[ETHERNET_BYTES..].split_at_mut(self.network_bytes);
+        let udp_len = (transport.len() + inner.len()) as u16;
+        self.patch_network(network, udp_len, self.tos_of(inner), flow_hash);
+        let port = source_port(flow_hash);
+        transport[..2].copy_from_slice(&port.to_be_bytes());
+        transport[4..6].copy_from_slice(&udp_len.to_be_bytes());
+        let mut sum = self.udp_sum + word_be(port) + 2 * word_be(udp_len);
+        if self.kind == TunnelKind::Gtpu {
+            let gtpu_len = udp_len - (UDP_BYTES + TUNNEL_BYTES) as u16;
+            transport[10..12].copy_from_slice(&gtpu_len.to_be_bytes());
+            sum += word_be(gtpu_len);
+        }
+        if self.udp_checksum {
+            let checksum = match fold(add(sum, inner)) {
+                // 0 says that there is none (RFC 768); all ones is the same number.
+                0xffff => [0xff; 2],
+                sum => (!sum).to_ne_bytes(),
+            };
+            transport[6..8].copy_from_slice(&checksum);
+        }
+        Ok(start)
+    }
+
+    #[inline(always)]
+    fn patch_network(&self, network: &mut [u8], udp_len: u16, tos: u8, flow_hash: u32) {
+        if self.network_bytes == 20 {
+            let total = 20 + udp_len;
+            network[1] = tos;
+            network[2..4].copy_from_slice(&total.to_be_bytes());
+            network[10..12].copy_from_slice(&field(self.network_sum + word_be(tos.into()) + word_be(total)));
+        } else {
+            // RFC 6438: the flow label tells flows apart as the source port does.
+            let first = 6 << 28 | u32::from(tos) << 20 | flow_hash & 0xf_ffff;
+            network[..4].copy_from_slice(&first.to_be_bytes());
+            network[4..6].copy_from_slice(&udp_len.to_be_bytes());
+        }
+    }
+
+    #[inline(always)]
+    fn tos_of(&self, inner: &[u8]) -> u8 {
+        let own = inner_tos(inner, self.inner);
+        match self.tos {
+            Tos::Dscp(dscp) => dscp << 2 | own & 3,
+            Tos::Inner => own,
+        }
+    }
+}
+
+/// A UDP source port of the dynamic range (RFC 7348 §5: 49152 to 65535).
+#[inline(always)]
+fn source_port(flow_hash: u32) -> u16 {
+    // The upper bits as well: tables may have used the lower ones to choose a path already.
+    0xc000 | ((flow_hash ^ flow_hash >> 14 ^ flow_hash >> 28) as u16 & 0x3fff)
+}
+
+/// The type of service of a packet; 0 where it is not IP.
+#[inline(always)]
+fn inner_tos(packet: &[u8], begins_with: Inner) -> u8 {
+    let (kind, ip) = match begins_with {
+        Inner::Ip(kind) => (kind, packet),
+        Inner::Ethernet => {
+            let mut at = 12;
+            let type_at = |at: usize| packet.get(at..at + 2).map_or(0, |t| u16::from_be_bytes([t[0], t[1]]));
+            while matches!(type_at(at), ether_type::VLAN | ether_type::QINQ) && at < 20 {
+                at += 4;
+            }
+            (type_at(at), packet.get(at + 2..).unwrap_or_default())
+        }
+    };
+    match (kind, ip) {
+        (ether_type::IPV4, [_, tos, ..]) => *tos,
+        (ether_type::IPV6, [first, second, ..]) => first << 4 | second >> 4,
+        _ => 0,
+    }
+}
+
+/// Appends EtherType and network header, without what is patched; returns the addresses.
+fn push_network(tunnel: &Encapsulation, bytes: &mut Vec<u8>) -> Vec<u8> {
+    let addresses = match (tunnel.source, tunnel.destination) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            bytes.extend(ether_type::IPV4.to_be_bytes());
+            // Do not fragment: RFC 7348 §4.3; so the identification may be 0 (RFC 6864).
+            bytes.extend([0x45, 0, 0, 0, 0, 0, 0x40, 0, tunnel.ttl, ip_proto::UDP, 0, 0]);
+            [from.octets(), to.octets()].concat()
+        }
+        (from, to) => {
+            let octets = |address: IpAddr| match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+                IpAddr::V6(address) => address.octets(),
+            };
+            bytes.extend(ether_type::IPV6.to_be_bytes());
+            bytes.extend([0x60, 0, 0, 0, 0, 0, ip_proto::UDP, tunnel.ttl]);
+            [octets(from), octets(to)].concat()
+        }
+    };
+    bytes.extend(&addresses);
+    addresses
+}
+
+/// Appends UDP and tunnel header, without what is patched.
+fn push_tunnel(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
+    let own = match tunnel.kind {
+        TunnelKind::Vxlan => VXLAN_PORT,
+        TunnelKind::Geneve => GENEVE_PORT,
+        TunnelKind::Gtpu => GTPU_PORT,
+    };
+    bytes.extend([0, 0]);
+    bytes.extend(tunnel.port.unwrap_or(own).to_be_bytes());
+    bytes.extend([0; 4]);
+    match tunnel.kind {
+        TunnelKind::Vxlan => {
+            bytes.extend([8, 0, 0, 0]);
+            bytes.extend((tunnel.id << 8).to_be_bytes());
+        }
+        TunnelKind::Geneve => {
+            let critical = has_critical(&tunnel.options);
+            bytes.extend([(tunnel.options.len() / 4) as u8, u8::from(critical) << 6]);
+            let protocol = if let Inner::Ip(ip) = tunnel.inner { ip } else { 0x6558 };
+            bytes.extend(protocol.to_be_bytes());
+            bytes.extend((tunnel.id << 8).to_be_bytes());
+            bytes.extend(&tunnel.options);
+        }
+        TunnelKind::Gtpu => {
+            bytes.extend([0x30, 255, 0, 0]);
+            bytes.extend(tunnel.id.to_be_bytes());
+        }
+    }
+}
+
+/// Whether one of these options is critical; they are whole.
+fn has_critical(mut options: &[u8]) -> bool {
+    while let Some(header) = options.first_chunk::<4>() {
+        if header[2] & 0x80 != 0 {
+            return true;
+        }
+        options = options.get(4 + usize::from(header[3] & 0x1f) * 4..).unwrap_or_default();
+    }
+    false
+}

@@ -1,0 +1,51 @@
+#![doc = include_str!("README.md")]
+
+mod cache;
+mod checksum;
+mod decapsulate;
+mod encapsulate;
+mod endpoint;
+mod plain;
+mod reason;
+mod validate;
+
+#[cfg(test)]
+mod tests;
+
+pub use cache::{Design, EndpointCache};
+pub use decapsulate::{BATCH_MAX, Decapsulated, Decapsulator};
+pub use encapsulate::{Encapsulation, EncapsulationError, Encapsulator, Oversize, Tos};
+pub use endpoint::{
+    Endpoint, EndpointConfig, EndpointError, EndpointId, EndpointReader, EndpointTable, V4Key, V6Key,
+    VNI_MAX, VRF_MAX,
+};
+pub use reason::{Refused, RefusedCounts};
+pub use validate::Policy;
+
+use crate::packet::fields::{TUNNEL_GENEVE, TUNNEL_GTPU, TUNNEL_VXLAN};
+
+/// A tunnel's protocol; as a number it is the key's `tun_type`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum TunnelKind {
+    /// VXLAN (RFC 7348).
+    Vxlan = TUNNEL_VXLAN,
+    /// GENEVE (RFC 8926).
+    Geneve = TUNNEL_GENEVE,
+    /// GTP-U (3GPP TS 29.281).
+    Gtpu = TUNNEL_GTPU,
+}
+
+impl TunnelKind {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Vxlan, Self::Geneve, Self::Gtpu];
+
+    /// The name, in configurations and reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Vxlan => "vxlan",
+            Self::Geneve => "geneve",
+            Self::Gtpu => "gtpu",
+        }
+    }
+}

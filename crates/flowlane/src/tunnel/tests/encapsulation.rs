@@ -1,0 +1,170 @@
+use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
+use proptest::prelude::*;
+
+use super::*;
+use crate::packet::parse::ether_type;
+
+/// Options of random lengths, none of them critical.
+fn options() -> impl Strategy<Value = Vec<u8>> {
+    let option = (any::<[u8; 3]>(), 0u8..4).prop_map(|(head, words)| {
+        [&[head[0], head[1], head[2] & 0x7f, words][..], &vec![0xa5; usize::from(words) * 4]].concat()
+    });
+    proptest::collection::vec(option, 0..4).prop_map(|options| options.concat())
+}
+
+fn tunnels() -> impl Strategy<Value = Encapsulation> {
+    let kind = prop_oneof![Just(TunnelKind::Vxlan), Just(TunnelKind::Geneve), Just(TunnelKind::Gtpu)];
+    let tos = prop_oneof![Just(Tos::Inner), (0u8..64).prop_map(Tos::Dscp)];
+    (kind, any::<(u32, u32, u32, bool, bool, bool, u8)>(), tos, options()).prop_map(
+        |(kind, (id, from, to, is_v6, ip_inside, udp_checksum, ttl), tos, options)| {
+            let ends = if is_v6 { (v6(from), v6(to)) } else { (v4(from & 0xffff), v4(to & 0xffff)) };
+            let id = if kind == TunnelKind::Gtpu { id } else { id >> 8 };
+            let mut tunnel = Encapsulation::new(kind, id, ends.0, ends.1);
+            (tunnel.tos, tunnel.ttl, tunnel.udp_checksum, tunnel.mtu) = (tos, ttl, udp_checksum, u16::MAX);
+            if kind == TunnelKind::Geneve {
+                tunnel.options = options;
+                tunnel.inner = if ip_inside { Inner::Ip(ether_type::IPV4) } else { Inner::Ethernet };
+            }
+            tunnel
+        },
+    )
+}
+
+/// The outer headers are what another library reads, with the checksums that it computes.
+fn check_with_etherparse(tunnel: &Encapsulation, frame: &[u8], inner: &[u8]) {
+    let read = PacketHeaders::from_ethernet_slice(frame).unwrap();
+    let Some(TransportHeader::Udp(udp)) = read.transport else { panic!("no UDP: {read:?}") };
+    let payload = &frame[frame.len() - usize::from(udp.length) + 8..];
+    assert!(payload.ends_with(inner));
+    assert!(udp.source_port >= 0xc000, "{}", udp.source_port);
+    let computed = match read.net.unwrap() {
+        NetHeaders::Ipv4(ip, _) => {
+            assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+            assert_eq!((ip.time_to_live, ip.dont_fragment), (tunnel.ttl, true));
+            udp.calc_checksum_ipv4(&ip, payload).unwrap()
+        }
+        NetHeaders::Ipv6(ip, _) => {
+            assert_eq!(ip.hop_limit, tunnel.ttl);
+            udp.calc_checksum_ipv6(&ip, payload).unwrap()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(udp.checksum, if tunnel.udp_checksum { computed } else { 0 });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 400 }))]
+
+    #[test]
+    fn what_is_encapsulated_is_terminated_as_it_was(
+        tunnel in tunnels(), len in 0usize..2000, seed: u64, hash: u32, vrf in 0u32..=VRF_MAX,
+    ) {
+        let inner = inner_for(&tunnel, len, &mut Random::new(seed));
+        let encapsulator = Encapsulator::new(&tunnel).unwrap();
+        let at = encapsulator.header_bytes() + 5;
+        let mut buffer = [&vec![0xee; at], &inner[..]].concat();
+        prop_assert_eq!(encapsulator.encapsulate(&mut buffer, at, hash), Ok(5));
+        let frame = buffer.split_off(5);
+        prop_assert_eq!(&buffer, &[0xee; 5]);
+        check_with_etherparse(&tunnel, &frame, &inner);
+        let mut table = EndpointTable::new(&EndpointConfig::default());
+        table.insert(&endpoint_of(&tunnel, vrf), EndpointId(77)).unwrap();
+        let policy = Policy { ipv6_zero_checksum: true, ..Policy::default() };
+        for mut node in nodes(&table, &policy) {
+            let found = terminate(&mut node, std::slice::from_ref(&frame), vrf).remove(0);
+            let wanted = Ok((EndpointId(77), tunnel.id, tunnel.kind, inner.clone()));
+            prop_assert_eq!(found, Some(wanted), "{} {}", node.design().name(), node.variant());
+        }
+    }
+}
+
+#[test]
+fn the_type_of_service_follows_the_policy() {
+    let mut tunnel = Encapsulation::new(TunnelKind::Vxlan, 7, v4(2), v4(1));
+    // Inside: DSCP 46, ECN 3 (IPv4, and IPv6 behind two tags).
+    let mut ipv4 = inner_frame(60, &mut Random::new(1));
+    ipv4[15] = 46 << 2 | 3;
+    let mut ipv6 = vec![0; 80];
+    ipv6[12..22].copy_from_slice(&[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 0x86, 0xdd]);
+    ipv6[22..24].copy_from_slice(&[0x6b, 0xb0]);
+    for (inner, tos) in [(&ipv4, 46 << 2 | 3), (&ipv6, 46 << 2 | 3), (&vec![0; 60], 0)] {
+        tunnel.tos = Tos::Inner;
+        assert_eq!(encapsulated(&tunnel, inner)[15], tos);
+        tunnel.tos = Tos::Dscp(10);
+        assert_eq!(encapsulated(&tunnel, inner)[15], 10 << 2 | tos & 3);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_and_nothing_is_written() {
+    let tunnel = Encapsulation::new(TunnelKind::Vxlan, 7, v4(2), v4(1));
+    let encapsulator = Encapsulator::new(&tunnel).unwrap();
+    let mut buffer = vec![0; 4000];
+    let longest = 1600 - 36;
+    assert_eq!(encapsulator.encapsulate(&mut buffer[..50 + longest], 50, 1), Ok(0));
+    buffer.fill(0);
+    assert_eq!(encapsulator.encapsulate(&mut buffer[..51 + longest], 50, 1), Err(Oversize::Mtu));
+    assert_eq!(encapsulator.encapsulate(&mut buffer[..100], 49, 1), Err(Oversize::Headroom));
+    assert_eq!(encapsulator.encapsulate(&mut buffer[..100], 101, 1), Err(Oversize::Headroom));
+    assert!(buffer.iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn the_longest_packet_fits_and_one_byte_more_does_not() {
+    for ends in [(v4(2), v4(1)), (v6(2), v6(1))] {
+        let mut tunnel = Encapsulation::new(TunnelKind::Vxlan, 7, ends.0, ends.1);
+        (tunnel.mtu, tunnel.udp_checksum) = (u16::MAX, true);
+        let encapsulator = Encapsulator::new(&tunnel).unwrap();
+        let at = encapsulator.header_bytes();
+        let longest = 65_535 - (at - 14);
+        let mut buffer = vec![0xff; at + longest + 1];
+        assert_eq!(encapsulator.encapsulate(&mut buffer, at, 1), Err(Oversize::Mtu));
+        buffer.pop();
+        assert_eq!(encapsulator.encapsulate(&mut buffer, at, 1), Ok(0));
+        check_with_etherparse(&tunnel, &buffer, &vec![0xff; longest]);
+    }
+}
+
+#[test]
+fn wrong_tunnels_are_told_apart() {
+    let good = Encapsulation::new(TunnelKind::Vxlan, 7, v4(2), v4(1));
+    let refused = |tunnel: Encapsulation| Encapsulator::new(&tunnel).unwrap_err();
+    let mixed = refused(Encapsulation { source: v6(1), ..good.clone() });
+    assert!(matches!(mixed, EncapsulationError::Families { .. }));
+    assert_eq!(
+        refused(Encapsulation { id: 1 << 24, ..good.clone() }),
+        EncapsulationError::Vni { id: 1 << 24 }
+    );
+    assert_eq!(
+        refused(Encapsulation { tos: Tos::Dscp(64), ..good.clone() }),
+        EncapsulationError::Dscp { dscp: 64 }
+    );
+    let inner = refused(Encapsulation { inner: Inner::Ip(0x0800), ..good.clone() });
+    assert!(inner.to_string().contains("VXLAN carries Ethernet"), "{inner}");
+    let options = refused(Encapsulation { options: vec![0; 4], ..good.clone() });
+    assert!(options.to_string().contains("only GENEVE has options"), "{options}");
+    for wrong in [vec![0, 0, 0, 1], vec![0; 3], vec![0; 256]] {
+        let tunnel = Encapsulation { kind: TunnelKind::Geneve, options: wrong, ..good.clone() };
+        assert!(matches!(refused(tunnel), EncapsulationError::Options { .. }));
+    }
+    assert_eq!(refused(Encapsulation { mtu: 36, ..good }), EncapsulationError::Mtu { mtu: 36, headers: 36 });
+}
+
+#[test]
+fn critical_options_are_announced_and_flows_spread_over_ports() {
+    let mut tunnel = Encapsulation::new(TunnelKind::Geneve, 7, v4(2), v4(1));
+    tunnel.options = vec![0, 1, 2, 1, 9, 9, 9, 9, 0, 1, 0x82, 0];
+    let frame = encapsulated(&tunnel, &[0; 60]);
+    assert_eq!(frame[42..44], [3, 0x40]);
+    let encapsulator = Encapsulator::new(&tunnel).unwrap();
+    let at = encapsulator.header_bytes();
+    let mut buffer = vec![0; at + 60];
+    let mut random = Random::new(4);
+    let ports: std::collections::HashSet<[u8; 2]> = (0..1000)
+        .map(|_| {
+            encapsulator.encapsulate(&mut buffer, at, random.bits() as u32).unwrap();
+            [buffer[34], buffer[35]]
+        })
+        .collect();
+    assert!(ports.len() > 950, "{}", ports.len());
+}

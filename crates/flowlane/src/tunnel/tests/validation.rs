@@ -1,0 +1,161 @@
+use super::*;
+
+/// Ethernet, an IP header and UDP around a tunnel's header, with a checksum where asked for; by etherparse.
+fn outer(v6: bool, port: u16, body: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let builder = etherparse::PacketBuilder::ethernet2([4, 0, 0, 0, 0, 1], [4, 0, 0, 0, 0, 2]);
+    if v6 {
+        let builder = builder.ipv6([1; 16], [2; 16], 9).udp(5555, port);
+        builder.write(&mut frame, body).unwrap();
+    } else {
+        builder.ipv4([10, 0, 0, 2], [10, 0, 0, 1], 9).udp(5555, port).write(&mut frame, body).unwrap();
+    }
+    frame
+}
+
+const INNER: [u8; 20] = [0x45, 0, 0, 20, 0, 0, 0, 0, 9, 1, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+
+fn with_inner(header: &[u8]) -> Vec<u8> {
+    [header, &INNER].concat()
+}
+
+fn gtpu(flags: u8, message: u8, rest: &[u8]) -> Vec<u8> {
+    let mut header = vec![flags, message, 0, (rest.len() + INNER.len()) as u8, 0, 0, 0, 7];
+    header.extend(rest);
+    with_inner(&header)
+}
+
+/// What every design and variant makes of a frame, no endpoint being known.
+#[track_caller]
+fn expect_with(policy: &Policy, frame: &[u8], wanted: Option<Refused>) {
+    let table = EndpointTable::new(&EndpointConfig::default());
+    for mut node in nodes(&table, policy) {
+        let found = terminate(&mut node, &[frame.to_vec()], 0).remove(0);
+        let name = format!("{} {}", node.design().name(), node.variant());
+        assert_eq!(found, wanted.map(Err), "{name}");
+        assert_eq!(node.refused().iter().next(), wanted.map(|reason| (reason, 1)), "{name}");
+    }
+}
+
+#[track_caller]
+fn expect(frame: &[u8], wanted: Option<Refused>) {
+    expect_with(&Policy::default(), frame, wanted);
+}
+
+/// Valid, of an endpoint that is not known.
+const VALID: Option<Refused> = Some(Refused::UnknownEndpoint);
+
+#[test]
+fn vxlan_needs_the_i_flag_and_tolerates_reserved_bits() {
+    expect(&outer(false, 4789, &with_inner(&[8, 0, 0, 0, 0, 0, 7, 0])), VALID);
+    expect(&outer(true, 4789, &with_inner(&[8, 0, 0, 0, 0, 0, 7, 0])), VALID);
+    expect(&outer(false, 4789, &with_inner(&[0xff, 1, 2, 3, 0, 0, 7, 9])), VALID);
+    expect(&outer(false, 4789, &with_inner(&[0xf7, 0, 0, 0, 0, 0, 7, 0])), Some(Refused::VxlanFlags));
+    expect(&outer(false, 4789, &[8, 0, 0, 0, 0, 0, 7]), Some(Refused::Truncated));
+    expect(&outer(false, 4788, &with_inner(&[8, 0, 0, 0, 0, 0, 7, 0])), None);
+}
+
+#[test]
+fn checksums_are_verified_and_may_be_missing_where_that_is_allowed() {
+    let good = outer(false, 4789, &with_inner(&[8, 0, 0, 0, 0, 0, 7, 0]));
+    let without = |mut frame: Vec<u8>, at: usize| {
+        frame[at..at + 2].fill(0);
+        frame
+    };
+    expect(&without(good.clone(), 40), VALID);
+    let flipped = |frame: &[u8], at: usize| {
+        let mut frame = frame.to_vec();
+        frame[at] ^= 4;
+        frame
+    };
+    expect(&flipped(&good, good.len() - 1), Some(Refused::UdpChecksum));
+    // The time to live: of the header's checksum alone.
+    expect(&flipped(&good, 22), Some(Refused::Ipv4Checksum));
+    expect(&flipped(&without(good.clone(), 40), 22), Some(Refused::Ipv4Checksum));
+    let trusting = Policy { verify_ipv4_checksum: false, verify_udp_checksum: false, ..Policy::default() };
+    expect_with(&trusting, &flipped(&good, good.len() - 1), VALID);
+    expect_with(&trusting, &flipped(&good, 22), VALID);
+    let good = outer(true, 4789, &with_inner(&[8, 0, 0, 0, 0, 0, 7, 0]));
+    expect(&flipped(&good, good.len() - 1), Some(Refused::UdpChecksum));
+    let none = without(good, 60);
+    expect(&none, Some(Refused::UdpChecksumMissing));
+    expect_with(&Policy { ipv6_zero_checksum: true, ..Policy::default() }, &none, VALID);
+}
+
+#[test]
+fn geneve_versions_options_and_protocols() {
+    let geneve = |header: &[u8]| outer(false, 6081, &with_inner(header));
+    expect(&geneve(&[0, 0, 0x65, 0x58, 0, 0, 7, 0]), VALID);
+    expect(&geneve(&[0, 0, 8, 0, 0, 0, 7, 0]), VALID);
+    expect(&geneve(&[0x40, 0, 0x65, 0x58, 0, 0, 7, 0]), Some(Refused::GeneveVersion));
+    expect(&geneve(&[0, 0x80, 0x65, 0x58, 0, 0, 7, 0]), Some(Refused::GeneveControl));
+    expect(&geneve(&[0, 0, 0x12, 0x34, 0, 0, 7, 0]), Some(Refused::InnerProtocol));
+    expect(&geneve(&[0x3f, 0, 0x65, 0x58, 0, 0, 7, 0]), Some(Refused::GeneveOptionLength));
+    // An option of a word of data, where there is none.
+    expect(&geneve(&[1, 0, 8, 0, 0, 0, 7, 0, 1, 2, 3, 1]), Some(Refused::GeneveOptionLength));
+    expect(&geneve(&[2, 0, 8, 0, 0, 0, 7, 0, 1, 2, 3, 1, 9, 9, 9, 9]), VALID);
+    let critical = geneve(&[1, 0x40, 8, 0, 0, 0, 7, 0, 1, 2, 0x83, 0]);
+    expect(&critical, Some(Refused::GeneveCriticalOption));
+    let understood = Policy { geneve_options: vec![(0x0102, 0x83)], ..Policy::default() };
+    expect_with(&understood, &critical, VALID);
+}
+
+#[test]
+fn gtpu_messages_and_extensions() {
+    let gtpu = |flags, message, rest: &[u8]| outer(false, 2152, &gtpu(flags, message, rest));
+    expect(&gtpu(0x30, 255, &[]), VALID);
+    expect(&gtpu(0x38, 255, &[]), VALID);
+    expect(&gtpu(0x30, 1, &[]), Some(Refused::GtpuSignalling));
+    expect(&gtpu(0x50, 255, &[]), Some(Refused::GtpuVersion));
+    expect(&gtpu(0x20, 255, &[]), Some(Refused::GtpuVersion));
+    expect(&gtpu(0x32, 255, &[0, 1, 0, 0]), VALID);
+    expect(&gtpu(0x34, 255, &[0, 0, 0, 0x85, 1, 0, 9, 0]), VALID);
+    expect(&gtpu(0x34, 255, &[0, 0, 0, 0x85, 0, 0, 9, 0]), Some(Refused::GtpuExtensionLength));
+    expect(&gtpu(0x34, 255, &[0, 0, 0, 0x85, 200, 0, 9, 0]), Some(Refused::GtpuExtensionLength));
+    expect(&gtpu(0x34, 255, &[0, 0, 0, 0x99, 1, 0, 9, 0]), Some(Refused::GtpuExtension));
+    // One that need not be understood.
+    expect(&gtpu(0x34, 255, &[0, 0, 0, 0x40, 1, 0, 9, 0]), VALID);
+    let mut length = gtpu(0x30, 255, &[]);
+    length[45] ^= 1;
+    length[40..42].fill(0);
+    expect(&length, Some(Refused::GtpuLength));
+    let mut inner = gtpu(0x30, 255, &[]);
+    inner[50] = 0x95;
+    inner[40..42].fill(0);
+    expect(&inner, Some(Refused::InnerProtocol));
+}
+
+#[test]
+fn ports_are_as_configured_and_switched_off_ones_are_nobodys() {
+    let frame = outer(false, 8472, &with_inner(&[8, 0, 0, 0, 0, 0, 7, 0]));
+    expect(&frame, None);
+    let linux = Policy { vxlan_port: Some(8472), ..Policy::default() };
+    expect_with(&linux, &frame, VALID);
+    expect_with(&Policy { vxlan_port: None, ..linux }, &frame, None);
+}
+
+#[test]
+fn frames_cut_anywhere_and_random_bytes_do_no_harm() {
+    let table = EndpointTable::new(&EndpointConfig::default());
+    let mut nodes = nodes(&table, &Policy::default());
+    let mut random = Random::new(23);
+    let whole = [
+        outer(false, 4789, &with_inner(&[8, 0, 0, 0, 0, 0, 7, 0])),
+        outer(false, 6081, &with_inner(&[2, 0, 8, 0, 0, 0, 7, 0, 1, 2, 3, 1, 9, 9, 9, 9])),
+        outer(true, 2152, &gtpu(0x34, 255, &[0, 0, 0, 0x85, 1, 0, 9, 0])),
+    ];
+    let mut frames: Vec<Vec<u8>> =
+        whole.iter().flat_map(|frame| (0..frame.len()).map(|len| frame[..len].to_vec())).collect();
+    for _ in 0..2000 {
+        let mut frame = whole[random.index(3)].clone();
+        for _ in 0..1 + random.index(4) {
+            let at = 12 + random.index(frame.len() - 12);
+            frame[at] = random.bits() as u8;
+        }
+        frames.push(frame);
+    }
+    let wanted = terminate(&mut nodes[0], &frames, 0);
+    for node in &mut nodes[1..] {
+        assert_eq!(terminate(node, &frames, 0), wanted, "{} {}", node.design().name(), node.variant());
+    }
+}

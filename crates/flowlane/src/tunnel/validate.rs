@@ -1,0 +1,247 @@
+//! The definition of what may be terminated: one packet at a time, every header read.
+
+use super::checksum::{add, fold, word_be};
+use super::endpoint::{Key, V4Key, V6Key, tag, words};
+use super::{Refused, TunnelKind};
+use crate::packet::parse::{ether_type, ip_proto};
+use crate::packet::tunnel::{GENEVE_PORT, GTPU_PORT, Inner, VXLAN_PORT};
+use crate::packet::{Headers, Network, Transport};
+
+/// Bytes of a UDP header, and of each tunnel header's fixed part.
+const UDP_BYTES: usize = 8;
+const TUNNEL_BYTES: usize = 8;
+
+/// What is terminated, and what is demanded of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Policy {
+    /// UDP destination port of VXLAN; none: VXLAN is not terminated.
+    pub vxlan_port: Option<u16>,
+    /// UDP destination port of GENEVE; none: GENEVE is not terminated.
+    pub geneve_port: Option<u16>,
+    /// UDP destination port of GTP-U; none: GTP-U is not terminated.
+    pub gtpu_port: Option<u16>,
+    /// Whether to verify IPv4 header checksums; not where the network card has.
+    pub verify_ipv4_checksum: bool,
+    /// Whether to verify UDP checksums where there are any, which reads the whole packet; not where the network
+    /// card has.
+    pub verify_udp_checksum: bool,
+    /// Whether UDP over IPv6 may have no checksum, as RFC 6935 allows tunnels that are configured so.
+    pub ipv6_zero_checksum: bool,
+    /// Class and type of the critical GENEVE options that whoever gets the packets understands.
+    pub geneve_options: Vec<(u16, u8)>,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            vxlan_port: Some(VXLAN_PORT),
+            geneve_port: Some(GENEVE_PORT),
+            gtpu_port: Some(GTPU_PORT),
+            verify_ipv4_checksum: true,
+            verify_udp_checksum: true,
+            ipv6_zero_checksum: false,
+            geneve_options: Vec::new(),
+        }
+    }
+}
+
+impl Policy {
+    /// The tunnel that uses this UDP destination port.
+    pub fn kind_of(&self, port: u16) -> Option<TunnelKind> {
+        let ports = [
+            (self.vxlan_port, TunnelKind::Vxlan),
+            (self.geneve_port, TunnelKind::Geneve),
+            (self.gtpu_port, TunnelKind::Gtpu),
+        ];
+        ports.into_iter().find(|(own, _)| *own == Some(port)).map(|(_, kind)| kind)
+    }
+}
+
+/// A tunnel packet whose outer headers are right; its endpoint is not known yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Valid {
+    pub(super) kind: TunnelKind,
+    pub(super) id: u32,
+    /// Where the inner packet begins in the frame, and how long it is.
+    pub(super) inner_at: u16,
+    pub(super) inner_len: u16,
+    pub(super) inner: Inner,
+    pub(super) key: Key,
+}
+
+/// What the tunnel header says.
+struct Header {
+    id: u32,
+    /// The same as it stands on the wire, in keys.
+    id_wire: u32,
+    /// Bytes before the inner packet, the tunnel header included.
+    bytes: usize,
+    inner: Inner,
+}
+
+/// What is to be terminated of a frame with these headers; none where it is no tunnel's.
+pub(super) fn validate(
+    frame: &[u8],
+    headers: &Headers,
+    vrf: u32,
+    policy: &Policy,
+) -> Option<Result<Valid, Refused>> {
+    if headers.transport != Transport::Udp || headers.fragment != 0 || headers.malformed.is_some() {
+        return None;
+    }
+    let l4 = usize::from(headers.l4);
+    let port = u16::from_be_bytes(*frame.get(l4 + 2..)?.first_chunk()?);
+    let kind = policy.kind_of(port)?;
+    Some(outer(frame, headers, policy).and_then(|datagram| {
+        let body = &datagram[UDP_BYTES..];
+        let header = match kind {
+            TunnelKind::Vxlan => vxlan(body),
+            TunnelKind::Geneve => geneve(body, policy),
+            TunnelKind::Gtpu => gtpu(body),
+        }?;
+        Ok(Valid {
+            kind,
+            id: header.id,
+            inner_at: (l4 + UDP_BYTES + header.bytes) as u16,
+            inner_len: (body.len() - header.bytes) as u16,
+            inner: header.inner,
+            key: key(frame, headers, header.id_wire, tag(kind, vrf)),
+        })
+    }))
+}
+
+fn key(frame: &[u8], headers: &Headers, id: u32, tag: u32) -> Key {
+    let packet = &frame[usize::from(headers.l3)..];
+    if headers.network == Network::Ipv4 {
+        let [from, to] = words(&packet[12..20]);
+        let key: V4Key = [from, to, id, tag];
+        Key::V4(key)
+    } else {
+        let mut key: V6Key = [0; 10];
+        key[..8].copy_from_slice(&words::<8>(&packet[8..40]));
+        key[8..].copy_from_slice(&[id, tag]);
+        Key::V6(key)
+    }
+}
+
+/// Checks the outer headers' checksums and the datagram's length; returns the datagram. The parser has checked
+/// that what the headers say lies within the frame.
+fn outer<'a>(frame: &'a [u8], headers: &Headers, policy: &Policy) -> Result<&'a [u8], Refused> {
+    let (l3, l4) = (usize::from(headers.l3), usize::from(headers.l4));
+    let v4 = headers.network == Network::Ipv4;
+    if v4 && policy.verify_ipv4_checksum {
+        let header_len = usize::from(frame[l3] & 15) * 4;
+        if fold(add(0, &frame[l3..l3 + header_len])) != 0xffff {
+            return Err(Refused::Ipv4Checksum);
+        }
+    }
+    let at = |place: usize| u16::from_be_bytes([frame[place], frame[place + 1]]);
+    // 0: to the end of a jumbogram (RFC 2675), which no tunnel header is in.
+    let datagram = frame.get(l4..l4 + usize::from(at(l4 + 4))).ok_or(Refused::Truncated)?;
+    if datagram.len() < UDP_BYTES + TUNNEL_BYTES {
+        return Err(Refused::Truncated);
+    }
+    match at(l4 + 6) {
+        0 if !v4 && !policy.ipv6_zero_checksum => return Err(Refused::UdpChecksumMissing),
+        0 => {}
+        _ if policy.verify_udp_checksum => {
+            let addresses = if v4 { l3 + 12..l3 + 20 } else { l3 + 8..l3 + 40 };
+            let pseudo = word_be(ip_proto::UDP.into()) + word_be(datagram.len() as u16);
+            if fold(add(add(pseudo, &frame[addresses]), datagram)) != 0xffff {
+                return Err(Refused::UdpChecksum);
+            }
+        }
+        _ => {}
+    }
+    Ok(datagram)
+}
+
+/// The first eight bytes, as two words in network order; there are that many.
+fn first_words(body: &[u8]) -> Result<(u32, [u8; 4]), Refused> {
+    let (first, rest) = body.split_first_chunk().ok_or(Refused::Truncated)?;
+    Ok((u32::from_be_bytes(*first), *rest.first_chunk().ok_or(Refused::Truncated)?))
+}
+
+/// A VNI as number and in keys.
+fn vni([a, b, c, _]: [u8; 4]) -> (u32, u32) {
+    (u32::from_be_bytes([0, a, b, c]), u32::from_ne_bytes([a, b, c, 0]))
+}
+
+/// RFC 7348 §5: all but the I flag is ignored on receipt.
+fn vxlan(body: &[u8]) -> Result<Header, Refused> {
+    let (first, second) = first_words(body)?;
+    if first & 0x0800_0000 == 0 {
+        return Err(Refused::VxlanFlags);
+    }
+    let (id, id_wire) = vni(second);
+    Ok(Header { id, id_wire, bytes: TUNNEL_BYTES, inner: Inner::Ethernet })
+}
+
+/// RFC 8926 §3.4 and §3.5.
+fn geneve(body: &[u8], policy: &Policy) -> Result<Header, Refused> {
+    let (first, second) = first_words(body)?;
+    if first >> 30 != 0 {
+        return Err(Refused::GeneveVersion);
+    }
+    let bytes = TUNNEL_BYTES + (first >> 24 & 0x3f) as usize * 4;
+    let mut options = body.get(TUNNEL_BYTES..bytes).ok_or(Refused::GeneveOptionLength)?;
+    if first & 0x0080_0000 != 0 {
+        return Err(Refused::GeneveControl);
+    }
+    while let Some([class_high, class_low, kind, len]) = options.first_chunk() {
+        let class = u16::from_be_bytes([*class_high, *class_low]);
+        if kind & 0x80 != 0 && !policy.geneve_options.contains(&(class, *kind)) {
+            return Err(Refused::GeneveCriticalOption);
+        }
+        options = options.get(4 + usize::from(len & 0x1f) * 4..).ok_or(Refused::GeneveOptionLength)?;
+    }
+    let inner = match first as u16 {
+        0x6558 => Inner::Ethernet,
+        ip @ (ether_type::IPV4 | ether_type::IPV6) => Inner::Ip(ip),
+        _ => return Err(Refused::InnerProtocol),
+    };
+    let (id, id_wire) = vni(second);
+    Ok(Header { id, id_wire, bytes, inner })
+}
+
+/// GTP-U extension headers that change nothing in what is inside: RAN and NR RAN containers, long PDCP number,
+/// PDU session container, PDCP number (TS 29.281 §5.2.1).
+const GTPU_EXTENSIONS: [u8; 6] = [0x81, 0x82, 0x83, 0x84, 0x85, 0xc0];
+
+/// TS 29.281 §5.1 and §5.2.
+fn gtpu(body: &[u8]) -> Result<Header, Refused> {
+    let (first, teid) = first_words(body)?;
+    let (flags, message) = ((first >> 24) as u8, (first >> 16) as u8);
+    if flags & 0xf0 != 0x30 {
+        return Err(Refused::GtpuVersion);
+    }
+    if usize::from(first as u16) != body.len() - TUNNEL_BYTES {
+        return Err(Refused::GtpuLength);
+    }
+    if message != 255 {
+        return Err(Refused::GtpuSignalling);
+    }
+    let mut bytes = TUNNEL_BYTES;
+    if flags & 7 != 0 {
+        let mut next = *body.get(11).ok_or(Refused::Truncated)?;
+        bytes = 12;
+        while flags & 4 != 0 && next != 0 {
+            // The two upper bits: 10 and 11 demand that the receiver understands it.
+            if next & 0x80 != 0 && !GTPU_EXTENSIONS.contains(&next) {
+                return Err(Refused::GtpuExtension);
+            }
+            let len = usize::from(*body.get(bytes).ok_or(Refused::GtpuExtensionLength)?) * 4;
+            if len == 0 {
+                return Err(Refused::GtpuExtensionLength);
+            }
+            next = *body.get(bytes + len - 1).ok_or(Refused::GtpuExtensionLength)?;
+            bytes += len;
+        }
+    }
+    let inner = match body.get(bytes).ok_or(Refused::Truncated)? >> 4 {
+        4 => Inner::Ip(ether_type::IPV4),
+        6 => Inner::Ip(ether_type::IPV6),
+        _ => return Err(Refused::InnerProtocol),
+    };
+    Ok(Header { id: u32::from_be_bytes(teid), id_wire: u32::from_ne_bytes(teid), bytes, inner })
+}
