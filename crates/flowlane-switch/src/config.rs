@@ -1,5 +1,6 @@
 //! The switch's configuration: TOML, with a JSON schema made from these types.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
@@ -22,6 +23,12 @@ pub struct Config {
     pub port: Vec<PortSection>,
     /// The tables of the pipeline. Packets enter at table 0.
     pub table: Vec<TableSection>,
+    /// The tables of routes; their numbers are in one sequence with those of the other tables.
+    pub route_table: Vec<RouteTableSection>,
+    /// The tunnels that end here, and that packets leave through.
+    pub tunnel: Vec<TunnelSection>,
+    /// What tunnels' packets must be like to be accepted.
+    pub tunnel_policy: TunnelPolicySection,
     /// The meters that rules may name.
     pub meter: Vec<MeterSection>,
 }
@@ -178,9 +185,13 @@ pub struct PortSection {
     /// What it is: `pcap:FILE[,loop=N][,rate=PPS][,out=FILE]`, `pcap-out:FILE`, `gen:PROFILE`, `null`,
     /// `tap:NAME` or `afpacket:INTERFACE`. Files are relative to the configuration's folder.
     pub open: String,
-    /// Match frames of VXLAN, GENEVE and GTP-U on what is inside, with the tunnel fields set.
+    /// Match frames of VXLAN, GENEVE and GTP-U on what is inside, with the tunnel fields set: of the tunnels that are
+    /// configured, or of all where none is.
     #[serde(default)]
     pub decapsulate: bool,
+    /// The routing instance that tunnels' outer packets come in through.
+    #[serde(default)]
+    pub vrf: u32,
 }
 
 /// A table.
@@ -192,9 +203,12 @@ pub struct TableSection {
     /// Its name in reports.
     #[serde(default)]
     pub name: String,
-    /// The engine that finds rules: `auto`, `linear` or `tuple`.
+    /// The engine that finds rules.
     #[serde(default)]
     pub engine: EngineChoice,
+    /// The most memory that the engines of access lists may take, in MiB.
+    #[serde(default = "rules_memory_mib")]
+    pub memory_mib: usize,
     /// What happens to a packet that no rule matches: `drop`, `controller` or `continue`.
     #[serde(default)]
     pub miss: MissChoice,
@@ -212,6 +226,10 @@ fn rules_max() -> usize {
     1_000_000
 }
 
+fn rules_memory_mib() -> usize {
+    1024
+}
+
 /// The engine of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -223,6 +241,14 @@ pub enum EngineChoice {
     Linear,
     /// Tuple search.
     Tuple,
+    /// An access list: of the next three the one that suits the number of rules.
+    Acl,
+    /// All rules in vectors, compared one after the other.
+    Brute,
+    /// A static tree, with what has changed since beside it.
+    Tree,
+    /// Hash tables over planned masks, changed in place.
+    Dynamic,
 }
 
 /// What happens to a packet that no rule of a table matches.
@@ -236,6 +262,200 @@ pub enum MissChoice {
     Controller,
     /// It goes on in the next table.
     Continue,
+}
+
+/// A table of routes: packets that a rule sends here (`goto_table`) go where their destination's longest prefix says.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RouteTableSection {
+    /// Its number, 0 to 254.
+    pub number: u8,
+    /// Its name in reports.
+    #[serde(default)]
+    pub name: String,
+    /// What happens to a packet without a route: `drop` or `controller`.
+    #[serde(default)]
+    pub miss: RouteMissChoice,
+    /// How routes are looked up.
+    #[serde(default)]
+    pub engine: FibChoice,
+    /// Routes: a prefix and the name of a next hop, as in `192.0.2.0/24 198.51.100.1`, or as `ip route` prints them.
+    #[serde(default)]
+    pub routes: Vec<String>,
+    /// A file of further routes, relative to the configuration's folder.
+    pub routes_file: Option<PathBuf>,
+    /// The most routes of each family.
+    #[serde(default = "routes_max")]
+    pub routes_max: usize,
+    /// The most memory that the forwarding tables may take, in MiB.
+    #[serde(default = "routes_memory_mib")]
+    pub memory_mib: usize,
+    /// The next hops that routes name.
+    #[serde(default)]
+    pub next_hop: Vec<NextHopSection>,
+}
+
+fn routes_max() -> usize {
+    4_000_000
+}
+
+fn routes_memory_mib() -> usize {
+    1024
+}
+
+/// What happens to a packet without a route.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RouteMissChoice {
+    /// It is dropped.
+    #[default]
+    Drop,
+    /// It goes to the controller port.
+    Controller,
+}
+
+/// How routes are looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FibChoice {
+    /// What suits the number of routes.
+    #[default]
+    Auto,
+    /// The structure that stays in the caches.
+    Compact,
+    /// The paper's tables: DIR-24-8 for IPv4, a trie of 24-8-8-.. bits for IPv6.
+    Direct,
+}
+
+/// A next hop: what happens to the packets of its routes, or among which others their flows are shared.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NextHopSection {
+    /// Its name in routes: an address, a number, or `dev NAME`; `blackhole`, `unreachable`, `prohibit`, `local`.
+    pub name: String,
+    /// Actions as in rules, or
+    pub actions: Option<String>,
+    /// next hops that share its flows.
+    #[serde(default)]
+    pub members: Vec<MemberSection>,
+}
+
+/// A member of a group of next hops.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemberSection {
+    /// The next hop's name.
+    pub name: String,
+    /// Its share, in proportion to those of the others.
+    #[serde(default = "one")]
+    pub weight: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// A tunnel. Packets of it that come in through a port with `decapsulate` are matched on what is inside; `encap:NUMBER`
+/// sends packets into it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelSection {
+    /// Its number in actions.
+    pub number: u32,
+    /// Its name in reports.
+    #[serde(default)]
+    pub name: String,
+    /// The protocol.
+    pub kind: TunnelKindChoice,
+    /// VNI (VXLAN, GENEVE: 24 bits) or TEID (GTP-U: 32 bits).
+    pub id: u32,
+    /// TEID of packets that leave, where GTP-U's other end wants another; `id` where it is left out.
+    pub id_out: Option<u32>,
+    /// This node's address: the outer destination of what comes, the outer source of what leaves.
+    pub local: IpAddr,
+    /// The other end's address. Left out: packets come from anybody, and none leave.
+    pub remote: Option<IpAddr>,
+    /// The routing instance of the ports that its packets come in through.
+    #[serde(default)]
+    pub vrf: u32,
+    /// What rules see as `in_port` of packets that come out of it; the port that brought them where it is left out.
+    pub in_port: Option<u32>,
+    /// What is inside: by default `ethernet`, and `ipv4` for GTP-U.
+    pub inner: Option<InnerChoice>,
+    /// Outer MAC addresses of what leaves, as in `02:00:00:00:00:01`; zeros where they are left out.
+    pub eth_src: Option<String>,
+    /// The next hop's.
+    pub eth_dst: Option<String>,
+    /// Outer TTL or hop limit.
+    #[serde(default = "ttl")]
+    pub ttl: u8,
+    /// Outer DSCP; that of the inner packet where it is left out. ECN is always the inner packet's (RFC 6040).
+    pub dscp: Option<u8>,
+    /// The longest outer IP packet.
+    #[serde(default = "mtu")]
+    pub mtu: u16,
+    /// Whether outer UDP checksums are computed; by default over IPv6 only.
+    pub udp_checksum: Option<bool>,
+    /// GENEVE options of what leaves, in hexadecimal.
+    #[serde(default)]
+    pub options: String,
+}
+
+fn ttl() -> u8 {
+    64
+}
+
+fn mtu() -> u16 {
+    1600
+}
+
+/// The protocol of a tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum TunnelKindChoice {
+    /// RFC 7348.
+    Vxlan,
+    /// RFC 8926.
+    Geneve,
+    /// 3GPP TS 29.281.
+    Gtpu,
+}
+
+/// What is inside a tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum InnerChoice {
+    /// Ethernet frames.
+    Ethernet,
+    /// IPv4 packets.
+    Ipv4,
+    /// IPv6 packets.
+    Ipv6,
+}
+
+/// What tunnels' packets must be like to be accepted.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TunnelPolicySection {
+    /// Verify IPv4 header checksums.
+    pub verify_ipv4_checksum: bool,
+    /// Verify UDP checksums where there are any.
+    pub verify_udp_checksum: bool,
+    /// Accept UDP over IPv6 without checksum (RFC 6935).
+    pub ipv6_zero_checksum: bool,
+    /// Critical GENEVE options that are understood: class and type.
+    pub geneve_options: Vec<(u16, u8)>,
+}
+
+impl Default for TunnelPolicySection {
+    fn default() -> Self {
+        Self {
+            verify_ipv4_checksum: true,
+            verify_udp_checksum: true,
+            ipv6_zero_checksum: false,
+            geneve_options: Vec::new(),
+        }
+    }
 }
 
 /// A meter: packets beyond its rate are dropped.

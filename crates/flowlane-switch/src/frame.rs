@@ -1,7 +1,8 @@
 //! A frame in memory, with room in front for headers that actions push.
 
-/// Bytes kept free in front of a received frame: two VLAN tags, three labels, and then some.
-pub const HEADROOM: usize = 64;
+/// Bytes kept free in front of a received frame: the outer headers of a tunnel over IPv6 (70), and then some VLAN tags
+/// and labels.
+pub const HEADROOM: usize = 128;
 
 /// The largest frame that a port may hand in (a 64 KiB jumbogram with its headers fits).
 pub const FRAME_MAX: usize = 128 * 1024;

@@ -10,6 +10,7 @@
 //! | [`pipeline`] | rule tables, and the paths of packets through them |
 //! | [`edit`] | changing frames in place, checksums included |
 //! | [`mac_table`], [`meter`] | state of the `normal` and `meter` actions |
+//! | [`tunnel`] | tunnels that end here, and those that packets leave through |
 //! | [`worker`] | the loop: receive, parse, caches, tables, actions, transmit |
 //! | [`config`], [`setup`] | from a TOML file to a worker |
 //! | [`report`] | what a worker has counted, as data |
@@ -26,4 +27,5 @@ pub mod pipeline;
 pub mod port;
 pub mod report;
 pub mod setup;
+pub mod tunnel;
 pub mod worker;

@@ -1,8 +1,11 @@
 //! What a switch has done, as data: the command line prints it as tables or as JSON.
 
 use flowlane::packet::Malformed;
+use flowlane::tunnel::Refused;
 use serde::Serialize;
 
+use crate::pipeline::route::{HopSpec, NextHop, RouteTable};
+use crate::tunnel::{Tunnel, Tunnels};
 use crate::worker::{Stage, Worker};
 
 /// Everything that the switch counts.
@@ -11,6 +14,9 @@ use crate::worker::{Stage, Worker};
 pub struct Report {
     pub ports: Vec<PortReport>,
     pub tables: Vec<TableReport>,
+    pub route_tables: Vec<RouteTableReport>,
+    pub tunnels: Vec<TunnelReport>,
+    pub tunnels_refused: Vec<Counted>,
     pub stages: Vec<StageReport>,
     pub caches: CacheReport,
     pub drops: DropReport,
@@ -56,6 +62,40 @@ pub struct RuleReport {
     pub actions: String,
     pub packets: u64,
     pub bytes: u64,
+}
+
+/// A table of routes: its next hops with their counters.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct RouteTableReport {
+    pub number: u8,
+    pub name: String,
+    pub routes: usize,
+    pub table_bytes: usize,
+    pub missed_packets: u64,
+    pub next_hops: Vec<NextHopReport>,
+}
+
+/// A next hop's counters; those of a group are its members'.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct NextHopReport {
+    pub name: String,
+    pub actions: String,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// A tunnel's counters.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct TunnelReport {
+    pub number: u32,
+    pub name: String,
+    pub received_packets: u64,
+    pub received_bytes: u64,
+    pub sent_packets: u64,
+    pub sent_bytes: u64,
 }
 
 /// A stage's cycles.
@@ -104,6 +144,9 @@ pub struct DropReport {
     pub no_such_port: u64,
     pub reserved_address: u64,
     pub no_controller: u64,
+    pub tunnel_refused: u64,
+    pub tunnel_too_long: u64,
+    pub no_tunnel: u64,
 }
 
 /// A name and a number of packets.
@@ -159,6 +202,9 @@ impl Report {
         Self {
             ports: ports(worker),
             tables: tables(worker),
+            route_tables: route_tables(worker),
+            tunnels: tunnels(worker),
+            tunnels_refused: tunnels_refused(worker),
             stages: stages(worker),
             caches: caches(worker),
             drops: drops(worker, malformed.iter().map(|m| m.packets).sum()),
@@ -211,6 +257,46 @@ fn tables(worker: &Worker) -> Vec<TableReport> {
             rules: table.rules().map(|(_, entry)| rule(entry)).collect(),
         })
         .collect()
+}
+
+fn route_tables(worker: &Worker) -> Vec<RouteTableReport> {
+    let report = |(number, table): (u8, &RouteTable)| RouteTableReport {
+        number,
+        name: table.name.clone(),
+        routes: table.len(),
+        table_bytes: table.table_bytes(),
+        missed_packets: table.missed,
+        next_hops: table.next_hops().iter().filter_map(next_hop).collect(),
+    };
+    worker.lookup.pipeline.route_tables().map(report).collect()
+}
+
+fn next_hop(hop: &NextHop) -> Option<NextHopReport> {
+    let HopSpec::Actions(actions) = &hop.spec else { return None };
+    Some(NextHopReport {
+        name: hop.name.clone(),
+        actions: flowlane::rule::flow_syntax::print_actions(actions),
+        packets: hop.packets,
+        bytes: hop.bytes,
+    })
+}
+
+fn tunnels(worker: &Worker) -> Vec<TunnelReport> {
+    let report = |tunnel: &Tunnel| TunnelReport {
+        number: tunnel.spec.number,
+        name: tunnel.spec.name.clone(),
+        received_packets: tunnel.received_packets,
+        received_bytes: tunnel.received_bytes,
+        sent_packets: tunnel.sent_packets,
+        sent_bytes: tunnel.sent_bytes,
+    };
+    worker.egress.tunnels.iter().flat_map(|t| t.tunnels().iter().map(report)).collect()
+}
+
+fn tunnels_refused(worker: &Worker) -> Vec<Counted> {
+    let refused = worker.egress.tunnels.iter().flat_map(Tunnels::refused);
+    let counted = |(reason, packets): (Refused, u64)| Counted { reason: reason.name(), packets };
+    refused.filter(|(_, packets)| *packets > 0).map(counted).collect()
 }
 
 fn stages(worker: &Worker) -> Vec<StageReport> {
@@ -269,6 +355,9 @@ fn drops(worker: &Worker, malformed: u64) -> DropReport {
         no_such_port: drops.no_port,
         reserved_address: drops.reserved_address,
         no_controller: drops.no_controller,
+        tunnel_refused: drops.tunnel_refused,
+        tunnel_too_long: drops.tunnel_too_long,
+        no_tunnel: drops.no_tunnel,
     }
 }
 

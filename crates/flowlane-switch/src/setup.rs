@@ -1,14 +1,19 @@
 //! From configuration to worker.
 
+mod routes;
+mod tunnels;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use flowlane::cache::Design;
+use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
 use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
 use flowlane::isa::Variant;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Format, ReadErrors, ReadOptions, Rule};
 
+use self::routes::RoutesSetup;
 use crate::config::{
     ClockChoice, Config, ConfigError, DesignChoice, EngineChoice, MalformedChoice, MeterSection, MissChoice,
     TableSection, VariantChoice,
@@ -57,6 +62,7 @@ pub enum SetupError {
 pub struct Setup {
     config: Config,
     rules: Vec<Rule>,
+    routes: Vec<RoutesSetup>,
     specs: Vec<PortSpec>,
     controller: Option<PortSpec>,
 }
@@ -78,9 +84,23 @@ impl Setup {
         for table in &config.table {
             rules.extend(table_rules(table, file, folder, &names)?);
         }
-        checker.references(&config, &rules)?;
+        let place = |needle: &str, message, help| checker.error(needle, message, Some(help));
+        let resolve = |name: &str| names.get(name).copied();
+        let mut routes = Vec::new();
+        for section in &config.route_table {
+            let options =
+                ReadOptions { ports: &resolve, table_default: section.number, ..Default::default() };
+            routes.push(RoutesSetup::read(section, folder, &options, &place)?);
+        }
+        let rule_tables: BTreeSet<u8> = config.table.iter().map(|t| t.number).collect();
+        checker.references(&config, &rules, &rule_tables)?;
+        for table in &routes {
+            let hops: Vec<Rule> = table.as_rules().collect();
+            checker.references(&config, &hops, &BTreeSet::from([table.number()]))?;
+        }
         // Whether the tables take the rules is theirs to say.
-        let setup = Self { config, rules, specs, controller };
+        tunnels::open(&config, 0, &place)?;
+        let setup = Self { config, rules, routes, specs, controller };
         setup.pipeline(0).map_err(|message| checker.error("[[table]]", message, None))?;
         Ok(setup)
     }
@@ -95,9 +115,14 @@ impl Setup {
         self.specs.len()
     }
 
-    /// Number of tables.
+    /// Number of tables, of rules and of routes.
     pub fn tables(&self) -> usize {
-        self.config.table.len()
+        self.config.table.len() + self.routes.len()
+    }
+
+    /// Number of routes in all tables.
+    pub fn routes(&self) -> usize {
+        self.routes.iter().map(RoutesSetup::len).sum()
     }
 
     /// Opens the ports and puts the switch together. `random` is the seed of all hashes where the
@@ -113,10 +138,13 @@ impl Setup {
         for (section, spec) in config.port.iter().zip(&self.specs) {
             let name = port_name(section.number, section.name.as_deref());
             let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, spec.open()?);
-            slot.decapsulate = section.decapsulate;
+            (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
             egress.ports.add(slot);
         }
         egress.controller = self.controller.as_ref().map(PortSpec::open).transpose()?;
+        let place =
+            |_: &str, message, help| Checker { file: Path::new(""), text: "" }.error("", message, Some(help));
+        egress.tunnels = tunnels::open(config, seed.rotate_left(23), &place)?;
         egress.meters = config.meter.iter().map(|m| (m.number, meter(m))).collect();
         let pipeline = self.pipeline(seed).expect("read() has put the same pipeline together");
         let cache = CacheConfig {
@@ -152,19 +180,17 @@ impl Setup {
         let mut pipeline = Pipeline::new();
         for table in &self.config.table {
             let few = counts.get(&table.number).is_none_or(|&n| n <= LINEAR_RULES_MAX);
-            let engine: Box<dyn Classifier> = match table.engine {
-                EngineChoice::Linear => Box::new(LinearSearch::new(table.rules_max)),
-                EngineChoice::Auto if few => Box::new(LinearSearch::new(table.rules_max)),
-                EngineChoice::Auto | EngineChoice::Tuple => {
-                    Box::new(TupleSearch::new(table.rules_max, seed ^ u32::from(table.number)))
-                }
-            };
+            let engine = classifier(table, few, seed ^ u32::from(table.number));
             let miss = match table.miss {
                 MissChoice::Drop => Miss::Drop,
                 MissChoice::Controller => Miss::Controller,
                 MissChoice::Continue => Miss::Continue,
             };
             pipeline.add_table(table.number, &table.name, engine, miss);
+        }
+        for routes in &self.routes {
+            let table = routes.open(seed.rotate_left(19)).map_err(|e| format!("routes: {e}"))?;
+            pipeline.add_routes(routes.number(), table);
         }
         // Best first: what engines insert fastest.
         let mut rules: Vec<&Rule> = self.rules.iter().collect();
@@ -185,6 +211,28 @@ impl Setup {
             ClockChoice::Auto if self.specs.iter().all(capture) => Clock::Frames,
             ClockChoice::Auto => Clock::Wall,
         }
+    }
+}
+
+/// An empty table's engine. `few`: it will have so few rules that linear search is fastest.
+fn classifier(table: &TableSection, few: bool, seed: u32) -> Box<dyn Classifier> {
+    let list = |engine| -> Box<dyn Classifier> {
+        Box::new(AclSearch::new(AclConfig {
+            engine,
+            rules_max: table.rules_max,
+            memory_max: table.memory_mib.saturating_mul(1 << 20),
+            seed: seed.into(),
+            ..AclConfig::default()
+        }))
+    };
+    match table.engine {
+        EngineChoice::Linear => Box::new(LinearSearch::new(table.rules_max)),
+        EngineChoice::Auto if few => Box::new(LinearSearch::new(table.rules_max)),
+        EngineChoice::Auto | EngineChoice::Tuple => Box::new(TupleSearch::new(table.rules_max, seed)),
+        EngineChoice::Acl => list(AclEngine::Auto),
+        EngineChoice::Brute => list(AclEngine::Brute),
+        EngineChoice::Tree => list(AclEngine::Tree),
+        EngineChoice::Dynamic => list(AclEngine::Dynamic),
     }
 }
 
@@ -307,7 +355,7 @@ impl Checker<'_> {
             let message = format!("{} megaflows", config.cache.megaflows_max);
             return fail("megaflows_max", message, "take up to 1000000000; 200000 is the default");
         }
-        if config.table.is_empty() {
+        if config.table.is_empty() && config.route_table.is_empty() {
             return fail("", "there is no table".to_owned(), "add a [[table]] with number = 0");
         }
         let (mut numbers, mut names, mut tables) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -325,10 +373,11 @@ impl Checker<'_> {
                 return fail(&name, format!("two ports are called `{name}`"), "give each its own name");
             }
         }
-        for table in &config.table {
-            if !tables.insert(table.number) || table.number == u8::MAX {
-                let message = format!("table number {} is in use or out of range", table.number);
-                return fail(&format!("number = {}", table.number), message, "take 0 to 254, each once");
+        let routes = config.route_table.iter().map(|t| t.number);
+        for number in config.table.iter().map(|t| t.number).chain(routes) {
+            if !tables.insert(number) || number == u8::MAX {
+                let message = format!("table number {number} is in use or out of range");
+                return fail(&format!("number = {number}"), message, "take 0 to 254, each once");
             }
         }
         if !tables.contains(&0) {
@@ -347,11 +396,12 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether what the rules name exists.
-    fn references(&self, config: &Config, rules: &[Rule]) -> Result<(), ConfigError> {
-        let tables: BTreeSet<u8> = config.table.iter().map(|t| t.number).collect();
+    /// Whether what the rules name exists; they may stand in these tables.
+    fn references(&self, config: &Config, rules: &[Rule], tables: &BTreeSet<u8>) -> Result<(), ConfigError> {
         let ports: BTreeSet<u32> = config.port.iter().map(|p| p.number).collect();
         let meters: BTreeSet<u32> = config.meter.iter().map(|m| m.number).collect();
+        let leaving = config.tunnel.iter().filter(|t| t.remote.is_some());
+        let leaving: BTreeSet<u32> = leaving.map(|t| t.number).collect();
         for rule in rules {
             let fail = |message: String, help: &str| {
                 let message = format!("rule `{rule}`: {message}");
@@ -364,6 +414,10 @@ impl Checker<'_> {
                 match action {
                     Action::Output(port) if !ports.contains(&port.0) => {
                         return fail(format!("there is no port {}", port.0), "declare it with [[port]]");
+                    }
+                    Action::Encapsulate(tunnel) if !leaving.contains(tunnel) => {
+                        let message = format!("there is no tunnel {tunnel} that packets leave through");
+                        return fail(message, "declare it with [[tunnel]], with a remote address");
                     }
                     Action::Meter(meter) if !meters.contains(meter) => {
                         return fail(format!("there is no meter {meter}"), "declare it with [[meter]]");

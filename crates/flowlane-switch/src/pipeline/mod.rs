@@ -5,14 +5,17 @@
 //! The caches then spare all later packets of the megaflow the tables.
 
 mod path;
+pub mod route;
 mod translate;
 
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 
 pub use path::{Path, PathId, Paths, Step};
+pub use route::RouteTable;
 pub use translate::Translation;
 
 use flowlane::classify::{Classifier, InsertError};
@@ -90,9 +93,9 @@ pub enum PipelineError {
     GotoNotLast(u8),
     /// A `move` reads headers that an action before it has changed beyond what the key shows.
     #[error(
-        "move after push_mpls or pop_mpls reads headers that are parsed only in the next table; put it there"
+        "move after push_mpls, pop_mpls or encap reads headers that are parsed only in the next table; put it there"
     )]
-    MoveAfterMpls,
+    MoveBeforeParsing,
     /// The table's engine refuses it.
     #[error("table {table}: {source}")]
     Insert {
@@ -106,6 +109,7 @@ pub enum PipelineError {
 /// The tables. Table 0 comes first.
 pub struct Pipeline {
     tables: BTreeMap<u8, Table>,
+    routes: BTreeMap<u8, RouteTable>,
     generation: u32,
 }
 
@@ -118,7 +122,7 @@ impl Default for Pipeline {
 impl Pipeline {
     /// A pipeline without tables: drops everything.
     pub fn new() -> Self {
-        Self { tables: BTreeMap::new(), generation: 0 }
+        Self { tables: BTreeMap::new(), routes: BTreeMap::new(), generation: 0 }
     }
 
     /// Adds a table, or replaces one of this number together with its rules.
@@ -134,6 +138,35 @@ impl Pipeline {
         };
         self.tables.insert(number, table);
         self.generation += 1;
+    }
+
+    /// Adds a table of routes. Its number must be no other table's.
+    pub fn add_routes(&mut self, number: u8, routes: RouteTable) {
+        self.routes.insert(number, routes);
+        self.generation += 1;
+    }
+
+    /// The tables of routes, in order.
+    pub fn route_tables(&self) -> impl Iterator<Item = (u8, &RouteTable)> {
+        self.routes.iter().map(|(number, table)| (*number, table))
+    }
+
+    /// A table of routes. What changes in it changes no megaflow: packets meet it after these.
+    pub fn routes_mut(&mut self, number: u8) -> Option<&mut RouteTable> {
+        self.routes.get_mut(&number)
+    }
+
+    /// Whether there is a table of this number, of rules or of routes.
+    pub fn has_table(&self, number: u8) -> bool {
+        self.tables.contains_key(&number) || self.routes.contains_key(&number)
+    }
+
+    /// The table behind this one.
+    fn next_table(&self, number: u8) -> Option<u8> {
+        let behind = (Bound::Excluded(number), Bound::Unbounded);
+        let rules = self.tables.range(behind).next().map(|(n, _)| *n);
+        let routes = self.routes.range(behind).next().map(|(n, _)| *n);
+        rules.into_iter().chain(routes).min()
     }
 
     /// Changes whenever an answer may have changed; a megaflow of an earlier generation is made anew.
@@ -208,14 +241,16 @@ impl Pipeline {
 
     /// Bytes that the tables occupy.
     pub fn table_bytes(&self) -> usize {
-        self.tables.values().map(|t| t.classifier.table_bytes()).sum()
+        let rules: usize = self.tables.values().map(|t| t.classifier.table_bytes()).sum();
+        rules + self.routes.values().map(RouteTable::table_bytes).sum::<usize>()
     }
 
     fn check(&self, rule: &Rule) -> Result<(), PipelineError> {
-        let mpls = |a: &Action| matches!(a, Action::PushMpls(_) | Action::PopMpls(_));
-        let first_mpls = rule.actions.iter().position(mpls).unwrap_or(rule.actions.len());
-        if rule.actions[first_mpls..].iter().any(|a| matches!(a, Action::Move { .. })) {
-            return Err(PipelineError::MoveAfterMpls);
+        let hides =
+            |a: &Action| matches!(a, Action::PushMpls(_) | Action::PopMpls(_) | Action::Encapsulate(_));
+        let hidden = rule.actions.iter().position(hides).unwrap_or(rule.actions.len());
+        if rule.actions[hidden..].iter().any(|a| matches!(a, Action::Move { .. })) {
+            return Err(PipelineError::MoveBeforeParsing);
         }
         for (i, action) in rule.actions.iter().enumerate() {
             let &Action::Goto(to) = action else { continue };
@@ -225,7 +260,7 @@ impl Pipeline {
             if i + 1 < rule.actions.len() {
                 return Err(PipelineError::GotoNotLast(to));
             }
-            if !self.tables.contains_key(&to) {
+            if !self.has_table(to) {
                 return Err(PipelineError::NoGotoTable(to));
             }
         }

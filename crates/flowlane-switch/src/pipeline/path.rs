@@ -18,6 +18,13 @@ pub enum Step {
     /// Do what a rule says. `move` has become `set_field`, since the megaflow fixes what is moved; `goto_table`
     /// has been followed.
     Do(Action),
+    /// Look the destination up in a table of routes, and do what its next hop says. The last step.
+    Route {
+        /// Which.
+        table: u8,
+        /// Words of the key that rules have set and that are in no header: (word, value, mask).
+        carry: Vec<(u8, u32, u32)>,
+    },
     /// Parse the packet again, since its headers are not what the key says any more, and look it up again
     /// from a table on. The last step.
     Recirculate {

@@ -71,6 +71,16 @@ impl Pipeline {
 
     /// One table; says which comes next.
     fn visit(&self, number: u8, walk: &mut Walk) -> Option<u8> {
+        if self.routes.contains_key(&number) {
+            // Routes are looked up by the headers as they were parsed: see `route`.
+            if walk.destination_written() {
+                walk.parse_again = true;
+                return Some(number);
+            }
+            let carry = walk.carried();
+            walk.steps.push(Step::Route { table: number, carry });
+            return None;
+        }
         let table = self.tables.get(&number)?;
         let mut looked_at = FlowMask::zero();
         let hit = table.classifier.lookup_wildcards(&walk.key, &mut looked_at);
@@ -84,7 +94,7 @@ impl Pipeline {
                     walk.push(Action::Controller { max_len: u16::MAX });
                     None
                 }
-                Miss::Continue => self.tables.range(number..).nth(1).map(|(next, _)| *next),
+                Miss::Continue => self.next_table(number),
             };
         };
         let entry = &table.rules[&rule];
@@ -120,7 +130,7 @@ impl Walk {
         match *action {
             Action::PushVlan(tpid) => return self.push_vlan(tpid),
             Action::PopVlan => return self.pop_vlan(),
-            Action::PushMpls(_) => self.parse_again = true,
+            Action::PushMpls(_) | Action::Encapsulate(_) => self.parse_again = true,
             Action::PopMpls(_) => {
                 if !self.has(Field::MplsLabel) && !self.parse_again {
                     return;
@@ -178,6 +188,12 @@ impl Walk {
         if self.written.get(field) != field.info().ones() {
             self.derived.push(field);
         }
+    }
+
+    /// Whether an action has changed the address that the packet goes to.
+    fn destination_written(&self) -> bool {
+        let mut words = [word::IPV4_DST].into_iter().chain(word::IPV6_DST..word::IPV6_DST + 4);
+        words.any(|w| self.written.word(w) != 0)
     }
 
     fn tagged(&self) -> bool {

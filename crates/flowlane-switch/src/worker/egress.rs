@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use flowlane::packet::Headers;
+use flowlane::packet::key::FlowKey;
 use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
@@ -13,6 +14,7 @@ use crate::mac_table::{MacTable, NormalDecision};
 use crate::meter::Meter;
 use crate::pipeline::Step;
 use crate::port::{Port, PortError};
+use crate::tunnel::{Tunnels, Unsent};
 
 /// Packets that did not leave, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,6 +31,12 @@ pub struct Drops {
     pub reserved_address: u64,
     /// For the controller, but there is no controller port or it did not take it.
     pub no_controller: u64,
+    /// Longer than the tunnel that it should have gone into allows.
+    pub tunnel_too_long: u64,
+    /// For a tunnel that does not carry such packets, or does not exist.
+    pub no_tunnel: u64,
+    /// For a tunnel's end here, and refused: the tunnels count why.
+    pub tunnel_refused: u64,
 }
 
 /// Ports, and the state that actions use.
@@ -47,6 +55,8 @@ pub struct Egress {
     pub counts: BTreeMap<u32, (u64, u64)>,
     /// Packets that did not leave.
     pub drops: Drops,
+    /// The tunnels; none where none are configured.
+    pub tunnels: Option<Tunnels>,
     random: u32,
     scratch: Frame,
 }
@@ -61,6 +71,15 @@ pub enum Outcome<'a> {
         /// The place.
         at: usize,
     },
+    /// It goes on in a table of routes.
+    Route {
+        /// The table.
+        table: u8,
+        /// What it takes along.
+        carry: &'a [(u8, u32, u32)],
+        /// Whether it has been sent somewhere already.
+        sent: bool,
+    },
     /// It goes on in a table, with a new key.
     Again {
         /// The table.
@@ -68,6 +87,19 @@ pub enum Outcome<'a> {
         /// What it takes along.
         carry: &'a [(u8, u32, u32)],
     },
+}
+
+/// What actions may need to know of a packet besides its bytes and headers.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// Its key, as it was parsed.
+    pub key: &'a FlowKey,
+    /// The place of the port that it came in through.
+    pub port: usize,
+    /// The time.
+    pub now_ns: u64,
+    /// Whether it has been sent somewhere before.
+    pub sent: bool,
 }
 
 /// How many nanoseconds a second has.
@@ -84,12 +116,13 @@ impl Egress {
             meters: BTreeMap::new(),
             counts: BTreeMap::new(),
             drops: Drops::default(),
+            tunnels: None,
             random: seed | 1,
             scratch: Frame::default(),
         }
     }
 
-    /// Takes a frame, which came in through the port at place `port`, along a path.
+    /// Takes a frame along a path.
     ///
     /// # Errors
     /// A port that fails for good.
@@ -99,14 +132,14 @@ impl Egress {
         steps: &'a [Step],
         frame: &mut Frame,
         headers: &mut Headers,
-        port: usize,
-        now_ns: u64,
+        arrival: Arrival<'_>,
     ) -> Result<Outcome<'a>, PortError> {
-        let mut sent = false;
+        let Arrival { key, port, now_ns, mut sent } = arrival;
         for (at, step) in steps.iter().enumerate() {
             let action = match step {
                 Step::Do(action) => action,
                 Step::Matched { .. } => continue,
+                Step::Route { table, carry } => return Ok(Outcome::Route { table: *table, carry, sent }),
                 Step::Recirculate { table, carry } => return Ok(Outcome::Again { table: *table, carry }),
             };
             match action {
@@ -118,8 +151,8 @@ impl Egress {
                         None => self.drops.no_port += 1,
                     }
                 }
-                Action::DecTtl | Action::DecMplsTtl | Action::Meter(_) => {
-                    if !self.gate(action, frame, headers, now_ns)? {
+                Action::DecTtl | Action::DecMplsTtl | Action::Meter(_) | Action::Encapsulate(_) => {
+                    if !self.gate(action, frame, headers, key, now_ns)? {
                         return Ok(Outcome::Stopped { at });
                     }
                 }
@@ -136,6 +169,7 @@ impl Egress {
         action: &Action,
         frame: &mut Frame,
         headers: &mut Headers,
+        key: &FlowKey,
         now_ns: u64,
     ) -> Result<bool, PortError> {
         let ttl = match action {
@@ -146,6 +180,7 @@ impl Egress {
                 self.drops.metered += u64::from(!passes);
                 return Ok(passes);
             }
+            Action::Encapsulate(tunnel) => return Ok(self.encapsulate(*tunnel, frame, headers, key)),
             _ => return Ok(true),
         };
         if ttl == Ttl::Expired {
@@ -154,6 +189,17 @@ impl Egress {
             return Ok(false);
         }
         Ok(true)
+    }
+
+    /// Says whether the packet has gone into the tunnel.
+    fn encapsulate(&mut self, tunnel: u32, frame: &mut Frame, headers: &mut Headers, key: &FlowKey) -> bool {
+        let tunnels = self.tunnels.as_mut();
+        match tunnels.map_or(Err(Unsent::NoTunnel), |t| t.encapsulate(tunnel, frame, headers, key)) {
+            Ok(()) => return true,
+            Err(Unsent::TooLong) => self.drops.tunnel_too_long += 1,
+            Err(Unsent::NotIp | Unsent::NoTunnel) => self.drops.no_tunnel += 1,
+        }
+        false
     }
 
     /// Any other action. Says whether the packet has gone somewhere.

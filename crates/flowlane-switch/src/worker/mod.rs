@@ -22,12 +22,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use choice::Arm;
-pub use egress::{Drops, Egress};
+pub use egress::{Arrival, Drops, Egress};
 pub use lookup::{CacheConfig, Lookup};
 pub use ports::{PortCounters, PortSlot, Ports};
 pub use stages::{Stage, StageCounters, Stages};
 pub use validate::{Difference, RunError};
 
+use egress::Outcome;
 use validate::Validator;
 
 use flowlane::isa::Variant;
@@ -275,11 +276,7 @@ impl Worker {
             validator.parsed(self.burst.frames(), in_port, &self.keys, &self.headers)?;
         }
         if decapsulate {
-            for (lane, frame) in self.burst.frames_mut().iter_mut().enumerate() {
-                let headers = &mut self.headers[lane];
-                let key = &mut self.keys[lane];
-                *headers = self::decapsulate(&self.parser, frame, in_port, *headers, key);
-            }
+            live.0 &= !self.decapsulate_all(port).0;
         }
         let mut trouble = LaneMask(0);
         for (lane, headers) in self.headers[..self.burst.len()].iter().enumerate() {
@@ -296,6 +293,23 @@ impl Worker {
         Ok(live)
     }
 
+    /// Terminates the burst's tunnels; returns the lanes that are to be dropped.
+    fn decapsulate_all(&mut self, port: usize) -> LaneMask {
+        let slot = &self.egress.ports.slots()[port];
+        let (in_port, vrf) = (slot.number.0, slot.vrf);
+        let frames = self.burst.frames_mut();
+        let (keys, headers) = (&mut self.keys[..frames.len()], &mut self.headers[..frames.len()]);
+        if let Some(tunnels) = &mut self.egress.tunnels {
+            let refused = tunnels.terminate(&self.parser, frames, (in_port, vrf), keys, headers);
+            self.egress.drops.tunnel_refused += refused.len() as u64;
+            return refused;
+        }
+        for ((frame, key), headers) in frames.iter_mut().zip(keys).zip(headers) {
+            *headers = decapsulate(&self.parser, frame, in_port, *headers, key);
+        }
+        LaneMask(0)
+    }
+
     /// Does what the lanes' paths say; returns the lanes that are to be looked up again.
     #[inline]
     fn act_all(
@@ -306,24 +320,70 @@ impl Worker {
         now_ns: u64,
     ) -> Result<LaneMask, RunError> {
         let mut again = LaneMask(0);
+        let mut routed = Routed { lanes: LaneMask(0), tables: [0; LANES_MAX], sent: LaneMask(0) };
         let in_port = self.egress.ports.slots()[port].number;
         for lane in live.lanes() {
             let frame = &mut self.burst.frames_mut()[lane];
             let headers = &mut self.headers[lane];
             let bytes = frame.len() as u64;
             let (path, steps) = self.lookup.paths.get_mut(paths[lane]);
-            match self.egress.run(steps, frame, headers, port, now_ns)? {
-                egress::Outcome::Done => {
-                    path.packets += 1;
-                    path.bytes += bytes;
+            match self.egress.run(
+                steps,
+                frame,
+                headers,
+                Arrival { key: &self.keys[lane], port, now_ns, sent: false },
+            )? {
+                Outcome::Stopped { at } => {
+                    self.lookup.credit_until(paths[lane], at, bytes);
+                    continue;
                 }
-                egress::Outcome::Stopped { at } => self.lookup.credit_until(paths[lane], at, bytes),
-                egress::Outcome::Again { table, carry } => {
-                    path.packets += 1;
-                    path.bytes += bytes;
+                Outcome::Done => {}
+                Outcome::Route { table, carry, sent } => {
+                    take_along(carry, &mut self.keys[lane]);
+                    routed.add(lane, table, sent);
+                }
+                Outcome::Again { table, carry } => {
                     parse_again(frame, in_port.0, table, carry, headers, &mut self.keys[lane]);
                     again.0 |= 1 << lane;
                 }
+            }
+            path.packets += 1;
+            path.bytes += bytes;
+        }
+        while let Some((table, lanes)) = routed.next() {
+            again.0 |= self.route_all(port, table, lanes, routed.sent, now_ns)?.0;
+        }
+        Ok(again)
+    }
+
+    /// Looks up the lanes that have come to a table of routes, and does what their next hops say; returns the lanes
+    /// that are to be looked up again.
+    fn route_all(
+        &mut self,
+        port: usize,
+        table: u8,
+        lanes: LaneMask,
+        sent: LaneMask,
+        now_ns: u64,
+    ) -> Result<LaneMask, RunError> {
+        let mut again = LaneMask(0);
+        let in_port = self.egress.ports.slots()[port].number;
+        let routes = self.lookup.pipeline.routes_mut(table).expect("a path leads to tables that are there");
+        let found = routes.find(&self.keys, lanes);
+        for lane in lanes.lanes() {
+            let frame = &mut self.burst.frames_mut()[lane];
+            let headers = &mut self.headers[lane];
+            let steps = routes.take(&found, lane, frame.len() as u64);
+            let sent = sent.0 >> lane & 1 == 1;
+            let outcome = self.egress.run(
+                steps,
+                frame,
+                headers,
+                Arrival { key: &self.keys[lane], port, now_ns, sent },
+            )?;
+            if let Outcome::Again { table, carry } = outcome {
+                parse_again(frame, in_port.0, table, carry, headers, &mut self.keys[lane]);
+                again.0 |= 1 << lane;
             }
         }
         Ok(again)
@@ -339,6 +399,33 @@ impl Worker {
                 self.frame_clock_ns
             }
         }
+    }
+}
+
+/// Lanes that have come to tables of routes.
+struct Routed {
+    lanes: LaneMask,
+    tables: [u8; LANES_MAX],
+    /// Those that have been sent somewhere already.
+    sent: LaneMask,
+}
+
+impl Routed {
+    fn add(&mut self, lane: usize, table: u8, sent: bool) {
+        self.lanes.0 |= 1 << lane;
+        self.sent.0 |= u64::from(sent) << lane;
+        self.tables[lane] = table;
+    }
+
+    /// A table, and the lanes that have come to it: nearly always all.
+    fn next(&mut self) -> Option<(u8, LaneMask)> {
+        let table = self.tables[self.lanes.lanes().next()?];
+        let mut these = LaneMask(0);
+        for lane in self.lanes.lanes().filter(|&lane| self.tables[lane] == table) {
+            these.0 |= 1 << lane;
+        }
+        self.lanes.0 &= !these.0;
+        Some((table, these))
     }
 }
 
@@ -399,6 +486,11 @@ fn parse_again(
         key.set_word(w, before.word(w));
     }
     key.set_word(word::RECIRC_ID, u32::from(table) + 1);
+    take_along(carry, key);
+}
+
+/// Sets words that rules have set and that are in no header.
+fn take_along(carry: &[(u8, u32, u32)], key: &mut FlowKey) {
     for &(w, value, mask) in carry {
         let w = usize::from(w);
         key.set_word(w, key.word(w) & !mask | value);

@@ -27,9 +27,11 @@ pub struct PortSlot {
     pub name: String,
     /// What it was opened from.
     pub spec: String,
-    /// Whether tunnels are terminated here: frames to the UDP ports of VXLAN, GENEVE and GTP-U are matched
-    /// on what is inside, with the tunnel fields set.
+    /// Whether tunnels are terminated here: frames of VXLAN, GENEVE and GTP-U are matched on what is inside, with
+    /// the tunnel fields set. Where tunnels are configured, theirs only, and validated; else all.
     pub decapsulate: bool,
+    /// The routing instance that tunnels' outer packets come in through.
+    pub vrf: u32,
     /// The port itself.
     pub port: Box<dyn Port>,
     /// What went through it.
@@ -46,6 +48,7 @@ impl PortSlot {
             name: name.to_owned(),
             spec: spec.to_owned(),
             decapsulate: false,
+            vrf: 0,
             port,
             counters: PortCounters::default(),
             finished: false,

@@ -1,10 +1,14 @@
 //! The worker with and without caches, and against an interpreter that parses the packet anew before
 //! every table.
 
+mod routes;
+mod tunnels;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use etherparse::PacketBuilder;
+use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
 use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
@@ -37,14 +41,36 @@ impl Port for Recorder {
 
 const CONTROLLER: u32 = 999;
 
-fn worker(rules: &[Rule], tables: u8, cache: CacheConfig, linear: bool) -> (Worker, Sent) {
+/// Engines that answer alike.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum By {
+    Linear,
+    Tuple,
+    Acl(AclEngine),
+}
+
+impl By {
+    fn pick(n: u64) -> Self {
+        let acl = AclEngine::ALL[(n / 4 % 4) as usize];
+        [Self::Linear, Self::Tuple, Self::Tuple, Self::Acl(acl)][(n % 4) as usize]
+    }
+
+    fn engine(self) -> Box<dyn Classifier> {
+        match self {
+            By::Linear => Box::new(LinearSearch::new(10_000)),
+            By::Tuple => Box::new(TupleSearch::new(10_000, 5)),
+            By::Acl(engine) => Box::new(AclSearch::new(AclConfig::default().with_engine(engine))),
+        }
+    }
+}
+
+fn worker(rules: &[Rule], tables: u8, cache: CacheConfig, by: By) -> (Worker, Sent) {
     let mut pipeline = Pipeline::new();
     for number in 0..tables {
-        let engine: Box<dyn Classifier> =
-            if linear { Box::new(LinearSearch::new(10_000)) } else { Box::new(TupleSearch::new(10_000, 5)) };
         let miss = [Miss::Continue, Miss::Controller, Miss::Drop][usize::from(number) % 3];
-        pipeline.add_table(number, "", engine, miss);
+        pipeline.add_table(number, "", by.engine(), miss);
     }
+    routes::add(&mut pipeline, tables);
     for rule in rules {
         pipeline.add_rule(rule.clone()).unwrap();
     }
@@ -190,8 +216,9 @@ fn random_rules(r: &mut Random, tables: u8) -> Vec<Rule> {
             if r.next(8) == 0 {
                 actions.push(Action::PushMpls(0x8847));
             }
-            if table + 1 < tables && r.next(2) == 0 {
-                actions.push(Action::Goto(table + 1 + r.next(u32::from(tables - table - 1)) as u8));
+            // Behind the tables of rules stands one of routes.
+            if r.next(2) == 0 {
+                actions.push(Action::Goto(table + 1 + r.next(u32::from(tables - table)) as u8));
             }
             let (matches, priority) = (random_match(r), Priority(r.next(4)));
             rules.push(Rule { table, priority, cookie: 0, matches, actions });
@@ -229,8 +256,18 @@ impl Interpreter<'_> {
     fn run(mut self) -> Vec<(u32, Vec<u8>)> {
         let mut at = Some(0);
         while let Some(number) = at.take() {
-            let Some(table) = self.pipeline.table(number) else { break };
             let key = self.key();
+            if self.pipeline.route_tables().any(|(n, _)| n == number) {
+                for action in routes::actions(&key, number) {
+                    match action {
+                        Action::Goto(next) => at = Some(next),
+                        action if !self.act(&action) => return self.sent,
+                        _ => {}
+                    }
+                }
+                continue;
+            }
+            let Some(table) = self.pipeline.table(number) else { break };
             let Some(hit) = table.classifier().lookup(&key) else {
                 match table.miss {
                     Miss::Drop => {}
@@ -257,6 +294,7 @@ impl Interpreter<'_> {
             Action::Output(PortNo(port)) if port != self.in_port && port <= 4 => self.send(port),
             Action::Output(_) => {}
             Action::InPort => self.send(self.in_port),
+            Action::Controller { .. } => self.send(CONTROLLER),
             Action::Flood => {
                 let from = self.in_port;
                 (1..=4).filter(|&p| p != from).for_each(|p| self.send(p));
@@ -309,6 +347,10 @@ fn counters(worker: &mut Worker) -> Vec<(u8, u32, u64, u64)> {
         out.push((number, u32::MAX, table.missed, 0));
         out.extend(table.rules().map(|(id, e)| (number, id.0, e.packets, e.bytes)));
     }
+    for (number, table) in worker.lookup.pipeline.route_tables() {
+        out.push((number, u32::MAX, table.missed, 0));
+        out.extend((0..).zip(table.next_hops()).map(|(i, h)| (number, i, h.packets, h.bytes)));
+    }
     out
 }
 
@@ -328,11 +370,11 @@ fn caches_change_nothing_and_the_pipeline_is_what_openflow_describes() {
             masks_max: r.pick(&[1, 5, 100]),
             ..CacheConfig::default()
         };
-        let (mut cached, cached_sent) = worker(&rules, tables, small, seed % 2 == 0);
+        let (mut cached, cached_sent) = worker(&rules, tables, small, By::pick(seed));
         if seed % 4 == 0 {
             cached.validate();
         }
-        let (mut plain, plain_sent) = worker(&rules, tables, no_caches(), seed % 3 == 0);
+        let (mut plain, plain_sent) = worker(&rules, tables, no_caches(), By::pick(seed / 7));
         for round in 0..8 {
             let port = r.next(2) as usize;
             let frames: Vec<Vec<u8>> = (0..40).map(|_| packet(r)).collect();
@@ -366,7 +408,7 @@ fn rules_that_change_while_megaflows_exist_take_effect_at_once() {
     for seed in 0..60u64 {
         let r = &mut Random(seed);
         let mut rules = random_rules(r, 3);
-        let (mut cached, sent) = worker(&rules, 3, CacheConfig::default(), false);
+        let (mut cached, sent) = worker(&rules, 3, CacheConfig::default(), By::pick(seed));
         for step in 0..60 {
             if r.next(2) == 0 && !rules.is_empty() {
                 let rule = rules.swap_remove(r.next(rules.len() as u32) as usize);
@@ -393,7 +435,7 @@ fn rules_that_change_while_megaflows_exist_take_effect_at_once() {
 #[test]
 fn normal_learns_and_floods() {
     let rules = [Rule::new(Match::any(), vec![Action::Normal])];
-    let (mut worker, sent) = worker(&rules, 1, CacheConfig::default(), false);
+    let (mut worker, sent) = worker(&rules, 1, CacheConfig::default(), By::Tuple);
     let frame = |from: u8, to: u8| {
         let mut bytes = Vec::new();
         PacketBuilder::ethernet2([2, 0, 0, 0, 0, from], [2, 0, 0, 0, 0, to])
@@ -419,7 +461,7 @@ fn normal_learns_and_floods() {
 fn malformed_frames_are_dropped_or_forwarded_as_configured_and_counted() {
     let rules = [Rule::new(Match::any(), vec![Action::Output(PortNo(2))])];
     for policy in [MalformedPolicy::Drop, MalformedPolicy::Forward] {
-        let (mut worker, sent) = worker(&rules, 1, CacheConfig::default(), false);
+        let (mut worker, sent) = worker(&rules, 1, CacheConfig::default(), By::Tuple);
         worker.malformed_policy = policy;
         worker.inject(0, &[&[0; 5], &[1; 20], &[0; 13]]).unwrap();
         let forwarded = if policy == MalformedPolicy::Drop { 1 } else { 3 };
@@ -433,7 +475,7 @@ fn a_decapsulating_port_matches_on_what_is_inside() {
     let mut matches = Match::any();
     matches.set(Field::TunId, 77).set(Field::TpDst, 53);
     let rules = [Rule::new(matches, vec![Action::Output(PortNo(2))])];
-    let (mut worker, sent) = worker(&rules, 1, CacheConfig::default(), false);
+    let (mut worker, sent) = worker(&rules, 1, CacheConfig::default(), By::Tuple);
     worker.egress.ports.slots_mut()[0].decapsulate = true;
     let mut inner = Vec::new();
     PacketBuilder::ethernet2([2; 6], [4; 6])

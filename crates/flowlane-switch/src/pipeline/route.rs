@@ -1,0 +1,321 @@
+//! Tables of routes: where packets go by their destination.
+//!
+//! Rule tables are in front of a cache of megaflows; a table of routes is behind it. Were routes rules, each
+//! prefix would become a megaflow, and those of longer prefixes inside it further masks: a full table of routes would
+//! make dozens of masks and hundreds of thousands of megaflows. Looking up a burst of addresses in a forwarding table
+//! costs less than one mask. So a path ends with [`Step::Route`], and those packets of a burst that have come there
+//! are looked up together.
+//!
+//! A next hop is a list of actions, or a group of other next hops of which the packet's flow picks one.
+
+use flowlane::cache::flow_hash::FlowHash;
+use flowlane::packet::Field;
+use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::fields::word;
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::parse::ether_type;
+use flowlane::route::ecmp::{GroupConfig, GroupError, GroupReader, Groups, Member};
+use flowlane::route::engine::{AnyFib, Engine, Family};
+use flowlane::route::{Address, BuildError, Fib, FibConfig, HopSize, Prefix, Rib, RibError};
+use flowlane::rule::Action;
+
+use super::Step;
+
+/// What a next hop of a table is to be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HopSpec {
+    /// These actions; the last may be a `goto_table`.
+    Actions(Vec<Action>),
+    /// One of these next hops (by position) for each flow, in proportion to the weights.
+    Group(Vec<(usize, u32)>),
+}
+
+/// What happens to the packets of a route.
+#[derive(Debug)]
+pub struct NextHop {
+    /// Its name in routes and reports.
+    pub name: String,
+    /// What it is.
+    pub spec: HopSpec,
+    /// Packets that it was done to.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    steps: Box<[Step]>,
+}
+
+/// Why a table of routes does not take something.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RouteTableError {
+    /// An action that only rules may have.
+    #[error(
+        "next hop `{0}`: `move` reads fields that only a rule's match fixes; let a rule in front of the routes do it"
+    )]
+    Move(String),
+    /// A `goto_table` to where packets have been.
+    #[error(
+        "next hop `{name}`: goto_table:{to} must lead to a later table than {table}, and be the last action"
+    )]
+    Goto {
+        /// The next hop.
+        name: String,
+        /// Where it leads.
+        to: u8,
+        /// The table of routes.
+        table: u8,
+    },
+    /// A group that cannot be.
+    #[error("next hop `{name}`: {source}")]
+    Group {
+        /// The next hop.
+        name: String,
+        /// What is wrong with it.
+        source: GroupError,
+    },
+    /// Too many routes.
+    #[error(transparent)]
+    Rib(#[from] RibError),
+    /// The forwarding table takes too much memory.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// The answer for an address without a route. Next hops are numbered from 1 on, in order.
+const NO_ROUTE: u64 = 0;
+
+/// What is done with packets without a route, where they are not dropped.
+const TO_CONTROLLER: &[Step] = &[Step::Do(Action::Controller { max_len: u16::MAX })];
+
+/// Routes and next hops.
+pub struct RouteTable {
+    /// For reports; empty where none was given.
+    pub name: String,
+    /// Whether packets without a route go to the controller port; else they are dropped.
+    pub miss_to_controller: bool,
+    /// Packets without a route.
+    pub missed: u64,
+    v4: Forwarding<u32>,
+    v6: Forwarding<u128>,
+    hops: Vec<NextHop>,
+    groups: GroupReader,
+    flow_hash: FlowHash,
+}
+
+/// The packets of a burst that meet a table of routes, and what was found for them.
+#[derive(Debug)]
+pub struct Found {
+    next_hops: [u64; LANES_MAX],
+}
+
+/// How routes are looked up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FibEngine {
+    /// By what suits the routes.
+    #[default]
+    Auto,
+    /// By the structure that stays in the caches.
+    Compact,
+    /// By a table of all first 24 bits: DIR-24-8, or a trie for IPv6.
+    Direct,
+}
+
+/// How a table of routes is to be.
+#[derive(Clone, Debug, Default)]
+pub struct RouteTableConfig {
+    /// Its number.
+    pub number: u8,
+    /// Its name in reports.
+    pub name: String,
+    /// Whether packets without a route go to the controller port; else they are dropped.
+    pub miss_to_controller: bool,
+    /// The most routes of each family.
+    pub routes_max: usize,
+    /// The most bytes that the forwarding table of each family may take.
+    pub memory_max: usize,
+    /// How routes are looked up.
+    pub engine: FibEngine,
+    /// Keys the hash by which flows pick members of groups.
+    pub seed: u64,
+}
+
+impl RouteTable {
+    /// A table with these next hops, and routes to them (by position).
+    ///
+    /// # Errors
+    /// Where a next hop cannot be as it is asked for, or the routes do not fit.
+    ///
+    /// # Panics
+    /// Where a route leads to a next hop that is not there.
+    pub fn new(
+        config: RouteTableConfig,
+        hops: Vec<(String, HopSpec)>,
+        v4: &[(Prefix<u32>, usize)],
+        v6: &[(Prefix<u128>, usize)],
+    ) -> Result<Self, RouteTableError> {
+        let groups_max = hops.iter().filter(|(_, spec)| matches!(spec, HopSpec::Group(_))).count();
+        let first = hops.len() as u64 + 1;
+        let groups = GroupConfig { first, groups_max, memory_max: usize::MAX, ..GroupConfig::default() };
+        let mut groups =
+            Groups::new(groups).expect("no bucket is too many for next hops that stand in memory");
+        let mut numbers = Vec::new();
+        let mut made = Vec::new();
+        for (position, (name, spec)) in hops.into_iter().enumerate() {
+            let mut steps = Vec::new();
+            let mut number = position as u64 + 1;
+            match &spec {
+                HopSpec::Actions(actions) => steps = steps_of(&name, actions, config.number)?,
+                HopSpec::Group(members) => {
+                    let member = |&(position, weight)| Member { next_hop: position as u64 + 1, weight };
+                    let members: Vec<Member> = members.iter().map(member).collect();
+                    number = groups
+                        .add(&members)
+                        .map_err(|source| RouteTableError::Group { name: name.clone(), source })?;
+                }
+            }
+            numbers.push(number);
+            made.push(NextHop { name, spec, packets: 0, bytes: 0, steps: steps.into() });
+        }
+        Ok(Self {
+            v4: Forwarding::new(&config, v4, &numbers, Engine::Dir24)?,
+            v6: Forwarding::new(&config, v6, &numbers, Engine::Trie)?,
+            name: config.name,
+            miss_to_controller: config.miss_to_controller,
+            missed: 0,
+            hops: made,
+            groups: groups.reader(),
+            flow_hash: FlowHash::new(config.seed),
+        })
+    }
+
+    /// The next hops, in order.
+    pub fn next_hops(&self) -> &[NextHop] {
+        &self.hops
+    }
+
+    /// Number of routes.
+    pub fn len(&self) -> usize {
+        self.v4.rib.len() + self.v6.rib.len()
+    }
+
+    /// Whether there are no routes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of routes and forwarding tables.
+    pub fn table_bytes(&self) -> usize {
+        self.v4.table_bytes() + self.v6.table_bytes()
+    }
+
+    /// Looks up where the packets of these lanes go.
+    pub fn find(&self, keys: &[FlowKey], lanes: LaneMask) -> Found {
+        let mut found = Found { next_hops: [NO_ROUTE; LANES_MAX] };
+        let (mut v4, mut v6) = (Gathered::new(), Gathered::new());
+        for lane in lanes.lanes() {
+            let key = &keys[lane];
+            match key.word(word::VLAN_ETH_TYPE) as u16 {
+                ether_type::IPV4 => v4.push(lane, key.word(word::IPV4_DST)),
+                ether_type::IPV6 => v6.push(lane, key.get(Field::Ipv6Dst)),
+                _ => {}
+            }
+        }
+        v4.look_up(&self.v4.fib, &mut found);
+        v6.look_up(&self.v6.fib, &mut found);
+        for lane in lanes.lanes() {
+            let next_hop = &mut found.next_hops[lane];
+            if *next_hop > self.hops.len() as u64 {
+                *next_hop = self.groups.resolve(*next_hop, self.flow_hash.of(&keys[lane]));
+            }
+        }
+        found
+    }
+
+    /// What to do with the packet of a lane, which is counted.
+    pub fn take(&mut self, found: &Found, lane: usize, bytes: u64) -> &[Step] {
+        let position = found.next_hops[lane].checked_sub(1);
+        let Some(hop) = position.and_then(|p| self.hops.get_mut(p as usize)) else {
+            self.missed += 1;
+            return if self.miss_to_controller { TO_CONTROLLER } else { &[] };
+        };
+        hop.packets += 1;
+        hop.bytes += bytes;
+        &hop.steps
+    }
+}
+
+/// Routes of one family, and the table that they are looked up in.
+struct Forwarding<A: Family> {
+    rib: Rib<A>,
+    fib: AnyFib<A>,
+}
+
+impl<A: Family> Forwarding<A> {
+    /// `numbers`: what stands for each next hop in tables. `direct`: the engine of [`FibEngine::Direct`].
+    fn new(
+        config: &RouteTableConfig,
+        routes: &[(Prefix<A>, usize)],
+        numbers: &[u64],
+        direct: Engine,
+    ) -> Result<Self, RouteTableError> {
+        let mut rib = Rib::new(config.routes_max);
+        for &(prefix, position) in routes {
+            rib.insert(prefix, numbers[position])?;
+        }
+        let shape =
+            FibConfig::new(HopSize::B4).with_default_next_hop(NO_ROUTE).with_memory_max(config.memory_max);
+        let by_name = |engine| A::build(engine, &rib, &shape).expect("every family has both");
+        let fib = match config.engine {
+            FibEngine::Auto => AnyFib::build(&rib, &shape),
+            FibEngine::Compact => by_name(Engine::Compact),
+            FibEngine::Direct => by_name(direct),
+        }?;
+        Ok(Self { rib, fib })
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.rib.table_bytes() + self.fib.table_bytes()
+    }
+}
+
+/// Addresses of one family, one behind the other.
+struct Gathered<A> {
+    addresses: [A; LANES_MAX],
+    lanes: [u8; LANES_MAX],
+    len: usize,
+}
+
+impl<A: Address> Gathered<A> {
+    fn new() -> Self {
+        Self { addresses: [A::default(); LANES_MAX], lanes: [0; LANES_MAX], len: 0 }
+    }
+
+    fn push(&mut self, lane: usize, address: A) {
+        (self.addresses[self.len], self.lanes[self.len]) = (address, lane as u8);
+        self.len += 1;
+    }
+
+    fn look_up(&self, fib: &impl Fib<A>, found: &mut Found) {
+        let mut next_hops = [NO_ROUTE; LANES_MAX];
+        if self.len > 0 {
+            fib.lookup_batch(&self.addresses[..self.len], &mut next_hops[..self.len]);
+        }
+        for (lane, next_hop) in self.lanes[..self.len].iter().zip(next_hops) {
+            found.next_hops[usize::from(*lane)] = next_hop;
+        }
+    }
+}
+
+/// The steps of a next hop of table `table`.
+fn steps_of(name: &str, actions: &[Action], table: u8) -> Result<Vec<Step>, RouteTableError> {
+    let last = actions.len().saturating_sub(1);
+    let step = |(i, action): (usize, &Action)| match *action {
+        Action::Move { .. } => Err(RouteTableError::Move(name.to_owned())),
+        Action::Goto(to) if to <= table || i < last => {
+            Err(RouteTableError::Goto { name: name.to_owned(), to, table })
+        }
+        Action::Goto(table) => Ok(Step::Recirculate { table, carry: Vec::new() }),
+        ref other => Ok(Step::Do(other.clone())),
+    };
+    actions.iter().enumerate().map(step).collect()
+}

@@ -1,0 +1,277 @@
+//! The switch's tunnels: whose packets are terminated, and what goes in front of packets that leave through one.
+//!
+//! ```text
+//! in    parsed burst ─ Decapsulator ─┬ terminated: outer headers go, the inner frame is parsed, tun_* and in_port set
+//!                                    ├ for this node, but refused: dropped, counted by reason
+//!                                    └ others' tunnels, no tunnel: go on as they are
+//! out   `encap:N` ─ Encapsulator of tunnel N ─ what follows sees the outer headers
+//! ```
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use flowlane::cache::flow_hash::FlowHash;
+use flowlane::packet::batch::LaneMask;
+use flowlane::packet::fields::word;
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::parse::ether_type;
+use flowlane::packet::tunnel::Inner;
+use flowlane::packet::{Headers, Network, Parser, Transport};
+use flowlane::tunnel::{
+    BATCH_MAX, Decapsulated, Decapsulator, Encapsulation, EncapsulationError, Encapsulator, Endpoint,
+    EndpointConfig, EndpointError, EndpointId, EndpointTable, Policy, Refused,
+};
+
+use crate::frame::Frame;
+use crate::worker::decapsulate;
+
+/// A tunnel as it is configured.
+#[derive(Clone, Debug)]
+pub struct TunnelSpec {
+    /// Its number in actions.
+    pub number: u32,
+    /// Its name in reports.
+    pub name: String,
+    /// Whose packets are terminated; none: nobody's.
+    pub endpoint: Option<Endpoint>,
+    /// What goes in front of packets that leave; none: nothing leaves.
+    pub encapsulation: Option<Encapsulation>,
+    /// What rules see as the port of packets that come out of it; none: the port that brought them.
+    pub in_port: Option<u32>,
+}
+
+/// A tunnel, with its counters.
+#[derive(Debug)]
+pub struct Tunnel {
+    /// As it was configured.
+    pub spec: TunnelSpec,
+    /// Packets that came out of it.
+    pub received_packets: u64,
+    /// Bytes of what was inside.
+    pub received_bytes: u64,
+    /// Packets that went into it.
+    pub sent_packets: u64,
+    /// Their bytes, outer headers included.
+    pub sent_bytes: u64,
+}
+
+/// A tunnel that cannot be made.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TunnelError {
+    /// Its endpoint.
+    #[error(transparent)]
+    Endpoint(#[from] EndpointError),
+    /// Its encapsulation.
+    #[error(transparent)]
+    Encapsulation(#[from] EncapsulationError),
+    /// The endpoint of another.
+    #[error("its packets are those of tunnel {0} too; give them different ids, addresses or VRFs")]
+    Twice(u32),
+}
+
+/// Why a packet did not go into a tunnel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsent {
+    /// It is longer than the tunnel's MTU allows.
+    TooLong,
+    /// The tunnel carries IP, and it is none of that version.
+    NotIp,
+    /// There is no such tunnel, or nothing leaves through it.
+    NoTunnel,
+}
+
+/// All tunnels of a worker.
+pub struct Tunnels {
+    tunnels: Vec<Tunnel>,
+    encapsulators: Vec<Option<Encapsulator>>,
+    /// Places of the tunnels by number.
+    places: HashMap<u32, usize>,
+    /// Kept because endpoints are looked up in it; the decapsulator reads it.
+    endpoints: EndpointTable,
+    decapsulator: Decapsulator,
+    found: Box<Decapsulated>,
+    /// The addresses at which tunnels end here.
+    local: HashSet<IpAddr>,
+    refused: Vec<u64>,
+    flow_hash: FlowHash,
+}
+
+impl Tunnels {
+    /// The tunnels of a configuration. The seed keys the hashes of endpoints and flows.
+    ///
+    /// # Errors
+    /// The number of the first tunnel that cannot be made, and why.
+    pub fn new(specs: &[TunnelSpec], policy: Policy, seed: u32) -> Result<Self, (u32, TunnelError)> {
+        let config = EndpointConfig { endpoints_max: specs.len(), seed, ..EndpointConfig::default() };
+        let mut endpoints = EndpointTable::new(&config);
+        let (mut tunnels, mut encapsulators) = (Vec::new(), Vec::new());
+        let mut local = HashSet::new();
+        for (place, spec) in specs.iter().enumerate() {
+            let failed = |error: TunnelError| (spec.number, error);
+            if let Some(endpoint) = &spec.endpoint {
+                local.insert(endpoint.destination);
+                let inserted = endpoints.insert(endpoint, EndpointId(place as u32));
+                if let Some(before) = inserted.map_err(|e| failed(e.into()))? {
+                    return Err(failed(TunnelError::Twice(specs[before.0 as usize].number)));
+                }
+            }
+            let encapsulator = spec.encapsulation.as_ref().map(Encapsulator::new).transpose();
+            encapsulators.push(encapsulator.map_err(|e| failed(e.into()))?);
+            tunnels.push(Tunnel {
+                spec: spec.clone(),
+                received_packets: 0,
+                received_bytes: 0,
+                sent_packets: 0,
+                sent_bytes: 0,
+            });
+        }
+        let decapsulator = Decapsulator::new(endpoints.reader(), policy);
+        Ok(Self {
+            tunnels,
+            encapsulators,
+            places: specs.iter().enumerate().map(|(place, spec)| (spec.number, place)).collect(),
+            endpoints,
+            decapsulator,
+            found: Box::default(),
+            local,
+            refused: vec![0; Refused::ALL.len()],
+            flow_hash: FlowHash::new(u64::from(seed) ^ 0x7455_6e31),
+        })
+    }
+
+    /// The tunnels, in order.
+    pub fn tunnels(&self) -> &[Tunnel] {
+        &self.tunnels
+    }
+
+    /// Bytes of the table of endpoints.
+    pub fn table_bytes(&self) -> usize {
+        self.endpoints.table_bytes()
+    }
+
+    /// How many packets for this node were refused, by reason.
+    pub fn refused(&self) -> impl Iterator<Item = (Refused, u64)> {
+        Refused::ALL.iter().copied().zip(self.refused.iter().copied())
+    }
+
+    /// Terminates the tunnels among a burst's frames, which came in through a port of `vrf`; returns the lanes that
+    /// are to be dropped.
+    pub fn terminate(
+        &mut self,
+        parser: &Parser,
+        frames: &mut [Frame],
+        (in_port, vrf): (u32, u32),
+        keys: &mut [FlowKey],
+        headers: &mut [Headers],
+    ) -> LaneMask {
+        let mut bytes: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
+        let mut sound = LaneMask(0);
+        for (lane, frame) in frames.iter().enumerate() {
+            bytes[lane] = frame.bytes();
+            sound.0 |= u64::from(headers[lane].malformed.is_none()) << lane;
+        }
+        self.decapsulator.decapsulate(&bytes[..frames.len()], headers, vrf, sound, &mut self.found);
+        for lane in self.found.terminated.lanes() {
+            let tunnel = &mut self.tunnels[self.found.endpoint(lane).0 as usize];
+            let (at, len) = (self.found.inner_at[lane], self.found.inner_len[lane]);
+            frames[lane].truncate(usize::from(at) + usize::from(len));
+            tunnel.received_packets += 1;
+            tunnel.received_bytes += u64::from(len);
+            let port = tunnel.spec.in_port.unwrap_or(in_port);
+            headers[lane] = decapsulate(parser, &mut frames[lane], port, headers[lane], &mut keys[lane]);
+        }
+        let mut drop = LaneMask(0);
+        for lane in self.found.refused.lanes() {
+            // What others' tunnels look like is not this node's to judge.
+            if self.local.contains(&destination(&keys[lane])) {
+                self.refused[self.found.reasons[lane] as usize] += 1;
+                drop.0 |= 1 << lane;
+            }
+        }
+        drop
+    }
+
+    /// Puts a tunnel's headers in front of a packet whose key was `key`. On an error the packet is as it was.
+    ///
+    /// # Errors
+    /// Why it cannot go into the tunnel.
+    pub fn encapsulate(
+        &mut self,
+        number: u32,
+        frame: &mut Frame,
+        headers: &mut Headers,
+        key: &FlowKey,
+    ) -> Result<(), Unsent> {
+        let place = *self.places.get(&number).ok_or(Unsent::NoTunnel)?;
+        let wrap = self.encapsulators[place].as_ref().ok_or(Unsent::NoTunnel)?;
+        self.tunnels[place].push(wrap, frame, headers, self.flow_hash.of(key))
+    }
+}
+
+impl Tunnel {
+    fn push(
+        &mut self,
+        wrap: &Encapsulator,
+        frame: &mut Frame,
+        headers: &mut Headers,
+        flow_hash: u32,
+    ) -> Result<(), Unsent> {
+        let Some(encapsulation) = &self.spec.encapsulation else { return Err(Unsent::NoTunnel) };
+        let inner_at = match encapsulation.inner {
+            Inner::Ethernet => 0,
+            Inner::Ip(kind) => match headers.network {
+                Network::Ipv4 if kind == ether_type::IPV4 => usize::from(headers.l3),
+                Network::Ipv6 if kind == ether_type::IPV6 => usize::from(headers.l3),
+                _ => return Err(Unsent::NotIp),
+            },
+        };
+        if inner_at > 0 {
+            // The padding of a short Ethernet frame is no part of the IP packet.
+            frame.truncate(inner_at + ip_bytes(&frame.bytes()[inner_at..]));
+        }
+        // What is in front of the IP header is overwritten.
+        let more = wrap.header_bytes().saturating_sub(inner_at);
+        frame.push(more);
+        match wrap.encapsulate(frame.bytes_mut(), inner_at + more, flow_hash) {
+            Ok(start) => frame.pull(start),
+            Err(_) => {
+                frame.pull(more);
+                return Err(Unsent::TooLong);
+            }
+        }
+        self.sent_packets += 1;
+        self.sent_bytes += frame.len() as u64;
+        *headers = outer_headers(encapsulation.destination);
+        Ok(())
+    }
+}
+
+/// How long an IP packet says it is.
+fn ip_bytes(packet: &[u8]) -> usize {
+    let number =
+        |at: usize| packet.get(at..at + 2).map_or(0, |b| usize::from(u16::from_be_bytes([b[0], b[1]])));
+    match packet.first() {
+        // A jumbogram says 0, and is as long as its frame.
+        Some(first) if first >> 4 == 6 && number(4) > 0 => 40 + number(4),
+        Some(first) if first >> 4 == 4 => number(2),
+        _ => packet.len(),
+    }
+}
+
+/// Where the headers of an outer frame are.
+fn outer_headers(destination: IpAddr) -> Headers {
+    let (network, l4) = match destination {
+        IpAddr::V4(_) => (Network::Ipv4, 14 + 20),
+        IpAddr::V6(_) => (Network::Ipv6, 14 + 40),
+    };
+    Headers { l3: 14, l4, payload: l4 + 8, network, transport: Transport::Udp, ..Headers::default() }
+}
+
+/// Where an IP packet goes.
+fn destination(key: &FlowKey) -> IpAddr {
+    match key.word(word::VLAN_ETH_TYPE) as u16 {
+        ether_type::IPV6 => IpAddr::V6((key.get(flowlane::packet::Field::Ipv6Dst)).into()),
+        _ => IpAddr::V4(key.word(word::IPV4_DST).into()),
+    }
+}
