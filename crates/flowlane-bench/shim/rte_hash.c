@@ -13,11 +13,13 @@
  * stays as free to move between cores as it was, as do those that it starts. */
 int flowlane_peers_start(int huge)
 {
-	char *on_huge[] = {"flowlane", "--in-memory", "--no-pci", "-l", "0", "-m", "64", "--log-level=1", NULL};
-	char *without[] = {"flowlane", "--no-huge", "--no-pci", "-l", "0", "-m", "2048", "--log-level=1", NULL};
+	/* DPDK uses registers of 512 bits only where it is told to. */
+	char *wide = "--force-max-simd-bitwidth=512";
+	char *on_huge[] = {"flowlane", "--in-memory", "--no-pci", "-l", "0", "-m", "64", "--log-level=1", wide, NULL};
+	char *without[] = {"flowlane", "--no-huge", "--no-pci", "-l", "0", "-m", "2048", "--log-level=1", wide, NULL};
 	cpu_set_t cores;
 	int known = sched_getaffinity(0, sizeof(cores), &cores) == 0;
-	int started = rte_eal_init(8, huge ? on_huge : without);
+	int started = rte_eal_init(9, huge ? on_huge : without);
 
 	if (known)
 		sched_setaffinity(0, sizeof(cores), &cores);

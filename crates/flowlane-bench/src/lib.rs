@@ -15,7 +15,7 @@
 //! text states.
 //!
 //! Other implementations take part in the same run where the features `peers` (other crates) or `peers-dpdk`
-//! (DPDK's `rte_hash`) are on. Neither is in the default build.
+//! (DPDK's `rte_hash`, `rte_acl`, `rte_fib` and `rte_fib6`) are on. Neither is in the default build.
 
 pub mod figure;
 pub mod harness;
@@ -26,9 +26,10 @@ mod packets;
 #[cfg(any(feature = "peers", feature = "peers-dpdk"))]
 mod peers;
 mod plot;
+mod published;
 mod report;
 mod text;
 mod topic;
 
 pub use report::{Report, TopicReport};
-pub use topic::{BenchError, Options, Topic};
+pub use topic::{BenchError, Options, RouteTable, Topic};

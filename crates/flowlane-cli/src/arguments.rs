@@ -1,5 +1,11 @@
 //! The command line.
 
+mod route;
+
+pub(crate) use route::{
+    FibShape, RouteBenchOptions, RouteLookupOptions, RouteShowOptions, RouteVerb, RoutesFormat, RoutesInput,
+};
+
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -41,6 +47,9 @@ pub(crate) enum Command {
     /// Run a software switch, or check its configuration.
     #[command(subcommand)]
     Switch(SwitchVerb),
+    /// Look routes up, show what is in a table, and measure it.
+    #[command(subcommand)]
+    Route(RouteVerb),
     /// Look at rule files and convert them.
     #[command(subcommand)]
     Rules(RulesVerb),
@@ -51,6 +60,8 @@ pub(crate) enum Command {
     Tune(TuneOptions),
     /// Measure the library on this machine: tables, JSON, or a page with plots.
     Bench(BenchOptions),
+    /// Compare every engine in every variant with its definition, on random and adversarial input.
+    Selftest(SelftestOptions),
     /// Describe this machine's CPU and the variants that it can run.
     Cpu(CpuOptions),
     /// Print a completion script for a shell.
@@ -153,7 +164,8 @@ position of the winning rule in its file, empty where none matched. A summary go
 Examples:
   flowlane classify --rules acl.rules --trace acl.trace
   flowlane classify --rules acl.rules --trace acl.trace --engine tuple --check --output /dev/null
-  flowlane classify --rules fw.flows --trace site.pcapng --json";
+  flowlane classify --rules fw.flows --trace site.pcapng --json
+  flowlane classify --rules acl.rules --trace acl.trace --engine tree --explain 17";
 
 #[derive(Debug, Args)]
 #[command(after_help = CLASSIFY_HELP)]
@@ -166,12 +178,20 @@ pub(crate) struct ClassifyOptions {
     /// How the trace is written.
     #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
     pub(crate) trace_format: TraceFormat,
-    /// Engine: auto, linear or tuple.
+    /// Engine: auto (the fastest for these rules and packets, as measured), linear, tuple, acl (an access list with
+    /// the engine that suits its size), brute, tree or dynamic.
     #[arg(long, default_value = "auto", value_name = "NAME")]
     pub(crate) engine: String,
-    /// Variant of the engine; the engines so far have one, `scalar`.
+    /// Variant of the engine: scalar, sse42, avx2, avx512-256 or avx512; linear and tuple have scalar only.
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Option<String>,
+    /// Most bytes that the engines of access lists may take.
+    #[arg(long, default_value_t = 4 << 30, value_name = "BYTES")]
+    pub(crate) memory_max: usize,
+    /// Say how the answer for this packet (counted from 0) comes about, instead of classifying: which rule wins,
+    /// which comes next, how much is read, and on which bits it depends.
+    #[arg(long, value_name = "PACKET", conflicts_with = "check")]
+    pub(crate) explain: Option<usize>,
     /// Table of the rules to classify with, where the file has several.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) table: u8,
@@ -383,10 +403,13 @@ Examples:
   flowlane bench bloom --report bloom.html
   flowlane bench bloom --kernel staged --kernel expandload/u4 --seconds 20
   flowlane bench megaflow --variant avx2 --variant avx512 --json > megaflow.json
+  flowlane bench fib --routes table.txt.gz --report fib.html
   flowlane bench all --quick
 
 Built with --features peers, `bloom` and `parse` measure other crates in the same run; with --features \
-peers-dpdk, `cuckoo` measures DPDK's rte_hash.";
+peers-dpdk, `cuckoo` measures DPDK's rte_hash, `acl` its rte_acl, and `fib` its rte_fib and rte_fib6. With \
+FLOWLANE_TEST_DATA in the environment `acl` measures the rule sets in that folder's `classbench` (*.rules.gz), too; \
+with --seconds 120 or more sets of a million rules.";
 
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_HELP)]
@@ -400,6 +423,9 @@ pub(crate) struct BenchOptions {
     /// Only Bloom kernels with this in their names, and those that ratios are to; may be given several times.
     #[arg(long = "kernel", value_name = "PART")]
     pub(crate) kernels: Vec<String>,
+    /// With `fib`: these routes (in any format that `flowlane route` reads) instead of generated ones.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) routes: Option<PathBuf>,
     /// Small workloads and a few rounds: seconds, to see that all works; the figures say little.
     #[arg(long)]
     pub(crate) quick: bool,
@@ -425,6 +451,39 @@ fn bench_names() -> PossibleValuesParser {
 
 fn variant_names() -> PossibleValuesParser {
     PossibleValuesParser::new(Variant::ALL.map(Variant::name))
+}
+
+const SELFTEST_HELP: &str = "\
+Every round is another rule set, made from the seed that it is named by. At the first difference it says with which \
+seed, engine and input, and exits with 1: that line is all that a report needs.
+
+Examples:
+  flowlane selftest
+  flowlane selftest --seconds 3600 --seed 1000000
+  flowlane selftest --part acl --size 2000";
+
+#[derive(Debug, Args)]
+#[command(after_help = SELFTEST_HELP)]
+pub(crate) struct SelftestOptions {
+    /// About so many seconds; one round of each part at least.
+    #[arg(long, default_value_t = 10.0, value_name = "S")]
+    pub(crate) seconds: f64,
+    /// The first round's seed; the following ones count up.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Most rules of a set.
+    #[arg(long, default_value_t = 200, value_name = "N")]
+    pub(crate) size: usize,
+    /// Only this part; may be given several times.
+    #[arg(long = "part", value_name = "NAME", value_parser = part_names())]
+    pub(crate) parts: Vec<String>,
+    /// Print what was compared as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn part_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(flowlane::check::PARTS.iter().map(|part| part.name))
 }
 
 #[derive(Debug, Args)]

@@ -87,6 +87,15 @@ impl Failure {
         Self::Input(Box::new(Trouble { message, help: Some(help), place }))
     }
 
+    /// What went wrong, in a line.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Check(message) | Self::Environment(message) => message.clone(),
+            Self::Input(trouble) => trouble.to_string(),
+            Self::OutputClosed => "nobody reads the output".to_owned(),
+        }
+    }
+
     /// Writes the message to standard error; returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
         let handler = MietteHandlerOpts::new().context_lines(1);

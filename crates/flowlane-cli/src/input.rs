@@ -1,12 +1,15 @@
 //! Reading what the arguments name.
 
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::Path;
 
+use flowlane::route::read::{self as route_read, RouteList, RouteOptions};
 use flowlane::rule::{Flags, Format, ReadOptions, Rule};
 
-use crate::arguments::{RulesFormat, RulesInput};
+use crate::arguments::{RoutesFormat, RoutesInput, RulesFormat, RulesInput};
 use crate::failure::Failure;
+use crate::mrt;
 
 /// The most bytes that a text file may have, decompressed: enough for ten million rules.
 const TEXT_BYTES_MAX: u64 = 2 << 30;
@@ -31,7 +34,11 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// A file's text.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
-    String::from_utf8(read_bytes(path)?).map_err(|e| {
+    text_of(read_bytes(path)?, path)
+}
+
+fn text_of(bytes: Vec<u8>, path: &Path) -> Result<String, Failure> {
+    String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         Failure::input(format!("{} is no text: byte {at} is not UTF-8", path.display()))
     })
@@ -52,6 +59,53 @@ pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Fail
         Ok(rules) => Ok((rules, format)),
         Err(errors) => Err(Failure::lines(text, &errors)),
     }
+}
+
+/// The routes of a file, and the name of the format that they were written in.
+pub(crate) fn read_routes(input: &RoutesInput) -> Result<(RouteList, &'static str), Failure> {
+    let (path, bytes) = (&input.routes, read_bytes(&input.routes)?);
+    let is_mrt = match input.routes_format {
+        RoutesFormat::Auto => mrt::is_dump(&bytes),
+        format => format == RoutesFormat::Mrt,
+    };
+    if is_mrt {
+        return Ok((mrt::read(&bytes, path, input.routes_max)?, "mrt"));
+    }
+    if bytes.starts_with(b"BZh") {
+        let message = format!("{} is packed by bzip2", path.display());
+        return Err(Failure::input_help(message, "unpack it, or pack it by gzip: bunzip2 FILE"));
+    }
+    let text = text_of(bytes, path)?;
+    let (format, name) = match input.routes_format {
+        RoutesFormat::IpRoute => (route_read::Format::IpRoute, "ip-route"),
+        RoutesFormat::Auto if route_read::detect_format(&text) == route_read::Format::IpRoute => {
+            (route_read::Format::IpRoute, "ip-route")
+        }
+        _ => (route_read::Format::Plain, "plain"),
+    };
+    let options =
+        RouteOptions { routes_max: input.routes_max, table: &input.table, ..RouteOptions::default() };
+    match route_read::read(&text, &path.display().to_string(), Some(format), &options) {
+        Ok(routes) => Ok((routes, name)),
+        Err(errors) => Err(Failure::lines(text, &errors)),
+    }
+}
+
+/// The addresses of a file, one a line; blank lines and comments are left out.
+pub(crate) fn read_addresses(path: &Path) -> Result<Vec<IpAddr>, Failure> {
+    let text = read_text(path)?;
+    let mut addresses = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let word = line.split('#').next().unwrap_or_default().trim();
+        if word.is_empty() {
+            continue;
+        }
+        addresses.push(word.parse().map_err(|_| {
+            let message = format!("{}:{number}: `{word}` is no address", path.display());
+            Failure::input_help(message, "write one address a line, as 192.0.2.1 or 2001:db8::1")
+        })?);
+    }
+    Ok(addresses)
 }
 
 /// Applies `--max-simd`, which clap has filled in from the environment where it was not given.

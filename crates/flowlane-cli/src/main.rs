@@ -4,6 +4,7 @@ mod arguments;
 mod command;
 mod failure;
 mod input;
+mod mrt;
 mod output;
 mod tuning;
 
@@ -30,10 +31,12 @@ fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
     match &arguments.command {
         Command::Classify(options) => command::classify::run(options),
         Command::Switch(verb) => command::switch::run(verb),
+        Command::Route(verb) => command::route::run(verb),
         Command::Rules(verb) => command::rules::run(verb),
         Command::Generate(verb) => command::generate::run(verb),
         Command::Tune(options) => command::tune::run(options, tune),
         Command::Bench(options) => command::bench::run(options),
+        Command::Selftest(options) => command::selftest::run(options),
         Command::Cpu(options) => command::cpu::run(options, tune),
         Command::Completions { shell } => command::meta::completions(*shell),
         Command::Man { folder } => command::meta::man(folder),

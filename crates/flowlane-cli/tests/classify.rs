@@ -26,8 +26,10 @@ fn generated_rules_and_traces_are_classified_as_linear_search_does() {
         assert_eq!(lines.clone().count(), 2000);
         assert!(lines.enumerate().all(|(i, l)| l.starts_with(&format!("{i},")) && l.split(',').count() == 4));
         // Every engine writes the same.
-        run(at, "classify --rules r.rules --trace t.trace --engine linear --output l.csv", 0);
-        assert_eq!(fs::read_to_string(at.join("l.csv")).unwrap(), csv);
+        for engine in ["linear", "tuple", "acl", "brute", "tree", "dynamic", "brute --variant scalar"] {
+            run(at, &format!("classify --rules r.rules --trace t.trace --engine {engine} --output l.csv"), 0);
+            assert_eq!(fs::read_to_string(at.join("l.csv")).unwrap(), csv, "{engine}");
+        }
     }
 }
 
@@ -85,7 +87,10 @@ fn bad_input_says_what_where_and_how_and_writes_nothing() {
             "classify --rules good.flows --trace t.trace --engine quick --output o.csv",
             "engines: auto, linear, tuple",
         ),
-        ("classify --rules good.flows --trace t.trace --variant avx2 --output o.csv", "its variants: scalar"),
+        (
+            "classify --rules good.flows --trace t.trace --engine tuple --variant avx2 --output o.csv",
+            "its variants: scalar",
+        ),
         ("classify --rules good.flows --trace t.trace --table 9 --output o.csv", "no rules for table 9"),
         ("--max-simd 300 cpu", "64 (none), 128, 256 or 512"),
         ("classify --rules good.flows", "--trace"),
@@ -158,4 +163,59 @@ fn published_sets_are_classified_as_linear_search_does() {
     }
     println!("{count} sets");
     assert!(count > 0);
+}
+
+#[test]
+fn an_explanation_names_the_winner_the_next_and_the_bits() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(
+        at.join("r.flows"),
+        "priority=7,tcp actions=drop\npriority=9,tcp,nw_dst=1.0.0.0/8 actions=drop\n",
+    )
+    .unwrap();
+    fs::write(at.join("t.trace"), "167772161 16777217 5 85 6 0 0\n").unwrap();
+    for engine in ["auto", "linear", "tuple", "brute", "tree", "dynamic"] {
+        let (text, _) =
+            run(at, &format!("classify --rules r.flows --trace t.trace --engine {engine} --explain 0"), 0);
+        assert!(text.contains("rule 1, priority 9") && text.contains("rule 0, priority 7"), "{text}");
+        let (json, _) = run(
+            at,
+            &format!("classify --rules r.flows --trace t.trace --engine {engine} --explain 0 --json"),
+            0,
+        );
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((json["rule"].as_u64(), json["next_rule"].as_u64()), (Some(1), Some(0)));
+        let fields = json["depends_on"].as_array().unwrap();
+        assert!(fields.iter().any(|f| f["field"] == "dl_type"), "{engine}: {json}");
+    }
+    let (_, err) = run(at, "classify --rules r.flows --trace t.trace --explain 7", 2);
+    assert!(err.contains("there is no packet 7"), "{err}");
+}
+
+#[test]
+fn a_list_beyond_its_memory_is_refused_with_what_it_needs() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    run(at, "generate rules --profile fw --count 500 --output r.rules", 0);
+    fs::write(at.join("t.trace"), "1 2 3 4 6\n").unwrap();
+    let (_, err) = run(
+        at,
+        "classify --rules r.rules --trace t.trace --engine tree --memory-max 10000 --output o.csv",
+        2,
+    );
+    assert!(err.contains("raise the memory limit"), "{err}");
+}
+
+#[test]
+fn the_selftest_finds_no_difference() {
+    let folder = tempdir().unwrap();
+    let (json, _) = run(folder.path(), "selftest --seconds 0 --size 40 --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(
+        json["parts"].as_array().unwrap().iter().all(|part| part["compared"].as_u64() > Some(100)),
+        "{json}"
+    );
+    let (text, _) = run(folder.path(), "selftest --seconds 0 --seed 9 --size 40 --part acl", 0);
+    assert!(text.contains("answers compared"), "{text}");
 }

@@ -54,6 +54,31 @@ fn the_quickstart_switches_its_capture_into_others() {
 }
 
 #[test]
+fn what_the_gateway_sends_through_its_tunnel_arrives_at_headquarters() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    copy_examples(at);
+    assert!(run(at, "switch check gateway.toml", 0).0.contains("2 tables, 6 rules, 4 routes: correct"));
+    let (json, _) = run(at, "switch run gateway.toml --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let sent = |port: usize| json["ports"][port]["tx_packets"].as_u64().unwrap();
+    let hops = json["route_tables"][0]["next_hops"].as_array().unwrap();
+    let through = |name: &str| hops.iter().find(|h| h["name"] == name).unwrap()["packets"].as_u64().unwrap();
+    assert!(sent(1) > 0 && sent(2) > 0 && sent(3) > 0, "{json}");
+    assert_eq!(json["tunnels"][0]["sent_packets"].as_u64().unwrap(), sent(3));
+    // (Packets whose TTL expires have taken their next hop, and go no further.)
+    assert!(through("192.0.2.7") >= sent(3) && through("192.0.2.2") >= sent(1));
+    let (table, _) = run(at, "switch run gateway.toml --validate-simd", 0);
+    for part in ["routes (4 routes)", "192.0.2.7", "no route", "headquarters"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let (json, _) = run(at, "switch run headquarters.toml --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["ports"][1]["tx_packets"].as_u64().unwrap(), sent(3));
+    assert_eq!(json["tunnels"][0]["received_packets"].as_u64().unwrap(), sent(3));
+}
+
+#[test]
 fn a_run_ends_when_it_was_told_to() {
     let folder = tempdir().unwrap();
     let at = folder.path();
@@ -75,6 +100,8 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
     let at = folder.path();
     let port = "[[port]]\nnumber = 1\nopen = \"null\"\n";
     let table = "[[table]]\nnumber = 0\n";
+    let routes = "[[route_table]]\nnumber = 9\n";
+    let tunnel = "[[tunnel]]\nnumber = 1\nkind = \"vxlan\"\n";
     let cases = [
         (format!("[[port]]\nnumber = 1\nopne = \"null\"\n{table}"), "did you mean `open`?"),
         (format!("[[port]]\nnumber = 0\nopen = \"null\"\n{table}"), "take 1 to 65279"),
@@ -95,6 +122,45 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
         (format!("[cache]\ndesign = \"majorty\"\n{port}{table}"), "did you mean `majority`?"),
         (format!("[cache]\nsignature_entries = 999999999\n{port}{table}"), "take up to 268435456"),
         (format!("[cache]\nmegaflows_max = 99999999999\n{port}{table}"), "take up to 1000000000"),
+        (format!("{port}{table}[[route_table]]\nnumber = 0\n"), "table number 0 is in use"),
+        (format!("{port}{table}{routes}routes = [\"10.0.0.0/33 1\"]\n"), "length of a prefix is 0 to 32"),
+        (
+            format!("{port}{table}{routes}routes = [\"10.0.0.0/8 1\"]\n"),
+            "next hop `1`, which is not declared",
+        ),
+        (format!("{port}{table}{routes}routes = [\"10.0.0.0/8\"]\n"), "names no next hop"),
+        (
+            format!("{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\n"),
+            "needs actions or members",
+        ),
+        (
+            format!(
+                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"goto_table:0\"\n"
+            ),
+            "can only go on in a later table",
+        ),
+        (
+            format!("{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"output:9\"\n"),
+            "there is no port 9",
+        ),
+        (
+            format!(
+                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nmembers = [{{ name = \"x\" }}]\n"
+            ),
+            "member `x` of next hop `1` is none with actions",
+        ),
+        (format!("{port}{table}rules = [\"actions=encap:1\"]\n"), "there is no tunnel 1"),
+        (
+            format!("{port}{table}{tunnel}id = 1\nlocal = \"::1\"\nremote = \"10.0.0.1\"\n"),
+            "different IP versions",
+        ),
+        (format!("{port}{table}{tunnel}id = 99999999\nlocal = \"10.0.0.2\"\n"), "more than 24 bits"),
+        (
+            format!(
+                "{port}{table}{tunnel}id = 1\nlocal = \"10.0.0.2\"\nremote = \"10.0.0.1\"\neth_dst = \"02\"\n"
+            ),
+            "`02` is no MAC address",
+        ),
         ("not toml".to_owned(), "c.toml"),
     ];
     for (config, part) in cases {

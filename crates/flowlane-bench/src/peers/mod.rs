@@ -6,3 +6,7 @@ mod allocator;
 pub(crate) mod bloom;
 #[cfg(feature = "peers-dpdk")]
 pub(crate) mod dpdk;
+#[cfg(feature = "peers-dpdk")]
+pub(crate) mod dpdk_fib;
+#[cfg(feature = "peers-dpdk")]
+pub(crate) mod rte_acl;

@@ -1,17 +1,22 @@
 //! The topics: each makes its workload and says what is measured on it.
 
+mod acl;
 mod bloom;
 mod cache;
 mod cuckoo;
+mod fib;
 mod hash;
 mod megaflow;
 mod parse;
+mod tunnel;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use flowlane::bloom::BloomKernel;
 use flowlane::isa::Variant;
+use flowlane::route::read::RouteList;
 use serde::{Serialize, Serializer};
 
 use crate::figure::Figure;
@@ -62,6 +67,22 @@ pub struct Options {
     /// Only Bloom kernels with one of these in their names (and those that ratios are to); all, where there is
     /// none.
     pub kernels: Vec<String>,
+    /// Forwarding tables are measured with these routes; with generated ones, where there are none.
+    #[serde(serialize_with = "table_name")]
+    pub routes: Option<Arc<RouteTable>>,
+}
+
+/// Routes to measure with.
+#[derive(Clone, Debug)]
+pub struct RouteTable {
+    /// Where they come from, in reports.
+    pub name: String,
+    /// The routes.
+    pub routes: RouteList,
+}
+
+fn table_name<S: Serializer>(table: &Option<Arc<RouteTable>>, serializer: S) -> Result<S::Ok, S::Error> {
+    table.as_ref().map(|table| &table.name).serialize(serializer)
 }
 
 fn names<S: Serializer>(variants: &[Variant], serializer: S) -> Result<S::Ok, S::Error> {
@@ -133,12 +154,27 @@ pub enum Topic {
     Cache,
     /// The megaflow cache.
     Megaflow,
+    /// Forwarding tables.
+    Fib,
+    /// Tunnel endpoints.
+    Tunnel,
+    /// Access lists.
+    Acl,
 }
 
 impl Topic {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Parse, Self::Hash, Self::Bloom, Self::Cuckoo, Self::Cache, Self::Megaflow];
+    pub const ALL: [Self; 9] = [
+        Self::Parse,
+        Self::Hash,
+        Self::Bloom,
+        Self::Cuckoo,
+        Self::Cache,
+        Self::Megaflow,
+        Self::Acl,
+        Self::Fib,
+        Self::Tunnel,
+    ];
 
     /// The name, on the command line and in reports.
     pub fn name(self) -> &'static str {
@@ -149,6 +185,9 @@ impl Topic {
             Self::Cuckoo => "cuckoo",
             Self::Cache => "cache",
             Self::Megaflow => "megaflow",
+            Self::Fib => "fib",
+            Self::Tunnel => "tunnel",
+            Self::Acl => "acl",
         }
     }
 
@@ -161,6 +200,9 @@ impl Topic {
             Self::Cuckoo => "Cuckoo table",
             Self::Cache => "Exact and signature match",
             Self::Megaflow => "Megaflow cache",
+            Self::Fib => "Routes",
+            Self::Tunnel => "Tunnel endpoints",
+            Self::Acl => "Access lists",
         }
     }
 
@@ -173,6 +215,9 @@ impl Topic {
             Self::Cuckoo => cuckoo::comparisons(context),
             Self::Cache => cache::comparisons(context),
             Self::Megaflow => megaflow::comparisons(context),
+            Self::Fib => fib::comparisons(context),
+            Self::Tunnel => tunnel::comparisons(context),
+            Self::Acl => acl::comparisons(context),
         }
     }
 
@@ -188,6 +233,9 @@ impl Topic {
             Self::Cuckoo => cuckoo::measure(meter, context)?,
             Self::Cache => cache::measure(meter, context),
             Self::Megaflow => megaflow::measure(meter, context),
+            Self::Fib => fib::measure(meter, context)?,
+            Self::Tunnel => tunnel::measure(meter, context),
+            Self::Acl => acl::measure(meter, context)?,
         })
     }
 }

@@ -1,10 +1,14 @@
 //! `flowlane bench`: measurements of the library on this machine.
 
-use flowlane_bench::measure::Effort;
-use flowlane_bench::{BenchError, Options, Report, Topic};
+use std::path::Path;
+use std::sync::Arc;
 
-use crate::arguments::BenchOptions;
+use flowlane_bench::measure::Effort;
+use flowlane_bench::{BenchError, Options, Report, RouteTable, Topic};
+
+use crate::arguments::{BenchOptions, RoutesInput};
 use crate::failure::Failure;
+use crate::input;
 use crate::output::{self, Output, SHARES};
 
 /// Runs the command.
@@ -57,7 +61,15 @@ fn read(options: &BenchOptions) -> Result<Options, Failure> {
         effort: Effort { quick: options.quick, rounds: options.rounds, seconds: options.seconds },
         variants: variants.map_err(|e| Failure::input(format!("--variant: {e}")))?,
         kernels: options.kernels.clone(),
+        routes: options.routes.as_deref().map(routes).transpose()?,
     })
+}
+
+/// The routes of a file, by the name that the file has in its folder.
+fn routes(path: &Path) -> Result<Arc<RouteTable>, Failure> {
+    let (routes, _) = input::read_routes(&RoutesInput::of(path))?;
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    Ok(Arc::new(RouteTable { name, routes }))
 }
 
 /// The command line, as reports state it: without the folder that the binary lies in.

@@ -3,16 +3,16 @@
 use std::io::Cursor;
 use std::time::{Duration, Instant};
 
-use flowlane::classify::{Classifier, Hit, LinearSearch, TupleSearch};
-use flowlane::isa::Variant;
+use flowlane::classify::Hit;
 use flowlane::packet::Parser;
 use flowlane::packet::key::FlowKey;
-use flowlane::rule::{Format, Rule, RuleId, classbench};
+use flowlane::rule::{Format, Rule, classbench};
 use flowlane_switch::capture::CaptureReader;
 use flowlane_switch::frame::Frame;
 use flowlane_switch::worker::decapsulate;
 use serde::Serialize;
 
+use super::engine::{self, Engine};
 use crate::arguments::{ClassifyOptions, TraceFormat};
 use crate::failure::Failure;
 use crate::input;
@@ -20,9 +20,6 @@ use crate::output::{self, Output};
 
 /// Packets looked up at a time, and between two looks at the clock.
 const BATCH: usize = 4096;
-
-/// Rules up to which `auto` takes linear search.
-const LINEAR_RULES_MAX: usize = 8;
 
 #[derive(Serialize)]
 struct Summary {
@@ -59,13 +56,21 @@ struct Document {
 /// Runs the command.
 pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     let (rules, format) = input::read_rules(&options.rules)?;
-    let variant = variant(options)?;
-    let begun = Instant::now();
-    let engine = build(&rules, options, &options.engine)?;
-    let build_seconds = begun.elapsed().as_secs_f64();
-    let oracle = if options.check { Some(build(&rules, options, "linear")?) } else { None };
     let (keys, malformed) = keys(options)?;
+    let begun = Instant::now();
+    let engine = Engine::build(&rules, options, &options.engine, &keys)?;
+    let build_seconds = begun.elapsed().as_secs_f64();
     let actions = actions(&rules, format);
+    if let Some(packet) = options.explain {
+        let key = keys.get(packet).ok_or_else(|| {
+            Failure::input(format!(
+                "there is no packet {packet}; the trace has {}, counted from 0",
+                keys.len()
+            ))
+        })?;
+        return engine::explain(&engine, packet, key, &rules, options);
+    }
+    let oracle = if options.check { Some(Engine::build(&rules, options, "linear", &[])?) } else { None };
     let mut sink = Sink::new(options)?;
     let bar = output::progress(keys.len() as u64, "classifying");
     let clock = quanta::Clock::new();
@@ -76,13 +81,13 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     for batch in keys.chunks(BATCH) {
         let found = &mut found[..batch.len()];
         let (begun, tick) = (Instant::now(), clock.raw());
-        engine.lookup_batch(batch, found);
+        engine.table().lookup_batch(batch, found);
         cycles += clock.raw() - tick;
         taken += begun.elapsed();
         hits += found.iter().flatten().count() as u64;
         for (key, hit) in batch.iter().zip(found.iter()) {
             if let Some(oracle) = &oracle {
-                differences += u64::from(oracle.lookup(key) != *hit);
+                differences += u64::from(oracle.table().lookup(key) != *hit);
             }
             sink.verdict(packet, *hit, &actions)?;
             packet += 1;
@@ -96,13 +101,13 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
         hits,
         misses: packet - hits,
         malformed,
-        rules: engine.len(),
+        rules: engine.table().len(),
         engine: engine.name(),
-        variant: variant.name(),
+        variant: engine.variant(),
         seconds: taken.as_secs_f64(),
         lookups_per_second: if taken.is_zero() { 0.0 } else { packet as f64 / taken.as_secs_f64() },
         cycles_per_lookup: per_packet(cycles as f64),
-        table_bytes: engine.table_bytes(),
+        table_bytes: engine.table().table_bytes(),
         build_seconds,
         differences: oracle.is_some().then_some(differences),
     };
@@ -111,46 +116,6 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
         0 => Ok(()),
         n => Err(Failure::Check(format!("{n} of {packet} verdicts differ from linear search"))),
     }
-}
-
-/// The variant of the engine. Both engines have a scalar body and no other, so far.
-fn variant(options: &ClassifyOptions) -> Result<Variant, Failure> {
-    match options.variant.as_deref() {
-        None | Some("scalar") => Ok(Variant::Scalar),
-        Some(name) => {
-            let message = format!("the engine `{}` has no variant `{name}`", options.engine);
-            Err(Failure::input_help(message, "its variants: scalar"))
-        }
-    }
-}
-
-fn build(rules: &[Rule], options: &ClassifyOptions, engine: &str) -> Result<Box<dyn Classifier>, Failure> {
-    let chosen: Vec<(usize, &Rule)> =
-        rules.iter().enumerate().filter(|(_, r)| r.table == options.table).collect();
-    if chosen.is_empty() && !rules.is_empty() {
-        let message = format!("{} has no rules for table {}", options.rules.rules.display(), options.table);
-        return Err(Failure::input_help(message, "name another with --table"));
-    }
-    let mut table: Box<dyn Classifier> = match engine {
-        "linear" => Box::new(LinearSearch::new(chosen.len())),
-        "auto" if chosen.len() <= LINEAR_RULES_MAX => Box::new(LinearSearch::new(chosen.len())),
-        "tuple" | "auto" => Box::new(TupleSearch::new(chosen.len(), rand::random())),
-        other => {
-            let message = format!("there is no engine `{other}`");
-            return Err(Failure::input_help(message, "engines: auto, linear, tuple"));
-        }
-    };
-    // Best first, which is fastest; the sort keeps the order of equals.
-    let mut order = chosen;
-    order.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.priority));
-    let bar = output::progress(order.len() as u64, "building");
-    for (position, rule) in order {
-        let inserted = table.insert(RuleId(position as u32), rule.priority, &rule.matches);
-        inserted.expect("positions are distinct and the table is as large as the file");
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    Ok(table)
 }
 
 /// What the CSV shows as action, by position. ClassBench filters have none.

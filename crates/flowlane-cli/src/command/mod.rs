@@ -3,8 +3,11 @@
 pub(crate) mod bench;
 pub(crate) mod classify;
 pub(crate) mod cpu;
+pub(crate) mod engine;
 pub(crate) mod generate;
 pub(crate) mod meta;
+pub(crate) mod route;
 pub(crate) mod rules;
+pub(crate) mod selftest;
 pub(crate) mod switch;
 pub(crate) mod tune;

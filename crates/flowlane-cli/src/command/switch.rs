@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flowlane_switch::config::Config;
-use flowlane_switch::report::{Report, TableReport};
+use flowlane_switch::report::{NextHopReport, Report, RouteTableReport, TableReport, TunnelReport};
 use flowlane_switch::setup::Setup;
 use flowlane_switch::worker::Until;
 use serde::Serialize;
@@ -27,11 +27,12 @@ pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         SwitchVerb::Check { config } => {
             let setup = Setup::read(config)?;
             println!(
-                "{}: {} ports, {} tables, {} rules: correct",
+                "{}: {} ports, {} tables, {} rules, {} routes: correct",
                 config.display(),
                 setup.ports(),
                 setup.tables(),
-                setup.rules()
+                setup.rules(),
+                setup.routes()
             );
             Ok(())
         }
@@ -90,6 +91,12 @@ fn text(report: &Report, seconds: f64, rules_shown: usize) -> String {
     for table in &report.tables {
         out += &rules(table, rules_shown);
     }
+    for table in &report.route_tables {
+        out += &routes(table, rules_shown);
+    }
+    if !report.tunnels.is_empty() {
+        out += &tunnels(report, rules_shown);
+    }
     out += &stages(report);
     out += &caches(report);
     out += &others(report);
@@ -135,6 +142,44 @@ fn rules(table: &TableReport, shown: usize) -> String {
     rows.push(vec!["no rule".to_owned(), String::new(), count(table.missed_packets), String::new()]);
     let title = format!("table {} {} ({})", table.number, table.name, table.engine);
     output::table("", &[&title, "priority", "packets", "bytes"], &rows)
+}
+
+fn routes(table: &RouteTableReport, shown: usize) -> String {
+    let mut hops: Vec<_> = table.next_hops.iter().collect();
+    hops.sort_by_key(|h| std::cmp::Reverse(h.packets));
+    let row = |h: &&NextHopReport| {
+        vec![format!("{} \u{2192} {}", h.name, h.actions), count(h.packets), count(h.bytes)]
+    };
+    let mut rows: Vec<Vec<String>> = hops.iter().take(shown).map(row).collect();
+    if hops.len() > shown {
+        let (packets, bytes) = hops[shown..].iter().fold((0, 0), |(p, b), h| (p + h.packets, b + h.bytes));
+        rows.push(vec![format!("… {} more next hops", hops.len() - shown), count(packets), count(bytes)]);
+    }
+    rows.push(vec!["no route".to_owned(), count(table.missed_packets), String::new()]);
+    let title = format!("table {} {} ({} routes)", table.number, table.name, count(table.routes as u64));
+    output::table("", &[&title, "packets", "bytes"], &rows)
+}
+
+fn tunnels(report: &Report, shown: usize) -> String {
+    let mut tunnels: Vec<_> = report.tunnels.iter().collect();
+    tunnels.sort_by_key(|t| std::cmp::Reverse(t.received_packets + t.sent_packets));
+    let row = |name: String, of: &[&TunnelReport]| {
+        let sum = |f: fn(&TunnelReport) -> u64| count(of.iter().map(|t| f(t)).sum());
+        vec![
+            name,
+            sum(|t| t.received_packets),
+            sum(|t| t.received_bytes),
+            sum(|t| t.sent_packets),
+            sum(|t| t.sent_bytes),
+        ]
+    };
+    let (first, rest) = tunnels.split_at(shown.min(tunnels.len()));
+    let mut rows: Vec<Vec<String>> =
+        first.iter().map(|t| row(format!("{} {}", t.number, t.name), &[t])).collect();
+    if !rest.is_empty() {
+        rows.push(row(format!("… {} more tunnels", rest.len()), rest));
+    }
+    output::table("", &["tunnel", "received", "bytes", "sent", "bytes"], &rows)
 }
 
 fn stages(report: &Report) -> String {
@@ -222,6 +267,11 @@ fn others(report: &Report) -> String {
     add("for a port that does not exist".to_owned(), d.no_such_port);
     add("for a reserved address".to_owned(), d.reserved_address);
     add("for the controller, not taken".to_owned(), d.no_controller);
+    for reason in &report.tunnels_refused {
+        add(format!("tunnel packet refused: {}", reason.reason), reason.packets);
+    }
+    add("too long for their tunnel".to_owned(), d.tunnel_too_long);
+    add("not what their tunnel carries".to_owned(), d.no_tunnel);
     add("for the controller".to_owned(), report.controller_packets);
     add("megaflows evicted".to_owned(), report.caches.megaflows_evicted);
     add("megaflows refused for want of a mask".to_owned(), report.caches.megaflows_refused);

@@ -1,0 +1,380 @@
+//! Forwarding tables: lookups by size of the next hop and by traffic, of every engine and variant; building and
+//! updates. With the feature `peers-dpdk` DPDK's `rte_fib` and `rte_fib6` take part.
+
+use std::cell::RefCell;
+use std::hint::black_box;
+
+use flowlane::generate::{
+    Internet, Locality, RouteConfig, generate_addresses, generate_routes, generate_updates,
+};
+use flowlane::isa::Variant;
+use flowlane::route::engine::{AnyFib, Engine, Family};
+use flowlane::route::{Fib, FibConfig, HopSize, Prefix, Rib};
+
+use super::{BenchError, Context};
+use crate::figure::Figure;
+use crate::measure::{Body, Measured, Meter};
+#[cfg(feature = "peers-dpdk")]
+use crate::peers::{dpdk, dpdk_fib};
+
+/// Addresses of a batch.
+const BATCH: usize = 64;
+/// The number of different next hops: they fit the smallest size of any engine.
+const NEXT_HOPS: u64 = 100;
+/// What traffic is measured, by name: locality over the routes, and the share of addresses anywhere.
+const TRAFFIC: [(&str, Locality, f64); 4] = [
+    ("uniform over routes", Locality::Uniform, 0.0),
+    ("Zipf 1.0 over routes", Locality::Zipf(1.0), 0.0),
+    ("Pareto bursts, 5 % misses", Locality::Pareto { a: 1.0, b: 0.1 }, 0.05),
+    ("anywhere", Locality::Uniform, 1.0),
+];
+/// The size of next hops, where it is not what varies.
+const HOP_SIZE: HopSize = HopSize::B4;
+const SEED: u64 = 0x5eed;
+
+/// A family that is measured.
+#[cfg(not(feature = "peers-dpdk"))]
+trait Kind: Family + Internet {}
+/// A family that is measured, also in DPDK's tables.
+#[cfg(feature = "peers-dpdk")]
+trait Kind: Family + Internet + dpdk_fib::Peer {}
+
+impl Kind for u32 {}
+impl Kind for u128 {}
+
+/// The work, as large as there is time for.
+struct Work<A: Kind> {
+    routes: Vec<(Prefix<A>, u64)>,
+    rib: Rib<A>,
+    /// Addresses a pass.
+    addresses: usize,
+    /// Changes a pass.
+    updates: usize,
+    /// Where the routes come from.
+    from: String,
+}
+
+impl<A: Kind> Work<A> {
+    /// The routes that were given, else generated ones.
+    fn of(context: &Context<'_>, given: Option<&[(Prefix<A>, u64)]>, count: usize) -> Self {
+        let quick = context.quick();
+        let config =
+            RouteConfig { count: if quick { 2000 } else { count }, next_hops: NEXT_HOPS, seed: SEED };
+        let name = context.options.routes.as_ref().map(|table| table.name.as_str());
+        let (routes, from) = match given.filter(|routes| !routes.is_empty()) {
+            // Numbers that fit the smallest next hops; neighbours keep apart.
+            Some(routes) => {
+                let fit = |(prefix, hop): &(Prefix<A>, u64)| (*prefix, 1 + hop % NEXT_HOPS);
+                (routes.iter().map(fit).collect(), format!("of {}", name.unwrap_or("a file")))
+            }
+            None => (generate_routes(&config), "generated".to_owned()),
+        };
+        let mut rib = Rib::new(routes.len());
+        routes.iter().for_each(|(prefix, hop)| _ = rib.insert(*prefix, *hop).expect("there is room"));
+        let [addresses, updates] = if quick { [1 << 11, 100] } else { [1 << 20, 20_000] };
+        Self { routes, rib, addresses, updates, from }
+    }
+
+    fn about(&self) -> String {
+        format!("{} routes, {}", self.routes.len(), self.from)
+    }
+
+    fn addresses(&self, locality: Locality, miss: f64) -> Vec<A> {
+        generate_addresses(&self.routes, locality, miss, self.addresses, SEED)
+    }
+
+    fn build(&self, engine: Engine, body: FibBody, hop_size: HopSize) -> Option<AnyFib<A>> {
+        let config = FibConfig::new(hop_size).with_prefetch(body.prefetch).with_variant(body.variant)?;
+        let fib = A::build(engine, &self.rib, &config)?.ok()?;
+        // An engine need not have a body for every variant.
+        (fib.variant() == body.variant).then_some(fib)
+    }
+
+    /// All engines with all bodies, by name.
+    fn tables(&self, context: &Context<'_>, hop_size: HopSize) -> Vec<(String, AnyFib<A>)> {
+        let mut tables = Vec::new();
+        for engine in A::ENGINES {
+            for body in FibBody::all(context) {
+                let fib = self.build(*engine, body, hop_size);
+                tables.extend(fib.map(|fib| (format!("{engine}, {}", body.name()), fib)));
+            }
+        }
+        tables
+    }
+}
+
+/// Which body looks batches up.
+#[derive(Clone, Copy)]
+struct FibBody {
+    variant: Variant,
+    prefetch: bool,
+}
+
+impl FibBody {
+    fn all(context: &Context<'_>) -> impl Iterator<Item = Self> {
+        // No engine has a body of SSE4.2.
+        let variants = context.options.variants().into_iter().filter(|v| *v != Variant::Sse42);
+        variants.flat_map(|variant| {
+            let both: &[bool] = if variant == Variant::Scalar { &[false, true] } else { &[true] };
+            both.iter().map(move |prefetch| Self { variant, prefetch: *prefetch })
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self { variant: Variant::Scalar, prefetch: true } => "scalar-prefetch",
+            Self { variant, .. } => variant.name(),
+        }
+    }
+}
+
+pub(super) fn comparisons(_: &Context<'_>) -> usize {
+    2 * (HopSize::ALL.len() + TRAFFIC.len() + 2)
+}
+
+pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Vec<Figure>, BenchError> {
+    #[cfg(feature = "peers-dpdk")]
+    dpdk::start()?;
+    let given = context.options.routes.as_deref().map(|table| &table.routes);
+    meter.say("IPv4 routes");
+    // As many as the Internet has.
+    let v4 = Work::<u32>::of(context, given.map(|routes| &*routes.v4), 900_000);
+    let mut figures = family(meter, context, &v4);
+    drop(v4);
+    meter.say("IPv6 routes");
+    let v6 = Work::<u128>::of(context, given.map(|routes| &*routes.v6), 160_000);
+    figures.extend(family(meter, context, &v6));
+    Ok(figures)
+}
+
+fn family<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Vec<Figure> {
+    let mut sizes = by_hop_size(meter, context, work);
+    let mut traffic = by_traffic(meter, context, work);
+    let mut changes = changes(meter, context, work);
+    let mut figures = Vec::new();
+    if A::BITS == u128::BITS as u8 {
+        figures.push(figure_8(&sizes));
+    }
+    for figure in [&mut sizes, &mut traffic, &mut changes] {
+        against_rte_fib(figure);
+    }
+    figures.extend([sizes, traffic, changes]);
+    figures
+}
+
+fn add(figure: &mut Figure, place: usize, measured: &[Measured]) {
+    measured.iter().for_each(|m| figure.add(&m.name, place, m));
+}
+
+fn id<A: Kind>(what: &str) -> String {
+    format!("fib-{}-{what}", A::FAMILY.to_lowercase())
+}
+
+fn look_up<'a, A: Kind>(name: &str, fib: &'a AnyFib<A>, addresses: &'a [A]) -> Body<'a> {
+    let mut next_hops = [0; BATCH];
+    Body::new(name, move || {
+        for batch in addresses.chunks(BATCH) {
+            fib.lookup_batch(black_box(batch), &mut next_hops);
+            black_box(&next_hops);
+        }
+    })
+}
+
+fn by_hop_size<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Figure {
+    let mut figure = Figure::new(
+        id::<A>("hop-size"),
+        format!("{} routes: by size of the next hop", A::FAMILY),
+        String::new(),
+    )
+    .over("bytes of a next hop", HopSize::ALL.map(|size| size.to_string()))
+    .bars();
+    let addresses = work.addresses(Locality::Uniform, 0.0);
+    let mut memory = String::new();
+    for (place, hop_size) in HopSize::ALL.into_iter().enumerate() {
+        let what = format!("{}, next hops of {hop_size} bytes", A::FAMILY);
+        meter.say(&format!("building: {what}"));
+        let tables = work.tables(context, hop_size);
+        for engine in A::ENGINES {
+            if let Some((_, fib)) = tables.iter().find(|(_, fib)| fib.engine() == *engine) {
+                let mib = fib.table_bytes() as f64 / (1 << 20) as f64;
+                memory += &format!(" {engine}, {hop_size}: {mib:.1} MiB.");
+            }
+        }
+        let bodies = tables.iter().map(|(name, fib)| look_up(name, fib, &addresses));
+        let bodies: Vec<Body<'_>> = bodies.collect();
+        #[cfg(feature = "peers-dpdk")]
+        let theirs = dpdk_fib::RteFib::build(&work.routes, hop_size);
+        #[cfg(feature = "peers-dpdk")]
+        let wire: Vec<A::Wire> = addresses.iter().map(|a| a.wire()).collect();
+        #[cfg(feature = "peers-dpdk")]
+        let bodies = bodies.into_iter().chain(rte_lookups(theirs.as_ref(), &wire)).collect();
+        add(&mut figure, place, &meter.compare(&what, addresses.len() as u64, bodies));
+    }
+    figure.about = format!(
+        "{}; batches of {BATCH} addresses, uniform over the routes; {NEXT_HOPS} different next hops. Memory:{memory}",
+        work.about()
+    );
+    figure
+}
+
+/// Intel's figure, from what was measured for all engines: cycles of the trie's lookups.
+fn figure_8(sizes: &Figure) -> Figure {
+    let about = "The trie's scalar and AVX-512 bodies, as in Figure 8 of Intel's white paper on AVX-512 in packet \
+                 processing (2021), which states a gain of more than 35 %.";
+    let mut figure = Figure::new("fib-figure-8", "IPv6 trie: scalar and AVX-512", about)
+        .over(&sizes.axis, sizes.places.clone())
+        .cycles("lookup")
+        .bars();
+    let of_the_trie = |name: &str| name.starts_with("trie, ") || name.starts_with("rte_fib6, ");
+    figure.series = sizes.series.iter().filter(|s| of_the_trie(&s.name)).cloned().collect();
+    figure.gain("trie, avx512", "trie, scalar", Some(1.35));
+    if figure.series.iter().any(|s| s.name == "rte_fib6, avx512") {
+        figure.gain("rte_fib6, avx512", "rte_fib6, scalar", Some(1.35));
+    }
+    figure
+}
+
+fn by_traffic<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Figure {
+    let about = format!(
+        "{}; batches of {BATCH} addresses, next hops of {HOP_SIZE} bytes. Anywhere: any address, whether there is a \
+         route or not.",
+        work.about()
+    );
+    let title = format!("{} routes: by traffic", A::FAMILY);
+    let mut figure = Figure::new(id::<A>("traffic"), title, about)
+        .over("addresses", TRAFFIC.map(|(name, ..)| name.to_owned()))
+        .bars();
+    let tables = work.tables(context, HOP_SIZE);
+    #[cfg(feature = "peers-dpdk")]
+    let theirs = dpdk_fib::RteFib::build(&work.routes, HOP_SIZE);
+    for (place, (name, locality, miss)) in TRAFFIC.into_iter().enumerate() {
+        let addresses = work.addresses(locality, miss);
+        let bodies = tables.iter().map(|(name, fib)| look_up(name, fib, &addresses));
+        let bodies: Vec<Body<'_>> = bodies.collect();
+        #[cfg(feature = "peers-dpdk")]
+        let wire: Vec<A::Wire> = addresses.iter().map(|a| a.wire()).collect();
+        #[cfg(feature = "peers-dpdk")]
+        let bodies = bodies.into_iter().chain(rte_lookups(theirs.as_ref(), &wire)).collect();
+        let what = format!("{}, {name}", A::FAMILY);
+        add(&mut figure, place, &meter.compare(&what, addresses.len() as u64, bodies));
+    }
+    figure
+}
+
+/// The same by DPDK's lookup functions, of which each is selected before its passes.
+#[cfg(feature = "peers-dpdk")]
+fn rte_lookups<'a, A: Kind>(
+    table: Option<&'a dpdk_fib::RteFib<A>>,
+    addresses: &'a [A::Wire],
+) -> impl Iterator<Item = Body<'a>> {
+    table.into_iter().flat_map(move |table| {
+        let here = A::LOOKUPS.iter().enumerate().filter(|(which, _)| table.select(*which));
+        here.map(move |(which, name)| {
+            let mut next_hops = [0; BATCH];
+            let pass = move || {
+                for batch in addresses.chunks(BATCH) {
+                    table.lookup_bulk(black_box(batch), &mut next_hops);
+                    black_box(&next_hops);
+                }
+            };
+            Body::new(*name, pass).after(move || assert!(table.select(which), "it could be selected before"))
+        })
+    })
+}
+
+/// Building, and changes of single routes.
+fn changes<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Figure {
+    let about = format!(
+        "{}, next hops of {HOP_SIZE} bytes. Building: from the routes in order, by route. Changes: withdrawals, \
+         announcements and new next hops, one at a time, of the routes and of the table.",
+        work.about()
+    );
+    let title = format!("{} routes: building and changes", A::FAMILY);
+    let mut figure = Figure::new(id::<A>("changes"), title, about)
+        .over("", ["building", "change"].map(str::to_owned))
+        .cycles("route")
+        .bars();
+    let body = FibBody::all(context).last().expect("there is always the scalar one");
+    let bodies = A::ENGINES
+        .iter()
+        .map(|engine| Body::new(engine.name(), move || _ = black_box(work.build(*engine, body, HOP_SIZE))));
+    let bodies = bodies.collect();
+    add(&mut figure, 0, &meter.compare("building", work.routes.len() as u64, bodies));
+    let updates = generate_updates(&work.routes, NEXT_HOPS, work.updates, SEED);
+    let tables = A::ENGINES.iter().filter_map(|engine| Some((engine, work.build(*engine, body, HOP_SIZE)?)));
+    let tables = tables.map(|(engine, fib)| (*engine, RefCell::new((work.rib.clone(), fib))));
+    let tables: Vec<_> = tables.collect();
+    let (updates, routes) = (&updates, &work.routes);
+    let bodies = tables.iter().map(|(engine, table)| {
+        Body::new(engine.name(), move || {
+            let (rib, fib) = &mut *table.borrow_mut();
+            updates.iter().for_each(|(prefix, hop)| change(rib, fib, *prefix, *hop));
+        })
+        .after(move || {
+            // What the pass before withdrew is there again.
+            let (rib, fib) = &mut *table.borrow_mut();
+            let gone = routes.iter().filter(|(prefix, _)| rib.get(*prefix).is_none());
+            let gone: Vec<(Prefix<A>, u64)> = gone.copied().collect();
+            gone.into_iter().for_each(|(prefix, hop)| change(rib, fib, prefix, Some(hop)));
+        })
+    });
+    let bodies: Vec<Body<'_>> = bodies.collect();
+    #[cfg(feature = "peers-dpdk")]
+    let theirs = dpdk_fib::RteFib::build(routes, HOP_SIZE).map(RefCell::new);
+    #[cfg(feature = "peers-dpdk")]
+    let bodies =
+        bodies.into_iter().chain(theirs.as_ref().map(|table| rte_changes(table, routes, updates))).collect();
+    add(&mut figure, 1, &meter.compare("changes", updates.len() as u64, bodies));
+    figure
+}
+
+fn change<A: Kind>(rib: &mut Rib<A>, fib: &mut AnyFib<A>, prefix: Prefix<A>, next_hop: Option<u64>) {
+    match next_hop {
+        Some(next_hop) => _ = rib.insert(prefix, next_hop).expect("it was there once"),
+        None => _ = rib.remove(prefix),
+    }
+    fib.update(rib, prefix).expect("the table may take a GiB");
+}
+
+/// The same in DPDK's table, which keeps routes of its own.
+#[cfg(feature = "peers-dpdk")]
+fn rte_changes<'a, A: Kind>(
+    table: &'a RefCell<dpdk_fib::RteFib<A>>,
+    routes: &'a [(Prefix<A>, u64)],
+    updates: &'a [(Prefix<A>, Option<u64>)],
+) -> Body<'a> {
+    let name = if A::BITS == u32::BITS as u8 { "rte_fib" } else { "rte_fib6" };
+    Body::new(name, move || {
+        let mut table = table.borrow_mut();
+        updates.iter().for_each(|(prefix, hop)| _ = black_box(table.change(*prefix, *hop)));
+    })
+    .after(move || {
+        let mut table = table.borrow_mut();
+        routes.iter().for_each(|(prefix, hop)| _ = table.change(*prefix, Some(*hop)));
+    })
+}
+
+/// Ratios to the fastest of DPDK's functions, where they took part, of the fastest body of each engine.
+fn against_rte_fib(figure: &mut Figure) {
+    let names: Vec<String> = figure.series.iter().map(|s| s.name.clone()).collect();
+    let is_peer = |name: &str| name.starts_with("rte_fib");
+    figure.paint(|name| is_peer(name).then_some((names.iter().position(|n| n == name)?, true)));
+    #[cfg(feature = "peers-dpdk")]
+    figure.about.push_str(dpdk::conditions());
+    // By all places where both were measured.
+    let faster = |figure: &Figure, a: &str, b: &str| {
+        let ns = |name: &str, place| figure.ns(name, place);
+        let ratios = (0..figure.places.len()).filter_map(|place| Some(ns(b, place)? / ns(a, place)?));
+        ratios.map(f64::ln).sum::<f64>() > 0.0
+    };
+    let best = |figure: &Figure, of: &dyn Fn(&str) -> bool| {
+        let these = names.iter().filter(|name| of(name));
+        these.reduce(|best, name| if faster(figure, name, best) { name } else { best }).cloned()
+    };
+    let Some(peer) = best(figure, &is_peer) else { return };
+    for engine in Engine::ALL {
+        if let Some(ours) = best(figure, &|name| name.starts_with(engine.name())) {
+            figure.gain(&ours, &peer, None);
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! Termination of VXLAN, for figure 12 of Intel's *Packet Processing with Intel AVX-512 Instruction Set*: cycles of
+//! the decapsulation node, and of the endpoint lookup alone, against the number of endpoints that interleave.
+
+use std::cell::RefCell;
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr};
+
+use flowlane::generate::Random;
+use flowlane::isa::Variant;
+use flowlane::packet::{FlowKey, Headers, LaneMask, parse};
+use flowlane::tunnel::{
+    Decapsulated, Decapsulator, Design, Encapsulation, Encapsulator, Endpoint, EndpointCache, EndpointConfig,
+    EndpointId, EndpointTable, Policy, TunnelKind, V4Key,
+};
+
+use super::Context;
+use crate::figure::{Figure, Ratio};
+use crate::measure::{Body, Meter};
+use crate::packets::BURST;
+
+/// What the paper's text states of figure 12: 2, 4 and 8 endpoints, the eight-entry cache against the last endpoint.
+const EIGHT_OVER_ONE: f64 = 1.8;
+
+/// Inner frames: the shortest.
+const INNER_BYTES: usize = 60;
+
+/// Where in an outer frame stand the header checksum, the source and the VNI.
+const CHECKSUM_AT: usize = 24;
+const SOURCE_AT: usize = 26;
+const VNI_AT: usize = 46;
+
+/// Up to this many, endpoints come in turn: every packet's is another than the one before, as in the paper. Of more,
+/// every packet is of any.
+const IN_TURN: usize = 8;
+
+fn numbers(context: &Context<'_>) -> &'static [usize] {
+    if context.quick() { &[1, 4, 1000] } else { &[1, 2, 4, 8, 16, 64, 1000, 10_000, 100_000] }
+}
+
+pub(super) fn comparisons(context: &Context<'_>) -> usize {
+    2 * numbers(context).len()
+}
+
+fn endpoint(number: usize) -> Endpoint {
+    Endpoint {
+        kind: TunnelKind::Vxlan,
+        id: 1000 + number as u32,
+        vrf: 0,
+        source: Some(IpAddr::V4(Ipv4Addr::from(0x0a01_0000 + 7 * number as u32))),
+        destination: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+    }
+}
+
+/// What differs from packet to packet: bytes of checksum, source, VNI.
+#[derive(Clone, Copy)]
+struct Packet {
+    source: [u8; 4],
+    vni: [u8; 4],
+    checksum: [u8; 2],
+}
+
+/// A burst of outer frames, into which packets are written as a receiver would: in the nearest cache.
+struct Burst {
+    frames: Vec<[u8; 128]>,
+    frame_bytes: usize,
+    headers: Vec<Headers>,
+}
+
+impl Burst {
+    fn new() -> Self {
+        let (frame, frame_bytes) = outer_frame(&endpoint(0));
+        let headers = parse(&frame[..frame_bytes], 1, &mut FlowKey::zero());
+        Self { frames: vec![frame; BURST], frame_bytes, headers: vec![headers; BURST] }
+    }
+
+    #[inline(always)]
+    fn write(&mut self, packets: &[Packet]) {
+        for (frame, packet) in self.frames.iter_mut().zip(packets) {
+            frame[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&packet.checksum);
+            frame[SOURCE_AT..SOURCE_AT + 4].copy_from_slice(&packet.source);
+            frame[VNI_AT..VNI_AT + 4].copy_from_slice(&packet.vni);
+        }
+    }
+
+    #[inline(always)]
+    fn slices(&self) -> [&[u8]; BURST] {
+        std::array::from_fn(|i| &self.frames[i][..self.frame_bytes])
+    }
+}
+
+/// An outer frame to an endpoint.
+fn outer_frame(endpoint: &Endpoint) -> ([u8; 128], usize) {
+    let source = endpoint.source.expect("these have one");
+    let tunnel = Encapsulation::new(TunnelKind::Vxlan, endpoint.id, source, endpoint.destination);
+    let encapsulator = Encapsulator::new(&tunnel).expect("both are IPv4");
+    let (mut frame, header_bytes) = ([0; 128], encapsulator.header_bytes());
+    let len = header_bytes + INNER_BYTES;
+    encapsulator.encapsulate(&mut frame[..len], header_bytes, 0x1234).expect("it is short");
+    (frame, len)
+}
+
+fn packet(number: usize) -> Packet {
+    let (frame, _) = outer_frame(&endpoint(number));
+    let take = |at: usize| frame[at..at + 4].try_into().expect("four bytes");
+    Packet {
+        source: take(SOURCE_AT),
+        vni: take(VNI_AT),
+        checksum: frame[CHECKSUM_AT..CHECKSUM_AT + 2].try_into().expect("two bytes"),
+    }
+}
+
+/// The endpoints of packets, burst by burst.
+fn order(endpoints: usize, random: &mut Random) -> Vec<usize> {
+    let count = (4 * endpoints).clamp(1 << 13, 1 << 18).next_multiple_of(BURST);
+    (0..count).map(|i| if endpoints <= IN_TURN { i % endpoints } else { random.index(endpoints) }).collect()
+}
+
+fn table(endpoints: usize) -> EndpointTable {
+    let config = EndpointConfig { endpoints_max: endpoints, seed: 5, variant: None };
+    let mut table = EndpointTable::new(&config);
+    for number in 0..endpoints {
+        table.insert(&endpoint(number), EndpointId(number as u32)).expect("there is room");
+    }
+    table
+}
+
+/// The designs that are measured. The one-entry cache has no vectors.
+fn candidates(context: &Context<'_>) -> Vec<(String, Design, Variant)> {
+    let mut all = vec![(Design::OneEntry.name().to_owned(), Design::OneEntry, Variant::Scalar)];
+    for design in [Design::EightEntry, Design::Batch] {
+        for variant in context.options.variants().into_iter().filter(|v| *v != Variant::Sse42) {
+            all.push((format!("{}, {variant}", design.name()), design, variant));
+        }
+    }
+    all
+}
+
+pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figure> {
+    let numbers = numbers(context);
+    let about = "Cycles per packet of VXLAN decapsulation: from a burst of 64 parsed outer frames, headers in the nearest cache, \
+                 through validation (IPv4 checksum, UDP, VXLAN flags) and endpoint lookup to endpoint, VNI, and place and length of \
+                 the inner packet. Writing the packets into the frames is part of all and stands alone, too. Up to 8 endpoints come \
+                 in turn, so that every packet's is another than the one before; of more, every packet is of any.";
+    let mut node = Figure::new("figure-12", "Figure 12: VXLAN decapsulation node", about)
+        .over("endpoints", numbers.iter().map(|n| n.to_string()))
+        .cycles("packet");
+    let about = "Cycles per packet of the endpoint lookup alone: keys of 16 bytes in, endpoint numbers out, otherwise as the node.";
+    let mut lookup = Figure::new("tunnel-lookup", "Endpoint lookup alone", about)
+        .over("endpoints", numbers.iter().map(|n| n.to_string()))
+        .cycles("packet");
+    for (place, endpoints) in numbers.iter().enumerate() {
+        meter.say(&format!("filling a table of {endpoints} endpoints"));
+        let table = table(*endpoints);
+        let order = order(*endpoints, &mut Random::new(7));
+        measure_node(meter, context, &table, &order, &mut node, place);
+        measure_lookup(meter, context, &table, &order, &mut lookup, place);
+    }
+    let best = candidates(context).last().map(|(name, ..)| name.clone()).unwrap_or_default();
+    for figure in [&mut node, &mut lookup] {
+        ratios(figure, numbers, &best);
+        figure.paint(|name| {
+            let variant = Variant::ALL.iter().position(|v| name.ends_with(v.name())).unwrap_or(0);
+            Some((variant, name.starts_with("eight")))
+        });
+    }
+    vec![node, lookup]
+}
+
+/// Ratios by range of endpoints, since the targets and the paper are by range.
+fn ratios(figure: &mut Figure, numbers: &[usize], best: &str) {
+    let one = Design::OneEntry.name();
+    let widest = best.rsplit(", ").next().unwrap_or_default();
+    let eight = format!("{}, {widest}", Design::EightEntry.name());
+    for (series, range, stated) in [
+        (&*eight, 2..=8, Some(EIGHT_OVER_ONE)),
+        (best, 1..=1, None),
+        (best, 2..=8, None),
+        (best, 9..=usize::MAX, None),
+    ] {
+        let within = |place: &usize| range.contains(&numbers[*place]);
+        let ratio = |place: usize| Some((figure.ns(one, place)? / figure.ns(series, place)?, place));
+        let found: Vec<(f64, usize)> = (0..numbers.len()).filter(within).filter_map(ratio).collect();
+        let named =
+            |&(ratio, place): &(f64, usize)| crate::figure::Extreme { ratio, at: numbers[place].to_string() };
+        let by = |a: &&(f64, usize), b: &&(f64, usize)| a.0.total_cmp(&b.0);
+        let (first, last) =
+            (numbers.iter().find(|n| range.contains(n)), numbers.iter().rfind(|n| range.contains(n)));
+        let (Some(first), Some(last)) = (first, last) else { continue };
+        figure.ratios.push(Ratio {
+            what: format!("{series} over {one}, {first} to {last} endpoints"),
+            most: found.iter().max_by(by).map(named),
+            least: found.iter().min_by(by).filter(|_| found.len() > 1).map(named),
+            stated,
+        });
+    }
+}
+
+fn measure_node(
+    meter: &mut Meter<'_>,
+    context: &Context<'_>,
+    table: &EndpointTable,
+    order: &[usize],
+    figure: &mut Figure,
+    place: usize,
+) {
+    let packets: Vec<Packet> = order.iter().map(|number| packet(*number)).collect();
+    let packets = &packets;
+    let burst = RefCell::new(Burst::new());
+    let burst = &burst;
+    let writing = Body::new("writing the frames", move || {
+        let mut burst = burst.borrow_mut();
+        for packets in packets.chunks_exact(BURST) {
+            burst.write(packets);
+            black_box(&burst.frames);
+        }
+    });
+    let mut bodies = vec![writing];
+    for (name, design, variant) in candidates(context) {
+        let node = Decapsulator::with_variant(table.reader(), Policy::default(), design, variant);
+        let Some(mut node) = node else { continue };
+        let mut out = Decapsulated::new();
+        bodies.push(Body::new(name, move || {
+            let mut burst = burst.borrow_mut();
+            for packets in packets.chunks_exact(BURST) {
+                burst.write(packets);
+                let burst = black_box(&*burst);
+                node.decapsulate(&burst.slices(), &burst.headers, 0, LaneMask::first(BURST), &mut out);
+                black_box(&out);
+                assert_eq!(out.terminated, LaneMask::first(BURST), "every packet is of an endpoint");
+            }
+        }));
+    }
+    let bodies = bodies.into_iter().map(Body::warm).collect();
+    for measured in meter.compare(&format!("node, {}", figure.places[place]), order.len() as u64, bodies) {
+        figure.add(&measured.name, place, &measured);
+    }
+}
+
+fn measure_lookup(
+    meter: &mut Meter<'_>,
+    context: &Context<'_>,
+    table: &EndpointTable,
+    order: &[usize],
+    figure: &mut Figure,
+    place: usize,
+) {
+    let key = |number: &usize| endpoint(*number).v4_key().expect("these have IPv4 addresses");
+    let keys: Vec<V4Key> = order.iter().map(key).collect();
+    let keys = &keys;
+    let mut bodies = Vec::new();
+    for (name, design, variant) in candidates(context) {
+        let Some(mut cache) = EndpointCache::with_variant(table.reader(), design, variant) else { continue };
+        bodies.push(Body::new(name, move || {
+            let mut endpoints = [0; BURST];
+            for keys in keys.chunks_exact(BURST) {
+                let found = cache.lookup_batch(black_box(keys), &mut endpoints);
+                black_box(&endpoints);
+                assert_eq!(found, LaneMask::first(BURST), "every key is an endpoint's");
+            }
+        }));
+    }
+    let bodies = bodies.into_iter().map(Body::warm).collect();
+    for measured in meter.compare(&format!("lookup, {}", figure.places[place]), order.len() as u64, bodies) {
+        figure.add(&measured.name, place, &measured);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_written_into_frames_are_those_of_their_endpoints() {
+        let table = table(20);
+        let mut node = Decapsulator::new(table.reader(), Policy::default());
+        let mut burst = Burst::new();
+        let order = order(20, &mut Random::new(1));
+        let mut out = Decapsulated::new();
+        for numbers in order[..4 * BURST].chunks_exact(BURST) {
+            let packets: Vec<Packet> = numbers.iter().map(|n| packet(*n)).collect();
+            burst.write(&packets);
+            node.decapsulate(&burst.slices(), &burst.headers, 0, LaneMask::first(BURST), &mut out);
+            for (lane, number) in numbers.iter().enumerate() {
+                assert_eq!(out.endpoint(lane), EndpointId(*number as u32));
+                assert_eq!((out.ids[lane], out.inner_len[lane]), (1000 + *number as u32, INNER_BYTES as u16));
+            }
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The engines of `flowlane classify`, by name; and how one comes to its answer.
+
+use std::cmp::Reverse;
+
+use flowlane::classify::acl::{AclConfig, AclEngine, TreeKernel};
+use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
+use flowlane::packet::{Field, FlowKey, FlowMask};
+use flowlane::rule::{Match, Priority, Rule, RuleId};
+use serde::Serialize;
+
+use crate::arguments::ClassifyOptions;
+use crate::failure::Failure;
+use crate::output::{self, Output};
+
+/// Packets with which `auto` measures.
+const SAMPLE: usize = 4096;
+/// Rules up to which `auto` tries the engines that are slow with many.
+const LINEAR_RULES_MAX: usize = 64;
+const TUPLE_RULES_MAX: usize = 1000;
+/// Rounds of a measurement, of which the fastest counts.
+const ROUNDS: usize = 5;
+
+const NAMES: &str = "auto, linear, tuple, acl, brute, tree, dynamic";
+
+/// A table of rules.
+pub(crate) enum Engine {
+    Linear(LinearSearch),
+    Tuple(TupleSearch),
+    Acl(Box<AclSearch>),
+}
+
+impl Engine {
+    /// The table of the rules that the options name, in the engine of this name.
+    pub(crate) fn build(
+        rules: &[Rule],
+        options: &ClassifyOptions,
+        name: &str,
+        sample: &[FlowKey],
+    ) -> Result<Self, Failure> {
+        let mut chosen: Vec<(RuleId, Priority, &Match)> = rules
+            .iter()
+            .enumerate()
+            .filter(|(_, rule)| rule.table == options.table)
+            .map(|(position, rule)| (RuleId(position as u32), rule.priority, &rule.matches))
+            .collect();
+        if chosen.is_empty() && !rules.is_empty() {
+            let message =
+                format!("{} has no rules for table {}", options.rules.rules.display(), options.table);
+            return Err(Failure::input_help(message, "name another with --table"));
+        }
+        // Best first, which is fastest; the sort keeps the order of equals.
+        chosen.sort_by_key(|(_, priority, _)| Reverse(*priority));
+        let sample = &sample[..sample.len().min(SAMPLE)];
+        match name {
+            "auto" if options.variant.is_none() => Self::fastest(&chosen, options, sample),
+            "auto" | "acl" => Self::list(&chosen, options, AclEngine::Auto),
+            "linear" => scalar_only(options, name).and_then(|()| Self::linear(&chosen)),
+            "tuple" => scalar_only(options, name).and_then(|()| Self::tuple(&chosen)),
+            other => match other.parse() {
+                Ok(engine) => Self::list(&chosen, options, engine),
+                Err(_) => {
+                    let message = format!("there is no engine `{other}`");
+                    Err(Failure::input_help(message, format!("engines: {NAMES}")))
+                }
+            },
+        }
+    }
+
+    fn linear(rules: &[(RuleId, Priority, &Match)]) -> Result<Self, Failure> {
+        let mut table = LinearSearch::new(rules.len());
+        fill(&mut table, rules)?;
+        Ok(Self::Linear(table))
+    }
+
+    fn tuple(rules: &[(RuleId, Priority, &Match)]) -> Result<Self, Failure> {
+        let mut table = TupleSearch::new(rules.len(), rand::random());
+        fill(&mut table, rules)?;
+        Ok(Self::Tuple(table))
+    }
+
+    fn list(
+        rules: &[(RuleId, Priority, &Match)],
+        options: &ClassifyOptions,
+        engine: AclEngine,
+    ) -> Result<Self, Failure> {
+        let config = AclConfig {
+            engine,
+            kernel: kernel(options)?,
+            rules_max: rules.len(),
+            memory_max: options.memory_max,
+            threads: std::thread::available_parallelism().map_or(1, Into::into),
+            seed: rand::random(),
+        };
+        let bar = output::progress(1, "building");
+        let built = AclSearch::build(config, rules.iter().copied());
+        bar.finish_and_clear();
+        built.map(|table| Self::Acl(Box::new(table))).map_err(|e| Failure::input(e.to_string()))
+    }
+
+    /// The one that looks these packets up fastest.
+    fn fastest(
+        rules: &[(RuleId, Priority, &Match)],
+        options: &ClassifyOptions,
+        sample: &[FlowKey],
+    ) -> Result<Self, Failure> {
+        let clock = quanta::Clock::new();
+        let Self::Acl(mut list) = Self::list(rules, options, AclEngine::Auto)? else {
+            return Err(Failure::input("an access list is always one"));
+        };
+        list.choose(sample, &mut || clock.raw()).map_err(|e| Failure::input(e.to_string()))?;
+        let mut candidates = vec![Self::Acl(list)];
+        if rules.len() <= LINEAR_RULES_MAX {
+            candidates.push(Self::linear(rules)?);
+        }
+        if rules.len() <= TUPLE_RULES_MAX {
+            candidates.push(Self::tuple(rules)?);
+        }
+        let mut hits = vec![None; sample.len()];
+        let mut least = vec![u64::MAX; candidates.len()];
+        for _ in 0..ROUNDS {
+            for (candidate, least) in candidates.iter().zip(&mut least) {
+                let begun = clock.raw();
+                candidate.table().lookup_batch(sample, &mut hits);
+                *least = (*least).min(clock.raw() - begun);
+            }
+        }
+        let fastest = (0..candidates.len()).min_by_key(|i| least[*i]).unwrap_or(0);
+        Ok(candidates.swap_remove(fastest))
+    }
+
+    /// What looks up.
+    pub(crate) fn table(&self) -> &dyn Classifier {
+        match self {
+            Self::Linear(table) => table,
+            Self::Tuple(table) => table,
+            Self::Acl(table) => &**table,
+        }
+    }
+
+    /// The name of the engine that has the rules.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Acl(table) => table.engine().0,
+            other => other.table().name(),
+        }
+    }
+
+    /// Its variant.
+    pub(crate) fn variant(&self) -> &'static str {
+        match self {
+            Self::Acl(table) => table.engine().1.name(),
+            Self::Linear(_) | Self::Tuple(_) => "scalar",
+        }
+    }
+}
+
+fn fill(table: &mut dyn Classifier, rules: &[(RuleId, Priority, &Match)]) -> Result<(), Failure> {
+    let bar = output::progress(rules.len() as u64, "building");
+    for (id, priority, matches) in rules {
+        table.insert(*id, *priority, matches).map_err(|e: InsertError| Failure::input(e.to_string()))?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Refuses variants for engines that have none.
+fn scalar_only(options: &ClassifyOptions, engine: &str) -> Result<(), Failure> {
+    match options.variant.as_deref() {
+        // The oracle of another engine is scalar whatever that engine's variant is.
+        Some(name) if name != "scalar" && options.engine == engine => {
+            let message = format!("the engine `{engine}` has no variant `{name}`");
+            Err(Failure::input_help(message, "its variants: scalar"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The kernel that was asked for.
+fn kernel(options: &ClassifyOptions) -> Result<Option<TreeKernel>, Failure> {
+    let Some(name) = options.variant.as_deref() else { return Ok(None) };
+    let names = TreeKernel::ALL.map(TreeKernel::name).join(", ");
+    let Ok(kernel) = name.parse::<TreeKernel>() else {
+        let message = format!("the engine `{}` has no variant `{name}`", options.engine);
+        return Err(Failure::input_help(message, format!("its variants: {names}")));
+    };
+    if !kernel.available() {
+        let why = if kernel.variant().detected() {
+            "the SIMD width cap forbids it"
+        } else {
+            "the CPU does not have it"
+        };
+        return Err(Failure::input(format!("the variant {name} cannot be used here: {why}")));
+    }
+    Ok(Some(kernel))
+}
+
+/// What `--explain` says.
+#[derive(Serialize)]
+struct Explained {
+    packet: usize,
+    engine: &'static str,
+    variant: &'static str,
+    /// Positions in the rule file.
+    rule: Option<u32>,
+    priority: Option<u32>,
+    next_rule: Option<u32>,
+    next_priority: Option<u32>,
+    /// Nodes, hash buckets or filters that were read, and rules that were compared; none where the engine counts none.
+    nodes: Option<u32>,
+    rules: Option<u32>,
+    /// The fields that the answer depends on, and the bits of each.
+    depends_on: Vec<Depends>,
+}
+
+#[derive(Serialize)]
+struct Depends {
+    field: &'static str,
+    mask: String,
+}
+
+/// Says how the answer for a packet comes about.
+pub(crate) fn explain(
+    engine: &Engine,
+    packet: usize,
+    key: &FlowKey,
+    rules: &[Rule],
+    options: &ClassifyOptions,
+) -> Result<(), Failure> {
+    let mut looked_at = FlowMask::zero();
+    let hit = engine.table().lookup_wildcards(key, &mut looked_at);
+    let (nodes, compared) = match engine {
+        Engine::Acl(table) => {
+            let told = table.explain(key);
+            (Some(told.nodes), Some(told.rules))
+        }
+        Engine::Linear(_) => (Some(0), Some(compared_in_order(hit, rules, options))),
+        Engine::Tuple(_) => (None, None),
+    };
+    let next = runner_up(hit, key, rules, options);
+    // Of fields that share a place (IPv4 and ARP addresses), the first: the packet is hardly ever ARP.
+    let mut taken = Vec::new();
+    let fields = Field::all().iter().filter(|info| {
+        let place: Vec<_> = info.pieces().collect();
+        let first = looked_at.get(info.field) != 0 && !taken.contains(&place);
+        taken.extend(first.then_some(place));
+        first
+    });
+    let explained = Explained {
+        packet,
+        engine: engine.name(),
+        variant: engine.variant(),
+        rule: hit.map(|h| h.rule.0),
+        priority: hit.map(|h| h.priority.0),
+        next_rule: next.map(|h| h.rule.0),
+        next_priority: next.map(|h| h.priority.0),
+        nodes,
+        rules: compared,
+        depends_on: fields
+            .map(|info| Depends { field: info.name, mask: format!("{:#x}", looked_at.get(info.field)) })
+            .collect(),
+    };
+    let text = match options.json {
+        true => serde_json::to_string(&explained).expect("plain data") + "\n",
+        false => explained.text(),
+    };
+    let mut output = Output::create(options.output.as_deref())?;
+    output.text(&text)?;
+    output.finish()
+}
+
+/// Whether a rule comes before another, and the order in which both stand.
+fn order(rules: &[Rule], rule: usize) -> (Reverse<Priority>, usize) {
+    (Reverse(rules[rule].priority), rule)
+}
+
+/// The best rule that matches besides the winner.
+fn runner_up(hit: Option<Hit>, key: &FlowKey, rules: &[Rule], options: &ClassifyOptions) -> Option<Hit> {
+    let hit = hit?;
+    let others = (0..rules.len()).filter(|i| *i != hit.rule.0 as usize && rules[*i].table == options.table);
+    let next = others.filter(|i| rules[*i].matches.matches(key)).min_by_key(|i| order(rules, *i))?;
+    Some(Hit { rule: RuleId(next as u32), priority: rules[next].priority })
+}
+
+/// How many rules linear search compares.
+fn compared_in_order(hit: Option<Hit>, rules: &[Rule], options: &ClassifyOptions) -> u32 {
+    let ours = (0..rules.len()).filter(|i| rules[*i].table == options.table);
+    let last = hit.map(|h| order(rules, h.rule.0 as usize));
+    ours.filter(|i| last.is_none_or(|last| order(rules, *i) <= last)).count() as u32
+}
+
+impl Explained {
+    fn text(&self) -> String {
+        let rule = |rule: Option<u32>, priority: Option<u32>| match (rule, priority) {
+            (Some(rule), Some(priority)) => format!("rule {rule}, priority {priority}"),
+            _ => "none".to_owned(),
+        };
+        let number = |n: Option<u32>| n.map_or("not counted".to_owned(), |n| n.to_string());
+        let depends: Vec<String> =
+            self.depends_on.iter().map(|d| format!("{}/{}", d.field, d.mask)).collect();
+        let rows = [
+            ("packet", self.packet.to_string()),
+            ("winner", rule(self.rule, self.priority)),
+            ("next", rule(self.next_rule, self.next_priority)),
+            ("engine", format!("{}, {}", self.engine, self.variant)),
+            ("nodes read", number(self.nodes)),
+            ("rules compared", number(self.rules)),
+            ("depends on", if depends.is_empty() { "nothing".to_owned() } else { depends.join(" ") }),
+        ];
+        let rows: Vec<Vec<String>> = rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec();
+        output::text_table("", &["explain", ""], &rows)
+    }
+}

@@ -1,0 +1,120 @@
+//! Forwarding tables as the arguments ask for them.
+
+use std::time::Instant;
+
+use flowlane::isa::Variant;
+use flowlane::route::engine::{AnyFib, Engine, Family};
+use flowlane::route::read::NextHops;
+use flowlane::route::{BuildError, Fib, FibConfig, HopSize, Prefix, Rib};
+
+use crate::arguments::FibShape;
+use crate::failure::Failure;
+
+/// A body that looks batches up, by name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FibVariant {
+    pub(super) name: &'static str,
+    pub(super) variant: Variant,
+    pub(super) prefetch: bool,
+}
+
+impl FibVariant {
+    pub(super) const ALL: [Self; 4] = [
+        Self { name: "scalar", variant: Variant::Scalar, prefetch: false },
+        Self { name: "scalar-prefetch", variant: Variant::Scalar, prefetch: true },
+        Self { name: "avx2", variant: Variant::Avx2, prefetch: false },
+        Self { name: "avx512", variant: Variant::Avx512, prefetch: false },
+    ];
+
+    /// The one that was asked for.
+    pub(super) fn asked(name: Option<&str>) -> Result<Option<Self>, Failure> {
+        let Some(name) = name else { return Ok(None) };
+        let found = Self::ALL.into_iter().find(|v| v.name == name).expect("clap lets only these through");
+        if !found.variant.available() {
+            let reason = match found.variant.detected() {
+                true => "the SIMD width cap forbids it; raise --max-simd",
+                false => "the CPU does not have it; leave --variant out to use the best that it has",
+            };
+            return Err(Failure::Environment(format!("the variant {name} cannot be used here: {reason}")));
+        }
+        Ok(Some(found))
+    }
+}
+
+/// The engine that was asked for; none: whichever is best.
+pub(super) fn engine(name: &str) -> Option<Engine> {
+    name.parse().ok()
+}
+
+/// The routes of a family.
+pub(super) fn rib<A: Family>(routes: &[(Prefix<A>, u64)]) -> Rib<A> {
+    let mut rib = Rib::new(routes.len());
+    for (prefix, next_hop) in routes {
+        rib.insert(*prefix, *next_hop).expect("the table is as large as the file");
+    }
+    rib
+}
+
+/// A forwarding table.
+pub(super) struct Built<A: Family> {
+    pub(super) fib: AnyFib<A>,
+    pub(super) hop_size: HopSize,
+    pub(super) seconds: f64,
+}
+
+impl<A: Family> Built<A> {
+    /// The engine's table, or that of the best one, with next hops as small as hold all if no size is given.
+    pub(super) fn new(
+        rib: &Rib<A>,
+        engine: Option<Engine>,
+        variant: Option<FibVariant>,
+        shape: &FibShape,
+    ) -> Result<Self, Failure> {
+        let sizes = shape.hop_size.map_or(HopSize::ALL.to_vec(), |size| vec![size]);
+        let mut last = None;
+        for hop_size in sizes {
+            let config = config(hop_size, variant, shape);
+            let begun = Instant::now();
+            let built = match engine {
+                None => Some(AnyFib::build(rib, &config)),
+                Some(engine) => A::build(engine, rib, &config),
+            };
+            match built {
+                None => return Err(no_such_engine::<A>(engine.expect("auto is always there"))),
+                Some(Ok(fib)) => return Ok(Self { fib, hop_size, seconds: begun.elapsed().as_secs_f64() }),
+                Some(Err(error @ BuildError::NeedsMemory { .. })) => return Err(failed(&error)),
+                Some(Err(error)) => last = Some(error),
+            }
+        }
+        Err(failed(&last.expect("there is a size")))
+    }
+}
+
+fn config(hop_size: HopSize, variant: Option<FibVariant>, shape: &FibShape) -> FibConfig {
+    let config = FibConfig::new(hop_size)
+        .with_default_next_hop(shape.default_next_hop)
+        .with_memory_max(shape.memory_max.saturating_mul(1 << 20));
+    let Some(asked) = variant else { return config };
+    config.with_prefetch(asked.prefetch).with_variant(asked.variant).expect("it was checked to be available")
+}
+
+fn no_such_engine<A: Family>(engine: Engine) -> Failure {
+    let names: Vec<&str> = A::ENGINES.iter().map(|e| e.name()).collect();
+    Failure::input_help(
+        format!("the engine {engine} has no {} tables", A::FAMILY),
+        format!("engines for {}: {}", A::FAMILY, names.join(", ")),
+    )
+}
+
+fn failed(error: &BuildError) -> Failure {
+    let help = match error {
+        BuildError::NeedsMemory { .. } => "allow more with --memory-max, or take another --engine",
+        _ => "take a larger --hop-size, or leave it out",
+    };
+    Failure::input_help(error.to_string(), help)
+}
+
+/// What a next hop stands for; empty where it is a number of the file's own.
+pub(super) fn via(next_hops: &NextHops, number: u64) -> String {
+    next_hops.get(number).map(ToString::to_string).unwrap_or_default()
+}
