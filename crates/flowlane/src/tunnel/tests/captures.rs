@@ -44,7 +44,7 @@ fn outcomes(name: &str, policy: &Policy) -> Option<Vec<Outcome>> {
 fn tunnels_in_captures_are_valid() {
     let unknown = Some(Err(Refused::UnknownEndpoint));
     let linux = Policy { vxlan_port: Some(8472), ..Policy::default() };
-    let understood = Policy { geneve_options: vec![(0x0132, 0x81)], ..Policy::default() };
+    let understood = Policy { geneve_options: vec![(0, 0x80)], ..Policy::default() };
     let captures =
         [("vxlan.pcap", Policy::default()), ("vxlan_port_8472.pcap", linux), ("geneve.pcap", understood)];
     for (name, policy) in captures {
