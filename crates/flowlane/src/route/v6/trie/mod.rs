@@ -156,7 +156,12 @@ impl Fib<u128> for Trie {
             4 => Sized::B4(levels(groups)),
             _ => Sized::B8(levels(groups)),
         };
-        let body = config.body.unwrap_or_else(|| Body::first_of(&[Variant::Avx512, Variant::Avx2]));
+        // With next hops of 8 bytes AVX-512 took 176 cycles where AVX2 took 91 (Zen 5).
+        let order = match config.hop_size.bytes() {
+            8 => [Variant::Avx2, Variant::Avx512],
+            _ => [Variant::Avx512, Variant::Avx2],
+        };
+        let body = config.body.unwrap_or_else(|| Body::first_of(&order));
         let table = Arc::new(Table { levels, body, prefetch: config.prefetch, epochs: Epochs::default() });
         let mut own = Self { table, pool: Pool::new(groups), first_bytes, config: *config };
         own.fill(rib)?;
