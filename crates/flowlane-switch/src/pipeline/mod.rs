@@ -8,9 +8,6 @@ mod path;
 pub mod route;
 mod translate;
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
