@@ -26,10 +26,9 @@ mod packets;
 #[cfg(any(feature = "peers", feature = "peers-dpdk"))]
 mod peers;
 mod plot;
-mod published;
 mod report;
 mod text;
 mod topic;
 
 pub use report::{Report, TopicReport};
-pub use topic::{BenchError, Options, RouteTable, Topic};
+pub use topic::{BenchError, Options, RouteTable, RuleSet, Topic};

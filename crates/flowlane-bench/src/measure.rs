@@ -68,6 +68,8 @@ pub struct Effort {
 pub const ROUNDS_MIN: usize = 5;
 /// Most rounds where the time decides: medians of more do not move.
 pub const ROUNDS_MAX: usize = 301;
+/// A round that takes longer is the only one: what takes seconds needs no warm caches, and its noise is small.
+const LONG_ROUND_SECONDS: f64 = 3.0;
 /// Time for a comparison where nothing else was asked for.
 const COMPARISON_SECONDS: f64 = 0.7;
 const QUICK_SECONDS: f64 = 0.02;
@@ -240,17 +242,19 @@ impl<'a> Meter<'a> {
         loop {
             for (readings, body) in readings.iter_mut().zip(&mut bodies) {
                 let taken = pass(self.clock, body, rounds > 0);
-                if rounds > 0 {
-                    let operations = body.operations.unwrap_or(operations).max(1);
-                    readings.push(taken as f64 / operations as f64);
-                }
+                let operations = body.operations.unwrap_or(operations).max(1);
+                readings.push(taken as f64 / operations as f64);
             }
             let used = self.seconds_since(begun);
+            let long = self.effort.rounds.is_none() && used > LONG_ROUND_SECONDS;
+            if rounds == 0 && !long {
+                // The first round is not counted: it fills caches and learns branches.
+                readings.iter_mut().for_each(Vec::clear);
+            }
             // As far as what is left of the rounds and the time lets it be said.
             let share = self.share((rounds as f64 / least as f64).min(used / seconds.max(1e-9)).min(1.0));
             (self.watch)(what, share);
-            // The first round is not counted: it fills caches and learns branches.
-            if rounds >= most || rounds >= least && used >= seconds {
+            if rounds >= most || rounds >= least && used >= seconds || rounds == 0 && long {
                 break;
             }
             rounds += 1;
@@ -364,6 +368,17 @@ mod tests {
             clock.advance(if count.get() % 4 == 0 { 1_000_000 } else { 5 });
         });
         assert_eq!(meter.compare("", 1, vec![body])[0].cycles.median, 5.0);
+    }
+
+    #[test]
+    fn a_round_of_seconds_is_the_only_one_unless_rounds_were_asked_for() {
+        let clock = FakeClock::default();
+        let mut watch = |_: &str, _| ();
+        let slow = || Body::new("a", || clock.advance(4_000_000_000));
+        let mut meter = Meter::new(&clock, Effort::default(), &mut watch);
+        let measured = &meter.compare("", 4, vec![slow()])[0];
+        assert_eq!((measured.rounds, measured.cycles.median), (1, 1e9));
+        assert_eq!(Meter::new(&clock, rounds(2), &mut |_, _| ()).compare("", 1, vec![slow()])[0].rounds, 2);
     }
 
     #[test]

@@ -86,6 +86,9 @@ impl Report {
             for figure in &topic.figures {
                 let _ = writeln!(out, "\n{}: {}, medians", figure.title, figure.y_label());
                 let _ = writeln!(out, "{}", table(&head(figure), &rows(figure)));
+                if !figure.about.is_empty() {
+                    let _ = writeln!(out, "{}", figure.about);
+                }
                 if !figure.ratios.is_empty() {
                     let rows: Vec<Vec<String>> = figure.ratios.iter().map(ratio_row).collect();
                     let _ = writeln!(out, "\n{}", table(&RATIO_HEAD.map(str::to_owned), &rows));

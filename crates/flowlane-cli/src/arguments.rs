@@ -6,7 +6,7 @@ pub(crate) use route::{
     FibShape, RouteBenchOptions, RouteLookupOptions, RouteShowOptions, RouteVerb, RoutesFormat, RoutesInput,
 };
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -130,6 +130,13 @@ pub(crate) struct RulesInput {
     /// Match the flags column of ClassBench filters too (the published traces do not honour it).
     #[arg(long)]
     pub(crate) match_flags: bool,
+}
+
+impl RulesInput {
+    /// A file in whichever format.
+    pub(crate) fn of(path: &Path) -> Self {
+        Self { rules: path.to_owned(), rules_format: RulesFormat::Auto, match_flags: false }
+    }
 }
 
 /// A rule file that a command is about.
@@ -403,13 +410,13 @@ Examples:
   flowlane bench bloom --report bloom.html
   flowlane bench bloom --kernel staged --kernel expandload/u4 --seconds 20
   flowlane bench megaflow --variant avx2 --variant avx512 --json > megaflow.json
+  flowlane bench acl --rules edge.rules --rules core.rules.gz --seconds 60
   flowlane bench fib --routes table.txt.gz --report fib.html
   flowlane bench all --quick
 
 Built with --features peers, `bloom` and `parse` measure other crates in the same run; with --features \
 peers-dpdk, `cuckoo` measures DPDK's rte_hash, `acl` its rte_acl, and `fib` its rte_fib and rte_fib6. With \
-FLOWLANE_TEST_DATA in the environment `acl` measures the rule sets in that folder's `classbench` (*.rules.gz), too; \
-with --seconds 120 or more sets of a million rules.";
+--seconds 120 or more `acl` measures sets of a million rules, too.";
 
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_HELP)]
@@ -426,6 +433,10 @@ pub(crate) struct BenchOptions {
     /// With `fib`: these routes (in any format that `flowlane route` reads) instead of generated ones.
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: Option<PathBuf>,
+    /// With `acl`: the IPv4 5-tuple rules of this file (in any format that `flowlane classify` reads) instead of generated
+    /// ones; may be given several times.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Vec<PathBuf>,
     /// Small workloads and a few rounds: seconds, to see that all works; the figures say little.
     #[arg(long)]
     pub(crate) quick: bool,

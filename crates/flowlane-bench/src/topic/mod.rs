@@ -1,6 +1,7 @@
 //! The topics: each makes its workload and says what is measured on it.
 
 mod acl;
+mod beside;
 mod bloom;
 mod cache;
 mod cuckoo;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 use flowlane::bloom::BloomKernel;
 use flowlane::isa::Variant;
 use flowlane::route::read::RouteList;
+use flowlane::rule::Rule;
 use serde::{Serialize, Serializer};
 
 use crate::figure::Figure;
@@ -40,6 +42,19 @@ pub enum BenchError {
     /// A variant that this machine, or the width cap, does not have.
     #[error("the variant {0} cannot be used here: {reason}", reason = reason(*.0))]
     Unavailable(Variant),
+    /// A rule set without rules.
+    #[error("{0}: there is no rule in it")]
+    NoRules(String),
+    /// A rule that only some of what is measured could take.
+    #[error(
+        "rule {number} of {name} is no IPv4 5-tuple of prefixes and port ranges, which is what engines are compared on"
+    )]
+    NotFiveTuple {
+        /// The rule set.
+        name: String,
+        /// Which rule, from one.
+        number: usize,
+    },
     /// DPDK's environment does not start, or has no memory.
     #[error("DPDK cannot be measured here: {0}")]
     Dpdk(String),
@@ -70,6 +85,18 @@ pub struct Options {
     /// Forwarding tables are measured with these routes; with generated ones, where there are none.
     #[serde(serialize_with = "table_name")]
     pub routes: Option<Arc<RouteTable>>,
+    /// Access lists are measured with these rule sets; with generated ones, where there are none.
+    #[serde(serialize_with = "set_names")]
+    pub rules: Vec<Arc<RuleSet>>,
+}
+
+/// Rules to measure with.
+#[derive(Clone, Debug)]
+pub struct RuleSet {
+    /// Where they come from, in reports.
+    pub name: String,
+    /// The rules.
+    pub rules: Vec<Rule>,
 }
 
 /// Routes to measure with.
@@ -85,6 +112,10 @@ fn table_name<S: Serializer>(table: &Option<Arc<RouteTable>>, serializer: S) -> 
     table.as_ref().map(|table| &table.name).serialize(serializer)
 }
 
+fn set_names<S: Serializer>(sets: &[Arc<RuleSet>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(sets.iter().map(|set| &set.name))
+}
+
 fn names<S: Serializer>(variants: &[Variant], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(variants.iter().map(|v| v.name()))
 }
@@ -95,6 +126,7 @@ impl Options {
         if let Some(variant) = self.variants.iter().find(|v| !v.available()) {
             return Err(BenchError::Unavailable(*variant));
         }
+        self.rules.iter().try_for_each(|set| acl::check(set))?;
         let kernels: Vec<String> = BloomKernel::all().iter().map(ToString::to_string).collect();
         match self.kernels.iter().find(|part| !kernels.iter().any(|name| name.contains(part.as_str()))) {
             Some(part) => Err(BenchError::Kernel(part.clone())),

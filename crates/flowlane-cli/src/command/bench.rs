@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use flowlane_bench::measure::Effort;
-use flowlane_bench::{BenchError, Options, Report, RouteTable, Topic};
+use flowlane_bench::{BenchError, Options, Report, RouteTable, RuleSet, Topic};
 
-use crate::arguments::{BenchOptions, RoutesInput};
+use crate::arguments::{BenchOptions, RoutesInput, RulesInput};
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output, SHARES};
@@ -62,14 +62,24 @@ fn read(options: &BenchOptions) -> Result<Options, Failure> {
         variants: variants.map_err(|e| Failure::input(format!("--variant: {e}")))?,
         kernels: options.kernels.clone(),
         routes: options.routes.as_deref().map(routes).transpose()?,
+        rules: options.rules.iter().map(|path| rules(path)).collect::<Result<_, _>>()?,
     })
 }
 
 /// The routes of a file, by the name that the file has in its folder.
 fn routes(path: &Path) -> Result<Arc<RouteTable>, Failure> {
     let (routes, _) = input::read_routes(&RoutesInput::of(path))?;
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(Arc::new(RouteTable { name, routes }))
+    Ok(Arc::new(RouteTable { name: file_name(path), routes }))
+}
+
+/// The rules of a file, by the name that the file has in its folder.
+fn rules(path: &Path) -> Result<Arc<RuleSet>, Failure> {
+    let (rules, _) = input::read_rules(&RulesInput::of(path))?;
+    Ok(Arc::new(RuleSet { name: file_name(path), rules }))
+}
+
+fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// The command line, as reports state it: without the folder that the binary lies in.
@@ -90,6 +100,10 @@ impl From<BenchError> for Failure {
                 format!("--kernel {part}: no Bloom kernel that can be used here has this in its name"),
                 "names are such as avx512-staged/u8/prefetch: scalar, avx2-table, avx2-staged, avx512-table, \
                  avx512-expandload, avx512-register or avx512-staged, then /u1 to /u8, then perhaps /prefetch",
+            ),
+            BenchError::NotFiveTuple { .. } => Self::input_help(
+                format!("--rules: {message}"),
+                "leave rules with other fields out; `flowlane classify` takes them with every engine",
             ),
             _ => Self::input(message),
         }

@@ -1,6 +1,8 @@
 //! Forwarding tables: lookups by size of the next hop and by traffic, of every engine and variant; building and
 //! updates. With the feature `peers-dpdk` DPDK's `rte_fib` and `rte_fib6` take part.
 
+mod writer;
+
 use std::cell::RefCell;
 use std::hint::black_box;
 
@@ -129,7 +131,8 @@ impl FibBody {
 }
 
 pub(super) fn comparisons(_: &Context<'_>) -> usize {
-    2 * (HopSize::ALL.len() + TRAFFIC.len() + 2)
+    let writers: usize = <u32 as Family>::ENGINES.len() + <u128 as Family>::ENGINES.len();
+    2 * (HopSize::ALL.len() + TRAFFIC.len() + 2) + writers
 }
 
 pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Vec<Figure>, BenchError> {
@@ -158,7 +161,7 @@ fn family<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>)
     for figure in [&mut sizes, &mut traffic, &mut changes] {
         against_rte_fib(figure);
     }
-    figures.extend([sizes, traffic, changes]);
+    figures.extend([sizes, traffic, changes, writer::beside_a_writer(meter, context, work)]);
     figures
 }
 
@@ -178,6 +181,7 @@ fn look_up<'a, A: Kind>(name: &str, fib: &'a AnyFib<A>, addresses: &'a [A]) -> B
             black_box(&next_hops);
         }
     })
+    .warm()
 }
 
 fn by_hop_size<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Figure {
@@ -277,7 +281,9 @@ fn rte_lookups<'a, A: Kind>(
                     black_box(&next_hops);
                 }
             };
-            Body::new(*name, pass).after(move || assert!(table.select(which), "it could be selected before"))
+            Body::new(*name, pass)
+                .warm()
+                .after(move || assert!(table.select(which), "it could be selected before"))
         })
     })
 }

@@ -1,0 +1,166 @@
+//! Rule sets and traffic for them.
+
+use flowlane::classify::acl::{Dynamic, DynamicConfig, Entry, Layout, RankKey, Tree, TreeConfig, TreeKernel};
+use flowlane::generate::{Locality, Profile, Random, RuleConfig, Trace, TraceConfig, generate_rules};
+use flowlane::packet::{Field, FlowKey};
+use flowlane::rule::{Match, Priority, Rule, RuleId};
+
+use crate::topic::{BenchError, Context, RuleSet};
+
+pub(super) const PROFILES: [(Profile, &str); 3] =
+    [(Profile::Acl, "acl"), (Profile::Fw, "fw"), (Profile::Ipc, "ipc")];
+/// Rules of the generated sets; those of a million take minutes and are for who asks for minutes.
+const COUNTS: [usize; 4] = [1000, 10_000, 100_000, 1_000_000];
+const QUICK_COUNTS: [usize; 1] = [200];
+const LONG_SECONDS: f64 = 120.0;
+
+/// A rule set.
+pub(super) struct Set {
+    pub(super) name: String,
+    pub(super) rules: Vec<Rule>,
+    pub(super) entries: Vec<Entry<4>>,
+}
+
+impl Set {
+    fn new(name: String, rules: Vec<Rule>) -> Self {
+        let entry = |(i, rule): (usize, &Rule)| Entry {
+            condition: Layout::ipv4_five_tuple()
+                .flow_condition(&five_tuple(&rule.matches))
+                .expect("a 5-tuple"),
+            rank: RankKey::new(Priority::DEFAULT, i as u32),
+            rule: RuleId(i as u32),
+            categories: 1,
+        };
+        let entries = rules.iter().enumerate().map(entry).collect();
+        Self { name, rules, entries }
+    }
+
+    pub(super) fn generated(profile: Profile, name: &str, count: usize) -> Self {
+        let rules = generate_rules(&RuleConfig::new(profile, count)).expect("a profile of 5-tuples");
+        let size = match count {
+            0..1000 => count.to_string(),
+            1000..1_000_000 => format!("{}K", count / 1000),
+            _ => format!("{}M", count / 1_000_000),
+        };
+        Self::new(format!("{name} {size}"), rules)
+    }
+
+    /// The rules of a file, earlier ones before later ones, whatever their priority was.
+    fn given(set: &RuleSet) -> Self {
+        let mut rules = set.rules.clone();
+        rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
+        Self::new(set.name.clone(), rules)
+    }
+
+    pub(super) fn packets(&self, count: usize, locality: Locality, miss: f64) -> Vec<FlowKey> {
+        let config = TraceConfig { locality, miss, miss_ipv4: true, ..TraceConfig::new(count) };
+        // As many flows as there are rules come again; uniform traffic is new all the time.
+        let flows = (locality != Locality::Uniform).then_some(self.rules.len().max(1000));
+        let config = TraceConfig { flows, ..config };
+        if let Ok(trace) = Trace::generate(&self.rules, &config) {
+            return trace.keys().cloned().collect();
+        }
+        // A rule matches everything: what would miss is anything then.
+        let trace = Trace::generate(&self.rules, &TraceConfig { miss: 0.0, ..config });
+        let mut packets: Vec<FlowKey> = trace.expect("there are rules").keys().cloned().collect();
+        let mut random = Random::for_purpose(1, "misses");
+        for packet in &mut packets {
+            if random.chance(miss) {
+                for field in [Field::Ipv4Src, Field::Ipv4Dst, Field::TpSrc, Field::TpDst] {
+                    packet.set(field, random.bits().into());
+                }
+            }
+        }
+        packets
+    }
+
+    pub(super) fn tree(&self, kernel: Option<TreeKernel>) -> Tree<4> {
+        let config = TreeConfig { kernel, ..TreeConfig::default() };
+        Tree::build(Layout::ipv4_five_tuple().kinds(), &self.entries, &config)
+            .expect("1 GiB is enough for a million rules")
+    }
+
+    pub(super) fn dynamic(&self, config: DynamicConfig) -> Dynamic<4> {
+        Dynamic::build(Layout::ipv4_five_tuple().kinds(), &self.entries, config).expect("there is no limit")
+    }
+}
+
+/// The match without what the layout has not: that it is IPv4.
+fn five_tuple(matches: &Match) -> Match {
+    let mut out = Match::any();
+    for field in [Field::Ipv4Src, Field::Ipv4Dst, Field::NwProto, Field::TpSrc, Field::TpDst] {
+        let (value, mask) = matches.get(field);
+        out.set_masked(field, value, mask);
+    }
+    for (field, range) in [(Field::TpSrc, matches.tp_src_range()), (Field::TpDst, matches.tp_dst_range())] {
+        range.map(|r| out.set_range(field, r.low(), r.high()));
+    }
+    out
+}
+
+/// Whether these are rules that can be measured beside `rte_acl`: IPv4 5-tuples of prefixes and ranges.
+///
+/// # Errors
+/// At the first that is not.
+pub(in crate::topic) fn check(set: &RuleSet) -> Result<(), BenchError> {
+    if set.rules.is_empty() {
+        return Err(BenchError::NoRules(set.name.clone()));
+    }
+    let prefix = |mask: u32| mask.leading_ones() + mask.trailing_zeros() >= u32::BITS;
+    let port = |mask: u128| prefix((mask as u32) << 16);
+    let fits = |matches: &Match| {
+        let mut ipv4 = five_tuple(matches);
+        let (kind, mask) = matches.get(Field::EthType);
+        ipv4.set_masked(Field::EthType, kind, mask);
+        let mask = |field| matches.get(field).1;
+        let prefixes = [Field::Ipv4Src, Field::Ipv4Dst].map(|field| prefix(mask(field) as u32));
+        let ports = [Field::TpSrc, Field::TpDst].map(|field| port(mask(field)));
+        ipv4 == *matches && prefixes == [true; 2] && ports == [true; 2]
+    };
+    match set.rules.iter().position(|rule| !fits(&rule.matches)) {
+        Some(i) => Err(BenchError::NotFiveTuple { name: set.name.clone(), number: i + 1 }),
+        None => Ok(()),
+    }
+}
+
+fn counts(context: &Context<'_>) -> &'static [usize] {
+    match context.options.effort.seconds {
+        _ if context.quick() => &QUICK_COUNTS,
+        Some(seconds) if seconds >= LONG_SECONDS => &COUNTS,
+        _ => &COUNTS[..3],
+    }
+}
+
+/// How many rules each of [`sets`] has.
+pub(super) fn sizes(context: &Context<'_>) -> Vec<usize> {
+    match &context.options.rules[..] {
+        [] => counts(context).repeat(PROFILES.len()),
+        given => given.iter().map(|set| set.rules.len()).collect(),
+    }
+}
+
+/// The rule sets that were given, else generated ones.
+pub(super) fn sets<'a>(context: &'a Context<'_>) -> Box<dyn Iterator<Item = Set> + 'a> {
+    match &context.options.rules[..] {
+        [] => Box::new(PROFILES.into_iter().flat_map(|(profile, name)| {
+            counts(context).iter().map(move |count| Set::generated(profile, name, *count))
+        })),
+        given => Box::new(given.iter().map(|set| Set::given(set))),
+    }
+}
+
+/// The sets for comparisons of variants, and of readers beside a writer: of about `count` rules.
+pub(super) fn some_sets<'a>(context: &'a Context<'_>, count: usize) -> Box<dyn Iterator<Item = Set> + 'a> {
+    let count = if context.quick() { QUICK_COUNTS[0] } else { count };
+    match &context.options.rules[..] {
+        [] => Box::new(PROFILES.into_iter().map(move |(profile, name)| Set::generated(profile, name, count))),
+        _ => sets(context),
+    }
+}
+
+pub(super) fn some_sets_count(context: &Context<'_>) -> usize {
+    match context.options.rules.len() {
+        0 => PROFILES.len(),
+        given => given,
+    }
+}

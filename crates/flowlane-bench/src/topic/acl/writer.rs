@@ -1,0 +1,77 @@
+//! Readers beside a writer.
+
+use std::hint::black_box;
+
+use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout, SharedAcl, Verdict};
+use flowlane::generate::Locality;
+
+use super::set::{self, Set};
+use super::{BATCH, add, keys, packets_per_pass};
+use crate::figure::Figure;
+use crate::measure::{Measured, Meter};
+use crate::topic::{Context, beside};
+
+/// Engines of tables that are changed while they look up, and how often that is.
+const WRITTEN: [AclEngine; 2] = [AclEngine::Tree, AclEngine::Dynamic];
+const CHANGES_PER_SECOND: u64 = 100_000;
+const RULES: usize = 100_000;
+
+pub(super) fn comparisons(context: &Context<'_>) -> usize {
+    WRITTEN.len() * set::some_sets_count(context)
+}
+
+/// One reader, alone and beside a writer.
+pub(super) fn beside_a_writer(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
+    let mut about = format!(
+        "A reader's batches of {BATCH} and a writer that removes a tenth of the rules and inserts them again, at {CHANGES_PER_SECOND} \
+         changes a second, each visible at once. {} Changes a second that there were:",
+        beside::ABOUT
+    );
+    let (mut places, mut all) = (Vec::new(), Vec::new());
+    for set in set::some_sets(context, RULES) {
+        for engine in WRITTEN {
+            meter.say(&format!("building {}: {engine}", set.name));
+            let (measured, per_second) = compare(meter, context, &set, engine);
+            about.push_str(&format!(" {}, {engine} {per_second:.0}.", set.name));
+            places.push(format!("{}, {engine}", set.name));
+            all.push(measured);
+        }
+    }
+    let mut figure =
+        Figure::new("acl-writer", "Access lists: beside a writer", about).over("rules", places).bars();
+    all.iter().enumerate().for_each(|(place, measured)| add(&mut figure, place, measured));
+    figure.gain("beside a writer", "alone", None);
+    figure.gain("beside a writer", "beside a thread that spins", None);
+    figure
+}
+
+fn compare(
+    meter: &mut Meter<'_>,
+    context: &Context<'_>,
+    set: &Set,
+    engine: AclEngine,
+) -> (Vec<Measured>, f64) {
+    let keys = keys(&set.packets(packets_per_pass(context), Locality::Uniform, 0.0));
+    let rules = set.entries.iter().map(|e| (e.rule, e.rank.priority(), e.condition, e.categories));
+    let config = AclConfig::default().with_engine(engine);
+    let acl = Acl::build(Layout::ipv4_five_tuple(), config, rules).expect("1 GiB is enough");
+    let mut shared = SharedAcl::new(acl);
+    let (mut reader, mut verdicts) = (shared.reader(), [Verdict::NONE; BATCH]);
+    let look_up = || {
+        for keys in keys.chunks(BATCH) {
+            reader.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);
+            black_box(&verdicts);
+        }
+    };
+    let mut some = set.entries.iter().step_by(10).cycle();
+    let change = || {
+        for entry in some.by_ref().take(beside::STEP / 2) {
+            shared.remove(entry.rule);
+            let inserted =
+                shared.insert(entry.rule, entry.rank.priority(), entry.condition, entry.categories);
+            inserted.expect("was there a moment ago");
+        }
+    };
+    let what = format!("{}, {engine} beside a writer", set.name);
+    beside::compare(meter, &what, keys.len(), look_up, CHANGES_PER_SECOND, change)
+}

@@ -1,0 +1,80 @@
+//! Lookups beside a thread that changes the table.
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::measure::{Body, Measured, Meter};
+
+/// Changes between two looks at the clock.
+pub(super) const STEP: usize = 20;
+
+const IDLE: u8 = 0;
+const SPINNING: u8 = 1;
+const CHANGING: u8 = 2;
+const ENDED: u8 = 3;
+
+/// Why there are three.
+pub(super) const ABOUT: &str = "Alone: the other thread sleeps. Beside a thread that spins: what a busy core beside it costs by itself \
+     (clock rate, shared caches, neighbours). Beside a writer: the same, and the changes. Says little where there are no two free cores.";
+
+/// Measures passes of `look_up`, of `operations` each: alone, beside a thread that spins, and beside one that calls
+/// `change`, which makes [`STEP`] changes, so often that there are `per_second` of them, if it can. Also says
+/// how many there were a second.
+pub(super) fn compare(
+    meter: &mut Meter<'_>,
+    what: &str,
+    operations: usize,
+    look_up: impl FnMut(),
+    per_second: u64,
+    change: impl FnMut() + Send,
+) -> (Vec<Measured>, f64) {
+    let (state, [changes, nanoseconds]) = (AtomicU8::new(IDLE), [const { AtomicU64::new(0) }; 2]);
+    let look_up = RefCell::new(look_up);
+    let body = |name: &str, next: u8| {
+        let (state, look_up) = (&state, &look_up);
+        Body::new(name, || (look_up.borrow_mut())()).warm().after(move || {
+            state.store(next, Ordering::Relaxed);
+            // Until a thread that slept has awoken.
+            thread::sleep(Duration::from_millis(1));
+        })
+    };
+    let measured = thread::scope(|scope| {
+        scope.spawn(|| write(&state, per_second, change, [&changes, &nanoseconds]));
+        let bodies = vec![
+            body("alone", IDLE),
+            body("beside a thread that spins", SPINNING),
+            body("beside a writer", CHANGING),
+        ];
+        let measured = meter.compare(what, operations as u64, bodies);
+        state.store(ENDED, Ordering::Relaxed);
+        measured
+    });
+    let [changes, nanoseconds] = [changes, nanoseconds].map(|n| n.into_inner() as f64);
+    (measured, changes * 1e9 / nanoseconds.max(1.0))
+}
+
+fn write(state: &AtomicU8, per_second: u64, mut change: impl FnMut(), [changes, time]: [&AtomicU64; 2]) {
+    let step = Duration::from_nanos(1_000_000_000 * STEP as u64 / per_second);
+    loop {
+        let begun = Instant::now();
+        match state.load(Ordering::Relaxed) {
+            IDLE => thread::sleep(Duration::from_micros(100)),
+            SPINNING => wait(begun, step),
+            CHANGING => {
+                change();
+                wait(begun, step);
+                changes.fetch_add(STEP as u64, Ordering::Relaxed);
+                time.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            }
+            _ => break,
+        }
+    }
+}
+
+fn wait(begun: Instant, step: Duration) {
+    while begun.elapsed() < step {
+        std::hint::spin_loop();
+    }
+}

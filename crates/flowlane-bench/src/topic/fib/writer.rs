@@ -1,0 +1,59 @@
+//! Lookups beside a writer.
+
+use std::hint::black_box;
+
+use flowlane::generate::{Locality, generate_updates};
+use flowlane::route::{Fib, FibReader};
+
+use super::{BATCH, FibBody, HOP_SIZE, Kind, NEXT_HOPS, SEED, Work, add, change, id};
+use crate::figure::Figure;
+use crate::measure::Meter;
+use crate::topic::{Context, beside};
+
+const CHANGES_PER_SECOND: u64 = 1_000_000;
+
+pub(super) fn beside_a_writer<A: Kind>(
+    meter: &mut Meter<'_>,
+    context: &Context<'_>,
+    work: &Work<A>,
+) -> Figure {
+    let mut about = format!(
+        "{}; batches of {BATCH} addresses, uniform over the routes, and a writer that withdraws and announces routes at \
+         {CHANGES_PER_SECOND} changes a second, in the routes and the table, each visible at once. {} Changes a second that there were:",
+        work.about(),
+        beside::ABOUT
+    );
+    let body = FibBody::all(context).last().expect("there is always the scalar one");
+    let addresses = work.addresses(Locality::Uniform, 0.0);
+    let updates = generate_updates(&work.routes, NEXT_HOPS, work.updates, SEED);
+    let (mut places, mut all) = (Vec::new(), Vec::new());
+    for engine in A::ENGINES {
+        let Some(mut fib) = work.build(*engine, body, HOP_SIZE) else { continue };
+        let mut rib = work.rib.clone();
+        let (reader, mut next_hops) = (fib.reader(), [0; BATCH]);
+        let look_up = || {
+            for batch in addresses.chunks(BATCH) {
+                reader.lookup_batch(black_box(batch), &mut next_hops);
+                black_box(&next_hops);
+            }
+        };
+        let mut next = updates.iter().cycle();
+        let step = || {
+            for (prefix, hop) in next.by_ref().take(beside::STEP) {
+                change(&mut rib, &mut fib, *prefix, *hop);
+            }
+        };
+        let what = format!("{}, {engine} beside a writer", A::FAMILY);
+        let (measured, per_second) =
+            beside::compare(meter, &what, addresses.len(), look_up, CHANGES_PER_SECOND, step);
+        about.push_str(&format!(" {engine} {per_second:.0}."));
+        places.push(engine.name().to_owned());
+        all.push(measured);
+    }
+    let title = format!("{} routes: beside a writer", A::FAMILY);
+    let mut figure = Figure::new(id::<A>("writer"), title, about).over("engine", places).bars();
+    all.iter().enumerate().for_each(|(place, measured)| add(&mut figure, place, measured));
+    figure.gain("beside a writer", "alone", None);
+    figure.gain("beside a writer", "beside a thread that spins", None);
+    figure
+}
