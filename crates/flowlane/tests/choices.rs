@@ -3,11 +3,14 @@
 
 use flowlane::bloom::{BlockedBloomFilter, BloomFilter, BloomKernel};
 use flowlane::cache::{Design, MegaflowCache, MegaflowConfig};
+use flowlane::classify::acl::{Dynamic, DynamicConfig, Engine as _, Layout, Tree, TreeConfig, TreeKernel};
 use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
 use flowlane::hash::crc32c::Crc32c;
 use flowlane::hash::murmur3::Murmur3;
 use flowlane::isa::{MaxSimd, Variant, set_max_simd};
 use flowlane::packet::Parser;
+use flowlane::route::engine::{AnyFib, Engine, Family};
+use flowlane::route::{Fib, FibConfig, HopSize, Rib};
 use flowlane::tune::{Choices, SizeClass, Slot, Source, built_in, in_use, install};
 
 #[test]
@@ -26,6 +29,24 @@ fn config() -> MegaflowConfig {
     MegaflowConfig { flows_max: 16, ..MegaflowConfig::default() }
 }
 
+fn tree(kernel: Option<TreeKernel>) -> Tree<4> {
+    let config = TreeConfig { kernel, ..TreeConfig::default() };
+    Tree::build(Layout::ipv4_five_tuple().kinds(), &[], &config).unwrap()
+}
+
+fn dynamic(variant: Option<Variant>) -> Dynamic<4> {
+    let config = DynamicConfig { variant, ..DynamicConfig::new(1) };
+    Dynamic::build(Layout::ipv4_five_tuple().kinds(), &[], config).unwrap()
+}
+
+fn fib_config() -> FibConfig {
+    FibConfig::new(HopSize::B4)
+}
+
+fn routes<A: Family>(config: &FibConfig) -> AnyFib<A> {
+    Fib::build(&Rib::new(1), config).unwrap()
+}
+
 fn installed_choices_are_used() {
     let mut choices = Choices::new();
     for slot in [Slot::Murmur3, Slot::Crc32c, Slot::Parser] {
@@ -35,6 +56,10 @@ fn installed_choices_are_used() {
     choices.set(Slot::BlockedBloom(SizeClass::L1), "scalar/prefetch");
     choices.set(Slot::Cuckoo(SizeClass::L1), "scalar");
     choices.set(Slot::Megaflow, "majority/scalar/from7");
+    choices.set(Slot::AclTree, "scalar");
+    choices.set(Slot::AclDynamic, "scalar");
+    choices.set(Slot::Routes4, "dir24/scalar");
+    choices.set(Slot::Routes6, "trie/scalar");
     install(choices.clone());
     assert_eq!(flowlane::tune::installed(), choices);
     assert_eq!(Murmur3::new().variant(), Variant::Scalar);
@@ -48,6 +73,15 @@ fn installed_choices_are_used() {
     assert_eq!(CuckooWriter::<1>::new(&CuckooConfig::new(16, 1)).variant(), Variant::Scalar);
     let cache = MegaflowCache::new(config());
     assert_eq!((cache.design(), cache.variant(), cache.threshold()), (Design::Majority, Variant::Scalar, 7));
+    assert_eq!(tree(None).variant(), Variant::Scalar);
+    assert_eq!(dynamic(None).variant(), Variant::Scalar);
+    let v4 = routes::<u32>(&fib_config());
+    assert_eq!((v4.engine(), v4.variant()), (Engine::Dir24, Variant::Scalar));
+    let v6 = routes::<u128>(&fib_config());
+    assert_eq!((v6.engine(), v6.variant()), (Engine::Trie, Variant::Scalar));
+    // Of another engine nothing was chosen.
+    let compact = u32::build(Engine::Compact, &Rib::new(1), &fib_config()).unwrap().unwrap();
+    assert_eq!(compact.engine(), Engine::Compact);
     assert_eq!(in_use(Slot::Megaflow).source, Source::Installed);
     assert!(matches!(in_use(Slot::Bloom(SizeClass::L2)).source, Source::BuiltIn(_)));
 }
@@ -66,6 +100,15 @@ fn explicit_choices_win() {
     assert_eq!((cache.design(), cache.threshold()), (Design::Fixed, 6));
     let cache = MegaflowCache::new(MegaflowConfig { threshold: Some(2), ..config() });
     assert_eq!((cache.design(), cache.threshold()), (Design::Majority, 2));
+    for kernel in TreeKernel::ALL.into_iter().filter(|k| k.available()) {
+        assert_eq!(tree(Some(kernel)).kernel(), kernel);
+    }
+    for variant in [Variant::Scalar, Variant::Avx2, Variant::Avx512] {
+        let Some(config) = fib_config().with_variant(variant) else { continue };
+        assert_eq!(dynamic(Some(variant)).variant(), variant);
+        assert_eq!(routes::<u32>(&config).variant(), variant);
+        assert_eq!(routes::<u128>(&config).variant(), variant);
+    }
     for kernel in BloomKernel::all() {
         let filter = BloomFilter::with_bits(1 << 10, 3).unwrap().with_kernel(kernel).unwrap();
         assert_eq!(filter.kernel(), kernel);

@@ -114,7 +114,7 @@ fn is_far(size: SizeClass) -> bool {
 
 fn avx512(slot: Slot) -> &'static str {
     match slot {
-        Slot::Murmur3 | Slot::Parser | Slot::Cuckoo(_) => "avx512",
+        Slot::Murmur3 | Slot::Parser | Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => "avx512",
         // Wider ones have no instruction of their own for it.
         Slot::Crc32c => "sse42",
         // `bloom/README.md`: asking ahead costs up to a half more in L1 and L2, is worth nothing at 8 MiB and
@@ -125,12 +125,14 @@ fn avx512(slot: Slot) -> &'static str {
         Slot::BlockedBloom(_) => "avx512",
         // With 4, 10 and 20 masks alike. (`from4` costs bursts of 4 a fifth more.)
         Slot::Megaflow => "fixed/avx512/from6",
+        Slot::Routes4 => "compact/avx2",
+        Slot::Routes6 => "compact/avx512",
     }
 }
 
 fn avx2(slot: Slot) -> &'static str {
     match slot {
-        Slot::Murmur3 | Slot::Cuckoo(_) => "avx2",
+        Slot::Murmur3 | Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => "avx2",
         Slot::Crc32c | Slot::Parser => "sse42",
         Slot::Bloom(size) if is_far(size) => "avx2-staged/u8/prefetch",
         Slot::Bloom(_) => "avx2-staged/u8",
@@ -138,12 +140,15 @@ fn avx2(slot: Slot) -> &'static str {
         Slot::BlockedBloom(_) => "avx2",
         // On Zen 5 under a cap of 256 bits: bursts of 8 take 7 % longer, of 12 as long, of 16 10 % less.
         Slot::Megaflow => "fixed/avx2/from12",
+        Slot::Routes4 | Slot::Routes6 => "compact/avx2",
     }
 }
 
 fn sse42(slot: Slot) -> &'static str {
     match slot {
-        Slot::Murmur3 | Slot::Crc32c | Slot::Parser | Slot::Cuckoo(_) => "sse42",
+        Slot::Murmur3 | Slot::Crc32c | Slot::Parser | Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => {
+            "sse42"
+        }
         _ => portable(slot),
     }
 }
@@ -153,6 +158,7 @@ fn portable(slot: Slot) -> &'static str {
         Slot::Bloom(size) if is_far(size) => "scalar/u1/prefetch",
         Slot::Bloom(_) => "scalar/u1",
         Slot::Megaflow => "fixed/scalar/from6",
+        Slot::Routes4 | Slot::Routes6 => "compact/scalar",
         _ => "scalar",
     }
 }

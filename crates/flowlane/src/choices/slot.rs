@@ -67,6 +67,14 @@ pub enum Slot {
     Cuckoo(SizeClass),
     /// Design, variant and scalar threshold of the [megaflow cache](crate::cache::megaflow).
     Megaflow,
+    /// The kernel of [static trees](crate::classify::acl::Tree) of access lists.
+    AclTree,
+    /// The variant of [dynamic tables](crate::classify::acl::Dynamic) of access lists.
+    AclDynamic,
+    /// Engine and variant of [forwarding tables](crate::route::engine) of IPv4.
+    Routes4,
+    /// Engine and variant of forwarding tables of IPv6.
+    Routes6,
 }
 
 /// A text that is no slot.
@@ -86,7 +94,7 @@ impl Slot {
             .chain(SizeClass::ALL.map(Self::Bloom))
             .chain(SizeClass::ALL.map(Self::BlockedBloom))
             .chain(SizeClass::ALL.map(Self::Cuckoo))
-            .chain([Self::Megaflow])
+            .chain([Self::Megaflow, Self::AclTree, Self::AclDynamic, Self::Routes4, Self::Routes6])
     }
 
     /// The table's name.
@@ -99,6 +107,10 @@ impl Slot {
             Self::BlockedBloom(_) => "blocked-bloom",
             Self::Cuckoo(_) => "cuckoo",
             Self::Megaflow => "megaflow",
+            Self::AclTree => "acl-tree",
+            Self::AclDynamic => "acl-dynamic",
+            Self::Routes4 => "routes4",
+            Self::Routes6 => "routes6",
         }
     }
 

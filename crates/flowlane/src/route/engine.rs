@@ -7,7 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{Address, BuildError, Fib, FibConfig, FibReader, Prefix, Rib};
-use crate::isa::Variant;
+use crate::choices::{self, Slot};
+use crate::isa::{Body, Variant};
 
 /// A kind of forwarding table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -54,10 +55,56 @@ impl FromStr for Engine {
     }
 }
 
+/// What a table of a family is made of where nobody asked for more: `compact/avx2`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FibChoice {
+    /// The engine.
+    pub engine: Engine,
+    /// The body that looks batches up.
+    pub variant: Variant,
+}
+
+impl FibChoice {
+    /// Whether the family has such an engine, and its body may be used here.
+    pub fn available<A: Family>(self) -> bool {
+        A::ENGINES.contains(&self.engine) && self.variant.available()
+    }
+
+    fn read<A: Family>(text: &str) -> Option<Self> {
+        text.parse().ok().filter(|choice: &Self| choice.available::<A>())
+    }
+}
+
+impl fmt::Display for FibChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.engine, self.variant)
+    }
+}
+
+/// A text that is no [`FibChoice`].
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{0}` is no engine and variant of routes, such as compact/avx512, dir24/avx2 or trie/scalar")]
+pub struct FibChoiceError(pub String);
+
+impl FromStr for FibChoice {
+    type Err = FibChoiceError;
+
+    fn from_str(text: &str) -> Result<Self, FibChoiceError> {
+        let read = || {
+            let (engine, variant) = text.split_once('/')?;
+            Some(Self { engine: engine.parse().ok()?, variant: variant.parse().ok()? })
+        };
+        read().ok_or_else(|| FibChoiceError(text.to_owned()))
+    }
+}
+
 /// A family of addresses, for which there are engines.
 pub trait Family: Address {
-    /// Its engines, the one that is usually best first.
+    /// Its engines.
     const ENGINES: &'static [Engine];
+
+    /// Where it says which engine is first, and by which body it looks up.
+    const SLOT: Slot;
 
     /// The address whose last bits are these: of IPv4 the last 32.
     fn from_words(high: u64, low: u64) -> Self;
@@ -72,6 +119,7 @@ pub trait Family: Address {
 
 impl Family for u32 {
     const ENGINES: &'static [Engine] = &[Engine::Compact, Engine::Dir24];
+    const SLOT: Slot = Slot::Routes4;
 
     fn from_words(_high: u64, low: u64) -> Self {
         low as u32
@@ -92,6 +140,7 @@ impl Family for u32 {
 
 impl Family for u128 {
     const ENGINES: &'static [Engine] = &[Engine::Compact, Engine::Trie];
+    const SLOT: Slot = Slot::Routes6;
 
     fn from_words(high: u64, low: u64) -> Self {
         u128::from(high) << 64 | u128::from(low)
@@ -122,7 +171,7 @@ impl<A: Address> fmt::Debug for AnyFib<A> {
     }
 }
 
-impl<A: Address> AnyFib<A> {
+impl<A: Family> AnyFib<A> {
     fn of<F: Fib<A> + Send + 'static>(
         engine: Engine,
         rib: &Rib<A>,
@@ -131,7 +180,9 @@ impl<A: Address> AnyFib<A> {
     where
         F::Reader: 'static,
     {
-        Ok(Self { engine, table: Box::new(F::build(rib, config)?) })
+        let chosen = choices::choose(A::SLOT, FibChoice::read::<A>);
+        let body = config.body.or_else(|| Body::of(chosen.variant).filter(|_| chosen.engine == engine));
+        Ok(Self { engine, table: Box::new(F::build(rib, &FibConfig { body, ..*config })?) })
     }
 
     /// Which engine it is.
@@ -143,10 +194,13 @@ impl<A: Address> AnyFib<A> {
 impl<A: Family> Fib<A> for AnyFib<A> {
     type Reader = AnyReader<A>;
 
-    /// The first of the family's engines that can hold these routes in the memory that there may be.
+    /// The engine that measured fastest ([`choices`]), or another where that cannot hold these routes in the memory that
+    /// there may be.
     fn build(rib: &Rib<A>, config: &FibConfig) -> Result<Self, BuildError> {
         let mut last = None;
-        for &engine in A::ENGINES {
+        let chosen = choices::choose(A::SLOT, FibChoice::read::<A>).engine;
+        let others = A::ENGINES.iter().copied().filter(|engine| *engine != chosen);
+        for engine in [chosen].into_iter().chain(others) {
             match A::build(engine, rib, config) {
                 Some(Err(error)) => last = Some(error),
                 Some(Ok(fib)) => return Ok(fib),

@@ -6,10 +6,12 @@ use std::str::FromStr;
 use crate::bloom::{BlockedKernel, BloomKernel};
 use crate::cache::MegaflowChoice;
 use crate::choices::{self, Decision, Slot};
+use crate::classify::acl::TreeKernel;
 use crate::hash::crc32c::Crc32c;
 use crate::hash::murmur3::Murmur3;
 use crate::isa::Variant;
 use crate::packet::Parser;
+use crate::route::engine::FibChoice;
 
 /// A text that a slot's table does not read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -37,6 +39,10 @@ pub fn is_usable(slot: Slot, choice: &str) -> Result<bool, ChoiceError> {
         Slot::BlockedBloom(_) => read(choice, BlockedKernel::available),
         Slot::Cuckoo(_) => read(choice, Variant::available),
         Slot::Megaflow => read(choice, MegaflowChoice::available),
+        Slot::AclTree => read(choice, TreeKernel::available),
+        Slot::AclDynamic => read(choice, Variant::available),
+        Slot::Routes4 => read(choice, FibChoice::available::<u32>),
+        Slot::Routes6 => read(choice, FibChoice::available::<u128>),
     };
     found.map_err(|problem| ChoiceError { slot, problem })
 }

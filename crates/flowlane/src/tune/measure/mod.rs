@@ -1,11 +1,13 @@
 //! The contests, one after the other.
 
+mod acl;
 mod bloom;
 mod contest;
 mod cuckoo;
 mod hash;
 mod megaflow;
 mod parser;
+mod routes;
 
 pub use contest::{Candidate, Contest, Verdict};
 
@@ -84,6 +86,10 @@ pub fn measure(
             Slot::BlockedBloom(size) => bloom::blocked(&mut measuring, size),
             Slot::Cuckoo(size) => cuckoo::measure(&mut measuring, size),
             Slot::Megaflow => megaflow::measure(&mut measuring),
+            Slot::AclTree => acl::tree(&mut measuring),
+            Slot::AclDynamic => acl::dynamic(&mut measuring),
+            Slot::Routes4 => routes::measure::<u32>(&mut measuring),
+            Slot::Routes6 => routes::measure::<u128>(&mut measuring),
         }
     });
     Tuning { outcomes: outcomes.collect() }
@@ -95,7 +101,8 @@ fn weight(slot: Slot) -> u64 {
         Slot::Murmur3 | Slot::Crc32c => 1,
         Slot::Parser => 2,
         Slot::Bloom(_) => 6,
-        Slot::BlockedBloom(_) | Slot::Cuckoo(_) => 3,
+        Slot::BlockedBloom(_) | Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => 3,
+        Slot::Routes4 | Slot::Routes6 => 6,
         Slot::Megaflow => 12,
     }
 }

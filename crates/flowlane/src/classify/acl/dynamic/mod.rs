@@ -28,6 +28,7 @@ use self::plan::Planned;
 use self::rules::Rules;
 use self::table::{Table, finest_mask};
 use super::{BuildError, Engine, Entry, Explanation, Verdict, WordKind};
+use crate::choices::{self, Slot};
 use crate::isa::{Body, Variant};
 use crate::memory::{Memory, Zeroed};
 use crate::rule::RuleId;
@@ -185,8 +186,8 @@ impl<const W: usize> Dynamic<W> {
         let ranks: Vec<u64> = by_rank.iter().map(|e| e.rank.0).collect();
         let room = entries.len() + entries.len() / 16;
         let handles = entries.iter().map(|e| e.rule.0);
-        let preferred = [Variant::Avx512, Variant::Avx2, Variant::Sse42];
-        let body = config.variant.map_or_else(|| Body::first_of(&preferred), |v| Body::first_of(&[v]));
+        let chosen = || choices::choose(Slot::AclDynamic, |text| Body::of(text.parse().ok()?));
+        let body = config.variant.map_or_else(chosen, |v| Body::first_of(&[v]));
         let table = |(i, planned)| Table::with_room(planned, i as u8, config.seed, 0);
         let mut made = Self {
             kinds: *kinds,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::choices::{self, Slot};
 #[cfg(target_arch = "x86_64")]
 use crate::isa::{Avx2, Avx512, Avx512At256, Sse42};
 use crate::isa::{Variant, VariantError};
@@ -26,9 +27,6 @@ pub enum TreeKernel {
 impl TreeKernel {
     /// All of them, whether this CPU has them or not.
     pub const ALL: [Self; 5] = [Self::Scalar, Self::Sse42, Self::Avx2, Self::Avx512x256, Self::Avx512];
-
-    /// The order in which they measured, fastest first.
-    const FASTEST: [Self; 5] = [Self::Avx512, Self::Avx512x256, Self::Avx2, Self::Sse42, Self::Scalar];
 
     /// The name.
     pub fn name(self) -> &'static str {
@@ -99,9 +97,9 @@ impl Kernel {
         }
     }
 
-    /// The fastest that may be used here.
-    pub(super) fn fastest() -> Self {
-        TreeKernel::FASTEST.into_iter().find_map(Self::of).unwrap_or(Self::Scalar)
+    /// The one that is chosen for trees here.
+    pub(super) fn chosen() -> Self {
+        choices::choose(Slot::AclTree, |text| Self::of(text.parse().ok()?))
     }
 
     pub(super) fn name(self) -> TreeKernel {

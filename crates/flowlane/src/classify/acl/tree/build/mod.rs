@@ -179,7 +179,7 @@ fn join<const W: usize>(records: Records<W>, parts: Vec<Piece<W>>, config: &Tree
         block += piece.blocks.len();
         node += piece.nodes.len() - 1;
     }
-    let kernel = config.kernel.and_then(Kernel::of).unwrap_or_else(Kernel::fastest);
+    let kernel = config.kernel.and_then(Kernel::of).unwrap_or_else(Kernel::chosen);
     #[cfg(target_arch = "x86_64")]
     let vectors = Vectors::of(&nodes[..count], &records.kinds);
     let mut tree = Tree {
