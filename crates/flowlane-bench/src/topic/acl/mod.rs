@@ -146,7 +146,7 @@ fn by_traffic(
     let begun = Instant::now();
     let dynamic = set.dynamic(DynamicConfig::new(1));
     let dynamic_seconds = begun.elapsed().as_secs_f64();
-    let mut sizes = format!(
+    let sizes = format!(
         "tree {} KiB in {tree_seconds:.3} s, dynamic {} KiB in {dynamic_seconds:.3} s",
         tree.table_bytes() >> 10,
         dynamic.table_bytes() >> 10
@@ -154,9 +154,10 @@ fn by_traffic(
     #[cfg(feature = "peers-dpdk")]
     let peer = (set.rules.len() <= PEER_RULES_MAX).then(|| RteAcl::build(&set.rules)).flatten();
     #[cfg(feature = "peers-dpdk")]
-    if let Some(peer) = &peer {
-        sizes.push_str(&format!(", rte_acl {} KiB", peer.bytes >> 10));
-    }
+    let sizes = match &peer {
+        Some(peer) => format!("{sizes}, rte_acl {} KiB", peer.bytes >> 10),
+        None => sizes,
+    };
     for ((name, locality, miss), figure) in TRAFFIC.iter().zip(figures) {
         let packets = set.packets(packets_per_pass(context), *locality, *miss);
         let keys = keys(&packets);

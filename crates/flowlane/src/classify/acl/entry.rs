@@ -1,6 +1,7 @@
 //! Conditions on keys, and the order of entries.
 
 use super::layout::WordKind;
+use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
 
 /// Most categories that one table resolves.
@@ -86,6 +87,13 @@ pub struct Entry<const W: usize> {
     pub rule: RuleId,
     /// The categories that it counts in, one bit each; bit 0 is the category of plain lookups.
     pub categories: u16,
+}
+
+impl<const W: usize> Entry<W> {
+    /// The rule and its priority.
+    pub fn hit(&self) -> Hit {
+        Hit { rule: self.rule, priority: self.rank.priority() }
+    }
 }
 
 /// The best of `entries` that matches `key` and counts in `category`: the definition.

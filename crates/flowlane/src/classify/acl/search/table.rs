@@ -9,8 +9,8 @@ use crate::isa::Variant;
 use crate::packet::{FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
-/// Keys that are projected at a time.
-const CHUNK: usize = 64;
+/// Keys that are projected at a time: what the tree's widest kernel has on its way at once.
+const CHUNK: usize = 128;
 
 /// What an [`AclSearch`](super::AclSearch) asks of its table.
 pub(super) trait FlowTable: Send + std::fmt::Debug {

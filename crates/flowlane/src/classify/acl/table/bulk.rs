@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Acl, AclConfig, AclEngine, SMALL_RULES_MAX, State};
+use crate::classify::Hit;
 use crate::classify::acl::{Brute, BuildError, Engine, Entry, Tree, TreeConfig, WordKind};
 use crate::rule::RuleId;
 
@@ -86,7 +87,8 @@ impl<const W: usize> Acl<W> {
 
     fn snapshot_for(&self, engine: AclEngine) -> Snapshot<W> {
         let entries = self.named(&[State::Bulk, State::Overlay]);
-        let own = self.slots.capacity() * (size_of::<Entry<W>>() + 1) + self.by_rule.capacity() * 8;
+        let own = self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<Hit>() + 1)
+            + self.by_rule.capacity() * 8;
         Snapshot {
             kinds: *self.layout.kinds(),
             config: self.config,

@@ -68,16 +68,14 @@ impl<const W: usize> Acl<W> {
     }
 
     fn hit(&self, slot: Verdict) -> Option<Hit> {
-        let entry = &self.slots[slot.rule()?.0 as usize];
-        Some(Hit { rule: entry.rule, priority: entry.rank.priority() })
+        Some(self.hits[slot.rule()?.0 as usize])
     }
 
     fn name_rules(&self, verdicts: &mut [Verdict]) {
         if !self.direct {
             for verdict in verdicts {
-                *verdict = verdict
-                    .rule()
-                    .map_or(Verdict::NONE, |slot| Verdict::of(self.slots[slot.0 as usize].rule));
+                *verdict =
+                    verdict.rule().map_or(Verdict::NONE, |slot| Verdict::of(self.hits[slot.0 as usize].rule));
             }
         }
     }

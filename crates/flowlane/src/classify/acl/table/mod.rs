@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey};
+use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
 
 /// Up to so many rules every change is followed by a rebuild, unless the engine is named and is another: then brute
@@ -45,6 +46,8 @@ pub struct Acl<const W: usize> {
     /// All rules. Engines name them by their place here, so that what belongs to a verdict lies in columns, and a rule
     /// that is replaced is another one to them.
     slots: Vec<Entry<W>>,
+    /// What lookups say of the rule in each slot. Close together: a verdict reads one place of a set's many.
+    hits: Vec<Hit>,
     states: Vec<State>,
     free: Vec<u32>,
     by_rule: HashMap<RuleId, u32>,
@@ -78,6 +81,7 @@ impl<const W: usize> Acl<W> {
             layout: Arc::new(layout),
             config,
             slots: Vec::new(),
+            hits: Vec::new(),
             states: Vec::new(),
             free: Vec::new(),
             by_rule: HashMap::new(),
@@ -247,10 +251,12 @@ impl<const W: usize> Acl<W> {
     fn put(&mut self, entry: Entry<W>, state: State) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(entry);
+            self.hits.push(entry.hit());
             self.states.push(state);
             self.slots.len() as u32 - 1
         });
         (self.slots[slot as usize], self.states[slot as usize]) = (entry, state);
+        self.hits[slot as usize] = entry.hit();
         self.by_rule.insert(entry.rule, slot);
         self.direct &= entry.rule.0 == slot;
     }
@@ -324,7 +330,7 @@ impl<const W: usize> Acl<W> {
 
     /// Bytes of rules and engines.
     pub fn table_bytes(&self) -> usize {
-        let own = self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<State>())
+        let own = self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<Hit>() + size_of::<State>())
             + (self.by_rule.capacity() + self.free.capacity()) * size_of::<(RuleId, u32)>()
             + 8 * self.dead.len();
         let bulk = self.bulk.as_ref().map_or(0, |bulk| bulk.engine().table_bytes());
