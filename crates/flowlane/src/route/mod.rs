@@ -118,9 +118,19 @@ impl FibConfig {
         Self { prefetch, ..self }
     }
 
-    /// Makes batches be looked up by the variant of this name, where it may be used here.
+    /// Makes batches be looked up by the variant of this name, where it may be used here. A table without a body for
+    /// it uses the scalar one, and [says](Fib::variant) so.
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
         Body::of(variant).map(|body| Self { body: Some(body), ..self })
+    }
+
+    /// The body for a table that has, besides the scalar one, those of `order`, the best first.
+    pub(crate) fn body_of(&self, order: &[Variant]) -> Body {
+        match self.body {
+            None => Body::first_of(order),
+            Some(body) if order.contains(&body.variant()) => body,
+            Some(_) => Body::Scalar,
+        }
     }
 }
 
@@ -207,7 +217,7 @@ pub trait Fib<A: Address>: Sized {
     /// Bytes of the table that lookups read. The writer keeps accounts besides.
     fn table_bytes(&self) -> usize;
 
-    /// Which variant looks batches up.
+    /// Which variant looks batches up: the one that was asked for, where the table has a body for it.
     fn variant(&self) -> Variant;
 }
 

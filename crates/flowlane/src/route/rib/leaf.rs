@@ -55,7 +55,7 @@ impl<A: Address> Leaf<A> {
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         let start = std::ptr::from_ref(self).cast::<u8>();
-        let searched = std::mem::offset_of!(Self, next_hops);
+        let searched = size_of::<Self>();
         (0..searched).step_by(LINE_BYTES).for_each(|at| prefetch_at(start.wrapping_add(at)));
     }
 

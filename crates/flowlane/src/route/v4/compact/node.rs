@@ -1,12 +1,32 @@
 //! Chunks and long chunks: their words in the pool, read and written.
 //!
-//! An *entry* is what an address range leads to: the index of a next hop, or [`NODE`] and a place in the pool.
+//! An *entry* is what an address range leads to. All count the pool in codes, which are its 16-bit parts:
+//!
+//! ```text
+//!  31 30 29                       0
+//! ┌──┬──┬─────────────────────────┐
+//! │ 0│ 0│ index of a next hop     │ where the pool has a code that is this index
+//! │ 1│ 0│ place of the bits + 3   │ a chunk with bits, or a long chunk: what is before the first code
+//! │ 0│ 1│ place of the codes      │ a flat chunk: a code for each slot
+//! └──┴──┴─────────────────────────┘
+//! ```
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Acquire;
 
-/// Marks an entry that leads to a place in the pool.
-pub(super) const NODE: u32 = 1 << 31;
+use crate::memory::LINE_BYTES;
+
+/// Marks an entry that leads to bits, and codes behind them.
+pub(super) const BITS: u32 = 1 << 31;
+
+/// Marks an entry that leads to a code for each slot.
+pub(super) const FLAT: u32 = 1 << 30;
+
+/// Marks of entries that lead to a block of the pool.
+pub(super) const NODE: u32 = BITS | FLAT;
+
+/// Most words of a pool: entries number four codes each.
+pub(super) const POOL_WORDS_MAX: usize = 1 << (FLAT.ilog2() - CODES.ilog2());
 
 /// Codes from here on number the long chunks of a chunk; smaller ones are indices of next hops.
 pub(super) const CHILDREN: u16 = u16::MAX - (SLOTS as u16 - 1);
@@ -23,8 +43,14 @@ pub(super) const LONG_HEAD: usize = 5;
 /// Codes in a word.
 pub(super) const CODES: usize = 4;
 
+/// Words of the codes of a flat chunk: two lines.
+const FLAT_WORDS: usize = SLOTS / CODES;
+
+/// Most runs of a chunk with bits: those whose codes fit one line with them.
+const RUNS_MAX: usize = (LINE_BYTES / size_of::<u64>() - 1) * CODES;
+
 /// Most words of either: 64 codes and 64 long chunks; 256 codes.
-pub(super) const WORDS_MAX: usize = 1 + SLOTS / CODES + SLOTS;
+pub(super) const WORDS_MAX: usize = FLAT_WORDS + SLOTS;
 
 /// What the slots of a chunk lead to.
 pub(super) type Slots = [u32; SLOTS];
@@ -58,33 +84,45 @@ pub(super) fn code(pool: &[AtomicU64], head: usize, index: u32) -> u16 {
     (word >> (16 * (index & 3))) as u16
 }
 
-/// The words of a chunk. A slot that leads to what the one before it does has no code of its own.
-pub(super) fn encode(slots: &Slots, words: &mut Words) {
+/// The word of the pool where the block begins that an entry leads to.
+#[inline(always)]
+pub(super) fn place(entry: u32) -> usize {
+    (entry & !NODE) as usize / CODES
+}
+
+/// The entry with this mark that leads to a block.
+pub(super) fn entry_to(block: u32, mark: u32) -> u32 {
+    let before = if mark == BITS { CODES as u32 - 1 } else { 0 };
+    mark | (block * CODES as u32 + before)
+}
+
+/// The words of a chunk, and the mark of the entry that leads to it. A slot that leads to what the one before it
+/// does has no code of its own, where there are few enough others.
+pub(super) fn encode(slots: &Slots, words: &mut Words) -> u32 {
     let mut bits = 1u64;
     for slot in 1..SLOTS {
         bits |= u64::from(slots[slot] != slots[slot - 1]) << slot;
     }
-    let head = 1 + (bits.count_ones() as usize).div_ceil(CODES);
+    let runs = bits.count_ones() as usize;
+    let (mark, first, head, mut coded) = match runs {
+        0..=RUNS_MAX => (BITS, 1, 1 + runs.div_ceil(CODES), bits),
+        _ => (FLAT, 0, FLAT_WORDS, !0),
+    };
     words.words[..head].fill(0);
-    words.words[0] = bits;
+    words.words[0] = if mark == FLAT { 0 } else { bits };
     words.len = head;
-    for code in 0..bits.count_ones() as usize {
-        let entry = slots[bits.trailing_zeros() as usize];
-        bits &= bits - 1;
+    for code in 0..coded.count_ones() as usize {
+        let entry = slots[coded.trailing_zeros() as usize];
+        coded &= coded - 1;
         if entry & NODE == 0 {
-            words.set_code(1, code, entry as u16);
+            words.set_code(first, code, entry as u16);
         } else {
-            words.set_code(1, code, CHILDREN + (words.len - head) as u16);
+            words.set_code(first, code, CHILDREN + (words.len - head) as u16);
             words.words[words.len] = u64::from(entry);
             words.len += 1;
         }
     }
-}
-
-/// The codes in the words of a chunk without long chunks.
-pub(super) fn codes_of(words: &[u64]) -> impl Iterator<Item = u16> + '_ {
-    let codes = words[0].count_ones() as usize;
-    (0..codes).map(|index| (words[1 + index / CODES] >> (16 * (index % CODES))) as u16)
+    mark
 }
 
 /// The words of a long chunk.
@@ -104,26 +142,39 @@ pub(super) fn encode_long(hosts: &Hosts, words: &mut Words) {
     words.len = LONG_HEAD + codes.div_ceil(CODES);
 }
 
-/// How many words the chunk at `at` has in front of its long chunks' places.
-pub(super) fn head(pool: &[AtomicU64], at: usize) -> usize {
-    1 + (pool[at].load(Acquire).count_ones() as usize).div_ceil(CODES)
-}
-
-/// The entry of a code in the chunk at `at`.
-fn entry_of(pool: &[AtomicU64], at: usize, code: u16) -> u32 {
-    match code.checked_sub(CHILDREN) {
-        None => u32::from(code),
-        Some(child) => pool[at + head(pool, at) + child as usize].load(Acquire) as u32,
+/// The codes of the chunk that `chunk` leads to: the word where they begin, and how many there are.
+#[inline(always)]
+fn codes(pool: &[AtomicU64], chunk: u32) -> (usize, u32) {
+    let at = place(chunk);
+    match chunk & FLAT {
+        0 => (at + 1, pool[at].load(Acquire).count_ones()),
+        _ => (at, SLOTS as u32),
     }
 }
 
-/// What the slots of the chunk at `at` lead to.
-pub(super) fn decode(pool: &[AtomicU64], at: usize) -> Slots {
-    let bits = pool[at].load(Acquire);
+/// What a code stands for in the chunk that `chunk` leads to.
+#[inline(always)]
+pub(super) fn entry_of(pool: &[AtomicU64], chunk: u32, code: u16) -> u32 {
+    let Some(child) = code.checked_sub(CHILDREN) else { return u32::from(code) };
+    let (first, codes) = codes(pool, chunk);
+    pool[first + (codes as usize).div_ceil(CODES) + usize::from(child)].load(Acquire) as u32
+}
+
+/// What the slots of the chunk lead to that `chunk` leads to.
+pub(super) fn decode(pool: &[AtomicU64], chunk: u32) -> Slots {
+    let (first, codes) = codes(pool, chunk);
     let mut entries = [0; SLOTS];
-    for (index, entry) in entries.iter_mut().enumerate().take(bits.count_ones() as usize) {
-        *entry = entry_of(pool, at, code(pool, at + 1, index as u32));
+    let words = &pool[first..][..(codes as usize).div_ceil(CODES)];
+    for (entries, word) in entries.as_chunks_mut::<CODES>().0.iter_mut().zip(words) {
+        *entries = codes_in(word.load(Acquire)).map(u32::from);
     }
+    if entries.iter().max() >= Some(&CHILDREN.into()) {
+        entries = entries.map(|code| entry_of(pool, chunk, code as u16));
+    }
+    if chunk & FLAT != 0 {
+        return entries;
+    }
+    let bits = pool[place(chunk)].load(Acquire);
     let mut codes = 0usize;
     std::array::from_fn(|slot| {
         codes += (bits >> slot & 1) as usize;
@@ -150,15 +201,25 @@ pub(super) fn hops_of_long(pool: &[AtomicU64], at: usize, mut hop: impl FnMut(u1
     (0..codes).for_each(|index| hop(code(pool, at + LONG_HEAD, index)));
 }
 
-/// Shows `hop` the index of a next hop for each code of the chunk at `at` that is one, and `child` the places of
-/// its long chunks.
-pub(super) fn contents(pool: &[AtomicU64], at: usize, mut hop: impl FnMut(u16), mut child: impl FnMut(u32)) {
-    let codes = pool[at].load(Acquire).count_ones();
+/// Shows `hop` the index of a next hop for each code that is one in the chunk that `chunk` leads to, and `child` the
+/// entries of its long chunks.
+pub(super) fn contents(pool: &[AtomicU64], chunk: u32, mut hop: impl FnMut(u16), mut child: impl FnMut(u32)) {
+    let (first, codes) = codes(pool, chunk);
     for index in 0..codes {
-        let code = code(pool, at + 1, index);
+        let code = code(pool, first, index);
         match code.checked_sub(CHILDREN) {
             None => hop(code),
-            Some(_) => child(entry_of(pool, at, code) & !NODE),
+            Some(_) => child(entry_of(pool, chunk, code)),
         }
     }
+}
+
+/// The codes in a word.
+pub(super) fn codes_in(word: u64) -> [u16; CODES] {
+    std::array::from_fn(|index| (word >> (16 * index)) as u16)
+}
+
+/// Word number `at` of the codes 0, 1, 2 …
+pub(super) fn own_codes(at: usize) -> u64 {
+    (0..CODES).fold(0, |word, index| word | ((CODES * at + index) as u64) << (16 * index))
 }

@@ -12,6 +12,9 @@ const ORDERS: usize = 7;
 /// Units of the largest block.
 const LARGEST: usize = 1 << (ORDERS - 1);
 
+/// Words of the largest block.
+pub(super) const LARGEST_WORDS: usize = UNIT * LARGEST;
+
 /// What a unit is: the order of the block that begins there, and whether that is free; or within one.
 const FREE: u8 = 0x80;
 const WITHIN: u8 = 0x7f;
@@ -23,23 +26,28 @@ pub(super) struct Blocks {
     /// Blocks that were free once: those whose state says so still are. Others are dropped when met.
     free: [Vec<u32>; ORDERS],
     units_max: usize,
+    /// Units at the beginning that belong to others.
+    units_reserved: usize,
     free_units: usize,
 }
 
 impl Blocks {
-    pub(super) fn new(words_max: usize) -> Self {
+    /// Blocks of so many words, the first of which are somebody else's, as many as some largest blocks have.
+    pub(super) fn new(words_max: usize, words_reserved: usize) -> Self {
         let units_max = words_max / UNIT / LARGEST * LARGEST;
-        Self { states: Vec::new(), free: Default::default(), units_max, free_units: 0 }
+        let units_reserved = words_reserved.next_multiple_of(LARGEST_WORDS) / UNIT;
+        let states = vec![WITHIN; units_reserved];
+        Self { states, free: Default::default(), units_max, units_reserved, free_units: 0 }
     }
 
-    /// Words handed out so far, back again or not.
+    /// Words reserved, and handed out so far, back again or not.
     pub(super) fn words_touched(&self) -> usize {
         self.states.len() * UNIT
     }
 
     /// Words in blocks that are taken.
     pub(super) fn words_taken(&self) -> usize {
-        (self.states.len() - self.free_units) * UNIT
+        (self.states.len() - self.units_reserved - self.free_units) * UNIT
     }
 
     /// Bytes for this account itself.
@@ -123,7 +131,7 @@ mod tests {
 
     #[test]
     fn blocks_do_not_overlap_and_join_again() {
-        let mut blocks = Blocks::new(1 << 14);
+        let mut blocks = Blocks::new(1 << 14, 0);
         let mut random = Random::new(3);
         let mut taken: Vec<(u32, usize)> = Vec::new();
         for _ in 0..20_000 {

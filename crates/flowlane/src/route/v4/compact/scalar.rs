@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Acquire;
 
-use super::node::{self, CHILDREN, CODES, LONG_HEAD, NODE};
+use super::node::{self, CHILDREN, FLAT, LONG_HEAD, NODE};
 use super::table::{DIRECT_SHIFT, Table};
 
 #[inline(always)]
@@ -14,38 +14,21 @@ pub(super) fn lookup(table: &Table, address: u32) -> u64 {
 
 /// The index of the next hop of `address`, whose entry in the direct table leads to a chunk.
 #[inline(always)]
-pub(super) fn in_chunk(table: &Table, entry: u32, address: u32) -> u32 {
-    at_code(table, entry, place_of_code(table, entry, address), address)
-}
-
-/// Where the code of `address` is in the pool, counted in codes.
-#[inline(always)]
-pub(super) fn place_of_code(table: &Table, entry: u32, address: u32) -> u32 {
-    let at = entry & !NODE;
-    let bits = table.pool()[at as usize].load(Acquire);
+fn in_chunk(table: &Table, entry: u32, address: u32) -> u32 {
+    let (pool, at) = (table.pool(), node::place(entry));
     let slot = address >> 8 & 63;
-    let rank = (bits << (63 - slot)).count_ones() - 1;
-    (at + 1) * CODES as u32 + rank
+    let code = match entry & FLAT {
+        0 => node::code(pool, at + 1, (pool[at].load(Acquire) << (63 - slot)).count_ones() - 1),
+        _ => node::code(pool, at, slot),
+    };
+    if code < CHILDREN { u32::from(code) } else { in_long_chunk(table, entry, code, address) }
 }
 
-/// What the code at this place, in the chunk that `entry` leads to, stands for.
-#[inline(always)]
-pub(super) fn at_code(table: &Table, entry: u32, place: u32, address: u32) -> u32 {
-    let code = node::code(table.pool(), 0, place);
-    if code < CHILDREN {
-        u32::from(code)
-    } else {
-        in_long_chunk(table, (entry & !NODE) as usize, code, address)
-    }
-}
-
-/// The index of the next hop of `address`, whose code in the chunk at `at` leads to a long chunk.
+/// The index of the next hop of `address`, whose code in the chunk that `entry` leads to names a long chunk.
 #[inline(never)]
-pub(super) fn in_long_chunk(table: &Table, at: usize, code: u16, address: u32) -> u32 {
+pub(super) fn in_long_chunk(table: &Table, entry: u32, code: u16, address: u32) -> u32 {
     let pool = table.pool();
-    let codes = pool[at].load(Acquire).count_ones() as usize;
-    let child = at + 1 + codes.div_ceil(CODES) + usize::from(code - CHILDREN);
-    let at = (pool[child].load(Acquire) as u32 & !NODE) as usize;
+    let at = node::place(node::entry_of(pool, entry, code));
     let (word, bit) = (address >> 6 & 3, address & 63);
     let before = (pool[at + 4].load(Acquire) >> (16 * word)) as u16;
     let bits = pool[at + word as usize].load(Acquire);

@@ -1,10 +1,13 @@
 //! What the writer and its readers share.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use super::node::{self, CODES};
+use super::pool::LARGEST_WORDS;
 use super::scalar;
 #[cfg(target_arch = "x86_64")]
-use super::{avx512, lanes};
+use super::{avx2, avx512};
 use crate::isa::Body;
 use crate::memory::Memory;
 
@@ -28,11 +31,21 @@ pub(super) struct Table {
     pub(super) body: Body,
 }
 
+/// Words at the beginning of the pool with the codes 0, 1, 2 …: where an address reads on that has no chunk.
+pub(super) fn words_of_own_codes(hops_max: usize) -> usize {
+    hops_max.div_ceil(CODES).next_multiple_of(LARGEST_WORDS)
+}
+
 impl Table {
-    /// A table with so many words in its pool, and room for so many next hops.
+    /// A table with so many words in its pool, those of the next hops' own codes with them, and room for so many
+    /// next hops.
     pub(super) fn zeroed(pool_words: usize, hops_max: usize, body: Body) -> Self {
         let words = Memory::zeroed(DIRECT_WORDS + pool_words + PADDING);
-        Self { words, next_hops: Memory::zeroed(hops_max), body }
+        let table = Self { words, next_hops: Memory::zeroed(hops_max), body };
+        for (at, word) in table.pool().iter().enumerate().take(words_of_own_codes(hops_max)) {
+            word.store(node::own_codes(at), Relaxed);
+        }
+        table
     }
 
     #[inline(always)]
@@ -53,7 +66,7 @@ impl Table {
         match self.body {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-            Body::Avx2(_) => unsafe { lanes::avx2(self, addresses, next_hops) },
+            Body::Avx2(_) => unsafe { avx2::lookup_batch(self, addresses, next_hops) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
             Body::Avx512(_) => unsafe { avx512::lookup_batch(self, addresses, next_hops) },

@@ -5,19 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use super::hops::{Hops, NEXT_HOPS_MAX};
-use super::node::{self, Hosts, NODE, SLOTS, Slots, Words};
+use super::node::{self, BITS, FLAT, Hosts, NODE, POOL_WORDS_MAX, SLOTS, Slots, Words};
 use super::pool::{Blocks, words_of_block};
-use super::table::{DIRECT_BITS, DIRECT_SHIFT, DIRECT_WORDS, Table};
-use crate::isa::{Body, Variant};
+use super::table::{DIRECT_BITS, DIRECT_SHIFT, DIRECT_WORDS, Table, words_of_own_codes};
+use crate::isa::Variant;
 use crate::memory::prefetch;
 use crate::route::epoch::Epochs;
 use crate::route::{BuildError, FibConfig, HopSize, Prefix, Rib};
 
 /// Blocks taken out before the writer asks which of them are free.
 const RETIRED_AT_ONCE: usize = 64;
-
-/// Most words of a pool, so that 32 bits count the places that name a next hop.
-const POOL_WORDS_MAX: usize = 1 << 29;
 
 /// Most words of a pool that a route takes: a chunk and a long chunk of its own, old and new ones.
 const WORDS_OF_ROUTE_MAX: usize = 32;
@@ -42,7 +39,7 @@ struct Span {
 enum Change {
     /// This entry of the direct table becomes that one.
     Entry { at: u32, entry: u32 },
-    /// The chunk at this place gets the same number of words from `staged`, from there on.
+    /// The chunk that this entry leads to gets the same number of words from `staged`, from there on.
     Codes { chunk: u32, from: u32, len: u32 },
 }
 
@@ -89,7 +86,7 @@ pub(super) struct Writer {
     hops: Hops,
     /// Blocks taken out of the table, oldest first, each with its stamp.
     retired: VecDeque<(u64, u32)>,
-    /// Of the update under way: spans, changes, blocks that it has taken and that it will give back.
+    /// Of the update under way: spans, changes, and by their entries blocks that it has taken and will give back.
     spans: Vec<Span>,
     changes: Vec<Change>,
     staged: Vec<u64>,
@@ -103,13 +100,15 @@ impl Writer {
     pub(super) fn build(rib: &Rib<u32>, config: &FibConfig) -> Result<Self, BuildError> {
         // Old and new ones beside each other while readers may see both.
         let hops_max = NEXT_HOPS_MAX.min(2 * rib.routes_max() + HOPS_SPARE);
-        let (needed, max) = ((DIRECT_WORDS + hops_max) * size_of::<u64>(), config.memory_max);
+        let own_codes = words_of_own_codes(hops_max);
+        let (needed, max) = ((DIRECT_WORDS + hops_max + own_codes) * size_of::<u64>(), config.memory_max);
         if needed > max {
             return Err(BuildError::NeedsMemory { needed, max });
         }
         let of_routes = rib.routes_max() * WORDS_OF_ROUTE_MAX + WORDS_SPARE;
-        let pool_words = ((max - needed) / size_of::<u64>()).min(of_routes).min(POOL_WORDS_MAX);
-        let body = config.body.unwrap_or_else(|| Body::first_of(&[Variant::Avx2, Variant::Avx512]));
+        let of_memory = (max - needed) / size_of::<u64>();
+        let pool_words = own_codes + of_memory.min(of_routes).min(POOL_WORDS_MAX - own_codes);
+        let body = config.body_of(&[Variant::Avx512, Variant::Avx2]);
         let table = Table::zeroed(pool_words, hops_max, body);
         let mut writer = Self {
             table: Arc::new(table),
@@ -117,7 +116,7 @@ impl Writer {
             hop_size: config.hop_size,
             default_next_hop: config.default_next_hop,
             memory_max: max,
-            blocks: Blocks::new(pool_words),
+            blocks: Blocks::new(pool_words, own_codes),
             hops: Hops::default(),
             retired: VecDeque::new(),
             spans: Vec::new(),
@@ -149,12 +148,12 @@ impl Writer {
         }
         // What will be read of the table comes while the routes are asked.
         let entry = self.table.direct()[(changed.first() >> DIRECT_SHIFT) as usize].load(Relaxed);
-        prefetch(self.table.pool(), (entry & !NODE) as usize);
+        prefetch(self.table.pool(), node::place(entry));
         let staged = self.stage(rib, changed);
         if staged.is_ok() {
             self.commit();
         } else {
-            self.taken.drain(..).for_each(|(block, _)| self.blocks.give(block));
+            self.taken.drain(..).for_each(|(entry, _)| self.blocks.give(node::place(entry) as u32));
         }
         self.changes.clear();
         self.staged.clear();
@@ -294,7 +293,7 @@ impl Writer {
         open.at = Some(at);
         open.before = match entry & NODE {
             0 => [entry; SLOTS],
-            _ => node::decode(self.table.pool(), (entry & !NODE) as usize),
+            _ => node::decode(self.table.pool(), entry),
         };
         open.slots = open.before;
     }
@@ -317,7 +316,7 @@ impl Writer {
                 open.long = Some(slot);
                 open.hosts = match entry & NODE {
                     0 => [entry as u16; node::LONG],
-                    _ => node::decode_long(self.table.pool(), (entry & !NODE) as usize),
+                    _ => node::decode_long(self.table.pool(), node::place(entry)),
                 };
             }
             open.hosts[from..=to].fill(hop);
@@ -331,7 +330,7 @@ impl Writer {
             hop.into()
         } else {
             node::encode_long(&open.hosts, &mut open.words);
-            self.write(&open.words, Kind::Long)
+            self.write(&open.words, BITS, Kind::Long)
         };
     }
 
@@ -345,13 +344,12 @@ impl Writer {
             self.stage_entry(at, open.slots[0]);
             return;
         }
-        node::encode(&open.slots, &mut open.words);
+        let mark = node::encode(&open.slots, &mut open.words);
         let words = open.words.as_slice();
-        let entry = self.table.direct()[at as usize].load(Relaxed);
-        let chunk = entry & !NODE;
+        let chunk = self.table.direct()[at as usize].load(Relaxed);
         let is_plain = |slots: &Slots| slots.iter().fold(0, |all, entry| all | entry) & NODE == 0;
-        if entry & NODE != 0
-            && self.table.pool()[chunk as usize].load(Relaxed) == words[0]
+        if chunk & NODE == mark
+            && (mark == FLAT || self.table.pool()[node::place(chunk)].load(Relaxed) == words[0])
             && is_plain(&open.slots)
             && is_plain(&open.before)
         {
@@ -363,14 +361,14 @@ impl Writer {
         if !is_plain(&open.before) {
             let replaced = open.before.iter().zip(&open.slots).filter(|(before, after)| before != after);
             let children = replaced.filter(|(before, _)| **before & NODE != 0);
-            self.leaving.extend(children.map(|(before, _)| (before & !NODE, Kind::Long)));
+            self.leaving.extend(children.map(|(before, _)| (*before, Kind::Long)));
         }
-        let entry = self.write(&open.words, Kind::Chunk);
+        let entry = self.write(&open.words, mark, Kind::Chunk);
         self.changes.push(Change::Entry { at, entry });
     }
 
-    /// Writes a chunk that no reader sees yet; returns the entry that leads to it.
-    fn write(&mut self, words: &Words, kind: Kind) -> u32 {
+    /// Writes a chunk that no reader sees yet; returns the entry with this mark that leads to it.
+    fn write(&mut self, words: &Words, mark: u32, kind: Kind) -> u32 {
         let words = words.as_slice();
         let block = loop {
             if let Some(block) = self.blocks.take(words.len()) {
@@ -378,25 +376,26 @@ impl Writer {
             }
             if self.retired.is_empty() {
                 self.missing_words += words_of_block(words.len());
-                return NODE;
+                return mark;
             }
             // Some are free as soon as readers have ended the batches that they are in.
             std::thread::yield_now();
             self.reclaim();
         };
-        self.taken.push((block, kind));
+        let entry = node::entry_to(block, mark);
+        self.taken.push((entry, kind));
         for (place, word) in self.table.pool()[block as usize..].iter().zip(words) {
             place.store(*word, Relaxed);
         }
-        block | NODE
+        entry
     }
 
     /// Makes the changes that are ready.
     fn commit(&mut self) {
         let table = Arc::clone(&self.table);
         // What is new is named before what is old is not any more: a next hop that stays is never without.
-        for &(block, kind) in &self.taken {
-            hops_in(&table, block, kind, |hop| self.hops.name(hop));
+        for &(entry, kind) in &self.taken {
+            hops_in(&table, entry, kind, |hop| self.hops.name(hop));
         }
         for &change in &self.changes {
             match change {
@@ -409,27 +408,31 @@ impl Writer {
                         self.hops.unname(before as u16);
                         continue;
                     }
-                    let chunk = before & !NODE;
-                    self.leaving.push((chunk, Kind::Chunk));
+                    self.leaving.push((before, Kind::Chunk));
                     if entry & NODE == 0 {
                         let leave = |child| self.leaving.push((child, Kind::Long));
-                        node::contents(table.pool(), chunk as usize, drop, leave);
+                        node::contents(table.pool(), before, drop, leave);
                     }
                 }
                 Change::Codes { chunk, from, len } => {
                     let words = &self.staged[from as usize..][..len as usize];
-                    let places = &table.pool()[chunk as usize..][..len as usize];
-                    node::codes_of(words).for_each(|hop| self.hops.name(hop));
-                    hops_in(&table, chunk, Kind::Chunk, |hop| self.hops.unname(hop));
-                    places.iter().zip(words).for_each(|(place, word)| place.store(*word, Release));
+                    let places = &table.pool()[node::place(chunk)..][..len as usize];
+                    for (place, &word) in places.iter().zip(words) {
+                        let before = place.load(Relaxed);
+                        if word != before {
+                            node::codes_in(word).into_iter().for_each(|hop| self.hops.name(hop));
+                            node::codes_in(before).into_iter().for_each(|hop| self.hops.unname(hop));
+                            place.store(word, Release);
+                        }
+                    }
                 }
             }
         }
         if !self.leaving.is_empty() {
             let stamp = self.epochs.retire();
-            for (block, kind) in self.leaving.drain(..) {
-                hops_in(&table, block, kind, |hop| self.hops.unname(hop));
-                self.retired.push_back((stamp, block));
+            for (entry, kind) in self.leaving.drain(..) {
+                hops_in(&table, entry, kind, |hop| self.hops.unname(hop));
+                self.retired.push_back((stamp, node::place(entry) as u32));
             }
         }
     }
@@ -444,10 +447,10 @@ impl Writer {
     }
 }
 
-/// Shows `hop` the index of each next hop that a block names.
-fn hops_in(table: &Table, block: u32, kind: Kind, hop: impl FnMut(u16)) {
+/// Shows `hop` the index of each next hop that the block names that `entry` leads to.
+fn hops_in(table: &Table, entry: u32, kind: Kind, hop: impl FnMut(u16)) {
     match kind {
-        Kind::Chunk => node::contents(table.pool(), block as usize, hop, drop),
-        Kind::Long => node::hops_of_long(table.pool(), block as usize, hop),
+        Kind::Chunk => node::contents(table.pool(), entry, hop, drop),
+        Kind::Long => node::hops_of_long(table.pool(), node::place(entry), hop),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::next_hop_max;
 use super::table::{GROUP, PADDING, TBL24, Table, Word};
-use crate::isa::{Body, Variant};
+use crate::isa::Variant;
 use crate::memory::Memory;
 use crate::route::epoch::Epochs;
 use crate::route::{BuildError, FibConfig, HopSize, Prefix, Rib};
@@ -55,12 +55,7 @@ impl<W: Word> Writer<W> {
         let by_routes = 2 * rib.routes_max() + GROUPS_SPARE;
         let groups_max =
             by_memory.min(by_routes).min(GROUPS_MAX).min(usize::try_from(by_entry).unwrap_or(usize::MAX));
-        // With next hops of 8 bytes AVX-512 looked up 35 million a second where AVX2 did 192 (Zen 5).
-        let order = match W::BYTES {
-            8 => [Variant::Avx2, Variant::Avx512],
-            _ => [Variant::Avx512, Variant::Avx2],
-        };
-        let body = config.body.unwrap_or_else(|| Body::first_of(&order));
+        let body = config.body_of(&[Variant::Avx512, Variant::Avx2]);
         let mut writer = Self {
             table: Arc::new(Table {
                 tbl24: Memory::zeroed(0),
