@@ -125,8 +125,7 @@ fn avx512(slot: Slot) -> &'static str {
         Slot::BlockedBloom(_) => "avx512",
         // With 4, 10 and 20 masks alike. (`from4` costs bursts of 4 a fifth more.)
         Slot::Megaflow => "fixed/avx512/from6",
-        Slot::Routes4 => "compact/avx2",
-        Slot::Routes6 => "compact/avx512",
+        Slot::Routes4 | Slot::Routes6 => "compact/avx512",
     }
 }
 
