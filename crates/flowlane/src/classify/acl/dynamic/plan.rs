@@ -47,6 +47,10 @@ const REFINEMENTS: usize = 12;
 /// masks would take tens of seconds otherwise.
 const EFFORT_MAX: u64 = 600_000_000;
 
+/// A plan that costs so much, in the unit of [`Costs`], is worth more attempts: so many masks that save nothing may join.
+const SLOW: f64 = 200.0;
+const PATIENCE: usize = 6;
+
 /// Rules of a chain that are compared in earnest.
 const WALKED_MAX: u32 = 32;
 
@@ -270,8 +274,10 @@ impl<const W: usize> Sample<W> {
         self.plan(tables)
     }
 
-    /// Adds the mask that saves the most, again and again.
+    /// Adds the mask that saves the most, again and again. Where chains are long, also some that do not: rules of many
+    /// kinds get shorter ones only when several have left.
     fn greedy(&self, mut plan: Plan<W>, draws: &mut Draws) -> Plan<W> {
+        let (mut cheapest, mut patience) = (plan.clone(), PATIENCE);
         let saved = |mask| (mask, self.with(&plan, mask).cost - plan.cost);
         let mut candidates: Vec<([u32; W], f64)> = self.candidates(draws).into_iter().map(saved).collect();
         while plan.tables.len() < TABLES_MAX && self.effort.get() > 0 {
@@ -292,12 +298,19 @@ impl<const W: usize> Sample<W> {
                     break;
                 }
             }
-            match best {
-                Some(best) if best.cost < plan.cost => plan = self.settled(best),
-                _ => break,
+            let Some(best) = best else { break };
+            let saves = best.cost < plan.cost;
+            if !saves && (patience == 0 || cheapest.cost <= SLOW) {
+                break;
+            }
+            plan = self.settled(best);
+            if plan.cost < cheapest.cost {
+                (cheapest, patience) = (plan.clone(), PATIENCE);
+            } else {
+                patience = patience.saturating_sub(1);
             }
         }
-        plan
+        cheapest
     }
 
     /// Changes masks a little and drops tables, where it costs less.
