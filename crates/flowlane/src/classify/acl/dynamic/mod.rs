@@ -150,6 +150,12 @@ impl<const W: usize> Dynamic<W> {
         Self::with_tables(kinds, entries, config, tables)
     }
 
+    /// The same table; from now on somebody else keeps its size within limits.
+    pub(super) fn without_memory_limit(mut self) -> Self {
+        self.config.memory_max = usize::MAX;
+        self
+    }
+
     /// A table of the same rules with a plan made for what they are now. A table stays right without, but lookups
     /// take longer where its rules are no longer like those that it was planned for.
     ///

@@ -5,6 +5,8 @@
 //! Beginning with one table for all, the mask that saves the most joins, as long as one saves anything; then masks are
 //! made coarser where that is better, and those that no longer pay go.
 
+use std::cell::Cell;
+
 use super::table::finest_mask;
 use super::{DynamicConfig, TABLES_MAX};
 use crate::classify::acl::{Entry, WordKind};
@@ -41,6 +43,14 @@ const CANDIDATES: usize = 128;
 /// Attempts to change a plan's masks, for each.
 const REFINEMENTS: usize = 12;
 
+/// Keys that are sought and rules that are gone through while a plan is made: sets whose chains are long whatever the
+/// masks would take tens of seconds otherwise.
+const EFFORT_MAX: u64 = 600_000_000;
+
+/// A plan that costs so much, in the unit of [`Costs`], is worth more attempts: so many masks that save nothing may join.
+const SLOW: f64 = 200.0;
+const PATIENCE: usize = 6;
+
 /// Rules of a chain that are compared in earnest.
 const WALKED_MAX: u32 = 32;
 
@@ -73,6 +83,8 @@ struct Sample<const W: usize> {
     weights: Vec<f64>,
     costs: Costs,
     hash: Multilinear,
+    /// Steps of counting that are left.
+    effort: Cell<u64>,
 }
 
 /// A table as it is to be built.
@@ -137,7 +149,8 @@ impl<const W: usize> Sample<W> {
         };
         let winners = keys.iter().enumerate().map(winner).collect();
         let hash = Multilinear::new(config.seed);
-        Self { kinds: *kinds, masks, keys, winners, weights, costs: config.costs, hash, entries }
+        let effort = Cell::new(EFFORT_MAX);
+        Self { kinds: *kinds, masks, keys, winners, weights, costs: config.costs, hash, effort, entries }
     }
 
     /// The sum that stands for a key under a mask.
@@ -199,6 +212,7 @@ impl<const W: usize> Sample<W> {
         }
         let sum_of = |i: &u32| (*i, self.sum(&self.entries[*i as usize].condition.low, mask));
         let groups = Groups::new(self.entries.len(), own.iter().map(sum_of));
+        self.effort.set(self.effort.get().saturating_sub(self.keys.len() as u64));
         let (mut found, mut compared) = (0.0, 0.0);
         for (i, key) in self.keys.iter().enumerate() {
             let home = usize::from(homes[self.winners[i] as usize]);
@@ -218,6 +232,7 @@ impl<const W: usize> Sample<W> {
         let winner = self.winners[key];
         let (mut others, mut compared) = (0.0, 0);
         for i in groups.of(sum) {
+            self.effort.set(self.effort.get().saturating_sub(1));
             if i == winner {
                 return (1.0, others + 1.0);
             }
@@ -259,11 +274,13 @@ impl<const W: usize> Sample<W> {
         self.plan(tables)
     }
 
-    /// Adds the mask that saves the most, again and again.
+    /// Adds the mask that saves the most, again and again. Where chains are long, also some that do not: rules of many
+    /// kinds get shorter ones only when several have left.
     fn greedy(&self, mut plan: Plan<W>, draws: &mut Draws) -> Plan<W> {
+        let (mut cheapest, mut patience) = (plan.clone(), PATIENCE);
         let saved = |mask| (mask, self.with(&plan, mask).cost - plan.cost);
         let mut candidates: Vec<([u32; W], f64)> = self.candidates(draws).into_iter().map(saved).collect();
-        while plan.tables.len() < TABLES_MAX {
+        while plan.tables.len() < TABLES_MAX && self.effort.get() > 0 {
             // What a mask saves rarely grows when others have joined: those that saved little need not be tried again
             // before those that saved more.
             candidates.sort_unstable_by(|a, b| a.1.total_cmp(&b.1));
@@ -281,18 +298,25 @@ impl<const W: usize> Sample<W> {
                     break;
                 }
             }
-            match best {
-                Some(best) if best.cost < plan.cost => plan = self.settled(best),
-                _ => break,
+            let Some(best) = best else { break };
+            let saves = best.cost < plan.cost;
+            if !saves && (patience == 0 || cheapest.cost <= SLOW) {
+                break;
+            }
+            plan = self.settled(best);
+            if plan.cost < cheapest.cost {
+                (cheapest, patience) = (plan.clone(), PATIENCE);
+            } else {
+                patience = patience.saturating_sub(1);
             }
         }
-        plan
+        cheapest
     }
 
     /// Changes masks a little and drops tables, where it costs less.
     fn refined(&self, mut plan: Plan<W>, draws: &mut Draws) -> Plan<W> {
         for _ in 0..REFINEMENTS * (plan.tables.len() - 1) {
-            if plan.tables.len() < 2 {
+            if plan.tables.len() < 2 || self.effort.get() == 0 {
                 break;
             }
             let at = draws.below(plan.tables.len() - 1);

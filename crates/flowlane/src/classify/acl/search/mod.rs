@@ -23,8 +23,8 @@ use crate::isa::Variant;
 use crate::packet::{FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
-/// So many changes are no reason to build a table anew.
-const CHANGES_MIN: usize = 128;
+/// So many changes are no reason to build a table anew: a tree of twice as many rules takes 0.1 ms.
+const CHANGES_MIN: usize = 16;
 
 /// A rule as it was given.
 #[derive(Clone, Debug)]

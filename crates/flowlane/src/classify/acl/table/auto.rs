@@ -51,11 +51,12 @@ impl<const W: usize> Acl<W> {
             self.rebuild()?;
             return Ok(AclContest { candidates: Vec::new(), chosen: self.config.engine });
         }
-        let drawn;
+        let own;
         let keys = match sample {
             [] => {
-                drawn = self.draw(KEYS_MAX);
-                &drawn[..]
+                let live: Vec<_> = self.entries().map(|e| e.condition).collect();
+                own = drawn(self.layout.kinds(), &live, KEYS_MAX, self.config.seed);
+                &own[..]
             }
             sample => &sample[..sample.len().min(KEYS_MAX)],
         };
@@ -69,8 +70,11 @@ impl<const W: usize> Acl<W> {
             return Err(built.into_iter().find_map(Result::err).expect("every candidate was refused"));
         };
         // Brute force comes first only where it is likely to be best.
-        let default =
-            if self.len() > super::SMALL_RULES_MAX { default.max(1).min(engines.len() - 1) } else { default };
+        let default = if self.len() > self.config.brute_rules_max() {
+            default.max(1).min(engines.len() - 1)
+        } else {
+            default
+        };
         let limit = ticks[default].map_or(f64::INFINITY, |ticks| ticks * WIN_BELOW);
         let faster = (0..engines.len()).filter(|i| ticks[*i].is_some_and(|ticks| ticks < limit));
         let chosen =
@@ -86,27 +90,30 @@ impl<const W: usize> Acl<W> {
         self.rebuild_with(chosen)?;
         Ok(AclContest { candidates, chosen })
     }
+}
 
-    /// Keys that the rules match, of which a few are anything.
-    fn draw(&self, keys: usize) -> Vec<[u32; W]> {
-        let live: Vec<_> = self.entries().map(|e| e.condition).collect();
-        let mut state = self.config.seed;
-        // SplitMix64 (Steele, Lea, Flood 2014).
-        let mut random = || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-            mixed ^ mixed >> 31
-        };
-        let kinds = self.layout.kinds();
-        let one = |_| match live.get((random() % (live.len().max(1) as u64)) as usize) {
-            Some(condition) if !random().is_multiple_of(20) => {
-                std::array::from_fn(|w| within(condition, kinds[w], w, random() as u32))
-            }
-            _ => std::array::from_fn(|_| random() as u32),
-        };
-        (0..keys).map(one).collect()
-    }
+/// Keys that these rules match, of which a few are anything.
+pub(super) fn drawn<const W: usize>(
+    kinds: &[WordKind; W],
+    rules: &[Condition<W>],
+    keys: usize,
+    seed: u64,
+) -> Vec<[u32; W]> {
+    let mut state = seed;
+    // SplitMix64 (Steele, Lea, Flood 2014).
+    let mut random = || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    };
+    let one = |_| match rules.get((random() % (rules.len().max(1) as u64)) as usize) {
+        Some(condition) if !random().is_multiple_of(20) => {
+            std::array::from_fn(|w| within(condition, kinds[w], w, random() as u32))
+        }
+        _ => std::array::from_fn(|_| random() as u32),
+    };
+    (0..keys).map(one).collect()
 }
 
 /// A word that suits, made of a random one.

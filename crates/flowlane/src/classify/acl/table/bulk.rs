@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Acl, AclConfig, AclEngine, SMALL_RULES_MAX, State};
-use crate::classify::Hit;
+use super::{Acl, AclConfig, AclEngine, State};
 use crate::classify::acl::{Brute, BuildError, Engine, Entry, Tree, TreeConfig, WordKind};
 use crate::rule::RuleId;
 
@@ -43,7 +42,8 @@ impl<const W: usize> Snapshot<W> {
     /// Builds the engine. Takes as long as it takes; nobody waits for it meanwhile.
     ///
     /// # Errors
-    /// Where the budget is too small for the engine, and it was named; `auto` takes the dynamic engine then.
+    /// Where the budget is too small for the engine, and it was named; `auto` takes the dynamic engine then, and where no
+    /// tree suits the rules.
     pub fn build(self) -> Result<Bulk<W>, BuildError> {
         let engine: Option<Box<dyn Engine<W>>> = match self.engine {
             AclEngine::Brute => {
@@ -61,14 +61,22 @@ impl<const W: usize> Snapshot<W> {
                     threads: self.config.threads,
                     kernel: self.config.usable_kernel(),
                 };
+                let better = |tree: &Tree<W>| {
+                    self.config.dynamic_is_better(tree, &self.kinds, &self.entries, self.memory_max)
+                };
                 match Tree::build(&self.kinds, &self.entries, &config) {
+                    Ok(tree) if self.engine == AclEngine::Auto && better(&tree) => None,
                     Ok(tree) => Some(Box::new(tree)),
                     Err(BuildError::Memory { .. }) if self.may_be_dynamic => None,
                     Err(error) => return Err(error),
                 }
             }
         };
-        let chosen = if engine.is_some() { self.engine } else { AclEngine::Dynamic };
+        let chosen = match self.engine {
+            AclEngine::Auto => AclEngine::Tree,
+            named => named,
+        };
+        let chosen = if engine.is_some() { chosen } else { AclEngine::Dynamic };
         let slots =
             if engine.is_some() { self.entries.iter().map(|e| e.rule.0).collect() } else { Vec::new() };
         Ok(Bulk { engine, slots, chosen })
@@ -79,23 +87,23 @@ impl<const W: usize> Acl<W> {
     /// The engine for the rules as they are.
     fn engine_now(&self) -> AclEngine {
         match self.config.engine {
-            AclEngine::Auto if self.len() <= SMALL_RULES_MAX => self.chosen.unwrap_or(AclEngine::Brute),
-            AclEngine::Auto => self.chosen.filter(|e| *e != AclEngine::Brute).unwrap_or(AclEngine::Tree),
+            AclEngine::Auto if self.len() <= self.config.brute_rules_max() => {
+                self.chosen.unwrap_or(AclEngine::Brute)
+            }
+            AclEngine::Auto => self.chosen.filter(|e| *e != AclEngine::Brute).unwrap_or(AclEngine::Auto),
             named => named,
         }
     }
 
     fn snapshot_for(&self, engine: AclEngine) -> Snapshot<W> {
         let entries = self.named(&[State::Bulk, State::Overlay]);
-        let own = self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<Hit>() + 1)
-            + self.by_rule.capacity() * 8;
         Snapshot {
             kinds: *self.layout.kinds(),
             config: self.config,
             may_be_dynamic: self.config.engine == AclEngine::Auto,
             engine,
             entries,
-            memory_max: self.config.memory_max.saturating_sub(own),
+            memory_max: self.config.memory_max.saturating_sub(self.own_bytes()),
         }
     }
 
@@ -147,11 +155,15 @@ impl<const W: usize> Acl<W> {
         let newer = states.iter().enumerate().filter(|(_, state)| **state == State::Overlay);
         let newer: Vec<_> =
             newer.map(|(slot, _)| Entry { rule: RuleId(slot as u32), ..self.slots[slot] }).collect();
-        let overlay = self.config.dynamic(self.layout.kinds(), &newer, usize::MAX)?;
+        let free: Vec<u32> =
+            (0..states.len() as u32).rev().filter(|slot| states[*slot as usize] == State::Free).collect();
+        // An empty overlay takes a few hundred bytes, which nobody is refused for.
+        let taken = self.own_bytes() + bulk.engine.as_ref().map_or(0, |engine| engine.table_bytes());
+        let room = if newer.is_empty() { usize::MAX } else { self.config.memory_max.saturating_sub(taken) };
+        let overlay = self.config.dynamic(self.layout.kinds(), &newer, room)?.without_memory_limit();
         self.replan_at = (2 * newer.len()).max(super::REPLAN_MIN);
         self.overlay = overlay;
-        self.free =
-            (0..states.len() as u32).rev().filter(|slot| states[*slot as usize] == State::Free).collect();
+        self.free = free;
         (self.states, self.dead, self.deaths) = (states, dead, deaths);
         self.bulk = bulk.engine.is_some().then_some(bulk);
         self.frozen = false;

@@ -8,7 +8,8 @@ use crate::classify::acl::{BruteKernel, BuildError, Dynamic, DynamicConfig, Entr
 /// Which engine looks up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum AclEngine {
-    /// The one that is fastest for the rules: what [`Acl::choose`](super::Acl::choose) measured, else by their number.
+    /// The one that is fastest for the rules: what [`Acl::choose`](super::Acl::choose) measured, else by their number and
+    /// by how many of them lookups would read.
     #[default]
     Auto,
     /// [`Brute`](crate::classify::acl::Brute).
@@ -98,6 +99,15 @@ impl AclConfig {
     /// The kernel that was asked for, where it may be used here.
     pub(super) fn usable_kernel(&self) -> Option<TreeKernel> {
         self.kernel.filter(|kernel| kernel.available())
+    }
+
+    /// Up to so many rules brute force is fastest, as measured with sets of all kinds: against trees in vectors, and against
+    /// others.
+    pub(super) fn brute_rules_max(&self) -> usize {
+        match self.usable_kernel().unwrap_or_else(TreeKernel::chosen) {
+            TreeKernel::Avx512 | TreeKernel::Avx512x256 | TreeKernel::Avx2 => 10,
+            _ => 32,
+        }
     }
 
     /// The same for brute force.

@@ -6,6 +6,7 @@ mod config;
 mod lookup;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use auto::{AclCandidate, AclContest};
 pub use bulk::{Bulk, Snapshot};
@@ -17,10 +18,6 @@ use std::sync::Arc;
 use super::{BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey};
 use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
-
-/// Up to so many rules every change is followed by a rebuild, unless the engine is named and is another: then brute
-/// force is fastest, and made anew in microseconds.
-pub(super) const SMALL_RULES_MAX: usize = 64;
 
 /// With so many rules the overlay is planned for the first time, and with twice as many again.
 const REPLAN_MIN: usize = 64;
@@ -297,9 +294,10 @@ impl<const W: usize> Acl<W> {
         self.config.dynamic(self.layout.kinds(), &self.named(&[State::Bulk, State::Overlay]), room).ok()
     }
 
-    /// After a change to a small table: makes brute force anew.
+    /// After a change to a table so small that brute force is fastest: makes that anew, in microseconds, unless another
+    /// engine was named.
     fn follow(&mut self) {
-        let small = self.len() <= SMALL_RULES_MAX && !self.frozen;
+        let small = self.len() <= self.config.brute_rules_max() && !self.frozen;
         let brute = match self.config.engine {
             AclEngine::Brute => true,
             AclEngine::Auto => self.chosen.is_none_or(|chosen| chosen == AclEngine::Brute),
@@ -330,10 +328,15 @@ impl<const W: usize> Acl<W> {
 
     /// Bytes of rules and engines.
     pub fn table_bytes(&self) -> usize {
-        let own = self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<Hit>() + size_of::<State>())
-            + (self.by_rule.capacity() + self.free.capacity()) * size_of::<(RuleId, u32)>()
-            + 8 * self.dead.len();
         let bulk = self.bulk.as_ref().map_or(0, |bulk| bulk.engine().table_bytes());
-        own + bulk + self.overlay.table_bytes() + self.twin.as_ref().map_or(0, Engine::table_bytes)
+        let twin = self.twin.as_ref().map_or(0, Engine::table_bytes);
+        self.own_bytes() + bulk + self.overlay.table_bytes() + twin
+    }
+
+    /// Bytes of the rules themselves.
+    fn own_bytes(&self) -> usize {
+        self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<Hit>() + size_of::<State>())
+            + (self.by_rule.capacity() + self.free.capacity()) * size_of::<(RuleId, u32)>()
+            + 8 * self.dead.len()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::classify::acl::{Verdict, testing};
-use crate::generate::Profile;
+use crate::generate::{Profile, Random};
 
 const CATEGORY: u16 = 1;
 
@@ -23,7 +23,7 @@ fn agrees(acl: &Acl<4>, keys: &[[u32; 4]]) {
     for (key, found) in keys.iter().zip(verdicts(acl, keys)) {
         let wanted = super::super::best(&rules, acl.layout().kinds(), key, 0);
         assert_eq!(found.rule(), wanted.map(|e| e.rule));
-        let hit = wanted.map(|e| crate::classify::Hit { rule: e.rule, priority: e.rank.priority() });
+        let hit = wanted.map(|e| Hit { rule: e.rule, priority: e.rank.priority() });
         assert_eq!(acl.lookup(key), hit);
     }
 }
@@ -127,14 +127,128 @@ fn the_fastest_by_the_clock_is_chosen() {
 fn small_tables_are_brute_force_and_large_ones_trees() {
     let (mut acl, entries, _) = filled(AclConfig::default(), 100);
     assert_eq!(acl.engine_name(), "tree");
-    (0..40).for_each(|rule| assert!(acl.remove(RuleId(rule))));
+    let small = acl.config().brute_rules_max() as u32;
+    (small..100).for_each(|rule| assert!(acl.remove(RuleId(rule))));
     assert_eq!((acl.engine_name(), acl.changes()), ("brute", 0));
-    for entry in &entries[..40] {
+    for entry in &entries[small as usize..] {
         acl.insert(entry.rule, entry.rank.priority(), entry.condition, CATEGORY).unwrap();
     }
     assert!(acl.changes() > 0);
     acl.rebuild().unwrap();
     assert_eq!((acl.engine_name(), acl.changes()), ("tree", 0));
+}
+
+const SOURCE_PORT: usize = 0;
+const DESTINATION_PORT: usize = 1;
+const SOURCE: usize = 2;
+const DESTINATION: usize = 3;
+
+/// A rule that looks at one field: ports from `value` on, so many more; addresses with the bits of the mask.
+fn one_field(field: usize, value: u32, more: u32, mask: u32) -> Condition<4> {
+    let mut out = Condition::any(Layout::ipv4_five_tuple().kinds());
+    if field >= SOURCE {
+        (out.low[field], out.high[field]) = (value & mask, mask);
+        return out;
+    }
+    let shift = if field == SOURCE_PORT { 16 } else { 0 };
+    let (first, last) = (value & 0xffff, (value & 0xffff).saturating_add(more).min(0xffff));
+    out.low[0] = first << shift;
+    out.high[0] = last << shift | 0xffff << (16 - shift);
+    out
+}
+
+/// A table of these rules under `auto`, and keys of which most match some.
+fn automatic(conditions: &[Condition<4>], memory_max: usize) -> (Result<Acl<4>, BuildError>, Vec<[u32; 4]>) {
+    let layout = Layout::ipv4_five_tuple();
+    let keys = auto::drawn(layout.kinds(), conditions, 200, 3);
+    let rules = conditions.iter().enumerate();
+    let rules = rules.map(|(i, condition)| (RuleId(i as u32), Priority(1), *condition, CATEGORY));
+    (Acl::build(layout, AclConfig { memory_max, ..AclConfig::default() }, rules), keys)
+}
+
+#[test]
+fn lookups_read_few_of_the_rules_that_look_at_one_field_each() {
+    type Draw = fn(u32, &mut Random) -> Condition<4>;
+    let sets: [(&str, Draw); 8] = [
+        ("ports", |_, r| one_field(DESTINATION_PORT, r.bits() as u32, 0, 0)),
+        ("ranges of ports", |_, r| one_field(DESTINATION_PORT, r.bits() as u32, r.below(100) as u32, 0)),
+        ("hosts", |_, r| one_field(DESTINATION, r.bits() as u32, 0, u32::MAX)),
+        ("hosts in a row", |i, _| one_field(SOURCE, 0x0a00_0000 + i, 0, u32::MAX)),
+        ("prefixes", |_, r| one_field(SOURCE, r.bits() as u32, 0, u32::MAX << r.below(16))),
+        ("sources, destinations in turn", |i, r| {
+            one_field(SOURCE + i as usize % 2, r.bits() as u32, 0, u32::MAX << r.below(8))
+        }),
+        ("sources, then destinations", |i, r| {
+            one_field(if i < 1000 { SOURCE } else { DESTINATION }, r.bits() as u32, 0, u32::MAX)
+        }),
+        ("four fields in turn", |i, r| one_field(i as usize % 4, r.bits() as u32, 0, u32::MAX)),
+    ];
+    for (name, draw) in sets {
+        let mut random = Random::new(8);
+        let conditions: Vec<_> = (0..2000).map(|i| draw(i, &mut random)).collect();
+        let (acl, keys) = automatic(&conditions, 1 << 30);
+        let acl = acl.unwrap();
+        agrees(&acl, &keys);
+        let read = |key: &[u32; 4]| acl.depends(key);
+        let told: Vec<_> = keys.iter().map(read).collect();
+        let rules: u32 = told.iter().map(|t| t.rules + t.nodes).sum();
+        assert!(
+            rules as usize <= 100 * keys.len(),
+            "{name}: {rules} for {} keys, {}",
+            keys.len(),
+            acl.engine_name()
+        );
+    }
+}
+
+#[test]
+fn a_tree_that_would_read_most_rules_is_left_to_the_dynamic_engine() {
+    // Each rule tells every sixth bit of the addresses: whatever bit a tree takes, it is wild in five rules of six.
+    let mut random = Random::new(4);
+    let every_sixth = |i: u32| {
+        let mask = (0..32).filter(|bit| bit % 6 == i % 6).fold(0, |mask, bit| mask | 1 << bit);
+        let mut out = Condition::any(Layout::ipv4_five_tuple().kinds());
+        for word in [SOURCE, DESTINATION] {
+            (out.low[word], out.high[word]) = (random.bits() as u32 & mask, mask);
+        }
+        out
+    };
+    let conditions: Vec<_> = (0..2500).map(every_sixth).collect();
+    let (acl, keys) = automatic(&conditions, 1 << 30);
+    let acl = acl.unwrap();
+    agrees(&acl, &keys);
+    assert_eq!(acl.engine_name(), "dynamic");
+    let read: u32 = keys.iter().map(|key| acl.depends(key)).map(|told| told.rules + told.nodes).sum();
+    assert!(read as usize <= 50 * keys.len(), "{read} for {} keys", keys.len());
+}
+
+#[test]
+fn overlapping_rules_stay_within_the_budget_or_are_refused_by_name() {
+    let nested = |i: u32| one_field(DESTINATION_PORT, 2000 - i, 61_535 + 2 * i, 0);
+    let any = |_: u32| Condition::any(Layout::ipv4_five_tuple().kinds());
+    let wide = |i: u32| one_field(DESTINATION_PORT, i, 40_000 + 7 * i, 0);
+    for draw in [&nested as &dyn Fn(u32) -> Condition<4>, &any, &wide] {
+        let conditions: Vec<_> = (0..2000).map(draw).collect();
+        let mut built = 0;
+        for memory_max in (14..30).map(|bits| 1 << bits) {
+            match automatic(&conditions, memory_max) {
+                (Ok(acl), keys) => {
+                    assert!(
+                        acl.table_bytes() <= memory_max + 4096,
+                        "{} of {memory_max} bytes",
+                        acl.table_bytes()
+                    );
+                    agrees(&acl, &keys);
+                    built += 1;
+                }
+                (Err(error), _) => {
+                    assert!(built == 0 && matches!(error, BuildError::Memory { .. }), "{error}");
+                    assert!(error.to_string().contains("raise the memory limit"), "{error}");
+                }
+            }
+        }
+        assert!((1..16).contains(&built), "{built}");
+    }
 }
 
 #[test]

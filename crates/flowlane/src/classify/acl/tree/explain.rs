@@ -61,7 +61,7 @@ fn add_reason<const W: usize>(
 
 pub(super) fn explain<const W: usize>(tree: &Tree<W>, key: &[u32; W]) -> Explanation<W> {
     let (mut nodes, mut looked_at) = (0, [0; W]);
-    let mut met = Vec::new();
+    let (mut met, mut blocks) = (Vec::new(), Vec::new());
     for part in 0..tree.parts {
         let (_, first) = tree.descend(part, key, |node| {
             nodes += 1;
@@ -70,7 +70,9 @@ pub(super) fn explain<const W: usize>(tree: &Tree<W>, key: &[u32; W]) -> Explana
         let mut block = &tree.blocks[first];
         let mut at = first;
         loop {
+            let before = met.len();
             met.extend((0..leaf::RULES).map(|i| leaf::rank(block, i)).filter(|rank| *rank != leaf::NONE));
+            blocks.push((leaf::rank(block, 0), met.len() - before));
             if leaf::goes_on(block).is_none() {
                 break;
             }
@@ -86,12 +88,15 @@ pub(super) fn explain<const W: usize>(tree: &Tree<W>, key: &[u32; W]) -> Explana
     for &rank in met.iter().filter(counts).take_while(|rank| **rank <= winner.unwrap_or(leaf::NONE)) {
         add_reason(&tree.records.condition(rank), kinds, key, &mut looked_at);
     }
+    // Leaves are read block by block, as long as something better may come.
+    let read = blocks.iter().filter(|(best, _)| *best <= winner.unwrap_or(leaf::NONE));
+    let rules = read.map(|(_, rules)| *rules as u32).sum();
     debug_assert!(tree.nodes.iter().all(|node| bits::count(&node.sign) <= 32));
     Explanation {
         winner: tree.verdict(winner).rule(),
         runner_up: tree.verdict(runner_up).rule(),
         nodes,
-        rules: met.len() as u32,
+        rules,
         looked_at,
     }
 }

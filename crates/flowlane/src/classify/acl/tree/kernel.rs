@@ -28,6 +28,11 @@ impl TreeKernel {
     /// All of them, whether this CPU has them or not.
     pub const ALL: [Self; 5] = [Self::Scalar, Self::Sse42, Self::Avx2, Self::Avx512x256, Self::Avx512];
 
+    /// The one that looks up where none is asked for.
+    pub fn chosen() -> Self {
+        Kernel::chosen().name()
+    }
+
     /// The name.
     pub fn name(self) -> &'static str {
         match self {

@@ -155,14 +155,8 @@ fn fulfils<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, rank: u32, key: &
     // SAFETY: `build::piece` writes into blocks only ranks that there are.
     unsafe {
         let record = tree.records.record_unchecked(rank);
-        lanes.matches(&tree.records.kinds, record, key) && record.categories & 1 == 1
+        lanes.matches(&tree.records.kinds, record, key) && tree.records.categories(rank) & 1 == 1
     }
-}
-
-#[inline(always)]
-fn verdict_of<const W: usize>(tree: &Tree<W>, rank: u32) -> Verdict {
-    // SAFETY: as in `fulfils`.
-    unsafe { tree.records.record_unchecked(rank).verdict }
 }
 
 /// The best rank for key `i` of a group in category 0, in any part.
@@ -253,7 +247,7 @@ pub(super) fn lookup_batch<L: Lanes, const W: usize>(
             let rank =
                 if sure { candidate } else { best(lanes, tree, &at[..tree.parts], &signatures, i, key) };
             if rank != NONE {
-                *verdict = verdict_of(tree, rank);
+                *verdict = tree.records.verdict(rank);
             }
         }
     }
@@ -277,7 +271,7 @@ pub(super) fn lookup_categories<L: Lanes, const W: usize>(
             visit(lanes, tree, place, |rank| {
                 // SAFETY: as in `fulfils`.
                 let record = unsafe { tree.records.record_unchecked(rank) };
-                let mut wins = record.categories & open;
+                let mut wins = tree.records.categories(rank) & open;
                 if wins != 0 && lanes.matches(&tree.records.kinds, record, key) {
                     open &= !wins;
                     while wins != 0 {

@@ -4,29 +4,30 @@ use crate::classify::acl::{Condition, Entry, Verdict, WordKind};
 use crate::memory::Memory;
 use crate::rule::RuleId;
 
-/// Rules by rank. A record: low ends, high ends, handle, categories; padded so that one of an IPv4 5-tuple is a cache
-/// line.
+/// Rules by rank. A record: low ends, high ends, so that two of an IPv4 5-tuple are a cache line; what is read only of the
+/// rule that won lies in columns.
 #[derive(Debug)]
 pub(super) struct Records<const W: usize> {
     words: Memory<u32>,
+    /// Handles.
+    pub(super) handles: Memory<u32>,
+    /// Categories, one bit each.
+    pub(super) categories: Memory<u32>,
     pub(super) kinds: [WordKind; W],
-    len: usize,
     /// Whether all count in category 0.
     pub(super) all_plain: bool,
 }
 
-/// A rule.
+/// The condition of a rule.
 #[derive(Clone, Copy)]
 pub(super) struct Record<'a, const W: usize> {
     pub(super) low: &'a [u32; W],
     pub(super) high: &'a [u32; W],
-    pub(super) verdict: Verdict,
-    pub(super) categories: u32,
 }
 
 /// Words from one record to the next.
 pub(super) const fn stride(words: usize) -> usize {
-    let needed = 2 * words + 2;
+    let needed = 2 * words;
     if needed <= 16 { needed.next_power_of_two() } else { needed.next_multiple_of(16) }
 }
 
@@ -35,7 +36,7 @@ impl<const W: usize> Records<W> {
 
     /// Bytes of so many.
     pub(super) fn bytes(len: usize) -> usize {
-        len * Self::STRIDE * 4
+        len * (Self::STRIDE + 2) * 4
     }
 
     /// The records of entries in this order.
@@ -45,23 +46,24 @@ impl<const W: usize> Records<W> {
     ) -> Self {
         let len = entries.len();
         let mut words = Memory::zeroed(len * Self::STRIDE);
-        let mut all_plain = true;
-        for (entry, record) in entries.zip(words.chunks_exact_mut(Self::STRIDE)) {
+        let (mut handles, mut categories) = (Memory::zeroed(len), Memory::zeroed(len));
+        for (rank, entry) in entries.enumerate() {
+            let record = &mut words[rank * Self::STRIDE..][..2 * W];
             record[..W].copy_from_slice(&entry.condition.low);
-            record[W..2 * W].copy_from_slice(&entry.condition.high);
-            record[2 * W] = entry.rule.0;
-            record[2 * W + 1] = entry.categories.into();
-            all_plain &= entry.categories & 1 == 1;
+            record[W..].copy_from_slice(&entry.condition.high);
+            handles[rank] = entry.rule.0;
+            categories[rank] = entry.categories.into();
         }
-        Self { words, kinds: *kinds, len, all_plain }
+        let all_plain = categories.iter().all(|categories: &u32| categories & 1 == 1);
+        Self { words, handles, categories, kinds: *kinds, all_plain }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.handles.len()
     }
 
     pub(super) fn size_bytes(&self) -> usize {
-        self.words.size_bytes()
+        self.words.size_bytes() + self.handles.size_bytes() + self.categories.size_bytes()
     }
 
     /// Where a record begins; never read where there is none.
@@ -72,27 +74,20 @@ impl<const W: usize> Records<W> {
 
     #[inline(always)]
     fn record(&self, rank: u32) -> Record<'_, W> {
-        assert!((rank as usize) < self.len, "rank {rank} of {}", self.len);
+        assert!((rank as usize) < self.len(), "rank {rank} of {}", self.len());
         // SAFETY: it is one.
         unsafe { self.record_unchecked(rank) }
     }
 
-    /// The rule of a rank.
+    /// The condition of a rank's rule.
     ///
     /// # Safety
     /// The rank must be that of a rule.
     #[inline(always)]
     pub(super) unsafe fn record_unchecked(&self, rank: u32) -> Record<'_, W> {
         let start = self.address(rank);
-        // SAFETY: the caller has a rule of this rank, and each has a record of `STRIDE` words, which is 2 W + 2 at least.
-        unsafe {
-            Record {
-                low: &*start.cast(),
-                high: &*start.add(W).cast(),
-                verdict: Verdict::of(RuleId(*start.add(2 * W))),
-                categories: *start.add(2 * W + 1),
-            }
-        }
+        // SAFETY: the caller has a rule of this rank, and each has a record of `STRIDE` words, which is 2 W at least.
+        unsafe { Record { low: &*start.cast(), high: &*start.add(W).cast() } }
     }
 
     pub(super) fn condition(&self, rank: u32) -> Condition<W> {
@@ -100,12 +95,14 @@ impl<const W: usize> Records<W> {
         Condition { low: *record.low, high: *record.high }
     }
 
+    #[inline(always)]
     pub(super) fn verdict(&self, rank: u32) -> Verdict {
-        self.record(rank).verdict
+        Verdict::of(RuleId(self.handles[rank as usize]))
     }
 
+    #[inline(always)]
     pub(super) fn categories(&self, rank: u32) -> u32 {
-        self.record(rank).categories
+        self.categories[rank as usize]
     }
 
     /// The definition.

@@ -8,7 +8,6 @@ use std::arch::x86_64::*;
 
 use super::avx512::{self, Evex};
 use super::leaf::{self, NODE, NONE, RANKS};
-use super::record::stride;
 use super::{Node, PARTS_MAX, Tree, lanes};
 use crate::classify::acl::{Verdict, WordKind};
 use crate::isa;
@@ -403,17 +402,15 @@ fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]]
         let ranks = load(&group.found, v);
         let hit = _mm512_cmpneq_epi32_mask(load(&group.best, v), _mm512_set1_epi32(NONE as i32));
         let mut failing = failing(tree, &keys[v..], &group.found[v..]);
-        let places = _mm512_mullo_epi32(ranks, _mm512_set1_epi32(stride(W) as i32));
-        // SAFETY: the ranks are those of rules, and `build` makes no more records than have a place below 2^31; sixteen verdicts
-        // are sixteen words.
+        // SAFETY: the ranks are those of rules, fewer than 2^31, and each has categories and a handle; sixteen verdicts are sixteen
+        // words.
         unsafe {
-            let records = tree.records.address(0).cast::<i32>();
             if !tree.records.all_plain {
-                let categories = _mm512_i32gather_epi32::<4>(places, records.wrapping_add(2 * W + 1));
+                let categories = _mm512_i32gather_epi32::<4>(ranks, tree.records.categories.as_ptr().cast());
                 failing |= _mm512_testn_epi32_mask(categories, _mm512_set1_epi32(1));
             }
-            let none = _mm512_set1_epi32(-1);
-            let found = _mm512_mask_i32gather_epi32::<4>(none, hit, places, records.wrapping_add(2 * W));
+            let (none, handles) = (_mm512_set1_epi32(-1), tree.records.handles.as_ptr().cast());
+            let found = _mm512_mask_i32gather_epi32::<4>(none, hit, ranks, handles);
             _mm512_storeu_si512(verdicts.as_mut_ptr().cast(), found);
         }
         push(&mut group.key, again, failing & hit, lanes_from(v));

@@ -4,6 +4,7 @@
 //! with 1, and wild ones, which go to both. Where a rule may not be copied any further, it is left to another part, which
 //! costs a fixed number of bits.
 
+use super::field::Field;
 use super::ternary::Ternary;
 
 /// A bit must tell so much, in bits on the average over all rules.
@@ -27,6 +28,8 @@ pub(super) struct Limits {
 #[derive(Clone, Debug)]
 pub(super) struct Cut<const W: usize> {
     pub(super) mask: [u32; W],
+    /// Rules that tell too little about this field are left to another part.
+    pub(super) field: Option<Field>,
     /// In the order in which they were chosen: the bit, and how many wild ones a rule might have had before.
     bits: Vec<(usize, usize, u8)>,
 }
@@ -34,6 +37,9 @@ pub(super) struct Cut<const W: usize> {
 impl<const W: usize> Cut<W> {
     /// Whether a rule was left to another part on the way.
     pub(super) fn evicts(&self, rule: &Ternary<W>) -> bool {
+        if self.field.is_some_and(|field| !field.is_told_by(rule)) {
+            return true;
+        }
         let mut wild = 0;
         self.bits.iter().any(|&(w, b, wild_max)| {
             let is_wild = rule.mask[w] >> b & 1 == 0;
@@ -211,7 +217,7 @@ impl<const W: usize> Cutting<'_, W> {
 
 /// The bits to cut `rules` by, where these packets come.
 pub(super) fn choose<const W: usize>(rules: &[Ternary<W>], packets: &[[u32; W]], limits: &Limits) -> Cut<W> {
-    let mut cut = Cut { mask: [0; W], bits: Vec::new() };
+    let mut cut = Cut { mask: [0; W], field: None, bits: Vec::new() };
     if rules.len() <= limits.full {
         return cut;
     }

@@ -6,6 +6,7 @@
 //! ```
 
 mod cut;
+mod field;
 mod piece;
 mod sign;
 mod ternary;
@@ -59,25 +60,48 @@ struct Way {
     wild_max: u8,
     /// What it costs to leave a rule to the next part, in bits.
     eviction_bits: f32,
+    /// Whether a part takes only rules that tell much about one field, which is chosen for it.
+    by_field: bool,
+}
+
+impl Way {
+    const fn new(parts_max: usize, wild_max: u8, eviction_bits: f32) -> Self {
+        Self { parts_max, wild_max, eviction_bits, by_field: false }
+    }
+
+    const fn by_field(parts_max: usize, wild_max: u8, eviction_bits: f32) -> Self {
+        Self { by_field: true, ..Self::new(parts_max, wild_max, eviction_bits) }
+    }
 }
 
 /// The ways that are tried.
 const WAYS: [Way; 10] = [
-    Way { parts_max: 1, wild_max: 0, eviction_bits: 0.0 },
-    Way { parts_max: 2, wild_max: 1, eviction_bits: 12.0 },
-    Way { parts_max: 2, wild_max: 2, eviction_bits: 5.0 },
-    Way { parts_max: 2, wild_max: 3, eviction_bits: 8.0 },
-    Way { parts_max: 3, wild_max: 1, eviction_bits: 5.0 },
-    Way { parts_max: 3, wild_max: 3, eviction_bits: 3.0 },
-    Way { parts_max: 3, wild_max: 4, eviction_bits: 3.0 },
-    Way { parts_max: 4, wild_max: 2, eviction_bits: 3.0 },
-    Way { parts_max: 4, wild_max: 4, eviction_bits: 3.0 },
-    Way { parts_max: 4, wild_max: 4, eviction_bits: 5.0 },
+    Way::new(1, 0, 0.0),
+    Way::new(2, 1, 12.0),
+    Way::new(2, 2, 5.0),
+    Way::new(2, 3, 8.0),
+    Way::new(3, 1, 5.0),
+    Way::new(3, 3, 3.0),
+    Way::new(3, 4, 3.0),
+    Way::new(4, 2, 3.0),
+    Way::new(4, 4, 3.0),
+    Way::new(4, 4, 5.0),
 ];
+
+/// What is tried besides where all of those cost more than [`SLOW_CYCLES`]: every bit is wild in most rules then, so that
+/// one bit after the other leads nowhere.
+const WAYS_BY_FIELD: [Way; 3] =
+    [Way::by_field(3, 2, 5.0), Way::by_field(PARTS_MAX, 2, 5.0), Way::by_field(PARTS_MAX, 4, 8.0)];
+
+/// A lookup that is expected to take longer is worth another try.
+const SLOW_CYCLES: f64 = 100.0;
 
 /// What all steps need.
 struct Plan<'a, const W: usize> {
+    kinds: &'a [WordKind; W],
     rules: &'a [Ternary<W>],
+    /// Their numbers.
+    ranks: &'a [u32],
     /// Packets drawn from them.
     packets: &'a [[u32; W]],
     thrift: Thrift,
@@ -109,16 +133,24 @@ pub(super) fn tree<const W: usize>(
     let mut order: Vec<u32> = (0..entries.len() as u32).collect();
     order.sort_unstable_by_key(|&i| std::cmp::Reverse(entries[i as usize].rank));
     let rules: Vec<_> = order.iter().map(|&i| Ternary::of(kinds, &entries[i as usize].condition)).collect();
+    let ranks: Vec<u32> = (0..rules.len() as u32).collect();
     let packets = sign::packets(&rules, PACKETS, 3);
     let table_max = usize::try_from(TABLE_BYTES_MAX).unwrap_or(usize::MAX);
     for thrift in ATTEMPTS {
         let budget = Budget::new((config.memory_max - fixed).min(table_max));
-        let plan = Plan { rules: &rules, packets: &packets, thrift, threads: config.threads.max(1), budget };
+        let (rules, packets, threads) = (&rules, &packets, config.threads.max(1));
+        let plan = Plan { kinds, rules, ranks: &ranks, packets, thrift, threads, budget };
         let Some(parts) = parts(&plan) else { continue };
         let records = Records::new(kinds, order.iter().map(|&i| &entries[i as usize]));
         return Ok(join(records, parts, config));
     }
     Err(refused)
+}
+
+/// One of every `step`, not always the same: lists of rules have periods.
+fn one_of_every<T>(step: usize, items: &[T]) -> impl Iterator<Item = &T> {
+    let mixed = |i: usize| (i as u32).wrapping_mul(0x9e37_79b9) as usize >> 16;
+    items.chunks(step.max(1)).enumerate().map(move |(i, some)| &some[mixed(i) % some.len()])
 }
 
 fn refuse_duplicates<const W: usize>(entries: &[Entry<W>]) -> Result<(), BuildError> {
@@ -130,22 +162,32 @@ fn refuse_duplicates<const W: usize>(entries: &[Entry<W>]) -> Result<(), BuildEr
 
 /// The way that costs least.
 fn way<const W: usize>(plan: &Plan<'_, W>) -> Way {
-    let share = WAYS.len().div_ceil(plan.threads);
-    let costs = |ways: &[Way]| ways.iter().map(|way| piece::cost(plan, way)).collect::<Vec<_>>();
-    let costs: Vec<f64> = std::thread::scope(|scope| {
+    let (way, cycles) = cheapest(plan, &WAYS);
+    if cycles <= SLOW_CYCLES {
+        return way;
+    }
+    let (other, other_cycles) = cheapest(plan, &WAYS_BY_FIELD);
+    if other_cycles < cycles { other } else { way }
+}
+
+/// Which of these ways costs least, and how much.
+fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[Way]) -> (Way, f64) {
+    let costs = |ways: &[Way]| ways.iter().map(|way| (*way, piece::cost(plan, way))).collect::<Vec<_>>();
+    let share = ways.len().div_ceil(plan.threads);
+    let costs: Vec<(Way, f64)> = std::thread::scope(|scope| {
         let others: Vec<_> =
-            WAYS.chunks(share).skip(1).map(|ways| scope.spawn(move || costs(ways))).collect();
-        let own = costs(&WAYS[..share]);
+            ways.chunks(share).skip(1).map(|ways| scope.spawn(move || costs(ways))).collect();
+        let own = costs(&ways[..share]);
         own.into_iter().chain(others.into_iter().flat_map(piece::join)).collect()
     });
-    let best = (0..WAYS.len()).min_by(|&i, &j| costs[i].total_cmp(&costs[j]));
-    WAYS[best.unwrap_or(0)]
+    let cheapest = costs.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
+    cheapest.unwrap_or((ways[0], f64::INFINITY))
 }
 
 /// The parts, best rank first; none where the budget does not suffice.
 fn parts<const W: usize>(plan: &Plan<'_, W>) -> Option<Vec<Piece<W>>> {
     let way = way(plan);
-    let mut left: Vec<u32> = (0..plan.rules.len() as u32).collect();
+    let mut left = plan.ranks.to_vec();
     let mut parts = Vec::new();
     while !left.is_empty() || parts.is_empty() {
         let cut = piece::root(plan, &way, &left, 1.0, parts.len() + 1 >= way.parts_max);

@@ -4,8 +4,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::cut::{self, Cut, Limits};
+use super::field::Field;
 use super::ternary::Ternary;
-use super::{Plan, Way, sign};
+use super::{Plan, Way, one_of_every, sign};
 use crate::classify::acl::tree::leaf::{self, Block, EMPTY, MORE, NODE, RANKS, RULES};
 use crate::classify::acl::tree::{Node, bits};
 
@@ -164,10 +165,12 @@ pub(super) fn root<const W: usize>(
 ) -> Cut<W> {
     let thrift = plan.thrift;
     let step = left.len().div_ceil(SAMPLE_RULES).max(1);
-    let sample: Vec<_> = left.iter().step_by(step).map(|&rank| plan.rules[rank as usize]).collect();
+    let mut sample: Vec<_> = one_of_every(step, left).map(|&rank| plan.rules[rank as usize]).collect();
     let stands_for = scale * step as f64;
+    let field = if way.by_field && !last { Field::telling_most(plan.kinds, &sample) } else { None };
+    sample.retain(|rule| field.is_none_or(|field| field.is_told_by(rule)));
     // A small part may be cut as finely as if it had an eighth of the rules: each packet visits it too.
-    let (n, all) = (left.len() as f64 * scale, plan.rules.len() as f64);
+    let (n, all) = ((sample.len() as f64 * stands_for).max(1.0), plan.rules.len() as f64);
     let finely = n.max(all / 8.0);
     let bits_max = finely.log2().ceil() as i32 + thrift.bits_beyond;
     let wild_more = (finely / n).log2() as u8;
@@ -179,7 +182,9 @@ pub(super) fn root<const W: usize>(
         eviction_bits: way.eviction_bits,
         full: ((RULES as f64 / stands_for) as usize).max(1),
     };
-    cut::choose(&sample, plan.packets, &limits)
+    let mut cut = cut::choose(&sample, plan.packets, &limits);
+    cut.field = field;
+    cut
 }
 
 /// The rules that a cut leaves to the next part, and those that it keeps: all, where the others are so few that they may
@@ -199,20 +204,20 @@ pub(super) fn evict<const W: usize>(
 
 /// What a lookup costs in a way of parting the rules, about, in cycles; from a sample of them.
 pub(super) fn cost<const W: usize>(plan: &Plan<'_, W>, way: &Way) -> f64 {
-    let mut left: Vec<u32> = (0..plan.rules.len() as u32).collect();
+    let mut left = plan.ranks.to_vec();
     let mut parts = Vec::new();
     while !left.is_empty() {
         let step = (left.len() / 4096).min(4).max(left.len().div_ceil(SAMPLE_RULES / 2)).max(1);
-        let sample: Vec<u32> = left.iter().copied().step_by(step).collect();
+        let sample: Vec<u32> = one_of_every(step, &left).copied().collect();
         let cut = root(plan, way, &sample, step as f64, parts.len() + 1 >= way.parts_max);
         let (rest, kept) = evict(plan, &cut, left);
-        let kept: Vec<u32> = kept.into_iter().step_by(step).collect();
+        let kept: Vec<u32> = one_of_every(step, &kept).copied().collect();
         let mask = bounded(plan, cut.mask, &kept);
         parts.push((mask, Buckets::new(plan.rules, &kept, &mask), step));
         left = rest;
     }
     let mut state = 2;
-    let packets = plan.rules.iter().step_by(plan.rules.len().div_ceil(2048).max(1));
+    let packets = one_of_every(plan.rules.len().div_ceil(2048), plan.rules);
     let (mut sum, mut count) = (0.0, 0.0);
     for rule in packets {
         let packet = sign::packet(rule, &mut state);
@@ -256,8 +261,8 @@ pub(super) fn part<const W: usize>(plan: &Plan<'_, W>, cut: &Cut<W>, members: &[
     let cut = &bounded(plan, cut.mask, members);
     let mut state = 1;
     let step = plan.rules.len().div_ceil(4096).max(1);
-    let packets = plan.rules.iter().enumerate().step_by(step);
-    let packets = packets.map(|(rank, rule)| (sign::packet(rule, &mut state), rank as u32));
+    let packets = one_of_every(step, plan.ranks);
+    let packets = packets.map(|&rank| (sign::packet(&plan.rules[rank as usize], &mut state), rank));
     node(plan, cut, members, packets, 0)
 }
 
@@ -348,7 +353,7 @@ fn cut_again<const W: usize>(plan: &Plan<'_, W>, bucket: &[u32], depth: u32) -> 
         return None;
     }
     let step = bucket.len().div_ceil(SAMPLE_RULES).max(1);
-    let sample: Vec<_> = bucket.iter().step_by(step).map(|&rank| plan.rules[rank as usize]).collect();
+    let sample: Vec<_> = one_of_every(step, bucket).map(|&rank| plan.rules[rank as usize]).collect();
     let bits_max = sample.len().ilog2() as i32 + plan.thrift.bits_beyond;
     let limits = Limits {
         bits_max: bits_max.clamp(0, BITS_MAX) as u32,

@@ -3,6 +3,7 @@
 //! For packets drawn from rules, and better rules in their leaves: each bit in which packet and rule differ rules it out.
 //! Bits are taken one after the other, each the one that rules out most of what is left.
 
+use super::one_of_every;
 use super::ternary::Ternary;
 use crate::classify::acl::tree::bits;
 
@@ -27,7 +28,7 @@ pub(super) fn packet<const W: usize>(rule: &Ternary<W>, state: &mut u64) -> [u32
 /// About so many packets of all rules.
 pub(super) fn packets<const W: usize>(rules: &[Ternary<W>], count: usize, seed: u64) -> Vec<[u32; W]> {
     let mut state = seed;
-    rules.iter().step_by(rules.len().div_ceil(count).max(1)).map(|rule| packet(rule, &mut state)).collect()
+    one_of_every(rules.len().div_ceil(count), rules).map(|rule| packet(rule, &mut state)).collect()
 }
 
 /// The bits for a node with the cut `cut`: `packets` with their ranks, and `leaf_of` the rules where a packet ends.
