@@ -1,60 +1,17 @@
-//! A line in a register; sixteen addresses at roots and tables.
+//! Sixteen addresses in a register at roots and tables; at a bucket its separators.
 
 use std::arch::x86_64::*;
 
 use super::View;
-use super::batch::{self, Again, GROUP, Lanes, Queue, Queues};
-use super::layout::{LEAF_SPANS, NEXT_WINDOW, PAYLOAD, Word};
+use super::batch::{self, GROUP};
+use super::layout::{BUCKET_SPANS, PAYLOAD};
 use crate::isa::Avx512;
-use crate::route::gather::avx512_32;
+use crate::memory::prefetch_at;
+use crate::route::gather::{avx512_32, avx512_64};
+use crate::route::v6::hops::LISTED;
 
+/// Addresses of a register.
 const LANES: usize = 16;
-
-/// Private to [`lookup`], whose target features it needs.
-#[derive(Clone, Copy)]
-struct Zmm;
-
-impl Lanes for Zmm {
-    #[inline(always)]
-    fn roots(self, view: View<'_>, addresses: &[u128], queues: &mut Queues) {
-        // SAFETY: only `all` makes bodies with this type, and it has these features.
-        unsafe { roots(view, addresses, queues) }
-    }
-
-    #[inline(always)]
-    fn tables(self, view: View<'_>, queues: &mut Queues, again: &mut Again<'_>) {
-        // SAFETY: as above.
-        unsafe { tables(view, queues, again) }
-    }
-
-    #[inline(always)]
-    fn separators_below(self, view: View<'_>, line: u32, key: i32) -> usize {
-        debug_assert!((line as usize) < view.lines.len());
-        // SAFETY: as above. Words that lead to lines lead to lines of the table, whole ones. Nothing is
-        // written there as long as readers may be there.
-        unsafe {
-            let separators = _mm512_load_si512(view.lines.as_ptr().add(line as usize).cast());
-            _mm512_cmplt_epi32_mask(separators, _mm512_set1_epi32(key)).count_ones() as usize
-        }
-    }
-
-    #[inline(always)]
-    fn span(self, view: View<'_>, line: u32, key: i32) -> Word {
-        debug_assert!((line as usize) < view.lines.len());
-        // SAFETY: as above; eight spans' words stand behind the separators.
-        unsafe {
-            let line = view.lines.as_ptr().add(line as usize).cast::<u32>();
-            let below = _mm256_cmplt_epi32_mask(_mm256_load_si256(line.cast()), _mm256_set1_epi32(key));
-            Word(*line.add(LEAF_SPANS + below.count_ones() as usize % LEAF_SPANS))
-        }
-    }
-
-    #[inline(always)]
-    fn resolve(self, view: View<'_>, hops: &[u32; GROUP + LANES], next_hops: &mut [u64]) {
-        // SAFETY: as above.
-        unsafe { resolve(view, hops, next_hops) }
-    }
-}
 
 /// Looks any number of addresses up.
 pub(super) fn lookup(_: Avx512, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
@@ -64,165 +21,231 @@ pub(super) fn lookup(_: Avx512, view: View<'_>, addresses: &[u128], next_hops: &
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn all(view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
-    batch::lookup(Zmm, view, addresses, next_hops);
+    let (groups, addresses) = addresses.as_chunks::<GROUP>();
+    let (hops_of_groups, next_hops) = next_hops.as_chunks_mut::<GROUP>();
+    for (addresses, next_hops) in groups.iter().zip(hops_of_groups) {
+        batch::ask_ahead(addresses);
+        group::<{ GROUP / LANES }>(view, addresses.as_chunks().0, next_hops.as_chunks_mut().0);
+    }
+    let (groups, addresses) = addresses.as_chunks::<LANES>();
+    let (hops_of_groups, next_hops) = next_hops.as_chunks_mut::<LANES>();
+    for (addresses, next_hops) in groups.iter().zip(hops_of_groups) {
+        group::<1>(view, std::slice::from_ref(addresses), std::slice::from_mut(next_hops));
+    }
+    if !addresses.is_empty() {
+        let (mut few, mut found) = ([0; LANES], [0; LANES]);
+        few[..addresses.len()].copy_from_slice(addresses);
+        group::<1>(view, std::slice::from_ref(&few), std::slice::from_mut(&mut found));
+        next_hops.copy_from_slice(&found[..next_hops.len()]);
+    }
 }
 
-/// The first 64 bits of eight addresses.
+/// Looks `N` registers of addresses up: all at roots, then all at tables, then all at buckets.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn group<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], next_hops: &mut [[u64; LANES]]) {
+    let [mut keys, mut words] = [[_mm512_setzero_si512(); N]; 2];
+    for i in 0..N {
+        let [first, second] = first_halves(&addresses[i]);
+        keys[i] = _mm512_or_si512(_mm512_slli_epi32::<16>(first), _mm512_srli_epi32::<16>(second));
+        let roots = _mm512_srli_epi32::<16>(first);
+        // SAFETY: the root has a word for each value of an address's first 16 bits.
+        words[i] = unsafe { avx512_32::<4>(view.root.as_ptr().cast(), roots, !0, _mm512_setzero_si512()) };
+    }
+    loop {
+        let (mut at, mut any) = ([0; N], 0);
+        for i in 0..N {
+            at[i] = _mm512_cmpge_epu32_mask(words[i], _mm512_set1_epi32(TABLE.cast_signed()));
+            any |= at[i];
+        }
+        if any == 0 {
+            break;
+        }
+        for i in 0..N {
+            words[i] = table(view, words[i], keys[i], at[i]);
+        }
+    }
+    buckets(view, keys, &mut words);
+    let rest = unresolved(words);
+    if rest != 0 {
+        beyond(view, addresses, &mut words, rest);
+    }
+    for i in 0..N {
+        resolve(view, words[i], &mut next_hops[i]);
+    }
+}
+
+/// Follows the lanes of `rest` to next hops.
+#[cold]
+#[inline(never)]
+#[target_feature(enable = "avx512f")]
+fn beyond<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], words: &mut [__m512i; N], rest: u64) {
+    let mut lanes = [[0; LANES]; N];
+    for i in 0..N {
+        // SAFETY: sixteen words are a register.
+        unsafe { _mm512_storeu_si512(lanes[i].as_mut_ptr().cast(), words[i]) };
+    }
+    batch::follow_all(view, addresses.as_flattened(), lanes.as_flattened_mut(), rest);
+    for i in 0..N {
+        // SAFETY: as above.
+        words[i] = unsafe { _mm512_loadu_si512(lanes[i].as_ptr().cast()) };
+    }
+}
+
+/// From here on words are tables of this window.
+const TABLE: u32 = 7 << 29;
+
+/// Bits 0 to 31 and 32 to 63 of sixteen addresses.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn first_halves(addresses: &[u128; LANES]) -> [__m512i; 2] {
+    let mut four = [_mm512_setzero_si512(); 4];
+    for (register, addresses) in four.iter_mut().zip(addresses.as_chunks::<4>().0) {
+        // SAFETY: four addresses are a register.
+        *register = unsafe { _mm512_loadu_si512(addresses.as_ptr().cast()) };
+    }
+    let [a, b, c, d] = four;
+    let places = _mm512_setr_epi32(3, 7, 11, 15, 19, 23, 27, 31, 2, 6, 10, 14, 18, 22, 26, 30);
+    let low = _mm512_permutex2var_epi32(a, places, b);
+    let high = _mm512_permutex2var_epi32(c, places, d);
+    [_mm512_shuffle_i64x2::<0b01_00_01_00>(low, high), _mm512_shuffle_i64x2::<0b11_10_11_10>(low, high)]
+}
+
+/// The step of the lanes `at` tables.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn first_halves(addresses: &[u128]) -> __m512i {
-    let halves = 2 * addresses.len().min(8) as u32;
-    let among = (1u32 << halves) - 1;
-    // SAFETY: as many halves are read as there are.
-    let [low, high] = unsafe {
-        let at = addresses.as_ptr().cast::<i64>();
-        [
-            _mm512_maskz_loadu_epi64(among as u8, at),
-            _mm512_maskz_loadu_epi64((among >> 8) as u8, at.wrapping_add(8)),
-        ]
-    };
-    _mm512_permutex2var_epi64(low, _mm512_setr_epi64(1, 3, 5, 7, 9, 11, 13, 15), high)
+fn table(view: View<'_>, words: __m512i, keys: __m512i, at: __mmask16) -> __m512i {
+    // By a word's last four bits, of which two are its code: 4, 8, 12 or 16 bits.
+    let masks = _mm512_broadcast_i32x4(_mm_setr_epi32(0xf, 0xff, 0xfff, 0xffff));
+    let masks = _mm512_permutexvar_epi32(words, masks);
+    let number = _mm512_srlv_epi32(keys, _mm512_and_si512(words, _mm512_set1_epi32(0x1c)));
+    let first = _mm512_and_si512(_mm512_srli_epi32::<1>(words), _mm512_set1_epi32(FIRST.cast_signed()));
+    // A table stands at a multiple of its size.
+    let places = _mm512_or_si512(first, _mm512_and_si512(number, masks));
+    // SAFETY: words of tables lead to tables, which have a word for each value of their bits; all of them are
+    // fewer than 2²⁸. None is written anew as long as readers may be there.
+    unsafe { avx512_32::<4>(view.lines.as_ptr().cast(), places, at, words) }
 }
 
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn roots(view: View<'_>, addresses: &[u128], queues: &mut Queues) {
-    let shift = _mm_cvtsi32_si128(view.root_shift.cast_signed());
-    let mut lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    for (i, addresses) in addresses.chunks(LANES).enumerate().take(GROUP / LANES) {
-        let among = (!0u32 >> (32 - addresses.len())) as __mmask16;
-        let (low, high) = addresses.split_at(addresses.len().min(8));
-        let halves = [first_halves(low), first_halves(high)];
-        let roots = narrow(halves.map(|half| _mm512_srl_epi64(half, shift)));
-        let keys = narrow(halves.map(|half| _mm512_srli_epi64::<16>(half)));
-        let keys = _mm512_xor_si512(keys, _mm512_set1_epi32(i32::MIN));
-        // SAFETY: a root for each value of an address's first bits.
-        let words =
-            unsafe { avx512_32::<4>(view.root.as_ptr().cast(), roots, among, _mm512_setzero_si512()) };
-        // SAFETY: 16 of 64.
-        unsafe { _mm512_storeu_si512(queues.hops.as_mut_ptr().add(LANES * i).cast(), words) };
-        sort(queues, keys, words, lanes, among);
-        lanes = _mm512_add_epi32(lanes, _mm512_set1_epi32(LANES as i32));
+/// Half of a table's word with these bits is the number of the table's first word.
+const FIRST: u32 = PAYLOAD >> 1 & !15;
+
+/// Lanes packed closely, with room for a register behind them.
+#[repr(C, align(64))]
+struct Packed<const N: usize> {
+    lanes: [[u32; LANES]; N],
+    _room: [u32; LANES],
+}
+
+impl<const N: usize> Packed<N> {
+    const EMPTY: Self = Self { lanes: [[0; LANES]; N], _room: [0; LANES] };
+
+    /// Writes a register behind `len` lanes.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn store(&mut self, len: usize, lanes: __m512i) {
+        let at = std::ptr::from_mut(self).cast::<u32>().wrapping_add(len.min(N * LANES));
+        // SAFETY: behind N registers of lanes there is room for one.
+        unsafe { _mm512_storeu_si512(at.cast(), lanes) }
+    }
+
+    /// The register behind `len` lanes.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn load(&self, len: usize) -> __m512i {
+        let at = std::ptr::from_ref(self).cast::<u32>().wrapping_add(len.min(N * LANES));
+        // SAFETY: as above.
+        unsafe { _mm512_loadu_si512(at.cast()) }
     }
 }
 
-/// The low halves of sixteen numbers.
-#[inline]
-#[target_feature(enable = "avx512f,avx512dq")]
-fn narrow([low, high]: [__m512i; 2]) -> __m512i {
-    let low = _mm512_castsi256_si512(_mm512_cvtepi64_epi32(low));
-    _mm512_inserti64x4::<1>(low, _mm512_cvtepi64_epi32(high))
-}
-
-/// Queues the lanes of `among` by the kinds of their words, but for those with next hops; their mask is
-/// returned.
+/// Takes the step of all lanes at buckets of this window.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn sort(queues: &mut Queues, keys: __m512i, words: __m512i, lanes: __m512i, among: __mmask16) -> __mmask16 {
-    let kinds = _mm512_srli_epi32::<30>(words);
-    let lines = _mm512_and_si512(words, _mm512_set1_epi32(PAYLOAD.cast_signed()));
-    let of_kind = |kind| _mm512_mask_cmpeq_epi32_mask(among, kinds, _mm512_set1_epi32(kind));
-    push(&mut queues.leaves, keys, lines, lanes, of_kind(1));
-    push(&mut queues.inner, keys, lines, lanes, of_kind(2));
-    push(&mut queues.tables, keys, words, lanes, of_kind(3));
-    of_kind(0)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn push(queue: &mut Queue, keys: __m512i, words: __m512i, lanes: __m512i, among: __mmask16) {
-    let at = queue.len % (GROUP + 1);
-    // SAFETY: a queue has room for a vector behind each of 64 lanes. (With the vector itself for the lanes that
-    // are not filled, compressing depends on nothing else.)
-    unsafe {
-        let store = |to: *mut u32, from| {
-            _mm512_storeu_si512(to.add(at).cast(), _mm512_mask_compress_epi32(from, among, from));
-        };
-        store(queue.keys.as_mut_ptr().cast(), keys);
-        store(queue.words.as_mut_ptr(), words);
-        store(queue.lanes.as_mut_ptr(), lanes);
+fn buckets<const N: usize>(view: View<'_>, keys: [__m512i; N], words: &mut [__m512i; N]) {
+    let (mut packed_words, mut packed_keys, mut found) =
+        (Packed::<N>::EMPTY, Packed::<N>::EMPTY, Packed::<N>::EMPTY);
+    let (mut at, mut from, mut len) = ([0; N], [0; N], 0);
+    for i in 0..N {
+        let kinds = _mm512_srli_epi32::<29>(words[i]);
+        at[i] = _mm512_cmpeq_epi32_mask(kinds, _mm512_set1_epi32(0b011))
+            | _mm512_cmpeq_epi32_mask(kinds, _mm512_set1_epi32(0b101));
+        from[i] = len;
+        // Compressing into a register and storing that whole is faster than storing the lanes that count.
+        packed_words.store(len, _mm512_maskz_compress_epi32(at[i], words[i]));
+        let signed = _mm512_xor_si512(keys[i], _mm512_set1_epi32(i32::MIN));
+        packed_keys.store(len, _mm512_maskz_compress_epi32(at[i], signed));
+        len += at[i].count_ones() as usize;
     }
-    queue.len = at + among.count_ones() as usize;
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn tables(view: View<'_>, queues: &mut Queues, again: &mut Again<'_>) {
-    let len = std::mem::take(&mut queues.tables.len).min(GROUP);
-    for at in (0..len).step_by(LANES) {
-        let among = (!0u32 >> (32 - (len - at).min(LANES))) as __mmask16;
-        // SAFETY: a queue has 64 lanes, and a vector's more. What is pushed to this queue below comes to stand
-        // where lanes have been read.
-        let [keys, words, lanes] = unsafe {
-            [
-                _mm512_loadu_si512(queues.tables.keys.as_ptr().add(at).cast()),
-                _mm512_loadu_si512(queues.tables.words.as_ptr().add(at).cast()),
-                _mm512_loadu_si512(queues.tables.lanes.as_ptr().add(at).cast()),
-            ]
-        };
-        let number = _mm512_xor_si512(keys, _mm512_set1_epi32(i32::MIN));
-        let number = _mm512_srlv_epi32(number, _mm512_and_si512(words, _mm512_set1_epi32(0x1c)));
-        // 4, 8, 12 or 16 bits.
-        let code = _mm512_and_si512(words, _mm512_set1_epi32(3));
-        let beyond = _mm512_sllv_epi32(_mm512_set1_epi32(-16), _mm512_slli_epi32::<2>(code));
-        let number = _mm512_andnot_si512(beyond, number);
-        let line = _mm512_srli_epi32::<5>(_mm512_and_si512(words, _mm512_set1_epi32(PAYLOAD.cast_signed())));
-        let places = _mm512_add_epi32(_mm512_slli_epi32::<4>(line), number);
-        // SAFETY: a table has a word for each value of its bits; lines are fewer than 2²⁴.
-        let words =
-            unsafe { avx512_32::<4>(view.lines.as_ptr().cast(), places, among, _mm512_setzero_si512()) };
-        let is_next = _mm512_test_epi32_mask(words, _mm512_set1_epi32(NEXT_WINDOW.cast_signed()));
-        let no_hop = _mm512_test_epi32_mask(words, _mm512_set1_epi32((3u32 << 30).cast_signed()));
-        let next = is_next & no_hop & among;
-        let keys = if next == 0 { keys } else { next_keys(again, queues, keys, lanes, next) };
-        let hops = sort(queues, keys, words, lanes, among);
-        if hops != 0 {
-            // SAFETY: lanes are less than 64.
-            unsafe { _mm512_mask_i32scatter_epi32::<4>(queues.hops.as_mut_ptr().cast(), hops, lanes, words) };
+    // Sixteen at a time, so that the loops' ends are foreseen. Those too many are at the first one's bucket.
+    packed_words.store(len, _mm512_set1_epi32(packed_words.lanes[0][0].cast_signed()));
+    let (buckets, keys) = (packed_words.lanes.as_flattened(), packed_keys.lanes.as_flattened());
+    for start in (0..len).step_by(LANES) {
+        for word in &buckets[start..start + LANES] {
+            let line = view.lines.as_ptr().wrapping_add((word & PAYLOAD) as usize);
+            prefetch_at(line.cast());
+            prefetch_at(line.wrapping_add((word >> 31) as usize).cast());
         }
     }
+    let found_by_lane = found.lanes.as_flattened_mut();
+    for start in (0..len).step_by(LANES) {
+        for lane in start..start + LANES {
+            found_by_lane[lane] = span(view, buckets[lane], keys[lane].cast_signed());
+        }
+    }
+    for i in 0..N {
+        let found = found.load(from[i]);
+        words[i] = _mm512_mask_expand_epi32(words[i], at[i], found);
+    }
 }
 
-/// `keys`, those of the lanes of `next` from their next windows.
-#[cold]
-#[target_feature(enable = "avx512f")]
-fn next_keys(
-    again: &mut Again<'_>,
-    queues: &mut Queues,
-    keys: __m512i,
-    lanes: __m512i,
-    next: __mmask16,
-) -> __m512i {
-    let (mut keys_of, mut lanes_of) = ([0i32; LANES], [0u32; LANES]);
-    // SAFETY: 16 words each.
-    unsafe {
-        _mm512_storeu_si512(keys_of.as_mut_ptr().cast(), keys);
-        _mm512_storeu_si512(lanes_of.as_mut_ptr().cast(), lanes);
-    }
-    for i in (0..LANES).filter(|i| next >> i & 1 == 1) {
-        keys_of[i] = again.next_key(&mut queues.windows, lanes_of[i]);
-    }
-    // SAFETY: as above.
-    unsafe { _mm512_loadu_si512(keys_of.as_ptr().cast()) }
-}
-
+/// The word of the span of a bucket that `key` is in.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn resolve(view: View<'_>, hops: &[u32; GROUP + LANES], next_hops: &mut [u64]) {
-    for (i, next_hops) in next_hops.chunks_mut(8).enumerate().take(GROUP / 8) {
-        let among = (!0u32 >> (32 - next_hops.len())) as __mmask8;
-        // SAFETY: 8 of 64 words; as many are written as there is room for. Places in the list are those of listed
-        // next hops, which do not change as long as a reader may come to them.
-        unsafe {
-            let words = _mm512_cvtepu32_epi64(_mm256_loadu_si256(hops.as_ptr().add(8 * i).cast()));
-            let listed = _mm512_mask_test_epi64_mask(among, words, _mm512_set1_epi64(NEXT_WINDOW.into()));
-            let found = if listed == 0 {
-                words
-            } else {
-                let places = _mm512_and_si512(words, _mm512_set1_epi64(PAYLOAD.into()));
-                _mm512_mask_i64gather_epi64::<8>(words, listed, places, view.list.as_ptr().cast())
-            };
-            _mm512_mask_storeu_epi64(next_hops.as_mut_ptr().cast(), among, found);
+fn span(view: View<'_>, bucket: u32, key: i32) -> u32 {
+    debug_assert!(((bucket & PAYLOAD) as usize) < view.lines.len());
+    // SAFETY: words of buckets lead to lines of the table, whole ones. Nothing is written there as long as readers
+    // may be there. As many words as separators stand behind them, and the last separator is below no key.
+    unsafe {
+        let line = view.lines.as_ptr().add((bucket & PAYLOAD) as usize);
+        let below = _mm512_cmplt_epi32_mask(_mm512_load_si512(line.cast()), _mm512_set1_epi32(key));
+        let spans = (BUCKET_SPANS as u32) << (bucket >> 31);
+        let span = _bzhi_u32(below.into(), spans).count_ones();
+        *line.cast::<u32>().add((spans + span) as usize)
+    }
+}
+
+/// The lanes that have not come to a next hop: their ways lead into the next window.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn unresolved<const N: usize>(words: [__m512i; N]) -> u64 {
+    let mut lanes = 0;
+    for (i, words) in words.into_iter().enumerate() {
+        let beyond = _mm512_cmpge_epu32_mask(words, _mm512_set1_epi32(1 << 30));
+        lanes |= u64::from(beyond) << (LANES * i);
+    }
+    lanes
+}
+
+/// Writes the next hops that the words stand for.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn resolve(view: View<'_>, words: __m512i, next_hops: &mut [u64; LANES]) {
+    let halves = [_mm512_castsi512_si256(words), _mm512_extracti64x4_epi64::<1>(words)];
+    let mut found = [_mm512_cvtepu32_epi64(halves[0]), _mm512_cvtepu32_epi64(halves[1])];
+    let listed = _mm512_test_epi32_mask(words, _mm512_set1_epi32(LISTED.cast_signed()));
+    if listed != 0 {
+        for (i, listed) in [listed as u8, (listed >> 8) as u8].into_iter().enumerate() {
+            let places = _mm256_and_si256(halves[i], _mm256_set1_epi32(PAYLOAD.cast_signed()));
+            // SAFETY: places in the list are those of listed next hops, which do not change as long as a reader
+            // may come to them.
+            found[i] = unsafe { avx512_64(view.list.as_ptr().cast(), places, listed, found[i]) };
         }
+    }
+    let [low, high] = found;
+    // SAFETY: sixteen next hops are two registers.
+    unsafe {
+        _mm512_storeu_si512(next_hops.as_mut_ptr().cast(), low);
+        _mm512_storeu_si512(next_hops.as_mut_ptr().add(8).cast(), high);
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::layout::{self, BUCKET_ROUTES, LEAF_SPANS, Line, NO_SEPARATOR, Word};
+use super::layout::{self, BUCKET_ROUTES, BUCKET_SPANS, Line, NO_SEPARATOR, Word};
 use crate::memory::Memory;
-use crate::route::v6::hops::Hops;
+use crate::route::v6::hops::{Hops, LISTED};
 use crate::route::v6::pool::{Block, Pool};
 
 /// A route whose next hop is a word.
@@ -27,21 +27,24 @@ pub(super) fn last(at: u128, depth: u8) -> u128 {
     at | u128::MAX.checked_shr(depth.into()).unwrap_or(0)
 }
 
-/// How many bits a table decides over a block with so many routes: about four words a route at most, so
-/// that a table is small beside what it leads to.
+/// How many bits a table decides over a block with so many routes: up to about six words a route, so that what
+/// lookups touch is small, and hardly a way leads through more than three tables.
 pub(super) fn table_bits(routes: usize, room: u8) -> u8 {
-    let bits = if routes <= TABLE_8_ROUTES {
+    let bits = if routes < TABLE_8_ROUTES {
         4
-    } else if routes <= TABLE_12_ROUTES {
+    } else if routes < TABLE_12_ROUTES {
         8
-    } else {
+    } else if routes < TABLE_16_ROUTES {
         12
+    } else {
+        16
     };
     bits.min(room)
 }
 
-const TABLE_8_ROUTES: usize = 256;
-const TABLE_12_ROUTES: usize = 4096;
+const TABLE_8_ROUTES: usize = 48;
+const TABLE_12_ROUTES: usize = 744;
+const TABLE_16_ROUTES: usize = 12_000;
 
 /// Whether a table of so many bits may stay over a block that has so many routes now. Between the limits for
 /// making it and these, tables depend on what was before.
@@ -93,10 +96,17 @@ impl Builder<'_> {
         }
         let end = layout::window_end(depth);
         let mark = self.made.runs.len();
-        let word = if routes.len() <= BUCKET_ROUTES {
+        let before = (self.made.blocks.len(), self.made.held.len());
+        if routes.len() <= BUCKET_ROUTES {
             self.spans(at, depth, end, routes, covering);
+        }
+        let spans = self.made.runs.len() - mark;
+        let word = if routes.len() <= BUCKET_ROUTES && spans <= 2 * BUCKET_SPANS {
             self.bucket(mark, layout::window(depth))
         } else {
+            // Among the spans there may have been blocks of the next window.
+            self.unmake_from(before);
+            self.made.runs.truncate(mark);
             let bits = table_bits(routes.len(), end - depth);
             self.spans(at, depth, depth + bits, routes, covering);
             self.table(mark, at, depth, bits, routes.len())
@@ -160,33 +170,21 @@ impl Builder<'_> {
         if runs == 1 {
             return self.made.runs[mark].1;
         }
-        let leaves = runs.div_ceil(LEAF_SPANS);
-        let order = if leaves == 1 { 0 } else { layout::bucket_order(leaves) };
-        let Some(block) = self.take(order) else { return Word(0) };
-        let has_inner = u32::from(leaves > 1);
+        let is_pair = runs > BUCKET_SPANS;
+        let Some(block) = self.take(is_pair.into()) else { return Word(0) };
         for run in mark..self.made.runs.len() {
             self.hold(self.made.runs[run].1, 1);
         }
-        let lines = &self.lines[block.start as usize..][..block.units()];
+        let words = self.lines[block.start as usize..][..block.units()].as_flattened();
+        let (separators, spans) = words.split_at(words.len() / 2);
         let runs = &self.made.runs[mark..];
-        let separator = |run: Option<&(u128, Word)>| {
-            let signed = run.map_or(NO_SEPARATOR, |(last, _)| layout::signed(layout::key(*last, window)));
-            signed.cast_unsigned()
-        };
-        if leaves > 1 {
-            for (i, word) in lines[0].iter().enumerate() {
-                let run = (i + 1 < leaves).then(|| &runs[(i + 1) * LEAF_SPANS - 1]);
-                word.store(separator(run), Relaxed);
-            }
+        for (i, (separator, span)) in separators.iter().zip(spans).enumerate() {
+            let ended = runs.get(i).filter(|_| i + 1 < runs.len());
+            let last = ended.map(|(last, _)| layout::signed(layout::key(*last, window)));
+            separator.store(last.unwrap_or(NO_SEPARATOR).cast_unsigned(), Relaxed);
+            span.store(runs.get(i).map_or(0, |(_, word)| word.0), Relaxed);
         }
-        for (leaf, spans) in lines[has_inner as usize..].iter().zip(runs.chunks(LEAF_SPANS)) {
-            for i in 0..LEAF_SPANS {
-                let ended = (i + 1 < spans.len()).then(|| &spans[i]);
-                leaf[i].store(separator(ended), Relaxed);
-                leaf[LEAF_SPANS + i].store(spans.get(i).map_or(0, |(_, word)| word.0), Relaxed);
-            }
-        }
-        if leaves > 1 { Word::inner(block.start) } else { Word::leaf(block.start) }
+        if is_pair { Word::pair(block.start) } else { Word::leaf(block.start) }
     }
 
     /// The runs from `mark` on, as a table.
@@ -219,7 +217,7 @@ impl Builder<'_> {
     pub(super) fn hold(&mut self, word: Word, times: u32) {
         if word.is_hop() {
             self.hops.hold(word.0, times);
-            if word.0 & layout::NEXT_WINDOW != 0 {
+            if word.0 & LISTED != 0 {
                 self.made.held.push((word.0, times));
             }
         }
@@ -227,10 +225,15 @@ impl Builder<'_> {
 
     /// Unmakes all that was made: no reader has seen it.
     pub(super) fn unmake(&mut self) {
-        for block in self.made.blocks.drain(..) {
+        self.unmake_from((0, 0));
+    }
+
+    /// The same, but for so many blocks and uses of next hops.
+    fn unmake_from(&mut self, (blocks, held): (usize, usize)) {
+        for block in self.made.blocks.drain(blocks..) {
             self.pool.give_back(block);
         }
-        for (word, times) in self.made.held.drain(..) {
+        for (word, times) in self.made.held.drain(held..) {
             (0..times).for_each(|_| self.hops.release(self.list, word));
         }
     }
@@ -246,30 +249,13 @@ pub(super) fn visit(
     let (start, order) = match word.kind() {
         layout::Kind::Hop => return hop(word),
         layout::Kind::Leaf => (word.line(), 0),
-        layout::Kind::Inner => {
-            let separators = lines[word.line() as usize].iter();
-            let leaves = 1 + separators.filter(|s| s.load(Relaxed).cast_signed() != NO_SEPARATOR).count();
-            (word.line(), layout::bucket_order(leaves))
-        }
+        layout::Kind::Pair => (word.line(), 1),
         layout::Kind::Table => (word.table_line(), layout::table_order(word.table_bits())),
     };
     let own = Block { start, order };
-    let of_block = &lines[start as usize..][..own.units()];
-    match word.kind() {
-        layout::Kind::Table => {
-            let words = of_block.as_flattened().iter().map(|place| Word(place.load(Relaxed)));
-            words.for_each(|word| visit(lines, word, block, hop));
-        }
-        layout::Kind::Leaf => visit_leaf(lines, &of_block[0], block, hop),
-        _ => {
-            let separators = of_block[0].iter();
-            let leaves = 1 + separators.filter(|s| s.load(Relaxed).cast_signed() != NO_SEPARATOR).count();
-            of_block[1..=leaves].iter().for_each(|leaf| visit_leaf(lines, leaf, block, hop));
-        }
-    }
+    let words = lines[start as usize..][..own.units()].as_flattened();
+    // Of a bucket the second half.
+    let first = if word.kind() == layout::Kind::Table { 0 } else { words.len() / 2 };
+    words[first..].iter().for_each(|place| visit(lines, Word(place.load(Relaxed)), block, hop));
     block(own);
-}
-
-fn visit_leaf(lines: &Memory<Line>, leaf: &Line, block: &mut impl FnMut(Block), hop: &mut impl FnMut(Word)) {
-    leaf[LEAF_SPANS..].iter().for_each(|word| visit(lines, Word(word.load(Relaxed)), block, hop));
 }

@@ -10,13 +10,13 @@ pub(super) type Line = [AtomicU32; 16];
 
 const _: () = assert!(size_of::<Line>() == LINE_BYTES);
 
-/// Routes in a block up to which it is a bucket: they part it into at most 55 spans, which fill 7 leaves.
-pub(super) const BUCKET_ROUTES: usize = 27;
+/// Spans of a leaf; a pair has twice as many.
+pub(super) const BUCKET_SPANS: usize = 8;
 
-/// Spans of a leaf.
-pub(super) const LEAF_SPANS: usize = 8;
+/// Routes in a block up to which it may be a bucket: if they part it into no more spans than a pair has.
+pub(super) const BUCKET_ROUTES: usize = 2 * BUCKET_SPANS - 1;
 
-/// Separators of a leaf take the words before its spans' words, those of an inner line all.
+/// A separator that is below no key.
 pub(super) const NO_SEPARATOR: i32 = i32::MAX;
 
 /// Most lines of a table: a word numbers them with 24 bits.
@@ -28,7 +28,7 @@ pub(super) const LINES_MAX: usize = 1 << 24;
 /// bits 31 30   29            28 … 0
 ///   0   0      listed        next hop, or its place in the list
 ///   0   1      next window   line of a leaf
-///   1   0      next window   inner line, behind which its leaves stand
+///   1   0      next window   pair, behind which its leaves stand
 ///   1   1      next window   first line << 5 | shift | code: a table of 16 << 4·code words
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,30 +39,30 @@ pub(super) struct Word(pub(super) u32);
 pub(super) enum Kind {
     Hop,
     Leaf,
-    Inner,
+    Pair,
     Table,
 }
 
-/// Set where the lookup goes on with the next 32 bits of the address.
-pub(super) const NEXT_WINDOW: u32 = 1 << 29;
+/// Clear where the lookup goes on with the next 32 bits of the address.
+pub(super) const THIS_WINDOW: u32 = 1 << 29;
 
-const _: () = assert!(NEXT_WINDOW == LISTED, "one bit, by the kind of the word");
+const _: () = assert!(THIS_WINDOW == LISTED, "one bit, by the kind of the word");
 
 /// Bits below kind and flag.
-pub(super) const PAYLOAD: u32 = NEXT_WINDOW - 1;
+pub(super) const PAYLOAD: u32 = THIS_WINDOW - 1;
 
 impl Word {
     pub(super) fn leaf(line: u32) -> Self {
-        Self(1 << 30 | line)
+        Self(1 << 30 | THIS_WINDOW | line)
     }
 
-    pub(super) fn inner(line: u32) -> Self {
-        Self(2 << 30 | line)
+    pub(super) fn pair(line: u32) -> Self {
+        Self(2 << 30 | THIS_WINDOW | line)
     }
 
     /// A table of `1 << bits` words for the bits of the window that have `shift` behind them.
     pub(super) fn table(line: u32, bits: u8, shift: u8) -> Self {
-        Self(3 << 30 | line << 5 | u32::from(shift) | (u32::from(bits) / 4 - 1))
+        Self(3 << 30 | THIS_WINDOW | line << 5 | u32::from(shift) | (u32::from(bits) / 4 - 1))
     }
 
     #[inline(always)]
@@ -70,7 +70,7 @@ impl Word {
         match self.0 >> 30 {
             0 => Kind::Hop,
             1 => Kind::Leaf,
-            2 => Kind::Inner,
+            2 => Kind::Pair,
             _ => Kind::Table,
         }
     }
@@ -82,18 +82,24 @@ impl Word {
 
     #[inline(always)]
     pub(super) fn is_in_next_window(self) -> bool {
-        !self.is_hop() && self.0 & NEXT_WINDOW != 0
+        !self.is_hop() && self.0 & THIS_WINDOW == 0
     }
 
     /// This word, reached from a span that ends its window.
     pub(super) fn in_next_window(self) -> Self {
-        if self.is_hop() { self } else { Self(self.0 | NEXT_WINDOW) }
+        if self.is_hop() { self } else { Self(self.0 & !THIS_WINDOW) }
     }
 
-    /// The line of a leaf or an inner line.
+    /// The line of a leaf, the first of a pair.
     #[inline(always)]
     pub(super) fn line(self) -> u32 {
         self.0 & PAYLOAD
+    }
+
+    /// The spans that there is room for in a bucket.
+    #[inline(always)]
+    pub(super) fn bucket_spans(self) -> usize {
+        BUCKET_SPANS << (self.0 >> 31)
     }
 
     /// The first line of a table.
@@ -136,15 +142,16 @@ pub(super) fn key(address: u128, window: u8) -> u32 {
     (address << (WINDOW_START + 32 * window) >> 96) as u32
 }
 
+/// The key that a separator was made of.
+#[inline(always)]
+pub(super) fn unsigned(key: i32) -> u32 {
+    key.cast_unsigned() ^ 1 << 31
+}
+
 /// Keys as separators have them: signed, which is what AVX2 compares.
 #[inline(always)]
 pub(super) fn signed(key: u32) -> i32 {
     (key ^ 1 << 31).cast_signed()
-}
-
-/// The order of the block of lines that an inner line and its leaves take.
-pub(super) fn bucket_order(leaves: usize) -> u8 {
-    (leaves + 1).next_power_of_two().trailing_zeros() as u8
 }
 
 /// The order of the block of lines that a table of so many bits takes.

@@ -29,11 +29,11 @@ use crate::memory::Memory;
 use crate::route::epoch::{Epochs, Participant};
 use crate::route::{BuildError, Fib, FibConfig, FibReader, HopSize, Prefix, Rib};
 
-/// Routes from which on the root has 2²⁰ words; smaller tables have 2¹⁶.
-const LARGE_ROUTES: usize = 4096;
+/// Bits of an address that the root decides.
+const ROOT_BITS: u8 = layout::WINDOW_START;
 
-/// Most lines that a route takes: a leaf in each of four windows and tables above them, old and new ones.
-const LINES_OF_ROUTE_MAX: usize = 16;
+/// Most lines that a route takes: tables one below the other through four windows, old and new ones.
+const LINES_OF_ROUTE_MAX: usize = 64;
 
 /// Lines and next hops besides, for those that wait until no reader can see them.
 const SPARE: usize = 1 << 10;
@@ -42,7 +42,6 @@ const SPARE: usize = 1 << 10;
 #[derive(Debug)]
 struct Table {
     root: Memory<AtomicU32>,
-    root_bits: u8,
     lines: Memory<Line>,
     /// Next hops too large for a word.
     list: Memory<AtomicU64>,
@@ -56,8 +55,6 @@ struct Table {
 #[derive(Clone, Copy)]
 struct View<'a> {
     root: &'a [AtomicU32],
-    /// How far the first 64 bits of an address are shifted to find its root.
-    root_shift: u32,
     lines: &'a [Line],
     list: &'a [AtomicU64],
 }
@@ -65,14 +62,13 @@ struct View<'a> {
 impl View<'_> {
     #[inline(always)]
     fn root_of(&self, address: u128) -> Word {
-        Word(self.root[((address >> 64) as u64 >> self.root_shift) as usize].load(Acquire))
+        Word(self.root[(address >> (128 - ROOT_BITS)) as usize].load(Acquire))
     }
 }
 
 impl Table {
     fn view(&self) -> View<'_> {
-        let root_shift = 64 - u32::from(self.root_bits);
-        View { root: &self.root, root_shift, lines: &self.lines, list: &self.list }
+        View { root: &self.root, lines: &self.lines, list: &self.list }
     }
 
     fn lookup(&self, address: u128) -> u64 {
@@ -126,8 +122,7 @@ impl Fib<u128> for Compact {
     type Reader = CompactReader;
 
     fn build(rib: &Rib<u128>, config: &FibConfig) -> Result<Self, BuildError> {
-        let root_bits = if rib.len() < LARGE_ROUTES { 16 } else { 20 };
-        let root_bytes = size_of::<u32>() << root_bits;
+        let root_bytes = size_of::<u32>() << ROOT_BITS;
         let max = config.memory_max;
         let Some(rest) = max.checked_sub(root_bytes) else {
             return Err(BuildError::NeedsMemory { needed: root_bytes, max });
@@ -142,8 +137,7 @@ impl Fib<u128> for Compact {
         let of_routes = rib.routes_max() * LINES_OF_ROUTE_MAX + SPARE;
         let lines = ((rest - 8 * listed) / line_bytes).min(of_routes).min(LINES_MAX);
         let table = Table {
-            root: Memory::zeroed(1 << root_bits),
-            root_bits,
+            root: Memory::zeroed(1 << ROOT_BITS),
             lines: Memory::zeroed(lines),
             list: Memory::zeroed(listed),
             body: config.body.unwrap_or_else(|| Body::first_of(&[Variant::Avx512, Variant::Avx2])),
@@ -233,7 +227,7 @@ impl Compact {
 
     /// Roots that `prefix` covers, or is in.
     fn roots(&self, prefix: Prefix<u128>) -> Range<usize> {
-        let root = |address: u128| (address >> (128 - self.table.root_bits)) as usize;
+        let root = |address: u128| (address >> (128 - ROOT_BITS)) as usize;
         root(prefix.first())..root(prefix.last()) + 1
     }
 }

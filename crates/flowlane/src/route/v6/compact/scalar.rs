@@ -1,10 +1,11 @@
 //! The definition.
 
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::View;
 use super::batch::Lanes;
-use super::layout::{self, Kind, LEAF_SPANS, Line, Word};
+use super::layout::{self, Kind, Word};
 
 /// Follows `word`, which `address` led to in `window`, to a next hop.
 pub(super) fn follow(view: View<'_>, mut word: Word, address: u128, mut window: u8) -> Word {
@@ -14,28 +15,19 @@ pub(super) fn follow(view: View<'_>, mut word: Word, address: u128, mut window: 
         word = match word.kind() {
             Kind::Hop => return word,
             Kind::Table => Word(view.lines.as_flattened()[word.table_word(key)].load(Acquire)),
-            Kind::Inner => {
-                let child = separators_below(&view.lines[word.line() as usize], layout::signed(key));
-                span(&view.lines[word.line() as usize + 1 + child], layout::signed(key))
-            }
-            Kind::Leaf => span(&view.lines[word.line() as usize], layout::signed(key)),
+            Kind::Leaf | Kind::Pair => span(view, word, layout::signed(key)),
         };
     }
 }
 
-/// How many separators of an inner line are below `key`: the number of its leaf.
+/// The word of the span of a bucket that `key` is in.
 #[inline(always)]
-pub(super) fn separators_below(line: &Line, key: i32) -> usize {
-    line.iter().map(|separator| usize::from(separator.load(Relaxed).cast_signed() < key)).sum()
-}
-
-/// The word of the span of a leaf that `key` is in.
-#[inline(always)]
-pub(super) fn span(line: &Line, key: i32) -> Word {
-    let separators = line[..LEAF_SPANS].iter();
-    let span: usize =
-        separators.map(|separator| usize::from(separator.load(Relaxed).cast_signed() < key)).sum();
-    Word(line[LEAF_SPANS + span % LEAF_SPANS].load(Relaxed))
+pub(super) fn span(view: View<'_>, bucket: Word, key: i32) -> Word {
+    let spans = bucket.bucket_spans();
+    let words = &view.lines.as_flattened()[bucket.line() as usize * 16..][..2 * spans];
+    let below = |separator: &AtomicU32| usize::from(separator.load(Relaxed).cast_signed() < key);
+    let span: usize = words[..spans].iter().map(below).sum();
+    Word(words[spans + span % spans].load(Relaxed))
 }
 
 /// Portable code.

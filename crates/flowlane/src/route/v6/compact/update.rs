@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Release;
 
 use super::build::{self, Route};
 use super::layout::{self, Kind, Word};
-use super::{Compact, Line};
+use super::{Compact, Line, ROOT_BITS};
 use crate::route::{BuildError, Prefix, Rib};
 
 /// Lines that only removals may take: what they build anew is there beside what it replaces.
@@ -64,15 +64,14 @@ impl Compact {
 
     /// Builds what is to change.
     fn plan(&mut self, rib: &Rib<u128>, changed: Prefix<u128>, difference: i32) -> Result<(), BuildError> {
-        let root_bits = self.table.root_bits;
-        if changed.len() >= root_bits {
+        if changed.len() >= ROOT_BITS {
             let slot = self.roots(changed).start;
-            let first = changed.first() & Prefix::<u128>::truncated(u128::MAX, root_bits).first();
-            let at = At { first, depth: root_bits, place: Place::Root(slot), ends_window: false };
+            let first = changed.first() & Prefix::<u128>::truncated(u128::MAX, ROOT_BITS).first();
+            let at = At { first, depth: ROOT_BITS, place: Place::Root(slot), ends_window: false };
             return self.plan_block(rib, changed, difference, at);
         }
         let first = self.roots(changed).start;
-        self.plan_words(rib, changed, root_bits, |at| Place::Root(first + at))
+        self.plan_words(rib, changed, ROOT_BITS, |at| Place::Root(first + at))
     }
 
     /// Builds the words of all blocks of `depth` bits that `changed` covers.
