@@ -21,23 +21,26 @@ pub(super) trait Lanes: Copy {
     /// The slots with this signature, a bit each: [`Bucket::matches`].
     fn matches(self, bucket: &Bucket, signature: u16) -> u32;
 
-    /// Which of these are not 0, a bit each.
+    /// [`primaries`].
     #[inline(always)]
-    fn nonzero(self, slots: &[u8; BATCH_MAX]) -> u64 {
-        slots.iter().rev().fold(0, |bits, slots| bits << 1 | u64::from(*slots != 0))
+    fn primaries<const W: usize>(self, view: View<'_, W>, stages: &mut Stages, len: usize) {
+        primaries(self, view, stages, len);
     }
 
-    /// In which of the filters the signature's bit is set, a bit each: [`Bucket::filter_bit`].
+    /// [`entries`] of the candidates in primary buckets and of those in alternate ones.
     #[inline(always)]
-    fn moved(self, filters: &[u64; BATCH_MAX], signatures: &[u16; BATCH_MAX]) -> u64 {
-        let both = filters.iter().zip(signatures).rev();
-        both.fold(0, |bits, (filter, signature)| bits << 1 | filter >> (signature >> 10) & 1)
-    }
-
-    /// Whether an entry has this key: [`EntriesView::key_is`].
-    #[inline(always)]
-    fn key_is<const W: usize>(self, entries: EntriesView<'_, W>, entry: EntryAt, key: &[u32; W]) -> bool {
-        entries.key_is(entry, key)
+    fn entries<const W: usize>(
+        self,
+        view: View<'_, W>,
+        keys: &[[u32; W]],
+        used: Option<u64>,
+        values: &mut [u32],
+        stages: &mut Stages,
+        later: u64,
+    ) -> u64 {
+        let hits = entries(view, keys, used, values, stages, stages.candidates);
+        // Last, since their entries were asked for last.
+        hits | entries(view, keys, used, values, stages, later)
     }
 }
 
@@ -52,28 +55,44 @@ impl Lanes for Portable {
     }
 }
 
+/// Which of these are not 0, a bit each.
+#[inline(always)]
+fn nonzero(slots: &[u8; BATCH_MAX]) -> u64 {
+    slots.iter().rev().fold(0, |bits, slots| bits << 1 | u64::from(*slots != 0))
+}
+
+/// In which of the filters the signature's bit is set, a bit each: [`Bucket::filter_bit`].
+#[inline(always)]
+fn moved(filters: &[u64; BATCH_MAX], signatures: &[u16; BATCH_MAX]) -> u64 {
+    let both = filters.iter().zip(signatures).rev();
+    both.fold(0, |bits, (filter, signature)| bits << 1 | filter >> (signature >> 10) & 1)
+}
+
 /// Where the table's memory is: held in registers, where the table itself would have to be read again after
 /// every fence.
 #[derive(Clone, Copy)]
-struct View<'a, const W: usize> {
-    buckets: &'a [Bucket],
-    entries: EntriesView<'a, W>,
+pub(super) struct View<'a, const W: usize> {
+    pub(super) buckets: &'a [Bucket],
+    pub(super) entries: EntriesView<'a, W>,
 }
 
-/// What the stages know of the keys.
-struct Stages {
+/// What the stages know of the keys. Of places beyond the batch: of bucket 0, and of the first entry.
+#[repr(align(64))]
+pub(super) struct Stages {
+    /// Where the candidate is.
+    pub(super) entries: [EntryAt; BATCH_MAX],
     /// The bucket in which a candidate was found, and its version then.
-    buckets: [u32; BATCH_MAX],
-    versions: [u32; BATCH_MAX],
+    pub(super) buckets: [u32; BATCH_MAX],
+    pub(super) versions: [u32; BATCH_MAX],
+    pub(super) signatures: [u16; BATCH_MAX],
     /// The slots there with the key's signature, a bit each: the first is the candidate.
-    slots: [u8; BATCH_MAX],
-    signatures: [u16; BATCH_MAX],
+    pub(super) slots: [u8; BATCH_MAX],
     /// Keys of which a signature was found in the primary bucket.
-    candidates: u64,
+    pub(super) candidates: u64,
     /// Keys that may be in their alternate bucket.
-    alternates: u64,
+    pub(super) alternates: u64,
     /// Keys whose buckets changed meanwhile, or hold the signature of another key: to be looked up alone.
-    again: u64,
+    pub(super) again: u64,
 }
 
 /// What is known before a batch, and what to do beside looking it up.
@@ -99,6 +118,7 @@ pub(super) fn lookup<const W: usize, L: Lanes>(
     let geometry = table.geometry();
     let view = View { buckets: &table.buckets, entries: table.entries.view() };
     let mut stages = Stages {
+        entries: [0; BATCH_MAX],
         buckets: [0; BATCH_MAX],
         versions: [0; BATCH_MAX],
         slots: [0; BATCH_MAX],
@@ -120,11 +140,9 @@ pub(super) fn lookup<const W: usize, L: Lanes>(
     } else {
         ask::<W, false>(view, geometry, hashes, &mut stages);
     }
-    primaries(lanes, view, &mut stages, len);
+    lanes.primaries(view, &mut stages, len);
     let later = alternates(lanes, view, geometry, hashes, &mut stages);
-    let mut hits = entries(lanes, view, keys, request.used, values, stages.candidates, &mut stages);
-    // Last, since their entries were asked for last.
-    hits |= entries(lanes, view, keys, request.used, values, later, &mut stages);
+    let mut hits = lanes.entries(view, keys, request.used, values, &mut stages, later);
     let mut again = stages.again;
     if table.geometry() != geometry {
         // The table grew meanwhile: a key that was missed may have gone to a new bucket.
@@ -195,16 +213,17 @@ fn primaries<const W: usize, L: Lanes>(lanes: L, view: View<'_, W>, stages: &mut
         stages.versions[i] = version;
         changed |= bucket.change_since(version);
     }
-    stages.candidates = lanes.nonzero(&stages.slots);
+    stages.candidates = nonzero(&stages.slots);
     // Of a miss nothing else is read than the primary bucket: it is decided here. That one changes within
     // these few instructions is so rare that nobody asks which.
     let all = u64::MAX >> (BATCH_MAX - len);
     stages.again = if changed != 0 { all & !stages.candidates } else { 0 };
-    let moved = lanes.moved(&filters, &stages.signatures);
+    let moved = moved(&filters, &stages.signatures);
     stages.alternates = moved & !stages.candidates & !stages.again;
     for i in ones(stages.candidates) {
         let slot = stages.slots[i].trailing_zeros() as usize;
-        view.entries.prefetch(view.entries.at(stages.buckets[i], slot));
+        stages.entries[i] = view.entries.at(stages.buckets[i], slot);
+        view.entries.prefetch(stages.entries[i]);
     }
 }
 
@@ -241,7 +260,8 @@ fn alternates<const W: usize, L: Lanes>(
         // A miss here is one only where the primary bucket is still what it was, too.
         let primary = &view.buckets[stages.buckets[i] as usize];
         let changed = !bucket.is_unchanged(version) | !primary.is_unchanged(stages.versions[i]);
-        view.entries.prefetch(view.entries.at(at, slots.trailing_zeros() as usize));
+        stages.entries[i] = view.entries.at(at, slots.trailing_zeros() as usize);
+        view.entries.prefetch(stages.entries[i]);
         stages.buckets[i] = at;
         stages.versions[i] = version;
         stages.slots[i] = slots as u8;
@@ -253,30 +273,36 @@ fn alternates<const W: usize, L: Lanes>(
 
 /// Compares the candidates' keys and reads their values. Returns the hits.
 #[inline(always)]
-fn entries<const W: usize, L: Lanes>(
-    lanes: L,
+fn entries<const W: usize>(
     view: View<'_, W>,
     keys: &[[u32; W]],
     used: Option<u64>,
     values: &mut [u32],
-    candidates: u64,
     stages: &mut Stages,
+    candidates: u64,
 ) -> u64 {
     let mut hits = 0;
     for i in ones(candidates) {
-        let (at, slot) = (stages.buckets[i], stages.slots[i].trailing_zeros() as usize);
-        let entry = view.entries.at(at, slot);
-        let same = lanes.key_is(view.entries, entry, &keys[i]);
+        let entry = stages.entries[i];
+        let same = view.entries.key_is(entry, &keys[i]);
         let value = view.entries.value(entry);
-        if same & view.buckets[at as usize].is_unchanged(stages.versions[i]) {
+        if same & view.buckets[stages.buckets[i] as usize].is_unchanged(stages.versions[i]) {
             hits |= 1 << i;
             values[i] = value;
-            if let Some(now) = used {
-                view.entries.set_used(id(at, slot), now);
-            }
         } else {
             stages.again |= 1 << i;
         }
     }
+    note_use(view, used, hits, stages);
     hits
+}
+
+/// Notes a use of the keys found.
+#[inline(always)]
+pub(super) fn note_use<const W: usize>(view: View<'_, W>, used: Option<u64>, hits: u64, stages: &Stages) {
+    let Some(now) = used else { return };
+    for i in ones(hits) {
+        let slot = stages.slots[i].trailing_zeros() as usize;
+        view.entries.set_used(id(stages.buckets[i], slot), now);
+    }
 }

@@ -29,6 +29,12 @@ pub(super) struct Bucket {
 #[cfg(not(all(loom, test)))]
 const _: () = assert!(2 * size_of::<Bucket>() == crate::memory::LINE_BYTES);
 
+#[cfg(all(target_arch = "x86_64", not(all(loom, test))))]
+const _: () = assert!(
+    std::mem::offset_of!(Bucket, filter) == 16
+        && std::mem::offset_of!(Bucket, version) == 16 + 4 * Bucket::VERSION_WORD as usize
+);
+
 #[cfg(not(all(loom, test)))]
 // SAFETY: atomics and an integer, for which zero is a value; aligned to half a line.
 unsafe impl crate::memory::Zeroed for Bucket {}
@@ -79,6 +85,22 @@ impl Bucket {
     #[inline(always)]
     pub(super) fn signatures(&self) -> *const [AtomicU32; SLOTS / 2] {
         &raw const self.signatures
+    }
+
+    /// Bytes from the beginning to filter and version, which are side by side in 16 bytes.
+    #[cfg(all(target_arch = "x86_64", not(all(loom, test)), not(miri)))]
+    pub(super) const STATE_AT: usize = std::mem::offset_of!(Self, filter);
+
+    /// Which word of those 16 bytes is the version.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) const VERSION_WORD: i32 = 2;
+
+    /// Filter and version as [`STATE_AT`](Self::STATE_AT) has them.
+    #[cfg(all(target_arch = "x86_64", any(all(loom, test), miri)))]
+    pub(super) fn state(&self) -> [u32; 4] {
+        let version = self.version();
+        let filter = self.filter();
+        [filter as u32, (filter >> 32) as u32, version, 0]
     }
 
     /// A copy of all signatures.

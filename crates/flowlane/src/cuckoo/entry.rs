@@ -92,8 +92,10 @@ pub(super) struct EntriesView<'a, const W: usize> {
 pub(super) type EntryAt = usize;
 
 impl<'a, const W: usize> EntriesView<'a, W> {
-    const STRIDE: usize = stride(W);
-    const PLACES: [u32; SLOTS] = places(W);
+    /// Words from the first entry of a bucket to that of the next.
+    pub(super) const STRIDE: usize = stride(W);
+    /// Where the entry of each slot begins, in words from the first of its bucket.
+    pub(super) const PLACES: [u32; SLOTS] = places(W);
     /// Whether an entry has words in a second line.
     const LONG: bool = in_line(W) == 0;
 

@@ -1,5 +1,7 @@
 #![doc = include_str!("README.md")]
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod batch;
 mod bucket;
 mod displace;
@@ -241,6 +243,7 @@ impl<const W: usize> CuckooTable<W> {
         self.batch(keys, Request { hashes: Some(hashes), used: Some(now) }, values)
     }
 
+    #[inline(never)]
     fn batch(&self, keys: &[[u32; W]], request: Request<'_>, values: &mut [u32]) -> u64 {
         assert!(keys.len() <= BATCH_MAX, "a batch of {} keys is longer than {BATCH_MAX}", keys.len());
         if keys.is_empty() {
@@ -256,7 +259,7 @@ impl<const W: usize> CuckooTable<W> {
             Body::Avx2(_) => unsafe { lanes::avx2(self, keys, request, values) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-            Body::Avx512(_) => unsafe { lanes::avx512(self, keys, request, values) },
+            Body::Avx512(_) => unsafe { avx512::lookup(self, keys, request, values) },
         }
     }
 }
