@@ -355,12 +355,16 @@ fn one_by_one<const W: usize>(
     keys: &[[u32; W]],
     at: &[EntryAt; KEYS],
 ) -> (__mmask16, __m512i) {
-    let mut same = 0;
-    let mut values = [0; KEYS];
-    for (i, (key, at)) in keys.iter().zip(at).enumerate() {
-        same |= u16::from(key_is(entries, *at, key)) << i;
-        values[i] = entries.value(*at);
-    }
+    let mut padded = [[0; W]; KEYS];
+    let keys: &[[u32; W]; KEYS] = match keys.first_chunk() {
+        Some(keys) => keys,
+        None => {
+            padded[..keys.len()].copy_from_slice(keys);
+            &padded
+        }
+    };
+    let same = (0..KEYS).rev().fold(0, |same, i| same << 1 | u16::from(key_is(entries, at[i], &keys[i])));
+    let values = at.map(|at| entries.value(at));
     // SAFETY: 16 words.
     (same, unsafe { _mm512_loadu_si512(values.as_ptr().cast()) })
 }
