@@ -75,6 +75,15 @@ pub enum BuildError {
     Duplicate(RuleId),
 }
 
+/// An engine whose entries stay, and which can answer without those that went.
+pub(super) trait Settled<const W: usize>: Engine<W> {
+    /// For one key the best of the entries of a category that are `alive`.
+    fn best_alive(&self, key: &[u32; W], category: usize, alive: &dyn Fn(RuleId) -> bool) -> Verdict;
+
+    /// How that comes about in category 0.
+    fn explain_alive(&self, key: &[u32; W], alive: &dyn Fn(RuleId) -> bool) -> Explanation<W>;
+}
+
 /// A table of entries that answers in batches. Keys are words in the order of the layout.
 pub trait Engine<const W: usize>: Send + Sync {
     /// The engine's name, as on the command line.

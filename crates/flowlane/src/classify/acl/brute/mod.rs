@@ -15,8 +15,10 @@ pub use kernel::{BruteKernel, BruteKernelError, Shape};
 
 use std::cmp::Reverse;
 
+use super::engine::Settled;
 use super::{BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, Verdict, WordKind, reason};
 use crate::isa::{Body, Variant};
+use crate::rule::RuleId;
 
 /// Rules of a block: the lanes of the widest register.
 const BLOCK: usize = 16;
@@ -167,8 +169,20 @@ impl<const W: usize> Engine<W> for Brute<W> {
     }
 
     fn explain(&self, key: &[u32; W]) -> Explanation<W> {
+        self.explain_alive(key, &|_| true)
+    }
+}
+
+impl<const W: usize> Settled<W> for Brute<W> {
+    fn best_alive(&self, key: &[u32; W], category: usize, alive: &dyn Fn(RuleId) -> bool) -> Verdict {
+        let counts = |e: &&Entry<W>| e.categories >> category & 1 == 1 && alive(e.rule);
+        let found = self.entries.iter().filter(counts).find(|e| e.condition.matches(&self.kinds, key));
+        found.map_or(Verdict::NONE, |e| Verdict::of(e.rule))
+    }
+
+    fn explain_alive(&self, key: &[u32; W], alive: &dyn Fn(RuleId) -> bool) -> Explanation<W> {
         let mut looked_at = [0; W];
-        let mut plain = self.entries.iter().filter(|e| e.categories & 1 == 1);
+        let mut plain = self.entries.iter().filter(|e| e.categories & 1 == 1 && alive(e.rule));
         let mut rules = 0;
         let winner = plain.by_ref().find(|e| {
             rules += 1;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Acl, AclConfig, AclEngine, State};
+use crate::classify::acl::engine::Settled;
 use crate::classify::acl::{Brute, BuildError, Engine, Entry, Tree, TreeConfig, WordKind};
 use crate::rule::RuleId;
 
@@ -21,7 +22,7 @@ pub struct Snapshot<const W: usize> {
 /// What was built of a [`Snapshot`].
 pub struct Bulk<const W: usize> {
     /// None where all rules are for the dynamic engine.
-    engine: Option<Box<dyn Engine<W>>>,
+    engine: Option<Box<dyn Settled<W>>>,
     slots: Vec<u32>,
     chosen: AclEngine,
 }
@@ -33,7 +34,7 @@ impl<const W: usize> std::fmt::Debug for Bulk<W> {
 }
 
 impl<const W: usize> Bulk<W> {
-    pub(super) fn engine(&self) -> &dyn Engine<W> {
+    pub(super) fn engine(&self) -> &dyn Settled<W> {
         self.engine.as_deref().expect("a bulk without an engine is never kept")
     }
 }
@@ -45,7 +46,7 @@ impl<const W: usize> Snapshot<W> {
     /// Where the budget is too small for the engine, and it was named; `auto` takes the dynamic engine then, and where no
     /// tree suits the rules.
     pub fn build(self) -> Result<Bulk<W>, BuildError> {
-        let engine: Option<Box<dyn Engine<W>>> = match self.engine {
+        let engine: Option<Box<dyn Settled<W>>> = match self.engine {
             AclEngine::Brute => {
                 let brute = Brute::build(&self.kinds, &self.entries, self.memory_max)?;
                 let brute = match self.config.brute_kernel().and_then(|k| brute.clone().with_kernel(k)) {
@@ -114,7 +115,7 @@ impl<const W: usize> Acl<W> {
         self.snapshot_for(self.engine_now())
     }
 
-    /// A snapshot has been taken, of this table or of its twin in [`shared`](super::super::shared).
+    /// A snapshot has been taken, of this table or of its copy in [`shared`](super::super::shared).
     pub(in crate::classify::acl) fn freeze(&mut self) {
         self.frozen = true;
     }
@@ -167,7 +168,6 @@ impl<const W: usize> Acl<W> {
         (self.states, self.dead, self.deaths) = (states, dead, deaths);
         self.bulk = bulk.engine.is_some().then_some(bulk);
         self.frozen = false;
-        self.twin = if deaths == 0 { None } else { self.make_twin() };
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Lookups: the bulk's answer, made good for what has changed since it was built.
 
-use super::{Acl, State};
+use super::{Acl, Bulk, State};
 use crate::classify::Hit;
 use crate::classify::acl::{CATEGORIES_MAX, Engine, Explanation, RankKey, Verdict, best};
 use crate::isa::Variant;
@@ -111,13 +111,11 @@ impl<const W: usize> Acl<W> {
                 }
             }
         }
-        if self.deaths == 0 {
-            return;
-        }
+        let Some(bulk) = self.bulk.as_deref().filter(|_| self.deaths != 0) else { return };
         for (i, key) in keys.iter().enumerate() {
             let slots = &mut slots[i * categories..(i + 1) * categories];
             if slots.iter().any(|slot| self.is_dead(*slot)) {
-                self.without_the_dead(key, slots);
+                self.without_the_dead(bulk, key, slots);
             }
         }
     }
@@ -132,14 +130,14 @@ impl<const W: usize> Acl<W> {
         slot.rule().is_some_and(|slot| word(slot) >> (slot.0 % 64) & 1 == 1)
     }
 
-    /// The winners for one key by the engine that has all rules, or by comparing with all of them.
-    fn without_the_dead(&self, key: &[u32; W], slots: &mut [Verdict]) {
-        match &self.twin {
-            Some(twin) => Self::engine_slots(twin, &[*key], slots.len(), slots),
-            None => slots.iter_mut().enumerate().for_each(|(category, slot)| {
-                let best = best(self.entries(), self.layout.kinds(), key, category);
-                *slot = best.map_or(Verdict::NONE, |e| Verdict::of(RuleId(self.by_rule[&e.rule])));
-            }),
+    /// The winners for one key among those of the bulk that are alive, and the overlay's.
+    fn without_the_dead(&self, bulk: &Bulk<W>, key: &[u32; W], slots: &mut [Verdict]) {
+        let mut newer = [Verdict::NONE; CATEGORIES_MAX];
+        let newer = &mut newer[..slots.len()];
+        Self::engine_slots(&self.overlay, &[*key], slots.len(), newer);
+        for (category, (slot, newer)) in slots.iter_mut().zip(newer).enumerate() {
+            let alive = bulk.engine().best_alive(key, category, &|slot| !self.is_dead(Verdict::of(slot)));
+            *slot = if self.rank(*newer) > self.rank(alive) { *newer } else { alive };
         }
     }
 
@@ -156,14 +154,13 @@ impl<const W: usize> Acl<W> {
     /// The same, where the next best rule does not matter.
     pub fn depends(&self, key: &[u32; W]) -> Explanation<W> {
         let mut told = self.engine().explain(key);
-        if self.bulk.is_some() && !self.overlay.is_empty() {
-            add(&mut told, self.overlay.explain(key), |slot| self.rank(Verdict::of(slot)));
-        }
-        if told.winner.is_some_and(|slot| self.is_dead(Verdict::of(slot))) {
-            let all = self.twin.as_ref().map_or_else(|| self.compare_all(key), |twin| twin.explain(key));
-            // All that the bulk says may be dead.
-            (told.winner, told.runner_up) = (None, None);
-            add(&mut told, all, |slot| self.rank(Verdict::of(slot)));
+        if let Some(bulk) = &self.bulk {
+            if told.winner.is_some_and(|slot| self.is_dead(Verdict::of(slot))) {
+                told = bulk.engine().explain_alive(key, &|slot| !self.is_dead(Verdict::of(slot)));
+            }
+            if !self.overlay.is_empty() {
+                add(&mut told, self.overlay.explain(key), |slot| self.rank(Verdict::of(slot)));
+            }
         }
         let name = |slot: RuleId| self.slots[slot.0 as usize].rule;
         let alive = |slot: &RuleId| self.states[slot.0 as usize] != State::Dead;
@@ -171,18 +168,6 @@ impl<const W: usize> Acl<W> {
             winner: told.winner.map(name),
             runner_up: told.runner_up.filter(alive).map(name),
             ..told
-        }
-    }
-
-    /// The answer by comparing with all rules: every bit that any of them looks at counts.
-    fn compare_all(&self, key: &[u32; W]) -> Explanation<W> {
-        let winner = best(self.entries(), self.layout.kinds(), key, 0);
-        Explanation {
-            winner: winner.map(|e| RuleId(self.by_rule[&e.rule])),
-            runner_up: None,
-            nodes: 0,
-            rules: self.len() as u32,
-            looked_at: [u32::MAX; W],
         }
     }
 }

@@ -60,8 +60,6 @@ pub struct Acl<const W: usize> {
     overlay: Dynamic<W>,
     /// At how many rules the overlay is planned anew.
     replan_at: usize,
-    /// All rules, while there are dead ones: who is next to a dead winner.
-    twin: Option<Dynamic<W>>,
     /// What the last contest chose.
     chosen: Option<AclEngine>,
     /// Slots below this number may be in a snapshot that is being built: they are not used again before that is
@@ -89,7 +87,6 @@ impl<const W: usize> Acl<W> {
             deaths: 0,
             overlay,
             replan_at: REPLAN_MIN,
-            twin: None,
             chosen: None,
             frozen: false,
         }
@@ -222,16 +219,11 @@ impl<const W: usize> Acl<W> {
         let slot = self.free.last().copied().unwrap_or(self.slots.len() as u32);
         let named = Entry { rule: RuleId(slot), ..entry };
         self.overlay.insert(named)?;
-        let twin = self.twin.as_mut().map_or(Ok(()), |twin| twin.insert(named));
         let needed_bytes = self.table_bytes();
         if needed_bytes > memory_max {
             self.overlay.remove(named.rule);
-            self.twin.as_mut().map(|twin| twin.remove(named.rule));
             let (engine, rules) = (self.engine_name(), self.len() + 1);
             return Err(BuildError::Memory { engine, rules, needed_bytes, memory_max });
-        }
-        if twin.is_err() {
-            self.twin = None;
         }
         self.put(entry, State::Overlay);
         if self.overlay.len() >= self.replan_at {
@@ -262,9 +254,6 @@ impl<const W: usize> Acl<W> {
     fn take(&mut self, slot: u32) {
         self.by_rule.remove(&self.slots[slot as usize].rule);
         if self.states[slot as usize] == State::Bulk {
-            if self.deaths == 0 {
-                self.twin = self.make_twin();
-            }
             self.states[slot as usize] = State::Dead;
             self.dead.resize(self.slots.len().div_ceil(64), 0);
             self.dead[slot as usize / 64] |= 1 << (slot % 64);
@@ -276,9 +265,6 @@ impl<const W: usize> Acl<W> {
                 self.free.push(slot);
             }
         }
-        if let Some(twin) = &mut self.twin {
-            twin.remove(RuleId(slot));
-        }
     }
 
     /// The rules that are in some state, as engines name them.
@@ -286,12 +272,6 @@ impl<const W: usize> Acl<W> {
         let slots = self.slots.iter().zip(&self.states).enumerate();
         let wanted = slots.filter(|(_, (_, state))| states.contains(state));
         wanted.map(|(slot, (entry, _))| Entry { rule: RuleId(slot as u32), ..*entry }).collect()
-    }
-
-    /// All rules in the dynamic engine; none where the budget is too small for that.
-    fn make_twin(&self) -> Option<Dynamic<W>> {
-        let room = self.config.memory_max.saturating_sub(self.table_bytes());
-        self.config.dynamic(self.layout.kinds(), &self.named(&[State::Bulk, State::Overlay]), room).ok()
     }
 
     /// After a change to a table so small that brute force is fastest: makes that anew, in microseconds, unless another
@@ -320,17 +300,15 @@ impl<const W: usize> Acl<W> {
             entry.rank = RankKey::new(entry.rank.priority(), place as u32);
         }
         self.sequence = live.len() as u32;
-        // The bulk keeps its order, and tells no ranks. The others had room for as many rules a moment ago.
+        // The bulk keeps its order, and tells no ranks. The overlay had room for as many rules a moment ago.
         let overlay = self.config.dynamic(self.layout.kinds(), &self.named(&[State::Overlay]), usize::MAX);
         self.overlay = overlay.expect("there is no limit, and handles differ");
-        self.twin = if self.deaths == 0 { None } else { self.make_twin() };
     }
 
     /// Bytes of rules and engines.
     pub fn table_bytes(&self) -> usize {
         let bulk = self.bulk.as_ref().map_or(0, |bulk| bulk.engine().table_bytes());
-        let twin = self.twin.as_ref().map_or(0, Engine::table_bytes);
-        self.own_bytes() + bulk + self.overlay.table_bytes() + twin
+        self.own_bytes() + bulk + self.overlay.table_bytes()
     }
 
     /// Bytes of the rules themselves.

@@ -59,7 +59,12 @@ fn add_reason<const W: usize>(
     false
 }
 
-pub(super) fn explain<const W: usize>(tree: &Tree<W>, key: &[u32; W]) -> Explanation<W> {
+/// How the answer for `key` comes about among the ranks that are `alive`.
+pub(super) fn explain<const W: usize>(
+    tree: &Tree<W>,
+    key: &[u32; W],
+    alive: impl Fn(u32) -> bool,
+) -> Explanation<W> {
     let (mut nodes, mut looked_at) = (0, [0; W]);
     let (mut met, mut blocks) = (Vec::new(), Vec::new());
     for part in 0..tree.parts {
@@ -82,7 +87,7 @@ pub(super) fn explain<const W: usize>(tree: &Tree<W>, key: &[u32; W]) -> Explana
     }
     met.sort_unstable();
     let kinds = &tree.records.kinds;
-    let counts = |rank: &&u32| tree.records.categories(**rank) & 1 == 1;
+    let counts = |rank: &&u32| tree.records.categories(**rank) & 1 == 1 && alive(**rank);
     let mut winners = met.iter().filter(counts).filter(|rank| tree.records.matches(**rank, key));
     let (winner, runner_up) = (winners.next().copied(), winners.next().copied());
     for &rank in met.iter().filter(counts).take_while(|rank| **rank <= winner.unwrap_or(leaf::NONE)) {

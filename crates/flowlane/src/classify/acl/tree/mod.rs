@@ -22,11 +22,12 @@ mod tests;
 
 pub use kernel::TreeKernel;
 
-use super::engine::{BuildError, Engine, Explanation, Verdict};
+use super::engine::{BuildError, Engine, Explanation, Settled, Verdict};
 use super::entry::{CATEGORIES_MAX, Entry};
 use super::layout::WordKind;
 use crate::isa::Variant;
 use crate::memory::Memory;
+use crate::rule::RuleId;
 use kernel::Kernel;
 use leaf::Block;
 use record::Records;
@@ -92,6 +93,10 @@ impl<const W: usize> Tree<W> {
         config: &TreeConfig,
     ) -> Result<Self, BuildError> {
         build::tree(kinds, entries, config)
+    }
+
+    fn is_alive(&self, rank: u32, alive: &dyn Fn(RuleId) -> bool) -> bool {
+        self.records.verdict(rank).rule().is_some_and(alive)
     }
 
     /// The kernel that looks up.
@@ -162,6 +167,16 @@ impl<const W: usize> Engine<W> for Tree<W> {
     }
 
     fn explain(&self, key: &[u32; W]) -> Explanation<W> {
-        explain::explain(self, key)
+        explain::explain(self, key, |_| true)
+    }
+}
+
+impl<const W: usize> Settled<W> for Tree<W> {
+    fn best_alive(&self, key: &[u32; W], category: usize, alive: &dyn Fn(RuleId) -> bool) -> Verdict {
+        self.verdict(self.best_of(key, category, |rank| self.is_alive(rank, alive)))
+    }
+
+    fn explain_alive(&self, key: &[u32; W], alive: &dyn Fn(RuleId) -> bool) -> Explanation<W> {
+        explain::explain(self, key, |rank| self.is_alive(rank, alive))
     }
 }

@@ -41,10 +41,21 @@ impl<const W: usize> Tree<W> {
 
     /// The best rank that matches `key` in a category.
     pub(super) fn best(&self, key: &[u32; W], category: usize) -> Option<u32> {
+        self.best_of(key, category, |_| true)
+    }
+
+    /// The same among those that are `alive`.
+    #[inline(always)]
+    pub(super) fn best_of(
+        &self,
+        key: &[u32; W],
+        category: usize,
+        alive: impl Fn(u32) -> bool,
+    ) -> Option<u32> {
         (0..self.parts).fold(None, |best, part| {
             let better = self.candidates(part, key).take_while(|rank| *rank < best.unwrap_or(NONE));
             let mut counts = better.filter(|rank| self.records.categories(*rank) >> category & 1 == 1);
-            counts.find(|rank| self.records.matches(*rank, key)).or(best)
+            counts.find(|rank| self.records.matches(*rank, key) && alive(*rank)).or(best)
         })
     }
 
