@@ -7,9 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::measure::{Body, Measured, Meter};
 
-/// Changes between two looks at the clock.
-pub(super) const STEP: usize = 20;
-
 const IDLE: u8 = 0;
 const SPINNING: u8 = 1;
 const CHANGING: u8 = 2;
@@ -19,16 +16,23 @@ const ENDED: u8 = 3;
 pub(super) const ABOUT: &str = "Alone: the other thread sleeps. Beside a thread that spins: what a busy core beside it costs by itself \
      (clock rate, shared caches, neighbours). Beside a writer: the same, and the changes. Says little where there are no two free cores.";
 
+/// Who changes the table.
+pub(super) struct Writer<C> {
+    /// Makes so many changes.
+    pub(super) change: C,
+    pub(super) step: usize,
+    /// How many there are to be.
+    pub(super) per_second: u64,
+}
+
 /// Measures passes of `look_up`, of `operations` each: alone, beside a thread that spins, and beside one that calls
-/// `change`, which makes [`STEP`] changes, so often that there are `per_second` of them, if it can. Also says
-/// how many there were a second.
+/// the writer, as often as it says, if it can. Also says how many changes there were a second.
 pub(super) fn compare(
     meter: &mut Meter<'_>,
     what: &str,
     operations: usize,
     look_up: impl FnMut(),
-    per_second: u64,
-    change: impl FnMut() + Send,
+    writer: Writer<impl FnMut() + Send>,
 ) -> (Vec<Measured>, f64) {
     let (state, [changes, nanoseconds]) = (AtomicU8::new(IDLE), [const { AtomicU64::new(0) }; 2]);
     let look_up = RefCell::new(look_up);
@@ -41,7 +45,7 @@ pub(super) fn compare(
         })
     };
     let measured = thread::scope(|scope| {
-        scope.spawn(|| write(&state, per_second, change, [&changes, &nanoseconds]));
+        scope.spawn(|| write(&state, writer, [&changes, &nanoseconds]));
         let bodies = vec![
             body("alone", IDLE),
             body("beside a thread that spins", SPINNING),
@@ -55,17 +59,17 @@ pub(super) fn compare(
     (measured, changes * 1e9 / nanoseconds.max(1.0))
 }
 
-fn write(state: &AtomicU8, per_second: u64, mut change: impl FnMut(), [changes, time]: [&AtomicU64; 2]) {
-    let step = Duration::from_nanos(1_000_000_000 * STEP as u64 / per_second);
+fn write(state: &AtomicU8, mut writer: Writer<impl FnMut()>, [changes, time]: [&AtomicU64; 2]) {
+    let step = Duration::from_nanos(1_000_000_000 * writer.step as u64 / writer.per_second);
     loop {
         let begun = Instant::now();
         match state.load(Ordering::Relaxed) {
             IDLE => thread::sleep(Duration::from_micros(100)),
             SPINNING => wait(begun, step),
             CHANGING => {
-                change();
+                (writer.change)();
                 wait(begun, step);
-                changes.fetch_add(STEP as u64, Ordering::Relaxed);
+                changes.fetch_add(writer.step as u64, Ordering::Relaxed);
                 time.fetch_add(begun.elapsed().as_nanos() as u64, Ordering::Relaxed);
             }
             _ => break,

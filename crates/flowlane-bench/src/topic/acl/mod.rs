@@ -8,10 +8,11 @@ mod writer;
 
 use std::cell::RefCell;
 use std::hint::black_box;
+use std::thread;
 use std::time::Instant;
 
 use flowlane::classify::acl::{
-    Brute, BruteKernel, DynamicConfig, Engine, Entry, Layout, TreeKernel, Verdict,
+    Brute, BruteKernel, DynamicConfig, Engine, Entry, Layout, TreeConfig, TreeKernel, Verdict,
 };
 use flowlane::generate::{Locality, Profile};
 use flowlane::packet::FlowKey;
@@ -92,11 +93,14 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
         })
         .collect();
     let often = |set: &&Set| set.rules.len() <= BUILT_OFTEN_MAX;
-    let mut building =
-        Figure::new("acl-build", "Access lists: building", "All rules at once, on one thread.")
-            .over("rules", sets.iter().filter(often).map(|set| set.name.clone()))
-            .cycles("rule")
-            .bars();
+    let mut building = Figure::new(
+        "acl-build",
+        "Access lists: building",
+        "All rules at once, on one thread where no number is named.",
+    )
+    .over("rules", sets.iter().filter(often).map(|set| set.name.clone()))
+    .cycles("rule")
+    .bars();
     let mut changes = Figure::new(
         "acl-changes",
         "Access lists: changes",
@@ -117,9 +121,10 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
         change(meter, set, &mut changes, place);
     }
     for figure in traffic.iter_mut().chain([&mut building]) {
-        let peers = figure.series.iter().map(|s| s.name.clone()).filter(|name| name.starts_with("rte_acl"));
-        for peer in peers.collect::<Vec<_>>() {
-            ["tree", "dynamic"].iter().for_each(|ours| figure.gain(ours, &peer, None));
+        let names = figure.series.iter().map(|s| s.name.clone());
+        let (peers, ours): (Vec<_>, Vec<_>) = names.partition(|name| name.starts_with("rte_acl"));
+        for peer in peers {
+            ours.iter().for_each(|ours| figure.gain(ours, &peer, None));
         }
         #[cfg(feature = "peers-dpdk")]
         figure.about.push_str(dpdk::conditions());
@@ -192,14 +197,20 @@ fn classify<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> impl Iterat
 }
 
 fn build(meter: &mut Meter<'_>, set: &Set, figure: &mut Figure, place: usize) {
-    let bodies = vec![
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let parallel = TreeConfig { threads, ..TreeConfig::default() };
+    let mut bodies = vec![
         Body::new("tree", || _ = black_box(set.tree(None))),
         Body::new("dynamic", || _ = black_box(set.dynamic(DynamicConfig::new(1)))),
     ];
+    if threads > 1 {
+        let name = format!("tree, {threads} threads");
+        bodies.push(Body::new(name, || _ = black_box(set.tree_by(parallel))));
+    }
     #[cfg(feature = "peers-dpdk")]
-    let peer = Body::new("rte_acl", || _ = black_box(RteAcl::build(&set.rules)));
-    #[cfg(feature = "peers-dpdk")]
-    let bodies = bodies.into_iter().chain((set.rules.len() <= PEER_RULES_MAX).then_some(peer)).collect();
+    if set.rules.len() <= PEER_RULES_MAX {
+        bodies.push(Body::new("rte_acl", || _ = black_box(RteAcl::build(&set.rules))));
+    }
     let what = format!("building {}", set.name);
     add(figure, place, &meter.compare(&what, set.rules.len() as u64, bodies));
 }

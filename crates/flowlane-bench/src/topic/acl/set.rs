@@ -75,7 +75,10 @@ impl Set {
     }
 
     pub(super) fn tree(&self, kernel: Option<TreeKernel>) -> Tree<4> {
-        let config = TreeConfig { kernel, ..TreeConfig::default() };
+        self.tree_by(TreeConfig { kernel, ..TreeConfig::default() })
+    }
+
+    pub(super) fn tree_by(&self, config: TreeConfig) -> Tree<4> {
         Tree::build(Layout::ipv4_five_tuple().kinds(), &self.entries, &config)
             .expect("1 GiB is enough for a million rules")
     }

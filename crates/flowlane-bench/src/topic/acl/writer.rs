@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout, SharedAcl, Verdict};
+use flowlane::classify::acl::{Acl, AclConfig, AclEngine, BuildError, Layout, SharedAcl, Verdict};
 use flowlane::generate::Locality;
 
 use super::set::{self, Set};
@@ -14,6 +14,8 @@ use crate::topic::{Context, beside};
 /// Engines of tables that are changed while they look up, and how often that is.
 const WRITTEN: [AclEngine; 2] = [AclEngine::Tree, AclEngine::Dynamic];
 const CHANGES_PER_SECOND: u64 = 100_000;
+/// Changes that readers see at once: a thousand times a second something is new.
+const STEP: usize = 100;
 const RULES: usize = 100_000;
 
 pub(super) fn comparisons(context: &Context<'_>) -> usize {
@@ -24,7 +26,7 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
 pub(super) fn beside_a_writer(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     let mut about = format!(
         "A reader's batches of {BATCH} and a writer that removes a tenth of the rules and inserts them again, at {CHANGES_PER_SECOND} \
-         changes a second, each visible at once. {} Changes a second that there were:",
+         changes a second in transactions of {STEP}, each visible at once. {} Changes a second that there were:",
         beside::ABOUT
     );
     let (mut places, mut all) = (Vec::new(), Vec::new());
@@ -65,13 +67,16 @@ fn compare(
     };
     let mut some = set.entries.iter().step_by(10).cycle();
     let change = || {
-        for entry in some.by_ref().take(beside::STEP / 2) {
-            shared.remove(entry.rule);
-            let inserted =
-                shared.insert(entry.rule, entry.rank.priority(), entry.condition, entry.categories);
-            inserted.expect("was there a moment ago");
-        }
+        let made: Result<_, BuildError> = shared.transaction(|table| {
+            for entry in some.by_ref().take(STEP / 2) {
+                table.remove(entry.rule);
+                table.insert(entry.rule, entry.rank.priority(), entry.condition, entry.categories)?;
+            }
+            Ok(())
+        });
+        made.expect("they were there a moment ago");
     };
+    let writer = beside::Writer { change, step: STEP, per_second: CHANGES_PER_SECOND };
     let what = format!("{}, {engine} beside a writer", set.name);
-    beside::compare(meter, &what, keys.len(), look_up, CHANGES_PER_SECOND, change)
+    beside::compare(meter, &what, keys.len(), look_up, writer)
 }

@@ -19,6 +19,9 @@ use crate::measure::{Body, Measured, Meter};
 #[cfg(feature = "peers-dpdk")]
 use crate::peers::{dpdk, dpdk_fib};
 
+/// Bytes of the addresses of a pass. They are read from memory, where a switch has them in the nearest cache: more would
+/// drive the tables out.
+const ADDRESS_BYTES: usize = 4 << 20;
 /// Addresses of a batch.
 const BATCH: usize = 64;
 /// The number of different next hops: they fit the smallest size of any engine.
@@ -73,7 +76,8 @@ impl<A: Kind> Work<A> {
         };
         let mut rib = Rib::new(routes.len());
         routes.iter().for_each(|(prefix, hop)| _ = rib.insert(*prefix, *hop).expect("there is room"));
-        let [addresses, updates] = if quick { [1 << 11, 100] } else { [1 << 20, 20_000] };
+        let [addresses, updates] =
+            if quick { [1 << 11, 100] } else { [ADDRESS_BYTES / size_of::<A>(), 20_000] };
         Self { routes, rib, addresses, updates, from }
     }
 

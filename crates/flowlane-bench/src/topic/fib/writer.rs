@@ -5,12 +5,14 @@ use std::hint::black_box;
 use flowlane::generate::{Locality, generate_updates};
 use flowlane::route::{Fib, FibReader};
 
-use super::{BATCH, FibBody, HOP_SIZE, Kind, NEXT_HOPS, SEED, Work, add, change, id};
+use super::{BATCH, FibBody, HOP_SIZE, Kind, NEXT_HOPS, SEED, Work, add, id};
 use crate::figure::Figure;
 use crate::measure::Meter;
 use crate::topic::{Context, beside};
 
 const CHANGES_PER_SECOND: u64 = 1_000_000;
+/// Changes between two looks at the clock.
+const STEP: usize = 20;
 
 pub(super) fn beside_a_writer<A: Kind>(
     meter: &mut Meter<'_>,
@@ -38,14 +40,14 @@ pub(super) fn beside_a_writer<A: Kind>(
             }
         };
         let mut next = updates.iter().cycle();
-        let step = || {
-            for (prefix, hop) in next.by_ref().take(beside::STEP) {
-                change(&mut rib, &mut fib, *prefix, *hop);
+        let change = || {
+            for (prefix, hop) in next.by_ref().take(STEP) {
+                super::change(&mut rib, &mut fib, *prefix, *hop);
             }
         };
+        let writer = beside::Writer { change, step: STEP, per_second: CHANGES_PER_SECOND };
         let what = format!("{}, {engine} beside a writer", A::FAMILY);
-        let (measured, per_second) =
-            beside::compare(meter, &what, addresses.len(), look_up, CHANGES_PER_SECOND, step);
+        let (measured, per_second) = beside::compare(meter, &what, addresses.len(), look_up, writer);
         about.push_str(&format!(" {engine} {per_second:.0}."));
         places.push(engine.name().to_owned());
         all.push(measured);
