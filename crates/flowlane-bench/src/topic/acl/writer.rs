@@ -11,11 +11,11 @@ use crate::figure::Figure;
 use crate::measure::{Measured, Meter};
 use crate::topic::{Context, beside};
 
-/// Engines of tables that are changed while they look up, and how often that is.
-const WRITTEN: [AclEngine; 2] = [AclEngine::Tree, AclEngine::Dynamic];
+/// Engines of tables that are changed while they look up, and changes that readers see at once: a hundred or a
+/// thousand times a second something is new.
+const WRITTEN: [(AclEngine, usize); 3] =
+    [(AclEngine::Tree, 1000), (AclEngine::Dynamic, 100), (AclEngine::Dynamic, 1000)];
 const CHANGES_PER_SECOND: u64 = 100_000;
-/// Changes that readers see at once: a thousand times a second something is new.
-const STEP: usize = 100;
 const RULES: usize = 100_000;
 
 pub(super) fn comparisons(context: &Context<'_>) -> usize {
@@ -26,16 +26,17 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
 pub(super) fn beside_a_writer(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     let mut about = format!(
         "A reader's batches of {BATCH} and a writer that removes a tenth of the rules and inserts them again, at {CHANGES_PER_SECOND} \
-         changes a second in transactions of {STEP}, each visible at once. {} Changes a second that there were:",
+         changes a second in transactions of 100 or 1000, each visible at once. {} Changes a second that there were:",
         beside::ABOUT
     );
     let (mut places, mut all) = (Vec::new(), Vec::new());
     for set in set::some_sets(context, RULES) {
-        for engine in WRITTEN {
+        for (engine, step) in WRITTEN {
             meter.say(&format!("building {}: {engine}", set.name));
-            let (measured, per_second) = compare(meter, context, &set, engine);
-            about.push_str(&format!(" {}, {engine} {per_second:.0}.", set.name));
-            places.push(format!("{}, {engine}", set.name));
+            let (measured, per_second) = compare(meter, context, &set, engine, step);
+            let place = format!("{}, {engine}, {step} at once", set.name);
+            about.push_str(&format!(" {place} {per_second:.0}."));
+            places.push(place);
             all.push(measured);
         }
     }
@@ -52,6 +53,7 @@ fn compare(
     context: &Context<'_>,
     set: &Set,
     engine: AclEngine,
+    step: usize,
 ) -> (Vec<Measured>, f64) {
     let keys = keys(&set.packets(packets_per_pass(context), Locality::Uniform, 0.0));
     let rules = set.entries.iter().map(|e| (e.rule, e.rank.priority(), e.condition, e.categories));
@@ -68,7 +70,7 @@ fn compare(
     let mut some = set.entries.iter().step_by(10).cycle();
     let change = || {
         let made: Result<_, BuildError> = shared.transaction(|table| {
-            for entry in some.by_ref().take(STEP / 2) {
+            for entry in some.by_ref().take(step / 2) {
                 table.remove(entry.rule);
                 table.insert(entry.rule, entry.rank.priority(), entry.condition, entry.categories)?;
             }
@@ -76,7 +78,7 @@ fn compare(
         });
         made.expect("they were there a moment ago");
     };
-    let writer = beside::Writer { change, step: STEP, per_second: CHANGES_PER_SECOND };
+    let writer = beside::Writer { change, step, per_second: CHANGES_PER_SECOND };
     let what = format!("{}, {engine} beside a writer", set.name);
     beside::compare(meter, &what, keys.len(), look_up, writer)
 }
