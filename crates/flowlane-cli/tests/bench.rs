@@ -105,6 +105,25 @@ fn variants_and_kernels_are_filtered_by_name() {
 }
 
 #[test]
+fn access_lists_are_measured_with_the_rules_that_are_given() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    run(at, "generate rules --profile fw --count 30 --output edge.rules", 0);
+    let acl = "bench acl --quick --rounds 1 --variant scalar";
+    let (json, _) = run(at, &format!("{acl} --rules edge.rules --json"), 0);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(report["options"]["rules"][0], "edge.rules");
+    assert_eq!(figure(&report, "acl-traffic-0")["places"][0], "edge.rules");
+    fs::write(at.join("mac.flows"), "priority=1,actions=drop\ndl_dst=02:00:00:00:00:01,actions=drop\n")
+        .unwrap();
+    let (_, error) = run(at, &format!("{acl} --rules mac.flows"), 2);
+    assert!(error.contains("rule 2 of mac.flows is no IPv4 5-tuple"), "{error}");
+    fs::write(at.join("none.flows"), "# nothing\n").unwrap();
+    let (_, error) = run(at, &format!("{acl} --rules none.flows"), 2);
+    assert!(error.contains("none.flows"), "{error}");
+}
+
+#[test]
 fn what_is_wrong_is_said_with_what_would_be_right() {
     let folder = tempdir().unwrap();
     let at = folder.path();

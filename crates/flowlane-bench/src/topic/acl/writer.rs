@@ -11,10 +11,10 @@ use crate::figure::Figure;
 use crate::measure::{Measured, Meter};
 use crate::topic::{Context, beside};
 
-/// Engines of tables that are changed while they look up, and changes that readers see at once: a hundred or a
+/// Engines of tables that are changed while they look up, and changes that readers see at once: ten times or a
 /// thousand times a second something is new.
 const WRITTEN: [(AclEngine, usize); 3] =
-    [(AclEngine::Tree, 1000), (AclEngine::Dynamic, 100), (AclEngine::Dynamic, 1000)];
+    [(AclEngine::Tree, 1000), (AclEngine::Dynamic, 100), (AclEngine::Dynamic, 10_000)];
 const CHANGES_PER_SECOND: u64 = 100_000;
 const RULES: usize = 100_000;
 
@@ -26,7 +26,7 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
 pub(super) fn beside_a_writer(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     let mut about = format!(
         "A reader's batches of {BATCH} and a writer that removes a tenth of the rules and inserts them again, at {CHANGES_PER_SECOND} \
-         changes a second in transactions of 100 or 1000, each visible at once. {} Changes a second that there were:",
+         changes a second in transactions of 100 to 10,000, each visible at once. {} Changes a second that there were:",
         beside::ABOUT
     );
     let (mut places, mut all) = (Vec::new(), Vec::new());
