@@ -156,6 +156,19 @@ impl Match {
         Self { tp_src: other.tp_src, tp_dst: other.tp_dst, ..self }
     }
 
+    /// What it asks of IPv4 addresses, protocol and ports, without what it asks besides (that packets are IPv4, say).
+    pub fn ipv4_five_tuple(&self) -> Self {
+        let mut out = Self::any();
+        for field in [Field::Ipv4Src, Field::Ipv4Dst, Field::NwProto, Field::TpSrc, Field::TpDst] {
+            let (value, mask) = self.get(field);
+            out.set_masked(field, value, mask);
+        }
+        for (field, range) in [(Field::TpSrc, self.tp_src_range()), (Field::TpDst, self.tp_dst_range())] {
+            range.map(|r| out.set_range(field, r.low(), r.high()));
+        }
+        out
+    }
+
     /// The value and mask required of `field`, right-aligned. A range counts as no requirement.
     pub fn get(&self, field: Field) -> (u128, u128) {
         let (mut value, mut mask) = (0u128, 0u128);
@@ -307,5 +320,16 @@ mod tests {
                 assert_eq!(m.matches(&key), expanded.iter().any(|e| e.matches(&key)), "{src} {dst}");
             }
         }
+    }
+
+    #[test]
+    fn a_five_tuple_asks_nothing_of_other_fields() {
+        let mut tuple = Match::any();
+        tuple.set_masked(Field::Ipv4Dst, 0x0a00_0000, 0xff00_0000).set(Field::NwProto, 6);
+        tuple.set_range(Field::TpSrc, 1024, 65_000).set(Field::TpDst, 443);
+        let mut more = tuple.clone();
+        more.set(Field::EthType, 0x0800).set(Field::InPort, 3);
+        assert_eq!(more.ipv4_five_tuple(), tuple);
+        assert_ne!(more, tuple);
     }
 }

@@ -25,7 +25,7 @@ impl Set {
     fn new(name: String, rules: Vec<Rule>) -> Self {
         let entry = |(i, rule): (usize, &Rule)| Entry {
             condition: Layout::ipv4_five_tuple()
-                .flow_condition(&five_tuple(&rule.matches))
+                .flow_condition(&rule.matches.ipv4_five_tuple())
                 .expect("a 5-tuple"),
             rank: RankKey::new(Priority::DEFAULT, i as u32),
             rule: RuleId(i as u32),
@@ -88,19 +88,6 @@ impl Set {
     }
 }
 
-/// The match without what the layout has not: that it is IPv4.
-fn five_tuple(matches: &Match) -> Match {
-    let mut out = Match::any();
-    for field in [Field::Ipv4Src, Field::Ipv4Dst, Field::NwProto, Field::TpSrc, Field::TpDst] {
-        let (value, mask) = matches.get(field);
-        out.set_masked(field, value, mask);
-    }
-    for (field, range) in [(Field::TpSrc, matches.tp_src_range()), (Field::TpDst, matches.tp_dst_range())] {
-        range.map(|r| out.set_range(field, r.low(), r.high()));
-    }
-    out
-}
-
 /// Whether these are rules that can be measured beside `rte_acl`: IPv4 5-tuples of prefixes and ranges.
 ///
 /// # Errors
@@ -112,7 +99,7 @@ pub(in crate::topic) fn check(set: &RuleSet) -> Result<(), BenchError> {
     let prefix = |mask: u32| mask.leading_ones() + mask.trailing_zeros() >= u32::BITS;
     let port = |mask: u128| prefix((mask as u32) << 16);
     let fits = |matches: &Match| {
-        let mut ipv4 = five_tuple(matches);
+        let mut ipv4 = matches.ipv4_five_tuple();
         let (kind, mask) = matches.get(Field::EthType);
         ipv4.set_masked(Field::EthType, kind, mask);
         let mask = |field| matches.get(field).1;

@@ -9,8 +9,7 @@ use crate::classify::acl::{Dynamic, DynamicConfig, Engine, Entry, Layout, RankKe
 use crate::classify::acl::{Tree, TreeConfig, TreeKernel, Verdict};
 use crate::generate::{Locality, Profile, RuleConfig, Trace, TraceConfig, generate_rules};
 use crate::isa::Variant;
-use crate::packet::Field;
-use crate::rule::{Match, Priority, Rule, RuleId};
+use crate::rule::{Priority, Rule, RuleId};
 
 const RULES: usize = 1000;
 const KEYS: usize = 1 << 12;
@@ -42,18 +41,8 @@ impl<T: PartialEq, E: Engine<4>> Workload for Looking<T, E> {
     }
 }
 
-/// A rule without what the layout has not: that it is IPv4.
 fn entry((i, rule): (usize, &Rule)) -> Entry<4> {
-    let mut matches = Match::any();
-    for field in [Field::Ipv4Src, Field::Ipv4Dst, Field::NwProto, Field::TpSrc, Field::TpDst] {
-        let (value, mask) = rule.matches.get(field);
-        matches.set_masked(field, value, mask);
-    }
-    for (field, range) in
-        [(Field::TpSrc, rule.matches.tp_src_range()), (Field::TpDst, rule.matches.tp_dst_range())]
-    {
-        range.map(|r| matches.set_range(field, r.low(), r.high()));
-    }
+    let matches = rule.matches.ipv4_five_tuple();
     Entry {
         condition: Layout::ipv4_five_tuple().flow_condition(&matches).expect("a 5-tuple"),
         rank: RankKey::new(Priority::DEFAULT, i as u32),
