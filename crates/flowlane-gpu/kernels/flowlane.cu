@@ -1,0 +1,4 @@
+// All kernels, as one module.
+#include "bloom.cu"
+#include "linear.cu"
+#include "tuple.cu"

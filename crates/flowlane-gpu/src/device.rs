@@ -1,0 +1,173 @@
+//! Devices: whether there are any, what they are, and the kernels on them.
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUfunction_attribute};
+use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DeviceRepr};
+use cudarc::nvrtc::Ptx;
+
+use crate::error::{GpuError, reason};
+
+/// The kernels: machine code for compute capability 9.0, and PTX for 8.0 and whatever comes. `kernels/manifest.txt` says
+/// from what it was compiled, and how.
+pub const KERNELS: &[u8] = include_bytes!("../kernels/flowlane.fatbin");
+
+/// The CUDA that the kernels were compiled with, as the driver writes versions.
+const VERSION_NEEDED: i32 = 13000;
+const CAPABILITY_MIN: (i32, i32) = (8, 0);
+
+/// What a device is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceProperties {
+    /// Its place among the devices, from 0.
+    pub ordinal: usize,
+    /// Its name.
+    pub name: String,
+    /// Compute capability.
+    pub capability: (i32, i32),
+    /// Streaming multiprocessors.
+    pub multiprocessors: usize,
+    /// Of its processors.
+    pub clock_khz: usize,
+    /// All of its memory.
+    pub memory_bytes: usize,
+    /// Second-level cache.
+    pub l2_bytes: usize,
+    /// Most shared memory that a block may have.
+    pub shared_bytes_max: usize,
+}
+
+/// A device that is ready for kernels.
+#[derive(Clone, Debug)]
+pub struct Device {
+    context: Arc<CudaContext>,
+    module: Arc<CudaModule>,
+    properties: Arc<DeviceProperties>,
+}
+
+/// How many devices there are.
+///
+/// # Errors
+/// Without a driver or a device, and where the driver is too old.
+pub fn count() -> Result<usize, GpuError> {
+    // SAFETY: loads the library by the name that the system knows it by; its initialisers are the driver's own.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(GpuError::NoDriver);
+    }
+    let none = |error| GpuError::NoDevice { reason: reason(error) };
+    let count = CudaContext::device_count().map_err(none)?;
+    let mut version = 0;
+    // SAFETY: the library is there, as was asked above; it writes one integer.
+    let result = unsafe { sys::cuDriverGetVersion(&mut version) };
+    result.result().map_err(none)?;
+    if version < VERSION_NEEDED {
+        return Err(GpuError::OldDriver { version, needed: VERSION_NEEDED });
+    }
+    match count {
+        ..=0 => Err(GpuError::NoDevice { reason: "that there are 0".to_owned() }),
+        count => Ok(count as usize),
+    }
+}
+
+/// What all devices are.
+///
+/// # Errors
+/// As [`count`], and where a device does not answer.
+pub fn all() -> Result<Vec<DeviceProperties>, GpuError> {
+    (0..count()?).map(|ordinal| context(ordinal).and_then(|context| properties(&context))).collect()
+}
+
+fn context(ordinal: usize) -> Result<Arc<CudaContext>, GpuError> {
+    CudaContext::new(ordinal).map_err(|error| GpuError::NoDevice { reason: reason(error) })
+}
+
+fn properties(context: &CudaContext) -> Result<DeviceProperties, GpuError> {
+    let failed = GpuError::of("saying what it is");
+    let ask = |attribute| context.attribute(attribute).map(|n| n.max(0) as usize).map_err(&failed);
+    Ok(DeviceProperties {
+        ordinal: context.ordinal(),
+        name: context.name().map_err(&failed)?,
+        capability: context.compute_capability().map_err(&failed)?,
+        multiprocessors: ask(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        clock_khz: ask(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?,
+        memory_bytes: context.total_mem().map_err(&failed)?,
+        l2_bytes: ask(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?,
+        shared_bytes_max: ask(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+    })
+}
+
+impl Device {
+    /// The device of this number, from 0, with the kernels on it.
+    ///
+    /// # Errors
+    /// As [`count`]; where there is no device of this number, or it is too old.
+    pub fn open(ordinal: usize) -> Result<Self, GpuError> {
+        let devices = count()?;
+        if ordinal >= devices {
+            let reason = format!("that there are {devices}, counted from 0, and not number {ordinal}");
+            return Err(GpuError::NoDevice { reason });
+        }
+        let context = context(ordinal)?;
+        let properties = properties(&context)?;
+        if properties.capability < CAPABILITY_MIN {
+            return Err(GpuError::OldDevice { name: properties.name, capability: properties.capability });
+        }
+        // SAFETY: memory is read and written on the stream that it was allocated for, and by the host only after that
+        // stream has been waited for: `memory` and `session` see to it.
+        unsafe { context.disable_event_tracking() };
+        let module = context.load_module(Ptx::from_binary(KERNELS.to_vec()));
+        let module = module.map_err(GpuError::of("loading the kernels"))?;
+        Ok(Self { context, module, properties: Arc::new(properties) })
+    }
+
+    /// What it is.
+    pub fn properties(&self) -> &DeviceProperties {
+        &self.properties
+    }
+
+    /// The kernel of this name, which may have `shared_bytes` of shared memory a block.
+    pub(crate) fn kernel(&self, name: &str, shared_bytes: usize) -> Result<CudaFunction, GpuError> {
+        let failed = GpuError::of("loading a kernel");
+        let kernel = self.module.load_function(name).map_err(&failed)?;
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // More than this has to be asked for.
+        if shared_bytes > 48 << 10 {
+            kernel.set_attribute(attribute, shared_bytes as i32).map_err(failed)?;
+        }
+        Ok(kernel)
+    }
+
+    /// A queue of work for the device.
+    pub(crate) fn stream(&self) -> Result<Arc<CudaStream>, GpuError> {
+        self.context.new_stream().map_err(GpuError::of("making a stream"))
+    }
+
+    pub(crate) fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// Refuses what does not fit, before any of it is made.
+    pub(crate) fn reserve(&self, what: &'static str, needed_bytes: usize) -> Result<(), GpuError> {
+        let (free_bytes, _) =
+            self.context.mem_get_info().map_err(GpuError::of("saying what memory is free"))?;
+        match needed_bytes <= free_bytes {
+            true => Ok(()),
+            false => Err(GpuError::Memory { what, needed_bytes, free_bytes }),
+        }
+    }
+
+    /// These values on the device, for whoever reads them on any stream.
+    pub(crate) fn upload<T: DeviceRepr>(
+        &self,
+        what: &'static str,
+        values: &[T],
+    ) -> Result<CudaSlice<T>, GpuError> {
+        let needed_bytes = size_of_val(values);
+        self.reserve(what, needed_bytes)?;
+        let stream = self.context.default_stream();
+        let failed = GpuError::of("copying a table to it");
+        let slice = stream.clone_htod(values).map_err(&failed)?;
+        stream.synchronize().map_err(failed)?;
+        Ok(slice)
+    }
+}

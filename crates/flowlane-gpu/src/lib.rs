@@ -1,0 +1,47 @@
+//! Flowlane's rule tables on CUDA devices.
+//!
+//! Builds and runs where there is no device: the driver is loaded when one is asked for, and [`GpuError`] says what is
+//! missing. A [`Device`] holds the kernels; a [`GpuTable`] is a rule set on it, found by one [`Method`]; a [`Session`]
+//! sends batches through it, several at once.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use flowlane::classify::acl::{Condition, Entry, Layout, RankKey, Verdict};
+//! use flowlane::rule::{Priority, RuleId};
+//! use flowlane_gpu::{Device, GpuTable, Method, Session, SessionConfig};
+//!
+//! let device = Device::open(0)?;
+//! let kinds = *Layout::ipv4_five_tuple().kinds();
+//! let condition = Condition::any(&kinds);
+//! let entry = Entry { condition, rank: RankKey::new(Priority(1), 0), rule: RuleId(7), categories: 1 };
+//! let table = Arc::new(GpuTable::build(&device, Method::Bloom, &kinds, &[entry], 0x5eed, 1)?);
+//! let mut session = Session::new(&device, SessionConfig::default())?;
+//! let mut verdicts = [Verdict::NONE];
+//! session.lookup_batch(&table, &[[0, 6, 1, 2]], &mut verdicts)?;
+//! assert_eq!(verdicts[0].rule(), Some(RuleId(7)));
+//! # Ok::<(), flowlane_gpu::GpuError>(())
+//! ```
+//!
+//! | module | what |
+//! |---|---|
+//! | [`device`] | devices, and the kernels on them |
+//! | [`search`] | how rules are found: a file for each kernel |
+//! | [`table`] | a rule set on a device |
+//! | [`session`] | batches on their way |
+//! | [`ternary`] | rules without ranges |
+//!
+//! Kernels are in `kernels/`. Tests run them on the CPU, unmodified, behind a driver of their own (`host/`).
+
+pub mod device;
+mod error;
+pub mod search;
+pub mod session;
+pub mod table;
+pub mod ternary;
+
+pub use device::{Device, DeviceProperties};
+pub use error::GpuError;
+pub use search::Method;
+pub use session::{Answered, Session, SessionConfig};
+pub use table::GpuTable;

@@ -1,0 +1,129 @@
+//! Bloom search: `kernels/bloom.cu`.
+
+use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use flowlane::generate::Random;
+
+use super::classes::{Class, ClassTables, Functions, words_of_class};
+use super::tuple::{blocks, some};
+use super::{Batch, Search};
+use crate::device::Device;
+use crate::error::GpuError;
+use crate::ternary::TernaryRules;
+
+const THREADS: u32 = 256;
+/// The filter of a class: 2 KiB as in the paper, less where all classes are small.
+const BITS_MIN: u32 = 8;
+const BITS_MAX: u32 = 14;
+/// Bits for each rule of the largest class, where there is room.
+const BITS_A_RULE: usize = 64;
+/// As many functions as let fewer than one of so many foreign tuples through, but no more than are worth it.
+const FALSE_POSITIVE_MAX: f64 = 0.001;
+const FUNCTIONS_MAX: u32 = 4;
+
+#[derive(Debug)]
+pub(super) struct Bloom {
+    kernel: CudaFunction,
+    tables: CudaSlice<u32>,
+    filters: CudaSlice<u32>,
+    functions: CudaSlice<u64>,
+    class_count: u32,
+    filter_bits: u32,
+    filter_functions: u32,
+    shared_bytes: u32,
+}
+
+/// Logarithm of the size of filters, and number of functions, for classes of at most so many rules.
+fn shape(rules_max: usize) -> (u32, u32) {
+    let bits = (rules_max * BITS_A_RULE).next_power_of_two().ilog2().clamp(BITS_MIN, BITS_MAX);
+    let load = rules_max as f64 / f64::from(1u32 << bits);
+    let false_positives = |k: u32| (1.0 - (-f64::from(k) * load).exp()).powi(k as i32);
+    let functions = (1..FUNCTIONS_MAX).find(|k| false_positives(*k) <= FALSE_POSITIVE_MAX);
+    (bits, functions.unwrap_or(FUNCTIONS_MAX))
+}
+
+/// The filter of a class.
+fn filter<const W: usize>(
+    class: &Class<W>,
+    functions: &Functions<W>,
+    pairs: &[(u32, u32)],
+    bits: u32,
+) -> Vec<u32> {
+    let mut words = vec![0; 1 << (bits - 5)];
+    for rule in &class.rules {
+        let x = functions.hash(&rule.value);
+        for (a, b) in pairs {
+            let bit = a.wrapping_mul(x).wrapping_add(*b) >> (32 - bits);
+            words[bit as usize / 32] |= 1 << (bit % 32);
+        }
+    }
+    words
+}
+
+impl Bloom {
+    pub(super) fn build<const W: usize>(
+        device: &Device,
+        rules: &TernaryRules<W>,
+        seed: u64,
+    ) -> Result<Self, GpuError> {
+        let tables = ClassTables::new(rules, seed, device.properties().memory_bytes)?;
+        let rules_max = tables.classes.iter().map(|class| class.rules.len()).max().unwrap_or(0);
+        let (filter_bits, filter_functions) = shape(rules_max);
+        let mut random = Random::for_purpose(seed, "filters");
+        let pair = |_| ((random.bits() as u32) | 1, random.bits() as u32);
+        let pairs: Vec<(u32, u32)> = (0..filter_functions).map(pair).collect();
+        let of_class = |class| filter(class, &tables.functions, &pairs, filter_bits);
+        let filters: Vec<u32> = tables.classes.iter().flat_map(of_class).collect();
+        let mut functions = tables.functions.words();
+        functions.extend(pairs.iter().flat_map(|(a, b)| [u64::from(*a), u64::from(*b)]));
+        let shared_bytes = 4 * words_of_class(W) + (1 << (filter_bits - 3));
+        Ok(Self {
+            kernel: device.kernel(&format!("bloom_{W}"), shared_bytes)?,
+            tables: device.upload("Bloom search", some(&tables.words))?,
+            filters: device.upload("Bloom search", some(&filters))?,
+            functions: device.upload("Bloom search", &functions)?,
+            class_count: tables.classes.len() as u32,
+            filter_bits,
+            filter_functions,
+            shared_bytes: shared_bytes as u32,
+        })
+    }
+}
+
+impl Search for Bloom {
+    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
+        let shape = LaunchConfig {
+            grid_dim: (blocks(self.class_count), 1, 1),
+            block_dim: (THREADS, 1, 1),
+            shared_mem_bytes: self.shared_bytes,
+        };
+        let mut launch = stream.launch_builder(&self.kernel);
+        launch.arg(&self.tables).arg(&self.class_count).arg(&self.filters);
+        launch.arg(&self.filter_bits).arg(&self.filter_functions).arg(&self.functions);
+        launch.arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        // SAFETY: the arguments are those of `bloom_W` in their order; `tables` and `filters` hold `class_count` of them and
+        // `functions` all functions (`build`), `tuples` and `winners` room for `count` tuples (`Batch`), shared memory
+        // one table and one filter.
+        unsafe { launch.launch(shape) }.map_err(GpuError::of("starting Bloom search"))?;
+        Ok(())
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.tables.num_bytes() + self.filters.num_bytes() + self.functions.num_bytes()
+    }
+
+    fn classes(&self) -> Option<usize> {
+        Some(self.class_count as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shape;
+
+    #[test]
+    fn filters_follow_the_largest_class() {
+        assert_eq!(shape(256), (14, 2), "the paper's: 2 KiB, two functions");
+        assert_eq!(shape(1), (8, 2));
+        assert_eq!(shape(0).0, 8);
+    }
+}

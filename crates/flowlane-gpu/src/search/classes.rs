@@ -1,0 +1,165 @@
+//! Classes of rules with one mask, and their tables: `kernels/class_table.cuh`.
+//!
+//! A class has a cuckoo table of three subtables; one of more than 256 rules is split. All tables use the same hash
+//! functions, so that these are loaded once; where a rule finds no place, all tables are made anew with others.
+
+use std::collections::HashMap;
+
+use flowlane::generate::Random;
+
+use crate::error::GpuError;
+use crate::ternary::{Ternary, TernaryRules};
+
+/// Most rules of a class table: more are split.
+pub const CLASS_RULES_MAX: usize = 256;
+const SUBTABLES: usize = 3;
+const SLOTS: usize = 128;
+const PRIME: u64 = 4_294_967_291;
+/// Rules that are moved for one before its table is given up.
+const MOVES_MAX: usize = 64;
+/// Sets of hash functions that are tried.
+const TRIES_MAX: usize = 64;
+
+/// The hash functions: those of `hash_tuple` and `slot_of`.
+#[derive(Debug)]
+pub(super) struct Functions<const W: usize> {
+    /// Multipliers of the words, and one number more.
+    multilinear: Vec<u64>,
+    /// a and b of each subtable.
+    universal: [(u64, u64); SUBTABLES],
+}
+
+impl<const W: usize> Functions<W> {
+    fn draw(random: &mut Random) -> Self {
+        let universal = std::array::from_fn(|_| (1 + random.below(PRIME - 1), random.below(PRIME)));
+        Self { multilinear: (0..=W).map(|_| random.bits()).collect(), universal }
+    }
+
+    /// 32 bits of a masked tuple.
+    pub(super) fn hash(&self, masked: &[u32; W]) -> u32 {
+        let products = self.multilinear.iter().zip(masked).map(|(k, word)| k.wrapping_mul((*word).into()));
+        (products.fold(self.multilinear[W], u64::wrapping_add) >> 32) as u32
+    }
+
+    fn slot(&self, x: u32, subtable: usize) -> usize {
+        let (a, b) = self.universal[subtable];
+        // Below 2⁶⁴: a, b and x mod p are all below 2³².
+        subtable * SLOTS + ((a * (u64::from(x) % PRIME) + b) % PRIME) as usize % SLOTS
+    }
+
+    /// As kernels take them.
+    pub(super) fn words(&self) -> Vec<u64> {
+        let universal = self.universal.iter().flat_map(|(a, b)| [*a, *b]);
+        self.multilinear.iter().copied().chain(universal).collect()
+    }
+}
+
+/// The rules of one mask, no two of one value.
+#[derive(Debug)]
+pub(super) struct Class<const W: usize> {
+    pub(super) mask: [u32; W],
+    pub(super) rules: Vec<Ternary<W>>,
+}
+
+/// Class tables as kernels take them.
+#[derive(Debug)]
+pub(super) struct ClassTables<const W: usize> {
+    pub(super) classes: Vec<Class<W>>,
+    pub(super) functions: Functions<W>,
+    /// [`words_of_class`] for each.
+    pub(super) words: Vec<u32>,
+}
+
+/// Words of the table of a class: its mask, and for each slot a value and a standing.
+pub(super) const fn words_of_class(w: usize) -> usize {
+    w + SUBTABLES * SLOTS * (w + 1)
+}
+
+impl<const W: usize> ClassTables<W> {
+    /// Sorts rules into classes and fills their tables. At most `bytes_max`.
+    pub(super) fn new(rules: &TernaryRules<W>, seed: u64, bytes_max: usize) -> Result<Self, GpuError> {
+        let classes = classes(rules);
+        let needed_bytes = 4 * words_of_class(W) * classes.len();
+        if needed_bytes > bytes_max {
+            return Err(GpuError::Memory { what: "class tables", needed_bytes, free_bytes: bytes_max });
+        }
+        let mut random = Random::for_purpose(seed, "class tables");
+        for _ in 0..TRIES_MAX {
+            let functions = Functions::draw(&mut random);
+            if let Some(words) = fill(&classes, &functions, &mut random) {
+                return Ok(Self { classes, functions, words });
+            }
+        }
+        // Two thirds of the slots are in use at most: the chance of one failure is below 10⁻⁵ a class.
+        let doing = "placing rules in cuckoo tables";
+        Err(GpuError::Device { doing, reason: format!("{TRIES_MAX} sets of hash functions all failed") })
+    }
+}
+
+/// The classes, in the order of their best rules; no word of memory for one without rules.
+fn classes<const W: usize>(rules: &TernaryRules<W>) -> Vec<Class<W>> {
+    let mut of_mask: HashMap<[u32; W], usize> = HashMap::new();
+    let mut seen: HashMap<([u32; W], [u32; W]), ()> = HashMap::new();
+    let mut classes: Vec<Class<W>> = Vec::new();
+    // Best first, so that of rules alike the best stays.
+    for rule in &rules.rules {
+        if seen.insert((rule.mask, rule.value), ()).is_some() {
+            continue;
+        }
+        let fresh = || Class { mask: rule.mask, rules: Vec::new() };
+        let class = *of_mask.entry(rule.mask).or_insert(classes.len());
+        if class == classes.len() {
+            classes.push(fresh());
+        } else if classes[class].rules.len() == CLASS_RULES_MAX {
+            of_mask.insert(rule.mask, classes.len());
+            classes.push(fresh());
+        }
+        classes[of_mask[&rule.mask]].rules.push(*rule);
+    }
+    classes
+}
+
+fn fill<const W: usize>(
+    classes: &[Class<W>],
+    functions: &Functions<W>,
+    random: &mut Random,
+) -> Option<Vec<u32>> {
+    let mut words = Vec::with_capacity(classes.len() * words_of_class(W));
+    for class in classes {
+        let slots = place(&class.rules, functions, random)?;
+        words.extend(class.mask);
+        for rule in slots {
+            words.extend(rule.map_or([0; W], |rule| rule.value));
+            words.push(rule.map_or(0, |rule| rule.standing));
+        }
+    }
+    Some(words)
+}
+
+/// Cuckoo hashing: a rule that finds its slots taken takes one of them, and the rule that was there goes on.
+fn place<'a, const W: usize>(
+    rules: &'a [Ternary<W>],
+    functions: &Functions<W>,
+    random: &mut Random,
+) -> Option<Vec<Option<&'a Ternary<W>>>> {
+    let mut slots: Vec<Option<&Ternary<W>>> = vec![None; SUBTABLES * SLOTS];
+    for rule in rules {
+        let mut homeless = rule;
+        let mut moves = 0;
+        loop {
+            let x = functions.hash(&homeless.value);
+            let choices: [usize; SUBTABLES] = std::array::from_fn(|i| functions.slot(x, i));
+            if let Some(free) = choices.iter().find(|slot| slots[**slot].is_none()) {
+                slots[*free] = Some(homeless);
+                break;
+            }
+            if moves == MOVES_MAX {
+                return None;
+            }
+            moves += 1;
+            let taken = choices[random.below(SUBTABLES as u64) as usize];
+            homeless = slots[taken].replace(homeless)?;
+        }
+    }
+    Some(slots)
+}

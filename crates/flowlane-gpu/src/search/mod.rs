@@ -1,0 +1,97 @@
+//! Rule sets on a device: one way to find a rule for each file.
+
+mod bloom;
+mod classes;
+mod linear;
+mod tuple;
+
+use std::fmt;
+use std::str::FromStr;
+
+use cudarc::driver::{CudaSlice, CudaStream};
+
+pub use self::classes::CLASS_RULES_MAX;
+use crate::device::Device;
+use crate::error::GpuError;
+use crate::ternary::TernaryRules;
+
+/// How a device finds the best rule.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Method {
+    /// Every rule, from shared memory (Varvello and others, Algorithm 1).
+    Linear,
+    /// A hash table for each mask, in shared memory (the same, Algorithm 4).
+    Tuple,
+    /// The same behind a Bloom filter for each mask (the same, IV-C).
+    Bloom,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Linear, Self::Tuple, Self::Bloom];
+
+    /// Its name as an engine.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "gpu-linear",
+            Self::Tuple => "gpu-tuple",
+            Self::Bloom => "gpu-bloom",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// There is no method of this name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("there is no GPU engine `{0}`; there are gpu-linear, gpu-tuple and gpu-bloom")]
+pub struct UnknownMethod(pub String);
+
+impl FromStr for Method {
+    type Err = UnknownMethod;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
+        Self::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| UnknownMethod(name.to_owned()))
+    }
+}
+
+/// Tuples on the device, and room for their winners.
+pub(crate) struct Batch<'a> {
+    /// The first words of all tuples, then the second, and so on.
+    pub(crate) tuples: &'a CudaSlice<u32>,
+    pub(crate) count: u32,
+    /// The standing of the best rule for each tuple; holds zeros when the kernel begins.
+    pub(crate) winners: &'a mut CudaSlice<u32>,
+}
+
+/// Rules on a device, for one method.
+pub(crate) trait Search: Send + Sync + fmt::Debug {
+    /// Puts the kernel for a batch onto a stream.
+    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError>;
+
+    /// Device memory of the table.
+    fn table_bytes(&self) -> usize;
+
+    /// Masks, for methods to which they matter.
+    fn classes(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Puts rules onto a device. `seed` is secret.
+pub(crate) fn build<const W: usize>(
+    device: &Device,
+    method: Method,
+    rules: &TernaryRules<W>,
+    seed: u64,
+) -> Result<Box<dyn Search>, GpuError> {
+    Ok(match method {
+        Method::Linear => Box::new(linear::Linear::build(device, rules)?),
+        Method::Tuple => Box::new(tuple::Tuple::build(device, rules, seed)?),
+        Method::Bloom => Box::new(bloom::Bloom::build(device, rules, seed)?),
+    })
+}

@@ -1,0 +1,75 @@
+//! Tuple search: `kernels/tuple.cu`.
+
+use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+
+use super::classes::{ClassTables, words_of_class};
+use super::{Batch, Search};
+use crate::device::Device;
+use crate::error::GpuError;
+use crate::ternary::TernaryRules;
+
+const THREADS: u32 = 256;
+/// Most blocks; each takes every so many classes.
+const BLOCKS_MAX: usize = 65_535;
+
+#[derive(Debug)]
+pub(super) struct Tuple {
+    kernel: CudaFunction,
+    tables: CudaSlice<u32>,
+    functions: CudaSlice<u64>,
+    class_count: u32,
+    shared_bytes: u32,
+}
+
+impl Tuple {
+    pub(super) fn build<const W: usize>(
+        device: &Device,
+        rules: &TernaryRules<W>,
+        seed: u64,
+    ) -> Result<Self, GpuError> {
+        let tables = ClassTables::new(rules, seed, device.properties().memory_bytes)?;
+        let shared_bytes = 4 * words_of_class(W);
+        Ok(Self {
+            kernel: device.kernel(&format!("tuple_{W}"), shared_bytes)?,
+            tables: device.upload("tuple search", some(&tables.words))?,
+            functions: device.upload("tuple search", &tables.functions.words())?,
+            class_count: tables.classes.len() as u32,
+            shared_bytes: shared_bytes as u32,
+        })
+    }
+}
+
+/// What is uploaded must not be empty.
+pub(super) fn some(words: &[u32]) -> &[u32] {
+    if words.is_empty() { &[0] } else { words }
+}
+
+/// One block for each class.
+pub(super) fn blocks(class_count: u32) -> u32 {
+    class_count.clamp(1, BLOCKS_MAX as u32)
+}
+
+impl Search for Tuple {
+    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
+        let shape = LaunchConfig {
+            grid_dim: (blocks(self.class_count), 1, 1),
+            block_dim: (THREADS, 1, 1),
+            shared_mem_bytes: self.shared_bytes,
+        };
+        let mut launch = stream.launch_builder(&self.kernel);
+        launch.arg(&self.tables).arg(&self.class_count).arg(&self.functions);
+        launch.arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        // SAFETY: the arguments are those of `tuple_W` in their order; `tables` holds `class_count` tables and `functions`
+        // all functions (`build`), `tuples` and `winners` room for `count` tuples (`Batch`), shared memory one table.
+        unsafe { launch.launch(shape) }.map_err(GpuError::of("starting tuple search"))?;
+        Ok(())
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.tables.num_bytes() + self.functions.num_bytes()
+    }
+
+    fn classes(&self) -> Option<usize> {
+        Some(self.class_count as usize)
+    }
+}

@@ -1,0 +1,219 @@
+//! Batches on their way through a device: copied in, looked up, copied out, several at once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUevent_flags;
+use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, PinnedHostSlice};
+use flowlane::classify::acl::Verdict;
+
+use crate::device::Device;
+use crate::error::GpuError;
+use crate::search::Batch;
+use crate::table::GpuTable;
+
+/// Batches that may be under way at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionConfig {
+    /// Most keys of a batch.
+    pub batch_max: usize,
+    /// Batches under way: one is copied in while another is looked up and a third copied out.
+    pub slots: usize,
+}
+
+impl Default for SessionConfig {
+    /// The paper's batches of 8192; three slots and one that the host fills.
+    fn default() -> Self {
+        Self { batch_max: 8192, slots: 4 }
+    }
+}
+
+/// What is needed for one batch: memory here and there, and a stream.
+#[derive(Debug)]
+struct Slot<const W: usize> {
+    stream: Arc<CudaStream>,
+    keys_here: PinnedHostSlice<u32>,
+    keys_there: CudaSlice<u32>,
+    winners_there: CudaSlice<u32>,
+    winners_here: PinnedHostSlice<u32>,
+    done: CudaEvent,
+    count: usize,
+    /// The table that looks up: it stays until it has.
+    table: Option<Arc<GpuTable<W>>>,
+}
+
+/// What one thread needs to have keys looked up. Batches come back in the order in which they went.
+#[derive(Debug)]
+pub struct Session<const W: usize> {
+    free: Vec<Slot<W>>,
+    under_way: VecDeque<Slot<W>>,
+    batch_max: usize,
+}
+
+/// The answer to a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answered {
+    /// Keys of the batch.
+    pub count: usize,
+    /// The epoch of the rules that answered, all of it: see [`GpuTable::epoch`].
+    pub epoch: u64,
+}
+
+impl<const W: usize> Slot<W> {
+    fn new(device: &Device, batch_max: usize) -> Result<Self, GpuError> {
+        let failed = GpuError::of("taking memory for batches");
+        device.reserve("batches", 4 * (W + 1) * batch_max)?;
+        let stream = device.stream()?;
+        let context = device.context();
+        // SAFETY: plain numbers, and every batch writes those that it reads: the keys before they are copied, the winners
+        // by the copy. The keys' memory is combined on writing, and only written; the winners' is not.
+        let (keys_here, winners_here) =
+            unsafe { (context.alloc_pinned(W * batch_max), context.alloc_pinned_with_flags(batch_max, 0)) };
+        Ok(Self {
+            keys_here: keys_here.map_err(&failed)?,
+            winners_here: winners_here.map_err(&failed)?,
+            keys_there: stream.alloc_zeros(W * batch_max).map_err(&failed)?,
+            winners_there: stream.alloc_zeros(batch_max).map_err(&failed)?,
+            done: context.new_event(Some(CUevent_flags::CU_EVENT_DISABLE_TIMING)).map_err(&failed)?,
+            stream,
+            count: 0,
+            table: None,
+        })
+    }
+
+    /// Sends keys on their way.
+    fn begin(&mut self, table: Arc<GpuTable<W>>, keys: &[[u32; W]]) -> Result<(), GpuError> {
+        let failed = GpuError::of("sending a batch");
+        self.count = keys.len();
+        let columns = self.keys_here.as_mut_slice().map_err(&failed)?;
+        for (w, column) in columns.chunks_exact_mut(keys.len()).take(W).enumerate() {
+            column.iter_mut().zip(keys).for_each(|(word, key)| *word = key[w]);
+        }
+        let columns = &columns[..W * keys.len()];
+        // Of the device's memory the same part: the columns of a smaller batch lie closer.
+        let mut there = self.keys_there.slice_mut(..columns.len());
+        self.stream.memcpy_htod(columns, &mut there).map_err(&failed)?;
+        self.stream.memset_zeros(&mut self.winners_there.slice_mut(..keys.len())).map_err(&failed)?;
+        let batch =
+            Batch { tuples: &self.keys_there, count: keys.len() as u32, winners: &mut self.winners_there };
+        table.search().launch(&self.stream, batch)?;
+        let winners = self.winners_there.slice(..keys.len());
+        let here = &mut self.winners_here.as_mut_slice().map_err(&failed)?[..keys.len()];
+        self.stream.memcpy_dtoh(&winners, here).map_err(&failed)?;
+        self.done.record(&self.stream).map_err(&failed)?;
+        self.table = Some(table);
+        Ok(())
+    }
+
+    /// Waits for the batch, and gives the verdicts.
+    fn end(&mut self, verdicts: &mut [Verdict]) -> Result<Answered, GpuError> {
+        let failed = GpuError::of("looking a batch up");
+        let table = self.table.take();
+        self.done.synchronize().map_err(&failed)?;
+        let winners = &self.winners_here.as_slice().map_err(&failed)?[..self.count];
+        let table = table.expect("a batch under way has a table");
+        for (verdict, standing) in verdicts.iter_mut().zip(winners) {
+            *verdict = table.verdict(*standing);
+        }
+        Ok(Answered { count: self.count, epoch: table.epoch() })
+    }
+}
+
+impl<const W: usize> Drop for Slot<W> {
+    /// The device may still read or write the host's memory. A device that fails no longer does.
+    fn drop(&mut self) {
+        _ = self.stream.synchronize();
+    }
+}
+
+impl<const W: usize> Session<W> {
+    /// Takes memory for batches.
+    ///
+    /// # Errors
+    /// Where the device has not enough.
+    pub fn new(device: &Device, config: SessionConfig) -> Result<Self, GpuError> {
+        let batch_max = config.batch_max.max(1);
+        let free =
+            (0..config.slots.max(1)).map(|_| Slot::new(device, batch_max)).collect::<Result<_, _>>()?;
+        Ok(Self { free, under_way: VecDeque::new(), batch_max })
+    }
+
+    /// Whether a batch may be sent: otherwise receive one first.
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Batches that were sent and not yet received.
+    pub fn under_way(&self) -> usize {
+        self.under_way.len()
+    }
+
+    /// Most keys of a batch.
+    pub fn batch_max(&self) -> usize {
+        self.batch_max
+    }
+
+    /// Sends a batch of 1 to [`batch_max`](Self::batch_max) keys to be looked up in a table.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    ///
+    /// # Panics
+    /// Where there is no room, or too many keys or none.
+    pub fn send(&mut self, table: &Arc<GpuTable<W>>, keys: &[[u32; W]]) -> Result<(), GpuError> {
+        assert!((1..=self.batch_max).contains(&keys.len()), "a batch of {} keys", keys.len());
+        let mut slot = self.free.pop().expect("room, asked for before");
+        let begun = slot.begin(table.clone(), keys);
+        match begun {
+            Ok(()) => self.under_way.push_back(slot),
+            Err(_) => self.free.push(slot),
+        }
+        begun
+    }
+
+    /// Waits for the oldest batch under way; none where there is none. Its verdicts are the first of `verdicts`.
+    ///
+    /// # Errors
+    /// Where the device fails: the batch has no verdicts then.
+    ///
+    /// # Panics
+    /// Where `verdicts` are fewer than the keys of the batch.
+    pub fn receive(&mut self, verdicts: &mut [Verdict]) -> Option<Result<Answered, GpuError>> {
+        let mut slot = self.under_way.pop_front()?;
+        assert!(verdicts.len() >= slot.count, "a batch of {} for {} verdicts", slot.count, verdicts.len());
+        let answered = slot.end(verdicts);
+        self.free.push(slot);
+        Some(answered)
+    }
+
+    /// Looks keys up, in batches that overlap.
+    ///
+    /// # Errors
+    /// Where the device fails; what `verdicts` holds then means nothing.
+    ///
+    /// # Panics
+    /// Where the slices differ in length.
+    pub fn lookup_batch(
+        &mut self,
+        table: &Arc<GpuTable<W>>,
+        keys: &[[u32; W]],
+        verdicts: &mut [Verdict],
+    ) -> Result<(), GpuError> {
+        assert_eq!(keys.len(), verdicts.len());
+        let mut batches = keys.chunks(self.batch_max);
+        let mut rest = verdicts;
+        let mut failed = None;
+        loop {
+            while failed.is_none() && self.has_room() {
+                let Some(batch) = batches.next() else { break };
+                failed = self.send(table, batch).err();
+            }
+            // Also after a failure: nothing stays under way.
+            match self.receive(rest) {
+                None => return failed.map_or(Ok(()), Err),
+                Some(Ok(answered)) => rest = &mut rest[answered.count..],
+                Some(Err(error)) => failed = Some(error),
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A rule set on a device.
+
+use flowlane::classify::acl::{Entry, Verdict, WordKind};
+use flowlane::rule::RuleId;
+
+use crate::device::Device;
+use crate::error::GpuError;
+use crate::search::{self, Method, Search};
+use crate::ternary::TernaryRules;
+
+/// Entries after expansion of ranges that a table may have.
+const ENTRIES_MAX: usize = 1 << 26;
+
+/// Rules on a device, for good: a change makes another table.
+#[derive(Debug)]
+pub struct GpuTable<const W: usize> {
+    search: Box<dyn Search>,
+    method: Method,
+    /// Of the rules, by standing from 1.
+    handles: Vec<RuleId>,
+    entries: usize,
+    epoch: u64,
+}
+
+impl<const W: usize> GpuTable<W> {
+    /// Puts the entries that count in category 0 onto a device. `seed` is secret; `epoch` names this set of rules.
+    ///
+    /// # Errors
+    /// Where they do not fit, or the device fails.
+    pub fn build(
+        device: &Device,
+        method: Method,
+        kinds: &[WordKind; W],
+        entries: &[Entry<W>],
+        seed: u64,
+        epoch: u64,
+    ) -> Result<Self, GpuError> {
+        const { assert!(matches!(W, 4 | 9 | 10 | 16), "kernels are compiled for keys of 4, 9, 10 and 16 words") };
+        let rules = TernaryRules::new(kinds, entries, ENTRIES_MAX)?;
+        let search = search::build(device, method, &rules, seed)?;
+        Ok(Self { search, method, entries: rules.rules.len(), handles: rules.handles, epoch })
+    }
+
+    /// How it finds rules.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.handles.is_empty()
+    }
+
+    /// Number of entries: a rule with ranges is several.
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// Number of masks, split where a class has too many rules; none where the method does not know classes.
+    pub fn classes(&self) -> Option<usize> {
+        self.search.classes()
+    }
+
+    /// Which set of rules this is.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Device memory that it takes.
+    pub fn table_bytes(&self) -> usize {
+        self.search.table_bytes()
+    }
+
+    pub(crate) fn search(&self) -> &dyn Search {
+        &*self.search
+    }
+
+    /// The rule of a standing. One that no rule has would be a kernel's error: no rule, rather than a wrong one.
+    pub(crate) fn verdict(&self, standing: u32) -> Verdict {
+        let handle = (standing as usize).checked_sub(1).and_then(|place| self.handles.get(place));
+        handle.map_or(Verdict::NONE, |rule| Verdict::of(*rule))
+    }
+}

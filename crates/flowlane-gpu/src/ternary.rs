@@ -1,0 +1,128 @@
+//! Rules as kernels compare them: value and mask. Ranges become prefixes.
+
+use std::cmp::Reverse;
+
+use flowlane::classify::acl::{Entry, WordKind};
+use flowlane::rule::RuleId;
+
+use crate::error::GpuError;
+
+/// A condition of a rule without ranges. A rule with ranges is several of them, of one standing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ternary<const W: usize> {
+    /// No bit outside the mask.
+    pub value: [u32; W],
+    /// The bits that count.
+    pub mask: [u32; W],
+    /// The place of the rule in the order: the greater, the better; 0 is none.
+    pub standing: u32,
+}
+
+/// Rules in their order, best last.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TernaryRules<const W: usize> {
+    /// Best first.
+    pub rules: Vec<Ternary<W>>,
+    /// The handle of the rule of each standing, from 1.
+    pub handles: Vec<RuleId>,
+}
+
+impl<const W: usize> TernaryRules<W> {
+    /// The rules of category 0, without ranges.
+    ///
+    /// # Errors
+    /// Where that makes more than `entries_max`.
+    pub fn new(kinds: &[WordKind; W], entries: &[Entry<W>], entries_max: usize) -> Result<Self, GpuError> {
+        let mut ordered: Vec<&Entry<W>> = entries.iter().filter(|entry| entry.categories & 1 == 1).collect();
+        ordered.sort_by_key(|entry| Reverse(entry.rank));
+        let mut rules = Vec::new();
+        for (place, entry) in ordered.iter().enumerate() {
+            let standing = (ordered.len() - place) as u32;
+            let mut alternatives = vec![Ternary { value: [0; W], mask: [0; W], standing }];
+            for (w, kind) in kinds.iter().enumerate() {
+                let pieces = pieces(*kind, entry.condition.low[w], entry.condition.high[w]);
+                let needed = alternatives.len().saturating_mul(pieces.len());
+                if rules.len().saturating_add(needed) > entries_max {
+                    return Err(GpuError::Entries { rules: entries.len(), entries_max });
+                }
+                let one = |rule: &Ternary<W>, (value, mask)| {
+                    let mut rule = *rule;
+                    (rule.value[w], rule.mask[w]) = (value, mask);
+                    rule
+                };
+                alternatives = pieces.iter().flat_map(|p| alternatives.iter().map(|r| one(r, *p))).collect();
+            }
+            rules.extend(alternatives);
+        }
+        let handles = ordered.iter().rev().map(|entry| entry.rule).collect();
+        Ok(Self { rules, handles })
+    }
+}
+
+/// What a word of a condition asks, as values and masks of which one must match.
+fn pieces(kind: WordKind, low: u32, high: u32) -> Vec<(u32, u32)> {
+    match kind {
+        WordKind::Ternary => vec![(low, high)],
+        WordKind::Range32 => prefixes(low.into(), high.into(), 32),
+        WordKind::Range16 => {
+            let upper = prefixes((low >> 16).into(), (high >> 16).into(), 16);
+            let lower = prefixes((low & 0xffff).into(), (high & 0xffff).into(), 16);
+            let both = |u: &(u32, u32), l: &(u32, u32)| (u.0 << 16 | l.0, u.1 << 16 | l.1);
+            upper.iter().flat_map(|u| lower.iter().map(move |l| both(u, l))).collect()
+        }
+    }
+}
+
+/// The fewest prefixes of numbers of `bits` bits that are all from `low` to `high` and nothing else; none where that is
+/// empty.
+fn prefixes(low: u64, high: u64, bits: u32) -> Vec<(u32, u32)> {
+    let ones = (1u64 << bits) - 1;
+    let mut out = Vec::new();
+    let mut at = low;
+    while at <= high {
+        let aligned = if at == 0 { bits } else { at.trailing_zeros().min(bits) };
+        let fits = (high - at + 1).ilog2();
+        let size = 1u64 << aligned.min(fits);
+        out.push((at as u32, (ones & !(size - 1)) as u32));
+        at += size;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use flowlane::classify::acl::{Condition, RankKey};
+    use flowlane::rule::Priority;
+
+    use super::*;
+
+    #[test]
+    fn prefixes_are_the_range_and_nothing_else() {
+        for (low, high) in [(0, 15), (1, 14), (7, 7), (5, 11), (0, 0), (15, 15), (8, 3)] {
+            let pieces = prefixes(low, high, 4);
+            for x in 0..16 {
+                let matching = pieces.iter().filter(|(value, mask)| x as u32 & mask == *value).count();
+                assert_eq!(matching, usize::from(low <= x && x <= high), "{x} in {low}-{high}: {pieces:?}");
+            }
+        }
+        assert_eq!(prefixes(0, u32::MAX.into(), 32), [(0, 0)]);
+        assert_eq!(prefixes(1, 0xfffe, 16).len(), 30, "2 W − 2 at worst");
+    }
+
+    #[test]
+    fn rules_stand_in_order_and_too_many_prefixes_are_refused() {
+        let entry = |rule: u32, low: u32, high: u32| Entry {
+            condition: Condition { low: [low, 0], high: [high, 0] },
+            rank: RankKey::new(Priority(rule), 0),
+            rule: RuleId(rule),
+            categories: 1,
+        };
+        let kinds = [WordKind::Range16, WordKind::Ternary];
+        let entries = [entry(5, 0x0001_0001, 0xfffe_fffe), entry(9, 0, 0xffff_ffff)];
+        let made = TernaryRules::new(&kinds, &entries, 901).expect("900 and one");
+        assert_eq!(made.rules.len(), 901);
+        assert_eq!(made.handles, [RuleId(5), RuleId(9)]);
+        assert_eq!(made.rules[0].standing, 2, "the better one");
+        assert!(matches!(TernaryRules::new(&kinds, &entries, 900), Err(GpuError::Entries { .. })));
+    }
+}

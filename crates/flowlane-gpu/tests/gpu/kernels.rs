@@ -1,0 +1,184 @@
+//! Every kernel, in every width, against the definition.
+
+use std::sync::Arc;
+
+use crate::host_device::on_host_device;
+use flowlane::classify::acl::{Condition, Entry, RankKey, Verdict, WordKind, best};
+use flowlane::generate::Random;
+use flowlane::rule::{Priority, RuleId};
+use flowlane_gpu::search::CLASS_RULES_MAX;
+use flowlane_gpu::{Device, GpuError, GpuTable, Method, Session, SessionConfig};
+
+/// Rules over few bits, so that they overlap: masks from a handful, the first word a pair of ranges.
+fn entries<const W: usize>(random: &mut Random, count: usize, masks: usize) -> Vec<Entry<W>> {
+    let masks: Vec<[u32; W]> =
+        (0..masks).map(|_| std::array::from_fn(|_| 0x0300_0301 * (random.below(3) as u32))).collect();
+    let range = |random: &mut Random| {
+        let ends = [random.below(20) as u32, random.below(20) as u32];
+        if random.below(2) == 0 { (0, 0xffff) } else { (ends[0].min(ends[1]), ends[0].max(ends[1])) }
+    };
+    (0..count)
+        .map(|i| {
+            let mask = masks[random.below(masks.len() as u64) as usize];
+            let (upper, lower) = (range(random), range(random));
+            let mut condition =
+                Condition { low: std::array::from_fn(|w| random.bits() as u32 & mask[w]), high: mask };
+            condition.low[0] = upper.0 << 16 | lower.0;
+            condition.high[0] = upper.1 << 16 | lower.1;
+            let rank = RankKey::new(Priority(random.below(4) as u32), i as u32);
+            Entry { condition, rank, rule: RuleId(1000 + i as u32), categories: 1 + random.below(2) as u16 }
+        })
+        .collect()
+}
+
+fn kinds<const W: usize>() -> [WordKind; W] {
+    std::array::from_fn(|w| if w == 0 { WordKind::Range16 } else { WordKind::Ternary })
+}
+
+/// Keys inside rules, and others.
+fn keys<const W: usize>(random: &mut Random, entries: &[Entry<W>], count: usize) -> Vec<[u32; W]> {
+    (0..count)
+        .map(|_| {
+            let any =
+                std::array::from_fn(|w| if w == 0 { 0x000f_000f } else { u32::MAX } & random.bits() as u32);
+            let Some(entry) = entries.get(random.below(entries.len() as u64 * 5 / 4) as usize) else {
+                return any;
+            };
+            let inside = |w: usize| entry.condition.low[w] | any[w] & !entry.condition.high[w];
+            std::array::from_fn(|w| if w == 0 { entry.condition.low[0] } else { inside(w) })
+        })
+        .collect()
+}
+
+fn check<const W: usize>(
+    device: &Device,
+    method: Method,
+    entries: &[Entry<W>],
+    keys: &[[u32; W]],
+    what: &str,
+) {
+    let table = GpuTable::build(device, method, &kinds(), entries, 0x5eed, 3).expect("it fits");
+    let mut session = Session::new(device, SessionConfig { batch_max: 300, slots: 3 }).expect("it fits");
+    let mut verdicts = vec![Verdict::of(RuleId(77)); keys.len()];
+    session.lookup_batch(&Arc::new(table), keys, &mut verdicts).expect("the device works");
+    for (key, verdict) in keys.iter().zip(verdicts) {
+        let expected = best(entries, &kinds(), key, 0).map(|entry| entry.rule);
+        assert_eq!(verdict.rule(), expected, "{method}, {W} words, {what}, {key:x?}");
+    }
+}
+
+fn check_all_methods<const W: usize>(device: &Device, seed: u64) {
+    let mut random = Random::new(seed);
+    for (rules, masks, count) in [(0, 1, 3), (1, 1, 70), (40, 5, 257), (900, 9, 700)] {
+        let entries = entries::<W>(&mut random, rules, masks);
+        let keys = keys(&mut random, &entries, count);
+        for method in Method::ALL {
+            check(device, method, &entries, &keys, &format!("{rules} rules, seed {seed}"));
+        }
+    }
+}
+
+#[test]
+fn every_kernel_agrees_with_the_definition() {
+    on_host_device("every_kernel_agrees_with_the_definition", "", || {
+        let device = Device::open(0).expect("the host device");
+        check_all_methods::<4>(&device, 1);
+        check_all_methods::<9>(&device, 2);
+        check_all_methods::<10>(&device, 3);
+        check_all_methods::<16>(&device, 4);
+    });
+}
+
+#[test]
+fn threads_in_another_order_give_the_same_answers() {
+    on_host_device("threads_in_another_order_give_the_same_answers", "seed=99", || {
+        check_all_methods::<4>(&Device::open(0).expect("the host device"), 5);
+    });
+}
+
+/// Exact rules on one word.
+fn one_class(count: usize) -> Vec<Entry<4>> {
+    let entry = |i: u32| Entry {
+        condition: Condition { low: [0, i * 7, 0, 0], high: [u32::MAX, u32::MAX, 0, 0] },
+        rank: RankKey::new(Priority(i % 3), i),
+        rule: RuleId(i),
+        categories: 1,
+    };
+    (0..count as u32).map(entry).collect()
+}
+
+#[test]
+fn a_class_of_more_rules_than_a_table_holds_is_split() {
+    on_host_device("a_class_of_more_rules_than_a_table_holds_is_split", "", || {
+        let device = Device::open(0).expect("the host device");
+        for (rules, classes) in [(CLASS_RULES_MAX, 1), (CLASS_RULES_MAX + 1, 2), (3 * CLASS_RULES_MAX, 3)] {
+            let entries = one_class(rules);
+            let keys: Vec<[u32; 4]> = (0..2 * rules as u32).map(|i| [i, i / 2 * 7 + i % 2, 1, 2]).collect();
+            for method in [Method::Tuple, Method::Bloom] {
+                let table = GpuTable::build(&device, method, &kinds(), &entries, 1, 0).expect("it fits");
+                assert_eq!(table.classes(), Some(classes), "{rules} rules");
+                check(&device, method, &entries, &keys, "one class");
+            }
+        }
+    });
+}
+
+#[test]
+fn batches_come_back_in_order_with_the_epoch_of_their_table() {
+    on_host_device("batches_come_back_in_order_with_the_epoch_of_their_table", "", || {
+        let device = Device::open(0).expect("the host device");
+        let mut session =
+            Session::<4>::new(&device, SessionConfig { batch_max: 8, slots: 2 }).expect("it fits");
+        let table = |epoch: u64, rules: usize| {
+            let build = GpuTable::build(&device, Method::Tuple, &kinds(), &one_class(rules), 1, epoch);
+            Arc::new(build.expect("it fits"))
+        };
+        let (old, new) = (table(1, 1), table(2, 2));
+        session.send(&old, &[[0, 0, 0, 0], [0, 7, 0, 0]]).expect("room");
+        session.send(&new, &[[0, 7, 0, 0]]).expect("room");
+        assert!(!session.has_room() && session.under_way() == 2);
+        // The session keeps what looks up.
+        drop((old, new));
+        let mut verdicts = [Verdict::NONE; 8];
+        let first = session.receive(&mut verdicts).expect("sent").expect("works");
+        assert_eq!((first.count, first.epoch), (2, 1));
+        assert_eq!([verdicts[0].rule(), verdicts[1].rule()], [Some(RuleId(0)), None]);
+        let second = session.receive(&mut verdicts).expect("sent").expect("works");
+        assert_eq!((second.count, second.epoch, verdicts[0].rule()), (1, 2, Some(RuleId(1))));
+        assert!(session.receive(&mut verdicts).is_none());
+    });
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_what_it_needs() {
+    on_host_device("what_does_not_fit_is_refused_with_what_it_needs", "memory=100000", || {
+        let device = Device::open(0).expect("the host device");
+        for method in Method::ALL {
+            let refused = GpuTable::build(&device, method, &kinds(), &one_class(6000), 1, 0);
+            let Err(GpuError::Memory { needed_bytes, free_bytes, .. }) = refused else {
+                panic!("{method}: {refused:?}");
+            };
+            assert!(needed_bytes > free_bytes && free_bytes <= 100_000, "{method}");
+            check(&device, method, &one_class(100), &[[0, 7, 0, 0]], "after a refusal");
+        }
+    });
+}
+
+#[test]
+fn a_device_that_disappears_is_an_error_and_no_verdict() {
+    on_host_device("a_device_that_disappears_is_an_error_and_no_verdict", "vanish=1", || {
+        let device = Device::open(0).expect("the host device");
+        let table = GpuTable::build(&device, Method::Linear, &kinds(), &one_class(4), 1, 0).expect("it fits");
+        let table = Arc::new(table);
+        let mut session = Session::new(&device, SessionConfig::default()).expect("it fits");
+        let mut verdicts = [Verdict::NONE; 1];
+        session.lookup_batch(&table, &[[0, 7, 0, 0]], &mut verdicts).expect("the first launch");
+        for _ in 0..3 {
+            let failed = session.lookup_batch(&table, &[[0, 7, 0, 0]], &mut verdicts);
+            assert!(
+                matches!(&failed, Err(GpuError::Device { reason, .. }) if reason == "CUDA_ERROR_LAUNCH_FAILED")
+            );
+            assert_eq!(session.under_way(), 0);
+        }
+    });
+}

@@ -1,0 +1,7 @@
+//! Tests of flowlane-gpu on a machine without a GPU.
+
+mod absence;
+mod faults;
+mod host_device;
+mod kernels;
+mod manifest;
