@@ -1,8 +1,9 @@
 // The threads of a block as switched stacks.
 #include "threads.h"
 
+#include "switch.h"
+
 #include <sys/mman.h>
-#include <ucontext.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -24,7 +25,7 @@ constexpr size_t STACK_BYTES = 128 << 10;
 enum class State { Ready, AtBarrier, InWarp, Ended };
 
 struct Thread {
-    ucontext_t context;
+    Context context;
     void *fake_stack = nullptr;
     State state = State::Ready;
     unsigned number = 0;
@@ -39,7 +40,7 @@ struct Exchange {
 
 Thread *current = nullptr;
 
-static ucontext_t scheduler;
+static Context scheduler;
 static void *scheduler_fake_stack = nullptr;
 static const void *scheduler_stack = nullptr;
 static size_t scheduler_stack_bytes = 0;
@@ -52,6 +53,8 @@ static unsigned the_block = 0;
 static void *the_shared = nullptr;
 static const Body *the_body = nullptr;
 static uint64_t order = 1;
+// Threads that reached something, ever.
+static uint64_t progress = 0;
 
 static unsigned draw(unsigned below) {
     order ^= order << 13;
@@ -75,10 +78,11 @@ unsigned lane() { return current->number & 31; }
 // Back to the scheduler, until it is this thread's turn again.
 static void yield(State state) {
     Thread *self = current;
+    if (state != State::InWarp) progress++;
     self->state = state;
     void **save = state == State::Ended ? nullptr : &self->fake_stack;
     SWITCH_BEGIN(save, scheduler_stack, scheduler_stack_bytes);
-    swapcontext(&self->context, &scheduler);
+    Context::change(self->context, scheduler);
     SWITCH_END(self->fake_stack);
 }
 
@@ -93,6 +97,7 @@ void collective(unsigned mask, uint64_t value, uint64_t all[32]) {
     if (at == of_warp.size()) of_warp.push_back(Exchange{mask, 0, 0, {}});
     unsigned generation = of_warp[at].generation;
     of_warp[at].left[generation & 1][self] = value;
+    progress++;
     of_warp[at].arrived |= 1u << self;
     if (of_warp[at].arrived == mask) {
         of_warp[at].arrived = 0;
@@ -111,7 +116,7 @@ static void entry() {
 static void run(Thread &thread) {
     current = &thread;
     SWITCH_BEGIN(&scheduler_fake_stack, stacks + size_t(thread.number) * STACK_BYTES, STACK_BYTES);
-    swapcontext(&scheduler, &thread.context);
+    Context::change(scheduler, thread.context);
     SWITCH_END(scheduler_fake_stack);
     current = nullptr;
 }
@@ -129,47 +134,36 @@ static void prepare(unsigned count) {
     for (unsigned i = 0; i < count; i++) {
         Thread &thread = threads[i];
         thread.number = i;
-        getcontext(&thread.context);
-        thread.context.uc_stack.ss_sp = stacks + size_t(i) * STACK_BYTES;
-        thread.context.uc_stack.ss_size = STACK_BYTES;
-        thread.context.uc_link = nullptr;
-        makecontext(&thread.context, entry, 0);
+        thread.context.begin(stacks + size_t(i) * STACK_BYTES, STACK_BYTES, entry);
     }
 }
 
-// Runs each thread that can go on, in an order drawn for this turn. Says whether any could.
-static bool turn(std::vector<unsigned> &numbers) {
-    bool ran = false;
+// Runs each thread that may go on, in an order drawn for this turn.
+static void turn(std::vector<unsigned> &numbers) {
     for (unsigned left = unsigned(numbers.size()); left > 0; left--) std::swap(numbers[left - 1], numbers[draw(left)]);
-    for (unsigned i : numbers) {
-        if (threads[i].state != State::Ready && threads[i].state != State::InWarp) continue;
-        ran = ran || threads[i].state == State::Ready;
-        run(threads[i]);
-        ran = ran || threads[i].state != State::InWarp;
-    }
-    return ran;
+    for (unsigned i : numbers)
+        if (threads[i].state == State::Ready || threads[i].state == State::InWarp) run(threads[i]);
+}
+
+static unsigned count_in(State state) {
+    unsigned count = 0;
+    for (Thread &thread : threads) count += thread.state == state;
+    return count;
 }
 
 static void run_block(unsigned count) {
     prepare(count);
     std::vector<unsigned> numbers(count);
     for (unsigned i = 0; i < count; i++) numbers[i] = i;
-    for (unsigned idle = 0;;) {
-        bool ran = turn(numbers);
-        unsigned ended = 0, waiting = 0;
-        for (Thread &thread : threads) {
-            ended += thread.state == State::Ended;
-            waiting += thread.state == State::AtBarrier;
-        }
-        if (ended == count) return;
-        if (ended + waiting == count) {
+    while (count_in(State::Ended) < count) {
+        uint64_t before = progress;
+        turn(numbers);
+        if (count_in(State::Ended) + count_in(State::AtBarrier) == count) {
             for (Thread &thread : threads)
                 if (thread.state == State::AtBarrier) thread.state = State::Ready;
-            ran = true;
+        } else if (progress == before) {
+            fail("threads wait for each other: a barrier or a collective that not all of them reach");
         }
-        // An exchange may complete in a turn in which no thread left it.
-        idle = ran ? 0 : idle + 1;
-        if (idle > 2) fail("threads wait for each other: a barrier or a collective that not all of them reach");
     }
 }
 

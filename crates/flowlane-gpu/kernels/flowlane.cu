@@ -2,3 +2,4 @@
 #include "bloom.cu"
 #include "linear.cu"
 #include "tuple.cu"
+#include "vector.cu"

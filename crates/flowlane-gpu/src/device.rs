@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUfunction_attribute};
-use cudarc::driver::{CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DeviceRepr};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits,
+};
 use cudarc::nvrtc::Ptx;
 
 use crate::error::{GpuError, reason};
@@ -157,16 +159,17 @@ impl Device {
     }
 
     /// These values on the device, for whoever reads them on any stream.
-    pub(crate) fn upload<T: DeviceRepr>(
+    pub(crate) fn upload<T: DeviceRepr + ValidAsZeroBits>(
         &self,
         what: &'static str,
         values: &[T],
     ) -> Result<CudaSlice<T>, GpuError> {
-        let needed_bytes = size_of_val(values);
-        self.reserve(what, needed_bytes)?;
+        self.reserve(what, size_of_val(values))?;
         let stream = self.context.default_stream();
         let failed = GpuError::of("copying a table to it");
-        let slice = stream.clone_htod(values).map_err(&failed)?;
+        // No allocation is empty.
+        let mut slice = stream.alloc_zeros(values.len().max(1)).map_err(&failed)?;
+        stream.memcpy_htod(values, &mut slice).map_err(&failed)?;
         stream.synchronize().map_err(failed)?;
         Ok(slice)
     }

@@ -4,7 +4,7 @@ use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKern
 use flowlane::generate::Random;
 
 use super::classes::{Class, ClassTables, Functions, words_of_class};
-use super::tuple::{blocks, some};
+use super::tuple::blocks;
 use super::{Batch, Search};
 use crate::device::Device;
 use crate::error::GpuError;
@@ -78,8 +78,8 @@ impl Bloom {
         let shared_bytes = 4 * words_of_class(W) + (1 << (filter_bits - 3));
         Ok(Self {
             kernel: device.kernel(&format!("bloom_{W}"), shared_bytes)?,
-            tables: device.upload("Bloom search", some(&tables.words))?,
-            filters: device.upload("Bloom search", some(&filters))?,
+            tables: device.upload("Bloom search", &tables.words)?,
+            filters: device.upload("Bloom search", &filters)?,
             functions: device.upload("Bloom search", &functions)?,
             class_count: tables.classes.len() as u32,
             filter_bits,

@@ -32,10 +32,9 @@ impl Linear {
             words.push(rule.standing);
         }
         let rules_shared = SHARED_BYTES / (4 * (2 * W + 1));
-        // A launch needs a block, and an upload a word.
+        // A launch needs a block.
         let blocks = rules.rules.len().div_ceil(rules_shared).max(1);
         let blocks_max = BLOCKS * device.properties().multiprocessors.max(1);
-        words.extend(words.is_empty().then_some(0));
         Ok(Self {
             kernel: device.kernel(&format!("linear_{W}"), SHARED_BYTES)?,
             rules: device.upload("linear search", &words)?,

@@ -4,6 +4,7 @@ mod bloom;
 mod classes;
 mod linear;
 mod tuple;
+mod vector;
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,11 +25,13 @@ pub enum Method {
     Tuple,
     /// The same behind a Bloom filter for each mask (the same, IV-C).
     Bloom,
+    /// Every rule, 1024 at a time, as bits of vectors; ours.
+    Vector,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Linear, Self::Tuple, Self::Bloom];
+    pub const ALL: [Self; 4] = [Self::Linear, Self::Tuple, Self::Bloom, Self::Vector];
 
     /// Its name as an engine.
     pub fn name(self) -> &'static str {
@@ -36,6 +39,7 @@ impl Method {
             Self::Linear => "gpu-linear",
             Self::Tuple => "gpu-tuple",
             Self::Bloom => "gpu-bloom",
+            Self::Vector => "gpu-vector",
         }
     }
 }
@@ -48,14 +52,20 @@ impl fmt::Display for Method {
 
 /// There is no method of this name.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no GPU engine `{0}`; there are gpu-linear, gpu-tuple and gpu-bloom")]
-pub struct UnknownMethod(pub String);
+#[error("there is no GPU engine `{name}`; there are {}", Method::ALL.map(Method::name).join(", "))]
+pub struct UnknownMethod {
+    /// What was asked for.
+    pub name: String,
+}
 
 impl FromStr for Method {
     type Err = UnknownMethod;
 
     fn from_str(name: &str) -> Result<Self, UnknownMethod> {
-        Self::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| UnknownMethod(name.to_owned()))
+        Self::ALL
+            .into_iter()
+            .find(|m| m.name() == name)
+            .ok_or_else(|| UnknownMethod { name: name.to_owned() })
     }
 }
 
@@ -93,5 +103,6 @@ pub(crate) fn build<const W: usize>(
         Method::Linear => Box::new(linear::Linear::build(device, rules)?),
         Method::Tuple => Box::new(tuple::Tuple::build(device, rules, seed)?),
         Method::Bloom => Box::new(bloom::Bloom::build(device, rules, seed)?),
+        Method::Vector => Box::new(vector::Vector::build(device, rules)?),
     })
 }

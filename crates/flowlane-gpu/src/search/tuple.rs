@@ -31,17 +31,12 @@ impl Tuple {
         let shared_bytes = 4 * words_of_class(W);
         Ok(Self {
             kernel: device.kernel(&format!("tuple_{W}"), shared_bytes)?,
-            tables: device.upload("tuple search", some(&tables.words))?,
+            tables: device.upload("tuple search", &tables.words)?,
             functions: device.upload("tuple search", &tables.functions.words())?,
             class_count: tables.classes.len() as u32,
             shared_bytes: shared_bytes as u32,
         })
     }
-}
-
-/// What is uploaded must not be empty.
-pub(super) fn some(words: &[u32]) -> &[u32] {
-    if words.is_empty() { &[0] } else { words }
 }
 
 /// One block for each class.
