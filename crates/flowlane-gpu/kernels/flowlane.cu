@@ -1,5 +1,7 @@
 // All kernels, as one module.
 #include "bloom.cu"
+#include "filtered.cu"
 #include "linear.cu"
+#include "pruned.cu"
 #include "tuple.cu"
 #include "vector.cu"

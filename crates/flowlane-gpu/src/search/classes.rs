@@ -3,7 +3,7 @@
 //! A class has a cuckoo table of three subtables; one of more than 256 rules is split. All tables use the same hash
 //! functions, so that these are loaded once; where a rule finds no place, all tables are made anew with others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use flowlane::generate::Random;
 
@@ -78,7 +78,7 @@ pub(super) const fn words_of_class(w: usize) -> usize {
 impl<const W: usize> ClassTables<W> {
     /// Sorts rules into classes and fills their tables. At most `bytes_max`.
     pub(super) fn new(rules: &TernaryRules<W>, seed: u64, bytes_max: usize) -> Result<Self, GpuError> {
-        let classes = classes(rules);
+        let classes = group(rules, CLASS_RULES_MAX);
         let needed_bytes = 4 * words_of_class(W) * classes.len();
         if needed_bytes > bytes_max {
             return Err(GpuError::Memory { what: "class tables", needed_bytes, free_bytes: bytes_max });
@@ -96,25 +96,22 @@ impl<const W: usize> ClassTables<W> {
     }
 }
 
-/// The classes, in the order of their best rules; no word of memory for one without rules.
-fn classes<const W: usize>(rules: &TernaryRules<W>) -> Vec<Class<W>> {
+/// The classes, in the order of their best rules; those of more than `rules_max` rules are several.
+pub(super) fn group<const W: usize>(rules: &TernaryRules<W>, rules_max: usize) -> Vec<Class<W>> {
     let mut of_mask: HashMap<[u32; W], usize> = HashMap::new();
-    let mut seen: HashMap<([u32; W], [u32; W]), ()> = HashMap::new();
+    let mut seen: HashSet<([u32; W], [u32; W])> = HashSet::new();
     let mut classes: Vec<Class<W>> = Vec::new();
     // Best first, so that of rules alike the best stays.
     for rule in &rules.rules {
-        if seen.insert((rule.mask, rule.value), ()).is_some() {
+        if !seen.insert((rule.mask, rule.value)) {
             continue;
         }
-        let fresh = || Class { mask: rule.mask, rules: Vec::new() };
-        let class = *of_mask.entry(rule.mask).or_insert(classes.len());
-        if class == classes.len() {
-            classes.push(fresh());
-        } else if classes[class].rules.len() == CLASS_RULES_MAX {
-            of_mask.insert(rule.mask, classes.len());
-            classes.push(fresh());
+        let class = of_mask.entry(rule.mask).or_insert(classes.len());
+        if classes.get(*class).is_none_or(|class| class.rules.len() == rules_max) {
+            *class = classes.len();
+            classes.push(Class { mask: rule.mask, rules: Vec::new() });
         }
-        classes[of_mask[&rule.mask]].rules.push(*rule);
+        classes[*class].rules.push(*rule);
     }
     classes
 }

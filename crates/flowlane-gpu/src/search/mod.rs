@@ -2,8 +2,11 @@
 
 mod bloom;
 mod classes;
+mod filtered;
 mod linear;
+mod pruned;
 mod tuple;
+mod tuple_table;
 mod vector;
 
 use std::fmt;
@@ -27,11 +30,16 @@ pub enum Method {
     Bloom,
     /// Every rule, 1024 at a time, as bits of vectors; ours.
     Vector,
+    /// One hash table behind one filter in shared memory; ours.
+    Filtered,
+    /// The same table, asked for the classes that two words of a key leave; ours.
+    Pruned,
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Linear, Self::Tuple, Self::Bloom, Self::Vector];
+    pub const ALL: [Self; 6] =
+        [Self::Linear, Self::Tuple, Self::Bloom, Self::Vector, Self::Filtered, Self::Pruned];
 
     /// Its name as an engine.
     pub fn name(self) -> &'static str {
@@ -40,6 +48,8 @@ impl Method {
             Self::Tuple => "gpu-tuple",
             Self::Bloom => "gpu-bloom",
             Self::Vector => "gpu-vector",
+            Self::Filtered => "gpu-filtered",
+            Self::Pruned => "gpu-pruned",
         }
     }
 }
@@ -104,5 +114,7 @@ pub(crate) fn build<const W: usize>(
         Method::Tuple => Box::new(tuple::Tuple::build(device, rules, seed)?),
         Method::Bloom => Box::new(bloom::Bloom::build(device, rules, seed)?),
         Method::Vector => Box::new(vector::Vector::build(device, rules)?),
+        Method::Filtered => Box::new(filtered::Filtered::build(device, rules, seed)?),
+        Method::Pruned => Box::new(pruned::Pruned::build(device, rules, seed)?),
     })
 }
