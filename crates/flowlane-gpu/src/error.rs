@@ -71,6 +71,12 @@ pub enum GpuError {
         /// The limit.
         words_max: usize,
     },
+    /// The access list that stands in for the device.
+    #[error("the rules do not fit the access list that stands in for the device: {reason}")]
+    List {
+        /// What it says.
+        reason: String,
+    },
     /// The device failed.
     #[error("the device failed while {doing}: {reason}")]
     Device {

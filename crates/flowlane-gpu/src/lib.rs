@@ -7,7 +7,7 @@
 //! ```no_run
 //! use std::sync::Arc;
 //!
-//! use flowlane::classify::acl::{Condition, Entry, Layout, RankKey, Verdict};
+//! use flowlane::classify::acl::{Condition, Entry, Layout, RankKey};
 //! use flowlane::rule::{Priority, RuleId};
 //! use flowlane_gpu::{Device, GpuTable, Method, Session, SessionConfig};
 //!
@@ -17,9 +17,9 @@
 //! let entry = Entry { condition, rank: RankKey::new(Priority(1), 0), rule: RuleId(7), categories: 1 };
 //! let table = Arc::new(GpuTable::build(&device, Method::Bloom, &kinds, &[entry], 0x5eed, 1)?);
 //! let mut session = Session::new(&device, SessionConfig::default())?;
-//! let mut verdicts = [Verdict::NONE];
-//! session.lookup_batch(&table, &[[0, 6, 1, 2]], &mut verdicts)?;
-//! assert_eq!(verdicts[0].rule(), Some(RuleId(7)));
+//! let mut hits = [None];
+//! session.lookup_batch(&table, &[[0, 6, 1, 2]], &mut hits)?;
+//! assert_eq!(hits[0].map(|hit| hit.rule), Some(RuleId(7)));
 //! # Ok::<(), flowlane_gpu::GpuError>(())
 //! ```
 //!
@@ -29,10 +29,12 @@
 //! | [`search`] | how rules are found: a file for each kernel |
 //! | [`table`] | a rule set on a device |
 //! | [`session`] | batches on their way |
+//! | [`classifier`] | rules for flow keys, with the CPU where a device does not do |
 //! | [`ternary`] | rules without ranges |
 //!
 //! Kernels are in `kernels/`. Tests run them on the CPU, unmodified, behind a driver of their own (`host/`).
 
+pub mod classifier;
 pub mod device;
 mod error;
 pub mod search;
@@ -40,6 +42,7 @@ pub mod session;
 pub mod table;
 pub mod ternary;
 
+pub use classifier::{GpuConfig, GpuSearch};
 pub use device::{Device, DeviceProperties};
 pub use error::GpuError;
 pub use search::Method;

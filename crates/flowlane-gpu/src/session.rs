@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, PinnedHostSlice};
-use flowlane::classify::acl::Verdict;
+use flowlane::classify::Hit;
 
 use crate::device::Device;
 use crate::error::GpuError;
@@ -105,15 +105,15 @@ impl<const W: usize> Slot<W> {
         Ok(())
     }
 
-    /// Waits for the batch, and gives the verdicts.
-    fn end(&mut self, verdicts: &mut [Verdict]) -> Result<Answered, GpuError> {
+    /// Waits for the batch, and gives the winners.
+    fn end(&mut self, hits: &mut [Option<Hit>]) -> Result<Answered, GpuError> {
         let failed = GpuError::of("looking a batch up");
         let table = self.table.take();
         self.done.synchronize().map_err(&failed)?;
         let winners = &self.winners_here.as_slice().map_err(&failed)?[..self.count];
         let table = table.expect("a batch under way has a table");
-        for (verdict, standing) in verdicts.iter_mut().zip(winners) {
-            *verdict = table.verdict(*standing);
+        for (hit, standing) in hits.iter_mut().zip(winners) {
+            *hit = table.hit(*standing);
         }
         Ok(Answered { count: self.count, epoch: table.epoch() })
     }
@@ -171,17 +171,17 @@ impl<const W: usize> Session<W> {
         begun
     }
 
-    /// Waits for the oldest batch under way; none where there is none. Its verdicts are the first of `verdicts`.
+    /// Waits for the oldest batch under way; none where there is none. Its winners are the first of `hits`.
     ///
     /// # Errors
-    /// Where the device fails: the batch has no verdicts then.
+    /// Where the device fails: the batch has no answer then.
     ///
     /// # Panics
-    /// Where `verdicts` are fewer than the keys of the batch.
-    pub fn receive(&mut self, verdicts: &mut [Verdict]) -> Option<Result<Answered, GpuError>> {
+    /// Where `hits` are fewer than the keys of the batch.
+    pub fn receive(&mut self, hits: &mut [Option<Hit>]) -> Option<Result<Answered, GpuError>> {
         let mut slot = self.under_way.pop_front()?;
-        assert!(verdicts.len() >= slot.count, "a batch of {} for {} verdicts", slot.count, verdicts.len());
-        let answered = slot.end(verdicts);
+        assert!(hits.len() >= slot.count, "a batch of {} for {} answers", slot.count, hits.len());
+        let answered = slot.end(hits);
         self.free.push(slot);
         Some(answered)
     }
@@ -189,7 +189,7 @@ impl<const W: usize> Session<W> {
     /// Looks keys up, in batches that overlap.
     ///
     /// # Errors
-    /// Where the device fails; what `verdicts` holds then means nothing.
+    /// Where the device fails; what `hits` holds then means nothing.
     ///
     /// # Panics
     /// Where the slices differ in length.
@@ -197,11 +197,11 @@ impl<const W: usize> Session<W> {
         &mut self,
         table: &Arc<GpuTable<W>>,
         keys: &[[u32; W]],
-        verdicts: &mut [Verdict],
+        hits: &mut [Option<Hit>],
     ) -> Result<(), GpuError> {
-        assert_eq!(keys.len(), verdicts.len());
+        assert_eq!(keys.len(), hits.len());
         let mut batches = keys.chunks(self.batch_max);
-        let mut rest = verdicts;
+        let mut rest = hits;
         let mut failed = None;
         loop {
             while failed.is_none() && self.has_room() {

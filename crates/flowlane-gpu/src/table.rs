@@ -1,7 +1,7 @@
 //! A rule set on a device.
 
-use flowlane::classify::acl::{Entry, Verdict, WordKind};
-use flowlane::rule::RuleId;
+use flowlane::classify::Hit;
+use flowlane::classify::acl::{Entry, WordKind};
 
 use crate::device::Device;
 use crate::error::GpuError;
@@ -16,8 +16,8 @@ const ENTRIES_MAX: usize = 1 << 26;
 pub struct GpuTable<const W: usize> {
     search: Box<dyn Search>,
     method: Method,
-    /// Of the rules, by standing from 1.
-    handles: Vec<RuleId>,
+    /// The rules, by standing from 1.
+    hits: Vec<Hit>,
     entries: usize,
     epoch: u64,
 }
@@ -38,7 +38,7 @@ impl<const W: usize> GpuTable<W> {
         const { assert!(matches!(W, 4 | 9 | 10 | 16), "kernels are compiled for keys of 4, 9, 10 and 16 words") };
         let rules = TernaryRules::new(kinds, entries, ENTRIES_MAX)?;
         let search = search::build(device, method, &rules, seed)?;
-        Ok(Self { search, method, entries: rules.rules.len(), handles: rules.handles, epoch })
+        Ok(Self { search, method, entries: rules.rules.len(), hits: rules.hits, epoch })
     }
 
     /// How it finds rules.
@@ -48,12 +48,12 @@ impl<const W: usize> GpuTable<W> {
 
     /// Number of rules.
     pub fn len(&self) -> usize {
-        self.handles.len()
+        self.hits.len()
     }
 
     /// Whether there are no rules.
     pub fn is_empty(&self) -> bool {
-        self.handles.is_empty()
+        self.hits.is_empty()
     }
 
     /// Number of entries: a rule with ranges is several.
@@ -81,8 +81,7 @@ impl<const W: usize> GpuTable<W> {
     }
 
     /// The rule of a standing. One that no rule has would be a kernel's error: no rule, rather than a wrong one.
-    pub(crate) fn verdict(&self, standing: u32) -> Verdict {
-        let handle = (standing as usize).checked_sub(1).and_then(|place| self.handles.get(place));
-        handle.map_or(Verdict::NONE, |rule| Verdict::of(*rule))
+    pub(crate) fn hit(&self, standing: u32) -> Option<Hit> {
+        self.hits.get((standing as usize).checked_sub(1)?).copied()
     }
 }

@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
+use flowlane::classify::Hit;
 use flowlane::classify::acl::{Entry, WordKind};
-use flowlane::rule::RuleId;
 
 use crate::error::GpuError;
 
@@ -23,8 +23,8 @@ pub struct Ternary<const W: usize> {
 pub struct TernaryRules<const W: usize> {
     /// Best first.
     pub rules: Vec<Ternary<W>>,
-    /// The handle of the rule of each standing, from 1.
-    pub handles: Vec<RuleId>,
+    /// The rule of each standing, from 1.
+    pub hits: Vec<Hit>,
 }
 
 impl<const W: usize> TernaryRules<W> {
@@ -54,8 +54,8 @@ impl<const W: usize> TernaryRules<W> {
             }
             rules.extend(alternatives);
         }
-        let handles = ordered.iter().rev().map(|entry| entry.rule).collect();
-        Ok(Self { rules, handles })
+        let hits = ordered.iter().rev().map(|entry| entry.hit()).collect();
+        Ok(Self { rules, hits })
     }
 }
 
@@ -92,7 +92,7 @@ fn prefixes(low: u64, high: u64, bits: u32) -> Vec<(u32, u32)> {
 #[cfg(test)]
 mod tests {
     use flowlane::classify::acl::{Condition, RankKey};
-    use flowlane::rule::Priority;
+    use flowlane::rule::{Priority, RuleId};
 
     use super::*;
 
@@ -121,7 +121,7 @@ mod tests {
         let entries = [entry(5, 0x0001_0001, 0xfffe_fffe), entry(9, 0, 0xffff_ffff)];
         let made = TernaryRules::new(&kinds, &entries, 901).expect("900 and one");
         assert_eq!(made.rules.len(), 901);
-        assert_eq!(made.handles, [RuleId(5), RuleId(9)]);
+        assert_eq!(made.hits, [entries[0].hit(), entries[1].hit()]);
         assert_eq!(made.rules[0].standing, 2, "the better one");
         assert!(matches!(TernaryRules::new(&kinds, &entries, 900), Err(GpuError::Entries { .. })));
     }

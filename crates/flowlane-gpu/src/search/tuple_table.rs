@@ -73,7 +73,7 @@ impl<const W: usize> Prepared<W> {
     pub(super) fn new(rules: &TernaryRules<W>, order: Order, seed: u64) -> Result<Self, GpuError> {
         let mut classes = group(rules, usize::MAX);
         if classes.iter().map(|class| class.rules.len()).sum::<usize>() > RULES_MAX {
-            return Err(GpuError::Entries { rules: rules.handles.len(), entries_max: RULES_MAX });
+            return Err(GpuError::Entries { rules: rules.hits.len(), entries_max: RULES_MAX });
         }
         let places = places(&classes);
         for class in &mut classes {

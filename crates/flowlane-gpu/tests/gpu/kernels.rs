@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::host_device::on_host_device;
-use flowlane::classify::acl::{Condition, Entry, RankKey, Verdict, WordKind, best};
+use flowlane::classify::Hit;
+use flowlane::classify::acl::{Condition, Entry, RankKey, WordKind, best};
 use flowlane::generate::Random;
 use flowlane::rule::{Priority, RuleId};
 use flowlane_gpu::search::CLASS_RULES_MAX;
@@ -29,6 +30,13 @@ fn entries<const W: usize>(random: &mut Random, count: usize, masks: usize) -> V
             Entry { condition, rank, rule: RuleId(1000 + i as u32), categories: 1 + random.below(2) as u16 }
         })
         .collect()
+}
+
+/// What no table has.
+const WRONG: Hit = Hit { rule: RuleId(u32::MAX - 1), priority: Priority(0) };
+
+fn rule(hit: Option<Hit>) -> Option<u32> {
+    hit.map(|hit| hit.rule.0)
 }
 
 fn kinds<const W: usize>() -> [WordKind; W] {
@@ -59,11 +67,11 @@ fn check<const W: usize>(
 ) {
     let table = GpuTable::build(device, method, &kinds(), entries, 0x5eed, 3).expect("it fits");
     let mut session = Session::new(device, SessionConfig { batch_max: 300, slots: 3 }).expect("it fits");
-    let mut verdicts = vec![Verdict::of(RuleId(77)); keys.len()];
-    session.lookup_batch(&Arc::new(table), keys, &mut verdicts).expect("the device works");
-    for (key, verdict) in keys.iter().zip(verdicts) {
-        let expected = best(entries, &kinds(), key, 0).map(|entry| entry.rule);
-        assert_eq!(verdict.rule(), expected, "{method}, {W} words, {what}, {key:x?}");
+    let mut hits = vec![Some(WRONG); keys.len()];
+    session.lookup_batch(&Arc::new(table), keys, &mut hits).expect("the device works");
+    for (key, hit) in keys.iter().zip(hits) {
+        let expected = best(entries, &kinds(), key, 0).map(Entry::hit);
+        assert_eq!(hit, expected, "{method}, {W} words, {what}, {key:x?}");
     }
 }
 
@@ -139,13 +147,13 @@ fn batches_come_back_in_order_with_the_epoch_of_their_table() {
         assert!(!session.has_room() && session.under_way() == 2);
         // The session keeps what looks up.
         drop((old, new));
-        let mut verdicts = [Verdict::NONE; 8];
-        let first = session.receive(&mut verdicts).expect("sent").expect("works");
+        let mut hits = [None; 8];
+        let first = session.receive(&mut hits).expect("sent").expect("works");
         assert_eq!((first.count, first.epoch), (2, 1));
-        assert_eq!([verdicts[0].rule(), verdicts[1].rule()], [Some(RuleId(0)), None]);
-        let second = session.receive(&mut verdicts).expect("sent").expect("works");
-        assert_eq!((second.count, second.epoch, verdicts[0].rule()), (1, 2, Some(RuleId(1))));
-        assert!(session.receive(&mut verdicts).is_none());
+        assert_eq!([rule(hits[0]), rule(hits[1])], [Some(0), None]);
+        let second = session.receive(&mut hits).expect("sent").expect("works");
+        assert_eq!((second.count, second.epoch, rule(hits[0])), (1, 2, Some(1)));
+        assert!(session.receive(&mut hits).is_none());
     });
 }
 
@@ -171,10 +179,10 @@ fn a_device_that_disappears_is_an_error_and_no_verdict() {
         let table = GpuTable::build(&device, Method::Linear, &kinds(), &one_class(4), 1, 0).expect("it fits");
         let table = Arc::new(table);
         let mut session = Session::new(&device, SessionConfig::default()).expect("it fits");
-        let mut verdicts = [Verdict::NONE; 1];
-        session.lookup_batch(&table, &[[0, 7, 0, 0]], &mut verdicts).expect("the first launch");
+        let mut hits = [None; 1];
+        session.lookup_batch(&table, &[[0, 7, 0, 0]], &mut hits).expect("the first launch");
         for _ in 0..3 {
-            let failed = session.lookup_batch(&table, &[[0, 7, 0, 0]], &mut verdicts);
+            let failed = session.lookup_batch(&table, &[[0, 7, 0, 0]], &mut hits);
             assert!(
                 matches!(&failed, Err(GpuError::Device { reason, .. }) if reason == "CUDA_ERROR_LAUNCH_FAILED")
             );

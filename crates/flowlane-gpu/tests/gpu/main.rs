@@ -1,6 +1,7 @@
 //! Tests of flowlane-gpu on a machine without a GPU.
 
 mod absence;
+mod classifier;
 mod faults;
 mod host_device;
 mod kernels;

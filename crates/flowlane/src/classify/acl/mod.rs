@@ -25,7 +25,7 @@ pub use dynamic::{Dynamic, DynamicConfig};
 pub use engine::{BuildError, Engine, Explanation, Verdict};
 pub use entry::{CATEGORIES_MAX, Condition, Entry, RankKey, best};
 pub use layout::{FieldKind, FieldSpec, Layout, LayoutError, Value, ValueError, WordKind};
-pub use search::{AclSearch, FlowExplanation};
+pub use search::{AclSearch, FlowExplanation, FlowShape};
 pub use shared::{AclReader, SharedAcl};
 pub use table::{Acl, AclConfig, AclEngine};
 pub use tree::{Tree, TreeConfig, TreeKernel};

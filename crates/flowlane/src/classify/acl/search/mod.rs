@@ -14,7 +14,7 @@ mod table;
 
 use std::collections::HashMap;
 
-use self::shape::Shape;
+pub use self::shape::FlowShape;
 use self::table::FlowTable;
 use super::table::AclContest;
 use super::{AclConfig, AclEngine, BuildError};
@@ -68,7 +68,7 @@ pub struct AclSearch {
 impl AclSearch {
     /// An empty table.
     pub fn new(config: AclConfig) -> Self {
-        let table = table::table(Shape::default(), config, &Rules::new());
+        let table = table::table(FlowShape::default(), config, &Rules::new());
         Self { config, rules: Rules::new(), sequence: 0, table: table.expect("no rules need no memory") }
     }
 
@@ -95,7 +95,7 @@ impl AclSearch {
     /// Makes the table anew for all rules, and perhaps one more or instead of one.
     fn make_anew(&mut self, new: Option<(RuleId, Rule)>) -> Result<(), BuildError> {
         let old = new.map(|(id, rule)| (id, self.rules.insert(id, rule)));
-        let shape = Shape::of(self.rules.values().map(|rule| &rule.matches));
+        let shape = FlowShape::of(self.rules.values().map(|rule| &rule.matches));
         match table::table(shape, self.config, &self.rules) {
             Ok(table) => {
                 self.table = table;

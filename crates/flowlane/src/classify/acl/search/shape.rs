@@ -1,6 +1,6 @@
 //! Which words of the flow key a set of matches looks at.
 
-use crate::classify::acl::WordKind;
+use crate::classify::acl::{Condition, Layout, ValueError, WordKind};
 use crate::packet::FlowKey;
 use crate::packet::fields::word;
 use crate::rule::Match;
@@ -10,9 +10,10 @@ use crate::rule::matching::MaskedWord;
 /// rule will not. Addresses, ports and protocol.
 const VARYING: std::ops::RangeInclusive<usize> = word::IPV6_SRC..=word::IPV4_DST;
 
-/// The words that the engine's key has, and those that are compared before.
+/// Which words of the flow key a set of matches looks at: an engine's key has those, but for what all matches ask alike.
+/// That is compared before.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Shape {
+pub struct FlowShape {
     /// Of the flow key, and how each is compared. The ports may be there twice.
     pub(super) words: Vec<(u8, WordKind)>,
     /// What all rules ask: packets without it match none.
@@ -37,9 +38,9 @@ fn looked_at(matches: &Match) -> impl Iterator<Item = (MaskedWord, WordKind)> {
     matches.words().iter().map(move |w| (*w, kind(w))).chain(ranges)
 }
 
-impl Shape {
+impl FlowShape {
     /// The shape for these matches.
-    pub(super) fn of<'a>(all: impl Iterator<Item = &'a Match> + Clone) -> Self {
+    pub fn of<'a>(all: impl Iterator<Item = &'a Match> + Clone) -> Self {
         let mut out = Self::default();
         let Some(first) = all.clone().next() else { return out };
         let may_be_gate = |w: &&MaskedWord| !VARYING.contains(&usize::from(w.word));
@@ -54,8 +55,39 @@ impl Shape {
         out
     }
 
+    /// Words of the engine's key.
+    pub fn width(&self) -> usize {
+        self.words.len()
+    }
+
+    /// The layout of keys of this shape.
+    ///
+    /// # Panics
+    /// Where the shape is wider than `W`.
+    pub fn layout<const W: usize>(&self) -> Layout<W> {
+        Layout::of_words_as(&self.words)
+    }
+
+    /// The condition of a match on keys of this shape.
+    ///
+    /// # Errors
+    /// Where the match does not [suit](Self::suits) the shape.
+    pub fn condition<const W: usize>(
+        &self,
+        layout: &Layout<W>,
+        matches: &Match,
+    ) -> Result<Condition<W>, ValueError> {
+        layout.flow_condition(&self.beyond_gates(matches))
+    }
+
+    /// Whether a packet has what all matches ask alike. Others match nothing.
+    #[inline(always)]
+    pub fn passes(&self, key: &FlowKey) -> bool {
+        self.stopped_by(key).is_none()
+    }
+
     /// Whether a match can be told by these words.
-    pub(super) fn suits(&self, matches: &Match) -> bool {
+    pub fn suits(&self, matches: &Match) -> bool {
         let has = |(asked, kind): (MaskedWord, WordKind)| {
             self.gates.contains(&asked) || self.words.contains(&(asked.word, kind))
         };
@@ -63,7 +95,7 @@ impl Shape {
     }
 
     /// The match without what the gates ask.
-    pub(super) fn beyond_gates(&self, matches: &Match) -> Match {
+    fn beyond_gates(&self, matches: &Match) -> Match {
         let mut out = Match::any();
         for asked in matches.words().iter().filter(|w| !self.gates.contains(w)) {
             out.set_word(asked.word.into(), asked.value, asked.mask);
@@ -93,7 +125,7 @@ mod tests {
     #[test]
     fn ipv4_five_tuples_have_four_words_and_a_gate() {
         let rules = [five_tuple(1), five_tuple(2)];
-        let shape = Shape::of(rules.iter());
+        let shape = FlowShape::of(rules.iter());
         let words: Vec<usize> = shape.words.iter().map(|(w, _)| usize::from(*w)).collect();
         assert_eq!(words, [word::PORTS, word::NW_PROTO, word::IPV4_SRC, word::IPV4_DST]);
         assert_eq!(shape.gates.len(), 1);
@@ -105,8 +137,8 @@ mod tests {
         let mut odd = five_tuple(1);
         odd.set_masked(Field::TpSrc, 1, 1);
         let rules = [five_tuple(1), odd.clone()];
-        let shape = Shape::of(rules.iter());
+        let shape = FlowShape::of(rules.iter());
         assert_eq!(shape.words.len(), 5);
-        assert!(shape.suits(&odd) && !Shape::of(rules[..1].iter()).suits(&odd));
+        assert!(shape.suits(&odd) && !FlowShape::of(rules[..1].iter()).suits(&odd));
     }
 }

@@ -1,10 +1,10 @@
 //! An [`Acl`] over words of the flow key, of any width.
 
-use super::shape::Shape;
+use super::shape::FlowShape;
 use super::{FlowExplanation, Rules};
 use crate::classify::Hit;
 use crate::classify::acl::table::AclContest;
-use crate::classify::acl::{Acl, AclConfig, BuildError, Layout};
+use crate::classify::acl::{Acl, AclConfig, BuildError};
 use crate::isa::Variant;
 use crate::packet::{FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
@@ -36,12 +36,12 @@ pub(super) trait FlowTable: Send + std::fmt::Debug {
 #[derive(Debug)]
 struct Projected<const W: usize> {
     acl: Acl<W>,
-    shape: Shape,
+    shape: FlowShape,
 }
 
 /// A table of these rules, in the narrowest key that their words fit.
 pub(super) fn table(
-    shape: Shape,
+    shape: FlowShape,
     config: AclConfig,
     rules: &Rules,
 ) -> Result<Box<dyn FlowTable>, BuildError> {
@@ -55,12 +55,12 @@ pub(super) fn table(
 }
 
 impl<const W: usize> Projected<W> {
-    fn build(shape: Shape, config: AclConfig, rules: &Rules) -> Result<Box<dyn FlowTable>, BuildError> {
-        let layout = Layout::of_words_as(&shape.words);
+    fn build(shape: FlowShape, config: AclConfig, rules: &Rules) -> Result<Box<dyn FlowTable>, BuildError> {
+        let layout = shape.layout();
         let mut ordered: Vec<_> = rules.iter().collect();
         ordered.sort_by_key(|(_, rule)| rule.sequence);
         let entries = ordered.into_iter().map(|(id, rule)| {
-            let condition = layout.flow_condition(&shape.beyond_gates(&rule.matches));
+            let condition = shape.condition(&layout, &rule.matches);
             (*id, rule.priority, condition.expect("the shape was made for these rules"), 1)
         });
         let acl = Acl::build(layout.clone(), config, entries)?;
@@ -68,7 +68,7 @@ impl<const W: usize> Projected<W> {
     }
 
     fn project(&self, key: &FlowKey) -> Option<[u32; W]> {
-        self.shape.stopped_by(key).is_none().then(|| self.acl.layout().flow_key(key))
+        self.shape.passes(key).then(|| self.acl.layout().flow_key(key))
     }
 }
 
@@ -78,7 +78,7 @@ impl<const W: usize> FlowTable for Projected<W> {
     }
 
     fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), BuildError> {
-        let condition = self.acl.layout().flow_condition(&self.shape.beyond_gates(matches));
+        let condition = self.shape.condition(self.acl.layout(), matches);
         self.acl.insert(id, priority, condition.expect("asked before whether it suits"), 1)
     }
 
@@ -87,7 +87,7 @@ impl<const W: usize> FlowTable for Projected<W> {
     }
 
     fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<bool, BuildError> {
-        let condition = self.acl.layout().flow_condition(&self.shape.beyond_gates(matches));
+        let condition = self.shape.condition(self.acl.layout(), matches);
         self.acl.replace(id, priority, condition.expect("asked before whether it suits"), 1)
     }
 
@@ -134,7 +134,7 @@ impl<const W: usize> FlowTable for Projected<W> {
             for (place, key) in keys.iter().enumerate() {
                 projected[count] = self.acl.layout().flow_key(key);
                 places[count] = place as u8;
-                count += usize::from(self.shape.stopped_by(key).is_none());
+                count += usize::from(self.shape.passes(key));
             }
             self.acl.lookup_hits(&projected[..count], &mut found[..count]);
             if count == keys.len() {
