@@ -186,9 +186,16 @@ pub(crate) struct ClassifyOptions {
     #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
     pub(crate) trace_format: TraceFormat,
     /// Engine: auto (the fastest for these rules and packets, as measured), linear, tuple, acl (an access list with
-    /// the engine that suits its size), brute, tree or dynamic.
+    /// the engine that suits its size), brute, tree or dynamic; on a CUDA device gpu (the fastest there), gpu-linear,
+    /// gpu-tuple, gpu-bloom, gpu-vector, gpu-filtered or gpu-pruned.
     #[arg(long, default_value = "auto", value_name = "NAME")]
     pub(crate) engine: String,
+    /// The CUDA device, counted from 0.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) device: usize,
+    /// Packets that a CUDA device looks up at a time.
+    #[arg(long, default_value_t = 8192, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub(crate) batch: u32,
     /// Variant of the engine: scalar, sse42, avx2, avx512-256 or avx512; linear and tuple have scalar only.
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Option<String>,

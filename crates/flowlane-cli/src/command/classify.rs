@@ -18,9 +18,6 @@ use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output};
 
-/// Packets looked up at a time, and between two looks at the clock: their keys stay in the nearest caches.
-const BATCH: usize = 256;
-
 #[derive(Serialize)]
 struct Summary {
     packets: u64,
@@ -30,6 +27,8 @@ struct Summary {
     rules: usize,
     engine: &'static str,
     variant: &'static str,
+    /// The CUDA device, for engines that use one.
+    device: Option<String>,
     seconds: f64,
     lookups_per_second: f64,
     cycles_per_lookup: f64,
@@ -76,10 +75,11 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     let clock = quanta::Clock::new();
     let mut cycles = 0;
     let (mut hits, mut differences) = (0u64, 0u64);
-    let mut found: Vec<Option<Hit>> = vec![None; BATCH];
+    let size = engine.batch(options);
+    let mut found: Vec<Option<Hit>> = vec![None; size];
     let mut packet = 0;
-    let mut near = Vec::with_capacity(BATCH);
-    for batch in keys.chunks(BATCH) {
+    let mut near = Vec::with_capacity(size);
+    for batch in keys.chunks(size) {
         let found = &mut found[..batch.len()];
         // Where a parser leaves them, rather than where the trace lies: what is timed is the table.
         near.clear();
@@ -108,6 +108,7 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
         rules: engine.table().len(),
         engine: engine.name(),
         variant: engine.variant(),
+        device: engine.device(),
         seconds: taken.as_secs_f64(),
         lookups_per_second: if taken.is_zero() { 0.0 } else { packet as f64 / taken.as_secs_f64() },
         cycles_per_lookup: per_packet(cycles as f64),
@@ -255,6 +256,7 @@ impl Summary {
             ("built in", format!("{:.3} s", self.build_seconds)),
         ];
         let mut rows: Vec<Vec<String>> = rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec();
+        rows.extend(self.device.as_ref().map(|device| vec!["device".to_owned(), device.clone()]));
         if let Some(n) = self.differences {
             rows.push(vec!["differences from linear".to_owned(), output::count(n)]);
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use flowlane::isa::{self, Variant};
 use flowlane_bench::machine::{self, Cache};
+use flowlane_gpu::DeviceProperties;
 use serde::Serialize;
 
 use crate::arguments::CpuOptions;
@@ -21,6 +22,9 @@ struct Machine {
     variants: Vec<VariantState>,
     extensions: Vec<&'static str>,
     caches: Vec<Cache>,
+    devices: Vec<Gpu>,
+    /// Why there are no CUDA devices.
+    no_devices: Option<String>,
     choices_from: String,
     choices: Vec<InUse>,
 }
@@ -35,10 +39,44 @@ struct VariantState {
     available: bool,
 }
 
+/// A CUDA device.
+#[derive(Serialize)]
+struct Gpu {
+    ordinal: usize,
+    name: String,
+    compute_capability: String,
+    multiprocessors: usize,
+    clock_mhz: usize,
+    memory_bytes: usize,
+    l2_bytes: usize,
+    shared_bytes_max: usize,
+}
+
+impl From<DeviceProperties> for Gpu {
+    fn from(of: DeviceProperties) -> Self {
+        Self {
+            ordinal: of.ordinal,
+            name: of.name,
+            compute_capability: format!("{}.{}", of.capability.0, of.capability.1),
+            multiprocessors: of.multiprocessors,
+            clock_mhz: of.clock_khz / 1000,
+            memory_bytes: of.memory_bytes,
+            l2_bytes: of.l2_bytes,
+            shared_bytes_max: of.shared_bytes_max,
+        }
+    }
+}
+
 /// Runs the command. `tune` is the file of choices, where one is named.
 pub(crate) fn run(options: &CpuOptions, tune: Option<&Path>) -> Result<(), Failure> {
     let origin = tuning::load(tune)?;
+    let (devices, no_devices) = match flowlane_gpu::device::all() {
+        Ok(devices) => (devices.into_iter().map(Gpu::from).collect(), None),
+        Err(error) => (Vec::new(), Some(error.to_string())),
+    };
     let machine = Machine {
+        devices,
+        no_devices,
         architecture: std::env::consts::ARCH,
         cpu: machine::cpu(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -76,6 +114,22 @@ impl Machine {
         for cache in &self.caches {
             rows.push(vec![format!("L{} {}", cache.level, cache.kind), output::bytes(cache.bytes as u64)]);
         }
+        for gpu in &self.devices {
+            let text = format!(
+                "{}, capability {}, {} multiprocessors at {} MHz, {} (L2 {}, shared {} a block)",
+                gpu.name,
+                gpu.compute_capability,
+                gpu.multiprocessors,
+                gpu.clock_mhz,
+                output::bytes(gpu.memory_bytes as u64),
+                output::bytes(gpu.l2_bytes as u64),
+                output::bytes(gpu.shared_bytes_max as u64)
+            );
+            rows.push(vec![format!("CUDA device {}", gpu.ordinal), text]);
+        }
+        rows.extend(
+            self.no_devices.as_ref().map(|why| vec!["CUDA devices".to_owned(), format!("none: {why}")]),
+        );
         rows.push(vec!["further extensions".to_owned(), self.extensions.join(" ")]);
         let variants: Vec<Vec<String>> = self
             .variants

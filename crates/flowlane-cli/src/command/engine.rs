@@ -6,6 +6,7 @@ use flowlane::classify::acl::{AclConfig, AclEngine, TreeKernel};
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
+use flowlane_gpu::{Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig, device};
 use serde::Serialize;
 
 use crate::arguments::ClassifyOptions;
@@ -20,13 +21,20 @@ const TUPLE_RULES_MAX: usize = 1000;
 /// Rounds of a measurement, of which the fastest counts.
 const ROUNDS: usize = 5;
 
-const NAMES: &str = "auto, linear, tuple, acl, brute, tree, dynamic";
+/// Packets looked up at a time, and between two looks at the clock: their keys stay in the nearest caches. With a device,
+/// so many that several batches are under way.
+const BATCH: usize = 256;
+const BATCHES_FOR_DEVICE: usize = 8;
+
+const NAMES: &str = "auto, linear, tuple, acl, brute, tree, dynamic, gpu, gpu-linear, gpu-tuple, gpu-bloom, gpu-vector, \
+     gpu-filtered, gpu-pruned";
 
 /// A table of rules.
 pub(crate) enum Engine {
     Linear(LinearSearch),
     Tuple(TupleSearch),
     Acl(Box<AclSearch>),
+    Gpu(Box<GpuSearch>),
 }
 
 impl Engine {
@@ -56,12 +64,15 @@ impl Engine {
             "auto" | "acl" => Self::list(&chosen, options, AclEngine::Auto),
             "linear" => scalar_only(options, name).and_then(|()| Self::linear(&chosen)),
             "tuple" => scalar_only(options, name).and_then(|()| Self::tuple(&chosen)),
+            "gpu" => scalar_only(options, name).and_then(|()| Self::gpu(&chosen, options, None, sample)),
+            other if other.starts_with("gpu-") => {
+                scalar_only(options, name)?;
+                let method: Method = other.parse().map_err(|_| unknown(other))?;
+                Self::gpu(&chosen, options, Some(method), sample)
+            }
             other => match other.parse() {
                 Ok(engine) => Self::list(&chosen, options, engine),
-                Err(_) => {
-                    let message = format!("there is no engine `{other}`");
-                    Err(Failure::input_help(message, format!("engines: {NAMES}")))
-                }
+                Err(_) => Err(unknown(other)),
             },
         }
     }
@@ -83,18 +94,32 @@ impl Engine {
         options: &ClassifyOptions,
         engine: AclEngine,
     ) -> Result<Self, Failure> {
-        let config = AclConfig {
-            engine,
-            kernel: kernel(options)?,
-            rules_max: rules.len(),
-            memory_max: options.memory_max,
-            threads: std::thread::available_parallelism().map_or(1, Into::into),
-            seed: rand::random(),
-        };
+        let config = list_config(rules.len(), options, engine, kernel(options)?);
         let bar = output::progress(1, "building");
         let built = AclSearch::build(config, rules.iter().copied());
         bar.finish_and_clear();
         built.map(|table| Self::Acl(Box::new(table))).map_err(|e| Failure::input(e.to_string()))
+    }
+
+    /// A table on a device.
+    fn gpu(
+        rules: &[(RuleId, Priority, &Match)],
+        options: &ClassifyOptions,
+        method: Option<Method>,
+        sample: &[FlowKey],
+    ) -> Result<Self, Failure> {
+        let failed = |error: GpuError| match error.is_absence() || matches!(error, GpuError::Device { .. }) {
+            true => Failure::Environment(error.to_string()),
+            false => Failure::input(error.to_string()),
+        };
+        let device = Device::open(options.device).map_err(failed)?;
+        let session = SessionConfig { batch_max: options.batch as usize, ..SessionConfig::default() };
+        let list = list_config(rules.len(), options, AclEngine::Auto, None);
+        let bar = output::progress(1, "building");
+        let built =
+            GpuSearch::build(device, GpuConfig { method, session, list }, rules.iter().copied(), sample);
+        bar.finish_and_clear();
+        built.map(|table| Self::Gpu(Box::new(table))).map_err(failed)
     }
 
     /// The one that looks these packets up fastest.
@@ -115,6 +140,10 @@ impl Engine {
         if rules.len() <= TUPLE_RULES_MAX {
             candidates.push(Self::tuple(rules)?);
         }
+        // Without a device, or where these rules do not suit it, the CPU has engines enough.
+        if device::count().is_ok() {
+            candidates.extend(Self::gpu(rules, options, None, sample).ok());
+        }
         let mut hits = vec![None; sample.len()];
         let mut least = vec![u64::MAX; candidates.len()];
         for _ in 0..ROUNDS {
@@ -134,7 +163,23 @@ impl Engine {
             Self::Linear(table) => table,
             Self::Tuple(table) => table,
             Self::Acl(table) => &**table,
+            Self::Gpu(table) => &**table,
         }
+    }
+
+    /// Packets that it should be given at a time.
+    pub(crate) fn batch(&self, options: &ClassifyOptions) -> usize {
+        match self {
+            Self::Gpu(_) => BATCHES_FOR_DEVICE * options.batch as usize,
+            _ => BATCH,
+        }
+    }
+
+    /// Where it looks up, if not on the CPU; or why no longer.
+    pub(crate) fn device(&self) -> Option<String> {
+        let Self::Gpu(table) = self else { return None };
+        let name = &table.device().properties().name;
+        Some(table.failure().map_or_else(|| name.clone(), |error| format!("{name}, then the CPU: {error}")))
     }
 
     /// The name of the engine that has the rules.
@@ -150,7 +195,28 @@ impl Engine {
         match self {
             Self::Acl(table) => table.engine().1.name(),
             Self::Linear(_) | Self::Tuple(_) => "scalar",
+            Self::Gpu(_) => "cuda",
         }
+    }
+}
+
+fn unknown(engine: &str) -> Failure {
+    Failure::input_help(format!("there is no engine `{engine}`"), format!("engines: {NAMES}"))
+}
+
+fn list_config(
+    rules: usize,
+    options: &ClassifyOptions,
+    engine: AclEngine,
+    kernel: Option<TreeKernel>,
+) -> AclConfig {
+    AclConfig {
+        engine,
+        kernel,
+        rules_max: rules,
+        memory_max: options.memory_max,
+        threads: std::thread::available_parallelism().map_or(1, Into::into),
+        seed: rand::random(),
     }
 }
 
@@ -234,6 +300,7 @@ pub(crate) fn explain(
             let told = table.explain(key);
             (Some(told.nodes), Some(told.rules))
         }
+        Engine::Gpu(_) => (None, None),
         Engine::Linear(_) => (Some(0), Some(compared_in_order(hit, rules, options))),
         Engine::Tuple(_) => (None, None),
     };

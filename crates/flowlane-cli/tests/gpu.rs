@@ -1,0 +1,113 @@
+//! Engines on CUDA devices, as people meet them: without a driver, without a device, and with one whose kernels run on
+//! the CPU (see `crates/flowlane-gpu/host`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+
+use assert_cmd::Command;
+use predicates::prelude::PredicateBooleanExt;
+use predicates::str::contains;
+
+const RULES: &str = "\
+@10.0.0.0/8\t192.168.0.0/16\t0 : 65535\t80 : 80\t0x06/0xFF
+@10.1.0.0/16\t0.0.0.0/0\t0 : 65535\t0 : 1023\t0x00/0x00
+@0.0.0.0/0\t192.168.1.0/24\t1024 : 65535\t53 : 53\t0x11/0xFF
+";
+const TRACE: &str = "\
+167772161\t3232235521\t1000\t80\t6\t0
+167837697\t1\t1000\t443\t6\t0
+1\t3232235777\t2000\t53\t17\t0
+1\t2\t3\t4\t6\t0
+";
+
+/// Files for a command, in a folder of its own.
+fn files() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("some.rules"), RULES).expect("written");
+    std::fs::write(folder.path().join("some.trace"), TRACE).expect("written");
+    folder
+}
+
+fn classify(folder: &Path, engine: &str) -> Command {
+    let mut command = Command::cargo_bin("flowlane").expect("it is built");
+    command.current_dir(folder);
+    command.args(["classify", "--rules", "some.rules", "--trace", "some.trace", "--engine", engine]);
+    command
+}
+
+/// Compiles a library `libcuda.so.1`; none without a compiler.
+fn driver(folder: &Path, sources: &[PathBuf]) -> Option<()> {
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let output = Process::new(compiler)
+        .args(["-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-o"])
+        .arg(folder.join("libcuda.so.1"))
+        .args(["-x", "c++"])
+        .args(sources)
+        .output();
+    let Ok(output) = output else {
+        println!("skipped: no C++ compiler");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(())
+}
+
+/// The driver whose device is the CPU.
+fn host_device(folder: &Path) -> Option<()> {
+    let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("../flowlane-gpu/host");
+    driver(folder, &["kernels", "threads", "driver"].map(|file| host.join(format!("{file}.cpp"))))
+}
+
+#[test]
+fn without_a_driver_an_engine_for_a_device_says_so_and_exits_with_3() {
+    let folder = files();
+    if std::fs::exists("/dev/nvidiactl").unwrap_or(false) {
+        println!("skipped: there is a driver");
+        return;
+    }
+    let why = contains("no CUDA driver").and(contains("take an engine for the CPU"));
+    classify(folder.path(), "gpu").assert().code(3).stderr(why);
+    classify(folder.path(), "auto").assert().success();
+    let mut cpu = Command::cargo_bin("flowlane").expect("it is built");
+    cpu.arg("cpu").assert().success().stdout(contains("none: no CUDA driver"));
+}
+
+#[test]
+fn a_driver_without_a_device_is_said_and_auto_takes_the_cpu() {
+    let folder = files();
+    let source = folder.path().join("none.cpp");
+    let none = "extern \"C\" __attribute__((visibility(\"default\"))) int cuInit(unsigned) { return 100; }\n\
+         extern \"C\" __attribute__((visibility(\"default\"))) int cuGetErrorName(int, const char **name) {\n\
+         *name = \"CUDA_ERROR_NO_DEVICE\"; return 0; }\n";
+    std::fs::write(&source, none).expect("written");
+    let Some(()) = driver(folder.path(), &[source]) else { return };
+    let mut gpu = classify(folder.path(), "gpu-bloom");
+    gpu.env("LD_LIBRARY_PATH", folder.path());
+    gpu.assert().code(3).stderr(contains("no CUDA device").and(contains("CUDA_ERROR_NO_DEVICE")));
+    classify(folder.path(), "auto").env("LD_LIBRARY_PATH", folder.path()).assert().success();
+}
+
+#[test]
+fn a_device_classifies_and_what_it_lacks_is_said() {
+    let folder = files();
+    let Some(()) = host_device(folder.path()) else { return };
+    let with = |engine: &str, device: &str| {
+        let mut command = classify(folder.path(), engine);
+        command.env("LD_LIBRARY_PATH", folder.path()).env("FLOWLANE_HOST_DEVICE", device);
+        command
+    };
+    let linear = classify(folder.path(), "linear").assert().success();
+    let answers = String::from_utf8(linear.get_output().stdout.clone()).expect("text");
+    for engine in ["gpu-linear", "gpu-tuple", "gpu-bloom", "gpu-vector", "gpu-filtered", "gpu-pruned", "gpu"] {
+        let done = with(engine, "").arg("--check").assert().success();
+        done.stdout(answers.clone()).stderr(contains("host device"));
+    }
+    let vanished = contains("then the CPU: the device failed");
+    with("gpu-linear", "vanish=3").arg("--check").assert().success().stderr(vanished);
+    with("gpu-linear", "memory=100").assert().code(2).stderr(contains("bytes of device memory"));
+    with("gpu-linear", "").args(["--device", "4"]).assert().code(3).stderr(contains("not number 4"));
+    with("gpu-quick", "").assert().code(2).stderr(contains("no engine `gpu-quick`").and(contains("gpu-pruned")));
+    let mut cpu = Command::cargo_bin("flowlane").expect("it is built");
+    cpu.arg("cpu").env("LD_LIBRARY_PATH", folder.path());
+    cpu.assert().success().stdout(contains("capability 9.0"));
+}
