@@ -98,7 +98,8 @@ fn a_device_classifies_and_what_it_lacks_is_said() {
     };
     let linear = classify(folder.path(), "linear").assert().success();
     let answers = String::from_utf8(linear.get_output().stdout.clone()).expect("text");
-    for engine in ["gpu-linear", "gpu-tuple", "gpu-bloom", "gpu-vector", "gpu-filtered", "gpu-pruned", "gpu"] {
+    for engine in ["gpu-linear", "gpu-tuple", "gpu-bloom", "gpu-vector", "gpu-filtered", "gpu-pruned", "gpu"]
+    {
         let done = with(engine, "").arg("--check").assert().success();
         done.stdout(answers.clone()).stderr(contains("host device"));
     }
@@ -106,8 +107,23 @@ fn a_device_classifies_and_what_it_lacks_is_said() {
     with("gpu-linear", "vanish=3").arg("--check").assert().success().stderr(vanished);
     with("gpu-linear", "memory=100").assert().code(2).stderr(contains("bytes of device memory"));
     with("gpu-linear", "").args(["--device", "4"]).assert().code(3).stderr(contains("not number 4"));
-    with("gpu-quick", "").assert().code(2).stderr(contains("no engine `gpu-quick`").and(contains("gpu-pruned")));
+    with("gpu-quick", "")
+        .assert()
+        .code(2)
+        .stderr(contains("no engine `gpu-quick`").and(contains("gpu-pruned")));
     let mut cpu = Command::cargo_bin("flowlane").expect("it is built");
     cpu.arg("cpu").env("LD_LIBRARY_PATH", folder.path());
     cpu.assert().success().stdout(contains("capability 9.0"));
+}
+
+#[test]
+fn the_benchmark_of_devices_runs_where_there_is_one_and_says_so_where_there_is_none() {
+    let folder = files();
+    let Some(()) = host_device(folder.path()) else { return };
+    let mut bench = Command::cargo_bin("flowlane").expect("it is built");
+    bench.env("LD_LIBRARY_PATH", folder.path()).args(["bench", "gpu", "--quick", "--rounds", "1"]);
+    bench.assert().success().stdout(contains("Figure 7").and(contains("gpu-pruned")));
+    let mut bench = Command::cargo_bin("flowlane").expect("it is built");
+    bench.env("LD_LIBRARY_PATH", folder.path()).env("FLOWLANE_HOST_DEVICE", "no-device");
+    bench.args(["bench", "gpu", "--quick"]).assert().code(3).stderr(contains("CUDA_ERROR_NO_DEVICE"));
 }

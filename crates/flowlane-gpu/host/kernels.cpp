@@ -11,6 +11,7 @@ const std::vector<Kernel> &kernels() {
     static const std::vector<Kernel> all = {
         KERNEL_OF_WIDTHS(linear), KERNEL_OF_WIDTHS(tuple), KERNEL_OF_WIDTHS(bloom),
         KERNEL_OF_WIDTHS(vector), KERNEL_OF_WIDTHS(filtered), KERNEL_OF_WIDTHS(pruned),
+        KERNEL(gather), KERNEL(nothing),
         KERNEL(fault_none), KERNEL(fault_bounds), KERNEL(fault_shared), KERNEL(fault_barrier), KERNEL(fault_stuck),
     };
     return all;

@@ -9,7 +9,7 @@ cd "$(dirname "$0")"
 
 VERSION=13.0.88
 FLAGS=(-std=c++17 -O3 --fatbin -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80)
-SOURCES=(bloom.cu class_table.cuh device.cuh filtered.cu flowlane.cu linear.cu pruned.cu tuple.cu tuple_table.cuh vector.cu)
+SOURCES=(bloom.cu ceilings.cu class_table.cuh device.cuh filtered.cu flowlane.cu linear.cu pruned.cu tuple.cu tuple_table.cuh vector.cu)
 
 tools=${FLOWLANE_NVCC:-${CARGO_TARGET_DIR:-../../../target}/nvcc-$VERSION}
 if [ ! -x "$tools/bin/python" ]; then

@@ -1,5 +1,6 @@
 // All kernels, as one module.
 #include "bloom.cu"
+#include "ceilings.cu"
 #include "filtered.cu"
 #include "linear.cu"
 #include "pruned.cu"

@@ -29,14 +29,18 @@
 //! | [`search`] | how rules are found: a file for each kernel |
 //! | [`table`] | a rule set on a device |
 //! | [`session`] | batches on their way |
+//! | [`resident`] | keys that stay on a device, to measure kernels by themselves |
+//! | [`ceilings`] | what a device does at best |
 //! | [`classifier`] | rules for flow keys, with the CPU where a device does not do |
 //! | [`ternary`] | rules without ranges |
 //!
 //! Kernels are in `kernels/`. Tests run them on the CPU, unmodified, behind a driver of their own (`host/`).
 
+pub mod ceilings;
 pub mod classifier;
 pub mod device;
 mod error;
+pub mod resident;
 pub mod search;
 pub mod session;
 pub mod table;
@@ -45,6 +49,7 @@ pub mod ternary;
 pub use classifier::{GpuConfig, GpuSearch};
 pub use device::{Device, DeviceProperties};
 pub use error::GpuError;
+pub use resident::ResidentKeys;
 pub use search::Method;
 pub use session::{Answered, Session, SessionConfig};
 pub use table::GpuTable;

@@ -6,6 +6,7 @@ mod bloom;
 mod cache;
 mod cuckoo;
 mod fib;
+mod gpu;
 mod hash;
 mod megaflow;
 mod parse;
@@ -58,12 +59,15 @@ pub enum BenchError {
     /// DPDK's environment does not start, or has no memory.
     #[error("DPDK cannot be measured here: {0}")]
     Dpdk(String),
+    /// There is no CUDA device, or it fails.
+    #[error("no classifier can be measured on a device: {0}")]
+    Gpu(String),
 }
 
 impl BenchError {
     /// Whether the environment lacks something, rather than the command.
     pub fn environment(&self) -> bool {
-        matches!(self, Self::Unavailable(_) | Self::Dpdk(_))
+        matches!(self, Self::Unavailable(_) | Self::Dpdk(_) | Self::Gpu(_))
     }
 }
 
@@ -192,11 +196,13 @@ pub enum Topic {
     Tunnel,
     /// Access lists.
     Acl,
+    /// Classifiers on a CUDA device.
+    Gpu,
 }
 
 impl Topic {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Parse,
         Self::Hash,
         Self::Bloom,
@@ -206,6 +212,7 @@ impl Topic {
         Self::Acl,
         Self::Fib,
         Self::Tunnel,
+        Self::Gpu,
     ];
 
     /// The name, on the command line and in reports.
@@ -220,6 +227,7 @@ impl Topic {
             Self::Fib => "fib",
             Self::Tunnel => "tunnel",
             Self::Acl => "acl",
+            Self::Gpu => "gpu",
         }
     }
 
@@ -235,6 +243,15 @@ impl Topic {
             Self::Fib => "Routes",
             Self::Tunnel => "Tunnel endpoints",
             Self::Acl => "Access lists",
+            Self::Gpu => "Classifiers on a CUDA device",
+        }
+    }
+
+    /// What this machine lacks for it.
+    pub fn missing(self) -> Option<String> {
+        match self {
+            Self::Gpu => flowlane_gpu::device::count().err().map(|error| error.to_string()),
+            _ => None,
         }
     }
 
@@ -250,6 +267,7 @@ impl Topic {
             Self::Fib => fib::comparisons(context),
             Self::Tunnel => tunnel::comparisons(context),
             Self::Acl => acl::comparisons(context),
+            Self::Gpu => gpu::comparisons(context),
         }
     }
 
@@ -268,6 +286,7 @@ impl Topic {
             Self::Fib => fib::measure(meter, context)?,
             Self::Tunnel => tunnel::measure(meter, context),
             Self::Acl => acl::measure(meter, context)?,
+            Self::Gpu => gpu::measure(meter, context)?,
         })
     }
 }

@@ -40,7 +40,14 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
 }
 
 fn asked(options: &BenchOptions, topic: Topic) -> bool {
-    options.name == "all" || options.name == topic.name()
+    if options.name != "all" {
+        return options.name == topic.name();
+    }
+    let missing = topic.missing();
+    if let Some(what) = &missing {
+        eprintln!("{topic} is left out: {what}");
+    }
+    missing.is_none()
 }
 
 fn read(options: &BenchOptions) -> Result<Options, Failure> {

@@ -1,0 +1,374 @@
+//! Classifiers on a CUDA device, for figures 5 to 11 of *Multi-Layer Packet Classification with Graphics Processing Units*
+//! (Varvello and others, ToN 2016), what the device does at best, and the engines of this machine's CPU beside.
+
+mod set;
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout, Verdict};
+use flowlane_gpu::ceilings::{Copies, Gather};
+use flowlane_gpu::{Device, GpuError, GpuTable, Method, ResidentKeys, Session, SessionConfig};
+
+use self::set::{Set, Shape};
+use super::{BenchError, Context};
+use crate::figure::Figure;
+use crate::measure::{Body, Meter};
+
+/// The paper's batch.
+const BATCH: usize = 8192;
+/// Bits on the wire of a frame of 64 bytes: preamble and gap are 20 more.
+const BITS_A_FRAME: f64 = 8.0 * 84.0;
+/// Rules up to which everything is compared with every rule.
+const LINEAR_RULES_MAX: usize = 128 << 10;
+
+/// How large everything is.
+struct Scale {
+    /// Different tuples.
+    keys: usize,
+    batches: Vec<usize>,
+    classes: Vec<usize>,
+    rules_a_class: usize,
+    /// N and the numbers of classes of figure 8.
+    by_classes: Vec<(usize, Vec<usize>)>,
+    /// Full classes and overlapping ones of figure 9, of so many rules in so many classes.
+    ninth: (usize, usize, Vec<usize>, Vec<usize>),
+    delays_us: Vec<f64>,
+    tables: Vec<usize>,
+    copy_bytes: usize,
+}
+
+impl Scale {
+    fn of(context: &Context<'_>) -> Self {
+        if context.quick() {
+            // A device that is simulated shall finish, too.
+            return Self {
+                keys: 128,
+                batches: vec![32, 128],
+                classes: vec![1, 4],
+                rules_a_class: 8,
+                by_classes: vec![(32, vec![4, 8])],
+                ninth: (32, 8, vec![2, 8], vec![1, 4]),
+                delays_us: vec![100.0],
+                tables: vec![1 << 16],
+                copy_bytes: 1 << 16,
+            };
+        }
+        let powers = |from: u32, to: u32| (from..=to).map(|p| 1usize << p).collect::<Vec<_>>();
+        Self {
+            keys: 1 << 20,
+            batches: powers(8, 20),
+            classes: powers(0, 10),
+            rules_a_class: 256,
+            by_classes: vec![(1 << 10, powers(2, 10)), (8 << 10, powers(5, 10)), (32 << 10, powers(7, 10))],
+            ninth: (1 << 10, 128, powers(2, 7), powers(0, 7)),
+            delays_us: vec![100.0, 200.0, 500.0, 1000.0, 2000.0],
+            tables: powers(20, 29),
+            copy_bytes: 64 << 20,
+        }
+    }
+}
+
+pub(super) fn comparisons(context: &Context<'_>) -> usize {
+    let scale = Scale::of(context);
+    let eighth: usize = scale.by_classes.iter().map(|(_, classes)| classes.len()).sum();
+    let ninth = scale.ninth.2.len() + scale.ninth.3.len() + 2;
+    2 + scale.tables.len()
+        + 2 * scale.batches.len()
+        + 1
+        + scale.classes.len()
+        + eighth
+        + ninth
+        + scale.delays_us.len()
+}
+
+/// What a comparison of this topic needs.
+struct Bench<'a, 'b> {
+    meter: &'a mut Meter<'b>,
+    device: Device,
+    scale: Scale,
+}
+
+fn failed(error: GpuError) -> BenchError {
+    BenchError::Gpu(error.to_string())
+}
+
+pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Vec<Figure>, BenchError> {
+    let device = Device::open(0).map_err(failed)?;
+    let mut bench = Bench { meter, device, scale: Scale::of(context) };
+    let mut figures = vec![bench.copies()?, bench.launch()?, bench.gather()?];
+    figures.extend(bench.by_batch()?);
+    figures.push(bench.beside_cpu()?);
+    figures.push(bench.by_rules()?);
+    figures.extend(bench.by_classes()?);
+    figures.extend(bench.by_shape()?);
+    figures.push(bench.by_delay()?);
+    Ok(figures)
+}
+
+fn labels(numbers: &[usize]) -> impl Iterator<Item = String> + '_ {
+    numbers
+        .iter()
+        .map(|n| if *n >= 1024 && n.is_multiple_of(1024) { format!("{}K", n / 1024) } else { n.to_string() })
+}
+
+/// Methods for so many rules.
+fn methods(rules: usize) -> impl Iterator<Item = Method> {
+    Method::ALL.into_iter().filter(move |m| rules <= LINEAR_RULES_MAX || !matches!(m, Method::Linear))
+}
+
+impl Bench<'_, '_> {
+    fn copies(&mut self) -> Result<Figure, BenchError> {
+        let bytes = self.scale.copy_bytes;
+        let about = "Copies of pinned memory in each direction by themselves: a thousand million bytes is a gigabyte.";
+        let mut figure = Figure::new("gpu-copies", "Copies between host and device", about)
+            .over("direction", ["to the device", "to the host"].map(str::to_owned))
+            .millions_of("bytes")
+            .bars();
+        let copies = std::cell::RefCell::new(Copies::new(&self.device, bytes).map_err(failed)?);
+        let bodies = vec![
+            Body::new("to the device", || copies.borrow_mut().to_device().expect("it worked before")),
+            Body::new("to the host", || copies.borrow_mut().to_host().expect("it worked before")),
+        ];
+        for (place, measured) in self.meter.compare("copies", bytes as u64, bodies).iter().enumerate() {
+            figure.add("one stream", place, measured);
+        }
+        Ok(figure)
+    }
+
+    fn launch(&mut self) -> Result<Figure, BenchError> {
+        let about = "A kernel that does nothing: launched, and waited for.";
+        let mut figure = Figure::new("gpu-launch", "Launch", about)
+            .over("kernel", ["nothing".to_owned()])
+            .cycles("launch")
+            .bars();
+        let gather = Gather::new(&self.device, 32).map_err(failed)?;
+        let body = Body::new("nothing", || gather.launch_nothing().expect("it worked before"));
+        for measured in self.meter.compare("launches", 1, vec![body]) {
+            figure.add("launch and wait", 0, &measured);
+        }
+        Ok(figure)
+    }
+
+    fn gather(&mut self) -> Result<Figure, BenchError> {
+        let tables = self.scale.tables.clone();
+        let about = "Reads of 32 bytes at random places of a table, by all threads of the device.";
+        let mut figure = Figure::new("gpu-reads", "Random reads", about)
+            .over("KiB", labels(&tables.iter().map(|bytes| bytes / 1024).collect::<Vec<_>>()))
+            .millions_of("reads");
+        for (place, bytes) in tables.iter().enumerate() {
+            let mut gather = Gather::new(&self.device, *bytes).map_err(failed)?;
+            let reads = gather.reads() as u64;
+            let body = Body::new("reads", || gather.run().expect("it worked before")).warm();
+            for measured in self.meter.compare(&format!("random reads in {bytes} bytes"), reads, vec![body]) {
+                figure.add("32 bytes", place, &measured);
+            }
+        }
+        Ok(figure)
+    }
+
+    fn tables<const W: usize>(&mut self, set: &Set<W>) -> Result<Vec<Arc<GpuTable<W>>>, BenchError> {
+        self.meter.say(&format!("bringing {} rules to the device", set.entries.len()));
+        let build =
+            |method| GpuTable::build(&self.device, method, &set.kinds, &set.entries, 0x5eed, 0).map(Arc::new);
+        // What does not fit the device is left out.
+        Ok(methods(set.entries.len()).filter_map(|method| build(method).ok()).collect())
+    }
+
+    /// All methods on keys that stay on the device.
+    fn resident<const W: usize>(
+        &mut self,
+        what: &str,
+        set: &Set<W>,
+        batch: usize,
+        figure: &mut Figure,
+        place: usize,
+    ) -> Result<(), BenchError> {
+        let tables = self.tables(set)?;
+        let keys = ResidentKeys::new(&self.device, &set.keys, batch).map_err(failed)?;
+        let keys = std::cell::RefCell::new(keys);
+        let body = |table: &Arc<GpuTable<W>>| {
+            let (table, keys) = (table.clone(), &keys);
+            let name = table.method().name();
+            Body::new(name, move || keys.borrow_mut().look_up(&table).expect("it worked before")).warm()
+        };
+        for measured in self.meter.compare(what, set.keys.len() as u64, tables.iter().map(body).collect()) {
+            figure.add(&measured.name, place, &measured);
+        }
+        Ok(())
+    }
+
+    /// All methods on keys that come from the host, and whose winners return there.
+    fn end_to_end<const W: usize>(
+        &mut self,
+        what: &str,
+        set: &Set<W>,
+        tables: &[Arc<GpuTable<W>>],
+        batch: usize,
+        figure: &mut Figure,
+        place: usize,
+    ) -> Result<(), BenchError> {
+        let config = SessionConfig { batch_max: batch, ..SessionConfig::default() };
+        let session = std::cell::RefCell::new(Session::new(&self.device, config).map_err(failed)?);
+        let hits = std::cell::RefCell::new(vec![None; set.keys.len()]);
+        let body = |table: &Arc<GpuTable<W>>| {
+            let (table, session, hits, keys) = (table.clone(), &session, &hits, &set.keys);
+            let name = table.method().name();
+            let run = move || {
+                let looked_up = session.borrow_mut().lookup_batch(&table, keys, &mut hits.borrow_mut());
+                looked_up.expect("it worked before");
+                black_box(&*hits.borrow());
+            };
+            Body::new(name, run).warm()
+        };
+        for measured in self.meter.compare(what, set.keys.len() as u64, tables.iter().map(body).collect()) {
+            figure.add(&measured.name, place, &measured);
+        }
+        Ok(())
+    }
+
+    fn by_batch(&mut self) -> Result<[Figure; 2], BenchError> {
+        let batches = self.scale.batches.clone();
+        let (rules, classes) = (self.scale.rules_a_class * 32, 32.min(self.scale.rules_a_class));
+        let shape = Shape::even(rules, classes);
+        let about = format!(
+            "{rules} rules of twelve fields (288 bits) in {classes} classes, by the size of batches."
+        );
+        let mut resident = Figure::new("figure-5", "Figure 5: batch size, keys on the device", &about)
+            .over("batch", labels(&batches));
+        let mut whole = Figure::new("figure-5-end-to-end", "Batch size, from host to host", &about)
+            .over("batch", labels(&batches));
+        let set = Set::<9>::new(shape, self.scale.keys, 5);
+        let tables = self.tables(&set)?;
+        for (place, batch) in batches.iter().enumerate() {
+            self.resident(&format!("batches of {batch}"), &set, *batch, &mut resident, place)?;
+            self.end_to_end(
+                &format!("batches of {batch}, end to end"),
+                &set,
+                &tables,
+                *batch,
+                &mut whole,
+                place,
+            )?;
+        }
+        Ok([resident, whole])
+    }
+
+    /// 5-tuples, which the engines of the CPU take, too.
+    fn beside_cpu(&mut self) -> Result<Figure, BenchError> {
+        let rules = self.scale.rules_a_class * 8;
+        let about = format!(
+            "{rules} rules of 5-tuples in 8 classes: the device from host to host, and one core of this machine's CPU. The paper \
+             states 7 times (linear), 11 times (tuple) and 12 times (Bloom) an equally priced CPU of eight cores."
+        );
+        let mut figure = Figure::new("figure-6", "Figure 6: device and CPU", about)
+            .over("rules", [rules.to_string()])
+            .bars();
+        let set = Set::<4>::new(Shape::even(rules, 8), self.scale.keys, 6);
+        let tables = self.tables(&set)?;
+        self.end_to_end("beside the CPU", &set, &tables, BATCH, &mut figure, 0)?;
+        let mut bodies = Vec::new();
+        for engine in [AclEngine::Tree, AclEngine::Dynamic] {
+            let config = AclConfig { memory_max: 4 << 30, ..AclConfig::default() }.with_engine(engine);
+            let layout = Layout::<4>::of_words_as(&[0, 1, 2, 3].map(|w| (w, set.kinds[0])));
+            let entries = set.entries.iter().map(|e| (e.rule, e.rank.priority(), e.condition, e.categories));
+            let Ok(list) = Acl::build(layout, config, entries) else { continue };
+            let (keys, mut verdicts) = (&set.keys, vec![Verdict::NONE; BATCH]);
+            let run = move || {
+                for keys in keys.chunks(BATCH) {
+                    list.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);
+                    black_box(&verdicts);
+                }
+            };
+            bodies.push(Body::new(format!("CPU, one core, {}", engine.name()), run).warm());
+        }
+        for measured in self.meter.compare("the CPU", set.keys.len() as u64, bodies) {
+            figure.add(&measured.name, 0, &measured);
+        }
+        Ok(figure)
+    }
+
+    fn by_rules(&mut self) -> Result<Figure, BenchError> {
+        let classes = self.scale.classes.clone();
+        let rules: Vec<usize> = classes.iter().map(|c| c * self.scale.rules_a_class).collect();
+        let about = "Rules of twelve fields, as many in every class, keys on the device. The paper states 14.88 million lookups a second \
+                     (Bloom, 128K rules in 512 classes).";
+        let mut figure = Figure::new("figure-7", "Figure 7: rules", about).over("rules", labels(&rules));
+        for (place, (rules, classes)) in rules.iter().zip(classes).enumerate() {
+            let set = Set::<9>::new(Shape::even(*rules, classes), self.scale.keys, 7);
+            self.resident(
+                &format!("{rules} rules"),
+                &set,
+                BATCH.max(self.scale.keys / 8),
+                &mut figure,
+                place,
+            )?;
+        }
+        Ok(figure)
+    }
+
+    fn by_classes(&mut self) -> Result<Vec<Figure>, BenchError> {
+        let mut figures = Vec::new();
+        for (letter, (rules, classes)) in ["a", "b", "c"].iter().zip(self.scale.by_classes.clone()) {
+            let about =
+                format!("{rules} rules of twelve fields, by the number of classes, keys on the device.");
+            let title = format!("Figure 8({letter}): classes, {rules} rules");
+            let mut figure =
+                Figure::new(format!("figure-8{letter}"), title, about).over("classes", labels(&classes));
+            for (place, classes) in classes.iter().enumerate() {
+                let set = Set::<9>::new(Shape::even(rules, *classes), self.scale.keys, 8);
+                self.resident(&format!("{rules} rules, {classes} classes"), &set, BATCH, &mut figure, place)?;
+            }
+            figures.push(figure);
+        }
+        Ok(figures)
+    }
+
+    fn by_shape(&mut self) -> Result<[Figure; 3], BenchError> {
+        let (rules, classes, full, overlap) = self.scale.ninth.clone();
+        let about = format!("{rules} rules in {classes} classes, keys on the device.");
+        let mut distribution =
+            Figure::new("figure-9a", "Figure 9(a): full classes", &about).over("full", labels(&full));
+        for (place, full) in full.iter().enumerate() {
+            let set = Set::<9>::new(Shape { full: *full, ..Shape::even(rules, classes) }, self.scale.keys, 9);
+            self.resident(&format!("{full} full classes"), &set, BATCH, &mut distribution, place)?;
+        }
+        let mut overlapping = Figure::new("figure-9b", "Figure 9(b): classes that match a tuple", &about)
+            .over("matching classes", labels(&overlap));
+        for (place, overlap) in overlap.iter().enumerate() {
+            let set = Set::<9>::new(
+                Shape { overlap: *overlap, ..Shape::even(rules, classes) },
+                self.scale.keys,
+                10,
+            );
+            self.resident(&format!("{overlap} overlapping classes"), &set, BATCH, &mut overlapping, place)?;
+        }
+        let mut fields = Figure::new("figure-9c", "Figure 9(c): fields", &about)
+            .over("fields", ["5", "12"].map(str::to_owned))
+            .bars();
+        let five = Set::<4>::new(Shape::even(rules, classes), self.scale.keys, 11);
+        self.resident("5 fields", &five, BATCH, &mut fields, 0)?;
+        let twelve = Set::<9>::new(Shape::even(rules, classes), self.scale.keys, 11);
+        self.resident("12 fields", &twelve, BATCH, &mut fields, 1)?;
+        Ok([distribution, overlapping, fields])
+    }
+
+    /// A delay is a batch: what arrives in that time.
+    fn by_delay(&mut self) -> Result<Figure, BenchError> {
+        let delays = self.scale.delays_us.clone();
+        let rules = self.scale.rules_a_class * 8;
+        let about = format!(
+            "{rules} rules of 5-tuples in 8 classes, from host to host, in batches of what arrives within the delay in frames of 64 bytes \
+             at 40 Gbit/s (figures 10 and 11; the paper forwards at most 27 Gbit/s, which is 40 million a second)."
+        );
+        let mut figure = Figure::new("figure-11", "Figures 10 and 11: delay", about)
+            .over("microseconds", delays.iter().map(|d| d.to_string()));
+        let set = Set::<4>::new(Shape::even(rules, 8), self.scale.keys, 12);
+        let tables = self.tables(&set)?;
+        for (place, delay) in delays.iter().enumerate() {
+            let batch = (delay * 40e3 / BITS_A_FRAME) as usize;
+            self.end_to_end(&format!("a delay of {delay} µs"), &set, &tables, batch, &mut figure, place)?;
+        }
+        Ok(figure)
+    }
+}

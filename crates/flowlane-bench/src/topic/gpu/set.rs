@@ -1,0 +1,152 @@
+//! Rule sets as the paper makes them: rules in classes of one mask each, and tuples made from rules.
+
+use std::collections::HashSet;
+
+use flowlane::classify::acl::{Condition, Entry, RankKey, WordKind};
+use flowlane::generate::Random;
+use flowlane::rule::{Priority, RuleId};
+
+/// The shape of a set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// N.
+    pub(super) rules: usize,
+    /// C: masks.
+    pub(super) classes: usize,
+    /// F: classes that share all rules but one for each of the others.
+    pub(super) full: usize,
+    /// C_m: classes with a rule for the same tuple.
+    pub(super) overlap: usize,
+}
+
+impl Shape {
+    /// Rules spread evenly over classes, of which one has a rule for a tuple.
+    pub(super) fn even(rules: usize, classes: usize) -> Self {
+        Self { rules, classes, full: classes, overlap: 1 }
+    }
+}
+
+/// Rules and tuples.
+#[derive(Debug)]
+pub(super) struct Set<const W: usize> {
+    pub(super) kinds: [WordKind; W],
+    pub(super) entries: Vec<Entry<W>>,
+    pub(super) keys: Vec<[u32; W]>,
+}
+
+/// A field: the word that it is in, the place of its highest bit, and its bits.
+type FieldBits = (usize, u32, u32);
+
+/// The five fields of a tuple of 128 bits, in four words.
+const FIVE: &[FieldBits] = &[(0, 31, 16), (0, 15, 16), (1, 31, 8), (2, 31, 32), (3, 31, 32)];
+
+/// The twelve of OpenFlow 1.0 in 288 bits, in nine words; the two of 48 bits are a word and a half each.
+const TWELVE: &[FieldBits] = &[
+    (0, 31, 32),
+    (1, 31, 32),
+    (2, 31, 32),
+    (3, 31, 16),
+    (3, 15, 16),
+    (4, 31, 16),
+    (4, 15, 8),
+    (5, 31, 32),
+    (6, 31, 32),
+    (7, 31, 8),
+    (7, 23, 8),
+    (8, 31, 32),
+];
+
+/// A mask of `bits` bits or more: fields are exact, wild, or a prefix of whole nibbles.
+fn mask<const W: usize>(random: &mut Random, bits: u32) -> [u32; W] {
+    let fields = if W == 4 { FIVE } else { TWELVE };
+    loop {
+        let mut mask = [0; W];
+        for (word, top, width) in fields {
+            let length = match random.below(3) {
+                0 => 0,
+                1 => *width,
+                _ => 4 * random.below(u64::from(width / 4) + 1) as u32,
+            };
+            let ones = u64::MAX.checked_shl(64 - length).unwrap_or(0) >> 32;
+            mask[*word] |= (ones as u32).checked_shr(31 - top).unwrap_or(0);
+        }
+        if mask.iter().map(|m: &u32| m.count_ones()).sum::<u32>() >= bits {
+            return mask;
+        }
+    }
+}
+
+impl<const W: usize> Set<W> {
+    /// A set of this shape, and so many tuples of which each has a rule.
+    pub(super) fn new(shape: Shape, keys: usize, seed: u64) -> Self {
+        let mut random = Random::for_purpose(seed, "rules in classes");
+        let per_class = shape.rules / shape.full.max(1) + 1;
+        let bits = per_class.ilog2() + 8;
+        let mut seen = HashSet::new();
+        let mut masks: Vec<[u32; W]> = Vec::new();
+        while masks.len() < shape.classes {
+            let mask = mask(&mut random, bits);
+            if seen.insert(mask) {
+                masks.push(mask);
+            }
+        }
+        let mut out = Self { kinds: [WordKind::Ternary; W], entries: Vec::new(), keys: Vec::new() };
+        // Each tuple gives a rule to as many classes as are to overlap.
+        let mut made: Vec<([u32; W], [u32; W])> = Vec::new();
+        let alone = shape.classes - shape.full;
+        let mut class = 0;
+        while out.entries.len() < shape.rules {
+            let tuple: [u32; W] = std::array::from_fn(|_| random.bits() as u32);
+            let mut looked_at = [0; W];
+            for _ in 0..shape.overlap.max(1) {
+                // Those that have one rule only come first.
+                let mask =
+                    masks[if class < alone { shape.full + class } else { (class - alone) % shape.full }];
+                class += 1;
+                let number = out.entries.len() as u32;
+                let low = std::array::from_fn(|w| tuple[w] & mask[w]);
+                out.entries.push(Entry {
+                    condition: Condition { low, high: mask },
+                    rank: RankKey::new(Priority(random.below(256) as u32), number),
+                    rule: RuleId(number),
+                    categories: 1,
+                });
+                looked_at = std::array::from_fn(|w| looked_at[w] | mask[w]);
+            }
+            made.push((tuple, looked_at));
+        }
+        let key = |_| {
+            let (tuple, looked_at) = made[random.index(made.len())];
+            std::array::from_fn(|w| tuple[w] & looked_at[w] | random.bits() as u32 & !looked_at[w])
+        };
+        out.keys = (0..keys).map(key).collect();
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matching(set: &Set<9>, key: &[u32; 9]) -> usize {
+        set.entries.iter().filter(|entry| entry.condition.matches(&set.kinds, key)).count()
+    }
+
+    #[test]
+    fn sets_have_the_shape_that_was_asked_for() {
+        let shape = Shape { rules: 256, classes: 64, full: 16, overlap: 1 };
+        let set = Set::<9>::new(shape, 50, 1);
+        let mut by_mask = std::collections::HashMap::new();
+        set.entries.iter().for_each(|entry| *by_mask.entry(entry.condition.high).or_insert(0) += 1);
+        assert_eq!((set.entries.len(), by_mask.len()), (256, 64));
+        assert_eq!(by_mask.values().filter(|rules| **rules == 1).count(), 48);
+        assert_eq!(by_mask.values().filter(|rules| **rules == 13).count(), 16);
+        assert!(set.keys.iter().all(|key| matching(&set, key) >= 1));
+    }
+
+    #[test]
+    fn tuples_match_as_many_classes_as_are_to_overlap() {
+        let set = Set::<9>::new(Shape { overlap: 8, ..Shape::even(128, 16) }, 50, 2);
+        assert!(set.keys.iter().all(|key| (8..=10).contains(&matching(&set, key))));
+    }
+}

@@ -1,0 +1,70 @@
+//! Keys that stay on a device: what a kernel does by itself, without copies.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaSlice, CudaStream};
+use flowlane::classify::Hit;
+
+use crate::device::Device;
+use crate::error::GpuError;
+use crate::search::Batch;
+use crate::table::GpuTable;
+
+/// Batches of keys on a device, and room for their winners.
+#[derive(Debug)]
+pub struct ResidentKeys<const W: usize> {
+    stream: Arc<CudaStream>,
+    batches: Vec<(CudaSlice<u32>, u32)>,
+    winners: CudaSlice<u32>,
+}
+
+impl<const W: usize> ResidentKeys<W> {
+    /// Brings keys to a device, in batches of at most `batch_max`.
+    ///
+    /// # Errors
+    /// Where there is not enough memory.
+    pub fn new(device: &Device, keys: &[[u32; W]], batch_max: usize) -> Result<Self, GpuError> {
+        let stream = device.stream()?;
+        let batch = |keys: &[[u32; W]]| {
+            let columns: Vec<u32> = (0..W).flat_map(|w| keys.iter().map(move |key| key[w])).collect();
+            Ok((device.upload("keys", &columns)?, keys.len() as u32))
+        };
+        let batches = keys.chunks(batch_max.max(1)).map(batch).collect::<Result<_, GpuError>>()?;
+        let winners =
+            stream.alloc_zeros(batch_max.max(1)).map_err(GpuError::of("taking memory for winners"))?;
+        Ok(Self { stream, batches, winners })
+    }
+
+    /// Looks all batches up, one after the other, and waits for the last.
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn look_up(&mut self, table: &GpuTable<W>) -> Result<(), GpuError> {
+        let failed = GpuError::of("looking keys up");
+        for (tuples, count) in &self.batches {
+            self.stream.memset_zeros(&mut self.winners).map_err(&failed)?;
+            let batch = Batch { tuples, count: *count, winners: &mut self.winners };
+            table.search().launch(&self.stream, batch)?;
+        }
+        self.stream.synchronize().map_err(failed)
+    }
+
+    /// The winners of the last batch of the last [`look_up`](Self::look_up).
+    ///
+    /// # Errors
+    /// Where the device fails.
+    pub fn last_hits(&self, table: &GpuTable<W>) -> Result<Vec<Option<Hit>>, GpuError> {
+        let count = self.batches.last().map_or(0, |(_, count)| *count as usize);
+        let failed = GpuError::of("reading winners");
+        let mut winners = vec![0; self.winners.len()];
+        self.stream.memcpy_dtoh(&self.winners, &mut winners).map_err(&failed)?;
+        self.stream.synchronize().map_err(failed)?;
+        Ok(winners[..count].iter().map(|standing| table.hit(*standing)).collect())
+    }
+}
+
+impl<const W: usize> Drop for ResidentKeys<W> {
+    fn drop(&mut self) {
+        _ = self.stream.synchronize();
+    }
+}
