@@ -82,9 +82,11 @@ impl<const W: usize> Slot<W> {
     }
 
     /// Sends keys on their way.
-    fn begin(&mut self, table: Arc<GpuTable<W>>, keys: &[[u32; W]]) -> Result<(), GpuError> {
+    fn begin(&mut self, table: &Arc<GpuTable<W>>, keys: &[[u32; W]]) -> Result<(), GpuError> {
         let failed = GpuError::of("sending a batch");
         self.count = keys.len();
+        // From here on the device may read it.
+        self.table = Some(table.clone());
         let columns = self.keys_here.as_mut_slice().map_err(&failed)?;
         for (w, column) in columns.chunks_exact_mut(keys.len()).take(W).enumerate() {
             column.iter_mut().zip(keys).for_each(|(word, key)| *word = key[w]);
@@ -100,18 +102,22 @@ impl<const W: usize> Slot<W> {
         let winners = self.winners_there.slice(..keys.len());
         let here = &mut self.winners_here.as_mut_slice().map_err(&failed)?[..keys.len()];
         self.stream.memcpy_dtoh(&winners, here).map_err(&failed)?;
-        self.done.record(&self.stream).map_err(&failed)?;
-        self.table = Some(table);
-        Ok(())
+        self.done.record(&self.stream).map_err(failed)
+    }
+
+    /// Gives up what could not be sent as a whole.
+    fn abandon(&mut self) {
+        _ = self.stream.synchronize();
+        self.table = None;
     }
 
     /// Waits for the batch, and gives the winners.
     fn end(&mut self, hits: &mut [Option<Hit>]) -> Result<Answered, GpuError> {
         let failed = GpuError::of("looking a batch up");
-        let table = self.table.take();
-        self.done.synchronize().map_err(&failed)?;
+        let waited = self.done.synchronize();
+        let table = self.table.take().expect("a batch under way has a table");
+        waited.map_err(&failed)?;
         let winners = &self.winners_here.as_slice().map_err(&failed)?[..self.count];
-        let table = table.expect("a batch under way has a table");
         for (hit, standing) in hits.iter_mut().zip(winners) {
             *hit = table.hit(*standing);
         }
@@ -163,10 +169,13 @@ impl<const W: usize> Session<W> {
     pub fn send(&mut self, table: &Arc<GpuTable<W>>, keys: &[[u32; W]]) -> Result<(), GpuError> {
         assert!((1..=self.batch_max).contains(&keys.len()), "a batch of {} keys", keys.len());
         let mut slot = self.free.pop().expect("room, asked for before");
-        let begun = slot.begin(table.clone(), keys);
+        let begun = slot.begin(table, keys);
         match begun {
             Ok(()) => self.under_way.push_back(slot),
-            Err(_) => self.free.push(slot),
+            Err(_) => {
+                slot.abandon();
+                self.free.push(slot);
+            }
         }
         begun
     }

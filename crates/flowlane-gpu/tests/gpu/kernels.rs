@@ -131,6 +131,41 @@ fn a_class_of_more_rules_than_a_table_holds_is_split() {
     });
 }
 
+/// A rule for these values under these masks.
+fn ternary(i: u32, low: [u32; 4], high: [u32; 4]) -> Entry<4> {
+    let condition = Condition { low, high: [u32::MAX, high[1], high[2], high[3]] };
+    Entry { condition, rank: RankKey::new(Priority(i % 5), i), rule: RuleId(i), categories: 1 }
+}
+
+#[test]
+fn sets_that_suit_no_method_get_right_answers() {
+    on_host_device("sets_that_suit_no_method_get_right_answers", "", || {
+        let device = Device::open(0).expect("the host device");
+        let mut random = Random::new(3);
+        let wild: Vec<Entry<4>> = (0..50).map(|i| ternary(i, [0; 4], [0; 4])).collect();
+        // A mask for every rule, and most rules match most keys.
+        let masks: Vec<Entry<4>> = (0..400)
+            .map(|i| {
+                let high =
+                    std::array::from_fn(|_| (random.bits() & random.bits() & random.bits()) as u32 & 0xf0f);
+                ternary(i, [0; 4], high)
+            })
+            .collect();
+        // The same rule many times over; only the best counts.
+        let same: Vec<Entry<4>> = (0..300).map(|i| ternary(i, [0, 8, 8, 0], [0, 0xff, 0xf8, 0])).collect();
+        // No prefixes: nothing for spans to tell apart.
+        let odd: Vec<Entry<4>> = (0..64).map(|i| ternary(i, [0, i & 5, i & 10, 0], [0, 5, 10, 0])).collect();
+        for (what, entries) in [("wild", wild), ("a mask each", masks), ("the same", same), ("odd", odd)] {
+            let keys: Vec<[u32; 4]> = (0..200)
+                .map(|i| std::array::from_fn(|w| random.bits() as u32 & if i % 2 == w { 0xf } else { 0 }))
+                .collect();
+            for method in Method::ALL {
+                check(&device, method, &entries, &keys, what);
+            }
+        }
+    });
+}
+
 #[test]
 fn batches_come_back_in_order_with_the_epoch_of_their_table() {
     on_host_device("batches_come_back_in_order_with_the_epoch_of_their_table", "", || {
