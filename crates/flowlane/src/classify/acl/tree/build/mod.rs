@@ -5,6 +5,7 @@
 //!                                        └─ what was evicted ─► next part
 //! ```
 
+mod counts;
 mod cut;
 mod field;
 mod piece;
