@@ -53,6 +53,9 @@ const ATTEMPTS: [Thrift; 4] = [
 /// Packets that cuts are chosen by.
 const PACKETS: usize = 8192;
 
+/// Packets that tell what a way costs.
+const SOME_PACKETS: usize = 2048;
+
 /// A way to part the rules.
 #[derive(Clone, Copy, Debug)]
 struct Way {
@@ -80,8 +83,8 @@ const ONE_PART: Way = Way::new(1, 0, 0.0);
 
 /// The ways that are tried besides.
 const WAYS: [Way; 9] = [
-    Way::new(2, 1, 12.0),
     Way::new(2, 2, 5.0),
+    Way::new(2, 1, 12.0),
     Way::new(2, 3, 8.0),
     Way::new(3, 1, 5.0),
     Way::new(3, 3, 3.0),
@@ -107,6 +110,8 @@ struct Plan<'a, const W: usize> {
     ranks: &'a [u32],
     /// Packets drawn from them.
     packets: &'a [[u32; W]],
+    /// Fewer, that tell what ways cost.
+    some_packets: &'a [[u32; W]],
     thrift: Thrift,
     threads: usize,
     budget: Budget,
@@ -137,12 +142,13 @@ pub(super) fn tree<const W: usize>(
     order.sort_unstable_by_key(|&i| std::cmp::Reverse(entries[i as usize].rank));
     let rules: Vec<_> = order.iter().map(|&i| Ternary::of(kinds, &entries[i as usize].condition)).collect();
     let ranks: Vec<u32> = (0..rules.len() as u32).collect();
-    let packets = sign::packets(&rules, PACKETS, 3);
+    let (packets, some_packets) = (sign::packets(&rules, PACKETS, 3), sign::packets(&rules, SOME_PACKETS, 2));
     let table_max = usize::try_from(TABLE_BYTES_MAX).unwrap_or(usize::MAX);
     for thrift in ATTEMPTS {
         let budget = Budget::new((config.memory_max - fixed).min(table_max));
-        let (rules, packets, threads) = (&rules, &packets, config.threads.max(1));
-        let plan = Plan { kinds, rules, ranks: &ranks, packets, thrift, threads, budget };
+        let (rules, packets, some_packets) = (&rules, &packets, &some_packets);
+        let threads = config.threads.max(1);
+        let plan = Plan { kinds, rules, ranks: &ranks, packets, some_packets, thrift, threads, budget };
         let Some(parts) = parts(&plan) else { continue };
         let records = Records::new(kinds, order.iter().map(|&i| &entries[i as usize]));
         return Ok(join(records, parts, config));

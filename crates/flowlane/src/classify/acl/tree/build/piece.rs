@@ -229,51 +229,65 @@ impl Least {
     }
 }
 
-/// Works a way out, unless it needs so many parts that another costs less anyway.
+/// Works a way out, unless another costs less anyway.
 pub(super) fn draft<const W: usize>(plan: &Plan<'_, W>, way: &Way, least: &Least) -> Draft<W> {
     let mut left = plan.ranks.to_vec();
-    let (mut parts, mut cuts) = (Vec::new(), Vec::new());
+    let mut expected = Expected::default();
+    let (mut parts, mut cuts) = (0, Vec::new());
     while !left.is_empty() {
-        if (parts.len() + 1) as f64 * PART_CYCLES > least.cycles() {
+        if expected.cycles(plan) + PART_CYCLES > least.cycles() {
             return Draft { way: *way, cycles: f64::INFINITY, cuts };
         }
         let step = (left.len() / 4096).min(4).max(left.len().div_ceil(SAMPLE_RULES / 2)).max(1);
         let sample: Vec<u32> = one_of_every(step, &left).copied().collect();
-        let cut = root(plan, way, &sample, step as f64, parts.len() + 1 >= way.parts_max);
+        let cut = root(plan, way, &sample, step as f64, parts + 1 >= way.parts_max);
         let (rest, kept) = evict(plan, &cut, left);
         let kept: Vec<u32> = one_of_every(step, &kept).copied().collect();
         let mask = bounded(plan, cut.mask, &kept);
-        if step == 1 && cuts.len() == parts.len() {
+        expected.add(plan, &mask, &Buckets::new(plan.rules, &kept, &mask), step);
+        if step == 1 && cuts.len() == parts {
             cuts.push(cut);
         }
-        parts.push((mask, Buckets::new(plan.rules, &kept, &mask), step));
+        parts += 1;
         left = rest;
     }
-    let cycles = cycles(plan, &parts);
+    let cycles = expected.cycles(plan);
     least.lower(cycles);
     Draft { way: *way, cycles, cuts }
 }
 
-/// What a lookup costs in parts of these cuts, where each rule stands for some.
-fn cycles<const W: usize>(plan: &Plan<'_, W>, parts: &[([u32; W], Buckets, usize)]) -> f64 {
-    let mut state = 2;
-    let packets = one_of_every(plan.rules.len().div_ceil(2048), plan.rules);
-    let (mut sum, mut count) = (0.0, 0);
-    for rule in packets {
-        let packet = sign::packet(rule, &mut state);
-        count += 1;
-        for (cut, buckets, step) in parts {
-            let rules = (buckets.bucket(bits::gather(cut, &packet) as usize).len() * step) as f64;
-            let scanned = BLOCK_CYCLES * (rules / RULES as f64 - 1.0).max(0.0);
-            let cut_again = NODE_CYCLES * (rules / BUCKET_RULES as f64).log2().max(1.0);
-            sum += PART_CYCLES + if rules > 0.75 * BUCKET_RULES as f64 { cut_again } else { scanned };
-        }
+/// What lookups are expected to cost in the parts so far; more parts never cost less.
+#[derive(Default)]
+struct Expected {
+    /// Where all lies in the second-level cache.
+    near: f64,
+    bytes: f64,
+    /// How much of the tables of the parts is waited for.
+    missing: f64,
+}
+
+impl Expected {
+    /// Adds a part with this cut, where each rule stands for `step`.
+    fn add<const W: usize>(&mut self, plan: &Plan<'_, W>, cut: &[u32; W], buckets: &Buckets, step: usize) {
+        let cycles = |packet: &[u32; W]| {
+            let rules = (buckets.bucket(bits::gather(cut, packet) as usize).len() * step) as f64;
+            if rules > 0.75 * BUCKET_RULES as f64 {
+                NODE_CYCLES * (rules / BUCKET_RULES as f64).log2().max(1.0)
+            } else {
+                BLOCK_CYCLES * (rules / RULES as f64 - 1.0).max(0.0)
+            }
+        };
+        self.near += PART_CYCLES + plan.some_packets.iter().map(cycles).sum::<f64>() / plan.some_packets.len() as f64;
+        let bytes = (4 * buckets.len() + 16 * step * buckets.ranks.len()) as f64;
+        self.bytes += bytes;
+        self.missing += (2.0 * bytes / L2_BYTES).min(1.0);
     }
-    // What does not lie in the second-level cache is waited for.
-    let bytes = |(_, b, step): &([u32; W], Buckets, usize)| (4 * b.len() + 16 * step * b.ranks.len()) as f64;
-    let all: f64 = parts.iter().map(bytes).sum::<f64>() + (64 * plan.rules.len()) as f64;
-    let missing: f64 = parts.iter().map(|part| (2.0 * bytes(part) / L2_BYTES).min(1.0)).sum();
-    sum / f64::from(count.max(1)) + MISS_CYCLES * missing * (1.0 - L2_BYTES / all).max(0.0)
+
+    fn cycles<const W: usize>(&self, plan: &Plan<'_, W>) -> f64 {
+        // What does not lie in the second-level cache is waited for.
+        let all = self.bytes + (64 * plan.rules.len()) as f64;
+        self.near + MISS_CYCLES * self.missing * (1.0 - L2_BYTES / all).max(0.0)
+    }
 }
 
 /// Of a cut that was chosen by a sample, as many bits as do not copy the rules too often.
