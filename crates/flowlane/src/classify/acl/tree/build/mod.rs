@@ -235,7 +235,11 @@ fn join<const W: usize>(records: Records<W>, parts: Vec<Piece<W>>, config: &Tree
     }
     let kernel = config.kernel.and_then(Kernel::of).unwrap_or_else(Kernel::chosen);
     #[cfg(target_arch = "x86_64")]
-    let vectors = Vectors::of(&nodes[..count], &records.kinds);
+    let vectors = {
+        let bytes = |p: &Piece<W>| 4 * p.table.len() + size_of::<Block>() * p.blocks.len();
+        let roots: Vec<_> = nodes.iter().zip(parts.iter().map(bytes)).collect();
+        Vectors::of(&roots, &records.kinds)
+    };
     let mut tree = Tree {
         nodes,
         parts: count,

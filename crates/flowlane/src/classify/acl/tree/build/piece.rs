@@ -277,7 +277,8 @@ impl Expected {
                 BLOCK_CYCLES * (rules / RULES as f64 - 1.0).max(0.0)
             }
         };
-        self.near += PART_CYCLES + plan.some_packets.iter().map(cycles).sum::<f64>() / plan.some_packets.len() as f64;
+        self.near +=
+            PART_CYCLES + plan.some_packets.iter().map(cycles).sum::<f64>() / plan.some_packets.len() as f64;
         let bytes = (4 * buckets.len() + 16 * step * buckets.ranks.len()) as f64;
         self.bytes += bytes;
         self.missing += (2.0 * bytes / L2_BYTES).min(1.0);
