@@ -415,7 +415,12 @@ fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]]
         store(&mut group.found, v, ranks);
     }
     if tree.cold {
-        group.found[..count].iter().for_each(|rank| memory::prefetch_at(tree.records.address(*rank).cast()));
+        for rank in &group.found[..count] {
+            memory::prefetch_at(tree.records.address(*rank).cast());
+            if let Some(handles) = &tree.records.handles {
+                memory::prefetch(handles, *rank as usize);
+            }
+        }
     }
     let mut again = 0;
     for (v, verdicts) in verdicts.chunks_exact_mut(LANES).enumerate() {
@@ -430,8 +435,11 @@ fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]]
                 let categories = _mm512_i32gather_epi32::<4>(ranks, tree.records.categories.as_ptr().cast());
                 failing |= _mm512_testn_epi32_mask(categories, _mm512_set1_epi32(1));
             }
-            let (none, handles) = (_mm512_set1_epi32(-1), tree.records.handles.as_ptr().cast());
-            let found = _mm512_mask_i32gather_epi32::<4>(none, hit, ranks, handles);
+            let none = _mm512_set1_epi32(-1);
+            let found = match &tree.records.handles {
+                Some(handles) => _mm512_mask_i32gather_epi32::<4>(none, hit, ranks, handles.as_ptr().cast()),
+                None => _mm512_mask_mov_epi32(none, hit, ranks),
+            };
             _mm512_storeu_si512(verdicts.as_mut_ptr().cast(), found);
         }
         push(&mut group.key, again, failing & hit, lanes_from(v));

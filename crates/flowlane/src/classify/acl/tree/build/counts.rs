@@ -93,3 +93,23 @@ impl<const W: usize> Counts<W> {
         self.many
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::Random;
+
+    #[test]
+    fn counts_are_those_of_bit_after_bit() {
+        let mut random = Random::new(1);
+        for rounds in [0, 1, 2, 30, 31, 32, 63, 200] {
+            let words: Vec<[u32; 2]> =
+                (0..rounds * ROWS).map(|_| [random.bits() as u32, !0 >> random.below(3)]).collect();
+            let mut counts = Counts::NONE;
+            words.as_chunks::<ROWS>().0.iter().for_each(|eight| counts.add(eight.each_ref()));
+            let count = |w: usize, b: usize| words.iter().map(|word| word[w] >> b & 1).sum::<u32>();
+            let expected: [[u32; 32]; 2] = std::array::from_fn(|w| std::array::from_fn(|b| count(w, b)));
+            assert_eq!(counts.done(), expected, "{rounds} times {ROWS} words");
+        }
+    }
+}

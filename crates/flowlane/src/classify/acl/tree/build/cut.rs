@@ -301,3 +301,15 @@ pub(super) fn choose<const W: usize>(rules: &[Ternary<W>], packets: &[[u32; W]],
     }
     cut
 }
+
+#[cfg(test)]
+mod tests {
+    use super::log2;
+
+    #[test]
+    fn logarithms_are_as_exact_as_they_say() {
+        for n in (1..100_000).map(|n| n as f32) {
+            assert!((log2(n) - n.log2()).abs() < 0.0001, "log2 {n}: {}", log2(n));
+        }
+    }
+}
