@@ -9,8 +9,8 @@ use crate::rule::RuleId;
 #[derive(Debug)]
 pub(super) struct Records<const W: usize> {
     words: Memory<u32>,
-    /// Handles.
-    pub(super) handles: Memory<u32>,
+    /// Handles; none where each is its rule's rank, as it is in a list that was read from its best rule on.
+    pub(super) handles: Option<Memory<u32>>,
     /// Categories, one bit each.
     pub(super) categories: Memory<u32>,
     pub(super) kinds: [WordKind; W],
@@ -47,23 +47,27 @@ impl<const W: usize> Records<W> {
         let len = entries.len();
         let mut words = Memory::zeroed(len * Self::STRIDE);
         let (mut handles, mut categories) = (Memory::zeroed(len), Memory::zeroed(len));
+        let mut are_ranks = true;
         for (rank, entry) in entries.enumerate() {
             let record = &mut words[rank * Self::STRIDE..][..2 * W];
             record[..W].copy_from_slice(&entry.condition.low);
             record[W..].copy_from_slice(&entry.condition.high);
             handles[rank] = entry.rule.0;
+            are_ranks &= entry.rule.0 as usize == rank;
             categories[rank] = entry.categories.into();
         }
         let all_plain = categories.iter().all(|categories: &u32| categories & 1 == 1);
+        let handles = (!are_ranks).then_some(handles);
         Self { words, handles, categories, kinds: *kinds, all_plain }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.handles.len()
+        self.categories.len()
     }
 
     pub(super) fn size_bytes(&self) -> usize {
-        self.words.size_bytes() + self.handles.size_bytes() + self.categories.size_bytes()
+        let handles = self.handles.as_ref().map_or(0, Memory::size_bytes);
+        self.words.size_bytes() + handles + self.categories.size_bytes()
     }
 
     /// Where a record begins; never read where there is none.
@@ -97,7 +101,7 @@ impl<const W: usize> Records<W> {
 
     #[inline(always)]
     pub(super) fn verdict(&self, rank: u32) -> Verdict {
-        Verdict::of(RuleId(self.handles[rank as usize]))
+        Verdict::of(RuleId(self.handles.as_ref().map_or(rank, |handles| handles[rank as usize])))
     }
 
     #[inline(always)]

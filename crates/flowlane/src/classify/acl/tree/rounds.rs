@@ -19,6 +19,12 @@ const GROUP: usize = 128;
 /// Keys in a register.
 const LANES: usize = 16;
 
+/// A part of more bytes is asked for ahead.
+const COLD_BYTES: usize = 256 << 10;
+
+/// Registers of keys that numbers are made for together.
+const TOGETHER: usize = 4;
+
 /// Bits of a key on their way to a number: a word is turned, and what lies under the mask is taken.
 #[derive(Clone, Copy, Debug)]
 struct Run {
@@ -35,10 +41,12 @@ pub(super) struct Vectors {
 }
 
 impl Vectors {
-    pub(super) fn of<const W: usize>(roots: &[Node<W>], kinds: &[WordKind; W]) -> Self {
+    /// Of roots, each with the bytes of its part.
+    pub(super) fn of<const W: usize>(roots: &[(&Node<W>, usize)], kinds: &[WordKind; W]) -> Self {
         // Four keys of four words are compared at once.
         let times = if W == 4 { 4 } else { 1 };
-        Self { roots: roots.iter().map(Root::of).collect(), kinds: Kinds::of(kinds, times) }
+        let roots = roots.iter().map(|(node, bytes)| Root::of(node, *bytes)).collect();
+        Self { roots, kinds: Kinds::of(kinds, times) }
     }
 }
 
@@ -47,11 +55,13 @@ impl Vectors {
 struct Root {
     cut: Vec<Run>,
     sign: Vec<Run>,
+    /// Whether what the part has is so large that it is asked for ahead.
+    cold: bool,
 }
 
 impl Root {
-    fn of<const W: usize>(node: &Node<W>) -> Self {
-        Self { cut: runs(&node.cut), sign: runs(&node.sign) }
+    fn of<const W: usize>(node: &Node<W>, bytes: usize) -> Self {
+        Self { cut: runs(&node.cut), sign: runs(&node.sign), cold: bytes > COLD_BYTES }
     }
 }
 
@@ -172,36 +182,47 @@ impl<const W: usize> Group<W> {
         }
     }
 
-    /// The numbers that runs of bits make.
+    /// The numbers that runs of bits make, of `N` registers of keys.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-    fn gather(&self, runs: &[Run], v: usize) -> __m512i {
-        let mut number = _mm512_setzero_si512();
+    fn gather<const N: usize>(&self, runs: &[Run], v: usize) -> [__m512i; N] {
+        let mut numbers = [_mm512_setzero_si512(); N];
         for run in runs {
             debug_assert!((run.word as usize) < W);
             // SAFETY: `runs` makes runs of words that there are.
-            let word = load(unsafe { self.words.get_unchecked(run.word as usize) }, v);
-            let turned = _mm512_rolv_epi32(word, _mm512_set1_epi32(run.rotate as i32));
-            // number | turned & mask
-            number = _mm512_ternarylogic_epi32::<0xf8>(number, turned, _mm512_set1_epi32(run.mask as i32));
+            let words = unsafe { self.words.get_unchecked(run.word as usize) };
+            let (rotate, mask) = (_mm512_set1_epi32(run.rotate as i32), _mm512_set1_epi32(run.mask as i32));
+            for (i, number) in numbers.iter_mut().enumerate() {
+                let turned = _mm512_rolv_epi32(load(words, v + i * LANES), rotate);
+                // number | turned & mask
+                *number = _mm512_ternarylogic_epi32::<0xf8>(*number, turned, mask);
+            }
         }
-        number
+        numbers
     }
 
     /// Which entries, and what to scan leaves for.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
     fn index(&mut self, tree: &Tree<W>, part: usize, count: usize) {
+        let together = count - count % (TOGETHER * LANES);
+        (0..together).step_by(TOGETHER * LANES).for_each(|v| self.index_some::<TOGETHER>(tree, part, v));
+        (together..count).step_by(LANES).for_each(|v| self.index_some::<1>(tree, part, v));
+        if tree.vectors.roots[part].cold {
+            self.at[part][..count].iter().for_each(|at| memory::prefetch(&tree.table, *at as usize));
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn index_some<const N: usize>(&mut self, tree: &Tree<W>, part: usize, v: usize) {
         let root = &tree.vectors.roots[part];
         let first = _mm512_set1_epi32(tree.nodes[part].first.cast_signed());
-        for v in (0..count).step_by(LANES) {
-            let at = _mm512_add_epi32(self.gather(&root.cut, v), first);
-            store(&mut self.at[part], v, at);
-            let signature = self.gather(&root.sign, v);
-            store(&mut self.signatures[part], v, signature);
+        for (i, at) in self.gather::<N>(&root.cut, v).into_iter().enumerate() {
+            store(&mut self.at[part], v + i * LANES, _mm512_add_epi32(at, first));
         }
-        if tree.cold {
-            self.at[part][..count].iter().for_each(|at| memory::prefetch(&tree.table, *at as usize));
+        for (i, signature) in self.gather::<N>(&root.sign, v).into_iter().enumerate() {
+            store(&mut self.signatures[part], v + i * LANES, signature);
         }
     }
 
@@ -219,7 +240,7 @@ impl<const W: usize> Group<W> {
             push(&mut self.key, nodes, met, lanes_from(v));
             nodes += met.count_ones() as usize;
         }
-        if tree.cold {
+        if tree.vectors.roots[part].cold {
             for &key in &self.key[..nodes] {
                 let node = self.at[part][key as usize % GROUP] & !NODE;
                 memory::prefetch(&tree.nodes, node as usize);
@@ -237,7 +258,7 @@ impl<const W: usize> Group<W> {
             self.at[part][key] = place.block;
             self.signatures[part][key] = place.signature;
         }
-        if tree.cold {
+        if tree.vectors.roots[part].cold {
             for at in &self.at[part][..count] {
                 let block = tree.blocks.as_ptr().wrapping_add(*at as usize).cast::<u8>();
                 memory::prefetch_at(block);
@@ -394,7 +415,12 @@ fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]]
         store(&mut group.found, v, ranks);
     }
     if tree.cold {
-        group.found[..count].iter().for_each(|rank| memory::prefetch_at(tree.records.address(*rank).cast()));
+        for rank in &group.found[..count] {
+            memory::prefetch_at(tree.records.address(*rank).cast());
+            if let Some(handles) = &tree.records.handles {
+                memory::prefetch(handles, *rank as usize);
+            }
+        }
     }
     let mut again = 0;
     for (v, verdicts) in verdicts.chunks_exact_mut(LANES).enumerate() {
@@ -409,8 +435,11 @@ fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]]
                 let categories = _mm512_i32gather_epi32::<4>(ranks, tree.records.categories.as_ptr().cast());
                 failing |= _mm512_testn_epi32_mask(categories, _mm512_set1_epi32(1));
             }
-            let (none, handles) = (_mm512_set1_epi32(-1), tree.records.handles.as_ptr().cast());
-            let found = _mm512_mask_i32gather_epi32::<4>(none, hit, ranks, handles);
+            let none = _mm512_set1_epi32(-1);
+            let found = match &tree.records.handles {
+                Some(handles) => _mm512_mask_i32gather_epi32::<4>(none, hit, ranks, handles.as_ptr().cast()),
+                None => _mm512_mask_mov_epi32(none, hit, ranks),
+            };
             _mm512_storeu_si512(verdicts.as_mut_ptr().cast(), found);
         }
         push(&mut group.key, again, failing & hit, lanes_from(v));

@@ -76,6 +76,14 @@ fn all_kernels_agree_on_generated_rules() {
 }
 
 #[test]
+fn rules_go_by_their_handles_whether_those_are_ranks_or_not() {
+    let (mut entries, keys) = testing::generated(Profile::Acl, 300, 400, 5);
+    agrees(&IPV4, &entries, &keys);
+    entries.iter_mut().for_each(|entry| entry.rule.0 = 7 * entry.rule.0 + 3);
+    agrees(&IPV4, &entries, &keys);
+}
+
+#[test]
 fn all_kernels_agree_on_published_rules() {
     for name in ["acl1_1k", "fw1_1k", "ipc1_1k", "acl2_1k", "fw4_1k", "fw1_10k"] {
         let Some((entries, keys)) = testing::published(name, 300) else { return };

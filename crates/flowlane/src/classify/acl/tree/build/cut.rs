@@ -4,6 +4,7 @@
 //! with 1, and wild ones, which go to both. Where a rule may not be copied any further, it is left to another part, which
 //! costs a fixed number of bits.
 
+use super::counts::{Counts, ROWS};
 use super::field::Field;
 use super::ternary::Ternary;
 
@@ -49,55 +50,6 @@ impl<const W: usize> Cut<W> {
     }
 }
 
-/// For each byte its bits as bytes.
-static SPREAD: [u64; 256] = {
-    let mut table = [0; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut bit = 0;
-        while bit < 8 {
-            table[byte] |= (byte as u64 >> bit & 1) << (8 * bit);
-            bit += 1;
-        }
-        byte += 1;
-    }
-    table
-};
-
-/// How many of some words have each bit set.
-struct Counts<const W: usize> {
-    /// One byte each, for the last few.
-    few: [[u64; 4]; W],
-    many: [[u32; 32]; W],
-    added: u32,
-}
-
-impl<const W: usize> Counts<W> {
-    const NONE: Self = Self { few: [[0; 4]; W], many: [[0; 32]; W], added: 0 };
-
-    #[inline(always)]
-    fn add(&mut self, words: &[u32; W]) {
-        if self.added == 255 {
-            self.flush();
-        }
-        self.added += 1;
-        for (few, word) in self.few.iter_mut().zip(words) {
-            for (few, byte) in few.iter_mut().zip(word.to_le_bytes()) {
-                *few += SPREAD[usize::from(byte)];
-            }
-        }
-    }
-
-    fn flush(&mut self) {
-        for (few, many) in self.few.iter_mut().zip(&mut self.many) {
-            let bytes = few.iter().flat_map(|eight| eight.to_le_bytes());
-            many.iter_mut().zip(bytes).for_each(|(many, byte)| *many += u32::from(byte));
-            *few = [0; 4];
-        }
-        self.added = 0;
-    }
-}
-
 /// Rules on their way into buckets.
 struct Cutting<'a, const W: usize> {
     rules: &'a [Ternary<W>],
@@ -117,101 +69,189 @@ struct Cutting<'a, const W: usize> {
     full: usize,
     /// All copies, those in finished buckets too.
     total: usize,
-    /// `n · log2 n`
-    logs: Vec<f32>,
 }
 
-/// What a bit does.
-#[derive(Clone, Copy, Default)]
-struct Effect {
-    gain: f32,
+/// What each bit would do.
+struct Effects<const W: usize> {
+    gain: [[f32; 32]; W],
     /// Copies more (or less).
-    growth: f32,
+    growth: [[f32; 32]; W],
+}
+
+/// A bucket, or what comes to it, by bits: how many there are, and what they have in each bit of a word.
+struct Bucket {
+    rules: f32,
+    /// Rules that may still be copied.
+    free: f32,
+    /// Packets.
+    visits: f32,
+}
+
+/// `log2` of a number from 1 on, less than 0.0001 beside it; of 0 some number.
+#[inline(always)]
+fn log2(x: f32) -> f32 {
+    let bits = x.to_bits();
+    let t = f32::from_bits(bits & 0x7f_ffff | 0x3f80_0000) - 1.0;
+    let curve = ((-0.044_243_74 * t + 0.147_018_77) * t - 0.266_536_28) * t + 0.441_835_87;
+    (bits >> 23) as i32 as f32 - 127.0 + t + t * (1.0 - t) * curve
+}
+
+/// How many of these words have each bit set.
+#[inline(always)]
+fn count<'a, const W: usize>(these: &[u32], words: impl Fn(u32) -> &'a [u32; W]) -> [[u32; 32]; W] {
+    let mut counts = Counts::NONE;
+    let (eights, rest) = these.as_chunks::<ROWS>();
+    eights.iter().for_each(|eight| counts.add(eight.map(&words)));
+    if !rest.is_empty() {
+        counts.add(std::array::from_fn(|i| rest.get(i).map_or(&[0; W], |item| words(*item))));
+    }
+    counts.done()
 }
 
 impl<const W: usize> Cutting<'_, W> {
-    fn effects(&self, active: &[(usize, usize)]) -> Vec<Effect> {
-        let mut effects = vec![Effect::default(); active.len()];
+    fn effects(&self) -> Effects<W> {
+        let mut effects = Effects { gain: [[0.0; 32]; W], growth: [[0.0; 32]; W] };
         let (mut start, mut visit) = (0, 0);
         for (&end, &visit_end) in self.ends.iter().zip(&self.visit_ends) {
             let bucket = &self.copies[start..end as usize];
             let visits = &self.visits[visit..visit_end as usize];
             (start, visit) = (end as usize, visit_end as usize);
-            self.add_effects(bucket, visits, active, &mut effects);
+            self.add_effects(bucket, visits, &mut effects);
         }
         effects
     }
 
-    fn add_effects(&self, bucket: &[u32], visits: &[u32], active: &[(usize, usize)], effects: &mut [Effect]) {
-        let (mut ones, mut told, mut told_free) = (Counts::<W>::NONE, Counts::<W>::NONE, Counts::<W>::NONE);
-        let mut free = 0;
-        for &rule in bucket {
-            let ternary = &self.rules[rule as usize];
-            ones.add(&ternary.value);
-            told.add(&ternary.mask);
-            if self.wild[rule as usize] < self.wild_max {
-                told_free.add(&ternary.mask);
-                free += 1;
-            }
+    fn add_effects(&self, bucket: &[u32], visits: &[u32], effects: &mut Effects<W>) {
+        let free = bucket.iter().filter(|rule| self.wild[**rule as usize] < self.wild_max).count();
+        let ones = count(bucket, |rule| &self.rules[rule as usize].value);
+        let told = count(bucket, |rule| &self.rules[rule as usize].mask);
+        let told_free = match free {
+            0 => [[0; 32]; W],
+            _ if free == bucket.len() => told,
+            _ => count(bucket, |rule| {
+                if self.wild[rule as usize] < self.wild_max {
+                    &self.rules[rule as usize].mask
+                } else {
+                    &[0; W]
+                }
+            }),
+        };
+        let set = count(visits, |packet| &self.packets[packet as usize]);
+        let of = Bucket { rules: bucket.len() as f32, free: free as f32, visits: visits.len() as f32 };
+        for w in 0..W {
+            let (gain, growth) = (&mut effects.gain[w], &mut effects.growth[w]);
+            self.add_effects_of(&of, [&ones[w], &told[w], &told_free[w], &set[w]], gain, growth);
         }
-        let mut set = Counts::<W>::NONE;
-        visits.iter().for_each(|&packet| set.add(&self.packets[packet as usize]));
-        [&mut ones, &mut told, &mut told_free, &mut set].into_iter().for_each(Counts::flush);
-        let n = bucket.len() as u32;
-        for (&(w, b), effect) in active.iter().zip(effects) {
-            let (ones, told, told_free) = (ones.many[w][b], told.many[w][b], told_free.many[w][b]);
-            let (both, evicted) = (free - told_free, n - free - (told - told_free));
+    }
+
+    /// Adds what the bits of a word do in a bucket.
+    fn add_effects_of(
+        &self,
+        bucket: &Bucket,
+        [ones, told, told_free, set]: [&[u32; 32]; 4],
+        gain: &mut [f32; 32],
+        growth: &mut [f32; 32],
+    ) {
+        let &Bucket { rules, free, visits } = bucket;
+        let bits = log2(rules);
+        for i in 0..32 {
+            let count = |of: &[u32; 32]| of[i] as i32 as f32;
+            let (ones, told, told_free, set) = (count(ones), count(told), count(told_free), count(set));
+            let (both, evicted) = (free - told_free, rules - free - (told - told_free));
             let (zero, one) = (told - ones + both, ones + both);
-            let log = |n: u32| self.logs[n as usize];
-            let kept = (n - evicted) as f32;
-            let after =
-                if zero + one == 0 { 0.0 } else { kept * (log(zero) + log(one)) / (zero + one) as f32 };
-            let bits = |n: u32| log(n) / n.max(1) as f32;
-            let (visits, set) = (visits.len() as f32, set.many[w][b] as f32);
-            let visited = visits * bits(n) - (visits - set) * bits(zero) - set * bits(one);
-            let gain = 0.5 * (log(n) - after + self.weight * visited);
-            effect.gain += gain - evicted as f32 * self.eviction_bits;
-            effect.growth += both as f32 - evicted as f32;
+            let (zero_bits, one_bits) = (log2(zero), log2(one));
+            let after = (rules - evicted) * (zero * zero_bits + one * one_bits) / (zero + one).max(1.0);
+            // Nobody is where no rule is.
+            let visited = |rules: f32, visits: f32, bits: f32| if rules > 0.0 { visits * bits } else { 0.0 };
+            let left = visited(zero, visits - set, zero_bits) + visited(one, set, one_bits);
+            gain[i] += 0.5 * (rules * bits - after + self.weight * (visits * bits - left))
+                - evicted * self.eviction_bits;
+            growth[i] += both - evicted;
         }
     }
 
     /// Cuts all buckets by a bit.
     fn cut(&mut self, (w, b): (usize, usize)) {
-        let mut copies = Vec::with_capacity(self.copies.len() + self.copies.len() / 4);
-        let mut ends = Vec::with_capacity(2 * self.ends.len());
-        let (mut visits, mut visit_ends) =
-            (Vec::with_capacity(self.visits.len()), Vec::with_capacity(2 * self.ends.len()));
-        let (mut start, mut visit) = (0, 0);
-        let kept = |rule: u32| {
-            self.rules[rule as usize].mask[w] >> b & 1 == 1 || self.wild[rule as usize] < self.wild_max
+        let side = |of: &[u32; W]| ZERO << (of[w] >> b & 1);
+        let sides = |(rule, wild): (&Ternary<W>, &u8)| match rule.mask[w] >> b & 1 {
+            1 => side(&rule.value),
+            _ if *wild < self.wild_max => ZERO | ONE,
+            _ => 0,
         };
-        let mut total = self.total;
+        let rules: Vec<u8> = self.rules.iter().zip(&self.wild).map(sides).collect();
+        let packets: Vec<u8> = self.packets.iter().map(side).collect();
+        let (mut copies, mut visits) =
+            (Sides::with_room(self.copies.len()), Sides::with_room(self.visits.len()));
+        let (mut ends, mut visit_ends) = (Vec::new(), Vec::new());
+        let (mut start, mut visit) = (0, 0);
         for (&end, &visit_end) in self.ends.iter().zip(&self.visit_ends) {
             let bucket = &self.copies[start..end as usize];
             let visitors = &self.visits[visit..visit_end as usize];
-            total -= bucket.len();
             (start, visit) = (end as usize, visit_end as usize);
-            for side in 0..2 {
-                let from = copies.len();
-                copies.extend(bucket.iter().filter(|&&rule| {
-                    let ternary = &self.rules[rule as usize];
-                    kept(rule) && (ternary.mask[w] >> b & 1 == 0 || ternary.value[w] >> b & 1 == side)
-                }));
-                total += copies.len() - from;
-                if copies.len() - from <= self.full {
-                    copies.truncate(from);
-                } else {
-                    ends.push(copies.len() as u32);
-                    visits.extend(visitors.iter().filter(|&&p| self.packets[p as usize][w] >> b & 1 == side));
-                    visit_ends.push(visits.len() as u32);
-                }
+            let sizes = copies.part(bucket, &rules);
+            self.total = self.total + sizes[0] + sizes[1] - bucket.len();
+            let keep = sizes.map(|size| size > self.full);
+            copies.keep(keep, &mut ends);
+            if keep != [false; 2] {
+                visits.part(visitors, &packets);
+                visits.keep(keep, &mut visit_ends);
             }
         }
         for (rule, wild) in self.rules.iter().zip(&mut self.wild) {
             *wild = wild.saturating_add((rule.mask[w] >> b & 1 == 0).into());
         }
-        (self.copies, self.ends, self.total) = (copies, ends, total);
-        (self.visits, self.visit_ends) = (visits, visit_ends);
+        (self.copies, self.ends) = (copies.items, ends);
+        (self.visits, self.visit_ends) = (visits.items, visit_ends);
+    }
+}
+
+/// Sides of a bit on which something stands.
+const ZERO: u8 = 1;
+const ONE: u8 = 2;
+
+/// What is parted, bucket after bucket.
+struct Sides {
+    items: Vec<u32>,
+    /// Where the last bucket's zeros begin.
+    start: usize,
+    ones: Vec<u32>,
+}
+
+impl Sides {
+    fn with_room(items: usize) -> Self {
+        Self { items: Vec::with_capacity(items + items / 4), start: 0, ones: Vec::new() }
+    }
+
+    /// Parts a bucket by the sides of what is in it; how many stand on each.
+    fn part(&mut self, bucket: &[u32], sides: &[u8]) -> [usize; 2] {
+        self.start = self.items.len();
+        self.items.resize(self.start + bucket.len(), 0);
+        self.ones.resize(self.ones.len().max(bucket.len()), 0);
+        let (zeros, ones) = (&mut self.items[self.start..], &mut self.ones[..]);
+        let (mut zero, mut one) = (0, 0);
+        // Written in any case, so that nothing has to be guessed.
+        for &item in bucket {
+            let side = sides[item as usize];
+            (zeros[zero], ones[one]) = (item, item);
+            zero += usize::from(side & ZERO);
+            one += usize::from(side / ONE);
+        }
+        self.items.truncate(self.start + zero);
+        self.ones.truncate(one);
+        [zero, one]
+    }
+
+    /// Goes on with the sides of the last bucket that are wanted.
+    fn keep(&mut self, [zeros, ones]: [bool; 2], ends: &mut Vec<u32>) {
+        if zeros {
+            ends.push(self.items.len() as u32);
+        } else {
+            self.items.truncate(self.start);
+        }
+        if ones {
+            self.items.extend_from_slice(&self.ones);
+            ends.push(self.items.len() as u32);
+        }
     }
 }
 
@@ -221,8 +261,6 @@ pub(super) fn choose<const W: usize>(rules: &[Ternary<W>], packets: &[[u32; W]],
     if rules.len() <= limits.full {
         return cut;
     }
-    let mut logs: Vec<f32> = (0..=rules.len()).map(|n| n as f32 * (n as f32).log2()).collect();
-    logs[0] = 0.0;
     let mut cutting = Cutting {
         rules,
         copies: (0..rules.len() as u32).collect(),
@@ -236,19 +274,20 @@ pub(super) fn choose<const W: usize>(rules: &[Ternary<W>], packets: &[[u32; W]],
         eviction_bits: limits.eviction_bits,
         full: limits.full,
         total: rules.len(),
-        logs,
     };
     let mut seen = [0; W];
     rules.iter().for_each(|rule| (0..W).for_each(|w| seen[w] |= rule.mask[w]));
-    let mut active: Vec<(usize, usize)> = (0..W).flat_map(|w| (0..32).map(move |b| (w, b))).collect();
-    active.retain(|&(w, b)| seen[w] >> b & 1 == 1);
     while cut.bits.len() < limits.bits_max as usize && !cutting.ends.is_empty() {
-        let effects = cutting.effects(&active);
-        let fits = |e: &Effect| cutting.total as f32 + e.growth <= limits.copies_max as f32;
-        let worth = |e: &Effect| e.gain - limits.copy_bits * e.growth.max(0.0);
-        let best = (0..active.len()).filter(|&i| fits(&effects[i]));
-        let best = best.max_by(|&i, &j| worth(&effects[i]).total_cmp(&worth(&effects[j])));
-        let Some(best) = best.filter(|&i| worth(&effects[i]) >= GAIN_MIN * rules.len() as f32) else {
+        let effects = cutting.effects();
+        let worth = |w: usize, b: usize| {
+            let (gain, growth) = (effects.gain[w][b], effects.growth[w][b]);
+            let fits = cutting.total as f32 + growth <= limits.copies_max as f32;
+            if fits { gain - limits.copy_bits * growth.max(0.0) } else { f32::NEG_INFINITY }
+        };
+        let active = (0..W).flat_map(|w| (0..32).map(move |b| (w, b)));
+        let active = active.filter(|&(w, b)| (seen[w] & !cut.mask[w]) >> b & 1 == 1);
+        let best = active.map(|(w, b)| (w, b, worth(w, b))).max_by(|x, y| x.2.total_cmp(&y.2));
+        let Some((w, b, _)) = best.filter(|best| best.2 >= GAIN_MIN * rules.len() as f32) else {
             // Perhaps there is one if fewer rules are copied, and more evicted.
             if limits.wild_max.is_none() || cutting.wild_max == 0 {
                 break;
@@ -256,10 +295,21 @@ pub(super) fn choose<const W: usize>(rules: &[Ternary<W>], packets: &[[u32; W]],
             cutting.wild_max -= 1;
             continue;
         };
-        let (w, b) = active.swap_remove(best);
         cut.mask[w] |= 1 << b;
         cut.bits.push((w, b, cutting.wild_max));
         cutting.cut((w, b));
     }
     cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::log2;
+
+    #[test]
+    fn logarithms_are_as_exact_as_they_say() {
+        for n in (1..100_000).map(|n| n as f32) {
+            assert!((log2(n) - n.log2()).abs() < 0.0001, "log2 {n}: {}", log2(n));
+        }
+    }
 }

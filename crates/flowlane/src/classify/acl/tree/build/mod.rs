@@ -5,6 +5,7 @@
 //!                                        └─ what was evicted ─► next part
 //! ```
 
+mod counts;
 mod cut;
 mod field;
 mod piece;
@@ -20,7 +21,7 @@ use super::{Node, PARTS_MAX, Tree, TreeConfig};
 use crate::classify::acl::{BuildError, Engine, Entry, WordKind};
 use crate::memory::Memory;
 use crate::rule::RuleId;
-use piece::{Budget, Piece};
+use piece::{Budget, Draft, Least, PART_CYCLES, Piece};
 use ternary::Ternary;
 
 /// Entries and records are found by offsets of 31 bits.
@@ -52,6 +53,9 @@ const ATTEMPTS: [Thrift; 4] = [
 /// Packets that cuts are chosen by.
 const PACKETS: usize = 8192;
 
+/// Packets that tell what a way costs.
+const SOME_PACKETS: usize = 2048;
+
 /// A way to part the rules.
 #[derive(Clone, Copy, Debug)]
 struct Way {
@@ -74,11 +78,13 @@ impl Way {
     }
 }
 
-/// The ways that are tried.
-const WAYS: [Way; 10] = [
-    Way::new(1, 0, 0.0),
-    Way::new(2, 1, 12.0),
+/// The way that is tried first.
+const ONE_PART: Way = Way::new(1, 0, 0.0);
+
+/// The ways that are tried besides.
+const WAYS: [Way; 9] = [
     Way::new(2, 2, 5.0),
+    Way::new(2, 1, 12.0),
     Way::new(2, 3, 8.0),
     Way::new(3, 1, 5.0),
     Way::new(3, 3, 3.0),
@@ -104,6 +110,8 @@ struct Plan<'a, const W: usize> {
     ranks: &'a [u32],
     /// Packets drawn from them.
     packets: &'a [[u32; W]],
+    /// Fewer, that tell what ways cost.
+    some_packets: &'a [[u32; W]],
     thrift: Thrift,
     threads: usize,
     budget: Budget,
@@ -134,12 +142,13 @@ pub(super) fn tree<const W: usize>(
     order.sort_unstable_by_key(|&i| std::cmp::Reverse(entries[i as usize].rank));
     let rules: Vec<_> = order.iter().map(|&i| Ternary::of(kinds, &entries[i as usize].condition)).collect();
     let ranks: Vec<u32> = (0..rules.len() as u32).collect();
-    let packets = sign::packets(&rules, PACKETS, 3);
+    let (packets, some_packets) = (sign::packets(&rules, PACKETS, 3), sign::packets(&rules, SOME_PACKETS, 2));
     let table_max = usize::try_from(TABLE_BYTES_MAX).unwrap_or(usize::MAX);
     for thrift in ATTEMPTS {
         let budget = Budget::new((config.memory_max - fixed).min(table_max));
-        let (rules, packets, threads) = (&rules, &packets, config.threads.max(1));
-        let plan = Plan { kinds, rules, ranks: &ranks, packets, thrift, threads, budget };
+        let (rules, packets, some_packets) = (&rules, &packets, &some_packets);
+        let threads = config.threads.max(1);
+        let plan = Plan { kinds, rules, ranks: &ranks, packets, some_packets, thrift, threads, budget };
         let Some(parts) = parts(&plan) else { continue };
         let records = Records::new(kinds, order.iter().map(|&i| &entries[i as usize]));
         return Ok(join(records, parts, config));
@@ -160,37 +169,40 @@ fn refuse_duplicates<const W: usize>(entries: &[Entry<W>]) -> Result<(), BuildEr
     twice.map_or(Ok(()), |pair| Err(BuildError::Duplicate(RuleId(pair[0]))))
 }
 
-/// The way that costs least.
-fn way<const W: usize>(plan: &Plan<'_, W>) -> Way {
-    let (way, cycles) = cheapest(plan, &WAYS);
-    if cycles <= SLOW_CYCLES {
-        return way;
+/// The way that costs least, worked out.
+fn draft<const W: usize>(plan: &Plan<'_, W>) -> Draft<W> {
+    let one = piece::draft(plan, &ONE_PART, &Least::new(f64::INFINITY));
+    // No two parts cost less.
+    if one.cycles <= 2.0 * PART_CYCLES {
+        return one;
     }
-    let (other, other_cycles) = cheapest(plan, &WAYS_BY_FIELD);
-    if other_cycles < cycles { other } else { way }
+    let best = cheapest(plan, &WAYS, one);
+    if best.cycles <= SLOW_CYCLES { best } else { cheapest(plan, &WAYS_BY_FIELD, best) }
 }
 
-/// Which of these ways costs least, and how much.
-fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[Way]) -> (Way, f64) {
-    let costs = |ways: &[Way]| ways.iter().map(|way| (*way, piece::cost(plan, way))).collect::<Vec<_>>();
+/// The one of these ways that costs least, or the one that is known.
+fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[Way], known: Draft<W>) -> Draft<W> {
+    let least = &Least::new(known.cycles);
+    let drafts = |ways: &[Way]| ways.iter().map(|way| piece::draft(plan, way, least)).collect::<Vec<_>>();
     let share = ways.len().div_ceil(plan.threads);
-    let costs: Vec<(Way, f64)> = std::thread::scope(|scope| {
+    let drafts: Vec<Draft<W>> = std::thread::scope(|scope| {
         let others: Vec<_> =
-            ways.chunks(share).skip(1).map(|ways| scope.spawn(move || costs(ways))).collect();
-        let own = costs(&ways[..share]);
+            ways.chunks(share).skip(1).map(|ways| scope.spawn(move || drafts(ways))).collect();
+        let own = drafts(&ways[..share]);
         own.into_iter().chain(others.into_iter().flat_map(piece::join)).collect()
     });
-    let cheapest = costs.into_iter().min_by(|a, b| a.1.total_cmp(&b.1));
-    cheapest.unwrap_or((ways[0], f64::INFINITY))
+    drafts.into_iter().fold(known, |best, other| if other.cycles < best.cycles { other } else { best })
 }
 
 /// The parts, best rank first; none where the budget does not suffice.
 fn parts<const W: usize>(plan: &Plan<'_, W>) -> Option<Vec<Piece<W>>> {
-    let way = way(plan);
+    let Draft { way, cuts, .. } = draft(plan);
+    let mut known = cuts.into_iter();
     let mut left = plan.ranks.to_vec();
     let mut parts = Vec::new();
     while !left.is_empty() || parts.is_empty() {
-        let cut = piece::root(plan, &way, &left, 1.0, parts.len() + 1 >= way.parts_max);
+        let last = parts.len() + 1 >= way.parts_max;
+        let cut = known.next().unwrap_or_else(|| piece::root(plan, &way, &left, 1.0, last));
         let (rest, kept) = piece::evict(plan, &cut, left);
         parts.push((kept.first().copied(), piece::part(plan, &cut, &kept)?));
         left = rest;
@@ -223,7 +235,11 @@ fn join<const W: usize>(records: Records<W>, parts: Vec<Piece<W>>, config: &Tree
     }
     let kernel = config.kernel.and_then(Kernel::of).unwrap_or_else(Kernel::chosen);
     #[cfg(target_arch = "x86_64")]
-    let vectors = Vectors::of(&nodes[..count], &records.kinds);
+    let vectors = {
+        let bytes = |p: &Piece<W>| 4 * p.table.len() + size_of::<Block>() * p.blocks.len();
+        let roots: Vec<_> = nodes.iter().zip(parts.iter().map(bytes)).collect();
+        Vectors::of(&roots, &records.kinds)
+    };
     let mut tree = Tree {
         nodes,
         parts: count,

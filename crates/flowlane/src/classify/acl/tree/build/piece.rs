@@ -1,7 +1,7 @@
 //! Nodes and leaves of a part, and how they are put together.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::cut::{self, Cut, Limits};
 use super::field::Field;
@@ -23,7 +23,7 @@ const COPY_BITS: f32 = 0.25;
 const BITS_MAX: i32 = 22;
 
 /// What a part costs each lookup, and a block that it scans, in cycles (Zen 5, tables in L2 and L3).
-const PART_CYCLES: f64 = 8.0;
+pub(super) const PART_CYCLES: f64 = 8.0;
 const BLOCK_CYCLES: f64 = 3.0;
 const NODE_CYCLES: f64 = 30.0;
 const MISS_CYCLES: f64 = 8.0;
@@ -202,38 +202,93 @@ pub(super) fn evict<const W: usize>(
     if few { (Vec::new(), left) } else { (rest, kept) }
 }
 
-/// What a lookup costs in a way of parting the rules, about, in cycles; from a sample of them.
-pub(super) fn cost<const W: usize>(plan: &Plan<'_, W>, way: &Way) -> f64 {
+/// A way of parting the rules, worked out on a sample of them.
+pub(super) struct Draft<const W: usize> {
+    pub(super) way: Way,
+    /// What a lookup costs, about; infinite where that is more than another way costs.
+    pub(super) cycles: f64,
+    /// The cuts of the first parts, as far as they were chosen by all rules.
+    pub(super) cuts: Vec<Cut<W>>,
+}
+
+/// What the cheapest way known costs.
+pub(super) struct Least(AtomicU64);
+
+impl Least {
+    pub(super) fn new(cycles: f64) -> Self {
+        Self(AtomicU64::new(cycles.to_bits()))
+    }
+
+    fn lower(&self, cycles: f64) {
+        // The bits of numbers that are not negative are in their order.
+        self.0.fetch_min(cycles.to_bits(), Ordering::Relaxed);
+    }
+
+    fn cycles(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Works a way out, unless another costs less anyway.
+pub(super) fn draft<const W: usize>(plan: &Plan<'_, W>, way: &Way, least: &Least) -> Draft<W> {
     let mut left = plan.ranks.to_vec();
-    let mut parts = Vec::new();
+    let mut expected = Expected::default();
+    let (mut parts, mut cuts) = (0, Vec::new());
     while !left.is_empty() {
+        if expected.cycles(plan) + PART_CYCLES > least.cycles() {
+            return Draft { way: *way, cycles: f64::INFINITY, cuts };
+        }
         let step = (left.len() / 4096).min(4).max(left.len().div_ceil(SAMPLE_RULES / 2)).max(1);
         let sample: Vec<u32> = one_of_every(step, &left).copied().collect();
-        let cut = root(plan, way, &sample, step as f64, parts.len() + 1 >= way.parts_max);
+        let cut = root(plan, way, &sample, step as f64, parts + 1 >= way.parts_max);
         let (rest, kept) = evict(plan, &cut, left);
         let kept: Vec<u32> = one_of_every(step, &kept).copied().collect();
         let mask = bounded(plan, cut.mask, &kept);
-        parts.push((mask, Buckets::new(plan.rules, &kept, &mask), step));
+        expected.add(plan, &mask, &Buckets::new(plan.rules, &kept, &mask), step);
+        if step == 1 && cuts.len() == parts {
+            cuts.push(cut);
+        }
+        parts += 1;
         left = rest;
     }
-    let mut state = 2;
-    let packets = one_of_every(plan.rules.len().div_ceil(2048), plan.rules);
-    let (mut sum, mut count) = (0.0, 0.0);
-    for rule in packets {
-        let packet = sign::packet(rule, &mut state);
-        count += 1.0;
-        for (cut, buckets, step) in &parts {
-            let rules = (buckets.bucket(bits::gather(cut, &packet) as usize).len() * step) as f64;
-            let scanned = BLOCK_CYCLES * (rules / RULES as f64 - 1.0).max(0.0);
-            let cut_again = NODE_CYCLES * (rules / BUCKET_RULES as f64).log2().max(1.0);
-            sum += PART_CYCLES + if rules > 0.75 * BUCKET_RULES as f64 { cut_again } else { scanned };
-        }
+    let cycles = expected.cycles(plan);
+    least.lower(cycles);
+    Draft { way: *way, cycles, cuts }
+}
+
+/// What lookups are expected to cost in the parts so far; more parts never cost less.
+#[derive(Default)]
+struct Expected {
+    /// Where all lies in the second-level cache.
+    near: f64,
+    bytes: f64,
+    /// How much of the tables of the parts is waited for.
+    missing: f64,
+}
+
+impl Expected {
+    /// Adds a part with this cut, where each rule stands for `step`.
+    fn add<const W: usize>(&mut self, plan: &Plan<'_, W>, cut: &[u32; W], buckets: &Buckets, step: usize) {
+        let cycles = |packet: &[u32; W]| {
+            let rules = (buckets.bucket(bits::gather(cut, packet) as usize).len() * step) as f64;
+            if rules > 0.75 * BUCKET_RULES as f64 {
+                NODE_CYCLES * (rules / BUCKET_RULES as f64).log2().max(1.0)
+            } else {
+                BLOCK_CYCLES * (rules / RULES as f64 - 1.0).max(0.0)
+            }
+        };
+        self.near +=
+            PART_CYCLES + plan.some_packets.iter().map(cycles).sum::<f64>() / plan.some_packets.len() as f64;
+        let bytes = (4 * buckets.len() + 16 * step * buckets.ranks.len()) as f64;
+        self.bytes += bytes;
+        self.missing += (2.0 * bytes / L2_BYTES).min(1.0);
     }
-    // What does not lie in the second-level cache is waited for.
-    let bytes = |(_, b, step): &([u32; W], Buckets, usize)| (4 * b.len() + 16 * step * b.ranks.len()) as f64;
-    let all: f64 = parts.iter().map(bytes).sum::<f64>() + (64 * plan.rules.len()) as f64;
-    let missing: f64 = parts.iter().map(|part| (2.0 * bytes(part) / L2_BYTES).min(1.0)).sum();
-    sum / count + MISS_CYCLES * missing * (1.0 - L2_BYTES / all).max(0.0)
+
+    fn cycles<const W: usize>(&self, plan: &Plan<'_, W>) -> f64 {
+        // What does not lie in the second-level cache is waited for.
+        let all = self.bytes + (64 * plan.rules.len()) as f64;
+        self.near + MISS_CYCLES * self.missing * (1.0 - L2_BYTES / all).max(0.0)
+    }
 }
 
 /// Of a cut that was chosen by a sample, as many bits as do not copy the rules too often.
