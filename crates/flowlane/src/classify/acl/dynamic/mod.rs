@@ -56,7 +56,7 @@ pub struct DynamicConfig {
     /// What the plan reckons with.
     pub costs: Costs,
     /// Rules of which the plan is made, where there are more. With twice as many as by default a plan takes three times as
-    /// long, and lookups in large lists of the kind `ipc` a tenth to a sixth less.
+    /// long, and lookups as long as before.
     pub sample: usize,
 }
 
