@@ -118,6 +118,28 @@ impl<T: Zeroed> fmt::Debug for Memory<T> {
     }
 }
 
+/// A value on cache lines of its own, and apart from the neighbouring ones, too, which prefetchers bring in pairs: what
+/// one thread writes beside what others read makes them fetch their lines again.
+#[derive(Clone, Debug)]
+#[repr(align(128))]
+pub(crate) struct Apart<T>(pub(crate) T);
+
+impl<T> Deref for Apart<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Apart<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
 /// Asks for the cache line at `place` of `slice`, to be read soon; does nothing where there is no such
 /// place.
 #[inline(always)]

@@ -10,29 +10,33 @@ use crate::measure::{Body, Measured, Meter};
 const IDLE: u8 = 0;
 const SPINNING: u8 = 1;
 const CHANGING: u8 = 2;
-const ENDED: u8 = 3;
+const CHANGING_ANOTHER: u8 = 3;
+const ENDED: u8 = 4;
 
-/// Why there are three.
+/// Why there are four.
 pub(super) const ABOUT: &str = "Alone: the other thread sleeps. Beside a thread that spins: what a busy core beside it costs by itself \
-     (clock rate, shared caches, neighbours). Beside a writer: the same, and the changes. Says little where there are no two free cores.";
+     (clock rate, shared caches, neighbours). Beside a writer of another table: the same, and changes \
+     of an equal table that nobody looks at. Beside a writer: the changes, and what publishing them costs. Says little where there are no two free cores.";
 
 /// Who changes the table.
-pub(super) struct Writer<C> {
+pub(super) struct Writer<C, A> {
     /// Makes so many changes.
     pub(super) change: C,
+    /// The same, of an equal table that nobody looks at.
+    pub(super) change_another: A,
     pub(super) step: usize,
     /// How many there are to be.
     pub(super) per_second: u64,
 }
 
 /// Measures passes of `look_up`, of `operations` each: alone, beside a thread that spins, and beside one that calls
-/// the writer, as often as it says, if it can. Also says how many changes there were a second.
+/// the writer, for another table and for this, as often as it says, if it can. Also says how many changes there were a second.
 pub(super) fn compare(
     meter: &mut Meter<'_>,
     what: &str,
     operations: usize,
     look_up: impl FnMut(),
-    writer: Writer<impl FnMut() + Send>,
+    writer: Writer<impl FnMut() + Send, impl FnMut() + Send>,
 ) -> (Vec<Measured>, f64) {
     let (state, [changes, nanoseconds]) = (AtomicU8::new(IDLE), [const { AtomicU64::new(0) }; 2]);
     let look_up = RefCell::new(look_up);
@@ -49,6 +53,7 @@ pub(super) fn compare(
         let bodies = vec![
             body("alone", IDLE),
             body("beside a thread that spins", SPINNING),
+            body("beside a writer of another table", CHANGING_ANOTHER),
             body("beside a writer", CHANGING),
         ];
         let measured = meter.compare(what, operations as u64, bodies);
@@ -59,13 +64,17 @@ pub(super) fn compare(
     (measured, changes * 1e9 / nanoseconds.max(1.0))
 }
 
-fn write(state: &AtomicU8, mut writer: Writer<impl FnMut()>, [changes, time]: [&AtomicU64; 2]) {
+fn write(state: &AtomicU8, mut writer: Writer<impl FnMut(), impl FnMut()>, [changes, time]: [&AtomicU64; 2]) {
     let step = Duration::from_nanos(1_000_000_000 * writer.step as u64 / writer.per_second);
     loop {
         let begun = Instant::now();
         match state.load(Ordering::Relaxed) {
             IDLE => thread::sleep(Duration::from_micros(100)),
             SPINNING => wait(begun, step),
+            CHANGING_ANOTHER => {
+                (writer.change_another)();
+                wait(begun, step);
+            }
             CHANGING => {
                 (writer.change)();
                 wait(begun, step);

@@ -45,6 +45,7 @@ pub(super) fn beside_a_writer(meter: &mut Meter<'_>, context: &Context<'_>) -> F
     all.iter().enumerate().for_each(|(place, measured)| add(&mut figure, place, measured));
     figure.gain("beside a writer", "alone", None);
     figure.gain("beside a writer", "beside a thread that spins", None);
+    figure.gain("beside a writer", "beside a writer of another table", None);
     figure
 }
 
@@ -59,7 +60,7 @@ fn compare(
     let rules = set.entries.iter().map(|e| (e.rule, e.rank.priority(), e.condition, e.categories));
     let config = AclConfig::default().with_engine(engine);
     let acl = Acl::build(Layout::ipv4_five_tuple(), config, rules).expect("1 GiB is enough");
-    let mut shared = SharedAcl::new(acl);
+    let (another, shared) = (SharedAcl::new(acl.clone()), SharedAcl::new(acl));
     let (mut reader, mut verdicts) = (shared.reader(), [Verdict::NONE; BATCH]);
     let look_up = || {
         for keys in keys.chunks(BATCH) {
@@ -67,18 +68,20 @@ fn compare(
             black_box(&verdicts);
         }
     };
-    let mut some = set.entries.iter().step_by(10).cycle();
-    let change = || {
-        let made: Result<_, BuildError> = shared.transaction(|table| {
-            for entry in some.by_ref().take(step / 2) {
-                table.remove(entry.rule);
-                table.insert(entry.rule, entry.rank.priority(), entry.condition, entry.categories)?;
-            }
-            Ok(())
-        });
-        made.expect("they were there a moment ago");
-    };
-    let writer = beside::Writer { change, step, per_second: CHANGES_PER_SECOND };
+    let [change_another, change] = [another, shared].map(|mut shared| {
+        let mut some = set.entries.iter().step_by(10).cycle();
+        move || {
+            let made: Result<_, BuildError> = shared.transaction(|table| {
+                for entry in some.by_ref().take(step / 2) {
+                    table.remove(entry.rule);
+                    table.insert(entry.rule, entry.rank.priority(), entry.condition, entry.categories)?;
+                }
+                Ok(())
+            });
+            made.expect("they were there a moment ago");
+        }
+    });
+    let writer = beside::Writer { change, change_another, step, per_second: CHANGES_PER_SECOND };
     let what = format!("{}, {engine} beside a writer", set.name);
     beside::compare(meter, &what, keys.len(), look_up, writer)
 }

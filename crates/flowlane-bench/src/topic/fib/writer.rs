@@ -30,8 +30,9 @@ pub(super) fn beside_a_writer<A: Kind>(
     let updates = generate_updates(&work.routes, NEXT_HOPS, work.updates, SEED);
     let (mut places, mut all) = (Vec::new(), Vec::new());
     for engine in A::ENGINES {
-        let Some(mut fib) = work.build(*engine, body, HOP_SIZE) else { continue };
-        let mut rib = work.rib.clone();
+        let [Some(fib), Some(another)] = [(); 2].map(|()| work.build(*engine, body, HOP_SIZE)) else {
+            continue;
+        };
         let (reader, mut next_hops) = (fib.reader(), [0; BATCH]);
         let look_up = || {
             for batch in addresses.chunks(BATCH) {
@@ -39,13 +40,15 @@ pub(super) fn beside_a_writer<A: Kind>(
                 black_box(&next_hops);
             }
         };
-        let mut next = updates.iter().cycle();
-        let change = || {
-            for (prefix, hop) in next.by_ref().take(STEP) {
-                super::change(&mut rib, &mut fib, *prefix, *hop);
+        let [change_another, change] = [another, fib].map(|mut fib| {
+            let (mut rib, mut next) = (work.rib.clone(), updates.iter().cycle());
+            move || {
+                for (prefix, hop) in next.by_ref().take(STEP) {
+                    super::change(&mut rib, &mut fib, *prefix, *hop);
+                }
             }
-        };
-        let writer = beside::Writer { change, step: STEP, per_second: CHANGES_PER_SECOND };
+        });
+        let writer = beside::Writer { change, change_another, step: STEP, per_second: CHANGES_PER_SECOND };
         let what = format!("{}, {engine} beside a writer", A::FAMILY);
         let (measured, per_second) = beside::compare(meter, &what, addresses.len(), look_up, writer);
         about.push_str(&format!(" {engine} {per_second:.0}."));
@@ -57,5 +60,6 @@ pub(super) fn beside_a_writer<A: Kind>(
     all.iter().enumerate().for_each(|(place, measured)| add(&mut figure, place, measured));
     figure.gain("beside a writer", "alone", None);
     figure.gain("beside a writer", "beside a thread that spins", None);
+    figure.gain("beside a writer", "beside a writer of another table", None);
     figure
 }

@@ -23,6 +23,9 @@ pub(super) const GROUP: usize = 16;
 /// it; then for a whole vector that is written, though not all of it counts; and from the end for what waits.
 const QUEUE: usize = 4 * BATCH;
 
+/// Candidates that wait for the next table's.
+const CARRIED_MAX: usize = GROUP;
+
 /// The keys of a batch, word by word.
 pub(super) struct Columns<const W: usize> {
     pub(super) words: [[u32; BATCH]; W],
@@ -258,26 +261,36 @@ pub(super) fn run<const W: usize>(
     let mut queue = Queue { lanes: [0; QUEUE], ats: [0; QUEUE], len: 0 };
     for t in &engine.order {
         let table = &engine.tables[usize::from(*t)];
-        queue.len = 0;
+        let before = queue.len;
         for first in (0..columns.len).step_by(GROUP) {
             lanes.probe(table, &columns, winners.classes(), first, &mut queue);
         }
-        heads(engine, table, &mut queue, winners);
-        while queue.len > 0 {
+        heads(engine, table, &mut queue, before, winners);
+        rules(lanes, engine, &kinds, keys, &mut queue, winners);
+        while queue.len > CARRIED_MAX {
             rules(lanes, engine, &kinds, keys, &mut queue, winners);
         }
     }
+    while queue.len > 0 {
+        rules(lanes, engine, &kinds, keys, &mut queue, winners);
+    }
 }
 
-/// From heads to records.
+/// From heads, which are those behind the first `before` of the queue, to records.
 #[inline(always)]
-fn heads<const W: usize>(engine: &Dynamic<W>, table: &Table<W>, queue: &mut Queue, winners: &impl Winners) {
-    let candidates = queue.len.min(QUEUE);
-    for at in &queue.ats[..candidates] {
+fn heads<const W: usize>(
+    engine: &Dynamic<W>,
+    table: &Table<W>,
+    queue: &mut Queue,
+    before: usize,
+    winners: &impl Winners,
+) {
+    let candidates = before..queue.len.min(QUEUE);
+    for at in &queue.ats[candidates.clone()] {
         prefetch(&table.heads, *at as usize);
     }
-    let mut kept = 0;
-    for i in 0..candidates {
+    let mut kept = before;
+    for i in candidates {
         let (lane, head) = (queue.lanes[i] as usize, table.heads[queue.ats[i] as usize]);
         let (number, class) = (head >> CLASS_BITS, head as u8 & 0x7f);
         engine.rules.prefetch_record(number);
@@ -299,13 +312,14 @@ fn rules<const W: usize>(
     winners: &mut impl Winners,
 ) {
     let records = &engine.rules.records[..];
-    let (mut kept, mut waiting) = (0, QUEUE);
+    let (mut kept, mut long) = (0, false);
     for i in 0..queue.len.min(QUEUE) {
         let (lane, link) = (queue.lanes[i] as usize, queue.ats[i]);
         let Some(record) = records.get(link as usize) else {
             // A block. Later: with all that blocks need, this loop would not fit into the registers.
-            waiting -= 1;
-            queue.put(waiting, lane, link as usize);
+            long = true;
+            queue.put(kept, lane, link as usize);
+            kept += 1;
             continue;
         };
         let goes_on = winners.offer(lane, lanes.matches(kinds, record, &keys[lane]), record.found());
@@ -315,9 +329,31 @@ fn rules<const W: usize>(
         kept += usize::from((record.next != 0) & goes_on);
     }
     queue.len = kept;
-    for (lane, link) in queue.lanes.iter().zip(&queue.ats).skip(waiting) {
-        blocks(lanes, engine, *link, &keys[*lane as usize], winners, *lane as usize);
+    if long {
+        long_chains(lanes, engine, keys, queue, winners);
     }
+}
+
+/// Compares the candidates that have come to a block with all blocks of their chains.
+#[inline(always)]
+fn long_chains<const W: usize>(
+    lanes: impl Lanes,
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    queue: &mut Queue,
+    winners: &mut impl Winners,
+) {
+    let mut kept = 0;
+    for i in 0..queue.len.min(QUEUE) {
+        let (lane, link) = (queue.lanes[i] as usize, queue.ats[i]);
+        if link & TO_BLOCK == 0 {
+            queue.put(kept, lane, link as usize);
+            kept += 1;
+        } else {
+            blocks(lanes, engine, link, &keys[lane], winners, lane);
+        }
+    }
+    queue.len = kept;
 }
 
 /// Compares a key with the blocks of a chain.

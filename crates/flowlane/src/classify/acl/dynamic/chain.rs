@@ -113,7 +113,7 @@ impl<const W: usize> Chain<'_, W> {
     fn add_behind(&mut self, last: u32, number: u32) {
         let rank = self.rank(number);
         let first = self.rules.records[last as usize].next & !TO_BLOCK;
-        self.rules.in_blocks += 1;
+        self.rules.counts.in_blocks += 1;
         if first == 0 {
             let block = self.rules.add_block();
             self.link_to(last, block | TO_BLOCK);
@@ -163,7 +163,7 @@ impl<const W: usize> Chain<'_, W> {
         };
         held.take(at);
         let (len, next) = (held.len, held.next);
-        self.rules.in_blocks -= 1;
+        self.rules.counts.in_blocks -= 1;
         if at == 0 {
             self.directory.remove(&(self.chain, first));
             if len > 0 {

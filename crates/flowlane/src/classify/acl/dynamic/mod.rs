@@ -30,7 +30,7 @@ use self::table::{Table, finest_mask};
 use super::{BuildError, Engine, Entry, Explanation, Verdict, WordKind};
 use crate::choices::{self, Slot};
 use crate::isa::{Body, Variant};
-use crate::memory::{Memory, Zeroed};
+use crate::memory::{Apart, Memory, Zeroed};
 use crate::rule::RuleId;
 
 pub use self::changes::{Change, ChangeError};
@@ -56,7 +56,7 @@ pub struct DynamicConfig {
     /// What the plan reckons with.
     pub costs: Costs,
     /// Rules of which the plan is made, where there are more. With twice as many as by default a plan takes three times as
-    /// long, and lookups in large lists of the kind `ipc` a tenth to a sixth less.
+    /// long, and lookups as long as before.
     pub sample: usize,
 }
 
@@ -88,13 +88,13 @@ pub struct Dynamic<const W: usize> {
     /// Those that are not empty, in the order in which they are searched: where most winners are comes first.
     order: Vec<u8>,
     rules: Rules<W>,
-    directory: Directory,
-    ids: Ids,
+    directory: Apart<Directory>,
+    ids: Apart<Ids>,
 }
 
 impl<const W: usize> fmt::Debug for Dynamic<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let tables = self.tables.iter().map(|t| (t.mask.map(|m| format!("{m:08x}")), t.len));
+        let tables = self.tables.iter().map(|t| (t.mask.map(|m| format!("{m:08x}")), t.len()));
         f.debug_struct("Dynamic")
             .field("variant", &self.body.variant())
             .field("tables", &tables.collect::<Vec<_>>())
@@ -177,7 +177,7 @@ impl<const W: usize> Dynamic<W> {
 
     /// The masks of the hash tables, finest first, and how many rules each has.
     pub fn plan(&self) -> impl Iterator<Item = ([u32; W], usize)> {
-        self.tables.iter().map(|t| (t.mask, t.len))
+        self.tables.iter().map(|t| (t.mask, t.len()))
     }
 
     /// Builds these tables; the last must suit all rules.
@@ -203,14 +203,14 @@ impl<const W: usize> Dynamic<W> {
             tables: tables.into_iter().enumerate().map(table).collect(),
             order: Vec::new(),
             rules: Rules::with_room(0),
-            directory: Directory::new(),
-            ids: Ids::with_room([].into_iter(), config.seed),
+            directory: Apart(Directory::new()),
+            ids: Apart(Ids::with_room([].into_iter(), config.seed)),
             config,
         };
         let needed = room * size_of::<rules::Record<W>>() + Ids::bytes_for(handles.clone());
         made.check(entries.len(), made.bytes() + needed)?;
         made.rules = Rules::with_room(room);
-        made.ids = Ids::with_room(handles, made.config.seed);
+        made.ids = Apart(Ids::with_room(handles, made.config.seed));
         for entry in by_rank.into_iter().rev() {
             if made.ids.find(entry.rule.0).is_some() {
                 return Err(BuildError::Duplicate(entry.rule));
@@ -242,14 +242,14 @@ impl<const W: usize> Dynamic<W> {
             return Err(BuildError::Duplicate(entry.rule));
         }
         let rules_max = self.config.rules_max.min(RULES_MAX);
-        if self.rules.len >= rules_max {
+        if self.rules.len() >= rules_max {
             return Err(BuildError::Rules { rules_max });
         }
         let t = usize::from(table);
         let room = self.rules.wanted_room(1);
         let growth = self.rules.room_bytes(room) + self.ids.growth_bytes(entry.rule.0);
         if growth > 0 {
-            self.check(self.rules.len + 1, self.bytes() + growth)?;
+            self.check(self.rules.len() + 1, self.bytes() + growth)?;
             self.rules.make_room(room);
         }
         if self.tables[t].is_full() {
@@ -258,7 +258,7 @@ impl<const W: usize> Dynamic<W> {
         let number = self.rules.add(&entry, table, self.classes.of(entry.rank.0));
         self.ids.insert(entry.rule.0, number);
         self.tables[t].add(&mut self.rules, &mut self.directory, number);
-        if self.tables[t].len == 1 {
+        if self.tables[t].len() == 1 {
             self.sort();
         }
         Ok(())
@@ -272,10 +272,10 @@ impl<const W: usize> Dynamic<W> {
         self.tables[t].prefetch(&record.low);
         self.tables[t].remove(&mut self.rules, &mut self.directory, number);
         self.rules.drop(number);
-        if self.tables[t].len == 0 {
+        if self.tables[t].len() == 0 {
             self.sort();
         }
-        if self.rules.len * 4 < self.rules.room() && self.rules.room() > SHRUNK_MIN {
+        if self.rules.len() * 4 < self.rules.room() && self.rules.room() > SHRUNK_MIN {
             self.shrink();
         }
         Some(record.entry())
@@ -295,7 +295,7 @@ impl<const W: usize> Dynamic<W> {
     /// Orders the tables.
     fn sort(&mut self) {
         self.order.clear();
-        self.order.extend((0..self.tables.len() as u8).filter(|t| self.tables[usize::from(*t)].len > 0));
+        self.order.extend((0..self.tables.len() as u8).filter(|t| self.tables[usize::from(*t)].len() > 0));
         self.order.sort_by_key(|t| Reverse(self.tables[usize::from(*t)].wins));
     }
 
@@ -332,7 +332,7 @@ impl<const W: usize> Dynamic<W> {
         let (mut new, blocks) = self.tables[t].emptied_for(&self.rules, own);
         let room = [0, self.rules.wanted_room(blocks)[1]];
         let growth = new.bytes() + self.rules.room_bytes(room) + blocks * DIRECTORY_BYTES;
-        self.check(self.rules.len, self.bytes() + growth)?;
+        self.check(self.rules.len(), self.bytes() + growth)?;
         self.rules.make_room(room);
         let chains = (t as u64) << 32..(t as u64 + 1) << 32;
         let blocks: Vec<_> = self
@@ -342,7 +342,7 @@ impl<const W: usize> Dynamic<W> {
             .collect();
         for (key, block) in blocks {
             self.directory.remove(&key);
-            self.rules.in_blocks -= self.rules.blocks[block as usize].len as usize;
+            self.rules.counts.in_blocks -= self.rules.blocks[block as usize].len as usize;
             self.rules.drop_block(block);
         }
         for number in own {
@@ -383,7 +383,7 @@ impl<const W: usize> Engine<W> for Dynamic<W> {
     }
 
     fn len(&self) -> usize {
-        self.rules.len
+        self.rules.len()
     }
 
     fn table_bytes(&self) -> usize {

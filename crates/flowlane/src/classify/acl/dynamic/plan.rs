@@ -43,9 +43,19 @@ const CANDIDATES: usize = 128;
 /// Attempts to change a plan's masks, for each.
 const REFINEMENTS: usize = 12;
 
-/// Keys that are sought and rules that are gone through while a plan is made: sets whose chains are long whatever the
-/// masks would take tens of seconds otherwise.
-const EFFORT_MAX: u64 = 600_000_000;
+/// Keys that are sought and rules that are gone through while a plan is made, for each pair of rules of the sample: sets
+/// whose chains are long whatever the masks would take tens of seconds otherwise.
+const EFFORT_MAX: u64 = 64;
+
+/// As for so many rules at least.
+const EFFORT_MIN: usize = 1024;
+
+/// One key of so many says at first which masks are worth a closer look: in one table for all, chains are so long that
+/// looking for all keys would take most of the time.
+const ROUGH: usize = 16;
+
+/// Plans that are made, from other masks each; the best is taken.
+const PLANS: usize = 3;
 
 /// A plan that costs so much, in the unit of [`Costs`], is worth more attempts: so many masks that save nothing may join.
 const SLOW: f64 = 200.0;
@@ -128,11 +138,14 @@ pub(super) fn tables<const W: usize>(
 ) -> Vec<Planned<W>> {
     let mut draws = Draws(config.seed);
     let sample = Sample::draw(kinds, entries, config, &mut draws);
-    let mut plan = sample.plan(vec![Draft::new([0; W], 1)]);
-    if sample.entries.len() > 1 {
-        plan = sample.greedy(plan, &mut draws);
-        plan = sample.refined(plan, &mut draws);
-    }
+    let one = sample.plan(vec![Draft::new([0; W], 1)], 1);
+    let plans = if sample.entries.len() > 1 { PLANS } else { 0 };
+    let mut made = |_| {
+        let plan = sample.greedy(one.clone(), &mut draws);
+        sample.refined(plan, &mut draws)
+    };
+    let best = (0..plans).map(&mut made).min_by(|a, b| a.cost.total_cmp(&b.cost));
+    let plan = best.unwrap_or(one);
     plan.tables.into_iter().map(|t| Planned { mask: t.mask, wins: t.wins }).collect()
 }
 
@@ -149,7 +162,7 @@ impl<const W: usize> Sample<W> {
         };
         let winners = keys.iter().enumerate().map(winner).collect();
         let hash = Multilinear::new(config.seed);
-        let effort = Cell::new(EFFORT_MAX);
+        let effort = Cell::new(EFFORT_MAX * entries.len().max(EFFORT_MIN).pow(2) as u64);
         Self { kinds: *kinds, masks, keys, winners, weights, costs: config.costs, hash, effort, entries }
     }
 
@@ -171,8 +184,9 @@ impl<const W: usize> Sample<W> {
         sums.chunk_by(|a, b| a == b).count()
     }
 
-    /// The plan of these tables, which are in order; those whose rules have changed are counted anew.
-    fn plan(&self, mut tables: Vec<Draft<W>>) -> Plan<W> {
+    /// The plan of these tables, which are in order; those whose rules have changed are counted anew, with one key of
+    /// `step`.
+    fn plan(&self, mut tables: Vec<Draft<W>>, step: usize) -> Plan<W> {
         let homes = self.homes(&tables);
         let mut members = [0u64; TABLES_MAX];
         for (i, home) in homes.iter().enumerate() {
@@ -187,7 +201,7 @@ impl<const W: usize> Sample<W> {
         for (t, table) in tables.iter_mut().enumerate() {
             if table.members != members[t] {
                 table.members = members[t];
-                table.cost = self.table_cost(&table.mask, &homes, t, &wins);
+                table.cost = self.table_cost(&table.mask, &homes, t, &wins, step);
             }
         }
         let cost = tables.iter().map(|t| t.cost).sum();
@@ -202,8 +216,8 @@ impl<const W: usize> Sample<W> {
         self.masks.iter().map(|mask| home(mask) as u8).collect()
     }
 
-    /// What a table costs a key of the sample, on average.
-    fn table_cost(&self, mask: &[u32; W], homes: &[u8], t: usize, wins: &[u32]) -> f64 {
+    /// What a table costs a key of the sample, on average over one of `step`.
+    fn table_cost(&self, mask: &[u32; W], homes: &[u8], t: usize, wins: &[u32], step: usize) -> f64 {
         let own =
             homes.iter().enumerate().filter(|(_, home)| usize::from(**home) == t).map(|(i, _)| i as u32);
         let own: Vec<u32> = own.collect();
@@ -212,17 +226,17 @@ impl<const W: usize> Sample<W> {
         }
         let sum_of = |i: &u32| (*i, self.sum(&self.entries[*i as usize].condition.low, mask));
         let groups = Groups::new(self.entries.len(), own.iter().map(sum_of));
-        self.effort.set(self.effort.get().saturating_sub(self.keys.len() as u64));
-        let (mut found, mut compared) = (0.0, 0.0);
-        for (i, key) in self.keys.iter().enumerate() {
+        self.effort.set(self.effort.get().saturating_sub((self.keys.len() / step) as u64));
+        let (mut found, mut compared, mut keys) = (0.0, 0.0, 0.0);
+        for (i, key) in self.keys.iter().enumerate().step_by(step) {
             let home = usize::from(homes[self.winners[i] as usize]);
             // Where the winner's table comes before this one, nothing below its rank is looked at any more.
             let before = t != home && (wins[t], home) > (wins[home], t);
             let (chance, rules) = self.walk(&groups, i, before, self.sum(key, mask));
             found += chance * self.weights[i];
             compared += rules * self.weights[i];
+            keys += self.weights[i];
         }
-        let keys: f64 = self.weights.iter().sum();
         self.costs.probe + self.costs.found * found / keys + self.costs.rule * compared / keys
     }
 
@@ -254,31 +268,31 @@ impl<const W: usize> Sample<W> {
     }
 
     /// A plan with one mask more.
-    fn with(&self, plan: &Plan<W>, mask: [u32; W]) -> Plan<W> {
+    fn with(&self, plan: &Plan<W>, mask: [u32; W], step: usize) -> Plan<W> {
         let distinct = self.distinct(&mask);
         let at = plan.tables[..plan.tables.len() - 1].partition_point(|t| t.distinct >= distinct);
         let mut tables = plan.tables.clone();
         tables.insert(at, Draft::new(mask, distinct));
-        self.plan(tables)
+        self.plan(tables, step)
     }
 
     /// The same with all tables counted anew: what one costs depends a little on which come before it.
     fn settled(&self, mut plan: Plan<W>) -> Plan<W> {
         plan.tables.iter_mut().for_each(|t| t.members = 0);
-        self.plan(plan.tables)
+        self.plan(plan.tables, 1)
     }
 
     fn without(&self, plan: &Plan<W>, at: usize) -> Plan<W> {
         let mut tables = plan.tables.clone();
         tables.remove(at);
-        self.plan(tables)
+        self.plan(tables, 1)
     }
 
     /// Adds the mask that saves the most, again and again. Where chains are long, also some that do not: rules of many
     /// kinds get shorter ones only when several have left.
     fn greedy(&self, mut plan: Plan<W>, draws: &mut Draws) -> Plan<W> {
         let (mut cheapest, mut patience) = (plan.clone(), PATIENCE);
-        let saved = |mask| (mask, self.with(&plan, mask).cost - plan.cost);
+        let saved = |mask| (mask, self.with(&plan, mask, ROUGH).cost - plan.cost);
         let mut candidates: Vec<([u32; W], f64)> = self.candidates(draws).into_iter().map(saved).collect();
         while plan.tables.len() < TABLES_MAX && self.effort.get() > 0 {
             // What a mask saves rarely grows when others have joined: those that saved little need not be tried again
@@ -287,7 +301,7 @@ impl<const W: usize> Sample<W> {
             let mut best: Option<Plan<W>> = None;
             let mut tried = 0;
             for (mask, saved) in &mut candidates {
-                let new = self.with(&plan, *mask);
+                let new = self.with(&plan, *mask, 1);
                 *saved = new.cost - plan.cost;
                 if best.as_ref().is_none_or(|b| new.cost < b.cost) {
                     best = Some(new);
@@ -326,7 +340,7 @@ impl<const W: usize> Sample<W> {
             // Coarser, so that it takes one more; and finer where two rules that it takes allow that.
             let coarser = std::array::from_fn(|w| own[w] & other[w]);
             let finer = std::array::from_fn(|w| own[w] | one[w] & other[w]);
-            let tried = [without.clone(), self.with(&without, coarser), self.with(&without, finer)];
+            let tried = [without.clone(), self.with(&without, coarser, 1), self.with(&without, finer, 1)];
             if let Some(best) = tried.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost))
                 && best.cost < plan.cost
             {

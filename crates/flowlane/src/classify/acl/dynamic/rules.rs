@@ -1,7 +1,7 @@
 //! The rules, one record each, and blocks of 16 for those far down a long chain.
 
 use crate::classify::acl::{Entry, RankKey, WordKind};
-use crate::memory::{LINE_BYTES, Memory, Zeroed, prefetch_at};
+use crate::memory::{Apart, LINE_BYTES, Memory, Zeroed, prefetch_at};
 use crate::rule::RuleId;
 
 use super::winners::Found;
@@ -150,6 +150,12 @@ impl<const W: usize> Record<W> {
 pub(super) struct Rules<const W: usize> {
     pub(super) records: Memory<Record<W>>,
     pub(super) blocks: Memory<Block<W>>,
+    pub(super) counts: Apart<Counts>,
+}
+
+/// What changes write and no lookup reads.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counts {
     /// The first free one, and how many have ever been in use: of records, and of blocks.
     free: [u32; 2],
     used: [u32; 2],
@@ -161,7 +167,7 @@ pub(super) struct Rules<const W: usize> {
 
 impl<const W: usize> Clone for Rules<W> {
     fn clone(&self) -> Self {
-        Self { records: copied(&self.records), blocks: copied(&self.blocks), ..*self }
+        Self { records: copied(&self.records), blocks: copied(&self.blocks), counts: self.counts.clone() }
     }
 }
 
@@ -170,16 +176,17 @@ impl<const W: usize> Rules<W> {
         Self {
             records: Memory::zeroed(rules + 1),
             blocks: Memory::zeroed(1),
-            free: [0; 2],
-            used: [1; 2],
-            len: 0,
-            blocks_len: 0,
-            in_blocks: 0,
+            counts: Apart(Counts { free: [0; 2], used: [1; 2], len: 0, blocks_len: 0, in_blocks: 0 }),
         }
     }
 
     pub(super) fn bytes(&self) -> usize {
         self.records.size_bytes() + self.blocks.size_bytes()
+    }
+
+    /// Number of rules.
+    pub(super) fn len(&self) -> usize {
+        self.counts.len
     }
 
     /// Records that there is room for.
@@ -190,8 +197,8 @@ impl<const W: usize> Rules<W> {
     /// How much room to make for one more record, or for `blocks` more; 0: none is needed.
     pub(super) fn wanted_room(&self, blocks: usize) -> [usize; 2] {
         let grown = |len: usize| len + len / 2 + 16;
-        let records = if self.len + 1 < self.records.len() { 0 } else { grown(self.records.len()) };
-        let needed = self.blocks_len + blocks + 1;
+        let records = if self.counts.len + 1 < self.records.len() { 0 } else { grown(self.records.len()) };
+        let needed = self.counts.blocks_len + blocks + 1;
         let blocks = if needed <= self.blocks.len() { 0 } else { grown(self.blocks.len()).max(needed) };
         [records, blocks]
     }
@@ -213,15 +220,15 @@ impl<const W: usize> Rules<W> {
 
     /// Adds a record, for which there must be room.
     pub(super) fn add(&mut self, entry: &Entry<W>, table: u8, class: u8) -> u32 {
-        let number = match self.free[0] {
+        let number = match self.counts.free[0] {
             0 => {
-                self.used[0] += 1;
-                self.used[0] - 1
+                self.counts.used[0] += 1;
+                self.counts.used[0] - 1
             }
             number => number,
         };
         let record = &mut self.records[number as usize];
-        let next_free = if self.free[0] == number { record.next } else { 0 };
+        let next_free = if self.counts.free[0] == number { record.next } else { 0 };
         *record = Record {
             low: entry.condition.low,
             high: entry.condition.high,
@@ -232,8 +239,8 @@ impl<const W: usize> Rules<W> {
             table,
             class,
         };
-        self.len += 1;
-        self.free[0] = next_free;
+        self.counts.len += 1;
+        self.counts.free[0] = next_free;
         // The next one to be added will want to know which is free after it.
         self.prefetch_record(next_free);
         number
@@ -242,34 +249,34 @@ impl<const W: usize> Rules<W> {
     /// Frees a record.
     pub(super) fn drop(&mut self, number: u32) {
         let record = &mut self.records[number as usize];
-        (record.class, record.next) = (FREE, self.free[0]);
-        self.free[0] = number;
-        self.len -= 1;
+        (record.class, record.next) = (FREE, self.counts.free[0]);
+        self.counts.free[0] = number;
+        self.counts.len -= 1;
     }
 
     /// An empty block, for which there must be room.
     pub(super) fn add_block(&mut self) -> u32 {
-        let number = match self.free[1] {
+        let number = match self.counts.free[1] {
             0 => {
-                self.used[1] += 1;
-                self.used[1] - 1
+                self.counts.used[1] += 1;
+                self.counts.used[1] - 1
             }
             number => number,
         };
         let block = &mut self.blocks[number as usize];
-        if self.free[1] == number {
-            self.free[1] = block.next;
+        if self.counts.free[1] == number {
+            self.counts.free[1] = block.next;
         }
         (block.len, block.next) = (0, 0);
-        self.blocks_len += 1;
+        self.counts.blocks_len += 1;
         number
     }
 
     /// Frees a block.
     pub(super) fn drop_block(&mut self, number: u32) {
-        self.blocks[number as usize].next = self.free[1];
-        self.free[1] = number;
-        self.blocks_len -= 1;
+        self.blocks[number as usize].next = self.counts.free[1];
+        self.counts.free[1] = number;
+        self.counts.blocks_len -= 1;
     }
 
     /// Two blocks.
@@ -279,7 +286,7 @@ impl<const W: usize> Rules<W> {
 
     /// The numbers of the records in use.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
-        (1..self.used[0]).filter(|n| self.records[*n as usize].class != FREE)
+        (1..self.counts.used[0]).filter(|n| self.records[*n as usize].class != FREE)
     }
 
     /// Asks for a record.

@@ -11,7 +11,7 @@ use super::rules::{BLOCK, Rules};
 use super::{copied, mask_of};
 use crate::classify::acl::WordKind;
 use crate::hash::multilinear::{Multilinear, finish, term};
-use crate::memory::{Memory, prefetch};
+use crate::memory::{Apart, Memory, prefetch};
 
 /// Tags in a bucket.
 pub(super) const TAGS: usize = 7;
@@ -54,20 +54,26 @@ pub(super) struct Table<const W: usize> {
     pub(super) heads: Memory<u32>,
     /// What is left of a hash, shifted right by this, is the bucket's number.
     pub(super) shift: u32,
-    /// Number of rules, and of those of each class.
-    pub(super) len: usize,
-    in_class: [u32; super::classes::CLASSES],
-    /// Heads in use.
-    slots: usize,
     /// The highest class of its rules.
     pub(super) ceiling: u8,
     number: u8,
     seed: u64,
+    tally: Apart<Tally>,
+}
+
+/// What every change writes and no lookup reads.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    /// Number of rules, and of those of each class.
+    len: usize,
+    in_class: [u32; super::classes::CLASSES],
+    /// Heads in use.
+    slots: usize,
 }
 
 impl<const W: usize> Clone for Table<W> {
     fn clone(&self) -> Self {
-        Self { front: copied(&self.front), heads: copied(&self.heads), ..*self }
+        Self { front: copied(&self.front), heads: copied(&self.heads), tally: self.tally.clone(), ..*self }
     }
 }
 
@@ -110,12 +116,10 @@ impl<const W: usize> Table<W> {
             front: Memory::zeroed(buckets),
             heads: Memory::zeroed(buckets * HEADS),
             shift: 32 - buckets.ilog2(),
-            len: 0,
-            in_class: [0; super::classes::CLASSES],
-            slots: 0,
             ceiling: 0,
             number,
             seed,
+            tally: Apart(Tally { len: 0, in_class: [0; super::classes::CLASSES], slots: 0 }),
         }
     }
 
@@ -137,10 +141,15 @@ impl<const W: usize> Table<W> {
         self.front.size_bytes() + self.heads.size_bytes()
     }
 
+    /// Number of rules.
+    pub(super) fn len(&self) -> usize {
+        self.tally.len
+    }
+
     /// Whether one more rule asks for more buckets.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        self.slots >= self.front.len() * LOAD_MAX && self.front.len() < BUCKETS_MAX
+        self.tally.slots >= self.front.len() * LOAD_MAX && self.front.len() < BUCKETS_MAX
     }
 
     /// What is hashed.
@@ -187,7 +196,7 @@ impl<const W: usize> Table<W> {
         });
         let slot = bucket * HEADS + at;
         let head = self.heads[slot] >> CLASS_BITS;
-        self.slots += usize::from(head == 0);
+        self.tally.slots += usize::from(head == 0);
         let mut chain = Chain { rules, directory, chain: self.chain(slot) };
         let head = chain.add(head, number);
         self.set_head(rules, slot, head);
@@ -195,16 +204,19 @@ impl<const W: usize> Table<W> {
         if self.front[bucket] >> CLASS_SHIFT < class {
             self.front[bucket] = self.front[bucket] & ((1 << CLASS_SHIFT) - 1) | class << CLASS_SHIFT;
         }
-        self.len += 1;
-        self.in_class[usize::from(record.class)] += 1;
-        self.ceiling = self.ceiling.max(record.class);
+        self.tally.len += 1;
+        self.tally.in_class[usize::from(record.class)] += 1;
+        if self.ceiling < record.class {
+            self.ceiling = record.class;
+        }
     }
 
     /// Removes a record's rule.
     pub(super) fn remove(&mut self, rules: &mut Rules<W>, directory: &mut Directory, number: u32) {
         let record = rules.records[number as usize];
         let Place { bucket, tag } = self.place(self.hash(&record.low));
-        let heads = head_of(self.front[bucket], tag).into_iter().chain([TAGS]);
+        let mut front = self.front[bucket];
+        let heads = head_of(front, tag).into_iter().chain([TAGS]);
         for at in heads {
             let slot = bucket * HEADS + at;
             let head = self.heads[slot] >> CLASS_BITS;
@@ -212,18 +224,22 @@ impl<const W: usize> Table<W> {
             let Some(head) = chain.remove(head, number) else { continue };
             self.set_head(rules, slot, head);
             if head == 0 {
-                self.slots -= 1;
+                self.tally.slots -= 1;
                 let cleared = if at == TAGS { OVERFLOWED } else { 0xff << (8 * at) };
-                self.front[bucket] &= !cleared;
+                front &= !cleared;
             }
             break;
         }
         let heads = &self.heads[bucket * HEADS..][..HEADS];
         let class = heads.iter().map(|head| head & ((1 << CLASS_BITS) - 1)).max().unwrap_or(0);
-        self.front[bucket] = self.front[bucket] & ((1 << CLASS_SHIFT) - 1) | u64::from(class) << CLASS_SHIFT;
-        self.len -= 1;
-        self.in_class[usize::from(record.class)] -= 1;
-        while self.ceiling > 0 && self.in_class[usize::from(self.ceiling)] == 0 {
+        front = front & ((1 << CLASS_SHIFT) - 1) | u64::from(class) << CLASS_SHIFT;
+        // What stays as it is is not written: readers on other cores would fetch it again.
+        if self.front[bucket] != front {
+            self.front[bucket] = front;
+        }
+        self.tally.len -= 1;
+        self.tally.in_class[usize::from(record.class)] -= 1;
+        while self.ceiling > 0 && self.tally.in_class[usize::from(self.ceiling)] == 0 {
             self.ceiling -= 1;
         }
     }
@@ -235,7 +251,10 @@ impl<const W: usize> Table<W> {
 
     fn set_head(&mut self, rules: &Rules<W>, slot: usize, head: u32) {
         let class = if head == 0 { 0 } else { rules.records[head as usize].class };
-        self.heads[slot] = head << CLASS_BITS | u32::from(class);
+        let head = head << CLASS_BITS | u32::from(class);
+        if self.heads[slot] != head {
+            self.heads[slot] = head;
+        }
     }
 }
 

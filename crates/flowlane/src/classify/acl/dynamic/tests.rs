@@ -133,7 +133,11 @@ fn a_chain_of_thousands_stays_right_while_it_grows_and_shrinks() {
                 agrees(&engine, &KINDS, &order[..=i], &keys);
             }
         }
-        assert!(engine.rules.blocks_len <= entries.len() / 7, "{} blocks", engine.rules.blocks_len);
+        assert!(
+            engine.rules.counts.blocks_len <= entries.len() / 7,
+            "{} blocks",
+            engine.rules.counts.blocks_len
+        );
         Random::new(3).shuffle(&mut order);
         while let Some(entry) = order.pop() {
             assert_eq!(engine.remove(entry.rule), Some(entry));
@@ -141,7 +145,10 @@ fn a_chain_of_thousands_stays_right_while_it_grows_and_shrinks() {
                 agrees(&engine, &KINDS, &order, &keys);
             }
         }
-        assert_eq!((engine.rules.blocks_len, engine.rules.in_blocks, engine.directory.len()), (0, 0, 0));
+        assert_eq!(
+            (engine.rules.counts.blocks_len, engine.rules.counts.in_blocks, engine.directory.len()),
+            (0, 0, 0)
+        );
     });
 }
 
