@@ -217,7 +217,7 @@ mod tests {
         let block = pool.take(0).expect("a free unit");
         let inside = reader.enter();
         pool.unlink(block);
-        pool.stamp(epochs.retire());
+        pool.stamp(epochs.stamp());
         pool.collect(&epochs);
         assert_eq!(pool.take(0), None);
         drop(inside);

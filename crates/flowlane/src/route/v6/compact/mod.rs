@@ -39,7 +39,9 @@ const LINES_OF_ROUTE_MAX: usize = 64;
 const SPARE: usize = 1 << 10;
 
 /// What readers see.
+// Alone on its lines: what the allocator puts beside it may be the writer's, and is written with each change.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Table {
     root: Memory<AtomicU32>,
     lines: Memory<Line>,

@@ -1,6 +1,5 @@
 //! Changes of routes: what they touch is built anew, then put in place word by word.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
 use super::build::{self, Route};
@@ -232,8 +231,8 @@ impl Compact {
     fn put(&mut self, place: Place, word: Word) {
         let before = self.load(place);
         self.word(place).store(word.0, Release);
-        let table = Arc::clone(&self.table);
-        let (pool, hops) = (&mut self.pool, &mut self.hops);
+        // Not a handle of its own: readers read the line that handles are counted in.
+        let Self { table, pool, hops, .. } = self;
         build::visit(&table.lines, before, &mut |block| pool.unlink(block), &mut |hop| {
             hops.release(&table.list, hop.0)
         });
@@ -242,7 +241,7 @@ impl Compact {
     /// Ends the epoch of a change, made or not.
     fn settle(&mut self) {
         let epochs = &self.table.epochs;
-        let stamp = epochs.retire();
+        let stamp = epochs.stamp();
         self.pool.stamp(stamp);
         self.hops.stamp(stamp);
         if self.pool.is_due() {
