@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use crate::route::epoch::Epochs;
 
-/// The largest block has 2¹² units.
-const ORDERS: usize = 13;
+/// The largest block has 2¹⁵ units.
+const ORDERS: usize = 16;
 
 /// Pieces that wait before the epochs of readers are looked at.
 const PATIENCE: usize = 256;

@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::Release;
 
 use super::build::{self, Route};
-use super::layout::{self, Kind, Word};
-use super::{Compact, Line, ROOT_BITS};
+use super::layout::{self, Kind, LINE_UNITS, LINE_WORDS, Word};
+use super::{Compact, ROOT_BITS, UNIT_BYTES};
 use crate::route::{BuildError, Prefix, Rib};
 
-/// Lines that only removals may take: what they build anew is there beside what it replaces.
-const RESERVE: usize = 256;
+/// Units that only removals may take: what they build anew is there beside what it replaces.
+const RESERVE: usize = 256 * LINE_UNITS;
 
 /// A word that may change.
 #[derive(Clone, Copy, Debug)]
@@ -44,13 +44,13 @@ impl Compact {
         self.made.clear();
         self.changes.clear();
         let difference = rib.len() as i64 - self.len as i64;
-        let lines_max = self.pool.units_max() - RESERVE.min(self.pool.units_max() / 8);
-        if self.pool.used() + 2 * RESERVE > lines_max {
+        let units_max = self.pool.units_max() - RESERVE.min(self.pool.units_max() / 8);
+        if self.pool.used() + 2 * RESERVE > units_max {
             self.pool.collect(&self.table.epochs);
         }
         let built = self.plan(rib, changed, difference as i32);
-        let lines_max = if difference < 0 { self.pool.units_max() } else { lines_max };
-        if let Err(error) = built.and_then(|()| self.affordable(lines_max)) {
+        let units_max = if difference < 0 { self.pool.units_max() } else { units_max };
+        if let Err(error) = built.and_then(|()| self.affordable(units_max)) {
             self.builder().unmake();
             self.settle();
             return Err(error);
@@ -109,15 +109,14 @@ impl Compact {
             return self.plan_word(rib, at);
         }
         let (line, bits) = (word.table_line(), word.table_bits());
-        let room = layout::window_end(at.depth) - at.depth;
-        let routes = self.table_routes[line as usize].saturating_add_signed(difference);
-        if !build::table_may_stay(bits, routes as usize, room) {
+        let [routes, made] = self.table_routes[line as usize];
+        if !build::table_may_stay([routes.saturating_add_signed(difference), made], at.depth) {
             return self.plan_word(rib, at);
         }
         self.changes.push(Change::Routes(line, difference));
         let depth = at.depth + bits;
         let number = ((changed.first() - at.first) >> (128 - depth)) as usize;
-        let first = line as usize * 16 + number;
+        let first = line as usize * LINE_WORDS + number;
         if changed.len() < depth {
             return self.plan_words(rib, changed, depth, |at| Place::Table(first + at));
         }
@@ -194,17 +193,14 @@ impl Compact {
         self.hops.word(&self.table.list, next_hop).map(Word).ok_or(full)
     }
 
-    fn affordable(&self, lines_max: usize) -> Result<(), BuildError> {
-        let lines = self.pool.used() + self.made.lines_missing;
-        if self.made.lines_missing == 0 && lines <= lines_max {
+    fn affordable(&self, units_max: usize) -> Result<(), BuildError> {
+        let units = self.pool.used() + self.made.units_missing;
+        if self.made.units_missing == 0 && units <= units_max {
             return Ok(());
         }
-        let lines = lines.max(self.pool.units_max()) + RESERVE;
-        let spare = self.config.memory_max - self.pool.units_max() * size_of::<Line>();
-        Err(BuildError::NeedsMemory {
-            needed: lines * size_of::<Line>() + spare,
-            max: self.config.memory_max,
-        })
+        let units = units.max(self.pool.units_max()) + RESERVE;
+        let spare = self.config.memory_max - self.pool.units_max() * UNIT_BYTES;
+        Err(BuildError::NeedsMemory { needed: units * UNIT_BYTES + spare, max: self.config.memory_max })
     }
 
     /// Puts everything in place.
@@ -219,7 +215,7 @@ impl Compact {
                     (first..first + places).for_each(|number| self.put(Place::Table(number), word));
                 }
                 Change::Routes(line, difference) => {
-                    let routes = &mut self.table_routes[line as usize];
+                    let [routes, _] = &mut self.table_routes[line as usize];
                     *routes = routes.saturating_add_signed(difference);
                 }
             }
