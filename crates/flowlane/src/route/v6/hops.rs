@@ -11,6 +11,9 @@ use crate::route::hop_hash::ByNextHop;
 /// A next hop that is listed has this bit; the bits below are its place.
 pub(super) const LISTED: u32 = 1 << 29;
 
+/// Smaller next hops stand in words as they are. With places they fit 16 bits, as long as there are few of them.
+const INLINE_END: u64 = 1 << 15;
+
 /// The next hop that `word` stands for.
 #[inline(always)]
 pub(super) fn resolve(list: &[AtomicU64], word: u32) -> u64 {
@@ -33,7 +36,7 @@ pub(super) struct Hops {
 impl Hops {
     /// The word of a next hop, with one use more; none where the list is full.
     pub(super) fn word(&mut self, list: &Memory<AtomicU64>, next_hop: u64) -> Option<u32> {
-        if next_hop < LISTED.into() {
+        if next_hop < INLINE_END {
             return Some(next_hop as u32);
         }
         if let Some(place) = self.places.get(&next_hop) {

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use crate::route::epoch::Epochs;
 
-/// The largest block has 2¹² units.
-const ORDERS: usize = 13;
+/// The largest block has 2¹⁵ units.
+const ORDERS: usize = 16;
 
 /// Pieces that wait before the epochs of readers are looked at.
 const PATIENCE: usize = 256;
@@ -217,7 +217,7 @@ mod tests {
         let block = pool.take(0).expect("a free unit");
         let inside = reader.enter();
         pool.unlink(block);
-        pool.stamp(epochs.retire());
+        pool.stamp(epochs.stamp());
         pool.collect(&epochs);
         assert_eq!(pool.take(0), None);
         drop(inside);

@@ -23,7 +23,9 @@ pub(super) const DIRECT_WORDS: usize = 1 << (DIRECT_BITS - 1);
 /// A word behind the pool, so that a lane of a gather may read four bytes where a code has two.
 const PADDING: usize = 1;
 
+// Alone on its lines: what the allocator puts beside it may be the writer's, and is written with each change.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Table {
     /// The direct table, and behind it the pool: in one piece, which large pages cover better.
     words: Memory<AtomicU64>,

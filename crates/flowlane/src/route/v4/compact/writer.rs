@@ -160,7 +160,7 @@ impl Writer {
         self.taken.clear();
         self.leaving.clear();
         let epochs = &self.epochs;
-        self.hops.settle(|| epochs.retire());
+        self.hops.settle(|| epochs.stamp());
         if self.changes.capacity() > SPANS_KEPT {
             (self.changes, self.staged, self.leaving) = Default::default();
         }
@@ -392,10 +392,11 @@ impl Writer {
 
     /// Makes the changes that are ready.
     fn commit(&mut self) {
-        let table = Arc::clone(&self.table);
+        // Not a handle of its own: readers read the line that handles are counted in.
+        let table = &*self.table;
         // What is new is named before what is old is not any more: a next hop that stays is never without.
         for &(entry, kind) in &self.taken {
-            hops_in(&table, entry, kind, |hop| self.hops.name(hop));
+            hops_in(table, entry, kind, |hop| self.hops.name(hop));
         }
         for &change in &self.changes {
             match change {
@@ -429,9 +430,9 @@ impl Writer {
             }
         }
         if !self.leaving.is_empty() {
-            let stamp = self.epochs.retire();
+            let stamp = self.epochs.stamp();
             for (entry, kind) in self.leaving.drain(..) {
-                hops_in(&table, entry, kind, |hop| self.hops.unname(hop));
+                hops_in(table, entry, kind, |hop| self.hops.unname(hop));
                 self.retired.push_back((stamp, node::place(entry) as u32));
             }
         }

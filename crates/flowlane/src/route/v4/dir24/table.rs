@@ -51,7 +51,9 @@ macro_rules! word {
 
 word! { AtomicU8: u8, AtomicU16: u16, AtomicU32: u32, AtomicU64: u64, }
 
+// Alone on its lines: what the allocator puts beside it may be the writer's, and is written with each change.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(super) struct Table<W: Word> {
     pub(super) tbl24: Memory<W>,
     pub(super) tbl8: Memory<W>,

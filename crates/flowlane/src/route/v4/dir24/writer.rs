@@ -231,7 +231,7 @@ impl<W: Word> Writer<W> {
 
     fn retire(&mut self) {
         if !self.leaving.is_empty() {
-            let stamp = self.epochs.retire();
+            let stamp = self.epochs.stamp();
             self.retired.extend(self.leaving.drain(..).map(|group| (stamp, group)));
         }
     }

@@ -1,10 +1,10 @@
-//! Sixteen addresses in a register at roots and tables; at a bucket its separators.
+//! Sixteen addresses in a register at roots and tables; at a node its separators.
 
 use std::arch::x86_64::*;
 
 use super::View;
 use super::batch::{self, GROUP};
-use super::layout::{BUCKET_SPANS, PAYLOAD};
+use super::layout::{self, LINE_WORDS, PAYLOAD, UPPER, UPPER_SHIFT, Word};
 use crate::isa::Avx512;
 use crate::memory::prefetch_at;
 use crate::route::gather::{avx512_32, avx512_64};
@@ -40,7 +40,7 @@ fn all(view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
     }
 }
 
-/// Looks `N` registers of addresses up: all at roots, then all at tables, then all at buckets.
+/// Looks `N` registers of addresses up: all at roots, then all at tables, then all at nodes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn group<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], next_hops: &mut [[u64; LANES]]) {
@@ -62,33 +62,22 @@ fn group<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], next_hops:
             break;
         }
         for i in 0..N {
-            words[i] = table(view, words[i], keys[i], at[i]);
+            if at[i] != 0 {
+                words[i] = table(view, words[i], keys[i], at[i]);
+            }
         }
     }
-    buckets(view, keys, &mut words);
+    let at_wide = wide_lanes(words);
+    narrow(view, keys, &mut words);
+    if at_wide != 0 {
+        wide(view, keys, &mut words, at_wide);
+    }
     let rest = unresolved(words);
     if rest != 0 {
         beyond(view, addresses, &mut words, rest);
     }
     for i in 0..N {
         resolve(view, words[i], &mut next_hops[i]);
-    }
-}
-
-/// Follows the lanes of `rest` to next hops.
-#[cold]
-#[inline(never)]
-#[target_feature(enable = "avx512f")]
-fn beyond<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], words: &mut [__m512i; N], rest: u64) {
-    let mut lanes = [[0; LANES]; N];
-    for i in 0..N {
-        // SAFETY: sixteen words are a register.
-        unsafe { _mm512_storeu_si512(lanes[i].as_mut_ptr().cast(), words[i]) };
-    }
-    batch::follow_all(view, addresses.as_flattened(), lanes.as_flattened_mut(), rest);
-    for i in 0..N {
-        // SAFETY: as above.
-        words[i] = unsafe { _mm512_loadu_si512(lanes[i].as_ptr().cast()) };
     }
 }
 
@@ -130,86 +119,158 @@ fn table(view: View<'_>, words: __m512i, keys: __m512i, at: __mmask16) -> __m512
 /// Half of a table's word with these bits is the number of the table's first word.
 const FIRST: u32 = PAYLOAD >> 1 & !15;
 
-/// Lanes packed closely, with room for a register behind them.
+/// Sixteen words in memory.
 #[repr(C, align(64))]
-struct Packed<const N: usize> {
-    lanes: [[u32; LANES]; N],
-    _room: [u32; LANES],
-}
+struct Lanes([u32; LANES]);
 
-impl<const N: usize> Packed<N> {
-    const EMPTY: Self = Self { lanes: [[0; LANES]; N], _room: [0; LANES] };
-
-    /// Writes a register behind `len` lanes.
+impl Lanes {
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn store(&mut self, len: usize, lanes: __m512i) {
-        let at = std::ptr::from_mut(self).cast::<u32>().wrapping_add(len.min(N * LANES));
-        // SAFETY: behind N registers of lanes there is room for one.
-        unsafe { _mm512_storeu_si512(at.cast(), lanes) }
+    fn of(register: __m512i) -> Self {
+        let mut lanes = Self([0; LANES]);
+        // SAFETY: sixteen words are a register.
+        unsafe { _mm512_store_si512(lanes.0.as_mut_ptr().cast(), register) };
+        lanes
     }
 
-    /// The register behind `len` lanes.
     #[inline]
     #[target_feature(enable = "avx512f")]
-    fn load(&self, len: usize) -> __m512i {
-        let at = std::ptr::from_ref(self).cast::<u32>().wrapping_add(len.min(N * LANES));
+    fn load(&self) -> __m512i {
         // SAFETY: as above.
-        unsafe { _mm512_loadu_si512(at.cast()) }
+        unsafe { _mm512_load_si512(self.0.as_ptr().cast()) }
     }
 }
 
-/// Takes the step of all lanes at buckets of this window.
+/// Takes the step of all lanes at narrow nodes of this window. The others of their registers take it too, at no node.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn buckets<const N: usize>(view: View<'_>, keys: [__m512i; N], words: &mut [__m512i; N]) {
-    let (mut packed_words, mut packed_keys, mut found) =
-        (Packed::<N>::EMPTY, Packed::<N>::EMPTY, Packed::<N>::EMPTY);
-    let (mut at, mut from, mut len) = ([0; N], [0; N], 0);
-    for i in 0..N {
-        let kinds = _mm512_srli_epi32::<29>(words[i]);
-        at[i] = _mm512_cmpeq_epi32_mask(kinds, _mm512_set1_epi32(0b011))
-            | _mm512_cmpeq_epi32_mask(kinds, _mm512_set1_epi32(0b101));
-        from[i] = len;
-        // Compressing into a register and storing that whole is faster than storing the lanes that count.
-        packed_words.store(len, _mm512_maskz_compress_epi32(at[i], words[i]));
-        let signed = _mm512_xor_si512(keys[i], _mm512_set1_epi32(i32::MIN));
-        packed_keys.store(len, _mm512_maskz_compress_epi32(at[i], signed));
-        len += at[i].count_ones() as usize;
-    }
-    // Sixteen at a time, so that the loops' ends are foreseen. Those too many are at the first one's bucket.
-    packed_words.store(len, _mm512_set1_epi32(packed_words.lanes[0][0].cast_signed()));
-    let (buckets, keys) = (packed_words.lanes.as_flattened(), packed_keys.lanes.as_flattened());
-    for start in (0..len).step_by(LANES) {
-        for word in &buckets[start..start + LANES] {
-            let line = view.lines.as_ptr().wrapping_add((word & PAYLOAD) as usize);
-            prefetch_at(line.cast());
-            prefetch_at(line.wrapping_add((word >> 31) as usize).cast());
+fn narrow<const N: usize>(view: View<'_>, keys: [__m512i; N], words: &mut [__m512i; N]) {
+    let mut steps: [_; N] = std::array::from_fn(|i| Nodes::of(words[i], keys[i]));
+    for nodes in &steps {
+        if nodes.at != 0 {
+            for first in nodes.first.0 {
+                prefetch_at(view.lines.as_ptr().wrapping_add(first as usize / HALVES).cast());
+            }
         }
     }
-    let found_by_lane = found.lanes.as_flattened_mut();
-    for start in (0..len).step_by(LANES) {
-        for lane in start..start + LANES {
-            found_by_lane[lane] = span(view, buckets[lane], keys[lane].cast_signed());
+    for nodes in &mut steps {
+        if nodes.at != 0 {
+            nodes.step(view);
         }
     }
-    for i in 0..N {
-        let found = found.load(from[i]);
-        words[i] = _mm512_mask_expand_epi32(words[i], at[i], found);
+    for (words, nodes) in words.iter_mut().zip(&steps) {
+        let codes = nodes.first.load();
+        let listed = _mm512_slli_epi32::<14>(_mm512_and_si512(codes, _mm512_set1_epi32(1 << 15)));
+        let number = _mm512_and_si512(codes, _mm512_set1_epi32((1 << 15) - 1));
+        *words = _mm512_mask_or_epi32(*words, nodes.at, listed, number);
     }
 }
 
-/// The word of the span of a bucket that `key` is in.
+/// Sixteen lanes, some of which are at narrow nodes.
+struct Nodes {
+    at: __mmask16,
+    /// The node's first half of a word; then its code.
+    first: Lanes,
+    /// How many spans it has room for; none elsewhere.
+    spans: Lanes,
+    /// What is compared.
+    keys: Lanes,
+}
+
+impl Nodes {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+    fn of(words: __m512i, keys: __m512i) -> Self {
+        let at = _mm512_cmpeq_epi32_mask(_mm512_srli_epi32::<29>(words), _mm512_set1_epi32(0b011));
+        let both = _mm512_and_si512(words, _mm512_set1_epi32((UPPER - 1).cast_signed()));
+        let units = _mm512_and_si512(both, _mm512_sub_epi32(_mm512_setzero_si512(), both));
+        let first = _mm512_maskz_slli_epi32::<1>(at, _mm512_xor_si512(both, units));
+        let spans = _mm512_maskz_slli_epi32::<1>(at, units);
+        let is_upper = _mm512_test_epi32_mask(words, _mm512_set1_epi32(UPPER.cast_signed()));
+        let keys = _mm512_mask_srli_epi32::<{ UPPER_SHIFT as u32 }>(keys, is_upper, keys);
+        let keys = _mm512_xor_si512(keys, _mm512_set1_epi32(1 << 15));
+        Self { at, first: Lanes::of(first), spans: Lanes::of(spans), keys: Lanes::of(keys) }
+    }
+
+    /// Finds the codes of the spans that the keys are in.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn step(&mut self, view: View<'_>) {
+        for lane in 0..LANES {
+            let (first, spans) = (self.first.0[lane], self.spans.0[lane]);
+            debug_assert!(first as usize / HALVES < view.lines.len());
+            // SAFETY: words of narrow nodes lead to nodes of the table, whole ones, whose separators are in one line.
+            // Nothing is written there as long as readers may be there. As many codes as separators stand behind
+            // them, and the last separator is below no key. Other lanes read the first line, which there is.
+            self.first.0[lane] = unsafe {
+                let line = view.lines.as_ptr().add(first as usize / HALVES);
+                let keys = _mm512_set1_epi16(self.keys.0[lane] as i16);
+                let below = _mm512_cmplt_epi16_mask(_mm512_load_si512(line.cast()), keys);
+                let span = _bzhi_u32(below >> (first as usize % HALVES), spans).count_ones();
+                u32::from(*view.lines.as_ptr().cast::<u16>().add((first + spans + span) as usize))
+            };
+        }
+    }
+}
+
+/// Halves of words in a line.
+const HALVES: usize = 2 * LINE_WORDS;
+
+/// The lanes at leaves and pairs of this window.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn wide_lanes<const N: usize>(words: [__m512i; N]) -> u64 {
+    let mut lanes = 0;
+    for (i, words) in words.into_iter().enumerate() {
+        let at = _mm512_cmpeq_epi32_mask(_mm512_srli_epi32::<29>(words), _mm512_set1_epi32(0b101));
+        lanes |= u64::from(at) << (LANES * i);
+    }
+    lanes
+}
+
+/// Takes the step of the lanes `at` leaves and pairs of this window. They are few.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn span(view: View<'_>, bucket: u32, key: i32) -> u32 {
-    debug_assert!(((bucket & PAYLOAD) as usize) < view.lines.len());
-    // SAFETY: words of buckets lead to lines of the table, whole ones. Nothing is written there as long as readers
-    // may be there. As many words as separators stand behind them, and the last separator is below no key.
+fn wide<const N: usize>(view: View<'_>, keys: [__m512i; N], words: &mut [__m512i; N], mut at: u64) {
+    let (mut lanes, keys): ([_; N], [_; N]) =
+        (std::array::from_fn(|i| Lanes::of(words[i])), std::array::from_fn(|i| Lanes::of(keys[i])));
+    while at != 0 {
+        let lane = at.trailing_zeros() as usize % (N * LANES);
+        at &= at - 1;
+        let (i, lane) = (lane / LANES, lane % LANES);
+        lanes[i].0[lane] = span(view, Word(lanes[i].0[lane]), layout::signed(keys[i].0[lane]));
+    }
+    for (words, lanes) in words.iter_mut().zip(&lanes) {
+        *words = lanes.load();
+    }
+}
+
+/// Follows the lanes of `rest` to next hops.
+#[cold]
+#[inline(never)]
+#[target_feature(enable = "avx512f")]
+fn beyond<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], words: &mut [__m512i; N], rest: u64) {
+    let mut lanes = [[0; LANES]; N];
+    for i in 0..N {
+        lanes[i] = Lanes::of(words[i]).0;
+    }
+    batch::follow_all(view, addresses.as_flattened(), lanes.as_flattened_mut(), rest);
+    for i in 0..N {
+        words[i] = Lanes(lanes[i]).load();
+    }
+}
+
+/// The word of the span of a leaf or a pair that `key` is in.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn span(view: View<'_>, bucket: Word, key: i32) -> u32 {
+    debug_assert!((bucket.line() as usize) < view.lines.len());
+    // SAFETY: words of leaves and pairs lead to lines of the table, whole ones. Nothing is written there as long as
+    // readers may be there. As many words as separators stand behind them, and the last separator is below no key.
     unsafe {
-        let line = view.lines.as_ptr().add((bucket & PAYLOAD) as usize);
+        let line = view.lines.as_ptr().add(bucket.line() as usize);
         let below = _mm512_cmplt_epi32_mask(_mm512_load_si512(line.cast()), _mm512_set1_epi32(key));
-        let spans = (BUCKET_SPANS as u32) << (bucket >> 31);
+        let spans = bucket.bucket_spans() as u32;
         let span = _bzhi_u32(below.into(), spans).count_ones();
         *line.cast::<u32>().add((spans + span) as usize)
     }

@@ -1,10 +1,10 @@
-//! Many addresses stage by stage: all at roots, then all that stand at tables, until none does, then all at buckets.
+//! Many addresses stage by stage: all at roots, then all that stand at tables, until none does, then all at nodes.
 //! Steps of a stage do not depend on each other, so that their cache misses overlap.
 
 use std::sync::atomic::Ordering::Acquire;
 
 use super::View;
-use super::layout::{self, Kind, Word};
+use super::layout::{self, Kind, LINE_UNITS, Word};
 use super::scalar;
 use crate::memory::{LINE_BYTES, prefetch, prefetch_at};
 use crate::route::v6::hops;
@@ -52,21 +52,33 @@ pub(super) trait Lanes: Copy {
         any
     }
 
-    /// The lanes that stand at buckets of this window.
+    /// The lanes that stand at this kind of word, in this window.
     #[inline(always)]
-    fn at_buckets(self, group: &Group) -> u64 {
-        let is_there = |word: u32| {
-            let word = Word(word);
-            matches!(word.kind(), Kind::Leaf | Kind::Pair) && !word.is_in_next_window()
-        };
+    fn at(self, group: &Group, kind: Kind) -> u64 {
+        let is_there = |word: u32| Word(word).kind() == kind && !Word(word).is_in_next_window();
         let lanes = group.words.iter().enumerate();
         lanes.fold(0, |lanes, (lane, word)| lanes | u64::from(is_there(*word)) << lane)
     }
 
-    /// The word of the span of a bucket that `key` is in.
+    /// The word of the span of a leaf or a pair that `key` is in.
     #[inline(always)]
     fn span(self, view: View<'_>, bucket: Word, key: i32) -> Word {
         scalar::span(view, bucket, key)
+    }
+
+    /// Takes the step of all that stand at narrow nodes of this window.
+    #[inline(always)]
+    fn narrow(self, view: View<'_>, group: &mut Group) {
+        let lanes = self.at(group, Kind::Narrow);
+        each(lanes, |lane| {
+            let (unit, units) = Word(group.words[lane]).units();
+            prefetch(view.lines, unit as usize / LINE_UNITS);
+            prefetch(view.lines, (unit + units - 1) as usize / LINE_UNITS);
+        });
+        each(lanes, |lane| {
+            let key = layout::unsigned(group.keys[lane]);
+            group.words[lane] = scalar::narrow_span(view, Word(group.words[lane]), key).0;
+        });
     }
 }
 
@@ -94,14 +106,10 @@ fn group<L: Lanes>(body: L, view: View<'_>, addresses: &[u128], standing: &mut G
         standing.words[lane] = view.root_of(*address).0;
     }
     while body.tables(view, standing) {}
-    let buckets = body.at_buckets(standing);
-    each(buckets, |lane| {
-        let bucket = Word(standing.words[lane]);
-        prefetch(view.lines, bucket.line() as usize);
-        prefetch(view.lines, bucket.line() as usize + bucket.bucket_spans() / 16);
-    });
+    let wide = body.at(standing, Kind::Wide);
+    body.narrow(view, standing);
     let mut rest = 0;
-    each(buckets, |lane| {
+    each(wide, |lane| {
         standing.words[lane] = body.span(view, Word(standing.words[lane]), standing.keys[lane]).0;
     });
     for (lane, word) in standing.words.iter().enumerate() {

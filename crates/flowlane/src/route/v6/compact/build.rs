@@ -3,7 +3,11 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::layout::{self, BUCKET_ROUTES, BUCKET_SPANS, Line, NO_SEPARATOR, Word};
+use super::layout::{
+    self, BUCKET_SPANS, Kind, LINE_UNITS, Line, NARROW_SPANS, NO_SEPARATOR, NO_SEPARATOR_16, NODE_ROUTES,
+    UNIT_WORDS, UPPER_SHIFT, Word,
+};
+use super::scalar::halves;
 use crate::memory::Memory;
 use crate::route::v6::hops::{Hops, LISTED};
 use crate::route::v6::pool::{Block, Pool};
@@ -27,30 +31,46 @@ pub(super) fn last(at: u128, depth: u8) -> u128 {
     at | u128::MAX.checked_shr(depth.into()).unwrap_or(0)
 }
 
-/// How many bits a table decides over a block with so many routes: up to about six words a route, so that what
-/// lookups touch is small, and hardly a way leads through more than three tables.
-pub(super) fn table_bits(routes: usize, room: u8) -> u8 {
-    let bits = if routes < TABLE_8_ROUTES {
-        4
-    } else if routes < TABLE_12_ROUTES {
-        8
-    } else if routes < TABLE_16_ROUTES {
-        12
-    } else {
-        16
+/// How many bits a table decides over a block of `depth` bits: up to the middle of its window eight at a time; then as
+/// few as leave hardly a cell to another table, unless the table would be large for its routes.
+pub(super) fn table_bits(depth: u8, routes: &[Route]) -> u8 {
+    let room = layout::window_end(depth) - depth;
+    if in_upper_half(depth) {
+        return room.min(8);
+    }
+    let widest = least(&TABLE_ROUTES_MIN, routes.len()).min(room);
+    let fits = |bits: &u8| {
+        let cell = |route: &Route| route.first & !last(0, depth + bits);
+        let cells = routes.chunk_by(|a, b| cell(a) == cell(b)).map(<[_]>::len);
+        20 * cells.filter(|cell| *cell > CELL_ROUTES).sum::<usize>() <= routes.len()
     };
-    bits.min(room)
+    let by_routes = least(&TABLE_ROUTES, routes.len());
+    (4..=widest).step_by(4).find(fits).unwrap_or(by_routes).min(room)
 }
 
-const TABLE_8_ROUTES: usize = 48;
-const TABLE_12_ROUTES: usize = 744;
-const TABLE_16_ROUTES: usize = 12_000;
+/// The widest table for so many routes, where one of 8, 12 and 16 bits has at least these.
+fn least(routes_min: &[usize; 3], routes: usize) -> u8 {
+    4 + 4 * routes_min.iter().filter(|min| routes >= **min).count() as u8
+}
 
-/// Whether a table of so many bits may stay over a block that has so many routes now. Between the limits for
-/// making it and these, tables depend on what was before.
-pub(super) fn table_may_stay(bits: u8, routes: usize, room: u8) -> bool {
-    routes > BUCKET_ROUTES
-        && [routes / 4, routes, routes * 4].into_iter().any(|routes| table_bits(routes, room) == bits)
+/// Routes that make a table of 8, 12 or 16 bits worth its memory, and as many as make it likely to be right.
+const TABLE_ROUTES_MIN: [usize; 3] = [0, 40, 1024];
+const TABLE_ROUTES: [usize; 3] = [48, 744, 12_000];
+
+/// Routes of a cell for which a node is likely to do.
+const CELL_ROUTES: usize = 20;
+
+fn in_upper_half(depth: u8) -> bool {
+    layout::window_end(depth) - depth > 16
+}
+
+/// Routes in a table, now and when it was made.
+pub(super) type Counts = [u32; 2];
+
+/// Whether a table over a block of `depth` bits may stay: until there are four times as many routes, or a quarter.
+pub(super) fn table_may_stay([routes, made]: Counts, depth: u8) -> bool {
+    let is_right = in_upper_half(depth) || (routes <= 4 * made && made <= 4 * routes);
+    routes as usize > NODE_ROUTES && is_right
 }
 
 /// The memory that a change writes to.
@@ -60,7 +80,7 @@ pub(super) struct Builder<'a> {
     pub(super) pool: &'a mut Pool,
     pub(super) hops: &'a mut Hops,
     /// By the first line of a table: the routes in it.
-    pub(super) table_routes: &'a mut Memory<u32>,
+    pub(super) table_routes: &'a mut Memory<Counts>,
     pub(super) made: &'a mut Made,
 }
 
@@ -69,8 +89,8 @@ pub(super) struct Builder<'a> {
 pub(super) struct Made {
     blocks: Vec<Block>,
     held: Vec<(u32, u32)>,
-    /// Lines that were not to be had.
-    pub(super) lines_missing: usize,
+    /// Units that were not to be had.
+    pub(super) units_missing: usize,
     /// Spans of the blocks that are being built, innermost last: last address and word.
     pub(super) runs: Vec<(u128, Word)>,
     /// Routes that the place is in, in the same way.
@@ -82,7 +102,7 @@ impl Made {
     pub(super) fn clear(&mut self) {
         self.blocks.clear();
         self.held.clear();
-        self.lines_missing = 0;
+        self.units_missing = 0;
         self.runs.clear();
     }
 }
@@ -97,20 +117,19 @@ impl Builder<'_> {
         let end = layout::window_end(depth);
         let mark = self.made.runs.len();
         let before = (self.made.blocks.len(), self.made.held.len());
-        if routes.len() <= BUCKET_ROUTES {
+        if routes.len() <= NODE_ROUTES {
             self.spans(at, depth, end, routes, covering);
+            if let Some(word) = self.node(mark, depth) {
+                self.made.runs.truncate(mark);
+                return word;
+            }
         }
-        let spans = self.made.runs.len() - mark;
-        let word = if routes.len() <= BUCKET_ROUTES && spans <= 2 * BUCKET_SPANS {
-            self.bucket(mark, layout::window(depth))
-        } else {
-            // Among the spans there may have been blocks of the next window.
-            self.unmake_from(before);
-            self.made.runs.truncate(mark);
-            let bits = table_bits(routes.len(), end - depth);
-            self.spans(at, depth, depth + bits, routes, covering);
-            self.table(mark, at, depth, bits, routes.len())
-        };
+        // Among the spans there may have been blocks of the next window.
+        self.unmake_from(before);
+        self.made.runs.truncate(mark);
+        let bits = table_bits(depth, routes);
+        self.spans(at, depth, depth + bits, routes, covering);
+        let word = self.table(mark, at, depth, bits, routes.len());
         self.made.runs.truncate(mark);
         word
     }
@@ -164,19 +183,56 @@ impl Builder<'_> {
         }
     }
 
-    /// The runs from `mark` on, as leaves.
-    fn bucket(&mut self, mark: usize, window: u8) -> Word {
-        let runs = self.made.runs.len() - mark;
-        if runs == 1 {
-            return self.made.runs[mark].1;
+    /// The runs from `mark` on, as a node, if one can hold them.
+    fn node(&mut self, mark: usize, depth: u8) -> Option<Word> {
+        let runs = &self.made.runs[mark..];
+        if let [(_, word)] = runs {
+            return Some(*word);
         }
-        let is_pair = runs > BUCKET_SPANS;
-        let Some(block) = self.take(is_pair.into()) else { return Word(0) };
-        for run in mark..self.made.runs.len() {
-            self.hold(self.made.runs[run].1, 1);
+        let window = layout::window(depth);
+        let shift = if in_upper_half(depth) { UPPER_SHIFT } else { 0 };
+        let has_16_bits = |last: u128| layout::key(last, window) & ((1 << shift) - 1) == (1 << shift) - 1;
+        let is_narrow = runs.len() <= NARROW_SPANS
+            && depth >= layout::window_start(depth) + 16 - shift
+            && runs.iter().all(|(last, word)| word.code().is_some() && has_16_bits(*last));
+        if is_narrow {
+            Some(self.narrow(mark, window, shift))
+        } else {
+            (runs.len() <= 2 * BUCKET_SPANS).then(|| self.wide(mark, window))
         }
-        let words = self.lines[block.start as usize..][..block.units()].as_flattened();
-        let (separators, spans) = words.split_at(words.len() / 2);
+    }
+
+    /// The runs from `mark` on, as a narrow node.
+    fn narrow(&mut self, mark: usize, window: u8, shift: u8) -> Word {
+        let spans = (self.made.runs.len() - mark).next_power_of_two();
+        let Some(block) = self.take((spans / 2).trailing_zeros() as u8) else { return Word(0) };
+        self.hold_runs(mark);
+        let words = self.lines.as_flattened();
+        let words = &words[block.start as usize * UNIT_WORDS..][..block.units() * UNIT_WORDS];
+        let (separators, codes) = words.split_at(words.len() / 2);
+        let runs = &self.made.runs[mark..];
+        let separator = |i: usize| {
+            let ended = runs.get(i).filter(|_| i + 1 < runs.len());
+            let key = |last: u128| layout::signed_16((layout::key(last, window) >> shift) as u16);
+            ended.map_or(NO_SEPARATOR_16, |(last, _)| key(*last)).cast_unsigned()
+        };
+        let code = |i: usize| runs.get(i).and_then(|(_, word)| word.code()).unwrap_or(0);
+        let both = |low: u16, high: u16| u32::from(low) | u32::from(high) << 16;
+        for (i, (two, codes)) in separators.iter().zip(codes).enumerate() {
+            two.store(both(separator(2 * i), separator(2 * i + 1)), Relaxed);
+            codes.store(both(code(2 * i), code(2 * i + 1)), Relaxed);
+        }
+        Word::narrow(block.start, block.units() as u32, shift != 0)
+    }
+
+    /// The runs from `mark` on, as a leaf or a pair.
+    fn wide(&mut self, mark: usize, window: u8) -> Word {
+        let is_pair = self.made.runs.len() - mark > BUCKET_SPANS;
+        let Some(block) = self.take(LINE_ORDER + u8::from(is_pair)) else { return Word(0) };
+        self.hold_runs(mark);
+        let words = &self.lines.as_flattened()[block.start as usize * UNIT_WORDS..];
+        let (separators, spans) =
+            words[..block.units() * UNIT_WORDS].split_at(block.units() * UNIT_WORDS / 2);
         let runs = &self.made.runs[mark..];
         for (i, (separator, span)) in separators.iter().zip(spans).enumerate() {
             let ended = runs.get(i).filter(|_| i + 1 < runs.len());
@@ -184,13 +240,20 @@ impl Builder<'_> {
             separator.store(last.unwrap_or(NO_SEPARATOR).cast_unsigned(), Relaxed);
             span.store(runs.get(i).map_or(0, |(_, word)| word.0), Relaxed);
         }
-        if is_pair { Word::pair(block.start) } else { Word::leaf(block.start) }
+        Word::wide(line_of(block), is_pair)
+    }
+
+    /// The words of the runs from `mark` on are stored.
+    fn hold_runs(&mut self, mark: usize) {
+        for run in mark..self.made.runs.len() {
+            self.hold(self.made.runs[run].1, 1);
+        }
     }
 
     /// The runs from `mark` on, as a table.
     fn table(&mut self, mark: usize, at: u128, depth: u8, bits: u8, routes: usize) -> Word {
         let Some(block) = self.take(layout::table_order(bits)) else { return Word(0) };
-        let words = self.lines[block.start as usize..][..block.units()].as_flattened();
+        let words = &self.lines.as_flattened()[block.start as usize * UNIT_WORDS..][..1 << bits];
         let mut next = 0;
         for run in mark..self.made.runs.len() {
             let (last, word) = self.made.runs[run];
@@ -199,16 +262,16 @@ impl Builder<'_> {
             words[next..end].iter().for_each(|place| place.store(word.0, Relaxed));
             next = end;
         }
-        self.table_routes[block.start as usize] = routes as u32;
-        let window_start = layout::WINDOW_START + 32 * layout::window(depth);
-        Word::table(block.start, bits, 32 - (depth - window_start) - bits)
+        self.table_routes[line_of(block) as usize] = [routes as u32; 2];
+        let window_start = layout::window_start(depth);
+        Word::table(line_of(block), bits, 32 - (depth - window_start) - bits)
     }
 
     fn take(&mut self, order: u8) -> Option<Block> {
         let block = self.pool.take(order);
         match block {
             Some(block) => self.made.blocks.push(block),
-            None => self.made.lines_missing += 1 << order,
+            None => self.made.units_missing += 1 << order,
         }
         block
     }
@@ -239,6 +302,14 @@ impl Builder<'_> {
     }
 }
 
+/// The order of a line, among blocks of units.
+const LINE_ORDER: u8 = LINE_UNITS.trailing_zeros() as u8;
+
+/// The line that a block begins.
+fn line_of(block: Block) -> u32 {
+    block.start >> LINE_ORDER
+}
+
 /// Shows `block` and `hop` what `word` leads to, everything below it.
 pub(super) fn visit(
     lines: &Memory<Line>,
@@ -246,16 +317,28 @@ pub(super) fn visit(
     block: &mut impl FnMut(Block),
     hop: &mut impl FnMut(Word),
 ) {
-    let (start, order) = match word.kind() {
-        layout::Kind::Hop => return hop(word),
-        layout::Kind::Leaf => (word.line(), 0),
-        layout::Kind::Pair => (word.line(), 1),
-        layout::Kind::Table => (word.table_line(), layout::table_order(word.table_bits())),
+    let own = match word.kind() {
+        Kind::Hop => return hop(word),
+        Kind::Narrow => {
+            let (start, units) = word.units();
+            Block { start, order: units.trailing_zeros() as u8 }
+        }
+        Kind::Wide => {
+            let order = LINE_ORDER + u8::from(word.bucket_spans() > BUCKET_SPANS);
+            Block { start: word.line() << LINE_ORDER, order }
+        }
+        Kind::Table => {
+            let order = layout::table_order(word.table_bits());
+            Block { start: word.table_line() << LINE_ORDER, order }
+        }
     };
-    let own = Block { start, order };
-    let words = lines[start as usize..][..own.units()].as_flattened();
-    // Of a bucket the second half.
-    let first = if word.kind() == layout::Kind::Table { 0 } else { words.len() / 2 };
-    words[first..].iter().for_each(|place| visit(lines, Word(place.load(Relaxed)), block, hop));
+    let words = &lines.as_flattened()[own.start as usize * UNIT_WORDS..][..own.units() * UNIT_WORDS];
+    // Of a node the second half.
+    let (_, spans) = words.split_at(words.len() / 2);
+    match word.kind() {
+        Kind::Narrow => spans.iter().flat_map(halves).for_each(|code| hop(Word::of_code(code))),
+        Kind::Table => words.iter().for_each(|place| visit(lines, Word(place.load(Relaxed)), block, hop)),
+        _ => spans.iter().for_each(|place| visit(lines, Word(place.load(Relaxed)), block, hop)),
+    }
     block(own);
 }

@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use build::{Builder, Made, Route};
-use layout::{LINES_MAX, Line, Word};
+use build::{Builder, Counts, Made, Route};
+use layout::{LINE_UNITS, LINES_MAX, Line, Word};
 
 use super::hops::{self, Hops};
 use super::pool::Pool;
@@ -35,11 +35,16 @@ const ROOT_BITS: u8 = layout::WINDOW_START;
 /// Most lines that a route takes: tables one below the other through four windows, old and new ones.
 const LINES_OF_ROUTE_MAX: usize = 64;
 
+/// The pool's unit: an eighth of a line.
+const UNIT_BYTES: usize = size_of::<Line>() / LINE_UNITS;
+
 /// Lines and next hops besides, for those that wait until no reader can see them.
 const SPARE: usize = 1 << 10;
 
 /// What readers see.
+// Alone on its lines: what the allocator puts beside it may be the writer's, and is written with each change.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Table {
     root: Memory<AtomicU32>,
     lines: Memory<Line>,
@@ -100,8 +105,8 @@ pub struct Compact {
     table: Arc<Table>,
     pool: Pool,
     hops: Hops,
-    /// By the first line of a table: the routes in it.
-    table_routes: Memory<u32>,
+    /// By the first line of a table: its routes.
+    table_routes: Memory<Counts>,
     made: Made,
     /// The routes of the block that is being built.
     routes: Vec<Route>,
@@ -128,12 +133,13 @@ impl Fib<u128> for Compact {
             return Err(BuildError::NeedsMemory { needed: root_bytes, max });
         };
         // An eighth for listed next hops, of which there may be one a route.
-        let listed = if config.hop_size > HopSize::B2 {
+        let listed = if config.hop_size > HopSize::B1 {
             (rest / 64).min(2 * rib.routes_max() + SPARE).min(1 << 29)
         } else {
             0
         };
-        let line_bytes = size_of::<Line>() + size_of::<u32>() + 1;
+        // The pool has two bits a unit, and a few.
+        let line_bytes = size_of::<Line>() + size_of::<Counts>() + 3;
         let of_routes = rib.routes_max() * LINES_OF_ROUTE_MAX + SPARE;
         let lines = ((rest - 8 * listed) / line_bytes).min(of_routes).min(LINES_MAX);
         let table = Table {
@@ -146,7 +152,7 @@ impl Fib<u128> for Compact {
         };
         let mut own = Self {
             table: Arc::new(table),
-            pool: Pool::new(lines),
+            pool: Pool::new(lines * LINE_UNITS),
             hops: Hops::default(),
             table_routes: Memory::zeroed(lines),
             made: Made::default(),
@@ -176,7 +182,7 @@ impl Fib<u128> for Compact {
     }
 
     fn table_bytes(&self) -> usize {
-        let root_and_lines = self.table.root.size_bytes() + self.pool.used() * size_of::<Line>();
+        let root_and_lines = self.table.root.size_bytes() + self.pool.used() * UNIT_BYTES;
         root_and_lines + self.hops.len() * size_of::<u64>()
     }
 

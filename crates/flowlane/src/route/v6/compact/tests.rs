@@ -20,7 +20,7 @@ fn changes_are_followed() {
 fn settled(fib: &mut Compact) -> usize {
     fib.pool.collect(&fib.table.epochs);
     fib.hops.collect(&fib.table.epochs);
-    fib.pool.used() * 64 + fib.hops.len()
+    fib.pool.used() * UNIT_BYTES + fib.hops.len()
 }
 
 #[test]
@@ -36,6 +36,16 @@ fn what_does_not_fit_is_refused_and_changes_nothing() {
 #[test]
 fn readers_see_old_or_new_next_hops() {
     testing::readers_see_old_or_new::<Compact>();
+}
+
+/// Narrow nodes have 16 bits for a next hop; with more than they can tell apart, other nodes take their place.
+#[test]
+fn more_next_hops_than_codes_are_told_apart() {
+    let mut random = testing::Random(8);
+    let rib = testing::rib(testing::Shape::Clustered, 140_000, HopSize::B8, &mut random);
+    let fib = Compact::build(&rib, &FibConfig::new(HopSize::B8)).expect("it fits");
+    assert!(fib.hops.len() > 1 << 15, "{} next hops", fib.hops.len());
+    testing::check(&fib, &rib, &testing::addresses(&rib, &mut random), 0);
 }
 
 #[test]

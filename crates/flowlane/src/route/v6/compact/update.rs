@@ -1,15 +1,14 @@
 //! Changes of routes: what they touch is built anew, then put in place word by word.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
 
 use super::build::{self, Route};
-use super::layout::{self, Kind, Word};
-use super::{Compact, Line, ROOT_BITS};
+use super::layout::{self, Kind, LINE_UNITS, LINE_WORDS, Word};
+use super::{Compact, ROOT_BITS, UNIT_BYTES};
 use crate::route::{BuildError, Prefix, Rib};
 
-/// Lines that only removals may take: what they build anew is there beside what it replaces.
-const RESERVE: usize = 256;
+/// Units that only removals may take: what they build anew is there beside what it replaces.
+const RESERVE: usize = 256 * LINE_UNITS;
 
 /// A word that may change.
 #[derive(Clone, Copy, Debug)]
@@ -45,13 +44,13 @@ impl Compact {
         self.made.clear();
         self.changes.clear();
         let difference = rib.len() as i64 - self.len as i64;
-        let lines_max = self.pool.units_max() - RESERVE.min(self.pool.units_max() / 8);
-        if self.pool.used() + 2 * RESERVE > lines_max {
+        let units_max = self.pool.units_max() - RESERVE.min(self.pool.units_max() / 8);
+        if self.pool.used() + 2 * RESERVE > units_max {
             self.pool.collect(&self.table.epochs);
         }
         let built = self.plan(rib, changed, difference as i32);
-        let lines_max = if difference < 0 { self.pool.units_max() } else { lines_max };
-        if let Err(error) = built.and_then(|()| self.affordable(lines_max)) {
+        let units_max = if difference < 0 { self.pool.units_max() } else { units_max };
+        if let Err(error) = built.and_then(|()| self.affordable(units_max)) {
             self.builder().unmake();
             self.settle();
             return Err(error);
@@ -110,15 +109,14 @@ impl Compact {
             return self.plan_word(rib, at);
         }
         let (line, bits) = (word.table_line(), word.table_bits());
-        let room = layout::window_end(at.depth) - at.depth;
-        let routes = self.table_routes[line as usize].saturating_add_signed(difference);
-        if !build::table_may_stay(bits, routes as usize, room) {
+        let [routes, made] = self.table_routes[line as usize];
+        if !build::table_may_stay([routes.saturating_add_signed(difference), made], at.depth) {
             return self.plan_word(rib, at);
         }
         self.changes.push(Change::Routes(line, difference));
         let depth = at.depth + bits;
         let number = ((changed.first() - at.first) >> (128 - depth)) as usize;
-        let first = line as usize * 16 + number;
+        let first = line as usize * LINE_WORDS + number;
         if changed.len() < depth {
             return self.plan_words(rib, changed, depth, |at| Place::Table(first + at));
         }
@@ -195,17 +193,14 @@ impl Compact {
         self.hops.word(&self.table.list, next_hop).map(Word).ok_or(full)
     }
 
-    fn affordable(&self, lines_max: usize) -> Result<(), BuildError> {
-        let lines = self.pool.used() + self.made.lines_missing;
-        if self.made.lines_missing == 0 && lines <= lines_max {
+    fn affordable(&self, units_max: usize) -> Result<(), BuildError> {
+        let units = self.pool.used() + self.made.units_missing;
+        if self.made.units_missing == 0 && units <= units_max {
             return Ok(());
         }
-        let lines = lines.max(self.pool.units_max()) + RESERVE;
-        let spare = self.config.memory_max - self.pool.units_max() * size_of::<Line>();
-        Err(BuildError::NeedsMemory {
-            needed: lines * size_of::<Line>() + spare,
-            max: self.config.memory_max,
-        })
+        let units = units.max(self.pool.units_max()) + RESERVE;
+        let spare = self.config.memory_max - self.pool.units_max() * UNIT_BYTES;
+        Err(BuildError::NeedsMemory { needed: units * UNIT_BYTES + spare, max: self.config.memory_max })
     }
 
     /// Puts everything in place.
@@ -220,7 +215,7 @@ impl Compact {
                     (first..first + places).for_each(|number| self.put(Place::Table(number), word));
                 }
                 Change::Routes(line, difference) => {
-                    let routes = &mut self.table_routes[line as usize];
+                    let [routes, _] = &mut self.table_routes[line as usize];
                     *routes = routes.saturating_add_signed(difference);
                 }
             }
@@ -232,8 +227,8 @@ impl Compact {
     fn put(&mut self, place: Place, word: Word) {
         let before = self.load(place);
         self.word(place).store(word.0, Release);
-        let table = Arc::clone(&self.table);
-        let (pool, hops) = (&mut self.pool, &mut self.hops);
+        // Not a handle of its own: readers read the line that handles are counted in.
+        let Self { table, pool, hops, .. } = self;
         build::visit(&table.lines, before, &mut |block| pool.unlink(block), &mut |hop| {
             hops.release(&table.list, hop.0)
         });
@@ -242,7 +237,7 @@ impl Compact {
     /// Ends the epoch of a change, made or not.
     fn settle(&mut self) {
         let epochs = &self.table.epochs;
-        let stamp = epochs.retire();
+        let stamp = epochs.stamp();
         self.pool.stamp(stamp);
         self.hops.stamp(stamp);
         if self.pool.is_due() {

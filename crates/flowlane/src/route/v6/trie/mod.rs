@@ -63,7 +63,9 @@ macro_rules! with_levels {
 use with_levels;
 
 /// What readers see.
+// Alone on its lines: what the allocator puts beside it may be the writer's, and is written with each change.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Table {
     levels: Sized,
     body: Body,

@@ -144,7 +144,7 @@ impl Trie {
             }
             None => {
                 with_levels!(self.table, levels => levels.flatten(&mut self.pool, rib, changed, default));
-                self.pool.stamp(self.table.epochs.retire());
+                self.pool.stamp(self.table.epochs.stamp());
             }
         }
         with_levels!(self.table, levels => {
