@@ -199,7 +199,7 @@ pub(crate) struct ClassifyOptions {
     /// Variant of the engine: scalar, sse42, avx2, avx512-256 or avx512; linear and tuple have scalar only.
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Option<String>,
-    /// Most bytes that the engines of access lists may take.
+    /// Most bytes that the engines of access lists, or a table on a CUDA device, may take.
     #[arg(long, default_value_t = 4 << 30, value_name = "BYTES")]
     pub(crate) memory_max: usize,
     /// Say how the answer for this packet (counted from 0) comes about, instead of classifying: which rule wins,

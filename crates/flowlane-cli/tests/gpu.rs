@@ -105,7 +105,7 @@ fn a_device_classifies_and_what_it_lacks_is_said() {
     }
     let vanished = contains("then the CPU: the device failed");
     with("gpu-linear", "vanish=3").arg("--check").assert().success().stderr(vanished);
-    with("gpu-linear", "memory=100").assert().code(2).stderr(contains("bytes of device memory"));
+    with("gpu-linear", "memory=100").assert().code(3).stderr(contains("bytes of device memory"));
     with("gpu-linear", "").args(["--device", "4"]).assert().code(3).stderr(contains("not number 4"));
     with("gpu-quick", "")
         .assert()

@@ -226,9 +226,12 @@ EXPORT Result cuModuleLoadData(void **module, const void *image) {
 }
 EXPORT Result cuModuleUnload(void *) { return SUCCESS; }
 EXPORT Result cuModuleGetFunction(void **function, void *, const char *name) {
+    LOCKED;
+    // One for each name: what is set for it is set for all who asked.
+    static std::map<std::string, Function> known;
     for (const Kernel &kernel : kernels())
-        if (std::string(kernel.name) == name) {
-            *function = new Function{&kernel};
+        if (kernel.name == name) {
+            *function = &known.emplace(name, Function{&kernel}).first->second;
             return SUCCESS;
         }
     return NOT_FOUND;

@@ -14,7 +14,7 @@ constexpr uint32_t WARP_WORDS = 32 * W + 32 + 2 * QUEUE;
 
 // The bits that a hash has in its word of the filter.
 static __device__ __forceinline__ uint32_t filter_bits(uint32_t x) {
-    uint32_t y = x * 0x9e3779b1u;
+    uint32_t y = x * 0xc2b2ae35u;
     return 1u << (y >> 27) | 1u << (y >> 22 & 31) | 1u << (y >> 17 & 31);
 }
 
@@ -73,7 +73,7 @@ static __device__ __forceinline__ void filtered(const TupleTable &table, const u
         for (uint32_t c = 0; c < table.class_count; c++) {
             const uint32_t *info = table.classes + size_t(c) * CLASS_INFO<W>;
             sum_from<W>(__ldg(&info[0]), info + 2, key, table.hash, sums);
-            uint32_t x = uint32_t(sums[W] >> 32);
+            uint32_t x = hash_in_class(sums[W], c);
             uint32_t bits = filter_bits(x);
             bool maybe = (held[__umulhi(x, filter_words)] & bits) == bits && best[lane] < __ldg(&info[1]);
             uint32_t ballot = __ballot_sync(ALL, maybe);

@@ -63,7 +63,7 @@ static __device__ __forceinline__ void pruned(const TupleTable &table, const Pru
                     masked[w] = key[w] & __ldg(&info[2 + w]);
                     sum += __ldg(&table.hash[w]) * masked[w];
                 }
-                best = max(best, find<W>(table, c, masked, uint32_t(sum >> 32)));
+                best = max(best, find<W>(table, c, masked, hash_in_class(sum, c)));
             }
         }
         winners[t] = best;

@@ -31,6 +31,12 @@ struct TupleTable {
     uint32_t bucket_count;
 };
 
+// The hash of a masked key in a class, from the sum of its products. The class is in it, so that values that are equal under
+// many masks, such as those of the beginning of a network, do not meet.
+static __device__ __forceinline__ uint32_t hash_in_class(uint64_t sum, uint32_t c) {
+    return uint32_t(sum >> 32) ^ c * 0x9e3779b1u;
+}
+
 // The bucket and the tag of a hash. The filter takes other bits of it.
 static __device__ __forceinline__ uint32_t bucket_of(uint32_t x, uint32_t bucket_count) {
     return __umulhi(x * 0x85ebca6bu, bucket_count);

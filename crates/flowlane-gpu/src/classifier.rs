@@ -277,8 +277,10 @@ impl Classifier for GpuSearch {
     }
 
     fn remove(&mut self, id: RuleId) -> bool {
+        if self.rules.remove(&id).is_none() {
+            return false;
+        }
         self.table = None;
-        self.rules.remove(&id);
         self.list.remove(id)
     }
 

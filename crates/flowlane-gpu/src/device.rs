@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUfunction_attribute};
+use cudarc::driver::sys::{self, CUdevice_attribute as Attribute, CUfunction_attribute, CUresult};
 use cudarc::driver::{
     CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DeviceRepr, ValidAsZeroBits,
 };
@@ -44,6 +44,7 @@ pub struct DeviceProperties {
 pub struct Device {
     context: Arc<CudaContext>,
     module: Arc<CudaModule>,
+    memory_max: usize,
     properties: Arc<DeviceProperties>,
 }
 
@@ -80,7 +81,12 @@ pub fn all() -> Result<Vec<DeviceProperties>, GpuError> {
 }
 
 fn context(ordinal: usize) -> Result<Arc<CudaContext>, GpuError> {
-    CudaContext::new(ordinal).map_err(|error| GpuError::NoDevice { reason: reason(error) })
+    CudaContext::new(ordinal).map_err(|error| match error.0 {
+        CUresult::CUDA_ERROR_NO_DEVICE | CUresult::CUDA_ERROR_INVALID_DEVICE => {
+            GpuError::NoDevice { reason: reason(error) }
+        }
+        _ => GpuError::of("being opened")(error),
+    })
 }
 
 fn properties(context: &CudaContext) -> Result<DeviceProperties, GpuError> {
@@ -114,12 +120,17 @@ impl Device {
         if properties.capability < CAPABILITY_MIN {
             return Err(GpuError::OldDevice { name: properties.name, capability: properties.capability });
         }
-        // SAFETY: memory is read and written on the stream that it was allocated for, and by the host only after that
-        // stream has been waited for: `memory` and `session` see to it.
+        // SAFETY: tables are there before `upload` returns, are never written again, and a batch keeps the one that it reads
+        // until it has ended; all else is read and written on one stream, by the host after it has waited for that.
         unsafe { context.disable_event_tracking() };
         let module = context.load_module(Ptx::from_binary(KERNELS.to_vec()));
         let module = module.map_err(GpuError::of("loading the kernels"))?;
-        Ok(Self { context, module, properties: Arc::new(properties) })
+        Ok(Self { context, module, memory_max: usize::MAX, properties: Arc::new(properties) })
+    }
+
+    /// The same, on which no table takes more than so many bytes; it is made in as much of the host's memory before.
+    pub fn with_memory_max(self, memory_max: usize) -> Self {
+        Self { memory_max, ..self }
     }
 
     /// What it is.
@@ -130,11 +141,13 @@ impl Device {
     /// The kernel of this name, which may have `shared_bytes` of shared memory a block.
     pub(crate) fn kernel(&self, name: &str, shared_bytes: usize) -> Result<CudaFunction, GpuError> {
         let failed = GpuError::of("loading a kernel");
+        self.context.bind_to_thread().map_err(&failed)?;
         let kernel = self.module.load_function(name).map_err(&failed)?;
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // More than this has to be asked for.
+        // More than this has to be asked for. All tables of a method share the kernel, and so what it may have.
         if shared_bytes > 48 << 10 {
-            kernel.set_attribute(attribute, shared_bytes as i32).map_err(failed)?;
+            let most = self.properties.shared_bytes_max as i32;
+            kernel.set_attribute(attribute, most).map_err(failed)?;
         }
         Ok(kernel)
     }
@@ -152,6 +165,8 @@ impl Device {
     pub(crate) fn reserve(&self, what: &'static str, needed_bytes: usize) -> Result<(), GpuError> {
         let (free_bytes, _) =
             self.context.mem_get_info().map_err(GpuError::of("saying what memory is free"))?;
+        // What comes onto the device is made here first.
+        let free_bytes = free_bytes.min(self.memory_max);
         match needed_bytes <= free_bytes {
             true => Ok(()),
             false => Err(GpuError::Memory { what, needed_bytes, free_bytes }),

@@ -71,6 +71,14 @@ pub enum GpuError {
         /// The limit.
         words_max: usize,
     },
+    /// Rules found no places in their class tables.
+    #[error(
+        "rules found no places in cuckoo tables with {tries} sets of hash functions; try again, or another engine"
+    )]
+    Placement {
+        /// How many sets were tried.
+        tries: usize,
+    },
     /// The access list that stands in for the device.
     #[error("the rules do not fit the access list that stands in for the device: {reason}")]
     List {

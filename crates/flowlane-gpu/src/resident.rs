@@ -41,12 +41,20 @@ impl<const W: usize> ResidentKeys<W> {
     /// Where the device fails.
     pub fn look_up(&mut self, table: &GpuTable<W>) -> Result<(), GpuError> {
         let failed = GpuError::of("looking keys up");
+        let begun = self.begin(table);
+        // Also after a failure: the caller may drop the table.
+        let waited = self.stream.synchronize().map_err(failed);
+        begun.and(waited)
+    }
+
+    fn begin(&mut self, table: &GpuTable<W>) -> Result<(), GpuError> {
+        let failed = GpuError::of("looking keys up");
         for (tuples, count) in &self.batches {
             self.stream.memset_zeros(&mut self.winners).map_err(&failed)?;
             let batch = Batch { tuples, count: *count, winners: &mut self.winners };
             table.search().launch(&self.stream, batch)?;
         }
-        self.stream.synchronize().map_err(failed)
+        Ok(())
     }
 
     /// The winners of the last batch of the last [`look_up`](Self::look_up).

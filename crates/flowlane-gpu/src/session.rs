@@ -115,6 +115,10 @@ impl<const W: usize> Slot<W> {
     fn end(&mut self, hits: &mut [Option<Hit>]) -> Result<Answered, GpuError> {
         let failed = GpuError::of("looking a batch up");
         let waited = self.done.synchronize();
+        if waited.is_err() {
+            // It may be another's error, told before there was any waiting.
+            _ = self.stream.synchronize();
+        }
         let table = self.table.take().expect("a batch under way has a table");
         waited.map_err(&failed)?;
         let winners = &self.winners_here.as_slice().map_err(&failed)?[..self.count];
@@ -128,7 +132,8 @@ impl<const W: usize> Slot<W> {
 impl<const W: usize> Drop for Slot<W> {
     /// The device may still read or write the host's memory. A device that fails no longer does.
     fn drop(&mut self) {
-        _ = self.stream.synchronize();
+        // The first may tell another's error instead of waiting.
+        _ = self.stream.synchronize().or_else(|_| self.stream.synchronize());
     }
 }
 
@@ -201,7 +206,7 @@ impl<const W: usize> Session<W> {
     /// Where the device fails; what `hits` holds then means nothing.
     ///
     /// # Panics
-    /// Where the slices differ in length.
+    /// Where the slices differ in length, or batches are under way.
     pub fn lookup_batch(
         &mut self,
         table: &Arc<GpuTable<W>>,
@@ -209,6 +214,7 @@ impl<const W: usize> Session<W> {
         hits: &mut [Option<Hit>],
     ) -> Result<(), GpuError> {
         assert_eq!(keys.len(), hits.len());
+        assert!(self.under_way.is_empty(), "{} batches are under way", self.under_way.len());
         let mut batches = keys.chunks(self.batch_max);
         let mut rest = hits;
         let mut failed = None;

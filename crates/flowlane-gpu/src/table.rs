@@ -20,6 +20,14 @@ pub struct GpuTable<const W: usize> {
     hits: Vec<Hit>,
     entries: usize,
     epoch: u64,
+    device: Device,
+}
+
+impl<const W: usize> Drop for GpuTable<W> {
+    /// The last batch may end on a thread that knows nothing of the device; its memory is given back all the same.
+    fn drop(&mut self) {
+        _ = self.device.context().bind_to_thread();
+    }
 }
 
 impl<const W: usize> GpuTable<W> {
@@ -38,7 +46,8 @@ impl<const W: usize> GpuTable<W> {
         const { assert!(matches!(W, 4 | 9 | 10 | 16), "kernels are compiled for keys of 4, 9, 10 and 16 words") };
         let rules = TernaryRules::new(kinds, entries, ENTRIES_MAX)?;
         let search = search::build(device, method, &rules, seed)?;
-        Ok(Self { search, method, entries: rules.rules.len(), hits: rules.hits, epoch })
+        let entries = rules.rules.len();
+        Ok(Self { search, method, entries, hits: rules.hits, epoch, device: device.clone() })
     }
 
     /// How it finds rules.

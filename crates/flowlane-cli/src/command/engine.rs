@@ -108,11 +108,13 @@ impl Engine {
         method: Option<Method>,
         sample: &[FlowKey],
     ) -> Result<Self, Failure> {
-        let failed = |error: GpuError| match error.is_absence() || matches!(error, GpuError::Device { .. }) {
+        let failed = |error: GpuError| match error.is_absence()
+            || matches!(error, GpuError::Device { .. } | GpuError::Memory { .. })
+        {
             true => Failure::Environment(error.to_string()),
             false => Failure::input(error.to_string()),
         };
-        let device = Device::open(options.device).map_err(failed)?;
+        let device = Device::open(options.device).map_err(failed)?.with_memory_max(options.memory_max);
         let session = SessionConfig { batch_max: options.batch as usize, ..SessionConfig::default() };
         let list = list_config(rules.len(), options, AclEngine::Auto, None);
         let bar = output::progress(1, "building");
@@ -140,9 +142,12 @@ impl Engine {
         if rules.len() <= TUPLE_RULES_MAX {
             candidates.push(Self::tuple(rules)?);
         }
-        // Without a device, or where these rules do not suit it, the CPU has engines enough.
+        // Without a device the CPU has engines enough.
         if device::count().is_ok() {
-            candidates.extend(Self::gpu(rules, options, None, sample).ok());
+            match Self::gpu(rules, options, None, sample) {
+                Ok(table) => candidates.push(table),
+                Err(failure) => eprintln!("the CUDA device is left out: {}", failure.message()),
+            }
         }
         let mut hits = vec![None; sample.len()];
         let mut least = vec![u64::MAX; candidates.len()];

@@ -65,7 +65,7 @@ impl Bloom {
         rules: &TernaryRules<W>,
         seed: u64,
     ) -> Result<Self, GpuError> {
-        let tables = ClassTables::new(rules, seed, device.properties().memory_bytes)?;
+        let tables = ClassTables::new(device, rules, seed)?;
         let rules_max = tables.classes.iter().map(|class| class.rules.len()).max().unwrap_or(0);
         let (filter_bits, filter_functions) = shape(rules_max);
         let mut random = Random::for_purpose(seed, "filters");

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use flowlane::generate::Random;
 
+use crate::device::Device;
 use crate::error::GpuError;
 use crate::ternary::{Ternary, TernaryRules};
 
@@ -76,13 +77,10 @@ pub(super) const fn words_of_class(w: usize) -> usize {
 }
 
 impl<const W: usize> ClassTables<W> {
-    /// Sorts rules into classes and fills their tables. At most `bytes_max`.
-    pub(super) fn new(rules: &TernaryRules<W>, seed: u64, bytes_max: usize) -> Result<Self, GpuError> {
+    /// Sorts rules into classes and fills their tables.
+    pub(super) fn new(device: &Device, rules: &TernaryRules<W>, seed: u64) -> Result<Self, GpuError> {
         let classes = group(rules, CLASS_RULES_MAX);
-        let needed_bytes = 4 * words_of_class(W) * classes.len();
-        if needed_bytes > bytes_max {
-            return Err(GpuError::Memory { what: "class tables", needed_bytes, free_bytes: bytes_max });
-        }
+        device.reserve("class tables", 4 * words_of_class(W) * classes.len())?;
         let mut random = Random::for_purpose(seed, "class tables");
         for _ in 0..TRIES_MAX {
             let functions = Functions::draw(&mut random);
@@ -90,9 +88,8 @@ impl<const W: usize> ClassTables<W> {
                 return Ok(Self { classes, functions, words });
             }
         }
-        // Two thirds of the slots are in use at most: the chance of one failure is below 10⁻⁵ a class.
-        let doing = "placing rules in cuckoo tables";
-        Err(GpuError::Device { doing, reason: format!("{TRIES_MAX} sets of hash functions all failed") })
+        // Two thirds of the slots are in use at most, so that a class fails once in very many sets of functions.
+        Err(GpuError::Placement { tries: TRIES_MAX })
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Filtered {
 
 /// The bits that a hash has in its word.
 fn bits(x: u32) -> u32 {
-    let y = x.wrapping_mul(0x9e37_79b1);
+    let y = x.wrapping_mul(0xc2b2_ae35);
     1 << (y >> 27) | 1 << (y >> 22 & 31) | 1 << (y >> 17 & 31)
 }
 
@@ -43,9 +43,11 @@ impl Filtered {
         let room = (device.properties().shared_bytes_max / 4).saturating_sub(block_words).max(WORDS_MIN);
         let filter_words = (prepared.rules() * WORDS_A_RULE).clamp(WORDS_MIN, room);
         let mut filter = vec![0; filter_words];
-        for rule in prepared.classes.iter().flat_map(|class| &class.rules) {
-            let x = prepared.hash(&rule.value);
-            filter[((u64::from(x) * filter_words as u64) >> 32) as usize] |= bits(x);
+        for (c, class) in prepared.classes.iter().enumerate() {
+            for rule in &class.rules {
+                let x = prepared.hash(c, &rule.value);
+                filter[((u64::from(x) * filter_words as u64) >> 32) as usize] |= bits(x);
+            }
         }
         let shared_bytes = 4 * (filter_words + block_words);
         let resident = (device.properties().shared_bytes_max / shared_bytes).clamp(1, 4);

@@ -25,6 +25,7 @@ pub(super) struct Linear {
 
 impl Linear {
     pub(super) fn build<const W: usize>(device: &Device, rules: &TernaryRules<W>) -> Result<Self, GpuError> {
+        device.reserve("linear search", 4 * (2 * W + 1) * rules.rules.len())?;
         let mut words = Vec::with_capacity(rules.rules.len() * (2 * W + 1));
         for rule in &rules.rules {
             words.extend(rule.value);

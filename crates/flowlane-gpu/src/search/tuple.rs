@@ -27,7 +27,7 @@ impl Tuple {
         rules: &TernaryRules<W>,
         seed: u64,
     ) -> Result<Self, GpuError> {
-        let tables = ClassTables::new(rules, seed, device.properties().memory_bytes)?;
+        let tables = ClassTables::new(device, rules, seed)?;
         let shared_bytes = 4 * words_of_class(W);
         Ok(Self {
             kernel: device.kernel(&format!("tuple_{W}"), shared_bytes)?,

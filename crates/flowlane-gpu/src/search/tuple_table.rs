@@ -87,10 +87,11 @@ impl<const W: usize> Prepared<W> {
         Ok(Self { classes, places, multilinear: (0..=W).map(|_| random.bits()).collect() })
     }
 
-    /// The hash of a value.
-    pub(super) fn hash(&self, value: &[u32; W]) -> u32 {
+    /// The hash of a value of a class.
+    pub(super) fn hash(&self, class: usize, value: &[u32; W]) -> u32 {
         let products = self.multilinear.iter().zip(value).map(|(k, word)| k.wrapping_mul((*word).into()));
-        (products.fold(self.multilinear[W], u64::wrapping_add) >> 32) as u32
+        let sum = products.fold(self.multilinear[W], u64::wrapping_add);
+        (sum >> 32) as u32 ^ (class as u32).wrapping_mul(0x9e37_79b1)
     }
 
     pub(super) fn rules(&self) -> usize {
@@ -127,7 +128,7 @@ impl<const W: usize> Prepared<W> {
                 records.extend([c as u32, rule.standing]);
                 records.extend(rule.value);
                 records.resize((number as usize + 1) * record_words, 0);
-                let x = self.hash(&rule.value);
+                let x = self.hash(c, &rule.value);
                 let mixed = u64::from(x.wrapping_mul(0x85eb_ca6b));
                 let first = ((mixed * bucket_count as u64) >> 32) as usize * BUCKET_SLOTS;
                 let behind = (0..buckets.len()).map(|i| (first + i) % buckets.len());

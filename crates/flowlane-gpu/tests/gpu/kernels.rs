@@ -138,6 +138,66 @@ fn ternary(i: u32, low: [u32; 4], high: [u32; 4]) -> Entry<4> {
 }
 
 #[test]
+fn a_table_goes_on_when_a_smaller_one_is_made() {
+    on_host_device("a_table_goes_on_when_a_smaller_one_is_made", "", || {
+        let device = Device::open(0).expect("the host device");
+        let entries = one_class(20_000);
+        let build =
+            |count: usize| GpuTable::build(&device, Method::Filtered, &kinds(), &entries[..count], 1, 0);
+        let (large, _small) = (Arc::new(build(20_000).expect("it fits")), build(10).expect("it fits"));
+        let mut session = Session::new(&device, SessionConfig::default()).expect("it fits");
+        let mut hits = [None];
+        session.lookup_batch(&large, &[[0, 7 * 19_999, 0, 0]], &mut hits).expect("a launch");
+        assert_eq!(rule(hits[0]), Some(19_999));
+    });
+}
+
+#[test]
+fn a_table_may_end_on_another_thread() {
+    on_host_device("a_table_may_end_on_another_thread", "", || {
+        let device = Device::open(0).expect("the host device");
+        let build =
+            || GpuTable::build(&device, Method::Filtered, &kinds(), &one_class(50), 1, 0).expect("it fits");
+        let table = std::thread::scope(|scope| scope.spawn(build).join().expect("no panic"));
+        std::thread::spawn(move || drop(table)).join().expect("no panic");
+        check(&device, Method::Filtered, &one_class(50), &[[0, 7, 0, 0]], "after it");
+    });
+}
+
+#[test]
+fn prefixes_at_both_ends_and_side_by_side_are_told_apart() {
+    on_host_device("prefixes_at_both_ends_and_side_by_side_are_told_apart", "", || {
+        let device = Device::open(0).expect("the host device");
+        let prefixes: [(u32, u32); 10] = [
+            (0, 32),
+            (u32::MAX, 32),
+            (0, 1),
+            (0x8000_0000, 1),
+            (0x0a00_0000, 8),
+            (0x0a00_ff00, 24),
+            (0x0a01_0000, 24),
+            (0x0a00_0000, 15),
+            (0x0a00_ffff, 32),
+            (0x0a01_0000, 32),
+        ];
+        let mask = |length: u32| u32::MAX << (32 - length);
+        // The longer, the better.
+        let entry = |(i, (value, length)): (usize, &(u32, u32))| Entry {
+            rank: RankKey::new(Priority(*length), i as u32),
+            ..ternary(i as u32, [0, 0, *value, 0], [0, 0, mask(*length), 0])
+        };
+        let entries: Vec<Entry<4>> = prefixes.iter().enumerate().map(entry).collect();
+        let beside = |(value, length): &(u32, u32)| {
+            [value.wrapping_sub(1), *value, value | !mask(*length), (value | !mask(*length)).wrapping_add(1)]
+        };
+        let keys: Vec<[u32; 4]> = prefixes.iter().flat_map(beside).map(|v| [0, 1, v, 2]).collect();
+        for method in Method::ALL {
+            check(&device, method, &entries, &keys, "prefixes");
+        }
+    });
+}
+
+#[test]
 fn sets_that_suit_no_method_get_right_answers() {
     on_host_device("sets_that_suit_no_method_get_right_answers", "", || {
         let device = Device::open(0).expect("the host device");

@@ -13,7 +13,7 @@ use flowlane_gpu::{Device, GpuError, GpuTable, Method, ResidentKeys, Session, Se
 use self::set::{Set, Shape};
 use super::{BenchError, Context};
 use crate::figure::Figure;
-use crate::measure::{Body, Meter};
+use crate::measure::{Body, Clock, Measured, Meter, Spread, TimeStampCounter};
 
 /// The paper's batch.
 const BATCH: usize = 8192;
@@ -34,6 +34,8 @@ struct Scale {
     /// Full classes and overlapping ones of figure 9, of so many rules in so many classes.
     ninth: (usize, usize, Vec<usize>, Vec<usize>),
     delays_us: Vec<f64>,
+    /// Batches whose time is taken one by one.
+    single_batches: usize,
     tables: Vec<usize>,
     copy_bytes: usize,
 }
@@ -50,6 +52,7 @@ impl Scale {
                 by_classes: vec![(32, vec![4, 8])],
                 ninth: (32, 8, vec![2, 8], vec![1, 4]),
                 delays_us: vec![100.0],
+                single_batches: 3,
                 tables: vec![1 << 16],
                 copy_bytes: 1 << 16,
             };
@@ -63,6 +66,7 @@ impl Scale {
             by_classes: vec![(1 << 10, powers(2, 10)), (8 << 10, powers(5, 10)), (32 << 10, powers(7, 10))],
             ninth: (1 << 10, 128, powers(2, 7), powers(0, 7)),
             delays_us: vec![100.0, 200.0, 500.0, 1000.0, 2000.0],
+            single_batches: 2000,
             tables: powers(20, 29),
             copy_bytes: 64 << 20,
         }
@@ -99,10 +103,12 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     let mut figures = vec![bench.copies()?, bench.launch()?, bench.gather()?];
     figures.extend(bench.by_batch()?);
     figures.push(bench.beside_cpu()?);
-    figures.push(bench.by_rules()?);
+    figures.push(bench.by_rules::<9>("figure-7", "Figure 7: rules of twelve fields")?);
+    figures.push(bench.by_rules::<4>("figure-7-five", "Rules of five fields")?);
     figures.extend(bench.by_classes()?);
     figures.extend(bench.by_shape()?);
     figures.push(bench.by_delay()?);
+    figures.push(bench.latency()?);
     Ok(figures)
 }
 
@@ -125,7 +131,9 @@ impl Bench<'_, '_> {
             .over("direction", ["to the device", "to the host"].map(str::to_owned))
             .millions_of("bytes")
             .bars();
-        let copies = std::cell::RefCell::new(Copies::new(&self.device, bytes).map_err(failed)?);
+        let mut copies = Copies::new(&self.device, bytes).map_err(failed)?;
+        copies.to_device().and_then(|()| copies.to_host()).map_err(failed)?;
+        let copies = std::cell::RefCell::new(copies);
         let bodies = vec![
             Body::new("to the device", || copies.borrow_mut().to_device().expect("it worked before")),
             Body::new("to the host", || copies.borrow_mut().to_host().expect("it worked before")),
@@ -143,6 +151,7 @@ impl Bench<'_, '_> {
             .cycles("launch")
             .bars();
         let gather = Gather::new(&self.device, 32).map_err(failed)?;
+        gather.launch_nothing().map_err(failed)?;
         let body = Body::new("nothing", || gather.launch_nothing().expect("it worked before"));
         for measured in self.meter.compare("launches", 1, vec![body]) {
             figure.add("launch and wait", 0, &measured);
@@ -158,6 +167,7 @@ impl Bench<'_, '_> {
             .millions_of("reads");
         for (place, bytes) in tables.iter().enumerate() {
             let mut gather = Gather::new(&self.device, *bytes).map_err(failed)?;
+            gather.run().map_err(failed)?;
             let reads = gather.reads() as u64;
             let body = Body::new("reads", || gather.run().expect("it worked before")).warm();
             for measured in self.meter.compare(&format!("random reads in {bytes} bytes"), reads, vec![body]) {
@@ -185,7 +195,19 @@ impl Bench<'_, '_> {
         place: usize,
     ) -> Result<(), BenchError> {
         let tables = self.tables(set)?;
-        let keys = ResidentKeys::new(&self.device, &set.keys, batch).map_err(failed)?;
+        let mut keys = ResidentKeys::new(&self.device, &set.keys, batch).map_err(failed)?;
+        // Who times wrong answers times nothing.
+        let mut answers = None;
+        for table in &tables {
+            keys.look_up(table).map_err(failed)?;
+            let hits = keys.last_hits(table).map_err(failed)?;
+            if *answers.get_or_insert_with(|| hits.clone()) != hits {
+                return Err(BenchError::Gpu(format!(
+                    "{what}: {} answers otherwise than others",
+                    table.method()
+                )));
+            }
+        }
         let keys = std::cell::RefCell::new(keys);
         let body = |table: &Arc<GpuTable<W>>| {
             let (table, keys) = (table.clone(), &keys);
@@ -209,8 +231,12 @@ impl Bench<'_, '_> {
         place: usize,
     ) -> Result<(), BenchError> {
         let config = SessionConfig { batch_max: batch, ..SessionConfig::default() };
-        let session = std::cell::RefCell::new(Session::new(&self.device, config).map_err(failed)?);
-        let hits = std::cell::RefCell::new(vec![None; set.keys.len()]);
+        let (mut session, mut hits) =
+            (Session::new(&self.device, config).map_err(failed)?, vec![None; set.keys.len()]);
+        for table in tables {
+            session.lookup_batch(table, &set.keys, &mut hits).map_err(failed)?;
+        }
+        let (session, hits) = (std::cell::RefCell::new(session), std::cell::RefCell::new(hits));
         let body = |table: &Arc<GpuTable<W>>| {
             let (table, session, hits, keys) = (table.clone(), &session, &hits, &set.keys);
             let name = table.method().name();
@@ -288,12 +314,15 @@ impl Bench<'_, '_> {
         Ok(figure)
     }
 
-    fn by_rules(&mut self) -> Result<Figure, BenchError> {
+    fn by_rules<const W: usize>(&mut self, id: &str, title: &str) -> Result<Figure, BenchError> {
         let classes = self.scale.classes.clone();
         let rules: Vec<usize> = classes.iter().map(|c| c * self.scale.rules_a_class).collect();
-        let about = "Rules of twelve fields, as many in every class, keys on the device. The paper states 14.88 million lookups a second \
-                     (Bloom, 128K rules in 512 classes).";
-        let mut figure = Figure::new("figure-7", "Figure 7: rules", about).over("rules", labels(&rules));
+        let about = format!(
+            "Rules on keys of {} bytes, as many in every class, keys on the device. The paper states 14.88 million lookups a second \
+             (Bloom, 128K rules of 36 bytes in 512 classes).",
+            4 * W
+        );
+        let mut figure = Figure::new(id, title, about).over("rules", labels(&rules));
         for (place, (rules, classes)) in rules.iter().zip(classes).enumerate() {
             let set = Set::<9>::new(Shape::even(*rules, classes), self.scale.keys, 7);
             self.resident(
@@ -368,6 +397,46 @@ impl Bench<'_, '_> {
         for (place, delay) in delays.iter().enumerate() {
             let batch = (delay * 40e3 / BITS_A_FRAME) as usize;
             self.end_to_end(&format!("a delay of {delay} µs"), &set, &tables, batch, &mut figure, place)?;
+        }
+        Ok(figure)
+    }
+
+    /// How long one batch takes from host to host, where nothing else is under way.
+    fn latency(&mut self) -> Result<Figure, BenchError> {
+        let (rules, batches) = (self.scale.rules_a_class * 8, self.scale.single_batches);
+        let batch = BATCH.min(self.scale.keys);
+        let about = format!(
+            "{rules} rules of 5-tuples in 8 classes: a batch of {batch} from host to host, one after the other, {batches} of each."
+        );
+        let shares = [("median", 0.5), ("99th percentile", 0.99)];
+        let mut figure = Figure::new("gpu-latency", "One batch at a time", about)
+            .over("", shares.map(|(name, _)| name.to_owned()))
+            .cycles("batch")
+            .bars();
+        let set = Set::<4>::new(Shape::even(rules, 8), self.scale.keys, 13);
+        let clock = TimeStampCounter::new();
+        let config = SessionConfig { batch_max: batch, slots: 1 };
+        let mut session = Session::new(&self.device, config).map_err(failed)?;
+        let mut hits = vec![None; batch];
+        for table in self.tables(&set)? {
+            self.meter.say(&format!("one batch at a time, {}", table.method()));
+            let mut taken = Vec::with_capacity(batches);
+            // The first is not counted.
+            for keys in set.keys.chunks_exact(batch).cycle().take(batches + 1) {
+                let begun = clock.ticks();
+                session.lookup_batch(&table, keys, &mut hits).map_err(failed)?;
+                taken.push(clock.ticks().wrapping_sub(begun));
+            }
+            taken.remove(0);
+            taken.sort_unstable();
+            for (place, (_, share)) in shares.iter().enumerate() {
+                let at = ((taken.len() - 1) as f64 * share).round() as usize;
+                let cycles = Spread::of(&[taken[at] as f64]);
+                let ns = cycles.map(|ticks| clock.nanoseconds(ticks));
+                let name = table.method().name().to_owned();
+                let measured = Measured { name, cycles, ns, rounds: taken.len() };
+                figure.add(&measured.name, place, &measured);
+            }
         }
         Ok(figure)
     }
