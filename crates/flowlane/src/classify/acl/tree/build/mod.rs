@@ -102,6 +102,10 @@ const WAYS_BY_FIELD: [Way; 3] =
 /// A lookup that is expected to take longer is worth another try.
 const SLOW_CYCLES: f64 = 100.0;
 
+/// A way may cost so much more than the cheapest where it takes at most [`SPARING_BYTES`] of its memory.
+const SPARING_CYCLES: f64 = 1.1;
+const SPARING_BYTES: f64 = 0.5;
+
 /// What all steps need.
 struct Plan<'a, const W: usize> {
     kinds: &'a [WordKind; W],
@@ -180,7 +184,7 @@ fn draft<const W: usize>(plan: &Plan<'_, W>) -> Draft<W> {
     if best.cycles <= SLOW_CYCLES { best } else { cheapest(plan, &WAYS_BY_FIELD, best) }
 }
 
-/// The one of these ways that costs least, or the one that is known.
+/// The one of these ways that costs least, or the one that is known; or one that costs little more and takes far less memory.
 fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[Way], known: Draft<W>) -> Draft<W> {
     let least = &Least::new(known.cycles);
     let drafts = |ways: &[Way]| ways.iter().map(|way| piece::draft(plan, way, least)).collect::<Vec<_>>();
@@ -191,7 +195,12 @@ fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[Way], known: Draft<W>) -
         let own = drafts(&ways[..share]);
         own.into_iter().chain(others.into_iter().flat_map(piece::join)).collect()
     });
-    drafts.into_iter().fold(known, |best, other| if other.cycles < best.cycles { other } else { best })
+    let mut drafts: Vec<_> = std::iter::once(known).chain(drafts).collect();
+    drafts.sort_by(|a, b| a.cycles.total_cmp(&b.cycles));
+    let best = drafts.remove(0);
+    let spares =
+        |d: &Draft<W>| d.cycles <= SPARING_CYCLES * best.cycles && d.bytes <= SPARING_BYTES * best.bytes;
+    drafts.into_iter().filter(spares).min_by(|a, b| a.bytes.total_cmp(&b.bytes)).unwrap_or(best)
 }
 
 /// The parts, best rank first; none where the budget does not suffice.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use super::cut::{self, Cut, Limits};
 use super::field::Field;
 use super::ternary::Ternary;
-use super::{Plan, Way, one_of_every, sign};
+use super::{Plan, SPARING_CYCLES, Way, one_of_every, sign};
 use crate::classify::acl::tree::leaf::{self, Block, EMPTY, MORE, NODE, RANKS, RULES};
 use crate::classify::acl::tree::{Node, bits};
 
@@ -207,6 +207,8 @@ pub(super) struct Draft<const W: usize> {
     pub(super) way: Way,
     /// What a lookup costs, about; infinite where that is more than another way costs.
     pub(super) cycles: f64,
+    /// Bytes of its tables and leaves, about.
+    pub(super) bytes: f64,
     /// The cuts of the first parts, as far as they were chosen by all rules.
     pub(super) cuts: Vec<Cut<W>>,
 }
@@ -235,8 +237,8 @@ pub(super) fn draft<const W: usize>(plan: &Plan<'_, W>, way: &Way, least: &Least
     let mut expected = Expected::default();
     let (mut parts, mut cuts) = (0, Vec::new());
     while !left.is_empty() {
-        if expected.cycles(plan) + PART_CYCLES > least.cycles() {
-            return Draft { way: *way, cycles: f64::INFINITY, cuts };
+        if expected.cycles(plan) + PART_CYCLES > SPARING_CYCLES * least.cycles() {
+            return Draft { way: *way, cycles: f64::INFINITY, bytes: f64::INFINITY, cuts };
         }
         let step = (left.len() / 4096).min(4).max(left.len().div_ceil(SAMPLE_RULES / 2)).max(1);
         let sample: Vec<u32> = one_of_every(step, &left).copied().collect();
@@ -253,7 +255,7 @@ pub(super) fn draft<const W: usize>(plan: &Plan<'_, W>, way: &Way, least: &Least
     }
     let cycles = expected.cycles(plan);
     least.lower(cycles);
-    Draft { way: *way, cycles, cuts }
+    Draft { way: *way, cycles, bytes: expected.bytes, cuts }
 }
 
 /// What lookups are expected to cost in the parts so far; more parts never cost less.
