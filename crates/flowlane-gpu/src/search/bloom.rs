@@ -1,16 +1,15 @@
 //! Bloom search: `kernels/bloom.cu`.
 
-use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, PushKernelArg};
 use flowlane::generate::Random;
 
 use super::classes::{Class, ClassTables, Functions, words_of_class};
-use super::tuple::blocks;
+use super::tuple::block_a_class;
 use super::{Batch, Search};
 use crate::device::Device;
 use crate::error::GpuError;
 use crate::ternary::TernaryRules;
 
-const THREADS: u32 = 256;
 /// The filter of a class: 2 KiB as in the paper, less where all classes are small.
 const BITS_MIN: u32 = 8;
 const BITS_MAX: u32 = 14;
@@ -91,11 +90,7 @@ impl Bloom {
 
 impl Search for Bloom {
     fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
-        let shape = LaunchConfig {
-            grid_dim: (blocks(self.class_count), 1, 1),
-            block_dim: (THREADS, 1, 1),
-            shared_mem_bytes: self.shared_bytes,
-        };
+        let shape = block_a_class(self.class_count, self.shared_bytes);
         let mut launch = stream.launch_builder(&self.kernel);
         launch.arg(&self.tables).arg(&self.class_count).arg(&self.filters);
         launch.arg(&self.filter_bits).arg(&self.filter_functions).arg(&self.functions);

@@ -10,7 +10,7 @@ use crate::ternary::TernaryRules;
 
 const THREADS: u32 = 256;
 /// Most blocks; each takes every so many classes.
-const BLOCKS_MAX: usize = 65_535;
+const BLOCKS_MAX: u32 = 65_535;
 
 #[derive(Debug)]
 pub(super) struct Tuple {
@@ -39,18 +39,18 @@ impl Tuple {
     }
 }
 
-/// One block for each class.
-pub(super) fn blocks(class_count: u32) -> u32 {
-    class_count.clamp(1, BLOCKS_MAX as u32)
+/// One block for each class, with so much shared memory.
+pub(super) fn block_a_class(class_count: u32, shared_bytes: u32) -> LaunchConfig {
+    LaunchConfig {
+        grid_dim: (class_count.clamp(1, BLOCKS_MAX), 1, 1),
+        block_dim: (THREADS, 1, 1),
+        shared_mem_bytes: shared_bytes,
+    }
 }
 
 impl Search for Tuple {
     fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
-        let shape = LaunchConfig {
-            grid_dim: (blocks(self.class_count), 1, 1),
-            block_dim: (THREADS, 1, 1),
-            shared_mem_bytes: self.shared_bytes,
-        };
+        let shape = block_a_class(self.class_count, self.shared_bytes);
         let mut launch = stream.launch_builder(&self.kernel);
         launch.arg(&self.tables).arg(&self.class_count).arg(&self.functions);
         launch.arg(batch.tuples).arg(&batch.count).arg(batch.winners);
