@@ -22,6 +22,7 @@ namespace {
 
 enum Result {
     SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
+    INVALID_CONTEXT = 201,
     NOT_FOUND = 500, NOT_READY = 600, LAUNCH_FAILED = 719, UNSUPPORTED_PTX = 222,
 };
 
@@ -36,6 +37,8 @@ std::map<char *, size_t> pinned;
 size_t device_bytes = 0;
 long launches = 0;
 bool vanished = false;
+// As with a real driver, a thread has to say with which context it works.
+thread_local bool bound = false;
 
 // The value behind `name=` in the environment variable; -1 without one, 1 for a name alone.
 long setting(const char *name) {
@@ -95,6 +98,7 @@ Result copy(void *to, const void *from, size_t bytes, void *stream, const void *
 }  // namespace
 
 #define LOCKED std::lock_guard<std::recursive_mutex> guard(lock)
+#define BOUND LOCKED; if (!bound) return INVALID_CONTEXT
 
 EXPORT Result cuInit(unsigned) { return setting("no-device") > 0 ? NO_DEVICE : SUCCESS; }
 EXPORT Result cuDriverGetVersion(int *version) {
@@ -116,6 +120,7 @@ EXPORT Result cuDeviceTotalMem_v2(size_t *bytes, int) {
 }
 EXPORT Result cuMemGetInfo_v2(size_t *left, size_t *total) {
     LOCKED;
+    drain(default_stream);
     cuDeviceTotalMem_v2(total, 0);
     *left = *total - (device_bytes < *total ? device_bytes : *total);
     return SUCCESS;
@@ -123,7 +128,7 @@ EXPORT Result cuMemGetInfo_v2(size_t *left, size_t *total) {
 EXPORT Result cuDeviceGetAttribute(int *value, int attribute, int) {
     static const std::map<int, int> known = {
         {1, 1024}, {8, 48 << 10}, {10, 32}, {13, 1980000}, {16, 4}, {38, 1 << 20}, {75, 9}, {76, 0},
-        {81, 228 << 10}, {97, 227 << 10},
+        {81, 228 << 10}, {97, 227 << 10}, {115, 1},
     };
     auto found = known.find(attribute);
     *value = found == known.end() ? 0 : found->second;
@@ -131,14 +136,19 @@ EXPORT Result cuDeviceGetAttribute(int *value, int attribute, int) {
 }
 EXPORT Result cuDevicePrimaryCtxRetain(void **context, int) { *context = &default_stream; return SUCCESS; }
 EXPORT Result cuDevicePrimaryCtxRelease_v2(int) { return SUCCESS; }
-EXPORT Result cuCtxSetCurrent(void *) { return SUCCESS; }
-EXPORT Result cuCtxGetCurrent(void **context) { *context = &default_stream; return SUCCESS; }
+EXPORT Result cuCtxSetCurrent(void *context) { bound = context != nullptr; return SUCCESS; }
+EXPORT Result cuCtxGetCurrent(void **context) {
+    *context = bound ? &default_stream : nullptr;
+    return SUCCESS;
+}
 
 EXPORT Result cuMemAlloc_v2(void **at, size_t bytes) {
-    LOCKED;
+    BOUND;
     size_t total;
     cuDeviceTotalMem_v2(&total, 0);
     if (bytes == 0) return INVALID_VALUE;
+    // What was freed on a stream is there again.
+    drain(default_stream);
     if (vanished) return LAUNCH_FAILED;
     if (device_bytes + bytes > total) return OUT_OF_MEMORY;
     *at = std::malloc(bytes);
@@ -147,8 +157,8 @@ EXPORT Result cuMemAlloc_v2(void **at, size_t bytes) {
     device_bytes += bytes;
     return SUCCESS;
 }
-EXPORT Result cuMemFree_v2(void *at) {
-    LOCKED;
+EXPORT Result cuMemAllocAsync(void **at, size_t bytes, void *) { return cuMemAlloc_v2(at, bytes); }
+static Result release(void *at) {
     auto found = device_memory.find(at);
     if (found == device_memory.end()) return INVALID_VALUE;
     device_bytes -= found->second;
@@ -156,8 +166,17 @@ EXPORT Result cuMemFree_v2(void *at) {
     std::free(at);
     return SUCCESS;
 }
+EXPORT Result cuMemFree_v2(void *at) {
+    BOUND;
+    return release(at);
+}
+EXPORT Result cuMemFreeAsync(void *at, void *stream) {
+    BOUND;
+    of(stream).work.push_back([=] { return release(at); });
+    return SUCCESS;
+}
 EXPORT Result cuMemHostAlloc(void **at, size_t bytes, unsigned) {
-    LOCKED;
+    BOUND;
     *at = std::malloc(bytes);
     pinned[static_cast<char *>(*at)] = bytes;
     return SUCCESS;
@@ -226,7 +245,7 @@ EXPORT Result cuModuleLoadData(void **module, const void *image) {
 }
 EXPORT Result cuModuleUnload(void *) { return SUCCESS; }
 EXPORT Result cuModuleGetFunction(void **function, void *, const char *name) {
-    LOCKED;
+    BOUND;
     // One for each name: what is set for it is set for all who asked.
     static std::map<std::string, Function> known;
     for (const Kernel &kernel : kernels())
@@ -237,6 +256,7 @@ EXPORT Result cuModuleGetFunction(void **function, void *, const char *name) {
     return NOT_FOUND;
 }
 EXPORT Result cuFuncSetAttribute(Function *function, int attribute, int value) {
+    BOUND;
     if (attribute == 8) function->shared_bytes_max = value;
     return value <= 227 << 10 ? SUCCESS : INVALID_VALUE;
 }
@@ -261,7 +281,7 @@ EXPORT Result cuLaunchKernel(Function *function, unsigned gx, unsigned gy, unsig
 EXPORT Result cuGetErrorName(Result error, const char **name) {
     static const std::map<int, const char *> known = {
         {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {100, "CUDA_ERROR_NO_DEVICE"},
-        {101, "CUDA_ERROR_INVALID_DEVICE"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {500, "CUDA_ERROR_NOT_FOUND"},
+        {101, "CUDA_ERROR_INVALID_DEVICE"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {201, "CUDA_ERROR_INVALID_CONTEXT"}, {500, "CUDA_ERROR_NOT_FOUND"},
         {600, "CUDA_ERROR_NOT_READY"}, {719, "CUDA_ERROR_LAUNCH_FAILED"},
     };
     auto found = known.find(error);
