@@ -3,6 +3,7 @@
 //! Every engine implements [`Classifier`] and must agree with linear search, which is the definition.
 
 pub mod acl;
+mod deferred;
 pub mod linear;
 mod rank;
 pub mod tuple;
@@ -11,6 +12,7 @@ pub mod tuple;
 mod tests;
 
 pub use acl::AclSearch;
+pub use deferred::Deferred;
 pub use linear::LinearSearch;
 pub use tuple::TupleSearch;
 
