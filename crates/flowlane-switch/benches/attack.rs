@@ -99,7 +99,7 @@ fn explosion(one_in: Option<u64>, masks_max: usize) {
         if round > 8 {
             samples.push((clock.raw() - begun) as f64 / frames.len() as f64);
         }
-        worker.lookup.maintain(0, 4096);
+        worker.lookup.maintain(0, 4096, std::iter::empty);
     }
     samples.sort_by(f64::total_cmp);
     let hostile = one_in.map_or("none".to_owned(), |n| format!("1 in {n}"));

@@ -13,9 +13,9 @@ use std::ops::Bound;
 
 pub use path::{Path, PathId, Paths, Step};
 pub use route::RouteTable;
-pub use translate::Translation;
+pub use translate::{Translation, Walk};
 
-use flowlane::classify::{Classifier, InsertError};
+use flowlane::classify::{Classifier, Deferred, InsertError};
 use flowlane::rule::{Action, Match, Priority, Rule, RuleId};
 
 /// What happens to a packet that no rule of a table matches.
@@ -41,6 +41,12 @@ pub struct RuleEntry {
     pub bytes: u64,
 }
 
+/// What finds rules in a table.
+enum Engine {
+    Now(Box<dyn Classifier>),
+    Later(Box<dyn Deferred>),
+}
+
 /// One table of the pipeline.
 pub struct Table {
     /// For reports; empty where none was given.
@@ -49,7 +55,7 @@ pub struct Table {
     pub miss: Miss,
     /// Packets that matched nothing.
     pub missed: u64,
-    classifier: Box<dyn Classifier>,
+    engine: Engine,
     rules: BTreeMap<RuleId, RuleEntry>,
     identities: HashMap<(Priority, Match), RuleId>,
     next_id: u32,
@@ -63,7 +69,25 @@ impl Table {
 
     /// The engine that finds rules here.
     pub fn classifier(&self) -> &dyn Classifier {
-        &*self.classifier
+        match &self.engine {
+            Engine::Now(classifier) => &**classifier,
+            Engine::Later(deferred) => &**deferred,
+        }
+    }
+
+    /// The same, if it answers later.
+    pub fn deferred(&self) -> Option<&dyn Deferred> {
+        match &self.engine {
+            Engine::Now(_) => None,
+            Engine::Later(deferred) => Some(&**deferred),
+        }
+    }
+
+    fn classifier_mut(&mut self) -> &mut dyn Classifier {
+        match &mut self.engine {
+            Engine::Now(classifier) => &mut **classifier,
+            Engine::Later(deferred) => &mut **deferred,
+        }
     }
 }
 
@@ -108,6 +132,7 @@ pub struct Pipeline {
     tables: BTreeMap<u8, Table>,
     routes: BTreeMap<u8, RouteTable>,
     generation: u32,
+    defers: bool,
 }
 
 impl Default for Pipeline {
@@ -119,22 +144,38 @@ impl Default for Pipeline {
 impl Pipeline {
     /// A pipeline without tables: drops everything.
     pub fn new() -> Self {
-        Self { tables: BTreeMap::new(), routes: BTreeMap::new(), generation: 0 }
+        Self { tables: BTreeMap::new(), routes: BTreeMap::new(), generation: 0, defers: false }
     }
 
     /// Adds a table, or replaces one of this number together with its rules.
     pub fn add_table(&mut self, number: u8, name: &str, classifier: Box<dyn Classifier>, miss: Miss) {
+        self.add(number, name, Engine::Now(classifier), miss);
+    }
+
+    /// The same with an engine that answers later. It must not be replaced while packets wait for its answers.
+    pub fn add_deferred_table(&mut self, number: u8, name: &str, deferred: Box<dyn Deferred>, miss: Miss) {
+        self.add(number, name, Engine::Later(deferred), miss);
+    }
+
+    fn add(&mut self, number: u8, name: &str, engine: Engine, miss: Miss) {
         let table = Table {
             name: name.to_owned(),
             miss,
             missed: 0,
-            classifier,
+            engine,
             rules: BTreeMap::new(),
             identities: HashMap::new(),
             next_id: 0,
         };
         self.tables.insert(number, table);
+        self.defers = self.tables.values().any(|table| table.deferred().is_some());
         self.generation += 1;
+    }
+
+    /// Whether some table answers later.
+    #[inline]
+    pub fn defers(&self) -> bool {
+        self.defers
     }
 
     /// Adds a table of routes. Its number must be no other table's.
@@ -181,6 +222,19 @@ impl Pipeline {
         self.tables.get(&number)
     }
 
+    /// The engine of a table that answers later.
+    pub fn deferred_mut(&mut self, number: u8) -> Option<&mut dyn Deferred> {
+        match &mut self.tables.get_mut(&number)?.engine {
+            Engine::Now(_) => None,
+            Engine::Later(deferred) => Some(&mut **deferred),
+        }
+    }
+
+    /// The tables that answer later, in order.
+    pub fn deferred_tables(&self) -> impl Iterator<Item = (u8, &dyn Deferred)> {
+        self.tables.iter().filter_map(|(number, table)| Some((*number, table.deferred()?)))
+    }
+
     /// Adds a rule to the table that it names. A rule of the same priority and match is replaced, its
     /// counters kept, as OpenFlow's `add` does.
     ///
@@ -198,7 +252,7 @@ impl Pipeline {
         }
         let id = RuleId(table.next_id);
         table
-            .classifier
+            .classifier_mut()
             .insert(id, rule.priority, &rule.matches)
             .map_err(|source| PipelineError::Insert { table: number, source })?;
         table.next_id += 1;
@@ -211,7 +265,7 @@ impl Pipeline {
     pub fn remove_rule(&mut self, table: u8, id: RuleId) -> Option<RuleEntry> {
         let table = self.tables.get_mut(&table)?;
         let entry = table.rules.remove(&id)?;
-        table.classifier.remove(id);
+        table.classifier_mut().remove(id);
         table.identities.remove(&(entry.rule.priority, entry.rule.matches.clone()));
         self.generation += 1;
         Some(entry)
@@ -238,7 +292,7 @@ impl Pipeline {
 
     /// Bytes that the tables occupy.
     pub fn table_bytes(&self) -> usize {
-        let rules: usize = self.tables.values().map(|t| t.classifier.table_bytes()).sum();
+        let rules: usize = self.tables.values().map(|t| t.classifier().table_bytes()).sum();
         rules + self.routes.values().map(RouteTable::table_bytes).sum::<usize>()
     }
 

@@ -17,6 +17,7 @@
 //! reads its field as it was parsed on arrival, when it was hidden behind the third tag: zero. (Behind
 //! MPLS actions a `move` is refused.)
 
+use flowlane::classify::Hit;
 use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::parse::{ether_type, ip_proto};
@@ -33,8 +34,9 @@ pub struct Translation {
     pub mask: FlowMask,
 }
 
-/// The state of a walk.
-struct Walk {
+/// A packet on its way through the tables. It may stand still before a table that answers later.
+#[derive(Debug)]
+pub struct Walk {
     /// The packet's key after the actions so far.
     key: FlowKey,
     mask: FlowMask,
@@ -42,35 +44,54 @@ struct Walk {
     derived: Vec<Field>,
     parse_again: bool,
     steps: Vec<Step>,
+    /// The table that comes next.
+    at: Option<u8>,
+    /// How often the key was asked for something.
+    asked: u32,
 }
 
 impl Pipeline {
-    /// The path of packets with this key. Depends on nothing but the key and the rules.
-    pub fn translate(&self, key: &FlowKey) -> Translation {
-        let mut walk = Walk {
-            key: key.clone(),
-            mask: FlowMask::zero(),
-            written: FlowMask::zero(),
-            derived: Vec::new(),
-            parse_again: false,
-            steps: Vec::new(),
-        };
-        walk.mask.add_field(Field::RecircId);
-        // A packet that is back from recirculation says where to go on.
-        let mut at = Some(key.word(word::RECIRC_ID).saturating_sub(1) as u8);
-        while let Some(table) = at {
-            at = self.visit(table, &mut walk);
-            if let (Some(next), true) = (at, walk.parse_again) {
-                let carry = walk.carried();
-                walk.steps.push(Step::Recirculate { table: next, carry });
-                break;
-            }
-        }
-        Translation { steps: walk.steps, mask: walk.mask }
+    /// The table that packets with this key enter at: one that is back from recirculation says where to go on.
+    #[inline]
+    pub fn entry(key: &FlowKey) -> u8 {
+        key.word(word::RECIRC_ID).saturating_sub(1) as u8
     }
 
-    /// One table; says which comes next.
-    fn visit(&self, number: u8, walk: &mut Walk) -> Option<u8> {
+    /// The path of packets with this key. Depends on nothing but the key and the rules. Waits for no table: those that
+    /// answer later are asked for this packet by itself.
+    pub fn translate(&self, key: &FlowKey) -> Translation {
+        let mut walk = Walk::new(key);
+        while let Some(table) = walk.at {
+            self.step(table, &mut walk, None);
+        }
+        walk.end()
+    }
+
+    /// Takes a walk as far as it goes: says before which table it waits for an answer, or that it has come to its end.
+    /// `answer` is that of the table before which it stood.
+    pub fn advance(&self, walk: &mut Walk, mut answer: Option<Option<Hit>>) -> Option<u8> {
+        while let Some(table) = walk.at {
+            let later = self.tables.get(&table).is_some_and(|table| table.deferred().is_some());
+            if later && answer.is_none() {
+                return Some(table);
+            }
+            self.step(table, walk, answer.take());
+        }
+        None
+    }
+
+    /// One table, with its answer where that is known.
+    fn step(&self, table: u8, walk: &mut Walk, answer: Option<Option<Hit>>) {
+        walk.at = self.visit(table, walk, answer);
+        if let (Some(next), true) = (walk.at, walk.parse_again) {
+            let carry = walk.carried();
+            walk.steps.push(Step::Recirculate { table: next, carry });
+            walk.at = None;
+        }
+    }
+
+    /// What a table does; says which comes next.
+    fn visit(&self, number: u8, walk: &mut Walk, answer: Option<Option<Hit>>) -> Option<u8> {
         if self.routes.contains_key(&number) {
             // Routes are looked up by the headers as they were parsed: see `route`.
             if walk.destination_written() {
@@ -82,9 +103,18 @@ impl Pipeline {
             return None;
         }
         let table = self.tables.get(&number)?;
-        let mut looked_at = FlowMask::zero();
-        let hit = table.classifier.lookup_wildcards(&walk.key, &mut looked_at);
-        walk.depend_on(&looked_at);
+        let hit = match (answer, table.deferred()) {
+            (Some(hit), Some(deferred)) => {
+                walk.depend_on(deferred.looks_at());
+                hit
+            }
+            _ => {
+                let mut looked_at = FlowMask::zero();
+                let hit = table.classifier().lookup_wildcards(&walk.key, &mut looked_at);
+                walk.depend_on(&looked_at);
+                hit
+            }
+        };
         let rule = hit.map(|h| h.rule);
         walk.steps.push(Step::Matched { table: number, rule });
         let Some(rule) = rule else {
@@ -109,8 +139,42 @@ impl Pipeline {
 }
 
 impl Walk {
+    /// The walk of packets with this key, before their first table.
+    pub fn new(key: &FlowKey) -> Self {
+        let mut mask = FlowMask::zero();
+        mask.add_field(Field::RecircId);
+        Self {
+            key: key.clone(),
+            mask,
+            written: FlowMask::zero(),
+            derived: Vec::new(),
+            parse_again: false,
+            steps: Vec::new(),
+            at: Some(Pipeline::entry(key)),
+            asked: 0,
+        }
+    }
+
+    /// The key that the table before which it stands is to be asked for.
+    pub fn key(&self) -> &FlowKey {
+        &self.key
+    }
+
+    /// Whether the first table's answer has decided everything so far: whoever gets the same answer there goes the
+    /// same way.
+    pub fn is_decided_by_one_answer(&self) -> bool {
+        // The key decides nothing that is not noted by `depend_on`.
+        self.asked == 1
+    }
+
+    /// What has come of it.
+    pub fn end(self) -> Translation {
+        Translation { steps: self.steps, mask: self.mask }
+    }
+
     /// Notes that the path depends on bits of the key as it is now.
     fn depend_on(&mut self, looked_at: &FlowMask) {
+        self.asked += 1;
         for w in looked_at.present_words() {
             self.mask.or_word(w, looked_at.word(w) & !self.written.word(w));
         }

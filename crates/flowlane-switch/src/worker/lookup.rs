@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use flowlane::cache::{Design, ExactMatchCache, FlowRef, MegaflowCache, MegaflowConfig, SignatureCache};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
-use flowlane::packet::fields::word;
-use flowlane::packet::key::FlowKey;
+use flowlane::packet::fields::{Field, word};
+use flowlane::packet::key::{FlowKey, FlowMask};
 
 use super::choice::{Arm, Chooser};
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
 use crate::frame::Frame;
-use crate::pipeline::{PathId, Paths, Pipeline, Step};
+use crate::pipeline::{PathId, Paths, Pipeline, Step, Walk};
 
 /// Sizes and policies of the caches.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +76,14 @@ impl Front {
             Front::Signature => "signature-match",
         }
     }
+}
+
+/// How far a packet's way is known.
+pub(super) enum Way {
+    /// To its end.
+    Path(PathId),
+    /// To a table that answers later. No walk: that is where the packet enters.
+    Waits { table: u8, walk: Option<Box<Walk>> },
 }
 
 /// Caches, tables and paths.
@@ -151,9 +159,10 @@ impl Lookup {
         }
     }
 
-    /// Finds the path of every `live` lane.
+    /// Finds the path of every `live` lane. Gives the lanes that no cache knows where some table answers later: those
+    /// are to be parked.
     #[inline]
-    pub fn resolve(
+    pub(super) fn resolve(
         &mut self,
         keys: &[FlowKey],
         frames: &[Frame],
@@ -161,7 +170,7 @@ impl Lookup {
         now_ns: u64,
         paths: &mut [PathId; LANES_MAX],
         stages: &mut Stages,
-    ) {
+    ) -> LaneMask {
         let begun = stages.start();
         let mut timer = begun;
         let mut left = live;
@@ -183,12 +192,20 @@ impl Lookup {
         }
         if left.is_empty() {
             self.chooser.report(live.len(), timer.since(begun));
+        } else if self.pipeline.defers() {
+            return left;
         } else {
             for lane in left.lanes() {
                 paths[lane] = self.slow_path(&keys[lane], frames[lane].len(), now_ns);
             }
             stages.stop(Stage::SlowPath, left.len() as u64, timer);
         }
+        LaneMask(0)
+    }
+
+    /// The secret seed of the caches.
+    pub(super) fn seed(&self) -> u64 {
+        self.config.seed.into()
     }
 
     /// The combination of caches that is asked at present.
@@ -292,30 +309,80 @@ impl Lookup {
     }
 
     /// Through the tables; the answer becomes a megaflow.
-    fn slow_path(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> PathId {
-        let generation = self.pipeline.generation();
-        if self.config.megaflows_max > 0 {
-            // A lane before this one may have brought the megaflow; and what the rules have outdated must
-            // go, since it may overlap what comes.
-            while let Some(found) = self.megaflows.lookup(key) {
-                let flow = self.megaflows.get_mut(found).expect("found just now");
-                if flow.generation == generation {
-                    (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + bytes as u64);
-                    flow.used = ticks(now_ns);
-                    return PathId(flow.value);
-                }
-                self.megaflows.remove(found);
-            }
+    pub(super) fn slow_path(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> PathId {
+        if let Some(path) = self.known(key, bytes, now_ns) {
+            return path;
         }
         self.slow += 1;
         let translation = self.pipeline.translate(key);
         let path = self.paths.intern(translation.steps);
-        if let Ok(made) = self.megaflows.insert(key, &translation.mask, path.0, generation, ticks(now_ns))
+        self.insert(key, &translation.mask, path, bytes, now_ns);
+        path
+    }
+
+    /// Through the tables, as far as they answer at once.
+    pub(super) fn begin(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> Way {
+        if let Some(path) = self.known(key, bytes, now_ns) {
+            return Way::Path(path);
+        }
+        self.slow += 1;
+        let table = Pipeline::entry(key);
+        if self.pipeline.table(table).is_some_and(|table| table.deferred().is_some()) {
+            return Way::Waits { table, walk: None };
+        }
+        let mut walk = Box::new(Walk::new(key));
+        if let Some(table) = self.pipeline.advance(&mut walk, None) {
+            return Way::Waits { table, walk: Some(walk) };
+        }
+        let end = walk.end();
+        let path = self.paths.intern(end.steps);
+        self.insert(key, &end.mask, path, bytes, now_ns);
+        Way::Path(path)
+    }
+
+    /// Makes an answer that came later a megaflow, unless another packet has brought one meanwhile: its path counts.
+    pub(super) fn remember(
+        &mut self,
+        key: &FlowKey,
+        mut mask: FlowMask,
+        path: PathId,
+        bytes: usize,
+        now_ns: u64,
+    ) -> PathId {
+        if let Some(path) = self.known(key, bytes, now_ns) {
+            return path;
+        }
+        mask.add_field(Field::RecircId);
+        self.insert(key, &mask, path, bytes, now_ns);
+        path
+    }
+
+    /// A lane before this one may have brought the megaflow; and what the rules have outdated must go, since it may
+    /// overlap what comes.
+    fn known(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> Option<PathId> {
+        if self.config.megaflows_max == 0 {
+            return None;
+        }
+        let generation = self.pipeline.generation();
+        while let Some(found) = self.megaflows.lookup(key) {
+            let flow = self.megaflows.get_mut(found).expect("found just now");
+            if flow.generation == generation {
+                (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + bytes as u64);
+                flow.used = ticks(now_ns);
+                return Some(PathId(flow.value));
+            }
+            self.megaflows.remove(found);
+        }
+        None
+    }
+
+    fn insert(&mut self, key: &FlowKey, mask: &FlowMask, path: PathId, bytes: usize, now_ns: u64) {
+        let generation = self.pipeline.generation();
+        if let Ok(made) = self.megaflows.insert(key, mask, path.0, generation, ticks(now_ns))
             && let Some(flow) = self.megaflows.get_mut(made)
         {
             (flow.packets, flow.bytes) = (1, bytes as u64);
         }
-        path
     }
 
     /// Credits the rules of a path up to the step at which a packet left it.
@@ -333,8 +400,14 @@ impl Lookup {
         self.paths.collect(|table, rule, packets, bytes| pipeline.credit(table, rule, packets, bytes));
     }
 
-    /// Ranks the masks, removes idle and outdated megaflows (of `budget`), discards unused paths.
-    pub fn maintain(&mut self, now_ns: u64, budget: usize) {
+    /// Ranks the masks, removes idle and outdated megaflows (of `budget`), discards unused paths: those that no megaflow
+    /// leads to, and that `others` does not name.
+    pub fn maintain<I: Iterator<Item = PathId>>(
+        &mut self,
+        now_ns: u64,
+        budget: usize,
+        others: impl FnOnce() -> I,
+    ) {
         self.megaflows.rank();
         let generation = self.pipeline.generation();
         let now = ticks(now_ns);
@@ -344,12 +417,8 @@ impl Lookup {
         self.megaflows.sweep(budget, |f| f.generation != generation || age(f.used) > idle);
         if self.paths.len() > self.paths_limit {
             self.collect_counters();
-            let used: HashSet<PathId> = self
-                .megaflows
-                .flows()
-                .filter_map(|f| self.megaflows.get(f))
-                .map(|f| PathId(f.value))
-                .collect();
+            let of_megaflows = self.megaflows.flows().filter_map(|f| self.megaflows.get(f));
+            let used: HashSet<PathId> = of_megaflows.map(|f| PathId(f.value)).chain(others()).collect();
             self.paths.retain(&used);
             self.paths_limit = (2 * self.paths.len()).max(4096);
         }

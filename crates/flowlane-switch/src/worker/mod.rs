@@ -5,15 +5,20 @@
 //!                                     ↑________ recirculated lanes ______|
 //! ```
 //!
+//! Where a table answers later, packets that no cache knows are parked between the slow path and their actions
+//! (`deferral`, `waiting`).
+//!
 //! Everything here belongs to one thread. A stage takes a burst's lanes and narrows them; the stages'
 //! cycles are counted per burst ([`Stages`]).
 
 mod choice;
+mod deferral;
 mod egress;
 mod lookup;
 mod ports;
 mod stages;
 mod validate;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
@@ -22,14 +27,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use choice::Arm;
+pub use deferral::MAX_DELAY;
 pub use egress::{Arrival, Drops, Egress};
 pub use lookup::{CacheConfig, Lookup};
 pub use ports::{PortCounters, PortSlot, Ports};
 pub use stages::{Stage, StageCounters, Stages};
 pub use validate::{Difference, RunError};
+pub use waiting::WaitingCounters;
 
 use egress::Outcome;
 use validate::Validator;
+use waiting::Waiting;
 
 use flowlane::isa::Variant;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
@@ -99,6 +107,8 @@ pub struct Worker {
     burst: Burst,
     keys: Vec<FlowKey>,
     headers: Vec<Headers>,
+    waiting: Waiting,
+    max_delay: Duration,
 }
 
 impl Worker {
@@ -108,6 +118,7 @@ impl Worker {
     /// Where `burst` is out of range; the configuration's reader refuses that.
     pub fn new(lookup: Lookup, egress: Egress, burst: usize, clock: Clock) -> Self {
         assert!((1..=LANES_MAX).contains(&burst));
+        let seed = lookup.seed();
         Self {
             lookup,
             egress,
@@ -123,6 +134,8 @@ impl Worker {
             burst: Burst::new(burst),
             keys: vec![FlowKey::zero(); burst],
             headers: vec![Headers::default(); burst],
+            waiting: Waiting::new(seed),
+            max_delay: MAX_DELAY,
         }
     }
 
@@ -181,8 +194,12 @@ impl Worker {
             if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) {
                 progress(received);
             }
-            rest(idle_rounds);
+            // What waits for answers is not to wait for this thread to wake.
+            if self.waiting.is_empty() {
+                rest(idle_rounds);
+            }
         };
+        let result = result.and_then(|()| self.settle());
         let flushed = self.egress.flush();
         let closed = self.egress.close();
         self.lookup.collect_counters();
@@ -196,15 +213,17 @@ impl Worker {
             if self.egress.ports.slots()[port].finished || received >= most {
                 continue;
             }
+            self.wait_for_room()?;
             received += self.receive_from(port)?;
         }
+        self.poll()?;
         let timer = self.stages.start();
         self.egress.flush()?;
         self.stages.stop(Stage::Transmit, received, timer);
         self.bursts += 1;
         if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) || self.bursts == 32 {
             let now_ns = self.now_ns();
-            self.lookup.maintain(now_ns, SWEEP_BUDGET);
+            self.lookup.maintain(now_ns, SWEEP_BUDGET, || self.waiting.paths());
             self.egress.maintain(now_ns);
         }
         Ok(received)
@@ -229,7 +248,8 @@ impl Worker {
     }
 
     /// Switches frames that came in through the port at place `port`, as if it had received them: for
-    /// tests, and for callers that have no [`Port`](crate::port::Port).
+    /// tests, and for callers that have no [`Port`](crate::port::Port). Where a table answers later, frames may wait
+    /// until [`settle`](Self::settle).
     ///
     /// # Errors
     /// A port that fails for good while sending.
@@ -240,21 +260,33 @@ impl Worker {
                 self.burst.next_frame().expect("a chunk fits").fill(bytes);
             }
             self.process(port)?;
+            self.poll()?;
+            self.wait_for_room()?;
         }
         Ok(self.egress.flush()?)
     }
 
     fn process(&mut self, port: usize) -> Result<(), RunError> {
         let timer = self.stages.start();
-        let mut live = self.parse_all(port)?;
+        let live = self.parse_all(port)?;
         self.stages.stop(Stage::Parse, self.burst.len() as u64, timer);
         let now_ns = self.now_ns();
+        self.look_up(port, live, now_ns)
+    }
+
+    /// Looks lanes up and does what is to be done with them, also with those that come back; what waits for a table is
+    /// parked.
+    #[inline]
+    fn look_up(&mut self, port: usize, mut live: LaneMask, now_ns: u64) -> Result<(), RunError> {
         let mut paths = [PathId(0); LANES_MAX];
         while !live.is_empty() {
             let frames = self.burst.frames();
-            self.lookup.resolve(&self.keys, frames, live, now_ns, &mut paths, &mut self.stages);
+            let left = self.lookup.resolve(&self.keys, frames, live, now_ns, &mut paths, &mut self.stages);
             if let Some(difference) = self.lookup.difference.take() {
                 return Err(difference.into());
+            }
+            if self.lookup.pipeline.defers() {
+                live = self.park_all(port, live, left, now_ns, &mut paths);
             }
             let timer = self.stages.start();
             let packets = live.len() as u64;

@@ -16,6 +16,8 @@ pub enum Stage {
     Megaflow,
     /// Rule tables, for packets that no cache knows.
     SlowPath,
+    /// Sending batches to tables that answer later, and taking their answers.
+    Device,
     /// Changing and queueing.
     Actions,
     /// Handing what is queued to the system.
@@ -24,13 +26,14 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in a packet's order.
-    pub const ALL: [Stage; 8] = [
+    pub const ALL: [Stage; 9] = [
         Stage::Receive,
         Stage::Parse,
         Stage::ExactMatch,
         Stage::SignatureMatch,
         Stage::Megaflow,
         Stage::SlowPath,
+        Stage::Device,
         Stage::Actions,
         Stage::Transmit,
     ];
@@ -44,6 +47,7 @@ impl Stage {
             Stage::SignatureMatch => "signature-match",
             Stage::Megaflow => "megaflow",
             Stage::SlowPath => "slow-path",
+            Stage::Device => "device",
             Stage::Actions => "actions",
             Stage::Transmit => "transmit",
         }

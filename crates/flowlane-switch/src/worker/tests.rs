@@ -1,6 +1,7 @@
 //! The worker with and without caches, and against an interpreter that parses the packet anew before
 //! every table.
 
+mod deferred;
 mod routes;
 mod tunnels;
 
@@ -47,6 +48,8 @@ enum By {
     Linear,
     Tuple,
     Acl(AclEngine),
+    /// Answers later, in batches of this many.
+    Later(usize),
 }
 
 impl By {
@@ -60,6 +63,7 @@ impl By {
             By::Linear => Box::new(LinearSearch::new(10_000)),
             By::Tuple => Box::new(TupleSearch::new(10_000, 5)),
             By::Acl(engine) => Box::new(AclSearch::new(AclConfig::default().with_engine(engine))),
+            By::Later(_) => unreachable!("not an engine that answers at once"),
         }
     }
 }
@@ -68,7 +72,14 @@ fn worker(rules: &[Rule], tables: u8, cache: CacheConfig, by: By) -> (Worker, Se
     let mut pipeline = Pipeline::new();
     for number in 0..tables {
         let miss = [Miss::Continue, Miss::Controller, Miss::Drop][usize::from(number) % 3];
-        pipeline.add_table(number, "", by.engine(), miss);
+        match by {
+            // Every third table answers at once, so that walks pass tables of both kinds.
+            By::Later(batch_max) if number % 3 != 2 => {
+                pipeline.add_deferred_table(number, "", deferred::patient(batch_max), miss);
+            }
+            By::Later(_) => pipeline.add_table(number, "", By::Tuple.engine(), miss),
+            by => pipeline.add_table(number, "", by.engine(), miss),
+        }
     }
     routes::add(&mut pipeline, tables);
     for rule in rules {
@@ -397,7 +408,7 @@ fn caches_change_nothing_and_the_pipeline_is_what_openflow_describes() {
             a.sort();
             b.sort();
             assert_eq!(a, b, "seed {seed} round {round}");
-            cached.lookup.maintain(0, 10);
+            cached.lookup.maintain(0, 10, std::iter::empty);
         }
         assert_eq!(counters(&mut cached), counters(&mut plain), "seed {seed}");
     }

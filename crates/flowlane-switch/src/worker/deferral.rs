@@ -1,0 +1,311 @@
+//! The worker's side of tables that answer later: packets are parked, keys gathered, batches sent when they are full or
+//! due, answers taken as they come, packets let go in the order of their flows.
+//!
+//! What bounds it: a batch of each table is gathered while so many are under way as the table takes. Where all are,
+//! the worker waits for the oldest instead of receiving more.
+
+use std::time::{Duration, Instant};
+
+use flowlane::classify::{Deferred, Hit};
+use flowlane::packet::batch::{LANES_MAX, LaneMask};
+
+use super::lookup::Way;
+use super::stages::Stage;
+use super::validate::RunError;
+use super::waiting::{State, WaitingCounters};
+use super::{Lookup, Worker};
+use crate::pipeline::{PathId, Walk};
+
+/// How long a packet waits at most for others to fill its batch, where nothing is said. The paper's GSwitch forwards
+/// 64-byte frames at nearly 40 Gbit/s with this (Varvello and others, figure 10).
+pub const MAX_DELAY: Duration = Duration::from_micros(100);
+
+/// Batches' worth of packets of each table that may wait: those under way and gathered, and those behind them.
+const BATCHES_WAITING_MAX: usize = 8;
+
+/// A table's engine, which a packet waits for.
+fn engine(lookup: &mut Lookup, table: u8) -> &mut dyn Deferred {
+    lookup.pipeline.deferred_mut(table).expect("packets wait only for tables that answer later")
+}
+
+impl Worker {
+    /// How long a packet waits at most for others to fill its batch; [`MAX_DELAY`] where nothing is said.
+    pub fn set_max_delay(&mut self, max_delay: Duration) {
+        self.max_delay = max_delay;
+    }
+
+    /// What has happened to packets that waited.
+    pub fn waiting_counters(&self) -> WaitingCounters {
+        self.waiting.counters
+    }
+
+    /// Packets that wait for tables that answer later.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Parks the lanes that have no path (`left`), and those that may not overtake a packet that waits. Gives those that
+    /// go on at once.
+    pub(super) fn park_all(
+        &mut self,
+        port: usize,
+        live: LaneMask,
+        left: LaneMask,
+        now_ns: u64,
+        paths: &mut [PathId; LANES_MAX],
+    ) -> LaneMask {
+        if left.is_empty() && self.waiting.is_empty() {
+            return live;
+        }
+        let timer = self.stages.start();
+        let generation = self.lookup.pipeline.generation();
+        let mut going = live;
+        for lane in live.lanes() {
+            let frame = &mut self.burst.frames_mut()[lane];
+            let (key, headers) = (&self.keys[lane], self.headers[lane]);
+            let flow = self.waiting.flow_of(key);
+            let mut way = Way::Path(paths[lane]);
+            if left.0 >> lane & 1 == 1 {
+                way = self.lookup.begin(key, frame.len(), now_ns);
+            }
+            let (table, state) = match way {
+                Way::Path(path) if !self.waiting.stands(flow) => {
+                    paths[lane] = path;
+                    continue;
+                }
+                Way::Path(path) => (None, State::Found(path)),
+                Way::Waits { table, walk } => (Some(table), State::Asked(walk)),
+            };
+            going.remove(lane);
+            let at = self.waiting.park(frame, key, headers, (port, now_ns), generation, flow, state);
+            match table {
+                Some(table) => self.ask(table, at),
+                None => self.waiting.counters.held += 1,
+            }
+        }
+        if !left.is_empty() {
+            self.stages.stop(Stage::SlowPath, left.len() as u64, timer);
+        }
+        going
+    }
+
+    /// Gathers the key of a packet that waits for a table.
+    fn ask(&mut self, table: u8, at: u32) {
+        while engine(&mut self.lookup, table).gathered() == engine(&mut self.lookup, table).batch_max() {
+            if !self.send(table) {
+                self.waiting.counters.stalls += 1;
+                self.receive(table, true);
+            }
+        }
+        let slot = self.waiting.slot(at);
+        let key = match &slot.state {
+            State::Asked(Some(walk)) => walk.key(),
+            _ => &slot.key,
+        };
+        let deferred = engine(&mut self.lookup, table);
+        deferred.gather(key);
+        let full = deferred.gathered() == deferred.batch_max();
+        let queue = self.waiting.queues.entry(table).or_default();
+        queue.slots.push_back(at);
+        queue.gathered_since.get_or_insert_with(Instant::now);
+        self.waiting.counters.asked += 1;
+        if full && self.send(table) {
+            self.waiting.counters.batches_full += 1;
+        }
+    }
+
+    /// Sends what is gathered for a table. Says whether it did.
+    fn send(&mut self, table: u8) -> bool {
+        if !engine(&mut self.lookup, table).send() {
+            return false;
+        }
+        let queue = self.waiting.queues.entry(table).or_default();
+        if let Some(since) = queue.gathered_since.take() {
+            let waited = since.elapsed().as_nanos() as u64;
+            let longest = &mut self.waiting.counters.longest_gathering_ns;
+            *longest = waited.max(*longest);
+        }
+        true
+    }
+
+    /// Takes the answers to the oldest batch of a table. Says whether there was one.
+    fn receive(&mut self, table: u8, wait: bool) -> bool {
+        let Some(queue) = self.waiting.queues.get_mut(&table) else { return false };
+        let mut hits = std::mem::take(&mut queue.hits);
+        let received = engine(&mut self.lookup, table).receive(wait, &mut hits).is_some();
+        if received {
+            for hit in hits.drain(..) {
+                let queue = self.waiting.queues.entry(table).or_default();
+                let Some(at) = queue.slots.pop_front() else { break };
+                self.answered(table, at, hit);
+            }
+        }
+        self.waiting.queues.entry(table).or_default().hits = hits;
+        received
+    }
+
+    /// A packet goes on with the answer of the table that it waited for.
+    fn answered(&mut self, table: u8, at: u32, hit: Option<Hit>) {
+        let generation = self.lookup.pipeline.generation();
+        let slot = self.waiting.slot_mut(at);
+        let State::Asked(walk) = &mut slot.state else {
+            unreachable!("a packet in a queue waits for an answer")
+        };
+        let walk = walk.take();
+        if slot.generation != generation {
+            // Of rules that are gone, or of tables before this one.
+            self.waiting.counters.outdated += 1;
+            return self.look_up_anew(at);
+        }
+        let rule = hit.map(|hit| hit.rule);
+        let (bytes, now_ns) = (slot.frame.len(), slot.now_ns);
+        let queue = self.waiting.queues.entry(table).or_default();
+        let from_entry = walk.is_none();
+        if let (true, Some(path)) = (from_entry, queue.known(rule, generation)) {
+            let key = &self.waiting.slot(at).key;
+            let mask = engine(&mut self.lookup, table).looks_at().clone();
+            let path = self.lookup.remember(key, mask, path, bytes, now_ns);
+            return self.waiting.found(at, path);
+        }
+        let key = &self.waiting.slot(at).key;
+        let mut walk = walk.unwrap_or_else(|| Box::new(Walk::new(key)));
+        match self.lookup.pipeline.advance(&mut walk, Some(hit)) {
+            Some(next) => {
+                self.waiting.slot_mut(at).state = State::Asked(Some(walk));
+                self.ask(next, at);
+            }
+            None => {
+                let alone = from_entry && walk.is_decided_by_one_answer();
+                let end = walk.end();
+                let interned = self.lookup.paths.intern(end.steps);
+                let path = self.lookup.remember(key, end.mask, interned, bytes, now_ns);
+                if alone {
+                    let queue = self.waiting.queues.entry(table).or_default();
+                    queue.learn(rule, generation, interned);
+                }
+                self.waiting.found(at, path);
+            }
+        }
+    }
+
+    /// Looks a packet up without waiting for anything.
+    fn look_up_anew(&mut self, at: u32) {
+        let slot = self.waiting.slot_mut(at);
+        let (bytes, now_ns) = (slot.frame.len(), slot.now_ns);
+        slot.generation = self.lookup.pipeline.generation();
+        let path = self.lookup.slow_path(&self.waiting.slot(at).key, bytes, now_ns);
+        self.waiting.found(at, path);
+    }
+
+    /// Sends what is due, takes what answers there are, and lets go whose turn it is. Waits for nothing.
+    ///
+    /// # Errors
+    /// A port that fails for good while sending.
+    pub(super) fn poll(&mut self) -> Result<(), RunError> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let max_delay = self.max_delay;
+        self.take_answers(|worker, table| {
+            let since = worker.waiting.queues[&table].gathered_since;
+            if since.is_some_and(|since| since.elapsed() >= max_delay) && worker.send(table) {
+                worker.waiting.counters.batches_due += 1;
+            }
+            while worker.receive(table, false) {}
+        });
+        self.release()
+    }
+
+    /// Waits until no packet waits any more.
+    ///
+    /// # Errors
+    /// A port that fails for good while sending.
+    pub fn settle(&mut self) -> Result<(), RunError> {
+        while !self.waiting.is_empty() {
+            self.relieve()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a burst of packets may be received.
+    pub(super) fn wait_for_room(&mut self) -> Result<(), RunError> {
+        while !self.waiting.is_empty() && self.waiting.len() + self.burst.capacity() > self.waiting_max() {
+            self.relieve()?;
+        }
+        Ok(())
+    }
+
+    /// Packets that may wait.
+    fn waiting_max(&self) -> usize {
+        let tables = self.lookup.pipeline.deferred_tables();
+        let packets: usize = tables.map(|(_, deferred)| BATCHES_WAITING_MAX * deferred.batch_max()).sum();
+        packets.max(BATCHES_WAITING_MAX * LANES_MAX)
+    }
+
+    /// Waits for the oldest batch of each table.
+    fn relieve(&mut self) -> Result<(), RunError> {
+        self.take_answers(|worker, table| {
+            if worker.send(table) {
+                worker.waiting.counters.batches_forced += 1;
+            }
+            worker.receive(table, true);
+        });
+        self.release()
+    }
+
+    /// Does this for each table that packets wait for.
+    fn take_answers(&mut self, mut each: impl FnMut(&mut Self, u8)) {
+        let timer = self.stages.start();
+        let before = self.waiting_answers();
+        let mut next = self.waiting.queues.keys().next().copied();
+        while let Some(table) = next {
+            let deferred = self.lookup.pipeline.deferred_mut(table);
+            match deferred.is_some_and(|deferred| deferred.gathered() + deferred.under_way() > 0) {
+                true => each(self, table),
+                false => self.answer_orphans(table),
+            }
+            next = self.waiting.queues.range(table..).nth(1).map(|(table, _)| *table);
+        }
+        let answers = before.saturating_sub(self.waiting_answers());
+        self.stages.stop(Stage::Device, answers as u64, timer);
+    }
+
+    /// Looks up what waits for a table that has nothing to answer: somebody has put another one in its place.
+    fn answer_orphans(&mut self, table: u8) {
+        while let Some(at) = self.waiting.queues.entry(table).or_default().slots.pop_front() {
+            self.look_up_anew(at);
+        }
+    }
+
+    /// Packets that wait for answers.
+    fn waiting_answers(&self) -> usize {
+        self.waiting.queues.values().map(|queue| queue.slots.len()).sum()
+    }
+
+    /// Lets go whose turn it is: packets that came together act together.
+    fn release(&mut self) -> Result<(), RunError> {
+        while let Some((_, from)) = self.waiting.first_ready() {
+            self.burst.clear();
+            let mut paths = [PathId(0); LANES_MAX];
+            while !self.burst.is_full() && self.waiting.first_ready().is_some_and(|(_, next)| next == from) {
+                let lane = self.burst.len();
+                let frame = self.burst.next_frame().expect("it is not full");
+                let (at, path) = self.waiting.leave(frame).expect("one is ready");
+                let slot = self.waiting.slot(at);
+                paths[lane] = match slot.generation == self.lookup.pipeline.generation() {
+                    true => path,
+                    false => self.lookup.slow_path(&slot.key, frame.len(), slot.now_ns),
+                };
+                self.keys[lane].clone_from(&slot.key);
+                self.headers[lane] = slot.headers;
+            }
+            let (port, now_ns) = from;
+            let timer = self.stages.start();
+            let live = LaneMask::first(self.burst.len());
+            let again = self.act_all(port, live, &paths, now_ns)?;
+            self.stages.stop(Stage::Actions, live.len() as u64, timer);
+            self.look_up(port, again, now_ns)?;
+        }
+        Ok(())
+    }
+}
