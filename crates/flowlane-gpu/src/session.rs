@@ -111,6 +111,13 @@ impl<const W: usize> Slot<W> {
         self.table = None;
     }
 
+    /// Whether the batch has ended, well or not. Does not wait.
+    fn is_ready(&self) -> bool {
+        // What binding tells may be another's error; the question tells of this one.
+        _ = self.done.context().bind_to_thread();
+        self.done.try_is_complete().unwrap_or(true)
+    }
+
     /// Waits for the batch, and gives the winners.
     fn end(&mut self, hits: &mut [Option<Hit>]) -> Result<Answered, GpuError> {
         let failed = GpuError::of("looking a batch up");
@@ -183,6 +190,12 @@ impl<const W: usize> Session<W> {
             }
         }
         begun
+    }
+
+    /// Whether [`receive`](Self::receive) need not wait: the oldest batch has its answers or has failed, or none is under
+    /// way.
+    pub fn is_ready(&self) -> bool {
+        self.under_way.front().is_none_or(Slot::is_ready)
     }
 
     /// Waits for the oldest batch under way; none where there is none. Its winners are the first of `hits`.

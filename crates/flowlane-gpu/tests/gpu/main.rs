@@ -2,7 +2,9 @@
 
 mod absence;
 mod classifier;
+mod deferred;
 mod faults;
+mod history;
 mod host_device;
 mod kernels;
 mod manifest;

@@ -3,24 +3,25 @@
 //! The same rules are on the CPU, in an access list: it answers for single packets, says on which bits an answer depends,
 //! and takes over where the device fails or its table is older than the rules.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod deferred;
+mod projected;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use flowlane::classify::acl::{AclConfig, Entry, FlowShape, Layout, RankKey};
+use flowlane::classify::acl::AclConfig;
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError};
 use flowlane::packet::{FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, RuleId};
 
+use self::deferred::Queue;
+use self::projected::FlowTable;
 use crate::device::Device;
 use crate::error::GpuError;
 use crate::search::Method;
-use crate::session::{Session, SessionConfig};
-use crate::table::GpuTable;
+use crate::session::SessionConfig;
 
-/// Words of the widest key that kernels take.
-const WORDS_MAX: usize = 16;
 /// Rules up to which every rule is compared with every packet, to see whether that is fastest.
 const LINEAR_RULES_MAX: usize = 16_384;
 /// Packets drawn from rules where there is no sample.
@@ -58,86 +59,47 @@ pub struct GpuSearch {
     sequence: u32,
     epoch: u64,
     list: AclSearch,
+    /// Every bit at which a rule looks, or has looked since the last time that all came to the device.
+    looks_at: FlowMask,
+    on_device: Mutex<OnDevice>,
+    queue: Queue,
+}
+
+/// What is on the device.
+#[derive(Debug, Default)]
+struct OnDevice {
     /// None where rules have changed since it was made.
     table: Option<Box<dyn FlowTable>>,
-    failure: Mutex<Option<GpuError>>,
+    /// Earlier ones with batches under way, oldest first.
+    retired: VecDeque<Box<dyn FlowTable>>,
+    failure: Option<GpuError>,
 }
 
-/// A table for keys of some width.
-trait FlowTable: Send + fmt::Debug {
-    fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), GpuError>;
-    fn method(&self) -> Method;
-    fn table_bytes(&self) -> usize;
-}
-
-#[derive(Debug)]
-struct Projected<const W: usize> {
-    shape: FlowShape,
-    layout: Layout<W>,
-    table: Arc<GpuTable<W>>,
-    session: Mutex<Projection<W>>,
-}
-
-/// What one batch after the other needs.
-#[derive(Debug)]
-struct Projection<const W: usize> {
-    session: Session<W>,
-    keys: Vec<[u32; W]>,
-    places: Vec<usize>,
-    hits: Vec<Option<Hit>>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl<const W: usize> Projected<W> {
-    fn build(
-        device: &Device,
-        method: Method,
-        config: &GpuConfig,
-        shape: FlowShape,
-        rules: &Rules,
-        epoch: u64,
-    ) -> Result<Box<dyn FlowTable>, GpuError> {
-        let layout = shape.layout();
-        let entry = |(id, rule): (&RuleId, &Rule)| Entry {
-            condition: shape.condition(&layout, &rule.matches).expect("the shape was made for these rules"),
-            rank: RankKey::new(rule.priority, rule.sequence),
-            rule: *id,
-            categories: 1,
-        };
-        let entries: Vec<Entry<W>> = rules.iter().map(entry).collect();
-        let table = GpuTable::build(device, method, layout.kinds(), &entries, config.list.seed, epoch)?;
-        let session = Session::new(device, config.session)?;
-        let projection = Projection { session, keys: Vec::new(), places: Vec::new(), hits: Vec::new() };
-        Ok(Box::new(Self { shape, layout, table: Arc::new(table), session: Mutex::new(projection) }))
+impl OnDevice {
+    /// Another table, or none, instead of the one that is there. Batches under way stay with theirs.
+    fn put(&mut self, table: Option<Box<dyn FlowTable>>) {
+        let old = std::mem::replace(&mut self.table, table);
+        self.retired.extend(old.filter(|table| table.under_way() > 0));
     }
-}
 
-impl<const W: usize> FlowTable for Projected<W> {
-    fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), GpuError> {
-        let projection = &mut *locked(&self.session);
-        projection.keys.clear();
-        projection.places.clear();
-        for (place, key) in keys.iter().enumerate().filter(|(_, key)| self.shape.passes(key)) {
-            projection.keys.push(self.layout.flow_key(key));
-            projection.places.push(place);
+    /// Whether the oldest batch under way has its answers, or never will.
+    fn is_ready(&self) -> bool {
+        self.retired.front().or(self.table.as_ref()).is_none_or(|table| table.is_ready())
+    }
+
+    /// The answers to the oldest batch under way, and their epoch.
+    fn receive(&mut self, hits: &mut [Option<Hit>]) -> Result<u64, GpuError> {
+        let oldest = self.retired.front_mut().or(self.table.as_mut()).expect("a batch has its table");
+        let received = oldest.receive(hits);
+        if self.retired.front().is_some_and(|table| table.under_way() == 0) {
+            self.retired.pop_front();
         }
-        projection.hits.resize(projection.keys.len(), None);
-        projection.session.lookup_batch(&self.table, &projection.keys, &mut projection.hits)?;
-        hits.fill(None);
-        projection.places.iter().zip(&projection.hits).for_each(|(place, hit)| hits[*place] = *hit);
-        Ok(())
+        received
     }
+}
 
-    fn method(&self) -> Method {
-        self.table.method()
-    }
-
-    fn table_bytes(&self) -> usize {
-        self.table.table_bytes()
-    }
+fn locked(on_device: &Mutex<OnDevice>) -> MutexGuard<'_, OnDevice> {
+    on_device.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl GpuSearch {
@@ -159,8 +121,10 @@ impl GpuSearch {
             sequence += 1;
         }
         let list = list(&config, &all)?;
-        let failure = Mutex::new(None);
-        let mut out = Self { device, config, rules: all, sequence, epoch: 0, list, table: None, failure };
+        let (on_device, queue) = (Mutex::new(OnDevice::default()), Queue::default());
+        let looks_at = FlowMask::zero();
+        let mut out =
+            Self { device, config, rules: all, sequence, epoch: 1, list, looks_at, on_device, queue };
         out.publish(sample)?;
         Ok(out)
     }
@@ -170,8 +134,9 @@ impl GpuSearch {
     /// # Errors
     /// Where the rules do not fit the device, or it fails; the CPU goes on answering.
     pub fn publish(&mut self, sample: &[FlowKey]) -> Result<(), GpuError> {
-        self.epoch += 1;
-        self.table = None;
+        self.on_device_mut().put(None);
+        self.looks_at = FlowMask::zero();
+        self.rules.values().for_each(|rule| self.looks_at.add(&rule.matches.mask()));
         let drawn: Vec<FlowKey>;
         let sample = match sample {
             [] => {
@@ -187,7 +152,8 @@ impl GpuSearch {
         let mut best = None;
         let mut refused = None;
         for method in methods {
-            match self.table(method).and_then(|table| Ok((cost(&*table, sample)?, table))) {
+            let built = projected::build(&self.device, method, &self.config, &self.rules, self.epoch);
+            match built.and_then(|mut table| Ok((cost(&mut *table, sample)?, table))) {
                 Ok((cost, table)) if best.as_ref().is_none_or(|(least, _)| cost < *least) => {
                     best = Some((cost, table));
                 }
@@ -197,8 +163,9 @@ impl GpuSearch {
         }
         match (best, refused) {
             (Some((_, table)), _) => {
-                self.table = Some(table);
-                *locked(&self.failure) = None;
+                let on_device = self.on_device_mut();
+                on_device.put(Some(table));
+                on_device.failure = None;
                 Ok(())
             }
             (None, Some(error)) => Err(error),
@@ -210,26 +177,28 @@ impl GpuSearch {
         method != Method::Linear || self.rules.len() <= LINEAR_RULES_MAX
     }
 
-    fn table(&self, method: Method) -> Result<Box<dyn FlowTable>, GpuError> {
-        let shape = FlowShape::of(self.rules.values().map(|rule| &rule.matches));
-        let (device, config, rules) = (&self.device, &self.config, &self.rules);
-        match shape.width() {
-            ..=4 => Projected::<4>::build(device, method, config, shape, rules, self.epoch),
-            5..=9 => Projected::<9>::build(device, method, config, shape, rules, self.epoch),
-            10 => Projected::<10>::build(device, method, config, shape, rules, self.epoch),
-            11..=WORDS_MAX => Projected::<16>::build(device, method, config, shape, rules, self.epoch),
-            words => Err(GpuError::Words { words, words_max: WORDS_MAX }),
+    /// Without waiting for anybody.
+    fn on_device_mut(&mut self) -> &mut OnDevice {
+        self.on_device.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rules are others now, and this one looks at this.
+    fn changed(&mut self, looks_at: Option<FlowMask>) {
+        self.epoch += 1;
+        self.on_device_mut().put(None);
+        if let Some(mask) = looks_at {
+            self.looks_at.add(&mask);
         }
     }
 
     /// Why the device no longer answers, where it has failed.
     pub fn failure(&self) -> Option<GpuError> {
-        locked(&self.failure).clone()
+        locked(&self.on_device).failure.clone()
     }
 
     /// How rules are found; none where the CPU answers.
     pub fn method(&self) -> Option<Method> {
-        self.table.as_ref().map(|table| table.method())
+        locked(&self.on_device).table.as_ref().map(|table| table.method())
     }
 
     /// The device.
@@ -252,7 +221,7 @@ fn list(config: &GpuConfig, rules: &Rules) -> Result<AclSearch, GpuError> {
 }
 
 /// The least time for a sample, of several rounds.
-fn cost(table: &dyn FlowTable, sample: &[FlowKey]) -> Result<u128, GpuError> {
+fn cost(table: &mut dyn FlowTable, sample: &[FlowKey]) -> Result<u128, GpuError> {
     let mut hits = vec![None; sample.len()];
     let mut least = u128::MAX;
     for _ in 0..ROUNDS {
@@ -272,7 +241,7 @@ impl Classifier for GpuSearch {
         self.list.insert(id, priority, matches)?;
         self.rules.insert(id, Rule { priority, sequence: self.sequence, matches: matches.clone() });
         self.sequence += 1;
-        self.table = None;
+        self.changed(Some(matches.mask()));
         Ok(())
     }
 
@@ -280,14 +249,14 @@ impl Classifier for GpuSearch {
         if self.rules.remove(&id).is_none() {
             return false;
         }
-        self.table = None;
+        self.changed(None);
         self.list.remove(id)
     }
 
     fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> bool {
         let Some(rule) = self.rules.get_mut(&id) else { return false };
         (rule.priority, rule.matches) = (priority, matches.clone());
-        self.table = None;
+        self.changed(Some(matches.mask()));
         self.list.replace(id, priority, matches)
     }
 
@@ -301,14 +270,16 @@ impl Classifier for GpuSearch {
 
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) {
         assert_eq!(keys.len(), hits.len());
-        let failed = match &self.table {
-            Some(table) if self.failure().is_none() => table.lookup_batch(keys, hits).err(),
-            _ => return self.list.lookup_batch(keys, hits),
-        };
-        if failed.is_some() {
-            *locked(&self.failure) = failed;
-            self.list.lookup_batch(keys, hits);
+        let on_device = &mut *locked(&self.on_device);
+        if on_device.failure.is_none()
+            && let Some(table) = &mut on_device.table
+        {
+            on_device.failure = table.lookup_batch(keys, hits).err();
+            if on_device.failure.is_none() {
+                return;
+            }
         }
+        self.list.lookup_batch(keys, hits);
     }
 
     fn len(&self) -> usize {
@@ -316,6 +287,7 @@ impl Classifier for GpuSearch {
     }
 
     fn table_bytes(&self) -> usize {
-        self.table.as_ref().map_or(0, |table| table.table_bytes()) + self.list.table_bytes()
+        let on_device = locked(&self.on_device);
+        on_device.table.as_ref().map_or(0, |table| table.table_bytes()) + self.list.table_bytes()
     }
 }

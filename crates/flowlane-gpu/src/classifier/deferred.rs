@@ -1,0 +1,155 @@
+//! Batches that answer later: gathered, sent, received in order.
+//!
+//! ```text
+//! gather ─ the key itself, and its words for the device ─┐
+//! send ─ rules as they are now ─┬─ the device has them ──┴─► a slot of the session ─► receive
+//!                               └─ it has not, or fails: the list answers at once ─► receive
+//! ```
+//!
+//! Keys are kept until their batch is received, 320 bytes each: should the device fail, the list answers for it. Memory is
+//! taken for as many batches as may be under way, once.
+
+use std::collections::VecDeque;
+
+use flowlane::classify::{Classifier, Deferred, Hit};
+use flowlane::packet::{FlowKey, FlowMask};
+
+use super::GpuSearch;
+
+/// Batches by way of a device.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    gathered: Vec<FlowKey>,
+    under_way: VecDeque<Sent>,
+    /// Of batches that were received: memory to use again.
+    spare: Vec<Sent>,
+}
+
+/// A batch under way.
+#[derive(Debug, Default)]
+struct Sent {
+    keys: Vec<FlowKey>,
+    /// Those that went to the device.
+    places: Vec<u32>,
+    /// The answers and their epoch, where there are some already.
+    hits: Vec<Option<Hit>>,
+    answered: Option<u64>,
+}
+
+impl Deferred for GpuSearch {
+    fn looks_at(&self) -> &FlowMask {
+        &self.looks_at
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    fn batch_max(&self) -> usize {
+        self.config.session.batch_max.max(1)
+    }
+
+    fn gathered(&self) -> usize {
+        self.queue.gathered.len()
+    }
+
+    fn gather(&mut self, key: &FlowKey) {
+        assert!(self.queue.gathered.len() < self.batch_max(), "a batch of {} is full", self.batch_max());
+        self.queue.gathered.push(key.clone());
+        if let Some(table) = &mut self.on_device_mut().table {
+            table.gather(key);
+        }
+    }
+
+    fn send(&mut self) -> bool {
+        if self.queue.gathered.is_empty() || self.queue.under_way.len() >= self.config.session.slots.max(1) {
+            return false;
+        }
+        let mut sent = self.queue.spare.pop().unwrap_or_default();
+        std::mem::swap(&mut sent.keys, &mut self.queue.gathered);
+        self.queue.gathered.clear();
+        sent.places.clear();
+        sent.answered = match self.send_to_device(&sent.keys, &mut sent.places) {
+            true if sent.places.is_empty() => {
+                sent.hits.clear();
+                sent.hits.resize(sent.keys.len(), None);
+                Some(self.epoch)
+            }
+            true => None,
+            false => Some(self.answer(&sent.keys, &mut sent.hits)),
+        };
+        self.queue.under_way.push_back(sent);
+        true
+    }
+
+    fn under_way(&self) -> usize {
+        self.queue.under_way.len()
+    }
+
+    fn receive(&mut self, wait: bool, hits: &mut Vec<Option<Hit>>) -> Option<u64> {
+        let answered = self.queue.under_way.front()?.answered;
+        if !wait && answered.is_none() && !self.on_device_mut().is_ready() {
+            return None;
+        }
+        let mut sent = self.queue.under_way.pop_front()?;
+        let epoch = match answered {
+            Some(epoch) => {
+                std::mem::swap(hits, &mut sent.hits);
+                epoch
+            }
+            None => self.receive_from_device(&sent, hits),
+        };
+        self.queue.spare.push(sent);
+        Some(epoch)
+    }
+}
+
+impl GpuSearch {
+    /// Sends keys to the device, where that has the rules. Says whether it did; `places` gets which of them had to go.
+    fn send_to_device(&mut self, keys: &[FlowKey], places: &mut Vec<u32>) -> bool {
+        let on_device = self.on_device_mut();
+        let Some(table) = &mut on_device.table else { return false };
+        if on_device.failure.is_some() {
+            table.clear();
+            return false;
+        }
+        if table.gathered() != keys.len() {
+            // It came when some of them were gathered already.
+            table.clear();
+            keys.iter().for_each(|key| table.gather(key));
+        }
+        let sent = table.send(places);
+        table.clear();
+        let went = sent.is_ok();
+        on_device.failure = sent.err();
+        went
+    }
+
+    /// The answers of the device for its oldest batch, or of the list, where it has none; and their epoch.
+    fn receive_from_device(&mut self, sent: &Sent, hits: &mut Vec<Option<Hit>>) -> u64 {
+        hits.clear();
+        hits.resize(sent.keys.len(), None);
+        match self.on_device_mut().receive(hits) {
+            Ok(epoch) => {
+                // From the last on: none has its place in front of where it is.
+                for (i, place) in sent.places.iter().enumerate().rev() {
+                    let hit = hits[i].take();
+                    hits[*place as usize] = hit;
+                }
+                epoch
+            }
+            Err(error) => {
+                self.on_device_mut().failure = Some(error);
+                self.answer(&sent.keys, hits)
+            }
+        }
+    }
+
+    /// The list's answers, and their epoch.
+    fn answer(&self, keys: &[FlowKey], hits: &mut Vec<Option<Hit>>) -> u64 {
+        hits.clear();
+        hits.resize(keys.len(), None);
+        self.list.lookup_batch(keys, hits);
+        self.epoch
+    }
+}

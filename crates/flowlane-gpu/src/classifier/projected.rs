@@ -1,0 +1,196 @@
+//! A set of rules on a device, for flow keys: which words of a key make the device's, and the batches under way.
+
+use std::fmt;
+use std::sync::Arc;
+
+use flowlane::classify::Hit;
+use flowlane::classify::acl::{Entry, FlowShape, Layout, RankKey};
+use flowlane::packet::FlowKey;
+use flowlane::rule::RuleId;
+
+use super::{GpuConfig, Rule, Rules};
+use crate::device::Device;
+use crate::error::GpuError;
+use crate::search::Method;
+use crate::session::Session;
+use crate::table::GpuTable;
+
+/// Words of the widest key that kernels take.
+const WORDS_MAX: usize = 16;
+
+/// A table for keys of some width.
+pub(super) trait FlowTable: Send + fmt::Debug {
+    fn method(&self) -> Method;
+
+    fn table_bytes(&self) -> usize;
+
+    /// Looks keys up, and waits.
+    fn lookup_batch(&mut self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), GpuError>;
+
+    /// Adds a key to the batch that is gathered.
+    fn gather(&mut self, key: &FlowKey);
+
+    /// Keys that were gathered, whether the device will see them or not.
+    fn gathered(&self) -> usize;
+
+    /// Forgets what was gathered.
+    fn clear(&mut self);
+
+    /// Sends what was gathered; `places` gets which keys of the batch went. Where none is to go, nothing is sent.
+    fn send(&mut self, places: &mut Vec<u32>) -> Result<(), GpuError>;
+
+    /// Batches that were sent and not yet received.
+    fn under_way(&self) -> usize;
+
+    /// Whether the oldest batch under way has its answers, or never will.
+    fn is_ready(&self) -> bool;
+
+    /// Waits for the oldest batch under way: its answers in front of `hits`, as many as went. Gives their epoch.
+    fn receive(&mut self, hits: &mut [Option<Hit>]) -> Result<u64, GpuError>;
+}
+
+#[derive(Debug)]
+struct Projected<const W: usize> {
+    device: Device,
+    config: GpuConfig,
+    shape: FlowShape,
+    layout: Layout<W>,
+    table: Arc<GpuTable<W>>,
+    /// Of `lookup_batch`.
+    session: Session<W>,
+    keys: Vec<[u32; W]>,
+    places: Vec<u32>,
+    hits: Vec<Option<Hit>>,
+    /// Of batches that answer later; memory is taken for the first.
+    queue: Option<Session<W>>,
+    gathered: Gathered<W>,
+}
+
+/// A batch that is gathered.
+#[derive(Debug, Default)]
+struct Gathered<const W: usize> {
+    count: usize,
+    /// Those that the device is to see, and their places.
+    keys: Vec<[u32; W]>,
+    places: Vec<u32>,
+}
+
+/// Puts rules onto a device, in the narrowest key that their words fit.
+pub(super) fn build(
+    device: &Device,
+    method: Method,
+    config: &GpuConfig,
+    rules: &Rules,
+    epoch: u64,
+) -> Result<Box<dyn FlowTable>, GpuError> {
+    let shape = FlowShape::of(rules.values().map(|rule| &rule.matches));
+    match shape.width() {
+        ..=4 => Projected::<4>::build(device, method, config, shape, rules, epoch),
+        5..=9 => Projected::<9>::build(device, method, config, shape, rules, epoch),
+        10 => Projected::<10>::build(device, method, config, shape, rules, epoch),
+        11..=WORDS_MAX => Projected::<16>::build(device, method, config, shape, rules, epoch),
+        words => Err(GpuError::Words { words, words_max: WORDS_MAX }),
+    }
+}
+
+impl<const W: usize> Projected<W> {
+    fn build(
+        device: &Device,
+        method: Method,
+        config: &GpuConfig,
+        shape: FlowShape,
+        rules: &Rules,
+        epoch: u64,
+    ) -> Result<Box<dyn FlowTable>, GpuError> {
+        let layout = shape.layout();
+        let entry = |(id, rule): (&RuleId, &Rule)| Entry {
+            condition: shape.condition(&layout, &rule.matches).expect("the shape was made for these rules"),
+            rank: RankKey::new(rule.priority, rule.sequence),
+            rule: *id,
+            categories: 1,
+        };
+        let entries: Vec<Entry<W>> = rules.iter().map(entry).collect();
+        let table = GpuTable::build(device, method, layout.kinds(), &entries, config.list.seed, epoch)?;
+        Ok(Box::new(Self {
+            device: device.clone(),
+            config: config.clone(),
+            shape,
+            layout,
+            table: Arc::new(table),
+            session: Session::new(device, config.session)?,
+            keys: Vec::new(),
+            places: Vec::new(),
+            hits: Vec::new(),
+            queue: None,
+            gathered: Gathered::default(),
+        }))
+    }
+}
+
+impl<const W: usize> FlowTable for Projected<W> {
+    fn method(&self) -> Method {
+        self.table.method()
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.table.table_bytes()
+    }
+
+    fn lookup_batch(&mut self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), GpuError> {
+        self.keys.clear();
+        self.places.clear();
+        for (place, key) in keys.iter().enumerate().filter(|(_, key)| self.shape.passes(key)) {
+            self.keys.push(self.layout.flow_key(key));
+            self.places.push(place as u32);
+        }
+        self.hits.resize(self.keys.len(), None);
+        self.session.lookup_batch(&self.table, &self.keys, &mut self.hits)?;
+        hits.fill(None);
+        self.places.iter().zip(&self.hits).for_each(|(place, hit)| hits[*place as usize] = *hit);
+        Ok(())
+    }
+
+    fn gather(&mut self, key: &FlowKey) {
+        if self.shape.passes(key) {
+            self.gathered.keys.push(self.layout.flow_key(key));
+            self.gathered.places.push(self.gathered.count as u32);
+        }
+        self.gathered.count += 1;
+    }
+
+    fn gathered(&self) -> usize {
+        self.gathered.count
+    }
+
+    fn clear(&mut self) {
+        self.gathered.count = 0;
+        self.gathered.keys.clear();
+        self.gathered.places.clear();
+    }
+
+    fn send(&mut self, places: &mut Vec<u32>) -> Result<(), GpuError> {
+        if !self.gathered.keys.is_empty() {
+            let queue = match &mut self.queue {
+                Some(queue) => queue,
+                none => none.insert(Session::new(&self.device, self.config.session)?),
+            };
+            queue.send(&self.table, &self.gathered.keys)?;
+        }
+        // Both are used again.
+        std::mem::swap(places, &mut self.gathered.places);
+        Ok(())
+    }
+
+    fn under_way(&self) -> usize {
+        self.queue.as_ref().map_or(0, Session::under_way)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.queue.as_ref().is_none_or(Session::is_ready)
+    }
+
+    fn receive(&mut self, hits: &mut [Option<Hit>]) -> Result<u64, GpuError> {
+        let received = self.queue.as_mut().and_then(|queue| queue.receive(hits));
+        received.expect("a batch is under way").map(|answered| answered.epoch)
+    }
+}
