@@ -233,32 +233,40 @@ what went through each port, rule and stage.
 Examples:
   flowlane switch run examples/quickstart.toml
   flowlane switch run gateway.toml --duration 60 --json > counters.json
-  flowlane switch run gateway.toml --validate-simd";
+  flowlane switch run gateway.toml --validate-simd
+  flowlane switch run gswitch.toml --max-delay 500";
+
+#[derive(Args, Debug)]
+#[command(after_help = SWITCH_RUN_HELP)]
+pub(crate) struct SwitchOptions {
+    /// Its configuration.
+    pub(crate) config: PathBuf,
+    /// Stop after this many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) duration: Option<f64>,
+    /// Stop after this many received packets.
+    #[arg(long, value_name = "N")]
+    pub(crate) packets: Option<u64>,
+    /// Microseconds that a packet waits at most for others to fill its batch, where a table is on a CUDA device;
+    /// instead of what the configuration says.
+    #[arg(long, value_name = "MICROSECONDS")]
+    pub(crate) max_delay: Option<u64>,
+    /// Most rules shown of each table, those with most packets first.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub(crate) rules: usize,
+    /// Run every SIMD variant on every packet, compare with the scalar one, and stop at a difference (exit
+    /// code 1).
+    #[arg(long)]
+    pub(crate) validate_simd: bool,
+    /// Print the counters as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SwitchVerb {
     /// Run a switch.
-    #[command(after_help = SWITCH_RUN_HELP)]
-    Run {
-        /// Its configuration.
-        config: PathBuf,
-        /// Stop after this many seconds.
-        #[arg(long, value_name = "SECONDS")]
-        duration: Option<f64>,
-        /// Stop after this many received packets.
-        #[arg(long, value_name = "N")]
-        packets: Option<u64>,
-        /// Most rules shown of each table, those with most packets first.
-        #[arg(long, default_value_t = 20, value_name = "N")]
-        rules: usize,
-        /// Run every SIMD variant on every packet, compare with the scalar one, and stop at a difference (exit
-        /// code 1).
-        #[arg(long)]
-        validate_simd: bool,
-        /// Print the counters as JSON.
-        #[arg(long)]
-        json: bool,
-    },
+    Run(SwitchOptions),
     /// Check a configuration and the rules that it names, without opening a port.
     #[command(after_help = "Example:\n  flowlane switch check examples/quickstart.toml")]
     Check {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use flowlane::rule::ReadErrors;
+use flowlane_gpu::GpuError;
 use flowlane_switch::config::ConfigError;
 use flowlane_switch::port::PortError;
 use flowlane_switch::setup::SetupError;
@@ -87,6 +88,14 @@ impl Failure {
         Self::Input(Box::new(Trouble { message, help: Some(help), place }))
     }
 
+    /// The same, and what it is about.
+    fn about(self, what: &str) -> Self {
+        match self {
+            Self::Environment(message) => Self::Environment(format!("{what}: {message}")),
+            other => Self::input(format!("{what}: {}", other.message())),
+        }
+    }
+
     /// What went wrong, in a line.
     pub(crate) fn message(&self) -> String {
         match self {
@@ -151,12 +160,26 @@ impl From<RunError> for Failure {
     }
 }
 
+impl From<GpuError> for Failure {
+    fn from(error: GpuError) -> Self {
+        match error.is_absence() || matches!(error, GpuError::Device { .. } | GpuError::Memory { .. }) {
+            true => Self::Environment(error.to_string()),
+            false => Self::input(error.to_string()),
+        }
+    }
+}
+
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
         match error {
             SetupError::Config(error) => error.into(),
             SetupError::Rules { text, errors, .. } => Self::lines(text, &errors),
             SetupError::Port(error) => error.into(),
+            SetupError::Device(error) => Self::from(error).about("engine = \"gpu\""),
+            SetupError::Table { table, source } => match source.downcast::<GpuError>() {
+                Ok(error) => Self::from(*error).about(&format!("table {table}")),
+                Err(source) => Self::input(format!("table {table}: {source}")),
+            },
             other => Self::input(other.to_string()),
         }
     }

@@ -127,3 +127,65 @@ fn the_benchmark_of_devices_runs_where_there_is_one_and_says_so_where_there_is_n
     bench.env("LD_LIBRARY_PATH", folder.path()).env("FLOWLANE_HOST_DEVICE", "no-device");
     bench.args(["bench", "gpu", "--quick"]).assert().code(3).stderr(contains("CUDA_ERROR_NO_DEVICE"));
 }
+
+/// Runs the example that has a table on a device, with another engine or other caches.
+fn gswitch(folder: &Path, change: impl Fn(String) -> String, device: Option<&str>) -> serde_json::Value {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    std::fs::copy(examples.join("quickstart.pcap"), folder.join("quickstart.pcap")).expect("copied");
+    let config = std::fs::read_to_string(examples.join("gswitch.toml")).expect("an example");
+    std::fs::write(folder.join("gswitch.toml"), change(config)).expect("written");
+    let mut switch = Command::cargo_bin("flowlane").expect("it is built");
+    switch.current_dir(folder).args(["switch", "run", "gswitch.toml", "--packets", "400", "--json"]);
+    if let Some(device) = device {
+        switch.env("LD_LIBRARY_PATH", folder).env("FLOWLANE_HOST_DEVICE", device);
+    }
+    let done = switch.assert().success();
+    serde_json::from_slice(&done.get_output().stdout).expect("JSON")
+}
+
+#[test]
+fn a_switch_with_a_table_on_a_device_sends_what_one_without_sends() {
+    let folder = files();
+    let Some(()) = host_device(folder.path()) else { return };
+    let without = gswitch(folder.path(), |config| config.replace("\"gpu\"", "\"tuple\""), None);
+    assert!(without["waiting"].is_null() && without["ports"][2]["tx_packets"].as_u64() > Some(100));
+    let small = |config: String| config.replace("8192", "100");
+    let cached = |config: String| small(config).replace("megaflows_max = 0", "");
+    let same = |with: &serde_json::Value| {
+        assert_eq!(with["ports"], without["ports"]);
+        for table in 0..2 {
+            assert_eq!(with["tables"][table]["rules"], without["tables"][table]["rules"]);
+            assert_eq!(with["tables"][table]["missed_packets"], without["tables"][table]["missed_packets"]);
+        }
+    };
+    let gathered = gswitch(folder.path(), small, Some(""));
+    same(&gathered);
+    assert_eq!(gathered["waiting"]["asked_packets"], gathered["ports"][0]["rx_packets"]);
+    assert!(gathered["tables"][0]["trouble"].is_null());
+    let misses = gswitch(folder.path(), cached, Some(""));
+    same(&misses);
+    let asked = misses["waiting"]["asked_packets"].as_u64().expect("a number");
+    assert!((1..400).contains(&asked), "only what the caches do not know: {asked}");
+    // Measuring engines takes launches, too; then the device disappears.
+    let fixed = |config: String| small(config).replace("\"auto\"", "\"filtered\"");
+    let vanished = gswitch(folder.path(), fixed, Some("vanish=5"));
+    same(&vanished);
+    assert!(vanished["tables"][0]["trouble"].as_str().is_some_and(|why| why.contains("the device failed")));
+}
+
+#[test]
+fn a_switch_with_a_table_on_a_device_that_is_not_there_says_so_and_exits_with_3() {
+    let folder = files();
+    if std::fs::exists("/dev/nvidiactl").unwrap_or(false) {
+        println!("skipped: there is a driver");
+        return;
+    }
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/gswitch.toml");
+    let flowlane = |args: &[&str]| {
+        let mut command = Command::cargo_bin("flowlane").expect("it is built");
+        command.current_dir(folder.path()).arg("switch").args(args).arg(&config);
+        command.assert()
+    };
+    flowlane(&["check"]).success();
+    flowlane(&["run"]).code(3).stderr(contains("engine = \"gpu\"").and(contains("no CUDA driver")));
+}

@@ -1,10 +1,14 @@
 //! The switch's configuration: TOML, with a JSON schema made from these types.
 
+mod gpu;
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+
+pub use self::gpu::{GpuMethodChoice, GpuSection};
 
 /// A switch.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -15,6 +19,8 @@ pub struct Config {
     pub switch: SwitchConfig,
     /// Sizes and policies of the flow caches.
     pub cache: CacheSection,
+    /// The CUDA device behind tables of `engine = "gpu"`.
+    pub gpu: GpuSection,
     /// The address table of the `normal` action.
     pub macs: MacSection,
     /// Where `controller` and `sample` send; without it, such packets are dropped and counted.
@@ -249,6 +255,8 @@ pub enum EngineChoice {
     Tree,
     /// Hash tables over planned masks, changed in place.
     Dynamic,
+    /// A CUDA device: packets that no cache knows are gathered into batches for it.
+    Gpu,
 }
 
 /// What happens to a packet that no rule of a table matches.

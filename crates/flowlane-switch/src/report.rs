@@ -19,6 +19,8 @@ pub struct Report {
     pub tunnels_refused: Vec<Counted>,
     pub stages: Vec<StageReport>,
     pub caches: CacheReport,
+    /// Where a table answers later.
+    pub waiting: Option<WaitingReport>,
     pub drops: DropReport,
     pub malformed: Vec<Counted>,
     pub macs: MacReport,
@@ -48,6 +50,8 @@ pub struct TableReport {
     pub number: u8,
     pub name: String,
     pub engine: &'static str,
+    /// Why answers do not come from where they should, where that is so.
+    pub trouble: Option<String>,
     pub table_bytes: usize,
     pub missed_packets: u64,
     pub rules: Vec<RuleReport>,
@@ -133,6 +137,21 @@ pub struct CacheReport {
     pub slow_path_packets: u64,
 }
 
+/// Packets that waited for tables that answer later.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation; units stand in them")]
+pub struct WaitingReport {
+    pub asked_packets: u64,
+    pub held_packets: u64,
+    pub outdated_packets: u64,
+    pub batches_full: u64,
+    pub batches_due: u64,
+    pub batches_forced: u64,
+    pub stalls: u64,
+    pub packets_most: usize,
+    pub longest_gathering_us: f64,
+}
+
 /// Packets that did not leave.
 #[derive(Clone, Debug, Serialize)]
 #[expect(missing_docs, reason = "the names are the documentation")]
@@ -207,6 +226,7 @@ impl Report {
             tunnels_refused: tunnels_refused(worker),
             stages: stages(worker),
             caches: caches(worker),
+            waiting: worker.lookup.pipeline.defers().then(|| waiting(worker)),
             drops: drops(worker, malformed.iter().map(|m| m.packets).sum()),
             malformed,
             macs: macs(worker),
@@ -252,6 +272,7 @@ fn tables(worker: &Worker) -> Vec<TableReport> {
             number,
             name: table.name.clone(),
             engine: table.classifier().name(),
+            trouble: table.deferred().and_then(|deferred| deferred.trouble()),
             table_bytes: table.classifier().table_bytes(),
             missed_packets: table.missed,
             rules: table.rules().map(|(_, entry)| rule(entry)).collect(),
@@ -341,6 +362,21 @@ fn caches(worker: &Worker) -> CacheReport {
         megaflows_refused: counters.refused,
         megaflow_bytes: lookup.megaflows.table_bytes(),
         slow_path_packets: lookup.slow,
+    }
+}
+
+fn waiting(worker: &Worker) -> WaitingReport {
+    let counters = worker.waiting_counters();
+    WaitingReport {
+        asked_packets: counters.asked,
+        held_packets: counters.held,
+        outdated_packets: counters.outdated,
+        batches_full: counters.batches_full,
+        batches_due: counters.batches_due,
+        batches_forced: counters.batches_forced,
+        stalls: counters.stalls,
+        packets_most: counters.most,
+        longest_gathering_us: counters.longest_gathering_ns as f64 / 1000.0,
     }
 }
 

@@ -1,10 +1,12 @@
 //! From configuration to worker.
 
+mod gpu;
 mod routes;
 mod tunnels;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use flowlane::cache::Design;
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
@@ -12,6 +14,7 @@ use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
 use flowlane::isa::Variant;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Format, ReadErrors, ReadOptions, Rule};
+use flowlane_gpu::{Device, GpuError};
 
 use self::routes::RoutesSetup;
 use crate::config::{
@@ -56,6 +59,17 @@ pub enum SetupError {
     /// A port.
     #[error(transparent)]
     Port(#[from] PortError),
+    /// The device that tables are on.
+    #[error("engine = \"gpu\": {0}")]
+    Device(#[from] GpuError),
+    /// A table whose rules cannot be brought to where they are to be found.
+    #[error("table {table}: {source}")]
+    Table {
+        /// The table.
+        table: u8,
+        /// Why not.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 /// A configuration that has been checked, with its rules read: everything but the ports opened.
@@ -98,10 +112,12 @@ impl Setup {
             let hops: Vec<Rule> = table.as_rules().collect();
             checker.references(&config, &hops, &BTreeSet::from([table.number()]))?;
         }
+        gpu::check(&config.gpu, &|needle, message, help| checker.error(needle, message, Some(help)))?;
         // Whether the tables take the rules is theirs to say.
         tunnels::open(&config, 0, &place)?;
         let setup = Self { config, rules, routes, specs, controller };
-        setup.pipeline(0).map_err(|message| checker.error("[[table]]", message, None))?;
+        // Whether there is a device is asked when the switch is to run.
+        setup.pipeline(0, None)?.map_err(|message| checker.error("[[table]]", message, None))?;
         Ok(setup)
     }
 
@@ -146,7 +162,13 @@ impl Setup {
             |_: &str, message, help| Checker { file: Path::new(""), text: "" }.error("", message, Some(help));
         egress.tunnels = tunnels::open(config, seed.rotate_left(23), &place)?;
         egress.meters = config.meter.iter().map(|m| (m.number, meter(m))).collect();
-        let pipeline = self.pipeline(seed).expect("read() has put the same pipeline together");
+        let device = gpu::open(config)?;
+        let pipeline = self.pipeline(seed, device.as_ref())?;
+        let mut pipeline = pipeline.expect("read() has put the same pipeline together");
+        for table in config.table.iter().map(|table| table.number) {
+            let prepared = pipeline.deferred_mut(table).map_or(Ok(()), |deferred| deferred.prepare());
+            prepared.map_err(|source| SetupError::Table { table, source })?;
+        }
         let cache = CacheConfig {
             exact_entries: config.cache.exact_entries,
             exact_insert_inverse: config.cache.exact_insert_inverse,
@@ -167,6 +189,7 @@ impl Setup {
             let usable = worker.set_variant(variant_of(variant));
             assert!(usable, "read() has checked that the variant can be used here");
         }
+        worker.set_max_delay(Duration::from_micros(config.gpu.max_delay_us));
         worker.malformed_policy = match config.switch.malformed {
             MalformedChoice::Drop => MalformedPolicy::Drop,
             MalformedChoice::Forward => MalformedPolicy::Forward,
@@ -174,20 +197,34 @@ impl Setup {
         Ok(worker)
     }
 
-    fn pipeline(&self, seed: u32) -> Result<Pipeline, String> {
+    /// The tables with their rules, or which rule a table does not take. Without a device, its tables are on the CPU.
+    fn pipeline(&self, seed: u32, device: Option<&Device>) -> Result<Result<Pipeline, String>, GpuError> {
         let mut counts: BTreeMap<u8, usize> = BTreeMap::new();
         self.rules.iter().for_each(|r| *counts.entry(r.table).or_default() += 1);
         let mut pipeline = Pipeline::new();
         for table in &self.config.table {
             let few = counts.get(&table.number).is_none_or(|&n| n <= LINEAR_RULES_MAX);
-            let engine = classifier(table, few, seed ^ u32::from(table.number));
+            let seed = seed ^ u32::from(table.number);
             let miss = match table.miss {
                 MissChoice::Drop => Miss::Drop,
                 MissChoice::Controller => Miss::Controller,
                 MissChoice::Continue => Miss::Continue,
             };
-            pipeline.add_table(table.number, &table.name, engine, miss);
+            match device.filter(|_| table.engine == EngineChoice::Gpu) {
+                Some(device) => {
+                    let list = list_config(table, AclEngine::Auto, seed);
+                    let engine = gpu::table(device, &self.config.gpu, list)?;
+                    pipeline.add_deferred_table(table.number, &table.name, engine, miss);
+                }
+                None => {
+                    pipeline.add_table(table.number, &table.name, classifier(table, few, seed), miss);
+                }
+            }
         }
+        Ok(self.fill(pipeline, seed))
+    }
+
+    fn fill(&self, mut pipeline: Pipeline, seed: u32) -> Result<Pipeline, String> {
         for routes in &self.routes {
             let table = routes.open(seed.rotate_left(19)).map_err(|e| format!("routes: {e}"))?;
             pipeline.add_routes(routes.number(), table);
@@ -216,23 +253,25 @@ impl Setup {
 
 /// An empty table's engine. `few`: it will have so few rules that linear search is fastest.
 fn classifier(table: &TableSection, few: bool, seed: u32) -> Box<dyn Classifier> {
-    let list = |engine| -> Box<dyn Classifier> {
-        Box::new(AclSearch::new(AclConfig {
-            engine,
-            rules_max: table.rules_max,
-            memory_max: table.memory_mib.saturating_mul(1 << 20),
-            seed: seed.into(),
-            ..AclConfig::default()
-        }))
-    };
+    let list = |engine| -> Box<dyn Classifier> { Box::new(AclSearch::new(list_config(table, engine, seed))) };
     match table.engine {
         EngineChoice::Linear => Box::new(LinearSearch::new(table.rules_max)),
         EngineChoice::Auto if few => Box::new(LinearSearch::new(table.rules_max)),
         EngineChoice::Auto | EngineChoice::Tuple => Box::new(TupleSearch::new(table.rules_max, seed)),
-        EngineChoice::Acl => list(AclEngine::Auto),
+        EngineChoice::Acl | EngineChoice::Gpu => list(AclEngine::Auto),
         EngineChoice::Brute => list(AclEngine::Brute),
         EngineChoice::Tree => list(AclEngine::Tree),
         EngineChoice::Dynamic => list(AclEngine::Dynamic),
+    }
+}
+
+fn list_config(table: &TableSection, engine: AclEngine, seed: u32) -> AclConfig {
+    AclConfig {
+        engine,
+        rules_max: table.rules_max,
+        memory_max: table.memory_mib.saturating_mul(1 << 20),
+        seed: seed.into(),
+        ..AclConfig::default()
     }
 }
 

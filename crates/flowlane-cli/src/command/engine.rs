@@ -6,7 +6,7 @@ use flowlane::classify::acl::{AclConfig, AclEngine, TreeKernel};
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
-use flowlane_gpu::{Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig, device};
+use flowlane_gpu::{Device, GpuConfig, GpuSearch, Method, SessionConfig, device};
 use serde::Serialize;
 
 use crate::arguments::ClassifyOptions;
@@ -108,20 +108,14 @@ impl Engine {
         method: Option<Method>,
         sample: &[FlowKey],
     ) -> Result<Self, Failure> {
-        let failed = |error: GpuError| match error.is_absence()
-            || matches!(error, GpuError::Device { .. } | GpuError::Memory { .. })
-        {
-            true => Failure::Environment(error.to_string()),
-            false => Failure::input(error.to_string()),
-        };
-        let device = Device::open(options.device).map_err(failed)?.with_memory_max(options.memory_max);
+        let device = Device::open(options.device)?.with_memory_max(options.memory_max);
         let session = SessionConfig { batch_max: options.batch as usize, ..SessionConfig::default() };
         let list = list_config(rules.len(), options, AclEngine::Auto, None);
         let bar = output::progress(1, "building");
         let built =
             GpuSearch::build(device, GpuConfig { method, session, list }, rules.iter().copied(), sample);
         bar.finish_and_clear();
-        built.map(|table| Self::Gpu(Box::new(table))).map_err(failed)
+        Ok(Self::Gpu(Box::new(built?)))
     }
 
     /// The one that looks these packets up fastest.

@@ -1,29 +1,25 @@
 //! `flowlane switch`: run a switch, check its configuration.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flowlane_switch::config::Config;
-use flowlane_switch::report::{NextHopReport, Report, RouteTableReport, TableReport, TunnelReport};
+use flowlane_switch::report::{
+    NextHopReport, Report, RouteTableReport, TableReport, TunnelReport, WaitingReport,
+};
 use flowlane_switch::setup::Setup;
 use flowlane_switch::worker::Until;
 use serde::Serialize;
 
-use crate::arguments::SwitchVerb;
+use crate::arguments::{SwitchOptions, SwitchVerb};
 use crate::failure::Failure;
 use crate::output::{self, Output, bytes, count};
 
 /// Runs a verb.
 pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
     match verb {
-        SwitchVerb::Run { config, duration, packets, rules, validate_simd, json } => {
-            let duration = duration.map(Duration::try_from_secs_f64).transpose();
-            let duration = duration.map_err(|e| Failure::input(format!("--duration: {e}")))?;
-            let until = Until { duration, packets: *packets };
-            run_switch(config, until, *validate_simd, *rules, *json)
-        }
+        SwitchVerb::Run(options) => run_switch(options),
         SwitchVerb::Check { config } => {
             let setup = Setup::read(config)?;
             println!(
@@ -47,16 +43,16 @@ struct Document {
     report: Report,
 }
 
-fn run_switch(
-    config: &Path,
-    until: Until,
-    validate: bool,
-    rules_shown: usize,
-    json: bool,
-) -> Result<(), Failure> {
-    let mut worker = Setup::read(config)?.open(rand::random())?;
-    if validate {
+fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
+    let duration = options.duration.map(Duration::try_from_secs_f64).transpose();
+    let duration = duration.map_err(|e| Failure::input(format!("--duration: {e}")))?;
+    let until = Until { duration, packets: options.packets };
+    let mut worker = Setup::read(&options.config)?.open(rand::random())?;
+    if options.validate_simd {
         worker.validate();
+    }
+    if let Some(max_delay) = options.max_delay {
+        worker.set_max_delay(Duration::from_micros(max_delay));
     }
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
@@ -73,11 +69,11 @@ fn run_switch(
     let seconds = begun.elapsed().as_secs_f64();
     bar.finish_and_clear();
     let report = Report::of(&mut worker);
-    if json {
+    if options.json {
         output::json(&Document { seconds, report })?;
     } else {
         let mut out = Output::create(None)?;
-        out.text(&text(&report, seconds, rules_shown))?;
+        out.text(&text(&report, seconds, options.rules))?;
         out.finish()?;
     }
     if let (Ok(()), Some(packets)) = (&result, worker.validated()) {
@@ -99,6 +95,7 @@ fn text(report: &Report, seconds: f64, rules_shown: usize) -> String {
     }
     out += &stages(report);
     out += &caches(report);
+    out += &report.waiting.as_ref().map_or_else(String::new, waiting);
     out += &others(report);
     let packets: u64 = report.ports.iter().map(|p| p.rx_packets).sum();
     out + &format!("{} packets in {seconds:.3} s\n", count(packets))
@@ -248,10 +245,34 @@ fn caches(report: &Report) -> String {
     output::table("", &["cache", "lookups", "hits", "flows", "probes/lookup", "memory"], &rows)
 }
 
+fn waiting(w: &WaitingReport) -> String {
+    let row = |name: &str, n: String| vec![name.to_owned(), n];
+    let rows = [
+        row("packets that a device was asked for", count(w.asked_packets)),
+        row("packets held for others of their flow", count(w.held_packets)),
+        row("packets looked up anew since rules had changed", count(w.outdated_packets)),
+        row("batches sent full", count(w.batches_full)),
+        row("batches sent when due", count(w.batches_due)),
+        row("batches sent for want of room or packets", count(w.batches_forced)),
+        row("times that all batches were under way", count(w.stalls)),
+        row("most packets that waited at a time", count(w.packets_most as u64)),
+        row("longest wait for a batch to be sent", format!("{:.0} µs", w.longest_gathering_us)),
+    ];
+    output::table("", &["device", ""], &rows)
+}
+
 /// What happened seldom: only what did is shown.
 fn others(report: &Report) -> String {
     let d = &report.drops;
     let mut rows = Vec::new();
+    for table in &report.tables {
+        if let Some(trouble) = &table.trouble {
+            rows.push(vec![
+                format!("table {}: the CPU answers, since {trouble}", table.number),
+                String::new(),
+            ]);
+        }
+    }
     let mut add = |name: String, n: u64| {
         if n > 0 {
             rows.push(vec![name, count(n)]);

@@ -10,6 +10,7 @@
 //! taken for as many batches as may be under way, once.
 
 use std::collections::VecDeque;
+use std::error::Error;
 
 use flowlane::classify::{Classifier, Deferred, Hit};
 use flowlane::packet::{FlowKey, FlowMask};
@@ -37,6 +38,14 @@ struct Sent {
 }
 
 impl Deferred for GpuSearch {
+    fn prepare(&mut self) -> Result<(), Box<dyn Error + Send + Sync>> {
+        Ok(self.publish(&[])?)
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.failure().map(|error| error.to_string())
+    }
+
     fn looks_at(&self) -> &FlowMask {
         &self.looks_at
     }

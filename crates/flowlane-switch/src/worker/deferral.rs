@@ -91,27 +91,36 @@ impl Worker {
 
     /// Gathers the key of a packet that waits for a table.
     fn ask(&mut self, table: u8, at: u32) {
-        while engine(&mut self.lookup, table).gathered() == engine(&mut self.lookup, table).batch_max() {
-            if !self.send(table) {
-                self.waiting.counters.stalls += 1;
-                self.receive(table, true);
-            }
+        while self.is_full(table) && !self.send_full(table) {
+            self.waiting.counters.stalls += 1;
+            self.receive(table, true);
         }
         let slot = self.waiting.slot(at);
         let key = match &slot.state {
             State::Asked(Some(walk)) => walk.key(),
             _ => &slot.key,
         };
-        let deferred = engine(&mut self.lookup, table);
-        deferred.gather(key);
-        let full = deferred.gathered() == deferred.batch_max();
+        engine(&mut self.lookup, table).gather(key);
         let queue = self.waiting.queues.entry(table).or_default();
         queue.slots.push_back(at);
         queue.gathered_since.get_or_insert_with(Instant::now);
         self.waiting.counters.asked += 1;
-        if full && self.send(table) {
-            self.waiting.counters.batches_full += 1;
+        if self.is_full(table) {
+            self.send_full(table);
         }
+    }
+
+    /// Whether a table's batch is full.
+    fn is_full(&mut self, table: u8) -> bool {
+        let deferred = engine(&mut self.lookup, table);
+        deferred.gathered() == deferred.batch_max()
+    }
+
+    /// Sends a full batch. Says whether it did.
+    fn send_full(&mut self, table: u8) -> bool {
+        let sent = self.send(table);
+        self.waiting.counters.batches_full += u64::from(sent);
+        sent
     }
 
     /// Sends what is gathered for a table. Says whether it did.
@@ -207,11 +216,14 @@ impl Worker {
         }
         let max_delay = self.max_delay;
         self.take_answers(|worker, table| {
+            while worker.receive(table, false) {}
             let since = worker.waiting.queues[&table].gathered_since;
-            if since.is_some_and(|since| since.elapsed() >= max_delay) && worker.send(table) {
+            if worker.is_full(table) {
+                // All places were taken when it became full.
+                worker.send_full(table);
+            } else if since.is_some_and(|since| since.elapsed() >= max_delay) && worker.send(table) {
                 worker.waiting.counters.batches_due += 1;
             }
-            while worker.receive(table, false) {}
         });
         self.release()
     }

@@ -1,5 +1,7 @@
 //! Rules that are asked for many packets at a time and answer later: what a table on a device is to a switch.
 
+use std::error::Error;
+
 use super::{Classifier, Hit};
 use crate::packet::key::{FlowKey, FlowMask};
 
@@ -9,6 +11,15 @@ use crate::packet::key::{FlowKey, FlowMask};
 /// Nothing here fails: what stands behind the queue has the rules at hand, too, and answers itself where a device does
 /// not. Changes to the rules count for what is sent after them.
 pub trait Deferred: Classifier {
+    /// Brings all changes to where answers come from, and waits for that: after many changes, before traffic.
+    ///
+    /// # Errors
+    /// Where they cannot be brought there. Answers are right all the same.
+    fn prepare(&mut self) -> Result<(), Box<dyn Error + Send + Sync>>;
+
+    /// Why answers do not come from where they should, where that is so.
+    fn trouble(&self) -> Option<String>;
+
     /// Every bit of a key that any answer may depend on: with the same rules, keys that agree in these get the same
     /// answer.
     fn looks_at(&self) -> &FlowMask;

@@ -75,6 +75,14 @@ impl Classifier for Patient {
 }
 
 impl Deferred for Patient {
+    fn prepare(&mut self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
+
+    fn trouble(&self) -> Option<String> {
+        None
+    }
+
     fn looks_at(&self) -> &FlowMask {
         &self.looks_at
     }

@@ -1,0 +1,58 @@
+//! Tables on a device.
+
+use flowlane::classify::Deferred;
+use flowlane::classify::acl::AclConfig;
+use flowlane_gpu::{Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig};
+
+use crate::config::{Config, ConfigError, EngineChoice, GpuMethodChoice, GpuSection};
+
+/// Most packets of a batch: at 40 Gbit/s in frames of 64 bytes, what comes in 18 milliseconds.
+const BATCH_MAX: usize = 1 << 20;
+const SLOTS_MAX: usize = 64;
+
+/// What is wrong with the section.
+pub(super) fn check(
+    section: &GpuSection,
+    place: &dyn Fn(&str, String, String) -> ConfigError,
+) -> Result<(), ConfigError> {
+    let between = |name: &str, value: usize, max: usize, default: usize| match (1..=max).contains(&value) {
+        true => Ok(()),
+        false => {
+            let help = format!("take 1 to {max}; {default} is the default");
+            Err(place(name, format!("gpu.{name} is {value}"), help))
+        }
+    };
+    let default = GpuSection::default();
+    between("batch", section.batch, BATCH_MAX, default.batch)?;
+    between("slots", section.slots, SLOTS_MAX, default.slots)
+}
+
+/// The device, if a table is on it.
+pub(super) fn open(config: &Config) -> Result<Option<Device>, GpuError> {
+    let asked = config.table.iter().any(|table| table.engine == EngineChoice::Gpu);
+    asked.then(|| Device::open(config.gpu.device)).transpose()
+}
+
+/// An empty table on the device. `list` is its double on the CPU.
+pub(super) fn table(
+    device: &Device,
+    section: &GpuSection,
+    list: AclConfig,
+) -> Result<Box<dyn Deferred>, GpuError> {
+    let device = device.clone().with_memory_max(list.memory_max);
+    let session = SessionConfig { batch_max: section.batch, slots: section.slots };
+    let config = GpuConfig { method: method(section.method), session, list };
+    Ok(Box::new(GpuSearch::build(device, config, [], &[])?))
+}
+
+fn method(choice: GpuMethodChoice) -> Option<Method> {
+    match choice {
+        GpuMethodChoice::Auto => None,
+        GpuMethodChoice::Linear => Some(Method::Linear),
+        GpuMethodChoice::Tuple => Some(Method::Tuple),
+        GpuMethodChoice::Bloom => Some(Method::Bloom),
+        GpuMethodChoice::Vector => Some(Method::Vector),
+        GpuMethodChoice::Filtered => Some(Method::Filtered),
+        GpuMethodChoice::Pruned => Some(Method::Pruned),
+    }
+}
