@@ -46,7 +46,7 @@ pub mod session;
 pub mod table;
 pub mod ternary;
 
-pub use classifier::{GpuConfig, GpuSearch};
+pub use classifier::{Changes, GpuConfig, GpuSearch, Rebuild};
 pub use device::{Device, DeviceProperties};
 pub use error::GpuError;
 pub use resident::ResidentKeys;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use flowlane::classify::Hit;
-use flowlane::classify::acl::{Entry, WordKind};
+use flowlane::classify::acl::{Entry, RankKey, WordKind};
 
 use crate::error::GpuError;
 
@@ -25,6 +25,8 @@ pub struct TernaryRules<const W: usize> {
     pub rules: Vec<Ternary<W>>,
     /// The rule of each standing, from 1.
     pub hits: Vec<Hit>,
+    /// The rank of each standing, from 1.
+    pub ranks: Vec<RankKey>,
 }
 
 impl<const W: usize> TernaryRules<W> {
@@ -55,7 +57,8 @@ impl<const W: usize> TernaryRules<W> {
             rules.extend(alternatives);
         }
         let hits = ordered.iter().rev().map(|entry| entry.hit()).collect();
-        Ok(Self { rules, hits })
+        let ranks = ordered.iter().rev().map(|entry| entry.rank).collect();
+        Ok(Self { rules, hits, ranks })
     }
 }
 

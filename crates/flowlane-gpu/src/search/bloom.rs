@@ -89,12 +89,12 @@ impl Bloom {
 }
 
 impl Search for Bloom {
-    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
+    fn launch(&self, stream: &CudaStream, mut batch: Batch<'_>) -> Result<(), GpuError> {
         let shape = block_a_class(self.class_count, self.shared_bytes);
         let mut launch = stream.launch_builder(&self.kernel);
         launch.arg(&self.tables).arg(&self.class_count).arg(&self.filters);
         launch.arg(&self.filter_bits).arg(&self.filter_functions).arg(&self.functions);
-        launch.arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        launch.arg(batch.tuples).arg(&batch.count).arg(&mut batch.winners);
         // SAFETY: the arguments are those of `bloom_W` in their order; `tables` and `filters` hold `class_count` of them and
         // `functions` all functions (`build`), `tuples` and `winners` room for `count` tuples (`Batch`), shared memory
         // one table and one filter.

@@ -179,7 +179,7 @@ impl Pruned {
 }
 
 impl Search for Pruned {
-    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
+    fn launch(&self, stream: &CudaStream, mut batch: Batch<'_>) -> Result<(), GpuError> {
         let shape = LaunchConfig {
             grid_dim: (self.blocks.min(batch.count.div_ceil(THREADS)), 1, 1),
             block_dim: (THREADS, 1, 1),
@@ -191,7 +191,7 @@ impl Search for Pruned {
             bitmap_words: self.bitmap_words,
         };
         let mut launch = stream.launch_builder(&self.kernel);
-        launch.arg(&table).arg(&pruning).arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        launch.arg(&table).arg(&pruning).arg(batch.tuples).arg(&batch.count).arg(&mut batch.winners);
         // SAFETY: the arguments are those of `pruned_W` in their order; `table` and `pruning` point into `self`, which was made
         // for W words: every value has a span, every span a bitmap of `bitmap_words` whose bits are
         // those of classes; `tuples` and `winners` have room for `count` tuples (`Batch`).

@@ -49,11 +49,11 @@ pub(super) fn block_a_class(class_count: u32, shared_bytes: u32) -> LaunchConfig
 }
 
 impl Search for Tuple {
-    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
+    fn launch(&self, stream: &CudaStream, mut batch: Batch<'_>) -> Result<(), GpuError> {
         let shape = block_a_class(self.class_count, self.shared_bytes);
         let mut launch = stream.launch_builder(&self.kernel);
         launch.arg(&self.tables).arg(&self.class_count).arg(&self.functions);
-        launch.arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        launch.arg(batch.tuples).arg(&batch.count).arg(&mut batch.winners);
         // SAFETY: the arguments are those of `tuple_W` in their order; `tables` holds `class_count` tables and `functions`
         // all functions (`build`), `tuples` and `winners` room for `count` tuples (`Batch`), shared memory one table.
         unsafe { launch.launch(shape) }.map_err(GpuError::of("starting tuple search"))?;

@@ -1,6 +1,7 @@
 //! Tests of flowlane-gpu on a machine without a GPU.
 
 mod absence;
+mod changes;
 mod classifier;
 mod deferred;
 mod faults;
