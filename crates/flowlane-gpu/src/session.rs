@@ -1,7 +1,7 @@
 //! Batches on their way through a device: copied in, looked up, copied out, several at once.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaSlice, CudaStream, PinnedHostSlice};
@@ -9,6 +9,7 @@ use flowlane::classify::Hit;
 
 use crate::device::Device;
 use crate::error::GpuError;
+use crate::graph::{Recorded, Work};
 use crate::table::{COLUMNS_MAX, Gone, GpuTable};
 
 /// Batches that may be under way at a time.
@@ -18,12 +19,15 @@ pub struct SessionConfig {
     pub batch_max: usize,
     /// Batches under way: one is copied in while another is looked up and a third copied out.
     pub slots: usize,
+    /// Whether what is done for a full batch is recorded with the second that a slot has for a table, and launched as one
+    /// from then on. Where the driver refuses, it is done without.
+    pub graphs: bool,
 }
 
 impl Default for SessionConfig {
-    /// The paper's batches of 8192; three slots and one that the host fills.
+    /// The paper's batches of 8192; three slots and one that the host fills; no graphs.
     fn default() -> Self {
-        Self { batch_max: 8192, slots: 4 }
+        Self { batch_max: 8192, slots: 4, graphs: false }
     }
 }
 
@@ -39,6 +43,9 @@ struct Slot<const W: usize> {
     count: usize,
     /// The table that looks up: it stays until it has.
     table: Option<Arc<GpuTable<W>>>,
+    /// That of the last full batch.
+    seen: Weak<GpuTable<W>>,
+    recorded: Option<Recorded<W>>,
 }
 
 /// What one thread needs to have keys looked up. Batches come back in the order in which they went.
@@ -47,6 +54,7 @@ pub struct Session<const W: usize> {
     free: Vec<Slot<W>>,
     under_way: VecDeque<Slot<W>>,
     batch_max: usize,
+    graphs: bool,
     unanswered: Vec<u32>,
 }
 
@@ -79,28 +87,53 @@ impl<const W: usize> Slot<W> {
             stream,
             count: 0,
             table: None,
+            seen: Weak::new(),
+            recorded: None,
         })
     }
 
-    /// Sends keys on their way.
-    fn begin(&mut self, table: &Arc<GpuTable<W>>, keys: &[[u32; W]]) -> Result<(), GpuError> {
+    /// Sends keys on their way. A batch that is full may go by a graph; `graphs` becomes false where none can be had.
+    fn begin(
+        &mut self,
+        table: &Arc<GpuTable<W>>,
+        keys: &[[u32; W]],
+        graphs: &mut bool,
+    ) -> Result<(), GpuError> {
         let failed = GpuError::of("sending a batch");
         self.count = keys.len();
         // From here on the device may read it.
         self.table = Some(table.clone());
-        let columns = self.keys_here.as_mut_slice().map_err(&failed)?;
-        for (w, column) in columns.chunks_exact_mut(keys.len()).take(W).enumerate() {
+        let here = self.keys_here.as_mut_slice().map_err(&failed)?;
+        let is_full = W * keys.len() == here.len();
+        for (w, column) in here.chunks_exact_mut(keys.len()).take(W).enumerate() {
             column.iter_mut().zip(keys).for_each(|(word, key)| *word = key[w]);
         }
-        let columns = &columns[..W * keys.len()];
-        // Of the device's memory the same part: the columns of a smaller batch lie closer.
-        let mut there = self.keys_there.slice_mut(..columns.len());
-        self.stream.memcpy_htod(columns, &mut there).map_err(&failed)?;
-        table.launch(&self.stream, &self.keys_there, keys.len(), &mut self.winners_there)?;
-        let winners = self.winners_there.slice(..table.columns() * keys.len());
-        let here = &mut self.winners_here.as_mut_slice().map_err(&failed)?[..winners.len()];
-        self.stream.memcpy_dtoh(&winners, here).map_err(&failed)?;
+        let winners = self.winners_here.as_mut_slice().map_err(&failed)?;
+        let mut work = Work {
+            stream: &self.stream,
+            columns: &here[..W * keys.len()],
+            keys_there: &mut self.keys_there,
+            winners_there: &mut self.winners_there,
+            winners: &mut winners[..table.columns() * keys.len()],
+        };
+        if *graphs && is_full && self.recorded.is_none() {
+            // A table that is followed by another after one batch is not worth it.
+            if std::ptr::eq(self.seen.as_ptr(), Arc::as_ptr(table)) {
+                self.recorded = Recorded::new(&mut work, table).ok();
+                *graphs = self.recorded.is_some();
+            }
+            self.seen = Arc::downgrade(table);
+        }
+        match self.recorded.as_mut().filter(|_| *graphs && is_full) {
+            Some(recorded) => recorded.launch()?,
+            None => work.enqueue(table)?,
+        }
         self.done.record(&self.stream).map_err(failed)
+    }
+
+    /// Forgets what was recorded with other tables, so that they can end.
+    fn forget_others(&mut self, table: &Arc<GpuTable<W>>) {
+        self.recorded.take_if(|recorded| !recorded.is_of(table));
     }
 
     /// Gives up what could not be sent as a whole.
@@ -158,7 +191,21 @@ impl<const W: usize> Session<W> {
         let batch_max = config.batch_max.max(1);
         let free =
             (0..config.slots.max(1)).map(|_| Slot::new(device, batch_max)).collect::<Result<_, _>>()?;
-        Ok(Self { free, under_way: VecDeque::new(), batch_max, unanswered: Vec::new() })
+        let graphs = config.graphs;
+        Ok(Self { free, under_way: VecDeque::new(), batch_max, graphs, unanswered: Vec::new() })
+    }
+
+    /// Whether graphs are used: see [`SessionConfig::graphs`].
+    pub fn has_graphs(&self) -> bool {
+        self.graphs
+    }
+
+    /// Uses graphs from now on, or none.
+    pub fn set_graphs(&mut self, graphs: bool) {
+        self.graphs = graphs;
+        if !graphs {
+            self.free.iter_mut().for_each(|slot| slot.recorded = None);
+        }
     }
 
     /// Whether a batch may be sent: otherwise receive one first.
@@ -185,8 +232,9 @@ impl<const W: usize> Session<W> {
     /// Where there is no room, or too many keys or none.
     pub fn send(&mut self, table: &Arc<GpuTable<W>>, keys: &[[u32; W]]) -> Result<(), GpuError> {
         assert!((1..=self.batch_max).contains(&keys.len()), "a batch of {} keys", keys.len());
+        self.free.iter_mut().for_each(|slot| slot.forget_others(table));
         let mut slot = self.free.pop().expect("room, asked for before");
-        let begun = slot.begin(table, keys);
+        let begun = slot.begin(table, keys, &mut self.graphs);
         match begun {
             Ok(()) => self.under_way.push_back(slot),
             Err(_) => {

@@ -40,8 +40,9 @@ pub(super) struct OnDevice {
     /// Earlier tables with batches under way, oldest first.
     retired: VecDeque<Box<dyn FlowTable>>,
     maker: Maker,
-    /// How the last table finds rules.
+    /// How the last table finds rules, and whether it has graphs.
     method: Option<Method>,
+    pub(super) graphs: bool,
     /// Whether there have been batches that answer later.
     pub(super) batches: bool,
     /// Why the device no longer answers.
@@ -110,7 +111,7 @@ impl OnDevice {
             }
         }
         if self.wants_another(now) {
-            let requested = self.maker.request(now, self.methods(now), self.batches);
+            let requested = self.maker.request(now, self.methods(now), self.batches, self.graphs);
             self.refusal = requested.err().or(self.refusal.take());
         }
     }

@@ -35,6 +35,9 @@ pub(super) trait FlowTable: Send + fmt::Debug {
     /// than those in the bulk do; then all is as before. Says whether it did.
     fn follow(&mut self, changed: &HashSet<RuleId>, rules: &Rules, epoch: u64) -> Result<bool, GpuError>;
 
+    /// Whether any rule may match a key.
+    fn passes(&self, key: &FlowKey) -> bool;
+
     /// Looks keys up, and waits; but for those whose places `unanswered` gets.
     fn lookup_batch(
         &mut self,
@@ -45,6 +48,9 @@ pub(super) trait FlowTable: Send + fmt::Debug {
 
     /// Takes memory for batches that answer later, before the first comes.
     fn expect_batches(&mut self) -> Result<(), GpuError>;
+
+    /// Whether full batches go by graphs.
+    fn use_graphs(&mut self, graphs: bool);
 
     /// Adds a key to the batch that is gathered.
     fn gather(&mut self, key: &FlowKey);
@@ -200,11 +206,21 @@ impl<const W: usize> FlowTable for Projected<W> {
         Ok(())
     }
 
+    fn passes(&self, key: &FlowKey) -> bool {
+        self.shape.passes(key)
+    }
+
     fn expect_batches(&mut self) -> Result<(), GpuError> {
         if self.queue.is_none() {
             self.queue = Some(Session::new(&self.device, self.config.session)?);
         }
         Ok(())
+    }
+
+    fn use_graphs(&mut self, graphs: bool) {
+        self.config.session.graphs = graphs;
+        self.session.set_graphs(graphs);
+        self.queue.iter_mut().for_each(|queue| queue.set_graphs(graphs));
     }
 
     fn gather(&mut self, key: &FlowKey) {

@@ -28,6 +28,7 @@ struct Request {
     methods: Vec<Method>,
     /// Whether batches will answer later.
     batches: bool,
+    graphs: bool,
 }
 
 /// A table that was made, or why it was not; and the epoch of its rules.
@@ -86,6 +87,7 @@ fn make(device: &Device, config: &GpuConfig, rules: &mut Rules, request: Request
     let mut table = Err(GpuError::Stopped);
     for method in request.methods {
         table = projected::build(device, method, config, rules, request.epoch).and_then(|mut table| {
+            table.use_graphs(request.graphs);
             if request.batches {
                 table.expect_batches()?;
             }
@@ -138,6 +140,7 @@ impl Maker {
         now: &Now<'_>,
         methods: Vec<Method>,
         batches: bool,
+        graphs: bool,
     ) -> Result<(), GpuError> {
         if self.worker.is_none() {
             // Also where there is no thread: changes count from here on.
@@ -150,7 +153,8 @@ impl Maker {
             Some(since) => since.drain().map(|id| (id, now.rules.get(&id).cloned())).collect(),
             None => now.rules.iter().map(|(id, rule)| (*id, Some(rule.clone()))).collect(),
         };
-        let request = Request { anew: self.since.is_none(), changes, epoch: now.epoch, methods, batches };
+        let anew = self.since.is_none();
+        let request = Request { anew, changes, epoch: now.epoch, methods, batches, graphs };
         self.since = Some(HashSet::new());
         // If the thread has ended, nothing will come; `take` sees that.
         let requests = self.worker.as_ref().and_then(|worker| worker.requests.as_ref());

@@ -239,7 +239,8 @@ fn tables_with_changes_answer_or_say_that_they_cannot() {
         let device = Device::open(0).expect("the host device");
         let kinds = [WordKind::Ternary; 4];
         let mut random = Random::new(15);
-        let mut session = Session::new(&device, SessionConfig { batch_max: 20, slots: 2 }).expect("it fits");
+        let mut session =
+            Session::new(&device, SessionConfig { batch_max: 20, slots: 2, graphs: false }).expect("it fits");
         let keys: Vec<[u32; 4]> =
             (0..100).map(|_| std::array::from_fn(|_| random.below(16) as u32)).collect();
         for method in Method::ALL {

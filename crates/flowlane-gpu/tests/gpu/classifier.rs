@@ -10,7 +10,7 @@ use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, Method, Rebu
 use crate::host_device::on_host_device;
 
 fn config(method: Option<Method>) -> GpuConfig {
-    let session = SessionConfig { batch_max: 128, slots: 2 };
+    let session = SessionConfig { batch_max: 128, slots: 2, graphs: false };
     let list = AclConfig { threads: 1, seed: 0x5eed, ..AclConfig::default() };
     GpuConfig { method, session, list, changes: Changes { beside_max: 1, rebuild: Rebuild::Manual } }
 }

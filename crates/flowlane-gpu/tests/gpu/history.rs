@@ -33,7 +33,7 @@ pub(crate) fn matches(profile: Profile, count: usize, seed: u64) -> Vec<Match> {
 }
 
 pub(crate) fn config(method: Option<Method>) -> GpuConfig {
-    let session = SessionConfig { batch_max: 48, slots: 3 };
+    let session = SessionConfig { batch_max: 48, slots: 3, graphs: false };
     let list = AclConfig { threads: 1, seed: 0x5eed, ..AclConfig::default() };
     GpuConfig { method, session, list, changes: Changes { beside_max: 0, rebuild: Rebuild::Manual } }
 }
@@ -151,7 +151,11 @@ impl History {
                 let wait = self.random.chance(0.5);
                 self.receive(wait);
             }
-            _ => self.lookup(20),
+            _ => {
+                // Now and then full batches.
+                let count = [20, 150][self.random.index(2)];
+                self.lookup(count);
+            }
         }
     }
 

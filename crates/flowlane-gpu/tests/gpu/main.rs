@@ -5,6 +5,7 @@ mod changes;
 mod classifier;
 mod deferred;
 mod faults;
+mod graphs;
 mod history;
 mod host_device;
 mod kernels;
