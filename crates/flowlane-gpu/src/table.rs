@@ -10,7 +10,7 @@ use flowlane::rule::RuleId;
 use crate::device::Device;
 use crate::error::GpuError;
 use crate::search::{self, Batch, Method, Search};
-use crate::ternary::TernaryRules;
+use crate::ternary::{Ternary, TernaryRules};
 
 /// Entries after expansion of ranges that a table may have.
 const ENTRIES_MAX: usize = 1 << 26;
@@ -96,6 +96,12 @@ impl<const W: usize> GpuTable<W> {
         epoch: u64,
     ) -> Result<Self, GpuError> {
         const { assert!(matches!(W, 4 | 9 | 10 | 16), "kernels are compiled for keys of 4, 9, 10 and 16 words") };
+        // Refused before it is made, on the host, too.
+        let needed = TernaryRules::count(kinds, entries);
+        if needed > ENTRIES_MAX {
+            return Err(GpuError::Entries { rules: entries.len(), entries_max: ENTRIES_MAX });
+        }
+        device.reserve("the set of rules", needed * size_of::<Ternary<W>>())?;
         let rules = TernaryRules::new(kinds, entries, ENTRIES_MAX)?;
         let part = Part::build(device, method, rules, seed)?;
         let mut standings: Vec<(RuleId, u32)> = part.hits.iter().map(|hit| hit.rule).zip(1..).collect();

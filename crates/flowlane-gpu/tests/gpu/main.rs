@@ -8,5 +8,6 @@ mod faults;
 mod graphs;
 mod history;
 mod host_device;
+mod hostile;
 mod kernels;
 mod manifest;
