@@ -6,6 +6,8 @@
 //   old-driver     it knows CUDA up to 11.4 only
 //   memory=N       it has N bytes
 //   vanish=N       it fails with the launch after N, and from then on
+//   plain=N        it refuses launches after N, but for those of graphs
+//   no-capture     nothing can be captured
 //   seed=N         another order of threads
 #include <cstdio>
 #include <cstdlib>
@@ -24,10 +26,16 @@ enum Result {
     SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
     NOT_FOUND = 500, NOT_READY = 600, LAUNCH_FAILED = 719, UNSUPPORTED_PTX = 222,
+    ILLEGAL_STATE = 401, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, CAPTURE_ISOLATION = 905,
+    CAPTURED_EVENT = 907,
 };
 
-struct Stream { std::deque<std::function<Result()>> work; };
-struct Event { bool recorded = true; Stream *by = nullptr; };
+using Work = std::deque<std::function<Result()>>;
+// A stream that is captured does nothing: what comes to it is kept for the graph.
+struct Stream { Work work; bool captured = false, invalidated = false; Work capture; };
+struct Event { bool recorded = true; Stream *by = nullptr; bool captured = false; };
+// Of a graph that can be launched, in the device's memory.
+constexpr size_t GRAPH_BYTES = 4096;
 struct Function { const Kernel *kernel; size_t shared_bytes_max = 48 << 10; };
 
 std::recursive_mutex lock;
@@ -35,10 +43,12 @@ Stream default_stream;
 std::map<void *, size_t> device_memory;
 std::map<char *, size_t> pinned;
 size_t device_bytes = 0;
-long launches = 0;
+long launches = 0, plain_launches = 0;
 bool vanished = false;
 // As with a real driver, a thread has to say with which context it works.
 thread_local bool bound = false;
+// What this thread captures: meanwhile it may ask for nothing but work on that stream.
+thread_local Stream *capturing = nullptr;
 
 // The value behind `name=` in the environment variable; -1 without one, 1 for a name alone.
 long setting(const char *name) {
@@ -55,6 +65,18 @@ long setting(const char *name) {
 }
 
 Stream &of(void *stream) { return stream ? *static_cast<Stream *>(stream) : default_stream; }
+
+// Puts work onto a stream, or into what is captured of it.
+Result enqueue(void *stream, std::function<Result()> work) {
+    (of(stream).captured ? of(stream).capture : of(stream).work).push_back(std::move(work));
+    return SUCCESS;
+}
+
+// What may not be asked for while a stream is captured makes the capture worthless.
+Result unsupported(Stream *stream, Result result = CAPTURE_UNSUPPORTED) {
+    stream->invalidated = true;
+    return result;
+}
 
 // Does the next thing that waits on a stream. A device that is gone does nothing any more.
 Result step(Stream &stream) {
@@ -88,7 +110,8 @@ bool is_pinned(const void *at) {
 
 // A copy between the host and the device: later if the host's memory is pinned, as with the real one.
 Result copy(void *to, const void *from, size_t bytes, void *stream, const void *host_side) {
-    of(stream).work.push_back([=] {
+    if (of(stream).captured && !is_pinned(host_side)) return unsupported(&of(stream));
+    enqueue(stream, [=] {
         std::memcpy(to, from, bytes);
         return SUCCESS;
     });
@@ -99,6 +122,7 @@ Result copy(void *to, const void *from, size_t bytes, void *stream, const void *
 
 #define LOCKED std::lock_guard<std::recursive_mutex> guard(lock)
 #define BOUND LOCKED; if (!bound) return INVALID_CONTEXT
+#define NOT_CAPTURING if (capturing) return unsupported(capturing)
 
 EXPORT Result cuInit(unsigned) { return setting("no-device") > 0 ? NO_DEVICE : SUCCESS; }
 EXPORT Result cuDriverGetVersion(int *version) {
@@ -144,6 +168,7 @@ EXPORT Result cuCtxGetCurrent(void **context) {
 
 EXPORT Result cuMemAlloc_v2(void **at, size_t bytes) {
     BOUND;
+    NOT_CAPTURING;
     size_t total;
     cuDeviceTotalMem_v2(&total, 0);
     if (bytes == 0) return INVALID_VALUE;
@@ -168,15 +193,17 @@ static Result release(void *at) {
 }
 EXPORT Result cuMemFree_v2(void *at) {
     BOUND;
+    NOT_CAPTURING;
     return release(at);
 }
 EXPORT Result cuMemFreeAsync(void *at, void *stream) {
     BOUND;
-    of(stream).work.push_back([=] { return release(at); });
-    return SUCCESS;
+    NOT_CAPTURING;
+    return enqueue(stream, [=] { return release(at); });
 }
 EXPORT Result cuMemHostAlloc(void **at, size_t bytes, unsigned) {
     BOUND;
+    NOT_CAPTURING;
     *at = std::malloc(bytes);
     pinned[static_cast<char *>(*at)] = bytes;
     return SUCCESS;
@@ -197,13 +224,11 @@ EXPORT Result cuMemcpyDtoHAsync_v2(void *to, const void *from, size_t bytes, voi
 }
 EXPORT Result cuMemcpyDtoDAsync_v2(void *to, const void *from, size_t bytes, void *stream) {
     LOCKED;
-    of(stream).work.push_back([=] { std::memcpy(to, from, bytes); return SUCCESS; });
-    return SUCCESS;
+    return enqueue(stream, [=] { std::memcpy(to, from, bytes); return SUCCESS; });
 }
 EXPORT Result cuMemsetD8Async(void *at, unsigned char value, size_t bytes, void *stream) {
     LOCKED;
-    of(stream).work.push_back([=] { std::memset(at, value, bytes); return SUCCESS; });
-    return SUCCESS;
+    return enqueue(stream, [=] { std::memset(at, value, bytes); return SUCCESS; });
 }
 
 EXPORT Result cuStreamCreate(void **stream, unsigned) { *stream = new Stream; return SUCCESS; }
@@ -212,18 +237,27 @@ EXPORT Result cuStreamDestroy_v2(void *stream) {
     LOCKED;
     return drain(of(stream));
 }
-EXPORT Result cuStreamSynchronize(void *stream) { LOCKED; return drain(of(stream)); }
+EXPORT Result cuStreamSynchronize(void *stream) {
+    LOCKED;
+    NOT_CAPTURING;
+    return of(stream).captured ? unsupported(&of(stream)) : drain(of(stream));
+}
 EXPORT Result cuEventCreate(void **event, unsigned) { *event = new Event; return SUCCESS; }
 EXPORT Result cuEventDestroy_v2(Event *event) { LOCKED; Result result = reach(*event); delete event; return result; }
 EXPORT Result cuEventRecord(Event *event, void *stream) {
     LOCKED;
-    *event = {false, &of(stream)};
-    of(stream).work.push_back([=] { event->recorded = true; return SUCCESS; });
-    return SUCCESS;
+    *event = {false, &of(stream), of(stream).captured};
+    return enqueue(stream, [=] { event->recorded = true; return SUCCESS; });
 }
-EXPORT Result cuEventSynchronize(Event *event) { LOCKED; return reach(*event); }
+EXPORT Result cuEventSynchronize(Event *event) {
+    LOCKED;
+    NOT_CAPTURING;
+    return event->captured ? CAPTURED_EVENT : reach(*event);
+}
 EXPORT Result cuEventQuery(Event *event) {
     LOCKED;
+    NOT_CAPTURING;
+    if (event->captured) return CAPTURED_EVENT;
     // A little happens between two questions.
     if (!event->recorded && !event->by->work.empty())
         if (Result result = step(*event->by)) return result;
@@ -232,7 +266,56 @@ EXPORT Result cuEventQuery(Event *event) {
 EXPORT Result cuEventElapsedTime_v2(float *milliseconds, void *, void *) { *milliseconds = 1; return SUCCESS; }
 EXPORT Result cuStreamWaitEvent(void *stream, Event *event, unsigned) {
     LOCKED;
-    of(stream).work.push_back([=] { return reach(*event); });
+    if (of(stream).captured && !event->captured) return unsupported(&of(stream), CAPTURE_ISOLATION);
+    return enqueue(stream, [=] { return reach(*event); });
+}
+
+EXPORT Result cuStreamBeginCapture_v2(void *stream, int mode) {
+    BOUND;
+    // Of one thread only, which is what production code asks for; never of the default stream.
+    if (mode != 1 || !stream) return INVALID_VALUE;
+    if (capturing || of(stream).captured) return ILLEGAL_STATE;
+    of(stream).captured = true;
+    of(stream).invalidated = setting("no-capture") > 0;
+    of(stream).capture.clear();
+    capturing = &of(stream);
+    return SUCCESS;
+}
+EXPORT Result cuStreamEndCapture(void *stream, Work **graph) {
+    BOUND;
+    *graph = nullptr;
+    if (capturing != &of(stream)) return ILLEGAL_STATE;
+    capturing = nullptr;
+    of(stream).captured = false;
+    if (of(stream).invalidated) return CAPTURE_INVALIDATED;
+    *graph = new Work(std::move(of(stream).capture));
+    return SUCCESS;
+}
+EXPORT Result cuGraphInstantiateWithFlags(Work **launchable, Work *graph, unsigned long long) {
+    BOUND;
+    size_t total;
+    cuDeviceTotalMem_v2(&total, 0);
+    if (device_bytes + GRAPH_BYTES > total) return OUT_OF_MEMORY;
+    device_bytes += GRAPH_BYTES;
+    *launchable = new Work(*graph);
+    return SUCCESS;
+}
+EXPORT Result cuGraphLaunch(Work *launchable, void *stream) {
+    BOUND;
+    if (of(stream).captured) return unsupported(&of(stream));
+    if (vanished) return LAUNCH_FAILED;
+    for (auto &work : *launchable) enqueue(stream, work);
+    return SUCCESS;
+}
+EXPORT Result cuGraphExecDestroy(Work *launchable) {
+    BOUND;
+    device_bytes -= GRAPH_BYTES;
+    delete launchable;
+    return SUCCESS;
+}
+EXPORT Result cuGraphDestroy(Work *graph) {
+    BOUND;
+    delete graph;
     return SUCCESS;
 }
 
@@ -266,23 +349,28 @@ EXPORT Result cuLaunchKernel(Function *function, unsigned gx, unsigned gy, unsig
     bool flat = gy == 1 && gz == 1 && by == 1 && bz == 1;
     if (!flat || gx == 0 || bx == 0 || bx > 1024 || shared_bytes > function->shared_bytes_max) return INVALID_VALUE;
     if (vanished) return LAUNCH_FAILED;
-    long number = launches++;
+    bool captured = of(stream).captured;
+    if (!captured && setting("plain") >= 0 && plain_launches++ >= setting("plain")) return LAUNCH_FAILED;
+    // What is captured is launched whenever its graph is; its arguments are those of now all the same.
+    long given = captured ? -1 : launches++;
     shim::Body body = function->kernel->bind(arguments);
-    of(stream).work.push_back([=] {
+    return enqueue(stream, [=] {
+        long number = captured ? launches++ : given;
         if (setting("vanish") >= 0 && number >= setting("vanish")) vanished = true;
         if (vanished) return LAUNCH_FAILED;
         uint64_t seed = setting("seed") >= 0 ? setting("seed") : 1;
         shim::launch(body, {gx}, {bx}, shared_bytes, seed * 1000003 + number);
         return SUCCESS;
     });
-    return SUCCESS;
 }
 
 EXPORT Result cuGetErrorName(Result error, const char **name) {
     static const std::map<int, const char *> known = {
         {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {100, "CUDA_ERROR_NO_DEVICE"},
         {101, "CUDA_ERROR_INVALID_DEVICE"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {201, "CUDA_ERROR_INVALID_CONTEXT"}, {500, "CUDA_ERROR_NOT_FOUND"},
-        {600, "CUDA_ERROR_NOT_READY"}, {719, "CUDA_ERROR_LAUNCH_FAILED"},
+        {401, "CUDA_ERROR_ILLEGAL_STATE"}, {600, "CUDA_ERROR_NOT_READY"}, {719, "CUDA_ERROR_LAUNCH_FAILED"},
+        {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"}, {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+        {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"}, {907, "CUDA_ERROR_CAPTURED_EVENT"},
     };
     auto found = known.find(error);
     *name = found == known.end() ? "CUDA_ERROR_UNKNOWN" : found->second;

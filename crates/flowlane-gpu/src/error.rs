@@ -85,6 +85,19 @@ pub enum GpuError {
         /// What it says.
         reason: String,
     },
+    /// No thread could be had for tables that are made in the background.
+    #[error(
+        "no thread could be started that makes tables for the device: {reason}; allow more threads, or publish changes"
+    )]
+    Thread {
+        /// What the system says.
+        reason: String,
+    },
+    /// The thread that makes tables has ended before it made one.
+    #[error(
+        "the thread that makes tables for the device has stopped; this is a bug, and another takes its place"
+    )]
+    Stopped,
     /// The device failed.
     #[error("the device failed while {doing}: {reason}")]
     Device {

@@ -28,7 +28,7 @@
 //! | [`device`] | devices, and the kernels on them |
 //! | [`search`] | how rules are found: a file for each kernel |
 //! | [`table`] | a rule set on a device |
-//! | [`session`] | batches on their way |
+//! | [`session`] | batches on their way; by graphs, where they are full |
 //! | [`resident`] | keys that stay on a device, to measure kernels by themselves |
 //! | [`ceilings`] | what a device does at best |
 //! | [`classifier`] | rules for flow keys, with the CPU where a device does not do |
@@ -40,13 +40,14 @@ pub mod ceilings;
 pub mod classifier;
 pub mod device;
 mod error;
+mod graph;
 pub mod resident;
 pub mod search;
 pub mod session;
 pub mod table;
 pub mod ternary;
 
-pub use classifier::{GpuConfig, GpuSearch};
+pub use classifier::{Changes, GpuConfig, GpuSearch, Rebuild};
 pub use device::{Device, DeviceProperties};
 pub use error::GpuError;
 pub use resident::ResidentKeys;

@@ -7,14 +7,13 @@ use flowlane::classify::Hit;
 
 use crate::device::Device;
 use crate::error::GpuError;
-use crate::search::Batch;
-use crate::table::GpuTable;
+use crate::table::{COLUMNS_MAX, GpuTable};
 
 /// Batches of keys on a device, and room for their winners.
 #[derive(Debug)]
 pub struct ResidentKeys<const W: usize> {
     stream: Arc<CudaStream>,
-    batches: Vec<(CudaSlice<u32>, u32)>,
+    batches: Vec<(CudaSlice<u32>, usize)>,
     winners: CudaSlice<u32>,
 }
 
@@ -27,11 +26,11 @@ impl<const W: usize> ResidentKeys<W> {
         let stream = device.stream()?;
         let batch = |keys: &[[u32; W]]| {
             let columns: Vec<u32> = (0..W).flat_map(|w| keys.iter().map(move |key| key[w])).collect();
-            Ok((device.upload("keys", &columns)?, keys.len() as u32))
+            Ok((device.upload("keys", &columns)?, keys.len()))
         };
         let batches = keys.chunks(batch_max.max(1)).map(batch).collect::<Result<_, GpuError>>()?;
-        let winners =
-            stream.alloc_zeros(batch_max.max(1)).map_err(GpuError::of("taking memory for winners"))?;
+        let winners = stream.alloc_zeros(COLUMNS_MAX * batch_max.max(1));
+        let winners = winners.map_err(GpuError::of("taking memory for winners"))?;
         Ok(Self { stream, batches, winners })
     }
 
@@ -48,26 +47,26 @@ impl<const W: usize> ResidentKeys<W> {
     }
 
     fn begin(&mut self, table: &GpuTable<W>) -> Result<(), GpuError> {
-        let failed = GpuError::of("looking keys up");
-        for (tuples, count) in &self.batches {
-            self.stream.memset_zeros(&mut self.winners).map_err(&failed)?;
-            let batch = Batch { tuples, count: *count, winners: &mut self.winners };
-            table.search().launch(&self.stream, batch)?;
-        }
-        Ok(())
+        self.batches
+            .iter()
+            .try_for_each(|(tuples, count)| table.launch(&self.stream, tuples, *count, &mut self.winners))
     }
 
-    /// The winners of the last batch of the last [`look_up`](Self::look_up).
+    /// The winners of the last batch of the last [`look_up`](Self::look_up), in a table without changes.
     ///
     /// # Errors
     /// Where the device fails.
+    ///
+    /// # Panics
+    /// Where rules of the table are gone.
     pub fn last_hits(&self, table: &GpuTable<W>) -> Result<Vec<Option<Hit>>, GpuError> {
-        let count = self.batches.last().map_or(0, |(_, count)| *count as usize);
+        let count = self.batches.last().map_or(0, |(_, count)| *count);
         let failed = GpuError::of("reading winners");
         let mut winners = vec![0; self.winners.len()];
         self.stream.memcpy_dtoh(&self.winners, &mut winners).map_err(&failed)?;
         self.stream.synchronize().map_err(failed)?;
-        Ok(winners[..count].iter().map(|standing| table.hit(*standing)).collect())
+        let hit = |standing: &u32| table.hit(*standing, 0).expect("no rule of the table is gone");
+        Ok(winners[..count].iter().map(hit).collect())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use flowlane::classify::Hit;
-use flowlane::classify::acl::{Entry, WordKind};
+use flowlane::classify::acl::{Entry, RankKey, WordKind};
 
 use crate::error::GpuError;
 
@@ -25,9 +25,21 @@ pub struct TernaryRules<const W: usize> {
     pub rules: Vec<Ternary<W>>,
     /// The rule of each standing, from 1.
     pub hits: Vec<Hit>,
+    /// The rank of each standing, from 1.
+    pub ranks: Vec<RankKey>,
 }
 
 impl<const W: usize> TernaryRules<W> {
+    /// How many conditions these rules become, without making them.
+    pub fn count(kinds: &[WordKind; W], entries: &[Entry<W>]) -> usize {
+        let pieces = |entry: &Entry<W>, w: usize| {
+            piece_count(kinds[w], entry.condition.low[w], entry.condition.high[w])
+        };
+        let of_entry = |entry: &Entry<W>| (0..W).map(|w| pieces(entry, w)).fold(1, usize::saturating_mul);
+        let counted = entries.iter().filter(|entry| entry.categories & 1 == 1);
+        counted.map(of_entry).fold(0, usize::saturating_add)
+    }
+
     /// The rules of category 0, without ranges.
     ///
     /// # Errors
@@ -55,7 +67,8 @@ impl<const W: usize> TernaryRules<W> {
             rules.extend(alternatives);
         }
         let hits = ordered.iter().rev().map(|entry| entry.hit()).collect();
-        Ok(Self { rules, hits })
+        let ranks = ordered.iter().rev().map(|entry| entry.rank).collect();
+        Ok(Self { rules, hits, ranks })
     }
 }
 
@@ -63,30 +76,40 @@ impl<const W: usize> TernaryRules<W> {
 fn pieces(kind: WordKind, low: u32, high: u32) -> Vec<(u32, u32)> {
     match kind {
         WordKind::Ternary => vec![(low, high)],
-        WordKind::Range32 => prefixes(low.into(), high.into(), 32),
+        WordKind::Range32 => prefixes(low, high, 32).collect(),
         WordKind::Range16 => {
-            let upper = prefixes((low >> 16).into(), (high >> 16).into(), 16);
-            let lower = prefixes((low & 0xffff).into(), (high & 0xffff).into(), 16);
-            let both = |u: &(u32, u32), l: &(u32, u32)| (u.0 << 16 | l.0, u.1 << 16 | l.1);
-            upper.iter().flat_map(|u| lower.iter().map(move |l| both(u, l))).collect()
+            let lower = || prefixes(low & 0xffff, high & 0xffff, 16);
+            let both = |u: (u32, u32), l: (u32, u32)| (u.0 << 16 | l.0, u.1 << 16 | l.1);
+            prefixes(low >> 16, high >> 16, 16).flat_map(|u| lower().map(move |l| both(u, l))).collect()
+        }
+    }
+}
+
+fn piece_count(kind: WordKind, low: u32, high: u32) -> usize {
+    match kind {
+        WordKind::Ternary => 1,
+        WordKind::Range32 => prefixes(low, high, 32).count(),
+        WordKind::Range16 => {
+            prefixes(low >> 16, high >> 16, 16).count() * prefixes(low & 0xffff, high & 0xffff, 16).count()
         }
     }
 }
 
 /// The fewest prefixes of numbers of `bits` bits that are all from `low` to `high` and nothing else; none where that is
 /// empty.
-fn prefixes(low: u64, high: u64, bits: u32) -> Vec<(u32, u32)> {
+fn prefixes(low: u32, high: u32, bits: u32) -> impl Iterator<Item = (u32, u32)> {
     let ones = (1u64 << bits) - 1;
-    let mut out = Vec::new();
-    let mut at = low;
-    while at <= high {
+    let (mut at, high) = (u64::from(low), u64::from(high));
+    std::iter::from_fn(move || {
+        if at > high {
+            return None;
+        }
         let aligned = if at == 0 { bits } else { at.trailing_zeros().min(bits) };
         let fits = (high - at + 1).ilog2();
         let size = 1u64 << aligned.min(fits);
-        out.push((at as u32, (ones & !(size - 1)) as u32));
         at += size;
-    }
-    out
+        Some(((at - size) as u32, (ones & !(size - 1)) as u32))
+    })
 }
 
 #[cfg(test)]
@@ -99,14 +122,15 @@ mod tests {
     #[test]
     fn prefixes_are_the_range_and_nothing_else() {
         for (low, high) in [(0, 15), (1, 14), (7, 7), (5, 11), (0, 0), (15, 15), (8, 3)] {
-            let pieces = prefixes(low, high, 4);
+            let pieces: Vec<(u32, u32)> = prefixes(low, high, 4).collect();
             for x in 0..16 {
                 let matching = pieces.iter().filter(|(value, mask)| x as u32 & mask == *value).count();
                 assert_eq!(matching, usize::from(low <= x && x <= high), "{x} in {low}-{high}: {pieces:?}");
             }
         }
-        assert_eq!(prefixes(0, u32::MAX.into(), 32), [(0, 0)]);
-        assert_eq!(prefixes(1, 0xfffe, 16).len(), 30, "2 W − 2 at worst");
+        assert!(prefixes(0, u32::MAX, 32).eq([(0, 0)]));
+        assert_eq!(prefixes(0, u32::MAX - 1, 32).count(), 32);
+        assert_eq!(prefixes(1, 0xfffe, 16).count(), 30, "2 W − 2 at worst");
     }
 
     #[test]
@@ -120,7 +144,7 @@ mod tests {
         let kinds = [WordKind::Range16, WordKind::Ternary];
         let entries = [entry(5, 0x0001_0001, 0xfffe_fffe), entry(9, 0, 0xffff_ffff)];
         let made = TernaryRules::new(&kinds, &entries, 901).expect("900 and one");
-        assert_eq!(made.rules.len(), 901);
+        assert_eq!((made.rules.len(), TernaryRules::count(&kinds, &entries)), (901, 901));
         assert_eq!(made.hits, [entries[0].hit(), entries[1].hit()]);
         assert_eq!(made.rules[0].standing, 2, "the better one");
         assert!(matches!(TernaryRules::new(&kinds, &entries, 900), Err(GpuError::Entries { .. })));

@@ -6,7 +6,7 @@ use flowlane::classify::acl::{AclConfig, AclEngine, TreeKernel};
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
-use flowlane_gpu::{Device, GpuConfig, GpuSearch, Method, SessionConfig, device};
+use flowlane_gpu::{Changes, Device, GpuConfig, GpuSearch, Method, Rebuild, SessionConfig, device};
 use serde::Serialize;
 
 use crate::arguments::ClassifyOptions;
@@ -111,9 +111,11 @@ impl Engine {
         let device = Device::open(options.device)?.with_memory_max(options.memory_max);
         let session = SessionConfig { batch_max: options.batch as usize, ..SessionConfig::default() };
         let list = list_config(rules.len(), options, AclEngine::Auto, None);
+        // Rules do not change here.
+        let changes = Changes { rebuild: Rebuild::Manual, ..Changes::default() };
+        let config = GpuConfig { method, session, list, changes };
         let bar = output::progress(1, "building");
-        let built =
-            GpuSearch::build(device, GpuConfig { method, session, list }, rules.iter().copied(), sample);
+        let built = GpuSearch::build(device, config, rules.iter().copied(), sample);
         bar.finish_and_clear();
         Ok(Self::Gpu(Box::new(built?)))
     }

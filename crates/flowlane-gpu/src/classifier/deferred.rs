@@ -15,7 +15,8 @@ use std::error::Error;
 use flowlane::classify::{Classifier, Deferred, Hit};
 use flowlane::packet::{FlowKey, FlowMask};
 
-use super::GpuSearch;
+use super::projected::FlowTable;
+use super::{GpuSearch, locked};
 
 /// Batches by way of a device.
 #[derive(Debug, Default)]
@@ -24,6 +25,8 @@ pub(super) struct Queue {
     under_way: VecDeque<Sent>,
     /// Of batches that were received: memory to use again.
     spare: Vec<Sent>,
+    /// Those of a batch to which the device has no answer.
+    unanswered: Vec<u32>,
 }
 
 /// A batch under way.
@@ -65,7 +68,7 @@ impl Deferred for GpuSearch {
     fn gather(&mut self, key: &FlowKey) {
         assert!(self.queue.gathered.len() < self.batch_max(), "a batch of {} is full", self.batch_max());
         self.queue.gathered.push(key.clone());
-        if let Some(table) = &mut self.on_device_mut().table {
+        if let Some(table) = self.on_device_mut().table() {
             table.gather(key);
         }
     }
@@ -116,12 +119,13 @@ impl Deferred for GpuSearch {
 impl GpuSearch {
     /// Sends keys to the device, where that has the rules. Says whether it did; `places` gets which of them had to go.
     fn send_to_device(&mut self, keys: &[FlowKey], places: &mut Vec<u32>) -> bool {
-        let on_device = self.on_device_mut();
-        let Some(table) = &mut on_device.table else { return false };
-        if on_device.failure.is_some() {
-            table.clear();
+        let on_device = &mut *locked(&self.on_device);
+        on_device.batches = true;
+        on_device.follow(&self.now());
+        let Some(table) = on_device.table_of(self.epoch) else {
+            on_device.table().into_iter().for_each(FlowTable::clear);
             return false;
-        }
+        };
         if table.gathered() != keys.len() {
             // It came when some of them were gathered already.
             table.clear();
@@ -129,29 +133,41 @@ impl GpuSearch {
         }
         let sent = table.send(places);
         table.clear();
-        let went = sent.is_ok();
         on_device.failure = sent.err();
-        went
+        on_device.failure.is_none()
     }
 
     /// The answers of the device for its oldest batch, or of the list, where it has none; and their epoch.
     fn receive_from_device(&mut self, sent: &Sent, hits: &mut Vec<Option<Hit>>) -> u64 {
         hits.clear();
         hits.resize(sent.keys.len(), None);
-        match self.on_device_mut().receive(hits) {
-            Ok(epoch) => {
+        let mut unanswered = std::mem::take(&mut self.queue.unanswered);
+        unanswered.clear();
+        let on_device = self.on_device_mut();
+        let received = on_device.receive(hits, &mut unanswered);
+        on_device.rescued(unanswered.len());
+        let few = unanswered.len() <= sent.keys.len() / 2;
+        let epoch = match received {
+            Ok(epoch) if unanswered.is_empty() || epoch == self.epoch && few => {
                 // From the last on: none has its place in front of where it is.
                 for (i, place) in sent.places.iter().enumerate().rev() {
                     let hit = hits[i].take();
                     hits[*place as usize] = hit;
                 }
+                for place in unanswered.iter().map(|i| sent.places[*i as usize] as usize) {
+                    hits[place] = self.list.lookup(&sent.keys[place]);
+                }
                 epoch
             }
+            // Rules won that are gone, and that is so for many packets, or the list has other rules than those of then.
+            Ok(_) => self.answer(&sent.keys, hits),
             Err(error) => {
                 self.on_device_mut().failure = Some(error);
                 self.answer(&sent.keys, hits)
             }
-        }
+        };
+        self.queue.unanswered = unanswered;
+        epoch
     }
 
     /// The list's answers, and their epoch.

@@ -1,13 +1,15 @@
 //! Rules for flow keys on a device, as a [`Classifier`].
 //!
 //! The same rules are on the CPU, in an access list: it answers for single packets, says on which bits an answer depends,
-//! and takes over where the device fails or its table is older than the rules.
+//! and takes over where the device fails or its table cannot follow the rules.
 
 mod deferred;
+mod on_device;
 mod projected;
+mod rebuild;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use flowlane::classify::acl::AclConfig;
@@ -16,6 +18,7 @@ use flowlane::packet::{FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, RuleId};
 
 use self::deferred::Queue;
+use self::on_device::OnDevice;
 use self::projected::FlowTable;
 use crate::device::Device;
 use crate::error::GpuError;
@@ -26,18 +29,51 @@ use crate::session::SessionConfig;
 const LINEAR_RULES_MAX: usize = 16_384;
 /// Packets drawn from rules where there is no sample.
 const SAMPLE: usize = 4096;
-/// Rounds of a measurement, of which the fastest counts.
+/// Rounds of a measurement, of which the fastest counts. The third that fills a session's slots goes by graphs.
 const ROUNDS: usize = 3;
+/// Graphs save some microseconds of each batch. Of batches that take more than this, or are larger, that is nothing.
+const GRAPH_BATCH_NS: u128 = 2_000_000;
+const GRAPH_BATCH_MAX: usize = 1 << 16;
 
 /// How rules come onto a device.
 #[derive(Clone, Debug)]
 pub struct GpuConfig {
     /// How they are found; none: as is fastest for the sample.
     pub method: Option<Method>,
-    /// Batches.
+    /// Batches. Without a method it is measured, too, whether graphs make full batches faster, unless they are asked for here.
     pub session: SessionConfig,
     /// The list on the CPU; its seed is the device's, too.
     pub list: AclConfig,
+    /// How changes of rules come to the device.
+    pub changes: Changes,
+}
+
+/// How changes of rules come to the device: first beside the table that it has, then in another table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Changes {
+    /// Most rules that may have changed since a table was made for it to go on; beyond that the CPU answers until there
+    /// is another. New rules are compared with every packet, and where a rule that is gone would have won, the CPU looks
+    /// the packet up.
+    pub beside_max: usize,
+    /// Who makes tables.
+    pub rebuild: Rebuild,
+}
+
+/// Who makes tables where rules change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rebuild {
+    /// A thread of its own, as soon as a quarter of the changes that there may be are there, or the table cannot go on. There
+    /// must be room for two tables on the device.
+    Background,
+    /// Nobody but [`GpuSearch::publish`].
+    Manual,
+}
+
+impl Default for Changes {
+    /// 1024 changes beside a table (as much as linear search does in the time of the other methods), and a thread.
+    fn default() -> Self {
+        Self { beside_max: 1024, rebuild: Rebuild::Background }
+    }
 }
 
 /// A rule as it was given.
@@ -45,7 +81,7 @@ pub struct GpuConfig {
 struct Rule {
     priority: Priority,
     sequence: u32,
-    matches: Match,
+    matches: Arc<Match>,
 }
 
 type Rules = BTreeMap<RuleId, Rule>;
@@ -59,43 +95,19 @@ pub struct GpuSearch {
     sequence: u32,
     epoch: u64,
     list: AclSearch,
-    /// Every bit at which a rule looks, or has looked since the last time that all came to the device.
+    /// Every bit at which a rule looks, or has looked since the last call of `publish`.
     looks_at: FlowMask,
     on_device: Mutex<OnDevice>,
     queue: Queue,
 }
 
-/// What is on the device.
-#[derive(Debug, Default)]
-struct OnDevice {
-    /// None where rules have changed since it was made.
-    table: Option<Box<dyn FlowTable>>,
-    /// Earlier ones with batches under way, oldest first.
-    retired: VecDeque<Box<dyn FlowTable>>,
-    failure: Option<GpuError>,
-}
-
-impl OnDevice {
-    /// Another table, or none, instead of the one that is there. Batches under way stay with theirs.
-    fn put(&mut self, table: Option<Box<dyn FlowTable>>) {
-        let old = std::mem::replace(&mut self.table, table);
-        self.retired.extend(old.filter(|table| table.under_way() > 0));
-    }
-
-    /// Whether the oldest batch under way has its answers, or never will.
-    fn is_ready(&self) -> bool {
-        self.retired.front().or(self.table.as_ref()).is_none_or(|table| table.is_ready())
-    }
-
-    /// The answers to the oldest batch under way, and their epoch.
-    fn receive(&mut self, hits: &mut [Option<Hit>]) -> Result<u64, GpuError> {
-        let oldest = self.retired.front_mut().or(self.table.as_mut()).expect("a batch has its table");
-        let received = oldest.receive(hits);
-        if self.retired.front().is_some_and(|table| table.under_way() == 0) {
-            self.retired.pop_front();
-        }
-        received
-    }
+/// The rules as they are, and what is to be made of them.
+#[derive(Clone, Copy, Debug)]
+struct Now<'a> {
+    device: &'a Device,
+    config: &'a GpuConfig,
+    rules: &'a Rules,
+    epoch: u64,
 }
 
 fn locked(on_device: &Mutex<OnDevice>) -> MutexGuard<'_, OnDevice> {
@@ -117,7 +129,7 @@ impl GpuSearch {
         let mut all = Rules::new();
         let mut sequence = 0;
         for (id, priority, matches) in rules {
-            all.insert(id, Rule { priority, sequence, matches: matches.clone() });
+            all.insert(id, Rule { priority, sequence, matches: Arc::new(matches.clone()) });
             sequence += 1;
         }
         let list = list(&config, &all)?;
@@ -129,12 +141,12 @@ impl GpuSearch {
         Ok(out)
     }
 
-    /// Brings changes to the device, which answers again from then on. Until then the CPU does.
+    /// Makes a table of the rules as they are, and waits for it.
     ///
     /// # Errors
     /// Where the rules do not fit the device, or it fails; the CPU goes on answering.
     pub fn publish(&mut self, sample: &[FlowKey]) -> Result<(), GpuError> {
-        self.on_device_mut().put(None);
+        self.on_device_mut().publish(None);
         self.looks_at = FlowMask::zero();
         self.rules.values().for_each(|rule| self.looks_at.add(&rule.matches.mask()));
         let drawn: Vec<FlowKey>;
@@ -162,15 +174,39 @@ impl GpuSearch {
             }
         }
         match (best, refused) {
-            (Some((_, table)), _) => {
+            (Some((cost, mut table)), _) => {
+                let graphs = self.config.session.graphs
+                    || self.config.method.is_none() && self.graphs_pay(&mut *table, sample, cost)?;
+                table.use_graphs(graphs);
+                let epoch = self.epoch;
                 let on_device = self.on_device_mut();
-                on_device.put(Some(table));
-                on_device.failure = None;
+                on_device.graphs = graphs;
+                on_device.publish(Some((table, epoch)));
+                (on_device.failure, on_device.refusal) = (None, None);
                 Ok(())
             }
             (None, Some(error)) => Err(error),
             (None, None) => unreachable!("some method suits every number of rules"),
         }
+    }
+
+    /// Whether full batches are faster by graphs; `cost` is that of the sample without.
+    fn graphs_pay(
+        &self,
+        table: &mut dyn FlowTable,
+        sample: &[FlowKey],
+        cost: u128,
+    ) -> Result<bool, GpuError> {
+        let SessionConfig { batch_max, slots, .. } = self.config.session;
+        let passing: Vec<&FlowKey> = sample.iter().filter(|key| table.passes(key)).collect();
+        let batch_ns = cost * batch_max as u128 / passing.len().max(1) as u128;
+        if passing.is_empty() || batch_ns > GRAPH_BATCH_NS || batch_max > GRAPH_BATCH_MAX {
+            return Ok(false);
+        }
+        let full: Vec<FlowKey> = passing.into_iter().cloned().cycle().take(batch_max * slots).collect();
+        let without = self::cost(table, &full)?;
+        table.use_graphs(true);
+        Ok(self::cost(table, &full)? < without)
     }
 
     fn suits(&self, method: Method) -> bool {
@@ -182,13 +218,25 @@ impl GpuSearch {
         self.on_device.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The rules are others now, and this one looks at this.
-    fn changed(&mut self, looks_at: Option<FlowMask>) {
+    fn now(&self) -> Now<'_> {
+        Now { device: &self.device, config: &self.config, rules: &self.rules, epoch: self.epoch }
+    }
+
+    /// A rule is another now, or is gone, and this is what it looks at.
+    fn changed(&mut self, rule: RuleId, looks_at: Option<FlowMask>) {
         self.epoch += 1;
-        self.on_device_mut().put(None);
-        if let Some(mask) = looks_at {
-            self.looks_at.add(&mask);
+        looks_at.iter().for_each(|mask| self.looks_at.add(mask));
+        locked(&self.on_device).changed(rule, &self.now());
+    }
+
+    /// The number of the next rule. Where numbers are used up, all rules get new ones.
+    fn next_sequence(&mut self) -> u32 {
+        if self.sequence == u32::MAX {
+            self.sequence = renumber(&mut self.rules);
+            self.on_device_mut().forget();
         }
+        self.sequence += 1;
+        self.sequence - 1
     }
 
     /// Why the device no longer answers, where it has failed.
@@ -196,9 +244,32 @@ impl GpuSearch {
         locked(&self.on_device).failure.clone()
     }
 
+    /// Why the last table that was to be made in the background was not. What was there before goes on as long as it can.
+    pub fn refusal(&self) -> Option<GpuError> {
+        locked(&self.on_device).refusal.clone()
+    }
+
     /// How rules are found; none where the CPU answers.
     pub fn method(&self) -> Option<Method> {
-        locked(&self.on_device).table.as_ref().map(|table| table.method())
+        let mut on_device = locked(&self.on_device);
+        on_device.follow(&self.now());
+        on_device.table_of(self.epoch).map(|table| table.method())
+    }
+
+    /// Whether full batches go by graphs.
+    pub fn has_graphs(&self) -> bool {
+        locked(&self.on_device).graphs
+    }
+
+    /// The epoch of the rules of which the table on the device was made, and how many have changed since; none where there is
+    /// no table.
+    pub fn table_epoch(&self) -> Option<(u64, usize)> {
+        locked(&self.on_device).bulk()
+    }
+
+    /// Waits for the table that is being made in the background, and takes it. Says whether one was being made.
+    pub fn finish_rebuild(&mut self) -> bool {
+        locked(&self.on_device).finish(&self.now())
     }
 
     /// The device.
@@ -216,8 +287,16 @@ impl GpuSearch {
 fn list(config: &GpuConfig, rules: &Rules) -> Result<AclSearch, GpuError> {
     let mut ordered: Vec<_> = rules.iter().collect();
     ordered.sort_by_key(|(_, rule)| rule.sequence);
-    let rules = ordered.into_iter().map(|(id, rule)| (*id, rule.priority, &rule.matches));
+    let rules = ordered.into_iter().map(|(id, rule)| (*id, rule.priority, &*rule.matches));
     AclSearch::build(config.list, rules).map_err(|error| GpuError::List { reason: error.to_string() })
+}
+
+/// Numbers rules anew, in their order, from 0. Gives the number of the next.
+fn renumber(rules: &mut Rules) -> u32 {
+    let mut ordered: Vec<&mut Rule> = rules.values_mut().collect();
+    ordered.sort_by_key(|rule| rule.sequence);
+    ordered.iter_mut().zip(0..).for_each(|(rule, sequence)| rule.sequence = sequence);
+    ordered.len() as u32
 }
 
 /// The least time for a sample, of several rounds.
@@ -226,7 +305,7 @@ fn cost(table: &mut dyn FlowTable, sample: &[FlowKey]) -> Result<u128, GpuError>
     let mut least = u128::MAX;
     for _ in 0..ROUNDS {
         let begun = Instant::now();
-        table.lookup_batch(sample, &mut hits)?;
+        table.lookup_batch(sample, &mut hits, &mut Vec::new())?;
         least = least.min(begun.elapsed().as_nanos());
     }
     Ok(least)
@@ -239,9 +318,9 @@ impl Classifier for GpuSearch {
 
     fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), InsertError> {
         self.list.insert(id, priority, matches)?;
-        self.rules.insert(id, Rule { priority, sequence: self.sequence, matches: matches.clone() });
-        self.sequence += 1;
-        self.changed(Some(matches.mask()));
+        let sequence = self.next_sequence();
+        self.rules.insert(id, Rule { priority, sequence, matches: Arc::new(matches.clone()) });
+        self.changed(id, Some(matches.mask()));
         Ok(())
     }
 
@@ -249,14 +328,14 @@ impl Classifier for GpuSearch {
         if self.rules.remove(&id).is_none() {
             return false;
         }
-        self.changed(None);
+        self.changed(id, None);
         self.list.remove(id)
     }
 
     fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> bool {
         let Some(rule) = self.rules.get_mut(&id) else { return false };
-        (rule.priority, rule.matches) = (priority, matches.clone());
-        self.changed(Some(matches.mask()));
+        (rule.priority, rule.matches) = (priority, Arc::new(matches.clone()));
+        self.changed(id, Some(matches.mask()));
         self.list.replace(id, priority, matches)
     }
 
@@ -271,15 +350,19 @@ impl Classifier for GpuSearch {
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) {
         assert_eq!(keys.len(), hits.len());
         let on_device = &mut *locked(&self.on_device);
-        if on_device.failure.is_none()
-            && let Some(table) = &mut on_device.table
-        {
-            on_device.failure = table.lookup_batch(keys, hits).err();
-            if on_device.failure.is_none() {
-                return;
-            }
+        on_device.follow(&self.now());
+        let Some(table) = on_device.table_of(self.epoch) else { return self.list.lookup_batch(keys, hits) };
+        let mut unanswered = Vec::new();
+        let looked_up = table.lookup_batch(keys, hits, &mut unanswered);
+        on_device.failure = looked_up.err();
+        if on_device.failure.is_some() || unanswered.len() > keys.len() / 2 {
+            self.list.lookup_batch(keys, hits);
+        } else {
+            unanswered
+                .iter()
+                .for_each(|place| hits[*place as usize] = self.list.lookup(&keys[*place as usize]));
         }
-        self.list.lookup_batch(keys, hits);
+        on_device.rescued(unanswered.len());
     }
 
     fn len(&self) -> usize {
@@ -287,7 +370,24 @@ impl Classifier for GpuSearch {
     }
 
     fn table_bytes(&self) -> usize {
-        let on_device = locked(&self.on_device);
-        on_device.table.as_ref().map_or(0, |table| table.table_bytes()) + self.list.table_bytes()
+        locked(&self.on_device).table_bytes() + self.list.table_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_that_are_numbered_anew_keep_their_order() {
+        let rule = |sequence| Rule { priority: Priority(0), sequence, matches: Arc::new(Match::any()) };
+        let mut rules = Rules::from([
+            (RuleId(1), rule(u32::MAX - 1)),
+            (RuleId(2), rule(7)),
+            (RuleId(3), rule(90)),
+            (RuleId(4), rule(0)),
+        ]);
+        assert_eq!(renumber(&mut rules), 4);
+        assert_eq!(rules.values().map(|rule| rule.sequence).collect::<Vec<_>>(), [3, 1, 2, 0]);
     }
 }

@@ -1,5 +1,6 @@
 //! A set of rules on a device, for flow keys: which words of a key make the device's, and the batches under way.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -24,8 +25,32 @@ pub(super) trait FlowTable: Send + fmt::Debug {
 
     fn table_bytes(&self) -> usize;
 
-    /// Looks keys up, and waits.
-    fn lookup_batch(&mut self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), GpuError>;
+    /// Of the rules that answer.
+    fn epoch(&self) -> u64;
+
+    /// Whether the bulk has a rule, gone or not.
+    fn bulk_has(&self, rule: RuleId) -> bool;
+
+    /// Follows the rules, of which these are others than those in the bulk. Not where one of them looks at more of a key
+    /// than those in the bulk do; then all is as before. Says whether it did.
+    fn follow(&mut self, changed: &HashSet<RuleId>, rules: &Rules, epoch: u64) -> Result<bool, GpuError>;
+
+    /// Whether any rule may match a key.
+    fn passes(&self, key: &FlowKey) -> bool;
+
+    /// Looks keys up, and waits; but for those whose places `unanswered` gets.
+    fn lookup_batch(
+        &mut self,
+        keys: &[FlowKey],
+        hits: &mut [Option<Hit>],
+        unanswered: &mut Vec<u32>,
+    ) -> Result<(), GpuError>;
+
+    /// Takes memory for batches that answer later, before the first comes.
+    fn expect_batches(&mut self) -> Result<(), GpuError>;
+
+    /// Whether full batches go by graphs.
+    fn use_graphs(&mut self, graphs: bool);
 
     /// Adds a key to the batch that is gathered.
     fn gather(&mut self, key: &FlowKey);
@@ -45,8 +70,9 @@ pub(super) trait FlowTable: Send + fmt::Debug {
     /// Whether the oldest batch under way has its answers, or never will.
     fn is_ready(&self) -> bool;
 
-    /// Waits for the oldest batch under way: its answers in front of `hits`, as many as went. Gives their epoch.
-    fn receive(&mut self, hits: &mut [Option<Hit>]) -> Result<u64, GpuError>;
+    /// Waits for the oldest batch under way: its answers in front of `hits`, as many as went, but for those whose places
+    /// there `unanswered` gets. Gives their epoch.
+    fn receive(&mut self, hits: &mut [Option<Hit>], unanswered: &mut Vec<u32>) -> Result<u64, GpuError>;
 }
 
 #[derive(Debug)]
@@ -83,7 +109,7 @@ pub(super) fn build(
     rules: &Rules,
     epoch: u64,
 ) -> Result<Box<dyn FlowTable>, GpuError> {
-    let shape = FlowShape::of(rules.values().map(|rule| &rule.matches));
+    let shape = FlowShape::of(rules.values().map(|rule| &*rule.matches));
     match shape.width() {
         ..=4 => Projected::<4>::build(device, method, config, shape, rules, epoch),
         5..=9 => Projected::<9>::build(device, method, config, shape, rules, epoch),
@@ -103,13 +129,8 @@ impl<const W: usize> Projected<W> {
         epoch: u64,
     ) -> Result<Box<dyn FlowTable>, GpuError> {
         let layout = shape.layout();
-        let entry = |(id, rule): (&RuleId, &Rule)| Entry {
-            condition: shape.condition(&layout, &rule.matches).expect("the shape was made for these rules"),
-            rank: RankKey::new(rule.priority, rule.sequence),
-            rule: *id,
-            categories: 1,
-        };
-        let entries: Vec<Entry<W>> = rules.iter().map(entry).collect();
+        let entries: Vec<Entry<W>> =
+            rules.iter().map(|(id, rule)| entry(&shape, &layout, *id, rule)).collect();
         let table = GpuTable::build(device, method, layout.kinds(), &entries, config.list.seed, epoch)?;
         Ok(Box::new(Self {
             device: device.clone(),
@@ -127,6 +148,16 @@ impl<const W: usize> Projected<W> {
     }
 }
 
+/// A rule of which is known that it suits the shape.
+fn entry<const W: usize>(shape: &FlowShape, layout: &Layout<W>, id: RuleId, rule: &Rule) -> Entry<W> {
+    Entry {
+        condition: shape.condition(layout, &rule.matches).expect("the rule suits the shape"),
+        rank: RankKey::new(rule.priority, rule.sequence),
+        rule: id,
+        categories: 1,
+    }
+}
+
 impl<const W: usize> FlowTable for Projected<W> {
     fn method(&self) -> Method {
         self.table.method()
@@ -136,7 +167,31 @@ impl<const W: usize> FlowTable for Projected<W> {
         self.table.table_bytes()
     }
 
-    fn lookup_batch(&mut self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), GpuError> {
+    fn epoch(&self) -> u64 {
+        self.table.epoch()
+    }
+
+    fn bulk_has(&self, rule: RuleId) -> bool {
+        self.table.bulk_has(rule)
+    }
+
+    fn follow(&mut self, changed: &HashSet<RuleId>, rules: &Rules, epoch: u64) -> Result<bool, GpuError> {
+        let now = |id: &RuleId| rules.get(id).map(|rule| (*id, rule));
+        if !changed.iter().filter_map(now).all(|(_, rule)| self.shape.suits(&rule.matches)) {
+            return Ok(false);
+        }
+        let entry = |(id, rule)| entry(&self.shape, &self.layout, id, rule);
+        let added: Vec<Entry<W>> = changed.iter().filter_map(now).map(entry).collect();
+        self.table = Arc::new(self.table.with_changes(changed.iter().copied(), &added, epoch)?);
+        Ok(true)
+    }
+
+    fn lookup_batch(
+        &mut self,
+        keys: &[FlowKey],
+        hits: &mut [Option<Hit>],
+        unanswered: &mut Vec<u32>,
+    ) -> Result<(), GpuError> {
         self.keys.clear();
         self.places.clear();
         for (place, key) in keys.iter().enumerate().filter(|(_, key)| self.shape.passes(key)) {
@@ -147,7 +202,25 @@ impl<const W: usize> FlowTable for Projected<W> {
         self.session.lookup_batch(&self.table, &self.keys, &mut self.hits)?;
         hits.fill(None);
         self.places.iter().zip(&self.hits).for_each(|(place, hit)| hits[*place as usize] = *hit);
+        unanswered.extend(self.session.unanswered().iter().map(|place| self.places[*place as usize]));
         Ok(())
+    }
+
+    fn passes(&self, key: &FlowKey) -> bool {
+        self.shape.passes(key)
+    }
+
+    fn expect_batches(&mut self) -> Result<(), GpuError> {
+        if self.queue.is_none() {
+            self.queue = Some(Session::new(&self.device, self.config.session)?);
+        }
+        Ok(())
+    }
+
+    fn use_graphs(&mut self, graphs: bool) {
+        self.config.session.graphs = graphs;
+        self.session.set_graphs(graphs);
+        self.queue.iter_mut().for_each(|queue| queue.set_graphs(graphs));
     }
 
     fn gather(&mut self, key: &FlowKey) {
@@ -170,10 +243,8 @@ impl<const W: usize> FlowTable for Projected<W> {
 
     fn send(&mut self, places: &mut Vec<u32>) -> Result<(), GpuError> {
         if !self.gathered.keys.is_empty() {
-            let queue = match &mut self.queue {
-                Some(queue) => queue,
-                none => none.insert(Session::new(&self.device, self.config.session)?),
-            };
+            self.expect_batches()?;
+            let queue = self.queue.as_mut().expect("it is there now");
             queue.send(&self.table, &self.gathered.keys)?;
         }
         // Both are used again.
@@ -189,8 +260,10 @@ impl<const W: usize> FlowTable for Projected<W> {
         self.queue.as_ref().is_none_or(Session::is_ready)
     }
 
-    fn receive(&mut self, hits: &mut [Option<Hit>]) -> Result<u64, GpuError> {
-        let received = self.queue.as_mut().and_then(|queue| queue.receive(hits));
-        received.expect("a batch is under way").map(|answered| answered.epoch)
+    fn receive(&mut self, hits: &mut [Option<Hit>], unanswered: &mut Vec<u32>) -> Result<u64, GpuError> {
+        let queue = self.queue.as_mut().expect("a batch is under way");
+        let answered = queue.receive(hits).expect("a batch is under way")?;
+        unanswered.extend(queue.unanswered());
+        Ok(answered.epoch)
     }
 }

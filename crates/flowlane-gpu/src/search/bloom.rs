@@ -1,6 +1,6 @@
 //! Bloom search: `kernels/bloom.cu`.
 
-use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, PushKernelArg};
+use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use flowlane::generate::Random;
 
 use super::classes::{Class, ClassTables, Functions, words_of_class};
@@ -28,7 +28,7 @@ pub(super) struct Bloom {
     class_count: u32,
     filter_bits: u32,
     filter_functions: u32,
-    shared_bytes: u32,
+    shape: LaunchConfig,
 }
 
 /// Logarithm of the size of filters, and number of functions, for classes of at most so many rules.
@@ -83,22 +83,21 @@ impl Bloom {
             class_count: tables.classes.len() as u32,
             filter_bits,
             filter_functions,
-            shared_bytes: shared_bytes as u32,
+            shape: block_a_class(device, tables.classes.len(), shared_bytes),
         })
     }
 }
 
 impl Search for Bloom {
-    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
-        let shape = block_a_class(self.class_count, self.shared_bytes);
+    fn launch(&self, stream: &CudaStream, mut batch: Batch<'_>) -> Result<(), GpuError> {
         let mut launch = stream.launch_builder(&self.kernel);
         launch.arg(&self.tables).arg(&self.class_count).arg(&self.filters);
         launch.arg(&self.filter_bits).arg(&self.filter_functions).arg(&self.functions);
-        launch.arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        launch.arg(batch.tuples).arg(&batch.count).arg(&mut batch.winners);
         // SAFETY: the arguments are those of `bloom_W` in their order; `tables` and `filters` hold `class_count` of them and
         // `functions` all functions (`build`), `tuples` and `winners` room for `count` tuples (`Batch`), shared memory
         // one table and one filter.
-        unsafe { launch.launch(shape) }.map_err(GpuError::of("starting Bloom search"))?;
+        unsafe { launch.launch(self.shape) }.map_err(GpuError::of("starting Bloom search"))?;
         Ok(())
     }
 

@@ -63,7 +63,7 @@ impl Filtered {
 }
 
 impl Search for Filtered {
-    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
+    fn launch(&self, stream: &CudaStream, mut batch: Batch<'_>) -> Result<(), GpuError> {
         let shape = LaunchConfig {
             grid_dim: (self.blocks.min(batch.count.div_ceil(THREADS as u32)), 1, 1),
             block_dim: (THREADS as u32, 1, 1),
@@ -72,7 +72,7 @@ impl Search for Filtered {
         let table = self.table.argument();
         let mut launch = stream.launch_builder(&self.kernel);
         launch.arg(&table).arg(&self.filter).arg(&self.filter_words);
-        launch.arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        launch.arg(batch.tuples).arg(&batch.count).arg(&mut batch.winners);
         // SAFETY: the arguments are those of `filtered_W` in their order; `table` points into `self.table`, which was made
         // for W words, `filter` has `filter_words`, `tuples` and `winners` room for `count` tuples (`Batch`), shared
         // memory the filter and what each warp needs.

@@ -48,7 +48,7 @@ impl Linear {
 }
 
 impl Search for Linear {
-    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
+    fn launch(&self, stream: &CudaStream, mut batch: Batch<'_>) -> Result<(), GpuError> {
         let shape = LaunchConfig {
             grid_dim: (self.blocks, 1, 1),
             block_dim: (THREADS, 1, 1),
@@ -56,7 +56,7 @@ impl Search for Linear {
         };
         let mut launch = stream.launch_builder(&self.kernel);
         launch.arg(&self.rules).arg(&self.rule_count).arg(&self.rules_shared);
-        launch.arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        launch.arg(batch.tuples).arg(&batch.count).arg(&mut batch.winners);
         // SAFETY: the arguments are those of `linear_W` in their order; `rules` holds `rule_count` rules of 2 W + 1 words
         // (`build`), `tuples` and `winners` room for `count` tuples (`Batch`), shared memory `rules_shared` rules.
         unsafe { launch.launch(shape) }.map_err(GpuError::of("starting linear search"))?;

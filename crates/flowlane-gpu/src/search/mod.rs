@@ -12,7 +12,7 @@ mod vector;
 use std::fmt;
 use std::str::FromStr;
 
-use cudarc::driver::{CudaSlice, CudaStream};
+use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut};
 
 pub use self::classes::CLASS_RULES_MAX;
 use crate::device::Device;
@@ -85,7 +85,7 @@ pub(crate) struct Batch<'a> {
     pub(crate) tuples: &'a CudaSlice<u32>,
     pub(crate) count: u32,
     /// The standing of the best rule for each tuple; holds zeros when the kernel begins.
-    pub(crate) winners: &'a mut CudaSlice<u32>,
+    pub(crate) winners: CudaViewMut<'a, u32>,
 }
 
 /// Rules on a device, for one method.

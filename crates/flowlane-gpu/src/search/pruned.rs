@@ -81,8 +81,14 @@ struct Left {
     bits: Vec<u32>,
 }
 
-/// Sweeps over the values of a word: at the ends of prefixes classes come and go.
-fn left_by<const W: usize>(prepared: &Prepared<W>, word: usize, bitmap_words: usize) -> Left {
+/// Sweeps over the values of a word: at the ends of prefixes classes come and go. Where bitmaps take more than so many bytes, all
+/// values leave all classes.
+fn left_by<const W: usize>(
+    prepared: &Prepared<W>,
+    word: usize,
+    bitmap_words: usize,
+    bytes_max: usize,
+) -> Left {
     let place = prepared.place_of(word);
     let mut now = vec![0u32; bitmap_words];
     // What comes at a value, and what goes: prefixes of one class are apart, since they are of one length.
@@ -117,7 +123,7 @@ fn left_by<const W: usize>(prepared: &Prepared<W>, word: usize, bitmap_words: us
             out.bitmaps.push(number);
             at = change.0;
         }
-        if at > u64::from(u32::MAX) || 4 * out.bits.len() > BITMAP_BYTES_MAX {
+        if at > u64::from(u32::MAX) || 4 * out.bits.len() > bytes_max {
             break;
         }
         let (_, c, comes) = *change;
@@ -126,7 +132,7 @@ fn left_by<const W: usize>(prepared: &Prepared<W>, word: usize, bitmap_words: us
             false => now[c / 32] &= !(1 << (c % 32)),
         }
     }
-    if 4 * out.bits.len() > BITMAP_BYTES_MAX {
+    if 4 * out.bits.len() > bytes_max {
         let mut all = vec![0; bitmap_words];
         (0..prepared.classes.len()).for_each(|c| all[c / 32] |= 1 << (c % 32));
         return Left { begins: vec![0], bitmaps: vec![0], bits: all };
@@ -166,7 +172,8 @@ impl Pruned {
     ) -> Result<Self, GpuError> {
         let prepared = Prepared::new(rules, Order::Best, seed)?;
         let bitmap_words = prepared.classes.len().div_ceil(32).max(1);
-        let spans = |word| Spans::upload(device, &left_by(&prepared, word, bitmap_words), word);
+        let spans =
+            |word| Spans::upload(device, &left_by(&prepared, word, bitmap_words, BITMAP_BYTES_MAX), word);
         let [first, second] = words(&prepared);
         Ok(Self {
             kernel: device.kernel(&format!("pruned_{W}"), 0)?,
@@ -179,7 +186,7 @@ impl Pruned {
 }
 
 impl Search for Pruned {
-    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
+    fn launch(&self, stream: &CudaStream, mut batch: Batch<'_>) -> Result<(), GpuError> {
         let shape = LaunchConfig {
             grid_dim: (self.blocks.min(batch.count.div_ceil(THREADS)), 1, 1),
             block_dim: (THREADS, 1, 1),
@@ -191,7 +198,7 @@ impl Search for Pruned {
             bitmap_words: self.bitmap_words,
         };
         let mut launch = stream.launch_builder(&self.kernel);
-        launch.arg(&table).arg(&pruning).arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        launch.arg(&table).arg(&pruning).arg(batch.tuples).arg(&batch.count).arg(&mut batch.winners);
         // SAFETY: the arguments are those of `pruned_W` in their order; `table` and `pruning` point into `self`, which was made
         // for W words: every value has a span, every span a bitmap of `bitmap_words` whose bits are
         // those of classes; `tuples` and `winners` have room for `count` tuples (`Batch`).
@@ -205,5 +212,32 @@ impl Search for Pruned {
 
     fn classes(&self) -> Option<usize> {
         Some(self.table.class_count as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flowlane::classify::acl::{Condition, Entry, RankKey, WordKind};
+    use flowlane::rule::{Priority, RuleId};
+
+    use super::*;
+
+    #[test]
+    fn a_word_with_too_many_bitmaps_does_not_prune() {
+        // A class for each length of prefixes.
+        let entry = |i: u32| Entry {
+            condition: Condition { low: [1 << 31 >> i; 4], high: [u32::MAX << (31 - i); 4] },
+            rank: RankKey::new(Priority(1), i),
+            rule: RuleId(i),
+            categories: 1,
+        };
+        let entries: Vec<Entry<4>> = (0..32).map(entry).collect();
+        let rules = TernaryRules::new(&[WordKind::Ternary; 4], &entries, 100).expect("no ranges");
+        let prepared = Prepared::new(&rules, Order::Best, 1).expect("32 rules");
+        let left = left_by(&prepared, 0, 1, 1000);
+        assert_eq!(left.begins.len(), left.bitmaps.len());
+        assert!(left.begins.len() > 32 && left.bits.iter().any(|bits| bits.count_ones() == 1));
+        let all = left_by(&prepared, 0, 1, 20);
+        assert_eq!((all.begins, all.bitmaps, all.bits), (vec![0], vec![0], vec![u32::MAX]));
     }
 }

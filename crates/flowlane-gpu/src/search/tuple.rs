@@ -9,8 +9,8 @@ use crate::error::GpuError;
 use crate::ternary::TernaryRules;
 
 const THREADS: u32 = 256;
-/// Most blocks; each takes every so many classes.
-const BLOCKS_MAX: u32 = 65_535;
+/// Most blocks for each multiprocessor: as many as one may hold at a time. Each takes every so many classes.
+const BLOCKS: usize = 32;
 
 #[derive(Debug)]
 pub(super) struct Tuple {
@@ -18,7 +18,7 @@ pub(super) struct Tuple {
     tables: CudaSlice<u32>,
     functions: CudaSlice<u64>,
     class_count: u32,
-    shared_bytes: u32,
+    shape: LaunchConfig,
 }
 
 impl Tuple {
@@ -34,29 +34,29 @@ impl Tuple {
             tables: device.upload("tuple search", &tables.words)?,
             functions: device.upload("tuple search", &tables.functions.words())?,
             class_count: tables.classes.len() as u32,
-            shared_bytes: shared_bytes as u32,
+            shape: block_a_class(device, tables.classes.len(), shared_bytes),
         })
     }
 }
 
-/// One block for each class, with so much shared memory.
-pub(super) fn block_a_class(class_count: u32, shared_bytes: u32) -> LaunchConfig {
+/// A block for each class, if there are not too many, with so much shared memory.
+pub(super) fn block_a_class(device: &Device, classes: usize, shared_bytes: usize) -> LaunchConfig {
+    let blocks_max = BLOCKS * device.properties().multiprocessors.max(1);
     LaunchConfig {
-        grid_dim: (class_count.clamp(1, BLOCKS_MAX), 1, 1),
+        grid_dim: (classes.clamp(1, blocks_max) as u32, 1, 1),
         block_dim: (THREADS, 1, 1),
-        shared_mem_bytes: shared_bytes,
+        shared_mem_bytes: shared_bytes as u32,
     }
 }
 
 impl Search for Tuple {
-    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
-        let shape = block_a_class(self.class_count, self.shared_bytes);
+    fn launch(&self, stream: &CudaStream, mut batch: Batch<'_>) -> Result<(), GpuError> {
         let mut launch = stream.launch_builder(&self.kernel);
         launch.arg(&self.tables).arg(&self.class_count).arg(&self.functions);
-        launch.arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        launch.arg(batch.tuples).arg(&batch.count).arg(&mut batch.winners);
         // SAFETY: the arguments are those of `tuple_W` in their order; `tables` holds `class_count` tables and `functions`
         // all functions (`build`), `tuples` and `winners` room for `count` tuples (`Batch`), shared memory one table.
-        unsafe { launch.launch(shape) }.map_err(GpuError::of("starting tuple search"))?;
+        unsafe { launch.launch(self.shape) }.map_err(GpuError::of("starting tuple search"))?;
         Ok(())
     }
 

@@ -87,7 +87,7 @@ impl Vector {
 }
 
 impl Search for Vector {
-    fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError> {
+    fn launch(&self, stream: &CudaStream, mut batch: Batch<'_>) -> Result<(), GpuError> {
         let warps = THREADS / 32;
         let shape = LaunchConfig {
             grid_dim: (self.blocks.min(batch.count.div_ceil(warps)), 1, 1),
@@ -96,7 +96,7 @@ impl Search for Vector {
         };
         let mut launch = stream.launch_builder(&self.kernel);
         launch.arg(&self.chunks).arg(&self.chunk_count).arg(&self.strides).arg(&self.rows);
-        launch.arg(&self.standings).arg(batch.tuples).arg(&batch.count).arg(batch.winners);
+        launch.arg(&self.standings).arg(batch.tuples).arg(&batch.count).arg(&mut batch.winners);
         // SAFETY: the arguments are those of `vector_W` in their order; `chunks` leads to strides and those to rows that
         // `build` made for each, `standings` has one of each rule and only places of rules have bits, `tuples` and
         // `winners` have room for `count` tuples (`Batch`).

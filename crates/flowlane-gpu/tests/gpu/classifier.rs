@@ -5,13 +5,14 @@ use flowlane::classify::{Classifier, Hit, LinearSearch};
 use flowlane::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::{Match, Priority, RuleId};
-use flowlane_gpu::{Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig};
+use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, Method, Rebuild, SessionConfig};
 
 use crate::host_device::on_host_device;
 
 fn config(method: Option<Method>) -> GpuConfig {
-    let session = SessionConfig { batch_max: 128, slots: 2 };
-    GpuConfig { method, session, list: AclConfig { threads: 1, seed: 0x5eed, ..AclConfig::default() } }
+    let session = SessionConfig { batch_max: 128, slots: 2, graphs: false };
+    let list = AclConfig { threads: 1, seed: 0x5eed, ..AclConfig::default() };
+    GpuConfig { method, session, list, changes: Changes { beside_max: 1, rebuild: Rebuild::Manual } }
 }
 
 /// Rules of a profile with priorities that repeat, and packets of which most hit.

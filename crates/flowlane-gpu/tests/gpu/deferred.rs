@@ -159,34 +159,3 @@ fn keys_that_agree_in_what_is_looked_at_get_the_same_answer() {
         assert!(looks_at.covers(history.table.looks_at()) && looks_at != *history.table.looks_at());
     });
 }
-
-#[test]
-fn changes_and_batches_in_any_order_never_mix_sets_of_rules() {
-    on_host_device("changes_and_batches_in_any_order_never_mix_sets_of_rules", "", || {
-        let others = matches(Profile::Ipc, 60, 8);
-        for (seed, method) in Method::ALL.into_iter().enumerate() {
-            let mut history = History::new(config(Some(method)), &others[..30], seed as u64);
-            for _ in 0..60 {
-                match history.random.below(10) {
-                    0..3 => history.change(&others),
-                    3..6 => {
-                        let count = history.random.index(49);
-                        history.gather_to(count);
-                    }
-                    6..8 => _ = history.send(),
-                    8 => {
-                        let wait = history.random.chance(0.5);
-                        history.receive(wait);
-                    }
-                    _ if history.random.chance(0.3) => {
-                        history.table.publish(&[FlowKey::zero()]).expect("it fits")
-                    }
-                    _ => history.lookup(20),
-                }
-            }
-            history.send();
-            history.receive_all();
-            assert_eq!(history.table.failure(), None);
-        }
-    });
-}

@@ -8,7 +8,7 @@ use flowlane::classify::{Classifier, Deferred, Hit};
 use flowlane::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::{Match, Priority, RuleId};
-use flowlane_gpu::{Device, GpuConfig, GpuSearch, Method, SessionConfig};
+use flowlane_gpu::{Changes, Device, GpuConfig, GpuSearch, Method, Rebuild, SessionConfig};
 
 /// A rule, and its place among its equals.
 #[derive(Clone)]
@@ -33,8 +33,14 @@ pub(crate) fn matches(profile: Profile, count: usize, seed: u64) -> Vec<Match> {
 }
 
 pub(crate) fn config(method: Option<Method>) -> GpuConfig {
-    let session = SessionConfig { batch_max: 48, slots: 3 };
-    GpuConfig { method, session, list: AclConfig { threads: 1, seed: 0x5eed, ..AclConfig::default() } }
+    let session = SessionConfig { batch_max: 48, slots: 3, graphs: false };
+    let list = AclConfig { threads: 1, seed: 0x5eed, ..AclConfig::default() };
+    GpuConfig { method, session, list, changes: Changes { beside_max: 0, rebuild: Rebuild::Manual } }
+}
+
+/// The same with so many changes beside a table.
+pub(crate) fn with_changes(method: Method, beside_max: usize, rebuild: Rebuild) -> GpuConfig {
+    GpuConfig { changes: Changes { beside_max, rebuild }, ..config(Some(method)) }
 }
 
 /// What all rules of the profiles ask.
@@ -129,6 +135,27 @@ impl History {
                 self.replace(place, priority, drawn);
             }
             _ => self.insert(RuleId(10_000 + self.sequence as u32), priority, drawn),
+        }
+    }
+
+    /// Any step, of which changes may be of these matches.
+    pub(crate) fn step(&mut self, others: &[Match]) {
+        match self.random.below(10) {
+            0..3 => self.change(others),
+            3..6 => {
+                let count = self.random.index(49);
+                self.gather_to(count);
+            }
+            6..8 => _ = self.send(),
+            8 => {
+                let wait = self.random.chance(0.5);
+                self.receive(wait);
+            }
+            _ => {
+                // Now and then full batches.
+                let count = [20, 150][self.random.index(2)];
+                self.lookup(count);
+            }
         }
     }
 

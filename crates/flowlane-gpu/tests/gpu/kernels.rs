@@ -66,7 +66,8 @@ fn check<const W: usize>(
     what: &str,
 ) {
     let table = GpuTable::build(device, method, &kinds(), entries, 0x5eed, 3).expect("it fits");
-    let mut session = Session::new(device, SessionConfig { batch_max: 300, slots: 3 }).expect("it fits");
+    let mut session =
+        Session::new(device, SessionConfig { batch_max: 300, slots: 3, graphs: false }).expect("it fits");
     let mut hits = vec![Some(WRONG); keys.len()];
     session.lookup_batch(&Arc::new(table), keys, &mut hits).expect("the device works");
     for (key, hit) in keys.iter().zip(hits) {
@@ -230,8 +231,8 @@ fn sets_that_suit_no_method_get_right_answers() {
 fn batches_come_back_in_order_with_the_epoch_of_their_table() {
     on_host_device("batches_come_back_in_order_with_the_epoch_of_their_table", "", || {
         let device = Device::open(0).expect("the host device");
-        let mut session =
-            Session::<4>::new(&device, SessionConfig { batch_max: 8, slots: 2 }).expect("it fits");
+        let mut session = Session::<4>::new(&device, SessionConfig { batch_max: 8, slots: 2, graphs: false })
+            .expect("it fits");
         let table = |epoch: u64, rules: usize| {
             let build = GpuTable::build(&device, Method::Tuple, &kinds(), &one_class(rules), 1, epoch);
             Arc::new(build.expect("it fits"))

@@ -2,7 +2,7 @@
 
 use flowlane::classify::Deferred;
 use flowlane::classify::acl::AclConfig;
-use flowlane_gpu::{Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig};
+use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig};
 
 use crate::config::{Config, ConfigError, EngineChoice, GpuMethodChoice, GpuSection};
 
@@ -40,8 +40,9 @@ pub(super) fn table(
     list: AclConfig,
 ) -> Result<Box<dyn Deferred>, GpuError> {
     let device = device.clone().with_memory_max(list.memory_max);
-    let session = SessionConfig { batch_max: section.batch, slots: section.slots };
-    let config = GpuConfig { method: method(section.method), session, list };
+    let session =
+        SessionConfig { batch_max: section.batch, slots: section.slots, ..SessionConfig::default() };
+    let config = GpuConfig { method: method(section.method), session, list, changes: Changes::default() };
     Ok(Box::new(GpuSearch::build(device, config, [], &[])?))
 }
 

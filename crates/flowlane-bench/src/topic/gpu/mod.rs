@@ -415,7 +415,7 @@ impl Bench<'_, '_> {
             .bars();
         let set = Set::<4>::new(Shape::even(rules, 8), self.scale.keys, 13);
         let clock = TimeStampCounter::new();
-        let config = SessionConfig { batch_max: batch, slots: 1 };
+        let config = SessionConfig { batch_max: batch, slots: 1, graphs: false };
         let mut session = Session::new(&self.device, config).map_err(failed)?;
         let mut hits = vec![None; batch];
         for table in self.tables(&set)? {
