@@ -130,6 +130,9 @@ pub struct CacheSection {
     /// Ask the exact-match and the signature-match cache only while the traffic is such that they pay, which is
     /// measured all the time; if not, always.
     pub adaptive: bool,
+    /// Tell traffic of few flows from traffic of many, and remember for each which caches pay: changes of traffic are then
+    /// followed at once, at most once a second.
+    pub hybrid: bool,
     /// How the megaflow cache looks up: `fixed` or, for comparison, `majority`.
     pub design: Option<DesignChoice>,
     /// The most megaflows (about 100 bytes each); 0 for none: every packet goes through the tables.
@@ -148,6 +151,7 @@ impl Default for CacheSection {
             signature_entries: 1 << 18,
             signature_insert_inverse: 8,
             adaptive: true,
+            hybrid: true,
             design: None,
             megaflows_max: 200_000,
             masks_max: 1024,

@@ -125,6 +125,13 @@ pub struct CacheReport {
     pub signature_bytes: usize,
     /// The caches in front of the megaflow cache that were asked at the end.
     pub asked: Vec<&'static str>,
+    /// The mode that the number of flows led to, at the end; none where caches are not chosen by it.
+    pub mode: Option<&'static str>,
+    pub mode_switches: u64,
+    pub cache_first_bursts: u64,
+    pub table_first_bursts: u64,
+    /// Flows among the last few hundred packets, as far as that can be told.
+    pub flows_seen: Option<f64>,
     pub megaflows: usize,
     pub megaflow_masks: usize,
     pub megaflow_lookups: u64,
@@ -341,6 +348,7 @@ fn caches(worker: &Worker) -> CacheReport {
     let lookup = &worker.lookup;
     let counters = lookup.megaflows.counters();
     let asked = lookup.asked();
+    let hybrid = lookup.hybrid_counters();
     CacheReport {
         exact_lookups: lookup.exact_lookups,
         exact_hits: lookup.exact_hits,
@@ -352,6 +360,11 @@ fn caches(worker: &Worker) -> CacheReport {
             .into_iter()
             .filter_map(|(name, is)| is.then_some(name))
             .collect(),
+        mode: lookup.mode().map(|mode| mode.name()),
+        mode_switches: hybrid.switches,
+        cache_first_bursts: hybrid.bursts[0],
+        table_first_bursts: hybrid.bursts[1],
+        flows_seen: hybrid.flows.is_finite().then_some(hybrid.flows),
         megaflows: lookup.megaflows.len(),
         megaflow_masks: lookup.megaflows.masks().count(),
         megaflow_lookups: counters.lookups,

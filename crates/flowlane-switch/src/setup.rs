@@ -175,6 +175,7 @@ impl Setup {
             signature_entries: config.cache.signature_entries,
             signature_insert_inverse: config.cache.signature_insert_inverse,
             adaptive: config.cache.adaptive,
+            hybrid: config.cache.hybrid,
             design: config.cache.design.map(|design| match design {
                 DesignChoice::Fixed => Design::Fixed,
                 DesignChoice::Majority => Design::Majority,

@@ -294,6 +294,7 @@ fn others(report: &Report) -> String {
     add("too long for their tunnel".to_owned(), d.tunnel_too_long);
     add("not what their tunnel carries".to_owned(), d.no_tunnel);
     add("for the controller".to_owned(), report.controller_packets);
+    add("changes between cache-first and table-first".to_owned(), report.caches.mode_switches);
     add("megaflows evicted".to_owned(), report.caches.megaflows_evicted);
     add("megaflows refused for want of a mask".to_owned(), report.caches.megaflows_refused);
     add("addresses learned".to_owned(), report.macs.learned);

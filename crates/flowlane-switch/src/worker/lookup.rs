@@ -7,7 +7,8 @@ use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 
-use super::choice::{Arm, Chooser};
+use super::choice::Arm;
+use super::hybrid::{Hybrid, HybridCounters, Mode};
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
 use crate::frame::Frame;
@@ -26,6 +27,8 @@ pub struct CacheConfig {
     pub signature_insert_inverse: u32,
     /// Ask a cache only while it pays; else always.
     pub adaptive: bool,
+    /// Tell traffic of few flows from traffic of many, and find out for each which caches pay.
+    pub hybrid: bool,
     /// How the megaflow cache looks up; its own choice where it is none.
     pub design: Option<Design>,
     /// Most megaflows; 0 for none: every packet goes through the tables.
@@ -46,6 +49,7 @@ impl Default for CacheConfig {
             signature_entries: 1 << 18,
             signature_insert_inverse: 8,
             adaptive: true,
+            hybrid: true,
             design: None,
             megaflows_max: 1 << 20,
             masks_max: 1024,
@@ -110,7 +114,7 @@ pub struct Lookup {
     pub(super) difference: Option<Difference>,
     exact: Option<ExactMatchCache>,
     signature: Option<SignatureCache>,
-    chooser: Chooser,
+    hybrid: Hybrid,
     config: CacheConfig,
     /// Paths above which unused ones are looked for.
     paths_limit: usize,
@@ -153,7 +157,7 @@ impl Lookup {
             difference: None,
             exact,
             signature,
-            chooser: Chooser::new(arms),
+            hybrid: Hybrid::new(arms, config.hybrid, u64::from(config.seed ^ 0x85eb_ca6b)),
             config,
             paths_limit: 4096,
         }
@@ -174,7 +178,8 @@ impl Lookup {
         let begun = stages.start();
         let mut timer = begun;
         let mut left = live;
-        let arm = self.chooser.arm();
+        self.hybrid.see(keys, live, now_ns);
+        let arm = self.hybrid.chooser().arm();
         if arm.exact() {
             let asked = left;
             left = self.front_stage(Front::Exact, keys, frames, left, now_ns, paths);
@@ -191,7 +196,7 @@ impl Lookup {
             timer = stages.stop(Stage::Megaflow, asked.len() as u64, timer);
         }
         if left.is_empty() {
-            self.chooser.report(live.len(), timer.since(begun));
+            self.hybrid.chooser_mut().report(live.len(), timer.since(begun));
         } else if self.pipeline.defers() {
             return left;
         } else {
@@ -210,7 +215,17 @@ impl Lookup {
 
     /// The combination of caches that is asked at present.
     pub fn asked(&self) -> Arm {
-        self.chooser.best()
+        self.hybrid.chooser().best()
+    }
+
+    /// The mode that the number of flows has led to, where there are two.
+    pub fn mode(&self) -> Option<Mode> {
+        self.hybrid.mode()
+    }
+
+    /// What has become of modes.
+    pub fn hybrid_counters(&self) -> HybridCounters {
+        self.hybrid.counters
     }
 
     /// Asks a cache in front of the megaflow cache.
@@ -266,14 +281,15 @@ impl Lookup {
         let left = self.megaflows.lookup_batch(keys, asked, &mut found);
         let left = self.credit(frames, asked, left, &found, now_ns, paths);
         let hit = LaneMask(asked.0 & !left.0);
-        let asked = self.chooser.best();
+        let chooser = self.hybrid.chooser();
+        let asked = chooser.best();
         if let Some(exact) = &mut self.exact
-            && self.chooser.offers(asked.exact())
+            && chooser.offers(asked.exact())
         {
             exact.offer_batch(keys, hit, &found);
         }
         if let Some(signature) = &mut self.signature
-            && self.chooser.offers(asked.signature())
+            && chooser.offers(asked.signature())
         {
             signature.offer_batch(keys, hit, &found);
         }

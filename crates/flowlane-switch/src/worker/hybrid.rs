@@ -1,0 +1,215 @@
+//! Two modes, one for few flows and one for many: HALO's hybrid mode, on real CPUs.
+//!
+//! With few flows a cache of flows answers nearly always; with many it only gets in the way, and packets go to the
+//! megaflow tables at once. What pays in either case is measured ([`Chooser`]), but measuring takes a while to notice that
+//! traffic has changed. A [`FlowRegister`] notices within a few bursts, and each mode remembers what paid in it.
+//!
+//! ```text
+//! few ──── more than MANY flows in a window ───► many         at most once a SWITCH_NS
+//! few ◄─── fewer than FEW flows in a window ──── many
+//! ```
+
+use flowlane::hash::multilinear::{Multilinear, finish, term};
+use flowlane::packet::batch::LaneMask;
+use flowlane::packet::fields::word;
+use flowlane::packet::key::FlowKey;
+
+use super::choice::{Arm, Chooser};
+use super::flow_register::FlowRegister;
+
+/// One burst of so many is counted: what counting costs is spread over all.
+const COUNTED: u64 = 8;
+/// Packets of a window.
+const WINDOW: usize = 512;
+/// Flows in a window above which they are many, and below which they are few. Between them nothing changes, and the
+/// register is good to about 256.
+const MANY: f64 = 180.0;
+const FEW: f64 = 110.0;
+/// From one switch to the next.
+const SWITCH_NS: u64 = 1_000_000_000;
+
+/// Which mode a worker is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// Few flows: packets go to the caches of flows first.
+    CacheFirst,
+    /// Many: they go to the megaflows first.
+    TableFirst,
+}
+
+impl Mode {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::CacheFirst => "cache-first",
+            Mode::TableFirst => "table-first",
+        }
+    }
+}
+
+/// What has become of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HybridCounters {
+    /// Changes from one mode to the other.
+    pub switches: u64,
+    /// Bursts in cache-first and in table-first mode.
+    pub bursts: [u64; 2],
+    /// Flows in the last window.
+    pub flows: f64,
+}
+
+/// Chooses caches by mode.
+#[derive(Clone, Debug)]
+pub(super) struct Hybrid {
+    /// By mode; one where there is but one mode.
+    choosers: Vec<Chooser>,
+    mode: Mode,
+    register: FlowRegister,
+    counted: usize,
+    hash: Multilinear,
+    switched_ns: Option<u64>,
+    pub(super) counters: HybridCounters,
+}
+
+impl Hybrid {
+    /// Chooses among these, the last of which is to ask all caches. Without `hybrid` there is one mode.
+    pub(super) fn new(arms: Vec<Arm>, hybrid: bool, seed: u64) -> Self {
+        let mut choosers = vec![Chooser::new(arms.clone())];
+        if hybrid && arms.len() > 1 {
+            // What comes last is what it begins with: no caches.
+            choosers.push(Chooser::new(arms.into_iter().rev().collect()));
+        }
+        Self {
+            choosers,
+            mode: Mode::CacheFirst,
+            register: FlowRegister::default(),
+            counted: 0,
+            hash: Multilinear::new(seed),
+            switched_ns: None,
+            counters: HybridCounters::default(),
+        }
+    }
+
+    /// The mode, where there are two.
+    pub(super) fn mode(&self) -> Option<Mode> {
+        (self.choosers.len() > 1).then_some(self.mode)
+    }
+
+    /// What chooses in this mode.
+    #[inline]
+    pub(super) fn chooser(&self) -> &Chooser {
+        &self.choosers[self.mode as usize]
+    }
+
+    #[inline]
+    pub(super) fn chooser_mut(&mut self) -> &mut Chooser {
+        &mut self.choosers[self.mode as usize]
+    }
+
+    /// Sees a burst, and changes mode where that is due.
+    #[inline]
+    pub(super) fn see(&mut self, keys: &[FlowKey], live: LaneMask, now_ns: u64) {
+        if self.choosers.len() < 2 {
+            return;
+        }
+        self.counters.bursts[self.mode as usize] += 1;
+        if (self.counters.bursts[0] + self.counters.bursts[1]).is_multiple_of(COUNTED) {
+            self.count(keys, live, now_ns);
+        }
+    }
+
+    fn count(&mut self, keys: &[FlowKey], live: LaneMask, now_ns: u64) {
+        for lane in live.lanes() {
+            self.register.note(flow_hash(&self.hash, &keys[lane]));
+        }
+        self.counted += live.len();
+        if self.counted < WINDOW {
+            return;
+        }
+        self.counters.flows = self.register.flows();
+        (self.register, self.counted) = (FlowRegister::default(), 0);
+        let wanted = match self.mode {
+            Mode::CacheFirst if self.counters.flows > MANY => Mode::TableFirst,
+            Mode::TableFirst if self.counters.flows < FEW => Mode::CacheFirst,
+            _ => return,
+        };
+        if self.switched_ns.is_none_or(|before| now_ns.saturating_sub(before) >= SWITCH_NS) {
+            (self.mode, self.switched_ns) = (wanted, Some(now_ns));
+            self.counters.switches += 1;
+        }
+    }
+}
+
+/// Of addresses, protocol and ports; of MAC addresses, too, for what has no others.
+fn flow_hash(hash: &Multilinear, key: &FlowKey) -> u32 {
+    let words = (word::IPV6_SRC..=word::PORTS).chain([word::IPV4_SRC, word::IPV4_DST]);
+    let words = words.chain(word::ETH..word::ETH + 3);
+    finish(words.map(|w| term(hash.multiplier(w), key.word(w))).fold(0, u64::wrapping_add))
+}
+
+#[cfg(test)]
+mod tests {
+    use flowlane::packet::Field;
+
+    use super::*;
+
+    /// Bursts of so many flows, `step_ns` apart.
+    fn see(hybrid: &mut Hybrid, flows: u32, bursts: u32, now_ns: &mut u64, step_ns: u64) {
+        let mut keys = vec![FlowKey::zero(); 64];
+        for burst in 0..bursts {
+            for (lane, key) in (0..).zip(&mut keys) {
+                let flow = (burst * 64 + lane).wrapping_mul(0x9e37_79b1) >> 8;
+                key.set(Field::Ipv4Src, (flow % flows).into());
+            }
+            hybrid.see(&keys, LaneMask::first(64), *now_ns);
+            *now_ns += step_ns;
+        }
+    }
+
+    fn two_modes() -> Hybrid {
+        Hybrid::new(vec![Arm(0), Arm(3)], true, 5)
+    }
+
+    #[test]
+    fn the_mode_follows_the_number_of_flows_and_begins_with_what_suits_it() {
+        let (mut hybrid, mut now_ns) = (two_modes(), 0);
+        assert_eq!((hybrid.mode(), hybrid.chooser().best()), (Some(Mode::CacheFirst), Arm(3)));
+        see(&mut hybrid, 50, 1000, &mut now_ns, 0);
+        assert_eq!((hybrid.mode(), hybrid.counters.switches), (Some(Mode::CacheFirst), 0));
+        // Two windows, of which the first may have begun before.
+        see(&mut hybrid, 100_000, 128, &mut now_ns, 0);
+        assert_eq!((hybrid.mode(), hybrid.chooser().best()), (Some(Mode::TableFirst), Arm(0)));
+        see(&mut hybrid, 50, 1000, &mut now_ns, 2_000_000);
+        assert_eq!((hybrid.mode(), hybrid.counters.switches), (Some(Mode::CacheFirst), 2));
+        assert!(hybrid.counters.bursts.iter().all(|bursts| *bursts > 100));
+    }
+
+    #[test]
+    fn it_switches_at_most_once_a_second_however_fast_traffic_swings() {
+        let (mut hybrid, mut now_ns) = (two_modes(), 0);
+        // A burst a microsecond, three seconds: traffic swings 1500 times.
+        for _ in 0..1500 {
+            see(&mut hybrid, 50, 1000, &mut now_ns, 1000);
+            see(&mut hybrid, 100_000, 1000, &mut now_ns, 1000);
+        }
+        assert!((1..=4).contains(&hybrid.counters.switches), "{:?}", hybrid.counters);
+    }
+
+    #[test]
+    fn a_number_between_the_thresholds_changes_nothing() {
+        for begin in [50, 100_000] {
+            let (mut hybrid, mut now_ns) = (two_modes(), 0);
+            see(&mut hybrid, begin, 1000, &mut now_ns, 0);
+            let (mode, switches) = (hybrid.mode(), hybrid.counters.switches);
+            see(&mut hybrid, 145, 4000, &mut now_ns, 1_000_000_000);
+            assert_eq!((hybrid.mode(), hybrid.counters.switches), (mode, switches), "{:?}", hybrid.counters);
+        }
+    }
+
+    #[test]
+    fn without_a_choice_there_is_one_mode() {
+        let mut hybrid = Hybrid::new(vec![Arm(3)], true, 1);
+        see(&mut hybrid, 100_000, 1000, &mut 0, 0);
+        assert_eq!((hybrid.mode(), hybrid.counters), (None, HybridCounters::default()));
+    }
+}
