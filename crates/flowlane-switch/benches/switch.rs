@@ -8,19 +8,19 @@
 //! Every packet is copied from the capture's memory, parsed, looked up, acted on and sent, as in the
 //! measurements of Open vSwitch that `docs/performance.md` sets beside.
 
-use std::collections::HashSet;
+mod workload;
+
 use std::sync::atomic::AtomicBool;
 
 use flowlane::classify::TupleSearch;
-use flowlane::generate::{Random, build_frame};
-use flowlane::packet::{Field, FlowKey};
+use flowlane::generate::Random;
 use flowlane::rule::action::PortNo;
-use flowlane::rule::{Action, Match, Priority, Rule};
 use flowlane_switch::capture::{CaptureWriter, FileFormat};
 use flowlane_switch::mac_table::MacTable;
 use flowlane_switch::pipeline::{Miss, Pipeline};
 use flowlane_switch::port::{NullPort, PcapConfig, PcapPort};
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Stage, Until, Worker};
+use workload::{Flow, flows, frame, rule};
 
 /// What is measured.
 struct Workload {
@@ -45,58 +45,6 @@ impl Workload {
             ..default
         }
     }
-}
-
-/// A rule: source prefix and its length, destination, and for masks beyond 24 the destination port.
-struct Flow {
-    src: u32,
-    length: u32,
-    dst: u32,
-    port: Option<u16>,
-}
-
-/// S masks: source prefixes of 8 to 31 bits with the whole destination.
-fn flows(masks: usize, rules: usize, random: &mut Random) -> Vec<Flow> {
-    let mut out = Vec::new();
-    for i in 0..masks {
-        let length = 8 + (i % 24) as u32;
-        let mut destinations = HashSet::new();
-        while destinations.len() < rules {
-            let dst = random.bits() as u32;
-            if !destinations.insert(dst) {
-                continue;
-            }
-            let src = ((10 + i as u32) << 24 | random.bits() as u32 >> 8) & (u32::MAX << (32 - length));
-            out.push(Flow { src, length, dst, port: (i >= 24).then(|| random.bits() as u16) });
-        }
-    }
-    out
-}
-
-fn rule(flow: &Flow) -> Rule {
-    let mut m = Match::any();
-    m.set(Field::EthType, 0x0800).set(Field::NwProto, 17).set(Field::IpFrag, 0);
-    m.set_masked(Field::Ipv4Src, flow.src.into(), u128::from(u32::MAX << (32 - flow.length)));
-    m.set(Field::Ipv4Dst, flow.dst.into());
-    if let Some(port) = flow.port {
-        m.set(Field::TpDst, port.into());
-    }
-    Rule { priority: Priority(1), ..Rule::new(m, vec![Action::Output(PortNo(2))]) }
-}
-
-fn frame(flow: &Flow, random: &mut Random, out: &mut Vec<u8>) {
-    let mut key = FlowKey::zero();
-    key.set(Field::EthSrc, 0x0202_0000_0001);
-    key.set(Field::EthDst, 0x0200_0000_0002);
-    key.set(Field::EthType, 0x0800);
-    key.set(Field::NwProto, 17);
-    key.set(Field::NwTtl, 64);
-    let host = random.bits() as u32 & !(u32::MAX << (32 - flow.length));
-    key.set(Field::Ipv4Src, (flow.src | host).into());
-    key.set(Field::Ipv4Dst, flow.dst.into());
-    key.set(Field::TpSrc, u128::from(random.bits() as u16));
-    key.set(Field::TpDst, flow.port.unwrap_or(random.bits() as u16).into());
-    build_frame(&key, 60, out);
 }
 
 fn worker(flows: &[Flow], capture: &std::path::Path, workload: &Workload) -> Worker {

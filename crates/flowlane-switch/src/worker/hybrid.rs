@@ -133,7 +133,7 @@ impl Hybrid {
             Mode::TableFirst if self.counters.flows < FEW => Mode::CacheFirst,
             _ => return,
         };
-        if self.switched_ns.is_none_or(|before| now_ns.saturating_sub(before) >= SWITCH_NS) {
+        if self.switched_ns.is_none_or(|before| now_ns.abs_diff(before) >= SWITCH_NS) {
             (self.mode, self.switched_ns) = (wanted, Some(now_ns));
             self.counters.switches += 1;
         }
