@@ -20,7 +20,7 @@ use crate::session::{Session, SessionConfig};
 use crate::table::GpuTable;
 
 /// Words of the widest key that kernels take.
-const WORDS_MAX: usize = 16;
+pub(crate) const WORDS_MAX: usize = 16;
 /// Rules up to which every rule is compared with every packet, to see whether that is fastest.
 const LINEAR_RULES_MAX: usize = 16_384;
 /// Packets drawn from rules where there is no sample.

@@ -9,7 +9,7 @@ use crate::search::{self, Method, Search};
 use crate::ternary::TernaryRules;
 
 /// Entries after expansion of ranges that a table may have.
-const ENTRIES_MAX: usize = 1 << 26;
+pub(crate) const ENTRIES_MAX: usize = 1 << 26;
 
 /// Rules on a device, for good: a change makes another table.
 #[derive(Debug)]
