@@ -6,3 +6,5 @@ mod faults;
 mod host_device;
 mod kernels;
 mod manifest;
+#[cfg(feature = "opencl")]
+mod opencl;
