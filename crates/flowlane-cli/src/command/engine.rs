@@ -6,6 +6,8 @@ use flowlane::classify::acl::{AclConfig, AclEngine, TreeKernel};
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
+#[cfg(feature = "opencl")]
+use flowlane_gpu::opencl::{ClDevice, ClMethod, ClSearch};
 use flowlane_gpu::{Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig, device};
 use serde::Serialize;
 
@@ -27,7 +29,7 @@ const BATCH: usize = 256;
 const BATCHES_FOR_DEVICE: usize = 8;
 
 const NAMES: &str = "auto, linear, tuple, acl, brute, tree, dynamic, gpu, gpu-linear, gpu-tuple, gpu-bloom, gpu-vector, \
-     gpu-filtered, gpu-pruned";
+     gpu-filtered, gpu-pruned, opencl-linear, opencl-tuple, opencl-bloom";
 
 /// A table of rules.
 pub(crate) enum Engine {
@@ -35,6 +37,8 @@ pub(crate) enum Engine {
     Tuple(TupleSearch),
     Acl(Box<AclSearch>),
     Gpu(Box<GpuSearch>),
+    #[cfg(feature = "opencl")]
+    OpenCl(Box<ClSearch>),
 }
 
 impl Engine {
@@ -69,6 +73,10 @@ impl Engine {
                 scalar_only(options, name)?;
                 let method: Method = other.parse().map_err(|_| unknown(other))?;
                 Self::gpu(&chosen, options, Some(method), sample)
+            }
+            other if other.starts_with("opencl-") => {
+                scalar_only(options, name)?;
+                Self::opencl(&chosen, options, other)
             }
             other => match other.parse() {
                 Ok(engine) => Self::list(&chosen, options, engine),
@@ -108,20 +116,36 @@ impl Engine {
         method: Option<Method>,
         sample: &[FlowKey],
     ) -> Result<Self, Failure> {
-        let failed = |error: GpuError| match error.is_absence()
-            || matches!(error, GpuError::Device { .. } | GpuError::Memory { .. })
-        {
-            true => Failure::Environment(error.to_string()),
-            false => Failure::input(error.to_string()),
-        };
-        let device = Device::open(options.device).map_err(failed)?.with_memory_max(options.memory_max);
+        let device = Device::open(options.device).map_err(refused)?.with_memory_max(options.memory_max);
         let session = SessionConfig { batch_max: options.batch as usize, ..SessionConfig::default() };
         let list = list_config(rules.len(), options, AclEngine::Auto, None);
         let bar = output::progress(1, "building");
         let built =
             GpuSearch::build(device, GpuConfig { method, session, list }, rules.iter().copied(), sample);
         bar.finish_and_clear();
-        built.map(|table| Self::Gpu(Box::new(table))).map_err(failed)
+        built.map(|table| Self::Gpu(Box::new(table))).map_err(refused)
+    }
+
+    /// A table on the cores of the CPU through OpenCL.
+    #[cfg(feature = "opencl")]
+    fn opencl(
+        rules: &[(RuleId, Priority, &Match)],
+        options: &ClassifyOptions,
+        name: &str,
+    ) -> Result<Self, Failure> {
+        let method = ClMethod::ALL.into_iter().find(|method| method.name() == name);
+        let method = method.ok_or_else(|| unknown(name))?;
+        let device = ClDevice::open(options.device).map_err(refused)?.with_memory_max(options.memory_max);
+        let list = list_config(rules.len(), options, AclEngine::Auto, None);
+        let bar = output::progress(1, "building");
+        let built = ClSearch::build(device, method, options.batch as usize, list, rules.iter().copied());
+        bar.finish_and_clear();
+        built.map(|table| Self::OpenCl(Box::new(table))).map_err(refused)
+    }
+
+    #[cfg(not(feature = "opencl"))]
+    fn opencl(_: &[(RuleId, Priority, &Match)], _: &ClassifyOptions, name: &str) -> Result<Self, Failure> {
+        Err(Failure::Environment(format!("{name}: this program is built without the feature `opencl`")))
     }
 
     /// The one that looks these packets up fastest.
@@ -169,6 +193,8 @@ impl Engine {
             Self::Tuple(table) => table,
             Self::Acl(table) => &**table,
             Self::Gpu(table) => &**table,
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(table) => &**table,
         }
     }
 
@@ -176,15 +202,21 @@ impl Engine {
     pub(crate) fn batch(&self, options: &ClassifyOptions) -> usize {
         match self {
             Self::Gpu(_) => BATCHES_FOR_DEVICE * options.batch as usize,
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(_) => options.batch as usize,
             _ => BATCH,
         }
     }
 
     /// Where it looks up, if not on the CPU; or why no longer.
     pub(crate) fn device(&self) -> Option<String> {
-        let Self::Gpu(table) = self else { return None };
-        let name = &table.device().properties().name;
-        Some(table.failure().map_or_else(|| name.clone(), |error| format!("{name}, then the CPU: {error}")))
+        let (name, failure) = match self {
+            Self::Gpu(table) => (&table.device().properties().name, table.failure()),
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(table) => (&table.device().properties().name, table.failure()),
+            _ => return None,
+        };
+        Some(failure.map_or_else(|| name.clone(), |error| format!("{name}, then the CPU: {error}")))
     }
 
     /// The name of the engine that has the rules.
@@ -201,7 +233,18 @@ impl Engine {
             Self::Acl(table) => table.engine().1.name(),
             Self::Linear(_) | Self::Tuple(_) => "scalar",
             Self::Gpu(_) => "cuda",
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(_) => "opencl",
         }
+    }
+}
+
+/// Why a device does not take the rules: it lacks something, or they do.
+fn refused(error: GpuError) -> Failure {
+    let rules = matches!(error, GpuError::Entries { .. } | GpuError::Words { .. } | GpuError::List { .. });
+    match rules {
+        true => Failure::input(error.to_string()),
+        false => Failure::Environment(error.to_string()),
     }
 }
 
@@ -305,9 +348,8 @@ pub(crate) fn explain(
             let told = table.explain(key);
             (Some(told.nodes), Some(told.rules))
         }
-        Engine::Gpu(_) => (None, None),
         Engine::Linear(_) => (Some(0), Some(compared_in_order(hit, rules, options))),
-        Engine::Tuple(_) => (None, None),
+        _ => (None, None),
     };
     let next = runner_up(hit, key, rules, options);
     // Of fields that share a place (IPv4 and ARP addresses), the first: the packet is hardly ever ARP.
