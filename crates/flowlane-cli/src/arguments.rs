@@ -187,19 +187,20 @@ pub(crate) struct ClassifyOptions {
     pub(crate) trace_format: TraceFormat,
     /// Engine: auto (the fastest for these rules and packets, as measured), linear, tuple, acl (an access list with
     /// the engine that suits its size), brute, tree or dynamic; on a CUDA device gpu (the fastest there), gpu-linear,
-    /// gpu-tuple, gpu-bloom, gpu-vector, gpu-filtered or gpu-pruned.
+    /// gpu-tuple, gpu-bloom, gpu-vector, gpu-filtered or gpu-pruned; on all cores of the CPU through OpenCL opencl-linear,
+    /// opencl-tuple or opencl-bloom.
     #[arg(long, default_value = "auto", value_name = "NAME")]
     pub(crate) engine: String,
-    /// The CUDA device, counted from 0.
+    /// The CUDA device, or the OpenCL device, counted from 0.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) device: usize,
-    /// Packets that a CUDA device looks up at a time.
+    /// Packets that a CUDA or OpenCL device looks up at a time.
     #[arg(long, default_value_t = 8192, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) batch: u32,
     /// Variant of the engine: scalar, sse42, avx2, avx512-256 or avx512; linear and tuple have scalar only.
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Option<String>,
-    /// Most bytes that the engines of access lists, or a table on a CUDA device, may take.
+    /// Most bytes that the engines of access lists, or a table on a device, may take.
     #[arg(long, default_value_t = 4 << 30, value_name = "BYTES")]
     pub(crate) memory_max: usize,
     /// Say how the answer for this packet (counted from 0) comes about, instead of classifying: which rule wins,

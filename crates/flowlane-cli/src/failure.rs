@@ -162,9 +162,12 @@ impl From<RunError> for Failure {
 
 impl From<GpuError> for Failure {
     fn from(error: GpuError) -> Self {
-        match error.is_absence() || matches!(error, GpuError::Device { .. } | GpuError::Memory { .. }) {
-            true => Self::Environment(error.to_string()),
-            false => Self::input(error.to_string()),
+        // The rules do not suit a device, or the machine lacks something.
+        match error {
+            GpuError::Entries { .. } | GpuError::Words { .. } | GpuError::List { .. } => {
+                Self::input(error.to_string())
+            }
+            lack => Self::Environment(lack.to_string()),
         }
     }
 }

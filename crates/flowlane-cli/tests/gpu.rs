@@ -1,5 +1,5 @@
 //! Engines on CUDA devices, as people meet them: without a driver, without a device, and with one whose kernels run on
-//! the CPU (see `crates/flowlane-gpu/host`).
+//! the CPU (see `crates/flowlane-gpu/host`); and engines on the CPU through OpenCL, without one and where there is one.
 
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
@@ -28,9 +28,15 @@ fn files() -> tempfile::TempDir {
     folder
 }
 
-fn classify(folder: &Path, engine: &str) -> Command {
+fn flowlane(folder: &Path) -> Command {
     let mut command = Command::cargo_bin("flowlane").expect("it is built");
-    command.current_dir(folder);
+    // What OpenCL compiles goes when the test ends.
+    command.current_dir(folder).env("POCL_CACHE_DIR", folder.join("pocl"));
+    command
+}
+
+fn classify(folder: &Path, engine: &str) -> Command {
+    let mut command = flowlane(folder);
     command.args(["classify", "--rules", "some.rules", "--trace", "some.trace", "--engine", engine]);
     command
 }
@@ -120,12 +126,61 @@ fn a_device_classifies_and_what_it_lacks_is_said() {
 fn the_benchmark_of_devices_runs_where_there_is_one_and_says_so_where_there_is_none() {
     let folder = files();
     let Some(()) = host_device(folder.path()) else { return };
-    let mut bench = Command::cargo_bin("flowlane").expect("it is built");
-    bench.env("LD_LIBRARY_PATH", folder.path()).args(["bench", "gpu", "--quick", "--rounds", "1"]);
-    bench.assert().success().stdout(contains("Figure 7").and(contains("gpu-pruned")));
-    let mut bench = Command::cargo_bin("flowlane").expect("it is built");
-    bench.env("LD_LIBRARY_PATH", folder.path()).env("FLOWLANE_HOST_DEVICE", "no-device");
-    bench.args(["bench", "gpu", "--quick"]).assert().code(3).stderr(contains("CUDA_ERROR_NO_DEVICE"));
+    let bench = || {
+        let mut command = flowlane(folder.path());
+        command.env("LD_LIBRARY_PATH", folder.path()).args(["bench", "gpu", "--quick", "--rounds", "1"]);
+        command
+    };
+    bench().assert().success().stdout(contains("Figure 7").and(contains("gpu-pruned")));
+    let none = bench().env("FLOWLANE_HOST_DEVICE", "no-device").assert().success();
+    none.stdout(
+        contains("Figure 6(b)").and(contains("CUDA_ERROR_NO_DEVICE")).and(contains("Figure 7").not()),
+    );
+}
+
+/// A file with the name of OpenCL's library that is none, where it is found first.
+fn no_opencl(folder: &Path) {
+    std::fs::write(folder.join("libOpenCL.so.1"), "no library").expect("written");
+}
+
+#[test]
+fn without_opencl_its_engines_say_so_and_exit_with_3_and_the_benchmark_leaves_them_out() {
+    let folder = files();
+    no_opencl(folder.path());
+    let path = folder.path();
+    for engine in ["opencl-linear", "opencl-tuple", "opencl-bloom"] {
+        let said = contains("no OpenCL").and(contains("take another engine"));
+        classify(path, engine).env("LD_LIBRARY_PATH", path).assert().code(3).stderr(said);
+    }
+    let unknown = contains("no engine `opencl-quick`").and(contains("opencl-bloom"));
+    classify(path, "opencl-quick").assert().code(2).stderr(unknown);
+    let cpu = flowlane(path).env("LD_LIBRARY_PATH", path).arg("cpu").assert().success();
+    cpu.stdout(contains("none: no OpenCL"));
+    let mut bench = flowlane(path);
+    bench.env("LD_LIBRARY_PATH", path).args(["bench", "gpu", "--quick", "--rounds", "1"]);
+    let left_out = contains("dynamic").and(contains("Left out:")).and(contains("no OpenCL"));
+    bench.assert().success().stdout(left_out.and(contains("opencl-bloom  ").not()));
+}
+
+#[test]
+fn engines_on_the_cpu_through_opencl_give_the_answers_of_linear_search() {
+    let folder = files();
+    let linear = classify(folder.path(), "linear").assert().success();
+    let answers = String::from_utf8(linear.get_output().stdout.clone()).expect("text");
+    let cpu = flowlane(folder.path()).arg("cpu").assert().success();
+    let cpu = String::from_utf8(cpu.get_output().stdout.clone()).expect("text");
+    if !cpu.contains("OpenCL device 0") {
+        println!("skipped: no OpenCL for the CPU");
+        return;
+    }
+    for engine in ["opencl-linear", "opencl-tuple", "opencl-bloom"] {
+        let done = classify(folder.path(), engine).args(["--check", "--batch", "3"]).assert().success();
+        done.stdout(answers.clone()).stderr(contains("opencl").and(contains("device")));
+    }
+    let fewer = contains("not number 9");
+    classify(folder.path(), "opencl-tuple").args(["--device", "9"]).assert().code(3).stderr(fewer);
+    let small = contains("bytes of device memory");
+    classify(folder.path(), "opencl-tuple").args(["--memory-max", "9"]).assert().code(3).stderr(small);
 }
 
 /// Runs the example that has a table on a device, with another engine or other caches.

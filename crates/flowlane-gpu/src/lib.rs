@@ -33,6 +33,7 @@
 //! | [`ceilings`] | what a device does at best |
 //! | [`classifier`] | rules for flow keys, with the CPU where a device does not do |
 //! | [`ternary`] | rules without ranges |
+//! | `opencl` | the paper's kernels on the cores of a CPU (feature `opencl`) |
 //!
 //! Kernels are in `kernels/`. Tests run them on the CPU, unmodified, behind a driver of their own (`host/`).
 
@@ -41,6 +42,8 @@ pub mod classifier;
 pub mod device;
 mod error;
 mod graph;
+#[cfg(feature = "opencl")]
+pub mod opencl;
 pub mod resident;
 pub mod search;
 pub mod session;

@@ -25,6 +25,10 @@ struct Machine {
     devices: Vec<Gpu>,
     /// Why there are no CUDA devices.
     no_devices: Option<String>,
+    /// CPUs that OpenCL has.
+    opencl: Vec<ClCpu>,
+    /// Why there are none.
+    no_opencl: Option<String>,
     choices_from: String,
     choices: Vec<InUse>,
 }
@@ -67,16 +71,55 @@ impl From<DeviceProperties> for Gpu {
     }
 }
 
+/// A CPU that OpenCL has.
+#[derive(Serialize)]
+struct ClCpu {
+    ordinal: usize,
+    name: String,
+    platform: String,
+    cores: usize,
+    memory_bytes: usize,
+    local_bytes: usize,
+}
+
+#[cfg(feature = "opencl")]
+fn opencl() -> Result<Vec<ClCpu>, String> {
+    let cpus = flowlane_gpu::opencl::all().map_err(|error| error.to_string())?;
+    let cpu = |of: flowlane_gpu::opencl::ClProperties| ClCpu {
+        ordinal: of.ordinal,
+        name: of.name,
+        platform: of.platform,
+        cores: of.cores,
+        memory_bytes: of.memory_bytes,
+        local_bytes: of.local_bytes,
+    };
+    Ok(cpus.into_iter().map(cpu).collect())
+}
+
+#[cfg(not(feature = "opencl"))]
+fn opencl() -> Result<Vec<ClCpu>, String> {
+    Err("this program is built without the feature `opencl`".to_owned())
+}
+
+/// What there is, or why there is nothing.
+fn found<T>(devices: Result<Vec<T>, String>) -> (Vec<T>, Option<String>) {
+    match devices {
+        Ok(devices) => (devices, None),
+        Err(why) => (Vec::new(), Some(why)),
+    }
+}
+
 /// Runs the command. `tune` is the file of choices, where one is named.
 pub(crate) fn run(options: &CpuOptions, tune: Option<&Path>) -> Result<(), Failure> {
     let origin = tuning::load(tune)?;
-    let (devices, no_devices) = match flowlane_gpu::device::all() {
-        Ok(devices) => (devices.into_iter().map(Gpu::from).collect(), None),
-        Err(error) => (Vec::new(), Some(error.to_string())),
-    };
+    let cuda = flowlane_gpu::device::all().map(|devices| devices.into_iter().map(Gpu::from).collect());
+    let (devices, no_devices) = found(cuda.map_err(|error| error.to_string()));
+    let (opencl, no_opencl) = found(opencl());
     let machine = Machine {
         devices,
         no_devices,
+        opencl,
+        no_opencl,
         architecture: std::env::consts::ARCH,
         cpu: machine::cpu(),
         cores: std::thread::available_parallelism().map_or(1, usize::from),
@@ -127,9 +170,20 @@ impl Machine {
             );
             rows.push(vec![format!("CUDA device {}", gpu.ordinal), text]);
         }
-        rows.extend(
-            self.no_devices.as_ref().map(|why| vec!["CUDA devices".to_owned(), format!("none: {why}")]),
-        );
+        for cpu in &self.opencl {
+            let text = format!(
+                "{}, {} cores, {} (local {} a group), by {}",
+                cpu.name,
+                cpu.cores,
+                output::bytes(cpu.memory_bytes as u64),
+                output::bytes(cpu.local_bytes as u64),
+                cpu.platform
+            );
+            rows.push(vec![format!("OpenCL device {}", cpu.ordinal), text]);
+        }
+        for (what, why) in [("CUDA devices", &self.no_devices), ("OpenCL devices", &self.no_opencl)] {
+            rows.extend(why.as_ref().map(|why| vec![what.to_owned(), format!("none: {why}")]));
+        }
         rows.push(vec!["further extensions".to_owned(), self.extensions.join(" ")]);
         let variants: Vec<Vec<String>> = self
             .variants

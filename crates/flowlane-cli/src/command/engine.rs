@@ -6,6 +6,8 @@ use flowlane::classify::acl::{AclConfig, AclEngine, TreeKernel};
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
+#[cfg(feature = "opencl")]
+use flowlane_gpu::opencl::{ClDevice, ClMethod, ClSearch};
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuSearch, Method, Rebuild, SessionConfig, device};
 use serde::Serialize;
 
@@ -27,7 +29,7 @@ const BATCH: usize = 256;
 const BATCHES_FOR_DEVICE: usize = 8;
 
 const NAMES: &str = "auto, linear, tuple, acl, brute, tree, dynamic, gpu, gpu-linear, gpu-tuple, gpu-bloom, gpu-vector, \
-     gpu-filtered, gpu-pruned";
+     gpu-filtered, gpu-pruned, opencl-linear, opencl-tuple, opencl-bloom";
 
 /// A table of rules.
 pub(crate) enum Engine {
@@ -35,6 +37,8 @@ pub(crate) enum Engine {
     Tuple(TupleSearch),
     Acl(Box<AclSearch>),
     Gpu(Box<GpuSearch>),
+    #[cfg(feature = "opencl")]
+    OpenCl(Box<ClSearch>),
 }
 
 impl Engine {
@@ -69,6 +73,10 @@ impl Engine {
                 scalar_only(options, name)?;
                 let method: Method = other.parse().map_err(|_| unknown(other))?;
                 Self::gpu(&chosen, options, Some(method), sample)
+            }
+            other if other.starts_with("opencl-") => {
+                scalar_only(options, name)?;
+                Self::opencl(&chosen, options, other)
             }
             other => match other.parse() {
                 Ok(engine) => Self::list(&chosen, options, engine),
@@ -120,6 +128,28 @@ impl Engine {
         Ok(Self::Gpu(Box::new(built?)))
     }
 
+    /// A table on the cores of the CPU through OpenCL.
+    #[cfg(feature = "opencl")]
+    fn opencl(
+        rules: &[(RuleId, Priority, &Match)],
+        options: &ClassifyOptions,
+        name: &str,
+    ) -> Result<Self, Failure> {
+        let method = ClMethod::ALL.into_iter().find(|method| method.name() == name);
+        let method = method.ok_or_else(|| unknown(name))?;
+        let device = ClDevice::open(options.device)?.with_memory_max(options.memory_max);
+        let list = list_config(rules.len(), options, AclEngine::Auto, None);
+        let bar = output::progress(1, "building");
+        let built = ClSearch::build(device, method, options.batch as usize, list, rules.iter().copied());
+        bar.finish_and_clear();
+        Ok(Self::OpenCl(Box::new(built?)))
+    }
+
+    #[cfg(not(feature = "opencl"))]
+    fn opencl(_: &[(RuleId, Priority, &Match)], _: &ClassifyOptions, name: &str) -> Result<Self, Failure> {
+        Err(Failure::Environment(format!("{name}: this program is built without the feature `opencl`")))
+    }
+
     /// The one that looks these packets up fastest.
     fn fastest(
         rules: &[(RuleId, Priority, &Match)],
@@ -165,6 +195,8 @@ impl Engine {
             Self::Tuple(table) => table,
             Self::Acl(table) => &**table,
             Self::Gpu(table) => &**table,
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(table) => &**table,
         }
     }
 
@@ -172,15 +204,21 @@ impl Engine {
     pub(crate) fn batch(&self, options: &ClassifyOptions) -> usize {
         match self {
             Self::Gpu(_) => BATCHES_FOR_DEVICE * options.batch as usize,
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(_) => options.batch as usize,
             _ => BATCH,
         }
     }
 
     /// Where it looks up, if not on the CPU; or why no longer.
     pub(crate) fn device(&self) -> Option<String> {
-        let Self::Gpu(table) = self else { return None };
-        let name = &table.device().properties().name;
-        Some(table.failure().map_or_else(|| name.clone(), |error| format!("{name}, then the CPU: {error}")))
+        let (name, failure) = match self {
+            Self::Gpu(table) => (&table.device().properties().name, table.failure()),
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(table) => (&table.device().properties().name, table.failure()),
+            _ => return None,
+        };
+        Some(failure.map_or_else(|| name.clone(), |error| format!("{name}, then the CPU: {error}")))
     }
 
     /// The name of the engine that has the rules.
@@ -197,6 +235,8 @@ impl Engine {
             Self::Acl(table) => table.engine().1.name(),
             Self::Linear(_) | Self::Tuple(_) => "scalar",
             Self::Gpu(_) => "cuda",
+            #[cfg(feature = "opencl")]
+            Self::OpenCl(_) => "opencl",
         }
     }
 }
@@ -301,9 +341,8 @@ pub(crate) fn explain(
             let told = table.explain(key);
             (Some(told.nodes), Some(told.rules))
         }
-        Engine::Gpu(_) => (None, None),
         Engine::Linear(_) => (Some(0), Some(compared_in_order(hit, rules, options))),
-        Engine::Tuple(_) => (None, None),
+        _ => (None, None),
     };
     let next = runner_up(hit, key, rules, options);
     // Of fields that share a place (IPv4 and ARP addresses), the first: the packet is hardly ever ARP.

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 
 use assert_cmd::Command;
 
-/// The `flowlane` binary, without what `flowlane tune` stored for whoever runs the tests.
+/// The `flowlane` binary, without what `flowlane tune` stored for whoever runs the tests; nor does OpenCL keep what it
+/// compiles where they keep theirs.
 pub(crate) fn flowlane() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
     command.env("FLOWLANE_TUNE", "/dev/null");
+    command.env("POCL_CACHE_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/pocl"));
     command
 }
 

@@ -1,4 +1,4 @@
-//! Bloom search: `kernels/bloom.cu`.
+//! Bloom search: `kernels/bloom.cu`, `opencl/bloom.cl`.
 
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use flowlane::generate::Random;
@@ -58,31 +58,55 @@ fn filter<const W: usize>(
     words
 }
 
+/// The filters of all classes as kernels take them.
+#[derive(Debug)]
+pub(crate) struct Filters {
+    /// 2^bits bits for each class.
+    pub(crate) words: Vec<u32>,
+    /// The functions of the tables, and behind them the pairs of the filters.
+    pub(crate) functions: Vec<u64>,
+    pub(crate) bits: u32,
+    /// How many bits each rule has.
+    pub(crate) function_count: u32,
+}
+
+impl Filters {
+    pub(crate) fn new<const W: usize>(tables: &ClassTables<W>, seed: u64) -> Self {
+        let rules_max = tables.classes.iter().map(|class| class.rules.len()).max().unwrap_or(0);
+        let (bits, function_count) = shape(rules_max);
+        let mut random = Random::for_purpose(seed, "filters");
+        let pair = |_| ((random.bits() as u32) | 1, random.bits() as u32);
+        let pairs: Vec<(u32, u32)> = (0..function_count).map(pair).collect();
+        let of_class = |class| filter(class, &tables.functions, &pairs, bits);
+        let words = tables.classes.iter().flat_map(of_class).collect();
+        let mut functions = tables.functions.words();
+        functions.extend(pairs.iter().flat_map(|(a, b)| [u64::from(*a), u64::from(*b)]));
+        Self { words, functions, bits, function_count }
+    }
+
+    /// Bytes of the filter of a class.
+    pub(crate) fn bytes_of_class(&self) -> usize {
+        1 << (self.bits - 3)
+    }
+}
+
 impl Bloom {
     pub(super) fn build<const W: usize>(
         device: &Device,
         rules: &TernaryRules<W>,
         seed: u64,
     ) -> Result<Self, GpuError> {
-        let tables = ClassTables::new(device, rules, seed)?;
-        let rules_max = tables.classes.iter().map(|class| class.rules.len()).max().unwrap_or(0);
-        let (filter_bits, filter_functions) = shape(rules_max);
-        let mut random = Random::for_purpose(seed, "filters");
-        let pair = |_| ((random.bits() as u32) | 1, random.bits() as u32);
-        let pairs: Vec<(u32, u32)> = (0..filter_functions).map(pair).collect();
-        let of_class = |class| filter(class, &tables.functions, &pairs, filter_bits);
-        let filters: Vec<u32> = tables.classes.iter().flat_map(of_class).collect();
-        let mut functions = tables.functions.words();
-        functions.extend(pairs.iter().flat_map(|(a, b)| [u64::from(*a), u64::from(*b)]));
-        let shared_bytes = 4 * words_of_class(W) + (1 << (filter_bits - 3));
+        let tables = ClassTables::new(rules, seed, |what, bytes| device.reserve(what, bytes))?;
+        let filters = Filters::new(&tables, seed);
+        let shared_bytes = 4 * words_of_class(W) + filters.bytes_of_class();
         Ok(Self {
             kernel: device.kernel(&format!("bloom_{W}"), shared_bytes)?,
             tables: device.upload("Bloom search", &tables.words)?,
-            filters: device.upload("Bloom search", &filters)?,
-            functions: device.upload("Bloom search", &functions)?,
+            filters: device.upload("Bloom search", &filters.words)?,
+            functions: device.upload("Bloom search", &filters.functions)?,
             class_count: tables.classes.len() as u32,
-            filter_bits,
-            filter_functions,
+            filter_bits: filters.bits,
+            filter_functions: filters.function_count,
             shape: block_a_class(device, tables.classes.len(), shared_bytes),
         })
     }

@@ -1,4 +1,4 @@
-//! Classes of rules with one mask, and their tables: `kernels/class_table.cuh`.
+//! Classes of rules with one mask, and their tables: `kernels/class_table.cuh`, `opencl/class_table.cl`.
 //!
 //! A class has a cuckoo table of three subtables; one of more than 256 rules is split. All tables use the same hash
 //! functions, so that these are loaded once; where a rule finds no place, all tables are made anew with others.
@@ -7,15 +7,14 @@ use std::collections::{HashMap, HashSet};
 
 use flowlane::generate::Random;
 
-use crate::device::Device;
 use crate::error::GpuError;
 use crate::ternary::{Ternary, TernaryRules};
 
 /// Most rules of a class table: more are split.
 pub const CLASS_RULES_MAX: usize = 256;
-const SUBTABLES: usize = 3;
-const SLOTS: usize = 128;
-const PRIME: u64 = 4_294_967_291;
+pub(crate) const SUBTABLES: usize = 3;
+pub(crate) const SLOTS: usize = 128;
+pub(crate) const PRIME: u64 = 4_294_967_291;
 /// Rules that are moved for one before its table is given up.
 const MOVES_MAX: usize = 64;
 /// Sets of hash functions that are tried.
@@ -23,7 +22,7 @@ const TRIES_MAX: usize = 64;
 
 /// The hash functions: those of `hash_tuple` and `slot_of`.
 #[derive(Debug)]
-pub(super) struct Functions<const W: usize> {
+pub(crate) struct Functions<const W: usize> {
     /// Multipliers of the words, and one number more.
     multilinear: Vec<u64>,
     /// a and b of each subtable.
@@ -49,7 +48,7 @@ impl<const W: usize> Functions<W> {
     }
 
     /// As kernels take them.
-    pub(super) fn words(&self) -> Vec<u64> {
+    pub(crate) fn words(&self) -> Vec<u64> {
         let universal = self.universal.iter().flat_map(|(a, b)| [*a, *b]);
         self.multilinear.iter().copied().chain(universal).collect()
     }
@@ -57,30 +56,34 @@ impl<const W: usize> Functions<W> {
 
 /// The rules of one mask, no two of one value.
 #[derive(Debug)]
-pub(super) struct Class<const W: usize> {
+pub(crate) struct Class<const W: usize> {
     pub(super) mask: [u32; W],
     pub(super) rules: Vec<Ternary<W>>,
 }
 
 /// Class tables as kernels take them.
 #[derive(Debug)]
-pub(super) struct ClassTables<const W: usize> {
-    pub(super) classes: Vec<Class<W>>,
-    pub(super) functions: Functions<W>,
+pub(crate) struct ClassTables<const W: usize> {
+    pub(crate) classes: Vec<Class<W>>,
+    pub(crate) functions: Functions<W>,
     /// [`words_of_class`] for each.
-    pub(super) words: Vec<u32>,
+    pub(crate) words: Vec<u32>,
 }
 
 /// Words of the table of a class: its mask, and for each slot a value and a standing.
-pub(super) const fn words_of_class(w: usize) -> usize {
+pub(crate) const fn words_of_class(w: usize) -> usize {
     w + SUBTABLES * SLOTS * (w + 1)
 }
 
 impl<const W: usize> ClassTables<W> {
-    /// Sorts rules into classes and fills their tables.
-    pub(super) fn new(device: &Device, rules: &TernaryRules<W>, seed: u64) -> Result<Self, GpuError> {
+    /// Sorts rules into classes and fills their tables, if `reserve` has nothing against so many bytes.
+    pub(crate) fn new(
+        rules: &TernaryRules<W>,
+        seed: u64,
+        reserve: impl FnOnce(&'static str, usize) -> Result<(), GpuError>,
+    ) -> Result<Self, GpuError> {
         let classes = group(rules, CLASS_RULES_MAX);
-        device.reserve("class tables", 4 * words_of_class(W) * classes.len())?;
+        reserve("class tables", 4 * words_of_class(W) * classes.len())?;
         let mut random = Random::for_purpose(seed, "class tables");
         for _ in 0..TRIES_MAX {
             let functions = Functions::draw(&mut random);

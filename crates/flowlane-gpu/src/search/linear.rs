@@ -1,4 +1,4 @@
-//! Linear search: `kernels/linear.cu`.
+//! Linear search: `kernels/linear.cu`, `opencl/linear.cl`.
 
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 
@@ -8,7 +8,7 @@ use crate::error::GpuError;
 use crate::ternary::TernaryRules;
 
 /// Shared memory of a block: what a block has without asking, so that several share a multiprocessor.
-const SHARED_BYTES: usize = 48 << 10;
+pub(crate) const SHARED_BYTES: usize = 48 << 10;
 const THREADS: u32 = 256;
 /// Blocks for each multiprocessor.
 const BLOCKS: usize = 4;
@@ -23,25 +23,36 @@ pub(super) struct Linear {
     blocks: u32,
 }
 
+/// Words of a rule: its value, its mask and its standing.
+pub(crate) const fn words_of_rule(w: usize) -> usize {
+    2 * w + 1
+}
+
+/// Rules as kernels take them: [`words_of_rule`] for each.
+pub(crate) fn rule_words<const W: usize>(rules: &TernaryRules<W>) -> Vec<u32> {
+    let mut words = Vec::with_capacity(rules.rules.len() * words_of_rule(W));
+    for rule in &rules.rules {
+        words.extend(rule.value);
+        words.extend(rule.mask);
+        words.push(rule.standing);
+    }
+    words
+}
+
 impl Linear {
     pub(super) fn build<const W: usize>(device: &Device, rules: &TernaryRules<W>) -> Result<Self, GpuError> {
-        device.reserve("linear search", 4 * (2 * W + 1) * rules.rules.len())?;
-        let mut words = Vec::with_capacity(rules.rules.len() * (2 * W + 1));
-        for rule in &rules.rules {
-            words.extend(rule.value);
-            words.extend(rule.mask);
-            words.push(rule.standing);
-        }
-        let rules_shared = SHARED_BYTES / (4 * (2 * W + 1));
+        let rule_bytes = 4 * words_of_rule(W);
+        device.reserve("linear search", rule_bytes * rules.rules.len())?;
+        let rules_shared = SHARED_BYTES / rule_bytes;
         // A launch needs a block.
         let blocks = rules.rules.len().div_ceil(rules_shared).max(1);
         let blocks_max = BLOCKS * device.properties().multiprocessors.max(1);
         Ok(Self {
             kernel: device.kernel(&format!("linear_{W}"), SHARED_BYTES)?,
-            rules: device.upload("linear search", &words)?,
+            rules: device.upload("linear search", &rule_words(rules))?,
             rule_count: rules.rules.len() as u32,
             rules_shared: rules_shared as u32,
-            shared_bytes: (rules_shared * 4 * (2 * W + 1)) as u32,
+            shared_bytes: (rules_shared * rule_bytes) as u32,
             blocks: blocks.max(blocks_max.min(rules.rules.len())).min(blocks_max) as u32,
         })
     }

@@ -1,9 +1,9 @@
 //! Rule sets on a device: one way to find a rule for each file.
 
-mod bloom;
-mod classes;
+pub(crate) mod bloom;
+pub(crate) mod classes;
 mod filtered;
-mod linear;
+pub(crate) mod linear;
 mod pruned;
 mod tuple;
 mod tuple_table;

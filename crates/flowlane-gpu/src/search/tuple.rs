@@ -1,4 +1,4 @@
-//! Tuple search: `kernels/tuple.cu`.
+//! Tuple search: `kernels/tuple.cu`, `opencl/tuple.cl`.
 
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 
@@ -27,7 +27,7 @@ impl Tuple {
         rules: &TernaryRules<W>,
         seed: u64,
     ) -> Result<Self, GpuError> {
-        let tables = ClassTables::new(device, rules, seed)?;
+        let tables = ClassTables::new(rules, seed, |what, bytes| device.reserve(what, bytes))?;
         let shared_bytes = 4 * words_of_class(W);
         Ok(Self {
             kernel: device.kernel(&format!("tuple_{W}"), shared_bytes)?,

@@ -11,7 +11,7 @@ use flowlane_gpu::search::CLASS_RULES_MAX;
 use flowlane_gpu::{Device, GpuError, GpuTable, Method, Session, SessionConfig};
 
 /// Rules over few bits, so that they overlap: masks from a handful, the first word a pair of ranges.
-fn entries<const W: usize>(random: &mut Random, count: usize, masks: usize) -> Vec<Entry<W>> {
+pub(crate) fn entries<const W: usize>(random: &mut Random, count: usize, masks: usize) -> Vec<Entry<W>> {
     let masks: Vec<[u32; W]> =
         (0..masks).map(|_| std::array::from_fn(|_| 0x0300_0301 * (random.below(3) as u32))).collect();
     let range = |random: &mut Random| {
@@ -33,18 +33,18 @@ fn entries<const W: usize>(random: &mut Random, count: usize, masks: usize) -> V
 }
 
 /// What no table has.
-const WRONG: Hit = Hit { rule: RuleId(u32::MAX - 1), priority: Priority(0) };
+pub(crate) const WRONG: Hit = Hit { rule: RuleId(u32::MAX - 1), priority: Priority(0) };
 
 fn rule(hit: Option<Hit>) -> Option<u32> {
     hit.map(|hit| hit.rule.0)
 }
 
-fn kinds<const W: usize>() -> [WordKind; W] {
+pub(crate) fn kinds<const W: usize>() -> [WordKind; W] {
     std::array::from_fn(|w| if w == 0 { WordKind::Range16 } else { WordKind::Ternary })
 }
 
 /// Keys inside rules, and others.
-fn keys<const W: usize>(random: &mut Random, entries: &[Entry<W>], count: usize) -> Vec<[u32; W]> {
+pub(crate) fn keys<const W: usize>(random: &mut Random, entries: &[Entry<W>], count: usize) -> Vec<[u32; W]> {
     (0..count)
         .map(|_| {
             let any =
@@ -106,7 +106,7 @@ fn threads_in_another_order_give_the_same_answers() {
 }
 
 /// Exact rules on one word.
-fn one_class(count: usize) -> Vec<Entry<4>> {
+pub(crate) fn one_class(count: usize) -> Vec<Entry<4>> {
     let entry = |i: u32| Entry {
         condition: Condition { low: [0, i * 7, 0, 0], high: [u32::MAX, u32::MAX, 0, 0] },
         rank: RankKey::new(Priority(i % 3), i),
@@ -133,7 +133,7 @@ fn a_class_of_more_rules_than_a_table_holds_is_split() {
 }
 
 /// A rule for these values under these masks.
-fn ternary(i: u32, low: [u32; 4], high: [u32; 4]) -> Entry<4> {
+pub(crate) fn ternary(i: u32, low: [u32; 4], high: [u32; 4]) -> Entry<4> {
     let condition = Condition { low, high: [u32::MAX, high[1], high[2], high[3]] };
     Entry { condition, rank: RankKey::new(Priority(i % 5), i), rule: RuleId(i), categories: 1 }
 }

@@ -11,3 +11,5 @@ mod host_device;
 mod hostile;
 mod kernels;
 mod manifest;
+#[cfg(feature = "opencl")]
+mod opencl;

@@ -1,14 +1,15 @@
 //! Classifiers on a CUDA device, for figures 5 to 11 of *Multi-Layer Packet Classification with Graphics Processing Units*
-//! (Varvello and others, ToN 2016), what the device does at best, and the engines of this machine's CPU beside.
+//! (Varvello and others, ToN 2016), what the device does at best, and the engines of this machine's CPU beside. Without a
+//! device figure 6 is what is left, with the CPU alone.
 
+mod multicore;
 mod set;
 
 use std::hint::black_box;
 use std::sync::Arc;
 
-use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout, Verdict};
 use flowlane_gpu::ceilings::{Copies, Gather};
-use flowlane_gpu::{Device, GpuError, GpuTable, Method, ResidentKeys, Session, SessionConfig};
+use flowlane_gpu::{Device, GpuError, GpuTable, Method, ResidentKeys, Session, SessionConfig, device};
 
 use self::set::{Set, Shape};
 use super::{BenchError, Context};
@@ -77,10 +78,15 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
     let scale = Scale::of(context);
     let eighth: usize = scale.by_classes.iter().map(|(_, classes)| classes.len()).sum();
     let ninth = scale.ninth.2.len() + scale.ninth.3.len() + 2;
-    2 + scale.tables.len()
+    let sixth = multicore::comparisons(context);
+    if device::count().is_err() {
+        return sixth;
+    }
+    sixth
+        + 2
+        + scale.tables.len()
         + 2 * scale.batches.len()
-        + 1
-        + scale.classes.len()
+        + 2 * scale.classes.len()
         + eighth
         + ninth
         + scale.delays_us.len()
@@ -98,11 +104,24 @@ fn failed(error: GpuError) -> BenchError {
 }
 
 pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Vec<Figure>, BenchError> {
-    let device = Device::open(0).map_err(failed)?;
-    let mut bench = Bench { meter, device, scale: Scale::of(context) };
+    let device = Device::open(0);
+    let mut figures = match &device {
+        Ok(device) => on_device(meter, context, device)?,
+        Err(error) if error.is_absence() => Vec::new(),
+        Err(error) => return Err(failed(error.clone())),
+    };
+    figures.extend(multicore::measure(meter, context, device)?);
+    Ok(figures)
+}
+
+fn on_device(
+    meter: &mut Meter<'_>,
+    context: &Context<'_>,
+    device: &Device,
+) -> Result<Vec<Figure>, BenchError> {
+    let mut bench = Bench { meter, device: device.clone(), scale: Scale::of(context) };
     let mut figures = vec![bench.copies()?, bench.launch()?, bench.gather()?];
     figures.extend(bench.by_batch()?);
-    figures.push(bench.beside_cpu()?);
     figures.push(bench.by_rules::<9>("figure-7", "Figure 7: rules of twelve fields")?);
     figures.push(bench.by_rules::<4>("figure-7-five", "Rules of five fields")?);
     figures.extend(bench.by_classes()?);
@@ -280,40 +299,6 @@ impl Bench<'_, '_> {
         Ok([resident, whole])
     }
 
-    /// 5-tuples, which the engines of the CPU take, too.
-    fn beside_cpu(&mut self) -> Result<Figure, BenchError> {
-        let rules = self.scale.rules_a_class * 8;
-        let about = format!(
-            "{rules} rules of 5-tuples in 8 classes: the device from host to host, and one core of this machine's CPU. The paper \
-             states 7 times (linear), 11 times (tuple) and 12 times (Bloom) an equally priced CPU of eight cores."
-        );
-        let mut figure = Figure::new("figure-6", "Figure 6: device and CPU", about)
-            .over("rules", [rules.to_string()])
-            .bars();
-        let set = Set::<4>::new(Shape::even(rules, 8), self.scale.keys, 6);
-        let tables = self.tables(&set)?;
-        self.end_to_end("beside the CPU", &set, &tables, BATCH, &mut figure, 0)?;
-        let mut bodies = Vec::new();
-        for engine in [AclEngine::Tree, AclEngine::Dynamic] {
-            let config = AclConfig { memory_max: 4 << 30, ..AclConfig::default() }.with_engine(engine);
-            let layout = Layout::<4>::of_words_as(&[0, 1, 2, 3].map(|w| (w, set.kinds[0])));
-            let entries = set.entries.iter().map(|e| (e.rule, e.rank.priority(), e.condition, e.categories));
-            let Ok(list) = Acl::build(layout, config, entries) else { continue };
-            let (keys, mut verdicts) = (&set.keys, vec![Verdict::NONE; BATCH]);
-            let run = move || {
-                for keys in keys.chunks(BATCH) {
-                    list.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);
-                    black_box(&verdicts);
-                }
-            };
-            bodies.push(Body::new(format!("CPU, one core, {}", engine.name()), run).warm());
-        }
-        for measured in self.meter.compare("the CPU", set.keys.len() as u64, bodies) {
-            figure.add(&measured.name, 0, &measured);
-        }
-        Ok(figure)
-    }
-
     fn by_rules<const W: usize>(&mut self, id: &str, title: &str) -> Result<Figure, BenchError> {
         let classes = self.scale.classes.clone();
         let rules: Vec<usize> = classes.iter().map(|c| c * self.scale.rules_a_class).collect();
@@ -324,7 +309,7 @@ impl Bench<'_, '_> {
         );
         let mut figure = Figure::new(id, title, about).over("rules", labels(&rules));
         for (place, (rules, classes)) in rules.iter().zip(classes).enumerate() {
-            let set = Set::<9>::new(Shape::even(*rules, classes), self.scale.keys, 7);
+            let set = Set::<W>::new(Shape::even(*rules, classes), self.scale.keys, 7);
             self.resident(
                 &format!("{rules} rules"),
                 &set,
