@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Everything that needs a CUDA device, in one go: what the device is, every engine against the CPU on generated sets, then the
-# benchmark, which compares the engines with each other before it times them. The first thing to run on a machine that has a device. Takes about ten minutes.
+# Everything that needs a CUDA device, in one go: what the device is, every engine against the CPU on generated sets, the
+# switch with a table on it, then the benchmark, which compares the engines with each other before it times them. The first
+# thing to run on a machine that has a device. Takes about ten minutes.
 #
 #   crates/flowlane-gpu/check-device.sh [FLOWLANE [FOLDER]]
 #
@@ -40,6 +41,37 @@ for profile in acl fw ipc; do
     done
 done
 
+# The whole switch: what each rule counts must be what it counts with tuple search, with the caches and without.
+printf '\n%-14s %-8s %10s %14s %s\n' table caches packets packets/s differences | tee "$out/switch.txt"
+"$flowlane" generate rules --profile acl --count 1000 --seed 1 --output "$out/rules"
+switch() {
+    cat >"$out/switch.toml" <<END
+[cache]
+megaflows_max = $2
+[gpu]
+method = "$3"
+[[port]]
+number = 1
+open = "gen:acl,count=1000000,flows=100000"
+[[table]]
+number = 0
+engine = "$1"
+rules_file = "rules"
+END
+    "$flowlane" switch run "$out/switch.toml" --json >"$out/switch.json"
+    sed -n '/"tables"/,/"route_tables"/p' "$out/switch.json" | grep -E '"(matches|packets|missed_packets|trouble)"' >"$out/$4"
+}
+for megaflows in 0 200000; do
+    switch tuple $megaflows auto expected.counts
+    for method in linear tuple bloom vector filtered pruned; do
+        switch gpu $megaflows $method answers.counts
+        wrong=$({ diff "$out/expected.counts" "$out/answers.counts" || true; } | { grep -c '^[<>]' || true; })
+        [ "$wrong" = 0 ] || failed=1
+        rate=$(awk -F'[:,]' '/"seconds"/ {printf "%.0f", 1000000 / $2; exit}' "$out/switch.json")
+        printf 'gpu, %-9s %-8d %10d %14s %s\n' $method $megaflows 1000000 "$rate" "$wrong" | tee -a "$out/switch.txt"
+    done
+done
+
 "$flowlane" bench gpu --seconds "${SECONDS_FOR_BENCH:-240}" --report "$out/bench.html" | tee "$out/bench.txt"
-rm -f "$out/rules" "$out/trace" "$out/expected.csv" "$out/answers.csv" "$out/summary.txt"
+rm -f "$out/rules" "$out/trace" "$out/expected.csv" "$out/answers.csv" "$out/summary.txt" "$out/switch.toml" "$out/switch.json" "$out/expected.counts" "$out/answers.counts"
 exit $failed
