@@ -31,13 +31,19 @@ struct Churn<'a> {
     /// Of the rule that is gone.
     gone: Option<usize>,
     random: Random,
+    /// A second.
+    rate: u32,
+    made: u64,
+    /// In the passes before.
+    seconds: f64,
 }
 
 impl Churn<'_> {
-    /// As many changes as are due at so many a second, in groups.
-    fn until(&mut self, begun: Instant, rate: u32, made: &mut u64, table: &mut dyn Classifier) {
-        let due = (begun.elapsed().as_secs_f64() * f64::from(rate)) as u64 / GROUP * GROUP;
-        while *made < due {
+    /// As many changes as are due since a pass began, in groups.
+    fn follow(&mut self, begun: Instant, table: &mut dyn Classifier) {
+        let seconds = self.seconds + begun.elapsed().as_secs_f64();
+        let due = (seconds * f64::from(self.rate)) as u64 / GROUP * GROUP;
+        while self.made < due {
             match self.gone.take() {
                 Some(place) => {
                     let (id, priority, matches) = &self.rules[place];
@@ -49,54 +55,58 @@ impl Churn<'_> {
                     self.gone = Some(place);
                 }
             }
-            *made += 1;
+            self.made += 1;
         }
+    }
+
+    fn end(&mut self, begun: Instant) {
+        self.seconds += begun.elapsed().as_secs_f64();
     }
 }
 
 /// All keys by way of a device, in batches, with changes between them.
 fn deferred(
     table: &mut GpuSearch,
-    keys: &[FlowKey],
-    rate: u32,
+    batches: &[&[FlowKey]],
     churn: &mut Churn<'_>,
     hits: &mut Vec<Option<Hit>>,
 ) {
-    let (begun, mut made) = (Instant::now(), 0);
-    for batch in keys.chunks(table.batch_max()) {
+    let begun = Instant::now();
+    for batch in batches {
         batch.iter().for_each(|key| table.gather(key));
         while !table.send() {
             table.receive(true, hits);
             black_box(&*hits);
         }
-        churn.until(begun, rate, &mut made, table);
+        churn.follow(begun, table);
     }
     while table.receive(true, hits).is_some() {
         black_box(&*hits);
     }
+    churn.end(begun);
 }
 
 /// The same on the CPU.
 fn at_once(
     table: &mut AclSearch,
-    keys: &[FlowKey],
-    rate: u32,
+    batches: &[&[FlowKey]],
     churn: &mut Churn<'_>,
     hits: &mut Vec<Option<Hit>>,
 ) {
-    let (begun, mut made) = (Instant::now(), 0);
-    for batch in keys.chunks(super::BATCH) {
+    let begun = Instant::now();
+    for batch in batches {
         hits.resize(batch.len(), None);
         table.lookup_batch(batch, hits);
         black_box(&*hits);
-        churn.until(begun, rate, &mut made, table);
+        churn.follow(begun, table);
     }
+    churn.end(begun);
 }
 
 impl Bench<'_, '_> {
     /// By changes a second; what they cost is in the time of lookups.
     pub(super) fn changing(&mut self) -> Result<Figure, BenchError> {
-        let (count, key_count) = self.scale.changing;
+        let (count, key_count, times) = self.scale.changing;
         let about = format!(
             "{count} rules of a generated set, of which one goes and comes again, {GROUP} changes at a time: from host to host by \
              {METHOD}, with tables made in the background, and by the access list on one core. What changes cost is in the time."
@@ -119,6 +129,7 @@ impl Bench<'_, '_> {
         let given = || rules.iter().map(|(id, priority, matches)| (*id, *priority, matches));
         let list = AclConfig { memory_max: 4 << 30, seed: 0x5eed, ..AclConfig::default() };
         let session = SessionConfig { batch_max: super::BATCH.min(key_count), ..SessionConfig::default() };
+        let batches: Vec<&[FlowKey]> = (0..times).flat_map(|_| keys.chunks(session.batch_max)).collect();
         let config = GpuConfig { method: Some(METHOD), session, list, changes: Changes::default() };
         for (place, rate) in RATES.into_iter().enumerate() {
             let device =
@@ -126,17 +137,18 @@ impl Bench<'_, '_> {
             let device = RefCell::new(device.map_err(failed)?);
             let mut cpu =
                 AclSearch::build(list, given()).map_err(|error| BenchError::Gpu(error.to_string()))?;
-            let churn = || Churn { rules: &rules, gone: None, random: Random::new(15) };
+            let random = || Random::new(15);
+            let churn = || Churn { rules: &rules, gone: None, random: random(), rate, made: 0, seconds: 0.0 };
             let (mut first, mut second) = (churn(), churn());
             let (mut hits, mut other_hits) = (Vec::new(), Vec::new());
             let bodies = vec![
                 Body::new(METHOD.name(), || {
-                    deferred(&mut device.borrow_mut(), &keys, rate, &mut first, &mut hits);
+                    deferred(&mut device.borrow_mut(), &batches, &mut first, &mut hits);
                 }),
-                Body::new("CPU, one core", || at_once(&mut cpu, &keys, rate, &mut second, &mut other_hits)),
+                Body::new("CPU, one core", || at_once(&mut cpu, &batches, &mut second, &mut other_hits)),
             ];
-            for measured in self.meter.compare(&format!("{rate} changes a second"), key_count as u64, bodies)
-            {
+            let (what, operations) = (format!("{rate} changes a second"), (times * key_count) as u64);
+            for measured in self.meter.compare(&what, operations, bodies) {
                 figure.add(&measured.name, place, &measured);
             }
             let device = device.into_inner();
@@ -147,7 +159,7 @@ impl Bench<'_, '_> {
                 return Err(failed(error));
             }
             if answers[0] != answers[1] {
-                return Err(otherwise(&format!("{rate} changes a second"), METHOD));
+                return Err(otherwise(&what, METHOD));
             }
         }
         Ok(figure)

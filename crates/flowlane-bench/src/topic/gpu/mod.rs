@@ -41,8 +41,8 @@ struct Scale {
     copy_bytes: usize,
     /// Rules and classes of tuples that pass every filter.
     adversarial: (usize, usize),
-    /// Rules that change, and packets meanwhile.
-    changing: (usize, usize),
+    /// Rules that change, different packets, and how often these come in a pass: changes must come in every pass.
+    changing: (usize, usize, usize),
 }
 
 impl Scale {
@@ -61,7 +61,7 @@ impl Scale {
                 tables: vec![1 << 16],
                 copy_bytes: 1 << 16,
                 adversarial: (32, 4),
-                changing: (40, 128),
+                changing: (40, 128, 1),
             };
         }
         let powers = |from: u32, to: u32| (from..=to).map(|p| 1usize << p).collect::<Vec<_>>();
@@ -77,7 +77,7 @@ impl Scale {
             tables: powers(20, 29),
             copy_bytes: 64 << 20,
             adversarial: (128 << 10, 512),
-            changing: (128 << 10, 1 << 17),
+            changing: (128 << 10, 1 << 17, 16),
         }
     }
 }

@@ -236,8 +236,8 @@ mod tests {
         for key in &none.keys {
             assert_eq!(matching(&none, key), 0);
             // Each word by itself is one of which every class has a rule.
-            for w in 0..9 {
-                let has = |entry: &&Entry<9>| key[w] & entry.condition.high[w] == entry.condition.low[w];
+            for (w, word) in key.iter().enumerate() {
+                let has = |entry: &&Entry<9>| word & entry.condition.high[w] == entry.condition.low[w];
                 let masks: HashSet<_> = none.entries.iter().filter(has).map(|e| e.condition.high).collect();
                 assert_eq!(masks.len(), 16);
             }
