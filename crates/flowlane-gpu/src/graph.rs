@@ -1,8 +1,8 @@
 //! What a slot does for a full batch, recorded once and launched again: copy in, clear, kernels, copy out.
 //!
-//! A graph is one call to the driver where its parts are four or five. It holds addresses and numbers, not what lies there: what
-//! is copied is what the host has written until it is launched. Since the number of tuples is one of the numbers, only full
-//! batches have a graph, and since the table is among the addresses, each table needs its own.
+//! A graph is one call to the driver where its parts are four or five. It holds addresses and numbers, not what lies
+//! there: what is copied is what the host has written until it is launched. Since the number of tuples is one of the
+//! numbers, only full batches have a graph, and since the table is among the addresses, each table needs its own.
 
 use std::fmt;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ impl<const W: usize> Drop for Recorded<W> {
 }
 
 impl<const W: usize> Recorded<W> {
-    /// Records; nothing is done. The memory of `work` must be that of the slot that keeps this: it is reached whenever the graph
-    /// is launched.
+    /// Records; nothing is done. The memory of `work` must be that of the slot that keeps this: it is reached whenever
+    /// the graph is launched.
     pub(crate) fn new(work: &mut Work<'_>, table: &Arc<GpuTable<W>>) -> Result<Self, GpuError> {
         let failed = GpuError::of("recording what it does for a batch");
         // Others may take memory meanwhile: a thread that makes a table does.

@@ -19,8 +19,8 @@ pub struct SessionConfig {
     pub batch_max: usize,
     /// Batches under way: one is copied in while another is looked up and a third copied out.
     pub slots: usize,
-    /// Whether what is done for a full batch is recorded with the second that a slot has for a table, and launched as one
-    /// from then on. Where the driver refuses, it is done without.
+    /// Whether what is done for a full batch is recorded with the second that a slot has for a table, and launched as
+    /// one from then on. Where the driver refuses, it is done without.
     pub graphs: bool,
 }
 
@@ -73,8 +73,8 @@ impl<const W: usize> Slot<W> {
         device.reserve("batches", 4 * (W + COLUMNS_MAX) * batch_max)?;
         let stream = device.stream()?;
         let context = device.context();
-        // SAFETY: plain numbers, and every batch writes those that it reads: the keys before they are copied, the winners
-        // by the copy. The keys' memory is combined on writing, and only written; the winners' is not.
+        // SAFETY: plain numbers, and every batch writes those that it reads: the keys before they are copied, the
+        // winners by the copy. The keys' memory is combined on writing, and only written; the winners' is not.
         let (keys_here, winners_here) = unsafe {
             (context.alloc_pinned(W * batch_max), context.alloc_pinned_with_flags(COLUMNS_MAX * batch_max, 0))
         };
@@ -245,14 +245,14 @@ impl<const W: usize> Session<W> {
         begun
     }
 
-    /// Whether [`receive`](Self::receive) need not wait: the oldest batch has its answers or has failed, or none is under
-    /// way.
+    /// Whether [`receive`](Self::receive) need not wait: the oldest batch has its answers or has failed, or none is
+    /// under way.
     pub fn is_ready(&self) -> bool {
         self.under_way.front().is_none_or(Slot::is_ready)
     }
 
-    /// Waits for the oldest batch under way; none where there is none. Its winners are the first of `hits`, but for those that
-    /// are [`unanswered`](Self::unanswered).
+    /// Waits for the oldest batch under way; none where there is none. Its winners are the first of `hits`, but for
+    /// those that are [`unanswered`](Self::unanswered).
     ///
     /// # Errors
     /// Where the device fails: the batch has no answer then.
@@ -264,9 +264,9 @@ impl<const W: usize> Session<W> {
         self.receive_also(hits)
     }
 
-    /// The places of the keys that the last batch received, or the last [`lookup_batch`](Self::lookup_batch), has no answer to:
-    /// a rule won that is gone since the bulk of the table was made ([`GpuTable::with_changes`]). Ascending; none in a
-    /// table without changes.
+    /// The places of the keys that the last batch received, or the last [`lookup_batch`](Self::lookup_batch), has no
+    /// answer to: a rule won that is gone since the bulk of the table was made ([`GpuTable::with_changes`]). Ascending;
+    /// none in a table without changes.
     pub fn unanswered(&self) -> &[u32] {
         &self.unanswered
     }

@@ -20,8 +20,9 @@ const ADDED_ENTRIES_MAX: usize = 1 << 14;
 /// Most winners that a table has for a key: of its bulk, and of what was added to it.
 pub(crate) const COLUMNS_MAX: usize = 2;
 
-/// Rules on a device, for good: a change makes another table. One that differs in few rules shares the bulk of them, and has
-/// those that are new beside, and on the host a mark for each that is gone ([`with_changes`](Self::with_changes)).
+/// Rules on a device, for good: a change makes another table. One that differs in few rules shares the bulk of them,
+/// and has those that are new beside, and on the host a mark for each that is gone
+/// ([`with_changes`](Self::with_changes)).
 #[derive(Debug)]
 pub struct GpuTable<const W: usize> {
     bulk: Arc<Bulk<W>>,
@@ -74,8 +75,8 @@ impl Part {
         Ok(Self { search, entries: rules.rules.len(), hits: rules.hits, ranks: rules.ranks })
     }
 
-    /// The rule of a standing, and its rank. One that no rule has would be a kernel's error: no rule, rather than a wrong
-    /// one.
+    /// The rule of a standing, and its rank. One that no rule has would be a kernel's error: no rule, rather than a
+    /// wrong one.
     fn winner(&self, standing: u32) -> Option<(RankKey, Hit)> {
         let place = (standing as usize).checked_sub(1)?;
         Some((*self.ranks.get(place)?, self.hits[place]))
@@ -110,8 +111,8 @@ impl<const W: usize> GpuTable<W> {
         Ok(Self { bulk, added: None, gone: Vec::new(), epoch, device: device.clone() })
     }
 
-    /// The table of the rules of this one's bulk without those in `gone` (that were there), and of these entries. What other
-    /// changes this one has does not count. Costs as much as there are changes: the bulk is shared.
+    /// The table of the rules of this one's bulk without those in `gone` (that were there), and of these entries. What
+    /// other changes this one has does not count. Costs as much as there are changes: the bulk is shared.
     ///
     /// Where the best rule of the bulk for a key is gone, the device has no answer:
     /// [`Session::unanswered`](crate::Session::unanswered).
@@ -194,8 +195,8 @@ impl<const W: usize> GpuTable<W> {
         1 + usize::from(self.added.is_some())
     }
 
-    /// Puts what finds the winners of so many tuples onto a stream. `winners` gets a column of them for the bulk, and behind it
-    /// one for what was added.
+    /// Puts what finds the winners of so many tuples onto a stream. `winners` gets a column of them for the bulk, and
+    /// behind it one for what was added.
     pub(crate) fn launch(
         &self,
         stream: &Arc<CudaStream>,
@@ -217,7 +218,8 @@ impl<const W: usize> GpuTable<W> {
         let of_added = self.added.as_ref().and_then(|part| part.winner(added));
         let Some((rank, hit)) = self.bulk.part.winner(bulk) else { return Ok(of_added.map(|(_, hit)| hit)) };
         match of_added {
-            // Better than a rule that is gone is better than all that come behind it. Of one rank is the same rule, replaced.
+            // Better than a rule that is gone is better than all that come behind it. Of one rank is the same rule,
+            // replaced.
             Some((better, hit)) if better >= rank => Ok(Some(hit)),
             _ if self.is_gone(bulk) => Err(Gone),
             _ => Ok(Some(hit)),

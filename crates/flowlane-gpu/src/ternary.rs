@@ -124,7 +124,7 @@ mod tests {
         for (low, high) in [(0, 15), (1, 14), (7, 7), (5, 11), (0, 0), (15, 15), (8, 3)] {
             let pieces: Vec<(u32, u32)> = prefixes(low, high, 4).collect();
             for x in 0..16 {
-                let matching = pieces.iter().filter(|(value, mask)| x as u32 & mask == *value).count();
+                let matching = pieces.iter().filter(|(value, mask)| x & mask == *value).count();
                 assert_eq!(matching, usize::from(low <= x && x <= high), "{x} in {low}-{high}: {pieces:?}");
             }
         }

@@ -1,7 +1,7 @@
 //! Rules for flow keys on a device, as a [`Classifier`].
 //!
-//! The same rules are on the CPU, in an access list: it answers for single packets, says on which bits an answer depends,
-//! and takes over where the device fails or its table cannot follow the rules.
+//! The same rules are on the CPU, in an access list: it answers for single packets, says on which bits an answer
+//! depends, and takes over where the device fails or its table cannot follow the rules.
 
 mod deferred;
 mod on_device;
@@ -42,7 +42,8 @@ const GRAPH_BATCH_MAX: usize = 1 << 16;
 pub struct GpuConfig {
     /// How they are found; none: as is fastest for the sample.
     pub method: Option<Method>,
-    /// Batches. Without a method it is measured, too, whether graphs make full batches faster, unless they are asked for here.
+    /// Batches. Without a method it is measured, too, whether graphs make full batches faster, unless they are asked
+    /// for here.
     pub session: SessionConfig,
     /// The list on the CPU; its seed is the device's, too.
     pub list: AclConfig,
@@ -64,8 +65,8 @@ pub struct Changes {
 /// Who makes tables where rules change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rebuild {
-    /// A thread of its own, as soon as a quarter of the changes that there may be are there, or the table cannot go on. There
-    /// must be room for two tables on the device.
+    /// A thread of its own, as soon as a quarter of the changes that there may be are there, or the table cannot go on.
+    /// There must be room for two tables on the device.
     Background,
     /// Nobody but [`GpuSearch::publish`].
     Manual,
@@ -246,7 +247,8 @@ impl GpuSearch {
         locked(&self.on_device).failure.clone()
     }
 
-    /// Why the last table that was to be made in the background was not. What was there before goes on as long as it can.
+    /// Why the last table that was to be made in the background was not. What was there before goes on as long as it
+    /// can.
     pub fn refusal(&self) -> Option<GpuError> {
         locked(&self.on_device).refusal.clone()
     }
@@ -258,13 +260,13 @@ impl GpuSearch {
         on_device.table_of(self.epoch).map(|table| table.method())
     }
 
-    /// Whether full batches go by graphs.
+    /// Whether full batches go by graphs, as far as the driver allows it.
     pub fn has_graphs(&self) -> bool {
         locked(&self.on_device).graphs
     }
 
-    /// The epoch of the rules of which the table on the device was made, and how many have changed since; none where there is
-    /// no table.
+    /// The epoch of the rules of which the table on the device was made, and how many have changed since; none where
+    /// there is no table.
     pub fn table_epoch(&self) -> Option<(u64, usize)> {
         locked(&self.on_device).bulk()
     }

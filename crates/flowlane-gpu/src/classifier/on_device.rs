@@ -17,8 +17,8 @@ use super::{LINEAR_RULES_MAX, Now, Rebuild};
 use crate::error::GpuError;
 use crate::search::Method;
 
-/// Packets that the list had to look up since rules that won are gone, after which another table pays: about what the list
-/// looks up while one of 100,000 rules is made.
+/// Packets that the list had to look up since rules that won are gone, after which another table pays: about what the
+/// list looks up while one of 100,000 rules is made.
 const RESCUED_MAX: usize = 1 << 16;
 
 /// A table, and how far its bulk is from the rules.

@@ -1,7 +1,7 @@
 //! Tables that are made on a thread of their own, while the one before answers.
 //!
-//! The thread has the rules, too, and is told of changes only when it is to make a table, all at once: whoever looks up never
-//! copies more than changes. (The matches themselves are shared.)
+//! The thread has the rules, too, and is told of changes only when it is to make a table, all at once: whoever looks up
+//! never copies more than changes. (The matches themselves are shared.)
 
 use std::collections::HashSet;
 use std::io;

@@ -81,8 +81,8 @@ struct Left {
     bits: Vec<u32>,
 }
 
-/// Sweeps over the values of a word: at the ends of prefixes classes come and go. Where bitmaps take more than so many bytes, all
-/// values leave all classes.
+/// Sweeps over the values of a word: at the ends of prefixes classes come and go. Where bitmaps take more than so many bytes,
+/// all values leave all classes.
 fn left_by<const W: usize>(
     prepared: &Prepared<W>,
     word: usize,

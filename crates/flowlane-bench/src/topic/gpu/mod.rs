@@ -2,6 +2,7 @@
 //! (Varvello and others, ToN 2016), what the device does at best, and the engines of this machine's CPU beside. Without a
 //! device figure 6 is what is left, with the CPU alone.
 
+mod changing;
 mod multicore;
 mod set;
 
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use flowlane_gpu::ceilings::{Copies, Gather};
 use flowlane_gpu::{Device, GpuError, GpuTable, Method, ResidentKeys, Session, SessionConfig, device};
 
-use self::set::{Set, Shape};
+use self::set::{Crossing, Set, Shape};
 use super::{BenchError, Context};
 use crate::figure::Figure;
 use crate::measure::{Body, Clock, Measured, Meter, Spread, TimeStampCounter};
@@ -39,6 +40,10 @@ struct Scale {
     single_batches: usize,
     tables: Vec<usize>,
     copy_bytes: usize,
+    /// Rules and classes of tuples that pass every filter.
+    adversarial: (usize, usize),
+    /// Rules that change, different packets, and how often these come in a pass: changes must come in every pass.
+    changing: (usize, usize, usize),
 }
 
 impl Scale {
@@ -56,6 +61,8 @@ impl Scale {
                 single_batches: 3,
                 tables: vec![1 << 16],
                 copy_bytes: 1 << 16,
+                adversarial: (32, 4),
+                changing: (40, 128, 1),
             };
         }
         let powers = |from: u32, to: u32| (from..=to).map(|p| 1usize << p).collect::<Vec<_>>();
@@ -70,6 +77,8 @@ impl Scale {
             single_batches: 2000,
             tables: powers(20, 29),
             copy_bytes: 64 << 20,
+            adversarial: (128 << 10, 512),
+            changing: (128 << 10, 1 << 17, 16),
         }
     }
 }
@@ -90,6 +99,14 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
         + eighth
         + ninth
         + scale.delays_us.len()
+        + 2 * Crossing::ALL.len()
+        + graph_batches(&scale).count()
+        + changing::RATES.len()
+}
+
+/// Batches that graphs are measured with: of larger ones what they save is nothing.
+fn graph_batches(scale: &Scale) -> impl Iterator<Item = usize> + '_ {
+    scale.batches.iter().copied().filter(|batch| *batch <= 1 << 16)
 }
 
 /// What a comparison of this topic needs.
@@ -101,6 +118,11 @@ struct Bench<'a, 'b> {
 
 fn failed(error: GpuError) -> BenchError {
     BenchError::Gpu(error.to_string())
+}
+
+/// Who times wrong answers times nothing.
+fn otherwise(what: &str, method: Method) -> BenchError {
+    BenchError::Gpu(format!("{what}: {method} answers otherwise than others"))
 }
 
 pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Vec<Figure>, BenchError> {
@@ -126,7 +148,10 @@ fn on_device(
     figures.push(bench.by_rules::<4>("figure-7-five", "Rules of five fields")?);
     figures.extend(bench.by_classes()?);
     figures.extend(bench.by_shape()?);
+    figures.push(bench.adversarial()?);
     figures.push(bench.by_delay()?);
+    figures.push(bench.graphs()?);
+    figures.push(bench.changing()?);
     figures.push(bench.latency()?);
     Ok(figures)
 }
@@ -215,16 +240,12 @@ impl Bench<'_, '_> {
     ) -> Result<(), BenchError> {
         let tables = self.tables(set)?;
         let mut keys = ResidentKeys::new(&self.device, &set.keys, batch).map_err(failed)?;
-        // Who times wrong answers times nothing.
         let mut answers = None;
         for table in &tables {
             keys.look_up(table).map_err(failed)?;
             let hits = keys.last_hits(table).map_err(failed)?;
             if *answers.get_or_insert_with(|| hits.clone()) != hits {
-                return Err(BenchError::Gpu(format!(
-                    "{what}: {} answers otherwise than others",
-                    table.method()
-                )));
+                return Err(otherwise(what, table.method()));
             }
         }
         let keys = std::cell::RefCell::new(keys);
@@ -365,6 +386,77 @@ impl Bench<'_, '_> {
         let twelve = Set::<9>::new(Shape::even(rules, classes), self.scale.keys, 11);
         self.resident("12 fields", &twelve, BATCH, &mut fields, 1)?;
         Ok([distribution, overlapping, fields])
+    }
+
+    /// Tuples that no filter keeps from any table.
+    fn adversarial(&mut self) -> Result<Figure, BenchError> {
+        let (rules, classes) = self.scale.adversarial;
+        let about = format!(
+            "{rules} rules in {classes} classes, made from {} tuples, keys on the device. All match: each of those tuples has a rule in \
+             every class, so that every filter rightly says that it may match, and every class's table is read. None matches: the last \
+             word is another tuple's, so that each word by itself is one of which every class has a rule, and no rule has both; what \
+             asks for one word after the other is left with all classes. (A filter of whole values says no but for its errors, which \
+             nobody can aim at without its key.) The target is 100 million lookups a second.",
+            rules / classes
+        );
+        let places: Vec<String> = [16, 36]
+            .iter()
+            .flat_map(|bytes| Crossing::ALL.map(|crossing| format!("{bytes} bytes, {}", crossing.name())))
+            .collect();
+        let mut figure = Figure::new("gpu-adversarial", "Tuples that pass every filter", about)
+            .over("", places.clone())
+            .bars();
+        for (place, crossing) in Crossing::ALL.into_iter().enumerate() {
+            let batch = BATCH.max(self.scale.keys / 8);
+            let five = Set::<4>::adversarial(rules, classes, crossing, self.scale.keys, 16);
+            self.resident(&places[place], &five, batch, &mut figure, place)?;
+            let twelve = Set::<9>::adversarial(rules, classes, crossing, self.scale.keys, 16);
+            let behind = place + Crossing::ALL.len();
+            self.resident(&places[behind], &twelve, batch, &mut figure, behind)?;
+        }
+        Ok(figure)
+    }
+
+    /// From host to host, with and without graphs.
+    fn graphs(&mut self) -> Result<Figure, BenchError> {
+        let rules = self.scale.rules_a_class * 8;
+        let batches: Vec<usize> = graph_batches(&self.scale).collect();
+        let about = format!(
+            "{rules} rules of 5-tuples in 8 classes, from host to host: what is done for a batch call by call, and as one graph."
+        );
+        let mut figure = Figure::new("gpu-graphs", "Graphs", about).over("batch", labels(&batches));
+        let set = Set::<4>::new(Shape::even(rules, 8), self.scale.keys, 17);
+        let mut tables = self.tables(&set)?;
+        tables.retain(|table| matches!(table.method(), Method::Filtered | Method::Pruned));
+        for (place, batch) in batches.into_iter().enumerate() {
+            let mut bodies = Vec::new();
+            let mut answers: Option<Vec<_>> = None;
+            for (table, graphs) in tables.iter().flat_map(|table| [(table, false), (table, true)]) {
+                let config = SessionConfig { batch_max: batch, graphs, ..SessionConfig::default() };
+                let mut session = Session::new(&self.device, config).map_err(failed)?;
+                let mut hits = vec![None; set.keys.len()];
+                // The second time a slot has a full batch is the one that is recorded.
+                for _ in 0..3 {
+                    session.lookup_batch(table, &set.keys, &mut hits).map_err(failed)?;
+                }
+                if *answers.get_or_insert_with(|| hits.clone()) != hits {
+                    return Err(otherwise(&format!("batches of {batch}, graphs: {graphs}"), table.method()));
+                }
+                let keys = &set.keys;
+                let run = move || {
+                    session.lookup_batch(table, keys, &mut hits).expect("it worked before");
+                    black_box(&hits);
+                };
+                let name = format!("{}{}", table.method(), if graphs { ", graphs" } else { "" });
+                bodies.push(Body::new(name, run).warm());
+            }
+            for measured in
+                self.meter.compare(&format!("graphs, batches of {batch}"), set.keys.len() as u64, bodies)
+            {
+                figure.add(&measured.name, place, &measured);
+            }
+        }
+        Ok(figure)
     }
 
     /// A delay is a batch: what arrives in that time.

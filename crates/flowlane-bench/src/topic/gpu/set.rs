@@ -34,6 +34,29 @@ pub(super) struct Set<const W: usize> {
     pub(super) keys: Vec<[u32; W]>,
 }
 
+/// Tuples that pass every filter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Crossing {
+    /// Every class has a rule for each.
+    AllMatch,
+    /// The last word is of another tuple than the rest: every class has rules for either, and none for both.
+    NoneMatches,
+}
+
+impl Crossing {
+    pub(super) const ALL: [Self; 2] = [Self::AllMatch, Self::NoneMatches];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::AllMatch => "all match",
+            Self::NoneMatches => "none matches",
+        }
+    }
+}
+
+/// Bits at which all masks of such a set look in the last word.
+const LAST_BITS: u32 = 16;
+
 /// A field: the word that it is in, the place of its highest bit, and its bits.
 type FieldBits = (usize, u32, u32);
 
@@ -122,6 +145,60 @@ impl<const W: usize> Set<W> {
         out.keys = (0..keys).map(key).collect();
         out
     }
+
+    /// A set whose every class has a rule for each of `rules / classes` tuples, and keys made from these.
+    pub(super) fn adversarial(
+        rules: usize,
+        classes: usize,
+        crossing: Crossing,
+        keys: usize,
+        seed: u64,
+    ) -> Self {
+        let mut random = Random::for_purpose(seed, "tuples that pass every filter");
+        let last = W - 1;
+        let top = |word: u32| word >> (32 - LAST_BITS);
+        // The last words differ where all masks look.
+        let mut tuples: Vec<[u32; W]> = Vec::new();
+        let mut seen = HashSet::new();
+        while tuples.len() < rules / classes {
+            let tuple: [u32; W] = std::array::from_fn(|_| random.bits() as u32);
+            if seen.insert(top(tuple[last])) {
+                tuples.push(tuple);
+            }
+        }
+        let mut masks: Vec<[u32; W]> = Vec::new();
+        let mut seen = HashSet::new();
+        while masks.len() < classes {
+            let mut mask: [u32; W] = mask(&mut random, 0);
+            mask[last] |= u32::MAX << (32 - LAST_BITS);
+            // And somewhere before, where so many tuples differ, too.
+            let before: u32 = mask[..last].iter().map(|m| m.count_ones()).sum();
+            if before >= LAST_BITS && seen.insert(mask) {
+                masks.push(mask);
+            }
+        }
+        let mut out = Self { kinds: [WordKind::Ternary; W], entries: Vec::new(), keys: Vec::new() };
+        for (tuple, mask) in tuples.iter().flat_map(|tuple| masks.iter().map(move |mask| (tuple, mask))) {
+            let number = out.entries.len() as u32;
+            out.entries.push(Entry {
+                condition: Condition { low: std::array::from_fn(|w| tuple[w] & mask[w]), high: *mask },
+                rank: RankKey::new(Priority(random.below(256) as u32), number),
+                rule: RuleId(number),
+                categories: 1,
+            });
+        }
+        let key = |_| {
+            let one = random.index(tuples.len());
+            let mut key = tuples[one];
+            if crossing == Crossing::NoneMatches {
+                let other = (one + 1 + random.index(tuples.len() - 1)) % tuples.len();
+                key[last] = tuples[other][last];
+            }
+            key
+        };
+        out.keys = (0..keys).map(key).collect();
+        out
+    }
 }
 
 #[cfg(test)]
@@ -148,5 +225,22 @@ mod tests {
     fn tuples_match_as_many_classes_as_are_to_overlap() {
         let set = Set::<9>::new(Shape { overlap: 8, ..Shape::even(128, 16) }, 50, 2);
         assert!(set.keys.iter().all(|key| (8..=10).contains(&matching(&set, key))));
+    }
+
+    #[test]
+    fn adversarial_tuples_match_in_every_class_or_in_none() {
+        let all = Set::<9>::adversarial(128, 16, Crossing::AllMatch, 50, 3);
+        assert_eq!(all.entries.len(), 128);
+        assert!(all.keys.iter().all(|key| matching(&all, key) == 16));
+        let none = Set::<9>::adversarial(128, 16, Crossing::NoneMatches, 50, 3);
+        for key in &none.keys {
+            assert_eq!(matching(&none, key), 0);
+            // Each word by itself is one of which every class has a rule.
+            for (w, word) in key.iter().enumerate() {
+                let has = |entry: &&Entry<9>| word & entry.condition.high[w] == entry.condition.low[w];
+                let masks: HashSet<_> = none.entries.iter().filter(has).map(|e| e.condition.high).collect();
+                assert_eq!(masks.len(), 16);
+            }
+        }
     }
 }
