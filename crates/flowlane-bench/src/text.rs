@@ -11,6 +11,7 @@ use crate::report::Report;
 /// A number with three digits that say something.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
+        v if 0.0 < v && v < 0.1 => format!("{value:.4}"),
         v if v < 10.0 => format!("{value:.2}"),
         v if v < 100.0 => format!("{value:.1}"),
         _ => format!("{value:.0}"),
@@ -108,6 +109,7 @@ mod tests {
     #[test]
     fn numbers_have_three_digits_that_say_something() {
         assert_eq!([1.234, 12.34, 123.4, 1234.5].map(number), ["1.23", "12.3", "123", "1234"]);
+        assert_eq!([0.0, 0.00456, 0.12].map(number), ["0.00", "0.0046", "0.12"]);
         assert_eq!([Some(1.94), Some(0.8), None].map(gain), ["1.94 (+94 %)", "0.80 (-20 %)", "–"]);
     }
 }

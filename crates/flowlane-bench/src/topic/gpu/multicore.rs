@@ -30,6 +30,9 @@ const STATED: [(Method, &str, f64); 3] = [
     (Method::Bloom, "opencl-bloom", 12.0),
 ];
 
+/// What our own engines are held against.
+const OPENCL_BEST: &str = "opencl-bloom";
+
 /// How large everything is.
 struct Scale {
     rules: usize,
@@ -160,7 +163,7 @@ impl Contest {
         for (place, batch) in batches.iter().enumerate() {
             self.compare(meter, cores, *batch, &mut figure, place)?;
         }
-        figure.about = self.about(&format!("the CPU with {cores} cores."));
+        figure.about = self.about(&format!("cores of the CPU: {cores}."));
         self.gains(&mut figure);
         Ok(figure)
     }
@@ -239,13 +242,14 @@ impl Contest {
     }
 
     fn gains(&self, figure: &mut Figure) {
-        for (method, opencl, stated) in STATED {
-            if !self.tables.is_empty() {
-                figure.gain(method.name(), opencl, Some(stated));
-            }
+        let has = |name: &str| figure.series.iter().any(|series| series.name == name);
+        let opencl = has(OPENCL_BEST);
+        let stated: Vec<_> = STATED.iter().filter(|(m, opencl, _)| has(m.name()) && has(opencl)).collect();
+        for (method, opencl, stated) in stated {
+            figure.gain(method.name(), opencl, Some(*stated));
         }
-        for list in &self.lists {
-            figure.gain(list.engine_name(), "opencl-bloom", None);
+        for list in self.lists.iter().filter(|_| opencl) {
+            figure.gain(list.engine_name(), OPENCL_BEST, None);
         }
     }
 }
