@@ -3,6 +3,7 @@
 //! device figure 6 is what is left, with the CPU alone.
 
 mod changing;
+mod forwarding;
 mod multicore;
 mod set;
 
@@ -87,8 +88,9 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
     let scale = Scale::of(context);
     let eighth: usize = scale.by_classes.iter().map(|(_, classes)| classes.len()).sum();
     let ninth = scale.ninth.2.len() + scale.ninth.3.len() + 2;
-    let sixth = multicore::comparisons(context);
-    if device::count().is_err() {
+    let device = device::count().is_ok();
+    let sixth = multicore::comparisons(context) + forwarding::Scale::of(context.quick()).comparisons(device);
+    if !device {
         return sixth;
     }
     sixth
@@ -132,6 +134,11 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
         Err(error) if error.is_absence() => Vec::new(),
         Err(error) => return Err(failed(error.clone())),
     };
+    let forwarding = forwarding::Scale::of(context.quick());
+    if let Ok(device) = &device {
+        figures.push(forwarding::by_delay(meter, device, &forwarding)?);
+    }
+    figures.push(forwarding::by_engine(meter, device.as_ref().ok(), &forwarding)?);
     figures.extend(multicore::measure(meter, context, device)?);
     Ok(figures)
 }

@@ -1,0 +1,195 @@
+//! The whole switch with a table on the device, beside the same switch without one: figures 6(c) and 11.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use flowlane::classify::acl::AclConfig;
+use flowlane::classify::{AclSearch, Classifier, Deferred, TupleSearch};
+use flowlane::generate::{Profile, RuleConfig, generate_rules};
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, Match, Priority, Rule};
+use flowlane_gpu::{Changes, Device, GpuConfig, GpuSearch, Method, SessionConfig};
+use flowlane_switch::mac_table::MacTable;
+use flowlane_switch::pipeline::{Miss, Pipeline};
+use flowlane_switch::port::{GenConfig, GenPort, GenProfile, NullPort, PortError};
+use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
+
+use super::{BATCH, failed};
+use crate::figure::Figure;
+use crate::measure::{Body, Meter};
+use crate::topic::BenchError;
+
+/// The paper's rule sets, by the profile that is most like each: ACL, IPF and IPC.
+const SETS: [(Profile, usize, &str); 3] =
+    [(Profile::Acl, 1834, "ACL 1834"), (Profile::Fw, 914, "IPF 914"), (Profile::Ipc, 2180, "IPC 2180")];
+
+/// How much of it.
+pub(super) struct Scale {
+    /// Packets of a pass.
+    pub(super) packets: usize,
+    /// Of them different ones.
+    pub(super) flows: usize,
+    pub(super) rules_max: usize,
+    pub(super) delays_us: Vec<u64>,
+}
+
+impl Scale {
+    pub(super) fn of(quick: bool) -> Self {
+        match quick {
+            true => Self { packets: 128, flows: 64, rules_max: 20, delays_us: vec![100] },
+            false => Self {
+                packets: 1 << 20,
+                flows: 100_000,
+                rules_max: usize::MAX,
+                delays_us: vec![50, 100, 200, 500, 1000, 2000],
+            },
+        }
+    }
+
+    /// Comparisons of both figures.
+    pub(super) fn comparisons(&self, device: bool) -> usize {
+        SETS.len() + if device { self.delays_us.len() } else { 0 }
+    }
+}
+
+/// Where rules are found.
+enum Table {
+    Now(Box<dyn Classifier>),
+    Later(Box<dyn Deferred>),
+}
+
+/// An empty table on the device.
+fn on_device(device: &Device, method: Option<Method>) -> Result<Table, BenchError> {
+    let session = SessionConfig { batch_max: BATCH, ..SessionConfig::default() };
+    let config = GpuConfig { method, session, list: AclConfig::default(), changes: Changes::default() };
+    let table = GpuSearch::build(device.clone(), config, [], &[]).map_err(failed)?;
+    Ok(Table::Later(Box::new(table)))
+}
+
+/// Rules, and frames that hit them.
+struct Traffic {
+    rules: Vec<(Priority, Match)>,
+    source: GenConfig,
+}
+
+impl Traffic {
+    fn new(profile: Profile, rules: usize, scale: &Scale) -> Self {
+        let count = rules.min(scale.rules_max);
+        let config = GenConfig {
+            flows: scale.flows,
+            size: Some(60),
+            rules: count,
+            ..GenConfig::new(GenProfile::Rules(profile))
+        };
+        let rules = RuleConfig { seed: config.seed, ..RuleConfig::new(profile, count) };
+        let rules = generate_rules(&rules).expect("a profile that generates");
+        Self { rules: rules.into_iter().map(|rule| (rule.priority, rule.matches)).collect(), source: config }
+    }
+
+    /// A switch from a generator of these frames to a port that drops.
+    fn switch(&self, table: Table, caches: bool) -> Result<Worker, PortError> {
+        let mut pipeline = Pipeline::new();
+        match table {
+            Table::Now(classifier) => pipeline.add_table(0, "", classifier, Miss::Drop),
+            Table::Later(deferred) => pipeline.add_deferred_table(0, "", deferred, Miss::Drop),
+        }
+        for (priority, matches) in &self.rules {
+            let rule = Rule::new(matches.clone(), vec![Action::Output(PortNo(2))]);
+            let rule = Rule { priority: *priority, ..rule };
+            pipeline.add_rule(rule).expect("the table has room");
+        }
+        if let Some(deferred) = pipeline.deferred_mut(0) {
+            // What does not get to the device is answered by the CPU, and seen below.
+            _ = deferred.prepare();
+        }
+        let cache = CacheConfig {
+            megaflows_max: if caches { 1 << 20 } else { 0 },
+            idle_ns: u64::MAX,
+            seed: 12345,
+            ..CacheConfig::default()
+        };
+        let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
+        let source = GenPort::new(self.source.clone())?;
+        egress.ports.add(PortSlot::new(PortNo(1), "source", "", Box::new(source)));
+        egress.ports.add(PortSlot::new(PortNo(2), "sink", "", Box::new(NullPort)));
+        Ok(Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Wall))
+    }
+}
+
+/// A pass of so many packets.
+fn body(name: String, mut worker: Worker, packets: usize) -> Body<'static> {
+    let run = move || {
+        let until = Until { packets: Some(packets as u64), duration: None };
+        worker.run(until, &AtomicBool::new(false), |_| {}).expect("neither port fails");
+        let trouble = worker.lookup.pipeline.deferred_tables().find_map(|(_, deferred)| deferred.trouble());
+        assert_eq!(trouble, None, "the device answers");
+    };
+    Body::new(name, run).warm()
+}
+
+fn port_failed(error: PortError) -> BenchError {
+    BenchError::Gpu(error.to_string())
+}
+
+/// Figure 6(c): the switch with rules on the CPU and on the device, with and without caches in front.
+pub(super) fn by_engine(
+    meter: &mut Meter<'_>,
+    device: Option<&Device>,
+    scale: &Scale,
+) -> Result<Figure, BenchError> {
+    let about = "The whole switch on one core, from a generator of 64-byte frames (100,000 flows, uniform) to a port that drops. `tuple` \
+        and `acl` find rules on the CPU, the others on the device. With caches, only packets that no cache knows come to the \
+        rules. Profiles like the paper's sets, as large. The paper's GPU-accelerated Open vSwitch reaches 22 to 40 Gbit/s, 33 to 60 \
+        million packets a second, with Bloom search and eight cores, 8.5 to 20 times the classic one.";
+    let mut figure = Figure::new("figure-6c", "Figure 6(c): the whole switch", about)
+        .over("rules", SETS.map(|(_, _, name)| name.to_owned()))
+        .bars();
+    for (place, (profile, rules, name)) in SETS.into_iter().enumerate() {
+        let traffic = Traffic::new(profile, rules, scale);
+        let mut bodies = Vec::new();
+        let mut add = |name: &str, table: Table, caches: bool| {
+            let worker = traffic.switch(table, caches).map_err(port_failed)?;
+            let with = if caches { ", caches" } else { "" };
+            bodies.push(body(format!("{name}{with}"), worker, scale.packets));
+            Ok::<(), BenchError>(())
+        };
+        for caches in [false, true] {
+            add("tuple", Table::Now(Box::new(TupleSearch::new(rules, 7))), caches)?;
+            add("acl", Table::Now(Box::new(AclSearch::new(AclConfig::default()))), caches)?;
+        }
+        for device in device {
+            for method in Method::ALL {
+                add(method.name(), on_device(device, Some(method))?, false)?;
+            }
+            add("gpu", on_device(device, None)?, true)?;
+        }
+        for measured in meter.compare(&format!("the switch, {name}"), scale.packets as u64, bodies) {
+            figure.add(&measured.name, place, &measured);
+        }
+    }
+    Ok(figure)
+}
+
+/// Figure 11: forwarding by how long packets may wait.
+pub(super) fn by_delay(meter: &mut Meter<'_>, device: &Device, scale: &Scale) -> Result<Figure, BenchError> {
+    let about = "The whole switch on one core without caches, every packet to the device: 64-byte frames, 1834 rules of a profile like the paper's \
+        ACL set, by the longest that a packet waits for its batch to be sent. The paper forwards at most 27 Gbit/s, 40 million a \
+        second, with several ports and cores.";
+    let mut figure = Figure::new("figure-11-forwarding", "Figure 11: forwarding by delay", about)
+        .over("microseconds", scale.delays_us.iter().map(u64::to_string));
+    let (profile, rules, _) = SETS[0];
+    let traffic = Traffic::new(profile, rules, scale);
+    for (place, delay) in scale.delays_us.iter().enumerate() {
+        let mut bodies = Vec::new();
+        for method in Method::ALL {
+            let table = on_device(device, Some(method))?;
+            let mut worker = traffic.switch(table, false).map_err(port_failed)?;
+            worker.set_max_delay(Duration::from_micros(*delay));
+            bodies.push(body(method.name().to_owned(), worker, scale.packets));
+        }
+        for measured in meter.compare(&format!("forwarding, {delay} µs"), scale.packets as u64, bodies) {
+            figure.add(&measured.name, place, &measured);
+        }
+    }
+    Ok(figure)
+}
