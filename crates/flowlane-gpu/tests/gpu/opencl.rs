@@ -28,7 +28,7 @@ fn in_process(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
     fs::create_dir_all(&cache).expect("the folder for test files can be written");
     let output = Command::new(std::env::current_exe().expect("a test binary"))
-        .args([test, "--nocapture"])
+        .args([&format!("opencl::{test}"), "--exact", "--nocapture"])
         .env(INSIDE, "1")
         .env("POCL_CACHE_DIR", &cache)
         .envs(variables.iter().copied())
@@ -260,8 +260,8 @@ fn opencl_without_a_driver_is_told_from_no_opencl() {
 }
 
 #[test]
-fn devices_are_described_and_counted_from_0_through_opencl() {
-    on_cpu("devices_are_described_and_counted_from_0_through_opencl", |device| {
+fn cpus_are_described_and_counted_from_0() {
+    on_cpu("cpus_are_described_and_counted_from_0", |device| {
         let all = opencl::all().expect("one");
         assert_eq!(device.properties(), &all[0]);
         assert!(all[0].cores >= 1 && all[0].memory_bytes >= 1 << 20 && !all[0].name.is_empty());
