@@ -205,7 +205,8 @@ fn a_switch_with_a_table_on_a_device_sends_what_one_without_sends() {
     let without = gswitch(folder.path(), |config| config.replace("\"gpu\"", "\"tuple\""), None);
     assert!(without["waiting"].is_null() && without["ports"][2]["tx_packets"].as_u64() > Some(100));
     let small = |config: String| config.replace("8192", "100");
-    let cached = |config: String| small(config).replace("megaflows_max = 0", "");
+    // So few are under way that answers come before the last packets do.
+    let cached = |config: String| config.replace("8192", "20").replace("megaflows_max = 0", "");
     let same = |with: &serde_json::Value| {
         assert_eq!(with["ports"], without["ports"]);
         for table in 0..2 {
@@ -220,7 +221,8 @@ fn a_switch_with_a_table_on_a_device_sends_what_one_without_sends() {
     let misses = gswitch(folder.path(), cached, Some(""));
     same(&misses);
     let asked = misses["waiting"]["asked_packets"].as_u64().expect("a number");
-    assert!((1..400).contains(&asked), "only what the caches do not know: {asked}");
+    let received = misses["ports"][0]["rx_packets"].as_u64().expect("a number");
+    assert!((1..received).contains(&asked), "only what the caches do not know: {asked} of {received}");
     // Measuring engines takes launches, too; then the device disappears.
     let fixed = |config: String| small(config).replace("\"auto\"", "\"filtered\"");
     let vanished = gswitch(folder.path(), fixed, Some("vanish=5"));

@@ -157,7 +157,7 @@ pub(super) fn by_engine(
             add("tuple", Table::Now(Box::new(TupleSearch::new(rules, 7))), caches)?;
             add("acl", Table::Now(Box::new(AclSearch::new(AclConfig::default()))), caches)?;
         }
-        for device in device {
+        if let Some(device) = device {
             for method in Method::ALL {
                 add(method.name(), on_device(device, Some(method))?, false)?;
             }
