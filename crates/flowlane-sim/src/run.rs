@@ -126,8 +126,9 @@ fn program(config: &RunConfig, approach: Approach, tables: &Rc<Tables>, core: u3
     let halo = |mode| -> Box<dyn Program> {
         Box::new(HaloProgram::new(tables.clone(), packets.clone(), mode, writes_key, count))
     };
-    let device =
-        |device| -> Box<dyn Program> { Box::new(DeviceProgram::new(tables.clone(), packets.clone(), device, count)) };
+    let device = |device| -> Box<dyn Program> {
+        Box::new(DeviceProgram::new(tables.clone(), packets.clone(), device, count))
+    };
     let program = match approach {
         Approach::Software => software(Software::Rte),
         Approach::Scalar => software(Software::Scalar),

@@ -275,6 +275,7 @@ pub struct SoftwareConfig {
     pub stores_permille: u32,
     pub alu_permille: u32,
     pub lock_instructions: u32,
+    pub lookups_overlap: bool,
 }
 
 /// What is wrong with a configuration.
@@ -439,15 +440,19 @@ impl MachineConfig {
         within("accelerator.flow_register_bits", a.flow_register_bits.into(), 1, 4096)?;
         within("near_l2.in_flight_queries", self.near_l2.in_flight_queries.into(), 1, 1024)?;
         within("software.instructions", self.software.instructions.into(), 1, 100_000)?;
-        within("software.lock_instructions", self.software.lock_instructions.into(), 0, self.software.instructions.into())
+        within(
+            "software.lock_instructions",
+            self.software.lock_instructions.into(),
+            0,
+            self.software.instructions.into(),
+        )
     }
 }
 
 /// FNV-1a.
 pub(crate) fn hash_of(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

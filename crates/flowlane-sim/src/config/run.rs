@@ -127,7 +127,8 @@ pub struct RunSection {
 
 impl Default for RunSection {
     fn default() -> Self {
-        let approaches = vec![Approach::Software, Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::Tcam];
+        let approaches =
+            vec![Approach::Software, Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::Tcam];
         Self { approaches, lookups: 4000, warm_up_lookups: 10_000, cores: 1, seed: 1 }
     }
 }
@@ -157,7 +158,10 @@ struct File {
     #[serde(default)]
     run: RunSection,
     #[serde(default)]
-    #[expect(dead_code, reason = "read by `sweep`, which replaces it by single runs; here only its name must be known")]
+    #[expect(
+        dead_code,
+        reason = "read by `sweep`, which replaces it by single runs; here only its name must be known"
+    )]
     sweep: toml::Table,
 }
 
@@ -297,7 +301,8 @@ mod tests {
 
     #[test]
     fn a_run_reads_back_as_it_was_written() {
-        let run = RunConfig::parse("[machine.accelerator]\nremote = \"mesh\"\n[workload]\ntables = 5\n").unwrap();
+        let run =
+            RunConfig::parse("[machine.accelerator]\nremote = \"mesh\"\n[workload]\ntables = 5\n").unwrap();
         assert_eq!(run.workload.tables, 5);
         let again = RunConfig::parse(&run.text()).unwrap();
         assert_eq!((again.hash(), &again), (run.hash(), &run));
@@ -309,7 +314,8 @@ mod tests {
         let text = "[sweep]\n\"workload.entries\" = [64, 128]\n\"machine.core.width\" = [2, 4, 6]\n";
         let runs = sweep(text).unwrap();
         assert_eq!(runs.len(), 6);
-        let seen: Vec<(u64, u32)> = runs.iter().map(|(_, r)| (r.workload.entries, r.machine.core.width)).collect();
+        let seen: Vec<(u64, u32)> =
+            runs.iter().map(|(_, r)| (r.workload.entries, r.machine.core.width)).collect();
         assert!(seen.contains(&(128, 4)) && seen.contains(&(64, 6)), "{seen:?}");
         assert!(runs[0].0.iter().any(|name| name.starts_with("workload.entries = ")));
         assert_eq!(sweep("").unwrap().len(), 1);

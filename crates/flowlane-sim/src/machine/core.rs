@@ -9,82 +9,17 @@ use std::collections::VecDeque;
 use std::fmt::Write;
 
 use super::cache::{Cache, Line};
-use super::op::{CHAINS, Class, Kind, Op, Program};
+use super::op::{Class, Kind, Op, Program};
 use super::query::{Engine, QueryId, Step};
 use super::shared::{Ask, Origin};
 use super::stats::{Span, ThreadStats};
+use super::thread::{Last, Leaving, Level, NOBODY, Slot, Thread, is_load, is_store};
 use super::{Event, Machine, SimError};
 use crate::config::{Blocking, MachineConfig};
 use crate::event::{Ps, UNKNOWN};
 
-/// Where a load found its line.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Level {
-    L1,
-    L2,
-    Llc,
-    Memory,
-}
-
-/// Nobody, in lists of operations.
-const NOBODY: u64 = u64::MAX;
-
 /// Operations that a thread is allowed to run ahead of the clock, in cycles.
 const AHEAD_CYCLES: u64 = 24;
-
-#[derive(Debug)]
-struct Slot {
-    op: Op,
-    entered: Ps,
-    done: Ps,
-    level: Level,
-    /// The first operation that waits for this one, and the next that waits for the same as this one.
-    first_waiter: u64,
-    next_waiter: u64,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Leaving {
-    at: Ps,
-    instructions: u32,
-    load: bool,
-    store: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Last {
-    Known(Ps),
-    Pending(u64),
-}
-
-/// A thread of a core.
-pub(super) struct Thread {
-    program: Box<dyn Program>,
-    ops: Vec<Op>,
-    next_op: usize,
-    ended: bool,
-    window: VecDeque<Slot>,
-    /// The number of the first operation in the window.
-    first: u64,
-    leaving: VecDeque<Leaving>,
-    rob: u32,
-    loads: u32,
-    stores: u32,
-    /// When the next operation may enter.
-    next_entry: Ps,
-    /// The operation that must end before another enters, and the cycles until one does.
-    fence: Option<(u64, u64)>,
-    last_left: Ps,
-    chains: [Last; CHAINS],
-    /// Two-bit counters by place and history.
-    predictor: Vec<u8>,
-    history: u32,
-    /// When the unit of work at the window's head entered.
-    unit_entered: Ps,
-    warm_up_lookups: u64,
-    lookups: u64,
-    pub(super) stats: ThreadStats,
-}
 
 /// A line that has been asked of the shared cache.
 #[derive(Debug)]
@@ -130,29 +65,8 @@ impl Core {
         }
     }
 
-    pub(super) fn add_thread(&mut self, program: Box<dyn Program>, warm_up_lookups: u64, _: &MachineConfig) {
-        self.threads.push(Thread {
-            program,
-            ops: Vec::new(),
-            next_op: 0,
-            ended: false,
-            window: VecDeque::new(),
-            first: 0,
-            leaving: VecDeque::new(),
-            rob: 0,
-            loads: 0,
-            stores: 0,
-            next_entry: 0,
-            fence: None,
-            last_left: 0,
-            chains: [Last::Known(0); CHAINS],
-            predictor: vec![1; 4096],
-            history: 0,
-            unit_entered: 0,
-            warm_up_lookups,
-            lookups: 0,
-            stats: ThreadStats::default(),
-        });
+    pub(super) fn add_thread(&mut self, program: Box<dyn Program>, warm_up_lookups: u64) {
+        self.threads.push(Thread::new(program, warm_up_lookups));
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -186,28 +100,6 @@ impl Core {
     }
 }
 
-impl Thread {
-    fn slot(&mut self, op: u64) -> &mut Slot {
-        &mut self.window[(op - self.first) as usize]
-    }
-
-    pub(super) fn kind(&self, op: u64) -> Kind {
-        self.window[(op - self.first) as usize].op.kind
-    }
-
-    /// Predicts a branch; says whether wrongly.
-    fn mispredicts(&mut self, id: u32, taken: bool) -> bool {
-        let at = (id.wrapping_mul(0x9e37_79b9) >> 20 ^ self.history) as usize % self.predictor.len();
-        let counter = &mut self.predictor[at];
-        let wrong = (*counter >= 2) != taken;
-        *counter = if taken { (*counter + 1).min(3) } else { counter.saturating_sub(1) };
-        self.history = (self.history << 1 | u32::from(taken)) & 0xff;
-        self.stats.branches += 1;
-        self.stats.mispredicted += u64::from(wrong);
-        wrong
-    }
-}
-
 /// What came of trying to let an operation in.
 enum Entry {
     Entered,
@@ -238,7 +130,8 @@ impl Machine {
         loop {
             let c = &self.cores[core as usize];
             let next = c.threads.iter().enumerate().filter(|(t, _)| !blocked[*t]);
-            let Some((thread, at)) = next.map(|(t, thread)| (t, thread.next_entry)).min_by_key(|(t, at)| (*at, *t))
+            let Some((thread, at)) =
+                next.map(|(t, thread)| (t, thread.next_entry)).min_by_key(|(t, at)| (*at, *t))
             else {
                 return Ok(());
             };
@@ -271,8 +164,7 @@ impl Machine {
         let follows = c.followers.contains(&thread);
         let t = &mut c.threads[thread];
         if follows && first_ended {
-            t.ended = true;
-            t.next_op = t.ops.len();
+            t.ended = true; // After what it has begun.
         }
         while t.next_op == t.ops.len() {
             if t.ended {
@@ -288,10 +180,16 @@ impl Machine {
         let op = t.ops[t.next_op];
         let (load, store) = (is_load(&op), is_store(&op));
         let limits = &self.config.core;
-        let (rob, loads, stores) =
-            (limits.rob_entries / shared, limits.load_queue_entries / shared, limits.store_queue_entries / shared);
+        let (rob, loads, stores) = (
+            limits.rob_entries / shared,
+            limits.load_queue_entries / shared,
+            limits.store_queue_entries / shared,
+        );
         let mut at = t.next_entry.max(c.entry_free);
-        while t.rob + op.instructions.min(rob) > rob || (load && t.loads >= loads) || (store && t.stores >= stores) {
+        while t.rob + op.instructions.min(rob) > rob
+            || (load && t.loads >= loads)
+            || (store && t.stores >= stores)
+        {
             let Some(first) = t.leaving.pop_front() else { return Ok(Entry::Blocked) };
             t.rob -= first.instructions;
             t.loads -= u32::from(first.load);
@@ -302,6 +200,15 @@ impl Machine {
         t.loads += u32::from(load);
         t.stores += u32::from(store);
         t.next_op += 1;
+        self.place(core, thread, op, at);
+        Ok(Entry::Entered)
+    }
+
+    /// Puts an operation into the window, and begins it where nothing is missing.
+    fn place(&mut self, core: u32, thread: usize, op: Op, at: Ps) {
+        let limits = &self.config.core;
+        let c = &mut self.cores[core as usize];
+        let t = &mut c.threads[thread];
         let cost = u64::from(op.instructions) * self.cycle_ps;
         t.next_entry = at + cost * limits.base_cpi_milli / 1000;
         c.entry_free = at + cost / u64::from(limits.width);
@@ -338,6 +245,9 @@ impl Machine {
         {
             t.fence = Some((number, limits.mispredict_cycles));
         }
+        if op.fences {
+            t.fence = Some((number, 0));
+        }
         if let Kind::Lookup(query) = op.kind
             && self.config.accelerator.blocking == Blocking::Serialise
             && self.queries.get(query).engine == Engine::Cha
@@ -347,7 +257,6 @@ impl Machine {
         if let Some(at) = after {
             self.begin(core, thread, number, at);
         }
-        Ok(Entry::Entered)
     }
 
     /// Begins an operation whose operands are there at `at`.
@@ -545,9 +454,13 @@ impl Machine {
         let t = &mut self.cores[core as usize].threads[thread];
         let (stats, op) = (&mut t.stats, &slot.op);
         let whole = left - before;
+        // What it waited for before it could enter is nobody's data: the way in, and branches.
         let own = whole.min(own_ps);
-        let base = if op.class == Class::Lock { &mut stats.stack.lock_ps } else { &mut stats.stack.compute_ps };
+        let late = slot.entered.saturating_sub(before + own).min(whole - own);
+        let base =
+            if op.class == Class::Lock { &mut stats.stack.lock_ps } else { &mut stats.stack.compute_ps };
         *base += own;
+        stats.stack.compute_ps += late;
         let stack = &mut stats.stack;
         *match (op.kind, op.class, slot.level) {
             (Kind::Lookup(_) | Kind::Snapshot(_) | Kind::Device { .. }, ..) => &mut stack.device_ps,
@@ -557,7 +470,7 @@ impl Machine {
             (Kind::Load(_), Class::Data, Level::Llc) => &mut stack.llc_ps,
             (Kind::Load(_), Class::Data, Level::Memory) => &mut stack.memory_ps,
             _ => &mut stack.compute_ps,
-        } += whole - own;
+        } += whole - late - own;
         stats.instructions += u64::from(op.instructions);
         if op.begins {
             t.unit_entered = slot.entered;
@@ -584,12 +497,4 @@ impl Machine {
             }
         }
     }
-}
-
-fn is_load(op: &Op) -> bool {
-    matches!(op.kind, Kind::Load(_) | Kind::Prefetch(_) | Kind::Lookup(_) | Kind::Snapshot(_) | Kind::Device { .. })
-}
-
-fn is_store(op: &Op) -> bool {
-    matches!(op.kind, Kind::Store(_) | Kind::LookupNonBlocking(_))
 }

@@ -12,8 +12,8 @@
 //! clock; everything shared happens in events, in the order of time.
 
 pub mod cache;
-pub mod cost;
 mod core;
+pub mod cost;
 pub mod dram;
 pub mod flow_register;
 mod lines;
@@ -23,6 +23,7 @@ pub mod query;
 mod shared;
 pub mod space;
 mod stats;
+mod thread;
 mod unit;
 
 pub use stats::{Counters, Histogram, Span, Stack, ThreadStats};
@@ -111,7 +112,8 @@ impl Machine {
     pub fn new(config: &MachineConfig) -> Self {
         let cycle_ps = config.cycle_ps();
         let slices = u64::from(config.llc.slices);
-        let slice = || Slice { cache: Cache::new(config.llc.slice_kib << 10, config.llc.ways, slices), free: 0 };
+        let slice =
+            || Slice { cache: Cache::new(config.llc.slice_kib << 10, config.llc.ways, slices), free: 0 };
         Self {
             cycle_ps,
             events: EventHeap::default(),
@@ -144,6 +146,11 @@ impl Machine {
         }
     }
 
+    /// Lines that the shared cache holds.
+    pub fn llc_lines(&self) -> u64 {
+        u64::from(self.config.llc.slices) * (self.config.llc.slice_kib << 10) / cache::LINE_BYTES
+    }
+
     /// Has a core's caches hold lines that it has written.
     pub fn fill_private(&mut self, core: u32, lines: impl Iterator<Item = Line>) {
         for line in lines {
@@ -154,7 +161,7 @@ impl Machine {
     /// Gives a core a program; the second one runs beside the first as another thread. Statistics begin with lookup
     /// `warm_up_lookups`.
     pub fn run_on(&mut self, core: u32, program: Box<dyn Program>, warm_up_lookups: u64) {
-        self.cores[core as usize].add_thread(program, warm_up_lookups, &self.config);
+        self.cores[core as usize].add_thread(program, warm_up_lookups);
         self.wake(core, 0);
     }
 
@@ -191,6 +198,9 @@ impl Machine {
         if self.cores.iter().any(|core| !core.is_idle()) {
             return Err(self.stuck("no event is left, and threads still wait"));
         }
+        if !self.is_settled() {
+            return Err(self.stuck("all threads have ended, and something is left over"));
+        }
         Ok(())
     }
 
@@ -222,7 +232,8 @@ impl Machine {
     fn controller_tile(&self, line: Line) -> u32 {
         let channel = self.dram.channel(line);
         let row = (channel / 2) % self.config.mesh.rows;
-        row * self.config.mesh.columns + if channel.is_multiple_of(2) { 0 } else { self.config.mesh.columns - 1 }
+        row * self.config.mesh.columns
+            + if channel.is_multiple_of(2) { 0 } else { self.config.mesh.columns - 1 }
     }
 
     /// What a thread did.
@@ -266,7 +277,7 @@ impl Machine {
     }
 
     /// Whether nothing is left over: all queries answered once, all locks released, no request or batch under way.
-    pub fn is_settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         let (made, answered) = self.queries.count();
         let requests = self.requests.len() == self.free_requests.len();
         made == answered && self.locks.is_empty() && requests && self.queries.batches_under_way() == 0

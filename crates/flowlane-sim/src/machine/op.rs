@@ -65,6 +65,8 @@ pub struct Op {
     pub waits: bool,
     /// What follows in its chain waits for it.
     pub gives: bool,
+    /// Nothing enters the window behind it before it has ended.
+    pub fences: bool,
     /// A unit of work (a packet, a batch) begins with it.
     pub begins: bool,
     /// So many lookups, and a unit of work, end with it.
@@ -74,7 +76,8 @@ pub struct Op {
 impl Op {
     /// One instruction that neither waits nor is waited for.
     pub fn new(kind: Kind, class: Class) -> Self {
-        Self { kind, instructions: 1, class, chain: 0, waits: false, gives: false, begins: false, ends: 0 }
+        let (waits, gives, fences, begins) = (false, false, false, false);
+        Self { kind, instructions: 1, class, chain: 0, waits, gives, fences, begins, ends: 0 }
     }
 
     /// Work of so many instructions.

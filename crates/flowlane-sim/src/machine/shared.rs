@@ -2,11 +2,11 @@
 //! which line (the snoop filter), and memory.
 
 use super::cache::{Evicted, Line};
-use super::core::Level;
 use super::mesh::{LINE_FLITS, REQUEST_FLITS};
 use super::op::Kind;
 use super::query::{BatchId, QueryId};
 use super::space::slice_of;
+use super::thread::Level;
 use super::{Event, Machine, SimError};
 use crate::config::{Fill, LockHold, Remote};
 use crate::event::{Component, Ps};
@@ -135,7 +135,8 @@ impl Machine {
         if let (Ask::Snapshot, Origin::Snapshot { batch, .. }) = (ask, origin) {
             self.requests[id as usize].complete = self.queries.batch_mut(batch).missing == 0;
         }
-        let at_cha = matches!(origin, Origin::Unit { query } if self.queries.get(query).unit < self.config.llc.slices);
+        let at_cha =
+            matches!(origin, Origin::Unit { query } if self.queries.get(query).unit < self.config.llc.slices);
         let (tag, whole) = match at_cha {
             true => {
                 let whole = self.config.accelerator.slice_cycles;
@@ -176,7 +177,16 @@ impl Machine {
             true => slice,
             false => self.tile_of_origin(origin),
         };
-        let at = self.mesh.send(self.controller_tile(line), to, LINE_FLITS, at);
+        let controller = self.controller_tile(line);
+        let at = match (origin, self.config.llc.fill) {
+            // A cache that keeps what it fetches hands it on after it has it.
+            (Origin::Core { .. }, Fill::Allocate) => {
+                let kept = self.mesh.send(controller, slice, LINE_FLITS, at)
+                    + self.cycles(self.config.llc.data_cycles);
+                self.mesh.send(slice, to, LINE_FLITS, kept)
+            }
+            _ => self.mesh.send(controller, to, LINE_FLITS, at),
+        };
         self.events.at(at, self.component_of_origin(origin), Event::Done(id));
     }
 
@@ -196,7 +206,8 @@ impl Machine {
         match request.origin {
             Origin::Snapshot { core, thread, op, .. } if !request.complete => {
                 self.cores[core as usize].threads[usize::from(thread)].stats.snapshot_retries += 1;
-                let again = self.events.now() + self.cycles(self.config.accelerator.snapshot_retry_cycles.max(1));
+                let again =
+                    self.events.now() + self.cycles(self.config.accelerator.snapshot_retry_cycles.max(1));
                 debug_assert!(op < u64::MAX);
                 self.events.at(again, core, Event::Send(id));
                 return Ok(());
@@ -271,7 +282,8 @@ impl Machine {
 
     pub(super) fn note_sharer(&mut self, core: u32, line: Line, own: bool) {
         let entry = self.sharers.entry(line).or_default();
-        entry.exclusive = own || entry.cores & !(1 << core) == 0 && (entry.exclusive || entry.units == 0 && entry.cores == 0);
+        entry.exclusive = own
+            || entry.cores & !(1 << core) == 0 && (entry.exclusive || entry.units == 0 && entry.cores == 0);
         entry.cores |= 1 << core;
     }
 

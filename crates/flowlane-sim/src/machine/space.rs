@@ -48,7 +48,8 @@ impl Region {
     /// Its lines.
     pub fn lines(&self) -> impl Iterator<Item = Line> + use<> {
         let region = *self;
-        (0..region.bytes.div_ceil(LINE_BYTES)).map(move |n| region.line((n * LINE_BYTES).min(region.bytes - 1)))
+        (0..region.bytes.div_ceil(LINE_BYTES))
+            .map(move |n| region.line((n * LINE_BYTES).min(region.bytes - 1)))
     }
 
     /// Bytes.

@@ -153,7 +153,11 @@ impl Machine {
         let near = self.units[unit as usize].near_l2;
         let a = &self.config.accelerator;
         let (hash, compare, fixed) = match near {
-            true => (self.config.near_l2.hash_cycles, self.config.near_l2.compare_cycles, self.config.near_l2.fixed_cycles),
+            true => (
+                self.config.near_l2.hash_cycles,
+                self.config.near_l2.compare_cycles,
+                self.config.near_l2.fixed_cycles,
+            ),
             false => (a.hash_cycles, a.compare_cycles, a.fixed_cycles),
         };
         match step {

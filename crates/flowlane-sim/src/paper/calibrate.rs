@@ -52,7 +52,11 @@ impl Calibration {
 }
 
 /// The least number from `low` to `high` for which `enough` holds, which then holds for all larger ones.
-fn least(low: u64, high: u64, mut enough: impl FnMut(u64) -> Result<bool, SimError>) -> Result<u64, SimError> {
+fn least(
+    low: u64,
+    high: u64,
+    mut enough: impl FnMut(u64) -> Result<bool, SimError>,
+) -> Result<u64, SimError> {
     let (mut low, mut high) = (low, high);
     while low < high {
         let middle = (low + high) / 2;

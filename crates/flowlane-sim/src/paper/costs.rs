@@ -66,7 +66,9 @@ pub(super) fn table_4() -> (Vec<Row>, Vec<Chart>) {
             ("static power (mW)", cost.static_mw, ours.static_mw),
             ("energy of a query (nJ)", cost.query_nj, ours.query_nj),
         ] {
-            rows.push(Row::new("Table 4", format!("{name}: {what}"), exact(stated), Status::Identity).is(value));
+            rows.push(
+                Row::new("Table 4", format!("{name}: {what}"), exact(stated), Status::Identity).is(value),
+            );
         }
     }
     rows.push(
@@ -86,7 +88,8 @@ pub(super) fn table_4() -> (Vec<Row>, Vec<Chart>) {
             .is(100.0 * (1.0 - sram.static_mw / TCAM[3].static_mw))
             .note(format!("put in as {SRAM_POWER} of the power and {SRAM_AREA} of the area")),
     );
-    let capacities: Vec<f64> = (0..=12).map(|n| 1e3 * 10f64.powi(n / 4) * [1.0, 1.778, 3.162, 5.623][n as usize % 4]).collect();
+    let capacities: Vec<f64> =
+        (0..=12).map(|n| 1e3 * 10f64.powi(n / 4) * [1.0, 1.778, 3.162, 5.623][n as usize % 4]).collect();
     let of = |energy: &dyn Fn(f64) -> Option<f64>| capacities.iter().map(|c| energy(*c)).collect();
     let costs = |c: f64| crate::machine::cost::tcam(c.min(1e6), false).ok();
     let series = vec![

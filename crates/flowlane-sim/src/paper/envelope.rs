@@ -2,11 +2,9 @@
 
 use std::rc::Rc;
 
-use super::figure11::{ENTRIES, TUPLES};
 use super::Effort;
-use crate::config::{
-    Approach, Blocking, Dispatch, KeyPlace, MachineConfig, Remote, RunConfig, Translation,
-};
+use super::figure11::{ENTRIES, TUPLES};
+use crate::config::{Approach, Blocking, Dispatch, KeyPlace, MachineConfig, Remote, RunConfig, Translation};
 use crate::machine::SimError;
 use crate::parallel;
 use crate::run::{run, tables_of};
@@ -21,15 +19,16 @@ pub(super) struct Envelope {
     pub(super) slower_percent: Option<[f64; 2]>,
     /// Non-blocking over software, the most tuples.
     pub(super) tuples: Option<[f64; 2]>,
-    /// Blocking over software, the most tuples.
-    pub(super) tuples_blocking: Option<[f64; 2]>,
 }
 
 /// Every combination of the choices.
 fn choices(machine: &MachineConfig, quick: bool) -> Vec<MachineConfig> {
     let mut out = Vec::new();
-    let translations: &[Translation] =
-        if quick { &[Translation::Ideal] } else { &[Translation::Ideal, Translation::Tlb, Translation::Core] };
+    let translations: &[Translation] = if quick {
+        &[Translation::Ideal]
+    } else {
+        &[Translation::Ideal, Translation::Tlb, Translation::Core]
+    };
     for in_flight in [1, machine.accelerator.scoreboard_queries] {
         for dispatch in [Dispatch::Table, Dispatch::Bucket] {
             for remote in [Remote::Ideal, Remote::Mesh] {
@@ -50,11 +49,14 @@ fn choices(machine: &MachineConfig, quick: bool) -> Vec<MachineConfig> {
     out
 }
 
-/// The four values of one combination.
-fn values(machine: &MachineConfig, effort: Effort) -> Result<[f64; 4], SimError> {
+/// The three values of one combination.
+fn values(machine: &MachineConfig, effort: Effort) -> Result<[f64; 3], SimError> {
     let cycles = |config: &RunConfig, approaches: &[Approach]| -> Result<Vec<f64>, SimError> {
         let tables = Rc::new(tables_of(config));
-        approaches.iter().map(|approach| run(config, *approach, &tables).map(|r| r.cycles_per_lookup)).collect()
+        approaches
+            .iter()
+            .map(|approach| run(config, *approach, &tables).map(|r| r.cycles_per_lookup))
+            .collect()
     };
     let all = [Approach::Software, Approach::HaloBlocking, Approach::HaloNonBlocking];
     let mut config = effort.run(machine);
@@ -65,7 +67,7 @@ fn values(machine: &MachineConfig, effort: Effort) -> Result<[f64; 4], SimError>
     config.workload.matching = Match::Last;
     (config.run.lookups, config.run.warm_up_lookups) = (100, 60);
     let tuples = cycles(&config, &all)?;
-    Ok([one[0] / one[1], 100.0 * (one[2] / one[1] - 1.0), tuples[0] / tuples[2], tuples[0] / tuples[1]])
+    Ok([one[0] / one[1], 100.0 * (one[2] / one[1] - 1.0), tuples[0] / tuples[2]])
 }
 
 pub(super) fn envelope(machine: &MachineConfig, effort: Effort) -> Result<Envelope, SimError> {
@@ -76,5 +78,5 @@ pub(super) fn envelope(machine: &MachineConfig, effort: Effort) -> Result<Envelo
         let values = results.iter().map(|r| r[n]);
         Some(values.fold([f64::MAX, f64::MIN], |[low, high], v| [low.min(v), high.max(v)]))
     };
-    Ok(Envelope { single: extent(0), slower_percent: extent(1), tuples: extent(2), tuples_blocking: extent(3) })
+    Ok(Envelope { single: extent(0), slower_percent: extent(1), tuples: extent(2) })
 }

@@ -9,8 +9,8 @@ use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::run::{run, tables_of};
 
-/// Slots of a table that L2 cannot hold and the shared cache can: 3.5 MiB.
-const LLC_ENTRIES: u64 = 1 << 17;
+/// Slots of a table of which L2 holds little, and the shared cache all: 14 MiB.
+const LLC_ENTRIES: u64 = 1 << 19;
 /// Slots of a table of which next to nothing is in a cache: 112 MiB.
 const MEMORY_ENTRIES: u64 = 1 << 22;
 
@@ -46,7 +46,7 @@ pub fn bars(
     config.workload.entries = match (in_memory, effort.quick) {
         (false, _) => LLC_ENTRIES,
         (true, false) => MEMORY_ENTRIES,
-        (true, true) => LLC_ENTRIES * 4,
+        (true, true) => LLC_ENTRIES * 2,
     };
     config.workload.warm = !in_memory;
     if in_memory {
@@ -80,12 +80,20 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
         row("computing, less than software's, table in LLC (%)", 48.1, Status::Calibrated)
             .is(100.0 * (1.0 - halo.compute / soft.compute)),
         row("data in LLC, times faster", 4.1, Status::Calibrated).is(soft.data / halo.data),
-        row("lock, share of software's time (%)", 13.1, Status::Calibrated).is(100.0 * soft.lock / soft.total()),
+        row("lock, share of software's time (%)", 13.1, Status::Calibrated)
+            .is(100.0 * soft.lock / soft.total()),
         row("data in memory, times faster", 1.6, Status::Predicted)
             .is(soft_memory.data / halo_memory.data)
-            .note("1.6 with 4.1 in LLC needs memory at 2.0 times the LLC's latency; DDR4-2400 is further away"),
+            .note(
+                "1.6 with 4.1 in LLC needs memory at 2.0 times the LLC's latency; DDR4-2400 is further away",
+            ),
     ];
-    let all = [("software, LLC", soft), ("HALO, LLC", halo), ("software, memory", soft_memory), ("HALO, memory", halo_memory)];
+    let all = [
+        ("software, LLC", soft),
+        ("HALO, LLC", halo),
+        ("software, memory", soft_memory),
+        ("HALO, memory", halo_memory),
+    ];
     let series = |name: &str, part: fn(&Bars) -> f64| Series {
         name: name.into(),
         values: all.iter().map(|(_, bars)| Some(part(bars) / soft.total())).collect(),

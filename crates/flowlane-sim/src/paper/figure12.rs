@@ -13,8 +13,11 @@ use crate::program::{Halo, HaloProgram, Neighbour, Software, SoftwareProgram};
 use crate::workload::{Packets, Tables, tables_for};
 
 /// Functions: lines of the hot and of the cold set, and how many of a thousand loads are cold.
-const FUNCTIONS: [(&str, u64, u64, u64); 3] =
-    [("small hot set", 12 << 10, 256 << 10, 5), ("hot set of L1", 26 << 10, 256 << 10, 10), ("streaming", 16 << 10, 768 << 10, 60)];
+const FUNCTIONS: [(&str, u64, u64, u64); 3] = [
+    ("small hot set", 12 << 10, 256 << 10, 5),
+    ("hot set of L1", 26 << 10, 256 << 10, 10),
+    ("streaming", 16 << 10, 768 << 10, 60),
+];
 
 /// Flows of the switch.
 const FLOWS: [(&str, u64); 3] = [("1K flows", 1 << 10), ("10K flows", 10_000), ("100K flows", 100_000)];
@@ -46,7 +49,8 @@ fn neighbour(
     match beside {
         Beside::Nothing => {}
         Beside::Software => {
-            let program = SoftwareProgram::new(tables.clone(), packets, Software::Rte, &m.software, false, forever);
+            let program =
+                SoftwareProgram::new(tables.clone(), packets, Software::Rte, &m.software, false, forever);
             machine.run_on(0, Box::new(program), 0);
         }
         Beside::Halo => {
@@ -89,12 +93,22 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let ([soft_low, soft_high], [halo_low, halo_high]) = (extent(0), extent(1));
     let note = "streams stand for the paper's functions; the paper emulated HALO by waiting";
     let rows = vec![
-        Row::new("Figure 12a", "throughput lost beside software (%)", Stated::Range { low: 17.0, high: 26.0 }, Status::Predicted)
-            .between(soft_low, soft_high)
-            .note(note),
-        Row::new("Figure 12a", "throughput lost beside HALO (%)", Stated::Below { value: 3.2 }, Status::Predicted)
-            .between(halo_low, halo_high)
-            .note(note),
+        Row::new(
+            "Figure 12a",
+            "throughput lost beside software (%)",
+            Stated::Range { low: 17.0, high: 26.0 },
+            Status::Predicted,
+        )
+        .between(soft_low, soft_high)
+        .note(note),
+        Row::new(
+            "Figure 12a",
+            "throughput lost beside HALO (%)",
+            Stated::Below { value: 3.2 },
+            Status::Predicted,
+        )
+        .between(halo_low, halo_high)
+        .note(note),
     ];
     let places = jobs.iter().map(|(flows, f)| format!("{}, {}", FLOWS[*flows].0, FUNCTIONS[*f].0)).collect();
     let series = |name: &str, of: usize| Series {

@@ -21,17 +21,18 @@ struct Function {
 
 const FUNCTIONS: [Function; 3] = [
     Function { name: "NAT", entries: [1_000, 10_000, 100_000], tables: 1, instructions: 40, lines: 1 },
-    Function { name: "asset detection", entries: [1_000, 10_000, 100_000], tables: 1, instructions: 30, lines: 1 },
+    Function {
+        name: "asset detection",
+        entries: [1_000, 10_000, 100_000],
+        tables: 1,
+        instructions: 30,
+        lines: 1,
+    },
     Function { name: "packet filter", entries: [100, 1_000, 10_000], tables: 1, instructions: 20, lines: 1 },
 ];
 
-const APPROACHES: [Approach; 5] = [
-    Approach::Software,
-    Approach::HaloBlocking,
-    Approach::HaloNonBlocking,
-    Approach::Bulk,
-    Approach::Avx512,
-];
+const APPROACHES: [Approach; 5] =
+    [Approach::Software, Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::Bulk, Approach::Avx512];
 
 pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
     let jobs: Vec<(&Function, u64)> =
@@ -50,9 +51,14 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let times: Vec<f64> = results.iter().map(|r| r[0] / r[1]).collect();
     let (least, most) = times.iter().fold((f64::MAX, f64::MIN), |(l, h), t| (l.min(*t), h.max(*t)));
     let rows = vec![
-        Row::new("Figure 13", "functions with blocking lookups, times faster", Stated::Range { low: 2.3, high: 2.7 }, Status::Predicted)
-            .between(least, most)
-            .note("2.3 to 2.7 of 3.3 needs lookups to be 81 to 90 % of a function; what is beside them is open"),
+        Row::new(
+            "Figure 13",
+            "functions with blocking lookups, times faster",
+            Stated::Range { low: 2.3, high: 2.7 },
+            Status::Predicted,
+        )
+        .between(least, most)
+        .note("2.3 to 2.7 of 3.3 needs lookups to be 81 to 90 % of a function; what is beside them is open"),
     ];
     let series = |n: usize| Series {
         name: label(APPROACHES[n]).to_owned(),

@@ -55,7 +55,8 @@ pub(super) fn figure(effort: Effort) -> (Vec<Row>, Vec<Chart>) {
     let chart = Chart {
         id: "figure-8b",
         title: "Figure 8b: flows counted by linear counting".into(),
-        about: "Mean estimates over random flows; a register with no bit left says as many as with one left.".into(),
+        about: "Mean estimates over random flows; a register with no bit left says as many as with one left."
+            .into(),
         axis: "flows",
         places: FLOWS.iter().map(u64::to_string).collect(),
         unit: "flows estimated",

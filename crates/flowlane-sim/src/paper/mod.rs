@@ -200,7 +200,7 @@ pub struct Effort {
 
 impl Effort {
     fn lookups(self) -> u64 {
-        if self.quick { 400 } else { 3000 }
+        if self.quick { 400 } else { 2000 }
     }
 
     fn warm_up(self) -> u64 {
@@ -257,7 +257,8 @@ impl Report {
         watch("open choices", 0.02);
         let envelope = envelope::envelope(machine, effort)?;
         watch("figure 9", 0.25);
-        let nine = figure9::figure(machine, effort, &envelope, &|share| watch("figure 9", 0.25 + 0.5 * share))?;
+        let nine =
+            figure9::figure(machine, effort, &envelope, &|share| watch("figure 9", 0.25 + 0.5 * share))?;
         add(nine);
         watch("figure 10", 0.75);
         add(figure10::figure(machine, effort)?);

@@ -23,7 +23,10 @@ pub struct FlatDevice {
 impl FlatDevice {
     /// A TCAM.
     pub fn tcam(config: &TcamConfig) -> Self {
-        Self { latency_cycles: config.lookup_cycles + 2 * config.attach_cycles, busy_cycles: config.busy_cycles }
+        Self {
+            latency_cycles: config.lookup_cycles + 2 * config.attach_cycles,
+            busy_cycles: config.busy_cycles,
+        }
     }
 
     /// An SRAM-TCAM.

@@ -45,6 +45,9 @@ const LANES: u32 = 8;
 /// The place in the code of the loop over tables: hit or go on.
 const NEXT_TABLE: u32 = 100;
 
+/// The place in the code of the search through a bucket.
+const SEARCH: u32 = 101;
+
 /// Lookups in software, until there are enough.
 pub struct SoftwareProgram {
     tables: Rc<Tables>,
@@ -73,39 +76,50 @@ impl SoftwareProgram {
     fn pad(&self, lookup: &mut Lookup) {
         let own = lookup.instructions();
         let p = &self.padding;
-        let (loads, stores, branches) = lookup.ops.iter().fold((0, 0, 0), |(l, s, b), op| match op.kind {
-            Kind::Load(_) => (l + 1, s, b),
-            Kind::Store(_) => (l, s + 1, b),
-            Kind::Branch { .. } => (l, s, b + 1),
-            _ => (l, s, b),
-        });
+        let count =
+            |wanted: fn(&Kind) -> bool| lookup.ops.iter().filter(|op| wanted(&op.kind)).count() as u32;
+        let loads = count(|kind| matches!(kind, Kind::Load(_)));
+        let stores = count(|kind| matches!(kind, Kind::Store(_)));
         let share = |permille: u32, own: u32| (p.instructions * permille / 1000).saturating_sub(own);
         let (loads, stores) = (share(p.loads_permille, loads), share(p.stores_permille, stores));
-        let rest = p.instructions.saturating_sub(own + loads + stores).saturating_sub(branches.min(1));
+        // Those of the search come to 4.5 in the mean, and the last one uses the result.
+        let rest = p.instructions.saturating_sub(own + loads + stores + 5);
         let lock = p.lock_instructions.min(rest);
-        // Calls, arguments and the hash before the table is read; comparisons and the way back after.
-        let mut before = Vec::new();
-        let mut after = Vec::new();
+        // Calls, arguments and the hash before the table is read; the search through the bucket's slots; then the
+        // comparison and the way back.
         let stack = &self.tables.stack;
-        let around = |part: &mut Vec<Op>, loads: u32, stores: u32, work: u32, lock: u32| {
-            part.push(Op::work(lock, Class::Lock));
+        let lock_loads = (p.lock_instructions - lock).min(loads);
+        let part = |n: u32, of: u32| (of * (n + 1) / 3) - of * n / 3;
+        let around = |ops: &mut Vec<Op>, n: u32| {
+            let (loads, stores, lock_loads) = (part(n, loads), part(n, stores), part(n, lock_loads));
+            ops.push(Op::work(part(n, lock), Class::Lock));
             for n in 0..loads.max(stores) {
                 let line = stack[n as usize % stack.len()];
                 if n < loads {
-                    part.push(Op::new(Kind::Load(line), Class::Compute));
+                    // Counters and flags of the lock are read, too.
+                    let class = if n < lock_loads { Class::Lock } else { Class::Compute };
+                    ops.push(Op::new(Kind::Load(line), class));
                 }
                 if n < stores {
-                    part.push(Op::new(Kind::Store(line), Class::Compute));
+                    ops.push(Op::new(Kind::Store(line), Class::Compute));
                 }
             }
-            part.push(Op::work(work, Class::Compute));
-            part.retain(|op| op.instructions > 0);
+            ops.push(Op::work(part(n, rest - lock), Class::Compute));
         };
-        around(&mut before, loads / 2, stores / 2, (rest - lock) / 2, lock / 2);
-        around(&mut after, loads - loads / 2, stores - stores / 2, rest - lock - (rest - lock) / 2, lock - lock / 2);
-        before.append(&mut lookup.ops);
-        before.append(&mut after);
-        lookup.ops = before;
+        let [mut first, mut second, mut third] = stages_of(std::mem::take(&mut lookup.ops));
+        around(&mut lookup.ops, 0);
+        lookup.ops.append(&mut first);
+        lookup.ops.append(&mut second);
+        // Slot by slot until one has the signature: which one that is, nobody can predict. A miss sees all.
+        let slot = if lookup.walk.answer.is_some() { lookup.walk.hash >> 7 & 7 } else { 8 };
+        for n in 0..=slot.min(7) {
+            let branch = Kind::Branch { id: SEARCH, taken: n == slot };
+            lookup.ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
+        }
+        around(&mut lookup.ops, 1);
+        lookup.ops.append(&mut third);
+        around(&mut lookup.ops, 2);
+        lookup.ops.retain(|op| op.instructions > 0);
     }
 
     /// One by one.
@@ -123,6 +137,9 @@ impl SoftwareProgram {
             if several {
                 let branch = Kind::Branch { id: NEXT_TABLE, taken: found };
                 ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
+            }
+            if self.style == Software::Rte && !self.padding.lookups_overlap {
+                ops.push(Op { waits: true, fences: true, ..Op::work(1, Class::Compute) });
             }
             if found {
                 break;

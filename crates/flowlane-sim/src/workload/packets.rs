@@ -75,7 +75,8 @@ impl Packets {
                 let filled = tables.filled(table);
                 let among = if self.working_set > 0 { self.working_set.min(filled) } else { filled };
                 let found = table == has && hit && filled > 0;
-                let of_key = if found { self.random.below(among) } else { ABSENT + self.random.below(ABSENT) };
+                let of_key =
+                    if found { self.random.below(among) } else { ABSENT + self.random.below(ABSENT) };
                 let key = key_of(tables.seed(), table, of_key);
                 let inserted = found.then_some(of_key as u32);
                 let mut recorder = Recorder::new(&tables.places, place);

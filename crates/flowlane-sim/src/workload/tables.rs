@@ -124,9 +124,13 @@ impl Tables {
     /// Puts all tables, and what is beside them, into the shared cache, as after they were filled: what was put in
     /// first goes first where they are larger.
     pub fn warm(&self, machine: &mut Machine) {
-        for place in &self.places {
-            machine.fill_llc(place.buckets.lines().chain(place.entries.lines()).chain(place.header.lines()));
-        }
+        let lines = |place: &TablePlace| {
+            place.buckets.lines().chain(place.entries.lines()).chain(place.header.lines())
+        };
+        // Of what is put in long before the end, four times as much as it holds, nothing is left.
+        let all = self.bytes() / 64;
+        let gone = all.saturating_sub(4 * machine.llc_lines());
+        machine.fill_llc(self.places.iter().flat_map(lines).skip(gone as usize));
         machine.fill_llc(self.keys.iter().flat_map(Region::lines).chain(self.results.iter().copied()));
     }
 

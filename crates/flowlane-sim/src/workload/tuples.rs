@@ -83,4 +83,3 @@ impl Program for TupleSearchProgram {
         Ok(true)
     }
 }
-

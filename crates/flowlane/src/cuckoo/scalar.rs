@@ -52,7 +52,6 @@ pub(super) fn lookup_probed<const W: usize>(
     }
 }
 
-#[inline(always)]
 fn attempt<const W: usize>(
     table: &CuckooTable<W>,
     key: &[u32; W],
@@ -102,7 +101,6 @@ fn attempt<const W: usize>(
 }
 
 /// The key in this bucket.
-#[inline(always)]
 fn find<const W: usize>(
     table: &CuckooTable<W>,
     at: u32,
