@@ -13,6 +13,8 @@ pub enum Quantity {
     MillionsPerSecond,
     /// Time-stamp cycles an operation: less is better.
     Cycles,
+    /// The figure's unit says it all: numbers that were not measured ([`crate::page`]).
+    Plain,
 }
 
 /// How a figure is drawn.
@@ -48,7 +50,9 @@ impl Point {
     /// The number that a figure of this quantity shows, between those of the quartiles.
     pub fn value(&self, quantity: Quantity) -> [f64; 3] {
         match quantity {
-            Quantity::Cycles => [self.cycles.lower_quartile, self.cycles.median, self.cycles.upper_quartile],
+            Quantity::Cycles | Quantity::Plain => {
+                [self.cycles.lower_quartile, self.cycles.median, self.cycles.upper_quartile]
+            }
             Quantity::MillionsPerSecond => {
                 [1e3 / self.ns.upper_quartile, self.millions_per_second, 1e3 / self.ns.lower_quartile]
             }
@@ -174,6 +178,7 @@ impl Figure {
         match self.quantity {
             Quantity::MillionsPerSecond => format!("million {} per second", self.unit),
             Quantity::Cycles => format!("cycles per {}", self.unit),
+            Quantity::Plain => self.unit.clone(),
         }
     }
 

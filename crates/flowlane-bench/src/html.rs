@@ -35,12 +35,12 @@ dd{margin:0;min-width:0}
 @media print{h3,figure{break-after:avoid}}
 ";
 
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// The style sheet: the page's, and for dark screens the exchange of the plots' colours.
-fn style() -> String {
+pub(crate) fn style() -> String {
     let mut out = STYLE.to_owned();
     out.push_str("@media (prefers-color-scheme:dark){:root{--paper:#0d1117;--ink:#e6edf3;--soft:#9198a1;");
     out.push_str("--line:#30363d;--shade:#161b22;--link:#58a6ff}\n");
@@ -52,7 +52,7 @@ fn style() -> String {
     out
 }
 
-fn table(head: &[String], rows: &[Vec<String>], out: &mut String) {
+pub(crate) fn table(head: &[String], rows: &[Vec<String>], out: &mut String) {
     let line = |cells: &[String], tag: &str| -> String {
         cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell))).collect()
     };

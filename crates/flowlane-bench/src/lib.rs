@@ -23,6 +23,7 @@ mod html;
 pub mod machine;
 pub mod measure;
 mod packets;
+pub mod page;
 #[cfg(any(feature = "peers", feature = "peers-dpdk"))]
 mod peers;
 mod plot;

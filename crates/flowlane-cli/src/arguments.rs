@@ -1,10 +1,13 @@
 //! The command line.
 
 mod route;
+mod sim;
 
 pub(crate) use route::{
     FibShape, RouteBenchOptions, RouteLookupOptions, RouteShowOptions, RouteVerb, RoutesFormat, RoutesInput,
 };
+
+pub(crate) use sim::{SimPaperOptions, SimVerb};
 
 use std::path::{Path, PathBuf};
 
@@ -60,6 +63,9 @@ pub(crate) enum Command {
     Tune(TuneOptions),
     /// Measure the library on this machine: tables, JSON, or a page with plots.
     Bench(BenchOptions),
+    /// Simulate flow classification beside the caches (HALO), on this project's own tables.
+    #[command(subcommand)]
+    Sim(SimVerb),
     /// Compare every engine in every variant with its definition, on random and adversarial input.
     Selftest(SelftestOptions),
     /// Describe this machine's CPU and the variants that it can run.

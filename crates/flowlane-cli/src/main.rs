@@ -36,6 +36,7 @@ fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
         Command::Generate(verb) => command::generate::run(verb),
         Command::Tune(options) => command::tune::run(options, tune),
         Command::Bench(options) => command::bench::run(options),
+        Command::Sim(verb) => command::sim::run(verb),
         Command::Selftest(options) => command::selftest::run(options),
         Command::Cpu(options) => command::cpu::run(options, tune),
         Command::Completions { shell } => command::meta::completions(*shell),

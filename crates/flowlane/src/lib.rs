@@ -2,7 +2,7 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← memory ← choices ← hash ← {bloom, cuckoo} ← packet ← rule ← {cache, classify, route, tunnel} ← generate ← {check, tune}`
+//! `isa ← memory ← choices ← hash ← probe ← {bloom, cuckoo} ← packet ← rule ← {cache, classify, route, tunnel} ← generate ← {check, tune}`
 //!
 //! | module | what |
 //! |---|---|
@@ -10,6 +10,7 @@
 //! | [`memory`] | memory for tables: aligned, on huge pages where it is large |
 //! | [`choices`] | which variants and kernels tables use where nobody asked for one |
 //! | [`hash`] | MurmurHash3 and CRC32C over one or many keys |
+//! | [`probe`] | what a scalar lookup reads and computes, for simulators |
 //! | [`bloom`] | Bloom filters: classic and blocked, one key or a batch at a time |
 //! | [`packet`] | the table of fields, the flow key and its parser |
 //! | [`rule`] | matches, actions, rules, and their readers and printers |
@@ -36,6 +37,7 @@ pub mod hash;
 pub mod isa;
 pub mod memory;
 pub mod packet;
+pub mod probe;
 pub mod route;
 pub mod rule;
 pub mod tune;

@@ -9,5 +9,6 @@ pub(crate) mod meta;
 pub(crate) mod route;
 pub(crate) mod rules;
 pub(crate) mod selftest;
+pub(crate) mod sim;
 pub(crate) mod switch;
 pub(crate) mod tune;

@@ -40,6 +40,24 @@ const _: () = assert!(
 unsafe impl crate::memory::Zeroed for Bucket {}
 
 impl Bucket {
+    /// Where a bucket's signatures are, in bytes from the first bucket: for probes.
+    #[inline(always)]
+    pub(super) fn signatures_at(bucket: u32) -> usize {
+        bucket as usize * size_of::<Self>()
+    }
+
+    /// The same of its filter.
+    #[inline(always)]
+    pub(super) fn filter_at(bucket: u32) -> usize {
+        Self::signatures_at(bucket) + std::mem::offset_of!(Self, filter)
+    }
+
+    /// The same of its version.
+    #[inline(always)]
+    pub(super) fn version_at(bucket: u32) -> usize {
+        Self::signatures_at(bucket) + std::mem::offset_of!(Self, version)
+    }
+
     /// Begins to read: the version to be handed to [`is_unchanged`](Self::is_unchanged).
     #[inline(always)]
     pub(super) fn version(&self) -> u32 {

@@ -37,6 +37,7 @@ use crate::choices::{self, SizeClass, Slot};
 use crate::hash::multilinear;
 use crate::hash::multilinear::{KEYS, KeyHash};
 use crate::isa::{Body, Variant};
+use crate::probe::{Dependency, Part, Probe};
 
 /// Most keys in a batch: one bit each in the mask of hits.
 pub const BATCH_MAX: usize = 64;
@@ -212,6 +213,14 @@ impl<const W: usize> CuckooTable<W> {
     /// inserted with it.
     pub fn lookup_with_hash(&self, key: &[u32; W], hash: u32) -> Option<u32> {
         scalar::lookup(self, key, hash).map(|found| found.value)
+    }
+
+    /// The value of `key`, found as [`lookup`](Self::lookup) finds it, with every step told to `probe`.
+    pub fn lookup_probed(&self, key: &[u32; W], probe: &mut impl Probe) -> Option<u32> {
+        probe.load(0, Part::Key, 0, 4 * W, Dependency::Free);
+        // The sum of products, folded: a load, a multiplication and an addition a word, five instructions at the end.
+        probe.alu(3 * W as u32 + 5);
+        scalar::lookup_probed(self, key, self.hash(key), probe).map(|found| found.value)
     }
 
     /// Looks up to [`BATCH_MAX`] keys up. Returns a bit for each key that is there, and writes its value

@@ -1,9 +1,11 @@
 //! The definition: one key at a time, portable code.
 
 use super::CuckooTable;
+use super::bucket::Bucket;
 use super::entry::id;
 use super::geometry::{alternate_hash, signature};
 use super::sync::pause;
+use crate::probe::{Dependency, NoProbe, Part, Probe};
 
 /// What a reader found, and the number of the slot where it found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,8 +33,19 @@ pub(super) fn matches(signatures: [u64; 2], signature: u16) -> u32 {
 
 /// Looks a key up, as often as it takes to see an unchanged table.
 pub(super) fn lookup<const W: usize>(table: &CuckooTable<W>, key: &[u32; W], hash: u32) -> Option<Found> {
+    lookup_probed(table, key, hash, &mut NoProbe)
+}
+
+/// [`lookup`], told to a probe.
+#[inline(always)]
+pub(super) fn lookup_probed<const W: usize>(
+    table: &CuckooTable<W>,
+    key: &[u32; W],
+    hash: u32,
+    probe: &mut impl Probe,
+) -> Option<Found> {
     loop {
-        match attempt(table, key, hash) {
+        match attempt(table, key, hash, probe) {
             Ok(found) => return found,
             Err(Changed) => pause(),
         }
@@ -43,30 +56,47 @@ fn attempt<const W: usize>(
     table: &CuckooTable<W>,
     key: &[u32; W],
     hash: u32,
+    probe: &mut impl Probe,
 ) -> Result<Option<Found>, Changed> {
     let geometry = table.geometry();
+    // Where buckets and entries are (two pointers), and the geometry.
+    probe.load(0, Part::Header, 0, 24, Dependency::Free);
     let signature = signature(hash);
     let at = geometry.bucket(hash);
+    probe.alu(6);
     let primary = &table.buckets[at as usize];
     let version = primary.version();
-    if let Some(found) = find(table, at, version, key, signature)? {
+    probe.load(0, Part::Buckets, Bucket::version_at(at), 4, Dependency::Chained);
+    if let Some(found) = find(table, at, version, key, signature, probe)? {
         return Ok(Some(found));
     }
     // A miss is valid where there was a time at which the key was in neither bucket: where what was read
     // of the primary bucket, its filter included, still holds after the alternate one was read.
-    if primary.may_have_moved(signature) {
+    let may_have_moved = primary.may_have_moved(signature);
+    probe.load(0, Part::Buckets, Bucket::filter_at(at), 8, Dependency::Free);
+    probe.alu(4);
+    probe.branch(branch::MOVED, may_have_moved);
+    if may_have_moved {
         let alternate_at = geometry.bucket(alternate_hash(hash));
         let alternate = &table.buckets[alternate_at as usize];
         let alternate_version = alternate.version();
-        if let Some(found) = find(table, alternate_at, alternate_version, key, signature)? {
+        probe.alu(6);
+        probe.load(0, Part::Buckets, Bucket::version_at(alternate_at), 4, Dependency::Chained);
+        if let Some(found) = find(table, alternate_at, alternate_version, key, signature, probe)? {
             return Ok(Some(found));
         }
         let moved = table.geometry().bucket(alternate_hash(hash)) != alternate_at;
+        probe.load(0, Part::Header, 16, 8, Dependency::Free);
+        probe.load(0, Part::Buckets, Bucket::version_at(alternate_at), 4, Dependency::Free);
+        probe.alu(6);
         if moved || !alternate.is_unchanged(alternate_version) {
             return Err(Changed);
         }
     }
     let moved = table.geometry().bucket(hash) != at;
+    probe.load(0, Part::Header, 16, 8, Dependency::Free);
+    probe.load(0, Part::Buckets, Bucket::version_at(at), 4, Dependency::Free);
+    probe.alu(6);
     if moved || !primary.is_unchanged(version) { Err(Changed) } else { Ok(None) }
 }
 
@@ -77,8 +107,23 @@ fn find<const W: usize>(
     version: u32,
     key: &[u32; W],
     signature: u16,
+    probe: &mut impl Probe,
 ) -> Result<Option<Found>, Changed> {
-    let Some(slot) = table.slot_of(at, key, signature) else { return Ok(None) };
+    let Some(slot) = table.slot_of_probed(at, key, signature, probe) else { return Ok(None) };
     let found = Found { id: id(at, slot), value: table.value(at, slot) };
+    // The value is beside the key; the version, once more, ends the reader's section.
+    probe.load(0, Part::Entries, 4 * (table.entry(at, slot) + W), 4, Dependency::Free);
+    probe.load(0, Part::Buckets, Bucket::version_at(at), 4, Dependency::Free);
+    probe.alu(3);
     if table.buckets[at as usize].is_unchanged(version) { Ok(Some(found)) } else { Err(Changed) }
+}
+
+/// Branches, as probes are told of them.
+pub(super) mod branch {
+    /// Is there another slot with the signature?
+    pub(in crate::cuckoo) const SIGNATURE: u32 = 0;
+    /// Is it the key's?
+    pub(in crate::cuckoo) const KEY: u32 = 1;
+    /// May the key be in its alternate bucket?
+    pub(in crate::cuckoo) const MOVED: u32 = 2;
 }

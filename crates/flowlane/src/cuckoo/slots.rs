@@ -1,25 +1,50 @@
 //! What is in a slot: its signature in the bucket, key and value in its entry.
 
 use super::CuckooTable;
+use super::bucket::Bucket;
 use super::entry::EntryAt;
+use super::scalar::branch;
+use crate::probe::{Dependency, NoProbe, Part, Probe};
 
 impl<const W: usize> CuckooTable<W> {
     /// The slot of a bucket with this key. A reader's answer depends on the bucket's version.
     #[inline(always)]
     pub(super) fn slot_of(&self, at: u32, key: &[u32; W], signature: u16) -> Option<usize> {
+        self.slot_of_probed(at, key, signature, &mut NoProbe)
+    }
+
+    /// [`slot_of`](Self::slot_of), told to a probe.
+    #[inline(always)]
+    pub(super) fn slot_of_probed(
+        &self,
+        at: u32,
+        key: &[u32; W],
+        signature: u16,
+        probe: &mut impl Probe,
+    ) -> Option<usize> {
         let mut slots = self.buckets[at as usize].matches(signature);
+        probe.load(0, Part::Buckets, Bucket::signatures_at(at), 16, Dependency::Chained);
+        probe.alu(14);
+        probe.branch(branch::SIGNATURE, slots != 0);
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize;
-            if self.entries.view().key_is(self.entry(at, slot), key) {
+            let same = self.entries.view().key_is(self.entry(at, slot), key);
+            probe.alu(4);
+            probe.load(0, Part::Entries, 4 * self.entry(at, slot), 4 * W, Dependency::Chained);
+            probe.alu(W as u32);
+            probe.branch(branch::KEY, same);
+            if same {
                 return Some(slot);
             }
             slots &= slots - 1;
+            probe.alu(1);
+            probe.branch(branch::SIGNATURE, slots != 0);
         }
         None
     }
 
     #[inline(always)]
-    fn entry(&self, at: u32, slot: usize) -> EntryAt {
+    pub(super) fn entry(&self, at: u32, slot: usize) -> EntryAt {
         self.entries.view().at(at, slot)
     }
 

@@ -1,0 +1,123 @@
+//! The arguments of `flowlane sim`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+const RUN_HELP: &str = "\
+CONFIG is TOML; all of it may be left out. Keys of [machine] are those of `flowlane sim config PRESET`:
+
+  preset = \"paper\"                     # or \"skylake-sp\"
+  [workload]
+  tables = 20                          # 1: an exact-match cache; several: a search through tuples
+  entries = 1024
+  [run]
+  approaches = [\"software\", \"bulk\", \"halo-non-blocking\", \"near-l2\", \"tcam\"]
+  [machine.accelerator]
+  remote = \"mesh\"
+  [sweep]                              # every combination
+  \"workload.tables\" = [5, 10, 15, 20]
+
+Examples:
+  flowlane sim run examples/sim.toml
+  flowlane sim run examples/sim.toml --json > result.json
+  flowlane sim run examples/sim.toml --effective effective.toml --csv result.csv";
+
+const PAPER_HELP: &str = "\
+Every value that the paper states stands beside the simulated one, with its error, and with what that is worth: \
+calibrated, predicted, identity, not attempted. The envelope is over the choices that the paper leaves open.
+
+Examples:
+  flowlane sim paper --report halo.html
+  flowlane sim paper --quick --csv halo.csv
+  flowlane sim paper --preset skylake-sp --json > halo.json";
+
+const TRACE_HELP: &str = "\
+The trace is in the format of Chrome's about:tracing and of https://ui.perfetto.dev: one lookup, or a few, with \
+the window, the accelerator's steps and the time that each took.
+
+Examples:
+  flowlane sim trace examples/sim.toml --approach halo-blocking > trace.json
+  flowlane sim trace examples/sim.toml --approach software --lookup 100 --count 3 --output trace.json";
+
+/// What to simulate.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimVerb {
+    /// Simulate lookups as a configuration says.
+    #[command(after_help = RUN_HELP)]
+    Run {
+        /// The configuration; /dev/null for all defaults.
+        config: PathBuf,
+        /// Write the effective configuration here: all numbers, that of a sweep's first run.
+        #[arg(long, value_name = "FILE")]
+        effective: Option<PathBuf>,
+        /// Write a line for each run and approach here.
+        #[arg(long, value_name = "FILE")]
+        csv: Option<PathBuf>,
+        /// Threads, each with a run of its own; results do not depend on it.
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+        threads: Option<u16>,
+        /// Print everything as JSON, with latency histograms and cycle stacks.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Simulate the evaluation of the HALO paper: figures 8b to 13, tables 1, 2 and 4.
+    #[command(after_help = PAPER_HELP)]
+    Paper(SimPaperOptions),
+    /// Print a preset machine with the origin of every number.
+    #[command(
+        after_help = "Examples:\n  flowlane sim config paper\n  flowlane sim config skylake-sp > machine.toml"
+    )]
+    Config {
+        /// Its name: paper or skylake-sp.
+        #[arg(value_name = "PRESET", value_parser = ["paper", "skylake-sp"])]
+        preset: String,
+        /// Calibrate it anew on Figure 10's bars, and print the four numbers that answer to them.
+        #[arg(long)]
+        recalibrate: bool,
+    },
+    /// Write what happens to single lookups as a trace that browsers show.
+    #[command(after_help = TRACE_HELP)]
+    Trace {
+        /// The configuration; /dev/null for all defaults.
+        config: PathBuf,
+        /// The way of looking up.
+        #[arg(long, default_value = "halo-blocking", value_name = "NAME")]
+        approach: String,
+        /// The first lookup, counted after the warm-up.
+        #[arg(long, default_value_t = 0, value_name = "N")]
+        lookup: u64,
+        /// How many.
+        #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+        count: u64,
+        /// Write here instead of to standard output.
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+}
+
+/// What of the paper to simulate, and where to write it.
+#[derive(Debug, Args)]
+pub(crate) struct SimPaperOptions {
+    /// The machine: paper or skylake-sp.
+    #[arg(long, default_value = "paper", value_name = "PRESET", value_parser = ["paper", "skylake-sp"])]
+    pub(crate) preset: String,
+    /// Small tables and few lookups: to see that all works; the numbers say little.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Threads, each with runs of its own; results do not depend on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Names keys and packets.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Print everything as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write rows and curves here as CSV.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write a page with plots, tables and all numbers of the machine.
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+}

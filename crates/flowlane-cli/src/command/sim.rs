@@ -1,0 +1,333 @@
+//! `flowlane sim`: the simulator of near-cache flow classification.
+
+use std::fmt::Write;
+use std::path::Path;
+use std::rc::Rc;
+
+use flowlane_bench::page::{Curve, Plot, page};
+use flowlane_sim::config::{Approach, ConfigError, Preset, RunConfig, sweep};
+use flowlane_sim::machine::{SimError, Span};
+use flowlane_sim::paper::{Calibration, Effort, Report, Row, calibrate};
+use flowlane_sim::parallel;
+use flowlane_sim::run::{RunResult, run as simulate, tables_of, traced};
+use serde::Serialize;
+
+use crate::arguments::{SimPaperOptions, SimVerb};
+use crate::failure::Failure;
+use crate::output::{self, Output, SHARES};
+
+/// Runs a verb.
+pub(crate) fn run(verb: &SimVerb) -> Result<(), Failure> {
+    match verb {
+        SimVerb::Run { config, effective, csv, threads, json } => {
+            run_config(config, effective.as_deref(), csv.as_deref(), threads_of(*threads), *json)
+        }
+        SimVerb::Paper(options) => paper(options),
+        SimVerb::Config { preset, recalibrate } => config(preset, *recalibrate),
+        SimVerb::Trace { config, approach, lookup, count, output } => {
+            trace(config, approach, *lookup..lookup.saturating_add(*count), output.as_deref())
+        }
+    }
+}
+
+fn threads_of(asked: Option<u16>) -> usize {
+    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from)
+}
+
+fn read(path: &Path) -> Result<Vec<(Vec<String>, RunConfig)>, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, "read", &e))?;
+    sweep(&text).map_err(|e| {
+        let ConfigError { message, help } = e;
+        let message = format!("{}: {message}", path.display());
+        match help {
+            Some(help) => Failure::input_help(message, help),
+            None => Failure::input(message),
+        }
+    })
+}
+
+/// A run of a sweep: which values it has, and what came of it.
+#[derive(Serialize)]
+struct Done {
+    values: Vec<String>,
+    effective: String,
+    results: Vec<RunResult>,
+}
+
+fn run_config(
+    path: &Path,
+    effective: Option<&Path>,
+    csv: Option<&Path>,
+    threads: usize,
+    json: bool,
+) -> Result<(), Failure> {
+    let runs = read(path)?;
+    let work = |n: usize| -> Result<Vec<RunResult>, SimError> {
+        let config = &runs[n].1;
+        let tables = Rc::new(tables_of(config));
+        config.run.approaches.iter().map(|approach| simulate(config, *approach, &tables)).collect()
+    };
+    let bar = output::progress(runs.len() as u64, "simulating");
+    let results = parallel::run(threads, runs.len(), &|done| bar.set_position(done as u64), &work);
+    bar.finish_and_clear();
+    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let done: Vec<Done> = runs
+        .iter()
+        .zip(results)
+        .map(|((values, config), results)| Done { values: values.clone(), effective: config.text(), results })
+        .collect();
+    if let Some(path) = effective {
+        write(path, &done[0].effective)?;
+    }
+    if let Some(path) = csv {
+        write(path, &lines(&done))?;
+    }
+    if json {
+        return output::json(&done);
+    }
+    let mut out = Output::create(None)?;
+    for run in &done {
+        let title = match run.values.is_empty() {
+            true => format!("configuration {}", run.results[0].config_hash),
+            false => format!("{} (configuration {})", run.values.join(", "), run.results[0].config_hash),
+        };
+        out.text(&table(&title, &run.results))?;
+    }
+    out.finish()
+}
+
+fn table(title: &str, results: &[RunResult]) -> String {
+    let rows: Vec<Vec<String>> = results
+        .iter()
+        .map(|r| {
+            let cycles = |ps: u64| format!("{:.0}", ps as f64 / r.cycle_ps as f64);
+            let mut row = vec![r.approach.name().to_owned()];
+            row.push(format!("{:.1}", r.cycles_per_lookup));
+            row.push(format!("{:.2}", r.millions_per_second));
+            row.push(format!("{:.2}", results[0].cycles_per_lookup / r.cycles_per_lookup));
+            row.push(format!("{:.0}", r.instructions_per_lookup));
+            row.extend([500, 990].map(|permille| cycles(r.thread.latency.permille(permille))));
+            let whole = r.thread.stack.total_ps().max(1) as f64;
+            row.extend(r.thread.stack.parts().map(|(_, ps)| format!("{:.0}", 100.0 * ps as f64 / whole)));
+            row
+        })
+        .collect();
+    let head = [
+        "approach",
+        "cycles",
+        "M/s",
+        "times",
+        "instr.",
+        "median",
+        "99 %",
+        "compute %",
+        "lock %",
+        "L1 %",
+        "L2 %",
+        "LLC %",
+        "mem %",
+        "device %",
+    ];
+    output::table(title, &head, &rows)
+}
+
+/// A line for each run and approach.
+fn lines(done: &[Done]) -> String {
+    let mut out = String::from(
+        "configuration,values,approach,cycles_per_lookup,millions_per_second,instructions_per_lookup\n",
+    );
+    for run in done {
+        for r in &run.results {
+            let values = run.values.join("; ").replace('"', "'");
+            let _ = writeln!(
+                out,
+                "{},\"{values}\",{},{:.3},{:.4},{:.2}",
+                r.config_hash,
+                r.approach.name(),
+                r.cycles_per_lookup,
+                r.millions_per_second,
+                r.instructions_per_lookup
+            );
+        }
+    }
+    out
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    let mut out = Output::create(Some(path))?;
+    out.text(text)?;
+    out.finish()
+}
+
+fn paper(options: &SimPaperOptions) -> Result<(), Failure> {
+    let machine = Preset::named(&options.preset)?.machine();
+    let effort = Effort { quick: options.quick, threads: threads_of(options.threads), seed: options.seed };
+    let page_file = options.report.as_deref().map(|path| Output::create(Some(path))).transpose()?;
+    let bar = output::progress_share();
+    let watch = |what: &str, share: f64| {
+        bar.set_message(what.to_owned());
+        bar.set_position((share * SHARES as f64) as u64);
+    };
+    let report = Report::simulate(&machine, effort, &watch)?;
+    bar.finish_and_clear();
+    if let Some(mut out) = page_file {
+        out.text(&html(&report))?;
+        out.finish()?;
+    }
+    if let Some(path) = &options.csv {
+        write(path, &report.csv())?;
+    }
+    if options.json {
+        return output::json(&report);
+    }
+    let mut out = Output::create(None)?;
+    let rows: Vec<Vec<String>> = report.rows.iter().map(|row| row.cells()[..8].to_vec()).collect();
+    let title = format!("machine {} ({})", options.preset, report.machine_hash);
+    out.text(&output::text_table(&title, &Row::HEAD[..8], &rows))?;
+    for row in report.rows.iter().filter(|row| !row.note.is_empty()) {
+        out.text(&format!("{}, {}: {}\n", row.place, row.what, row.note))?;
+    }
+    out.finish()
+}
+
+fn html(report: &Report) -> String {
+    let facts = [
+        ("simulator", format!("flowlane-sim {}", report.version)),
+        ("machine", format!("configuration {}", report.machine_hash)),
+        ("seed", report.effort.seed.to_string()),
+        ("quick", if report.effort.quick { "yes: the numbers say little" } else { "no" }.to_owned()),
+    ];
+    let about = "What the text of the paper states, and what the simulator gives: calibrated on Figure 10's bars with the \
+                 table in the shared cache, everything else follows. The envelope is over the choices that the paper \
+                 leaves open.";
+    let rows: Vec<Vec<String>> = report.rows.iter().map(|row| row.cells().to_vec()).collect();
+    let plots: Vec<Plot> = report
+        .charts
+        .iter()
+        .map(|chart| Plot {
+            id: chart.id.to_owned(),
+            title: chart.title.clone(),
+            about: chart.about.clone(),
+            axis: chart.axis.to_owned(),
+            places: chart.places.clone(),
+            unit: chart.unit.to_owned(),
+            lines: chart.lines,
+            curves: chart
+                .series
+                .iter()
+                .map(|s| Curve { name: s.name.clone(), values: s.values.clone() })
+                .collect(),
+        })
+        .collect();
+    let machine =
+        RunConfig { machine: report.machine.clone(), ..RunConfig::on(Preset::Paper) }.machine.text();
+    page(
+        "HALO, simulated",
+        about,
+        &facts,
+        (&Row::HEAD, &rows),
+        &plots,
+        ("All numbers of the machine", &machine),
+    )
+}
+
+fn config(preset: &str, recalibrate: bool) -> Result<(), Failure> {
+    let preset = Preset::named(preset)?;
+    let mut out = Output::create(None)?;
+    if !recalibrate {
+        out.text(preset.text())?;
+        return out.finish();
+    }
+    let machine = preset.machine();
+    let found = calibrate(&machine, Effort { quick: false, threads: 1, seed: 1 })?;
+    let row = |name: &str, new: u64, old: u64| vec![name.to_owned(), old.to_string(), new.to_string()];
+    let old = Calibration::of(&machine);
+    let rows = [
+        row("core.base_cpi_milli", found.base_cpi_milli, old.base_cpi_milli),
+        row("software.lock_instructions", found.lock_instructions.into(), old.lock_instructions.into()),
+        row("accelerator.fixed_cycles", found.fixed_cycles, old.fixed_cycles),
+        row("accelerator.slice_cycles", found.slice_cycles, old.slice_cycles),
+    ];
+    out.text(&output::table("", &["calibrated on Figure 10's LLC bars", "preset", "now"], &rows))?;
+    out.finish()
+}
+
+/// An event of Chrome's trace format; times in microseconds.
+#[derive(Serialize)]
+struct TraceEvent<'a> {
+    name: &'a str,
+    ph: &'static str,
+    ts: f64,
+    dur: f64,
+    pid: u32,
+    tid: &'a str,
+    args: TraceArguments,
+}
+
+#[derive(Serialize)]
+struct TraceArguments {
+    number: u64,
+    cycles: f64,
+}
+
+fn trace(
+    path: &Path,
+    approach: &str,
+    lookups: std::ops::Range<u64>,
+    output: Option<&Path>,
+) -> Result<(), Failure> {
+    let approach = Approach::ALL.into_iter().find(|a| a.name() == approach).ok_or_else(|| {
+        let names = Approach::ALL.map(Approach::name).join(", ");
+        Failure::input_help(format!("--approach {approach}: there is no such one"), format!("one of {names}"))
+    })?;
+    let config = read(path)?.swap_remove(0).1;
+    if lookups.end > config.run.lookups {
+        let message = format!(
+            "--lookup {} --count {}: the run has {} lookups",
+            lookups.start,
+            lookups.end - lookups.start,
+            config.run.lookups
+        );
+        return Err(Failure::input_help(message, "ask for earlier ones, or raise `run.lookups`"));
+    }
+    let (result, spans) = traced(&config, approach, &Rc::new(tables_of(&config)), lookups)?;
+    let events: Vec<TraceEvent<'_>> = spans.iter().map(|span| event(span, result.cycle_ps)).collect();
+    let mut text = serde_json::to_string(&serde_json::json!({
+        "displayTimeUnit": "ns",
+        "otherData": { "configuration": result.config_hash, "approach": approach.name() },
+        "traceEvents": events,
+    }))
+    .expect("numbers and texts");
+    text.push('\n');
+    let mut out = Output::create(output)?;
+    out.text(&text)?;
+    out.finish()
+}
+
+fn event(span: &Span, cycle_ps: u64) -> TraceEvent<'_> {
+    let length = span.to_ps - span.from_ps;
+    TraceEvent {
+        name: &span.name,
+        ph: "X",
+        ts: span.from_ps as f64 / 1e6,
+        dur: length as f64 / 1e6,
+        pid: 1,
+        tid: &span.track,
+        args: TraceArguments { number: span.number, cycles: length as f64 / cycle_ps as f64 },
+    }
+}
+
+impl From<SimError> for Failure {
+    fn from(error: SimError) -> Self {
+        Self::Check(error.to_string())
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match error.help {
+            Some(help) => Self::input_help(error.message, help),
+            None => Self::input(error.message),
+        }
+    }
+}

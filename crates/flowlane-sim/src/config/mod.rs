@@ -1,0 +1,500 @@
+//! The machine in numbers: TOML with units in the names of keys, presets, and a hash that says which numbers a
+//! result was made with.
+
+mod run;
+
+pub use run::{Approach, RunConfig, RunSection, WorkloadSection, sweep};
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::Ps;
+
+/// A machine.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MachineConfig {
+    /// The cores.
+    pub core: CoreConfig,
+    /// Each core's first cache.
+    pub l1: PrivateCache,
+    /// Each core's second cache, which holds all that the first has.
+    pub l2: PrivateCache,
+    /// The shared cache.
+    pub llc: LlcConfig,
+    /// What becomes of lines that others have.
+    pub snoop: SnoopConfig,
+    /// The interconnect.
+    pub mesh: MeshConfig,
+    /// Memory.
+    pub dram: DramConfig,
+    /// The accelerator beside each slice.
+    pub accelerator: AcceleratorConfig,
+    /// An engine beside each core's second cache.
+    pub near_l2: NearL2Config,
+    /// Associative memories.
+    pub tcam: TcamConfig,
+    /// What a software lookup does beside reading the table.
+    pub software: SoftwareConfig,
+}
+
+/// The cores.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreConfig {
+    /// Clock of everything but memory, in MHz.
+    pub clock_mhz: u64,
+    /// How many there are: one a tile, the first ones.
+    pub cores: u32,
+    /// Instructions that enter the window, and leave it, in a cycle.
+    pub width: u32,
+    /// Instructions in the window; halved where two threads run.
+    pub rob_entries: u32,
+    /// Loads in the window.
+    pub load_queue_entries: u32,
+    /// Stores in the window.
+    pub store_queue_entries: u32,
+    /// Lines asked of the shared cache at a time.
+    pub miss_registers: u32,
+    /// Cycles from the end of a mispredicted branch to the next instruction.
+    pub mispredict_cycles: u64,
+    /// Cycles that an instruction takes where nothing misses, in thousandths.
+    pub base_cpi_milli: u64,
+    /// Instructions of a chain that end in a cycle.
+    pub alu_per_cycle: u64,
+}
+
+/// A cache of one core.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrivateCache {
+    /// Its size.
+    pub size_kib: u64,
+    /// Lines of a set.
+    pub ways: u64,
+    /// Cycles from a load to its use.
+    pub latency_cycles: u64,
+}
+
+/// The shared cache.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct LlcConfig {
+    /// Slices: one a tile.
+    pub slices: u32,
+    /// Size of a slice.
+    pub slice_kib: u64,
+    /// Lines of a set.
+    pub ways: u64,
+    /// Cycles until a slice knows whether it has a line.
+    pub tag_cycles: u64,
+    /// Cycles more until it has the data.
+    pub data_cycles: u64,
+    /// Cycles between two requests that a slice begins.
+    pub busy_cycles: u64,
+    /// What is put into it.
+    pub fill: Fill,
+}
+
+/// What is put into the shared cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fill {
+    /// All that comes from memory.
+    Allocate,
+    /// What the cores' second caches evict, and what accelerators fetch.
+    Victim,
+}
+
+/// What becomes of lines that others have.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnoopConfig {
+    /// Cycles until another core's caches answer, the way there and back apart.
+    pub private_cycles: u64,
+    /// Cycles until a request that met a locked line is made again.
+    pub retry_cycles: u64,
+}
+
+/// The interconnect: tiles in rows and columns, messages along the row first.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MeshConfig {
+    /// Tiles in a row.
+    pub columns: u32,
+    /// Rows.
+    pub rows: u32,
+    /// Cycles from tile to tile.
+    pub hop_cycles: u64,
+    /// Cycles that a link is busy with a flit of 32 bytes.
+    pub link_busy_cycles: u64,
+}
+
+/// Memory.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct DramConfig {
+    /// Channels.
+    pub channels: u32,
+    /// Banks of a channel.
+    pub banks: u32,
+    /// Bytes of a row of a bank.
+    pub row_bytes: u64,
+    /// From a column's address to its data.
+    pub cas_ps: Ps,
+    /// From a row's address to that of a column.
+    pub rcd_ps: Ps,
+    /// Closing a row.
+    pub rp_ps: Ps,
+    /// A line on the bus.
+    pub burst_ps: Ps,
+    /// What the controller adds.
+    pub controller_ps: Ps,
+}
+
+/// To which accelerator a query goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Dispatch {
+    /// By the table's address: all queries to a table meet in one place.
+    Table,
+    /// By the address of the bucket that is read first.
+    Bucket,
+}
+
+/// How an accelerator has the data of other slices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Remote {
+    /// As if it were its own slice's.
+    Ideal,
+    /// Over the mesh.
+    Mesh,
+}
+
+/// How an accelerator translates addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Translation {
+    /// In no time.
+    Ideal,
+    /// By a buffer of its own.
+    Tlb,
+    /// By asking the core that sent the query, for every access.
+    Core,
+}
+
+/// How long lines stay locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LockHold {
+    /// Until the query ends.
+    Commit,
+    /// Until the line has been read.
+    Data,
+}
+
+/// What LOOKUP_B does to the instructions behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Blocking {
+    /// None enters the window before the answer is there.
+    Serialise,
+    /// What a load does.
+    LoadLike,
+}
+
+/// Where the key of a query is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyPlace {
+    /// In the shared cache.
+    Llc,
+    /// In the asking core's cache, which has written it.
+    Core,
+}
+
+/// The accelerator beside each slice.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the presets say of every key what it is, and where its number comes from")]
+pub struct AcceleratorConfig {
+    pub scoreboard_queries: u32,
+    pub in_flight_queries: u32,
+    pub metadata_tables: u32,
+    pub metadata_cycles: u64,
+    pub hash_cycles: u64,
+    pub compare_cycles: u64,
+    pub boundary_cycles: u64,
+    pub fixed_cycles: u64,
+    pub slice_cycles: u64,
+    pub distributor_cycles: u64,
+    pub dispatch: Dispatch,
+    pub remote: Remote,
+    pub translation: Translation,
+    pub tlb_entries: u32,
+    pub tlb_miss_cycles: u64,
+    pub lock_hold: LockHold,
+    pub blocking: Blocking,
+    pub key: KeyPlace,
+    pub flow_register_bits: u32,
+    pub snapshot_retry_cycles: u64,
+}
+
+/// An engine beside each core's second cache.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "as above")]
+pub struct NearL2Config {
+    pub in_flight_queries: u32,
+    pub attach_cycles: u64,
+    pub fixed_cycles: u64,
+    pub hash_cycles: u64,
+    pub compare_cycles: u64,
+}
+
+/// Associative memories.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "as above")]
+pub struct TcamConfig {
+    pub lookup_cycles: u64,
+    pub sram_lookup_cycles: u64,
+    pub attach_cycles: u64,
+    pub busy_cycles: u64,
+}
+
+/// What a software lookup does beside reading the table.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "as above")]
+pub struct SoftwareConfig {
+    pub instructions: u32,
+    pub loads_permille: u32,
+    pub stores_permille: u32,
+    pub alu_permille: u32,
+    pub lock_instructions: u32,
+    pub lookups_overlap: bool,
+}
+
+/// What is wrong with a configuration.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct ConfigError {
+    /// What is wrong.
+    pub message: String,
+    /// How to mend it.
+    pub help: Option<String>,
+}
+
+impl ConfigError {
+    pub(crate) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { message: message.into(), help: Some(help.into()) }
+    }
+
+    pub(crate) fn toml(error: &toml::de::Error) -> Self {
+        let message = error.message().to_owned();
+        Self { help: suggest(&message), message }
+    }
+}
+
+/// For serde's "unknown field `a`, expected one of `b`, `c`" (or variant): the nearest of those expected.
+fn suggest(message: &str) -> Option<String> {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let (unknown, known) = (quoted.next()?, quoted);
+    if !message.starts_with("unknown") {
+        return None;
+    }
+    let nearest = known.min_by_key(|k| strsim::damerau_levenshtein(k, unknown))?;
+    Some(format!("did you mean `{nearest}`?"))
+}
+
+/// A machine that comes with the simulator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preset {
+    /// The paper's.
+    Paper,
+    /// A real Skylake-SP.
+    SkylakeSp,
+}
+
+impl Preset {
+    /// All.
+    pub const ALL: [Self; 2] = [Self::Paper, Self::SkylakeSp];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::SkylakeSp => "skylake-sp",
+        }
+    }
+
+    /// The preset of a name.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub fn named(name: &str) -> Result<Self, ConfigError> {
+        Self::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| {
+            ConfigError::new(format!("there is no preset `{name}`"), "presets are `paper` and `skylake-sp`")
+        })
+    }
+
+    /// Its file, in which every number has its origin.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Paper => include_str!("../../presets/paper.toml"),
+            Self::SkylakeSp => include_str!("../../presets/skylake-sp.toml"),
+        }
+    }
+
+    /// The machine.
+    pub fn machine(self) -> MachineConfig {
+        toml::from_str(self.text()).expect("the presets are tested")
+    }
+}
+
+impl fmt::Display for Preset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl MachineConfig {
+    /// A preset with some numbers replaced.
+    ///
+    /// # Errors
+    /// Where there is no such key, a value is not of its kind, or the machine cannot be.
+    pub fn with(preset: Preset, changes: &toml::Table) -> Result<Self, ConfigError> {
+        let mut table: toml::Table = toml::from_str(preset.text()).expect("the presets are tested");
+        for (section, values) in changes {
+            match (table.get_mut(section), values) {
+                (Some(toml::Value::Table(known)), toml::Value::Table(new)) => {
+                    known.extend(new.iter().map(|(k, v)| (k.clone(), v.clone())));
+                }
+                _ => {
+                    table.insert(section.clone(), values.clone());
+                }
+            }
+        }
+        let machine: Self = table.try_into().map_err(|e| ConfigError::toml(&e))?;
+        machine.check()?;
+        Ok(machine)
+    }
+
+    /// All numbers, as TOML.
+    pub fn text(&self) -> String {
+        toml::to_string(self).expect("numbers and names")
+    }
+
+    /// A hash of all numbers (FNV-1a of [`text`](Self::text)).
+    pub fn hash(&self) -> u64 {
+        hash_of(&self.text())
+    }
+
+    /// Picoseconds of a cycle.
+    pub fn cycle_ps(&self) -> Ps {
+        (1_000_000 + self.core.clock_mhz / 2) / self.core.clock_mhz
+    }
+
+    /// Whether such a machine can be.
+    ///
+    /// # Errors
+    /// Where it cannot.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let tiles = self.mesh.columns.saturating_mul(self.mesh.rows);
+        let within = |name: &str, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            let help = format!("give a number from {low} to {high}");
+            Err(ConfigError::new(format!("`{name} = {value}` is out of range"), help))
+        };
+        within("core.clock_mhz", self.core.clock_mhz, 100, 10_000)?;
+        within("mesh.columns", self.mesh.columns.into(), 1, 16)?;
+        within("mesh.rows", self.mesh.rows.into(), 1, 16)?;
+        within("core.cores", self.core.cores.into(), 1, u64::from(tiles.min(64)))?;
+        within("llc.slices", self.llc.slices.into(), 1, u64::from(tiles.min(64)))?;
+        within("core.width", self.core.width.into(), 1, 32)?;
+        within("core.rob_entries", self.core.rob_entries.into(), 32, 4096)?;
+        within("core.load_queue_entries", self.core.load_queue_entries.into(), 4, 4096)?;
+        within("core.store_queue_entries", self.core.store_queue_entries.into(), 4, 4096)?;
+        within("core.miss_registers", self.core.miss_registers.into(), 1, 256)?;
+        within("core.base_cpi_milli", self.core.base_cpi_milli, 1, 100_000)?;
+        within("core.alu_per_cycle", self.core.alu_per_cycle, 1, 32)?;
+        for (name, cache) in [("l1", &self.l1), ("l2", &self.l2)] {
+            within(&format!("{name}.size_kib"), cache.size_kib, 1, 65_536)?;
+            within(&format!("{name}.ways"), cache.ways, 1, (cache.size_kib * 16).min(64))?;
+        }
+        within("llc.slice_kib", self.llc.slice_kib, 1, 1 << 20)?;
+        within("llc.ways", self.llc.ways, 1, (self.llc.slice_kib * 16).min(64))?;
+        within("dram.channels", self.dram.channels.into(), 1, 64)?;
+        within("dram.banks", self.dram.banks.into(), 1, 1024)?;
+        within("dram.row_bytes", self.dram.row_bytes, 64, 1 << 20)?;
+        let a = &self.accelerator;
+        within("accelerator.scoreboard_queries", a.scoreboard_queries.into(), 1, 1024)?;
+        within("accelerator.in_flight_queries", a.in_flight_queries.into(), 1, a.scoreboard_queries.into())?;
+        within("accelerator.metadata_tables", a.metadata_tables.into(), 1, 1024)?;
+        within("accelerator.tlb_entries", a.tlb_entries.into(), 1, 65_536)?;
+        within("accelerator.flow_register_bits", a.flow_register_bits.into(), 1, 4096)?;
+        within("near_l2.in_flight_queries", self.near_l2.in_flight_queries.into(), 1, 1024)?;
+        within("software.instructions", self.software.instructions.into(), 1, 100_000)?;
+        within(
+            "software.lock_instructions",
+            self.software.lock_instructions.into(),
+            0,
+            self.software.instructions.into(),
+        )
+    }
+}
+
+/// FNV-1a.
+pub(crate) fn hash_of(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(text: &str) -> toml::Table {
+        toml::from_str(text).unwrap()
+    }
+
+    #[test]
+    fn presets_are_machines_and_every_number_says_where_it_comes_from() {
+        for preset in Preset::ALL {
+            preset.machine().check().unwrap();
+            for line in preset.text().lines().filter(|l| l.contains(" = ") && !l.starts_with('#')) {
+                let origin = line.split_once('#').map_or("", |(_, origin)| origin);
+                assert!(["[P]", "[S]", "[C]", "[O]"].iter().any(|o| origin.contains(o)), "{preset}: {line}");
+            }
+            assert_eq!(Preset::named(preset.name()), Ok(preset));
+        }
+        assert_ne!(Preset::Paper.machine().hash(), Preset::SkylakeSp.machine().hash());
+    }
+
+    #[test]
+    fn the_effective_configuration_reads_back() {
+        let machine = MachineConfig::with(Preset::Paper, &changes("[core]\nwidth = 6\n")).unwrap();
+        assert_eq!(machine.core.width, 6);
+        let again: MachineConfig = toml::from_str(&machine.text()).unwrap();
+        assert_eq!((again.hash(), &again), (machine.hash(), &machine));
+        assert_ne!(machine.hash(), Preset::Paper.machine().hash());
+    }
+
+    #[test]
+    fn an_unknown_key_names_the_nearest_known_one() {
+        let error = MachineConfig::with(Preset::Paper, &changes("[core]\nwidht = 6\n")).unwrap_err();
+        assert_eq!(error.help.as_deref(), Some("did you mean `width`?"));
+        let error = MachineConfig::with(Preset::Paper, &changes("[acelerator]\nkey = \"llc\"")).unwrap_err();
+        assert_eq!(error.help.as_deref(), Some("did you mean `accelerator`?"));
+        let error = MachineConfig::with(Preset::Paper, &changes("[mesh]\nrows = 0\n")).unwrap_err();
+        assert!(error.message.contains("mesh.rows = 0"), "{error}");
+        let error =
+            MachineConfig::with(Preset::Paper, &changes("[accelerator]\nremote = \"msh\"\n")).unwrap_err();
+        assert_eq!(error.help.as_deref(), Some("did you mean `mesh`?"));
+    }
+}

@@ -1,0 +1,334 @@
+//! What is to be run: a machine, a workload, ways of looking up; and sweeps over any number of it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ConfigError, MachineConfig, Preset, hash_of};
+use crate::workload::Match;
+
+/// A way of looking up.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Approach {
+    /// One by one, with the instructions of `rte_hash`: the paper's software.
+    Software,
+    /// One by one, as the library's scalar body.
+    Scalar,
+    /// In batches with prefetches; across the tables of a packet where there are several.
+    Bulk,
+    /// In batches with prefetches and vectors.
+    Avx512,
+    /// LOOKUP_B.
+    HaloBlocking,
+    /// LOOKUP_NB and SNAPSHOT_READ.
+    HaloNonBlocking,
+    /// An engine beside the second cache, as QEI has it.
+    NearL2,
+    /// A TCAM that holds all rules.
+    Tcam,
+    /// An SRAM-TCAM that holds all rules.
+    SramTcam,
+    /// The library's tuple search, scalar, over rules of the profile `acl` (as many as all tables have entries).
+    TupleSearch,
+}
+
+impl Approach {
+    /// All.
+    pub const ALL: [Self; 10] = [
+        Self::Software,
+        Self::Scalar,
+        Self::Bulk,
+        Self::Avx512,
+        Self::HaloBlocking,
+        Self::HaloNonBlocking,
+        Self::NearL2,
+        Self::Tcam,
+        Self::SramTcam,
+        Self::TupleSearch,
+    ];
+
+    /// Its name, as configurations have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Software => "software",
+            Self::Scalar => "scalar",
+            Self::Bulk => "bulk",
+            Self::Avx512 => "avx512",
+            Self::HaloBlocking => "halo-blocking",
+            Self::HaloNonBlocking => "halo-non-blocking",
+            Self::NearL2 => "near-l2",
+            Self::Tcam => "tcam",
+            Self::SramTcam => "sram-tcam",
+            Self::TupleSearch => "tuple-search",
+        }
+    }
+}
+
+/// What is looked up.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkloadSection {
+    /// Tables: 1 for an exact-match cache, several for a search through tuples.
+    pub tables: u32,
+    /// Slots of each table.
+    pub entries: u64,
+    /// How full they are.
+    pub load_percent: u64,
+    /// Of a thousand lookups, so many find their key.
+    pub hit_permille: u64,
+    /// Which of several tables has it.
+    pub matching: Match,
+    /// Keys that are looked up; 0 for all that are there.
+    pub working_set: u64,
+    /// Whether the tables are in the shared cache at first.
+    pub warm: bool,
+    /// Lines of buckets that another core writes, a change every `update_instructions`; 0 for none.
+    pub updates: u64,
+    /// Instructions between its changes.
+    pub update_instructions: u32,
+    /// Instructions beside the lookup, of whoever uses its result.
+    pub beside_instructions: u32,
+    /// Lines of the packet that are read and written beside the lookup.
+    pub beside_lines: u32,
+}
+
+impl Default for WorkloadSection {
+    fn default() -> Self {
+        Self {
+            tables: 1,
+            entries: 16_384,
+            load_percent: 75,
+            hit_permille: 1000,
+            matching: Match::Uniform,
+            working_set: 0,
+            warm: true,
+            updates: 0,
+            update_instructions: 200,
+            beside_instructions: 0,
+            beside_lines: 0,
+        }
+    }
+}
+
+/// How it is run.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RunSection {
+    /// The ways of looking up.
+    pub approaches: Vec<Approach>,
+    /// Lookups (packets, where there are several tables) that are counted.
+    pub lookups: u64,
+    /// Lookups before, which are not.
+    pub warm_up_lookups: u64,
+    /// Cores that look up, each for itself, in the same tables.
+    pub cores: u32,
+    /// Names keys and packets.
+    pub seed: u64,
+}
+
+impl Default for RunSection {
+    fn default() -> Self {
+        let approaches =
+            vec![Approach::Software, Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::Tcam];
+        Self { approaches, lookups: 4000, warm_up_lookups: 10_000, cores: 1, seed: 1 }
+    }
+}
+
+/// A run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunConfig {
+    /// The preset that the machine is made from.
+    pub preset: Preset,
+    /// The machine.
+    pub machine: MachineConfig,
+    /// What is looked up.
+    pub workload: WorkloadSection,
+    /// How.
+    pub run: RunSection,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default = "paper")]
+    preset: String,
+    #[serde(default)]
+    machine: toml::Table,
+    #[serde(default)]
+    workload: WorkloadSection,
+    #[serde(default)]
+    run: RunSection,
+    #[serde(default)]
+    #[expect(
+        dead_code,
+        reason = "read by `sweep`, which replaces it by single runs; here only its name must be known"
+    )]
+    sweep: toml::Table,
+}
+
+fn paper() -> String {
+    Preset::Paper.name().to_owned()
+}
+
+impl RunConfig {
+    /// A run on a preset's machine.
+    pub fn on(preset: Preset) -> Self {
+        let (workload, run) = Default::default();
+        Self { preset, machine: preset.machine(), workload, run }
+    }
+
+    /// Reads a run.
+    ///
+    /// # Errors
+    /// Where the text is no TOML, has unknown keys, or describes what cannot be.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let file: File = toml::from_str(text).map_err(|e| ConfigError::toml(&e))?;
+        let preset = Preset::named(&file.preset)?;
+        let machine = MachineConfig::with(preset, &file.machine)?;
+        let config = Self { preset, machine, workload: file.workload, run: file.run };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let (w, r) = (&self.workload, &self.run);
+        let rows: [(&str, u64, u64, u64); 8] = [
+            ("workload.tables", w.tables.into(), 1, 1024),
+            ("workload.entries", w.entries, 1, 1 << 26),
+            ("workload.load_percent", w.load_percent, 1, 95),
+            ("workload.hit_permille", w.hit_permille, 0, 1000),
+            ("run.lookups", r.lookups, 1, 1 << 32),
+            ("run.warm_up_lookups", r.warm_up_lookups, 0, 1 << 32),
+            ("run.cores", r.cores.into(), 1, self.machine.core.cores.into()),
+            ("workload.tables times entries", u64::from(w.tables).saturating_mul(w.entries), 1, 1 << 27),
+        ];
+        for (name, value, low, high) in rows {
+            if !(low..=high).contains(&value) {
+                let help = format!("give a number from {low} to {high}");
+                return Err(ConfigError::new(format!("`{name} = {value}` is out of range"), help));
+            }
+        }
+        if w.updates > 0 && r.cores >= self.machine.core.cores {
+            let help = "leave a core for them: `run.cores` must be less than `core.cores`";
+            return Err(ConfigError::new("`workload.updates` has no core to run on", help));
+        }
+        if r.approaches.is_empty() {
+            return Err(ConfigError::new("`run.approaches` is empty", "name one, such as \"halo-blocking\""));
+        }
+        Ok(())
+    }
+
+    /// All numbers, as TOML: what [`parse`](Self::parse) reads.
+    pub fn text(&self) -> String {
+        #[derive(Serialize)]
+        struct Whole<'a> {
+            preset: &'a str,
+            workload: &'a WorkloadSection,
+            run: &'a RunSection,
+            machine: &'a MachineConfig,
+        }
+        let Self { preset, machine, workload, run } = self;
+        let whole = Whole { preset: preset.name(), workload, run, machine };
+        toml::to_string(&whole).expect("numbers and names")
+    }
+
+    /// A hash of all numbers.
+    pub fn hash(&self) -> u64 {
+        hash_of(&self.text())
+    }
+}
+
+/// Most runs of a sweep.
+const RUNS_MAX: usize = 10_000;
+
+/// The runs that a text describes: one, or, where it has a section `sweep` of lists (`"workload.entries" = [1024, 4096]`),
+/// one for each combination of their values. Each comes with the values that it has of them.
+///
+/// # Errors
+/// As [`RunConfig::parse`], and where a list is none, or there are more than 10,000 combinations.
+pub fn sweep(text: &str) -> Result<Vec<(Vec<String>, RunConfig)>, ConfigError> {
+    // Whole and with its own places first, for its errors.
+    RunConfig::parse(text)?;
+    let mut table: toml::Table = toml::from_str(text).map_err(|e| ConfigError::toml(&e))?;
+    let Some(toml::Value::Table(axes)) = table.remove("sweep") else {
+        return Ok(vec![(Vec::new(), RunConfig::parse(text)?)]);
+    };
+    let mut runs = vec![(Vec::new(), table)];
+    for (path, values) in &axes {
+        let Some(values) = values.as_array().filter(|values| !values.is_empty()) else {
+            let help = format!("write \"{path}\" = [.., ..]");
+            return Err(ConfigError::new(format!("`sweep.\"{path}\"` is no list of values"), help));
+        };
+        if runs.len() * values.len() > RUNS_MAX {
+            return Err(ConfigError::new("the sweep has more than 10,000 runs", "leave values out"));
+        }
+        let mut next = Vec::with_capacity(runs.len() * values.len());
+        for (names, run) in &runs {
+            for value in values {
+                let (mut names, mut run) = (names.clone(), run.clone());
+                names.push(format!("{path} = {value}"));
+                set(&mut run, path, value.clone())?;
+                next.push((names, run));
+            }
+        }
+        runs = next;
+    }
+    let parse = |(names, table)| {
+        let text = toml::to_string(&table).expect("it was TOML");
+        Ok((names, RunConfig::parse(&text)?))
+    };
+    runs.into_iter().map(parse).collect()
+}
+
+/// Sets a value by its path.
+fn set(table: &mut toml::Table, path: &str, value: toml::Value) -> Result<(), ConfigError> {
+    let (sections, key) = path.rsplit_once('.').unwrap_or(("", path));
+    let mut at = table;
+    for section in sections.split('.').filter(|s| !s.is_empty()) {
+        let next = at.entry(section).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        let toml::Value::Table(next) = next else {
+            let help = "paths are such as \"workload.entries\" or \"machine.accelerator.remote\"";
+            return Err(ConfigError::new(format!("`{path}`: `{section}` is no section"), help));
+        };
+        at = next;
+    }
+    at.insert(key.to_owned(), value);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_reads_back_as_it_was_written() {
+        let run =
+            RunConfig::parse("[machine.accelerator]\nremote = \"mesh\"\n[workload]\ntables = 5\n").unwrap();
+        assert_eq!(run.workload.tables, 5);
+        let again = RunConfig::parse(&run.text()).unwrap();
+        assert_eq!((again.hash(), &again), (run.hash(), &run));
+        assert_ne!(run.hash(), RunConfig::on(Preset::Paper).hash());
+    }
+
+    #[test]
+    fn a_sweep_is_every_combination() {
+        let text = "[sweep]\n\"workload.entries\" = [64, 128]\n\"machine.core.width\" = [2, 4, 6]\n";
+        let runs = sweep(text).unwrap();
+        assert_eq!(runs.len(), 6);
+        let seen: Vec<(u64, u32)> =
+            runs.iter().map(|(_, r)| (r.workload.entries, r.machine.core.width)).collect();
+        assert!(seen.contains(&(128, 4)) && seen.contains(&(64, 6)), "{seen:?}");
+        assert!(runs[0].0.iter().any(|name| name.starts_with("workload.entries = ")));
+        assert_eq!(sweep("").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_would_be_right() {
+        let help = |text: &str| sweep(text).unwrap_err().help.unwrap();
+        assert_eq!(help("[workload]\nentires = 4\n"), "did you mean `entries`?");
+        assert_eq!(help("[run]\napproaches = [\"halo-bloking\"]\n"), "did you mean `halo-blocking`?");
+        assert_eq!(help("[sweep]\n\"workload.entires\" = [4]\n"), "did you mean `entries`?");
+        assert!(help("preset = \"zen\"\n").contains("skylake-sp"));
+        assert!(help("[sweep]\n\"run.seed\" = 4\n").contains("[.., ..]"));
+        assert!(help("[workload]\nload_percent = 100\n").contains("95"));
+    }
+}

@@ -1,0 +1,10 @@
+#![doc = include_str!("../README.md")]
+
+pub mod config;
+pub mod event;
+pub mod machine;
+pub mod paper;
+pub mod parallel;
+pub mod program;
+pub mod run;
+pub mod workload;

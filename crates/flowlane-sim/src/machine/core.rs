@@ -1,0 +1,500 @@
+//! A core: a window of instructions that enter and leave it in order, and end in any, with two caches.
+//!
+//! Of every operation it is known when it entered; when it ends is known at once, or when what it waits for has
+//! arrived. Operations leave the window in order as soon as it is known when, which may be in the future: the places
+//! that they hold until then are given back by `leaving`. Threads of a core share the way in, the caches and the
+//! miss registers; window and queues are halved.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+
+use super::cache::{Cache, Line};
+use super::op::{Class, Kind, Op, Program};
+use super::query::{Engine, QueryId, Step};
+use super::shared::{Ask, Origin};
+use super::stats::{Span, ThreadStats};
+use super::thread::{Last, Leaving, Level, NOBODY, Slot, Thread, is_load, is_store};
+use super::{Event, Machine, SimError};
+use crate::config::{Blocking, MachineConfig};
+use crate::event::{Ps, UNKNOWN};
+
+/// Operations that a thread is allowed to run ahead of the clock, in cycles.
+const AHEAD_CYCLES: u64 = 24;
+
+/// A line that has been asked of the shared cache.
+#[derive(Debug)]
+struct Miss {
+    line: Line,
+    own: bool,
+    waiters: Vec<(u8, u64)>,
+}
+
+/// An access that waits for a miss register.
+#[derive(Clone, Copy, Debug)]
+struct Delayed {
+    line: Line,
+    own: bool,
+    waiter: Option<(u8, u64)>,
+}
+
+/// A core.
+pub(super) struct Core {
+    pub(super) threads: Vec<Thread>,
+    pub(super) followers: Vec<usize>,
+    l1: Cache,
+    l2: Cache,
+    misses: Vec<Miss>,
+    delayed: VecDeque<Delayed>,
+    wake: Ps,
+    entry_free: Ps,
+    device_free: Ps,
+}
+
+impl Core {
+    pub(super) fn new(config: &MachineConfig) -> Self {
+        Self {
+            threads: Vec::new(),
+            followers: Vec::new(),
+            l1: Cache::new(config.l1.size_kib << 10, config.l1.ways, 1),
+            l2: Cache::new(config.l2.size_kib << 10, config.l2.ways, 1),
+            misses: Vec::new(),
+            delayed: VecDeque::new(),
+            wake: UNKNOWN,
+            entry_free: 0,
+            device_free: 0,
+        }
+    }
+
+    pub(super) fn add_thread(&mut self, program: Box<dyn Program>, warm_up_lookups: u64) {
+        self.threads.push(Thread::new(program, warm_up_lookups));
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.threads.iter().all(|t| t.ended && t.window.is_empty())
+    }
+
+    pub(super) fn describe(&self, number: usize, out: &mut String) {
+        for (thread, t) in self.threads.iter().enumerate().filter(|(_, t)| !t.window.is_empty() || !t.ended) {
+            let head = t.window.front().map(|slot| slot.op.kind);
+            let _ = writeln!(
+                out,
+                "  core {number} thread {thread}: operation {}, {} in the window, head {head:?}, fence {:?}; {} misses \
+                 under way, {} delayed",
+                t.first,
+                t.window.len(),
+                t.fence,
+                self.misses.len(),
+                self.delayed.len()
+            );
+        }
+    }
+
+    pub(super) fn has_in_l2(&mut self, line: Line) -> bool {
+        self.l2.touch(line)
+    }
+
+    /// Takes a line out of both caches; says whether it had been written.
+    pub(super) fn drop_line(&mut self, line: Line) -> bool {
+        let first = self.l1.remove(line).unwrap_or(false);
+        self.l2.remove(line).unwrap_or(false) | first
+    }
+}
+
+/// What came of trying to let an operation in.
+enum Entry {
+    Entered,
+    /// Something must end first.
+    Blocked,
+    /// There is nothing left to do.
+    Ended,
+}
+
+impl Machine {
+    /// Has a core go on at a time, unless it will before.
+    pub(super) fn wake(&mut self, core: u32, at: Ps) {
+        let c = &mut self.cores[core as usize];
+        if at < c.wake {
+            c.wake = at;
+            self.events.at(at, core, Event::Core(core));
+        }
+    }
+
+    pub(super) fn core_event(&mut self, core: u32) -> Result<(), SimError> {
+        let now = self.events.now();
+        let c = &mut self.cores[core as usize];
+        if c.wake > now {
+            return Ok(()); // Superseded by an earlier one.
+        }
+        c.wake = UNKNOWN;
+        let mut blocked = [false; 2];
+        loop {
+            let c = &self.cores[core as usize];
+            let next = c.threads.iter().enumerate().filter(|(t, _)| !blocked[*t]);
+            let Some((thread, at)) =
+                next.map(|(t, thread)| (t, thread.next_entry)).min_by_key(|(t, at)| (*at, *t))
+            else {
+                return Ok(());
+            };
+            if at > now + self.cycles(AHEAD_CYCLES) {
+                self.wake(core, at - self.cycles(AHEAD_CYCLES / 2));
+                return Ok(());
+            }
+            match self.enter(core, thread)? {
+                Entry::Entered => {}
+                Entry::Blocked | Entry::Ended => blocked[thread] = true,
+            }
+        }
+    }
+
+    /// Lets a thread's next operation in.
+    fn enter(&mut self, core: u32, thread: usize) -> Result<Entry, SimError> {
+        let t = &mut self.cores[core as usize].threads[thread];
+        if let Some((op, cycles)) = t.fence {
+            let done = t.slot(op).done;
+            if done != UNKNOWN {
+                t.next_entry = t.next_entry.max(done + cycles * self.cycle_ps);
+                t.fence = None;
+                return Ok(Entry::Entered); // Perhaps later than the other thread now.
+            }
+        }
+        self.leave(core, thread);
+        let c = &mut self.cores[core as usize];
+        let shared = c.threads.len() as u32;
+        let first_ended = c.threads[0].ended && c.threads[0].window.is_empty();
+        let follows = c.followers.contains(&thread);
+        let t = &mut c.threads[thread];
+        if follows && first_ended {
+            t.ended = true; // After what it has begun.
+        }
+        while t.next_op == t.ops.len() {
+            if t.ended {
+                return Ok(Entry::Ended);
+            }
+            t.ops.clear();
+            t.next_op = 0;
+            t.ended = !t.program.refill(&mut t.ops, &mut self.queries)?;
+        }
+        if t.fence.is_some() {
+            return Ok(Entry::Blocked);
+        }
+        let op = t.ops[t.next_op];
+        let (load, store) = (is_load(&op), is_store(&op));
+        let limits = &self.config.core;
+        let (rob, loads, stores) = (
+            limits.rob_entries / shared,
+            limits.load_queue_entries / shared,
+            limits.store_queue_entries / shared,
+        );
+        let mut at = t.next_entry.max(c.entry_free);
+        while t.rob + op.instructions.min(rob) > rob
+            || (load && t.loads >= loads)
+            || (store && t.stores >= stores)
+        {
+            let Some(first) = t.leaving.pop_front() else { return Ok(Entry::Blocked) };
+            t.rob -= first.instructions;
+            t.loads -= u32::from(first.load);
+            t.stores -= u32::from(first.store);
+            at = at.max(first.at);
+        }
+        t.rob += op.instructions.min(rob);
+        t.loads += u32::from(load);
+        t.stores += u32::from(store);
+        t.next_op += 1;
+        self.place(core, thread, op, at);
+        Ok(Entry::Entered)
+    }
+
+    /// Puts an operation into the window, and begins it where nothing is missing.
+    fn place(&mut self, core: u32, thread: usize, op: Op, at: Ps) {
+        let limits = &self.config.core;
+        let c = &mut self.cores[core as usize];
+        let t = &mut c.threads[thread];
+        let cost = u64::from(op.instructions) * self.cycle_ps;
+        t.next_entry = at + cost * limits.base_cpi_milli / 1000;
+        c.entry_free = at + cost / u64::from(limits.width);
+        let number = t.first + t.window.len() as u64;
+        t.window.push_back(Slot {
+            op,
+            entered: at,
+            done: UNKNOWN,
+            level: Level::L1,
+            first_waiter: NOBODY,
+            next_waiter: NOBODY,
+        });
+        let chain = usize::from(op.chain);
+        let mut last = t.chains[chain];
+        if let Last::Pending(before) = last
+            && t.slot(before).done != UNKNOWN
+        {
+            last = Last::Known(t.slot(before).done);
+        }
+        let after = match last {
+            _ if !op.waits => Some(at),
+            Last::Known(time) => Some(at.max(time)),
+            Last::Pending(before) => {
+                let next = std::mem::replace(&mut t.slot(before).first_waiter, number);
+                t.slot(number).next_waiter = next;
+                None
+            }
+        };
+        if op.gives {
+            t.chains[chain] = Last::Pending(number);
+        }
+        if let Kind::Branch { id, taken } = op.kind
+            && t.mispredicts(id, taken)
+        {
+            t.fence = Some((number, limits.mispredict_cycles));
+        }
+        if op.fences {
+            t.fence = Some((number, 0));
+        }
+        if let Kind::Lookup(query) = op.kind
+            && self.config.accelerator.blocking == Blocking::Serialise
+            && self.queries.get(query).engine == Engine::Cha
+        {
+            t.fence = Some((number, 0));
+        }
+        if let Some(at) = after {
+            self.begin(core, thread, number, at);
+        }
+    }
+
+    /// Begins an operation whose operands are there at `at`.
+    fn begin(&mut self, core: u32, thread: usize, number: u64, at: Ps) {
+        let cycle = self.cycle_ps;
+        let c = &mut self.cores[core as usize];
+        let slot = c.threads[thread].slot(number);
+        let op = slot.op;
+        match op.kind {
+            Kind::Work | Kind::Branch { .. } => {
+                let chained = u64::from(op.instructions).div_ceil(self.config.core.alu_per_cycle);
+                self.end(core, thread, number, at + if op.waits { chained } else { 1 } * cycle);
+            }
+            Kind::LookupNonBlocking(_) => self.end(core, thread, number, at + cycle),
+            Kind::Load(line) => self.access(core, line, false, Some((thread as u8, number)), at),
+            // A store ends for the window when its address is known; its line is fetched beside.
+            Kind::Store(line) => {
+                self.access(core, line, true, None, at);
+                self.end(core, thread, number, at + cycle);
+            }
+            Kind::Prefetch(line) => {
+                self.access(core, line, false, None, at);
+                self.end(core, thread, number, at + cycle);
+            }
+            Kind::Device { latency_cycles, busy_cycles } => {
+                let begun = at.max(c.device_free);
+                c.device_free = begun + busy_cycles * cycle;
+                self.end(core, thread, number, begun + latency_cycles * cycle);
+            }
+            Kind::Lookup(query) => self.ask_unit(core, thread, number, query, at),
+            Kind::Snapshot(batch) => {
+                let line = self.queries.batch_mut(batch).line;
+                let origin = Origin::Snapshot { core, thread: thread as u8, op: number, batch };
+                self.request(origin, Ask::Snapshot, line, at);
+            }
+        }
+    }
+
+    /// Sends a query to its unit.
+    pub(super) fn ask_unit(&mut self, core: u32, thread: usize, op: u64, query: QueryId, at: Ps) {
+        let unit = self.unit_of(core, query);
+        let q = self.queries.get_mut(query);
+        (q.core, q.thread, q.op, q.unit, q.sent, q.since) = (core, thread as u8, op, unit, at, at);
+        q.step = Step::Sent;
+        let arrival = match q.engine {
+            Engine::NearL2 => at + self.cycles(self.config.near_l2.attach_cycles),
+            Engine::Cha => at + self.cycles(self.config.accelerator.distributor_cycles),
+        };
+        self.events.at(arrival, self.component_of_unit(unit), Event::Arrive(query));
+    }
+
+    /// An operation has ended, or will.
+    pub(super) fn end(&mut self, core: u32, thread: usize, number: u64, done: Ps) {
+        let mut ended = vec![(number, done)];
+        while let Some((number, done)) = ended.pop() {
+            let t = &mut self.cores[core as usize].threads[thread];
+            let slot = t.slot(number);
+            slot.done = done;
+            let mut waiter = std::mem::replace(&mut slot.first_waiter, NOBODY);
+            while waiter != NOBODY {
+                let t = &mut self.cores[core as usize].threads[thread];
+                let slot = t.slot(waiter);
+                let (at, op) = (slot.entered.max(done), slot.op);
+                let next = std::mem::replace(&mut slot.next_waiter, NOBODY);
+                match op.kind {
+                    // The common ones without going deeper.
+                    Kind::Work | Kind::Branch { .. } => {
+                        let chained = u64::from(op.instructions).div_ceil(self.config.core.alu_per_cycle);
+                        ended.push((waiter, at + chained * self.cycle_ps));
+                    }
+                    _ => self.begin(core, thread, waiter, at),
+                }
+                waiter = next;
+            }
+        }
+    }
+
+    /// Reads a line, or asks for it in order to write it; tells the waiter when it is there.
+    fn access(&mut self, core: u32, line: Line, own: bool, waiter: Option<(u8, u64)>, at: Ps) {
+        let (l1_ps, l2_ps) =
+            (self.cycles(self.config.l1.latency_cycles), self.cycles(self.config.l2.latency_cycles));
+        let owned = !own || self.owns(core, line);
+        let c = &mut self.cores[core as usize];
+        let found = match () {
+            () if c.l1.touch(line) => Some((Level::L1, l1_ps)),
+            () if c.l2.touch(line) => {
+                c.l1.insert(line, false);
+                Some((Level::L2, l2_ps))
+            }
+            () => None,
+        };
+        if let (Some((level, latency)), true) = (found, owned) {
+            if own {
+                c.l2.dirty(line);
+            }
+            let Some((thread, op)) = waiter else { return };
+            let t = &mut c.threads[usize::from(thread)];
+            t.slot(op).level = level;
+            if t.slot(op).op.class == Class::Data {
+                t.stats.loads[level as usize] += 1;
+            }
+            return self.end(core, thread.into(), op, at + latency);
+        }
+        if let Some(miss) = c.misses.iter_mut().find(|m| m.line == line && m.own >= own) {
+            miss.waiters.extend(waiter);
+            return;
+        }
+        if c.misses.len() >= self.config.core.miss_registers as usize {
+            c.delayed.push_back(Delayed { line, own, waiter });
+            return;
+        }
+        c.misses.push(Miss { line, own, waiters: waiter.into_iter().collect() });
+        let ask = if own { Ask::Own } else { Ask::Read };
+        self.request(Origin::Core { core }, ask, line, at + l2_ps);
+    }
+
+    /// A line has come to a core.
+    pub(super) fn arrived(&mut self, core: u32, line: Line, own: bool, level: Level) {
+        let now = self.events.now();
+        self.fill_core(core, line, own);
+        let c = &mut self.cores[core as usize];
+        let at = c.misses.iter().position(|m| m.line == line && m.own == own).expect("it was asked for");
+        let miss = c.misses.swap_remove(at);
+        for (thread, op) in miss.waiters {
+            let t = &mut self.cores[core as usize].threads[usize::from(thread)];
+            t.slot(op).level = level;
+            if t.slot(op).op.class == Class::Data {
+                t.stats.loads[level as usize] += 1;
+            }
+            self.end(core, thread.into(), op, now);
+        }
+        let registers = self.config.core.miss_registers as usize;
+        while self.cores[core as usize].misses.len() < registers
+            && let Some(next) = self.cores[core as usize].delayed.pop_front()
+        {
+            self.access(core, next.line, next.own, next.waiter, now);
+        }
+        self.wake(core, now);
+    }
+
+    /// Puts a line into a core's caches; both hold it, and what goes from the second goes from the first.
+    pub(super) fn fill_core(&mut self, core: u32, line: Line, own: bool) {
+        self.note_sharer(core, line, own);
+        let c = &mut self.cores[core as usize];
+        c.l1.insert(line, false);
+        if let Some(evicted) = c.l2.insert(line, own) {
+            c.l1.remove(evicted.line);
+            self.evicted(core, evicted);
+        }
+    }
+
+    /// Lets operations whose end is known leave the window, in order.
+    fn leave(&mut self, core: u32, thread: usize) {
+        let threads = self.cores[core as usize].threads.len() as u32;
+        let rob = self.config.core.rob_entries / threads;
+        loop {
+            let t = &mut self.cores[core as usize].threads[thread];
+            let Some(slot) = t.window.front() else { return };
+            if slot.done == UNKNOWN {
+                return;
+            }
+            let slot = t.window.pop_front().expect("there is one");
+            let chain = &mut t.chains[usize::from(slot.op.chain)];
+            if matches!(*chain, Last::Pending(op) if op == t.first) {
+                *chain = Last::Known(slot.done);
+            }
+            t.first += 1;
+            let op = &slot.op;
+            let own_ps = u64::from(op.instructions) * self.cycle_ps / u64::from(self.config.core.width);
+            let before = t.last_left;
+            let left = (before + own_ps).max(slot.done);
+            t.last_left = left;
+            t.leaving.push_back(Leaving {
+                at: left,
+                instructions: op.instructions.min(rob),
+                load: is_load(op),
+                store: is_store(op),
+            });
+            self.count(core, thread, &slot, before, left);
+            if let Kind::LookupNonBlocking(query) = slot.op.kind {
+                let op = self.cores[core as usize].threads[thread].first - 1;
+                self.ask_unit(core, thread, op, query, left);
+            }
+            if let Kind::Snapshot(batch) = slot.op.kind {
+                self.queries.end_batch(batch);
+            }
+            self.progress();
+        }
+    }
+
+    /// Counts an operation that left.
+    fn count(&mut self, core: u32, thread: usize, slot: &Slot, before: Ps, left: Ps) {
+        let cycle = self.cycle_ps;
+        let own_ps = u64::from(slot.op.instructions) * cycle * self.config.core.base_cpi_milli / 1000;
+        let t = &mut self.cores[core as usize].threads[thread];
+        let (stats, op) = (&mut t.stats, &slot.op);
+        let whole = left - before;
+        // What it waited for before it could enter is nobody's data: the way in, and branches.
+        let own = whole.min(own_ps);
+        let late = slot.entered.saturating_sub(before + own).min(whole - own);
+        let base =
+            if op.class == Class::Lock { &mut stats.stack.lock_ps } else { &mut stats.stack.compute_ps };
+        *base += own;
+        stats.stack.compute_ps += late;
+        let stack = &mut stats.stack;
+        *match (op.kind, op.class, slot.level) {
+            (Kind::Lookup(_) | Kind::Snapshot(_) | Kind::Device { .. }, ..) => &mut stack.device_ps,
+            (_, Class::Lock, _) => &mut stack.lock_ps,
+            (Kind::Load(_), Class::Data, Level::L1) => &mut stack.l1_ps,
+            (Kind::Load(_), Class::Data, Level::L2) => &mut stack.l2_ps,
+            (Kind::Load(_), Class::Data, Level::Llc) => &mut stack.llc_ps,
+            (Kind::Load(_), Class::Data, Level::Memory) => &mut stack.memory_ps,
+            _ => &mut stack.compute_ps,
+        } += whole - late - own;
+        stats.instructions += u64::from(op.instructions);
+        if op.begins {
+            t.unit_entered = slot.entered;
+        }
+        if self.watched.contains(&t.lookups) {
+            let span = |track: &str, from_ps, to_ps| Span {
+                number: t.lookups,
+                track: format!("core {core} {track}"),
+                name: format!("{:?}", op.kind),
+                from_ps,
+                to_ps,
+            };
+            self.spans.push(span("window", slot.entered, left));
+            self.spans.push(span("execution", slot.entered, slot.done));
+        }
+        if op.ends > 0 {
+            stats.lookups += u64::from(op.ends);
+            stats.units += 1;
+            stats.latency.note(left - t.unit_entered);
+            stats.to_ps = left;
+            t.lookups += u64::from(op.ends);
+            if t.lookups >= t.warm_up_lookups && t.lookups - u64::from(op.ends) < t.warm_up_lookups {
+                t.stats = ThreadStats { from_ps: left, to_ps: left, ..ThreadStats::default() };
+            }
+        }
+    }
+}

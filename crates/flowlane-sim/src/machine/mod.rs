@@ -1,0 +1,285 @@
+//! The machine: cores, caches, mesh, memory and accelerators, moved on by one heap of events.
+//!
+//! ```text
+//! core ── L1 ── L2 ──┐ Send          Slice                  Memory
+//!                    ├──────▶ mesh ──────▶ slice: tags, ────────▶ channel, bank,
+//! accelerator ───────┘                    locks, directory        row, bus
+//!      ▲                                        │                    │
+//!      └────────────── Done ◀───────────────────┴────────────────────┘
+//! ```
+//!
+//! What is private to a core (window, L1, L2) is computed when an operation enters the window, a little ahead of the
+//! clock; everything shared happens in events, in the order of time.
+
+pub mod cache;
+mod core;
+pub mod cost;
+pub mod dram;
+pub mod flow_register;
+mod lines;
+pub mod mesh;
+pub mod op;
+pub mod query;
+mod shared;
+pub mod space;
+mod stats;
+mod thread;
+mod unit;
+
+pub use stats::{Counters, Histogram, Span, Stack, ThreadStats};
+
+use std::fmt::Write;
+
+use self::cache::{Cache, Line};
+use self::core::Core;
+use self::dram::Dram;
+use self::lines::LineMap;
+use self::mesh::Mesh;
+use self::op::{Mismatch, Program};
+use self::query::{Queries, QueryId};
+use self::shared::{Request, RequestId, Sharers};
+use self::space::slice_of;
+use self::unit::Unit;
+use crate::config::MachineConfig;
+use crate::event::{EventHeap, Ps};
+
+/// Events without an operation leaving a window, or a query answered, after which a run counts as stuck.
+const PATIENCE: u64 = 2_000_000;
+
+/// Why a run ended without its results.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SimError {
+    /// An answer was not the library's.
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    /// Nothing goes on.
+    #[error("the simulated machine is stuck ({why}):\n{state}")]
+    Stuck {
+        /// What was seen.
+        why: &'static str,
+        /// The state of everything that waits.
+        state: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Core(u32),
+    Send(RequestId),
+    Slice(RequestId),
+    Memory(RequestId),
+    Done(RequestId),
+    /// A query arrives at its unit.
+    Arrive(QueryId),
+    /// A query's step ends.
+    Step(QueryId),
+    /// A query's answer is at the core.
+    Answer(QueryId),
+}
+
+/// A machine, and what runs on it.
+pub struct Machine {
+    config: MachineConfig,
+    cycle_ps: Ps,
+    events: EventHeap<Event>,
+    cores: Vec<Core>,
+    mesh: Mesh,
+    dram: Dram,
+    slices: Vec<Slice>,
+    units: Vec<Unit>,
+    queries: Queries,
+    requests: Vec<Request>,
+    free_requests: Vec<RequestId>,
+    sharers: LineMap<Sharers>,
+    locks: LineMap<u32>,
+    counters: Counters,
+    query_latency: Histogram,
+    /// Queries whose steps are kept, by number, and the operations of lookups with these numbers.
+    watched: std::ops::Range<u64>,
+    spans: Vec<Span>,
+    progress_at: u64,
+}
+
+/// A slice of the shared cache.
+#[derive(Debug)]
+struct Slice {
+    cache: Cache,
+    free: Ps,
+}
+
+impl Machine {
+    /// An idle machine with empty caches.
+    pub fn new(config: &MachineConfig) -> Self {
+        let cycle_ps = config.cycle_ps();
+        let slices = u64::from(config.llc.slices);
+        let slice =
+            || Slice { cache: Cache::new(config.llc.slice_kib << 10, config.llc.ways, slices), free: 0 };
+        Self {
+            cycle_ps,
+            events: EventHeap::default(),
+            cores: (0..config.core.cores).map(|_| Core::new(config)).collect(),
+            mesh: Mesh::new(&config.mesh, cycle_ps),
+            dram: Dram::new(&config.dram),
+            slices: (0..config.llc.slices).map(|_| slice()).collect(),
+            units: (0..config.llc.slices + config.core.cores)
+                .map(|number| Unit::new(config, number >= config.llc.slices))
+                .collect(),
+            queries: Queries::default(),
+            requests: Vec::new(),
+            free_requests: Vec::new(),
+            sharers: LineMap::default(),
+            locks: LineMap::default(),
+            counters: Counters::default(),
+            query_latency: Histogram::default(),
+            watched: 0..0,
+            spans: Vec::new(),
+            progress_at: 0,
+            config: config.clone(),
+        }
+    }
+
+    /// Puts lines into the shared cache, as if they had come from memory one after the other. Takes no time.
+    pub fn fill_llc(&mut self, lines: impl Iterator<Item = Line>) {
+        for line in lines {
+            let slice = slice_of(line, self.config.llc.slices);
+            self.slices[slice as usize].cache.insert(line, false);
+        }
+    }
+
+    /// Lines that the shared cache holds.
+    pub fn llc_lines(&self) -> u64 {
+        u64::from(self.config.llc.slices) * (self.config.llc.slice_kib << 10) / cache::LINE_BYTES
+    }
+
+    /// Has a core's caches hold lines that it has written.
+    pub fn fill_private(&mut self, core: u32, lines: impl Iterator<Item = Line>) {
+        for line in lines {
+            self.fill_core(core, line, true);
+        }
+    }
+
+    /// Gives a core a program; the second one runs beside the first as another thread. Statistics begin with lookup
+    /// `warm_up_lookups`.
+    pub fn run_on(&mut self, core: u32, program: Box<dyn Program>, warm_up_lookups: u64) {
+        self.cores[core as usize].add_thread(program, warm_up_lookups);
+        self.wake(core, 0);
+    }
+
+    /// Has a thread end with the first one of its core: it runs for as long as that does.
+    pub fn follow_first(&mut self, core: u32, thread: usize) {
+        self.cores[core as usize].followers.push(thread);
+    }
+
+    /// Keeps what happens to these lookups, counted from the first, warm-up included.
+    pub fn watch(&mut self, lookups: std::ops::Range<u64>) {
+        self.watched = lookups;
+    }
+
+    /// Runs until every program has ended.
+    ///
+    /// # Errors
+    /// Where an answer differs from the library's, or nothing goes on any more.
+    pub fn run(&mut self) -> Result<(), SimError> {
+        while let Some(event) = self.events.next() {
+            match event {
+                Event::Core(core) => self.core_event(core)?,
+                Event::Send(request) => self.send(request),
+                Event::Slice(request) => self.at_slice(request),
+                Event::Memory(request) => self.at_memory(request),
+                Event::Done(request) => self.done(request)?,
+                Event::Arrive(query) => self.arrive(query),
+                Event::Step(query) => self.step(query),
+                Event::Answer(query) => self.answer(query)?,
+            }
+            if self.events.scheduled() > self.progress_at + PATIENCE {
+                return Err(self.stuck("nothing was finished in two million events"));
+            }
+        }
+        if self.cores.iter().any(|core| !core.is_idle()) {
+            return Err(self.stuck("no event is left, and threads still wait"));
+        }
+        if !self.is_settled() {
+            return Err(self.stuck("all threads have ended, and something is left over"));
+        }
+        Ok(())
+    }
+
+    /// Something was finished.
+    fn progress(&mut self) {
+        self.progress_at = self.events.scheduled();
+    }
+
+    fn stuck(&self, why: &'static str) -> SimError {
+        let mut state = format!("  at {} ps, {} events\n", self.events.now(), self.events.scheduled());
+        for (number, core) in self.cores.iter().enumerate() {
+            core.describe(number, &mut state);
+        }
+        for (number, unit) in self.units.iter().enumerate() {
+            unit.describe(number, &mut state);
+        }
+        for query in self.queries.under_way().take(20) {
+            let _ = writeln!(state, "  query {}: {:?} at unit {}", query.number, query.step, query.unit);
+        }
+        let _ = writeln!(state, "  {} lines locked", self.locks.len());
+        SimError::Stuck { why, state }
+    }
+
+    fn cycles(&self, cycles: u64) -> Ps {
+        cycles * self.cycle_ps
+    }
+
+    /// The tile of a memory controller: channels are along the mesh's edges, left and right in turn.
+    fn controller_tile(&self, line: Line) -> u32 {
+        let channel = self.dram.channel(line);
+        let row = (channel / 2) % self.config.mesh.rows;
+        row * self.config.mesh.columns
+            + if channel.is_multiple_of(2) { 0 } else { self.config.mesh.columns - 1 }
+    }
+
+    /// What a thread did.
+    pub fn thread(&self, core: u32, thread: usize) -> &ThreadStats {
+        &self.cores[core as usize].threads[thread].stats
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> Counters {
+        let (link_flits, link_waited_ps) = self.mesh.load();
+        let [row_hits, row_opens, row_conflicts] = self.dram.outcomes();
+        Counters {
+            link_flits,
+            link_waited_ps,
+            row_hits,
+            row_opens,
+            row_conflicts,
+            events: self.events.scheduled(),
+            ..self.counters
+        }
+    }
+
+    /// From a query's sending to its result, in picoseconds.
+    pub fn query_latency(&self) -> &Histogram {
+        &self.query_latency
+    }
+
+    /// What was kept of the watched lookups.
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    /// The estimate of flows in an accelerator's register.
+    pub fn flow_estimates(&self) -> Vec<Option<f64>> {
+        self.units.iter().map(|unit| unit.register.estimate()).collect()
+    }
+
+    /// Picoseconds of a cycle.
+    pub fn cycle_ps(&self) -> Ps {
+        self.cycle_ps
+    }
+
+    /// Whether nothing is left over: all queries answered once, all locks released, no request or batch under way.
+    fn is_settled(&self) -> bool {
+        let (made, answered) = self.queries.count();
+        let requests = self.requests.len() == self.free_requests.len();
+        made == answered && self.locks.is_empty() && requests && self.queries.batches_under_way() == 0
+    }
+}

@@ -1,0 +1,343 @@
+//! What cores and accelerators share: requests over the mesh, slices with their locks, the directory of who has
+//! which line (the snoop filter), and memory.
+
+use super::cache::{Evicted, Line};
+use super::mesh::{LINE_FLITS, REQUEST_FLITS};
+use super::op::Kind;
+use super::query::{BatchId, QueryId};
+use super::space::slice_of;
+use super::thread::Level;
+use super::{Event, Machine, SimError};
+use crate::config::{Fill, LockHold, Remote};
+use crate::event::{Component, Ps};
+
+/// A request's number while it is under way.
+pub(super) type RequestId = u32;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Origin {
+    Core { core: u32 },
+    Snapshot { core: u32, thread: u8, op: u64, batch: BatchId },
+    Unit { query: QueryId },
+}
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ask {
+    /// The line, to read it.
+    Read,
+    /// The line, to write it.
+    Own,
+    /// The line, to read it without its becoming the asker's.
+    Snapshot,
+    /// The line, to read it, locked.
+    Lock,
+    /// That a result be written to the line.
+    Result,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    origin: Origin,
+    ask: Ask,
+    line: Line,
+    level: Level,
+    /// Of a snapshot: whether all results were there.
+    complete: bool,
+}
+
+/// Who has a line in a private cache.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sharers {
+    cores: u64,
+    /// One core has it alone, and may have written it.
+    exclusive: bool,
+    /// Units that have it among their metadata: the core-valid bits of accelerators.
+    pub(super) units: u128,
+}
+
+impl Machine {
+    /// Makes a request, to be sent at a time.
+    pub(super) fn request(&mut self, origin: Origin, ask: Ask, line: Line, at: Ps) {
+        let request = Request { origin, ask, line, level: Level::Llc, complete: false };
+        let id = match self.free_requests.pop() {
+            Some(id) => {
+                self.requests[id as usize] = request;
+                id
+            }
+            None => {
+                self.requests.push(request);
+                self.requests.len() as RequestId - 1
+            }
+        };
+        self.events.at(at, self.component_of_origin(origin), Event::Send(id));
+    }
+
+    fn component_of_origin(&self, origin: Origin) -> Component {
+        match origin {
+            Origin::Core { core } | Origin::Snapshot { core, .. } => core,
+            Origin::Unit { query } => self.component_of_unit(self.queries.get(query).unit),
+        }
+    }
+
+    /// Components are numbered cores first, then units, then slices, then memory.
+    pub(super) fn component_of_unit(&self, unit: u32) -> Component {
+        self.config.core.cores + unit
+    }
+
+    fn component_of_slice(&self, slice: u32) -> Component {
+        2 * self.config.core.cores + self.config.llc.slices + slice
+    }
+
+    fn tile_of_origin(&self, origin: Origin) -> u32 {
+        match origin {
+            Origin::Core { core } | Origin::Snapshot { core, .. } => core,
+            Origin::Unit { query } => self.tile_of_unit(self.queries.get(query).unit),
+        }
+    }
+
+    /// An accelerator's access that the mesh has no part in.
+    fn is_local(&self, origin: Origin, slice: u32) -> bool {
+        let Origin::Unit { query } = origin else { return false };
+        let unit = self.queries.get(query).unit;
+        unit == slice || unit < self.config.llc.slices && self.config.accelerator.remote == Remote::Ideal
+    }
+
+    pub(super) fn send(&mut self, id: RequestId) {
+        let Request { origin, ask, line, .. } = self.requests[id as usize];
+        let (now, slice) = (self.events.now(), slice_of(line, self.config.llc.slices));
+        let flits = if ask == Ask::Result { LINE_FLITS } else { REQUEST_FLITS };
+        let at = match self.is_local(origin, slice) {
+            true => now,
+            false => self.mesh.send(self.tile_of_origin(origin), slice, flits, now),
+        };
+        self.events.at(at, self.component_of_slice(slice), Event::Slice(id));
+    }
+
+    pub(super) fn at_slice(&mut self, id: RequestId) {
+        let Request { origin, ask, line, .. } = self.requests[id as usize];
+        let number = slice_of(line, self.config.llc.slices);
+        let busy = self.cycles(self.config.llc.busy_cycles);
+        let slice = &mut self.slices[number as usize];
+        let begun = self.events.now().max(slice.free);
+        slice.free = begun + busy;
+        if ask == Ask::Own && self.locks.contains_key(&line) {
+            // A snoop miss: the asker hears of it, and asks again.
+            self.counters.snoop_misses += 1;
+            let heard = self.mesh.send(number, self.tile_of_origin(origin), REQUEST_FLITS, begun);
+            let again = heard + self.cycles(self.config.snoop.retry_cycles);
+            return self.events.at(again, self.component_of_origin(origin), Event::Send(id));
+        }
+        if ask == Ask::Lock {
+            self.lock(origin, line);
+        }
+        if let (Ask::Snapshot, Origin::Snapshot { batch, .. }) = (ask, origin) {
+            self.requests[id as usize].complete = self.queries.batch_mut(batch).missing == 0;
+        }
+        let at_cha =
+            matches!(origin, Origin::Unit { query } if self.queries.get(query).unit < self.config.llc.slices);
+        let (tag, whole) = match at_cha {
+            true => {
+                let whole = self.config.accelerator.slice_cycles;
+                (self.config.llc.tag_cycles.min(whole), whole)
+            }
+            false => (self.config.llc.tag_cycles, self.config.llc.tag_cycles + self.config.llc.data_cycles),
+        };
+        let snooped = self.snoop(origin, ask, line, number, begun + self.cycles(tag));
+        let slice = &mut self.slices[number as usize];
+        if let Some(at) = snooped {
+            slice.cache.insert(line, true);
+            return self.give(id, number, at);
+        }
+        if slice.cache.touch(line) || ask == Ask::Result {
+            if ask == Ask::Result {
+                slice.cache.insert(line, true);
+            }
+            self.counters.llc_hits += 1;
+            let at = begun + self.cycles(whole);
+            return self.give(id, number, at);
+        }
+        self.counters.llc_misses += 1;
+        self.requests[id as usize].level = Level::Memory;
+        let controller = self.controller_tile(line);
+        let at = self.mesh.send(number, controller, REQUEST_FLITS, begun + self.cycles(tag));
+        self.events.at(at, Component::MAX, Event::Memory(id));
+    }
+
+    pub(super) fn at_memory(&mut self, id: RequestId) {
+        let Request { origin, line, .. } = self.requests[id as usize];
+        let at = self.dram.access(line, self.events.now());
+        let slice = slice_of(line, self.config.llc.slices);
+        let keeps = self.config.llc.fill == Fill::Allocate || !matches!(origin, Origin::Core { .. });
+        if keeps && let Some(evicted) = self.slices[slice as usize].cache.insert(line, false) {
+            self.write_back(evicted, at);
+        }
+        let to = match self.is_local(origin, slice) {
+            true => slice,
+            false => self.tile_of_origin(origin),
+        };
+        let controller = self.controller_tile(line);
+        let at = match (origin, self.config.llc.fill) {
+            // A cache that keeps what it fetches hands it on after it has it.
+            (Origin::Core { .. }, Fill::Allocate) => {
+                let kept = self.mesh.send(controller, slice, LINE_FLITS, at)
+                    + self.cycles(self.config.llc.data_cycles);
+                self.mesh.send(slice, to, LINE_FLITS, kept)
+            }
+            _ => self.mesh.send(controller, to, LINE_FLITS, at),
+        };
+        self.events.at(at, self.component_of_origin(origin), Event::Done(id));
+    }
+
+    /// Sends what was asked for back.
+    fn give(&mut self, id: RequestId, slice: u32, at: Ps) {
+        let Request { origin, ask, .. } = self.requests[id as usize];
+        let flits = if ask == Ask::Result { REQUEST_FLITS } else { LINE_FLITS };
+        let at = match self.is_local(origin, slice) {
+            true => at,
+            false => self.mesh.send(slice, self.tile_of_origin(origin), flits, at),
+        };
+        self.events.at(at, self.component_of_origin(origin), Event::Done(id));
+    }
+
+    pub(super) fn done(&mut self, id: RequestId) -> Result<(), SimError> {
+        let request = self.requests[id as usize];
+        match request.origin {
+            Origin::Snapshot { core, thread, op, .. } if !request.complete => {
+                self.cores[core as usize].threads[usize::from(thread)].stats.snapshot_retries += 1;
+                let again =
+                    self.events.now() + self.cycles(self.config.accelerator.snapshot_retry_cycles.max(1));
+                debug_assert!(op < u64::MAX);
+                self.events.at(again, core, Event::Send(id));
+                return Ok(());
+            }
+            Origin::Snapshot { core, thread, op, .. } => {
+                let now = self.events.now();
+                self.end(core, thread.into(), op, now);
+                self.wake(core, now);
+            }
+            Origin::Core { core } => self.arrived(core, request.line, request.ask == Ask::Own, request.level),
+            Origin::Unit { query } => self.fetched(query, request.line)?,
+        }
+        self.free_requests.push(id);
+        self.progress();
+        Ok(())
+    }
+
+    /// Takes a line from the core that has it alone, and for a writer from everybody. Says when that is done, where
+    /// the data come from there.
+    fn snoop(&mut self, origin: Origin, ask: Ask, line: Line, slice: u32, at: Ps) -> Option<Ps> {
+        let sharers = *self.sharers.get(&line)?;
+        let asker = match origin {
+            Origin::Core { core } => Some(core),
+            _ => None,
+        };
+        let writes = matches!(ask, Ask::Own | Ask::Result);
+        let others = sharers.cores & !asker.map_or(0, |core| 1 << core);
+        let owner = (sharers.exclusive && others != 0).then(|| others.trailing_zeros());
+        if ask == Ask::Snapshot {
+            // The data are sent, and stay who they belong to.
+            return owner.map(|owner| self.ask_core(owner, slice, at));
+        }
+        let mut end = owner.map(|owner| self.ask_core(owner, slice, at));
+        self.counters.snoops += u64::from(owner.is_some());
+        if writes {
+            for core in (0..64).filter(|core| others >> core & 1 == 1) {
+                self.cores[core as usize].drop_line(line);
+                if owner.is_none() {
+                    end = end.max(Some(self.ask_core(core, slice, at)));
+                }
+            }
+            self.take_metadata(line, sharers.units);
+            let left = Sharers { cores: sharers.cores & !others, exclusive: false, units: 0 };
+            self.set_sharers(line, left);
+        } else if owner.is_some() {
+            self.set_sharers(line, Sharers { exclusive: false, ..sharers });
+        }
+        end
+    }
+
+    fn ask_core(&mut self, core: u32, slice: u32, at: Ps) -> Ps {
+        let there = self.mesh.send(slice, core, REQUEST_FLITS, at);
+        self.mesh.send(core, slice, LINE_FLITS, there + self.cycles(self.config.snoop.private_cycles))
+    }
+
+    pub(super) fn set_sharers(&mut self, line: Line, sharers: Sharers) {
+        if sharers.cores == 0 && sharers.units == 0 {
+            self.sharers.remove(&line);
+        } else {
+            self.sharers.insert(line, sharers);
+        }
+    }
+
+    pub(super) fn sharers_of(&self, line: Line) -> Sharers {
+        self.sharers.get(&line).copied().unwrap_or_default()
+    }
+
+    /// Whether a core may write a line without asking.
+    pub(super) fn owns(&self, core: u32, line: Line) -> bool {
+        self.sharers.get(&line).is_some_and(|s| s.exclusive && s.cores == 1 << core)
+    }
+
+    pub(super) fn note_sharer(&mut self, core: u32, line: Line, own: bool) {
+        let entry = self.sharers.entry(line).or_default();
+        entry.exclusive = own
+            || entry.cores & !(1 << core) == 0 && (entry.exclusive || entry.units == 0 && entry.cores == 0);
+        entry.cores |= 1 << core;
+    }
+
+    /// A core's second cache has let a line go.
+    pub(super) fn evicted(&mut self, core: u32, evicted: Evicted) {
+        let mut sharers = self.sharers_of(evicted.line);
+        sharers.cores &= !(1 << core);
+        sharers.exclusive = false;
+        self.set_sharers(evicted.line, sharers);
+        let slice = slice_of(evicted.line, self.config.llc.slices) as usize;
+        let cache = &mut self.slices[slice].cache;
+        if (evicted.dirty || self.config.llc.fill == Fill::Victim)
+            && let Some(next) = cache.insert(evicted.line, evicted.dirty)
+        {
+            self.write_back(next, self.events.now());
+        }
+    }
+
+    /// What the shared cache lets go is written to memory where it had been written.
+    fn write_back(&mut self, evicted: Evicted, at: Ps) {
+        if evicted.dirty {
+            self.dram.access(evicted.line, at);
+        }
+    }
+
+    fn lock(&mut self, origin: Origin, line: Line) {
+        let Origin::Unit { query } = origin else { return };
+        *self.locks.entry(line).or_default() += 1;
+        self.counters.locked += 1;
+        self.queries.get_mut(query).locked.push(line);
+    }
+
+    /// Releases what a query has locked.
+    pub(super) fn unlock(&mut self, query: QueryId) {
+        for line in std::mem::take(&mut self.queries.get_mut(query).locked) {
+            let count = self.locks.get_mut(&line).expect("it was locked");
+            *count -= 1;
+            if *count == 0 {
+                self.locks.remove(&line);
+            }
+            self.counters.unlocked += 1;
+        }
+    }
+
+    /// Whether lines are locked only while they are read.
+    pub(super) fn locks_data_only(&self) -> bool {
+        self.config.accelerator.lock_hold == LockHold::Data
+    }
+
+    /// The operation that a blocking query belongs to has its answer.
+    pub(super) fn answered(&mut self, core: u32, thread: usize, op: u64) {
+        debug_assert!(matches!(self.kind_of(core, thread, op), Kind::Lookup(_)));
+        let now = self.events.now();
+        self.end(core, thread, op, now);
+        self.wake(core, now);
+    }
+}

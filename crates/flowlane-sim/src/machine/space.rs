@@ -1,0 +1,104 @@
+//! Addresses: regions of a simulated address space, on pages of 2 MiB, as tables of packet processing have them.
+
+use super::cache::{LINE_BYTES, Line};
+
+const PAGE_BYTES: u64 = 2 << 20;
+const LINES_OF_PAGE: u64 = PAGE_BYTES / LINE_BYTES;
+
+/// Pages of the simulated memory; more than the largest table takes.
+const PAGES: u64 = 1 << 18;
+
+/// A piece of the address space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    from: u64,
+    bytes: u64,
+}
+
+/// The address space, given away from its beginning on.
+#[derive(Clone, Debug, Default)]
+pub struct Space {
+    next: u64,
+}
+
+impl Space {
+    /// A region of so many bytes, aligned to a line, beside the one before it.
+    ///
+    /// # Panics
+    /// Where the simulated memory is full.
+    pub fn region(&mut self, bytes: u64) -> Region {
+        let from = self.next;
+        self.next = (from + bytes.max(1)).next_multiple_of(LINE_BYTES);
+        assert!(self.next <= PAGES * PAGE_BYTES, "regions beyond the simulated memory");
+        Region { from, bytes }
+    }
+}
+
+impl Region {
+    /// The line that an offset is on, in physical memory.
+    pub fn line(&self, offset: u64) -> Line {
+        debug_assert!(offset < self.bytes, "{offset} of {}", self.bytes);
+        let address = self.from + offset;
+        let (page, within) = (address / PAGE_BYTES, address % PAGE_BYTES);
+        // Physical pages in no order: an odd factor permutes them.
+        let frame = page.wrapping_mul(0x9_e377) % PAGES;
+        frame * LINES_OF_PAGE + within / LINE_BYTES
+    }
+
+    /// Its lines.
+    pub fn lines(&self) -> impl Iterator<Item = Line> + use<> {
+        let region = *self;
+        (0..region.bytes.div_ceil(LINE_BYTES))
+            .map(move |n| region.line((n * LINE_BYTES).min(region.bytes - 1)))
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+/// The page of a line.
+pub fn page_of(line: Line) -> u64 {
+    line / LINES_OF_PAGE
+}
+
+/// The slice of a line: among lines beside each other, each is in another slice.
+#[inline]
+pub fn slice_of(line: Line, slices: u32) -> u32 {
+    let slices = u64::from(slices);
+    let group = line / slices;
+    let mixed = (group ^ group >> 17).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+    ((line + mixed) % slices) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_do_not_meet_and_every_line_has_one_place() {
+        let mut space = Space::default();
+        let regions = [100, 5 << 20, 64, 3 << 20].map(|bytes| space.region(bytes));
+        let mut lines: Vec<Line> = regions.iter().flat_map(Region::lines).collect();
+        let count = lines.len();
+        assert_eq!(count, 2 + (5 << 14) + 1 + (3 << 14));
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), count);
+    }
+
+    #[test]
+    fn slices_share_lines_evenly() {
+        for slices in [1, 3, 16, 28] {
+            let mut of_each = vec![0u32; slices as usize];
+            (0..u64::from(slices) * 1000).for_each(|line| of_each[slice_of(line, slices) as usize] += 1);
+            assert!(of_each.iter().all(|n| *n == 1000), "{of_each:?}");
+            // Also lines far from each other, such as the first ones of tables.
+            let mut of_each = vec![0u32; slices as usize];
+            (0..16_000u64).for_each(|n| of_each[slice_of(n * 1040, slices) as usize] += 1);
+            let mean = 16_000 / slices;
+            assert!(of_each.iter().all(|n| n.abs_diff(mean) < mean / 5 + 1), "{of_each:?}");
+        }
+    }
+}

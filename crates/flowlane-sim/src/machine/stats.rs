@@ -1,0 +1,243 @@
+//! What is counted.
+
+use serde::Serialize;
+
+use crate::event::Ps;
+
+/// Where a thread's time went: picoseconds, by what the instruction at the window's head waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Stack {
+    /// Computing, branches and stores.
+    pub compute_ps: Ps,
+    /// Keeping readers from what a writer changes.
+    pub lock_ps: Ps,
+    /// Data in the first cache.
+    pub l1_ps: Ps,
+    /// Data in the second.
+    pub l2_ps: Ps,
+    /// Data in the shared cache, or in another core's.
+    pub llc_ps: Ps,
+    /// Data in memory.
+    pub memory_ps: Ps,
+    /// An accelerator, or another device.
+    pub device_ps: Ps,
+}
+
+impl Stack {
+    /// Time spent on data.
+    pub fn data_ps(&self) -> Ps {
+        self.l1_ps + self.l2_ps + self.llc_ps + self.memory_ps
+    }
+
+    /// All of it.
+    pub fn total_ps(&self) -> Ps {
+        self.compute_ps + self.lock_ps + self.data_ps() + self.device_ps
+    }
+
+    /// Names and times.
+    pub fn parts(&self) -> [(&'static str, Ps); 7] {
+        [
+            ("compute", self.compute_ps),
+            ("lock", self.lock_ps),
+            ("L1", self.l1_ps),
+            ("L2", self.l2_ps),
+            ("LLC", self.llc_ps),
+            ("memory", self.memory_ps),
+            ("device", self.device_ps),
+        ]
+    }
+}
+
+/// What a thread did after its warm-up.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ThreadStats {
+    /// Lookups that ended.
+    pub lookups: u64,
+    /// Units of work (packets, batches) that ended.
+    pub units: u64,
+    /// Instructions that left the window.
+    pub instructions: u64,
+    /// When the first of what is counted began, and the last ended.
+    pub from_ps: Ps,
+    /// See `from_ps`.
+    pub to_ps: Ps,
+    /// Where the time went.
+    pub stack: Stack,
+    /// Table loads by where their lines were: L1, L2, shared cache, memory.
+    pub loads: [u64; 4],
+    /// Branches, and those that were predicted wrongly.
+    pub branches: u64,
+    /// See `branches`.
+    pub mispredicted: u64,
+    /// From a unit of work's entry into the window until its end, in picoseconds.
+    pub latency: Histogram,
+    /// Time that queries of this thread spent fetching data.
+    pub query_data_ps: Ps,
+    /// Times that SNAPSHOT_READ found results missing.
+    pub snapshot_retries: u64,
+}
+
+impl ThreadStats {
+    /// Cycles a lookup.
+    pub fn cycles_per_lookup(&self, cycle_ps: Ps) -> f64 {
+        (self.to_ps - self.from_ps) as f64 / cycle_ps as f64 / self.lookups.max(1) as f64
+    }
+
+    /// Cycles a unit of work.
+    pub fn cycles_per_unit(&self, cycle_ps: Ps) -> f64 {
+        (self.to_ps - self.from_ps) as f64 / cycle_ps as f64 / self.units.max(1) as f64
+    }
+}
+
+/// What the shared parts did, warm-up included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Counters {
+    /// Requests that found their line in the shared cache, and those that did not.
+    pub llc_hits: u64,
+    /// See `llc_hits`.
+    pub llc_misses: u64,
+    /// Lines taken from, or shared with, another core's caches.
+    pub snoops: u64,
+    /// Writes that met a locked line, and were made again.
+    pub snoop_misses: u64,
+    /// Metadata found in an accelerator, fetched, and taken away because somebody wrote them.
+    pub metadata_hits: u64,
+    /// See `metadata_hits`.
+    pub metadata_misses: u64,
+    /// See `metadata_hits`.
+    pub metadata_invalidated: u64,
+    /// Queries that waited in the distributor for a busy accelerator.
+    pub distributor_waits: u64,
+    /// Walks of an accelerator's own page table.
+    pub tlb_misses: u64,
+    /// Locks taken, and released.
+    pub locked: u64,
+    /// See `locked`.
+    pub unlocked: u64,
+    /// Flits times hops.
+    pub link_flits: u64,
+    /// How long messages waited for links.
+    pub link_waited_ps: Ps,
+    /// Memory: rows that were open, had to be opened, or closed first.
+    pub row_hits: u64,
+    /// See `row_hits`.
+    pub row_opens: u64,
+    /// See `row_hits`.
+    pub row_conflicts: u64,
+    /// Events.
+    pub events: u64,
+}
+
+/// How often a number was about so large: eight steps an octave.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Histogram {
+    counts: Vec<u64>,
+    total: u64,
+    sum: u64,
+    most: u64,
+}
+
+fn step_of(value: u64) -> usize {
+    if value < 16 {
+        return value as usize;
+    }
+    let octave = value.ilog2();
+    ((octave - 3) * 8 + (value >> (octave - 3)) as u32) as usize
+}
+
+/// The least number of a step.
+fn least_of(step: usize) -> u64 {
+    if step < 16 {
+        return step as u64;
+    }
+    let (octave, eighth) = (step as u32 / 8 + 2, step as u64 % 8);
+    (8 + eighth) << (octave - 3)
+}
+
+impl Histogram {
+    /// Notes a number.
+    pub fn note(&mut self, value: u64) {
+        let step = step_of(value);
+        if self.counts.len() <= step {
+            self.counts.resize(step + 1, 0);
+        }
+        self.counts[step] += 1;
+        self.total += 1;
+        self.sum += value;
+        self.most = self.most.max(value);
+    }
+
+    /// Numbers noted.
+    pub fn count(&self) -> u64 {
+        self.total
+    }
+
+    /// Their mean.
+    pub fn mean(&self) -> f64 {
+        self.sum as f64 / self.total.max(1) as f64
+    }
+
+    /// The largest.
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// The number that so many of a thousand do not exceed, to an eighth of an octave.
+    pub fn permille(&self, permille: u64) -> u64 {
+        let wanted = (self.total * permille).div_ceil(1000).max(1);
+        let mut seen = 0;
+        for (step, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= wanted {
+                return (least_of(step + 1) - 1).min(self.most);
+            }
+        }
+        self.most
+    }
+
+    /// Steps that are not empty: least number and count.
+    pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(step, n)| (least_of(step), *n))
+    }
+}
+
+/// Something that took time, for a trace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// The lookup or query.
+    pub number: u64,
+    /// Where it happened.
+    pub track: String,
+    /// What happened.
+    pub name: String,
+    /// When it began.
+    pub from_ps: Ps,
+    /// When it ended.
+    pub to_ps: Ps,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_a_histogram_are_in_order_and_hold_their_numbers() {
+        for value in (0..5000).chain([u64::MAX / 3, 1 << 40]) {
+            let step = step_of(value);
+            assert!(least_of(step) <= value && value < least_of(step + 1), "{value} in {step}");
+        }
+    }
+
+    #[test]
+    fn quantiles_are_near_and_never_below() {
+        let mut histogram = Histogram::default();
+        (1..=1000).for_each(|n| histogram.note(n));
+        assert_eq!((histogram.count(), histogram.most(), histogram.mean()), (1000, 1000, 500.5));
+        for permille in [10, 500, 990] {
+            let quantile = histogram.permille(permille);
+            assert!((permille..=permille * 9 / 8 + 1).contains(&quantile), "{permille}: {quantile}");
+        }
+        assert_eq!(histogram.permille(1000), 1000);
+        assert_eq!(histogram.steps().map(|(_, n)| n).sum::<u64>(), 1000);
+    }
+}

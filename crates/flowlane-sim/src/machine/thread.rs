@@ -1,0 +1,131 @@
+//! A thread: its window, its queues, its branch predictor.
+
+use std::collections::VecDeque;
+
+use super::op::{CHAINS, Kind, Op, Program};
+use super::stats::ThreadStats;
+use crate::event::Ps;
+
+/// Where a load found its line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Level {
+    L1,
+    L2,
+    Llc,
+    Memory,
+}
+
+/// Nobody, in lists of operations.
+pub(super) const NOBODY: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) op: Op,
+    pub(super) entered: Ps,
+    pub(super) done: Ps,
+    pub(super) level: Level,
+    /// The first operation that waits for this one, and the next that waits for the same as this one.
+    pub(super) first_waiter: u64,
+    pub(super) next_waiter: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaving {
+    pub(super) at: Ps,
+    pub(super) instructions: u32,
+    pub(super) load: bool,
+    pub(super) store: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Last {
+    Known(Ps),
+    Pending(u64),
+}
+
+/// A thread of a core.
+pub(super) struct Thread {
+    pub(super) program: Box<dyn Program>,
+    pub(super) ops: Vec<Op>,
+    pub(super) next_op: usize,
+    pub(super) ended: bool,
+    pub(super) window: VecDeque<Slot>,
+    /// The number of the first operation in the window.
+    pub(super) first: u64,
+    pub(super) leaving: VecDeque<Leaving>,
+    pub(super) rob: u32,
+    pub(super) loads: u32,
+    pub(super) stores: u32,
+    /// When the next operation may enter.
+    pub(super) next_entry: Ps,
+    /// The operation that must end before another enters, and the cycles until one does.
+    pub(super) fence: Option<(u64, u64)>,
+    pub(super) last_left: Ps,
+    pub(super) chains: [Last; CHAINS],
+    /// Two-bit counters by place and history.
+    pub(super) predictor: Vec<u8>,
+    pub(super) history: u32,
+    /// When the unit of work at the window's head entered.
+    pub(super) unit_entered: Ps,
+    pub(super) warm_up_lookups: u64,
+    pub(super) lookups: u64,
+    pub(super) stats: ThreadStats,
+}
+
+impl Thread {
+    pub(super) fn new(program: Box<dyn Program>, warm_up_lookups: u64) -> Self {
+        Self {
+            program,
+            ops: Vec::new(),
+            next_op: 0,
+            ended: false,
+            window: VecDeque::new(),
+            first: 0,
+            leaving: VecDeque::new(),
+            rob: 0,
+            loads: 0,
+            stores: 0,
+            next_entry: 0,
+            fence: None,
+            last_left: 0,
+            chains: [Last::Known(0); CHAINS],
+            predictor: vec![1; 4096],
+            history: 0,
+            unit_entered: 0,
+            warm_up_lookups,
+            lookups: 0,
+            stats: ThreadStats::default(),
+        }
+    }
+
+    pub(super) fn slot(&mut self, op: u64) -> &mut Slot {
+        &mut self.window[(op - self.first) as usize]
+    }
+
+    pub(super) fn kind(&self, op: u64) -> Kind {
+        self.window[(op - self.first) as usize].op.kind
+    }
+
+    /// Predicts a branch; says whether wrongly.
+    pub(super) fn mispredicts(&mut self, id: u32, taken: bool) -> bool {
+        let at = (id.wrapping_mul(0x9e37_79b9) >> 20 ^ self.history) as usize % self.predictor.len();
+        let counter = &mut self.predictor[at];
+        let wrong = (*counter >= 2) != taken;
+        *counter = if taken { (*counter + 1).min(3) } else { counter.saturating_sub(1) };
+        self.history = (self.history << 1 | u32::from(taken)) & 0xff;
+        self.stats.branches += 1;
+        self.stats.mispredicted += u64::from(wrong);
+        wrong
+    }
+}
+
+pub(super) fn is_load(op: &Op) -> bool {
+    matches!(
+        op.kind,
+        Kind::Load(_) | Kind::Prefetch(_) | Kind::Lookup(_) | Kind::Snapshot(_) | Kind::Device { .. }
+    )
+}
+
+pub(super) fn is_store(op: &Op) -> bool {
+    matches!(op.kind, Kind::Store(_) | Kind::LookupNonBlocking(_))
+}

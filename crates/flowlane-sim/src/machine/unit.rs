@@ -1,0 +1,391 @@
+//! Accelerators: one beside each slice, behind a distributor; and, for comparison, an engine beside each core's second
+//! cache, which has the same steps, and that cache's data.
+//!
+//! A query's steps: metadata, key, hash, then line by line of the walk access and comparison, commit, result. How many
+//! queries an accelerator works on at once is a switch; others that have been sent wait in its command queue, up to
+//! the scoreboard's size, and further ones in the distributor, since the busy bit is set.
+
+use std::collections::VecDeque;
+use std::fmt::Write;
+
+use super::cache::Line;
+use super::flow_register::FlowRegister;
+use super::mesh::REQUEST_FLITS;
+use super::op::{Kind, Mismatch};
+use super::query::{Engine, Query, QueryId, Step};
+use super::shared::{Ask, Origin};
+use super::space::{page_of, slice_of};
+use super::stats::Span;
+use super::{Event, Machine, SimError};
+use crate::config::{Dispatch, MachineConfig, Translation};
+use crate::event::Ps;
+
+/// An accelerator.
+#[derive(Debug)]
+pub(super) struct Unit {
+    near_l2: bool,
+    in_flight_max: u32,
+    scoreboard: u32,
+    /// Queries that it works on.
+    in_flight: u32,
+    /// Queries that have been sent to it and not ended, those on their way among them.
+    outstanding: u32,
+    commands: VecDeque<QueryId>,
+    /// Queries for which the busy bit was set.
+    distributor: VecDeque<QueryId>,
+    /// Tables whose metadata are here, the one used last at the end.
+    metadata: Vec<Line>,
+    metadata_max: usize,
+    /// Pages of its own translation buffer, the one used last at the end.
+    pages: Vec<u64>,
+    hash_free: Ps,
+    comparator_free: Ps,
+    pub(super) register: FlowRegister,
+}
+
+impl Unit {
+    pub(super) fn new(config: &MachineConfig, near_l2: bool) -> Self {
+        let a = &config.accelerator;
+        let in_flight_max = if near_l2 { config.near_l2.in_flight_queries } else { a.in_flight_queries };
+        Self {
+            near_l2,
+            in_flight_max,
+            scoreboard: if near_l2 { u32::MAX } else { a.scoreboard_queries },
+            in_flight: 0,
+            outstanding: 0,
+            commands: VecDeque::new(),
+            distributor: VecDeque::new(),
+            metadata: Vec::new(),
+            metadata_max: a.metadata_tables as usize,
+            pages: Vec::new(),
+            hash_free: 0,
+            comparator_free: 0,
+            register: FlowRegister::new(a.flow_register_bits),
+        }
+    }
+
+    pub(super) fn describe(&self, number: usize, out: &mut String) {
+        if self.outstanding > 0 || !self.distributor.is_empty() {
+            let _ = writeln!(
+                out,
+                "  unit {number}: {} in flight, {} outstanding, {} commands, {} in the distributor",
+                self.in_flight,
+                self.outstanding,
+                self.commands.len(),
+                self.distributor.len()
+            );
+        }
+    }
+}
+
+impl Machine {
+    /// The unit that a query goes to.
+    pub(super) fn unit_of(&self, core: u32, query: QueryId) -> u32 {
+        let (q, slices) = (self.queries.get(query), self.config.llc.slices);
+        match (q.engine, self.config.accelerator.dispatch) {
+            (Engine::NearL2, _) => slices + core,
+            (Engine::Cha, Dispatch::Table) => slice_of(q.walk.table, slices),
+            (Engine::Cha, Dispatch::Bucket) => {
+                slice_of(q.walk.lines.first().map_or(q.walk.table, |(line, _)| *line), slices)
+            }
+        }
+    }
+
+    pub(super) fn tile_of_unit(&self, unit: u32) -> u32 {
+        unit.checked_sub(self.config.llc.slices).unwrap_or(unit)
+    }
+
+    pub(super) fn kind_of(&self, core: u32, thread: usize, op: u64) -> Kind {
+        self.cores[core as usize].threads[thread].kind(op)
+    }
+
+    /// A query is at the distributor, or, past it, at its unit.
+    pub(super) fn arrive(&mut self, query: QueryId) {
+        let (unit, step) = (self.queries.get(query).unit, self.queries.get(query).step);
+        if step == Step::Sent {
+            let u = &mut self.units[unit as usize];
+            if u.outstanding >= u.scoreboard {
+                self.counters.distributor_waits += 1;
+                u.distributor.push_back(query);
+                return;
+            }
+            return self.pass_on(query);
+        }
+        let u = &mut self.units[unit as usize];
+        if u.in_flight >= u.in_flight_max {
+            u.commands.push_back(query);
+            return;
+        }
+        u.in_flight += 1;
+        self.enter_step(query, Step::Metadata);
+    }
+
+    /// Sends a query from the distributor to its unit.
+    fn pass_on(&mut self, query: QueryId) {
+        let now = self.events.now();
+        let q = self.queries.get_mut(query);
+        q.step = Step::Queued;
+        let (unit, core) = (q.unit, q.core);
+        self.units[unit as usize].outstanding += 1;
+        let at = self.mesh.send(core, self.tile_of_unit(unit), REQUEST_FLITS, now);
+        self.events.at(at, self.component_of_unit(unit), Event::Arrive(query));
+    }
+
+    /// Begins a step of a query.
+    fn enter_step(&mut self, query: QueryId, step: Step) {
+        let now = self.events.now();
+        let q = self.queries.get_mut(query);
+        if self.watched.contains(&q.number) {
+            let span = Span {
+                number: q.number,
+                track: format!("unit {}", q.unit),
+                name: format!("{:?}", q.step),
+                from_ps: q.since,
+                to_ps: now,
+            };
+            self.spans.push(span);
+        }
+        if matches!(q.step, Step::Key | Step::Access(_) | Step::Metadata) {
+            q.data_ps += now - q.since;
+        }
+        (q.step, q.since) = (step, now);
+        let (unit, key) = (q.unit, q.walk.key);
+        let near = self.units[unit as usize].near_l2;
+        let a = &self.config.accelerator;
+        let (hash, compare, fixed) = match near {
+            true => (
+                self.config.near_l2.hash_cycles,
+                self.config.near_l2.compare_cycles,
+                self.config.near_l2.fixed_cycles,
+            ),
+            false => (a.hash_cycles, a.compare_cycles, a.fixed_cycles),
+        };
+        match step {
+            Step::Metadata => self.metadata(query),
+            Step::Key => self.fetch(query, key, Ask::Read),
+            Step::Hash => {
+                let hash_of_key = self.queries.get(query).walk.hash;
+                let cycle = self.cycle_ps;
+                let u = &mut self.units[unit as usize];
+                u.register.note(hash_of_key);
+                let begun = now.max(u.hash_free);
+                u.hash_free = begun + cycle;
+                self.after(query, begun + hash * cycle);
+            }
+            Step::Access(n) => {
+                let (line, bucket) = self.queries.get(query).walk.lines[n as usize];
+                // Buckets are locked from their indexes being known on, an entry once its signature matched (4.4).
+                let lock = if near { Ask::Read } else { Ask::Lock };
+                let boundary = if bucket { self.config.accelerator.boundary_cycles } else { 0 };
+                self.fetch_after(query, line, lock, boundary);
+            }
+            Step::Compare(_) => {
+                if self.locks_data_only() {
+                    self.unlock(query);
+                }
+                let cycle = self.cycle_ps;
+                let u = &mut self.units[unit as usize];
+                let begun = now.max(u.comparator_free);
+                u.comparator_free = begun + cycle;
+                self.after(query, begun + compare * cycle);
+            }
+            Step::Commit => self.after(query, now + fixed * self.cycle_ps),
+            Step::Sent | Step::Queued | Step::Result => {}
+        }
+    }
+
+    fn after(&mut self, query: QueryId, at: Ps) {
+        let component = self.component_of_unit(self.queries.get(query).unit);
+        self.events.at(at, component, Event::Step(query));
+    }
+
+    /// A step has ended: the next.
+    pub(super) fn step(&mut self, query: QueryId) {
+        let q = self.queries.get(query);
+        let lines = q.walk.lines.len() as u32;
+        let next = match q.step {
+            Step::Metadata => Step::Key,
+            Step::Key => Step::Hash,
+            Step::Hash if lines == 0 => Step::Commit,
+            Step::Hash => Step::Access(0),
+            Step::Access(n) => Step::Compare(n),
+            Step::Compare(n) if n + 1 < lines => Step::Access(n + 1),
+            Step::Compare(_) => Step::Commit,
+            Step::Commit => return self.commit(query),
+            Step::Sent | Step::Queued | Step::Result => unreachable!("these end otherwise"),
+        };
+        self.enter_step(query, next);
+    }
+
+    /// The table's metadata: from the metadata cache, or fetched into it.
+    fn metadata(&mut self, query: QueryId) {
+        let (line, number) = (self.queries.get(query).walk.table, self.queries.get(query).unit);
+        let unit = &mut self.units[number as usize];
+        let known = unit.metadata.iter().position(|l| *l == line);
+        if let Some(at) = known {
+            unit.metadata.remove(at);
+            unit.metadata.push(line);
+            self.counters.metadata_hits += 1;
+            let at = self.events.now() + self.cycles(self.config.accelerator.metadata_cycles);
+            return self.after(query, at);
+        }
+        self.counters.metadata_misses += 1;
+        self.fetch(query, line, Ask::Read);
+    }
+
+    /// Metadata have come: they are kept, and the snoop filter knows.
+    fn keep_metadata(&mut self, number: u32, line: Line) {
+        let unit = &mut self.units[number as usize];
+        if unit.metadata.contains(&line) {
+            return;
+        }
+        let dropped = (unit.metadata.len() == unit.metadata_max).then(|| unit.metadata.remove(0));
+        unit.metadata.push(line);
+        let bit = 1u128 << (number % 128);
+        let mut sharers = self.sharers_of(line);
+        sharers.units |= bit;
+        self.set_sharers(line, sharers);
+        if let Some(dropped) = dropped {
+            let mut sharers = self.sharers_of(dropped);
+            sharers.units &= !bit;
+            self.set_sharers(dropped, sharers);
+        }
+    }
+
+    /// Somebody writes metadata: those who have them lose them.
+    pub(super) fn take_metadata(&mut self, line: Line, units: u128) {
+        for number in (0..self.units.len()).filter(|number| units >> (number % 128) & 1 == 1) {
+            let unit = &mut self.units[number];
+            let before = unit.metadata.len();
+            unit.metadata.retain(|l| *l != line);
+            self.counters.metadata_invalidated += (before - unit.metadata.len()) as u64;
+        }
+    }
+
+    fn fetch(&mut self, query: QueryId, line: Line, ask: Ask) {
+        self.fetch_after(query, line, ask, 0);
+    }
+
+    /// Fetches a line for a query, after so many cycles.
+    fn fetch_after(&mut self, query: QueryId, line: Line, ask: Ask, cycles: u64) {
+        let q = self.queries.get(query);
+        let (unit, core) = (q.unit, q.core);
+        let mut at = self.events.now() + self.cycles(cycles);
+        if self.units[unit as usize].near_l2 {
+            // The core's own translation is beside it, and its second cache.
+            if self.cores[core as usize].has_in_l2(line) {
+                return self.after(query, at + self.cycles(self.config.l2.latency_cycles));
+            }
+        } else {
+            at = self.translated(unit, core, line, at);
+        }
+        self.request(Origin::Unit { query }, ask, line, at);
+    }
+
+    /// When an accelerator has the physical address.
+    fn translated(&mut self, unit: u32, core: u32, line: Line, at: Ps) -> Ps {
+        match self.config.accelerator.translation {
+            Translation::Ideal => at,
+            Translation::Core => {
+                let there = self.mesh.send(unit, core, REQUEST_FLITS, at);
+                self.mesh.send(core, unit, REQUEST_FLITS, there + self.cycle_ps)
+            }
+            Translation::Tlb => {
+                let most = self.config.accelerator.tlb_entries as usize;
+                let walk = self.cycles(self.config.accelerator.tlb_miss_cycles);
+                let (pages, page) = (&mut self.units[unit as usize].pages, page_of(line));
+                let known = pages.iter().position(|p| *p == page);
+                if let Some(at) = known.or((pages.len() == most).then_some(0)) {
+                    pages.remove(at);
+                }
+                pages.push(page);
+                self.counters.tlb_misses += u64::from(known.is_none());
+                if known.is_some() { at } else { at + walk }
+            }
+        }
+    }
+
+    /// A line that a query asked for has come, or its result has been written.
+    pub(super) fn fetched(&mut self, query: QueryId, line: Line) -> Result<(), SimError> {
+        let q = self.queries.get(query);
+        let (step, unit, core) = (q.step, q.unit, q.core);
+        if step == Step::Result {
+            check(q)?;
+            let batch = q.batch.expect("only results of batches are written");
+            self.queries.batch_mut(batch).missing -= 1;
+            self.finish(query);
+            return Ok(());
+        }
+        if step == Step::Metadata {
+            self.keep_metadata(unit, line);
+        }
+        if self.units[unit as usize].near_l2 {
+            self.fill_core(core, line, false);
+        }
+        self.step(query);
+        Ok(())
+    }
+
+    /// A query is closed: the unit is free for another, and the result leaves.
+    fn commit(&mut self, query: QueryId) {
+        self.enter_step(query, Step::Result);
+        self.unlock(query);
+        let now = self.events.now();
+        let q = self.queries.get(query);
+        let (number, core, batch) = (q.unit, q.core, q.batch);
+        let near = self.units[number as usize].near_l2;
+        match batch {
+            Some(batch) => {
+                let line = self.queries.batch_mut(batch).line;
+                self.request(Origin::Unit { query }, Ask::Result, line, now);
+            }
+            None => {
+                let at = match near {
+                    true => now + self.cycles(self.config.near_l2.attach_cycles),
+                    false => self.mesh.send(self.tile_of_unit(number), core, REQUEST_FLITS, now),
+                };
+                self.events.at(at, core, Event::Answer(query));
+            }
+        }
+        let unit = &mut self.units[number as usize];
+        unit.in_flight -= 1;
+        unit.outstanding -= 1;
+        let next = unit.commands.pop_front();
+        let waiting = unit.distributor.pop_front();
+        if let Some(next) = next {
+            self.units[number as usize].in_flight += 1;
+            self.enter_step(next, Step::Metadata);
+        }
+        if let Some(waiting) = waiting {
+            self.pass_on(waiting);
+        }
+        self.progress();
+    }
+
+    /// A blocking query's answer is at the core.
+    pub(super) fn answer(&mut self, query: QueryId) -> Result<(), SimError> {
+        let q = self.queries.get(query);
+        let (core, thread, op) = (q.core, usize::from(q.thread), q.op);
+        check(q)?;
+        self.finish(query);
+        self.answered(core, thread, op);
+        Ok(())
+    }
+
+    fn finish(&mut self, query: QueryId) {
+        self.query_latency.note(self.events.now() - self.queries.get(query).sent);
+        let ended = self.queries.end(query);
+        let stats = &mut self.cores[ended.core as usize].threads[usize::from(ended.thread)].stats;
+        stats.query_data_ps += ended.data_ps;
+        self.progress();
+    }
+}
+
+/// The answer that is delivered is the library's.
+fn check(query: &Query) -> Result<(), Mismatch> {
+    let (simulated, library) = (query.walk.answer, query.walk.expected);
+    if simulated == library {
+        return Ok(());
+    }
+    Err(Mismatch { lookup: query.number, table: "a table".into(), simulated, library })
+}

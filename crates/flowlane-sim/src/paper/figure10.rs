@@ -1,0 +1,119 @@
+//! Figure 10: where the time of a lookup goes, with its table in the shared cache and in memory.
+
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use super::{Chart, Effort, Row, Series, Stated, Status};
+use crate::config::{Approach, MachineConfig};
+use crate::machine::SimError;
+use crate::run::{run, tables_of};
+
+/// Slots of a table of which L2 holds little, and the shared cache all: 14 MiB.
+const LLC_ENTRIES: u64 = 1 << 19;
+/// Slots of a table of which next to nothing is in a cache: 112 MiB.
+const MEMORY_ENTRIES: u64 = 1 << 22;
+
+/// The parts of a lookup's time, in cycles.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Bars {
+    /// Computing, and waiting for an accelerator that computes.
+    pub compute: f64,
+    /// Fetching.
+    pub data: f64,
+    /// Keeping readers from what a writer changes.
+    pub lock: f64,
+}
+
+impl Bars {
+    /// All.
+    pub fn total(&self) -> f64 {
+        self.compute + self.data + self.lock
+    }
+}
+
+/// The bars of one way of looking up.
+///
+/// # Errors
+/// Where a run fails.
+pub fn bars(
+    machine: &MachineConfig,
+    effort: Effort,
+    approach: Approach,
+    in_memory: bool,
+) -> Result<Bars, SimError> {
+    let mut config = effort.run(machine);
+    config.workload.entries = match (in_memory, effort.quick) {
+        (false, _) => LLC_ENTRIES,
+        (true, false) => MEMORY_ENTRIES,
+        (true, true) => LLC_ENTRIES * 2,
+    };
+    config.workload.warm = !in_memory;
+    if in_memory {
+        // What has been looked up is in the caches: few before, and few of many.
+        config.run.warm_up_lookups = 200;
+        config.run.lookups = config.run.lookups.min(2000);
+    }
+    let result = run(&config, approach, &Rc::new(tables_of(&config)))?;
+    let cycles = |ps: u64| ps as f64 / result.cycle_ps as f64 / result.thread.lookups as f64;
+    let stack = &result.thread.stack;
+    Ok(match approach {
+        Approach::HaloBlocking | Approach::HaloNonBlocking => {
+            let data = cycles(result.thread.query_data_ps);
+            Bars { compute: result.cycles_per_lookup - data, data, lock: 0.0 }
+        }
+        _ => {
+            let (data, lock) = (cycles(stack.data_ps()), cycles(stack.lock_ps));
+            Bars { compute: result.cycles_per_lookup - data - lock, data, lock }
+        }
+    })
+}
+
+pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
+    let soft = bars(machine, effort, Approach::Software, false)?;
+    let halo = bars(machine, effort, Approach::HaloBlocking, false)?;
+    let soft_memory = bars(machine, effort, Approach::Software, true)?;
+    let halo_memory = bars(machine, effort, Approach::HaloBlocking, true)?;
+    let exact = |value| Stated::Exact { value };
+    let row = |what: &str, value, status| Row::new("Figure 10", what, exact(value), status);
+    let rows = vec![
+        row("computing, less than software's, table in LLC (%)", 48.1, Status::Calibrated)
+            .is(100.0 * (1.0 - halo.compute / soft.compute)),
+        row("data in LLC, times faster", 4.1, Status::Calibrated).is(soft.data / halo.data),
+        row("lock, share of software's time (%)", 13.1, Status::Calibrated)
+            .is(100.0 * soft.lock / soft.total()),
+        row("data in memory, times faster", 1.6, Status::Predicted)
+            .is(soft_memory.data / halo_memory.data)
+            .note(
+                "1.6 with 4.1 in LLC needs memory at 2.0 times the LLC's latency; DDR4-2400 is further away",
+            ),
+    ];
+    let all = [
+        ("software, LLC", soft),
+        ("HALO, LLC", halo),
+        ("software, memory", soft_memory),
+        ("HALO, memory", halo_memory),
+    ];
+    let series = |name: &str, part: fn(&Bars) -> f64| Series {
+        name: name.into(),
+        values: all.iter().map(|(_, bars)| Some(part(bars) / soft.total())).collect(),
+    };
+    let chart = Chart {
+        id: "figure-10",
+        title: "Figure 10: where a lookup's time goes".into(),
+        about: format!(
+            "Parts of a lookup's time, over software's whole with the table in the shared cache ({:.0} cycles).",
+            soft.total()
+        ),
+        axis: "approach and place of the table",
+        places: all.iter().map(|(name, _)| (*name).to_owned()).collect(),
+        unit: "of software's time",
+        lines: false,
+        series: vec![
+            series("compute", |b| b.compute),
+            series("data", |b| b.data),
+            series("lock", |b| b.lock),
+        ],
+    };
+    Ok((rows, vec![chart]))
+}

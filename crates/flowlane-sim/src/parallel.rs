@@ -1,0 +1,43 @@
+//! Independent runs on several threads, with the results in the order of the work.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Does `work` for every number below `count` on so many threads. What comes out does not depend on how many; `watch` is
+/// told, from whichever thread, how many are done.
+pub fn run<R: Send>(
+    threads: usize,
+    count: usize,
+    watch: &(dyn Fn(usize) + Sync),
+    work: &(dyn Fn(usize) -> R + Sync),
+) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<R>>> = (0..count).map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, count.max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(place) = results.get(number) else { return };
+                    let result = work(number);
+                    *place.lock().expect("nobody panics with it") = Some(result);
+                    watch(done.fetch_add(1, Ordering::Relaxed) + 1);
+                }
+            });
+        }
+    });
+    results.into_iter().map(|r| r.into_inner().expect("as above").expect("all work was done")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn results_are_in_the_order_of_the_work() {
+        for threads in [1, 2, 7] {
+            let squares = super::run(threads, 100, &|_| {}, &|n| n * n);
+            assert!(squares.iter().enumerate().all(|(n, square)| *square == n * n));
+        }
+        assert!(super::run(3, 0, &|_| {}, &|n| n).is_empty());
+    }
+}

@@ -1,0 +1,70 @@
+//! Associative memories: all rules are compared at once, whichever table they are of.
+
+use std::rc::Rc;
+
+use super::software::unit;
+use crate::config::TcamConfig;
+use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
+use crate::machine::query::Queries;
+use crate::workload::{Packets, Tables};
+
+/// Instructions around a query: the key's words to the device, the result back.
+const AROUND: u32 = 6;
+
+/// What a device's query takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlatDevice {
+    /// From the query to the answer.
+    pub latency_cycles: u64,
+    /// From a query to the next.
+    pub busy_cycles: u64,
+}
+
+impl FlatDevice {
+    /// A TCAM.
+    pub fn tcam(config: &TcamConfig) -> Self {
+        Self {
+            latency_cycles: config.lookup_cycles + 2 * config.attach_cycles,
+            busy_cycles: config.busy_cycles,
+        }
+    }
+
+    /// An SRAM-TCAM.
+    pub fn sram_tcam(config: &TcamConfig) -> Self {
+        let latency_cycles = config.sram_lookup_cycles + 2 * config.attach_cycles;
+        Self { latency_cycles, busy_cycles: config.busy_cycles }
+    }
+}
+
+/// Lookups by such a device, one after the other: each waits for the one before, as LOOKUP_B does.
+pub struct DeviceProgram {
+    tables: Rc<Tables>,
+    packets: Packets,
+    device: FlatDevice,
+    left: u64,
+}
+
+impl DeviceProgram {
+    /// So many lookups or packets.
+    pub fn new(tables: Rc<Tables>, packets: Packets, device: FlatDevice, count: u64) -> Self {
+        Self { tables, packets, device, left: count }
+    }
+}
+
+impl Program for DeviceProgram {
+    fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        self.left -= 1;
+        // The key is read; the rules are the device's.
+        let lookups = self.packets.next(&self.tables)?;
+        let from = ops.len();
+        ops.push(Op { gives: true, ..Op::new(Kind::Load(lookups[0].walk.key), Class::Data) });
+        ops.push(Op::work(AROUND, Class::Compute));
+        let FlatDevice { latency_cycles, busy_cycles } = self.device;
+        ops.push(Op::new(Kind::Device { latency_cycles, busy_cycles }, Class::Data).chained(1));
+        unit(ops, from, 1);
+        Ok(true)
+    }
+}

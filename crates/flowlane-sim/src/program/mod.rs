@@ -1,0 +1,17 @@
+//! What cores execute: lookups recorded from the real tables, as software makes them or as instructions for
+//! accelerators.
+
+mod devices;
+mod functions;
+mod halo;
+mod recorder;
+mod software;
+mod update;
+
+pub use devices::{DeviceProgram, FlatDevice};
+pub use functions::{Beside, Neighbour, Work};
+pub use halo::{Halo, HaloProgram};
+pub use recorder::{Lookup, Recorder, TablePlace};
+pub(crate) use software::unit;
+pub use software::{Software, SoftwareProgram};
+pub use update::Updates;

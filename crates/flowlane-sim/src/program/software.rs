@@ -1,0 +1,254 @@
+//! Software lookups.
+//!
+//! | style | what |
+//! |---|---|
+//! | `rte` | one lookup after the other, with the instructions that `rte_hash` has beside reading the table (Table 1) |
+//! | `scalar` | one after the other, as this project's scalar body does it |
+//! | `bulk` | batches, stage by stage, with prefetches: many misses under way at once |
+//! | `avx512` | the same with comparisons and hashes for 16 keys at a time, without branches |
+//!
+//! In a search through several tables, `rte` and `scalar` ask one table after the other and end with the first hit;
+//! the batches of `bulk` and `avx512` are a packet's tables.
+
+use std::rc::Rc;
+
+use serde::{Deserialize, Serialize};
+
+use super::recorder::Lookup;
+use crate::config::SoftwareConfig;
+use crate::machine::cache::Line;
+use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
+use crate::machine::query::Queries;
+use crate::workload::{Packets, Tables};
+
+/// A way of looking up in software.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Software {
+    /// One by one, with `rte_hash`'s instructions.
+    Rte,
+    /// One by one, as the scalar body.
+    Scalar,
+    /// In batches with prefetches.
+    Bulk,
+    /// In batches with prefetches and vectors.
+    Avx512,
+}
+
+/// Lookups of a batch of one table.
+const BATCH: usize = 32;
+
+/// Keys that one vector instruction works on, of those that scalar code spends on one key: the comparison and hash of 16
+/// keys take about two times the instructions of one.
+const LANES: u32 = 8;
+
+/// The place in the code of the loop over tables: hit or go on.
+const NEXT_TABLE: u32 = 100;
+
+/// The place in the code of the search through a bucket.
+const SEARCH: u32 = 101;
+
+/// Lookups in software, until there are enough.
+pub struct SoftwareProgram {
+    tables: Rc<Tables>,
+    packets: Packets,
+    style: Software,
+    padding: SoftwareConfig,
+    writes_key: bool,
+    left: u64,
+    fraction: u32,
+}
+
+impl SoftwareProgram {
+    /// So many lookups (of one table), or packets (looked up in several).
+    pub fn new(
+        tables: Rc<Tables>,
+        packets: Packets,
+        style: Software,
+        padding: &SoftwareConfig,
+        writes_key: bool,
+        count: u64,
+    ) -> Self {
+        Self { tables, packets, style, padding: padding.clone(), writes_key, left: count, fraction: 0 }
+    }
+
+    /// What `rte_hash` does beside reading the table, around a lookup that was recorded.
+    fn pad(&self, lookup: &mut Lookup) {
+        let own = lookup.instructions();
+        let p = &self.padding;
+        let count =
+            |wanted: fn(&Kind) -> bool| lookup.ops.iter().filter(|op| wanted(&op.kind)).count() as u32;
+        let loads = count(|kind| matches!(kind, Kind::Load(_)));
+        let stores = count(|kind| matches!(kind, Kind::Store(_)));
+        let share = |permille: u32, own: u32| (p.instructions * permille / 1000).saturating_sub(own);
+        let (loads, stores) = (share(p.loads_permille, loads), share(p.stores_permille, stores));
+        // Those of the search come to 4.5 in the mean, and the last one uses the result.
+        let rest = p.instructions.saturating_sub(own + loads + stores + 5);
+        let lock = p.lock_instructions.min(rest);
+        // Calls, arguments and the hash before the table is read; the search through the bucket's slots; then the
+        // comparison and the way back.
+        let stack = &self.tables.stack;
+        let lock_loads = (p.lock_instructions - lock).min(loads);
+        let part = |n: u32, of: u32| (of * (n + 1) / 3) - of * n / 3;
+        let around = |ops: &mut Vec<Op>, n: u32| {
+            let (loads, stores, lock_loads) = (part(n, loads), part(n, stores), part(n, lock_loads));
+            ops.push(Op::work(part(n, lock), Class::Lock));
+            for n in 0..loads.max(stores) {
+                let line = stack[n as usize % stack.len()];
+                if n < loads {
+                    // Counters and flags of the lock are read, too.
+                    let class = if n < lock_loads { Class::Lock } else { Class::Compute };
+                    ops.push(Op::new(Kind::Load(line), class));
+                }
+                if n < stores {
+                    ops.push(Op::new(Kind::Store(line), Class::Compute));
+                }
+            }
+            ops.push(Op::work(part(n, rest - lock), Class::Compute));
+        };
+        let [mut first, mut second, mut third] = stages_of(std::mem::take(&mut lookup.ops));
+        around(&mut lookup.ops, 0);
+        lookup.ops.append(&mut first);
+        lookup.ops.append(&mut second);
+        // Slot by slot until one has the signature: which one that is, nobody can predict. A miss sees all.
+        let slot = if lookup.walk.answer.is_some() { lookup.walk.hash >> 7 & 7 } else { 8 };
+        for n in 0..=slot.min(7) {
+            let branch = Kind::Branch { id: SEARCH, taken: n == slot };
+            lookup.ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
+        }
+        around(&mut lookup.ops, 1);
+        lookup.ops.append(&mut third);
+        around(&mut lookup.ops, 2);
+        lookup.ops.retain(|op| op.instructions > 0);
+    }
+
+    /// One by one.
+    fn singly(&mut self, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
+        let lookups = self.packets.next(&self.tables)?;
+        let from = ops.len();
+        self.write_key(&lookups[0], ops);
+        let several = lookups.len() > 1;
+        for mut lookup in lookups {
+            let found = lookup.walk.answer.is_some();
+            if self.style == Software::Rte {
+                self.pad(&mut lookup);
+            }
+            ops.append(&mut lookup.ops);
+            if several {
+                let branch = Kind::Branch { id: NEXT_TABLE, taken: found };
+                ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
+            }
+            if self.style == Software::Rte && !self.padding.lookups_overlap {
+                ops.push(Op { waits: true, fences: true, ..Op::work(1, Class::Compute) });
+            }
+            if found {
+                break;
+            }
+        }
+        unit(ops, from, 1);
+        Ok(())
+    }
+
+    /// In batches: a table's lookups of several packets, or a packet's tables.
+    fn batch(&mut self, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
+        let from = ops.len();
+        let several = self.tables.len() > 1;
+        let mut lookups = Vec::new();
+        let packets = if several { 1 } else { BATCH.min(self.left as usize) };
+        for _ in 0..packets {
+            let more = self.packets.next(&self.tables)?;
+            self.write_key(&more[0], ops);
+            lookups.extend(more);
+        }
+        let mut stages: Vec<[Vec<Op>; 3]> = lookups.into_iter().map(|l| stages_of(l.ops)).collect();
+        for stage in 0..3 {
+            for (lane, stages) in stages.iter_mut().enumerate() {
+                let mut own = std::mem::take(&mut stages[stage]);
+                if self.style == Software::Avx512 {
+                    self.vectorise(&mut own);
+                }
+                let next = stages.get(stage + 1).and_then(|next| first_line(next));
+                for op in &mut own {
+                    op.chain = (lane % 64) as u8;
+                }
+                ops.append(&mut own);
+                if let Some(line) = next {
+                    let prefetch = Op::new(Kind::Prefetch(line), Class::Data);
+                    ops.push(Op { chain: (lane % 64) as u8, waits: true, ..prefetch });
+                }
+                // The loop over the lanes.
+                ops.push(Op::work(if self.style == Software::Avx512 { 1 } else { 3 }, Class::Compute));
+            }
+        }
+        unit(ops, from, packets as u32);
+        self.left -= packets as u64 - 1;
+        Ok(())
+    }
+
+    /// Work for many keys at a time, and masks where there were branches.
+    fn vectorise(&mut self, ops: &mut Vec<Op>) {
+        ops.retain(|op| !matches!(op.kind, Kind::Branch { .. }));
+        for op in ops.iter_mut().filter(|op| op.kind == Kind::Work) {
+            self.fraction += op.instructions;
+            op.instructions = (self.fraction / LANES).max(u32::from(op.gives));
+            self.fraction %= LANES;
+        }
+        ops.retain(|op| op.instructions > 0);
+    }
+
+    fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
+        if self.writes_key {
+            ops.push(Op::new(Kind::Store(lookup.walk.key), Class::Compute));
+        }
+    }
+}
+
+/// Marks a unit of work.
+pub(crate) fn unit(ops: &mut [Op], from: usize, lookups: u32) {
+    if let Some(first) = ops.get_mut(from) {
+        first.begins = true;
+    }
+    if let Some(last) = ops.last_mut() {
+        last.ends = lookups;
+    }
+}
+
+/// What is done before the first bucket is read, with it, and with what follows: entries and other buckets.
+fn stages_of(ops: Vec<Op>) -> [Vec<Op>; 3] {
+    let mut stages: [Vec<Op>; 3] = Default::default();
+    let (mut stage, mut seen): (usize, Option<Line>) = (0, None);
+    for op in ops {
+        if let Kind::Load(line) = op.kind
+            && op.waits
+            && stage < 2
+            && seen != Some(line)
+        {
+            stage += 1;
+            seen = Some(line);
+        }
+        stages[stage].push(op);
+    }
+    stages
+}
+
+/// The line that a stage reads first.
+fn first_line(ops: &[Op]) -> Option<Line> {
+    ops.iter().find_map(|op| match op.kind {
+        Kind::Load(line) if op.waits => Some(line),
+        _ => None,
+    })
+}
+
+impl Program for SoftwareProgram {
+    fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        match self.style {
+            Software::Rte | Software::Scalar => self.singly(ops)?,
+            Software::Bulk | Software::Avx512 => self.batch(ops)?,
+        }
+        self.left -= 1;
+        Ok(true)
+    }
+}

@@ -1,0 +1,153 @@
+//! Runs: a machine, tables and one way of looking up, to the end.
+
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use crate::config::{Approach, KeyPlace, RunConfig};
+use crate::machine::op::Program;
+use crate::machine::{Counters, Histogram, Machine, SimError, Span, ThreadStats};
+use crate::program::{
+    Beside, DeviceProgram, FlatDevice, Halo, HaloProgram, Software, SoftwareProgram, Updates, Work,
+};
+use crate::workload::{Packets, Tables, TablesConfig, TupleSearchProgram};
+
+/// What a run gave.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunResult {
+    /// The way of looking up.
+    pub approach: Approach,
+    /// Cycles a lookup (a packet, where there are several tables), of the slowest core.
+    pub cycles_per_lookup: f64,
+    /// Millions of lookups a second, of all cores.
+    pub millions_per_second: f64,
+    /// Instructions a lookup.
+    pub instructions_per_lookup: f64,
+    /// What the first core did.
+    pub thread: ThreadStats,
+    /// From a query's sending to its result, in picoseconds.
+    pub query_latency: Histogram,
+    /// What the shared parts did.
+    pub counters: Counters,
+    /// Picoseconds of a cycle.
+    pub cycle_ps: u64,
+    /// The hash of all numbers that it was made with.
+    pub config_hash: String,
+}
+
+/// The tables of a run.
+pub fn tables_of(config: &RunConfig) -> Tables {
+    let w = &config.workload;
+    Tables::new(&TablesConfig {
+        tables: w.tables,
+        entries: w.entries,
+        load_percent: w.load_percent,
+        seed: config.run.seed,
+    })
+}
+
+/// Runs one way of looking up.
+///
+/// # Errors
+/// Where an answer differs from the library's, or nothing goes on any more.
+pub fn run(config: &RunConfig, approach: Approach, tables: &Rc<Tables>) -> Result<RunResult, SimError> {
+    traced(config, approach, tables, 0..0).map(|(result, _)| result)
+}
+
+/// The same, with all that happened to some lookups, counted after the warm-up.
+///
+/// # Errors
+/// As [`run`].
+pub fn traced(
+    config: &RunConfig,
+    approach: Approach,
+    tables: &Rc<Tables>,
+    lookups: std::ops::Range<u64>,
+) -> Result<(RunResult, Vec<Span>), SimError> {
+    let mut machine = machine(config, approach, tables);
+    let warm_up = config.run.warm_up_lookups;
+    machine.watch(lookups.start + warm_up..lookups.end + warm_up);
+    if lookups.is_empty() {
+        machine.watch(0..0);
+    }
+    machine.run()?;
+    let cores = config.run.cores;
+    let cycle_ps = machine.cycle_ps();
+    let cycles = |core| machine.thread(core, 0).cycles_per_lookup(cycle_ps);
+    let slowest = (0..cores).map(cycles).fold(0.0, f64::max);
+    let thread = machine.thread(0, 0).clone();
+    let result = RunResult {
+        approach,
+        cycles_per_lookup: slowest,
+        millions_per_second: (0..cores).map(|core| 1e6 / (cycles(core) * cycle_ps as f64)).sum(),
+        instructions_per_lookup: thread.instructions as f64 / thread.lookups.max(1) as f64,
+        query_latency: machine.query_latency().clone(),
+        counters: machine.counters(),
+        cycle_ps,
+        config_hash: format!("{:016x}", config.hash()),
+        thread,
+    };
+    Ok((result, machine.spans().to_vec()))
+}
+
+/// The machine, its caches filled, with programs on its cores.
+fn machine(config: &RunConfig, approach: Approach, tables: &Rc<Tables>) -> Machine {
+    let mut machine = Machine::new(&config.machine);
+    if config.workload.warm {
+        tables.warm(&mut machine);
+    } else {
+        tables.warm_headers(&mut machine);
+    }
+    for core in 0..config.run.cores {
+        let program = program(config, approach, tables, core);
+        machine.run_on(core, program, config.run.warm_up_lookups);
+    }
+    if config.workload.updates > 0 {
+        let lines = tables.places.iter().flat_map(|place| place.buckets.lines()).collect();
+        let w = &config.workload;
+        let updates = Updates::new(lines, w.update_instructions, config.run.seed, w.updates);
+        machine.run_on(config.run.cores, Box::new(updates), 0);
+    }
+    machine
+}
+
+fn program(config: &RunConfig, approach: Approach, tables: &Rc<Tables>, core: u32) -> Box<dyn Program> {
+    let (w, m) = (&config.workload, &config.machine);
+    let count = config.run.warm_up_lookups + config.run.lookups;
+    let packets = Packets::new(config.run.seed ^ u64::from(core) << 32)
+        .matching(w.matching)
+        .hits(w.hit_permille)
+        .of(w.working_set);
+    let writes_key = m.accelerator.key == KeyPlace::Core;
+    let software = |style| -> Box<dyn Program> {
+        let (tables, packets) = (tables.clone(), packets.clone());
+        Box::new(SoftwareProgram::new(tables, packets, style, &m.software, writes_key, count))
+    };
+    let halo = |mode| -> Box<dyn Program> {
+        Box::new(HaloProgram::new(tables.clone(), packets.clone(), mode, writes_key, count))
+    };
+    let device = |device| -> Box<dyn Program> {
+        Box::new(DeviceProgram::new(tables.clone(), packets.clone(), device, count))
+    };
+    let program = match approach {
+        Approach::Software => software(Software::Rte),
+        Approach::Scalar => software(Software::Scalar),
+        Approach::Bulk => software(Software::Bulk),
+        Approach::Avx512 => software(Software::Avx512),
+        Approach::HaloBlocking => halo(Halo::Blocking),
+        Approach::HaloNonBlocking => halo(Halo::NonBlocking),
+        Approach::NearL2 => halo(Halo::NearL2),
+        Approach::Tcam => device(FlatDevice::tcam(&m.tcam)),
+        Approach::SramTcam => device(FlatDevice::sram_tcam(&m.tcam)),
+        Approach::TupleSearch => {
+            let rules = (u64::from(w.tables) * w.entries * w.load_percent / 100).clamp(1, 20_000);
+            Box::new(TupleSearchProgram::new(rules as usize, config.run.seed, count))
+        }
+    };
+    let work = Work { instructions: w.beside_instructions, lines: w.beside_lines };
+    if work == Work::default() {
+        return program;
+    }
+    let packets = tables.space.clone().region(u64::from(core + 1) * 8192);
+    Box::new(Beside::new(program, work, &packets))
+}

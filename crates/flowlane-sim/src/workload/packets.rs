@@ -1,0 +1,143 @@
+//! Packets: which keys are looked up.
+
+use flowlane::generate::Random;
+
+use super::tables::{KEY_WORDS, Tables, key_of};
+use crate::machine::op::Mismatch;
+use crate::program::{Lookup, Recorder};
+
+/// Which of several tables has a packet's key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Match {
+    /// Each as often as the others.
+    Uniform,
+    /// The last one.
+    Last,
+}
+
+/// Packets from a seed.
+#[derive(Clone, Debug)]
+pub struct Packets {
+    random: Random,
+    matching: Match,
+    /// Of a thousand lookups of one table, so many find their key.
+    hit_permille: u64,
+    /// Keys that are looked up, of those in a table; 0 for all.
+    working_set: u64,
+    number: u64,
+}
+
+/// A number that no key in a table has.
+const ABSENT: u64 = 1 << 40;
+
+impl Packets {
+    /// Packets whose keys are found.
+    pub fn new(seed: u64) -> Self {
+        let random = Random::for_purpose(seed, "packets");
+        Self { random, matching: Match::Uniform, hit_permille: 1000, working_set: 0, number: 0 }
+    }
+
+    /// Which table has the key.
+    #[must_use]
+    pub fn matching(self, matching: Match) -> Self {
+        Self { matching, ..self }
+    }
+
+    /// How many of a thousand lookups find their key.
+    #[must_use]
+    pub fn hits(self, hit_permille: u64) -> Self {
+        Self { hit_permille, ..self }
+    }
+
+    /// Only so many keys are looked up.
+    #[must_use]
+    pub fn of(self, working_set: u64) -> Self {
+        Self { working_set, ..self }
+    }
+
+    /// The lookups of the next packet, one in each table, recorded from the real tables.
+    ///
+    /// # Errors
+    /// Where the recorded walk and the library's vectorised lookup, or what was inserted, differ.
+    pub fn next(&mut self, tables: &Tables) -> Result<Vec<Lookup>, Mismatch> {
+        let len = tables.len();
+        let has = match self.matching {
+            Match::Uniform => self.random.index(len),
+            Match::Last => len - 1,
+        };
+        let hit = self.hit_permille >= 1000 || self.random.below(1000) < self.hit_permille;
+        let number = self.number;
+        self.number += 1;
+        let place = tables.keys[number as usize % tables.keys.len()];
+        (0..len)
+            .map(|table| {
+                let filled = tables.filled(table);
+                let among = if self.working_set > 0 { self.working_set.min(filled) } else { filled };
+                let found = table == has && hit && filled > 0;
+                let of_key =
+                    if found { self.random.below(among) } else { ABSENT + self.random.below(ABSENT) };
+                let key = key_of(tables.seed(), table, of_key);
+                let inserted = found.then_some(of_key as u32);
+                let mut recorder = Recorder::new(&tables.places, place);
+                let lookup = record(tables, table, &key, inserted, &mut recorder, number)?;
+                Ok(recorder.lookup(table, lookup.0, lookup.1, lookup.2))
+            })
+            .collect()
+    }
+}
+
+type Recorded = (u32, Option<u32>, Option<u32>);
+
+/// Walks a table with a probe, and compares the answer with that of the library's batch lookup and with what was
+/// inserted.
+fn record(
+    tables: &Tables,
+    table: usize,
+    key: &[u32; KEY_WORDS],
+    inserted: Option<u32>,
+    recorder: &mut Recorder<'_>,
+    lookup: u64,
+) -> Result<Recorded, Mismatch> {
+    let real = tables.table(table);
+    let mut numbered = Numbered { table: table as u32, recorder };
+    let simulated = real.lookup_probed(key, &mut numbered);
+    let mut values = [0];
+    let library = (real.lookup_batch(std::slice::from_ref(key), &mut values) != 0).then_some(values[0]);
+    if simulated != library || library != inserted {
+        let library = if simulated == library { inserted } else { library };
+        return Err(Mismatch { lookup, table: format!("cuckoo table {table}"), simulated, library });
+    }
+    Ok((real.hash(key), simulated, library))
+}
+
+/// A recorder for one of several tables that do not know their numbers.
+struct Numbered<'r, 'a> {
+    table: u32,
+    recorder: &'r mut Recorder<'a>,
+}
+
+impl flowlane::probe::Probe for Numbered<'_, '_> {
+    fn load(
+        &mut self,
+        _: u32,
+        part: flowlane::probe::Part,
+        offset: usize,
+        bytes: usize,
+        dependency: flowlane::probe::Dependency,
+    ) {
+        self.recorder.load(self.table, part, offset, bytes, dependency);
+    }
+
+    fn store(&mut self, _: u32, part: flowlane::probe::Part, offset: usize, bytes: usize) {
+        self.recorder.store(self.table, part, offset, bytes);
+    }
+
+    fn alu(&mut self, instructions: u32) {
+        self.recorder.alu(instructions);
+    }
+
+    fn branch(&mut self, id: u32, taken: bool) {
+        self.recorder.branch(id, taken);
+    }
+}
