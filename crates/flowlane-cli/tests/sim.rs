@@ -55,7 +55,7 @@ fn a_trace_has_the_steps_of_its_query() {
         assert!(events.iter().any(|e| e["name"] == step), "{step}: {events:?}");
     }
     let (_, error) = run(folder.path(), "sim trace sim.toml --approach halo", 2);
-    assert!(error.contains("halo-non-blocking"), "{error}");
+    assert!(error.contains("halo-blocking"), "{error}");
     let (_, error) = run(folder.path(), "sim trace sim.toml --lookup 200", 2);
     assert!(error.contains("run.lookups"), "{error}");
 }
