@@ -100,7 +100,7 @@ fn a_pointer_chase_takes_the_configured_latencies_within_5_percent() {
         let tile = |line: u64| {
             let channel = ((line ^ line >> 12) % u64::from(dram.channels)) as u32;
             (channel / 2) % c.mesh.rows * c.mesh.columns
-                + if channel % 2 == 0 { 0 } else { c.mesh.columns - 1 }
+                + if channel.is_multiple_of(2) { 0 } else { c.mesh.columns - 1 }
         };
         let (mut hops, mut lines) = (0.0, 0.0);
         for line in region.lines().step_by(997) {

@@ -49,7 +49,8 @@ pub struct Outside {
 /// Where the capacity is beyond the table, and nobody asked.
 pub fn tcam(capacity_bytes: f64, extrapolate: bool) -> Result<Cost, Outside> {
     let (first, last) = (TCAM[0].capacity_bytes, TCAM[3].capacity_bytes);
-    if !(first..=last).contains(&capacity_bytes) && !(extrapolate && capacity_bytes > 0.0) {
+    let may_be_other = extrapolate && capacity_bytes > 0.0;
+    if !may_be_other && !(first..=last).contains(&capacity_bytes) {
         return Err(Outside { capacity_bytes });
     }
     if let Some(row) = TCAM.iter().find(|row| row.capacity_bytes == capacity_bytes) {

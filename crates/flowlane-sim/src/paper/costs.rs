@@ -35,7 +35,7 @@ pub(super) fn table_1(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Ro
 
 pub(super) fn table_2(machine: &MachineConfig) -> (Vec<Row>, Vec<Chart>) {
     let m = machine;
-    let llc_mib = u64::from(m.llc.slices) * m.llc.slice_kib >> 10;
+    let llc_mib = (u64::from(m.llc.slices) * m.llc.slice_kib) >> 10;
     let numbers = [
         ("cores", 16.0, m.core.cores as f64),
         ("clock (MHz)", 2100.0, m.core.clock_mhz as f64),
