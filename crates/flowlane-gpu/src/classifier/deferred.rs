@@ -46,7 +46,9 @@ impl Deferred for GpuSearch {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.failure().map(|error| error.to_string())
+        // A table that was refused is no trouble as long as the one before goes on.
+        let refusal = || self.refusal().filter(|_| self.method().is_none());
+        self.failure().or_else(refusal).map(|error| error.to_string())
     }
 
     fn looks_at(&self) -> &FlowMask {

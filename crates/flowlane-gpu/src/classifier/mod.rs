@@ -188,7 +188,10 @@ impl GpuSearch {
                 (on_device.failure, on_device.refusal) = (None, None);
                 Ok(())
             }
-            (None, Some(error)) => Err(error),
+            (None, Some(error)) => {
+                self.on_device_mut().refusal = Some(error.clone());
+                Err(error)
+            }
             (None, None) => unreachable!("some method suits every number of rules"),
         }
     }
@@ -247,7 +250,7 @@ impl GpuSearch {
         locked(&self.on_device).failure.clone()
     }
 
-    /// Why the last table that was to be made in the background was not. What was there before goes on as long as it
+    /// Why the last table that was to be made was not. What was there before goes on as long as it
     /// can.
     pub fn refusal(&self) -> Option<GpuError> {
         locked(&self.on_device).refusal.clone()

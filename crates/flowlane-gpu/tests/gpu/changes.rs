@@ -182,6 +182,40 @@ fn rules_that_look_at_other_fields_wait_for_another_table() {
     });
 }
 
+/// 900 entries once the ranges are prefixes.
+fn pairs_of_ranges(i: u32) -> Match {
+    let mut m = any_ipv4();
+    m.set(Field::NwProto, 6).set(Field::Ipv4Src, i.into());
+    m.set_range(Field::TpSrc, 1, 65_534).set_range(Field::TpDst, 1, 65_534);
+    m
+}
+
+#[test]
+fn rules_that_the_device_refuses_are_trouble_and_answered_by_the_list() {
+    on_host_device(
+        "rules_that_the_device_refuses_are_trouble_and_answered_by_the_list",
+        "memory=400000",
+        || {
+            let rules = matches(Profile::Acl, 40, 15);
+            let mut history = History::new(with_changes(Method::Linear, 40, Rebuild::Manual), &rules, 7);
+            assert_eq!(history.table.trouble(), None);
+            (0..20).for_each(|i| history.insert(RuleId(800 + i), Priority(1), &pairs_of_ranges(i)));
+            assert!(history.table.prepare().is_err());
+            assert!(history.table.trouble().is_some_and(|why| why.contains("device memory")));
+            history.lookup(5);
+            history.gather_to(5);
+            assert!(history.send());
+            history.receive_all();
+            while let Some(place) = history.rules.iter().position(|rule| rule.id.0 >= 800) {
+                history.remove(place);
+            }
+            history.table.prepare().expect("it fits again");
+            assert_eq!(history.table.trouble(), None);
+            history.lookup(5);
+        },
+    );
+}
+
 #[test]
 fn a_table_that_is_refused_in_the_background_leaves_the_one_before() {
     on_host_device(
@@ -190,19 +224,8 @@ fn a_table_that_is_refused_in_the_background_leaves_the_one_before() {
         || {
             let rules = matches(Profile::Acl, 40, 14);
             let mut history = History::new(with_changes(Method::Linear, 40, Rebuild::Background), &rules, 6);
-            // Many pairs of ranges: 900 entries each once they are prefixes.
-            let ranges = |i: u32| {
-                let mut m = any_ipv4();
-                m.set(Field::NwProto, 6).set_range(Field::TpSrc, 1, 65_534).set_range(
-                    Field::TpDst,
-                    1,
-                    65_534,
-                );
-                m.set(Field::Ipv4Src, i.into());
-                m
-            };
             for i in 0..10 {
-                history.insert(RuleId(800 + i), Priority(1), &ranges(i));
+                history.insert(RuleId(800 + i), Priority(1), &pairs_of_ranges(i));
                 history.lookup(5);
             }
             history.table.finish_rebuild();

@@ -92,7 +92,7 @@ impl Traffic {
     }
 
     /// A switch from a generator of these frames to a port that drops.
-    fn switch(&self, table: Table, caches: bool) -> Result<Worker, PortError> {
+    fn switch(&self, table: Table, caches: bool) -> Result<Worker, BenchError> {
         let mut pipeline = Pipeline::new();
         match table {
             Table::Now(classifier) => pipeline.add_table(0, "", classifier, Miss::Drop),
@@ -104,8 +104,8 @@ impl Traffic {
             pipeline.add_rule(rule).expect("the table has room");
         }
         if let Some(deferred) = pipeline.deferred_mut(0) {
-            // What does not get to the device is answered by the CPU, and seen below.
-            _ = deferred.prepare();
+            // Otherwise the CPU would answer, and be timed as the device.
+            deferred.prepare().map_err(|error| BenchError::Gpu(error.to_string()))?;
         }
         let cache = CacheConfig {
             megaflows_max: if caches { 1 << 20 } else { 0 },
@@ -114,7 +114,7 @@ impl Traffic {
             ..CacheConfig::default()
         };
         let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
-        let source = GenPort::new(self.source.clone())?;
+        let source = GenPort::new(self.source.clone()).map_err(port_failed)?;
         egress.ports.add(PortSlot::new(PortNo(1), "source", "", Box::new(source)));
         egress.ports.add(PortSlot::new(PortNo(2), "sink", "", Box::new(NullPort)));
         Ok(Worker::new(Lookup::new(pipeline, cache), egress, 64, Clock::Wall))
@@ -153,7 +153,7 @@ pub(super) fn by_engine(
         let traffic = Traffic::new(profile, rules, scale);
         let mut bodies = Vec::new();
         let mut add = |name: &str, table: Table, caches: bool| {
-            let worker = traffic.switch(table, caches).map_err(port_failed)?;
+            let worker = traffic.switch(table, caches)?;
             let with = if caches { ", caches" } else { "" };
             bodies.push(body(format!("{name}{with}"), worker, scale.packets));
             Ok::<(), BenchError>(())
@@ -188,7 +188,7 @@ pub(super) fn by_delay(meter: &mut Meter<'_>, device: &Device, scale: &Scale) ->
         let mut bodies = Vec::new();
         for method in Method::ALL {
             let table = on_device(device, Some(method))?;
-            let mut worker = traffic.switch(table, false).map_err(port_failed)?;
+            let mut worker = traffic.switch(table, false)?;
             worker.set_max_delay(Duration::from_micros(*delay));
             bodies.push(body(method.name().to_owned(), worker, scale.packets_forwarded));
         }
