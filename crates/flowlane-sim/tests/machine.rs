@@ -2,17 +2,14 @@
 
 use std::rc::Rc;
 
-use flowlane::generate::Random;
 use flowlane_sim::config::{
     Approach, Blocking, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, Preset, Remote, RunConfig,
     Translation,
 };
-use flowlane_sim::machine::Machine;
 use flowlane_sim::machine::mesh::Mesh;
-use flowlane_sim::machine::op::{Class, Kind, Mismatch, Op, Program};
-use flowlane_sim::machine::query::Queries;
-use flowlane_sim::machine::space::{Region, Space, slice_of};
+use flowlane_sim::machine::space::{Space, slice_of};
 use flowlane_sim::paper::{Calibration, Effort, Report, calibrate};
+use flowlane_sim::program::chase_cycles;
 use flowlane_sim::run::{run, tables_of, traced};
 use proptest::prelude::*;
 
@@ -35,45 +32,9 @@ fn every_approach_answers_as_the_library_does() {
     }
 }
 
-/// Loads that wait for each other, all over a region.
-struct Chase {
-    order: Vec<u64>,
-    next: usize,
-    left: u64,
-}
-
-impl Chase {
-    fn new(region: &Region, count: u64) -> Self {
-        let mut order: Vec<u64> = region.lines().collect();
-        Random::new(7).shuffle(&mut order);
-        Self { order, next: 0, left: count }
-    }
-}
-
-impl Program for Chase {
-    fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
-        if self.left == 0 {
-            return Ok(false);
-        }
-        self.left -= 1;
-        let line = self.order[self.next % self.order.len()];
-        self.next += 1;
-        ops.push(Op { begins: true, ends: 1, ..Op::new(Kind::Load(line), Class::Data).chained(0) });
-        Ok(true)
-    }
-}
-
 /// Cycles a load of a chain over so many bytes.
 fn chase(config: &MachineConfig, bytes: u64, core: u32, in_llc: bool) -> f64 {
-    let region = Space::default().region(bytes);
-    let mut machine = Machine::new(config);
-    if in_llc {
-        machine.fill_llc(region.lines());
-    }
-    let around = (bytes / 64).min(20_000);
-    machine.run_on(core, Box::new(Chase::new(&region, 2 * around + 4000)), 2 * around);
-    machine.run().unwrap();
-    machine.thread(core, 0).cycles_per_lookup(machine.cycle_ps())
+    chase_cycles(config, bytes, core, in_llc).unwrap()
 }
 
 #[test]

@@ -40,6 +40,16 @@ Examples:
   flowlane sim trace examples/sim.toml --approach halo-blocking > trace.json
   flowlane sim trace examples/sim.toml --approach software --lookup 100 --count 3 --output trace.json";
 
+const CALIBRATE_HELP: &str = "\
+Takes about a minute and 600 MiB. Leave the machine alone meanwhile: the report says how much it was disturbed.
+
+Lookups in tables that fit the first cache calibrate how fast this machine computes; lookups in larger ones have no part \
+in it: how near the simulation comes to them is how far it can be trusted here.
+
+Examples:
+  flowlane sim calibrate
+  flowlane sim calibrate --output here.toml && flowlane sim run here.toml";
+
 /// What to simulate.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimVerb {
@@ -75,6 +85,19 @@ pub(crate) enum SimVerb {
         /// Calibrate it anew on Figure 10's bars, and print the four numbers that answer to them.
         #[arg(long)]
         recalibrate: bool,
+    },
+    /// Measure this machine, make a simulated one of it, and show how near that comes to software lookups here.
+    #[command(after_help = CALIBRATE_HELP)]
+    Calibrate {
+        /// Write the machine here: a configuration for `sim run`.
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// A few rounds and small tables: to see that all works; the numbers say little.
+        #[arg(long)]
+        quick: bool,
+        /// Print everything as JSON.
+        #[arg(long)]
+        json: bool,
     },
     /// Write what happens to single lookups as a trace that browsers show.
     #[command(after_help = TRACE_HELP)]

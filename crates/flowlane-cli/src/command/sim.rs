@@ -1,5 +1,7 @@
 //! `flowlane sim`: the simulator of near-cache flow classification.
 
+mod calibrate;
+
 use std::fmt::Write;
 use std::path::Path;
 use std::rc::Rc;
@@ -24,6 +26,7 @@ pub(crate) fn run(verb: &SimVerb) -> Result<(), Failure> {
         }
         SimVerb::Paper(options) => paper(options),
         SimVerb::Config { preset, recalibrate } => config(preset, *recalibrate),
+        SimVerb::Calibrate { output, quick, json } => calibrate::run(output.as_deref(), *quick, *json),
         SimVerb::Trace { config, approach, lookup, count, output } => {
             trace(config, approach, *lookup..lookup.saturating_add(*count), output.as_deref())
         }

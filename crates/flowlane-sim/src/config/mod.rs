@@ -51,6 +51,8 @@ pub struct CoreConfig {
     pub width: u32,
     /// Instructions in the window; halved where two threads run.
     pub rob_entries: u32,
+    /// Of those, instructions that wait for what they work on; halved where two threads run.
+    pub scheduler_entries: u32,
     /// Loads in the window.
     pub load_queue_entries: u32,
     /// Stores in the window.
@@ -276,6 +278,8 @@ pub struct SoftwareConfig {
     pub alu_permille: u32,
     pub lock_instructions: u32,
     pub lookups_overlap: bool,
+    pub scalar_instructions: u32,
+    pub bulk_instructions: u32,
 }
 
 /// What is wrong with a configuration.
@@ -418,6 +422,7 @@ impl MachineConfig {
         within("llc.slices", self.llc.slices.into(), 1, u64::from(tiles.min(64)))?;
         within("core.width", self.core.width.into(), 1, 32)?;
         within("core.rob_entries", self.core.rob_entries.into(), 32, 4096)?;
+        within("core.scheduler_entries", self.core.scheduler_entries.into(), 4, 4096)?;
         within("core.load_queue_entries", self.core.load_queue_entries.into(), 4, 4096)?;
         within("core.store_queue_entries", self.core.store_queue_entries.into(), 4, 4096)?;
         within("core.miss_registers", self.core.miss_registers.into(), 1, 256)?;
@@ -445,7 +450,9 @@ impl MachineConfig {
             self.software.lock_instructions.into(),
             0,
             self.software.instructions.into(),
-        )
+        )?;
+        within("software.scalar_instructions", self.software.scalar_instructions.into(), 0, 100_000)?;
+        within("software.bulk_instructions", self.software.bulk_instructions.into(), 0, 100_000)
     }
 }
 
@@ -469,7 +476,10 @@ mod tests {
             preset.machine().check().unwrap();
             for line in preset.text().lines().filter(|l| l.contains(" = ") && !l.starts_with('#')) {
                 let origin = line.split_once('#').map_or("", |(_, origin)| origin);
-                assert!(["[P]", "[S]", "[C]", "[O]"].iter().any(|o| origin.contains(o)), "{preset}: {line}");
+                assert!(
+                    ["[P]", "[S]", "[C]", "[O]", "[M]"].iter().any(|o| origin.contains(o)),
+                    "{preset}: {line}"
+                );
             }
             assert_eq!(Preset::named(preset.name()), Ok(preset));
         }

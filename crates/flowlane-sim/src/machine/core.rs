@@ -35,6 +35,8 @@ struct Delayed {
     line: Line,
     own: bool,
     waiter: Option<(u8, u64)>,
+    /// A prefetch, which ends for the window when it has got a register.
+    prefetch: Option<(u8, u64)>,
 }
 
 /// A core.
@@ -196,6 +198,14 @@ impl Machine {
             t.stores -= u32::from(first.store);
             at = at.max(first.at);
         }
+        match t.waiting.room(op.instructions, limits.scheduler_entries / shared, at) {
+            Ok(later) => at = later,
+            // Nothing is known of what is in the way; not before what is known has begun.
+            Err(later) => {
+                t.next_entry = t.next_entry.max(later);
+                return Ok(Entry::Blocked);
+            }
+        }
         t.rob += op.instructions.min(rob);
         t.loads += u32::from(load);
         t.stores += u32::from(store);
@@ -254,6 +264,9 @@ impl Machine {
         {
             t.fence = Some((number, 0));
         }
+        if after != Some(at) {
+            t.waiting.enter(op.instructions, after);
+        }
         if let Some(at) = after {
             self.begin(core, thread, number, at);
         }
@@ -271,15 +284,22 @@ impl Machine {
                 self.end(core, thread, number, at + if op.waits { chained } else { 1 } * cycle);
             }
             Kind::LookupNonBlocking(_) => self.end(core, thread, number, at + cycle),
-            Kind::Load(line) => self.access(core, line, false, Some((thread as u8, number)), at),
+            Kind::Load(line) => {
+                self.access(core, line, false, Some((thread as u8, number)), at);
+            }
             // A store ends for the window when its address is known; its line is fetched beside.
             Kind::Store(line) => {
                 self.access(core, line, true, None, at);
                 self.end(core, thread, number, at + cycle);
             }
+            // A prefetch waits for a register only; while there is none it is in the way of what follows.
             Kind::Prefetch(line) => {
-                self.access(core, line, false, None, at);
-                self.end(core, thread, number, at + cycle);
+                if self.access(core, line, false, None, at) {
+                    self.end(core, thread, number, at + cycle);
+                } else {
+                    let delayed = self.cores[core as usize].delayed.back_mut();
+                    delayed.expect("it has just been put there").prefetch = Some((thread as u8, number));
+                }
             }
             Kind::Device { latency_cycles, busy_cycles } => {
                 let begun = at.max(c.device_free);
@@ -321,6 +341,7 @@ impl Machine {
                 let slot = t.slot(waiter);
                 let (at, op) = (slot.entered.max(done), slot.op);
                 let next = std::mem::replace(&mut slot.next_waiter, NOBODY);
+                t.waiting.is_known(op.instructions, at);
                 match op.kind {
                     // The common ones without going deeper.
                     Kind::Work | Kind::Branch { .. } => {
@@ -334,8 +355,9 @@ impl Machine {
         }
     }
 
-    /// Reads a line, or asks for it in order to write it; tells the waiter when it is there.
-    fn access(&mut self, core: u32, line: Line, own: bool, waiter: Option<(u8, u64)>, at: Ps) {
+    /// Reads a line, or asks for it in order to write it; tells the waiter when it is there. Says whether it
+    /// has begun: if not, it is the last that waits for a miss register.
+    fn access(&mut self, core: u32, line: Line, own: bool, waiter: Option<(u8, u64)>, at: Ps) -> bool {
         let (l1_ps, l2_ps) =
             (self.cycles(self.config.l1.latency_cycles), self.cycles(self.config.l2.latency_cycles));
         let owned = !own || self.owns(core, line);
@@ -352,25 +374,27 @@ impl Machine {
             if own {
                 c.l2.dirty(line);
             }
-            let Some((thread, op)) = waiter else { return };
+            let Some((thread, op)) = waiter else { return true };
             let t = &mut c.threads[usize::from(thread)];
             t.slot(op).level = level;
             if t.slot(op).op.class == Class::Data {
                 t.stats.loads[level as usize] += 1;
             }
-            return self.end(core, thread.into(), op, at + latency);
+            self.end(core, thread.into(), op, at + latency);
+            return true;
         }
         if let Some(miss) = c.misses.iter_mut().find(|m| m.line == line && m.own >= own) {
             miss.waiters.extend(waiter);
-            return;
+            return true;
         }
         if c.misses.len() >= self.config.core.miss_registers as usize {
-            c.delayed.push_back(Delayed { line, own, waiter });
-            return;
+            c.delayed.push_back(Delayed { line, own, waiter, prefetch: None });
+            return false;
         }
         c.misses.push(Miss { line, own, waiters: waiter.into_iter().collect() });
         let ask = if own { Ask::Own } else { Ask::Read };
         self.request(Origin::Core { core }, ask, line, at + l2_ps);
+        true
     }
 
     /// A line has come to a core.
@@ -393,6 +417,9 @@ impl Machine {
             && let Some(next) = self.cores[core as usize].delayed.pop_front()
         {
             self.access(core, next.line, next.own, next.waiter, now);
+            if let Some((thread, op)) = next.prefetch {
+                self.end(core, thread.into(), op, now);
+            }
         }
         self.wake(core, now);
     }

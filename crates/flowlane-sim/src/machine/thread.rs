@@ -1,6 +1,7 @@
 //! A thread: its window, its queues, its branch predictor.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 use super::op::{CHAINS, Kind, Op, Program};
 use super::stats::ThreadStats;
@@ -43,6 +44,52 @@ pub(super) enum Last {
     Pending(u64),
 }
 
+/// The scheduler: operations that are in the window and have not begun.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// Instructions of which nobody knows yet when they begin.
+    unknown: u32,
+    /// Of the others: when they begin, and how many they are.
+    known: BinaryHeap<Reverse<(Ps, u32)>>,
+    known_instructions: u32,
+}
+
+impl Waiting {
+    /// When there is room for so many more, not before `at`; an error, with the time up to which all is known, where that
+    /// depends on what is not.
+    pub(super) fn room(&mut self, instructions: u32, entries: u32, mut at: Ps) -> Result<Ps, Ps> {
+        while let Some(Reverse((begins, of))) = self.known.peek().copied() {
+            if begins > at {
+                if self.unknown + self.known_instructions + instructions.min(entries) <= entries {
+                    return Ok(at);
+                }
+                at = begins;
+            }
+            self.known.pop();
+            self.known_instructions -= of;
+        }
+        let fits = self.unknown + instructions.min(entries) <= entries;
+        if fits { Ok(at) } else { Err(at) }
+    }
+
+    /// Some wait, until then if that is known.
+    pub(super) fn enter(&mut self, instructions: u32, begins: Option<Ps>) {
+        match begins {
+            Some(begins) => {
+                self.known.push(Reverse((begins, instructions)));
+                self.known_instructions += instructions;
+            }
+            None => self.unknown += instructions,
+        }
+    }
+
+    /// Of some that wait it is known now until when.
+    pub(super) fn is_known(&mut self, instructions: u32, begins: Ps) {
+        self.unknown -= instructions;
+        self.enter(instructions, Some(begins));
+    }
+}
+
 /// A thread of a core.
 pub(super) struct Thread {
     pub(super) program: Box<dyn Program>,
@@ -53,6 +100,7 @@ pub(super) struct Thread {
     /// The number of the first operation in the window.
     pub(super) first: u64,
     pub(super) leaving: VecDeque<Leaving>,
+    pub(super) waiting: Waiting,
     pub(super) rob: u32,
     pub(super) loads: u32,
     pub(super) stores: u32,
@@ -82,6 +130,7 @@ impl Thread {
             window: VecDeque::new(),
             first: 0,
             leaving: VecDeque::new(),
+            waiting: Waiting::default(),
             rob: 0,
             loads: 0,
             stores: 0,

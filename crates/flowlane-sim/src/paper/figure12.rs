@@ -13,24 +13,25 @@ use crate::program::{Halo, HaloProgram, Neighbour, Software, SoftwareProgram};
 use crate::workload::{Packets, Tables, tables_for};
 
 /// Functions: lines of the hot and of the cold set, and how many of a thousand loads are cold.
-const FUNCTIONS: [(&str, u64, u64, u64); 3] = [
+pub(super) const FUNCTIONS: [(&str, u64, u64, u64); 3] = [
     ("small hot set", 12 << 10, 256 << 10, 5),
     ("hot set of L1", 26 << 10, 256 << 10, 10),
     ("streaming", 16 << 10, 768 << 10, 60),
 ];
 
 /// Flows of the switch.
-const FLOWS: [(&str, u64); 3] = [("1K flows", 1 << 10), ("10K flows", 10_000), ("100K flows", 100_000)];
+pub(super) const FLOWS: [(&str, u64); 3] =
+    [("1K flows", 1 << 10), ("10K flows", 10_000), ("100K flows", 100_000)];
 
 /// What runs beside.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Beside {
+pub(super) enum Beside {
     Nothing,
     Software,
     Halo,
 }
 
-fn neighbour(
+pub(super) fn neighbour(
     config: &RunConfig,
     tables: &Rc<Tables>,
     function: (&str, u64, u64, u64),

@@ -13,6 +13,7 @@ mod figure12;
 mod figure13;
 mod figure8;
 mod figure9;
+mod sensitivity;
 mod text;
 
 pub use calibrate::{Calibration, calibrate};
@@ -266,8 +267,10 @@ impl Report {
         add(figure11::figure(machine, effort, &envelope)?);
         watch("figure 12", 0.88);
         add(figure12::figure(machine, effort)?);
-        watch("figure 13", 0.94);
+        watch("figure 13", 0.92);
         add(figure13::figure(machine, effort)?);
+        watch("what misses hang on", 0.94);
+        add((Vec::new(), sensitivity::charts(machine, effort)?));
         add(costs::table_4());
         Ok(Self {
             version: env!("CARGO_PKG_VERSION"),

@@ -1,6 +1,7 @@
 //! What cores execute: lookups recorded from the real tables, as software makes them or as instructions for
 //! accelerators.
 
+mod chase;
 mod devices;
 mod functions;
 mod halo;
@@ -8,10 +9,11 @@ mod recorder;
 mod software;
 mod update;
 
+pub use chase::{Chase, chase_cycles};
 pub use devices::{DeviceProgram, FlatDevice};
 pub use functions::{Beside, Neighbour, Work};
 pub use halo::{Halo, HaloProgram};
 pub use recorder::{Lookup, Recorder, TablePlace};
-pub(crate) use software::unit;
+pub(crate) use software::{BATCH, unit};
 pub use software::{Software, SoftwareProgram};
 pub use update::Updates;

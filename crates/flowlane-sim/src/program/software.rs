@@ -36,7 +36,10 @@ pub enum Software {
 }
 
 /// Lookups of a batch of one table.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
+
+/// Instructions of a batch's loop over its keys, a key.
+const LOOP_INSTRUCTIONS: u32 = 3;
 
 /// Keys that one vector instruction works on, of those that scalar code spends on one key: the comparison and hash of 16
 /// keys take about two times the instructions of one.
@@ -130,8 +133,9 @@ impl SoftwareProgram {
         let several = lookups.len() > 1;
         for mut lookup in lookups {
             let found = lookup.walk.answer.is_some();
-            if self.style == Software::Rte {
-                self.pad(&mut lookup);
+            match self.style {
+                Software::Rte => self.pad(&mut lookup),
+                _ => lengthen(&mut lookup.ops, self.padding.scalar_instructions),
             }
             ops.append(&mut lookup.ops);
             if several {
@@ -160,6 +164,10 @@ impl SoftwareProgram {
             self.write_key(&more[0], ops);
             lookups.extend(more);
         }
+        if self.style == Software::Bulk {
+            let own = self.padding.bulk_instructions.saturating_sub(3 * LOOP_INSTRUCTIONS);
+            lookups.iter_mut().for_each(|lookup| lengthen(&mut lookup.ops, own));
+        }
         let mut stages: Vec<[Vec<Op>; 3]> = lookups.into_iter().map(|l| stages_of(l.ops)).collect();
         for stage in 0..3 {
             for (lane, stages) in stages.iter_mut().enumerate() {
@@ -177,7 +185,8 @@ impl SoftwareProgram {
                     ops.push(Op { chain: (lane % 64) as u8, waits: true, ..prefetch });
                 }
                 // The loop over the lanes.
-                ops.push(Op::work(if self.style == Software::Avx512 { 1 } else { 3 }, Class::Compute));
+                let steps = if self.style == Software::Avx512 { 1 } else { LOOP_INSTRUCTIONS };
+                ops.push(Op::work(steps, Class::Compute));
             }
         }
         unit(ops, from, packets as u32);
@@ -199,6 +208,22 @@ impl SoftwareProgram {
     fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
         if self.writes_key {
             ops.push(Op::new(Kind::Store(lookup.walk.key), Class::Compute));
+        }
+    }
+}
+
+/// Adds what a probe does not hear of, until there are so many instructions: calls, registers that are saved, checks of
+/// bounds. A third before the table is read, a third before the entry is, a third after that.
+fn lengthen(ops: &mut Vec<Op>, instructions: u32) {
+    let own: u32 = ops.iter().map(|op| op.instructions).sum();
+    let extra = instructions.saturating_sub(own);
+    let stages = stages_of(std::mem::take(ops));
+    for (n, mut stage) in (0..).zip(stages) {
+        let work = extra * (n + 1) / 3 - extra * n / 3;
+        // What follows a load mostly works on what it brought, and is in the scheduler's way until that is there.
+        ops.append(&mut stage);
+        if work > 0 {
+            ops.push(Op { waits: n > 0, ..Op::work(work, Class::Compute) });
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Cuckoo tables as the library makes them, with their places in the simulated memory.
 
 use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
+use flowlane::isa::Variant;
 
 use crate::machine::Machine;
 use crate::machine::cache::Line;
@@ -71,6 +72,17 @@ impl Tables {
 
     /// Tables without keys.
     pub fn empty(config: &TablesConfig) -> Self {
+        Self::made(config, None)
+    }
+
+    /// The same, whose batches are looked up by the portable body: to be timed beside what is simulated of it.
+    pub fn portable(config: &TablesConfig) -> Self {
+        let mut tables = Self::made(config, Some(Variant::Scalar));
+        tables.fill(config.entries * config.load_percent / 100);
+        tables
+    }
+
+    fn made(config: &TablesConfig, variant: Option<Variant>) -> Self {
         let mut space = Space::default();
         let keys = (0..KEY_LINES).map(|_| space.region(64)).collect();
         let results = space.region(RESULT_LINES * 64).lines().collect();
@@ -78,7 +90,11 @@ impl Tables {
         // The most that a table of so many slots promises to hold.
         let most = (config.entries * 95 / 100).max(1) as usize;
         let writers: Vec<CuckooWriter<KEY_WORDS>> = (0..config.tables)
-            .map(|n| CuckooWriter::new(&CuckooConfig::new(most, mix(config.seed, n.into(), 1) as u32)))
+            .map(|n| {
+                let own = CuckooConfig::new(most, mix(config.seed, n.into(), 1) as u32);
+                let chosen = variant.and_then(|variant| own.with_variant(variant));
+                CuckooWriter::new(&chosen.unwrap_or(own))
+            })
             .collect();
         let places = writers.iter().map(|writer| place(&mut space, writer)).collect();
         let filled = vec![0; writers.len()];
@@ -114,6 +130,11 @@ impl Tables {
     /// A table.
     pub fn table(&self, table: usize) -> &CuckooWriter<KEY_WORDS> {
         &self.writers[table]
+    }
+
+    /// The key of a number in a table.
+    pub fn key(&self, table: usize, number: u64) -> [u32; KEY_WORDS] {
+        key_of(self.seed, table, number)
     }
 
     /// The seed of the keys.

@@ -1,0 +1,96 @@
+//! `flowlane sim calibrate`: a simulated machine that behaves as this one, and how near it comes.
+
+use std::path::Path;
+
+use flowlane::isa::cpu::Cpu;
+use flowlane_sim::here::{self, Compared, Fit, Measured, Place};
+use serde::Serialize;
+
+use super::write;
+use crate::failure::Failure;
+use crate::output::{self, Output, SHARES};
+
+/// Above this the numbers say more of others than of the machine.
+const DISTURBED: f64 = 0.15;
+
+#[derive(Serialize)]
+struct Report<'a> {
+    cpu: &'a str,
+    measured: &'a Measured,
+    fit: &'a Fit,
+    lookups: &'a [Compared],
+}
+
+pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), Failure> {
+    let bar = output::progress_share();
+    bar.set_message("measuring");
+    let (measured, cases) =
+        here::measure(quick, &|share| bar.set_position((share * 0.8 * SHARES as f64) as u64));
+    bar.set_message("fitting");
+    let fit = here::fit(&measured, &cases)?;
+    bar.set_message("simulating");
+    let lookups = cases.compare(&measured, &fit.machine)?;
+    bar.finish_and_clear();
+    let cpu = &Cpu::this().brand;
+    if let Some(path) = output {
+        write(path, &fit.text(if cpu.is_empty() { "This machine" } else { cpu }))?;
+    }
+    if json {
+        return output::json(&Report { cpu, measured: &measured, fit: &fit, lookups: &lookups });
+    }
+    let mut out = Output::create(None)?;
+    out.text(&latencies(&measured, &fit))?;
+    out.text(&predictions(&lookups))?;
+    for kept in &fit.kept {
+        out.text(&format!("not measured: {kept}\n"))?;
+    }
+    if measured.disturbed > DISTURBED {
+        out.text(&format!(
+            "The machine was disturbed: half of the passes took {:.0} % longer than what is told here. Leave it alone, and \
+             measure again.\n",
+            100.0 * measured.disturbed
+        ))?;
+    }
+    out.finish()
+}
+
+fn latencies(measured: &Measured, fit: &Fit) -> String {
+    let (of, machine) = (&measured.latencies, &fit.machine);
+    let cycles = |ns: f64| format!("{:.1}", ns / of.cycle_ns);
+    let mut rows = vec![
+        vec!["clock".into(), format!("{} MHz", machine.core.clock_mhz), String::new()],
+        vec![
+            "mispredicted branch".into(),
+            cycles(of.mispredict_ns),
+            machine.core.mispredict_cycles.to_string(),
+        ],
+        vec!["misses at once".into(), machine.core.miss_registers.to_string(), String::new()],
+    ];
+    for (kib, measured, simulated) in &fit.chains {
+        let what = format!("load of a chain, {}", output::bytes(kib << 10));
+        rows.push(vec![what, format!("{measured:.1}"), format!("{simulated:.1}")]);
+    }
+    if let Some(ns) = of.dirty_line_ns {
+        rows.push(vec!["line that another core wrote".into(), cycles(ns), String::new()]);
+    }
+    output::table("latencies, in cycles", &["what", "measured", "simulated"], &rows)
+}
+
+fn predictions(lookups: &[Compared]) -> String {
+    let rows: Vec<Vec<String>> = lookups
+        .iter()
+        .map(|c| {
+            let (way, place) = (c.measured.way, c.measured.place);
+            vec![
+                way.name().to_owned(),
+                format!("{}, {}", place.name(), output::bytes(c.measured.bytes)),
+                format!("{:.1}", c.measured_cycles),
+                format!("{:.1}", c.simulated_cycles),
+                format!("{:+.0} %", 100.0 * c.error()),
+                if place == Place::L1 { "calibrated" } else { "predicted" }.to_owned(),
+            ]
+        })
+        .collect();
+    let head = ["lookups", "tables in", "measured", "simulated", "off by", "worth"];
+    output::table("software lookups, in cycles", &head, &rows)
+}

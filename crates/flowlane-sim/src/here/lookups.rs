@@ -1,0 +1,159 @@
+//! Software lookups on this machine: the same tables and the same ways as are simulated.
+
+use std::hint::black_box;
+use std::rc::Rc;
+use std::time::Instant;
+
+use flowlane::cuckoo::BATCH_MAX;
+use flowlane::generate::Random;
+use serde::Serialize;
+
+use crate::config::{Approach, MachineConfig, Preset, RunConfig};
+use crate::machine::SimError;
+use crate::run::run;
+use crate::workload::{KEY_WORDS, Tables, TablesConfig};
+
+/// A way of looking up that is timed, and simulated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// One key after the other, in one table.
+    Single,
+    /// Batches with prefetches, in one table.
+    Bulk,
+    /// One packet after the other, in tables one by one until one has it.
+    Tuples,
+}
+
+impl Way {
+    /// All.
+    pub const ALL: [Self; 3] = [Self::Single, Self::Bulk, Self::Tuples];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Single => "single",
+            Self::Bulk => "bulk",
+            Self::Tuples => "tuple space",
+        }
+    }
+
+    /// How it is simulated.
+    fn approach(self) -> Approach {
+        match self {
+            Self::Bulk => Approach::Bulk,
+            Self::Single | Self::Tuples => Approach::Scalar,
+        }
+    }
+
+    fn tables(self) -> u32 {
+        if self == Self::Tuples { TUPLES } else { 1 }
+    }
+}
+
+/// Tables of the tuple space.
+const TUPLES: u32 = 8;
+
+/// How full tables are.
+const LOAD_PERCENT: u64 = 75;
+
+/// Bytes of a bucket and the entries of its slots, a slot: what lookups read.
+const SLOT_BYTES: u64 = 24;
+
+/// Lookups of a pass: their keys fit the first caches beside a table.
+const PASS: usize = 2048;
+
+/// Passes before one that counts, at most.
+const WARM_PASSES_MAX: u64 = 32;
+
+/// Names keys and packets.
+const SEED: u64 = 9;
+
+/// A way, and tables of a size.
+pub struct Case {
+    /// The way.
+    pub way: Way,
+    /// Bytes that its lookups read.
+    pub bytes: u64,
+    tables: Rc<Tables>,
+    config: RunConfig,
+    random: Random,
+}
+
+impl Case {
+    /// Tables with about so many bytes.
+    pub fn new(way: Way, bytes: u64) -> Self {
+        let slots = (bytes / SLOT_BYTES / u64::from(way.tables())).max(8);
+        // The library rounds up.
+        let entries = if slots.is_power_of_two() { slots } else { slots.next_power_of_two() / 2 };
+        let shape = TablesConfig { tables: way.tables(), entries, load_percent: LOAD_PERCENT, seed: SEED };
+        let tables = Rc::new(Tables::portable(&shape));
+        let mut config = RunConfig::on(Preset::SkylakeSp);
+        (config.workload.tables, config.workload.entries) = (shape.tables, entries);
+        (config.workload.load_percent, config.run.seed) = (LOAD_PERCENT, SEED);
+        let random = Random::for_purpose(SEED, "lookups of this machine");
+        let bytes = tables.bytes();
+        Self { way, bytes, tables, config, random }
+    }
+
+    /// Nanoseconds a lookup: a pass of keys that are there, after others of other keys, until the caches have of the tables
+    /// what they can.
+    ///
+    /// # Panics
+    /// Where a key is not found.
+    pub fn nanoseconds(&mut self) -> f64 {
+        // Twice as many lookups as lines. What is much larger than the second cache is not there anyway.
+        let warm = (2 * self.bytes / 64 / PASS as u64).clamp(1, WARM_PASSES_MAX);
+        for _ in 0..warm {
+            let keys = self.draw(PASS);
+            self.pass_over(&keys);
+        }
+        let keys = self.draw(PASS);
+        let begun = Instant::now();
+        let found = self.pass_over(&keys);
+        let took = begun.elapsed().as_secs_f64() * 1e9 / PASS as f64;
+        assert_eq!(found, PASS, "every key is in a table");
+        took
+    }
+
+    /// Keys that are there.
+    pub fn draw(&mut self, count: usize) -> Vec<[u32; KEY_WORDS]> {
+        let (tables, random) = (&self.tables, &mut self.random);
+        let mut key = || {
+            let table = random.index(tables.len());
+            tables.key(table, random.below(tables.filled(table)))
+        };
+        (0..count).map(|_| key()).collect()
+    }
+
+    /// Looks keys up; says how many were found.
+    pub fn pass_over(&self, keys: &[[u32; KEY_WORDS]]) -> usize {
+        let table = self.tables.table(0);
+        match self.way {
+            Way::Single => keys.iter().filter(|key| black_box(table.lookup(key)).is_some()).count(),
+            Way::Bulk => {
+                let mut values = [0; BATCH_MAX];
+                let batches = keys.chunks(crate::program::BATCH);
+                batches.map(|keys| table.lookup_batch(keys, &mut values).count_ones() as usize).sum()
+            }
+            Way::Tuples => keys.iter().filter(|key| self.search(key).is_some()).count(),
+        }
+    }
+
+    fn search(&self, key: &[u32; KEY_WORDS]) -> Option<u32> {
+        (0..self.tables.len()).find_map(|n| black_box(self.tables.table(n).lookup(key)))
+    }
+
+    /// Cycles a lookup that are simulated.
+    ///
+    /// # Errors
+    /// Where the machine gets stuck.
+    pub fn simulate(&self, machine: &MachineConfig) -> Result<f64, SimError> {
+        let mut config = self.config.clone();
+        config.machine = machine.clone();
+        // Until what fits the second cache is there.
+        let lines = self.bytes.min(machine.l2.size_kib << 10) / 64;
+        (config.run.warm_up_lookups, config.run.lookups) = ((lines * 2).clamp(2000, 60_000), 4000);
+        Ok(run(&config, self.way.approach(), &self.tables)?.cycles_per_lookup)
+    }
+}

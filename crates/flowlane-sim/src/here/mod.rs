@@ -1,0 +1,257 @@
+//! This machine: how far away its caches and its memory are, as numbers of a [`MachineConfig`], and how fast software
+//! lookups are on it, beside what is simulated of them.
+//!
+//! Everything is measured in rounds, a short pass of each thing a round, so that what disturbs the machine disturbs all
+//! alike; of ten of a thing's passes one took less time than what is told.
+
+mod chase;
+mod fit;
+pub mod lookups;
+mod transfer;
+
+pub use fit::{Fit, fit};
+
+use serde::Serialize;
+
+use self::chase::{Branches, Chain};
+use self::lookups::{Case, Way};
+use crate::config::MachineConfig;
+use crate::machine::SimError;
+
+/// Rounds of a measurement.
+const ROUNDS: usize = 200;
+/// The same where it is only to be seen that all works.
+const QUICK_ROUNDS: usize = 3;
+
+/// Loads of a chain in a round.
+const LOADS: usize = 4096;
+
+/// A cache as the system describes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct CacheShape {
+    /// Its size.
+    pub kib: u64,
+    /// Lines of a set.
+    pub ways: u64,
+}
+
+/// The data caches that the system says are there, the first one first: as many as it knows.
+pub fn caches() -> Vec<CacheShape> {
+    let read = |index: u32, what: &str| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}");
+        std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    };
+    let mut found = Vec::new();
+    for index in 0..8 {
+        let Some(kind) = read(index, "type") else { break };
+        let kib = read(index, "size").and_then(|size| size.trim_end_matches('K').parse().ok());
+        let ways = read(index, "ways_of_associativity").and_then(|ways| ways.parse().ok());
+        if let (true, Some(kib), Some(ways)) = (kind != "Instruction", kib, ways) {
+            found.push(CacheShape { kib, ways });
+        }
+    }
+    found
+}
+
+/// How far away things are.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Latencies {
+    /// Nanoseconds of a cycle.
+    pub cycle_ns: f64,
+    /// Nanoseconds that a wrongly predicted branch costs.
+    pub mispredict_ns: f64,
+    /// Nanoseconds of a load in a chain over so many KiB.
+    pub chain_ns: Vec<(u64, f64)>,
+    /// Nanoseconds a load over the most of those, where many are under way.
+    pub many_ns: f64,
+    /// Nanoseconds of a load of a line that another core has written; none where there is no other core.
+    pub dirty_line_ns: Option<f64>,
+}
+
+/// A way of looking up in tables of a size, measured.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Lookup {
+    /// The way.
+    pub way: Way,
+    /// What its tables are to be in.
+    pub place: Place,
+    /// Bytes that lookups read.
+    pub bytes: u64,
+    /// Nanoseconds a lookup.
+    pub ns: f64,
+}
+
+/// Where tables are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Place {
+    /// The first cache: computing is calibrated on these.
+    L1,
+    /// The second cache.
+    L2,
+    /// The last one.
+    Llc,
+    /// Memory.
+    Memory,
+}
+
+impl Place {
+    /// All.
+    pub const ALL: [Self; 4] = [Self::L1, Self::L2, Self::Llc, Self::Memory];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::L1 => "L1",
+            Self::L2 => "L2",
+            Self::Llc => "LLC",
+            Self::Memory => "memory",
+        }
+    }
+
+    /// Bytes of tables that are there, of a machine whose caches have so many KiB; the last one may have less for us.
+    fn bytes(self, caches: &[CacheShape], quick: bool) -> u64 {
+        let kib = |n: usize, default: u64| caches.get(n).map_or(default, |cache| cache.kib);
+        let (l1, l2, llc) = (kib(0, 32), kib(1, 1024), kib(2, 16 << 10));
+        match self {
+            Self::L1 => l1 << 9,
+            Self::L2 => l2 << 8,
+            // Halfway, in octaves.
+            Self::Llc => ((l2 * llc) as f64).sqrt() as u64 * 1024,
+            Self::Memory if quick => 16 << 20,
+            // Four times what the last cache has, within reason.
+            Self::Memory => (llc << 12).clamp(128 << 20, 1 << 30),
+        }
+    }
+}
+
+/// What was measured.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Measured {
+    /// What the system says of the caches.
+    pub caches: Vec<CacheShape>,
+    /// Latencies.
+    pub latencies: Latencies,
+    /// Lookups.
+    pub lookups: Vec<Lookup>,
+    /// How much longer than told half of the passes in the first cache took, as a share: what others do beside this.
+    pub disturbed: f64,
+}
+
+/// The tables whose lookups were measured.
+pub struct Cases(Vec<(Place, Case)>);
+
+/// Measures this machine; `watch` is told which share is done.
+pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
+    let caches = caches();
+    let bytes = |place: Place| place.bytes(&caches, quick);
+    let cases =
+        Way::ALL.into_iter().flat_map(|way| Place::ALL.map(|place| (place, Case::new(way, bytes(place)))));
+    let mut cases: Vec<(Place, Case)> = cases.collect();
+    let mut chains: Vec<(u64, Chain)> = chain_sizes(&caches, bytes(Place::Memory))
+        .into_iter()
+        .map(|kib| (kib, Chain::new((kib as usize) << 10, 1)))
+        .collect();
+    let branches = Branches::new();
+    let rounds = if quick { QUICK_ROUNDS } else { ROUNDS };
+    let mut passes: Vec<Vec<f64>> = vec![Vec::new(); 3 + chains.len() + cases.len()];
+    for round in 0..rounds {
+        let mut into = passes.iter_mut();
+        let mut note = |ns: f64| into.next().expect("one for each").push(ns);
+        note(chase::cycle_ns());
+        note(branches.nanoseconds());
+        for (_, chain) in &mut chains {
+            // What fits a cache is in it again.
+            chain.nanoseconds(chain.lines().min(16 * LOADS));
+            note(chain.nanoseconds(LOADS));
+        }
+        let (_, last) = chains.last_mut().expect("there are some");
+        note(last.together_nanoseconds::<{ chase::MANY }>(LOADS));
+        for (_, case) in &mut cases {
+            note(case.nanoseconds());
+        }
+        watch((round + 1) as f64 / rounds as f64);
+    }
+    let calm = |passes: &[f64]| passes[passes.len() / 10] / passes[passes.len() / 2];
+    passes.iter_mut().for_each(|passes| passes.sort_by(f64::total_cmp));
+    // The first case is computing alone: what changes it is others.
+    let disturbed = 1.0 / calm(&passes[3 + chains.len()]) - 1.0;
+    let mut told = passes.into_iter().map(|passes| passes[passes.len() / 10]);
+    let mut next = || told.next().expect("one for each");
+    let (cycle_ns, mispredict_ns) = (next(), next());
+    let chain_ns = chains.iter().map(|(kib, _)| (*kib, next())).collect();
+    let many_ns = next();
+    let lookups = cases
+        .iter()
+        .map(|(place, case)| Lookup { way: case.way, place: *place, bytes: case.bytes, ns: next() })
+        .collect();
+    let dirty_line_ns = transfer::dirty_line_ns();
+    let latencies = Latencies { cycle_ns, mispredict_ns, chain_ns, many_ns, dirty_line_ns };
+    (Measured { caches, latencies, lookups, disturbed }, Cases(cases))
+}
+
+/// Sizes of the chains in KiB: in the first cache, in the second, and from there on by halves of an octave.
+fn chain_sizes(caches: &[CacheShape], most: u64) -> Vec<u64> {
+    let l1 = caches.first().map_or(32, |cache| cache.kib);
+    let l2 = caches.get(1).map_or(1024, |cache| cache.kib);
+    let mut sizes = vec![l1 / 2, l2 / 4];
+    let mut kib = l2;
+    while 2 * kib <= most >> 10 {
+        sizes.extend([kib + kib / 2, 2 * kib]);
+        kib *= 2;
+    }
+    // Far out an octave is a step.
+    sizes.retain(|kib| *kib <= 16 * l2 || (*kib / l2).is_power_of_two());
+    sizes
+}
+
+/// A measured way of looking up beside what is simulated of it.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Compared {
+    /// What was measured.
+    pub measured: Lookup,
+    /// Cycles a lookup that were.
+    pub measured_cycles: f64,
+    /// Cycles a lookup on the simulated machine.
+    pub simulated_cycles: f64,
+}
+
+impl Compared {
+    /// How far the simulation is off, as a share of what was measured.
+    pub fn error(&self) -> f64 {
+        self.simulated_cycles / self.measured_cycles - 1.0
+    }
+}
+
+impl Cases {
+    /// Simulates all that was measured.
+    ///
+    /// # Errors
+    /// Where the machine gets stuck.
+    pub fn compare(&self, measured: &Measured, machine: &MachineConfig) -> Result<Vec<Compared>, SimError> {
+        let pairs = self.0.iter().zip(&measured.lookups);
+        pairs
+            .map(|((_, case), lookup)| {
+                let simulated_cycles = case.simulate(machine)?;
+                let measured_cycles = lookup.ns / measured.latencies.cycle_ns;
+                Ok(Compared { measured: *lookup, measured_cycles, simulated_cycles })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_gives_a_machine_that_reads_back_and_lookups_that_agree_with_the_tables() {
+        let (measured, cases) = measure(true, &|_| {});
+        assert_eq!(measured.lookups.len(), Way::ALL.len() * Place::ALL.len());
+        assert!(measured.lookups.iter().all(|lookup| lookup.ns > 0.0));
+        let fit = fit(&measured, &cases).unwrap();
+        fit.machine.check().unwrap();
+        let read = crate::config::RunConfig::parse(&fit.text("A machine")).unwrap();
+        assert_eq!(read.machine, fit.machine);
+    }
+}

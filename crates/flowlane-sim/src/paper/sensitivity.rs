@@ -1,0 +1,208 @@
+//! What the values hang on that miss the paper's by more than a quarter, and what the lock's end does beside a writer.
+//!
+//! Each chart varies what a miss is explained by, with the paper's value beside it: where the two meet is what the
+//! paper's machine would have to be.
+
+use std::rc::Rc;
+
+use super::figure11::{ENTRIES, TUPLES};
+use super::figure12::{Beside, FLOWS, FUNCTIONS, neighbour};
+use super::text::number;
+use super::{Chart, Effort, Series};
+use crate::config::{Approach, LockHold, MachineConfig, RunConfig};
+use crate::machine::SimError;
+use crate::parallel;
+use crate::program::chase_cycles;
+use crate::run::{run, tables_of};
+use crate::workload::{Match, Tables, tables_for};
+
+/// All charts.
+pub(super) fn charts(machine: &MachineConfig, effort: Effort) -> Result<Vec<Chart>, SimError> {
+    let mut all = vec![memory(machine, effort)?];
+    all.extend(tuples(machine, effort)?);
+    all.push(window(machine, effort)?);
+    all.push(lock(machine, effort)?);
+    Ok(all)
+}
+
+/// Times of software's cycles that an approach takes.
+fn times(config: &RunConfig, tables: &Rc<Tables>, approach: Approach) -> Result<f64, SimError> {
+    let cycles = |approach| run(config, approach, tables).map(|r| r.cycles_per_lookup);
+    Ok(cycles(Approach::Software)? / cycles(approach)?)
+}
+
+/// The same value at every place.
+fn constant(name: &str, value: f64, places: usize) -> Series {
+    Series { name: name.into(), values: vec![Some(value); places] }
+}
+
+fn simulated(name: &str, values: impl IntoIterator<Item = f64>) -> Series {
+    Series { name: name.into(), values: values.into_iter().map(Some).collect() }
+}
+
+/// Figures 9 and 10 beyond the shared cache: by memory's distance.
+fn memory(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
+    // All of memory's times, in percent of the preset's.
+    let scales: &[u64] = if effort.quick { &[50, 100] } else { &[10, 25, 50, 75, 100, 150] };
+    let entries = if effort.quick { 1 << 14 } else { 1 << 22 };
+    let work = |n: usize| -> Result<(f64, f64), SimError> {
+        let mut machine = machine.clone();
+        let d = &mut machine.dram;
+        for ps in [&mut d.controller_ps, &mut d.cas_ps, &mut d.rcd_ps, &mut d.rp_ps] {
+            *ps = *ps * scales[n] / 100;
+        }
+        let load = chase_cycles(&machine, 64 << 20, 5, false)? / chase_cycles(&machine, 12 << 20, 5, true)?;
+        let mut config = effort.run(&machine);
+        (config.workload.entries, config.workload.warm) = (entries, false);
+        Ok((load, times(&config, &Rc::new(tables_of(&config)), Approach::HaloBlocking)?))
+    };
+    let results = parallel::run(effort.threads, scales.len(), &|_| {}, &work);
+    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok(Chart {
+        id: "sensitivity-memory",
+        title: "Figure 9 beyond LLC: by memory's distance".into(),
+        about: "One table of 2^22 slots that begins in memory, all of memory's times scaled; the last but one place is the \
+                preset's, or the last."
+            .into(),
+        axis: "a load from memory, in loads from LLC",
+        places: results.iter().map(|(load, _)| format!("{load:.1}")).collect(),
+        unit: "times the throughput of software",
+        lines: true,
+        series: vec![
+            simulated("HALO blocking", results.iter().map(|(_, times)| *times)),
+            constant("the paper, mean of Figure 9", 2.1, results.len()),
+        ],
+    })
+}
+
+/// Figure 11: by how large tables are, and by how much of them L2 holds.
+fn tuples(machine: &MachineConfig, effort: Effort) -> Result<Vec<Chart>, SimError> {
+    let at = |machine: &MachineConfig, entries: u64| -> Result<f64, SimError> {
+        let mut config = effort.run(machine);
+        let w = &mut config.workload;
+        (w.tables, w.entries, w.matching) = (TUPLES[3], entries, Match::Last);
+        (config.run.warm_up_lookups, config.run.lookups) = if effort.quick { (20, 50) } else { (500, 300) };
+        times(&config, &Rc::new(tables_of(&config)), Approach::HaloNonBlocking)
+    };
+    let slots: &[u64] = if effort.quick { &[256, ENTRIES] } else { &[256, ENTRIES, 4096, 16_384, 65_536] };
+    let caches: &[u64] = if effort.quick { &[64, 1024] } else { &[32, 64, 128, 256, 512, 1024] };
+    let jobs = slots.len() + caches.len();
+    let work = |n: usize| match n.checked_sub(slots.len()) {
+        None => at(machine, slots[n]),
+        Some(cache) => {
+            let mut machine = machine.clone();
+            machine.l2.size_kib = caches[cache];
+            at(&machine, ENTRIES)
+        }
+    };
+    let results = parallel::run(effort.threads, jobs, &|_| {}, &work);
+    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let (by_slots, by_cache) = results.split_at(slots.len());
+    let chart = |id, what: &str, axis, places: &[u64], values: &[f64]| Chart {
+        id,
+        title: format!("Figure 11 at 20 tuples: by {what}"),
+        about: "All tuples asked; software has the gain of what L2 holds, HALO has not.".into(),
+        axis,
+        places: places.iter().map(u64::to_string).collect(),
+        unit: "times the throughput of software",
+        lines: true,
+        series: vec![
+            simulated("HALO non-blocking", values.iter().copied()),
+            constant("the paper, at 1024 slots", 23.4, values.len()),
+        ],
+    };
+    Ok(vec![
+        chart("sensitivity-slots", "the slots of a tuple", "slots of a tuple", slots, by_slots),
+        chart("sensitivity-l2", "the size of L2", "KiB of L2", caches, by_cache),
+    ])
+}
+
+/// Figure 12a: by how much of the window a thread has while two run.
+fn window(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
+    // Percent of the window, and of the queues, for each of the two threads.
+    let shares: &[u32] = if effort.quick { &[50, 100] } else { &[50, 60, 75, 100] };
+    let jobs: Vec<(u32, usize)> =
+        shares.iter().flat_map(|share| (0..FUNCTIONS.len()).map(move |f| (*share, f))).collect();
+    let work = |n: usize| -> Result<[f64; 2], SimError> {
+        let (share, function) = (jobs[n].0, FUNCTIONS[jobs[n].1]);
+        let tables = Rc::new(tables_for(FLOWS[1].1 * 4 / 3, 75, effort.seed));
+        let alone = effort.run(machine);
+        let mut together = alone.clone();
+        let core = &mut together.machine.core;
+        for entries in [
+            &mut core.rob_entries,
+            &mut core.scheduler_entries,
+            &mut core.load_queue_entries,
+            &mut core.store_queue_entries,
+        ] {
+            *entries = *entries * 2 * share / 100;
+        }
+        let (_, cycles) = neighbour(&alone, &tables, function, Beside::Nothing)?;
+        let lost = |beside| -> Result<f64, SimError> {
+            Ok(100.0 * (1.0 - cycles / neighbour(&together, &tables, function, beside)?.1))
+        };
+        Ok([lost(Beside::Software)?, lost(Beside::Halo)?])
+    };
+    let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
+    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let places = results.chunks(FUNCTIONS.len());
+    let least = |of: usize| places.clone().map(move |p| p.iter().map(|r| r[of]).fold(f64::MAX, f64::min));
+    let most = |of: usize| places.clone().map(move |p| p.iter().map(|r| r[of]).fold(f64::MIN, f64::max));
+    Ok(Chart {
+        id: "sensitivity-window",
+        title: "Figure 12a at 10K flows: by each thread's share of the window".into(),
+        about: "Half is the preset's: a hard division. 100: each has as much as alone, as if the other one held nothing while \
+                it waits."
+            .into(),
+        axis: "percent of window and queues that each thread has",
+        places: shares.iter().map(u32::to_string).collect(),
+        unit: "% of the function's throughput alone",
+        lines: true,
+        series: vec![
+            simulated("lost beside software, least", least(0)),
+            simulated("lost beside software, most", most(0)),
+            simulated("lost beside HALO, most", most(1)),
+            constant("the paper: beside software, least", 17.0, shares.len()),
+            constant("the paper: beside HALO, less than", 3.2, shares.len()),
+        ],
+    })
+}
+
+/// The end of the lock, which matters beside a writer only: none of the paper's runs has one.
+fn lock(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
+    let intervals: &[u32] = if effort.quick { &[100, 10_000] } else { &[50, 100, 300, 1000, 3000, 10_000] };
+    let holds = [(LockHold::Commit, "until the query ends"), (LockHold::Data, "until the line is read")];
+    let jobs: Vec<(u32, LockHold)> =
+        holds.iter().flat_map(|(hold, _)| intervals.iter().map(move |i| (*i, *hold))).collect();
+    let work = |n: usize| -> Result<f64, SimError> {
+        let mut config = effort.run(machine);
+        config.machine.accelerator.lock_hold = jobs[n].1;
+        // More than there is time for.
+        let lookups = config.run.lookups + config.run.warm_up_lookups;
+        config.workload.updates = lookups * 300 / u64::from(jobs[n].0);
+        config.workload.update_instructions = jobs[n].0;
+        config.workload.entries = 1024;
+        Ok(run(&config, Approach::HaloBlocking, &Rc::new(tables_of(&config)))?.cycles_per_lookup)
+    };
+    let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
+    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let series = holds.iter().zip(results.chunks(intervals.len()));
+    Ok(Chart {
+        id: "sensitivity-lock",
+        title: "Lookups beside a writer: by when the accelerator lets go of a line".into(),
+        about: format!(
+            "HALO blocking, one table of 1024 slots, another core writes a line of its buckets every so many instructions. \
+             Without a writer the two are the same: {} cycles.",
+            number({
+                let mut config = effort.run(machine);
+                config.workload.entries = 1024;
+                run(&config, Approach::HaloBlocking, &Rc::new(tables_of(&config)))?.cycles_per_lookup
+            })
+        ),
+        axis: "instructions of the writer from a change to the next",
+        places: intervals.iter().map(u32::to_string).collect(),
+        unit: "cycles a lookup",
+        lines: true,
+        series: series.map(|((_, name), values)| simulated(name, values.iter().copied())).collect(),
+    })
+}

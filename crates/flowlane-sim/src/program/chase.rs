@@ -1,0 +1,58 @@
+//! Loads that wait for each other, all over a region: what a latency is measured by.
+
+use flowlane::generate::Random;
+
+use crate::config::MachineConfig;
+use crate::machine::cache::Line;
+use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
+use crate::machine::query::Queries;
+use crate::machine::space::{Region, Space};
+use crate::machine::{Machine, SimError};
+
+/// A chain of loads of a region's lines, in an order that has no pattern.
+pub struct Chase {
+    order: Vec<Line>,
+    next: usize,
+    left: u64,
+}
+
+impl Chase {
+    /// So many loads.
+    pub fn new(region: &Region, count: u64) -> Self {
+        let mut order: Vec<Line> = region.lines().collect();
+        Random::new(7).shuffle(&mut order);
+        Self { order, next: 0, left: count }
+    }
+}
+
+impl Program for Chase {
+    fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        self.left -= 1;
+        let line = self.order[self.next % self.order.len()];
+        self.next += 1;
+        ops.push(Op { begins: true, ends: 1, ..Op::new(Kind::Load(line), Class::Data).chained(0) });
+        Ok(true)
+    }
+}
+
+/// Loads of a chain that are simulated before it is measured, at most: larger regions than that are seldom met twice.
+const WARM_UP_MAX: u64 = 1 << 15;
+
+/// Cycles a load of a chain over so many bytes, on a core; `in_llc`: they are in the shared cache at first.
+///
+/// # Errors
+/// Where the machine gets stuck.
+pub fn chase_cycles(config: &MachineConfig, bytes: u64, core: u32, in_llc: bool) -> Result<f64, SimError> {
+    let region = Space::default().region(bytes);
+    let mut machine = Machine::new(config);
+    if in_llc {
+        machine.fill_llc(region.lines());
+    }
+    let around = (bytes / 64).min(WARM_UP_MAX);
+    machine.run_on(core, Box::new(Chase::new(&region, 2 * around + 4000)), 2 * around);
+    machine.run()?;
+    Ok(machine.thread(core, 0).cycles_per_lookup(machine.cycle_ps()))
+}
