@@ -168,12 +168,12 @@ fn the_structure_left_open_matters_as_it_should() {
 }
 
 fn machines() -> impl Strategy<Value = MachineConfig> {
-    let structure = (0..8u32, 1..=4u32, 0..2u32, 0..3u32, any::<[bool; 6]>());
-    let sizes = (1..=8u32, 32..300u32, 4..64u32, 1..12u32, 1..200u64, 0..30u64);
+    let structure = (0..8u32, 1..=4u32, 0..4u32, 0..3u32, any::<[bool; 6]>());
+    let sizes = (1..=8u32, 32..300u32, 4..64u32, 1..12u32, 1..200u64, 0..30u64, 4..150u32);
     let accelerator = (1..12u32, 1..12u32, 1..4u32, 1..6u32);
     (structure, sizes, accelerator).prop_map(|(structure, sizes, (scoreboard, in_flight, metadata, tlb))| {
         let mut m = Preset::Paper.machine();
-        let (rows, columns, _, translation, flags) = structure;
+        let (rows, columns, ahead, translation, flags) = structure;
         (m.mesh.columns, m.mesh.rows) = (columns, rows % 4 + 1);
         let tiles = m.mesh.columns * m.mesh.rows;
         m.llc.slices = (rows + 1).min(tiles);
@@ -181,12 +181,13 @@ fn machines() -> impl Strategy<Value = MachineConfig> {
         (m.core.width, m.core.rob_entries, m.core.load_queue_entries) = (sizes.0, sizes.1, sizes.2);
         (m.core.store_queue_entries, m.core.miss_registers) = (sizes.2, sizes.3);
         (m.core.base_cpi_milli, m.snoop.retry_cycles) = (sizes.4 * 10, sizes.5);
+        m.core.scheduler_entries = sizes.6;
         (m.l1.size_kib, m.l1.ways, m.l2.size_kib, m.l2.ways) = (1, 2, 4, 4);
         (m.llc.slice_kib, m.llc.ways) = (16, 4);
         m.llc.fill = if flags[0] { Fill::Victim } else { Fill::Allocate };
         let a = &mut m.accelerator;
         (a.scoreboard_queries, a.in_flight_queries) = (scoreboard, in_flight.min(scoreboard));
-        (a.metadata_tables, a.tlb_entries) = (metadata, tlb);
+        (a.metadata_tables, a.tlb_entries, a.packets_ahead) = (metadata, tlb, ahead);
         a.dispatch = if flags[1] { Dispatch::Bucket } else { Dispatch::Table };
         a.remote = if flags[2] { Remote::Mesh } else { Remote::Ideal };
         a.lock_hold = if flags[3] { LockHold::Data } else { LockHold::Commit };

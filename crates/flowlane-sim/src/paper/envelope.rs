@@ -21,7 +21,11 @@ pub(super) struct Envelope {
     pub(super) tuples: Option<[f64; 2]>,
 }
 
-/// Every combination of the choices.
+/// Where keys are, and packets ahead.
+const KEYS_AND_AHEAD: [(KeyPlace, u32); 4] =
+    [(KeyPlace::Llc, 0), (KeyPlace::Core, 0), (KeyPlace::Llc, 3), (KeyPlace::Core, 3)];
+
+/// Every combination of the choices but the lock's end, which is nothing where nobody writes.
 fn choices(machine: &MachineConfig, quick: bool) -> Vec<MachineConfig> {
     let mut out = Vec::new();
     let translations: &[Translation] = if quick {
@@ -34,11 +38,12 @@ fn choices(machine: &MachineConfig, quick: bool) -> Vec<MachineConfig> {
             for remote in [Remote::Ideal, Remote::Mesh] {
                 for translation in translations {
                     for blocking in [Blocking::Serialise, Blocking::LoadLike] {
-                        for key in [KeyPlace::Llc, KeyPlace::Core] {
+                        for (key, ahead) in KEYS_AND_AHEAD {
                             let mut machine = machine.clone();
                             let a = &mut machine.accelerator;
                             (a.in_flight_queries, a.dispatch, a.remote) = (in_flight, dispatch, remote);
-                            (a.translation, a.blocking, a.key) = (*translation, blocking, key);
+                            (a.translation, a.blocking) = (*translation, blocking);
+                            (a.key, a.packets_ahead) = (key, ahead);
                             out.push(machine);
                         }
                     }

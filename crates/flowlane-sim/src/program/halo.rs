@@ -1,6 +1,7 @@
 //! Lookups by accelerator: LOOKUP_B one by one, or LOOKUP_NB in batches of eight whose results share a line that
 //! SNAPSHOT_READ reads until all are there.
 
+use std::collections::VecDeque;
 use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::recorder::Lookup;
 use super::software::unit;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
-use crate::machine::query::{Engine, Queries};
+use crate::machine::query::{BatchId, Engine, Queries};
 use crate::workload::{Packets, Tables};
 
 /// Results of 8 bytes that share a line (4.5, 5.1).
@@ -40,12 +41,24 @@ pub struct HaloProgram {
     writes_key: bool,
     left: u64,
     result: usize,
+    /// Batches whose queries are sent before an earlier one's results are read.
+    ahead: usize,
+    /// Batches whose results are to be read: a packet's, or that of several packets, with how many.
+    unread: VecDeque<(Vec<BatchId>, u32)>,
 }
 
 impl HaloProgram {
     /// So many lookups (of one table), or packets (looked up in several).
     pub fn new(tables: Rc<Tables>, packets: Packets, mode: Halo, writes_key: bool, count: u64) -> Self {
-        Self { tables, packets, mode, writes_key, left: count, result: 0 }
+        let (result, ahead, unread) = (0, 0, VecDeque::new());
+        Self { tables, packets, mode, writes_key, left: count, result, ahead, unread }
+    }
+
+    /// Non-blocking: sends the queries of so many later packets (of one table: of later batches) before it reads the
+    /// results of one.
+    #[must_use]
+    pub fn ahead(self, ahead: u32) -> Self {
+        Self { ahead: ahead as usize, ..self }
     }
 
     fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
@@ -113,21 +126,32 @@ impl HaloProgram {
             let query = queries.add(lookup.walk, Engine::Cha, batches.last().copied());
             ops.push(Op::new(Kind::LookupNonBlocking(query), Class::Data));
         }
+        self.unread.push_back((batches, packets as u32));
+        self.left -= packets as u64 - 1;
+        if self.unread.len() > self.ahead {
+            self.read(from, ops);
+        }
+        Ok(())
+    }
+
+    /// Reads the results that were asked for longest ago. Queries behind that leave the window, and are sent, when these
+    /// have been seen.
+    fn read(&mut self, from: usize, ops: &mut Vec<Op>) {
+        let Some((batches, packets)) = self.unread.pop_front() else { return };
         for batch in batches {
             ops.push(Op { gives: true, ..Op::new(Kind::Snapshot(batch), Class::Data) });
             ops.push(Op::work(LOOK, Class::Compute).chained(0));
         }
-        // The next batch is not sent before this one's results were seen: its queries leave the window behind them.
-        unit(ops, from, packets as u32);
-        self.left -= packets as u64 - 1;
-        Ok(())
+        unit(ops, from, packets);
     }
 }
 
 impl Program for HaloProgram {
     fn refill(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<bool, Mismatch> {
         if self.left == 0 {
-            return Ok(false);
+            let more = !self.unread.is_empty();
+            self.read(ops.len(), ops);
+            return Ok(more);
         }
         match self.mode {
             Halo::Blocking => self.blocking(ops, queries)?,
