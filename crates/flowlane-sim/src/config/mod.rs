@@ -281,6 +281,7 @@ pub struct SoftwareConfig {
     pub lookups_overlap: bool,
     pub scalar_instructions: u32,
     pub bulk_instructions: u32,
+    pub vector_instructions: u32,
 }
 
 /// What is wrong with a configuration.
@@ -454,7 +455,8 @@ impl MachineConfig {
             self.software.instructions.into(),
         )?;
         within("software.scalar_instructions", self.software.scalar_instructions.into(), 0, 100_000)?;
-        within("software.bulk_instructions", self.software.bulk_instructions.into(), 0, 100_000)
+        within("software.bulk_instructions", self.software.bulk_instructions.into(), 0, 100_000)?;
+        within("software.vector_instructions", self.software.vector_instructions.into(), 0, 100_000)
     }
 }
 

@@ -1,7 +1,8 @@
-//! How far away memory is: loads that wait for each other, and several such chains at once.
+//! How far away memory is: loads that wait for each other, and several chains of such at once.
 //!
-//! A chain goes through all lines of a piece of memory in random order, so that no prefetcher knows the way. Memory
-//! of 2 MiB and more is on huge pages where the system gives them, as tables are.
+//! Each load's address is that of a random line, plus a zero that the load before brought: no prefetcher knows the way, and a
+//! cache that holds a share of the lines answers that share, as it does of a table's. Memory of 2 MiB and more is on huge
+//! pages where the system gives them, as tables are.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,10 +13,11 @@ use flowlane::memory::Memory;
 /// Words of a line.
 const LINE: usize = 8;
 
-/// A chain through all lines of a piece of memory: each has the place of the next.
+/// Lines of memory: each has the place of the next of a cycle through all, a counter, and a zero.
 pub(super) struct Chain {
     words: Memory<u64>,
     at: usize,
+    state: u64,
 }
 
 impl Chain {
@@ -33,7 +35,7 @@ impl Chain {
             let (a, b) = (words[n * LINE], words[other * LINE]);
             (words[n * LINE], words[other * LINE]) = (b, a);
         }
-        Self { words, at: 0 }
+        Self { words, at: 0, state: seed }
     }
 
     /// Lines.
@@ -48,35 +50,46 @@ impl Chain {
         }
     }
 
-    /// Nanoseconds a load, of so many loads from where the last call ended.
-    pub(super) fn nanoseconds(&mut self, loads: usize) -> f64 {
+    /// Reads every line.
+    pub(super) fn read(&self) {
+        black_box(self.words.chunks_exact(LINE).fold(0, |sum: u64, line| sum.wrapping_add(line[1])));
+    }
+
+    /// Nanoseconds a load, of all lines in turn: each load has the place of the next.
+    pub(super) fn cycle_nanoseconds(&mut self) -> f64 {
         let words: &[u64] = &self.words;
-        let mut at = self.at;
+        let (mut at, lines) = (self.at, self.lines());
         let begun = Instant::now();
-        for _ in 0..loads {
+        for _ in 0..lines {
             at = words[at] as usize;
         }
         let took = begun.elapsed();
         self.at = black_box(at);
-        took.as_secs_f64() * 1e9 / loads as f64
+        took.as_secs_f64() * 1e9 / lines as f64
     }
 
-    /// Nanoseconds a load, of so many loads along several chains at once, from places far from each other.
-    pub(super) fn together_nanoseconds<const CHAINS: usize>(&mut self, loads: usize) -> f64 {
+    /// Nanoseconds a load and an addition, of so many loads of random lines along chains that do not wait for each other.
+    pub(super) fn nanoseconds<const CHAINS: usize>(&mut self, loads: usize) -> f64 {
         let words: &[u64] = &self.words;
-        let (apart, steps) = (self.lines() / CHAINS * LINE, loads / CHAINS);
-        let mut at: [usize; CHAINS] = std::array::from_fn(|n| (self.at + n * apart) % words.len());
+        let (lines, steps) = (self.lines() as u64, loads / CHAINS);
+        let (mut at, mut state) = ([ZERO; CHAINS], self.state);
         let begun = Instant::now();
         for _ in 0..steps {
             for at in &mut at {
-                *at = words[*at] as usize;
+                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                let line = (state >> 32) * lines >> 32;
+                *at = (line as usize * LINE + ZERO).wrapping_add(words[*at] as usize);
             }
         }
         let took = begun.elapsed();
-        self.at = black_box(at)[0];
+        black_box(at);
+        self.state = state;
         took.as_secs_f64() * 1e9 / (steps * CHAINS) as f64
     }
 }
+
+/// The word of a line that stays zero.
+const ZERO: usize = 2;
 
 /// Chains that are followed at once: more than a core asks memory for at a time.
 pub(super) const MANY: usize = 24;

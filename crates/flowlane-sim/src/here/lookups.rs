@@ -21,19 +21,22 @@ pub enum Way {
     Single,
     /// Batches with prefetches, in one table.
     Bulk,
+    /// The same with the vectors that are chosen for this machine.
+    Vectors,
     /// One packet after the other, in tables one by one until one has it.
     Tuples,
 }
 
 impl Way {
     /// All.
-    pub const ALL: [Self; 3] = [Self::Single, Self::Bulk, Self::Tuples];
+    pub const ALL: [Self; 4] = [Self::Single, Self::Bulk, Self::Vectors, Self::Tuples];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Single => "single",
             Self::Bulk => "bulk",
+            Self::Vectors => "bulk, vectors",
             Self::Tuples => "tuple space",
         }
     }
@@ -42,6 +45,7 @@ impl Way {
     fn approach(self) -> Approach {
         match self {
             Self::Bulk => Approach::Bulk,
+            Self::Vectors => Approach::Avx512,
             Self::Single | Self::Tuples => Approach::Scalar,
         }
     }
@@ -87,7 +91,11 @@ impl Case {
         // The library rounds up.
         let entries = if slots.is_power_of_two() { slots } else { slots.next_power_of_two() / 2 };
         let shape = TablesConfig { tables: way.tables(), entries, load_percent: LOAD_PERCENT, seed: SEED };
-        let tables = Rc::new(Tables::portable(&shape));
+        let tables = match way {
+            Way::Vectors => Tables::new(&shape),
+            _ => Tables::portable(&shape),
+        };
+        let tables = Rc::new(tables);
         let mut config = RunConfig::on(Preset::SkylakeSp);
         (config.workload.tables, config.workload.entries) = (shape.tables, entries);
         (config.workload.load_percent, config.run.seed) = (LOAD_PERCENT, SEED);
@@ -131,7 +139,7 @@ impl Case {
         let table = self.tables.table(0);
         match self.way {
             Way::Single => keys.iter().filter(|key| black_box(table.lookup(key)).is_some()).count(),
-            Way::Bulk => {
+            Way::Bulk | Way::Vectors => {
                 let mut values = [0; BATCH_MAX];
                 let batches = keys.chunks(crate::program::BATCH);
                 batches.map(|keys| table.lookup_batch(keys, &mut values).count_ones() as usize).sum()

@@ -9,9 +9,10 @@ use crate::machine::query::Queries;
 use crate::machine::space::{Region, Space};
 use crate::machine::{Machine, SimError};
 
-/// A chain of loads of a region's lines, in an order that has no pattern.
+/// A chain of loads of random lines of a region; of one that a cache may hold, of every line once before.
 pub struct Chase {
     order: Vec<Line>,
+    random: Random,
     next: usize,
     left: u64,
 }
@@ -20,8 +21,9 @@ impl Chase {
     /// So many loads.
     pub fn new(region: &Region, count: u64) -> Self {
         let mut order: Vec<Line> = region.lines().collect();
-        Random::new(7).shuffle(&mut order);
-        Self { order, next: 0, left: count }
+        let mut random = Random::new(7);
+        random.shuffle(&mut order);
+        Self { order, random, next: 0, left: count }
     }
 }
 
@@ -31,7 +33,9 @@ impl Program for Chase {
             return Ok(false);
         }
         self.left -= 1;
-        let line = self.order[self.next % self.order.len()];
+        let whole = self.order.len() as u64 <= WARM_UP_MAX && self.next < self.order.len();
+        let at = if whole { self.next } else { self.random.index(self.order.len()) };
+        let line = self.order[at];
         self.next += 1;
         ops.push(Op { begins: true, ends: 1, ..Op::new(Kind::Load(line), Class::Data).chained(0) });
         Ok(true)

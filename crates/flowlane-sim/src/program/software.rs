@@ -5,7 +5,7 @@
 //! | `rte` | one lookup after the other, with the instructions that `rte_hash` has beside reading the table (Table 1) |
 //! | `scalar` | one after the other, as this project's scalar body does it |
 //! | `bulk` | batches, stage by stage, with prefetches: many misses under way at once |
-//! | `avx512` | the same with comparisons and hashes for 16 keys at a time, without branches |
+//! | `avx512` | the same with vectors: the loads that were recorded, without branches, and as many instructions as were measured |
 //!
 //! In a search through several tables, `rte` and `scalar` ask one table after the other and end with the first hit;
 //! the batches of `bulk` and `avx512` are a packet's tables.
@@ -41,10 +41,6 @@ pub(crate) const BATCH: usize = 32;
 /// Instructions of a batch's loop over its keys, a key.
 const LOOP_INSTRUCTIONS: u32 = 3;
 
-/// Keys that one vector instruction works on, of those that scalar code spends on one key: the comparison and hash of 16
-/// keys take about two times the instructions of one.
-const LANES: u32 = 8;
-
 /// The place in the code of the loop over tables: hit or go on.
 const NEXT_TABLE: u32 = 100;
 
@@ -59,7 +55,6 @@ pub struct SoftwareProgram {
     padding: SoftwareConfig,
     writes_key: bool,
     left: u64,
-    fraction: u32,
 }
 
 impl SoftwareProgram {
@@ -72,7 +67,7 @@ impl SoftwareProgram {
         writes_key: bool,
         count: u64,
     ) -> Self {
-        Self { tables, packets, style, padding: padding.clone(), writes_key, left: count, fraction: 0 }
+        Self { tables, packets, style, padding: padding.clone(), writes_key, left: count }
     }
 
     /// What `rte_hash` does beside reading the table, around a lookup that was recorded.
@@ -164,17 +159,20 @@ impl SoftwareProgram {
             self.write_key(&more[0], ops);
             lookups.extend(more);
         }
-        if self.style == Software::Bulk {
-            let own = self.padding.bulk_instructions.saturating_sub(3 * LOOP_INSTRUCTIONS);
-            lookups.iter_mut().for_each(|lookup| lengthen(&mut lookup.ops, own));
+        for lookup in &mut lookups {
+            let instructions = match self.style {
+                Software::Avx512 => {
+                    vectorise(&mut lookup.ops);
+                    self.padding.vector_instructions
+                }
+                _ => self.padding.bulk_instructions,
+            };
+            lengthen(&mut lookup.ops, instructions.saturating_sub(3 * LOOP_INSTRUCTIONS));
         }
         let mut stages: Vec<[Vec<Op>; 3]> = lookups.into_iter().map(|l| stages_of(l.ops)).collect();
         for stage in 0..3 {
             for (lane, stages) in stages.iter_mut().enumerate() {
                 let mut own = std::mem::take(&mut stages[stage]);
-                if self.style == Software::Avx512 {
-                    self.vectorise(&mut own);
-                }
                 let next = stages.get(stage + 1).and_then(|next| first_line(next));
                 for op in &mut own {
                     op.chain = (lane % 64) as u8;
@@ -185,8 +183,7 @@ impl SoftwareProgram {
                     ops.push(Op { chain: (lane % 64) as u8, waits: true, ..prefetch });
                 }
                 // The loop over the lanes.
-                let steps = if self.style == Software::Avx512 { 1 } else { LOOP_INSTRUCTIONS };
-                ops.push(Op::work(steps, Class::Compute));
+                ops.push(Op::work(LOOP_INSTRUCTIONS, Class::Compute));
             }
         }
         unit(ops, from, packets as u32);
@@ -194,22 +191,16 @@ impl SoftwareProgram {
         Ok(())
     }
 
-    /// Work for many keys at a time, and masks where there were branches.
-    fn vectorise(&mut self, ops: &mut Vec<Op>) {
-        ops.retain(|op| !matches!(op.kind, Kind::Branch { .. }));
-        for op in ops.iter_mut().filter(|op| op.kind == Kind::Work) {
-            self.fraction += op.instructions;
-            op.instructions = (self.fraction / LANES).max(u32::from(op.gives));
-            self.fraction %= LANES;
-        }
-        ops.retain(|op| op.instructions > 0);
-    }
-
     fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
         if self.writes_key {
             ops.push(Op::new(Kind::Store(lookup.walk.key), Class::Compute));
         }
     }
+}
+
+/// Leaves the loads: what is computed is so for many keys at a time, with masks where there were branches.
+fn vectorise(ops: &mut Vec<Op>) {
+    ops.retain(|op| !matches!(op.kind, Kind::Branch { .. } | Kind::Work));
 }
 
 /// Adds what a probe does not hear of, until there are so many instructions: calls, registers that are saved, checks of
