@@ -15,8 +15,8 @@
 //! are counted, are the definition's. Words that all masks have in common are summed once a packet. Hashing is side by
 //! side over *masks*, as the wide lookup's is over packets: it pays for a single packet, too.
 //!
-//! Tried beside it (cycles a packet, megaflows in L2 and out of all caches, machine of `docs/performance.md`, *Interleaved
-//! queries*): prefetching under the next masks and hashing one by one; filters first, one by one.
+//! Tried and left (`docs/performance.md`, *Few packets*, has what each gave): hashing under one mask after the other, with
+//! filters asked for ahead, and with filters tested together; filters asked for ahead in the wide lookup.
 
 use super::Tables;
 use super::flow::{FlowRef, Megaflow};
@@ -32,6 +32,10 @@ pub(super) const GROUP: usize = 4;
 
 /// The most masks under which a packet is looked for at once.
 pub(super) const MASKS_MAX: usize = 16;
+
+/// A single packet is looked for under no more masks than these one after the other: with 5 and 10 masks, asking ahead took
+/// 3 to 8 % longer (`docs/performance.md`).
+pub(super) const ALONE_MASKS: usize = 16;
 
 /// The most queries, of a packet under a mask, at once, where a group of masks does not make more: the lines that they
 /// ask for fit the nearest cache beside the rest.

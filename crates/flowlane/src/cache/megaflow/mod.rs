@@ -16,6 +16,10 @@
 //! packets of other shapes than the majority's one by one, no filter. Both have a body per instruction set;
 //! the scalar one is the definition, and all give the same answers.
 //!
+//! **Few packets** are looked up one by one. With `Fixed` each is looked for under several masks at once, so that their
+//! filters are under way together (`interleaved.rs`; HALO's non-blocking lookups); how many is
+//! [`MegaflowConfig::in_flight`].
+//!
 //! **Bounds.** At most `flows_max` megaflows: inserting into a full cache evicts the least recently used of
 //! [`EVICT_SAMPLE`] in turn. At most `masks_max` masks, since each costs every missing packet a probe: a
 //! megaflow that needs a further one is refused, and its packets go the slow way. The hash is keyed by a
@@ -45,7 +49,7 @@ use crate::isa::{Body, Variant};
 use crate::memory::{Memory, prefetch};
 use crate::packet::batch::{LANES_MAX, LaneMask};
 use crate::packet::key::{FlowKey, FlowMask};
-use interleaved::{Ahead, GROUP, Groups, Room};
+use interleaved::{ALONE_MASKS, Ahead, GROUP, Groups, Room};
 use majority::Miniflows;
 use subtable::{KeyHash, Subtable};
 use wide::Scratch;
@@ -75,8 +79,9 @@ pub struct MegaflowConfig {
     pub variant: Option<Variant>,
     /// Batches of fewer packets are looked up one by one; what was chosen where it is none.
     pub threshold: Option<usize>,
-    /// Masks under which a packet is looked for at once where packets are looked up one by one, 4 to 16; with fewer,
-    /// and with [`Design::Majority`], it is one mask after the other. What was chosen where it is none.
+    /// Masks under which a packet is looked for at once where packets are looked up one by one, 4 to 16, in steps of 4.
+    /// With fewer, with [`Design::Majority`], and for a single packet under up to 16 masks, it is one mask after the other.
+    /// What was chosen where it is none.
     pub in_flight: Option<usize>,
 }
 
@@ -551,7 +556,8 @@ fn one_by_one(
     found: &mut [FlowRef],
     ahead: Ahead,
 ) -> (LaneMask, u64) {
-    if ahead.masks >= GROUP {
+    let enough = live.len() > 1 || tables.order.len() > ALONE_MASKS;
+    if ahead.masks >= GROUP && enough {
         interleaved::lookup(body, tables, keys, live, found, ahead)
     } else {
         scalar::lookup(tables, keys, live, found)
