@@ -45,8 +45,8 @@ pub(crate) fn random(random: &mut Random) -> Packet {
     [(); 3].map(|()| random.bits() as u32)
 }
 
-/// Mask number `i`: source prefixes of 8 to 31 bits with the whole destination, and beyond 24 masks the
-/// destination port.
+/// Mask number `i`, of up to 120: source prefixes of 8 to 31 bits with the whole destination, and beyond 24 masks the
+/// destination port, the source port, both, or the port that packets came in through.
 pub(crate) fn mask(i: usize) -> FlowMask {
     let mut mask = FlowMask::zero();
     mask.add_field(Field::EthType);
@@ -54,8 +54,13 @@ pub(crate) fn mask(i: usize) -> FlowMask {
     mask.add_field(Field::IpFrag);
     mask.add_field(Field::Ipv4Dst);
     mask.set_masked(Field::Ipv4Src, u128::MAX, u128::from(u32::MAX << (24 - i % 24)));
-    if i >= 24 {
-        mask.add_field(Field::TpDst);
-    }
+    let further: &[Field] = match i / 24 {
+        0 => &[],
+        1 => &[Field::TpDst],
+        2 => &[Field::TpSrc],
+        3 => &[Field::TpSrc, Field::TpDst],
+        _ => &[Field::InPort],
+    };
+    further.iter().for_each(|field| mask.add_field(*field));
     mask
 }

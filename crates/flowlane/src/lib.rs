@@ -2,7 +2,7 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← memory ← choices ← hash ← probe ← {bloom, cuckoo} ← packet ← rule ← {cache, classify, route, tunnel} ← generate ← {check, tune}`
+//! `isa ← memory ← choices ← {hash, real} ← probe ← {bloom, cuckoo, flow_register} ← packet ← rule ← {cache, classify, route, tunnel} ← generate ← {check, tune}`
 //!
 //! | module | what |
 //! |---|---|
@@ -10,8 +10,10 @@
 //! | [`memory`] | memory for tables: aligned, on huge pages where it is large |
 //! | [`choices`] | which variants and kernels tables use where nobody asked for one |
 //! | [`hash`] | MurmurHash3 and CRC32C over one or many keys |
+//! | [`real`] | logarithms and powers that are the same on every machine |
 //! | [`probe`] | what a scalar lookup reads and computes, for simulators |
 //! | [`bloom`] | Bloom filters: classic and blocked, one key or a batch at a time |
+//! | [`flow_register`] | how many flows there are, by linear counting |
 //! | [`packet`] | the table of fields, the flow key and its parser |
 //! | [`rule`] | matches, actions, rules, and their readers and printers |
 //! | [`cuckoo`] | an exact-match table of many keys: one writer, readers that never wait |
@@ -32,12 +34,14 @@ pub mod check;
 pub mod choices;
 pub mod classify;
 pub mod cuckoo;
+pub mod flow_register;
 pub mod generate;
 pub mod hash;
 pub mod isa;
 pub mod memory;
 pub mod packet;
 pub mod probe;
+pub mod real;
 pub mod route;
 pub mod rule;
 pub mod tune;

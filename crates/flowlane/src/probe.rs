@@ -2,7 +2,7 @@
 //!
 //! The simulator of near-cache accelerators runs the real tables, not models of them. Their scalar lookups are
 //! generic over a [`Probe`]; the normal path has [`NoProbe`], whose methods are empty and vanish
-//! (`crates/flowlane-sim/README.md` says how that is checked). Places are parts of a table and offsets into them,
+//! (`crates/flowlane/check-probe.sh` checks that). Places are parts of a table and offsets into them,
 //! never addresses, so that what a probe sees is the same in every process.
 
 /// A part of a table's memory.
@@ -49,6 +49,8 @@ pub trait Probe {
 /// Nobody listens.
 #[derive(Clone, Copy, Debug)]
 pub struct NoProbe;
+
+const _: () = assert!(size_of::<NoProbe>() == 0);
 
 impl Probe for NoProbe {
     #[inline(always)]

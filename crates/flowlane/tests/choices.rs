@@ -73,6 +73,7 @@ fn installed_choices_are_used() {
     assert_eq!(CuckooWriter::<1>::new(&CuckooConfig::new(16, 1)).variant(), Variant::Scalar);
     let cache = MegaflowCache::new(config());
     assert_eq!((cache.design(), cache.variant(), cache.threshold()), (Design::Majority, Variant::Scalar, 7));
+    assert_eq!(cache.in_flight(), 1);
     assert_eq!(tree(None).variant(), Variant::Scalar);
     assert_eq!(dynamic(None).variant(), Variant::Scalar);
     let v4 = routes::<u32>(&fib_config());
@@ -97,7 +98,7 @@ fn explicit_choices_win() {
     }
     // A threshold that was measured with another design says nothing of this one.
     let cache = MegaflowCache::new(MegaflowConfig { design: Some(Design::Fixed), ..config() });
-    assert_eq!((cache.design(), cache.threshold()), (Design::Fixed, 6));
+    assert_eq!((cache.design(), cache.threshold(), cache.in_flight()), (Design::Fixed, 6, 16));
     let cache = MegaflowCache::new(MegaflowConfig { threshold: Some(2), ..config() });
     assert_eq!((cache.design(), cache.threshold()), (Design::Majority, 2));
     for kernel in TreeKernel::ALL.into_iter().filter(|k| k.available()) {

@@ -15,7 +15,6 @@ pub mod cache;
 mod core;
 pub mod cost;
 pub mod dram;
-pub mod flow_register;
 mod lines;
 pub mod mesh;
 pub mod op;
@@ -268,7 +267,7 @@ impl Machine {
 
     /// The estimate of flows in an accelerator's register.
     pub fn flow_estimates(&self) -> Vec<Option<f64>> {
-        self.units.iter().map(|unit| unit.register.estimate()).collect()
+        self.units.iter().map(|unit| unit.register.flows()).collect()
     }
 
     /// Picoseconds of a cycle.

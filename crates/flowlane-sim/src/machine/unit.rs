@@ -8,8 +8,9 @@
 use std::collections::VecDeque;
 use std::fmt::Write;
 
+use flowlane::flow_register::FlowRegister;
+
 use super::cache::Line;
-use super::flow_register::FlowRegister;
 use super::mesh::REQUEST_FLITS;
 use super::op::{Kind, Mismatch};
 use super::query::{Engine, Query, QueryId, Step};

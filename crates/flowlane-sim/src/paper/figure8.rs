@@ -1,9 +1,9 @@
 //! Figure 8b: flows that a flow register counts, by its size.
 
+use flowlane::flow_register::FlowRegister;
 use flowlane::generate::Random;
 
 use super::{Chart, Effort, Row, Series, Stated, Status};
-use crate::machine::flow_register::FlowRegister;
 
 const BITS: [u32; 5] = [8, 16, 32, 64, 128];
 const FLOWS: [u64; 8] = [4, 8, 16, 32, 64, 96, 128, 256];
@@ -16,9 +16,9 @@ fn estimates(bits: u32, flows: u64, rounds: u64, seed: u64) -> (f64, f64, u64) {
         let mut register = FlowRegister::new(bits);
         (0..flows).for_each(|_| register.note(random.bits() as u32));
         // A full register says "many": as many as with one bit unset.
-        let estimate = register.estimate().unwrap_or_else(|| {
+        let estimate = register.flows().unwrap_or_else(|| {
             full += 1;
-            crate::machine::flow_register::estimate(bits as usize, 1).expect("one is unset")
+            register.flows_most()
         });
         sum += estimate;
         squares += (estimate - flows as f64) * (estimate - flows as f64);

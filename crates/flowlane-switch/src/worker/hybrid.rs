@@ -9,14 +9,16 @@
 //! few ◄─── fewer than FEW flows in a window ──── many
 //! ```
 
+use flowlane::flow_register::FlowRegister;
 use flowlane::hash::multilinear::{Multilinear, finish, term};
 use flowlane::packet::batch::LaneMask;
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 
 use super::choice::{Arm, Chooser};
-use super::flow_register::FlowRegister;
 
+/// Bits of the register. HALO's 32 are too coarse for what stands near a threshold.
+const BITS: u32 = 128;
 /// One burst of so many is counted: what counting costs is spread over all.
 const COUNTED: u64 = 8;
 /// Packets of a window.
@@ -82,7 +84,7 @@ impl Hybrid {
         Self {
             choosers,
             mode: Mode::CacheFirst,
-            register: FlowRegister::default(),
+            register: FlowRegister::new(BITS),
             counted: 0,
             hash: Multilinear::new(seed),
             switched_ns: None,
@@ -126,8 +128,9 @@ impl Hybrid {
         if self.counted < WINDOW {
             return;
         }
-        self.counters.flows = self.register.flows();
-        (self.register, self.counted) = (FlowRegister::default(), 0);
+        self.counters.flows = self.register.flows().unwrap_or(f64::INFINITY);
+        self.register.clear();
+        self.counted = 0;
         let wanted = match self.mode {
             Mode::CacheFirst if self.counters.flows > MANY => Mode::TableFirst,
             Mode::TableFirst if self.counters.flows < FEW => Mode::CacheFirst,

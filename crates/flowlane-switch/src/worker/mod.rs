@@ -14,7 +14,6 @@
 mod choice;
 mod deferral;
 mod egress;
-mod flow_register;
 mod hybrid;
 mod lookup;
 mod ports;
@@ -31,7 +30,6 @@ use std::time::{Duration, Instant};
 pub use choice::Arm;
 pub use deferral::MAX_DELAY;
 pub use egress::{Arrival, Drops, Egress};
-pub use flow_register::FlowRegister;
 pub use hybrid::{HybridCounters, Mode};
 pub use lookup::{CacheConfig, Lookup};
 pub use ports::{PortCounters, PortSlot, Ports};

@@ -135,14 +135,26 @@ fn shaped_key(r: &mut Random) -> FlowKey {
     key
 }
 
+/// Every variant of both designs: as they are, all bursts by the variant, and all one by one under one mask and under
+/// several at a time.
 fn configs() -> Vec<MegaflowConfig> {
     let mut out = Vec::new();
     isa::testing::for_each_variant(|variant| {
         for design in Design::ALL {
-            for threshold in [None, Some(1)] {
-                let variant = Some(variant);
-                let design = Some(design);
-                out.push(MegaflowConfig { design, variant, threshold, seed: 11, ..Default::default() });
+            let one_by_one = [4, 7, 16].map(|in_flight| (Some(65), Some(in_flight)));
+            for (threshold, in_flight) in
+                [(None, None), (Some(1), None), (Some(65), Some(1))].iter().chain(&one_by_one)
+            {
+                let (variant, design) = (Some(variant), Some(design));
+                let (threshold, in_flight) = (*threshold, *in_flight);
+                out.push(MegaflowConfig {
+                    design,
+                    variant,
+                    threshold,
+                    in_flight,
+                    seed: 11,
+                    ..Default::default()
+                });
             }
         }
     });
@@ -154,10 +166,12 @@ fn configs() -> Vec<MegaflowConfig> {
 #[test]
 fn every_design_and_variant_finds_what_the_scalar_one_finds() {
     for config in configs() {
-        let scalar = MegaflowConfig { variant: Some(Variant::Scalar), ..config };
+        let scalar = MegaflowConfig { variant: Some(Variant::Scalar), in_flight: Some(1), ..config };
         for round in 0..12 {
             let r = &mut Random(round);
             let mut caches = [MegaflowCache::new(scalar), MegaflowCache::new(config)];
+            // Near and far make no difference to what is found.
+            caches[1].far_from = [0, 100, usize::MAX][round as usize / 3 % 3];
             let masks: Vec<FlowMask> = (0..[1, 3, 40][round as usize % 3]).map(|_| shape(r)).collect();
             for step in 0..70usize {
                 for _ in 0..r.next(12) {
@@ -194,6 +208,76 @@ fn every_design_and_variant_finds_what_the_scalar_one_finds() {
                 .map(|c| (c.counters().lookups, c.counters().hits, c.counters().probes, c.len()));
             assert_eq!(counters[0], counters[1]);
         }
+    }
+}
+
+/// More than a thousand masks, with megaflows coming, evicted, removed and ranked between bursts of few packets: queries
+/// that are under way together find what one mask after the other finds, and count as many probes.
+#[test]
+fn interleaved_queries_find_and_count_what_one_mask_after_the_other_does() {
+    let mut masks_most = 0;
+    isa::testing::for_each_variant(|variant| {
+        for (round, far_from) in [0, 500, usize::MAX].into_iter().enumerate() {
+            let r = &mut Random(round as u64 + 70);
+            let base = MegaflowConfig {
+                flows_max: [3000, 200, 3000][round],
+                masks_max: [2000, 2000, 30][round],
+                seed: 5,
+                design: Some(Design::Fixed),
+                ..Default::default()
+            };
+            let one = MegaflowConfig { variant: Some(Variant::Scalar), in_flight: Some(1), ..base };
+            let (variant, threshold, in_flight) = (Some(variant), Some(65), Some([16, 8, 4][round]));
+            let ahead = MegaflowConfig { variant, threshold, in_flight, ..base };
+            let mut caches = [MegaflowCache::new(one), MegaflowCache::new(ahead)];
+            caches[1].far_from = far_from;
+            for step in 0..100 {
+                for _ in 0..if step == 0 { 3000 } else { r.next(24) } {
+                    let (key, mask) = (shaped_key(r), shape(r));
+                    let made = caches.each_mut().map(|c| c.insert(&key, &mask, 7, 0, step));
+                    assert_eq!(made[0], made[1]);
+                }
+                let keys: Vec<FlowKey> =
+                    (0..[1, 2, 4, 8, 32, 64][r.next(6) as usize]).map(|_| shaped_key(r)).collect();
+                let live = LaneMask::first(keys.len());
+                let mut found = [[FlowRef::NONE; 64]; 2];
+                let mut place = found.iter_mut();
+                let left = caches.each_mut().map(|c| c.lookup_batch(&keys, live, place.next().unwrap()));
+                assert_eq!(left[0], left[1], "{variant:?}, round {round}, step {step}");
+                assert_eq!(found[0], found[1], "{variant:?}, round {round}, step {step}");
+                assert_eq!(caches[1].compare_variants(&keys, live), Ok(()));
+                assert_eq!(caches[0].counters(), caches[1].counters());
+                masks_most = masks_most.max(caches[1].masks().count());
+                match r.next(8) {
+                    0 => caches.iter_mut().for_each(MegaflowCache::rank),
+                    1 => {
+                        let drop: Vec<FlowRef> = caches[0].flows().filter(|_| r.next(40) == 0).collect();
+                        caches
+                            .iter_mut()
+                            .for_each(|c| drop.iter().for_each(|&f| assert!(c.remove(f).is_some())));
+                    }
+                    _ => {}
+                }
+            }
+            let counters = caches[0].counters();
+            assert!([true, counters.evicted > 0, counters.refused > 0][round], "{counters:?}");
+            assert!(caches[0].masks().map(|(m, _)| m.clone()).eq(caches[1].masks().map(|(m, _)| m.clone())));
+        }
+    });
+    assert!(masks_most > 1000, "{masks_most}");
+}
+
+/// The live check compares with the definition also where nothing was looked up since the masks changed.
+#[test]
+fn variants_are_compared_right_after_a_mask_came() {
+    let mut cache = MegaflowCache::new(MegaflowConfig { in_flight: Some(16), ..MegaflowConfig::default() });
+    let r = &mut Random(9);
+    for i in 0..200 {
+        let key = shaped_key(r);
+        cache.insert(&key, &shape(r), i, 0, 0).unwrap();
+        let keys = vec![key; 1 + r.next(12) as usize];
+        assert_eq!(cache.compare_variants(&keys, LaneMask::first(keys.len())), Ok(()));
+        assert!(cache.lookup(&keys[0]).is_some());
     }
 }
 

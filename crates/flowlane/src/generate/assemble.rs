@@ -5,9 +5,10 @@
 //! values in that rule's bits, and so lies inside it. Where no such rule exists yet, it is moved around an
 //! earlier rule of a larger mask instead. Its mask stays as drawn.
 
-use super::random::{Random, ln};
+use super::random::Random;
 use crate::packet::fields::{Field, word};
 use crate::packet::key::FlowMask;
+use crate::real::ln;
 use crate::rule::{Action, Match, Priority, Rule};
 use std::collections::{HashMap, HashSet};
 

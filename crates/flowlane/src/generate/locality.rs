@@ -7,7 +7,8 @@
 //!   distributed by D(x) = 1 − (B/x)ᴬ, rounded up. B = 0: no locality; A = 1 with B = 0.0001 is called low,
 //!   B = 0.1 high there. With A ≤ 1 the mean is infinite, so one burst is cut at [`BURST_MAX`].
 
-use super::random::{Random, pow};
+use super::random::Random;
+use crate::real::pow;
 use std::fmt;
 use std::str::FromStr;
 

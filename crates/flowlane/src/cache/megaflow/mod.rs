@@ -16,6 +16,10 @@
 //! packets of other shapes than the majority's one by one, no filter. Both have a body per instruction set;
 //! the scalar one is the definition, and all give the same answers.
 //!
+//! **Few packets** are looked up one by one. With `Fixed` each is looked for under several masks at once, so that their
+//! filters are under way together (`interleaved.rs`; HALO's non-blocking lookups); how many is
+//! [`MegaflowConfig::in_flight`].
+//!
 //! **Bounds.** At most `flows_max` megaflows: inserting into a full cache evicts the least recently used of
 //! [`EVICT_SAMPLE`] in turn. At most `masks_max` masks, since each costs every missing packet a probe: a
 //! megaflow that needs a further one is refused, and its packets go the slow way. The hash is keyed by a
@@ -29,6 +33,7 @@ mod avx2;
 mod avx512;
 mod choice;
 mod flow;
+mod interleaved;
 mod majority;
 mod scalar;
 mod subtable;
@@ -39,10 +44,12 @@ pub use flow::{FlowRef, Megaflow};
 pub use majority::MaskHasher;
 
 use crate::hash::multilinear::Multilinear;
+use crate::isa::cpu::Cpu;
 use crate::isa::{Body, Variant};
 use crate::memory::{Memory, prefetch};
 use crate::packet::batch::{LANES_MAX, LaneMask};
 use crate::packet::key::{FlowKey, FlowMask};
+use interleaved::{ALONE_MASKS, Ahead, GROUP, Groups, Room};
 use majority::Miniflows;
 use subtable::{KeyHash, Subtable};
 use wide::Scratch;
@@ -52,6 +59,9 @@ const FLOWS_MAX: usize = u32::MAX as usize - 1;
 
 /// Megaflows looked at to find one to evict.
 pub const EVICT_SAMPLE: usize = 16;
+
+/// Of filter for a megaflow, about: 13 to 26 bits.
+const FILTER_BYTES: usize = 2;
 
 /// Limits of a megaflow cache, and how it works.
 #[derive(Clone, Copy, Debug)]
@@ -69,11 +79,23 @@ pub struct MegaflowConfig {
     pub variant: Option<Variant>,
     /// Batches of fewer packets are looked up one by one; what was chosen where it is none.
     pub threshold: Option<usize>,
+    /// Masks under which a packet is looked for at once where packets are looked up one by one, 4 to 16, in steps of 4.
+    /// With fewer, with [`Design::Majority`], and for a single packet under up to 16 masks, it is one mask after the other.
+    /// What was chosen where it is none.
+    pub in_flight: Option<usize>,
 }
 
 impl Default for MegaflowConfig {
     fn default() -> Self {
-        Self { flows_max: 1 << 20, masks_max: 1024, seed: 0, design: None, variant: None, threshold: None }
+        Self {
+            flows_max: 1 << 20,
+            masks_max: 1024,
+            seed: 0,
+            design: None,
+            variant: None,
+            threshold: None,
+            in_flight: None,
+        }
     }
 }
 
@@ -119,6 +141,8 @@ struct Tables {
     /// Reserved for `flows_max`; the system commits what is touched.
     flows: Memory<Megaflow>,
     scratch: Scratch,
+    groups: Groups,
+    room: Box<Room>,
 }
 
 /// The cache.
@@ -135,8 +159,11 @@ pub struct MegaflowCache {
     hash: KeyHash,
     body: Body,
     threshold: usize,
+    in_flight: usize,
+    /// From so many megaflows on, filters are beyond the second-level cache.
+    pub(super) far_from: usize,
     miniflows: Miniflows,
-    /// The scratch does not fit the masks any more.
+    /// The scratch does not fit the masks, or their order, any more.
     stale: bool,
     counters: MegaflowCounters,
 }
@@ -144,7 +171,7 @@ pub struct MegaflowCache {
 impl MegaflowCache {
     /// An empty cache.
     pub fn new(config: MegaflowConfig) -> Self {
-        let (design, body, threshold) = choice::choose(&config);
+        let (design, body, threshold, in_flight) = choice::choose(&config);
         let hash = match design {
             Design::Fixed => KeyHash::Multilinear(Box::new(Multilinear::new(config.seed))),
             Design::Majority => KeyHash::Murmur3(config.seed as u32),
@@ -154,6 +181,8 @@ impl MegaflowCache {
             order: Vec::new(),
             flows: Memory::zeroed(config.flows_max.min(FLOWS_MAX)),
             scratch: Scratch::new(std::iter::empty()),
+            groups: Groups::default(),
+            room: Room::boxed(),
         };
         Self {
             tables,
@@ -166,6 +195,8 @@ impl MegaflowCache {
             hash,
             body,
             threshold,
+            in_flight,
+            far_from: Cpu::this().cache_bytes[1] as usize / FILTER_BYTES / 2,
             miniflows: Miniflows::default(),
             stale: false,
             counters: MegaflowCounters::default(),
@@ -187,11 +218,26 @@ impl MegaflowCache {
         self.threshold
     }
 
+    /// Under how many masks at once a packet is looked for where packets are looked up one by one.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
     /// Looks up with another variant from now on, where it can be used here. Says whether it can.
     pub fn set_variant(&mut self, variant: Variant) -> bool {
         let body = Body::of(variant);
         self.body = body.unwrap_or(self.body);
         body.is_some()
+    }
+
+    /// Looks batches of fewer packets up one by one from now on.
+    pub fn set_threshold(&mut self, packets: usize) {
+        self.threshold = packets;
+    }
+
+    /// Looks for packets under so many masks at once from now on ([`MegaflowConfig::in_flight`]).
+    pub fn set_in_flight(&mut self, masks: usize) {
+        self.in_flight = masks.clamp(1, self.design.in_flight());
     }
 
     /// The megaflow that matches `key`.
@@ -211,10 +257,11 @@ impl MegaflowCache {
         if self.stale {
             self.fit_scratch();
         }
+        let ahead = Ahead { masks: self.in_flight, far: self.len() >= self.far_from };
         let tables = &mut self.tables;
         let few = live.len() < self.threshold || tables.order.is_empty();
         let (left, probes) = match (self.design, self.body) {
-            _ if few => scalar::lookup(tables, keys, live, found),
+            _ if few => one_by_one(self.body, tables, keys, live, found, ahead),
             #[cfg(target_arch = "x86_64")]
             (Design::Fixed, Body::Avx2(witness)) => {
                 // SAFETY: the witness proves that the CPU has AVX2.
@@ -229,7 +276,7 @@ impl MegaflowCache {
             (Design::Majority, Body::Sse42(_) | Body::Avx2(_) | Body::Avx512(_)) => {
                 majority::lookup(tables, &mut self.miniflows, self.body, self.threshold, keys, live, found)
             }
-            _ => scalar::lookup(tables, keys, live, found),
+            _ => one_by_one(self.body, tables, keys, live, found, ahead),
         };
         self.counters.lookups += live.len() as u64;
         self.counters.hits += (live.len() - left.len()) as u64;
@@ -237,20 +284,22 @@ impl MegaflowCache {
         left
     }
 
-    /// Looks up with every variant that can be used here, scalar first, and leaves all counters as they were: a
-    /// check of this library on live traffic.
+    /// Looks up one by one, one mask after the other, then with every variant that can be used here, and leaves all
+    /// counters as they were: a check of this library on live traffic.
     ///
     /// # Errors
-    /// The first variant, and the lane, for which it does not find what the scalar one finds.
+    /// The first variant, and the lane, for which it does not find what was found first.
     ///
     /// # Panics
     /// Where a lane has no key.
     pub fn compare_variants(&mut self, keys: &[FlowKey], live: LaneMask) -> Result<(), (Variant, usize)> {
         let hits: Vec<u64> = self.tables.subtables.iter().map(|s| s.hits).collect();
-        let (body, counters) = (self.body, self.counters);
+        let (body, counters, in_flight) = (self.body, self.counters, self.in_flight);
         let mut wanted = None;
         let mut result = Ok(());
-        for variant in Variant::ALL {
+        let definition = [(Variant::Scalar, 1)];
+        for (variant, masks) in definition.into_iter().chain(Variant::ALL.map(|v| (v, in_flight))) {
+            self.in_flight = masks;
             if !self.set_variant(variant) {
                 continue;
             }
@@ -262,7 +311,7 @@ impl MegaflowCache {
                 break;
             }
         }
-        (self.body, self.counters) = (body, counters);
+        (self.body, self.counters, self.in_flight) = (body, counters, in_flight);
         self.tables.subtables.iter_mut().zip(hits).for_each(|(s, hits)| s.hits = hits);
         result
     }
@@ -394,7 +443,11 @@ impl MegaflowCache {
     /// before. To be called now and then.
     pub fn rank(&mut self) {
         let subtables = &mut self.tables.subtables;
-        self.tables.order.sort_by_key(|&id| std::cmp::Reverse(subtables[id as usize].hits));
+        let by_hits = |&id: &u32| std::cmp::Reverse(subtables[id as usize].hits);
+        if !self.tables.order.is_sorted_by_key(by_hits) {
+            self.tables.order.sort_by_key(by_hits);
+            self.stale = true;
+        }
         subtables.iter_mut().for_each(|s| s.hits /= 2);
     }
 
@@ -464,6 +517,9 @@ impl MegaflowCache {
         self.tables.order.iter().for_each(|&id| in_use[id as usize] = true);
         let subtables = self.tables.subtables.iter_mut().zip(in_use);
         self.tables.scratch = Scratch::new(subtables.filter(|(_, used)| *used).map(|(s, _)| s));
+        if self.design == Design::Fixed {
+            self.tables.groups = Groups::new(&self.tables.order, &self.tables.subtables);
+        }
         self.stale = false;
     }
 
@@ -487,5 +543,23 @@ impl MegaflowCache {
             self.remove(FlowRef { index: at as u32, serial: self.tables.flows[at].serial });
             self.counters.evicted += 1;
         }
+    }
+}
+
+/// Looks up few packets, or any number by the portable body.
+#[inline]
+fn one_by_one(
+    body: Body,
+    tables: &mut Tables,
+    keys: &[FlowKey],
+    live: LaneMask,
+    found: &mut [FlowRef],
+    ahead: Ahead,
+) -> (LaneMask, u64) {
+    let enough = live.len() > 1 || tables.order.len() > ALONE_MASKS;
+    if ahead.masks >= GROUP && enough {
+        interleaved::lookup(body, tables, keys, live, found, ahead)
+    } else {
+        scalar::lookup(tables, keys, live, found)
     }
 }

@@ -73,10 +73,10 @@ pub(super) struct Subtable {
     stale: usize,
 }
 
-/// The two bits of a hash in a word of the filter. (The lowest bit of the hash is not used: tags lack it.)
+/// Which two bits of a word of the filter are a hash's. (The lowest bit of the hash is not used: tags lack it.)
 #[inline(always)]
-fn filter_bits(hash: u32) -> u32 {
-    1u32.rotate_left(hash >> 1) | 1u32.rotate_left(hash >> 6)
+fn filter_bits(hash: u32) -> [u32; 2] {
+    [hash >> 1 & 31, hash >> 6 & 31]
 }
 
 #[derive(Debug)]
@@ -95,13 +95,21 @@ impl Filter {
     }
 
     fn add(&mut self, hash: u32) {
-        self.words[(hash >> self.shift) as usize] |= filter_bits(hash);
+        let [a, b] = filter_bits(hash);
+        self.words[(hash >> self.shift) as usize] |= 1 << a | 1 << b;
     }
 
     #[inline(always)]
     pub(super) fn may_have(&self, hash: u32) -> bool {
-        let bits = filter_bits(hash);
-        self.words[(hash >> self.shift) as usize] & bits == bits
+        let word = self.words[(hash >> self.shift) as usize];
+        let [a, b] = filter_bits(hash);
+        word >> a & word >> b & 1 == 1
+    }
+
+    /// Asks for what [`may_have`](Self::may_have) reads.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, hash: u32) {
+        prefetch(&self.words, (hash >> self.shift) as usize);
     }
 }
 

@@ -155,7 +155,7 @@ pub(super) fn lookup(
     live: LaneMask,
     found: &mut [FlowRef],
 ) -> (LaneMask, u64) {
-    let Tables { subtables, order, flows, scratch } = tables;
+    let Tables { subtables, order, flows, scratch, .. } = tables;
     let Scratch { batch, common, sums, queues: [current, before] } = scratch;
     let (mut current, mut before) = (current, before);
     (current.len, before.len) = (0, 0);

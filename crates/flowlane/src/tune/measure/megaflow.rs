@@ -1,5 +1,5 @@
-//! The megaflow cache: which design and variant looks full bursts up, and from how many packets on it does
-//! better than one by one.
+//! The megaflow cache: which design and variant looks full bursts up, under how many masks at once a few packets are best
+//! looked for one by one, and from how many packets on the variant does better.
 
 use std::fmt;
 use std::hint::black_box;
@@ -20,17 +20,23 @@ const PACKETS: usize = 1 << 11;
 const BURST: usize = 32;
 /// Bursts for which it is measured whether vectors pay.
 const SMALL_BURSTS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
+/// Masks at once that are tried, and the bursts that they are tried with.
+const IN_FLIGHT: [usize; 4] = [1, 4, 8, 16];
+const FEW: usize = 2;
 
 /// A way of looking up, without threshold.
 #[derive(Clone, Copy)]
 struct Way {
     design: Design,
     variant: Variant,
+    /// One by one, under so many masks at once; by the variant's batch where it is none.
+    in_flight: Option<usize>,
 }
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.design, self.variant)
+        write!(f, "{}/{}", self.design, self.variant)?;
+        self.in_flight.map_or(Ok(()), |masks| write!(f, "/x{masks}"))
     }
 }
 
@@ -55,10 +61,7 @@ impl Looking {
         let masks: Vec<FlowMask> = (0..MASKS).map(mask).collect();
         let flows: Vec<FlowKey> = (0..MASKS * FLOWS).map(|_| key(&mut random)).collect();
         let caches = Design::ALL.map(|design| {
-            let design = Some(design);
-            // All bursts by the variant: what the threshold is to be is asked here.
-            let threshold = Some(1);
-            let config = MegaflowConfig { design, threshold, seed: 5, ..MegaflowConfig::default() };
+            let config = MegaflowConfig { design: Some(design), seed: 5, ..MegaflowConfig::default() };
             let mut cache = MegaflowCache::new(config);
             for (i, flow) in flows.iter().enumerate() {
                 cache.insert(flow, &masks[i % MASKS], 0, 0, 0).expect("there is room");
@@ -101,7 +104,11 @@ impl Workload for Looking {
     type Entrant = Way;
 
     fn prepare(&mut self, way: &Way) {
-        assert!(self.cache(way.design).set_variant(way.variant), "{} is available", way.variant);
+        let cache = self.cache(way.design);
+        assert!(cache.set_variant(way.variant), "{} is available", way.variant);
+        // All bursts by the variant, or none: what the threshold is to be is asked here.
+        cache.set_threshold(if way.in_flight.is_some() { usize::MAX } else { 1 });
+        way.in_flight.into_iter().for_each(|masks| cache.set_in_flight(masks));
         // Fresh ones, of one megaflow each: branch predictors learn thousands of packets by heart.
         for packet in &mut self.packets {
             let at = self.random.below(self.flows.len() as u64) as usize;
@@ -130,28 +137,42 @@ pub(super) fn measure(measuring: &mut Measuring<'_>) -> Outcome {
     let built_in = crate::tune::built_in(Slot::Megaflow).choice;
     let default: MegaflowChoice = built_in.parse().expect("what is built in is read");
     let mut looking = Looking::new();
-    let ticks = measuring.ticks / (SMALL_BURSTS.len() as u64 + 4);
+    let ticks = measuring.ticks / (SMALL_BURSTS.len() as u64 + 6);
     // `Fixed` has no body for SSE4.2: that would be the scalar one again.
     let is_there =
         |w: &Way| w.variant.available() && (w.design, w.variant) != (Design::Fixed, Variant::Sse42);
-    let of = |design| Variant::ALL.map(|variant| Way { design, variant });
+    let of = |design| Variant::ALL.map(|variant| Way { design, variant, in_flight: None });
     let ways: Vec<Way> = Design::ALL.into_iter().flat_map(of).filter(is_there).collect();
     let is_default = |w: &Way| (w.design, w.variant) == (default.design, default.variant);
     let at = ways.iter().position(is_default).expect("what is built in and usable is a candidate");
     let name = format!("bursts of {BURST}");
     let first = measuring.contest(name, 4 * ticks, PACKETS as u64, &ways, at, &mut looking);
     let way = ways[first.chosen];
-
-    let default = if way.design == default.design { default.threshold } else { way.design.threshold() };
     let mut contests = vec![first];
-    let mut threshold = default;
+
+    let is_default = way.design == default.design;
+    let (mut threshold, mut in_flight) = (way.design.threshold(), way.design.in_flight());
+    if is_default {
+        (threshold, in_flight) = (default.threshold, default.in_flight);
+    }
+    if way.design == Design::Fixed {
+        looking.burst = FEW;
+        let ways = IN_FLIGHT.map(|masks| Way { in_flight: Some(masks), ..way });
+        let at = IN_FLIGHT.iter().rposition(|masks| *masks <= in_flight).expect("there is 1");
+        let name = format!("bursts of {FEW}, one by one");
+        let contest = measuring.contest(name, 2 * ticks, PACKETS as u64, &ways, at, &mut looking);
+        in_flight = IN_FLIGHT[contest.chosen];
+        contests.push(contest);
+    }
     if way.variant != Variant::Scalar {
-        let duel = |burst| duel(measuring, &mut looking, way, burst, default, ticks);
+        let ways = [Way { in_flight: Some(in_flight), ..way }, way];
+        let duel = |burst| duel(measuring, &mut looking, &ways, burst, threshold, ticks);
         let duels: Vec<Contest> = SMALL_BURSTS.map(duel).into();
-        threshold = threshold_of(&duels, default);
+        threshold = threshold_of(&duels, threshold);
         contests.extend(duels);
     }
-    let choice = MegaflowChoice { design: way.design, variant: way.variant, threshold }.to_string();
+    let choice =
+        MegaflowChoice { design: way.design, variant: way.variant, threshold, in_flight }.to_string();
     Outcome { slot: Slot::Megaflow, choice, built_in, table_bytes: None, contests }
 }
 
@@ -159,15 +180,14 @@ pub(super) fn measure(measuring: &mut Measuring<'_>) -> Outcome {
 fn duel(
     measuring: &mut Measuring<'_>,
     looking: &mut Looking,
-    way: Way,
+    ways: &[Way; 2],
     burst: usize,
     threshold: usize,
     ticks: u64,
 ) -> Contest {
     looking.burst = burst;
-    let ways = [Way { variant: Variant::Scalar, ..way }, way];
     let default = usize::from(burst >= threshold);
-    measuring.contest(format!("bursts of {burst}"), ticks, PACKETS as u64, &ways, default, looking)
+    measuring.contest(format!("bursts of {burst}"), ticks, PACKETS as u64, ways, default, looking)
 }
 
 /// The length from which on the variant is better, or not worse where the default has it. The default where

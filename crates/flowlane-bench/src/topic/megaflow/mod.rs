@@ -1,5 +1,8 @@
 //! The megaflow cache, for figures 8 and 9 of *Leveraging SIMD Parallelism for Accelerating Network Applications*:
-//! the hashes of a batch against the packets that are left, and lookups against the number of subtables.
+//! the hashes of a batch against the packets that are left, and lookups against the number of subtables; and few packets a
+//! burst ([`few`]).
+
+mod few;
 
 use std::hint::black_box;
 
@@ -36,11 +39,13 @@ fn masks(context: &Context<'_>) -> &'static [usize] {
 }
 
 pub(super) fn comparisons(context: &Context<'_>) -> usize {
-    1 + masks(context).len()
+    1 + masks(context).len() + few::comparisons(context)
 }
 
 pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figure> {
-    vec![figure_8(meter, context), figure_9(meter, context)]
+    let mut figures = vec![figure_8(meter, context), figure_9(meter, context)];
+    figures.extend(few::measure(meter, context));
+    figures
 }
 
 /// A batch, with the lanes that are left when it has shrunk to each of [`LEFT`].
