@@ -1,0 +1,69 @@
+//! Sections of functions: packet filters, asset detection, address translation.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// How a function looks keys up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LookupsChoice {
+    /// All keys of a burst at once.
+    #[default]
+    Batch,
+    /// One after the other, for comparison.
+    Scalar,
+}
+
+/// A packet filter: packets that a rule sends here (`goto_table`) are looked up in a set of keys.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterTableSection {
+    /// Its number, 0 to 254.
+    pub number: u8,
+    /// Its name in reports.
+    #[serde(default)]
+    pub name: String,
+    /// The fields of a key, as in `["nw_src"]` or `["nw_proto", "nw_src", "nw_dst", "tp_src", "tp_dst"]`. A packet that
+    /// lacks one of them is a miss.
+    pub key: Vec<String>,
+    /// What happens to packets that are in the set: actions as in rules; `drop` where it is left out.
+    #[serde(default = "drop")]
+    pub hit: String,
+    /// What happens to those that are not.
+    #[serde(default = "drop")]
+    pub miss: String,
+    /// Entries: the key's fields with their values as in rules, as in `ip,nw_src=192.0.2.1`; behind them, `timeout=SECONDS`
+    /// for one that is to go.
+    #[serde(default)]
+    pub entries: Vec<String>,
+    /// A file of further entries, one in a line, relative to the configuration's folder.
+    pub entries_file: Option<PathBuf>,
+    /// The most entries.
+    #[serde(default = "entries_max")]
+    pub entries_max: usize,
+    /// Packets that are not in the set are added to it.
+    #[serde(default)]
+    pub learn: bool,
+    /// Seconds after which entries go that packets have added; 0 where they stay.
+    #[serde(default)]
+    pub timeout_s: u64,
+    /// A hit begins the time of an entry anew; else it goes so long after it has come.
+    #[serde(default)]
+    pub refresh: bool,
+    /// Count the packets of each entry.
+    #[serde(default)]
+    pub count: bool,
+    /// How keys are looked up: `batch` or, for comparison, `scalar`.
+    #[serde(default)]
+    pub lookups: LookupsChoice,
+}
+
+fn drop() -> String {
+    "drop".to_owned()
+}
+
+fn entries_max() -> usize {
+    100_000
+}

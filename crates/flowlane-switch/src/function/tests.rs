@@ -1,0 +1,1 @@
+//! Functions against models that take one packet after the other.

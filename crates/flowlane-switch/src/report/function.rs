@@ -1,0 +1,107 @@
+//! What functions have counted.
+
+use flowlane::packet::fields::Field;
+use flowlane::rule::flow_syntax::{print_actions, print_matches};
+use flowlane::rule::Match;
+use serde::Serialize;
+
+use super::Counted;
+use crate::function::{Filter, Function, Kind, Verdict};
+use crate::worker::Worker;
+
+/// A function's counters, and what it knows.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation; units stand in them")]
+pub struct FunctionReport {
+    pub number: u8,
+    pub name: String,
+    pub kind: &'static str,
+    pub packets: u64,
+    pub cycles_per_packet: f64,
+    pub entries: usize,
+    pub table_bytes: usize,
+    pub verdicts: Vec<VerdictReport>,
+    /// What has happened, by name; what has not is left out.
+    pub events: Vec<Counted>,
+    /// A filter's entries, where they are counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filter_entries: Vec<FilterEntryReport>,
+}
+
+/// What followed a verdict.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct VerdictReport {
+    pub verdict: &'static str,
+    pub actions: String,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// An entry of a filter.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct FilterEntryReport {
+    pub key: String,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+pub(super) fn reports(worker: &Worker) -> Vec<FunctionReport> {
+    worker.lookup.pipeline.functions().map(|(number, function)| report(number, function)).collect()
+}
+
+fn report(number: u8, function: &Function) -> FunctionReport {
+    let mut report = FunctionReport {
+        number,
+        name: function.name.clone(),
+        kind: function.kind.name(),
+        packets: function.packets,
+        cycles_per_packet: function.cycles as f64 / function.packets.max(1) as f64,
+        entries: 0,
+        table_bytes: function.table_bytes(),
+        verdicts: function.verdicts().iter().map(verdict).collect(),
+        events: Vec::new(),
+        filter_entries: Vec::new(),
+    };
+    match &function.kind {
+        Kind::Filter(filter) => fill_filter(filter, &mut report),
+    }
+    report.events.retain(|event| event.packets > 0);
+    report
+}
+
+fn verdict(verdict: &Verdict) -> VerdictReport {
+    VerdictReport {
+        verdict: verdict.name,
+        actions: print_actions(&verdict.actions),
+        packets: verdict.packets,
+        bytes: verdict.bytes,
+    }
+}
+
+fn fill_filter(filter: &Filter, report: &mut FunctionReport) {
+    let counters = filter.counters();
+    report.entries = filter.len();
+    report.events = vec![
+        Counted { reason: "without a field of the key", packets: counters.without_key },
+        Counted { reason: "entries learnt", packets: counters.learnt },
+        Counted { reason: "entries refused, set full", packets: counters.refused },
+        Counted { reason: "entries aged", packets: filter.aged() },
+    ];
+    if !filter.counts() {
+        return;
+    }
+    let fields = filter.fields();
+    let mut entries: Vec<FilterEntryReport> = filter
+        .list()
+        .into_iter()
+        .map(|entry| {
+            let mut key = Match::any();
+            fields.iter().for_each(|&field: &Field| _ = key.set(field, entry.key.get(field)));
+            FilterEntryReport { key: print_matches(&key), packets: entry.packets, bytes: entry.bytes }
+        })
+        .collect();
+    entries.sort_by(|a, b| b.packets.cmp(&a.packets).then_with(|| a.key.cmp(&b.key)));
+    report.filter_entries = entries;
+}
