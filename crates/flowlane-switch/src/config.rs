@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use self::function::{FilterTableSection, LookupsChoice};
+pub use self::function::{AssetTableSection, FilterTableSection, LookupsChoice};
 pub use self::gpu::{GpuMethodChoice, GpuSection};
 
 /// A switch.
@@ -35,6 +35,8 @@ pub struct Config {
     pub route_table: Vec<RouteTableSection>,
     /// Packet filters; their numbers are in the same sequence.
     pub filter_table: Vec<FilterTableSection>,
+    /// Asset detection, likewise.
+    pub asset_table: Vec<AssetTableSection>,
     /// The tunnels that end here, and that packets leave through.
     pub tunnel: Vec<TunnelSection>,
     /// What tunnels' packets must be like to be accepted.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use flowlane_switch::config::Config;
 use flowlane_switch::report::{
-    FilterEntryReport, FunctionReport, NextHopReport, Report, RouteTableReport, TableReport, TunnelReport, WaitingReport,
+    AssetReport, FilterEntryReport, FunctionReport, NextHopReport, Report, RouteTableReport, TableReport, TunnelReport, WaitingReport,
 };
 use flowlane_switch::setup::Setup;
 use flowlane_switch::worker::Until;
@@ -181,7 +181,24 @@ fn function(f: &FunctionReport, shown: usize) -> String {
         more(&mut rows, f.filter_entries.len(), shown, "entries");
         out += &output::table("", &["entry", "packets", "bytes"], &rows);
     }
+    if !f.assets.is_empty() {
+        let mut rows: Vec<Vec<String>> = f.assets.iter().take(shown).map(asset).collect();
+        more(&mut rows, f.assets.len(), shown, "assets");
+        let header = ["address", "VLAN", "MAC address or service", "first seen", "last seen", "packets"];
+        out += &output::table("", &header, &rows);
+    }
     out
+}
+
+fn asset(a: &AssetReport) -> Vec<String> {
+    vec![
+        a.address.to_string(),
+        a.vlan.map_or_else(String::new, |vlan| vlan.to_string()),
+        a.mac.clone().or_else(|| a.service.clone()).unwrap_or_default(),
+        format!("{:.1} s", a.first_seen_s),
+        format!("{:.1} s", a.last_seen_s),
+        count(a.packets),
+    ]
 }
 
 /// Says how many rows are not shown.

@@ -60,6 +60,44 @@ pub struct FilterTableSection {
     pub lookups: LookupsChoice,
 }
 
+/// Asset detection: the hosts and services that packets show are noted, and listed in the report.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AssetTableSection {
+    /// Its number, 0 to 254.
+    pub number: u8,
+    /// Its name in reports.
+    #[serde(default)]
+    pub name: String,
+    /// What happens to packets: actions as in rules.
+    pub known: String,
+    /// What happens to packets that show a host or a service which was not known; the same where it is left out.
+    pub new: Option<String>,
+    /// Networks whose addresses count, as in `["192.168.0.0/16", "2001:db8::/32"]`; all where it is left out.
+    #[serde(default)]
+    pub networks: Vec<String>,
+    /// The largest source port of a UDP datagram that makes a service.
+    #[serde(default = "udp_port_max")]
+    pub udp_port_max: u16,
+    /// The most assets (about 150 bytes each).
+    #[serde(default = "entries_max")]
+    pub entries_max: usize,
+    /// Seconds after which an asset goes that has not been seen; 0 where it stays.
+    #[serde(default = "assets_idle_s")]
+    pub idle_s: u64,
+    /// How keys are looked up: `batch` or, for comparison, `scalar`.
+    #[serde(default)]
+    pub lookups: LookupsChoice,
+}
+
+fn udp_port_max() -> u16 {
+    32_767
+}
+
+fn assets_idle_s() -> u64 {
+    86_400
+}
+
 fn drop() -> String {
     "drop".to_owned()
 }

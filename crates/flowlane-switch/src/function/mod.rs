@@ -19,6 +19,7 @@
 //! define it.
 
 pub mod ageing;
+pub mod assets;
 pub mod burst;
 pub mod filter;
 pub mod table;
@@ -26,6 +27,7 @@ pub mod table;
 #[cfg(test)]
 mod tests;
 
+pub use assets::{AssetConfig, Assets};
 pub use burst::{Lookups, Packets};
 pub use filter::{Filter, FilterConfig};
 
@@ -84,6 +86,8 @@ pub enum FunctionError {
 pub enum Kind {
     /// Finds packets in a set of keys.
     Filter(Filter),
+    /// Notes hosts and services.
+    Assets(Assets),
 }
 
 impl Kind {
@@ -91,6 +95,7 @@ impl Kind {
     pub fn verdicts(&self) -> &'static [&'static str] {
         match self {
             Kind::Filter(_) => &filter::VERDICTS,
+            Kind::Assets(_) => &assets::VERDICTS,
         }
     }
 
@@ -98,6 +103,7 @@ impl Kind {
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Filter(_) => "filter",
+            Kind::Assets(_) => "assets",
         }
     }
 }
@@ -142,6 +148,7 @@ impl Function {
         self.packets += lanes.len() as u64;
         match &mut self.kind {
             Kind::Filter(filter) => filter.process(packets, lanes, now_ns, &mut verdicts),
+            Kind::Assets(assets) => assets.process(packets, lanes, now_ns, &mut verdicts),
         }
         verdicts
     }
@@ -164,6 +171,7 @@ impl Function {
     pub fn age(&mut self, now_ns: u64) {
         match &mut self.kind {
             Kind::Filter(filter) => filter.age(now_ns),
+            Kind::Assets(assets) => assets.age(now_ns),
         }
     }
 
@@ -171,6 +179,7 @@ impl Function {
     pub fn table_bytes(&self) -> usize {
         match &self.kind {
             Kind::Filter(filter) => filter.table_bytes(),
+            Kind::Assets(assets) => assets.table_bytes(),
         }
     }
 }

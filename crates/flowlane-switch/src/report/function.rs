@@ -1,12 +1,16 @@
 //! What functions have counted.
 
+use std::net::IpAddr;
+
 use flowlane::packet::fields::Field;
+use flowlane::packet::parse::ip_proto;
 use flowlane::rule::flow_syntax::{print_actions, print_matches};
 use flowlane::rule::Match;
 use serde::Serialize;
 
 use super::Counted;
-use crate::function::{Filter, Function, Kind, Verdict};
+use crate::function::assets::{Asset, Listed};
+use crate::function::{Assets, Filter, Function, Kind, Verdict};
 use crate::worker::Worker;
 
 /// A function's counters, and what it knows.
@@ -26,6 +30,9 @@ pub struct FunctionReport {
     /// A filter's entries, where they are counted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub filter_entries: Vec<FilterEntryReport>,
+    /// The assets that are known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assets: Vec<AssetReport>,
 }
 
 /// What followed a verdict.
@@ -47,6 +54,22 @@ pub struct FilterEntryReport {
     pub bytes: u64,
 }
 
+/// A host or a service.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct AssetReport {
+    pub vlan: Option<u16>,
+    pub address: IpAddr,
+    /// A host's.
+    pub mac: Option<String>,
+    /// A service's: `tcp/443`.
+    pub service: Option<String>,
+    /// By the switch's clock: the frames' times, or seconds since it began.
+    pub first_seen_s: f64,
+    pub last_seen_s: f64,
+    pub packets: u64,
+}
+
 pub(super) fn reports(worker: &Worker) -> Vec<FunctionReport> {
     worker.lookup.pipeline.functions().map(|(number, function)| report(number, function)).collect()
 }
@@ -63,9 +86,11 @@ fn report(number: u8, function: &Function) -> FunctionReport {
         verdicts: function.verdicts().iter().map(verdict).collect(),
         events: Vec::new(),
         filter_entries: Vec::new(),
+        assets: Vec::new(),
     };
     match &function.kind {
         Kind::Filter(filter) => fill_filter(filter, &mut report),
+        Kind::Assets(assets) => fill_assets(assets, &mut report),
     }
     report.events.retain(|event| event.packets > 0);
     report
@@ -104,4 +129,34 @@ fn fill_filter(filter: &Filter, report: &mut FunctionReport) {
         .collect();
     entries.sort_by(|a, b| b.packets.cmp(&a.packets).then_with(|| a.key.cmp(&b.key)));
     report.filter_entries = entries;
+}
+
+fn fill_assets(assets: &Assets, report: &mut FunctionReport) {
+    let counters = assets.counters();
+    report.entries = assets.len();
+    report.events = vec![
+        Counted { reason: "new hosts", packets: counters.hosts },
+        Counted { reason: "new services", packets: counters.services },
+        Counted { reason: "assets not noted, table full", packets: counters.refused },
+        Counted { reason: "assets aged", packets: assets.aged() },
+        Counted { reason: "packets that show none", packets: counters.without },
+    ];
+    report.assets = assets.list().iter().map(asset).collect();
+}
+
+fn asset(listed: &Listed) -> AssetReport {
+    let (mac, service) = match listed.asset {
+        Asset::Host(mac) => (Some(mac.map(|byte| format!("{byte:02x}")).join(":")), None),
+        Asset::Service(ip_proto::TCP, port) => (None, Some(format!("tcp/{port}"))),
+        Asset::Service(_, port) => (None, Some(format!("udp/{port}"))),
+    };
+    AssetReport {
+        vlan: listed.vlan,
+        address: listed.address,
+        mac,
+        service,
+        first_seen_s: listed.first_ns as f64 / 1e9,
+        last_seen_s: listed.last_ns as f64 / 1e9,
+        packets: listed.packets,
+    }
 }

@@ -1,5 +1,6 @@
 //! Functions, from their sections of the configuration.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use flowlane::packet::fields::{Field, VLAN_PRESENT, word};
@@ -8,10 +9,10 @@ use flowlane::rule::{Action, Format, Match, ReadOptions, Rule};
 
 use super::SetupError;
 use super::routes::Place;
-use crate::config::{Config, ConfigError, FilterTableSection, LookupsChoice};
+use crate::config::{AssetTableSection, Config, ConfigError, FilterTableSection, LookupsChoice};
 use crate::function::ageing::idle_ticks;
 use crate::function::filter::KeyShape;
-use crate::function::{Filter, FilterConfig, Function, Kind, Lookups};
+use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups};
 
 /// The most entries of a function's table.
 const ENTRIES_MAX: usize = 1 << 26;
@@ -27,6 +28,7 @@ pub(super) struct FunctionSetup {
 
 enum KindSetup {
     Filter { config: FilterConfig, entries: Vec<(FlowKey, u32)> },
+    Assets(AssetConfig),
 }
 
 /// All functions of a configuration.
@@ -39,6 +41,9 @@ pub(super) fn read(
     let mut functions = Vec::new();
     for section in &config.filter_table {
         functions.push(filter(section, folder, options, place)?);
+    }
+    for section in &config.asset_table {
+        functions.push(assets(section, options, place)?);
     }
     Ok(functions)
 }
@@ -68,6 +73,7 @@ impl FunctionSetup {
                 }
                 Kind::Filter(filter)
             }
+            KindSetup::Assets(config) => Kind::Assets(Assets::new(AssetConfig { seed, ..config.clone() })),
         };
         Function::new(self.number, &self.name, kind, self.actions.clone()).map_err(|e| e.to_string())
     }
@@ -151,6 +157,44 @@ fn filter(
             actions(number, "miss", &section.miss, options)?,
         ],
         kind: KindSetup::Filter { config, entries },
+    })
+}
+
+fn assets(
+    section: &AssetTableSection,
+    options: &ReadOptions<'_>,
+    place: Place<'_>,
+) -> Result<FunctionSetup, SetupError> {
+    let number = section.number;
+    entries_in_range(number, section.entries_max, place)?;
+    let config = AssetConfig {
+        idle: idle_ticks(section.idle_s),
+        networks: section.networks.iter().map(|text| network(text, place)).collect::<Result<_, _>>()?,
+        udp_port_max: section.udp_port_max,
+        lookups: lookups(section.lookups),
+        ..AssetConfig::new(section.entries_max)
+    };
+    let known = actions(number, "known", &section.known, options)?;
+    let new = match &section.new {
+        Some(text) => actions(number, "new", text, options)?,
+        None => known.clone(),
+    };
+    let name = section.name.clone();
+    Ok(FunctionSetup { number, name, actions: vec![known, new], kind: KindSetup::Assets(config) })
+}
+
+/// A network, as in `192.0.2.0/24`; an address alone is one of its own.
+fn network(text: &str, place: Place<'_>) -> Result<(IpAddr, u8), ConfigError> {
+    let (address, length) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
+    let read = || {
+        let address: IpAddr = address.parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let length = length.map_or(Some(most), |l| l.parse().ok())?;
+        (length <= most).then_some((address, length))
+    };
+    read().ok_or_else(|| {
+        let help = "write an address and the length of its prefix, as in 192.0.2.0/24".to_owned();
+        place(text, format!("`{text}` is no network"), help)
     })
 }
 
