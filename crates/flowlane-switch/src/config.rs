@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use self::function::{AssetTableSection, FilterTableSection, LookupsChoice};
+pub use self::function::{
+    AssetTableSection, FilterTableSection, ForwardProtocolChoice, ForwardSection, LookupsChoice,
+    NatTableSection,
+};
 pub use self::gpu::{GpuMethodChoice, GpuSection};
 
 /// A switch.
@@ -37,6 +40,8 @@ pub struct Config {
     pub filter_table: Vec<FilterTableSection>,
     /// Asset detection, likewise.
     pub asset_table: Vec<AssetTableSection>,
+    /// Address translation, likewise.
+    pub nat_table: Vec<NatTableSection>,
     /// The tunnels that end here, and that packets leave through.
     pub tunnel: Vec<TunnelSection>,
     /// What tunnels' packets must be like to be accepted.

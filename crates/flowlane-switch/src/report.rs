@@ -6,7 +6,7 @@ use flowlane::packet::Malformed;
 use flowlane::tunnel::Refused;
 use serde::Serialize;
 
-pub use self::function::{AssetReport, FilterEntryReport, FunctionReport, VerdictReport};
+pub use self::function::{AssetReport, FilterEntryReport, ForwardReport, FunctionReport, VerdictReport};
 
 use crate::pipeline::route::{HopSpec, NextHop, RouteTable};
 use crate::tunnel::{Tunnel, Tunnels};

@@ -369,7 +369,8 @@ fn table_numbers(config: &Config) -> impl Iterator<Item = u8> {
     let routes = config.route_table.iter().map(|t| t.number);
     let filters = config.filter_table.iter().map(|t| t.number);
     let assets = config.asset_table.iter().map(|t| t.number);
-    rules.chain(routes).chain(filters).chain(assets)
+    let nats = config.nat_table.iter().map(|t| t.number);
+    rules.chain(routes).chain(filters).chain(assets).chain(nats)
 }
 
 /// Finds what is wrong with the numbers in a configuration, and where it stands in the text.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use flowlane_switch::config::Config;
 use flowlane_switch::report::{
-    AssetReport, FilterEntryReport, FunctionReport, NextHopReport, Report, RouteTableReport, TableReport, TunnelReport, WaitingReport,
+    AssetReport, FilterEntryReport, ForwardReport, FunctionReport, NextHopReport, Report, RouteTableReport, TableReport, TunnelReport, WaitingReport,
 };
 use flowlane_switch::setup::Setup;
 use flowlane_switch::worker::Until;
@@ -180,6 +180,15 @@ fn function(f: &FunctionReport, shown: usize) -> String {
         let mut rows: Vec<Vec<String>> = f.filter_entries.iter().take(shown).map(row).collect();
         more(&mut rows, f.filter_entries.len(), shown, "entries");
         out += &output::table("", &["entry", "packets", "bytes"], &rows);
+    }
+    if !f.forwards.is_empty() {
+        let row = |w: &ForwardReport| {
+            let way = format!("{} {} \u{2192} {}", w.protocol, w.outside, w.inside);
+            vec![way, count(w.inbound_packets), count(w.outbound_packets)]
+        };
+        let mut rows: Vec<Vec<String>> = f.forwards.iter().take(shown).map(row).collect();
+        more(&mut rows, f.forwards.len(), shown, "forwards");
+        out += &output::table("", &["forward", "inbound", "outbound"], &rows);
     }
     if !f.assets.is_empty() {
         let mut rows: Vec<Vec<String>> = f.assets.iter().take(shown).map(asset).collect();

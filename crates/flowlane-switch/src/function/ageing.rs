@@ -234,6 +234,14 @@ impl<T: Copy> Aged<T> {
         }
     }
 
+    /// The same, unless the entry never goes.
+    #[inline]
+    pub fn change_idle(&mut self, at: u32, idle: u32) {
+        if self.slots[at as usize].idle != NEVER {
+            self.set_idle(at, idle);
+        }
+    }
+
     /// An entry that is due, to be [removed](Self::remove) by the owner before the next is asked for; none where none is,
     /// or `budget` entries have been looked at.
     pub fn due(&mut self, now: u32, budget: &mut usize) -> Option<u32> {

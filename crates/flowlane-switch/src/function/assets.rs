@@ -246,7 +246,8 @@ impl Assets {
     fn shown(&mut self, key: &FlowKey, headers: &Headers) -> (Option<Key>, Option<Key>) {
         let [vlan_tci, eth_type] = halves(key.word(word::VLAN_ETH_TYPE));
         let vlan = if vlan_tci & VLAN_PRESENT == 0 { UNTAGGED } else { u32::from(vlan_tci & 0xfff) };
-        let mac = [key.word(word::ETH + 1) << 16 | key.word(word::ETH + 2) >> 16, key.word(word::ETH + 2) & 0xffff];
+        let mac =
+            [key.word(word::ETH + 1) << 16 | key.word(word::ETH + 2) >> 16, key.word(word::ETH + 2) & 0xffff];
         let v4 = [0, 0, 0, key.word(word::IPV4_SRC)];
         let (address, mac, version) = match (headers.network, eth_type) {
             (Network::Ipv4, _) => (v4, mac, 0),
@@ -272,7 +273,8 @@ impl Assets {
             Transport::Udp if port <= self.config.udp_port_max => ip_proto::UDP,
             _ => return (Some(host), None),
         };
-        let service = [kind::SERVICE | version | vlan, a, b, c, d, u32::from(protocol) << 16 | u32::from(port), 0];
+        let service =
+            [kind::SERVICE | version | vlan, a, b, c, d, u32::from(protocol) << 16 | u32::from(port), 0];
         (Some(host), Some(service))
     }
 

@@ -42,13 +42,7 @@ pub struct Gathered<const W: usize> {
 
 impl<const W: usize> Default for Gathered<W> {
     fn default() -> Self {
-        Self {
-            keys: [[0; W]; BATCH_MAX],
-            values: [0; BATCH_MAX],
-            owners: [0; BATCH_MAX],
-            len: 0,
-            hits: 0,
-        }
+        Self { keys: [[0; W]; BATCH_MAX], values: [0; BATCH_MAX], owners: [0; BATCH_MAX], len: 0, hits: 0 }
     }
 }
 

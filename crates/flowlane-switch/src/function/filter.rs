@@ -469,8 +469,7 @@ impl Filter {
 
     /// The entries, in no order.
     pub fn list(&self) -> Vec<Listed> {
-        let listed =
-            |(key, m): (FlowKey, Member)| Listed { key, packets: m.packets, bytes: m.bytes };
+        let listed = |(key, m): (FlowKey, Member)| Listed { key, packets: m.packets, bytes: m.bytes };
         with_set!(&self.set, set => set.list().map(listed).collect())
     }
 }

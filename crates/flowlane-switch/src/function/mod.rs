@@ -22,6 +22,7 @@ pub mod ageing;
 pub mod assets;
 pub mod burst;
 pub mod filter;
+pub mod nat;
 pub mod table;
 
 #[cfg(test)]
@@ -30,6 +31,7 @@ mod tests;
 pub use assets::{AssetConfig, Assets};
 pub use burst::{Lookups, Packets};
 pub use filter::{Filter, FilterConfig};
+pub use nat::{Nat, NatConfig};
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::Action;
@@ -88,6 +90,8 @@ pub enum Kind {
     Filter(Filter),
     /// Notes hosts and services.
     Assets(Assets),
+    /// Translates addresses.
+    Nat(Nat),
 }
 
 impl Kind {
@@ -96,6 +100,7 @@ impl Kind {
         match self {
             Kind::Filter(_) => &filter::VERDICTS,
             Kind::Assets(_) => &assets::VERDICTS,
+            Kind::Nat(_) => &nat::VERDICTS,
         }
     }
 
@@ -104,6 +109,7 @@ impl Kind {
         match self {
             Kind::Filter(_) => "filter",
             Kind::Assets(_) => "assets",
+            Kind::Nat(_) => "nat",
         }
     }
 }
@@ -149,6 +155,7 @@ impl Function {
         match &mut self.kind {
             Kind::Filter(filter) => filter.process(packets, lanes, now_ns, &mut verdicts),
             Kind::Assets(assets) => assets.process(packets, lanes, now_ns, &mut verdicts),
+            Kind::Nat(nat) => nat.process(packets, lanes, now_ns, &mut verdicts),
         }
         verdicts
     }
@@ -172,6 +179,7 @@ impl Function {
         match &mut self.kind {
             Kind::Filter(filter) => filter.age(now_ns),
             Kind::Assets(assets) => assets.age(now_ns),
+            Kind::Nat(nat) => nat.age(now_ns),
         }
     }
 
@@ -180,6 +188,7 @@ impl Function {
         match &self.kind {
             Kind::Filter(filter) => filter.table_bytes(),
             Kind::Assets(assets) => assets.table_bytes(),
+            Kind::Nat(nat) => nat.table_bytes(),
         }
     }
 }

@@ -99,10 +99,18 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
         }
     }
 
-    fn remove_aged(&mut self, at: u32) {
+    /// Removes an entry.
+    ///
+    /// # Panics
+    /// Where there is no such entry.
+    pub fn remove(&mut self, at: u32) {
         let entry = self.entries.remove(at);
         self.keys.remove(&entry.key);
         self.changes += 1;
+    }
+
+    fn remove_aged(&mut self, at: u32) {
+        self.remove(at);
         self.aged += 1;
     }
 }

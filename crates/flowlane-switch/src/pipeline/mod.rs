@@ -147,7 +147,13 @@ impl Default for Pipeline {
 impl Pipeline {
     /// A pipeline without tables: drops everything.
     pub fn new() -> Self {
-        Self { tables: BTreeMap::new(), routes: BTreeMap::new(), functions: BTreeMap::new(), generation: 0, defers: false }
+        Self {
+            tables: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            generation: 0,
+            defers: false,
+        }
     }
 
     /// Adds a table, or replaces one of this number together with its rules.

@@ -266,7 +266,9 @@ impl Walk {
 
     /// Whether an action has changed headers, their TTL apart.
     fn headers_written(&self) -> bool {
-        self.written.present_words().any(|w| (word::ETH..word::PKT_MARK).contains(&w) && self.written.word(w) != 0)
+        self.written
+            .present_words()
+            .any(|w| (word::ETH..word::PKT_MARK).contains(&w) && self.written.word(w) != 0)
     }
 
     fn tagged(&self) -> bool {

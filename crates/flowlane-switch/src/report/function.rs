@@ -1,16 +1,17 @@
 //! What functions have counted.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddrV4};
 
 use flowlane::packet::fields::Field;
 use flowlane::packet::parse::ip_proto;
-use flowlane::rule::flow_syntax::{print_actions, print_matches};
 use flowlane::rule::Match;
+use flowlane::rule::flow_syntax::{print_actions, print_matches};
 use serde::Serialize;
 
 use super::Counted;
 use crate::function::assets::{Asset, Listed};
-use crate::function::{Assets, Filter, Function, Kind, Verdict};
+use crate::function::nat::Refusal;
+use crate::function::{Assets, Filter, Function, Kind, Nat, Verdict};
 use crate::worker::Worker;
 
 /// A function's counters, and what it knows.
@@ -33,6 +34,9 @@ pub struct FunctionReport {
     /// The assets that are known.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub assets: Vec<AssetReport>,
+    /// The packets of services that are reached from outside.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub forwards: Vec<ForwardReport>,
 }
 
 /// What followed a verdict.
@@ -70,6 +74,17 @@ pub struct AssetReport {
     pub packets: u64,
 }
 
+/// A service that is reached from outside.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct ForwardReport {
+    pub protocol: &'static str,
+    pub outside: SocketAddrV4,
+    pub inside: SocketAddrV4,
+    pub inbound_packets: u64,
+    pub outbound_packets: u64,
+}
+
 pub(super) fn reports(worker: &Worker) -> Vec<FunctionReport> {
     worker.lookup.pipeline.functions().map(|(number, function)| report(number, function)).collect()
 }
@@ -87,10 +102,12 @@ fn report(number: u8, function: &Function) -> FunctionReport {
         events: Vec::new(),
         filter_entries: Vec::new(),
         assets: Vec::new(),
+        forwards: Vec::new(),
     };
     match &function.kind {
         Kind::Filter(filter) => fill_filter(filter, &mut report),
         Kind::Assets(assets) => fill_assets(assets, &mut report),
+        Kind::Nat(nat) => fill_nat(nat, &mut report),
     }
     report.events.retain(|event| event.packets > 0);
     report
@@ -159,4 +176,27 @@ fn asset(listed: &Listed) -> AssetReport {
         last_seen_s: listed.last_ns as f64 / 1e9,
         packets: listed.packets,
     }
+}
+
+fn fill_nat(nat: &Nat, report: &mut FunctionReport) {
+    let counters = nat.counters();
+    report.entries = nat.len();
+    report.events = vec![
+        Counted { reason: "sessions made", packets: counters.created },
+        Counted { reason: "sessions aged", packets: counters.aged },
+        Counted { reason: "ICMP errors translated", packets: counters.errors },
+        Counted { reason: "later fragments translated", packets: counters.fragments },
+    ];
+    let refused = Refusal::ALL.iter().zip(counters.refused);
+    report.events.extend(refused.map(|(reason, packets)| Counted { reason: reason.name(), packets }));
+    report.forwards = nat
+        .forwards()
+        .map(|session| ForwardReport {
+            protocol: if session.proto == ip_proto::TCP { "tcp" } else { "udp" },
+            outside: SocketAddrV4::new(session.outside.into(), session.outside_port),
+            inside: SocketAddrV4::new(session.inside.into(), session.inside_port),
+            inbound_packets: session.packets[1],
+            outbound_packets: session.packets[0],
+        })
+        .collect();
 }

@@ -1,5 +1,7 @@
 //! Functions, from their sections of the configuration.
 
+mod nat;
+
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -12,7 +14,8 @@ use super::routes::Place;
 use crate::config::{AssetTableSection, Config, ConfigError, FilterTableSection, LookupsChoice};
 use crate::function::ageing::idle_ticks;
 use crate::function::filter::KeyShape;
-use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups};
+use crate::function::nat::ports::Secret;
+use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
 
 /// The most entries of a function's table.
 const ENTRIES_MAX: usize = 1 << 26;
@@ -29,6 +32,7 @@ pub(super) struct FunctionSetup {
 enum KindSetup {
     Filter { config: FilterConfig, entries: Vec<(FlowKey, u32)> },
     Assets(AssetConfig),
+    Nat(NatConfig),
 }
 
 /// All functions of a configuration.
@@ -45,6 +49,13 @@ pub(super) fn read(
     for section in &config.asset_table {
         functions.push(assets(section, options, place)?);
     }
+    for section in &config.nat_table {
+        // Ports that nobody can foretell need more of a secret than the seed of the hashes.
+        let secret = config.switch.seed.map_or_else(Secret::random, |seed| Secret::seeded(seed.into()));
+        let (config, actions) = nat::read(section, secret, options, place)?;
+        let (number, name) = (section.number, section.name.clone());
+        functions.push(FunctionSetup { number, name, actions, kind: KindSetup::Nat(config) });
+    }
     Ok(functions)
 }
 
@@ -57,7 +68,8 @@ impl FunctionSetup {
     /// Its verdicts' actions as rules, to be checked like rules.
     pub(super) fn as_rules(&self) -> impl Iterator<Item = Rule> {
         let number = self.number;
-        let rule = move |actions: &Vec<Action>| Rule { table: number, ..Rule::new(Match::any(), actions.clone()) };
+        let rule =
+            move |actions: &Vec<Action>| Rule { table: number, ..Rule::new(Match::any(), actions.clone()) };
         self.actions.iter().map(rule)
     }
 
@@ -73,6 +85,10 @@ impl FunctionSetup {
                 }
                 Kind::Filter(filter)
             }
+            KindSetup::Nat(config) => {
+                let config = NatConfig { seed, ..config.clone() };
+                Kind::Nat(Nat::new(config).map_err(|e| e.to_string())?)
+            }
             KindSetup::Assets(config) => Kind::Assets(Assets::new(AssetConfig { seed, ..config.clone() })),
         };
         Function::new(self.number, &self.name, kind, self.actions.clone()).map_err(|e| e.to_string())
@@ -80,7 +96,12 @@ impl FunctionSetup {
 }
 
 /// Reads the actions of a function's verdict.
-fn actions(number: u8, verdict: &str, text: &str, options: &ReadOptions<'_>) -> Result<Vec<Action>, SetupError> {
+fn actions(
+    number: u8,
+    verdict: &str,
+    text: &str,
+    options: &ReadOptions<'_>,
+) -> Result<Vec<Action>, SetupError> {
     let text = format!("actions={text}");
     let options = ReadOptions { table_default: number, ..*options };
     let name = format!("`{verdict}` of function {number}");

@@ -231,6 +231,7 @@ impl Worker {
             let now_ns = self.now_ns();
             self.lookup.maintain(now_ns, SWEEP_BUDGET, || self.waiting.paths());
             self.egress.maintain(now_ns);
+            self.lookup.pipeline.functions_mut().for_each(|(_, function)| function.age(now_ns));
         }
         Ok(received)
     }
