@@ -316,7 +316,8 @@ mod tests {
     /// Takes what is due, however long that takes.
     fn age(aged: &mut Aged<u64>, now: u32) -> Vec<u64> {
         let mut gone = Vec::new();
-        while let Some(at) = aged.due(now, &mut usize::MAX) {
+        let mut budget = usize::MAX;
+        while let Some(at) = aged.due(now, &mut budget) {
             gone.push(aged.remove(at));
         }
         gone.sort_unstable();

@@ -178,9 +178,10 @@ impl KeyShape {
         let vlan_type = key.word(word::VLAN_ETH_TYPE);
         let kind = kind::of(vlan_type as u16);
         let transport = || {
+            // The two bits of `ip_frag` stand in front of the last byte.
             let [proto, _, _, fragment] = key.word(word::NW_PROTO).to_be_bytes();
             let known = matches!(proto, ip_proto::TCP | ip_proto::UDP | ip_proto::SCTP);
-            known && fragment & FRAG_LATER == 0
+            known && fragment >> 6 & FRAG_LATER == 0
         };
         self.kinds & kind != 0
             && (!self.vlan || vlan_type >> 16 & u32::from(VLAN_PRESENT) != 0)

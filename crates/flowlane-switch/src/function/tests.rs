@@ -1,1 +1,0 @@
-//! Functions against models that take one packet after the other.
