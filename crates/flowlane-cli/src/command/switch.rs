@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use flowlane_switch::config::Config;
 use flowlane_switch::report::{
-    AssetReport, FilterEntryReport, ForwardReport, FunctionReport, NextHopReport, Report, RouteTableReport, TableReport, TunnelReport, WaitingReport,
+    AssetReport, FilterEntryReport, ForwardReport, FunctionReport, NextHopReport, Report, RouteTableReport,
+    TableReport, TunnelReport, WaitingReport,
 };
 use flowlane_switch::setup::Setup;
 use flowlane_switch::worker::Until;
