@@ -1,11 +1,10 @@
 //! What functions have counted.
 
-use std::net::{IpAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
 
-use flowlane::packet::fields::Field;
+use flowlane::packet::fields::{Field, Form};
 use flowlane::packet::parse::ip_proto;
-use flowlane::rule::Match;
-use flowlane::rule::flow_syntax::{print_actions, print_matches};
+use flowlane::rule::flow_syntax::print_actions;
 use serde::Serialize;
 
 use super::Counted;
@@ -134,18 +133,33 @@ fn fill_filter(filter: &Filter, report: &mut FunctionReport) {
     if !filter.counts() {
         return;
     }
-    let fields = filter.fields();
     let mut entries: Vec<FilterEntryReport> = filter
         .list()
-        .into_iter()
+        .iter()
         .map(|entry| {
-            let mut key = Match::any();
-            fields.iter().for_each(|&field: &Field| _ = key.set(field, entry.key.get(field)));
-            FilterEntryReport { key: print_matches(&key), packets: entry.packets, bytes: entry.bytes }
+            let values = filter.fields().iter().map(|&field| print_value(field, entry.key.get(field)));
+            let key = values.collect::<Vec<String>>().join(",");
+            FilterEntryReport { key, packets: entry.packets, bytes: entry.bytes }
         })
         .collect();
     entries.sort_by(|a, b| b.packets.cmp(&a.packets).then_with(|| a.key.cmp(&b.key)));
     report.filter_entries = entries;
+}
+
+/// A field with its value, as in rules.
+fn print_value(field: Field, value: u128) -> String {
+    let name = field.info().name;
+    match field.info().form {
+        Form::Ipv4 => format!("{name}={}", Ipv4Addr::from(value as u32)),
+        Form::Ipv6 => format!("{name}={}", Ipv6Addr::from(value)),
+        Form::Mac => format!("{name}={}", print_mac(&value.to_be_bytes()[10..])),
+        Form::Hex | Form::TcpFlags => format!("{name}={value:#x}"),
+        _ => format!("{name}={value}"),
+    }
+}
+
+fn print_mac(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<String>>().join(":")
 }
 
 fn fill_assets(assets: &Assets, report: &mut FunctionReport) {
@@ -163,7 +177,7 @@ fn fill_assets(assets: &Assets, report: &mut FunctionReport) {
 
 fn asset(listed: &Listed) -> AssetReport {
     let (mac, service) = match listed.asset {
-        Asset::Host(mac) => (Some(mac.map(|byte| format!("{byte:02x}")).join(":")), None),
+        Asset::Host(mac) => (Some(print_mac(&mac)), None),
         Asset::Service(ip_proto::TCP, port) => (None, Some(format!("tcp/{port}"))),
         Asset::Service(_, port) => (None, Some(format!("udp/{port}"))),
     };
