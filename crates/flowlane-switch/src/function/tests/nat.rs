@@ -15,6 +15,9 @@ const FLAGS: [u8; 8] = [0x02, 0x02, 0x12, 0x10, 0x11, 0x14, 0x04, 0x18];
 
 type End = (u32, u16);
 
+/// Source, destination, protocol, identification.
+type Datagram = (u32, u32, u8, u16);
+
 /// What the model knows of a session.
 #[derive(Clone, Debug)]
 struct Known {
@@ -60,8 +63,8 @@ struct Model {
     base: u64,
     /// By protocol and inside end.
     sessions: BTreeMap<(u8, End), Known>,
-    /// Where the later fragments of (source, destination, protocol, id) go, and since when that is known.
-    fragments: HashMap<(u32, u32, u8, u16), (u8, u32, u32, u64)>,
+    /// Where the later fragments go, and since when that is known.
+    fragments: HashMap<Datagram, (u8, u32, u32, u64)>,
     refused: BTreeMap<Refusal, u64>,
     created: u64,
 }
@@ -433,7 +436,7 @@ fn a_flood_of_connections_fills_the_table_and_takes_nothing_from_those_that_are_
 fn forwards_that_contradict_each_other_or_the_pool_are_refused() {
     let new = |forwards: Vec<Forward>| {
         let pool = NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL)], 10);
-        Nat::new(NatConfig { forwards, ..pool }).map(|nat| nat.len()).map_err(|e| e)
+        Nat::new(NatConfig { forwards, ..pool }).map(|nat| nat.len())
     };
     let forward = |proto, outside, inside| Forward { proto, outside, inside };
     let first = forward(6, (POOL, 80), (INSIDE, 80));

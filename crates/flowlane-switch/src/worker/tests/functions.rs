@@ -72,8 +72,11 @@ fn with_functions(cache: CacheConfig, lookups: Lookups) -> (Worker, Sent) {
     (worker, sent)
 }
 
+/// A function's number and packets, and packets and bytes of its verdicts.
+type Counted = (u8, u64, Vec<(u64, u64)>);
+
 /// What functions have counted.
-fn counted(worker: &Worker) -> Vec<(u8, u64, Vec<(u64, u64)>)> {
+fn counted(worker: &Worker) -> Vec<Counted> {
     let functions = worker.lookup.pipeline.functions();
     let verdicts = |f: &Function| f.verdicts().iter().map(|v| (v.packets, v.bytes)).collect();
     functions.map(|(number, f)| (number, f.packets, verdicts(f))).collect()
