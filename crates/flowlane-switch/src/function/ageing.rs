@@ -1,6 +1,6 @@
 //! Entries that go when they have not been used for a while: bounded, and in the order in which they are due.
 //!
-//! A wheel of [`SLOTS`] lists; an entry hangs in the list of the tick at which it will be due if it is not used until
+//! A wheel of 1024 lists; an entry hangs in the list of the tick at which it will be due if it is not used until
 //! then. Using it only notes the time: when the hand comes to the entry, it either is due, or is hung where it will be due
 //! now. So a use costs one write into a line that is read anyway, and the hand sees each entry about once per idle time, or
 //! once a turn where that is longer. There is no search for what might be due: where nothing is, that is known at once, so
