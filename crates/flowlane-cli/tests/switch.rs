@@ -142,7 +142,7 @@ fn the_nat_gateway_translates_filters_and_lists_who_is_there() {
         "assets 20 who-is-there",
         "nat 30 nat",
         "new hosts",
-        "02:00:00:00:00:12",
+        "last seen",
         "sessions made",
     ] {
         assert!(table.contains(part), "{part}: {table}");
