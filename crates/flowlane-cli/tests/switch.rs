@@ -79,6 +79,77 @@ fn what_the_gateway_sends_through_its_tunnel_arrives_at_headquarters() {
 }
 
 #[test]
+fn the_nat_gateway_translates_filters_and_lists_who_is_there() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    copy_examples(at);
+    assert!(run(at, "switch check nat-gateway.toml", 0).0.contains("6 tables"));
+    let json_of = |config: &str| -> serde_json::Value {
+        let (json, _) = run(at, &format!("switch run {config} --json"), 0);
+        serde_json::from_str(&json).unwrap()
+    };
+    let json = json_of("nat-gateway.toml");
+    let function = |kind: &str| {
+        let functions = json["functions"].as_array().unwrap();
+        functions.iter().find(|f| f["kind"] == kind).unwrap().clone()
+    };
+    let verdict = |function: &serde_json::Value, name: &str| {
+        let verdicts = function["verdicts"].as_array().unwrap();
+        verdicts.iter().find(|v| v["verdict"] == name).unwrap()["packets"].as_u64().unwrap()
+    };
+    let event = |function: &serde_json::Value, name: &str| {
+        let events = function["events"].as_array().unwrap();
+        events.iter().find(|e| e["reason"] == name).map_or(0, |e| e["packets"].as_u64().unwrap())
+    };
+    let (filter, assets, nat) = (function("filter"), function("assets"), function("nat"));
+    assert!(verdict(&filter, "hit") > 0 && verdict(&filter, "miss") > 0, "{filter}");
+    assert_eq!(filter["filter_entries"][0]["key"], "nw_dst=198.51.100.53");
+    assert_eq!(
+        filter["filter_entries"].as_array().unwrap().len(),
+        filter["entries"].as_u64().unwrap() as usize
+    );
+    assert!(assets["assets"].as_array().unwrap().iter().any(|a| a["mac"] == "02:00:00:00:00:12"), "{assets}");
+    // A packet may show a new host, a new service, or both.
+    let (hosts, services) = (event(&assets, "new hosts"), event(&assets, "new services"));
+    assert!((hosts..=hosts + services).contains(&verdict(&assets, "new")), "{assets}");
+    assert!(verdict(&nat, "outbound") > 0 && event(&nat, "sessions made") > 0, "{nat}");
+    let sent = |port: usize| json["ports"][port]["tx_packets"].as_u64().unwrap();
+    assert!(sent(1) > 0);
+    // Nothing from inside leaves as it came.
+    fs::write(at.join("inside.flows"), "ip,nw_src=192.168.0.0/16,actions=drop\n").unwrap();
+    let (csv, _) = run(at, "classify --rules inside.flows --trace out/wan.pcap", 0);
+    assert_eq!(csv.lines().count() as u64 - 1, sent(1));
+    assert!(csv.lines().skip(1).all(|line| line.ends_with(",,,")), "{csv}");
+    // With a seed a run is repeated, and one lookup a packet gives the same.
+    let config = fs::read_to_string(at.join("nat-gateway.toml")).unwrap();
+    let mut runs = Vec::new();
+    for lookups in ["batch", "scalar", "batch"] {
+        let one = |text: String, table: &str| {
+            text.replace(&format!("[[{table}]]"), &format!("[[{table}]]\nlookups = \"{lookups}\""))
+        };
+        let seeded = format!("[switch]\nseed = 7\n{config}");
+        let text = one(one(one(seeded, "filter_table"), "asset_table"), "nat_table");
+        fs::write(at.join("seeded.toml"), text).unwrap();
+        let json = json_of("seeded.toml");
+        let functions: Vec<_> =
+            json["functions"].as_array().unwrap().iter().map(|f| f["verdicts"].clone()).collect();
+        runs.push((functions, fs::read(at.join("out/wan.pcap")).unwrap()));
+    }
+    assert!(runs[0] == runs[1] && runs[0] == runs[2]);
+    let (table, _) = run(at, "switch run nat-gateway.toml", 0);
+    for part in [
+        "filter 10 blocklist",
+        "assets 20 who-is-there",
+        "nat 30 nat",
+        "new hosts",
+        "last seen",
+        "sessions made",
+    ] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+}
+
+#[test]
 fn a_run_ends_when_it_was_told_to() {
     let folder = tempdir().unwrap();
     let at = folder.path();
@@ -102,6 +173,18 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
     let table = "[[table]]\nnumber = 0\n";
     let routes = "[[route_table]]\nnumber = 9\n";
     let tunnel = "[[tunnel]]\nnumber = 1\nkind = \"vxlan\"\n";
+    let filter = |rest: &str| format!("{port}{table}[[filter_table]]\nnumber = 5\n{rest}\n");
+    let assets = |rest: &str| format!("{port}{table}[[asset_table]]\nnumber = 5\nknown = \"drop\"\n{rest}\n");
+    let nat = |rest: &str| {
+        let actions = "outbound = \"drop\"\ninbound = \"drop\"\n";
+        format!("{port}{table}[[nat_table]]\nnumber = 5\n{actions}{rest}\n")
+    };
+    let nat_with = |rest: &str| nat(&format!("inside = [\"10.0.0.0/8\"]\npool = [\"192.0.2.1\"]\n{rest}"));
+    let forward = |outside: &str| {
+        format!(
+            "[[nat_table.forward]]\nprotocol = \"tcp\"\noutside = \"{outside}\"\ninside = \"10.0.0.1:80\"\n"
+        )
+    };
     let cases = [
         (format!("[[port]]\nnumber = 1\nopne = \"null\"\n{table}"), "did you mean `open`?"),
         (format!("[[port]]\nnumber = 0\nopen = \"null\"\n{table}"), "take 1 to 65279"),
@@ -161,6 +244,44 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
             ),
             "`02` is no MAC address",
         ),
+        (filter("key = [\"nw_scr\"]"), "did you mean `nw_src`?"),
+        (filter("key = []"), "at least one field"),
+        (filter("key = [\"nw_src\", \"ipv6_dst\"]"), "no packet has both"),
+        (filter("key = [\"nw_src\"]\nentries_max = 0"), "take 1 to"),
+        (filter("key = [\"nw_src\"]\nhit = \"output:9\""), "there is no port 9"),
+        (filter("key = [\"nw_src\"]\nhit = \"goto_table:9\""), "leads to a table that does not exist"),
+        (filter("key = [\"nw_src\"]\nhit = \"goto_table:5\""), "can only go on in a later table"),
+        (filter("key = [\"nw_src\"]\nhit = \"move:nw_src->nw_dst\""), "only a rule's match fixes"),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_dst=10.0.0.1\"]"),
+            "says something that is not in the key",
+        ),
+        (filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=10.0.0.0/8\"]"), "does not fix all of the key"),
+        (
+            filter("key = [\"tp_dst\"]\nentries = [\"tcp,tp_dst=80\"]"),
+            "says something that is not in the key",
+        ),
+        (filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4,timeout=x\"]"), "is no timeout"),
+        (
+            filter(
+                "key = [\"nw_src\"]\nentries_max = 1\nentries = [\"ip,nw_src=1.2.3.4\", \"ip,nw_src=1.2.3.5\"]",
+            ),
+            "raise `entries_max`",
+        ),
+        (filter("key = [\"nw_src\"]\nentries_file = \"none\""), "cannot be read"),
+        (filter("key = [\"nw_src\"]\nlookups = \"bach\""), "did you mean `batch`?"),
+        (assets("networks = [\"10.0.0.0/33\"]"), "is no network"),
+        (assets("entrys_max = 1"), "did you mean `entries_max`?"),
+        (assets("[[asset_table]]\nnumber = 5\nknown = \"drop\""), "table number 5 is in use"),
+        (nat("inside = []\npool = [\"192.0.2.1\"]"), "nothing to translate"),
+        (nat("inside = [\"2001:db8::/32\"]\npool = [\"192.0.2.1\"]"), "is of IPv6"),
+        (nat("inside = [\"10.0.0.0/8\"]\npool = [\"192.0.2.9-192.0.2.1\"]"), "is no range of addresses"),
+        (nat("inside = [\"10.0.0.0/8\"]\npool = [\"10.0.0.0-10.255.255.255\"]"), "take up to 4096"),
+        (nat_with("ports = [0, 5]"), "write the first and the last"),
+        (nat_with("udp_idle_s = 0"), "a second at least"),
+        (nat_with("sessions_max = 0"), "take 1 to"),
+        (nat_with(&forward("192.0.2.1")), "is no address with port"),
+        (nat_with(&forward("192.0.2.2:80")), "is not of the pool"),
         ("not toml".to_owned(), "c.toml"),
     ];
     for (config, part) in cases {

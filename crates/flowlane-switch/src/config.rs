@@ -1,5 +1,6 @@
 //! The switch's configuration: TOML, with a JSON schema made from these types.
 
+mod function;
 mod gpu;
 
 use std::net::IpAddr;
@@ -8,6 +9,10 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub use self::function::{
+    AssetTableSection, FilterTableSection, ForwardProtocolChoice, ForwardSection, LookupsChoice,
+    NatTableSection,
+};
 pub use self::gpu::{GpuMethodChoice, GpuSection};
 
 /// A switch.
@@ -31,6 +36,12 @@ pub struct Config {
     pub table: Vec<TableSection>,
     /// The tables of routes; their numbers are in one sequence with those of the other tables.
     pub route_table: Vec<RouteTableSection>,
+    /// Packet filters; their numbers are in the same sequence.
+    pub filter_table: Vec<FilterTableSection>,
+    /// Asset detection, likewise.
+    pub asset_table: Vec<AssetTableSection>,
+    /// Address translation, likewise.
+    pub nat_table: Vec<NatTableSection>,
     /// The tunnels that end here, and that packets leave through.
     pub tunnel: Vec<TunnelSection>,
     /// What tunnels' packets must be like to be accepted.

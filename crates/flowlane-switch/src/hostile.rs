@@ -11,6 +11,7 @@ use flowlane::rule::{
 };
 
 use crate::capture::CaptureReader;
+use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Nat, NatConfig};
 use crate::mac_table::MacTable;
 use crate::meter::{Meter, Rate};
 use crate::pipeline::{Miss, Pipeline};
@@ -172,6 +173,9 @@ fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
     for table in 0..4 {
         pipeline.add_table(table, "", Box::new(TupleSearch::new(1000, 7)), Miss::Continue);
     }
+    for (number, function) in functions() {
+        pipeline.add_function(number, function);
+    }
     for rule in rules() {
         pipeline.add_rule(rule).expect("the rules are right");
     }
@@ -191,6 +195,27 @@ fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
     let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, 32, Clock::Frames);
     worker.malformed_policy = MalformedPolicy::Forward;
     (worker, handles)
+}
+
+/// A filter, assets and translation, one behind the other; all of them small, so that they are full.
+fn functions() -> [(u8, Function); 3] {
+    let (go, out) = (|table| vec![Action::Goto(table)], || vec![Action::Output(PortNo(2))]);
+    let fields = vec![Field::TpSrc, Field::TpDst];
+    let filter = FilterConfig { learn: true, count: true, ..FilterConfig::new(fields, 8) };
+    let filter = Kind::Filter(Filter::new(&filter).expect("the key is right"));
+    let assets = Kind::Assets(Assets::new(AssetConfig::new(8)));
+    // Everything is inside, and a part of it is the pool.
+    let nat =
+        NatConfig { hairpin: true, ..NatConfig::new(vec![(0, 0)], vec![(0x0a01_0000, 0x0a01_00ff)], 8) };
+    let nat = Kind::Nat(Nat::new(nat).expect("there are no forwards"));
+    let made = |number, kind, actions| {
+        (number, Function::new(number, "", kind, actions).expect("they lead onwards"))
+    };
+    [
+        made(10, filter, vec![go(11), go(11)]),
+        made(11, assets, vec![go(12), go(12)]),
+        made(12, nat, vec![out(), out(), vec![Action::InPort], out()]),
+    ]
 }
 
 fn rules() -> Vec<Rule> {
@@ -247,6 +272,6 @@ fn rules() -> Vec<Rule> {
     add(2, 1, &[], vec![Action::Normal, go(3)]);
     add(3, 5, &[(Field::IpFrag, 1)], vec![Action::PushVlan(0x8100), Action::Normal]);
     add(3, 4, &[(Field::TpDst, 53)], vec![Action::InPort]);
-    add(3, 1, &[], vec![out]);
+    add(3, 1, &[], vec![out, go(10)]);
     rules
 }

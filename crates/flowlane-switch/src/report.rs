@@ -1,8 +1,12 @@
 //! What a switch has done, as data: the command line prints it as tables or as JSON.
 
+mod function;
+
 use flowlane::packet::Malformed;
 use flowlane::tunnel::Refused;
 use serde::Serialize;
+
+pub use self::function::{AssetReport, FilterEntryReport, ForwardReport, FunctionReport, VerdictReport};
 
 use crate::pipeline::route::{HopSpec, NextHop, RouteTable};
 use crate::tunnel::{Tunnel, Tunnels};
@@ -15,6 +19,7 @@ pub struct Report {
     pub ports: Vec<PortReport>,
     pub tables: Vec<TableReport>,
     pub route_tables: Vec<RouteTableReport>,
+    pub functions: Vec<FunctionReport>,
     pub tunnels: Vec<TunnelReport>,
     pub tunnels_refused: Vec<Counted>,
     pub stages: Vec<StageReport>,
@@ -173,6 +178,7 @@ pub struct DropReport {
     pub tunnel_refused: u64,
     pub tunnel_too_long: u64,
     pub no_tunnel: u64,
+    pub function_refused: u64,
 }
 
 /// A name and a number of packets.
@@ -229,6 +235,7 @@ impl Report {
             ports: ports(worker),
             tables: tables(worker),
             route_tables: route_tables(worker),
+            functions: function::reports(worker),
             tunnels: tunnels(worker),
             tunnels_refused: tunnels_refused(worker),
             stages: stages(worker),
@@ -407,6 +414,7 @@ fn drops(worker: &Worker, malformed: u64) -> DropReport {
         tunnel_refused: drops.tunnel_refused,
         tunnel_too_long: drops.tunnel_too_long,
         no_tunnel: drops.no_tunnel,
+        function_refused: drops.function_refused,
     }
 }
 

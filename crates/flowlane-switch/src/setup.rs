@@ -1,5 +1,6 @@
 //! From configuration to worker.
 
+mod functions;
 mod gpu;
 mod routes;
 mod tunnels;
@@ -16,6 +17,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Format, ReadErrors, ReadOptions, Rule};
 use flowlane_gpu::{Device, GpuError};
 
+use self::functions::FunctionSetup;
 use self::routes::RoutesSetup;
 use crate::config::{
     ClockChoice, Config, ConfigError, DesignChoice, EngineChoice, MalformedChoice, MeterSection, MissChoice,
@@ -77,6 +79,7 @@ pub struct Setup {
     config: Config,
     rules: Vec<Rule>,
     routes: Vec<RoutesSetup>,
+    functions: Vec<FunctionSetup>,
     specs: Vec<PortSpec>,
     controller: Option<PortSpec>,
 }
@@ -106,16 +109,24 @@ impl Setup {
                 ReadOptions { ports: &resolve, table_default: section.number, ..Default::default() };
             routes.push(RoutesSetup::read(section, folder, &options, &place)?);
         }
+        let options = ReadOptions { ports: &resolve, ..Default::default() };
+        let functions = functions::read(&config, folder, &options, &place)?;
         let rule_tables: BTreeSet<u8> = config.table.iter().map(|t| t.number).collect();
         checker.references(&config, &rules, &rule_tables)?;
         for table in &routes {
             let hops: Vec<Rule> = table.as_rules().collect();
             checker.references(&config, &hops, &BTreeSet::from([table.number()]))?;
         }
+        let everywhere: BTreeSet<u8> = table_numbers(&config).collect();
+        for function in &functions {
+            let verdicts: Vec<Rule> = function.as_rules().collect();
+            checker.references(&config, &verdicts, &BTreeSet::from([function.number()]))?;
+            checker.leads_somewhere(&verdicts, &everywhere)?;
+        }
         gpu::check(&config.gpu, &|needle, message, help| checker.error(needle, message, Some(help)))?;
         // Whether the tables take the rules is theirs to say.
         tunnels::open(&config, 0, &place)?;
-        let setup = Self { config, rules, routes, specs, controller };
+        let setup = Self { config, rules, routes, functions, specs, controller };
         // Whether there is a device is asked when the switch is to run.
         setup.pipeline(0, None)?.map_err(|message| checker.error("[[table]]", message, None))?;
         Ok(setup)
@@ -131,9 +142,9 @@ impl Setup {
         self.specs.len()
     }
 
-    /// Number of tables, of rules and of routes.
+    /// Number of tables: of rules, of routes, and functions.
     pub fn tables(&self) -> usize {
-        self.config.table.len() + self.routes.len()
+        self.config.table.len() + self.routes.len() + self.functions.len()
     }
 
     /// Number of routes in all tables.
@@ -229,6 +240,11 @@ impl Setup {
         for routes in &self.routes {
             let table = routes.open(seed.rotate_left(19)).map_err(|e| format!("routes: {e}"))?;
             pipeline.add_routes(routes.number(), table);
+        }
+        for function in &self.functions {
+            let number = function.number();
+            let made = function.open(seed.rotate_left(29)).map_err(|e| format!("function {number}: {e}"))?;
+            pipeline.add_function(number, made);
         }
         // Best first: what engines insert fastest.
         let mut rules: Vec<&Rule> = self.rules.iter().collect();
@@ -347,6 +363,16 @@ fn table_rules(
     Ok(rules)
 }
 
+/// The numbers of all tables, in the order in which they stand.
+fn table_numbers(config: &Config) -> impl Iterator<Item = u8> {
+    let rules = config.table.iter().map(|t| t.number);
+    let routes = config.route_table.iter().map(|t| t.number);
+    let filters = config.filter_table.iter().map(|t| t.number);
+    let assets = config.asset_table.iter().map(|t| t.number);
+    let nats = config.nat_table.iter().map(|t| t.number);
+    rules.chain(routes).chain(filters).chain(assets).chain(nats)
+}
+
 /// Finds what is wrong with the numbers in a configuration, and where it stands in the text.
 struct Checker<'a> {
     file: &'a Path,
@@ -395,7 +421,7 @@ impl Checker<'_> {
             let message = format!("{} megaflows", config.cache.megaflows_max);
             return fail("megaflows_max", message, "take up to 1000000000; 200000 is the default");
         }
-        if config.table.is_empty() && config.route_table.is_empty() {
+        if table_numbers(config).next().is_none() {
             return fail("", "there is no table".to_owned(), "add a [[table]] with number = 0");
         }
         let (mut numbers, mut names, mut tables) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
@@ -413,8 +439,7 @@ impl Checker<'_> {
                 return fail(&name, format!("two ports are called `{name}`"), "give each its own name");
             }
         }
-        let routes = config.route_table.iter().map(|t| t.number);
-        for number in config.table.iter().map(|t| t.number).chain(routes) {
+        for number in table_numbers(config) {
             if !tables.insert(number) || number == u8::MAX {
                 let message = format!("table number {number} is in use or out of range");
                 return fail(&format!("number = {number}"), message, "take 0 to 254, each once");
@@ -431,6 +456,20 @@ impl Checker<'_> {
             if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {
                 let message = format!("meter {} needs one rate", meter.number);
                 return fail("[[meter]]", message, "give either rate_kbps or rate_pps");
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every `goto_table` leads to one of these tables.
+    fn leads_somewhere(&self, rules: &[Rule], tables: &BTreeSet<u8>) -> Result<(), ConfigError> {
+        for action in rules.iter().flat_map(|rule| &rule.actions) {
+            if let Action::Goto(to) = action
+                && !tables.contains(to)
+            {
+                let message = format!("goto_table:{to} leads to a table that does not exist");
+                let help = Some("declare it in the configuration".to_owned());
+                return Err(self.error(&format!("goto_table:{to}"), message, help));
             }
         }
         Ok(())

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use flowlane_switch::config::Config;
 use flowlane_switch::report::{
-    NextHopReport, Report, RouteTableReport, TableReport, TunnelReport, WaitingReport,
+    AssetReport, FilterEntryReport, ForwardReport, FunctionReport, NextHopReport, Report, RouteTableReport,
+    TableReport, TunnelReport, WaitingReport,
 };
 use flowlane_switch::setup::Setup;
 use flowlane_switch::worker::Until;
@@ -90,6 +91,9 @@ fn text(report: &Report, seconds: f64, rules_shown: usize) -> String {
     for table in &report.route_tables {
         out += &routes(table, rules_shown);
     }
+    for one in &report.functions {
+        out += &function(one, rules_shown);
+    }
     if !report.tunnels.is_empty() {
         out += &tunnels(report, rules_shown);
     }
@@ -155,6 +159,65 @@ fn routes(table: &RouteTableReport, shown: usize) -> String {
     rows.push(vec!["no route".to_owned(), count(table.missed_packets), String::new()]);
     let title = format!("table {} {} ({} routes)", table.number, table.name, count(table.routes as u64));
     output::table("", &[&title, "packets", "bytes"], &rows)
+}
+
+fn function(f: &FunctionReport, shown: usize) -> String {
+    let mut rows: Vec<Vec<String>> = f
+        .verdicts
+        .iter()
+        .map(|v| {
+            let actions = if v.actions.is_empty() { "drop" } else { &v.actions };
+            vec![format!("{} \u{2192} {actions}", v.verdict), count(v.packets), count(v.bytes)]
+        })
+        .collect();
+    rows.extend(f.events.iter().map(|e| vec![e.reason.to_owned(), count(e.packets), String::new()]));
+    let cycles = format!("{:.1}", f.cycles_per_packet);
+    rows.push(vec!["cycles/packet, actions not included".to_owned(), cycles, String::new()]);
+    let entries = count(f.entries as u64);
+    let title = format!("{} {} {} ({entries} entries)", f.kind, f.number, f.name);
+    let mut out = output::table("", &[&title, "packets", "bytes"], &rows);
+    if !f.filter_entries.is_empty() {
+        let row = |e: &FilterEntryReport| vec![e.key.clone(), count(e.packets), count(e.bytes)];
+        let mut rows: Vec<Vec<String>> = f.filter_entries.iter().take(shown).map(row).collect();
+        more(&mut rows, f.filter_entries.len(), shown, "entries");
+        out += &output::table("", &["entry", "packets", "bytes"], &rows);
+    }
+    if !f.forwards.is_empty() {
+        let row = |w: &ForwardReport| {
+            let way = format!("{} {} \u{2192} {}", w.protocol, w.outside, w.inside);
+            vec![way, count(w.inbound_packets), count(w.outbound_packets)]
+        };
+        let mut rows: Vec<Vec<String>> = f.forwards.iter().take(shown).map(row).collect();
+        more(&mut rows, f.forwards.len(), shown, "forwards");
+        out += &output::table("", &["forward", "inbound", "outbound"], &rows);
+    }
+    if !f.assets.is_empty() {
+        let mut rows: Vec<Vec<String>> = f.assets.iter().take(shown).map(asset).collect();
+        more(&mut rows, f.assets.len(), shown, "assets");
+        let header = ["address", "VLAN", "MAC address or service", "first seen", "last seen", "packets"];
+        out += &output::table("", &header, &rows);
+    }
+    out
+}
+
+fn asset(a: &AssetReport) -> Vec<String> {
+    vec![
+        a.address.to_string(),
+        a.vlan.map_or_else(String::new, |vlan| vlan.to_string()),
+        a.mac.clone().or_else(|| a.service.clone()).unwrap_or_default(),
+        format!("{:.1} s", a.first_seen_s),
+        format!("{:.1} s", a.last_seen_s),
+        count(a.packets),
+    ]
+}
+
+/// Says how many rows are not shown.
+fn more(rows: &mut Vec<Vec<String>>, len: usize, shown: usize, what: &str) {
+    if let (true, Some(columns)) = (len > shown, rows.first().map(Vec::len)) {
+        let mut row = vec![String::new(); columns];
+        row[0] = format!("… {} more {what}", len - shown);
+        rows.push(row);
+    }
 }
 
 fn tunnels(report: &Report, shown: usize) -> String {
@@ -293,6 +356,7 @@ fn others(report: &Report) -> String {
     }
     add("too long for their tunnel".to_owned(), d.tunnel_too_long);
     add("not what their tunnel carries".to_owned(), d.no_tunnel);
+    add("refused by a function".to_owned(), d.function_refused);
     add("for the controller".to_owned(), report.controller_packets);
     add("changes between cache-first and table-first".to_owned(), report.caches.mode_switches);
     add("megaflows evicted".to_owned(), report.caches.megaflows_evicted);

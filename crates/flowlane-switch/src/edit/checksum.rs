@@ -20,6 +20,17 @@ impl Delta {
         Self(u32::from(!fold(old)) + u32::from(fold(sum(&bytes[first..end]))))
     }
 
+    /// The difference between two sums of the same words.
+    pub fn between(before: u32, after: u32) -> Self {
+        Self(u32::from(!fold(before)) + u32::from(fold(after)))
+    }
+
+    /// Both differences.
+    #[inline]
+    pub fn and(self, other: Self) -> Self {
+        Self(u32::from(fold(self.0)) + u32::from(fold(other.0)))
+    }
+
     /// Adjusts the checksum at `at`; nothing where there are not two bytes.
     #[inline]
     pub fn apply(self, bytes: &mut [u8], at: usize) {

@@ -18,6 +18,8 @@ pub use translate::{Translation, Walk};
 use flowlane::classify::{Classifier, Deferred, InsertError};
 use flowlane::rule::{Action, Match, Priority, Rule, RuleId};
 
+use crate::function::Function;
+
 /// What happens to a packet that no rule of a table matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Miss {
@@ -131,6 +133,7 @@ pub enum PipelineError {
 pub struct Pipeline {
     tables: BTreeMap<u8, Table>,
     routes: BTreeMap<u8, RouteTable>,
+    functions: BTreeMap<u8, Function>,
     generation: u32,
     defers: bool,
 }
@@ -144,7 +147,13 @@ impl Default for Pipeline {
 impl Pipeline {
     /// A pipeline without tables: drops everything.
     pub fn new() -> Self {
-        Self { tables: BTreeMap::new(), routes: BTreeMap::new(), generation: 0, defers: false }
+        Self {
+            tables: BTreeMap::new(),
+            routes: BTreeMap::new(),
+            functions: BTreeMap::new(),
+            generation: 0,
+            defers: false,
+        }
     }
 
     /// Adds a table, or replaces one of this number together with its rules.
@@ -194,9 +203,35 @@ impl Pipeline {
         self.routes.get_mut(&number)
     }
 
-    /// Whether there is a table of this number, of rules or of routes.
+    /// Adds a function. Its number must be no table's.
+    pub fn add_function(&mut self, number: u8, function: Function) {
+        self.functions.insert(number, function);
+        self.generation += 1;
+    }
+
+    /// The functions, in order.
+    pub fn functions(&self) -> impl Iterator<Item = (u8, &Function)> {
+        self.functions.iter().map(|(number, function)| (*number, function))
+    }
+
+    /// The functions, in order. What changes in them changes no megaflow.
+    pub fn functions_mut(&mut self) -> impl Iterator<Item = (u8, &mut Function)> {
+        self.functions.iter_mut().map(|(number, function)| (*number, function))
+    }
+
+    /// A function.
+    pub fn function_mut(&mut self, number: u8) -> Option<&mut Function> {
+        self.functions.get_mut(&number)
+    }
+
+    /// Whether packets meet this table behind the caches: one of routes, or a function.
+    pub fn is_behind(&self, number: u8) -> bool {
+        self.routes.contains_key(&number) || self.functions.contains_key(&number)
+    }
+
+    /// Whether there is a table of this number, of rules or behind the caches.
     pub fn has_table(&self, number: u8) -> bool {
-        self.tables.contains_key(&number) || self.routes.contains_key(&number)
+        self.tables.contains_key(&number) || self.is_behind(number)
     }
 
     /// The table behind this one.
@@ -204,7 +239,8 @@ impl Pipeline {
         let behind = (Bound::Excluded(number), Bound::Unbounded);
         let rules = self.tables.range(behind).next().map(|(n, _)| *n);
         let routes = self.routes.range(behind).next().map(|(n, _)| *n);
-        rules.into_iter().chain(routes).min()
+        let functions = self.functions.range(behind).next().map(|(n, _)| *n);
+        rules.into_iter().chain(routes).chain(functions).min()
     }
 
     /// Changes whenever an answer may have changed; a megaflow of an earlier generation is made anew.
@@ -293,7 +329,8 @@ impl Pipeline {
     /// Bytes that the tables occupy.
     pub fn table_bytes(&self) -> usize {
         let rules: usize = self.tables.values().map(|t| t.classifier().table_bytes()).sum();
-        rules + self.routes.values().map(RouteTable::table_bytes).sum::<usize>()
+        let functions: usize = self.functions.values().map(Function::table_bytes).sum();
+        rules + functions + self.routes.values().map(RouteTable::table_bytes).sum::<usize>()
     }
 
     fn check(&self, rule: &Rule) -> Result<(), PipelineError> {

@@ -18,8 +18,9 @@ pub enum Step {
     /// Do what a rule says. `move` has become `set_field`, since the megaflow fixes what is moved; `goto_table`
     /// has been followed.
     Do(Action),
-    /// Look the destination up in a table of routes, and do what its next hop says. The last step.
-    Route {
+    /// Go on in a table behind the caches, of routes or a function, together with the burst's other packets that come
+    /// there. The last step.
+    Enter {
         /// Which.
         table: u8,
         /// Words of the key that rules have set and that are in no header: (word, value, mask).

@@ -3,7 +3,7 @@
 //! Rule tables are in front of a cache of megaflows; a table of routes is behind it. Were routes rules, each
 //! prefix would become a megaflow, and those of longer prefixes inside it further masks: a full table of routes would
 //! make dozens of masks and hundreds of thousands of megaflows. Looking up a burst of addresses in a forwarding table
-//! costs less than one mask. So a path ends with [`Step::Route`], and those packets of a burst that have come there
+//! costs less than one mask. So a path ends with [`Step::Enter`], and those packets of a burst that have come there
 //! are looked up together.
 //!
 //! A next hop is a list of actions, or a group of other next hops of which the packet's flow picks one.

@@ -92,14 +92,18 @@ impl Pipeline {
 
     /// What a table does; says which comes next.
     fn visit(&self, number: u8, walk: &mut Walk, answer: Option<Option<Hit>>) -> Option<u8> {
-        if self.routes.contains_key(&number) {
-            // Routes are looked up by the headers as they were parsed: see `route`.
-            if walk.destination_written() {
+        if self.is_behind(number) {
+            // Routes and functions look packets up by the headers as they were parsed: see `route`, `function`.
+            let stale = match self.routes.contains_key(&number) {
+                true => walk.destination_written(),
+                false => walk.headers_written(),
+            };
+            if stale {
                 walk.parse_again = true;
                 return Some(number);
             }
             let carry = walk.carried();
-            walk.steps.push(Step::Route { table: number, carry });
+            walk.steps.push(Step::Enter { table: number, carry });
             return None;
         }
         let table = self.tables.get(&number)?;
@@ -258,6 +262,13 @@ impl Walk {
     fn destination_written(&self) -> bool {
         let mut words = [word::IPV4_DST].into_iter().chain(word::IPV6_DST..word::IPV6_DST + 4);
         words.any(|w| self.written.word(w) != 0)
+    }
+
+    /// Whether an action has changed headers, their TTL apart.
+    fn headers_written(&self) -> bool {
+        self.written
+            .present_words()
+            .any(|w| (word::ETH..word::PKT_MARK).contains(&w) && self.written.word(w) != 0)
     }
 
     fn tagged(&self) -> bool {

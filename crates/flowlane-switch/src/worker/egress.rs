@@ -37,6 +37,8 @@ pub struct Drops {
     pub no_tunnel: u64,
     /// For a tunnel's end here, and refused: the tunnels count why.
     pub tunnel_refused: u64,
+    /// Refused by a function, which counts why.
+    pub function_refused: u64,
 }
 
 /// Ports, and the state that actions use.
@@ -71,8 +73,8 @@ pub enum Outcome<'a> {
         /// The place.
         at: usize,
     },
-    /// It goes on in a table of routes.
-    Route {
+    /// It goes on in a table behind the caches.
+    Enter {
         /// The table.
         table: u8,
         /// What it takes along.
@@ -139,7 +141,7 @@ impl Egress {
             let action = match step {
                 Step::Do(action) => action,
                 Step::Matched { .. } => continue,
-                Step::Route { table, carry } => return Ok(Outcome::Route { table: *table, carry, sent }),
+                Step::Enter { table, carry } => return Ok(Outcome::Enter { table: *table, carry, sent }),
                 Step::Recirculate { table, carry } => return Ok(Outcome::Again { table: *table, carry }),
             };
             match action {

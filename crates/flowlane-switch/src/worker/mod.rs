@@ -11,6 +11,7 @@
 //! Everything here belongs to one thread. A stage takes a burst's lanes and narrows them; the stages'
 //! cycles are counted per burst ([`Stages`]).
 
+mod behind;
 mod choice;
 mod deferral;
 mod egress;
@@ -37,6 +38,7 @@ pub use stages::{Stage, StageCounters, Stages};
 pub use validate::{Difference, RunError};
 pub use waiting::WaitingCounters;
 
+use behind::Behind;
 use egress::Outcome;
 use validate::Validator;
 use waiting::Waiting;
@@ -227,6 +229,7 @@ impl Worker {
             let now_ns = self.now_ns();
             self.lookup.maintain(now_ns, SWEEP_BUDGET, || self.waiting.paths());
             self.egress.maintain(now_ns);
+            self.lookup.pipeline.functions_mut().for_each(|(_, function)| function.age(now_ns));
         }
         Ok(received)
     }
@@ -354,7 +357,7 @@ impl Worker {
         now_ns: u64,
     ) -> Result<LaneMask, RunError> {
         let mut again = LaneMask(0);
-        let mut routed = Routed { lanes: LaneMask(0), tables: [0; LANES_MAX], sent: LaneMask(0) };
+        let mut behind = Behind::default();
         let in_port = self.egress.ports.slots()[port].number;
         for lane in live.lanes() {
             let frame = &mut self.burst.frames_mut()[lane];
@@ -372,9 +375,9 @@ impl Worker {
                     continue;
                 }
                 Outcome::Done => {}
-                Outcome::Route { table, carry, sent } => {
+                Outcome::Enter { table, carry, sent } => {
                     take_along(carry, &mut self.keys[lane]);
-                    routed.add(lane, table, sent);
+                    behind.add(lane, table, sent);
                 }
                 Outcome::Again { table, carry } => {
                     parse_again(frame, in_port.0, table, carry, headers, &mut self.keys[lane]);
@@ -384,42 +387,7 @@ impl Worker {
             path.packets += 1;
             path.bytes += bytes;
         }
-        while let Some((table, lanes)) = routed.next() {
-            again.0 |= self.route_all(port, table, lanes, routed.sent, now_ns)?.0;
-        }
-        Ok(again)
-    }
-
-    /// Looks up the lanes that have come to a table of routes, and does what their next hops say; returns the lanes
-    /// that are to be looked up again.
-    fn route_all(
-        &mut self,
-        port: usize,
-        table: u8,
-        lanes: LaneMask,
-        sent: LaneMask,
-        now_ns: u64,
-    ) -> Result<LaneMask, RunError> {
-        let mut again = LaneMask(0);
-        let in_port = self.egress.ports.slots()[port].number;
-        let routes = self.lookup.pipeline.routes_mut(table).expect("a path leads to tables that are there");
-        let found = routes.find(&self.keys, lanes);
-        for lane in lanes.lanes() {
-            let frame = &mut self.burst.frames_mut()[lane];
-            let headers = &mut self.headers[lane];
-            let steps = routes.take(&found, lane, frame.len() as u64);
-            let sent = sent.0 >> lane & 1 == 1;
-            let outcome = self.egress.run(
-                steps,
-                frame,
-                headers,
-                Arrival { key: &self.keys[lane], port, now_ns, sent },
-            )?;
-            if let Outcome::Again { table, carry } = outcome {
-                parse_again(frame, in_port.0, table, carry, headers, &mut self.keys[lane]);
-                again.0 |= 1 << lane;
-            }
-        }
+        again.0 |= self.behind_all(port, behind, now_ns)?.0;
         Ok(again)
     }
 
@@ -433,33 +401,6 @@ impl Worker {
                 self.frame_clock_ns
             }
         }
-    }
-}
-
-/// Lanes that have come to tables of routes.
-struct Routed {
-    lanes: LaneMask,
-    tables: [u8; LANES_MAX],
-    /// Those that have been sent somewhere already.
-    sent: LaneMask,
-}
-
-impl Routed {
-    fn add(&mut self, lane: usize, table: u8, sent: bool) {
-        self.lanes.0 |= 1 << lane;
-        self.sent.0 |= u64::from(sent) << lane;
-        self.tables[lane] = table;
-    }
-
-    /// A table, and the lanes that have come to it: nearly always all.
-    fn next(&mut self) -> Option<(u8, LaneMask)> {
-        let table = self.tables[self.lanes.lanes().next()?];
-        let mut these = LaneMask(0);
-        for lane in self.lanes.lanes().filter(|&lane| self.tables[lane] == table) {
-            these.0 |= 1 << lane;
-        }
-        self.lanes.0 &= !these.0;
-        Some((table, these))
     }
 }
 

@@ -2,6 +2,7 @@
 //! every table.
 
 mod deferred;
+mod functions;
 mod routes;
 mod tunnels;
 

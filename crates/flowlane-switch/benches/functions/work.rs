@@ -1,0 +1,221 @@
+//! What the functions are given to do.
+
+use flowlane::generate::{Random, build_frame};
+use flowlane::packet::batch::LaneMask;
+use flowlane::packet::fields::word;
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::{Field, Headers, parse};
+use flowlane::rule::Action;
+use flowlane_switch::frame::Frame;
+use flowlane_switch::function::ageing::NEVER;
+use flowlane_switch::function::{
+    AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig, Packets,
+};
+
+pub(crate) const FRAME_BYTES: usize = 60;
+
+type Bytes = [u8; FRAME_BYTES];
+
+const INSIDE: u32 = 0x0a00_0000;
+const POOL: u32 = 0xcb00_7100;
+
+/// The functions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Name {
+    Nat,
+    Assets,
+    Filter,
+}
+
+impl Name {
+    pub(crate) const ALL: [Name; 3] = [Name::Nat, Name::Assets, Name::Filter];
+
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Name::Nat => "nat",
+            Name::Assets => "assets",
+            Name::Filter => "filter",
+        }
+    }
+
+    /// The paper's sizes.
+    pub(crate) fn sizes(self) -> &'static [usize] {
+        match self {
+            Name::Filter => &[100, 1000, 10_000, 100_000],
+            _ => &[1000, 10_000, 100_000],
+        }
+    }
+}
+
+/// Keys in the table, and keys that it is asked for.
+pub(crate) enum Keys {
+    Two((Vec<[u32; 2]>, Vec<[u32; 2]>)),
+    Four((Vec<[u32; 4]>, Vec<[u32; 4]>)),
+    Seven((Vec<[u32; 7]>, Vec<[u32; 7]>)),
+}
+
+/// A function's work.
+pub(crate) struct Work {
+    name: Name,
+    entries: usize,
+    /// Packets that fill the table.
+    pub(crate) opening: Vec<Bytes>,
+    /// Packets that find it full.
+    pub(crate) packets: Vec<Bytes>,
+    /// The order in which they come.
+    pub(crate) order: Vec<u32>,
+    pub(crate) keys: Keys,
+    /// The filter's entries.
+    members: Vec<FlowKey>,
+}
+
+struct Flow {
+    src: (u32, u16),
+    dst: (u32, u16),
+    proto: u8,
+    flags: u16,
+}
+
+impl Flow {
+    fn key(&self) -> FlowKey {
+        let mut key = FlowKey::zero();
+        key.set(Field::EthSrc, 0x0202_0000_0000 | u128::from(self.src.0));
+        key.set(Field::EthDst, 0x0200_0000_0002);
+        key.set(Field::EthType, 0x0800);
+        key.set(Field::NwProto, self.proto.into());
+        key.set(Field::NwTtl, 64);
+        key.set(Field::Ipv4Src, self.src.0.into());
+        key.set(Field::Ipv4Dst, self.dst.0.into());
+        key.set(Field::TpSrc, self.src.1.into());
+        key.set(Field::TpDst, self.dst.1.into());
+        if self.proto == 6 {
+            key.set(Field::TcpFlags, self.flags.into());
+        }
+        key
+    }
+
+    fn frame(&self) -> Bytes {
+        let mut out = Vec::new();
+        build_frame(&self.key(), FRAME_BYTES, &mut out);
+        out[..FRAME_BYTES].try_into().expect("so long it is")
+    }
+}
+
+impl Work {
+    pub(crate) fn new(name: Name, entries: usize, packets: usize) -> Self {
+        let mut random = Random::new(9);
+        let mut work = Self {
+            name,
+            entries,
+            opening: Vec::new(),
+            packets: Vec::new(),
+            order: Vec::new(),
+            keys: Keys::Two((Vec::new(), Vec::new())),
+            members: Vec::new(),
+        };
+        match name {
+            Name::Nat => work.translate(),
+            Name::Assets => work.show(),
+            Name::Filter => work.filter(&mut random),
+        }
+        work.order = (0..packets).map(|_| random.index(work.packets.len()) as u32).collect();
+        work
+    }
+
+    /// The function, as yet without what [`opening`](Self::opening) brings.
+    pub(crate) fn function(&self, lookups: Lookups) -> Function {
+        let kind = match self.name {
+            Name::Nat => {
+                let config =
+                    NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL + 15)], self.entries);
+                Kind::Nat(Nat::new(NatConfig { lookups, ..config }).expect("there are no forwards"))
+            }
+            Name::Assets => {
+                Kind::Assets(Assets::new(AssetConfig { lookups, ..AssetConfig::new(self.entries) }))
+            }
+            Name::Filter => {
+                let fields = vec![Field::NwProto, Field::Ipv4Src, Field::Ipv4Dst, Field::TpSrc, Field::TpDst];
+                let config = FilterConfig { lookups, ..FilterConfig::new(fields, self.entries) };
+                let mut filter = Filter::new(&config).expect("the key is right");
+                for key in &self.members {
+                    filter.insert(key, NEVER).expect("there is room");
+                }
+                Kind::Filter(filter)
+            }
+        };
+        let verdicts = kind.verdicts().len();
+        Function::new(5, "", kind, vec![vec![Action::Output(flowlane::rule::action::PortNo(2))]; verdicts])
+            .expect("the actions are right")
+    }
+
+    /// UDP sessions: as many packets outbound as inbound.
+    fn translate(&mut self) {
+        let flow = |i: usize| Flow {
+            src: (INSIDE | (i / 16) as u32, 4000 + (i % 16) as u16),
+            dst: (0xc633_6400 + (i % 200) as u32, 53),
+            proto: 17,
+            flags: 0,
+        };
+        self.opening = (0..self.entries).map(|i| flow(i).frame()).collect();
+        let mut function = self.function(Lookups::Batch);
+        let mut inside = Vec::new();
+        for (i, bytes) in self.opening.iter().enumerate() {
+            let (mut frames, mut keys) = ([Frame::default()], [FlowKey::zero()]);
+            frames[0].fill(bytes);
+            let headers: [Headers; 1] = [parse(bytes, 1, &mut keys[0])];
+            let mut packets = Packets { frames: &mut frames, keys: &mut keys, headers: &headers };
+            function.process(&mut packets, LaneMask::first(1), 0);
+            let flow = flow(i);
+            let port = (keys[0].word(word::PORTS) >> 16) as u16;
+            let address = keys[0].word(word::IPV4_SRC);
+            inside.push([flow.src.0, 17 << 16 | u32::from(flow.src.1)]);
+            let back = Flow { src: flow.dst, dst: (address, port), proto: 17, flags: 0 };
+            self.packets.push(flow.frame());
+            self.packets.push(back.frame());
+        }
+        self.keys = Keys::Two((inside.clone(), inside));
+    }
+
+    /// Hosts, each with a service: as many packets that show both as packets that show the host.
+    fn show(&mut self) {
+        let hosts = self.entries / 2;
+        let mut keys = Vec::new();
+        for i in 0..hosts {
+            let flow = |flags| Flow {
+                src: (INSIDE + 1 + i as u32, 443),
+                dst: (0xc633_6401, 40_000),
+                proto: 6,
+                flags,
+            };
+            self.opening.push(flow(0x12).frame());
+            self.packets.push(flow(0x12).frame());
+            self.packets.push(flow(0x10).frame());
+            let address = INSIDE + 1 + i as u32;
+            keys.push([1 << 16 | 0xffff, 0, 0, 0, address, 0x0202_0000 | address >> 16, address & 0xffff]);
+        }
+        self.keys = Keys::Seven((keys.clone(), keys));
+    }
+
+    /// A set of 5-tuples: three packets of four are in it.
+    fn filter(&mut self, random: &mut Random) {
+        let mut asked = Vec::new();
+        let mut inside = Vec::new();
+        for i in 0..self.entries * 4 / 3 {
+            let flow = Flow {
+                src: (random.bits() as u32 >> 1 | 1 << 24, random.bits() as u16),
+                dst: (0xc000_0200 + i as u32, random.bits() as u16),
+                proto: 17,
+                flags: 0,
+            };
+            let key = flow.key();
+            let words = [38, 39, 40, 41].map(|w| key.word(w) & if w == 39 { 0xff00_0000 } else { u32::MAX });
+            if i < self.entries {
+                self.members.push(key);
+                inside.push(words);
+            }
+            asked.push(words);
+            self.packets.push(flow.frame());
+        }
+        self.keys = Keys::Four((inside, asked));
+    }
+}

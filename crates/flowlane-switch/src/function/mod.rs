@@ -1,0 +1,224 @@
+//! Functions of the pipeline: packet filters, asset detection, address translation.
+//!
+//! Like tables of routes they stand behind the caches, by numbers of the same sequence: a path ends with [`Step::Enter`],
+//! and the packets of a burst that have come there are worked on together. All keys are gathered and looked up at once in a
+//! cuckoo table ([`flowlane::cuckoo`]); then every packet, in order, gets its verdict, and with it a list of actions as a
+//! rule has them. What a function knows (an entry, a host, a session) is therefore in no megaflow, and changes none when it
+//! comes or goes.
+//!
+//! | module | what | keys |
+//! |---|---|---|
+//! | [`filter`] | sets of exact keys, from configuration or learnt | fields of the packet, up to 12 words |
+//! | [`assets`] | hosts and services that have been seen | VLAN, address, MAC address; port |
+//! | [`nat`] | source translation of IPv4 | inside address and port; outside address and port |
+//! | [`ageing`] | entries that go when they are idle | |
+//! | [`table`], [`burst`] | a cuckoo table of such entries; keys of a burst | |
+//!
+//! Within a burst a packet sees what those before it have done: where entries have come or gone since the keys were looked
+//! up together, its key is looked up again. So the result is that of one packet after the other, which is how tests
+//! define it.
+
+pub mod ageing;
+pub mod assets;
+pub mod burst;
+pub mod filter;
+pub mod nat;
+pub mod table;
+
+#[cfg(test)]
+mod tests;
+
+pub use assets::{AssetConfig, Assets};
+pub use burst::{Lookups, Packets};
+pub use filter::{Filter, FilterConfig};
+pub use nat::{Nat, NatConfig};
+
+use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::rule::Action;
+
+use crate::pipeline::Step;
+
+/// The verdict of a packet that the function refuses: it is dropped, and the function has counted why.
+pub const REFUSED: u8 = u8::MAX;
+
+/// What happens to the packets that a function gives one verdict.
+#[derive(Debug)]
+pub struct Verdict {
+    /// Its name in configuration and reports.
+    pub name: &'static str,
+    /// The actions.
+    pub actions: Vec<Action>,
+    /// Packets that got it.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    steps: Box<[Step]>,
+}
+
+impl Verdict {
+    /// What to do.
+    #[inline]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+}
+
+/// Why a function cannot be as it is asked for.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FunctionError {
+    /// An action that only rules may have.
+    #[error("`{0}`: `move` reads fields that only a rule's match fixes; let a rule in front or behind do it")]
+    Move(&'static str),
+    /// A `goto_table` to where packets have been.
+    #[error("`{verdict}`: goto_table:{to} must lead to a later table than {table}, and be the last action")]
+    Goto {
+        /// The verdict.
+        verdict: &'static str,
+        /// Where it leads.
+        to: u8,
+        /// The function's number.
+        table: u8,
+    },
+}
+
+/// What a function does.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a switch has a few functions")]
+pub enum Kind {
+    /// Finds packets in a set of keys.
+    Filter(Filter),
+    /// Notes hosts and services.
+    Assets(Assets),
+    /// Translates addresses.
+    Nat(Nat),
+}
+
+impl Kind {
+    /// The names of its verdicts, by number.
+    pub fn verdicts(&self) -> &'static [&'static str] {
+        match self {
+            Kind::Filter(_) => &filter::VERDICTS,
+            Kind::Assets(_) => &assets::VERDICTS,
+            Kind::Nat(_) => &nat::VERDICTS,
+        }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kind::Filter(_) => "filter",
+            Kind::Assets(_) => "assets",
+            Kind::Nat(_) => "nat",
+        }
+    }
+}
+
+/// A function with what follows its verdicts.
+#[derive(Debug)]
+pub struct Function {
+    /// Its name in reports; empty where none was given.
+    pub name: String,
+    /// What it does.
+    pub kind: Kind,
+    /// Packets that came to it.
+    pub packets: u64,
+    /// Cycles of the time-stamp counter that it took, actions not included.
+    pub cycles: u64,
+    verdicts: Vec<Verdict>,
+}
+
+impl Function {
+    /// A function of this number. `actions`: those of every verdict, by number.
+    ///
+    /// # Errors
+    /// Where an action cannot be here.
+    ///
+    /// # Panics
+    /// Where there are not as many lists of actions as verdicts.
+    pub fn new(number: u8, name: &str, kind: Kind, actions: Vec<Vec<Action>>) -> Result<Self, FunctionError> {
+        let names = kind.verdicts();
+        assert_eq!(names.len(), actions.len(), "every verdict has its actions");
+        let verdict = |(&name, actions): (&&'static str, Vec<Action>)| {
+            let steps = steps_of(name, &actions, number)?;
+            Ok(Verdict { name, actions, packets: 0, bytes: 0, steps: steps.into() })
+        };
+        let verdicts = names.iter().zip(actions).map(verdict).collect::<Result<_, _>>()?;
+        Ok(Self { name: name.to_owned(), kind, packets: 0, cycles: 0, verdicts })
+    }
+
+    /// Works on the packets of these lanes; gives the verdict of each, by lane. `now_ns` must not go back.
+    #[inline]
+    pub fn process(&mut self, packets: &mut Packets<'_>, lanes: LaneMask, now_ns: u64) -> [u8; LANES_MAX] {
+        let mut verdicts = [REFUSED; LANES_MAX];
+        self.packets += lanes.len() as u64;
+        match &mut self.kind {
+            Kind::Filter(filter) => filter.process(packets, lanes, now_ns, &mut verdicts),
+            Kind::Assets(assets) => assets.process(packets, lanes, now_ns, &mut verdicts),
+            Kind::Nat(nat) => nat.process(packets, lanes, now_ns, &mut verdicts),
+        }
+        verdicts
+    }
+
+    /// What to do with a packet that got a verdict, which is counted; none where it is refused.
+    #[inline]
+    pub fn take(&mut self, verdict: u8, bytes: u64) -> Option<&Verdict> {
+        let verdict = self.verdicts.get_mut(usize::from(verdict))?;
+        verdict.packets += 1;
+        verdict.bytes += bytes;
+        Some(verdict)
+    }
+
+    /// The verdicts, by number.
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+
+    /// Removes what has been idle for too long, of as much as is looked at in one go: for when no packet comes.
+    pub fn age(&mut self, now_ns: u64) {
+        match &mut self.kind {
+            Kind::Filter(filter) => filter.age(now_ns),
+            Kind::Assets(assets) => assets.age(now_ns),
+            Kind::Nat(nat) => nat.age(now_ns),
+        }
+    }
+
+    /// Bytes of its tables.
+    pub fn table_bytes(&self) -> usize {
+        match &self.kind {
+            Kind::Filter(filter) => filter.table_bytes(),
+            Kind::Assets(assets) => assets.table_bytes(),
+            Kind::Nat(nat) => nat.table_bytes(),
+        }
+    }
+}
+
+/// The steps of a verdict of function `table`. Where no action changes headers, the table that a `goto_table` leads to is
+/// entered as it is; else the packet is parsed anew before.
+fn steps_of(verdict: &'static str, actions: &[Action], table: u8) -> Result<Vec<Step>, FunctionError> {
+    let last = actions.len().saturating_sub(1);
+    let changes = actions.iter().any(changes_headers);
+    let step = |(i, action): (usize, &Action)| match *action {
+        Action::Move { .. } => Err(FunctionError::Move(verdict)),
+        Action::Goto(to) if to <= table || i < last => Err(FunctionError::Goto { verdict, to, table }),
+        Action::Goto(table) if changes => Ok(Step::Recirculate { table, carry: Vec::new() }),
+        Action::Goto(table) => Ok(Step::Enter { table, carry: Vec::new() }),
+        ref other => Ok(Step::Do(other.clone())),
+    };
+    actions.iter().enumerate().map(step).collect()
+}
+
+fn changes_headers(action: &Action) -> bool {
+    !matches!(
+        action,
+        Action::Output(_)
+            | Action::InPort
+            | Action::Flood
+            | Action::Normal
+            | Action::Controller { .. }
+            | Action::Sample { .. }
+            | Action::Meter(_)
+            | Action::Count(_)
+            | Action::Goto(_)
+    )
+}

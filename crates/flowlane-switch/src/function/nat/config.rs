@@ -1,0 +1,179 @@
+//! How addresses are to be translated, what is refused, and what is counted.
+
+use flowlane::packet::parse::ip_proto;
+
+use super::ports::{Range, Secret};
+use super::session::state;
+use crate::function::Lookups;
+use crate::function::ageing::idle_ticks;
+
+/// A session that is always there: a service inside that is reached from outside.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Forward {
+    /// TCP (6) or UDP (17).
+    pub proto: u8,
+    /// Address and port by which it is reached; the address is of the pool.
+    pub outside: (u32, u16),
+    /// Address and port of the service.
+    pub inside: (u32, u16),
+}
+
+/// How addresses are to be translated.
+#[derive(Clone, Debug)]
+pub struct NatConfig {
+    /// Inside networks: address and mask.
+    pub inside: Vec<(u32, u32)>,
+    /// Outside addresses.
+    pub pool: Vec<Range>,
+    /// Outside ports that sessions get, both ends included.
+    pub ports: (u16, u16),
+    /// Sessions that are always there.
+    pub forwards: Vec<Forward>,
+    /// Most sessions beside these.
+    pub sessions_max: usize,
+    /// Most sessions of one inside address; 0 for as many as there are.
+    pub sessions_per_host_max: u32,
+    /// Most datagrams in fragments at a time; 0 where fragments are refused.
+    pub fragments_max: usize,
+    /// Whether packets from inside to the pool turn round; else they are refused.
+    pub hairpin: bool,
+    /// Idle times in ticks.
+    pub idle: IdleTimes,
+    /// How keys are looked up.
+    pub lookups: Lookups,
+    /// Keys the hashes.
+    pub seed: u32,
+    /// What ports are drawn from.
+    pub secret: Secret,
+}
+
+/// Idle times of sessions, in ticks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IdleTimes {
+    /// UDP.
+    pub udp: u32,
+    /// TCP that is opening or closed.
+    pub tcp_transitory: u32,
+    /// TCP that is open.
+    pub tcp_established: u32,
+    /// ICMP.
+    pub icmp: u32,
+}
+
+impl Default for IdleTimes {
+    fn default() -> Self {
+        Self {
+            udp: idle_ticks(300),
+            tcp_transitory: idle_ticks(240),
+            tcp_established: idle_ticks(7440),
+            icmp: idle_ticks(60),
+        }
+    }
+}
+
+impl NatConfig {
+    /// Translation of these networks to these addresses, for up to so many sessions.
+    pub fn new(inside: Vec<(u32, u32)>, pool: Vec<Range>, sessions_max: usize) -> Self {
+        Self {
+            inside,
+            pool,
+            ports: (1024, u16::MAX),
+            forwards: Vec::new(),
+            sessions_max,
+            sessions_per_host_max: 0,
+            fragments_max: 1024,
+            hairpin: false,
+            idle: IdleTimes::default(),
+            lookups: Lookups::default(),
+            seed: 0,
+            secret: Secret::seeded(0),
+        }
+    }
+}
+
+/// Why translation cannot be as it is asked for.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NatError {
+    /// A forward from an address or port that another has, or that is not of the pool.
+    #[error(
+        "forward {0}: its outside address is not of the pool, or another forward has its outside address and port"
+    )]
+    Outside(usize),
+    /// Two forwards to one service: answers could leave by one only.
+    #[error("forward {0}: another leads to the same inside address and port")]
+    Inside(usize),
+}
+
+impl IdleTimes {
+    /// The idle time of sessions of a protocol, of TCP in a state.
+    pub(super) fn of(&self, proto: u8, state: u8) -> u32 {
+        match proto {
+            ip_proto::TCP if state::is_established(state) => self.tcp_established,
+            ip_proto::TCP => self.tcp_transitory,
+            ip_proto::UDP => self.udp,
+            _ => self.icmp,
+        }
+    }
+}
+
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
+        /// Why a packet is refused.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        pub enum Refusal {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl Refusal {
+            /// Every reason.
+            pub const ALL: [Refusal; [$($text),*].len()] = [$(Refusal::$variant),*];
+
+            /// The reason's name in reports.
+            pub fn name(self) -> &'static str {
+                match self { $(Refusal::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+refusals! {
+    /// Something is malformed in it.
+    Malformed = "refused: malformed",
+    /// Neither TCP, nor UDP, nor ICMP.
+    Protocol = "refused: other protocol",
+    /// An ICMP message that is no query, no answer and no error.
+    IcmpType = "refused: other ICMP type",
+    /// From outside, and nobody inside has asked for it.
+    NoSession = "refused: no session",
+    /// TCP from inside without session, which does not begin a connection.
+    TcpWithoutSyn = "refused: TCP without session or SYN",
+    /// An ICMP error about a packet of no session.
+    ErrorAlone = "refused: ICMP error without session",
+    /// A later fragment whose first has not come, or a fragment where these are refused.
+    FragmentAlone = "refused: fragment without the first",
+    /// From inside to the pool, where such packets do not turn round, or cannot: ICMP errors and fragments.
+    Hairpin = "refused: from inside to the pool",
+    /// The table of sessions is full.
+    Full = "refused: sessions full",
+    /// The inside address has as many sessions as it may.
+    HostFull = "refused: sessions of the host full",
+    /// The outside address has no port left.
+    NoPort = "refused: no outside port",
+}
+
+/// What has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct NatCounters {
+    /// Sessions made.
+    pub created: u64,
+    /// Sessions that went because they were idle.
+    pub aged: u64,
+    /// ICMP errors translated.
+    pub errors: u64,
+    /// Later fragments translated.
+    pub fragments: u64,
+    /// Packets refused, by [`Refusal`].
+    pub refused: [u64; Refusal::ALL.len()],
+}

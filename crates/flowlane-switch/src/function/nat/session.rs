@@ -1,0 +1,193 @@
+//! Sessions: what they know, and how they come and go.
+
+use super::Nat;
+use super::config::Refusal;
+use super::packet::Endpoint;
+use super::reading::{Packet, What};
+use crate::function::ageing::{FULL_BUDGET, NEVER};
+
+/// TCP flags of word `FLAGS` of a flow key, moved down.
+pub(super) mod flag {
+    pub(in crate::function::nat) const FIN: u8 = 1;
+    pub(in crate::function::nat) const SYN: u8 = 2;
+    pub(in crate::function::nat) const RST: u8 = 4;
+    pub(in crate::function::nat) const ACK: u8 = 16;
+}
+
+/// What a session has seen of TCP.
+pub(super) mod state {
+    pub(in crate::function::nat) const SYN_OUT: u8 = 1;
+    pub(in crate::function::nat) const SYN_IN: u8 = 2;
+    pub(in crate::function::nat) const FIN_OUT: u8 = 4;
+    pub(in crate::function::nat) const FIN_IN: u8 = 8;
+    pub(in crate::function::nat) const RST: u8 = 16;
+    pub(in crate::function::nat) const FINS: u8 = FIN_OUT | FIN_IN;
+
+    pub(in crate::function::nat) fn is_closed(state: u8) -> bool {
+        state & RST != 0 || state & FINS == FINS
+    }
+
+    pub(in crate::function::nat) fn is_established(state: u8) -> bool {
+        state & (SYN_OUT | SYN_IN) == SYN_OUT | SYN_IN && !is_closed(state)
+    }
+}
+
+/// A session. Packets by direction: outbound, inbound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Session {
+    /// Inside address.
+    pub inside: u32,
+    /// Outside address.
+    pub outside: u32,
+    /// Inside port or identifier.
+    pub inside_port: u16,
+    /// Outside port or identifier.
+    pub outside_port: u16,
+    /// Protocol.
+    pub proto: u8,
+    pub(super) state: u8,
+    /// Packets outbound and inbound.
+    pub packets: [u64; 2],
+}
+
+impl Session {
+    pub(super) fn inside_key(&self) -> [u32; 2] {
+        session_key(self.inside, self.proto, self.inside_port)
+    }
+
+    pub(super) fn outside_key(&self) -> [u32; 2] {
+        session_key(self.outside, self.proto, self.outside_port)
+    }
+
+    pub(super) fn inside_end(&self) -> Endpoint {
+        Endpoint { address: self.inside, port: self.inside_port }
+    }
+
+    pub(super) fn outside_end(&self) -> Endpoint {
+        Endpoint { address: self.outside, port: self.outside_port }
+    }
+}
+
+#[inline]
+pub(super) fn session_key(address: u32, proto: u8, port: u16) -> [u32; 2] {
+    [address, u32::from(proto) << 16 | u32::from(port)]
+}
+
+/// What a session has seen of TCP after a segment with these flags.
+#[inline]
+pub(super) fn tcp_state(before: u8, flags: u8, direction: usize) -> u8 {
+    let mut state = before;
+    if flags & flag::SYN != 0 {
+        if state::is_closed(state) {
+            state = 0;
+        }
+        state |= state::SYN_OUT << direction;
+    }
+    if flags & flag::FIN != 0 {
+        state |= state::FIN_OUT << direction;
+    }
+    if flags & flag::RST != 0 {
+        state |= state::RST;
+    }
+    state
+}
+
+impl Nat {
+    /// Makes a session for a packet's source.
+    #[cold]
+    pub(super) fn open(&mut self, packet: &Packet, now: u32) -> Result<u32, Refusal> {
+        if packet.what != What::Opens {
+            return Err(Refusal::TcpWithoutSyn);
+        }
+        let [inside, port] = packet.inside;
+        let inside_port = port as u16;
+        if self.sessions.is_full() {
+            self.remove_due(now, FULL_BUDGET);
+        }
+        if self.sessions.is_full() {
+            return Err(Refusal::Full);
+        }
+        let mine = match &mut self.hosts {
+            Some(hosts) => match hosts.find(&[inside], now) {
+                Some(at) => Some(at),
+                None => Some(hosts.insert(&[inside], 0, NEVER, now).ok_or(Refusal::Full)?),
+            },
+            None => None,
+        };
+        if let (Some(hosts), Some(at)) = (&self.hosts, mine)
+            && hosts.entries.get(at).value >= self.config.sessions_per_host_max
+        {
+            return Err(Refusal::HostFull);
+        }
+        let drawn = self.pool.draw(packet.proto, inside, inside_port);
+        let made = drawn.ok_or(Refusal::NoPort).and_then(|(outside, outside_port)| {
+            let proto = packet.proto;
+            let session =
+                Session { inside, outside, inside_port, outside_port, proto, state: 0, packets: [0; 2] };
+            self.enter(session, self.config.idle.of(proto, 0)).ok_or_else(|| {
+                self.pool.give_back(proto, outside, outside_port);
+                Refusal::Full
+            })
+        });
+        if let (Some(hosts), Some(at)) = (&mut self.hosts, mine) {
+            let sessions = &mut hosts.entries.get_mut(at).value;
+            *sessions += u32::from(made.is_ok());
+            if *sessions == 0 {
+                hosts.remove(at);
+            }
+        }
+        self.counters.created += u64::from(made.is_ok());
+        made
+    }
+
+    /// Puts a session into all tables; none where one is full.
+    pub(super) fn enter(&mut self, session: Session, idle: u32) -> Option<u32> {
+        let at = self.sessions.insert(session, idle, self.ticks.now())?;
+        let (inside, outside) = (session.inside_key(), session.outside_key());
+        if self.inside.insert(&inside, at).is_err() {
+            self.sessions.remove(at);
+            return None;
+        }
+        if self.outside.insert(&outside, at).is_err() {
+            self.inside.remove(&inside);
+            self.sessions.remove(at);
+            return None;
+        }
+        self.changes += 1;
+        Some(at)
+    }
+
+    fn remove(&mut self, at: u32) {
+        let session = self.sessions.remove(at);
+        self.inside.remove(&session.inside_key());
+        self.outside.remove(&session.outside_key());
+        self.pool.give_back(session.proto, session.outside, session.outside_port);
+        if let Some(hosts) = &mut self.hosts
+            && let Some(at) = hosts.keys().lookup(&[session.inside])
+        {
+            let sessions = &mut hosts.entries.get_mut(at).value;
+            *sessions -= 1;
+            if *sessions == 0 {
+                hosts.remove(at);
+            }
+        }
+        self.changes += 1;
+        self.counters.aged += 1;
+    }
+
+    /// Whether a session has been idle for too long: then it goes.
+    #[inline]
+    pub(super) fn removed_as_due(&mut self, at: u32, now: u32) -> bool {
+        let due = self.sessions.is_due(at, now);
+        if due {
+            self.remove(at);
+        }
+        due
+    }
+
+    pub(super) fn remove_due(&mut self, now: u32, mut budget: usize) {
+        while let Some(at) = self.sessions.due(now, &mut budget) {
+            self.remove(at);
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Functions against models that take one packet after the other, and make what they expect from scratch.
+
+mod assets;
+mod filter;
+mod nat;
+
+use flowlane::generate::Random;
+use flowlane::packet::fields::word;
+use flowlane::packet::parse;
+
+use super::*;
+use crate::frame::Frame;
+use flowlane::packet::Headers;
+use flowlane::packet::key::FlowKey;
+
+/// A tick, in nanoseconds.
+const TICK: u64 = 1 << 27;
+
+/// A packet, described.
+#[derive(Clone, PartialEq, Debug)]
+struct Desc {
+    mac: u8,
+    vlan: Option<u16>,
+    net: Net,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum Net {
+    V4 { src: u32, dst: u32, id: u16, part: Part, l4: L4 },
+    V6 { src: u128, dst: u128, l4: L4 },
+    Arp { mac: u8, sender: u32 },
+    Other,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Part {
+    Whole,
+    First,
+    Later,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum L4 {
+    Tcp {
+        src: u16,
+        dst: u16,
+        flags: u8,
+    },
+    Udp {
+        src: u16,
+        dst: u16,
+        checksum: bool,
+    },
+    Icmp {
+        kind: u8,
+        id: u16,
+    },
+    /// Quotes so many bytes of another IPv4 packet.
+    Error {
+        kind: u8,
+        quoted: Box<Desc>,
+        len: usize,
+    },
+    Raw {
+        proto: u8,
+    },
+}
+
+fn checksum(parts: &[&[u8]]) -> [u8; 2] {
+    let bytes: Vec<u8> = parts.concat();
+    let mut sum: u64 =
+        bytes.chunks(2).map(|p| u64::from(p[0]) << 8 | u64::from(*p.get(1).unwrap_or(&0))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    (!(sum as u16)).to_be_bytes()
+}
+
+impl L4 {
+    fn proto(&self, v6: bool) -> u8 {
+        match self {
+            L4::Tcp { .. } => 6,
+            L4::Udp { .. } => 17,
+            L4::Icmp { .. } | L4::Error { .. } if v6 => 58,
+            L4::Icmp { .. } | L4::Error { .. } => 1,
+            L4::Raw { proto } => *proto,
+        }
+    }
+
+    /// The segment between these addresses, its checksum made anew.
+    fn build(&self, addresses: &[u8]) -> Vec<u8> {
+        let (mut out, at) = match self {
+            L4::Tcp { src, dst, flags } => {
+                let mut out = [src.to_be_bytes(), dst.to_be_bytes()].concat();
+                out.extend([0, 0, 1, 2, 0, 0, 3, 4, 0x50, *flags, 0x10, 0, 0, 0, 0, 0]);
+                out.extend(b"segment");
+                (out, 16)
+            }
+            L4::Udp { src, dst, .. } => {
+                let mut out = [src.to_be_bytes(), dst.to_be_bytes()].concat();
+                out.extend([0, 15, 0, 0]);
+                out.extend(b"message");
+                (out, 6)
+            }
+            L4::Icmp { kind, id } => {
+                let mut out = vec![*kind, 0, 0, 0];
+                out.extend(id.to_be_bytes());
+                out.extend([0, 9, b'e', b'c', b'h', b'o', b'!']);
+                (out, 2)
+            }
+            L4::Error { kind, quoted, len } => {
+                let mut out = vec![*kind, 3, 0, 0, 0, 0, 0, 0];
+                let frame = quoted.build();
+                out.extend(&frame[14..frame.len().min(14 + len)]);
+                (out, 2)
+            }
+            L4::Raw { .. } => return b"whatever is in here".to_vec(),
+        };
+        let proto = self.proto(addresses.len() == 32);
+        let pseudo = [addresses, &(out.len() as u32).to_be_bytes(), &[0, 0, 0, proto]].concat();
+        let icmp_v4 = proto == 1;
+        let sum = if icmp_v4 { checksum(&[&out]) } else { checksum(&[&pseudo, &out]) };
+        out[at..at + 2].copy_from_slice(&sum);
+        match self {
+            L4::Udp { checksum: false, .. } => out[at..at + 2].fill(0),
+            L4::Udp { .. } if sum == [0, 0] => out[at..at + 2].fill(0xff),
+            _ => {}
+        }
+        out
+    }
+}
+
+impl Desc {
+    fn v4(src: u32, dst: u32, l4: L4) -> Self {
+        Self { mac: 1, vlan: None, net: Net::V4 { src, dst, id: 7, part: Part::Whole, l4 } }
+    }
+
+    /// The frame, every checksum made anew.
+    fn build(&self) -> Vec<u8> {
+        let mut out = vec![2, 0, 0, 0, 0, 0xee, 2, 0, 0, 0, 0, self.mac];
+        if let Some(vlan) = self.vlan {
+            out.extend([0x81, 0]);
+            out.extend(vlan.to_be_bytes());
+        }
+        match &self.net {
+            Net::V4 { src, dst, id, part, l4 } => {
+                let addresses = [src.to_be_bytes(), dst.to_be_bytes()].concat();
+                let body = match part {
+                    Part::Later => b"the rest of the datagram".to_vec(),
+                    _ => l4.build(&addresses),
+                };
+                let fragment: u16 = match part {
+                    Part::Whole => 0x4000,
+                    Part::First => 0x2000,
+                    Part::Later => 3,
+                };
+                let mut ip = vec![0x45, 0];
+                ip.extend((20 + body.len() as u16).to_be_bytes());
+                ip.extend(id.to_be_bytes());
+                ip.extend(fragment.to_be_bytes());
+                ip.extend([64, l4.proto(false), 0, 0]);
+                ip.extend(&addresses);
+                let sum = checksum(&[&ip]);
+                ip[10..12].copy_from_slice(&sum);
+                out.extend([8, 0]);
+                out.extend(ip);
+                out.extend(body);
+            }
+            Net::V6 { src, dst, l4 } => {
+                let addresses = [src.to_be_bytes(), dst.to_be_bytes()].concat();
+                let body = l4.build(&addresses);
+                out.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+                out.extend((body.len() as u16).to_be_bytes());
+                out.extend([l4.proto(true), 64]);
+                out.extend(addresses);
+                out.extend(body);
+            }
+            Net::Arp { mac, sender } => {
+                out.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, *mac]);
+                out.extend(sender.to_be_bytes());
+                out.extend([0, 0, 0, 0, 0, 0, 10, 0, 0, 1]);
+            }
+            Net::Other => out.extend([0x88, 0xcc, 1, 2, 3, 4]),
+        }
+        out
+    }
+}
+
+/// Lets a function work on a burst; gives verdicts and frames. Keys must be what the frames say afterwards.
+fn process(function: &mut Function, frames: &[Vec<u8>], now_ns: u64) -> Vec<(u8, Vec<u8>)> {
+    let mut buffers = Vec::new();
+    let mut keys = vec![FlowKey::zero(); frames.len()];
+    let mut headers = vec![Headers::default(); frames.len()];
+    for (i, bytes) in frames.iter().enumerate() {
+        let mut frame = Frame::default();
+        frame.fill(bytes);
+        headers[i] = parse(bytes, 1, &mut keys[i]);
+        buffers.push(frame);
+    }
+    let mut packets = Packets { frames: &mut buffers, keys: &mut keys, headers: &headers };
+    let verdicts = function.process(&mut packets, LaneMask::first(frames.len()), now_ns);
+    let mut out = Vec::new();
+    for (i, frame) in buffers.iter().enumerate() {
+        let mut key = FlowKey::zero();
+        parse(frame.bytes(), 1, &mut key);
+        for w in [word::IPV4_SRC, word::IPV4_DST, word::PORTS] {
+            assert_eq!(key.word(w), keys[i].word(w), "word {w} of the key of lane {i}");
+        }
+        out.push((verdicts[i], frame.bytes().to_vec()));
+    }
+    out
+}
+
+/// Bursts of up to 64, at times that stand still, creep, or leap.
+fn bursts(
+    random: &mut Random,
+    count: usize,
+    mut draw: impl FnMut(&mut Random) -> Desc,
+) -> Vec<(u64, Vec<Desc>)> {
+    let mut now = 1_700_000_000_000_000_000;
+    (0..count)
+        .map(|_| {
+            now += [0, 1, TICK, 3 * TICK, 20 * TICK, 2000 * TICK][random.index(6)] + random.below(TICK);
+            let len = [1, 2, 7, 16, 63, 64][random.index(6)];
+            (now, (0..len).map(|_| draw(random)).collect())
+        })
+        .collect()
+}
+
+/// The same function with both ways of looking up.
+fn both(mut make: impl FnMut(Lookups) -> Function) -> [Function; 2] {
+    [Lookups::Batch, Lookups::Scalar].map(&mut make)
+}
+
+/// A function without actions.
+fn bare(kind: Kind) -> Function {
+    let verdicts = kind.verdicts().len();
+    Function::new(1, "", kind, vec![Vec::new(); verdicts]).expect("there is nothing to refuse")
+}

@@ -1,0 +1,447 @@
+//! Translation against a model with maps, whose packets are built from scratch: every checksum is made anew.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::*;
+use crate::function::nat::ports::Secret;
+use crate::function::nat::{Forward, IdleTimes, NatError, Refusal};
+
+const INSIDE: u32 = 0x0a00_0000;
+const POOL: u32 = 0xcb00_7100;
+const FAR: u32 = 0xc633_6400;
+
+/// Flags: FIN 1, SYN 2, RST 4, ACK 16.
+const FLAGS: [u8; 8] = [0x02, 0x02, 0x12, 0x10, 0x11, 0x14, 0x04, 0x18];
+
+type End = (u32, u16);
+
+/// Source, destination, protocol, identification.
+type Datagram = (u32, u32, u8, u16);
+
+/// What the model knows of a session.
+#[derive(Clone, Debug)]
+struct Known {
+    outside: End,
+    used: u64,
+    /// SYN and FIN, by direction; RST.
+    syn: [bool; 2],
+    fin: [bool; 2],
+    rst: bool,
+    forward: bool,
+}
+
+impl Known {
+    fn closed(&self) -> bool {
+        self.rst || self.fin == [true; 2]
+    }
+
+    fn idle(&self, proto: u8, times: IdleTimes) -> u64 {
+        match proto {
+            6 if self.syn == [true; 2] && !self.closed() => times.tcp_established.into(),
+            6 => times.tcp_transitory.into(),
+            17 => times.udp.into(),
+            _ => times.icmp.into(),
+        }
+    }
+
+    fn note(&mut self, flags: Option<u8>, direction: usize, now: u64) {
+        self.used = now;
+        let flags = flags.unwrap_or(0);
+        if flags & 2 != 0 {
+            if self.closed() {
+                (self.syn, self.fin, self.rst) = ([false; 2], [false; 2], false);
+            }
+            self.syn[direction] = true;
+        }
+        self.fin[direction] |= flags & 1 != 0;
+        self.rst |= flags & 4 != 0;
+    }
+}
+
+struct Model {
+    config: NatConfig,
+    base: u64,
+    /// By protocol and inside end.
+    sessions: BTreeMap<(u8, End), Known>,
+    /// Where the later fragments go, and since when that is known.
+    fragments: HashMap<Datagram, (u8, u32, u32, u64)>,
+    refused: BTreeMap<Refusal, u64>,
+    created: u64,
+}
+
+/// What the source of a frame is.
+fn source_of(frame: &[u8]) -> End {
+    let icmp = frame[23] == 1;
+    let port_at = if icmp { 38 } else { 34 };
+    let port = u16::from_be_bytes([frame[port_at], frame[port_at + 1]]);
+    (u32::from_be_bytes([frame[26], frame[27], frame[28], frame[29]]), port)
+}
+
+impl Model {
+    fn is_inside(address: u32) -> bool {
+        address >> 24 == INSIDE >> 24
+    }
+
+    fn is_pool(&self, address: u32) -> bool {
+        self.config.pool.iter().any(|&(first, last)| (first..=last).contains(&address))
+    }
+
+    fn expire(&mut self, now: u64) {
+        let times = self.config.idle;
+        self.sessions.retain(|&(proto, _), s| s.forward || now - s.used <= s.idle(proto, times));
+        // 15 s are 112 ticks, rounded up.
+        self.fragments.retain(|_, f| now - f.3 <= 112);
+    }
+
+    fn by_outside(&self, proto: u8, outside: End) -> Option<End> {
+        let found = self.sessions.iter().find(|((p, _), s)| *p == proto && s.outside == outside);
+        found.map(|((_, inside), _)| *inside)
+    }
+
+    /// The outside end of a session, which is made if need be: then it is what the packet `got`, if that may be.
+    fn outside_of(
+        &mut self,
+        proto: u8,
+        inside: End,
+        opens: bool,
+        got: &[u8],
+        now: u64,
+    ) -> Result<End, Refusal> {
+        if let Some(known) = self.sessions.get(&(proto, inside)) {
+            return Ok(known.outside);
+        }
+        if !opens {
+            return Err(Refusal::TcpWithoutSyn);
+        }
+        let dynamic = self.sessions.iter().filter(|(_, s)| !s.forward);
+        let of_host = dynamic.clone().filter(|((_, i), _)| i.0 == inside.0).count() as u32;
+        if dynamic.count() >= self.config.sessions_max {
+            return Err(Refusal::Full);
+        }
+        if self.config.sessions_per_host_max > 0 && of_host >= self.config.sessions_per_host_max {
+            return Err(Refusal::HostFull);
+        }
+        let (low, high) = if proto == 1 { (0, u16::MAX) } else { self.config.ports };
+        let used: HashSet<End> =
+            self.sessions.iter().filter(|((p, _), _)| *p == proto).map(|(_, s)| s.outside).collect();
+        let addresses: u64 = self.config.pool.iter().map(|(a, b)| u64::from(b - a) + 1).sum();
+        let in_range = used.iter().filter(|(_, port)| (low..=high).contains(port)).count() as u64;
+        if in_range == addresses * (u64::from(high - low) + 1) {
+            return Err(Refusal::NoPort);
+        }
+        let outside = source_of(got);
+        assert!(self.is_pool(outside.0) && (low..=high).contains(&outside.1), "{outside:x?}");
+        assert!(!used.contains(&outside), "{outside:x?} is in use");
+        let known =
+            Known { outside, used: now, syn: [false; 2], fin: [false; 2], rst: false, forward: false };
+        self.sessions.insert((proto, inside), known);
+        self.created += 1;
+        Ok(outside)
+    }
+
+    /// What becomes of a packet; `got` is what became of it.
+    fn step(&mut self, desc: &Desc, now_ns: u64, got: &[u8]) -> (u8, Desc) {
+        let now = (now_ns - self.base) / TICK;
+        self.expire(now);
+        self.translate(desc, now, got).unwrap_or_else(|refusal| {
+            *self.refused.entry(refusal).or_default() += 1;
+            (REFUSED, desc.clone())
+        })
+    }
+
+    fn translate(&mut self, desc: &Desc, now: u64, got: &[u8]) -> Result<(u8, Desc), Refusal> {
+        let mut out = desc.clone();
+        let Net::V4 { src, dst, id, part, l4 } = &mut out.net else { return Ok((3, out)) };
+        if *dst >> 28 >= 0xe {
+            return Ok((3, out));
+        }
+        let verdict = match (Self::is_inside(*src), self.is_pool(*dst)) {
+            (false, false) => return Ok((3, out)),
+            (true, false) => 0,
+            (false, true) => 1,
+            (true, true) if !self.config.hairpin => return Err(Refusal::Hairpin),
+            (true, true) => 2,
+        };
+        let (outbound, inbound) = (verdict != 1, verdict != 0);
+        let datagram = (*src, *dst, l4.proto(false), *id);
+        if *part == Part::Later {
+            let &(verdict, s, d, _) = self.fragments.get(&datagram).ok_or(Refusal::FragmentAlone)?;
+            (*src, *dst) = (s, d);
+            return Ok((verdict, out));
+        }
+        let (proto, from, to, opens, flags) = match l4 {
+            L4::Tcp { src, dst, flags } => (6, src, dst, *flags & 0x17 == 2, Some(*flags)),
+            L4::Udp { src, dst, .. } => (17, src, dst, true, None),
+            L4::Icmp { kind: 8 | 13, id } if verdict == 0 => (1, &mut id.clone(), id, true, None),
+            L4::Icmp { kind: 0 | 14, id } if verdict == 1 => (1, &mut id.clone(), id, false, None),
+            L4::Icmp { kind: 0 | 8 | 13 | 14, .. } => return Err(Refusal::NoSession),
+            L4::Icmp { .. } => return Err(Refusal::IcmpType),
+            L4::Error { .. } if verdict == 2 => return Err(Refusal::Hairpin),
+            L4::Error { .. } if *part == Part::First => return Err(Refusal::ErrorAlone),
+            L4::Error { quoted, len, .. } => {
+                self.error(verdict, (src, dst), quoted, *len)?;
+                return Ok((verdict, out));
+            }
+            L4::Raw { .. } => return Err(Refusal::Protocol),
+        };
+        let icmp = proto == 1;
+        let target = self.by_outside(proto, (*dst, *to));
+        if inbound && target.is_none() {
+            return Err(Refusal::NoSession);
+        }
+        if outbound {
+            let inside = (*src, if icmp { *to } else { *from });
+            let outside = self.outside_of(proto, inside, opens, got, now)?;
+            self.sessions.get_mut(&(proto, inside)).expect("just so").note(flags, 0, now);
+            (*src, *from) = outside;
+            if icmp {
+                *to = outside.1;
+            }
+        }
+        if let (true, Some(target)) = (inbound, target) {
+            self.sessions.get_mut(&(proto, target)).expect("just so").note(flags, 1, now);
+            (*dst, *to) = target;
+        }
+        if *part == Part::First
+            && (self.fragments.contains_key(&datagram) || self.fragments.len() < self.config.fragments_max)
+        {
+            self.fragments.insert(datagram, (verdict, *src, *dst, now));
+        }
+        Ok((verdict, out))
+    }
+
+    fn error(
+        &mut self,
+        verdict: u8,
+        (src, dst): (&mut u32, &mut u32),
+        quoted: &mut Desc,
+        len: usize,
+    ) -> Result<(), Refusal> {
+        let Net::V4 { src: from, dst: to, part, l4, .. } = &mut quoted.net else { unreachable!() };
+        if len < 28 || *part == Part::Later {
+            return Err(Refusal::ErrorAlone);
+        }
+        let inbound = verdict == 1;
+        let (proto, port) = match l4 {
+            L4::Tcp { src, dst, .. } => (6, if inbound { src } else { dst }),
+            L4::Udp { src, dst, .. } => (17, if inbound { src } else { dst }),
+            L4::Icmp { kind: 8 | 13, id } if inbound => (1, id),
+            L4::Icmp { kind: 0 | 14, id } if !inbound => (1, id),
+            _ => return Err(Refusal::ErrorAlone),
+        };
+        if inbound {
+            let inside = self.by_outside(proto, (*from, *port)).ok_or(Refusal::ErrorAlone)?;
+            if dst != from {
+                return Err(Refusal::ErrorAlone);
+            }
+            (*from, *port) = inside;
+            *dst = inside.0;
+        } else {
+            let known = self.sessions.get(&(proto, (*to, *port))).ok_or(Refusal::ErrorAlone)?;
+            (*to, *port) = known.outside;
+            *src = known.outside.0;
+        }
+        Ok(())
+    }
+
+    /// An outside end that is in use, mostly.
+    fn some_outside(&self, proto: u8, random: &mut Random) -> End {
+        let used: Vec<End> =
+            self.sessions.iter().filter(|((p, _), _)| *p == proto).map(|(_, s)| s.outside).collect();
+        if used.is_empty() || random.chance(0.2) {
+            return (POOL + random.below(3) as u32, random.port(1020, 1030));
+        }
+        used[random.index(used.len())]
+    }
+}
+
+/// A packet that fits what is there, or does not.
+fn draw(model: &Model, random: &mut Random) -> Desc {
+    let hosts = 4;
+    let inside = |random: &mut Random| (INSIDE + 1 + random.below(hosts) as u32, random.port(5000, 5005));
+    let far = |random: &mut Random| (FAR + random.below(3) as u32, random.port(80, 82));
+    let proto = [6, 6, 17, 17, 1, 47][random.index(6)];
+    let segment = |(src, dst): (u16, u16), request: bool, random: &mut Random| match proto {
+        6 => L4::Tcp { src, dst, flags: FLAGS[random.index(8)] },
+        17 => L4::Udp { src, dst, checksum: random.chance(0.8) },
+        1 if random.chance(0.1) => L4::Icmp { kind: [4, 5, 13, 14][random.index(4)], id: src },
+        1 if request => L4::Icmp { kind: 8, id: src },
+        1 => L4::Icmp { kind: 0, id: dst },
+        proto => L4::Raw { proto },
+    };
+    let part =
+        [Part::Whole, Part::Whole, Part::Whole, Part::Whole, Part::First, Part::Later][random.index(6)];
+    let between = |from: End, to: End, l4: L4, part: Part, random: &mut Random| Desc {
+        mac: 1,
+        vlan: None,
+        net: Net::V4 { src: from.0, dst: to.0, id: random.port(1, 3), part, l4 },
+    };
+    let len = [27, 28, 28, 36, 100][random.index(5)];
+    match random.below(20) {
+        0..8 => {
+            let (from, to) = (inside(random), far(random));
+            let l4 = segment((from.1, to.1), true, random);
+            between(from, to, l4, part, random)
+        }
+        8..13 => {
+            let (from, to) = (far(random), model.some_outside(proto, random));
+            let l4 = segment((from.1, to.1), false, random);
+            between(from, to, l4, part, random)
+        }
+        13 | 14 => {
+            let (from, to) = (inside(random), model.some_outside(proto, random));
+            let l4 = segment((from.1, to.1), random.chance(0.5), random);
+            between(from, to, l4, part, random)
+        }
+        15 | 16 => {
+            // From outside, about a packet that went out.
+            let (from, to) = (model.some_outside(proto, random), far(random));
+            let quoted = segment((from.1, to.1), true, random);
+            let quoted = Box::new(between(from, to, quoted, Part::Whole, random));
+            let at = if random.chance(0.9) { from.0 } else { POOL };
+            let kind = [3, 11, 12][random.index(3)];
+            between(far(random), (at, 0), L4::Error { kind, quoted, len }, Part::Whole, random)
+        }
+        17 => {
+            // From inside, about a packet that came in.
+            let (from, to) = (far(random), inside(random));
+            let quoted = segment((from.1, to.1), false, random);
+            let quoted = Box::new(between(from, to, quoted, Part::Whole, random));
+            let from = inside(random);
+            between(from, far(random), L4::Error { kind: 3, quoted, len }, Part::Whole, random)
+        }
+        18 => {
+            let l4 = L4::Udp { src: 1, dst: 2, checksum: true };
+            Desc { mac: 1, vlan: None, net: Net::V6 { src: 5, dst: 6, l4 } }
+        }
+        _ => {
+            let (from, to) = (far(random), [(FAR + 9, 1), (0xe000_0001, 2)][random.index(2)]);
+            let l4 = segment((from.1, to.1), true, random);
+            between(from, to, l4, part, random)
+        }
+    }
+}
+
+fn config(random: &mut Random) -> NatConfig {
+    let idle = [1, 4, 30, 1500];
+    let mut drawn = || idle[random.index(4)];
+    let idle = IdleTimes { udp: drawn(), tcp_transitory: drawn(), tcp_established: drawn(), icmp: drawn() };
+    NatConfig {
+        // So few that all are in use now and then.
+        ports: (1024, [1024, 1027, 2000][random.index(3)]),
+        forwards: vec![
+            Forward { proto: 6, outside: (POOL, 80), inside: (INSIDE + 1, 5000) },
+            Forward { proto: 17, outside: (POOL + 1, 1024), inside: (INSIDE + 9, 53) },
+        ],
+        sessions_per_host_max: [0, 1, 3][random.index(3)],
+        fragments_max: [0, 2, 100][random.index(3)],
+        hairpin: random.chance(0.7),
+        idle,
+        seed: random.bits() as u32,
+        secret: Secret::seeded(random.bits()),
+        ..NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL + 1)], [3, 10, 60][random.index(3)])
+    }
+}
+
+#[test]
+fn translation_is_what_maps_and_checksums_made_anew_say_one_packet_after_the_other() {
+    let mut total = [0; 4];
+    for seed in 0..150 {
+        let mut random = Random::new(seed);
+        let config = config(&mut random);
+        let mut functions =
+            both(|lookups| bare(Kind::Nat(Nat::new(NatConfig { lookups, ..config.clone() }).unwrap())));
+        let base = 1_700_000_000_000_000_000;
+        let forward = |f: &Forward| {
+            let flags = [false; 2];
+            (
+                (f.proto, f.inside),
+                Known { outside: f.outside, used: 0, syn: flags, fin: flags, rst: false, forward: true },
+            )
+        };
+        let sessions = config.forwards.iter().map(forward).collect();
+        let (fragments, refused) = (HashMap::new(), BTreeMap::new());
+        let mut model = Model { config, base, sessions, fragments, refused, created: 0 };
+        let mut now = base;
+        for step in 0..80 {
+            if step > 0 {
+                now += [0, 1, TICK, 3 * TICK, 20 * TICK, 2000 * TICK][random.index(6)] + random.below(TICK);
+            }
+            let count = [1, 2, 7, 16, 63, 64][random.index(6)];
+            let descs: Vec<Desc> = (0..count).map(|_| draw(&model, &mut random)).collect();
+            let frames: Vec<Vec<u8>> = descs.iter().map(Desc::build).collect();
+            let [batch, scalar] = functions.each_mut().map(|function| process(function, &frames, now));
+            assert_eq!(batch, scalar, "seed {seed}, step {step}");
+            for (i, (desc, (verdict, frame))) in descs.iter().zip(&batch).enumerate() {
+                let (wanted, translated) = model.step(desc, now, frame);
+                let context = || format!("seed {seed}, step {step}, packet {i}: {desc:x?}");
+                assert_eq!(*verdict, wanted, "{}", context());
+                assert_eq!(frame, &translated.build(), "{}\n{translated:x?}", context());
+                total[usize::from(wanted.min(3))] += 1;
+            }
+            for function in &functions {
+                let Kind::Nat(nat) = &function.kind else { unreachable!() };
+                let live: BTreeMap<(u8, End), End> = nat
+                    .sessions()
+                    .map(|s| ((s.proto, (s.inside, s.inside_port)), (s.outside, s.outside_port)))
+                    .collect();
+                assert!(
+                    live.iter().eq(model.sessions.iter().map(|(k, s)| (k, &s.outside)).collect::<Vec<_>>())
+                );
+            }
+        }
+        for function in &functions {
+            let Kind::Nat(nat) = &function.kind else { unreachable!() };
+            let counters = nat.counters();
+            for reason in Refusal::ALL {
+                let wanted = model.refused.get(&reason).copied().unwrap_or(0);
+                assert_eq!(counters.refused[reason as usize], wanted, "seed {seed}: {}", reason.name());
+            }
+            assert_eq!(counters.created, model.created, "seed {seed}");
+        }
+    }
+    assert!(total.iter().all(|&n| n > 1000), "packets by verdict: {total:?}");
+}
+
+#[test]
+fn a_flood_of_connections_fills_the_table_and_takes_nothing_from_those_that_are_open() {
+    let config = NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL)], 100);
+    let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
+    let tcp =
+        |src: End, dst: End, flags| Desc::v4(src.0, dst.0, L4::Tcp { src: src.1, dst: dst.1, flags }).build();
+    let (host, server) = ((INSIDE + 1, 4000), (FAR, 443));
+    let sent = process(&mut function, &[tcp(host, server, 2)], 0);
+    let outside = source_of(&sent[0].1);
+    let mut random = Random::new(1);
+    let mut now = TICK;
+    process(&mut function, &[tcp(server, outside, 0x12)], now);
+    for _ in 0..500 {
+        let flood: Vec<Vec<u8>> =
+            (0..64).map(|_| tcp((INSIDE | random.below(1 << 24) as u32, 1), server, 2)).collect();
+        now += TICK / 100;
+        process(&mut function, &flood, now);
+        let Kind::Nat(nat) = &function.kind else { unreachable!() };
+        assert!(nat.len() <= 100);
+    }
+    // The flood's sessions go after the transitory time; the open one stays.
+    let later = now + 300 * 1_000_000_000;
+    let back = process(&mut function, &[tcp(server, outside, 0x10)], later);
+    assert_eq!(back[0], (1, tcp(server, host, 0x10)));
+    let Kind::Nat(nat) = &function.kind else { unreachable!() };
+    assert_eq!(nat.len(), 1);
+    assert_eq!(nat.counters().refused[Refusal::Full as usize], 500 * 64 - 99);
+}
+
+#[test]
+fn forwards_that_contradict_each_other_or_the_pool_are_refused() {
+    let new = |forwards: Vec<Forward>| {
+        let pool = NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL)], 10);
+        Nat::new(NatConfig { forwards, ..pool }).map(|nat| nat.len())
+    };
+    let forward = |proto, outside, inside| Forward { proto, outside, inside };
+    let first = forward(6, (POOL, 80), (INSIDE, 80));
+    assert_eq!(new(vec![first, forward(17, (POOL, 80), (INSIDE, 80))]), Ok(2));
+    assert_eq!(new(vec![first, forward(6, (POOL, 80), (INSIDE, 81))]), Err(NatError::Outside(1)));
+    assert_eq!(new(vec![first, forward(6, (POOL, 81), (INSIDE, 80))]), Err(NatError::Inside(1)));
+    assert_eq!(new(vec![forward(6, (POOL + 1, 80), (INSIDE, 80))]), Err(NatError::Outside(0)));
+}

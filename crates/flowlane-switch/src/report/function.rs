@@ -1,0 +1,216 @@
+//! What functions have counted.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
+
+use flowlane::packet::fields::{Field, Form};
+use flowlane::packet::parse::ip_proto;
+use flowlane::rule::flow_syntax::print_actions;
+use serde::Serialize;
+
+use super::Counted;
+use crate::function::assets::{Asset, Listed};
+use crate::function::nat::Refusal;
+use crate::function::{Assets, Filter, Function, Kind, Nat, Verdict};
+use crate::worker::Worker;
+
+/// A function's counters, and what it knows.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation; units stand in them")]
+pub struct FunctionReport {
+    pub number: u8,
+    pub name: String,
+    pub kind: &'static str,
+    pub packets: u64,
+    pub cycles_per_packet: f64,
+    pub entries: usize,
+    pub table_bytes: usize,
+    pub verdicts: Vec<VerdictReport>,
+    /// What has happened, by name; what has not is left out.
+    pub events: Vec<Counted>,
+    /// A filter's entries, where they are counted.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub filter_entries: Vec<FilterEntryReport>,
+    /// The assets that are known.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub assets: Vec<AssetReport>,
+    /// The packets of services that are reached from outside.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub forwards: Vec<ForwardReport>,
+}
+
+/// What followed a verdict.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct VerdictReport {
+    pub verdict: &'static str,
+    pub actions: String,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// An entry of a filter.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct FilterEntryReport {
+    pub key: String,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// A host or a service.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct AssetReport {
+    pub vlan: Option<u16>,
+    pub address: IpAddr,
+    /// A host's.
+    pub mac: Option<String>,
+    /// A service's: `tcp/443`.
+    pub service: Option<String>,
+    /// By the switch's clock: the frames' times, or seconds since it began.
+    pub first_seen_s: f64,
+    pub last_seen_s: f64,
+    pub packets: u64,
+}
+
+/// A service that is reached from outside.
+#[derive(Clone, Debug, Serialize)]
+#[expect(missing_docs, reason = "the names are the documentation")]
+pub struct ForwardReport {
+    pub protocol: &'static str,
+    pub outside: SocketAddrV4,
+    pub inside: SocketAddrV4,
+    pub inbound_packets: u64,
+    pub outbound_packets: u64,
+}
+
+pub(super) fn reports(worker: &Worker) -> Vec<FunctionReport> {
+    worker.lookup.pipeline.functions().map(|(number, function)| report(number, function)).collect()
+}
+
+fn report(number: u8, function: &Function) -> FunctionReport {
+    let mut report = FunctionReport {
+        number,
+        name: function.name.clone(),
+        kind: function.kind.name(),
+        packets: function.packets,
+        cycles_per_packet: function.cycles as f64 / function.packets.max(1) as f64,
+        entries: 0,
+        table_bytes: function.table_bytes(),
+        verdicts: function.verdicts().iter().map(verdict).collect(),
+        events: Vec::new(),
+        filter_entries: Vec::new(),
+        assets: Vec::new(),
+        forwards: Vec::new(),
+    };
+    match &function.kind {
+        Kind::Filter(filter) => fill_filter(filter, &mut report),
+        Kind::Assets(assets) => fill_assets(assets, &mut report),
+        Kind::Nat(nat) => fill_nat(nat, &mut report),
+    }
+    report.events.retain(|event| event.packets > 0);
+    report
+}
+
+fn verdict(verdict: &Verdict) -> VerdictReport {
+    VerdictReport {
+        verdict: verdict.name,
+        actions: print_actions(&verdict.actions),
+        packets: verdict.packets,
+        bytes: verdict.bytes,
+    }
+}
+
+fn fill_filter(filter: &Filter, report: &mut FunctionReport) {
+    let counters = filter.counters();
+    report.entries = filter.len();
+    report.events = vec![
+        Counted { reason: "without a field of the key", packets: counters.without_key },
+        Counted { reason: "entries learnt", packets: counters.learnt },
+        Counted { reason: "entries refused, set full", packets: counters.refused },
+        Counted { reason: "entries aged", packets: filter.aged() },
+    ];
+    if !filter.counts() {
+        return;
+    }
+    let mut entries: Vec<FilterEntryReport> = filter
+        .list()
+        .iter()
+        .map(|entry| {
+            let values = filter.fields().iter().map(|&field| print_value(field, entry.key.get(field)));
+            let key = values.collect::<Vec<String>>().join(",");
+            FilterEntryReport { key, packets: entry.packets, bytes: entry.bytes }
+        })
+        .collect();
+    entries.sort_by(|a, b| b.packets.cmp(&a.packets).then_with(|| a.key.cmp(&b.key)));
+    report.filter_entries = entries;
+}
+
+/// A field with its value, as in rules.
+fn print_value(field: Field, value: u128) -> String {
+    let name = field.info().name;
+    match field.info().form {
+        Form::Ipv4 => format!("{name}={}", Ipv4Addr::from(value as u32)),
+        Form::Ipv6 => format!("{name}={}", Ipv6Addr::from(value)),
+        Form::Mac => format!("{name}={}", print_mac(&value.to_be_bytes()[10..])),
+        Form::Hex | Form::TcpFlags => format!("{name}={value:#x}"),
+        _ => format!("{name}={value}"),
+    }
+}
+
+fn print_mac(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<String>>().join(":")
+}
+
+fn fill_assets(assets: &Assets, report: &mut FunctionReport) {
+    let counters = assets.counters();
+    report.entries = assets.len();
+    report.events = vec![
+        Counted { reason: "new hosts", packets: counters.hosts },
+        Counted { reason: "new services", packets: counters.services },
+        Counted { reason: "assets not noted, table full", packets: counters.refused },
+        Counted { reason: "assets aged", packets: assets.aged() },
+        Counted { reason: "packets that show none", packets: counters.without },
+    ];
+    report.assets = assets.list().iter().map(asset).collect();
+}
+
+fn asset(listed: &Listed) -> AssetReport {
+    let (mac, service) = match listed.asset {
+        Asset::Host(mac) => (Some(print_mac(&mac)), None),
+        Asset::Service(ip_proto::TCP, port) => (None, Some(format!("tcp/{port}"))),
+        Asset::Service(_, port) => (None, Some(format!("udp/{port}"))),
+    };
+    AssetReport {
+        vlan: listed.vlan,
+        address: listed.address,
+        mac,
+        service,
+        first_seen_s: listed.first_ns as f64 / 1e9,
+        last_seen_s: listed.last_ns as f64 / 1e9,
+        packets: listed.packets,
+    }
+}
+
+fn fill_nat(nat: &Nat, report: &mut FunctionReport) {
+    let counters = nat.counters();
+    report.entries = nat.len();
+    report.events = vec![
+        Counted { reason: "sessions made", packets: counters.created },
+        Counted { reason: "sessions aged", packets: counters.aged },
+        Counted { reason: "ICMP errors translated", packets: counters.errors },
+        Counted { reason: "later fragments translated", packets: counters.fragments },
+    ];
+    let refused = Refusal::ALL.iter().zip(counters.refused);
+    report.events.extend(refused.map(|(reason, packets)| Counted { reason: reason.name(), packets }));
+    report.forwards = nat
+        .forwards()
+        .map(|session| ForwardReport {
+            protocol: if session.proto == ip_proto::TCP { "tcp" } else { "udp" },
+            outside: SocketAddrV4::new(session.outside.into(), session.outside_port),
+            inside: SocketAddrV4::new(session.inside.into(), session.inside_port),
+            inbound_packets: session.packets[1],
+            outbound_packets: session.packets[0],
+        })
+        .collect();
+}

@@ -1,0 +1,292 @@
+//! Functions, from their sections of the configuration.
+
+mod nat;
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use flowlane::packet::fields::{Field, VLAN_PRESENT, word};
+use flowlane::packet::key::FlowKey;
+use flowlane::rule::{Action, Format, Match, ReadOptions, Rule};
+
+use super::SetupError;
+use super::routes::Place;
+use crate::config::{AssetTableSection, Config, ConfigError, FilterTableSection, LookupsChoice};
+use crate::function::ageing::idle_ticks;
+use crate::function::filter::KeyShape;
+use crate::function::nat::ports::Secret;
+use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
+
+/// The most entries of a function's table.
+const ENTRIES_MAX: usize = 1 << 26;
+
+/// A section, checked, with what it names read.
+pub(super) struct FunctionSetup {
+    number: u8,
+    name: String,
+    /// The actions of its verdicts, by number.
+    actions: Vec<Vec<Action>>,
+    kind: KindSetup,
+}
+
+enum KindSetup {
+    Filter { config: FilterConfig, entries: Vec<(FlowKey, u32)> },
+    Assets(AssetConfig),
+    Nat(NatConfig),
+}
+
+/// All functions of a configuration.
+pub(super) fn read(
+    config: &Config,
+    folder: &Path,
+    options: &ReadOptions<'_>,
+    place: Place<'_>,
+) -> Result<Vec<FunctionSetup>, SetupError> {
+    let mut functions = Vec::new();
+    for section in &config.filter_table {
+        functions.push(filter(section, folder, options, place)?);
+    }
+    for section in &config.asset_table {
+        functions.push(assets(section, options, place)?);
+    }
+    for section in &config.nat_table {
+        // Ports that nobody can foretell need more of a secret than the seed of the hashes.
+        let secret = config.switch.seed.map_or_else(Secret::random, |seed| Secret::seeded(seed.into()));
+        let (config, actions) = nat::read(section, secret, options, place)?;
+        let (number, name) = (section.number, section.name.clone());
+        functions.push(FunctionSetup { number, name, actions, kind: KindSetup::Nat(config) });
+    }
+    Ok(functions)
+}
+
+impl FunctionSetup {
+    /// Its number.
+    pub(super) fn number(&self) -> u8 {
+        self.number
+    }
+
+    /// Its verdicts' actions as rules, to be checked like rules.
+    pub(super) fn as_rules(&self) -> impl Iterator<Item = Rule> {
+        let number = self.number;
+        let rule =
+            move |actions: &Vec<Action>| Rule { table: number, ..Rule::new(Match::any(), actions.clone()) };
+        self.actions.iter().map(rule)
+    }
+
+    /// Puts the function together.
+    pub(super) fn open(&self, seed: u32) -> Result<Function, String> {
+        let seed = seed ^ u32::from(self.number);
+        let kind = match &self.kind {
+            KindSetup::Filter { config, entries } => {
+                let config = FilterConfig { seed, ..config.clone() };
+                let mut filter = Filter::new(&config).map_err(|e| e.to_string())?;
+                for (key, idle) in entries {
+                    filter.insert(key, *idle).map_err(|e| format!("{e}; raise `entries_max`"))?;
+                }
+                Kind::Filter(filter)
+            }
+            KindSetup::Nat(config) => {
+                let config = NatConfig { seed, ..config.clone() };
+                Kind::Nat(Nat::new(config).map_err(|e| e.to_string())?)
+            }
+            KindSetup::Assets(config) => Kind::Assets(Assets::new(AssetConfig { seed, ..config.clone() })),
+        };
+        Function::new(self.number, &self.name, kind, self.actions.clone()).map_err(|e| e.to_string())
+    }
+}
+
+/// Reads the actions of a function's verdict.
+fn actions(
+    number: u8,
+    verdict: &str,
+    text: &str,
+    options: &ReadOptions<'_>,
+) -> Result<Vec<Action>, SetupError> {
+    let text = format!("actions={text}");
+    let options = ReadOptions { table_default: number, ..*options };
+    let name = format!("`{verdict}` of function {number}");
+    match flowlane::rule::read(&text, &name, Some(Format::Flows), &options) {
+        Ok(mut rules) => Ok(rules.remove(0).actions),
+        Err(errors) => Err(SetupError::Rules { table: number, text, errors }),
+    }
+}
+
+fn entries_in_range(number: u8, entries_max: usize, place: Place<'_>) -> Result<(), ConfigError> {
+    if (1..=ENTRIES_MAX).contains(&entries_max) {
+        return Ok(());
+    }
+    let message = format!("{entries_max} entries in function {number}");
+    Err(place("_max", message, format!("take 1 to {ENTRIES_MAX}")))
+}
+
+fn lookups(choice: LookupsChoice) -> Lookups {
+    match choice {
+        LookupsChoice::Batch => Lookups::Batch,
+        LookupsChoice::Scalar => Lookups::Scalar,
+    }
+}
+
+fn filter(
+    section: &FilterTableSection,
+    folder: &Path,
+    options: &ReadOptions<'_>,
+    place: Place<'_>,
+) -> Result<FunctionSetup, SetupError> {
+    let number = section.number;
+    entries_in_range(number, section.entries_max, place)?;
+    let mut fields = Vec::new();
+    for name in &section.key {
+        let field = Field::by_name(name).ok_or_else(|| {
+            let known = Field::all().iter().map(|f| f.name);
+            let nearest = known.min_by_key(|k| strsim::damerau_levenshtein(k, name)).unwrap_or_default();
+            place(name, format!("there is no field `{name}`"), format!("did you mean `{nearest}`?"))
+        })?;
+        fields.push(field);
+    }
+    let shape = KeyShape::new(&fields).map_err(|e| {
+        let help = "as in key = [\"nw_src\"], or key = [\"nw_proto\", \"nw_dst\", \"tp_dst\"]".to_owned();
+        place("key =", format!("filter {number}: {e}"), help)
+    })?;
+    let mut entries = Vec::new();
+    let inline = section.entries.join("\n");
+    read_entries(&inline, &format!("entries of filter {number}"), &shape, options, &mut entries, place)?;
+    if let Some(file) = &section.entries_file {
+        let path = folder.join(file);
+        let text = std::fs::read_to_string(&path).map_err(|e| ConfigError {
+            file: path.clone(),
+            text: String::new(),
+            span: None,
+            message: format!("the entries of filter {number} cannot be read: {e}"),
+            help: None,
+            environment: false,
+        })?;
+        read_entries(&text, &path.display().to_string(), &shape, options, &mut entries, place)?;
+    }
+    let config = FilterConfig {
+        idle: idle_ticks(section.timeout_s),
+        refresh: section.refresh,
+        learn: section.learn,
+        count: section.count,
+        lookups: lookups(section.lookups),
+        ..FilterConfig::new(fields, section.entries_max)
+    };
+    Ok(FunctionSetup {
+        number,
+        name: section.name.clone(),
+        actions: vec![
+            actions(number, "hit", &section.hit, options)?,
+            actions(number, "miss", &section.miss, options)?,
+        ],
+        kind: KindSetup::Filter { config, entries },
+    })
+}
+
+fn assets(
+    section: &AssetTableSection,
+    options: &ReadOptions<'_>,
+    place: Place<'_>,
+) -> Result<FunctionSetup, SetupError> {
+    let number = section.number;
+    entries_in_range(number, section.entries_max, place)?;
+    let config = AssetConfig {
+        idle: idle_ticks(section.idle_s),
+        networks: section.networks.iter().map(|text| network(text, place)).collect::<Result<_, _>>()?,
+        udp_port_max: section.udp_port_max,
+        lookups: lookups(section.lookups),
+        ..AssetConfig::new(section.entries_max)
+    };
+    let known = actions(number, "known", &section.known, options)?;
+    let new = match &section.new {
+        Some(text) => actions(number, "new", text, options)?,
+        None => known.clone(),
+    };
+    let name = section.name.clone();
+    Ok(FunctionSetup { number, name, actions: vec![known, new], kind: KindSetup::Assets(config) })
+}
+
+/// A network, as in `192.0.2.0/24`; an address alone is one of its own.
+fn network(text: &str, place: Place<'_>) -> Result<(IpAddr, u8), ConfigError> {
+    let (address, length) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
+    let read = || {
+        let address: IpAddr = address.parse().ok()?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let length = length.map_or(Some(most), |l| l.parse().ok())?;
+        (length <= most).then_some((address, length))
+    };
+    read().ok_or_else(|| {
+        let help = "write an address and the length of its prefix, as in 192.0.2.0/24".to_owned();
+        place(text, format!("`{text}` is no network"), help)
+    })
+}
+
+/// Reads entries, one in a line: matches as in rules, and perhaps a timeout.
+fn read_entries(
+    text: &str,
+    file: &str,
+    shape: &KeyShape,
+    options: &ReadOptions<'_>,
+    out: &mut Vec<(FlowKey, u32)>,
+    place: Place<'_>,
+) -> Result<(), SetupError> {
+    // The reader of rules reads the matches; lines stay where they are, so that errors name them.
+    let (mut rules, mut timeouts) = (String::new(), Vec::new());
+    for line in text.lines() {
+        let says = line.trim_start();
+        if says.is_empty() || says.starts_with('#') {
+            rules.push('\n');
+            continue;
+        }
+        let mut seconds = 0;
+        for part in line.split([',', ' ', '\t']) {
+            match part.trim().strip_prefix("timeout=").map(str::parse) {
+                None => rules.extend([part, ","]),
+                Some(Ok(timeout)) => seconds = timeout,
+                Some(Err(_)) => {
+                    let help = "write seconds, as in timeout=60".to_owned();
+                    return Err(place(part, format!("{file}: `{part}` is no timeout"), help).into());
+                }
+            }
+        }
+        rules.push_str(" actions=drop\n");
+        timeouts.push((line, idle_ticks(seconds)));
+    }
+    let read = match flowlane::rule::read(&rules, file, Some(Format::Flows), options) {
+        Ok(read) => read,
+        Err(errors) => return Err(SetupError::Rules { table: 0, text: rules, errors }),
+    };
+    for (rule, (line, idle)) in read.iter().zip(timeouts) {
+        let key = entry_key(&rule.matches, shape).map_err(|problem| {
+            let help = "give every field of the key a value, and nothing else".to_owned();
+            place(line, format!("{file}: entry `{}` {problem}", line.trim()), help)
+        })?;
+        out.push((key, idle));
+    }
+    Ok(())
+}
+
+/// The key that an entry describes, as a flow key; or what is wrong with it.
+fn entry_key(matches: &Match, shape: &KeyShape) -> Result<FlowKey, &'static str> {
+    let mask = shape.mask();
+    let mut key = FlowKey::zero();
+    let mut given = flowlane::packet::key::FlowMask::zero();
+    for part in matches.words() {
+        let w = usize::from(part.word);
+        key.set_word(w, part.value & mask.word(w));
+        given.or_word(w, part.mask);
+        let mut beyond = part.mask & !mask.word(w);
+        if w == word::VLAN_ETH_TYPE {
+            // What a packet must be to have the key's fields may be said.
+            beyond &= !(u32::from(VLAN_PRESENT) << 16);
+            if part.mask & 0xffff == 0xffff && shape.is_only(part.value as u16) {
+                beyond &= !0xffff;
+            }
+        }
+        if beyond != 0 {
+            return Err("says something that is not in the key");
+        }
+    }
+    if matches.tp_src_range().is_some() || matches.tp_dst_range().is_some() || !given.covers(mask) {
+        return Err("does not fix all of the key");
+    }
+    Ok(key)
+}

@@ -1,0 +1,176 @@
+//! Functions behind the tables of rules, one behind the other, and behind them routes and rules again.
+
+use flowlane::packet::parse::ip_proto;
+use flowlane::route::Prefix;
+
+use super::*;
+use crate::function::nat::Forward;
+use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
+use crate::pipeline::route::{HopSpec, RouteTable, RouteTableConfig};
+
+fn function(number: u8, kind: Kind, actions: Vec<Vec<Action>>) -> Function {
+    Function::new(number, "", kind, actions).expect("the actions are right")
+}
+
+fn rule(table: u8, priority: u32, matches: &[(Field, u128)], actions: Vec<Action>) -> Rule {
+    let mut all = Match::any();
+    matches.iter().for_each(|&(field, value)| _ = all.set(field, value));
+    Rule { table, priority: Priority(priority), cookie: 0, matches: all, actions }
+}
+
+/// Rules (0), a filter that learns (5), assets (6), translation (7), routes (8), rules (9).
+fn pipeline(lookups: Lookups) -> Pipeline {
+    let (out, go) = (|port| Action::Output(PortNo(port)), Action::Goto);
+    let mut pipeline = Pipeline::new();
+    pipeline.add_table(0, "", By::Tuple.engine(), Miss::Drop);
+    let filter =
+        FilterConfig { lookups, learn: true, ..FilterConfig::new(vec![Field::TpSrc, Field::TpDst], 5) };
+    let filter = Kind::Filter(Filter::new(&filter).unwrap());
+    pipeline.add_function(5, function(5, filter, vec![vec![go(6)], vec![out(4), go(6)]]));
+    let assets = Kind::Assets(Assets::new(AssetConfig { lookups, ..AssetConfig::new(4) }));
+    let to_controller = Action::Controller { max_len: u16::MAX };
+    pipeline.add_function(6, function(6, assets, vec![vec![go(7)], vec![to_controller, go(7)]]));
+    let forward = Forward { proto: ip_proto::UDP, outside: (0x0a01_0001, 53), inside: (0x0a00_0002, 4000) };
+    let nat = NatConfig {
+        lookups,
+        hairpin: true,
+        forwards: vec![forward],
+        ports: (50, 60),
+        ..NatConfig::new(vec![(0x0a00_0000, 0xffff_0000)], vec![(0x0a01_0001, 0x0a01_0001)], 6)
+    };
+    let nat = Kind::Nat(Nat::new(nat).unwrap());
+    let pop = vec![Action::PopVlan, go(9)];
+    pipeline.add_function(7, function(7, nat, vec![vec![go(8)], pop, vec![Action::InPort], vec![go(9)]]));
+    let hops = vec![("a".to_owned(), HopSpec::Actions(vec![Action::DecTtl, out(2)]))];
+    let routes =
+        RouteTableConfig { number: 8, routes_max: 1, memory_max: 128 << 20, ..RouteTableConfig::default() };
+    pipeline.add_routes(8, RouteTable::new(routes, hops, &[(Prefix::truncated(0, 0), 0)], &[]).unwrap());
+    pipeline.add_table(9, "", By::Tuple.engine(), Miss::Drop);
+    let tag = vec![Action::PushVlan(0x8100), set(Field::VlanVid, 7), go(5)];
+    let mark = vec![set(Field::Reg0, 2), go(5)];
+    let rules = [
+        rule(0, 3, &[(Field::EthType, 0x800), (Field::NwProto, 6)], tag),
+        rule(
+            0,
+            2,
+            &[(Field::EthType, 0x800), (Field::Ipv4Dst, 0x0a01_0002)],
+            vec![set(Field::Ipv4Dst, 0x0a01_0001), go(7)],
+        ),
+        rule(0, 1, &[], mark),
+        // Only what translation has made of the packet shows this.
+        rule(9, 3, &[(Field::EthType, 0x800), (Field::NwProto, 17), (Field::TpDst, 4000)], vec![out(1)]),
+        rule(9, 2, &[(Field::Reg0, 2)], vec![out(3)]),
+        rule(9, 1, &[], vec![out(4)]),
+    ];
+    rules.into_iter().for_each(|rule| _ = pipeline.add_rule(rule).unwrap());
+    pipeline
+}
+
+fn with_functions(cache: CacheConfig, lookups: Lookups) -> (Worker, Sent) {
+    let (mut worker, sent) = worker(&[], 1, cache, By::Tuple);
+    worker.lookup = Lookup::new(pipeline(lookups), cache);
+    (worker, sent)
+}
+
+/// A function's number and packets, and packets and bytes of its verdicts.
+type Counted = (u8, u64, Vec<(u64, u64)>);
+
+/// What functions have counted.
+fn counted(worker: &Worker) -> Vec<Counted> {
+    let functions = worker.lookup.pipeline.functions();
+    let verdicts = |f: &Function| f.verdicts().iter().map(|v| (v.packets, v.bytes)).collect();
+    functions.map(|(number, f)| (number, f.packets, verdicts(f))).collect()
+}
+
+#[test]
+fn bursts_through_functions_are_packets_one_after_the_other_with_caches_and_without() {
+    for seed in 0..60u64 {
+        let r = &mut Random(seed);
+        let (mut alone, alone_sent) = with_functions(no_caches(), Lookups::Scalar);
+        let (mut plain, plain_sent) = with_functions(no_caches(), Lookups::Batch);
+        let caches = CacheConfig { exact_insert_inverse: 1, ..CacheConfig::default() };
+        let (mut cached, cached_sent) = with_functions(caches, Lookups::Batch);
+        for round in 0..20 {
+            let port = r.next(2) as usize;
+            let frames: Vec<Vec<u8>> = (0..32).map(|_| packet(r)).collect();
+            let borrowed: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+            plain.inject(port, &borrowed).unwrap();
+            cached.inject(port, &borrowed).unwrap();
+            // Functions see a burst's packets in the order in which they come there: those whose headers rules have
+            // changed are parsed anew before, and come behind the others.
+            let direct = |f: &&[u8]| {
+                let mut key = FlowKey::zero();
+                let malformed = parse(f, 1, &mut key).malformed.is_some();
+                let v4 = key.get(Field::EthType) == 0x800;
+                malformed || !(v4 && (key.get(Field::NwProto) == 6 || key.get(Field::Ipv4Dst) == 0x0a01_0002))
+            };
+            let (first, second): (Vec<&[u8]>, Vec<&[u8]>) = borrowed.iter().partition(|f| direct(f));
+            for frame in first.into_iter().chain(second) {
+                alone.inject(port, &[frame]).unwrap();
+            }
+            let [mut a, mut b, c] =
+                [&alone_sent, &plain_sent, &cached_sent].map(|s| std::mem::take(&mut *s.lock().unwrap()));
+            assert_eq!(b, c, "seed {seed}, round {round}");
+            a.sort();
+            b.sort();
+            assert_eq!(a, b, "seed {seed}, round {round}");
+        }
+        assert_eq!(counted(&alone), counted(&plain), "seed {seed}");
+        assert_eq!(counted(&cached), counted(&plain), "seed {seed}");
+        assert_eq!(alone.egress.drops, plain.egress.drops, "seed {seed}");
+        assert_eq!(cached.egress.drops, plain.egress.drops, "seed {seed}");
+        let counts = counted(&plain);
+        assert!(counts.iter().all(|(_, packets, _)| *packets > 100), "{counts:?}");
+        assert!(plain.egress.drops.function_refused > 0);
+    }
+}
+
+/// Gives frames at times.
+struct Timed(std::vec::IntoIter<(u64, Vec<u8>)>);
+
+impl Port for Timed {
+    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+        let Some((time_ns, bytes)) = self.0.next() else { return Ok(Received::Finished) };
+        let frame = burst.next_frame().expect("a burst has room for one");
+        frame.fill(&bytes);
+        frame.time_ns = time_ns;
+        Ok(Received::More)
+    }
+
+    fn send(&mut self, _: &Frame) -> Result<bool, PortError> {
+        Ok(true)
+    }
+}
+
+#[test]
+fn sessions_age_by_the_workers_clock() {
+    let frame = || {
+        let mut bytes = Vec::new();
+        let ip = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [192, 0, 2, 1], 9);
+        ip.udp(1000, 53).write(&mut bytes, b"question").unwrap();
+        bytes
+    };
+    let (mut worker, sent) = with_functions(CacheConfig::default(), Lookups::Batch);
+    let seconds = [0, 10, 250, 549, 900, 1199];
+    let frames: Vec<_> = seconds.iter().map(|s| (1_700_000_000_000_000_000 + s * NS, frame())).collect();
+    worker.egress.ports.slots_mut()[0].port = Box::new(Timed(frames.into_iter()));
+    worker.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
+    let ports: Vec<[u8; 2]> = sent
+        .lock()
+        .unwrap()
+        .iter()
+        .filter(|(port, _)| *port == 2)
+        .map(|(_, frame)| [frame[34], frame[35]])
+        .collect();
+    // 300 s without a packet end a session.
+    assert!(
+        ports.len() == 6 && ports[..4].iter().all(|p| *p == ports[0]) && ports[4] == ports[5],
+        "{ports:?}"
+    );
+    let (_, function) = worker.lookup.pipeline.functions().nth(2).unwrap();
+    let Kind::Nat(nat) = &function.kind else { unreachable!() };
+    assert_eq!((nat.counters().created, nat.counters().aged), (2, 1));
+}
+
+/// Nanoseconds in a second.
+const NS: u64 = 1_000_000_000;
