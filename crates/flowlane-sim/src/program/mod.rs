@@ -12,6 +12,6 @@ pub use devices::{DeviceProgram, FlatDevice};
 pub use functions::{Beside, Neighbour, Work};
 pub use halo::{Halo, HaloProgram};
 pub use recorder::{Lookup, Recorder, TablePlace};
-pub(crate) use software::unit;
+pub(crate) use software::{BATCH, Batches, NEXT_TABLE, pad, unit};
 pub use software::{Software, SoftwareProgram};
 pub use update::Updates;

@@ -36,14 +36,14 @@ pub enum Software {
 }
 
 /// Lookups of a batch of one table.
-const BATCH: usize = 32;
+pub(crate) const BATCH: usize = 32;
 
 /// Keys that one vector instruction works on, of those that scalar code spends on one key: the comparison and hash of 16
 /// keys take about two times the instructions of one.
 const LANES: u32 = 8;
 
 /// The place in the code of the loop over tables: hit or go on.
-const NEXT_TABLE: u32 = 100;
+pub(crate) const NEXT_TABLE: u32 = 100;
 
 /// The place in the code of the search through a bucket.
 const SEARCH: u32 = 101;
@@ -56,7 +56,7 @@ pub struct SoftwareProgram {
     padding: SoftwareConfig,
     writes_key: bool,
     left: u64,
-    fraction: u32,
+    batches: Batches,
 }
 
 impl SoftwareProgram {
@@ -69,57 +69,8 @@ impl SoftwareProgram {
         writes_key: bool,
         count: u64,
     ) -> Self {
-        Self { tables, packets, style, padding: padding.clone(), writes_key, left: count, fraction: 0 }
-    }
-
-    /// What `rte_hash` does beside reading the table, around a lookup that was recorded.
-    fn pad(&self, lookup: &mut Lookup) {
-        let own = lookup.instructions();
-        let p = &self.padding;
-        let count =
-            |wanted: fn(&Kind) -> bool| lookup.ops.iter().filter(|op| wanted(&op.kind)).count() as u32;
-        let loads = count(|kind| matches!(kind, Kind::Load(_)));
-        let stores = count(|kind| matches!(kind, Kind::Store(_)));
-        let share = |permille: u32, own: u32| (p.instructions * permille / 1000).saturating_sub(own);
-        let (loads, stores) = (share(p.loads_permille, loads), share(p.stores_permille, stores));
-        // Those of the search come to 4.5 in the mean, and the last one uses the result.
-        let rest = p.instructions.saturating_sub(own + loads + stores + 5);
-        let lock = p.lock_instructions.min(rest);
-        // Calls, arguments and the hash before the table is read; the search through the bucket's slots; then the
-        // comparison and the way back.
-        let stack = &self.tables.stack;
-        let lock_loads = (p.lock_instructions - lock).min(loads);
-        let part = |n: u32, of: u32| (of * (n + 1) / 3) - of * n / 3;
-        let around = |ops: &mut Vec<Op>, n: u32| {
-            let (loads, stores, lock_loads) = (part(n, loads), part(n, stores), part(n, lock_loads));
-            ops.push(Op::work(part(n, lock), Class::Lock));
-            for n in 0..loads.max(stores) {
-                let line = stack[n as usize % stack.len()];
-                if n < loads {
-                    // Counters and flags of the lock are read, too.
-                    let class = if n < lock_loads { Class::Lock } else { Class::Compute };
-                    ops.push(Op::new(Kind::Load(line), class));
-                }
-                if n < stores {
-                    ops.push(Op::new(Kind::Store(line), Class::Compute));
-                }
-            }
-            ops.push(Op::work(part(n, rest - lock), Class::Compute));
-        };
-        let [mut first, mut second, mut third] = stages_of(std::mem::take(&mut lookup.ops));
-        around(&mut lookup.ops, 0);
-        lookup.ops.append(&mut first);
-        lookup.ops.append(&mut second);
-        // Slot by slot until one has the signature: which one that is, nobody can predict. A miss sees all.
-        let slot = if lookup.walk.answer.is_some() { lookup.walk.hash >> 7 & 7 } else { 8 };
-        for n in 0..=slot.min(7) {
-            let branch = Kind::Branch { id: SEARCH, taken: n == slot };
-            lookup.ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
-        }
-        around(&mut lookup.ops, 1);
-        lookup.ops.append(&mut third);
-        around(&mut lookup.ops, 2);
-        lookup.ops.retain(|op| op.instructions > 0);
+        let batches = Batches::new(style == Software::Avx512);
+        Self { tables, packets, style, padding: padding.clone(), writes_key, left: count, batches }
     }
 
     /// One by one.
@@ -131,7 +82,7 @@ impl SoftwareProgram {
         for mut lookup in lookups {
             let found = lookup.walk.answer.is_some();
             if self.style == Software::Rte {
-                self.pad(&mut lookup);
+                pad(&self.padding, &self.tables.stack, &mut lookup);
             }
             ops.append(&mut lookup.ops);
             if several {
@@ -160,11 +111,86 @@ impl SoftwareProgram {
             self.write_key(&more[0], ops);
             lookups.extend(more);
         }
+        self.batches.append(lookups, ops);
+        unit(ops, from, packets as u32);
+        self.left -= packets as u64 - 1;
+        Ok(())
+    }
+
+    fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
+        if self.writes_key {
+            ops.push(Op::new(Kind::Store(lookup.walk.key), Class::Compute));
+        }
+    }
+}
+
+/// What `rte_hash` does beside reading the table, around a lookup that was recorded.
+pub(crate) fn pad(p: &SoftwareConfig, stack: &[Line], lookup: &mut Lookup) {
+    let own = lookup.instructions();
+    let count =
+        |wanted: fn(&Kind) -> bool| lookup.ops.iter().filter(|op| wanted(&op.kind)).count() as u32;
+    let loads = count(|kind| matches!(kind, Kind::Load(_)));
+    let stores = count(|kind| matches!(kind, Kind::Store(_)));
+    let share = |permille: u32, own: u32| (p.instructions * permille / 1000).saturating_sub(own);
+    let (loads, stores) = (share(p.loads_permille, loads), share(p.stores_permille, stores));
+    // Those of the search come to 4.5 in the mean, and the last one uses the result.
+    let rest = p.instructions.saturating_sub(own + loads + stores + 5);
+    let lock = p.lock_instructions.min(rest);
+    // Calls, arguments and the hash before the table is read; the search through the bucket's slots; then the
+    // comparison and the way back.
+    let lock_loads = (p.lock_instructions - lock).min(loads);
+    let part = |n: u32, of: u32| (of * (n + 1) / 3) - of * n / 3;
+    let around = |ops: &mut Vec<Op>, n: u32| {
+        let (loads, stores, lock_loads) = (part(n, loads), part(n, stores), part(n, lock_loads));
+        ops.push(Op::work(part(n, lock), Class::Lock));
+        for n in 0..loads.max(stores) {
+            let line = stack[n as usize % stack.len()];
+            if n < loads {
+                // Counters and flags of the lock are read, too.
+                let class = if n < lock_loads { Class::Lock } else { Class::Compute };
+                ops.push(Op::new(Kind::Load(line), class));
+            }
+            if n < stores {
+                ops.push(Op::new(Kind::Store(line), Class::Compute));
+            }
+        }
+        ops.push(Op::work(part(n, rest - lock), Class::Compute));
+    };
+    let [mut first, mut second, mut third] = stages_of(std::mem::take(&mut lookup.ops));
+    around(&mut lookup.ops, 0);
+    lookup.ops.append(&mut first);
+    lookup.ops.append(&mut second);
+    // Slot by slot until one has the signature: which one that is, nobody can predict. A miss sees all.
+    let slot = if lookup.walk.answer.is_some() { lookup.walk.hash >> 7 & 7 } else { 8 };
+    for n in 0..=slot.min(7) {
+        let branch = Kind::Branch { id: SEARCH, taken: n == slot };
+        lookup.ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
+    }
+    around(&mut lookup.ops, 1);
+    lookup.ops.append(&mut third);
+    around(&mut lookup.ops, 2);
+    lookup.ops.retain(|op| op.instructions > 0);
+}
+
+/// Lookups of several lanes, stage by stage, each with a prefetch of what the lane's next stage reads.
+pub(crate) struct Batches {
+    vectors: bool,
+    fraction: u32,
+}
+
+impl Batches {
+    /// With vectors, or one key at a time.
+    pub(crate) fn new(vectors: bool) -> Self {
+        Self { vectors, fraction: 0 }
+    }
+
+    /// Appends what the lookups do, one a lane.
+    pub(crate) fn append(&mut self, lookups: Vec<Lookup>, ops: &mut Vec<Op>) {
         let mut stages: Vec<[Vec<Op>; 3]> = lookups.into_iter().map(|l| stages_of(l.ops)).collect();
         for stage in 0..3 {
             for (lane, stages) in stages.iter_mut().enumerate() {
                 let mut own = std::mem::take(&mut stages[stage]);
-                if self.style == Software::Avx512 {
+                if self.vectors {
                     self.vectorise(&mut own);
                 }
                 let next = stages.get(stage + 1).and_then(|next| first_line(next));
@@ -177,12 +203,9 @@ impl SoftwareProgram {
                     ops.push(Op { chain: (lane % 64) as u8, waits: true, ..prefetch });
                 }
                 // The loop over the lanes.
-                ops.push(Op::work(if self.style == Software::Avx512 { 1 } else { 3 }, Class::Compute));
+                ops.push(Op::work(if self.vectors { 1 } else { 3 }, Class::Compute));
             }
         }
-        unit(ops, from, packets as u32);
-        self.left -= packets as u64 - 1;
-        Ok(())
     }
 
     /// Work for many keys at a time, and masks where there were branches.
@@ -194,12 +217,6 @@ impl SoftwareProgram {
             self.fraction %= LANES;
         }
         ops.retain(|op| op.instructions > 0);
-    }
-
-    fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
-        if self.writes_key {
-            ops.push(Op::new(Kind::Store(lookup.walk.key), Class::Compute));
-        }
     }
 }
 
