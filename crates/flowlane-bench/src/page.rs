@@ -200,9 +200,16 @@ mod tests {
         page.plot(&plot);
         page.tornado(&tornado);
         let page = page.finish("end", "k = 1");
-        for part in
-            ["<svg ", "One &amp; two", "cell &lt;1&gt;", "what &lt;b&gt;", "a &lt; b", "<pre>k = 1</pre>", "3.50", "</html>"]
-        {
+        for part in [
+            "<svg ",
+            "One &amp; two",
+            "cell &lt;1&gt;",
+            "what &lt;b&gt;",
+            "a &lt; b",
+            "<pre>k = 1</pre>",
+            "3.50",
+            "</html>",
+        ] {
             assert!(page.contains(part), "{part}");
         }
         assert_eq!(page.matches("<table>").count(), 2);

@@ -24,7 +24,8 @@ pub(super) fn svg(tornado: &Tornado) -> String {
     let (from, wide) = (NAMES + ENDS, WIDTH - NAMES - 2.0 * ENDS);
     let x = |value: f64| from + (value - least) / span * wide;
     let height = HEAD + ROW * tornado.bars.len() as f64 + 12.0;
-    let mut out = format!("<svg role=\"img\" viewBox=\"0 0 {WIDTH} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n");
+    let mut out =
+        format!("<svg role=\"img\" viewBox=\"0 0 {WIDTH} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n");
     let base = x(tornado.base);
     let text = |out: &mut String, x: f64, y: f64, anchor: &str, text: &str, colour: &str| {
         let _ = writeln!(
@@ -96,7 +97,10 @@ mod tests {
         let drawn = svg(&of(bars));
         // One at each side; the wider of two at one side; nothing where nothing moves.
         assert_eq!(drawn.matches("<rect").count(), 3);
-        assert!(drawn.contains("half: 50") && drawn.contains("b: 150") && !drawn.contains("a: 120"), "{drawn}");
+        assert!(
+            drawn.contains("half: 50") && drawn.contains("b: 150") && !drawn.contains("a: 120"),
+            "{drawn}"
+        );
         // 150 units are 410 pixels: those to the left are a third of them.
         assert!(drawn.contains("width=\"136.7\"") && drawn.contains("width=\"273.3\""), "{drawn}");
         assert!(svg(&of(Vec::new())).ends_with("</svg>\n"));

@@ -115,8 +115,11 @@ impl Machine {
     pub fn new(config: &MachineConfig) -> Self {
         let cycle_ps = config.cycle_ps();
         let slices = u64::from(config.llc.slices);
-        let slice =
-            || Slice { cache: Cache::new(config.llc.slice_kib << 10, config.llc.ways, slices), free: 0, busy_ps: 0 };
+        let slice = || Slice {
+            cache: Cache::new(config.llc.slice_kib << 10, config.llc.ways, slices),
+            free: 0,
+            busy_ps: 0,
+        };
         Self {
             cycle_ps,
             events: EventHeap::default(),

@@ -127,8 +127,7 @@ impl SoftwareProgram {
 /// What `rte_hash` does beside reading the table, around a lookup that was recorded.
 pub(crate) fn pad(p: &SoftwareConfig, stack: &[Line], lookup: &mut Lookup) {
     let own = lookup.instructions();
-    let count =
-        |wanted: fn(&Kind) -> bool| lookup.ops.iter().filter(|op| wanted(&op.kind)).count() as u32;
+    let count = |wanted: fn(&Kind) -> bool| lookup.ops.iter().filter(|op| wanted(&op.kind)).count() as u32;
     let loads = count(|kind| matches!(kind, Kind::Load(_)));
     let stores = count(|kind| matches!(kind, Kind::Store(_)));
     let share = |permille: u32, own: u32| (p.instructions * permille / 1000).saturating_sub(own);

@@ -38,7 +38,11 @@ fn percent(share: f64) -> String {
 }
 
 fn compute(outcome: &Outcome) -> String {
-    format!("{:.0} instructions a packet, {} of the time", outcome.instructions, percent(outcome.share("compute")))
+    format!(
+        "{:.0} instructions a packet, {} of the time",
+        outcome.instructions,
+        percent(outcome.share("compute"))
+    )
 }
 
 fn accelerators(outcome: &Outcome) -> String {
@@ -137,7 +141,9 @@ pub const PARTS: [Part; 18] = [
         concerns: tables,
         evidence: |o| {
             let (slice, waits) = (percent(o.busy.slice), percent(o.share("LLC")));
-            format!("the busiest slice is busy {slice} of the time, the core waits {waits} for data from there")
+            format!(
+                "the busiest slice is busy {slice} of the time, the core waits {waits} for data from there"
+            )
         },
     },
     Part {
@@ -325,7 +331,8 @@ fn sentence(outcome: &Outcome, relief: &Relief, all: &[Relief]) -> String {
     if !settings.is_empty() {
         text.push_str(&format!("; with {}", settings.join(", with ")));
     }
-    let next = all.iter().find(|other| other.of.is_none() && other.part != part.name && other.times >= ENOUGH);
+    let next =
+        all.iter().find(|other| other.of.is_none() && other.part != part.name && other.times >= ENOUGH);
     if let Some(next) = next {
         text.push_str(&format!(". Next: {} ({:.0} cycles)", next.part, next.cycles));
     }

@@ -16,13 +16,13 @@ pub struct Crossing {
     pub range: [f64; 2],
 }
 
-/// Where the costs `ours` are lower than `theirs`, over ascending positive places. Between two places the logarithm of
-/// their ratio is taken as linear in the logarithm of the place. Places that have not both are left out; none, where fewer
-/// than one is left.
+/// Where the costs `ours` are lower than `theirs`, over ascending places. Between two places the logarithm of their ratio
+/// is taken as linear in the logarithm of the place. Places that have not both, or are not positive, are left out; none,
+/// where nothing is left.
 pub fn crossing(places: &[f64], ours: &[Option<f64>], theirs: &[Option<f64>]) -> Option<Crossing> {
     let both = places.iter().zip(ours.iter().zip(theirs));
     let known = both.filter_map(|(place, (ours, theirs))| Some((*place, (*theirs)? / (*ours)?)));
-    let known: Vec<(f64, f64)> = known.collect();
+    let known: Vec<(f64, f64)> = known.filter(|(place, _)| *place > 0.0).collect();
     let (first, last) = (known.first()?, known.last()?);
     let at = known.windows(2).filter_map(|pair| {
         let ((from, before), (to, after)) = (pair[0], pair[1]);
@@ -59,7 +59,9 @@ impl fmt::Display for Crossing {
         for (n, at) in self.at.iter().enumerate() {
             better = !better;
             match (better, self.at.get(n + 1)) {
-                (true, Some(until)) => parts.push(format!("from {} to {}", place_text(*at), place_text(*until))),
+                (true, Some(until)) => {
+                    parts.push(format!("from {} to {}", place_text(*at), place_text(*until)))
+                }
                 (true, None) => parts.push(format!("from {} on", place_text(*at))),
                 (false, _) => {}
             }

@@ -81,7 +81,8 @@ impl FlowCache {
         self.exact.insert(&words, expected.unwrap_or(NONE));
         self.order.push_back(words);
         let mut insertion = vec![Op::work(INSERTION, Class::Compute)];
-        insertion.extend(lookup.walk.lines.first().map(|(line, _)| Op::new(Kind::Store(*line), Class::Compute)));
+        insertion
+            .extend(lookup.walk.lines.first().map(|(line, _)| Op::new(Kind::Store(*line), Class::Compute)));
         let entry = self.place.entries.line(u64::from(hash) * 64 % self.place.entries.bytes());
         insertion.push(Op::new(Kind::Store(entry), Class::Compute));
         Ok(Cached { lookup, known: false, insertion })

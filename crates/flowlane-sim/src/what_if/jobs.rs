@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::run::{Outcome, Run};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
-use crate::parallel;
 use crate::paper::Effort;
+use crate::parallel;
 use crate::workload::rules::Workload;
 
 /// Lookups of tables in a run, more or less: more packets where fewer tables are asked for each.

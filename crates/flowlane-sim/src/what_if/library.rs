@@ -49,14 +49,14 @@ impl Probe for Extent {
 }
 
 impl Library {
-    pub(super) fn new(workload: &Workload, seed: u64) -> Self {
+    /// For these packets: regions are as large as what lookups of them reach.
+    pub(super) fn new(workload: &Workload, packets: &[FlowKey], seed: u64) -> Self {
         let mut search = TupleSearch::new(workload.rules.len(), seed as u32);
         for (id, priority, rule) in workload.numbered() {
             search.insert(id, priority, rule).expect("its number is new, and there is room");
         }
-        // Regions are as large as what lookups of these packets reach.
         let mut extent = Extent::default();
-        for key in &workload.packets {
+        for key in packets {
             search.lookup_probed(key, &mut extent);
         }
         extent.0.resize(search.subtables(), [0; 6]);
@@ -67,9 +67,9 @@ impl Library {
     }
 
     /// Has the shared cache hold what lookups of these packets read.
-    pub(super) fn warm(&self, workload: &Workload, machine: &mut Machine) {
+    pub(super) fn warm(&self, packets: &[FlowKey], machine: &mut Machine) {
         let mut lines: BTreeSet<Line> = BTreeSet::new();
-        for key in &workload.packets {
+        for key in packets {
             let mut recorder = Recorder::new(&self.places, self.keys[0]);
             self.search.lookup_probed(key, &mut recorder);
             lines.extend(recorder.lookup(0, 0, None, None).ops.iter().filter_map(|op| match op.kind {
@@ -101,8 +101,8 @@ pub(super) struct LibraryProgram {
 }
 
 impl LibraryProgram {
-    pub(super) fn new(library: Library, workload: Arc<Workload>, from: usize, count: u64) -> Self {
-        Self { library, workload, next: from, left: count }
+    pub(super) fn new(library: Library, workload: Arc<Workload>, count: u64) -> Self {
+        Self { library, workload, next: 0, left: count }
     }
 }
 

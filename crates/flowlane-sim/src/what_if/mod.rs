@@ -240,7 +240,9 @@ impl Report {
         let tornado = tornado_jobs(&base, &varied);
         let curves = break_even::Curves::of(&base);
         let all: Vec<Job> = ideal.iter().chain(&tornado).chain(curves.jobs()).cloned().collect();
-        let done = |n: usize| watch("bottlenecks, sensitivity, break-evens", 0.05 + 0.95 * n as f64 / all.len() as f64);
+        let done = |n: usize| {
+            watch("bottlenecks, sensitivity, break-evens", 0.05 + 0.95 * n as f64 / all.len() as f64)
+        };
         let mut results = simulate(&all, flows, effort, &done)?;
         let mut rest = results.split_off(ideal.len());
         let for_curves = rest.split_off(tornado.len());
@@ -330,15 +332,16 @@ fn tornado_jobs(base: &Base<'_>, varied: &[Variation]) -> Vec<Job> {
 
 fn tornado_of(base: &Base<'_>, varied: &[Variation], results: &[Outcome]) -> Tornado {
     let (cycles, software) = (base.outcome(base.accelerator).cycles, base.outcome(base.software).cycles);
-    let settings = varied.iter().zip(results.as_chunks::<3>().0).map(|(variation, [accelerator, software, tcam])| {
-        let setting = Setting {
-            setting: variation.setting.clone(),
-            cycles: accelerator.cycles,
-            advantage: software.cycles / accelerator.cycles,
-            tcam_cycles: tcam.cycles,
-        };
-        (variation.parameter, setting)
-    });
+    let settings =
+        varied.iter().zip(results.as_chunks::<3>().0).map(|(variation, [accelerator, software, tcam])| {
+            let setting = Setting {
+                setting: variation.setting.clone(),
+                cycles: accelerator.cycles,
+                advantage: software.cycles / accelerator.cycles,
+                tcam_cycles: tcam.cycles,
+            };
+            (variation.parameter, setting)
+        });
     Tornado {
         accelerator: base.accelerator,
         software: base.software,

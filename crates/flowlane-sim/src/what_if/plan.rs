@@ -125,10 +125,9 @@ mod tests {
         for quick in [true, false] {
             let effort = Effort { quick, threads: 2, seed: 1 };
             let plan = Plan::new(in_order(&rules), trace.keys().cloned().collect(), effort).unwrap();
-            for (axis, own) in [
-                (&plan.sizes, plan.base.rules.len() as f64),
-                (&plan.masks, plan.base.tables.len() as f64),
-            ] {
+            for (axis, own) in
+                [(&plan.sizes, plan.base.rules.len() as f64), (&plan.masks, plan.base.tables.len() as f64)]
+            {
                 assert!(axis.len() >= 3 && axis.windows(2).all(|w| w[0].0 < w[1].0));
                 assert!(axis.iter().any(|(at, workload)| *at == own && Arc::ptr_eq(workload, &plan.base)));
             }

@@ -227,7 +227,8 @@ impl RuleProgram {
         let together = if self.workload.tables.len() == 1 { searches.len().max(1) } else { 1 };
         for searches in searches.chunks_mut(together) {
             let found: Vec<Found> = searches.iter_mut().flat_map(|s| std::mem::take(&mut s.tables)).collect();
-            let (walks, after): (Vec<_>, Vec<_>) = found.into_iter().map(|f| (f.lookup.walk, f.after)).unzip();
+            let (walks, after): (Vec<_>, Vec<_>) =
+                found.into_iter().map(|f| (f.lookup.walk, f.after)).unzip();
             self.send(walks, ops, queries);
             after.into_iter().for_each(|mut after| ops.append(&mut after));
         }
@@ -292,9 +293,7 @@ impl Program for RuleProgram {
             Approach::NearL2 => self.near_l2(ops, queries).map(|()| 1)?,
             Approach::Tcam => self.device(FlatDevice::tcam(&self.machine.tcam), ops).map(|()| 1)?,
             Approach::SramTcam => self.device(FlatDevice::sram_tcam(&self.machine.tcam), ops).map(|()| 1)?,
-            Approach::Software | Approach::Scalar | Approach::TupleSearch => {
-                self.singly(ops).map(|()| 1)?
-            }
+            Approach::Software | Approach::Scalar | Approach::TupleSearch => self.singly(ops).map(|()| 1)?,
         };
         self.left -= done;
         Ok(true)

@@ -104,7 +104,9 @@ impl Run<'_> {
     /// Gives every core its program; returns what says that they have ended.
     fn programs(&self, machine: &mut Machine) -> Vec<Rc<Cell<bool>>> {
         let (tables, count) = (&self.workload.tables, self.packets + self.warm_up);
-        tables.warm(machine);
+        if self.approach != Approach::TupleSearch {
+            tables.warm(machine);
+        }
         let packets = self.workload.packets.len();
         let first = |core: u32| packets * core as usize / self.cores as usize;
         let mut space = tables.space.clone();
@@ -112,12 +114,12 @@ impl Run<'_> {
         for core in 0..self.cores {
             let end = Rc::new(Cell::new(false));
             let program: Box<dyn Program> = if self.approach == Approach::TupleSearch {
-                let library = Library::new(self.workload, self.seed);
-                if core == 0 {
-                    library.warm(self.workload, machine);
-                }
+                // Every core begins with the first packet: what they read is what was looked at here.
+                let looked_up = &self.workload.packets[..packets.min(count as usize)];
+                let library = Library::new(self.workload, looked_up, self.seed);
+                library.warm(looked_up, machine);
                 end.set(true);
-                Box::new(LibraryProgram::new(library, self.workload.clone(), first(core), count))
+                Box::new(LibraryProgram::new(library, self.workload.clone(), count))
             } else {
                 let cache = (self.cache_flows > 0 && !is_device(self.approach)).then(|| {
                     let seed = self.seed ^ u64::from(core);

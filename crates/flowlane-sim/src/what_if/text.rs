@@ -25,61 +25,76 @@ pub fn label(approach: Approach) -> &'static str {
 impl Report {
     /// All tables, one after the other, each with its head; the hash of the machine first.
     pub fn csv(&self) -> String {
-        let mut out = format!("machine,{}\n", self.machine_hash);
-        let mut line = |cells: &[String]| {
-            let cells: Vec<String> = cells.iter().map(|cell| quoted(cell)).collect();
-            let _ = writeln!(out, "{}", cells.join(","));
-        };
-        let text = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
-        line(&text(&["approach", "kind", "cycles", "ns", "millions_per_second", "query_nj", "static_mw", "area_tiles"]));
-        for m in &self.measured.base {
-            let numbers = [m.cycles[1], m.ns[1], m.millions_per_second()].map(number);
-            let [cycles, ns, millions] = numbers;
-            line(&[m.name.clone(), "measured".into(), cycles, ns, millions, "".into(), "".into(), "".into()]);
-        }
-        for simulated in &self.lines {
-            let o = &simulated.outcome;
-            let mut cells = text(&[o.approach.name(), "simulated"]);
-            cells.extend([o.cycles, o.ns(), o.millions_per_second].map(number));
-            let energy = simulated.energy.map(|e| [e.query_nj, e.static_mw, e.area_tiles].map(number));
-            cells.extend(energy.unwrap_or_default());
-            line(&cells);
-        }
-        line(&text(&["measured", "simulated", "measured_cycles", "simulated_cycles", "ratio_cycles", "ratio_time"]));
-        for t in &self.trust {
-            let mut cells = text(&[&t.measured, t.simulated.name()]);
-            cells.extend(t.cycles.iter().chain(&t.ratios).map(|n| number(*n)));
-            line(&cells);
-        }
-        line(&text(&["approach", "ideal part", "cycles", "times", "evidence"]));
-        for bottleneck in &self.bottlenecks {
-            for relief in &bottleneck.reliefs {
-                let mut cells = text(&[bottleneck.approach.name(), relief.part]);
-                cells.extend([number(relief.cycles), number(relief.times), relief.evidence.clone()]);
-                line(&cells);
-            }
-        }
-        line(&text(&["parameter", "setting", "cycles", "advantage", "tcam_cycles"]));
-        for bar in &self.tornado.bars {
-            for s in &bar.settings {
-                let mut cells = text(&[bar.parameter, &s.setting]);
-                cells.extend([s.cycles, s.advantage, s.tcam_cycles].map(number));
-                line(&cells);
-            }
-        }
-        line(&text(&["axis", "question", "answer"]));
+        let mut csv = Csv(format!("machine,{}\n", self.machine_hash));
+        self.side_by_side(&mut csv);
+        self.machine_parts(&mut csv);
+        csv.head(&["axis", "question", "answer"]);
         for even in &self.break_evens {
-            line(&text(&[even.axis, &even.question, &even.answer]));
+            csv.line([even.axis.to_owned(), even.question.clone(), even.answer.clone()]);
         }
-        line(&text(&["figure", "series", "place", "value", "unit"]));
+        csv.head(&["figure", "series", "place", "value", "unit"]);
         for chart in &self.charts {
             for series in &chart.series {
                 for (place, value) in chart.places.iter().zip(&series.values) {
                     let value = value.map_or(String::new(), number);
-                    line(&text(&[chart.id, &series.name, place, &value, chart.unit]));
+                    csv.line([chart.id.to_owned(), series.name.clone(), place.clone(), value, chart.unit.into()]);
                 }
             }
         }
-        out
+        csv.0
+    }
+
+    fn side_by_side(&self, csv: &mut Csv) {
+        let head = ["approach", "kind", "cycles", "ns", "millions_per_second", "query_nj", "static_mw", "area_tiles"];
+        csv.head(&head);
+        for m in &self.measured.base {
+            let numbers = [m.cycles[1], m.ns[1], m.millions_per_second()].map(number);
+            let names = [m.name.clone(), "measured".to_owned()];
+            csv.line(names.into_iter().chain(numbers).chain([const { String::new() }; 3]));
+        }
+        for line in &self.lines {
+            let o = &line.outcome;
+            let numbers = [o.cycles, o.ns(), o.millions_per_second].map(number);
+            let names = [o.approach.name().to_owned(), "simulated".to_owned()];
+            let energy = line.energy.map(|e| [e.query_nj, e.static_mw, e.area_tiles].map(number));
+            csv.line(names.into_iter().chain(numbers).chain(energy.unwrap_or_default()));
+        }
+        csv.head(&["measured", "simulated", "measured_cycles", "simulated_cycles", "ratio_cycles", "ratio_time"]);
+        for t in &self.trust {
+            let numbers = t.cycles.iter().chain(&t.ratios).map(|n| number(*n));
+            csv.line([t.measured.clone(), t.simulated.name().to_owned()].into_iter().chain(numbers));
+        }
+    }
+
+    fn machine_parts(&self, csv: &mut Csv) {
+        csv.head(&["approach", "ideal part", "cycles", "times", "evidence"]);
+        for bottleneck in &self.bottlenecks {
+            for relief in &bottleneck.reliefs {
+                let names = [bottleneck.approach.name().to_owned(), relief.part.to_owned()];
+                let rest = [number(relief.cycles), number(relief.times), relief.evidence.clone()];
+                csv.line(names.into_iter().chain(rest));
+            }
+        }
+        csv.head(&["parameter", "setting", "cycles", "advantage", "tcam_cycles"]);
+        for bar in &self.tornado.bars {
+            for s in &bar.settings {
+                let numbers = [s.cycles, s.advantage, s.tcam_cycles].map(number);
+                csv.line([bar.parameter.to_owned(), s.setting.clone()].into_iter().chain(numbers));
+            }
+        }
+    }
+}
+
+/// Lines of cells.
+struct Csv(String);
+
+impl Csv {
+    fn line(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().map(|cell| quoted(&cell)).collect();
+        let _ = writeln!(self.0, "{}", cells.join(","));
+    }
+
+    fn head(&mut self, names: &[&str]) {
+        self.line(names.iter().map(|name| (*name).to_owned()));
     }
 }

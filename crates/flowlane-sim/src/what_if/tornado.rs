@@ -15,66 +15,112 @@ enum Vary {
 
 /// All parameters: name and variation.
 const PARAMETERS: [(&str, Vary); 23] = [
-    ("shared cache's latency (llc.tag, data)", Vary::Numbers(|m, f| {
-        (m.llc.tag_cycles, m.llc.data_cycles) = (f(m.llc.tag_cycles), f(m.llc.data_cycles));
-    })),
-    ("slice to accelerator (slice_cycles)", Vary::Numbers(|m, f| {
-        m.accelerator.slice_cycles = f(m.accelerator.slice_cycles);
-    })),
+    (
+        "shared cache's latency (llc.tag, data)",
+        Vary::Numbers(|m, f| {
+            (m.llc.tag_cycles, m.llc.data_cycles) = (f(m.llc.tag_cycles), f(m.llc.data_cycles));
+        }),
+    ),
+    (
+        "slice to accelerator (slice_cycles)",
+        Vary::Numbers(|m, f| {
+            m.accelerator.slice_cycles = f(m.accelerator.slice_cycles);
+        }),
+    ),
     ("shared cache's size (llc.slice_kib)", Vary::Numbers(|m, f| m.llc.slice_kib = f(m.llc.slice_kib))),
-    ("memory's latency (dram)", Vary::Numbers(|m, f| {
-        let d = &mut m.dram;
-        (d.cas_ps, d.rcd_ps, d.rp_ps, d.controller_ps) = (f(d.cas_ps), f(d.rcd_ps), f(d.rp_ps), f(d.controller_ps));
-    })),
+    (
+        "memory's latency (dram)",
+        Vary::Numbers(|m, f| {
+            let d = &mut m.dram;
+            (d.cas_ps, d.rcd_ps, d.rp_ps, d.controller_ps) =
+                (f(d.cas_ps), f(d.rcd_ps), f(d.rp_ps), f(d.controller_ps));
+        }),
+    ),
     ("mesh hop", Vary::Numbers(|m, f| m.mesh.hop_cycles = f(m.mesh.hop_cycles))),
-    ("accelerator's fixed cycles", Vary::Numbers(|m, f| {
-        m.accelerator.fixed_cycles = f(m.accelerator.fixed_cycles);
-        m.near_l2.fixed_cycles = f(m.near_l2.fixed_cycles);
-    })),
-    ("hash unit", Vary::Numbers(|m, f| {
-        m.accelerator.hash_cycles = f(m.accelerator.hash_cycles);
-        m.near_l2.hash_cycles = f(m.near_l2.hash_cycles);
-    })),
-    ("comparators", Vary::Numbers(|m, f| {
-        m.accelerator.compare_cycles = f(m.accelerator.compare_cycles);
-        m.near_l2.compare_cycles = f(m.near_l2.compare_cycles);
-    })),
-    ("queries in flight", Vary::Switch(&[
-        ("1", |m| m.accelerator.in_flight_queries = 1),
-        ("all of the scoreboard", |m| m.accelerator.in_flight_queries = m.accelerator.scoreboard_queries),
-    ])),
-    ("scoreboard", Vary::Numbers(|m, f| {
-        let a = &mut m.accelerator;
-        a.scoreboard_queries = (f(a.scoreboard_queries.into()) as u32).max(a.in_flight_queries);
-    })),
-    ("metadata tables", Vary::Numbers(|m, f| {
-        m.accelerator.metadata_tables = f(m.accelerator.metadata_tables.into()) as u32;
-    })),
-    ("dispatch", Vary::Switch(&[
-        ("table", |m| m.accelerator.dispatch = Dispatch::Table),
-        ("bucket", |m| m.accelerator.dispatch = Dispatch::Bucket),
-    ])),
-    ("data of other slices", Vary::Switch(&[
-        ("ideal", |m| m.accelerator.remote = Remote::Ideal),
-        ("mesh", |m| m.accelerator.remote = Remote::Mesh),
-    ])),
-    ("translation", Vary::Switch(&[
-        ("ideal", |m| m.accelerator.translation = Translation::Ideal),
-        ("tlb", |m| m.accelerator.translation = Translation::Tlb),
-        ("core", |m| m.accelerator.translation = Translation::Core),
-    ])),
-    ("LOOKUP_B", Vary::Switch(&[
-        ("serialise", |m| m.accelerator.blocking = Blocking::Serialise),
-        ("load-like", |m| m.accelerator.blocking = Blocking::LoadLike),
-    ])),
-    ("key's place", Vary::Switch(&[
-        ("llc", |m| m.accelerator.key = KeyPlace::Llc),
-        ("core", |m| m.accelerator.key = KeyPlace::Core),
-    ])),
-    ("locks are held until", Vary::Switch(&[
-        ("commit", |m| m.accelerator.lock_hold = LockHold::Commit),
-        ("data", |m| m.accelerator.lock_hold = LockHold::Data),
-    ])),
+    (
+        "accelerator's fixed cycles",
+        Vary::Numbers(|m, f| {
+            m.accelerator.fixed_cycles = f(m.accelerator.fixed_cycles);
+            m.near_l2.fixed_cycles = f(m.near_l2.fixed_cycles);
+        }),
+    ),
+    (
+        "hash unit",
+        Vary::Numbers(|m, f| {
+            m.accelerator.hash_cycles = f(m.accelerator.hash_cycles);
+            m.near_l2.hash_cycles = f(m.near_l2.hash_cycles);
+        }),
+    ),
+    (
+        "comparators",
+        Vary::Numbers(|m, f| {
+            m.accelerator.compare_cycles = f(m.accelerator.compare_cycles);
+            m.near_l2.compare_cycles = f(m.near_l2.compare_cycles);
+        }),
+    ),
+    (
+        "queries in flight",
+        Vary::Switch(&[
+            ("1", |m| m.accelerator.in_flight_queries = 1),
+            ("all of the scoreboard", |m| m.accelerator.in_flight_queries = m.accelerator.scoreboard_queries),
+        ]),
+    ),
+    (
+        "scoreboard",
+        Vary::Numbers(|m, f| {
+            let a = &mut m.accelerator;
+            a.scoreboard_queries = (f(a.scoreboard_queries.into()) as u32).max(a.in_flight_queries);
+        }),
+    ),
+    (
+        "metadata tables",
+        Vary::Numbers(|m, f| {
+            m.accelerator.metadata_tables = f(m.accelerator.metadata_tables.into()) as u32;
+        }),
+    ),
+    (
+        "dispatch",
+        Vary::Switch(&[
+            ("table", |m| m.accelerator.dispatch = Dispatch::Table),
+            ("bucket", |m| m.accelerator.dispatch = Dispatch::Bucket),
+        ]),
+    ),
+    (
+        "data of other slices",
+        Vary::Switch(&[
+            ("ideal", |m| m.accelerator.remote = Remote::Ideal),
+            ("mesh", |m| m.accelerator.remote = Remote::Mesh),
+        ]),
+    ),
+    (
+        "translation",
+        Vary::Switch(&[
+            ("ideal", |m| m.accelerator.translation = Translation::Ideal),
+            ("tlb", |m| m.accelerator.translation = Translation::Tlb),
+            ("core", |m| m.accelerator.translation = Translation::Core),
+        ]),
+    ),
+    (
+        "LOOKUP_B",
+        Vary::Switch(&[
+            ("serialise", |m| m.accelerator.blocking = Blocking::Serialise),
+            ("load-like", |m| m.accelerator.blocking = Blocking::LoadLike),
+        ]),
+    ),
+    (
+        "key's place",
+        Vary::Switch(&[
+            ("llc", |m| m.accelerator.key = KeyPlace::Llc),
+            ("core", |m| m.accelerator.key = KeyPlace::Core),
+        ]),
+    ),
+    (
+        "locks are held until",
+        Vary::Switch(&[
+            ("commit", |m| m.accelerator.lock_hold = LockHold::Commit),
+            ("data", |m| m.accelerator.lock_hold = LockHold::Data),
+        ]),
+    ),
     ("base CPI", Vary::Numbers(|m, f| m.core.base_cpi_milli = f(m.core.base_cpi_milli))),
     ("reorder buffer", Vary::Numbers(|m, f| m.core.rob_entries = f(m.core.rob_entries.into()) as u32)),
     ("miss registers", Vary::Numbers(|m, f| m.core.miss_registers = f(m.core.miss_registers.into()) as u32)),
@@ -159,8 +205,7 @@ pub fn bars(base_cycles: f64, settings: Vec<(&'static str, Setting)>) -> Vec<Bar
     }
     for bar in &mut bars {
         let cycles = bar.settings.iter().map(|s| s.cycles);
-        let [least, most] =
-            cycles.fold([base_cycles; 2], |[least, most], c| [least.min(c), most.max(c)]);
+        let [least, most] = cycles.fold([base_cycles; 2], |[least, most], c| [least.min(c), most.max(c)]);
         bar.swing = most - least;
     }
     bars.sort_by(|a, b| b.swing.total_cmp(&a.swing));

@@ -142,7 +142,8 @@ impl Workload {
 
     /// Entries of a TCAM: ranges as the prefixes that cover them.
     pub fn tcam_entries(&self) -> u64 {
-        let prefixes = |range: Option<flowlane::rule::PortRange>| range.map_or(1, |r| r.prefixes().len()) as u64;
+        let prefixes =
+            |range: Option<flowlane::rule::PortRange>| range.map_or(1, |r| r.prefixes().len()) as u64;
         self.rules.iter().map(|m| prefixes(m.tp_src_range()) * prefixes(m.tp_dst_range())).sum()
     }
 
@@ -170,7 +171,8 @@ fn numbered(rules: &[Match]) -> impl Iterator<Item = (RuleId, Priority, &Match)>
 
 /// Which rule each packet's is.
 fn definition(rules: &[Match], packets: &[FlowKey]) -> Vec<Option<u32>> {
-    let ask = |table: &dyn Classifier| packets.iter().map(|key| table.lookup(key).map(|hit| hit.rule.0)).collect();
+    let ask =
+        |table: &dyn Classifier| packets.iter().map(|key| table.lookup(key).map(|hit| hit.rule.0)).collect();
     let fill = |table: &mut dyn Classifier| {
         for (id, priority, rule) in numbered(rules) {
             table.insert(id, priority, rule).expect("its number is new, and there is room");

@@ -157,7 +157,9 @@ impl RuleTables {
         let mut tables: Vec<MaskTable> = by_mask
             .into_iter()
             .enumerate()
-            .map(|(n, (mask, members))| table(rules, mask, &members, (seed as u32).wrapping_add(n as u32), variant))
+            .map(|(n, (mask, members))| {
+                table(rules, mask, &members, (seed as u32).wrapping_add(n as u32), variant)
+            })
             .collect();
         tables.sort_by_key(|table| table.bound);
         let mut space = Space::default();

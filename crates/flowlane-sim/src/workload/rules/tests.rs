@@ -1,5 +1,5 @@
-use flowlane::generate::{Profile, Random, RuleConfig, TraceConfig, draw_key, generate_rules};
 use flowlane::generate::Trace;
+use flowlane::generate::{Profile, Random, RuleConfig, TraceConfig, draw_key, generate_rules};
 
 use super::*;
 

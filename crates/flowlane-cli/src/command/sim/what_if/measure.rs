@@ -135,8 +135,10 @@ impl Field {
                 _ => None,
             };
             let name = format!("cuckoo tables, {}, batches", variant.name());
-            let both =
-                [(name.as_str(), false, simulated_as), ("cuckoo tables, one by one", true, Some(Approach::Scalar))];
+            let both = [
+                (name.as_str(), false, simulated_as),
+                ("cuckoo tables, one by one", true, Some(Approach::Scalar)),
+            ];
             let ways = if variant == Variant::Scalar { &both[..] } else { &both[..1] };
             field.add(|| cuckoo(workload, Some(variant)), ways);
         }
@@ -174,7 +176,11 @@ impl Field {
             if let Some(packet) = wrong {
                 return Err(Failure::Check(format!(
                     "{} ({}): {} gives packet {packet} the rule {:?}, linear search {:?}",
-                    workload.name, "rules counted from the best", candidate.name, found[packet], workload.expected[packet]
+                    workload.name,
+                    "rules counted from the best",
+                    candidate.name,
+                    found[packet],
+                    workload.expected[packet]
                 )));
             }
         }
@@ -217,7 +223,8 @@ impl Field {
         self.check(workload)?;
         let timed = self.time(workload, meter);
         let bytes: Vec<usize> = self.tables.iter().map(|(table, _)| table.bytes()).collect();
-        let changes: Vec<Option<f64>> = self.tables.iter_mut().map(|(table, _)| change(table, workload)).collect();
+        let changes: Vec<Option<f64>> =
+            self.tables.iter_mut().map(|(table, _)| change(table, workload)).collect();
         let all = self.candidates.into_iter().zip(timed).map(|(candidate, timed)| {
             let three = |s: flowlane_bench::measure::Spread| [s.lower_quartile, s.median, s.upper_quartile];
             Measurement {
@@ -245,7 +252,8 @@ fn filled(mut table: Box<dyn Classifier>, workload: &Workload) -> Option<Table> 
 /// An access list; none where it would take too much memory.
 fn list(workload: &Workload, engine: AclEngine, kernel: Option<TreeKernel>) -> Option<Table> {
     let threads = std::thread::available_parallelism().map_or(1, Into::into);
-    let config = AclConfig { engine, kernel, rules_max: workload.rules.len(), threads, ..AclConfig::default() };
+    let config =
+        AclConfig { engine, kernel, rules_max: workload.rules.len(), threads, ..AclConfig::default() };
     AclSearch::build(config, workload.numbered()).ok().map(|table| Table::Engine(Box::new(table)))
 }
 

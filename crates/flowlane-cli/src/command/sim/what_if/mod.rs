@@ -24,7 +24,10 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
     if options.cache > 0 && plan.base.tables.words().len() > flowlane::cuckoo::KEY_WORDS_MAX {
         let words = plan.base.tables.words().len();
         let message = format!("--cache: the rules look at {words} words of a packet together");
-        return Err(Failure::input_help(message, "an exact-match cache has keys of at most 16; leave it out"));
+        return Err(Failure::input_help(
+            message,
+            "an exact-match cache has keys of at most 16; leave it out",
+        ));
     }
     let page_file = options.report.as_deref().map(|path| Output::create(Some(path))).transpose()?;
     let measured = measure::measure(&plan, options.quick)?;

@@ -19,18 +19,8 @@ fn number(value: f64) -> String {
 }
 
 /// The head of [`side_by_side`].
-pub(super) const SIDE_BY_SIDE: [&str; 10] = [
-    "approach",
-    "kind",
-    "cycles",
-    "ns",
-    "M/s",
-    "table",
-    "built in ms",
-    "query nJ",
-    "idle mW",
-    "tiles",
-];
+pub(super) const SIDE_BY_SIDE: [&str; 10] =
+    ["approach", "kind", "cycles", "ns", "M/s", "table", "built in ms", "query nJ", "idle mW", "tiles"];
 
 fn measured(m: &Measurement) -> Vec<String> {
     let spread = format!("{} ({} to {})", number(m.cycles[1]), number(m.cycles[0]), number(m.cycles[2]));
@@ -52,7 +42,9 @@ fn measured(m: &Measurement) -> Vec<String> {
 fn simulated(line: &Line, report: &Report) -> Vec<String> {
     let o = &line.outcome;
     let bytes = match line.outcome.approach {
-        flowlane_sim::config::Approach::Tcam | flowlane_sim::config::Approach::SramTcam => report.facts.tcam_bytes as u64,
+        flowlane_sim::config::Approach::Tcam | flowlane_sim::config::Approach::SramTcam => {
+            report.facts.tcam_bytes as u64
+        }
         _ => report.facts.table_bytes as u64,
     };
     let energy = |f: fn(&flowlane_sim::what_if::Energy) -> f64| {
@@ -117,7 +109,9 @@ pub(super) fn trust_sentence(report: &Report) -> String {
     let ratios = report.trust.iter().map(|t| t.ratios[0]);
     let [least, most] = ratios.fold([f64::MAX, f64::MIN], |[l, m], r| [l.min(r), m.max(r)]);
     match report.trust.is_empty() {
-        true => "The same software was not measured: nothing says how far to trust what is simulated.".to_owned(),
+        true => {
+            "The same software was not measured: nothing says how far to trust what is simulated.".to_owned()
+        }
         false => format!(
             "The simulator gives {least:.2} to {most:.2} times the cycles that the same software takes here: what it says \
              of accelerators is worth no more than that."
@@ -131,7 +125,8 @@ pub(super) fn bottlenecks(report: &Report) -> Vec<(String, String)> {
 }
 
 /// The head of [`tornado`].
-pub(super) const TORNADO: [&str; 5] = ["parameter", "setting", "cycles", "times the software", "TCAM, cycles"];
+pub(super) const TORNADO: [&str; 5] =
+    ["parameter", "setting", "cycles", "times the software", "TCAM, cycles"];
 
 /// What each parameter moves: the base first.
 pub(super) fn tornado(report: &Report) -> Vec<Vec<String>> {
@@ -143,7 +138,11 @@ pub(super) fn tornado(report: &Report) -> Vec<Vec<String>> {
     };
     let mut rows = vec![row("as it is", "", [t.cycles, t.advantage, t.tcam_cycles])];
     for bar in &t.bars {
-        rows.extend(bar.settings.iter().map(|s| row(bar.parameter, &s.setting, [s.cycles, s.advantage, s.tcam_cycles])));
+        rows.extend(
+            bar.settings
+                .iter()
+                .map(|s| row(bar.parameter, &s.setting, [s.cycles, s.advantage, s.tcam_cycles])),
+        );
     }
     rows
 }
@@ -153,14 +152,16 @@ pub(super) const BREAK_EVENS: [&str; 3] = ["by", "what", "when"];
 
 /// From when on what is better.
 pub(super) fn break_evens(report: &Report) -> Vec<Vec<String>> {
-    let row = |e: &flowlane_sim::what_if::BreakEven| vec![e.axis.to_owned(), e.question.clone(), e.answer.clone()];
+    let row =
+        |e: &flowlane_sim::what_if::BreakEven| vec![e.axis.to_owned(), e.question.clone(), e.answer.clone()];
     report.break_evens.iter().map(row).collect()
 }
 
 /// All of it.
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
-    let facts: Vec<Vec<String>> = facts(report).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    let facts: Vec<Vec<String>> =
+        facts(report).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     out.push_str(&output::text_table("", &["what if", ""], &facts));
     out.push_str(&output::table("side by side, one core", &SIDE_BY_SIDE, &side_by_side(report)));
     for line in report.lines.iter() {
