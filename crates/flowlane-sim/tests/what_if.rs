@@ -194,7 +194,7 @@ fn a_report_has_all_its_parts_and_is_the_same_on_any_number_of_threads() {
 
 #[test]
 fn a_report_with_a_flow_cache_is_another_one() {
-    let (with, without) = (report(2, 64), report(2, 0));
+    let (with, without) = (report(2, 256), report(2, 0));
     let queries = |report: &Report| {
         report.lines.iter().find(|l| l.outcome.approach == Approach::HaloBlocking).unwrap().outcome.queries
     };

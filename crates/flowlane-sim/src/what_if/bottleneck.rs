@@ -176,7 +176,12 @@ pub const PARTS: [Part; 18] = [
         of: None,
         ideal: |m| m.l2.latency_cycles = m.l1.latency_cycles,
         concerns: |a| software(a) || a == Approach::NearL2,
-        evidence: |o| format!("the core waits {} of the time for data from there", percent(o.share("L2"))),
+        evidence: |o| match o.approach {
+            Approach::NearL2 => {
+                format!("the engine, which works {} of the time, reads it", percent(o.busy.near_l2))
+            }
+            _ => format!("the core waits {} of the time for data from there", percent(o.share("L2"))),
+        },
     },
     Part {
         name: "window",

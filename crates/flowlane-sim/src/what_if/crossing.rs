@@ -40,7 +40,10 @@ pub(super) fn place_text(place: f64) -> String {
     match place {
         p if p >= 1e6 => format!("{:.3} million", p / 1e6),
         p if p >= 100.0 => format!("{p:.0}"),
-        p => format!("{p:.3}").trim_end_matches('0').trim_end_matches('.').to_owned(),
+        p => {
+            let text = if p >= 10.0 { format!("{p:.2}") } else { format!("{p:.3}") };
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        }
     }
 }
 

@@ -85,7 +85,7 @@ fn masks(masks: usize, quick: bool) -> Vec<Scale> {
     let more: &[u32] = match masks {
         _ if quick => &[],
         0..32 => &[1, 2, 4],
-        0..=256 => &[1],
+        32..=256 => &[1],
         _ => &[],
     };
     less.chain(more.iter().filter(|_| masks < MASKS_MAX).map(|bits| Scale::Narrowed(*bits))).collect()

@@ -37,7 +37,13 @@ impl Report {
             for series in &chart.series {
                 for (place, value) in chart.places.iter().zip(&series.values) {
                     let value = value.map_or(String::new(), number);
-                    csv.line([chart.id.to_owned(), series.name.clone(), place.clone(), value, chart.unit.into()]);
+                    csv.line([
+                        chart.id.to_owned(),
+                        series.name.clone(),
+                        place.clone(),
+                        value,
+                        chart.unit.into(),
+                    ]);
                 }
             }
         }
@@ -45,7 +51,16 @@ impl Report {
     }
 
     fn side_by_side(&self, csv: &mut Csv) {
-        let head = ["approach", "kind", "cycles", "ns", "millions_per_second", "query_nj", "static_mw", "area_tiles"];
+        let head = [
+            "approach",
+            "kind",
+            "cycles",
+            "ns",
+            "millions_per_second",
+            "query_nj",
+            "static_mw",
+            "area_tiles",
+        ];
         csv.head(&head);
         for m in &self.measured.base {
             let numbers = [m.cycles[1], m.ns[1], m.millions_per_second()].map(number);
@@ -59,7 +74,14 @@ impl Report {
             let energy = line.energy.map(|e| [e.query_nj, e.static_mw, e.area_tiles].map(number));
             csv.line(names.into_iter().chain(numbers).chain(energy.unwrap_or_default()));
         }
-        csv.head(&["measured", "simulated", "measured_cycles", "simulated_cycles", "ratio_cycles", "ratio_time"]);
+        csv.head(&[
+            "measured",
+            "simulated",
+            "measured_cycles",
+            "simulated_cycles",
+            "ratio_cycles",
+            "ratio_time",
+        ]);
         for t in &self.trust {
             let numbers = t.cycles.iter().chain(&t.ratios).map(|n| number(*n));
             csv.line([t.measured.clone(), t.simulated.name().to_owned()].into_iter().chain(numbers));

@@ -5,12 +5,17 @@ use serde::Serialize;
 
 use crate::config::{Blocking, Dispatch, KeyPlace, LockHold, MachineConfig, Remote, Translation};
 
+/// Numbers that belong together: what a function makes of each.
+type Numbers = fn(&mut MachineConfig, &dyn Fn(u64) -> u64);
+/// A setting, and its name.
+type Choice = (&'static str, fn(&mut MachineConfig));
+
 /// How a parameter is varied.
 enum Vary {
-    /// Numbers that belong together: what `f` makes of each.
-    Numbers(fn(&mut MachineConfig, &dyn Fn(u64) -> u64)),
-    /// Another setting.
-    Switch(&'static [(&'static str, fn(&mut MachineConfig))]),
+    /// Halved and doubled.
+    Numbers(Numbers),
+    /// Set to something else.
+    Switch(&'static [Choice]),
 }
 
 /// All parameters: name and variation.

@@ -168,4 +168,3 @@ impl Axis<'_> {
         BreakEven { axis: self.axis, question, answer, crossing: None }
     }
 }
-

@@ -17,7 +17,11 @@ pub(super) fn changing(base: &Base<'_>) -> [Approach; 4] {
 }
 
 /// What changes of the tables do to those who look up.
-pub(super) fn changes(base: &Base<'_>, measured: &Measured, outcomes: &[Outcome]) -> (Vec<BreakEven>, Vec<Chart>) {
+pub(super) fn changes(
+    base: &Base<'_>,
+    measured: &Measured,
+    outcomes: &[Outcome],
+) -> (Vec<BreakEven>, Vec<Chart>) {
     let axis = "changes a second";
     let approaches = changing(base);
     if outcomes.is_empty() {
@@ -30,8 +34,9 @@ pub(super) fn changes(base: &Base<'_>, measured: &Measured, outcomes: &[Outcome]
     let at = approaches.iter().rposition(|a| *a == base.accelerator).expect("both ways are among them");
     let places: Vec<f64> = of(at).map(|o| o.updates_per_second).collect();
     let slower = |n: usize| {
-        let (before, after) = (base.outcome(approaches[n]).cycles, of(n).last().map_or(0.0, |o| o.cycles));
-        let again = of(n).last().map_or(0, |o| o.counters.snoop_misses);
+        let (before, most) = (base.outcome(approaches[n]).cycles, of(n).next_back());
+        let after = most.map_or(before, |o| o.cycles);
+        let again = most.map_or(0, |o| o.counters.snoop_misses);
         BreakEven {
             axis,
             question: format!(
@@ -126,7 +131,8 @@ fn cost_of_changes(measured: &Measured, axis: &'static str) -> Vec<BreakEven> {
     all.dedup();
     let told = |(name, us): (String, f64)| {
         let question = format!("changes that one core makes with {name}, measured here");
-        let answer = format!("{} a second ({us:.2} µs each), and it looks up nothing then", place_text(1e6 / us));
+        let answer =
+            format!("{} a second ({us:.2} µs each), and it looks up nothing then", place_text(1e6 / us));
         BreakEven { axis, question, answer, crossing: None }
     };
     all.into_iter().map(told).collect()

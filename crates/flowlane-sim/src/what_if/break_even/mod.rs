@@ -149,4 +149,3 @@ fn stacks(base: &Base<'_>) -> Chart {
         series: parts.iter().enumerate().map(series).collect(),
     }
 }
-

@@ -35,6 +35,11 @@ fn cores_for(known: &[(f64, f64)], rate: f64, most: u32) -> Option<f64> {
     (1..=most).map(f64::from).find(|cores| capacity(known, *cores) >= rate)
 }
 
+/// Cores that each of the rates takes.
+fn needed(known: &[(f64, f64)], most: u32) -> Values {
+    RATES.map(|rate| cores_for(known, rate, most)).to_vec()
+}
+
 /// Cores that offered rates take.
 pub(super) fn rates(
     base: &Base<'_>,
@@ -67,16 +72,15 @@ pub(super) fn rates(
                 None => format!("{rate} M/s: more than {most}"),
             };
             let cores = [1.0, 14.88, 59.52, 148.8].map(at).join(", ");
-            let question = format!("cores that {name} takes");
+            let question = format!("cores taken by {name}");
             let answer = format!("{cores} (one core: {:.2} M/s, {most}: {end:.1} M/s)", known[0].1);
             BreakEven { axis: "packets a second", question, answer, crossing: None }
         })
         .collect();
-    let needed = |known: &[(f64, f64)]| -> Values { RATES.map(|rate| cores_for(known, rate, most)).to_vec() };
-    let of = |approach| approaches.iter().position(|a| *a == approach).map(|n| needed(&all[n].1));
+    let of = |approach| approaches.iter().position(|a| *a == approach).map(|n| needed(&all[n].1, most));
     let halo = of(base.accelerator).expect("both ways are among them");
     for rival in [0].into_iter().chain((all.len() > approaches.len()).then(|| all.len() - 1)) {
-        let fewer = RATES.iter().zip(halo.iter().zip(needed(&all[rival].1)));
+        let fewer = RATES.iter().zip(halo.iter().zip(needed(&all[rival].1, most)));
         let first = fewer.filter(|(_, (ours, theirs))| match (ours, theirs) {
             (Some(ours), Some(theirs)) => *ours < *theirs,
             (ours, theirs) => ours.is_some() && theirs.is_none(),
@@ -85,26 +89,26 @@ pub(super) fn rates(
             Some(rate) => format!("from {rate} M/s on, of the rates looked at"),
             None => format!("never within the range looked at ({} to {} M/s)", RATES[0], RATES[11]),
         };
-        let question = format!("{} takes fewer cores than {}", label(base.accelerator), all[rival].0);
+        let question = format!("{} takes fewer cores than {}", label(base.accelerator), short(&all[rival].0));
         answers.push(BreakEven { axis: "packets a second", question, answer, crossing: None });
     }
     answers.extend(idle_power(base));
-    (answers, rate_charts(&all, cores, &needed))
+    (answers, rate_charts(&all, cores, most))
 }
 
-fn rate_charts(
-    all: &[(String, Vec<(f64, f64)>)],
-    cores: &[u32],
-    needed: &dyn Fn(&[(f64, f64)]) -> Values,
-) -> Vec<Chart> {
-    let short = |name: &str| name.split("; ").next().unwrap_or(name).to_owned();
+/// A name without what is assumed.
+fn short(name: &str) -> String {
+    name.split("; ").next().unwrap_or(name).to_owned()
+}
+
+fn rate_charts(all: &[(String, Vec<(f64, f64)>)], cores: &[u32], most: u32) -> Vec<Chart> {
     let places: Vec<f64> = std::iter::once(1.0).chain(cores.iter().map(|c| f64::from(*c))).collect();
     let by_cores = |(name, known): &(String, Vec<(f64, f64)>)| Series {
         name: short(name),
         values: places.iter().map(|c| Some(capacity(known, *c))).collect(),
     };
     let by_rate =
-        |(name, known): &(String, Vec<(f64, f64)>)| Series { name: short(name), values: needed(known) };
+        |(name, known): &(String, Vec<(f64, f64)>)| Series { name: short(name), values: needed(known, most) };
     vec![
         Chart {
             id: "by-cores",

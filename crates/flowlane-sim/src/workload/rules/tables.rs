@@ -321,9 +321,12 @@ impl RuleTables {
     }
 }
 
+/// A mask, and the places of its rules.
+type Group = (Vec<MaskWord>, Vec<u32>);
+
 /// Places of rules by their masks; a mask is where it first was.
-fn by_mask(rules: &[Match]) -> Result<Vec<(Vec<MaskWord>, Vec<u32>)>, WorkloadError> {
-    let mut out: Vec<(Vec<MaskWord>, Vec<u32>)> = Vec::new();
+fn by_mask(rules: &[Match]) -> Result<Vec<Group>, WorkloadError> {
+    let mut out: Vec<Group> = Vec::new();
     let mut known: HashMap<Vec<MaskWord>, usize> = HashMap::new();
     for (n, rule) in rules.iter().enumerate() {
         let mask: Vec<MaskWord> = rule.words().iter().map(|w| (w.word, w.mask)).collect();

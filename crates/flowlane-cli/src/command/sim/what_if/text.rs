@@ -84,6 +84,9 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     if report.cache_flows > 0 {
         facts.push(("flow cache in front", format!("{} flows", report.cache_flows)));
     }
+    if cfg!(debug_assertions) {
+        facts.push(("this build", "not optimised: software as measured is slower than it is".to_owned()));
+    }
     if report.effort.quick {
         facts.push(("quick", "yes: the numbers say little".to_owned()));
     }
