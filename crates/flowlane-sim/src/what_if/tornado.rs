@@ -67,7 +67,7 @@ const PARAMETERS: [(&str, Vary); 23] = [
         "queries in flight",
         Vary::Switch(&[
             ("1", |m| m.accelerator.in_flight_queries = 1),
-            ("all of the scoreboard", |m| m.accelerator.in_flight_queries = m.accelerator.scoreboard_queries),
+            ("scoreboard", |m| m.accelerator.in_flight_queries = m.accelerator.scoreboard_queries),
         ]),
     ),
     (
