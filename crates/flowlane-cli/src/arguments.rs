@@ -7,7 +7,7 @@ pub(crate) use route::{
     FibShape, RouteBenchOptions, RouteLookupOptions, RouteShowOptions, RouteVerb, RoutesFormat, RoutesInput,
 };
 
-pub(crate) use sim::{SimPaperOptions, SimVerb};
+pub(crate) use sim::{SimPaperOptions, SimVerb, SimWhatIfOptions};
 
 use std::path::{Path, PathBuf};
 
@@ -145,6 +145,23 @@ impl RulesInput {
     }
 }
 
+/// A file of packets.
+#[derive(Debug, Args)]
+pub(crate) struct TraceInput {
+    /// Packets: a ClassBench header trace, or a capture (either may be gzipped).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: PathBuf,
+    /// How the trace is written.
+    #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
+    pub(crate) trace_format: TraceFormat,
+    /// Port number that captured packets count as received on.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) in_port: u32,
+    /// Classify captured tunnel packets by what is inside.
+    #[arg(long)]
+    pub(crate) decapsulate: bool,
+}
+
 /// A rule file that a command is about.
 #[derive(Debug, Args)]
 pub(crate) struct RulesFile {
@@ -185,12 +202,8 @@ Examples:
 pub(crate) struct ClassifyOptions {
     #[command(flatten)]
     pub(crate) rules: RulesInput,
-    /// Packets: a ClassBench header trace, or a capture (either may be gzipped).
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: PathBuf,
-    /// How the trace is written.
-    #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
-    pub(crate) trace_format: TraceFormat,
+    #[command(flatten)]
+    pub(crate) trace: TraceInput,
     /// Engine: auto (the fastest for these rules and packets, as measured), linear, tuple, acl (an access list with
     /// the engine that suits its size), brute, tree or dynamic; on a CUDA device gpu (the fastest there), gpu-linear,
     /// gpu-tuple, gpu-bloom, gpu-vector, gpu-filtered or gpu-pruned; on all cores of the CPU through OpenCL opencl-linear,
@@ -216,12 +229,6 @@ pub(crate) struct ClassifyOptions {
     /// Table of the rules to classify with, where the file has several.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) table: u8,
-    /// Port number that captured packets count as received on.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) in_port: u32,
-    /// Classify captured tunnel packets by what is inside.
-    #[arg(long)]
-    pub(crate) decapsulate: bool,
     /// Compare every verdict with linear search; exit with 1 at a difference.
     #[arg(long)]
     pub(crate) check: bool,

@@ -1,13 +1,18 @@
 //! Reading what the arguments name.
 
-use std::io::Read;
+use std::io::{Cursor, Read};
 use std::net::IpAddr;
 use std::path::Path;
 
+use flowlane::packet::Parser;
+use flowlane::packet::key::FlowKey;
 use flowlane::route::read::{self as route_read, RouteList, RouteOptions};
-use flowlane::rule::{Flags, Format, ReadOptions, Rule};
+use flowlane::rule::{Flags, Format, ReadOptions, Rule, classbench};
+use flowlane_switch::capture::CaptureReader;
+use flowlane_switch::frame::Frame;
+use flowlane_switch::worker::decapsulate;
 
-use crate::arguments::{RoutesFormat, RoutesInput, RulesFormat, RulesInput};
+use crate::arguments::{RoutesFormat, RoutesInput, RulesFormat, RulesInput, TraceFormat, TraceInput};
 use crate::failure::Failure;
 use crate::mrt;
 
@@ -59,6 +64,53 @@ pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Fail
         Ok(rules) => Ok((rules, format)),
         Err(errors) => Err(Failure::lines(text, &errors)),
     }
+}
+
+/// The keys of a trace, and how many of its packets were malformed.
+pub(crate) fn read_trace(input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Failure> {
+    let bytes = read_bytes(&input.trace)?;
+    let pcap = [
+        [0xd4, 0xc3, 0xb2, 0xa1],
+        [0xa1, 0xb2, 0xc3, 0xd4],
+        [0x4d, 0x3c, 0xb2, 0xa1],
+        [0xa1, 0xb2, 0x3c, 0x4d],
+    ];
+    let is_capture =
+        pcap.iter().any(|m| bytes.starts_with(m)) || bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]);
+    let capture = match input.trace_format {
+        TraceFormat::Auto => is_capture,
+        TraceFormat::Classbench => false,
+        TraceFormat::Pcap | TraceFormat::Pcapng => true,
+    };
+    if capture {
+        return capture_keys(&bytes, input);
+    }
+    let name = input.trace.display().to_string();
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::input(format!("{name} is neither a capture nor a text of headers")))?;
+    match classbench::read_trace(&text, &name) {
+        Ok(keys) => Ok((keys, 0)),
+        Err(errors) => Err(Failure::lines(text, &errors)),
+    }
+}
+
+fn capture_keys(bytes: &[u8], input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Failure> {
+    let failed = |e| Failure::input(format!("{}: {e}", input.trace.display()));
+    let mut reader = CaptureReader::new(Cursor::new(bytes)).map_err(failed)?;
+    let (mut keys, mut malformed) = (Vec::new(), 0);
+    let (mut record, mut frame) = (Vec::new(), Frame::default());
+    let parser = Parser::new();
+    while reader.next(&mut record).map_err(failed)?.is_some() {
+        frame.fill(&record);
+        let mut key = FlowKey::zero();
+        let mut headers = parser.parse_one(frame.bytes(), input.in_port, &mut key);
+        if input.decapsulate {
+            headers = decapsulate(&parser, &mut frame, input.in_port, headers, &mut key);
+        }
+        malformed += u64::from(headers.malformed.is_some());
+        keys.push(key);
+    }
+    Ok((keys, malformed))
 }
 
 /// The routes of a file, and the name of the format that they were written in.

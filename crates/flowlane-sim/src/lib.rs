@@ -8,4 +8,5 @@ pub mod paper;
 pub mod parallel;
 pub mod program;
 pub mod run;
+pub mod what_if;
 pub mod workload;

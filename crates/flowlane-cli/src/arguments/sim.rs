@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::{RulesInput, TraceInput};
+
 const RUN_HELP: &str = "\
 CONFIG is TOML; all of it may be left out. Keys of [machine] are those of `flowlane sim config PRESET`:
 
@@ -31,6 +33,19 @@ Examples:
   flowlane sim paper --report halo.html
   flowlane sim paper --quick --csv halo.csv
   flowlane sim paper --preset skylake-sp --json > halo.json";
+
+const WHAT_IF_HELP: &str = "\
+Rules become one exact-match table for each distinct mask. Software is measured on this machine, with every engine that \
+`flowlane classify` has for it, and simulated on the machine of the preset; accelerators and TCAMs are simulated. The ratio \
+of the same software simulated and measured says how far to trust the rest. Every answer is compared with linear search.
+
+What each way waits for is found by making each part of the machine ideal; what the accelerator hangs on by halving and \
+doubling every number; from when on it is better by more and fewer rules, masks, packets and changes a second.
+
+Examples:
+  flowlane sim what-if --rules acl.rules --trace acl.trace --report what-if.html
+  flowlane sim what-if --rules gateway.flows --trace monday.pcap --cache 8192 --preset skylake-sp
+  flowlane sim what-if --rules acl.rules --trace acl.trace --preset machine.toml --json > what-if.json";
 
 const TRACE_HELP: &str = "\
 The trace is in the format of Chrome's about:tracing and of https://ui.perfetto.dev: one lookup, or a few, with \
@@ -74,6 +89,9 @@ pub(crate) enum SimVerb {
     /// Simulate the evaluation of the HALO paper: figures 8b to 13, tables 1, 2 and 4.
     #[command(after_help = PAPER_HELP)]
     Paper(SimPaperOptions),
+    /// For rules and traffic of your own: software as measured here beside simulated accelerators and a TCAM.
+    #[command(after_help = WHAT_IF_HELP)]
+    WhatIf(SimWhatIfOptions),
     /// Print a preset machine with the origin of every number.
     #[command(
         after_help = "Examples:\n  flowlane sim config paper\n  flowlane sim config skylake-sp > machine.toml"
@@ -138,6 +156,45 @@ pub(crate) struct SimPaperOptions {
     #[arg(long)]
     pub(crate) json: bool,
     /// Write rows and curves here as CSV.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// Write a page with plots, tables and all numbers of the machine.
+    #[arg(long, value_name = "FILE.html")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// Rules, traffic, and the machine to look them up on.
+#[derive(Debug, Args)]
+pub(crate) struct SimWhatIfOptions {
+    #[command(flatten)]
+    pub(crate) rules: RulesInput,
+    #[command(flatten)]
+    pub(crate) trace: TraceInput,
+    /// Table of the rules, where the file has several.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) table: u8,
+    /// The simulated machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as `flowlane sim run` reads.
+    #[arg(long, default_value = "skylake-sp", value_name = "PRESET|FILE")]
+    pub(crate) preset: String,
+    /// Flows of an exact-match cache in front of the simulated tables; 0 for none.
+    #[arg(long, default_value_t = 0, value_name = "FLOWS", value_parser = clap::value_parser!(u32).range(0..=1 << 22))]
+    pub(crate) cache: u32,
+    /// Guess energy and area of TCAMs beyond the capacities of the paper's Table 4 (1 KB to 1 MB).
+    #[arg(long)]
+    pub(crate) extrapolate: bool,
+    /// Few packets and few sizes: to see that all works; the numbers say little.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Threads of the simulation; its results do not depend on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// Keys hashes, and says which rules are left out or copied where there are fewer or more.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    pub(crate) seed: u64,
+    /// Print everything as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write all tables and curves here as CSV.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Write a page with plots, tables and all numbers of the machine.

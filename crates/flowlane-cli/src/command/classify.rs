@@ -1,19 +1,13 @@
 //! `flowlane classify`: which rule wins for each packet.
 
-use std::io::Cursor;
 use std::time::Instant;
 
 use flowlane::classify::Hit;
-use flowlane::packet::Parser;
-use flowlane::packet::key::FlowKey;
-use flowlane::rule::{Format, Rule, classbench};
-use flowlane_switch::capture::CaptureReader;
-use flowlane_switch::frame::Frame;
-use flowlane_switch::worker::decapsulate;
+use flowlane::rule::{Format, Rule};
 use serde::Serialize;
 
 use super::engine::{self, Engine};
-use crate::arguments::{ClassifyOptions, TraceFormat};
+use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output};
@@ -55,7 +49,7 @@ struct Document {
 /// Runs the command.
 pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     let (rules, format) = input::read_rules(&options.rules)?;
-    let (keys, malformed) = keys(options)?;
+    let (keys, malformed) = input::read_trace(&options.trace)?;
     let begun = Instant::now();
     let engine = Engine::build(&rules, options, &options.engine, &keys)?;
     let build_seconds = begun.elapsed().as_secs_f64();
@@ -130,53 +124,6 @@ fn actions(rules: &[Rule], format: Format) -> Vec<String> {
         Format::Flows => flowlane::rule::flow_syntax::print_actions(&rule.actions),
     };
     rules.iter().map(text).collect()
-}
-
-/// The keys of a trace, and how many of its packets were malformed.
-fn keys(options: &ClassifyOptions) -> Result<(Vec<FlowKey>, u64), Failure> {
-    let bytes = input::read_bytes(&options.trace)?;
-    let pcap = [
-        [0xd4, 0xc3, 0xb2, 0xa1],
-        [0xa1, 0xb2, 0xc3, 0xd4],
-        [0x4d, 0x3c, 0xb2, 0xa1],
-        [0xa1, 0xb2, 0x3c, 0x4d],
-    ];
-    let is_capture =
-        pcap.iter().any(|m| bytes.starts_with(m)) || bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]);
-    let capture = match options.trace_format {
-        TraceFormat::Auto => is_capture,
-        TraceFormat::Classbench => false,
-        TraceFormat::Pcap | TraceFormat::Pcapng => true,
-    };
-    if capture {
-        return capture_keys(&bytes, options);
-    }
-    let name = options.trace.display().to_string();
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Failure::input(format!("{name} is neither a capture nor a text of headers")))?;
-    match classbench::read_trace(&text, &name) {
-        Ok(keys) => Ok((keys, 0)),
-        Err(errors) => Err(Failure::lines(text, &errors)),
-    }
-}
-
-fn capture_keys(bytes: &[u8], options: &ClassifyOptions) -> Result<(Vec<FlowKey>, u64), Failure> {
-    let failed = |e| Failure::input(format!("{}: {e}", options.trace.display()));
-    let mut reader = CaptureReader::new(Cursor::new(bytes)).map_err(failed)?;
-    let (mut keys, mut malformed) = (Vec::new(), 0);
-    let (mut record, mut frame) = (Vec::new(), Frame::default());
-    let parser = Parser::new();
-    while reader.next(&mut record).map_err(failed)?.is_some() {
-        frame.fill(&record);
-        let mut key = FlowKey::zero();
-        let mut headers = parser.parse_one(frame.bytes(), options.in_port, &mut key);
-        if options.decapsulate {
-            headers = decapsulate(&parser, &mut frame, options.in_port, headers, &mut key);
-        }
-        malformed += u64::from(headers.malformed.is_some());
-        keys.push(key);
-    }
-    Ok((keys, malformed))
 }
 
 /// Where verdicts go.

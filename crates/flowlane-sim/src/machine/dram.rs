@@ -19,6 +19,8 @@ pub struct Dram {
     config: DramConfig,
     banks: Vec<Bank>,
     buses: Vec<Ps>,
+    /// Lines that each bus has carried.
+    carried: Vec<u64>,
     /// Requests whose row was open, whose bank had none open, and whose bank had another.
     outcomes: [u64; 3],
 }
@@ -30,6 +32,7 @@ impl Dram {
             config: config.clone(),
             banks: vec![Bank::default(); (config.channels * config.banks) as usize],
             buses: vec![0; config.channels as usize],
+            carried: vec![0; config.channels as usize],
             outcomes: [0; 3],
         }
     }
@@ -60,8 +63,14 @@ impl Dram {
         let bus = &mut self.buses[channel as usize];
         let data = (ready + c.cas_ps).max(*bus);
         *bus = data + c.burst_ps;
+        self.carried[channel as usize] += 1;
         bank.free = ready + c.burst_ps;
         data + c.burst_ps + (c.controller_ps - c.controller_ps / 2)
+    }
+
+    /// How long the busiest bus was busy.
+    pub fn busiest_ps(&self) -> Ps {
+        self.carried.iter().max().map_or(0, |lines| lines * self.config.burst_ps)
     }
 
     /// Requests whose row was open, whose bank had none open, and whose bank had another.

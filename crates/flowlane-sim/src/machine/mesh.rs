@@ -20,6 +20,8 @@ pub struct Mesh {
     busy_ps: Ps,
     /// Until when the link from a tile to the east, west, south and north is busy.
     links: Vec<[Ps; 4]>,
+    /// Flits that each has carried.
+    carried: Vec<[u64; 4]>,
     flits: u64,
     waited_ps: Ps,
 }
@@ -33,6 +35,7 @@ impl Mesh {
             hop_ps: config.hop_cycles * cycle_ps,
             busy_ps: config.link_busy_cycles * cycle_ps,
             links: vec![[0; 4]; (config.columns * config.rows) as usize],
+            carried: vec![[0; 4]; (config.columns * config.rows) as usize],
             flits: 0,
             waited_ps: 0,
         }
@@ -67,9 +70,15 @@ impl Mesh {
             *free = time + flits * self.busy_ps;
             time += self.hop_ps;
             self.flits += flits;
+            self.carried[tile as usize][link] += flits;
             tile = next;
         }
         time
+    }
+
+    /// How long the busiest link was busy.
+    pub fn busiest_ps(&self) -> Ps {
+        self.carried.iter().flatten().max().map_or(0, |flits| flits * self.busy_ps)
     }
 
     /// Flits times hops so far, and how long messages waited for links.

@@ -11,6 +11,7 @@
 //! What is private to a core (window, L1, L2) is computed when an operation enters the window, a little ahead of the
 //! clock; everything shared happens in events, in the order of time.
 
+mod busy;
 pub mod cache;
 mod core;
 pub mod cost;
@@ -25,6 +26,7 @@ mod stats;
 mod thread;
 mod unit;
 
+pub use busy::Busy;
 pub use stats::{Counters, Histogram, Span, Stack, ThreadStats};
 
 use std::fmt::Write;
@@ -104,6 +106,7 @@ pub struct Machine {
 struct Slice {
     cache: Cache,
     free: Ps,
+    busy_ps: Ps,
 }
 
 impl Machine {
@@ -111,8 +114,11 @@ impl Machine {
     pub fn new(config: &MachineConfig) -> Self {
         let cycle_ps = config.cycle_ps();
         let slices = u64::from(config.llc.slices);
-        let slice =
-            || Slice { cache: Cache::new(config.llc.slice_kib << 10, config.llc.ways, slices), free: 0 };
+        let slice = || Slice {
+            cache: Cache::new(config.llc.slice_kib << 10, config.llc.ways, slices),
+            free: 0,
+            busy_ps: 0,
+        };
         Self {
             cycle_ps,
             events: EventHeap::default(),

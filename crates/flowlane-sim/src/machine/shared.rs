@@ -122,6 +122,7 @@ impl Machine {
         let slice = &mut self.slices[number as usize];
         let begun = self.events.now().max(slice.free);
         slice.free = begun + busy;
+        slice.busy_ps += busy;
         if ask == Ask::Own && self.locks.contains_key(&line) {
             // A snoop miss: the asker hears of it, and asks again.
             self.counters.snoop_misses += 1;

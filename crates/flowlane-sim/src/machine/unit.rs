@@ -29,6 +29,9 @@ pub(super) struct Unit {
     scoreboard: u32,
     /// Queries that it works on.
     in_flight: u32,
+    /// How long it has worked on any, before the time since which it does.
+    worked_ps: Ps,
+    working_since: Ps,
     /// Queries that have been sent to it and not ended, those on their way among them.
     outstanding: u32,
     commands: VecDeque<QueryId>,
@@ -53,6 +56,8 @@ impl Unit {
             in_flight_max,
             scoreboard: if near_l2 { u32::MAX } else { a.scoreboard_queries },
             in_flight: 0,
+            worked_ps: 0,
+            working_since: 0,
             outstanding: 0,
             commands: VecDeque::new(),
             distributor: VecDeque::new(),
@@ -63,6 +68,27 @@ impl Unit {
             comparator_free: 0,
             register: FlowRegister::new(a.flow_register_bits),
         }
+    }
+
+    /// Another query is worked on from now on.
+    fn take(&mut self, now: Ps) {
+        if self.in_flight == 0 {
+            self.working_since = now;
+        }
+        self.in_flight += 1;
+    }
+
+    /// One is no longer.
+    fn release(&mut self, now: Ps) {
+        self.in_flight -= 1;
+        if self.in_flight == 0 {
+            self.worked_ps += now - self.working_since;
+        }
+    }
+
+    /// How long it has worked on queries.
+    pub(super) fn busy_ps(&self) -> Ps {
+        self.worked_ps
     }
 
     pub(super) fn describe(&self, number: usize, out: &mut String) {
@@ -112,12 +138,13 @@ impl Machine {
             }
             return self.pass_on(query);
         }
+        let now = self.events.now();
         let u = &mut self.units[unit as usize];
         if u.in_flight >= u.in_flight_max {
             u.commands.push_back(query);
             return;
         }
-        u.in_flight += 1;
+        u.take(now);
         self.enter_step(query, Step::Metadata);
     }
 
@@ -349,12 +376,12 @@ impl Machine {
             }
         }
         let unit = &mut self.units[number as usize];
-        unit.in_flight -= 1;
+        unit.release(now);
         unit.outstanding -= 1;
         let next = unit.commands.pop_front();
         let waiting = unit.distributor.pop_front();
         if let Some(next) = next {
-            self.units[number as usize].in_flight += 1;
+            self.units[number as usize].take(now);
             self.enter_step(next, Step::Metadata);
         }
         if let Some(waiting) = waiting {

@@ -18,6 +18,7 @@ mod text;
 
 pub use calibrate::{Calibration, calibrate};
 pub use figure10::{Bars, bars};
+pub(crate) use text::{number, quoted};
 
 use serde::Serialize;
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::{Report, Row};
 
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),

@@ -14,6 +14,6 @@ pub use devices::{DeviceProgram, FlatDevice};
 pub use functions::{Beside, Neighbour, Work};
 pub use halo::{Halo, HaloProgram};
 pub use recorder::{Lookup, Recorder, TablePlace};
-pub(crate) use software::{BATCH, unit};
+pub(crate) use software::{BATCH, Batches, NEXT_TABLE, lengthen, pad, unit};
 pub use software::{Software, SoftwareProgram};
 pub use update::Updates;

@@ -42,7 +42,7 @@ pub(crate) const BATCH: usize = 32;
 const LOOP_INSTRUCTIONS: u32 = 3;
 
 /// The place in the code of the loop over tables: hit or go on.
-const NEXT_TABLE: u32 = 100;
+pub(crate) const NEXT_TABLE: u32 = 100;
 
 /// The place in the code of the search through a bucket.
 const SEARCH: u32 = 101;
@@ -55,6 +55,7 @@ pub struct SoftwareProgram {
     padding: SoftwareConfig,
     writes_key: bool,
     left: u64,
+    batches: Batches,
 }
 
 impl SoftwareProgram {
@@ -67,57 +68,8 @@ impl SoftwareProgram {
         writes_key: bool,
         count: u64,
     ) -> Self {
-        Self { tables, packets, style, padding: padding.clone(), writes_key, left: count }
-    }
-
-    /// What `rte_hash` does beside reading the table, around a lookup that was recorded.
-    fn pad(&self, lookup: &mut Lookup) {
-        let own = lookup.instructions();
-        let p = &self.padding;
-        let count =
-            |wanted: fn(&Kind) -> bool| lookup.ops.iter().filter(|op| wanted(&op.kind)).count() as u32;
-        let loads = count(|kind| matches!(kind, Kind::Load(_)));
-        let stores = count(|kind| matches!(kind, Kind::Store(_)));
-        let share = |permille: u32, own: u32| (p.instructions * permille / 1000).saturating_sub(own);
-        let (loads, stores) = (share(p.loads_permille, loads), share(p.stores_permille, stores));
-        // Those of the search come to 4.5 in the mean, and the last one uses the result.
-        let rest = p.instructions.saturating_sub(own + loads + stores + 5);
-        let lock = p.lock_instructions.min(rest);
-        // Calls, arguments and the hash before the table is read; the search through the bucket's slots; then the
-        // comparison and the way back.
-        let stack = &self.tables.stack;
-        let lock_loads = (p.lock_instructions - lock).min(loads);
-        let part = |n: u32, of: u32| (of * (n + 1) / 3) - of * n / 3;
-        let around = |ops: &mut Vec<Op>, n: u32| {
-            let (loads, stores, lock_loads) = (part(n, loads), part(n, stores), part(n, lock_loads));
-            ops.push(Op::work(part(n, lock), Class::Lock));
-            for n in 0..loads.max(stores) {
-                let line = stack[n as usize % stack.len()];
-                if n < loads {
-                    // Counters and flags of the lock are read, too.
-                    let class = if n < lock_loads { Class::Lock } else { Class::Compute };
-                    ops.push(Op::new(Kind::Load(line), class));
-                }
-                if n < stores {
-                    ops.push(Op::new(Kind::Store(line), Class::Compute));
-                }
-            }
-            ops.push(Op::work(part(n, rest - lock), Class::Compute));
-        };
-        let [mut first, mut second, mut third] = stages_of(std::mem::take(&mut lookup.ops));
-        around(&mut lookup.ops, 0);
-        lookup.ops.append(&mut first);
-        lookup.ops.append(&mut second);
-        // Slot by slot until one has the signature: which one that is, nobody can predict. A miss sees all.
-        let slot = if lookup.walk.answer.is_some() { lookup.walk.hash >> 7 & 7 } else { 8 };
-        for n in 0..=slot.min(7) {
-            let branch = Kind::Branch { id: SEARCH, taken: n == slot };
-            lookup.ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
-        }
-        around(&mut lookup.ops, 1);
-        lookup.ops.append(&mut third);
-        around(&mut lookup.ops, 2);
-        lookup.ops.retain(|op| op.instructions > 0);
+        let batches = Batches::new(style, padding);
+        Self { tables, packets, style, padding: padding.clone(), writes_key, left: count, batches }
     }
 
     /// One by one.
@@ -129,7 +81,7 @@ impl SoftwareProgram {
         for mut lookup in lookups {
             let found = lookup.walk.answer.is_some();
             match self.style {
-                Software::Rte => self.pad(&mut lookup),
+                Software::Rte => pad(&self.padding, &self.tables.stack, &mut lookup),
                 _ => lengthen(&mut lookup.ops, self.padding.scalar_instructions),
             }
             ops.append(&mut lookup.ops);
@@ -159,15 +111,88 @@ impl SoftwareProgram {
             self.write_key(&more[0], ops);
             lookups.extend(more);
         }
+        self.batches.append(lookups, ops);
+        unit(ops, from, packets as u32);
+        self.left -= packets as u64 - 1;
+        Ok(())
+    }
+
+    fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
+        if self.writes_key {
+            ops.push(Op::new(Kind::Store(lookup.walk.key), Class::Compute));
+        }
+    }
+}
+
+/// What `rte_hash` does beside reading the table, around a lookup that was recorded.
+pub(crate) fn pad(p: &SoftwareConfig, stack: &[Line], lookup: &mut Lookup) {
+    let own = lookup.instructions();
+    let count = |wanted: fn(&Kind) -> bool| lookup.ops.iter().filter(|op| wanted(&op.kind)).count() as u32;
+    let loads = count(|kind| matches!(kind, Kind::Load(_)));
+    let stores = count(|kind| matches!(kind, Kind::Store(_)));
+    let share = |permille: u32, own: u32| (p.instructions * permille / 1000).saturating_sub(own);
+    let (loads, stores) = (share(p.loads_permille, loads), share(p.stores_permille, stores));
+    // Those of the search come to 4.5 in the mean, and the last one uses the result.
+    let rest = p.instructions.saturating_sub(own + loads + stores + 5);
+    let lock = p.lock_instructions.min(rest);
+    // Calls, arguments and the hash before the table is read; the search through the bucket's slots; then the
+    // comparison and the way back.
+    let lock_loads = (p.lock_instructions - lock).min(loads);
+    let part = |n: u32, of: u32| (of * (n + 1) / 3) - of * n / 3;
+    let around = |ops: &mut Vec<Op>, n: u32| {
+        let (loads, stores, lock_loads) = (part(n, loads), part(n, stores), part(n, lock_loads));
+        ops.push(Op::work(part(n, lock), Class::Lock));
+        for n in 0..loads.max(stores) {
+            let line = stack[n as usize % stack.len()];
+            if n < loads {
+                // Counters and flags of the lock are read, too.
+                let class = if n < lock_loads { Class::Lock } else { Class::Compute };
+                ops.push(Op::new(Kind::Load(line), class));
+            }
+            if n < stores {
+                ops.push(Op::new(Kind::Store(line), Class::Compute));
+            }
+        }
+        ops.push(Op::work(part(n, rest - lock), Class::Compute));
+    };
+    let [mut first, mut second, mut third] = stages_of(std::mem::take(&mut lookup.ops));
+    around(&mut lookup.ops, 0);
+    lookup.ops.append(&mut first);
+    lookup.ops.append(&mut second);
+    // Slot by slot until one has the signature: which one that is, nobody can predict. A miss sees all.
+    let slot = if lookup.walk.answer.is_some() { lookup.walk.hash >> 7 & 7 } else { 8 };
+    for n in 0..=slot.min(7) {
+        let branch = Kind::Branch { id: SEARCH, taken: n == slot };
+        lookup.ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
+    }
+    around(&mut lookup.ops, 1);
+    lookup.ops.append(&mut third);
+    around(&mut lookup.ops, 2);
+    lookup.ops.retain(|op| op.instructions > 0);
+}
+
+/// Lookups of several lanes, stage by stage, each with a prefetch of what the lane's next stage reads.
+pub(crate) struct Batches {
+    vectors: bool,
+    /// Of a lookup, beside the loop's.
+    instructions: u32,
+}
+
+impl Batches {
+    /// As a style's batches are.
+    pub(crate) fn new(style: Software, p: &SoftwareConfig) -> Self {
+        let vectors = style == Software::Avx512;
+        let whole = if vectors { p.vector_instructions } else { p.bulk_instructions };
+        Self { vectors, instructions: whole.saturating_sub(3 * LOOP_INSTRUCTIONS) }
+    }
+
+    /// Appends what the lookups do, one a lane.
+    pub(crate) fn append(&self, mut lookups: Vec<Lookup>, ops: &mut Vec<Op>) {
         for lookup in &mut lookups {
-            let instructions = match self.style {
-                Software::Avx512 => {
-                    vectorise(&mut lookup.ops);
-                    self.padding.vector_instructions
-                }
-                _ => self.padding.bulk_instructions,
-            };
-            lengthen(&mut lookup.ops, instructions.saturating_sub(3 * LOOP_INSTRUCTIONS));
+            if self.vectors {
+                vectorise(&mut lookup.ops);
+            }
+            lengthen(&mut lookup.ops, self.instructions);
         }
         let mut stages: Vec<[Vec<Op>; 3]> = lookups.into_iter().map(|l| stages_of(l.ops)).collect();
         for stage in 0..3 {
@@ -186,15 +211,6 @@ impl SoftwareProgram {
                 ops.push(Op::work(LOOP_INSTRUCTIONS, Class::Compute));
             }
         }
-        unit(ops, from, packets as u32);
-        self.left -= packets as u64 - 1;
-        Ok(())
-    }
-
-    fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
-        if self.writes_key {
-            ops.push(Op::new(Kind::Store(lookup.walk.key), Class::Compute));
-        }
     }
 }
 
@@ -205,7 +221,7 @@ fn vectorise(ops: &mut Vec<Op>) {
 
 /// Adds what a probe does not hear of, until there are so many instructions: calls, registers that are saved, checks of
 /// bounds. A third before the table is read, a third before the entry is, a third after that.
-fn lengthen(ops: &mut Vec<Op>, instructions: u32) {
+pub(crate) fn lengthen(ops: &mut Vec<Op>, instructions: u32) {
     let own: u32 = ops.iter().map(|op| op.instructions).sum();
     let extra = instructions.saturating_sub(own);
     let stages = stages_of(std::mem::take(ops));

@@ -1,6 +1,7 @@
 //! Workloads: real tables with keys from a seed, and the packets that are looked up in them.
 
 mod packets;
+pub mod rules;
 mod tables;
 mod tuples;
 

@@ -12,11 +12,11 @@ use crate::program::TablePlace;
 pub const KEY_WORDS: usize = 4;
 
 /// Lines of keys that packets' keys are in, one after the other.
-const KEY_LINES: u64 = 64;
+pub(super) const KEY_LINES: u64 = 64;
 /// Lines that results are written to.
-const RESULT_LINES: u64 = 16;
+pub(super) const RESULT_LINES: u64 = 16;
 /// Lines of the stack that `rte_hash`'s other loads and stores are of.
-const STACK_LINES: u64 = 16;
+pub(super) const STACK_LINES: u64 = 16;
 
 /// Which tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -167,7 +167,8 @@ impl Tables {
     }
 }
 
-fn place(space: &mut Space, writer: &CuckooWriter<KEY_WORDS>) -> TablePlace {
+/// Where a table is to be.
+pub(super) fn place<const W: usize>(space: &mut Space, writer: &CuckooWriter<W>) -> TablePlace {
     // Half a line a bucket of eight slots; times of use, 8 bytes a slot, are not kept here, and not read.
     let slots = writer.slots() as u64;
     let buckets = slots * 4;

@@ -1,15 +1,16 @@
 //! `flowlane sim`: the simulator of near-cache flow classification.
 
 mod calibrate;
+mod what_if;
 
 use std::fmt::Write;
 use std::path::Path;
 use std::rc::Rc;
 
-use flowlane_bench::page::{Curve, Plot, page};
+use flowlane_bench::page::{Curve, Page, Plot};
 use flowlane_sim::config::{Approach, ConfigError, Preset, RunConfig, sweep};
 use flowlane_sim::machine::{SimError, Span};
-use flowlane_sim::paper::{Calibration, Effort, Report, Row, calibrate};
+use flowlane_sim::paper::{Calibration, Chart, Effort, Report, Row, Series, calibrate};
 use flowlane_sim::parallel;
 use flowlane_sim::run::{RunResult, run as simulate, tables_of, traced};
 use serde::Serialize;
@@ -25,6 +26,7 @@ pub(crate) fn run(verb: &SimVerb) -> Result<(), Failure> {
             run_config(config, effective.as_deref(), csv.as_deref(), threads_of(*threads), *json)
         }
         SimVerb::Paper(options) => paper(options),
+        SimVerb::WhatIf(options) => what_if::run(options),
         SimVerb::Config { preset, recalibrate } => config(preset, *recalibrate),
         SimVerb::Calibrate { output, quick, json } => calibrate::run(output.as_deref(), *quick, *json),
         SimVerb::Trace { config, approach, lookup, count, output } => {
@@ -39,14 +41,13 @@ fn threads_of(asked: Option<u16>) -> usize {
 
 fn read(path: &Path) -> Result<Vec<(Vec<String>, RunConfig)>, Failure> {
     let text = std::fs::read_to_string(path).map_err(|e| Failure::file(path, "read", &e))?;
-    sweep(&text).map_err(|e| {
-        let ConfigError { message, help } = e;
-        let message = format!("{}: {message}", path.display());
-        match help {
-            Some(help) => Failure::input_help(message, help),
-            None => Failure::input(message),
-        }
-    })
+    sweep(&text).map_err(|e| failure_at(path, e))
+}
+
+/// What is wrong with a configuration, and in which file.
+fn failure_at(path: &Path, error: ConfigError) -> Failure {
+    let message = format!("{}: {}", path.display(), error.message);
+    ConfigError { message, ..error }.into()
 }
 
 /// A run of a sweep: which values it has, and what came of it.
@@ -204,34 +205,29 @@ fn html(report: &Report) -> String {
                  table in the shared cache, everything else follows. The envelope is over the choices that the paper \
                  leaves open.";
     let rows: Vec<Vec<String>> = report.rows.iter().map(|row| row.cells().to_vec()).collect();
-    let plots: Vec<Plot> = report
-        .charts
-        .iter()
-        .map(|chart| Plot {
-            id: chart.id.to_owned(),
-            title: chart.title.clone(),
-            about: chart.about.clone(),
-            axis: chart.axis.to_owned(),
-            places: chart.places.clone(),
-            unit: chart.unit.to_owned(),
-            lines: chart.lines,
-            curves: chart
-                .series
-                .iter()
-                .map(|s| Curve { name: s.name.clone(), values: s.values.clone() })
-                .collect(),
-        })
-        .collect();
-    let machine =
-        RunConfig { machine: report.machine.clone(), ..RunConfig::on(Preset::Paper) }.machine.text();
-    page(
-        "HALO, simulated",
-        about,
-        &facts,
-        (&Row::HEAD, &rows),
-        &plots,
-        ("All numbers of the machine", &machine),
-    )
+    let machine = report.machine.text();
+    let mut page = Page::new("HALO, simulated", about, &facts);
+    page.table(&Row::HEAD, &rows);
+    report.charts.iter().for_each(|chart| page.plot(&plot(chart)));
+    page.finish(MACHINE_TITLE, &machine)
+}
+
+/// What stands above the machine's numbers at the end of a page.
+const MACHINE_TITLE: &str = "All numbers of the machine";
+
+/// A chart of the simulator as the page draws it.
+fn plot(chart: &Chart) -> Plot {
+    let curve = |s: &Series| Curve { name: s.name.clone(), values: s.values.clone() };
+    Plot {
+        id: chart.id.to_owned(),
+        title: chart.title.clone(),
+        about: chart.about.clone(),
+        axis: chart.axis.to_owned(),
+        places: chart.places.clone(),
+        unit: chart.unit.to_owned(),
+        lines: chart.lines,
+        curves: chart.series.iter().map(curve).collect(),
+    }
 }
 
 fn config(preset: &str, recalibrate: bool) -> Result<(), Failure> {

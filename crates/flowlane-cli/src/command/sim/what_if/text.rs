@@ -1,0 +1,187 @@
+//! The report in a terminal.
+
+use std::fmt::Write;
+
+use flowlane_sim::what_if::{Line, Measurement, Report, label};
+
+use crate::output;
+
+/// Settings of the tornado that are shown in a terminal; the page has all.
+const BARS: usize = 12;
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1000.0 => format!("{value:.0}"),
+        v if v >= 100.0 => format!("{value:.1}"),
+        v if v >= 10.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// The head of [`side_by_side`].
+pub(super) const SIDE_BY_SIDE: [&str; 10] =
+    ["approach", "kind", "cycles", "ns", "M/s", "table", "built in ms", "query nJ", "idle mW", "tiles"];
+
+fn measured(m: &Measurement) -> Vec<String> {
+    let spread = format!("{} ({} to {})", number(m.cycles[1]), number(m.cycles[0]), number(m.cycles[2]));
+    let none = || "–".to_owned();
+    vec![
+        m.name.clone(),
+        "measured".to_owned(),
+        spread,
+        number(m.ns[1]),
+        number(m.millions_per_second()),
+        output::bytes(m.bytes as u64),
+        number(m.build_ms),
+        none(),
+        none(),
+        none(),
+    ]
+}
+
+fn simulated(line: &Line, report: &Report) -> Vec<String> {
+    let o = &line.outcome;
+    let bytes = match line.outcome.approach {
+        flowlane_sim::config::Approach::Tcam | flowlane_sim::config::Approach::SramTcam => {
+            report.facts.tcam_bytes as u64
+        }
+        _ => report.facts.table_bytes as u64,
+    };
+    let energy = |f: fn(&flowlane_sim::what_if::Energy) -> f64| {
+        line.energy.as_ref().map_or_else(|| "–".to_owned(), |e| number(f(e)))
+    };
+    vec![
+        label(o.approach).to_owned(),
+        "simulated".to_owned(),
+        number(o.cycles),
+        number(o.ns()),
+        number(o.millions_per_second),
+        output::bytes(bytes),
+        "–".to_owned(),
+        energy(|e| e.query_nj),
+        energy(|e| e.static_mw),
+        energy(|e| e.area_tiles),
+    ]
+}
+
+/// Software as measured, then everything that was simulated.
+pub(super) fn side_by_side(report: &Report) -> Vec<Vec<String>> {
+    let simulated = report.lines.iter().map(|line| simulated(line, report));
+    report.measured.base.iter().map(measured).chain(simulated).collect()
+}
+
+/// What is known of rules and packets.
+pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
+    let (f, m) = (&report.facts, &report.measured);
+    let mut facts = vec![
+        ("rules", format!("{} under {} masks; {} under one at most", f.rules, f.masks, f.largest)),
+        ("packets", format!("{} of {} flows, {} without a rule", f.packets, f.flows, f.misses)),
+        ("tables asked for a packet, in order", number(f.asked)),
+        ("TCAM", format!("{} entries of {} bits", f.tcam_entries, f.tcam_bits)),
+        ("simulated machine", format!("{} ({})", report.preset, report.machine_hash)),
+        ("this machine", format!("{}, a cycle of the counter {:.3} ns", m.cpu, m.ns_per_cycle)),
+    ];
+    if report.cache_flows > 0 {
+        facts.push(("flow cache in front", format!("{} flows", report.cache_flows)));
+    }
+    if cfg!(debug_assertions) {
+        facts.push(("this build", "not optimised: software as measured is slower than it is".to_owned()));
+    }
+    if report.effort.quick {
+        facts.push(("quick", "yes: the numbers say little".to_owned()));
+    }
+    facts
+}
+
+/// The head of [`trust`].
+pub(super) const TRUST: [&str; 6] =
+    ["measured", "simulated as", "cycles here", "simulated", "ratio", "ratio in time"];
+
+/// How far simulated software is from the same software measured.
+pub(super) fn trust(report: &Report) -> Vec<Vec<String>> {
+    let row = |t: &flowlane_sim::what_if::Trust| {
+        let mut row = vec![t.measured.clone(), label(t.simulated).to_owned()];
+        row.extend(t.cycles.iter().chain(&t.ratios).map(|n| number(*n)));
+        row
+    };
+    report.trust.iter().map(row).collect()
+}
+
+/// In a sentence.
+pub(super) fn trust_sentence(report: &Report) -> String {
+    let ratios = report.trust.iter().map(|t| t.ratios[0]);
+    let [least, most] = ratios.fold([f64::MAX, f64::MIN], |[l, m], r| [l.min(r), m.max(r)]);
+    match report.trust.is_empty() {
+        true => {
+            "The same software was not measured: nothing says how far to trust what is simulated.".to_owned()
+        }
+        false => format!(
+            "The simulator gives {least:.2} to {most:.2} times the cycles that the same software takes here: what it says \
+             of accelerators is worth no more than that."
+        ),
+    }
+}
+
+/// What each approach waits for.
+pub(super) fn bottlenecks(report: &Report) -> Vec<(String, String)> {
+    report.bottlenecks.iter().map(|b| (label(b.approach).to_owned(), b.sentence.clone())).collect()
+}
+
+/// The head of [`tornado`].
+pub(super) const TORNADO: [&str; 5] =
+    ["parameter", "setting", "cycles", "times the software", "TCAM, cycles"];
+
+/// What each parameter moves: the base first.
+pub(super) fn tornado(report: &Report) -> Vec<Vec<String>> {
+    let t = &report.tornado;
+    let row = |parameter: &str, setting: &str, numbers: [f64; 3]| {
+        let mut row = vec![parameter.to_owned(), setting.to_owned()];
+        row.extend(numbers.map(number));
+        row
+    };
+    let mut rows = vec![row("as it is", "", [t.cycles, t.advantage, t.tcam_cycles])];
+    for bar in &t.bars {
+        rows.extend(
+            bar.settings
+                .iter()
+                .map(|s| row(bar.parameter, &s.setting, [s.cycles, s.advantage, s.tcam_cycles])),
+        );
+    }
+    rows
+}
+
+/// The head of [`break_evens`].
+pub(super) const BREAK_EVENS: [&str; 3] = ["by", "what", "when"];
+
+/// From when on what is better.
+pub(super) fn break_evens(report: &Report) -> Vec<Vec<String>> {
+    let row =
+        |e: &flowlane_sim::what_if::BreakEven| vec![e.axis.to_owned(), e.question.clone(), e.answer.clone()];
+    report.break_evens.iter().map(row).collect()
+}
+
+/// All of it.
+pub(super) fn text(report: &Report) -> String {
+    let mut out = String::new();
+    let facts: Vec<Vec<String>> =
+        facts(report).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    out.push_str(&output::text_table("", &["what if", ""], &facts));
+    out.push_str(&output::table("side by side, one core", &SIDE_BY_SIDE, &side_by_side(report)));
+    for line in report.lines.iter() {
+        if let Some(why) = &line.refused {
+            let _ = writeln!(out, "{}: no energy, {why}", label(line.outcome.approach));
+        }
+    }
+    out.push_str(&output::table("\nthe same software, measured and simulated", &TRUST, &trust(report)));
+    let _ = writeln!(out, "{}\n\nwhat each waits for", trust_sentence(report));
+    for (name, sentence) in bottlenecks(report) {
+        let _ = writeln!(out, "- {name}: {sentence}");
+    }
+    let t = &report.tornado;
+    let title = format!("\nwhat {} hangs on, beside {} (simulated)", label(t.accelerator), label(t.software));
+    let shown: usize = t.bars.iter().take(BARS).map(|bar| bar.settings.len()).sum();
+    let rows = tornado(report);
+    out.push_str(&output::table(&title, &TORNADO, &rows[..rows.len().min(1 + shown)]));
+    out.push_str(&output::text_table("from when on", &BREAK_EVENS, &break_evens(report)));
+    out
+}

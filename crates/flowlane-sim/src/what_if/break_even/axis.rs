@@ -1,0 +1,170 @@
+//! By the number of rules and of masks: time and energy.
+
+use std::sync::Arc;
+
+use super::{BreakEven, Values};
+use crate::config::Approach;
+use crate::machine::cost::{ACCELERATOR, TCAM};
+use crate::paper::{Chart, Series};
+use crate::what_if::crossing::{Crossing, crossing, place_text};
+use crate::what_if::measured::{Measurement, fastest};
+use crate::what_if::text::label;
+use crate::what_if::{Base, Outcome, energy};
+use crate::workload::rules::Workload;
+
+/// Workloads along an axis, with what was simulated and measured of each.
+pub(super) struct Axis<'a> {
+    pub(super) base: &'a Base<'a>,
+    pub(super) axis: &'static str,
+    pub(super) workloads: &'a [(f64, Arc<Workload>)],
+    pub(super) along: &'a [Approach],
+    pub(super) outcomes: &'a [Outcome],
+    pub(super) measured: &'a [Vec<Measurement>],
+}
+
+impl Axis<'_> {
+    fn places(&self) -> Vec<f64> {
+        self.workloads.iter().map(|(at, _)| *at).collect()
+    }
+
+    fn outcomes_of(&self, approach: Approach) -> Vec<&Outcome> {
+        let at = self.along.iter().position(|a| *a == approach).expect("it was simulated along");
+        self.outcomes.iter().skip(at).step_by(self.along.len()).collect()
+    }
+
+    fn simulated(&self, approach: Approach) -> Values {
+        self.outcomes_of(approach).into_iter().map(|outcome| Some(outcome.ns())).collect()
+    }
+
+    fn measured(&self, single: bool) -> Values {
+        let of = |n: usize| {
+            let here = self.measured.get(n)?.iter().filter(|m| m.single || !single);
+            fastest(here).map(|m| m.ns[1])
+        };
+        (0..self.workloads.len()).map(of).collect()
+    }
+
+    /// Nanoseconds a packet of all that is compared, with names.
+    fn curves(&self) -> Vec<(String, Values)> {
+        let simulated = |a: &Approach| (format!("{}, simulated", label(*a)), self.simulated(*a));
+        let mut curves: Vec<(String, Values)> = self.along.iter().map(simulated).collect();
+        for (name, single) in [("fastest measured here, one by one", true), ("fastest measured here", false)]
+        {
+            let values = self.measured(single);
+            if values.iter().any(Option::is_some) {
+                curves.push((name.to_owned(), values));
+            }
+        }
+        curves
+    }
+
+    pub(super) fn answers(&self) -> Vec<BreakEven> {
+        let places = self.places();
+        let software = self.base.software;
+        let mut rivals = vec![
+            ("single lookups in software, simulated".to_owned(), self.simulated(Approach::Scalar)),
+            (format!("{}, simulated", label(software)), self.simulated(software)),
+            ("single lookups measured here (the fastest)".to_owned(), self.measured(true)),
+            ("the fastest software measured here".to_owned(), self.measured(false)),
+        ];
+        rivals.dedup_by(|a, b| a.1 == b.1);
+        let mut out = Vec::new();
+        for approach in [self.base.accelerator, Approach::NearL2] {
+            for (name, theirs) in &rivals {
+                let crossed = crossing(&places, &self.simulated(approach), theirs);
+                out.push(self.answer(format!("{} is faster than {name}", label(approach)), crossed));
+            }
+        }
+        out
+    }
+
+    fn answer(&self, question: String, crossing: Option<Crossing>) -> BreakEven {
+        let answer = crossing.as_ref().map_or_else(|| "not measured".to_owned(), Crossing::to_string);
+        BreakEven { axis: self.axis, question, answer, crossing }
+    }
+
+    pub(super) fn chart(&self) -> Chart {
+        let (id, title, axis) = match self.axis {
+            "rules" => ("by-rules", "By the number of rules", "rules"),
+            _ => ("by-masks", "By the number of masks", "masks (tables, tuples)"),
+        };
+        let about = match self.axis {
+            "rules" => {
+                "Fewer: some of the rules at random. More: the rules again with other addresses, and packets for them."
+            }
+            _ => {
+                "Fewer: the rules of the masks that have most. More: the rules again, behind all, with shorter prefixes."
+            }
+        };
+        Chart {
+            id,
+            title: title.into(),
+            about: format!("{about} Simulated and measured nanoseconds are of different machines."),
+            axis,
+            places: self.places().into_iter().map(place_text).collect(),
+            unit: "ns a packet",
+            lines: true,
+            series: self.curves().into_iter().map(|(name, values)| Series { name, values }).collect(),
+        }
+    }
+
+    /// Energy by the number of rules.
+    pub(super) fn energies(&self) -> (Vec<BreakEven>, Chart) {
+        let question = self.base.question;
+        let of = |approach: Approach, like: Approach| -> Values {
+            let outcomes = self.workloads.iter().zip(self.outcomes_of(like));
+            let nj = outcomes.map(|((_, workload), outcome)| {
+                let found =
+                    energy(approach, outcome.queries, &question.machine, workload, question.extrapolate);
+                Some(found.ok()??.query_nj)
+            });
+            nj.collect()
+        };
+        let accelerator = self.base.accelerator;
+        let halo = of(accelerator, accelerator);
+        let (tcam, sram) = (of(Approach::Tcam, Approach::Tcam), of(Approach::SramTcam, Approach::Tcam));
+        let places = self.places();
+        let mut answers = vec![self.fits()];
+        for (name, theirs) in [("a TCAM", &tcam), ("an SRAM-TCAM", &sram)] {
+            let question =
+                format!("a packet's queries take less energy with {} than with {name}", label(accelerator));
+            let crossed = crossing(&places, &halo, theirs);
+            let answer = BreakEven { answer: "outside of Table 4".into(), ..self.answer(question, crossed) };
+            answers.push(match &answer.crossing {
+                Some(crossing) => BreakEven { answer: crossing.to_string(), ..answer },
+                None => answer,
+            });
+        }
+        let series = [(label(accelerator), halo), ("TCAM", tcam), ("SRAM-TCAM", sram)];
+        let chart = Chart {
+            id: "energy",
+            title: "Energy of a packet's queries, by the number of rules".into(),
+            about: format!(
+                "Table 4, between its points by logarithms: a query of an accelerator takes {} nJ, one of a TCAM by its \
+                 capacity. Without the power of doing nothing.",
+                ACCELERATOR.query_nj
+            ),
+            axis: "rules",
+            places: places.into_iter().map(place_text).collect(),
+            unit: "nJ a packet",
+            lines: true,
+            series: series.map(|(name, values)| Series { name: name.to_owned(), values }).to_vec(),
+        };
+        (answers, chart)
+    }
+
+    /// How many rules of this kind the largest TCAM of Table 4 holds.
+    fn fits(&self) -> BreakEven {
+        let workload = &self.base.plan.base;
+        let bytes_of_rule = workload.tcam_bytes() / workload.rules.len() as f64;
+        let most = TCAM[3].capacity_bytes / bytes_of_rule;
+        let answer = format!(
+            "up to {} rules such as these ({:.1} entries of {} bits each)",
+            place_text(most.floor()),
+            workload.tcam_entries() as f64 / workload.rules.len() as f64,
+            workload.tcam_bits()
+        );
+        let question = "the largest TCAM of Table 4 (1 MB) holds the rules".to_owned();
+        BreakEven { axis: self.axis, question, answer, crossing: None }
+    }
+}

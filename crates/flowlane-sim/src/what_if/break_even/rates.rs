@@ -1,0 +1,172 @@
+//! By packets a second: cores, and the power of doing nothing.
+
+use super::{BreakEven, Values};
+use crate::config::Approach;
+use crate::paper::{Chart, Series};
+use crate::what_if::crossing::{crossing, place_text};
+use crate::what_if::measured::Measured;
+use crate::what_if::text::label;
+use crate::what_if::{Base, Energy, Outcome, energy};
+
+/// Packets a second (millions) that are offered: 10, 25, 40, 100 and 200 Gbit/s of the smallest frames among them.
+const RATES: [f64; 12] = [0.1, 0.3, 1.0, 3.0, 7.44, 14.88, 29.76, 37.2, 59.52, 148.8, 297.6, 595.2];
+
+/// Who is looked at with several cores.
+pub(super) fn scaling(base: &Base<'_>) -> [Approach; 4] {
+    [base.software, Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::NearL2]
+}
+
+/// Packets a second that so many cores look up: between the numbers of cores that were simulated in a line, beyond them
+/// no more than with the most.
+fn capacity(known: &[(f64, f64)], cores: f64) -> f64 {
+    let after = known.iter().position(|(n, _)| *n >= cores);
+    match after {
+        Some(0) => known[0].1 * cores / known[0].0,
+        Some(at) => {
+            let ((from, low), (to, high)) = (known[at - 1], known[at]);
+            low + (high - low) * (cores - from) / (to - from)
+        }
+        None => known.last().map_or(0.0, |(_, most)| *most),
+    }
+}
+
+/// Cores that a rate takes; none where all that were looked at are not enough.
+fn cores_for(known: &[(f64, f64)], rate: f64, most: u32) -> Option<f64> {
+    (1..=most).map(f64::from).find(|cores| capacity(known, *cores) >= rate)
+}
+
+/// Cores that each of the rates takes.
+fn needed(known: &[(f64, f64)], most: u32) -> Values {
+    RATES.map(|rate| cores_for(known, rate, most)).to_vec()
+}
+
+/// Cores that offered rates take.
+pub(super) fn rates(
+    base: &Base<'_>,
+    measured: &Measured,
+    cores: &[u32],
+    outcomes: &[Outcome],
+) -> (Vec<BreakEven>, Vec<Chart>) {
+    let approaches = scaling(base);
+    let most = cores.iter().copied().max().unwrap_or(1);
+    let known = |n: usize| -> Vec<(f64, f64)> {
+        let one = (1.0, base.outcome(approaches[n]).millions_per_second);
+        let several = outcomes.iter().skip(n).step_by(approaches.len());
+        let more = cores.iter().zip(several).map(|(c, o)| (f64::from(*c), o.millions_per_second));
+        std::iter::once(one).chain(more).collect()
+    };
+    let simulated = (0..approaches.len()).map(|n| (format!("{}, simulated", label(approaches[n])), known(n)));
+    let mut all: Vec<(String, Vec<(f64, f64)>)> = simulated.collect();
+    if let Some(best) = measured.best() {
+        let one = best.millions_per_second();
+        // Nothing of the measurement says otherwise: each core as the first.
+        let name = format!("{}, measured here; more cores assumed to be like one", best.name);
+        all.push((name, (1..=most).map(|c| (f64::from(c), one * f64::from(c))).collect()));
+    }
+    let mut answers: Vec<BreakEven> = all
+        .iter()
+        .map(|(name, known)| {
+            let end = capacity(known, f64::from(most));
+            let at = |rate: f64| match cores_for(known, rate, most) {
+                Some(cores) => format!("{rate} M/s: {cores:.0}"),
+                None => format!("{rate} M/s: more than {most}"),
+            };
+            let cores = [1.0, 14.88, 59.52, 148.8].map(at).join(", ");
+            let question = format!("cores taken by {name}");
+            let answer = format!("{cores} (one core: {:.2} M/s, {most}: {end:.1} M/s)", known[0].1);
+            BreakEven { axis: "packets a second", question, answer, crossing: None }
+        })
+        .collect();
+    let of = |approach| approaches.iter().position(|a| *a == approach).map(|n| needed(&all[n].1, most));
+    let halo = of(base.accelerator).expect("both ways are among them");
+    for rival in [0].into_iter().chain((all.len() > approaches.len()).then(|| all.len() - 1)) {
+        let fewer = RATES.iter().zip(halo.iter().zip(needed(&all[rival].1, most)));
+        let first = fewer.filter(|(_, (ours, theirs))| match (ours, theirs) {
+            (Some(ours), Some(theirs)) => *ours < *theirs,
+            (ours, theirs) => ours.is_some() && theirs.is_none(),
+        });
+        let answer = match first.map(|(rate, _)| *rate).next() {
+            Some(rate) => format!("from {rate} M/s on, of the rates looked at"),
+            None => format!("never within the range looked at ({} to {} M/s)", RATES[0], RATES[11]),
+        };
+        let question = format!("{} takes fewer cores than {}", label(base.accelerator), short(&all[rival].0));
+        answers.push(BreakEven { axis: "packets a second", question, answer, crossing: None });
+    }
+    answers.extend(idle_power(base));
+    (answers, rate_charts(&all, cores, most))
+}
+
+/// A name without what is assumed.
+fn short(name: &str) -> String {
+    name.split("; ").next().unwrap_or(name).to_owned()
+}
+
+fn rate_charts(all: &[(String, Vec<(f64, f64)>)], cores: &[u32], most: u32) -> Vec<Chart> {
+    let places: Vec<f64> = std::iter::once(1.0).chain(cores.iter().map(|c| f64::from(*c))).collect();
+    let by_cores = |(name, known): &(String, Vec<(f64, f64)>)| Series {
+        name: short(name),
+        values: places.iter().map(|c| Some(capacity(known, *c))).collect(),
+    };
+    let by_rate =
+        |(name, known): &(String, Vec<(f64, f64)>)| Series { name: short(name), values: needed(known, most) };
+    vec![
+        Chart {
+            id: "by-cores",
+            title: "Packets a second, by cores".into(),
+            about: "Cores that look up in the same tables and share slices, mesh, memory and accelerators.".into(),
+            axis: "cores",
+            places: places.iter().map(|c| place_text(*c)).collect(),
+            unit: "million packets a second",
+            lines: true,
+            series: all.iter().map(by_cores).collect(),
+        },
+        Chart {
+            id: "by-rate",
+            title: "Cores that an offered rate takes".into(),
+            about: "14.88 million packets a second are 10 Gbit/s of the smallest frames. No point: more cores than were \
+                    looked at."
+                .into(),
+            axis: "million packets a second",
+            places: RATES.map(place_text).to_vec(),
+            unit: "cores",
+            lines: true,
+            series: all.iter().map(by_rate).collect(),
+        },
+    ]
+}
+
+/// From which rate on a TCAM takes more energy than accelerators, with the power of doing nothing.
+fn idle_power(base: &Base<'_>) -> Option<BreakEven> {
+    let (question, workload) = (base.question, &base.plan.base);
+    let of = |approach| {
+        let queries = base.outcome(approach).queries;
+        energy(approach, queries, &question.machine, workload, question.extrapolate)
+    };
+    let text =
+        format!("{} takes less energy than a TCAM, power of doing nothing included", label(base.accelerator));
+    let (Ok(Some(halo)), Ok(Some(tcam))) = (of(base.accelerator), of(Approach::Tcam)) else {
+        let answer = "the rules are outside of Table 4".to_owned();
+        return Some(BreakEven { axis: "packets a second", question: text, answer, crossing: None });
+    };
+    let whole = |e: Energy| RATES.map(|rate| Some(e.whole_nj(rate * 1e6))).to_vec();
+    let crossed = crossing(&RATES, &whole(halo), &whole(tcam))?;
+    let answer = format!("{crossed} M/s");
+    Some(BreakEven { axis: "packets a second", question: text, answer, crossing: Some(crossed) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capacity_is_linear_between_what_is_known_and_ends_with_it() {
+        let known = [(1.0, 10.0), (2.0, 18.0), (4.0, 20.0)];
+        let at = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 9.0].map(|cores| capacity(&known, cores));
+        assert_eq!(at, [5.0, 10.0, 14.0, 18.0, 19.0, 20.0, 20.0]);
+        let cores = |rate| cores_for(&known, rate, 4);
+        assert_eq!(
+            [cores(9.0), cores(18.0), cores(18.5), cores(21.0)],
+            [Some(1.0), Some(2.0), Some(3.0), None]
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! A cache of flows in front of the tables: exact matches of all words that any rule looks at, first in first out.
+//!
+//! It is a real table, which changes as packets come; a flow that was inserted by one packet of a batch is known to the
+//! next of the same batch already.
+
+use std::collections::VecDeque;
+
+use flowlane::packet::key::FlowKey;
+
+use crate::machine::Machine;
+use crate::machine::op::{Class, Kind, Mismatch, Op};
+use crate::machine::space::{Region, Space};
+use crate::program::{Lookup, Recorder, TablePlace};
+use crate::workload::rules::{Exact, MaskWord, exact};
+
+/// Instructions of an insertion beside its stores, and of the removal before it: those of a lookup, and as many for the
+/// places that change.
+const INSERTION: u32 = 150;
+
+/// A value that says that a packet has no rule.
+const NONE: u32 = u32::MAX;
+
+/// A flow cache.
+pub(super) struct FlowCache {
+    exact: Box<dyn Exact>,
+    place: TablePlace,
+    mask: Vec<MaskWord>,
+    /// Flows in the order in which they came.
+    order: VecDeque<Vec<u32>>,
+    entries: usize,
+}
+
+/// What the cache did for a packet.
+pub(super) struct Cached {
+    pub(super) lookup: Lookup,
+    pub(super) known: bool,
+    /// What putting the flow into it takes, where it was not known.
+    pub(super) insertion: Vec<Op>,
+}
+
+impl FlowCache {
+    /// An empty cache of so many flows, of these words of packets.
+    pub(super) fn new(words: &[u8], entries: usize, space: &mut Space, seed: u64) -> Self {
+        let exact = exact(words.len(), entries, (seed >> 7) as u32, None);
+        let mask = words.iter().map(|word| (*word, u32::MAX)).collect();
+        Self { place: exact.place(space), exact, mask, order: VecDeque::new(), entries }
+    }
+
+    /// Has the shared cache hold it.
+    pub(super) fn warm(&self, machine: &mut Machine) {
+        let parts = [self.place.buckets, self.place.entries, self.place.header];
+        machine.fill_llc(parts.into_iter().flat_map(|part| part.lines()));
+    }
+
+    /// Looks a packet up; inserts it where it is not known.
+    pub(super) fn ask(
+        &mut self,
+        key: &FlowKey,
+        number: u64,
+        at: Region,
+        expected: Option<u32>,
+    ) -> Result<Cached, Mismatch> {
+        let words: Vec<u32> = self.mask.iter().map(|(word, _)| key.word(usize::from(*word))).collect();
+        let mut recorder = Recorder::new(std::slice::from_ref(&self.place), at);
+        let (hash, simulated, library) = self.exact.recorded(&words, &mut recorder);
+        let right = Some(expected.unwrap_or(NONE));
+        let wrong = simulated.is_some() && simulated != right;
+        if simulated != library || wrong {
+            let library = if simulated == library { right } else { library };
+            return Err(Mismatch { lookup: number, table: "the flow cache".into(), simulated, library });
+        }
+        let lookup = recorder.lookup(0, hash, simulated, library);
+        if simulated.is_some() {
+            return Ok(Cached { lookup, known: true, insertion: Vec::new() });
+        }
+        if self.order.len() >= self.entries
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.exact.remove(&oldest);
+        }
+        self.exact.insert(&words, expected.unwrap_or(NONE));
+        self.order.push_back(words);
+        let mut insertion = vec![Op::work(INSERTION, Class::Compute)];
+        insertion
+            .extend(lookup.walk.lines.first().map(|(line, _)| Op::new(Kind::Store(*line), Class::Compute)));
+        let entry = self.place.entries.line(u64::from(hash) * 64 % self.place.entries.bytes());
+        insertion.push(Op::new(Kind::Store(entry), Class::Compute));
+        Ok(Cached { lookup, known: false, insertion })
+    }
+}

@@ -1,0 +1,69 @@
+//! Runs, many at once.
+
+use std::sync::Arc;
+
+use super::run::{Outcome, Run};
+use crate::config::{Approach, MachineConfig};
+use crate::machine::SimError;
+use crate::paper::Effort;
+use crate::parallel;
+use crate::workload::rules::Workload;
+
+/// Lookups of tables in a run, more or less: more packets where fewer tables are asked for each.
+const LOOKUPS: u64 = 40_000;
+const LOOKUPS_QUICK: u64 = 4000;
+/// Packets come in batches of so many in some software.
+const BATCH: u64 = 32;
+
+/// A run that is to be made.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) machine: Arc<MachineConfig>,
+    pub(super) workload: Arc<Workload>,
+    pub(super) approach: Approach,
+    pub(super) cores: u32,
+    pub(super) update_pause: Option<u32>,
+}
+
+impl Job {
+    pub(super) fn new(machine: &Arc<MachineConfig>, workload: &Arc<Workload>, approach: Approach) -> Self {
+        let (machine, workload) = (machine.clone(), workload.clone());
+        Self { machine, workload, approach, cores: 1, update_pause: None }
+    }
+
+    /// Packets that are counted, of each core.
+    fn packets(&self, effort: Effort) -> u64 {
+        let lookups = if effort.quick { LOOKUPS_QUICK } else { LOOKUPS };
+        let tables = self.workload.tables.len() as u64;
+        let least = if effort.quick { BATCH } else { 2 * BATCH };
+        let packets = (lookups / tables / u64::from(self.cores)).clamp(least, 4096);
+        packets.next_multiple_of(BATCH)
+    }
+}
+
+/// Makes runs; `watch` is told how many are done.
+pub(super) fn simulate(
+    jobs: &[Job],
+    cache_flows: usize,
+    effort: Effort,
+    watch: &(dyn Fn(usize) + Sync),
+) -> Result<Vec<Outcome>, SimError> {
+    let work = |n: usize| {
+        let job = &jobs[n];
+        let packets = job.packets(effort);
+        let run = Run {
+            machine: &job.machine,
+            workload: &job.workload,
+            approach: job.approach,
+            packets,
+            // A flow cache that is empty at first must have seen the flows.
+            warm_up: if cache_flows > 0 { 2 * packets } else { packets / 2 }.next_multiple_of(BATCH),
+            cores: job.cores,
+            cache_flows,
+            update_pause: job.update_pause,
+            seed: effort.seed,
+        };
+        run.simulate()
+    };
+    parallel::run(effort.threads, jobs.len(), watch, &work).into_iter().collect()
+}

@@ -1,0 +1,129 @@
+//! The library's own tuple search over the same rules and packets: what was measured, simulated.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use flowlane::classify::{Classifier, TupleSearch};
+use flowlane::packet::key::FlowKey;
+use flowlane::probe::{Dependency, Part, Probe};
+
+use crate::machine::Machine;
+use crate::machine::cache::Line;
+use crate::machine::op::{Kind, Mismatch, Op, Program};
+use crate::machine::query::Queries;
+use crate::machine::space::{Region, Space};
+use crate::program::{Recorder, TablePlace, unit};
+use crate::workload::rules::Workload;
+
+/// Packets whose headers are apart.
+const KEYS: usize = 16;
+
+/// The library's tuple search, with its places.
+pub(super) struct Library {
+    search: TupleSearch,
+    places: Vec<TablePlace>,
+    keys: Vec<Region>,
+}
+
+/// Bytes of each part of each table, as far as lookups have reached.
+#[derive(Default)]
+struct Extent(Vec<[usize; 6]>);
+
+impl Probe for Extent {
+    fn load(&mut self, table: u32, part: Part, offset: usize, bytes: usize, _: Dependency) {
+        let table = table as usize;
+        if self.0.len() <= table {
+            self.0.resize(table + 1, [0; 6]);
+        }
+        let most = &mut self.0[table][part as usize];
+        *most = (*most).max(offset + bytes);
+    }
+
+    fn store(&mut self, table: u32, part: Part, offset: usize, bytes: usize) {
+        self.load(table, part, offset, bytes, Dependency::Free);
+    }
+
+    fn alu(&mut self, _: u32) {}
+
+    fn branch(&mut self, _: u32, _: bool) {}
+}
+
+impl Library {
+    /// For these packets: regions are as large as what lookups of them reach.
+    pub(super) fn new(workload: &Workload, packets: &[FlowKey], seed: u64) -> Self {
+        let mut search = TupleSearch::new(workload.rules.len(), seed as u32);
+        for (id, priority, rule) in workload.numbered() {
+            search.insert(id, priority, rule).expect("its number is new, and there is room");
+        }
+        let mut extent = Extent::default();
+        for key in packets {
+            search.lookup_probed(key, &mut extent);
+        }
+        extent.0.resize(search.subtables(), [0; 6]);
+        let mut space = Space::default();
+        let places = extent.0.iter().map(|bytes| place(&mut space, bytes)).collect();
+        let keys = (0..KEYS).map(|_| space.region(size_of::<FlowKey>() as u64)).collect();
+        Self { search, places, keys }
+    }
+
+    /// Has the shared cache hold what lookups of these packets read.
+    pub(super) fn warm(&self, packets: &[FlowKey], machine: &mut Machine) {
+        let mut lines: BTreeSet<Line> = BTreeSet::new();
+        for key in packets {
+            let mut recorder = Recorder::new(&self.places, self.keys[0]);
+            self.search.lookup_probed(key, &mut recorder);
+            lines.extend(recorder.lookup(0, 0, None, None).ops.iter().filter_map(|op| match op.kind {
+                Kind::Load(line) => Some(line),
+                _ => None,
+            }));
+        }
+        machine.fill_llc(lines.into_iter());
+    }
+}
+
+fn place(space: &mut Space, bytes: &[usize; 6]) -> TablePlace {
+    let mut region = |part: Part| space.region((bytes[part as usize] as u64).max(64));
+    TablePlace {
+        header: region(Part::Header),
+        buckets: region(Part::Buckets),
+        entries: region(Part::Entries),
+        values: region(Part::Values),
+        links: region(Part::Links),
+    }
+}
+
+/// Searches, packet by packet.
+pub(super) struct LibraryProgram {
+    library: Library,
+    workload: Arc<Workload>,
+    next: usize,
+    left: u64,
+}
+
+impl LibraryProgram {
+    pub(super) fn new(library: Library, workload: Arc<Workload>, count: u64) -> Self {
+        Self { library, workload, next: 0, left: count }
+    }
+}
+
+impl Program for LibraryProgram {
+    fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        self.left -= 1;
+        let (number, at) = (self.next as u64, self.next % self.workload.packets.len());
+        self.next += 1;
+        let mut recorder = Recorder::new(&self.library.places, self.library.keys[number as usize % KEYS]);
+        let hit = self.library.search.lookup_probed(&self.workload.packets[at], &mut recorder);
+        let (simulated, library) = (hit.map(|hit| hit.rule.0), self.workload.expected[at]);
+        if simulated != library {
+            let table = "tuple search".to_owned();
+            return Err(Mismatch { lookup: number, table, simulated, library });
+        }
+        let from = ops.len();
+        ops.append(&mut recorder.lookup(0, 0, simulated, library).ops);
+        unit(ops, from, 1);
+        Ok(true)
+    }
+}

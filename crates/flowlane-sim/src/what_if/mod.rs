@@ -1,0 +1,353 @@
+//! What if: somebody's own rules and traffic, with software as measured on the machine at hand, and with simulated software,
+//! accelerators and associative memories beside it.
+//!
+//! ```text
+//! rules, packets ── Plan ──▶ workloads ──▶ measured (by the caller, who has a clock) ─┐
+//!                               └────────▶ simulated: side by side                     ├─▶ Report
+//!                                          bottlenecks, tornado, break-evens ──────────┘
+//! ```
+//!
+//! The simulated part is the same to the byte whatever the number of threads. How far to trust it is said by
+//! [`Trust`]: the same software, measured and simulated.
+
+mod bottleneck;
+mod break_even;
+mod costs;
+mod crossing;
+mod flow_cache;
+mod jobs;
+mod library;
+mod measured;
+mod plan;
+mod program;
+mod run;
+mod text;
+mod tornado;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+pub use bottleneck::{Bottleneck, PARTS, Part, Relief, parts_of};
+pub use break_even::BreakEven;
+pub use costs::{Energy, energy};
+pub use crossing::{Crossing, crossing};
+pub use measured::{Measured, Measurement, fastest};
+pub use plan::Plan;
+pub use run::{Outcome, Run};
+pub use text::label;
+pub use tornado::{Bar, Setting, Variation, bars, variations};
+
+use crate::config::{Approach, MachineConfig};
+use crate::machine::SimError;
+use crate::paper::{Chart, Effort};
+use crate::workload::rules::Workload;
+use jobs::{Job, simulate};
+
+/// All ways that are simulated, in the order of the report.
+pub const APPROACHES: [Approach; 10] = [
+    Approach::Software,
+    Approach::Scalar,
+    Approach::TupleSearch,
+    Approach::Bulk,
+    Approach::Avx512,
+    Approach::HaloBlocking,
+    Approach::HaloNonBlocking,
+    Approach::NearL2,
+    Approach::Tcam,
+    Approach::SramTcam,
+];
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// What the machine is called.
+    pub preset: String,
+    /// The machine.
+    pub machine: MachineConfig,
+    /// Flows of a cache in front of the tables; 0 for none.
+    pub cache_flows: usize,
+    /// Whether capacities beyond Table 4 may be guessed.
+    pub extrapolate: bool,
+    /// How much is simulated.
+    pub effort: Effort,
+}
+
+/// The rules and packets, in numbers.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Facts {
+    /// Rules.
+    pub rules: usize,
+    /// Distinct masks, each of which is a table.
+    pub masks: usize,
+    /// Rules of the largest.
+    pub largest: usize,
+    /// Packets.
+    pub packets: usize,
+    /// Distinct packets, as far as any rule looks.
+    pub flows: usize,
+    /// Packets without a rule.
+    pub misses: usize,
+    /// Bytes of the tables.
+    pub table_bytes: usize,
+    /// Tables that a search in order asks for a packet.
+    pub asked: f64,
+    /// Entries of a TCAM, ranges as prefixes.
+    pub tcam_entries: u64,
+    /// Bits of each.
+    pub tcam_bits: u32,
+    /// Bytes of all.
+    pub tcam_bytes: f64,
+}
+
+impl Facts {
+    fn of(workload: &Workload, asked: f64) -> Self {
+        let sizes = workload.tables.sizes();
+        Self {
+            rules: workload.rules.len(),
+            masks: sizes.len(),
+            largest: sizes.into_iter().max().unwrap_or(0),
+            packets: workload.packets.len(),
+            flows: workload.flows(),
+            misses: workload.misses(),
+            table_bytes: workload.tables.bytes(),
+            asked,
+            tcam_entries: workload.tcam_entries(),
+            tcam_bits: workload.tcam_bits(),
+            tcam_bytes: workload.tcam_bytes(),
+        }
+    }
+}
+
+/// A simulated way, and what it takes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    /// What was simulated.
+    pub outcome: Outcome,
+    /// Energy, power and area, where Table 4 says.
+    pub energy: Option<Energy>,
+    /// Why there is none, where there might be.
+    pub refused: Option<String>,
+}
+
+/// The same software, measured and simulated.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Trust {
+    /// What was measured.
+    pub measured: String,
+    /// What was simulated.
+    pub simulated: Approach,
+    /// Cycles a packet, of this machine's time-stamp counter and of the simulated core.
+    pub cycles: [f64; 2],
+    /// Simulated over measured, in cycles and in time.
+    pub ratios: [f64; 2],
+}
+
+/// What each parameter moves.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tornado {
+    /// The accelerator that is looked at.
+    pub accelerator: Approach,
+    /// The software that it is compared with.
+    pub software: Approach,
+    /// Cycles a packet of the accelerator.
+    pub cycles: f64,
+    /// How many times faster that is than the software.
+    pub advantage: f64,
+    /// Cycles a packet of a TCAM.
+    pub tcam_cycles: f64,
+    /// The parameters, those that move most first.
+    pub bars: Vec<Bar>,
+}
+
+/// The answer.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The version of the simulator.
+    pub version: &'static str,
+    /// What the machine is called.
+    pub preset: String,
+    /// The hash of its numbers.
+    pub machine_hash: String,
+    /// Its numbers.
+    pub machine: MachineConfig,
+    /// How much was simulated.
+    pub effort: Effort,
+    /// Flows of the cache in front.
+    pub cache_flows: usize,
+    /// Rules and packets.
+    pub facts: Facts,
+    /// What was measured on the machine at hand.
+    pub measured: Measured,
+    /// What was simulated.
+    pub lines: Vec<Line>,
+    /// The same software both ways.
+    pub trust: Vec<Trust>,
+    /// What each way waits for.
+    pub bottlenecks: Vec<Bottleneck>,
+    /// What moves the accelerator.
+    pub tornado: Tornado,
+    /// From when on what is better.
+    pub break_evens: Vec<BreakEven>,
+    /// Curves.
+    pub charts: Vec<Chart>,
+}
+
+/// The outcomes that other parts build on.
+pub(crate) struct Base<'a> {
+    pub(crate) question: &'a Question,
+    pub(crate) plan: &'a Plan,
+    pub(crate) machine: Arc<MachineConfig>,
+    pub(crate) outcomes: Vec<Outcome>,
+    /// The faster of HALO's two ways, and the fastest simulated software.
+    pub(crate) accelerator: Approach,
+    pub(crate) software: Approach,
+}
+
+impl Base<'_> {
+    pub(crate) fn outcome(&self, approach: Approach) -> &Outcome {
+        self.outcomes.iter().find(|o| o.approach == approach).expect("all are simulated")
+    }
+}
+
+fn faster(outcomes: &[Outcome], of: &[Approach]) -> Approach {
+    let of = outcomes.iter().filter(|o| of.contains(&o.approach));
+    of.min_by(|a, b| a.cycles.total_cmp(&b.cycles)).expect("all are simulated").approach
+}
+
+impl Report {
+    /// Simulates what is asked; `watch` is told what is being done, and which share of all is done.
+    ///
+    /// # Errors
+    /// Where an answer is not the rules', or a run gets stuck.
+    pub fn simulate(
+        question: &Question,
+        plan: &Plan,
+        measured: Measured,
+        watch: &(dyn Fn(&str, f64) + Sync),
+    ) -> Result<Self, SimError> {
+        let machine = Arc::new(question.machine.clone());
+        let (effort, flows) = (question.effort, question.cache_flows);
+        watch("side by side", 0.0);
+        let jobs: Vec<Job> = APPROACHES.iter().map(|a| Job::new(&machine, &plan.base, *a)).collect();
+        let outcomes = simulate(&jobs, flows, effort, &|_| {})?;
+        let accelerator = faster(&outcomes, &[Approach::HaloBlocking, Approach::HaloNonBlocking]);
+        let software = faster(&outcomes, &[Approach::Scalar, Approach::Bulk, Approach::Avx512]);
+        let base = Base { question, plan, machine, outcomes, accelerator, software };
+        // All other runs at once, so that no thread waits for the last of a kind.
+        let (relieved, ideal) = relief_jobs(&base);
+        let varied = variations(&base.machine);
+        let tornado = tornado_jobs(&base, &varied);
+        let curves = break_even::Curves::of(&base);
+        let all: Vec<Job> = ideal.iter().chain(&tornado).chain(curves.jobs()).cloned().collect();
+        let done = |n: usize| {
+            watch("bottlenecks, sensitivity, break-evens", 0.05 + 0.95 * n as f64 / all.len() as f64)
+        };
+        let mut results = simulate(&all, flows, effort, &done)?;
+        let mut rest = results.split_off(ideal.len());
+        let for_curves = rest.split_off(tornado.len());
+        let bottlenecks = bottlenecks(&base, &relieved, &results);
+        let tornado = tornado_of(&base, &varied, &rest);
+        let (break_evens, charts) = curves.finish(&base, &measured, &for_curves);
+        Ok(Self {
+            version: env!("CARGO_PKG_VERSION"),
+            preset: question.preset.clone(),
+            machine_hash: format!("{:016x}", question.machine.hash()),
+            machine: question.machine.clone(),
+            effort,
+            cache_flows: flows,
+            facts: Facts::of(&plan.base, break_even::asked(&plan.base)),
+            lines: base.outcomes.iter().map(|outcome| line(&base, outcome)).collect(),
+            trust: trust(&base.outcomes, &measured),
+            measured,
+            bottlenecks,
+            tornado,
+            break_evens,
+            charts,
+        })
+    }
+}
+
+fn line(base: &Base<'_>, outcome: &Outcome) -> Line {
+    let question = base.question;
+    let (machine, workload) = (&question.machine, &base.plan.base);
+    let found = energy(outcome.approach, outcome.queries, machine, workload, question.extrapolate);
+    let (energy, refused) = match found {
+        Ok(energy) => (energy, None),
+        Err(outside) => (None, Some(format!("{outside}; --extrapolate guesses"))),
+    };
+    Line { outcome: outcome.clone(), energy, refused }
+}
+
+fn trust(outcomes: &[Outcome], measured: &Measured) -> Vec<Trust> {
+    let both = measured.base.iter().filter_map(|m| {
+        let outcome = outcomes.iter().find(|o| Some(o.approach) == m.simulated_as)?;
+        Some(Trust {
+            measured: m.name.clone(),
+            simulated: outcome.approach,
+            cycles: [m.cycles[1], outcome.cycles],
+            ratios: [outcome.cycles / m.cycles[1], outcome.ns() / m.ns[1]],
+        })
+    });
+    both.collect()
+}
+
+/// For each approach the parts that are made ideal, and the runs of all.
+fn relief_jobs(base: &Base<'_>) -> (Vec<(Approach, Vec<&'static Part>)>, Vec<Job>) {
+    let (mut relieved, mut jobs) = (Vec::new(), Vec::new());
+    for approach in APPROACHES {
+        let mut parts = Vec::new();
+        for (part, machine) in parts_of(approach, &base.machine) {
+            parts.push(part);
+            jobs.push(Job::new(&Arc::new(machine), &base.plan.base, approach));
+        }
+        relieved.push((approach, parts));
+    }
+    (relieved, jobs)
+}
+
+fn bottlenecks(
+    base: &Base<'_>,
+    relieved: &[(Approach, Vec<&'static Part>)],
+    results: &[Outcome],
+) -> Vec<Bottleneck> {
+    let mut results = results.iter();
+    let of = |(approach, parts): &(Approach, Vec<&'static Part>)| {
+        let ideal: Vec<(&'static Part, f64)> =
+            parts.iter().copied().zip(results.by_ref().map(|outcome| outcome.cycles)).collect();
+        Bottleneck::of(base.outcome(*approach), &ideal)
+    };
+    relieved.iter().map(of).collect()
+}
+
+/// The accelerator, the software and the TCAM on each varied machine.
+fn tornado_jobs(base: &Base<'_>, varied: &[Variation]) -> Vec<Job> {
+    let approaches = [base.accelerator, base.software, Approach::Tcam];
+    let of = |variation: &Variation| {
+        let machine = Arc::new(variation.machine.clone());
+        approaches.map(|approach| Job::new(&machine, &base.plan.base, approach))
+    };
+    varied.iter().flat_map(of).collect()
+}
+
+fn tornado_of(base: &Base<'_>, varied: &[Variation], results: &[Outcome]) -> Tornado {
+    let (cycles, software) = (base.outcome(base.accelerator).cycles, base.outcome(base.software).cycles);
+    let settings =
+        varied.iter().zip(results.as_chunks::<3>().0).map(|(variation, [accelerator, software, tcam])| {
+            let setting = Setting {
+                setting: variation.setting.clone(),
+                cycles: accelerator.cycles,
+                advantage: software.cycles / accelerator.cycles,
+                tcam_cycles: tcam.cycles,
+            };
+            (variation.parameter, setting)
+        });
+    Tornado {
+        accelerator: base.accelerator,
+        software: base.software,
+        cycles,
+        advantage: software / cycles,
+        tcam_cycles: base.outcome(Approach::Tcam).cycles,
+        bars: bars(cycles, settings.collect()),
+    }
+}

@@ -1,0 +1,304 @@
+//! What a core executes for packets that are looked up in somebody's own rules.
+//!
+//! | approach | a packet |
+//! |---|---|
+//! | `software`, `scalar` | table after table, until nothing better can follow; with `rte_hash`'s instructions, or without |
+//! | `bulk`, `avx512` | 32 packets side by side, each table asked for those that are not decided |
+//! | `halo-blocking` | LOOKUP_B, table after table, until nothing better can follow |
+//! | `halo-non-blocking` | LOOKUP_NB to all tables at once, eight results a line; with one table, eight packets |
+//! | `near-l2` | loads from the engine beside L2, to all tables at once |
+//! | `tcam`, `sram-tcam` | one query |
+//! | `tuple-search` | the library's own tuple search, as its scalar body does it |
+//!
+//! With a flow cache in front, every way but the last two asks that first; packets that it knows are done.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::flow_cache::{Cached, FlowCache};
+use crate::config::{Approach, KeyPlace, MachineConfig};
+use crate::machine::cache::Line;
+use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
+use crate::machine::query::{Engine, Queries, Walk};
+use crate::program::{BATCH, Batches, FlatDevice, Lookup, NEXT_TABLE, Software, lengthen, pad, unit};
+use crate::workload::rules::{Found, Own, Search, Workload};
+
+/// Results that share a line (4.5).
+const RESULTS: usize = 8;
+/// Instructions around a lookup instruction, around a device's query, and of a look at a snapshot.
+const AROUND: u32 = 4;
+const AROUND_DEVICE: u32 = 6;
+const LOOK: u32 = 4;
+/// The place in the code that asks whether the flow cache knew the packet.
+const CACHED: u32 = 103;
+
+/// A packet, recorded.
+struct Packet {
+    key: Line,
+    cached: Option<Cached>,
+    /// None where the flow cache knew it.
+    search: Option<Search>,
+}
+
+/// Looks packets up, until there were enough.
+pub(super) struct RuleProgram {
+    workload: Arc<Workload>,
+    own: Own,
+    cache: Option<FlowCache>,
+    approach: Approach,
+    machine: MachineConfig,
+    batches: Batches,
+    next: usize,
+    left: u64,
+    result: usize,
+    /// Set at the end, for programs that end with this one.
+    ended: Rc<Cell<bool>>,
+}
+
+impl RuleProgram {
+    pub(super) fn new(
+        workload: Arc<Workload>,
+        (own, cache): (Own, Option<FlowCache>),
+        approach: Approach,
+        machine: &MachineConfig,
+        (from, count): (usize, u64),
+        ended: Rc<Cell<bool>>,
+    ) -> Self {
+        let style = if approach == Approach::Avx512 { Software::Avx512 } else { Software::Bulk };
+        let batches = Batches::new(style, &machine.software);
+        let machine = machine.clone();
+        Self { workload, own, cache, approach, machine, batches, next: from, left: count, result: 0, ended }
+    }
+
+    /// The next packet: its lookups of all tables, or of those that a search in order asks.
+    fn packet(&mut self, all: bool) -> Result<Packet, Mismatch> {
+        let (number, at) = (self.next as u64, self.next % self.workload.packets.len());
+        self.next += 1;
+        let (key, expected) = (&self.workload.packets[at], self.workload.expected[at]);
+        let place = self.own.key(number);
+        let cached = self.cache.as_mut().map(|cache| cache.ask(key, number, place, expected)).transpose()?;
+        let search = match cached.as_ref().is_some_and(|c| c.known) {
+            true => None,
+            false => Some(self.workload.tables.search(key, (number, place), expected, all)?),
+        };
+        Ok(Packet { key: place.line(0), cached, search })
+    }
+
+    fn write_key(&self, packet: &Packet, ops: &mut Vec<Op>) {
+        if self.machine.accelerator.key == KeyPlace::Core {
+            ops.push(Op::new(Kind::Store(packet.key), Class::Compute));
+        }
+    }
+
+    fn pad(&self, lookup: &mut Lookup) {
+        match self.approach {
+            Approach::Software => pad(&self.machine.software, &self.own.stack, lookup),
+            Approach::Scalar => lengthen(&mut lookup.ops, self.machine.software.scalar_instructions),
+            _ => {}
+        }
+    }
+
+    /// One packet, one table after the other.
+    fn singly(&mut self, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
+        let packet = self.packet(false)?;
+        let from = ops.len();
+        self.write_key(&packet, ops);
+        if let Some(mut cached) = packet.cached {
+            self.pad(&mut cached.lookup);
+            ops.append(&mut cached.lookup.ops);
+            ops.push(branch(CACHED, cached.known));
+            self.fence(ops);
+            ops.append(&mut cached.insertion);
+        }
+        for found in packet.search.into_iter().flat_map(|search| search.tables) {
+            let Found { mut lookup, mut after, rule } = found;
+            self.pad(&mut lookup);
+            ops.append(&mut lookup.ops);
+            ops.append(&mut after);
+            ops.push(branch(NEXT_TABLE, rule.is_some()));
+            self.fence(ops);
+        }
+        unit(ops, from, 1);
+        Ok(())
+    }
+
+    /// Software of the paper's machine uses a result before it goes on.
+    fn fence(&self, ops: &mut Vec<Op>) {
+        if self.approach == Approach::Software && !self.machine.software.lookups_overlap {
+            ops.push(Op { waits: true, fences: true, ..Op::work(1, Class::Compute) });
+        }
+    }
+
+    /// Packets side by side.
+    fn side_by_side(&mut self, ops: &mut Vec<Op>) -> Result<u64, Mismatch> {
+        let from = ops.len();
+        let count = BATCH.min(self.left as usize);
+        let mut packets = (0..count).map(|_| self.packet(false)).collect::<Result<Vec<_>, _>>()?;
+        packets.iter().for_each(|packet| self.write_key(packet, ops));
+        let mut insertions = Vec::new();
+        let asked: Vec<Lookup> = packets
+            .iter_mut()
+            .filter_map(|packet| packet.cached.take())
+            .map(|mut cached| {
+                insertions.append(&mut cached.insertion);
+                cached.lookup
+            })
+            .collect();
+        self.batches.append(asked, ops);
+        let mut lanes: Vec<std::vec::IntoIter<Found>> =
+            packets.into_iter().filter_map(|packet| packet.search).map(|s| s.tables.into_iter()).collect();
+        loop {
+            let found: Vec<Found> = lanes.iter_mut().filter_map(Iterator::next).collect();
+            if found.is_empty() {
+                break;
+            }
+            let (lookups, after): (Vec<_>, Vec<_>) = found.into_iter().map(|f| (f.lookup, f.after)).unzip();
+            self.batches.append(lookups, ops);
+            for (lane, mut after) in after.into_iter().enumerate() {
+                after.iter_mut().for_each(|op| op.chain = (lane % 64) as u8);
+                ops.append(&mut after);
+            }
+        }
+        ops.append(&mut insertions);
+        unit(ops, from, count as u32);
+        Ok(count as u64)
+    }
+
+    /// LOOKUP_B, one after the other.
+    fn blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
+        let packet = self.packet(false)?;
+        let from = ops.len();
+        self.write_key(&packet, ops);
+        if let Some(mut cached) = packet.cached {
+            ask(cached.lookup.walk, Engine::Cha, ops, queries);
+            ops.push(branch(CACHED, cached.known));
+            ops.append(&mut cached.insertion);
+        }
+        for Found { lookup, mut after, rule } in packet.search.into_iter().flat_map(|search| search.tables) {
+            ask(lookup.walk, Engine::Cha, ops, queries);
+            ops.append(&mut after);
+            ops.push(branch(NEXT_TABLE, rule.is_some()));
+        }
+        unit(ops, from, 1);
+        Ok(())
+    }
+
+    /// Loads that overlap.
+    fn near_l2(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
+        let packet = self.packet(true)?;
+        let from = ops.len();
+        self.write_key(&packet, ops);
+        if let Some(mut cached) = packet.cached {
+            ask(cached.lookup.walk, Engine::NearL2, ops, queries);
+            ops.push(branch(CACHED, cached.known));
+            ops.append(&mut cached.insertion);
+        }
+        for (n, found) in packet.search.into_iter().flat_map(|search| search.tables).enumerate() {
+            let Found { lookup, mut after, .. } = found;
+            let chain = (n % 64) as u8;
+            ops.push(Op::work(AROUND, Class::Compute));
+            let query = queries.add(lookup.walk, Engine::NearL2, None);
+            ops.push(Op { gives: true, chain, ..Op::new(Kind::Lookup(query), Class::Data) });
+            after.iter_mut().for_each(|op| op.chain = chain);
+            ops.append(&mut after);
+        }
+        unit(ops, from, 1);
+        Ok(())
+    }
+
+    /// LOOKUP_NB: several packets where one table is asked for each, or all tables of a packet.
+    fn non_blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<u64, Mismatch> {
+        let from = ops.len();
+        let several = self.workload.tables.len() > 1 && self.cache.is_none();
+        let count = if several { 1 } else { RESULTS.min(self.left as usize) };
+        let packets = (0..count).map(|_| self.packet(true)).collect::<Result<Vec<_>, _>>()?;
+        packets.iter().for_each(|packet| self.write_key(packet, ops));
+        let (mut cached, mut searches) = (Vec::new(), Vec::new());
+        for packet in packets {
+            cached.extend(packet.cached);
+            searches.extend(packet.search);
+        }
+        let mut insertions = Vec::new();
+        let walks = cached.into_iter().map(|mut cached| {
+            insertions.append(&mut cached.insertion);
+            cached.lookup.walk
+        });
+        let walks: Vec<Walk> = walks.collect();
+        self.send(walks, ops, queries);
+        // Where each packet has one table, their queries go together; otherwise a packet's do.
+        let together = if self.workload.tables.len() == 1 { searches.len().max(1) } else { 1 };
+        for searches in searches.chunks_mut(together) {
+            let found: Vec<Found> = searches.iter_mut().flat_map(|s| std::mem::take(&mut s.tables)).collect();
+            let (walks, after): (Vec<_>, Vec<_>) =
+                found.into_iter().map(|f| (f.lookup.walk, f.after)).unzip();
+            self.send(walks, ops, queries);
+            after.into_iter().for_each(|mut after| ops.append(&mut after));
+        }
+        ops.append(&mut insertions);
+        unit(ops, from, count as u32);
+        Ok(count as u64)
+    }
+
+    /// Queries whose results share lines, and the looks at these.
+    fn send(&mut self, walks: Vec<Walk>, ops: &mut Vec<Op>, queries: &mut Queries) {
+        let results = &self.own.results;
+        let mut batches = Vec::new();
+        for (n, walk) in walks.into_iter().enumerate() {
+            if n % RESULTS == 0 {
+                batches.push(queries.add_batch(results[self.result % results.len()]));
+                self.result += 1;
+            }
+            ops.push(Op::work(AROUND, Class::Compute));
+            let query = queries.add(walk, Engine::Cha, batches.last().copied());
+            ops.push(Op::new(Kind::LookupNonBlocking(query), Class::Data));
+        }
+        for batch in batches {
+            ops.push(Op { gives: true, ..Op::new(Kind::Snapshot(batch), Class::Data) });
+            ops.push(Op::work(LOOK, Class::Compute).chained(0));
+        }
+    }
+
+    /// One query of a device that has all rules.
+    fn device(&mut self, device: FlatDevice, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
+        let packet = self.packet(false)?;
+        let from = ops.len();
+        ops.push(Op { gives: true, ..Op::new(Kind::Load(packet.key), Class::Data) });
+        ops.push(Op::work(AROUND_DEVICE, Class::Compute));
+        let FlatDevice { latency_cycles, busy_cycles } = device;
+        ops.push(Op::new(Kind::Device { latency_cycles, busy_cycles }, Class::Data).chained(1));
+        unit(ops, from, 1);
+        Ok(())
+    }
+}
+
+fn branch(id: u32, taken: bool) -> Op {
+    Op { waits: true, ..Op::new(Kind::Branch { id, taken }, Class::Compute) }
+}
+
+/// A query whose answer the core waits for.
+fn ask(walk: Walk, engine: Engine, ops: &mut Vec<Op>, queries: &mut Queries) {
+    ops.push(Op::work(AROUND, Class::Compute));
+    let query = queries.add(walk, engine, None);
+    ops.push(Op { gives: true, ..Op::new(Kind::Lookup(query), Class::Data) });
+}
+
+impl Program for RuleProgram {
+    fn refill(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<bool, Mismatch> {
+        if self.left == 0 {
+            self.ended.set(true);
+            return Ok(false);
+        }
+        let done = match self.approach {
+            Approach::Bulk | Approach::Avx512 => self.side_by_side(ops)?,
+            Approach::HaloNonBlocking => self.non_blocking(ops, queries)?,
+            Approach::HaloBlocking => self.blocking(ops, queries).map(|()| 1)?,
+            Approach::NearL2 => self.near_l2(ops, queries).map(|()| 1)?,
+            Approach::Tcam => self.device(FlatDevice::tcam(&self.machine.tcam), ops).map(|()| 1)?,
+            Approach::SramTcam => self.device(FlatDevice::sram_tcam(&self.machine.tcam), ops).map(|()| 1)?,
+            Approach::Software | Approach::Scalar | Approach::TupleSearch => self.singly(ops).map(|()| 1)?,
+        };
+        self.left -= done;
+        Ok(true)
+    }
+}

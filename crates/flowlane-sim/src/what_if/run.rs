@@ -1,0 +1,196 @@
+//! One way of looking packets up in somebody's own rules, simulated to the end.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use flowlane::generate::Random;
+use serde::Serialize;
+
+use super::flow_cache::FlowCache;
+use super::library::{Library, LibraryProgram};
+use super::program::RuleProgram;
+use crate::config::{Approach, MachineConfig};
+use crate::machine::cache::Line;
+use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
+use crate::machine::query::Queries;
+use crate::machine::{Busy, Counters, Machine, SimError};
+use crate::workload::rules::{Own, Workload};
+
+/// What is to be simulated.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    /// On what.
+    pub machine: &'a MachineConfig,
+    /// Rules and packets.
+    pub workload: &'a Arc<Workload>,
+    /// How.
+    pub approach: Approach,
+    /// Packets that are counted, of each core.
+    pub packets: u64,
+    /// Packets before.
+    pub warm_up: u64,
+    /// Cores that look up, each for itself.
+    pub cores: u32,
+    /// Flows of a cache in front; 0 for none.
+    pub cache_flows: usize,
+    /// Instructions between two changes of the tables by another core; none for no changes.
+    pub update_pause: Option<u32>,
+    /// Keys hashes, and says where updates go.
+    pub seed: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// How it was looked up.
+    pub approach: Approach,
+    /// Cycles a packet, of the slowest core.
+    pub cycles: f64,
+    /// Millions of packets a second, of all cores.
+    pub millions_per_second: f64,
+    /// Instructions a packet.
+    pub instructions: f64,
+    /// Queries of accelerators a packet.
+    pub queries: f64,
+    /// Where the first core's time went, in cycles a packet.
+    pub stack: Vec<(&'static str, f64)>,
+    /// Loads of tables a packet, by where their lines were: L1, L2, shared cache, memory.
+    pub loads: [f64; 4],
+    /// Wrongly predicted branches a packet.
+    pub mispredicted: f64,
+    /// Cycles from a packet's (or batch's) entry until its end that half, and 99 of a hundred, do not exceed.
+    pub latency_cycles: [f64; 2],
+    /// How busy the shared parts were.
+    pub busy: Busy,
+    /// What the shared parts did, warm-up included.
+    pub counters: Counters,
+    /// Changes of the tables a second.
+    pub updates_per_second: f64,
+    /// Picoseconds of a cycle.
+    pub cycle_ps: u64,
+}
+
+impl Outcome {
+    /// Nanoseconds a packet.
+    pub fn ns(&self) -> f64 {
+        self.cycles * self.cycle_ps as f64 / 1000.0
+    }
+
+    /// The share of the time that went to a part of the stack.
+    pub fn share(&self, part: &str) -> f64 {
+        let all: f64 = self.stack.iter().map(|(_, cycles)| cycles).sum();
+        self.stack.iter().find(|(name, _)| *name == part).map_or(0.0, |(_, cycles)| cycles / all.max(1e-9))
+    }
+}
+
+impl Run<'_> {
+    /// Simulates it.
+    ///
+    /// # Errors
+    /// Where an answer is not the rules', or nothing goes on any more.
+    pub fn simulate(&self) -> Result<Outcome, SimError> {
+        let mut machine = Machine::new(self.machine);
+        let ended = self.programs(&mut machine);
+        if let Some(pause) = self.update_pause {
+            let lines = self.workload.tables.places.iter().flat_map(|place| place.buckets.lines()).collect();
+            let random = Random::for_purpose(self.seed, "updates");
+            machine.run_on(self.cores, Box::new(Writer { lines, random, pause, ended }), 0);
+        }
+        machine.run()?;
+        Ok(self.outcome(&machine))
+    }
+
+    /// Gives every core its program; returns what says that they have ended.
+    fn programs(&self, machine: &mut Machine) -> Vec<Rc<Cell<bool>>> {
+        let (tables, count) = (&self.workload.tables, self.packets + self.warm_up);
+        if self.approach != Approach::TupleSearch {
+            tables.warm(machine);
+        }
+        let packets = self.workload.packets.len();
+        let first = |core: u32| packets * core as usize / self.cores as usize;
+        let mut space = tables.space.clone();
+        let mut ended = Vec::new();
+        for core in 0..self.cores {
+            let end = Rc::new(Cell::new(false));
+            let program: Box<dyn Program> = if self.approach == Approach::TupleSearch {
+                // Every core begins with the first packet: what they read is what was looked at here.
+                let looked_up = &self.workload.packets[..packets.min(count as usize)];
+                let library = Library::new(self.workload, looked_up, self.seed);
+                library.warm(looked_up, machine);
+                end.set(true);
+                Box::new(LibraryProgram::new(library, self.workload.clone(), count))
+            } else {
+                let cache = (self.cache_flows > 0 && !is_device(self.approach)).then(|| {
+                    let seed = self.seed ^ u64::from(core);
+                    let cache = FlowCache::new(tables.words(), self.cache_flows, &mut space, seed);
+                    cache.warm(machine);
+                    cache
+                });
+                let workload = self.workload.clone();
+                let own = Own::new(&mut space);
+                own.warm(machine);
+                let which = (first(core), count);
+                let end = end.clone();
+                Box::new(RuleProgram::new(workload, (own, cache), self.approach, self.machine, which, end))
+            };
+            machine.run_on(core, program, self.warm_up);
+            ended.push(end);
+        }
+        ended
+    }
+
+    fn outcome(&self, machine: &Machine) -> Outcome {
+        let cycle_ps = machine.cycle_ps();
+        let cycles = |core| machine.thread(core, 0).cycles_per_lookup(cycle_ps);
+        let thread = machine.thread(0, 0);
+        let packets = thread.lookups.max(1) as f64;
+        let each = |n: u64| n as f64 / packets;
+        let all = (self.packets + self.warm_up) * u64::from(self.cores);
+        let in_cycles = |ps: u64| ps as f64 / cycle_ps as f64;
+        let updates_per_second = self.update_pause.map_or(0.0, |_| {
+            let writer = machine.thread(self.cores, 0);
+            writer.lookups as f64 * 1e12 / (writer.to_ps - writer.from_ps).max(1) as f64
+        });
+        Outcome {
+            approach: self.approach,
+            cycles: (0..self.cores).map(cycles).fold(0.0, f64::max),
+            millions_per_second: (0..self.cores).map(|core| 1e6 / (cycles(core) * cycle_ps as f64)).sum(),
+            instructions: each(thread.instructions),
+            queries: machine.query_latency().count() as f64 / all as f64,
+            stack: thread.stack.parts().map(|(name, ps)| (name, in_cycles(ps) / packets)).to_vec(),
+            loads: thread.loads.map(each),
+            mispredicted: each(thread.mispredicted),
+            latency_cycles: [500, 990].map(|permille| in_cycles(thread.latency.permille(permille))),
+            busy: machine.busy(),
+            counters: machine.counters(),
+            updates_per_second,
+            cycle_ps,
+        }
+    }
+}
+
+/// Whether all rules are in a device that a flow cache would only slow down.
+fn is_device(approach: Approach) -> bool {
+    matches!(approach, Approach::Tcam | Approach::SramTcam)
+}
+
+/// Changes buckets until those who look up have ended.
+struct Writer {
+    lines: Vec<Line>,
+    random: Random,
+    pause: u32,
+    ended: Vec<Rc<Cell<bool>>>,
+}
+
+impl Program for Writer {
+    fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
+        if self.ended.iter().all(|ended| ended.get()) {
+            return Ok(false);
+        }
+        let line = self.lines[self.random.index(self.lines.len())];
+        ops.push(Op { begins: true, ..Op::work(self.pause.max(1), Class::Compute).chained(0) });
+        ops.push(Op { ends: 1, waits: true, fences: true, ..Op::new(Kind::Store(line), Class::Data) });
+        Ok(true)
+    }
+}

@@ -1,0 +1,122 @@
+//! The report as lines of text: CSV. Tables and pages are the command line's.
+
+use std::fmt::Write;
+
+use super::Report;
+use crate::config::Approach;
+use crate::paper::{number, quoted};
+
+/// A name that says what an approach is.
+pub fn label(approach: Approach) -> &'static str {
+    match approach {
+        Approach::Software => "single lookups as rte_hash has them",
+        Approach::Scalar => "single lookups",
+        Approach::Bulk => "batches with prefetches",
+        Approach::Avx512 => "batches with prefetches and AVX-512",
+        Approach::HaloBlocking => "HALO, blocking",
+        Approach::HaloNonBlocking => "HALO, non-blocking",
+        Approach::NearL2 => "an engine beside L2",
+        Approach::Tcam => "a TCAM",
+        Approach::SramTcam => "an SRAM-TCAM",
+        Approach::TupleSearch => "the library's tuple search",
+    }
+}
+
+impl Report {
+    /// All tables, one after the other, each with its head; the hash of the machine first.
+    pub fn csv(&self) -> String {
+        let mut csv = Csv(format!("machine,{}\n", self.machine_hash));
+        self.side_by_side(&mut csv);
+        self.machine_parts(&mut csv);
+        csv.head(&["axis", "question", "answer"]);
+        for even in &self.break_evens {
+            csv.line([even.axis.to_owned(), even.question.clone(), even.answer.clone()]);
+        }
+        csv.head(&["figure", "series", "place", "value", "unit"]);
+        for chart in &self.charts {
+            for series in &chart.series {
+                for (place, value) in chart.places.iter().zip(&series.values) {
+                    let value = value.map_or(String::new(), number);
+                    csv.line([
+                        chart.id.to_owned(),
+                        series.name.clone(),
+                        place.clone(),
+                        value,
+                        chart.unit.into(),
+                    ]);
+                }
+            }
+        }
+        csv.0
+    }
+
+    fn side_by_side(&self, csv: &mut Csv) {
+        let head = [
+            "approach",
+            "kind",
+            "cycles",
+            "ns",
+            "millions_per_second",
+            "query_nj",
+            "static_mw",
+            "area_tiles",
+        ];
+        csv.head(&head);
+        for m in &self.measured.base {
+            let numbers = [m.cycles[1], m.ns[1], m.millions_per_second()].map(number);
+            let names = [m.name.clone(), "measured".to_owned()];
+            csv.line(names.into_iter().chain(numbers).chain([const { String::new() }; 3]));
+        }
+        for line in &self.lines {
+            let o = &line.outcome;
+            let numbers = [o.cycles, o.ns(), o.millions_per_second].map(number);
+            let names = [o.approach.name().to_owned(), "simulated".to_owned()];
+            let energy = line.energy.map(|e| [e.query_nj, e.static_mw, e.area_tiles].map(number));
+            csv.line(names.into_iter().chain(numbers).chain(energy.unwrap_or_default()));
+        }
+        csv.head(&[
+            "measured",
+            "simulated",
+            "measured_cycles",
+            "simulated_cycles",
+            "ratio_cycles",
+            "ratio_time",
+        ]);
+        for t in &self.trust {
+            let numbers = t.cycles.iter().chain(&t.ratios).map(|n| number(*n));
+            csv.line([t.measured.clone(), t.simulated.name().to_owned()].into_iter().chain(numbers));
+        }
+    }
+
+    fn machine_parts(&self, csv: &mut Csv) {
+        csv.head(&["approach", "ideal part", "cycles", "times", "evidence"]);
+        for bottleneck in &self.bottlenecks {
+            for relief in &bottleneck.reliefs {
+                let names = [bottleneck.approach.name().to_owned(), relief.part.to_owned()];
+                let rest = [number(relief.cycles), number(relief.times), relief.evidence.clone()];
+                csv.line(names.into_iter().chain(rest));
+            }
+        }
+        csv.head(&["parameter", "setting", "cycles", "advantage", "tcam_cycles"]);
+        for bar in &self.tornado.bars {
+            for s in &bar.settings {
+                let numbers = [s.cycles, s.advantage, s.tcam_cycles].map(number);
+                csv.line([bar.parameter.to_owned(), s.setting.clone()].into_iter().chain(numbers));
+            }
+        }
+    }
+}
+
+/// Lines of cells.
+struct Csv(String);
+
+impl Csv {
+    fn line(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().map(|cell| quoted(&cell)).collect();
+        let _ = writeln!(self.0, "{}", cells.join(","));
+    }
+
+    fn head(&mut self, names: &[&str]) {
+        self.line(names.iter().map(|name| (*name).to_owned()));
+    }
+}

@@ -1,0 +1,267 @@
+//! Which numbers of the machine the result hangs on: each is halved and doubled, or switched, and what comes out
+//! stands beside what came out before.
+
+use serde::Serialize;
+
+use crate::config::{Blocking, Dispatch, KeyPlace, LockHold, MachineConfig, Remote, Translation};
+
+/// Numbers that belong together: what a function makes of each.
+type Numbers = fn(&mut MachineConfig, &dyn Fn(u64) -> u64);
+/// A setting, and its name.
+type Choice = (&'static str, fn(&mut MachineConfig));
+
+/// How a parameter is varied.
+enum Vary {
+    /// Halved and doubled.
+    Numbers(Numbers),
+    /// Set to something else.
+    Switch(&'static [Choice]),
+}
+
+/// All parameters: name and variation.
+const PARAMETERS: [(&str, Vary); 23] = [
+    (
+        "shared cache's latency (llc.tag, data)",
+        Vary::Numbers(|m, f| {
+            (m.llc.tag_cycles, m.llc.data_cycles) = (f(m.llc.tag_cycles), f(m.llc.data_cycles));
+        }),
+    ),
+    (
+        "slice to accelerator (slice_cycles)",
+        Vary::Numbers(|m, f| {
+            m.accelerator.slice_cycles = f(m.accelerator.slice_cycles);
+        }),
+    ),
+    ("shared cache's size (llc.slice_kib)", Vary::Numbers(|m, f| m.llc.slice_kib = f(m.llc.slice_kib))),
+    (
+        "memory's latency (dram)",
+        Vary::Numbers(|m, f| {
+            let d = &mut m.dram;
+            (d.cas_ps, d.rcd_ps, d.rp_ps, d.controller_ps) =
+                (f(d.cas_ps), f(d.rcd_ps), f(d.rp_ps), f(d.controller_ps));
+        }),
+    ),
+    ("mesh hop", Vary::Numbers(|m, f| m.mesh.hop_cycles = f(m.mesh.hop_cycles))),
+    (
+        "accelerator's fixed cycles",
+        Vary::Numbers(|m, f| {
+            m.accelerator.fixed_cycles = f(m.accelerator.fixed_cycles);
+            m.near_l2.fixed_cycles = f(m.near_l2.fixed_cycles);
+        }),
+    ),
+    (
+        "hash unit",
+        Vary::Numbers(|m, f| {
+            m.accelerator.hash_cycles = f(m.accelerator.hash_cycles);
+            m.near_l2.hash_cycles = f(m.near_l2.hash_cycles);
+        }),
+    ),
+    (
+        "comparators",
+        Vary::Numbers(|m, f| {
+            m.accelerator.compare_cycles = f(m.accelerator.compare_cycles);
+            m.near_l2.compare_cycles = f(m.near_l2.compare_cycles);
+        }),
+    ),
+    (
+        "queries in flight",
+        Vary::Switch(&[
+            ("1", |m| m.accelerator.in_flight_queries = 1),
+            ("scoreboard", |m| m.accelerator.in_flight_queries = m.accelerator.scoreboard_queries),
+        ]),
+    ),
+    (
+        "scoreboard",
+        Vary::Numbers(|m, f| {
+            let a = &mut m.accelerator;
+            a.scoreboard_queries = (f(a.scoreboard_queries.into()) as u32).max(a.in_flight_queries);
+        }),
+    ),
+    (
+        "metadata tables",
+        Vary::Numbers(|m, f| {
+            m.accelerator.metadata_tables = f(m.accelerator.metadata_tables.into()) as u32;
+        }),
+    ),
+    (
+        "dispatch",
+        Vary::Switch(&[
+            ("table", |m| m.accelerator.dispatch = Dispatch::Table),
+            ("bucket", |m| m.accelerator.dispatch = Dispatch::Bucket),
+        ]),
+    ),
+    (
+        "data of other slices",
+        Vary::Switch(&[
+            ("ideal", |m| m.accelerator.remote = Remote::Ideal),
+            ("mesh", |m| m.accelerator.remote = Remote::Mesh),
+        ]),
+    ),
+    (
+        "translation",
+        Vary::Switch(&[
+            ("ideal", |m| m.accelerator.translation = Translation::Ideal),
+            ("tlb", |m| m.accelerator.translation = Translation::Tlb),
+            ("core", |m| m.accelerator.translation = Translation::Core),
+        ]),
+    ),
+    (
+        "LOOKUP_B",
+        Vary::Switch(&[
+            ("serialise", |m| m.accelerator.blocking = Blocking::Serialise),
+            ("load-like", |m| m.accelerator.blocking = Blocking::LoadLike),
+        ]),
+    ),
+    (
+        "key's place",
+        Vary::Switch(&[
+            ("llc", |m| m.accelerator.key = KeyPlace::Llc),
+            ("core", |m| m.accelerator.key = KeyPlace::Core),
+        ]),
+    ),
+    (
+        "locks are held until",
+        Vary::Switch(&[
+            ("commit", |m| m.accelerator.lock_hold = LockHold::Commit),
+            ("data", |m| m.accelerator.lock_hold = LockHold::Data),
+        ]),
+    ),
+    ("base CPI", Vary::Numbers(|m, f| m.core.base_cpi_milli = f(m.core.base_cpi_milli))),
+    ("reorder buffer", Vary::Numbers(|m, f| m.core.rob_entries = f(m.core.rob_entries.into()) as u32)),
+    ("miss registers", Vary::Numbers(|m, f| m.core.miss_registers = f(m.core.miss_registers.into()) as u32)),
+    ("misprediction", Vary::Numbers(|m, f| m.core.mispredict_cycles = f(m.core.mispredict_cycles))),
+    ("second cache's size (l2.size_kib)", Vary::Numbers(|m, f| m.l2.size_kib = f(m.l2.size_kib))),
+    ("way to the TCAM", Vary::Numbers(|m, f| m.tcam.attach_cycles = f(m.tcam.attach_cycles))),
+];
+
+/// A machine with one parameter varied.
+#[derive(Clone, Debug)]
+pub struct Variation {
+    /// The parameter.
+    pub parameter: &'static str,
+    /// What it is now.
+    pub setting: String,
+    /// The machine.
+    pub machine: MachineConfig,
+}
+
+/// Every machine with one parameter halved, doubled or switched.
+pub fn variations(machine: &MachineConfig) -> Vec<Variation> {
+    let mut out = Vec::new();
+    for (parameter, vary) in &PARAMETERS {
+        let mut add = |setting: &str, changed: MachineConfig| {
+            if changed != *machine && changed.check().is_ok() {
+                out.push(Variation { parameter, setting: setting.to_owned(), machine: changed });
+            }
+        };
+        match vary {
+            Vary::Numbers(change) => {
+                let half: &dyn Fn(u64) -> u64 = &|n| if n > 1 { n / 2 } else { n };
+                for (setting, f) in [("half", half), ("double", &|n| n * 2)] {
+                    let mut changed = machine.clone();
+                    change(&mut changed, f);
+                    add(setting, changed);
+                }
+            }
+            Vary::Switch(settings) => {
+                for (setting, change) in *settings {
+                    let mut changed = machine.clone();
+                    change(&mut changed);
+                    add(setting, changed);
+                }
+            }
+        }
+    }
+    out
+}
+
+/// What came out with a parameter at a setting.
+#[derive(Clone, Debug, Serialize)]
+pub struct Setting {
+    /// The setting.
+    pub setting: String,
+    /// Cycles a packet of the accelerator.
+    pub cycles: f64,
+    /// How many times faster than the best simulated software that is, which may be another one then.
+    pub advantage: f64,
+    /// Cycles a packet of a TCAM.
+    pub tcam_cycles: f64,
+}
+
+/// A parameter, and all its settings but the one that the machine has.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bar {
+    /// The parameter.
+    pub parameter: &'static str,
+    /// Settings.
+    pub settings: Vec<Setting>,
+    /// From the least to the most cycles, what the machine has among them.
+    pub swing: f64,
+}
+
+/// The bars, widest first; of equal ones the first in the list.
+pub fn bars(base_cycles: f64, settings: Vec<(&'static str, Setting)>) -> Vec<Bar> {
+    let mut bars: Vec<Bar> = Vec::new();
+    for (parameter, setting) in settings {
+        match bars.iter_mut().find(|bar| bar.parameter == parameter) {
+            Some(bar) => bar.settings.push(setting),
+            None => bars.push(Bar { parameter, settings: vec![setting], swing: 0.0 }),
+        }
+    }
+    for bar in &mut bars {
+        let cycles = bar.settings.iter().map(|s| s.cycles);
+        let [least, most] = cycles.fold([base_cycles; 2], |[least, most], c| [least.min(c), most.max(c)]);
+        bar.swing = most - least;
+    }
+    bars.sort_by(|a, b| b.swing.total_cmp(&a.swing));
+    bars
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Preset;
+
+    #[test]
+    fn every_parameter_changes_the_machine_and_every_variation_can_be() {
+        for preset in Preset::ALL {
+            let machine = preset.machine();
+            let all = variations(&machine);
+            for (parameter, _) in &PARAMETERS {
+                let of = all.iter().filter(|v| v.parameter == *parameter);
+                assert!((1..=2).contains(&of.count()), "{preset}: {parameter}");
+            }
+            for (n, one) in all.iter().enumerate() {
+                assert_ne!(one.machine, machine);
+                let same = |other: &Variation| other.machine == one.machine;
+                assert!(!all[n + 1..].iter().any(same), "{} {}", one.parameter, one.setting);
+            }
+        }
+    }
+
+    #[test]
+    fn bars_are_sorted_by_what_they_move_and_the_base_counts() {
+        let setting = |cycles| Setting { setting: String::new(), cycles, advantage: 1.0, tcam_cycles: 1.0 };
+        let of = |base, settings: &[(&'static str, f64)]| {
+            bars(base, settings.iter().map(|(name, cycles)| (*name, setting(*cycles))).collect())
+        };
+        // A function of three numbers, 2a + b - c/2 at (10, 10, 10): halved and doubled.
+        let f = |a: f64, b: f64, c: f64| 2.0 * a + b - c / 2.0;
+        let base = f(10.0, 10.0, 10.0);
+        let bars = of(
+            base,
+            &[
+                ("c", f(10.0, 10.0, 5.0)),
+                ("c", f(10.0, 10.0, 20.0)),
+                ("a", f(5.0, 10.0, 10.0)),
+                ("a", f(20.0, 10.0, 10.0)),
+                ("b", f(10.0, 5.0, 10.0)),
+                ("b", f(10.0, 20.0, 10.0)),
+            ],
+        );
+        let swings: Vec<(&str, f64)> = bars.iter().map(|b| (b.parameter, b.swing)).collect();
+        assert_eq!(swings, [("a", 30.0), ("b", 15.0), ("c", 7.5)]);
+        // Both settings on one side of the base: the bar begins there.
+        assert_eq!(of(10.0, &[("x", 12.0), ("x", 14.0)])[0].swing, 4.0);
+    }
+}

@@ -1,0 +1,110 @@
+//! Exact-match tables of keys of any length, as cuckoo tables of the library.
+
+use flowlane::cuckoo::{BATCH_MAX, CuckooConfig, CuckooWriter};
+use flowlane::isa::Variant;
+use flowlane::packet::key::FlowKey;
+
+use crate::machine::space::Space;
+use crate::program::{Recorder, TablePlace};
+use crate::workload::tables::place;
+
+/// Most words of a key.
+pub const WORDS_MAX: usize = flowlane::cuckoo::KEY_WORDS_MAX;
+
+/// A word of a key, and the bits of it that count.
+pub type MaskWord = (u8, u32);
+
+/// A table of keys that are so many words of a packet's.
+pub trait Exact: Send + Sync {
+    /// Adds a key, or gives it another value.
+    ///
+    /// # Panics
+    /// Where there are more than the table was made for.
+    fn insert(&mut self, words: &[u32], value: u32);
+
+    /// Takes a key out.
+    fn remove(&mut self, words: &[u32]);
+
+    /// Looks a key up with a recorder listening: its hash, what the recorded walk found, and what the batch lookup finds.
+    fn recorded(&self, words: &[u32], recorder: &mut Recorder<'_>) -> (u32, Option<u32>, Option<u32>);
+
+    /// The value of a packet's key under a mask.
+    fn find(&self, mask: &[MaskWord], key: &FlowKey) -> Option<u32>;
+
+    /// The same of up to [`BATCH_MAX`] packets: a bit for each that has one.
+    fn find_batch(&self, mask: &[MaskWord], keys: &[&FlowKey], values: &mut [u32]) -> u64;
+
+    /// Bytes.
+    fn bytes(&self) -> usize;
+
+    /// Where it is to be in the simulated memory.
+    fn place(&self, space: &mut Space) -> TablePlace;
+}
+
+/// A table for so many keys of so many words (at most [`WORDS_MAX`]), whose batches this variant looks up.
+///
+/// # Panics
+/// Where there are more words.
+pub fn exact(words: usize, entries: usize, seed: u32, variant: Option<Variant>) -> Box<dyn Exact> {
+    let config = CuckooConfig::new(entries, seed);
+    let config = variant.and_then(|v| config.with_variant(v)).unwrap_or(config);
+    match words {
+        0..=4 => Box::new(CuckooWriter::<4>::new(&config)),
+        5..=8 => Box::new(CuckooWriter::<8>::new(&config)),
+        9..=WORDS_MAX => Box::new(CuckooWriter::<WORDS_MAX>::new(&config)),
+        _ => panic!("keys of {words} words"),
+    }
+}
+
+fn padded<const W: usize>(words: &[u32]) -> [u32; W] {
+    let mut key = [0; W];
+    key[..words.len()].copy_from_slice(words);
+    key
+}
+
+fn masked<const W: usize>(mask: &[MaskWord], key: &FlowKey) -> [u32; W] {
+    let mut out = [0; W];
+    for (to, (word, bits)) in out.iter_mut().zip(mask) {
+        *to = key.word(usize::from(*word)) & bits;
+    }
+    out
+}
+
+impl<const W: usize> Exact for CuckooWriter<W> {
+    fn insert(&mut self, words: &[u32], value: u32) {
+        let inserted = Self::insert(self, &padded(words), value);
+        assert!(inserted.is_ok(), "a table promises to take its most entries: {inserted:?}");
+    }
+
+    fn remove(&mut self, words: &[u32]) {
+        Self::remove(self, &padded(words));
+    }
+
+    fn recorded(&self, words: &[u32], recorder: &mut Recorder<'_>) -> (u32, Option<u32>, Option<u32>) {
+        let key = padded(words);
+        let simulated = self.lookup_probed(&key, recorder);
+        let mut values = [0];
+        let library = (self.lookup_batch(std::slice::from_ref(&key), &mut values) != 0).then_some(values[0]);
+        (self.hash(&key), simulated, library)
+    }
+
+    fn find(&self, mask: &[MaskWord], key: &FlowKey) -> Option<u32> {
+        self.lookup(&masked(mask, key))
+    }
+
+    fn find_batch(&self, mask: &[MaskWord], keys: &[&FlowKey], values: &mut [u32]) -> u64 {
+        let mut words = [[0; W]; BATCH_MAX];
+        for (words, key) in words.iter_mut().zip(keys) {
+            *words = masked(mask, key);
+        }
+        self.lookup_batch(&words[..keys.len()], values)
+    }
+
+    fn bytes(&self) -> usize {
+        self.table_bytes()
+    }
+
+    fn place(&self, space: &mut Space) -> TablePlace {
+        place(space, self)
+    }
+}

@@ -1,0 +1,202 @@
+//! One's own rules on the simulated machine.
+
+use std::sync::Arc;
+
+use flowlane::generate::{Profile, RuleConfig, Trace, TraceConfig, generate_rules};
+use flowlane::packet::key::FlowKey;
+use flowlane::rule::Match;
+use flowlane_sim::config::{Approach, Dispatch, MachineConfig, Preset};
+use flowlane_sim::machine::SimError;
+use flowlane_sim::paper::Effort;
+use flowlane_sim::what_if::{
+    APPROACHES, Bottleneck, Measured, Measurement, Outcome, Plan, Question, Report, Run, parts_of,
+};
+use flowlane_sim::workload::rules::{Workload, in_order};
+
+fn generated(rules: usize, packets: usize) -> (Vec<Match>, Vec<FlowKey>) {
+    let rules = generate_rules(&RuleConfig { seed: 3, ..RuleConfig::new(Profile::Acl, rules) }).unwrap();
+    let trace = Trace::generate(&rules, &TraceConfig { seed: 3, ..TraceConfig::new(packets) }).unwrap();
+    (in_order(&rules), trace.keys().cloned().collect())
+}
+
+fn workload(rules: usize, packets: usize) -> Arc<Workload> {
+    let (rules, packets) = generated(rules, packets);
+    Workload::shared("test", rules, packets, 1).unwrap()
+}
+
+fn run<'a>(machine: &'a MachineConfig, workload: &'a Arc<Workload>, approach: Approach) -> Run<'a> {
+    let (cores, cache_flows, update_pause) = (1, 0, None);
+    Run { machine, workload, approach, packets: 64, warm_up: 32, cores, cache_flows, update_pause, seed: 1 }
+}
+
+#[test]
+fn every_approach_answers_as_the_rules_do_with_and_without_a_flow_cache_and_changes() {
+    let workload = workload(200, 300);
+    assert!(workload.tables.len() > 20);
+    for machine in [Preset::Paper.machine(), Preset::SkylakeSp.machine()] {
+        for approach in APPROACHES {
+            for cache_flows in [0, 16] {
+                let one = run(&machine, &workload, approach);
+                let outcome =
+                    Run { cores: 2, cache_flows, update_pause: Some(500), ..one }.simulate().unwrap();
+                let whole: f64 = outcome.stack.iter().map(|(_, cycles)| cycles).sum();
+                assert!(
+                    (whole / outcome.cycles - 1.0).abs() < 0.2,
+                    "{approach:?}: {whole} of {}",
+                    outcome.cycles
+                );
+                let queries = match approach {
+                    Approach::HaloNonBlocking | Approach::NearL2 if cache_flows == 0 => {
+                        workload.tables.len() as f64
+                    }
+                    _ => outcome.queries,
+                };
+                assert!((outcome.queries - queries).abs() < 1e-9, "{approach:?}: {}", outcome.queries);
+                assert!(outcome.busy.slice < 1.0 && outcome.busy.accelerator <= 1.0);
+                let changes = approach == Approach::TupleSearch || outcome.updates_per_second > 0.0;
+                assert!(changes, "{approach:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wrong_answer_ends_the_run_whoever_gives_it() {
+    let (rules, packets) = generated(60, 100);
+    let mut wrong = Workload::new("wrong", rules, packets, 1).unwrap();
+    wrong.expected[40] = match wrong.expected[40] {
+        Some(rule) => Some(rule + 1),
+        None => Some(0),
+    };
+    let (wrong, machine) = (Arc::new(wrong), Preset::Paper.machine());
+    for approach in APPROACHES {
+        for cache_flows in [0, 8] {
+            let failed = Run { cache_flows, ..run(&machine, &wrong, approach) }.simulate().unwrap_err();
+            let SimError::Mismatch(mismatch) = failed else { panic!("{approach:?}: {failed}") };
+            assert_eq!((mismatch.lookup, mismatch.library), (40, wrong.expected[40]), "{approach:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flow_cache_that_holds_all_flows_spares_the_tables() {
+    let workload = workload(200, 60);
+    let machine = Preset::Paper.machine();
+    for approach in [Approach::Scalar, Approach::Bulk, Approach::HaloBlocking, Approach::HaloNonBlocking] {
+        let long = Run { packets: 64, warm_up: 128, ..run(&machine, &workload, approach) };
+        let without = long.simulate().unwrap();
+        let with = Run { cache_flows: 128, ..long }.simulate().unwrap();
+        assert!(with.cycles < without.cycles / 2.0, "{approach:?}: {} and {}", with.cycles, without.cycles);
+    }
+}
+
+fn bottleneck(machine: &MachineConfig, workload: &Arc<Workload>, approach: Approach) -> Bottleneck {
+    let simulate =
+        |machine: &MachineConfig| -> Outcome { run(machine, workload, approach).simulate().unwrap() };
+    let outcome = simulate(machine);
+    let ideal: Vec<_> = parts_of(approach, machine)
+        .into_iter()
+        .map(|(part, ideal)| (part, simulate(&ideal).cycles))
+        .collect();
+    Bottleneck::of(&outcome, &ideal)
+}
+
+#[test]
+fn a_planted_bottleneck_is_named() {
+    let workload = workload(300, 200);
+    let plant = |change: fn(&mut MachineConfig)| {
+        let mut machine = Preset::Paper.machine();
+        change(&mut machine);
+        machine
+    };
+    let far = plant(|m| {
+        (m.l1.size_kib, m.l1.ways, m.l2.size_kib, m.l2.ways) = (1, 1, 1, 1);
+        (m.llc.slice_kib, m.llc.ways) = (1, 1);
+        m.dram.controller_ps = 2_000_000;
+    });
+    let slow = plant(|m| m.core.base_cpi_milli = 30_000);
+    let queue = plant(|m| {
+        (m.accelerator.in_flight_queries, m.accelerator.dispatch) = (1, Dispatch::Table);
+        m.accelerator.fixed_cycles = 300;
+    });
+    let mesh = plant(|m| m.mesh.hop_cycles = 500);
+    for (machine, approach, part) in [
+        (&far, Approach::Scalar, "memory"),
+        (&slow, Approach::Scalar, "instructions"),
+        (&slow, Approach::Tcam, "instructions"),
+        (&mesh, Approach::HaloBlocking, "mesh"),
+        (&queue, Approach::HaloBlocking, "accelerator steps"),
+        (&queue, Approach::HaloNonBlocking, "accelerators"),
+    ] {
+        let found = bottleneck(machine, &workload, approach);
+        // One query after the other: its steps, where they are what takes the time, give as much as their overlapping.
+        let steps = part == "accelerators" && found.part == Some("accelerator steps");
+        assert!(found.part == Some(part) || steps, "{approach:?}: {}", found.sentence);
+        assert!(found.reliefs.windows(2).all(|pair| pair[0].times >= pair[1].times));
+    }
+}
+
+fn measurement(name: &str, single: bool, ns: f64) -> Measurement {
+    Measurement {
+        name: name.into(),
+        single,
+        cycles: [2.0 * ns; 3],
+        ns: [ns; 3],
+        build_ms: 1.0,
+        bytes: 1000,
+        update_us: Some(1.0),
+        simulated_as: single.then_some(Approach::Scalar),
+    }
+}
+
+fn report(threads: usize, cache_flows: usize) -> Report {
+    let (rules, packets) = generated(60, 150);
+    let effort = Effort { quick: true, threads, seed: 2 };
+    let plan = Plan::new(rules, packets, effort).unwrap();
+    let all = |axis: usize| vec![vec![measurement("a", true, 400.0), measurement("b", false, 90.0)]; axis];
+    let measured = Measured {
+        base: all(1).remove(0),
+        sizes: all(plan.sizes.len()),
+        masks: all(plan.masks.len()),
+        exact_update_us: Some(0.5),
+        ..Measured::default()
+    };
+    let machine = Preset::SkylakeSp.machine();
+    let question = Question { preset: "skylake-sp".into(), machine, cache_flows, extrapolate: false, effort };
+    Report::simulate(&question, &plan, measured, &|_, _| {}).unwrap()
+}
+
+#[test]
+fn a_report_has_all_its_parts_and_is_the_same_on_any_number_of_threads() {
+    let one = report(1, 0);
+    let mut three = report(3, 0);
+    three.effort.threads = 1;
+    assert_eq!(serde_json::to_string(&one).unwrap(), serde_json::to_string(&three).unwrap());
+    assert_eq!(one.lines.len(), APPROACHES.len());
+    assert_eq!(one.bottlenecks.len(), APPROACHES.len());
+    assert!(one.tornado.bars.len() >= 20 && one.tornado.bars.is_sorted_by(|a, b| a.swing >= b.swing));
+    for axis in ["rules", "masks", "packets a second", "changes a second"] {
+        assert!(one.break_evens.iter().any(|even| even.axis == axis), "{axis}");
+    }
+    for id in ["stacks", "by-rules", "energy", "by-masks", "by-cores", "by-rate", "by-changes"] {
+        assert!(one.charts.iter().any(|chart| chart.id == id), "{id}");
+    }
+    for chart in &one.charts {
+        assert!(chart.series.iter().all(|s| s.values.len() == chart.places.len()), "{}", chart.id);
+    }
+    assert_eq!(one.trust.len(), 1);
+    assert!((one.trust[0].ratios[0] - one.trust[0].cycles[1] / 800.0).abs() < 1e-9);
+    let csv = one.csv();
+    assert!(
+        csv.starts_with("machine,") && csv.contains("\nby-rules,") && csv.contains("LOOKUP_B,load-like,")
+    );
+}
+
+#[test]
+fn a_report_with_a_flow_cache_is_another_one() {
+    let (with, without) = (report(2, 256), report(2, 0));
+    let queries = |report: &Report| {
+        report.lines.iter().find(|l| l.outcome.approach == Approach::HaloBlocking).unwrap().outcome.queries
+    };
+    assert!(queries(&with) < queries(&without));
+}
