@@ -77,7 +77,7 @@ impl Chain {
         for _ in 0..steps {
             for at in &mut at {
                 state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                let line = (state >> 32) * lines >> 32;
+                let line = ((state >> 32) * lines) >> 32;
                 *at = (line as usize * LINE + ZERO).wrapping_add(words[*at] as usize);
             }
         }

@@ -78,7 +78,7 @@ fn fit_shared(
     let own = Preset::SkylakeSp.machine();
     let mut near = machine.clone();
     (near.llc.slice_kib, near.llc.ways) = (own.llc.slice_kib, own.llc.ways);
-    let nearest = chase_cycles(&near, 6 * near.l2.size_kib << 10, 0, true)?;
+    let nearest = chase_cycles(&near, (6 * near.l2.size_kib) << 10, 0, true)?;
     let most = llc_kib.map_or(32.0 * l2.0, |kib| kib as f64);
     let sizes = (0..).map(|n| most * 0.5f64.powf(f64::from(n) / 8.0)).take_while(|kib| *kib > l2.0 / 16.0);
     let trials = sizes.flat_map(|kib| (0..40).map(move |n| (kib, nearest + 2.0 * f64::from(n))));
