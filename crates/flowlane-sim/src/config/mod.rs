@@ -65,6 +65,12 @@ pub struct CoreConfig {
     pub base_cpi_milli: u64,
     /// Instructions of a chain that end in a cycle.
     pub alu_per_cycle: u64,
+    /// Pages that the first translation buffer knows, four to a set.
+    pub tlb_entries: u32,
+    /// Size of the pages that tables are on.
+    pub page_kib: u64,
+    /// What an access to a page takes longer that it does not know, and the second one does.
+    pub tlb_miss_cycles: u64,
 }
 
 /// A cache of one core.
@@ -430,6 +436,9 @@ impl MachineConfig {
         within("core.miss_registers", self.core.miss_registers.into(), 1, 256)?;
         within("core.base_cpi_milli", self.core.base_cpi_milli, 1, 100_000)?;
         within("core.alu_per_cycle", self.core.alu_per_cycle, 1, 32)?;
+        within("core.tlb_entries", self.core.tlb_entries.into(), 4, 65_536)?;
+        within("core.page_kib", self.core.page_kib, 4, 1 << 20)?;
+        within("core.tlb_miss_cycles", self.core.tlb_miss_cycles, 0, 10_000)?;
         for (name, cache) in [("l1", &self.l1), ("l2", &self.l2)] {
             within(&format!("{name}.size_kib"), cache.size_kib, 1, 65_536)?;
             within(&format!("{name}.ways"), cache.ways, 1, (cache.size_kib * 16).min(64))?;

@@ -55,36 +55,36 @@ impl Chain {
         black_box(self.words.chunks_exact(LINE).fold(0, |sum: u64, line| sum.wrapping_add(line[1])));
     }
 
-    /// Nanoseconds a load, of all lines in turn: each load has the place of the next.
-    pub(super) fn cycle_nanoseconds(&mut self) -> f64 {
+    /// Nanoseconds a load, of so many along chains of the cycle, each load with nothing but the place of the chain's next.
+    pub(super) fn cycle_nanoseconds<const CHAINS: usize>(&mut self, loads: usize) -> f64 {
         let words: &[u64] = &self.words;
-        let (mut at, lines) = (self.at, self.lines());
-        let begun = Instant::now();
-        for _ in 0..lines {
-            at = words[at] as usize;
-        }
-        let took = begun.elapsed();
-        self.at = black_box(at);
-        took.as_secs_f64() * 1e9 / lines as f64
-    }
-
-    /// Nanoseconds a load and an addition, of so many loads of random lines along chains that do not wait for each other.
-    pub(super) fn nanoseconds<const CHAINS: usize>(&mut self, loads: usize) -> f64 {
-        let words: &[u64] = &self.words;
-        let (lines, steps) = (self.lines() as u64, loads / CHAINS);
-        let (mut at, mut state) = ([ZERO; CHAINS], self.state);
+        let (apart, steps) = (self.lines() / CHAINS * LINE, loads / CHAINS);
+        let mut at: [usize; CHAINS] = std::array::from_fn(|n| (self.at + n * apart) % words.len());
         let begun = Instant::now();
         for _ in 0..steps {
             for at in &mut at {
-                state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                let line = ((state >> 32) * lines) >> 32;
-                *at = (line as usize * LINE + ZERO).wrapping_add(words[*at] as usize);
+                *at = words[*at] as usize;
             }
+        }
+        let took = begun.elapsed();
+        self.at = black_box(at)[0];
+        took.as_secs_f64() * 1e9 / (steps * CHAINS) as f64
+    }
+
+    /// Nanoseconds a load and an addition, of so many loads of random lines.
+    pub(super) fn nanoseconds(&mut self, loads: usize) -> f64 {
+        let words: &[u64] = &self.words;
+        let (lines, mut at, mut state) = (self.lines() as u64, ZERO, self.state);
+        let begun = Instant::now();
+        for _ in 0..loads {
+            state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+            let line = ((state >> 32) * lines) >> 32;
+            at = (line as usize * LINE + ZERO).wrapping_add(words[at] as usize);
         }
         let took = begun.elapsed();
         black_box(at);
         self.state = state;
-        took.as_secs_f64() * 1e9 / (steps * CHAINS) as f64
+        took.as_secs_f64() * 1e9 / loads as f64
     }
 }
 

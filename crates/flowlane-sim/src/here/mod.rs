@@ -163,11 +163,11 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
         for (_, chain) in &mut chains {
             // What fits a cache is in it again.
             chain.read();
-            chain.nanoseconds::<1>(chain.lines().min(8 * LOADS));
-            note(chain.nanoseconds::<1>(LOADS));
+            chain.nanoseconds(chain.lines().min(8 * LOADS));
+            note(chain.nanoseconds(LOADS));
         }
         let (_, last) = chains.last_mut().expect("there are some");
-        note(last.nanoseconds::<{ chase::MANY }>(LOADS));
+        note(last.cycle_nanoseconds::<{ chase::MANY }>(LOADS));
         for (_, case) in &mut cases {
             note(case.nanoseconds());
         }
@@ -177,12 +177,14 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     passes.iter_mut().for_each(|passes| passes.sort_by(f64::total_cmp));
     // The first case is computing alone: what changes it is others.
     let disturbed = 1.0 / calm(&passes[3 + chains.len()]) - 1.0;
+    // Others can only take registers away.
+    let many_ns = passes[2 + chains.len()][0];
     let mut told = passes.into_iter().map(|passes| passes[passes.len() / 10]);
     let mut next = || told.next().expect("one for each");
     let (cycle_ns, mispredict_ns) = (next(), next());
     // Without the addition.
     let chain_ns = chains.iter().map(|(kib, _)| (*kib, next() - cycle_ns)).collect();
-    let many_ns = next();
+    next();
     let lookups = cases
         .iter()
         .map(|(place, case)| Lookup { way: case.way, place: *place, bytes: case.bytes, ns: next() })

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::fmt::Write;
 
-use super::cache::{Cache, Line};
+use super::cache::{Cache, LINE_BYTES, Line};
 use super::op::{Class, Kind, Op, Program};
 use super::query::{Engine, QueryId, Step};
 use super::shared::{Ask, Origin};
@@ -45,6 +45,8 @@ pub(super) struct Core {
     pub(super) followers: Vec<usize>,
     l1: Cache,
     l2: Cache,
+    /// Pages instead of lines.
+    tlb: Cache,
     misses: Vec<Miss>,
     delayed: VecDeque<Delayed>,
     wake: Ps,
@@ -59,6 +61,7 @@ impl Core {
             followers: Vec::new(),
             l1: Cache::new(config.l1.size_kib << 10, config.l1.ways, 1),
             l2: Cache::new(config.l2.size_kib << 10, config.l2.ways, 1),
+            tlb: Cache::new(u64::from(config.core.tlb_entries) * LINE_BYTES, 4, 1),
             misses: Vec::new(),
             delayed: VecDeque::new(),
             wake: UNKNOWN,
@@ -361,6 +364,7 @@ impl Machine {
         let (l1_ps, l2_ps) =
             (self.cycles(self.config.l1.latency_cycles), self.cycles(self.config.l2.latency_cycles));
         let owned = !own || self.owns(core, line);
+        let at = at + self.translation(core, line);
         let c = &mut self.cores[core as usize];
         let found = match () {
             () if c.l1.touch(line) => Some((Level::L1, l1_ps)),
@@ -395,6 +399,18 @@ impl Machine {
         let ask = if own { Ask::Own } else { Ask::Read };
         self.request(Origin::Core { core }, ask, line, at + l2_ps);
         true
+    }
+
+    /// What it takes to know where a line's page is.
+    fn translation(&mut self, core: u32, line: Line) -> Ps {
+        let limits = &self.config.core;
+        let page = line / (limits.page_kib * 1024 / LINE_BYTES);
+        let tlb = &mut self.cores[core as usize].tlb;
+        if limits.tlb_miss_cycles == 0 || tlb.touch(page) {
+            return 0;
+        }
+        tlb.insert(page, false);
+        limits.tlb_miss_cycles * self.cycle_ps
     }
 
     /// A line has come to a core.
