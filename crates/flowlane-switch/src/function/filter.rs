@@ -425,7 +425,9 @@ impl Filter {
         let mut having = LaneMask(0);
         for lane in lanes.lanes() {
             verdicts[lane] = MISS;
-            having.0 |= u64::from(self.shape.has(&packets.keys[lane])) << lane;
+            // What is cut short has zeros where its fields would be.
+            let whole = packets.headers[lane].malformed.is_none();
+            having.0 |= u64::from(whole && self.shape.has(&packets.keys[lane])) << lane;
         }
         self.counters.without_key += (lanes.len() - having.len()) as u64;
         let (now, state) = (self.ticks.now(), (self.policy, &mut self.counters));

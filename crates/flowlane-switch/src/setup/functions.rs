@@ -282,7 +282,9 @@ fn entry_key(matches: &Match, shape: &KeyShape) -> Result<FlowKey, &'static str>
             }
         }
         if beyond != 0 {
-            return Err("says something that is not in the key");
+            return Err(
+                "says something that is not in the key (where it names a protocol, `dl_type` and `nw_proto` must be in it)",
+            );
         }
     }
     if matches.tp_src_range().is_some() || matches.tp_dst_range().is_some() || !given.covers(mask) {

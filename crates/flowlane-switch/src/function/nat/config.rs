@@ -72,6 +72,12 @@ impl Default for IdleTimes {
 }
 
 impl NatConfig {
+    /// Whether an address is of an inside network.
+    #[inline]
+    pub(super) fn is_inside(&self, address: u32) -> bool {
+        self.inside.iter().any(|&(value, mask)| address & mask == value)
+    }
+
     /// Translation of these networks to these addresses, for up to so many sessions.
     pub fn new(inside: Vec<(u32, u32)>, pool: Vec<Range>, sessions_max: usize) -> Self {
         Self {
@@ -103,6 +109,9 @@ pub enum NatError {
     /// Two forwards to one service: answers could leave by one only.
     #[error("forward {0}: another leads to the same inside address and port")]
     Inside(usize),
+    /// A forward to an address that is of no inside network: its answers would not be translated.
+    #[error("forward {0}: its inside address is of none of the inside networks")]
+    NotInside(usize),
 }
 
 impl IdleTimes {
@@ -153,7 +162,7 @@ refusals! {
     ErrorAlone = "refused: ICMP error without session",
     /// A later fragment whose first has not come, or a fragment where these are refused.
     FragmentAlone = "refused: fragment without the first",
-    /// From inside to the pool, where such packets do not turn round, or cannot: ICMP errors and fragments.
+    /// From inside to the pool, where such packets do not turn round, or cannot: ICMP errors.
     Hairpin = "refused: from inside to the pool",
     /// The table of sessions is full.
     Full = "refused: sessions full",

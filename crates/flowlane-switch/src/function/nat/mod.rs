@@ -8,7 +8,9 @@
 //!
 //! The addresses say which way a packet goes: to an address of the pool it goes *inbound*, from an inside network
 //! *outbound*; from inside to the pool it turns round (*hairpin*, REQ-9) and is translated both ways. Others are not
-//! touched, nor are those to groups and broadcast. Rules in front say what may come from where: an inside source on an outside port is a forgery.
+//! touched, nor are those to groups and to 255.255.255.255. Rules in front say what may come from where: an inside source on
+//! an outside port is a forgery, and what goes from one inside address to another, broadcasts of their networks among it, is
+//! not for this table.
 //!
 //! | what comes | what happens |
 //! |---|---|
@@ -17,11 +19,12 @@
 //! | anything inbound without session | refused |
 //! | ICMP error about a session's packet, either way | the packet that it quotes is translated, too; the session does not grow younger (RFC 5508 REQ-3 to 6) |
 //! | first fragment | translated, and remembered for those behind it |
-//! | later fragment | translated as the first was; refused where that has not come |
+//! | later fragment | translated as the first was; refused where that has not come (RFC 4787 REQ-14 would have it kept) |
+//! | ICMP from inside to the pool | refused: a query has no session that answers it, and errors do not turn round |
 //! | other protocols | refused |
 //!
 //! A session goes when it is idle: UDP 300 s (RFC 4787 REQ-5), TCP 7440 s once both ends have sent SYN, and 240 s before
-//! that and after both have sent FIN or one RST (RFC 5382 REQ-5, RFC 7857 §2), ICMP 60 s (RFC 5508 REQ-2), by default. A
+//! that and after both have sent FIN or the last segment was an RST (RFC 5382 REQ-5, RFC 7857 §2), ICMP 60 s (RFC 5508 REQ-2), by default. A
 //! session may have several TCP connections; its state is that of all their segments together, and a closed one opens
 //! again with the next SYN. Where the table, a host's share or the ports of its address are full, new sessions are refused
 //! and counted; nothing that lives is pushed out.
@@ -60,6 +63,12 @@ const OTHER: u8 = 3;
 
 /// How long what the first fragment said is remembered (RFC 791 lets a datagram be put together for 15 s).
 const FRAGMENT_IDLE_S: u64 = 15;
+
+/// The same once the last fragment has come: long enough for those that it has overtaken.
+const LAST_FRAGMENT_IDLE_S: u64 = 2;
+
+/// More fragments: the bit of the word that has a fragment's offset.
+const MORE_FRAGMENTS: u16 = 1 << 13;
 
 /// What became of a datagram's first fragment.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +124,9 @@ impl Nat {
         };
         for (i, forward) in nat.config.forwards.clone().iter().enumerate() {
             let (inside, outside) = (forward.inside, forward.outside);
+            if !nat.config.is_inside(inside.0) {
+                return Err(NatError::NotInside(i));
+            }
             if nat.inside.lookup(&session_key(inside.0, forward.proto, inside.1)).is_some() {
                 return Err(NatError::Inside(i));
             }
@@ -338,6 +350,7 @@ impl Nat {
             Some(at) => {
                 fragments.entries.get_mut(at).value = first;
                 fragments.entries.touch(at, now);
+                fragments.entries.change_idle(at, idle_ticks(FRAGMENT_IDLE_S));
             }
             // Where it is full, its later fragments are refused.
             None => _ = fragments.insert(&datagram, first, idle_ticks(FRAGMENT_IDLE_S), now),
@@ -362,6 +375,9 @@ impl Nat {
         let datagram = [source, destination, u32::from(packet.proto) << 16 | u32::from(id)];
         let at = fragments.find(&datagram, now).ok_or(Refusal::FragmentAlone)?;
         let first = fragments.entries.get(at).value;
+        if word16(bytes, l3 + 6).is_some_and(|word| word & MORE_FRAGMENTS == 0) {
+            fragments.entries.change_idle(at, idle_ticks(LAST_FRAGMENT_IDLE_S));
+        }
         write_address(bytes, l3, End::Source, first.source);
         write_address(bytes, l3, End::Destination, first.destination);
         key.set_word(word::IPV4_SRC, first.source);

@@ -87,7 +87,7 @@ impl Nat {
         if destination >> 28 >= 0xe {
             return Reading::Other;
         }
-        let from_inside = self.config.inside.iter().any(|&(value, mask)| source & mask == value);
+        let from_inside = self.config.is_inside(source);
         let way = match (from_inside, self.pool.contains(destination)) {
             (false, false) => return Reading::Other,
             (true, false) => Way::Outbound,
@@ -111,6 +111,9 @@ impl Nat {
         if headers.fragment & FRAG_LATER != 0 {
             packet.what = What::LaterFragment;
             return Reading::Packet(packet);
+        }
+        if packet.first_fragment && self.fragments.is_none() {
+            return Reading::Refused(Refusal::FragmentAlone);
         }
         let ports = key.word(word::PORTS);
         let (mut from, mut to) = ((ports >> 16) as u16, ports as u16);

@@ -86,10 +86,8 @@ pub(super) fn tcp_state(before: u8, flags: u8, direction: usize) -> u8 {
     if flags & flag::FIN != 0 {
         state |= state::FIN_OUT << direction;
     }
-    if flags & flag::RST != 0 {
-        state |= state::RST;
-    }
-    state
+    // One that was forged does no lasting harm: the next segment takes it back (RFC 6146 §3.5.2.2).
+    if flags & flag::RST != 0 { state | state::RST } else { state & !state::RST }
 }
 
 impl Nat {

@@ -54,7 +54,7 @@ impl Known {
             self.syn[direction] = true;
         }
         self.fin[direction] |= flags & 1 != 0;
-        self.rst |= flags & 4 != 0;
+        self.rst = flags & 4 != 0;
     }
 }
 
@@ -63,8 +63,8 @@ struct Model {
     base: u64,
     /// By protocol and inside end.
     sessions: BTreeMap<(u8, End), Known>,
-    /// Where the later fragments go, and since when that is known.
-    fragments: HashMap<Datagram, (u8, u32, u32, u64)>,
+    /// Where the later fragments go, since when that is known, and for how long.
+    fragments: HashMap<Datagram, (u8, u32, u32, u64, u64)>,
     refused: BTreeMap<Refusal, u64>,
     created: u64,
 }
@@ -89,8 +89,7 @@ impl Model {
     fn expire(&mut self, now: u64) {
         let times = self.config.idle;
         self.sessions.retain(|&(proto, _), s| s.forward || now - s.used <= s.idle(proto, times));
-        // 15 s are 112 ticks, rounded up.
-        self.fragments.retain(|_, f| now - f.3 <= 112);
+        self.fragments.retain(|_, f| now - f.3 <= f.4);
     }
 
     fn by_outside(&self, proto: u8, outside: End) -> Option<End> {
@@ -165,9 +164,14 @@ impl Model {
         let (outbound, inbound) = (verdict != 1, verdict != 0);
         let datagram = (*src, *dst, l4.proto(false), *id);
         if *part == Part::Later {
-            let &(verdict, s, d, _) = self.fragments.get(&datagram).ok_or(Refusal::FragmentAlone)?;
-            (*src, *dst) = (s, d);
-            return Ok((verdict, out));
+            let known = self.fragments.get_mut(&datagram).ok_or(Refusal::FragmentAlone)?;
+            // The later ones here are the last: 2 s, 15 ticks, rounded up.
+            known.4 = 15;
+            (*src, *dst) = (known.1, known.2);
+            return Ok((known.0, out));
+        }
+        if *part == Part::First && self.config.fragments_max == 0 {
+            return Err(Refusal::FragmentAlone);
         }
         let (proto, from, to, opens, flags) = match l4 {
             L4::Tcp { src, dst, flags } => (6, src, dst, *flags & 0x17 == 2, Some(*flags)),
@@ -205,7 +209,8 @@ impl Model {
         if *part == Part::First
             && (self.fragments.contains_key(&datagram) || self.fragments.len() < self.config.fragments_max)
         {
-            self.fragments.insert(datagram, (verdict, *src, *dst, now));
+            // 15 s are 112 ticks, rounded up.
+            self.fragments.insert(datagram, (verdict, *src, *dst, now, 112));
         }
         Ok((verdict, out))
     }
@@ -444,4 +449,5 @@ fn forwards_that_contradict_each_other_or_the_pool_are_refused() {
     assert_eq!(new(vec![first, forward(6, (POOL, 80), (INSIDE, 81))]), Err(NatError::Outside(1)));
     assert_eq!(new(vec![first, forward(6, (POOL, 81), (INSIDE, 80))]), Err(NatError::Inside(1)));
     assert_eq!(new(vec![forward(6, (POOL + 1, 80), (INSIDE, 80))]), Err(NatError::Outside(0)));
+    assert_eq!(new(vec![forward(6, (POOL, 80), (POOL, 80))]), Err(NatError::NotInside(0)));
 }
