@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use flowlane::isa::cpu::Cpu;
+use flowlane_sim::here::lookups::Way;
 use flowlane_sim::here::{self, Compared, Fit, Measured, Place};
 use serde::Serialize;
 
@@ -87,7 +88,7 @@ fn predictions(lookups: &[Compared]) -> String {
                 format!("{:.1}", c.measured_cycles),
                 format!("{:.1}", c.simulated_cycles),
                 format!("{:+.0} %", 100.0 * c.error()),
-                if place == Place::L1 { "calibrated" } else { "predicted" }.to_owned(),
+                if place == Place::L1 && way != Way::Tuples { "calibrated" } else { "predicted" }.to_owned(),
             ]
         })
         .collect();
