@@ -7,7 +7,7 @@ pub(crate) use route::{
     FibShape, RouteBenchOptions, RouteLookupOptions, RouteShowOptions, RouteVerb, RoutesFormat, RoutesInput,
 };
 
-pub(crate) use sim::{SimPaperOptions, SimVerb, SimWhatIfOptions};
+pub(crate) use sim::{SimPaperOptions, SimReportOptions, SimVerb, SimWhatIfOptions};
 
 use std::path::{Path, PathBuf};
 

@@ -32,7 +32,8 @@ calibrated, predicted, identity, not attempted. The envelope is over the choices
 Examples:
   flowlane sim paper --report halo.html
   flowlane sim paper --quick --csv halo.csv
-  flowlane sim paper --preset skylake-sp --json > halo.json";
+  flowlane sim paper --preset skylake-sp --json > halo.json
+  flowlane sim paper --preset here.toml        # the machine that `sim calibrate` has made";
 
 const WHAT_IF_HELP: &str = "\
 Rules become one exact-match table for each distinct mask. Software is measured on this machine, with every engine that \
@@ -140,22 +141,29 @@ pub(crate) enum SimVerb {
 /// What of the paper to simulate, and where to write it.
 #[derive(Debug, Args)]
 pub(crate) struct SimPaperOptions {
-    /// The machine: paper or skylake-sp.
-    #[arg(long, default_value = "paper", value_name = "PRESET", value_parser = ["paper", "skylake-sp"])]
+    /// The machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as `flowlane sim run` reads.
+    #[arg(long, default_value = "paper", value_name = "PRESET|FILE")]
     pub(crate) preset: String,
-    /// Small tables and few lookups: to see that all works; the numbers say little.
+    #[command(flatten)]
+    pub(crate) report: SimReportOptions,
+}
+
+/// How much to simulate, and where to write what comes out.
+#[derive(Debug, Args)]
+pub(crate) struct SimReportOptions {
+    /// Small tables, few lookups, few sizes: to see that all works; the numbers say little.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Threads, each with runs of its own; results do not depend on it.
+    /// Threads, each with simulations of its own; results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Names keys and packets.
+    /// Names everything that is drawn: keys, packets, rules that are copied or left out.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
     /// Print everything as JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write rows and curves here as CSV.
+    /// Write all tables and curves here as CSV.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
     /// Write a page with plots, tables and all numbers of the machine.
@@ -182,22 +190,6 @@ pub(crate) struct SimWhatIfOptions {
     /// Guess energy and area of TCAMs beyond the capacities of the paper's Table 4 (1 KB to 1 MB).
     #[arg(long)]
     pub(crate) extrapolate: bool,
-    /// Few packets and few sizes: to see that all works; the numbers say little.
-    #[arg(long)]
-    pub(crate) quick: bool,
-    /// Threads of the simulation; its results do not depend on it.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
-    /// Keys hashes, and says which rules are left out or copied where there are fewer or more.
-    #[arg(long, default_value_t = 1, value_name = "N")]
-    pub(crate) seed: u64,
-    /// Print everything as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Write all tables and curves here as CSV.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-    /// Write a page with plots, tables and all numbers of the machine.
-    #[arg(long, value_name = "FILE.html")]
-    pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) report: SimReportOptions,
 }

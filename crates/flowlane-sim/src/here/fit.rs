@@ -25,6 +25,9 @@ pub struct Fit {
     pub kept: Vec<&'static str>,
 }
 
+/// Lines that a core of the last fifteen years asks for at once, at the least (line-fill buffers of Intel's: 10 to 12).
+const MISSES_LEAST: u32 = 10;
+
 /// The numbers with which the simulated machine behaves as what was measured.
 ///
 /// # Errors
@@ -39,8 +42,13 @@ pub fn fit(measured: &Measured, cases: &Cases) -> Result<Fit, SimError> {
     core.clock_mhz = (1e3 / latencies.cycle_ns).round() as u64;
     core.mispredict_cycles = whole(cycles(latencies.mispredict_ns));
     let (_, farthest_ns) = *latencies.chain_ns.last().expect("there are chains");
-    // Fewer than ten no core of the last fifteen years has: where fewer were seen, others were in the way.
-    core.miss_registers = whole(farthest_ns / latencies.many_ns).clamp(10, 64) as u32;
+    let at_once = whole(farthest_ns / latencies.many_ns) as u32;
+    core.miss_registers = at_once.clamp(MISSES_LEAST, 64);
+    if at_once < MISSES_LEAST {
+        kept.push(
+            "misses at once: fewer were seen than any core has, so others were in the way; ten are taken",
+        );
+    }
     machine.l1.latency_cycles = whole(cycles(latencies.chain_ns[0].1));
     machine.l2.latency_cycles = whole(cycles(latencies.chain_ns[1].1)).max(machine.l1.latency_cycles + 1);
     match measured.caches.as_slice() {

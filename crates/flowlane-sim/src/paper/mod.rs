@@ -11,6 +11,7 @@ mod figure10;
 mod figure11;
 mod figure12;
 mod figure13;
+mod figure3;
 mod figure8;
 mod figure9;
 mod sensitivity;
@@ -256,7 +257,9 @@ impl Report {
         add(costs::table_1(machine, effort)?);
         add(costs::table_2(machine));
         add(figure8::figure(effort));
-        watch("open choices", 0.02);
+        watch("figure 3", 0.02);
+        add(figure3::figure(machine, effort)?);
+        watch("open choices", 0.05);
         let envelope = envelope::envelope(machine, effort)?;
         watch("figure 9", 0.25);
         let nine =

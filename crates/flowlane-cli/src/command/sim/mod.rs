@@ -8,15 +8,16 @@ use std::path::Path;
 use std::rc::Rc;
 
 use flowlane_bench::page::{Curve, Page, Plot};
-use flowlane_sim::config::{Approach, ConfigError, Preset, RunConfig, sweep};
+use flowlane_sim::config::{Approach, ConfigError, MachineConfig, Preset, RunConfig, sweep};
 use flowlane_sim::machine::{SimError, Span};
 use flowlane_sim::paper::{Calibration, Chart, Effort, Report, Row, Series, calibrate};
 use flowlane_sim::parallel;
 use flowlane_sim::run::{RunResult, run as simulate, tables_of, traced};
 use serde::Serialize;
 
-use crate::arguments::{SimPaperOptions, SimVerb};
+use crate::arguments::{SimPaperOptions, SimReportOptions, SimVerb};
 use crate::failure::Failure;
+use crate::input;
 use crate::output::{self, Output, SHARES};
 
 /// Runs a verb.
@@ -163,35 +164,71 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     out.finish()
 }
 
-fn paper(options: &SimPaperOptions) -> Result<(), Failure> {
-    let machine = Preset::named(&options.preset)?.machine();
-    let effort = Effort { quick: options.quick, threads: threads_of(options.threads), seed: options.seed };
+fn effort(options: &SimReportOptions) -> Effort {
+    Effort { quick: options.quick, threads: threads_of(options.threads), seed: options.seed }
+}
+
+/// The machine of a preset, or of a file; and what it is called.
+fn machine_of(text: &str) -> Result<(String, MachineConfig), Failure> {
+    let error = match Preset::named(text) {
+        Ok(preset) => return Ok((preset.name().to_owned(), preset.machine())),
+        Err(error) => error,
+    };
+    let path = Path::new(text);
+    if !path.exists() {
+        let message = format!("--preset {text}: {}, and no such file", error.message);
+        return Err(Failure::input_help(message, "presets are paper and skylake-sp"));
+    }
+    let content = input::read_text(path)?;
+    let config = RunConfig::parse(&content).map_err(|e| failure_at(path, e))?;
+    Ok((text.to_owned(), config.machine))
+}
+
+/// Simulates, told how far it is, and puts the report out wherever it was asked for: as a page, as CSV, and as JSON or text.
+fn put_out<R: Serialize>(
+    options: &SimReportOptions,
+    simulate: impl FnOnce(&(dyn Fn(&str, f64) + Sync)) -> Result<R, Failure>,
+    as_page: impl Fn(&R) -> String,
+    as_csv: impl Fn(&R) -> String,
+    as_text: impl Fn(&R) -> String,
+) -> Result<(), Failure> {
+    // First, so that a place that cannot be written to is known before all the work.
     let page_file = options.report.as_deref().map(|path| Output::create(Some(path))).transpose()?;
     let bar = output::progress_share();
     let watch = |what: &str, share: f64| {
         bar.set_message(what.to_owned());
         bar.set_position((share * SHARES as f64) as u64);
     };
-    let report = Report::simulate(&machine, effort, &watch)?;
+    let report = simulate(&watch)?;
     bar.finish_and_clear();
     if let Some(mut out) = page_file {
-        out.text(&html(&report))?;
+        out.text(&as_page(&report))?;
         out.finish()?;
     }
     if let Some(path) = &options.csv {
-        write(path, &report.csv())?;
+        write(path, &as_csv(&report))?;
     }
     if options.json {
         return output::json(&report);
     }
     let mut out = Output::create(None)?;
-    let rows: Vec<Vec<String>> = report.rows.iter().map(|row| row.cells()[..8].to_vec()).collect();
-    let title = format!("machine {} ({})", options.preset, report.machine_hash);
-    out.text(&output::text_table(&title, &Row::HEAD[..8], &rows))?;
-    for row in report.rows.iter().filter(|row| !row.note.is_empty()) {
-        out.text(&format!("{}, {}: {}\n", row.place, row.what, row.note))?;
-    }
+    out.text(&as_text(&report))?;
     out.finish()
+}
+
+fn paper(options: &SimPaperOptions) -> Result<(), Failure> {
+    let (preset, machine) = machine_of(&options.preset)?;
+    let effort = effort(&options.report);
+    let text = |report: &Report| {
+        let rows: Vec<Vec<String>> = report.rows.iter().map(|row| row.cells()[..8].to_vec()).collect();
+        let title = format!("machine {preset} ({})", report.machine_hash);
+        let mut out = output::text_table(&title, &Row::HEAD[..8], &rows);
+        for row in report.rows.iter().filter(|row| !row.note.is_empty()) {
+            let _ = writeln!(out, "{}, {}: {}", row.place, row.what, row.note);
+        }
+        out
+    };
+    put_out(&options.report, |watch| Ok(Report::simulate(&machine, effort, watch)?), html, Report::csv, text)
 }
 
 fn html(report: &Report) -> String {

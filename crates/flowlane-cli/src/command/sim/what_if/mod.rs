@@ -4,18 +4,14 @@ mod measure;
 mod page;
 mod text;
 
-use std::path::Path;
-
-use flowlane_sim::config::{MachineConfig, Preset, RunConfig};
-use flowlane_sim::paper::Effort;
 use flowlane_sim::what_if::{Plan, Question, Report};
 use flowlane_sim::workload::rules::{WorkloadError, in_order};
 
-use super::{failure_at, threads_of, write};
+use super::{effort, machine_of, put_out};
 use crate::arguments::SimWhatIfOptions;
 use crate::failure::Failure;
 use crate::input;
-use crate::output::{self, Output, SHARES};
+use crate::output;
 
 /// Runs it.
 pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
@@ -29,39 +25,23 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
             "an exact-match cache has keys of at most 16; leave it out",
         ));
     }
-    let page_file = options.report.as_deref().map(|path| Output::create(Some(path))).transpose()?;
-    let measured = measure::measure(&plan, options.quick)?;
     let question = Question {
         preset,
         machine,
         cache_flows: options.cache as usize,
         extrapolate: options.extrapolate,
-        effort: effort(options),
+        effort: effort(&options.report),
     };
-    let bar = output::progress_share();
-    let watch = |what: &str, share: f64| {
-        bar.set_message(what.to_owned());
-        bar.set_position((share * SHARES as f64) as u64);
-    };
-    let report = Report::simulate(&question, &plan, measured, &watch)?;
-    bar.finish_and_clear();
-    if let Some(mut out) = page_file {
-        out.text(&page::html(&report))?;
-        out.finish()?;
-    }
-    if let Some(path) = &options.csv {
-        write(path, &report.csv())?;
-    }
-    if options.json {
-        return output::json(&report);
-    }
-    let mut out = Output::create(None)?;
-    out.text(&text::text(&report))?;
-    out.finish()
-}
-
-fn effort(options: &SimWhatIfOptions) -> Effort {
-    Effort { quick: options.quick, threads: threads_of(options.threads), seed: options.seed }
+    put_out(
+        &options.report,
+        |watch| {
+            let measured = measure::measure(&plan, options.report.quick)?;
+            Ok(Report::simulate(&question, &plan, measured, watch)?)
+        },
+        page::html,
+        Report::csv,
+        text::text,
+    )
 }
 
 /// The workloads of the rules and packets that the options name.
@@ -76,26 +56,10 @@ fn plan(options: &SimWhatIfOptions) -> Result<Plan, Failure> {
         return Err(Failure::input_help(message, "name another with --table"));
     }
     let bar = output::progress(0, "preparing");
-    let plan = Plan::new(in_order(&rules), packets, effort(options));
+    let plan = Plan::new(in_order(&rules), packets, effort(&options.report));
     bar.finish_and_clear();
     plan.map_err(|e| {
         let file = if e == WorkloadError::NoPackets { options.trace.trace.display() } else { path };
         Failure::input(format!("{file}: {e}"))
     })
-}
-
-/// The machine of a preset, or of a file; and what it is called.
-fn machine_of(text: &str) -> Result<(String, MachineConfig), Failure> {
-    let error = match Preset::named(text) {
-        Ok(preset) => return Ok((preset.name().to_owned(), preset.machine())),
-        Err(error) => error,
-    };
-    let path = Path::new(text);
-    if !path.exists() {
-        let message = format!("--preset {text}: {}, and no such file", error.message);
-        return Err(Failure::input_help(message, "presets are paper and skylake-sp"));
-    }
-    let content = input::read_text(path)?;
-    let config = RunConfig::parse(&content).map_err(|e| failure_at(path, e))?;
-    Ok((text.to_owned(), config.machine))
 }
