@@ -84,6 +84,54 @@ fn the_evaluation_is_a_table_a_page_and_csv() {
 }
 
 #[test]
+fn the_evaluation_is_that_of_a_machine_in_a_file_too() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    // One core, a small shared cache, numbers that nobody calibrated.
+    let machine = "preset = \"skylake-sp\"\n[machine.core]\ncores = 1\nbase_cpi_milli = 500\n[machine.llc]\nslice_kib = 88\n";
+    fs::write(at.join("here.toml"), machine).unwrap();
+    let (json, _) = run(at, "sim paper --quick --preset here.toml --json", 0);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["status"] != "calibrated"));
+    let figure = |row: &&Value| row["place"] == "Figure 9" && !row["simulated"].is_null();
+    assert_eq!(rows.iter().filter(figure).count(), 2);
+    let charts = report["charts"].as_array().unwrap();
+    assert!(charts.iter().all(|chart| chart["id"] != "sensitivity-lock"));
+    let (_, error) = run(at, "sim paper --quick --preset there.toml", 2);
+    assert!(error.contains("there.toml") && error.contains("skylake-sp"), "{error}");
+}
+
+#[test]
+fn a_machine_that_was_measured_is_written_and_read_back() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let (json, _) = run(at, "sim calibrate --quick --json --output here.toml", 0);
+    let report: Value = serde_json::from_str(&json).unwrap();
+    let lookups = report["lookups"].as_array().unwrap();
+    assert_eq!(lookups.len(), 16);
+    for lookup in lookups {
+        let cycles = |name: &str| lookup[name].as_f64().unwrap();
+        assert!(cycles("measured_cycles") > 1.0 && cycles("simulated_cycles") > 1.0, "{lookup}");
+    }
+    let written = fs::read_to_string(at.join("here.toml")).unwrap();
+    for kept in report["fit"]["kept"].as_array().unwrap() {
+        for key in kept["keys"].as_array().unwrap() {
+            let (_, name) = key.as_str().unwrap().split_once('.').unwrap();
+            assert!(
+                !written.contains(&format!("\n{name} =")) || name == "size_kib" || name == "ways",
+                "{name}"
+            );
+        }
+    }
+    let small = "\n[workload]\nentries = 256\n[run]\nlookups = 200\nwarm_up_lookups = 50\napproaches = [\"scalar\"]\n";
+    fs::write(at.join("here.toml"), written + small).unwrap();
+    let (json, _) = run(at, "sim run here.toml --json", 0);
+    let runs: Value = serde_json::from_str(&json).unwrap();
+    assert!(runs[0]["results"][0]["cycles_per_lookup"].as_f64().unwrap() > 1.0);
+}
+
+#[test]
 fn what_is_wrong_is_said_with_what_would_be_right() {
     let folder = tempdir().unwrap();
     let at = folder.path();

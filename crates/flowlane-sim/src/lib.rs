@@ -8,5 +8,6 @@ pub mod paper;
 pub mod parallel;
 pub mod program;
 pub mod run;
+mod search;
 pub mod what_if;
 pub mod workload;

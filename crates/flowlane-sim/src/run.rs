@@ -29,6 +29,8 @@ pub struct RunResult {
     pub query_latency: Histogram,
     /// What the shared parts did.
     pub counters: Counters,
+    /// How many different keys the accelerators' flow registers tell ([`Machine::flows`]).
+    pub flows: Option<f64>,
     /// Picoseconds of a cycle.
     pub cycle_ps: u64,
     /// The hash of all numbers that it was made with.
@@ -83,6 +85,7 @@ pub fn traced(
         instructions_per_lookup: thread.instructions as f64 / thread.lookups.max(1) as f64,
         query_latency: machine.query_latency().clone(),
         counters: machine.counters(),
+        flows: machine.flows(),
         cycle_ps,
         config_hash: format!("{:016x}", config.hash()),
         thread,
@@ -92,7 +95,7 @@ pub fn traced(
 
 /// The machine, its caches filled, with programs on its cores.
 fn machine(config: &RunConfig, approach: Approach, tables: &Rc<Tables>) -> Machine {
-    let mut machine = Machine::new(&config.machine);
+    let mut machine = Machine::new(&config.machine.with_pieces_of(tables.largest_piece()));
     if config.workload.warm {
         tables.warm(&mut machine);
     } else {

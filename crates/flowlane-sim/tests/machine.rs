@@ -9,7 +9,7 @@ use flowlane_sim::config::{
 use flowlane_sim::machine::mesh::Mesh;
 use flowlane_sim::machine::space::{Space, slice_of};
 use flowlane_sim::paper::{Calibration, Effort, Report, calibrate};
-use flowlane_sim::program::chase_cycles;
+use flowlane_sim::program::{chase_cycles, dirty_cycles};
 use flowlane_sim::run::{run, tables_of, traced};
 use proptest::prelude::*;
 
@@ -46,7 +46,11 @@ fn a_pointer_chase_takes_the_configured_latencies_within_5_percent() {
             assert!((measured / expected - 1.0).abs() < 0.05, "{preset}, {what}: {measured} for {expected}");
         };
         near(chase(&c, 16 << 10, 0, true), c.l1.latency_cycles as f64, "L1");
-        near(chase(&c, 512 << 10, 0, true), c.l2.latency_cycles as f64, "L2");
+        // Pages of 4 KiB, of which the translation buffer knows some.
+        let l2_bytes = 512 << 10;
+        let unknown = 1.0 - (f64::from(c.core.small_tlb_entries) * 4096.0 / l2_bytes as f64).min(1.0);
+        let expected = c.l2.latency_cycles as f64 + unknown * c.core.tlb_miss_cycles as f64;
+        near(chase(&c, l2_bytes, 0, true), expected, "L2");
         for core in [0, 5] {
             // The way from the core to the slices and back, in the mean.
             let hops: u32 = (0..c.llc.slices).map(|slice| mesh.hops(core, slice)).sum();
@@ -84,6 +88,86 @@ fn a_pointer_chase_takes_the_configured_latencies_within_5_percent() {
         let translation = (1.0 - known) * c.core.tlb_miss_cycles as f64;
         near(chase(&c, 256 << 20, 5, false), expected + translation, "memory");
     }
+}
+
+#[test]
+fn a_line_that_another_core_has_written_takes_the_way_by_its_slice_and_that_core() {
+    for preset in Preset::ALL {
+        let c = preset.machine();
+        // Tiles lie 2.5 hops apart in the mean of both directions; to the slice, to the other core, and both ways back.
+        let way = 4.0 * 2.5 * c.mesh.hop_cycles as f64;
+        let there = (c.l2.latency_cycles + c.llc.tag_cycles + c.snoop.private_cycles) as f64;
+        let measured = dirty_cycles(&c).unwrap();
+        assert!((measured / (there + way) - 1.0).abs() < 0.05, "{preset}: {measured} for {}", there + way);
+    }
+}
+
+/// Cycles a lookup of one approach, on a machine with a change, with some of the paper's preset's numbers.
+fn cycles_with(approach: Approach, tables: (u32, u64), change: impl Fn(&mut MachineConfig)) -> f64 {
+    let mut config = RunConfig::on(Preset::SkylakeSp);
+    (config.run.lookups, config.run.warm_up_lookups) = (1500, 1500);
+    (config.workload.tables, config.workload.entries) = tables;
+    change(&mut config.machine);
+    run(&config, approach, &Rc::new(tables_of(&config))).unwrap().cycles_per_lookup
+}
+
+#[test]
+fn what_a_core_has_of_everything_limits_what_goes_on_at_once() {
+    let one = (1, 1 << 17);
+    // With room for few waiting instructions, or with small pages that the buffer does not know, one by one takes longer.
+    let scalar = |change: &dyn Fn(&mut MachineConfig)| cycles_with(Approach::Scalar, one, change);
+    let plain = scalar(&|_| {});
+    assert!(scalar(&|m| m.core.scheduler_entries = 16) > 1.1 * plain);
+    let pages = |miss_cycles: u64| {
+        cycles_with(Approach::Scalar, (1, 1 << 15), |m| m.core.tlb_miss_cycles = miss_cycles)
+    };
+    assert!(pages(100) > 1.1 * pages(0));
+    // Prefetches of a batch wait for miss registers.
+    let bulk = |change: &dyn Fn(&mut MachineConfig)| cycles_with(Approach::Bulk, one, change);
+    assert!(bulk(&|m| m.core.miss_registers = 1) > 1.2 * bulk(&|_| {}));
+    // Packets ahead keep accelerators busy while results are read.
+    let ahead = |packets: u32| {
+        cycles_with(Approach::HaloNonBlocking, (8, 1024), |m| m.accelerator.packets_ahead = packets)
+    };
+    assert!(ahead(2) < 0.9 * ahead(0));
+}
+
+#[test]
+fn pieces_that_fill_no_huge_page_are_on_small_ones() {
+    let machine = Preset::SkylakeSp.machine();
+    let (small, huge) = (machine.with_pieces_of((2 << 20) - 1), machine.with_pieces_of(2 << 20));
+    assert_eq!((small.core.page_kib, small.core.tlb_entries), (4, machine.core.small_tlb_entries));
+    assert_eq!(huge, machine);
+}
+
+#[test]
+fn a_packet_with_others_ahead_of_it_is_under_way_until_its_own_end() {
+    let mut config = RunConfig::on(Preset::Paper);
+    (config.run.lookups, config.run.warm_up_lookups) = (400, 100);
+    (config.workload.tables, config.workload.entries) = (8, 256);
+    let tables = Rc::new(tables_of(&config));
+    for ahead in [0, 1, 4] {
+        config.machine.accelerator.packets_ahead = ahead;
+        let result = run(&config, Approach::HaloNonBlocking, &tables).unwrap();
+        // Little's law: so many are under way, and those in the window, and one ends every so often.
+        let expected = f64::from(ahead + 1) * result.cycles_per_lookup * result.cycle_ps as f64;
+        let median = result.thread.latency.permille(500) as f64;
+        assert!(median > 1.5 * expected, "{ahead} ahead: {median} for {expected}");
+    }
+}
+
+#[test]
+fn accelerators_tell_how_many_flows_they_see() {
+    let mut config = RunConfig::on(Preset::Paper);
+    (config.run.lookups, config.run.warm_up_lookups) = (600, 0);
+    let mut flows = |working_set| {
+        config.workload.working_set = working_set;
+        run(&config, Approach::HaloBlocking, &Rc::new(tables_of(&config))).unwrap().flows
+    };
+    let few = flows(20).unwrap();
+    assert!((12.0..30.0).contains(&few), "{few}");
+    // More than twice its bits: all are set.
+    assert_eq!(flows(2000), None);
 }
 
 #[test]

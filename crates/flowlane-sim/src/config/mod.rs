@@ -65,9 +65,11 @@ pub struct CoreConfig {
     pub base_cpi_milli: u64,
     /// Instructions of a chain that end in a cycle.
     pub alu_per_cycle: u64,
-    /// Pages that the first translation buffer knows, four to a set.
+    /// Pages that the first translation buffer knows, four to a set, where tables are on huge ones.
     pub tlb_entries: u32,
-    /// Size of the pages that tables are on.
+    /// Pages of 4 KiB that it knows.
+    pub small_tlb_entries: u32,
+    /// Size of huge pages. Tables no piece of which fills one are on pages of 4 KiB, as the library has them.
     pub page_kib: u64,
     /// What an access to a page takes longer that it does not know, and the second one does.
     pub tlb_miss_cycles: u64,
@@ -103,6 +105,13 @@ pub struct LlcConfig {
     pub busy_cycles: u64,
     /// What is put into it.
     pub fill: Fill,
+}
+
+impl LlcConfig {
+    /// Bytes of all slices.
+    pub fn bytes(&self) -> u64 {
+        u64::from(self.slices) * (self.slice_kib << 10)
+    }
 }
 
 /// What is put into the shared cache.
@@ -282,7 +291,6 @@ pub struct SoftwareConfig {
     pub instructions: u32,
     pub loads_permille: u32,
     pub stores_permille: u32,
-    pub alu_permille: u32,
     pub lock_instructions: u32,
     pub lookups_overlap: bool,
     pub scalar_instructions: u32,
@@ -410,6 +418,16 @@ impl MachineConfig {
         (1_000_000 + self.core.clock_mhz / 2) / self.core.clock_mhz
     }
 
+    /// The machine with the pages that tables are on whose largest piece of memory has so many bytes.
+    pub fn with_pieces_of(&self, bytes: u64) -> Self {
+        let mut machine = self.clone();
+        let core = &mut machine.core;
+        if bytes < core.page_kib << 10 {
+            (core.page_kib, core.tlb_entries) = (4, core.small_tlb_entries);
+        }
+        machine
+    }
+
     /// Whether such a machine can be.
     ///
     /// # Errors
@@ -437,6 +455,7 @@ impl MachineConfig {
         within("core.base_cpi_milli", self.core.base_cpi_milli, 1, 100_000)?;
         within("core.alu_per_cycle", self.core.alu_per_cycle, 1, 32)?;
         within("core.tlb_entries", self.core.tlb_entries.into(), 4, 65_536)?;
+        within("core.small_tlb_entries", self.core.small_tlb_entries.into(), 4, 65_536)?;
         within("core.page_kib", self.core.page_kib, 4, 1 << 20)?;
         within("core.tlb_miss_cycles", self.core.tlb_miss_cycles, 0, 10_000)?;
         for (name, cache) in [("l1", &self.l1), ("l2", &self.l2)] {

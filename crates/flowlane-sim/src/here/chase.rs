@@ -108,10 +108,10 @@ pub(super) fn cycle_ns() -> f64 {
     took.as_secs_f64() * 1e9 / (2 * STEPS) as f64
 }
 
-/// Branches that go as coins fall, and as many that go one way.
+/// Branches that go as coins fall, and as many that go one way and the other by turns: both do the same work.
 pub(super) struct Branches {
     coins: Vec<u8>,
-    ones: Vec<u8>,
+    turns: Vec<u8>,
 }
 
 impl Branches {
@@ -119,13 +119,16 @@ impl Branches {
         // More than a predictor remembers.
         const COUNT: usize = 1 << 15;
         let mut random = Random::for_purpose(1, "branches");
-        Self { coins: (0..COUNT).map(|_| random.below(2) as u8).collect(), ones: vec![1; COUNT] }
+        Self {
+            coins: (0..COUNT).map(|_| random.below(2) as u8).collect(),
+            turns: (0..COUNT).map(|n| (n % 2) as u8).collect(),
+        }
     }
 
     /// Nanoseconds that a wrongly predicted one costs.
     pub(super) fn nanoseconds(&self) -> f64 {
         // Half of the coins are predicted wrongly.
-        ((Self::pass(&self.coins) - Self::pass(&self.ones)) / (self.coins.len() as f64 / 2.0)).max(0.0)
+        ((Self::pass(&self.coins) - Self::pass(&self.turns)) / (self.coins.len() as f64 / 2.0)).max(0.0)
     }
 
     fn pass(bits: &[u8]) -> f64 {

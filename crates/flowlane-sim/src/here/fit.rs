@@ -5,14 +5,14 @@
 //! have much less of the last cache than the system says. Computing is calibrated on tables in the first cache. Lookups in
 //! larger tables have no part in it.
 
-use flowlane::memory::HUGE_BYTES;
 use serde::Serialize;
 
 use super::{Cases, Latencies, Measured, Place};
 use crate::config::{MachineConfig, Preset};
-use crate::here::lookups::{Way, small_pages};
+use crate::here::lookups::Way;
 use crate::machine::SimError;
-use crate::program::chase_cycles;
+use crate::program::{chase_cycles, dirty_cycles};
+use crate::search::least;
 
 /// A machine that behaves as this one.
 #[derive(Clone, Debug, Serialize)]
@@ -21,8 +21,19 @@ pub struct Fit {
     pub machine: MachineConfig,
     /// Cycles of a load of a chain over so many KiB, measured and simulated.
     pub chains: Vec<(u64, f64, f64)>,
+    /// Of the line that another core wrote, the same; none where it was not to be had.
+    pub dirty_line: Option<(f64, f64)>,
     /// What was not to be had, and is the preset's.
-    pub kept: Vec<&'static str>,
+    pub kept: Vec<Kept>,
+}
+
+/// Numbers that are the preset's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Kept {
+    /// Which.
+    pub keys: &'static [&'static str],
+    /// Why.
+    pub why: &'static str,
 }
 
 /// Lines that a core of the last fifteen years asks for at once, at the least (line-fill buffers of Intel's: 10 to 12).
@@ -43,11 +54,11 @@ pub fn fit(measured: &Measured, cases: &Cases) -> Result<Fit, SimError> {
     core.mispredict_cycles = whole(cycles(latencies.mispredict_ns));
     let (_, farthest_ns) = *latencies.chain_ns.last().expect("there are chains");
     let at_once = whole(farthest_ns / latencies.many_ns) as u32;
-    core.miss_registers = at_once.clamp(MISSES_LEAST, 64);
     if at_once < MISSES_LEAST {
-        kept.push(
-            "misses at once: fewer were seen than any core has, so others were in the way; ten are taken",
-        );
+        let why = "misses at once: fewer were seen than any core has, so others were in the way";
+        kept.push(Kept { keys: &["core.miss_registers"], why });
+    } else {
+        core.miss_registers = at_once.min(64);
     }
     machine.l1.latency_cycles = whole(cycles(latencies.chain_ns[0].1));
     machine.l2.latency_cycles = whole(cycles(latencies.chain_ns[1].1)).max(machine.l1.latency_cycles + 1);
@@ -56,25 +67,20 @@ pub fn fit(measured: &Measured, cases: &Cases) -> Result<Fit, SimError> {
             (machine.l1.size_kib, machine.l1.ways) = (l1.kib, l1.ways);
             (machine.l2.size_kib, machine.l2.ways) = (l2.kib, l2.ways);
         }
-        _ => kept.push("sizes of L1 and L2: the system does not tell them"),
+        _ => kept.push(Kept {
+            keys: &["l1.size_kib", "l1.ways", "l2.size_kib", "l2.ways"],
+            why: "sizes of L1 and L2: the system does not tell them",
+        }),
     }
     fit_shared(&mut machine, latencies, measured.caches.get(2).map(|llc| llc.kib), &mut kept)?;
-    fit_transfer(&mut machine, latencies, &mut kept);
-    fit_computing(&mut machine, measured, cases)?;
+    let dirty_line = fit_transfer(&mut machine, latencies, &mut kept)?;
+    fit_computing(&mut machine, measured, cases, &mut kept)?;
     let chains = latencies
         .chain_ns
         .iter()
-        .map(|(kib, ns)| Ok((*kib, cycles(*ns), chain(&machine, *kib)?)))
+        .map(|(kib, ns)| Ok((*kib, cycles(*ns), chase_cycles(&machine, *kib << 10, 0, true)?)))
         .collect::<Result<_, SimError>>()?;
-    Ok(Fit { machine, chains, kept })
-}
-
-fn chain(machine: &MachineConfig, kib: u64) -> Result<f64, SimError> {
-    let mut machine = machine.clone();
-    if kib << 10 < HUGE_BYTES as u64 {
-        small_pages(&mut machine);
-    }
-    chase_cycles(&machine, kib << 10, 0, true)
+    Ok(Fit { machine, chains, dirty_line, kept })
 }
 
 /// The last cache and memory: the size and distance with which random loads of pieces of all sizes beyond the second cache
@@ -83,7 +89,7 @@ fn fit_shared(
     machine: &mut MachineConfig,
     latencies: &Latencies,
     llc_kib: Option<u64>,
-    kept: &mut Vec<&'static str>,
+    kept: &mut Vec<Kept>,
 ) -> Result<(), SimError> {
     let l2 = (machine.l2.size_kib as f64, machine.l2.latency_cycles as f64);
     let chains = latencies.chain_ns.iter().map(|(kib, ns)| (*kib as f64, ns / latencies.cycle_ns));
@@ -92,7 +98,9 @@ fn fit_shared(
     let own = Preset::SkylakeSp.machine();
     let mut near = machine.clone();
     (near.llc.slice_kib, near.llc.ways) = (own.llc.slice_kib, own.llc.ways);
-    let nearest = chase_cycles(&near, (6 * near.l2.size_kib) << 10, 0, true)?;
+    // Of six times the second cache that answers a sixth.
+    let mixed = chase_cycles(&near, (6 * near.l2.size_kib) << 10, 0, true)?;
+    let nearest = (mixed - l2.1 / 6.0) * 6.0 / 5.0;
     let most = llc_kib.map_or(32.0 * l2.0, |kib| kib as f64);
     let sizes = (0..).map(|n| most * 0.5f64.powf(f64::from(n) / 8.0)).take_while(|kib| *kib > l2.0 / 16.0);
     let trials = sizes.flat_map(|kib| (0..40).map(move |n| (kib, nearest + 2.0 * f64::from(n))));
@@ -102,11 +110,13 @@ fn fit_shared(
     };
     let best = trials.min_by(|a, b| error(*a).total_cmp(&error(*b))).expect("there are sizes");
     if best.0 < l2.0 / 8.0 {
-        kept.push("the way to the last cache: others leave nothing of it");
+        let why = "the way to the last cache: others leave nothing of it";
+        kept.push(Kept { keys: &["llc.data_cycles"], why });
+    } else {
+        machine.llc.data_cycles += (best.1 - nearest).round() as u64;
     }
     machine.llc.slice_kib = ((best.0 / f64::from(machine.llc.slices)) as u64).max(1);
     machine.llc.ways = machine.llc.ways.min(machine.llc.slice_kib * 16);
-    machine.llc.data_cycles += (best.1 - nearest) as u64;
     let off = memory_cycles(&beyond, l2, best) - chase_cycles(machine, FAR_BYTES, 0, false)?;
     let ps = machine.dram.controller_ps as f64 + off * machine.cycle_ps() as f64;
     machine.dram.controller_ps = ps.max(1.0) as u64;
@@ -136,44 +146,72 @@ fn memory_cycles(beyond: &[(f64, f64)], l2: (f64, f64), llc: (f64, f64)) -> f64 
 /// Bytes of which no simulated cache has anything.
 const FAR_BYTES: u64 = 256 << 20;
 
-/// What another core's cache takes to answer.
-fn fit_transfer(machine: &mut MachineConfig, latencies: &Latencies, kept: &mut Vec<&'static str>) {
+/// What another core's cache takes to answer; cycles of a line that it wrote, measured and simulated.
+fn fit_transfer(
+    machine: &mut MachineConfig,
+    latencies: &Latencies,
+    kept: &mut Vec<Kept>,
+) -> Result<Option<(f64, f64)>, SimError> {
+    let keys = &["snoop.private_cycles"];
     let Some(ns) = latencies.dirty_line_ns else {
-        return kept.push("the way from core to core: there is one core");
+        kept.push(Kept { keys, why: "the way from core to core: there is one core" });
+        return Ok(None);
     };
     let cycles = ns / latencies.cycle_ns;
     if cycles < 2.0 * machine.l2.latency_cycles as f64 {
-        return kept.push("the way from core to core: the two that were measured share their caches");
+        let why = "the way from core to core: the two that were measured share their caches";
+        kept.push(Kept { keys, why });
+        return Ok(None);
     }
-    // To the slice, to the other core, back: three ways of the mean distance.
-    let hops = f64::from(machine.mesh.columns + machine.mesh.rows) / 3.0;
-    let way = 3.0 * hops * machine.mesh.hop_cycles as f64;
-    let before = machine.l2.latency_cycles as f64 + machine.llc.tag_cycles as f64 + way;
-    machine.snoop.private_cycles = (cycles - before).max(1.0) as u64;
+    machine.snoop.private_cycles = 0;
+    let way = dirty_cycles(machine)?;
+    machine.snoop.private_cycles = (cycles - way).round().max(1.0) as u64;
+    Ok(Some((cycles, dirty_cycles(machine)?)))
 }
 
 /// Cycles of an instruction, by single lookups in tables in the first cache; then the instructions of a batch's lookup.
-fn fit_computing(machine: &mut MachineConfig, measured: &Measured, cases: &Cases) -> Result<(), SimError> {
+fn fit_computing(
+    machine: &mut MachineConfig,
+    measured: &Measured,
+    cases: &Cases,
+    kept: &mut Vec<Kept>,
+) -> Result<(), SimError> {
     let of = |wanted: Way| {
         let all = cases.0.iter().zip(&measured.lookups);
         let mut found = all.filter(|((place, case), _)| *place == Place::L1 && case.way == wanted);
         let ((_, case), lookup) = found.next().expect("every way was measured");
         (case, lookup.ns / measured.latencies.cycle_ns)
     };
+    let mut at_an_end = |found: u64, ends: [u64; 2], why| {
+        if ends.contains(&found) {
+            kept.push(Kept { keys: &[], why });
+        }
+    };
     let (single, cycles) = of(Way::Single);
-    let mut trial = machine.clone();
-    machine.core.base_cpi_milli = bisect(100, 2000, &mut |cpi| {
+    let (mut trial, [low, high]) = (machine.clone(), [100, 2000]);
+    let found = least(low, high, |cpi| {
         trial.core.base_cpi_milli = cpi;
-        Ok(single.simulate(&trial)? < cycles)
+        Ok(single.simulate(&trial)? >= cycles)
     })?;
+    machine.core.base_cpi_milli = found;
+    at_an_end(
+        found,
+        [low, high],
+        "computing: no base CPI gives what single lookups take; the nearest is taken",
+    );
     for way in [Way::Bulk, Way::Vectors] {
         let (case, cycles) = of(way);
-        let mut trial = machine.clone();
-        let found = bisect(12, 2000, &mut |instructions| {
+        let (mut trial, [low, high]) = (machine.clone(), [12, 2000]);
+        let found = least(low, high, |instructions| {
             *instructions_of(&mut trial, way) = instructions as u32;
-            Ok(case.simulate(&trial)? < cycles)
+            Ok(case.simulate(&trial)? >= cycles)
         })?;
         *instructions_of(machine, way) = found as u32;
+        at_an_end(
+            found,
+            [low, high],
+            "computing: no number of instructions gives what batches take; the nearest is taken",
+        );
     }
     Ok(())
 }
@@ -196,6 +234,13 @@ impl Fit {
             Preset::SkylakeSp
         );
         let mut section = |name: &str, rows: &[(&str, u64, &str)]| {
+            let is_kept = |key: &str| {
+                self.kept.iter().flat_map(|kept| kept.keys).any(|kept| *kept == format!("{name}.{key}"))
+            };
+            let rows: Vec<_> = rows.iter().filter(|(key, ..)| !is_kept(key)).collect();
+            if rows.is_empty() {
+                return;
+            }
             out += &format!("\n[machine.{name}]\n");
             for (key, value, origin) in rows {
                 out += &format!("{:<30}# [{origin}]\n", format!("{key} = {value}"));
@@ -241,23 +286,6 @@ impl Fit {
     }
 }
 
-/// The least number for which something is not too little any more.
-fn bisect(
-    mut low: u64,
-    mut high: u64,
-    too_little: &mut dyn FnMut(u64) -> Result<bool, SimError>,
-) -> Result<u64, SimError> {
-    while low < high {
-        let middle = (low + high) / 2;
-        if too_little(middle)? {
-            low = middle + 1;
-        } else {
-            high = middle;
-        }
-    }
-    Ok(low)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -282,7 +310,9 @@ mod tests {
         found.core.clock_mhz = 3000;
         let mut kept = Vec::new();
         fit_shared(&mut found, &latencies, None, &mut kept).unwrap();
-        assert_eq!(kept, [""; 0]);
+        assert_eq!(kept, []);
+        let found_cycles = found.llc.data_cycles as i64;
+        assert!((found_cycles - 41).abs() <= 3, "{found_cycles}");
         for (kib, ns) in &latencies.chain_ns[2..] {
             let simulated = chase_cycles(&found, kib << 10, 0, true).unwrap();
             let measured = ns / latencies.cycle_ns;
@@ -299,14 +329,7 @@ mod tests {
         let (mut found, mut kept) = (Preset::SkylakeSp.machine(), Vec::new());
         fit_shared(&mut found, &latencies, None, &mut kept).unwrap();
         assert_eq!(kept.len(), 1);
+        assert_eq!(found.llc.data_cycles, Preset::SkylakeSp.machine().llc.data_cycles);
         assert!(u64::from(found.llc.slices) * found.llc.slice_kib < found.l2.size_kib / 4);
-    }
-
-    #[test]
-    fn bisection_ends_at_the_least_that_is_enough() {
-        for wanted in [0, 1, 7, 99, 100] {
-            assert_eq!(bisect(0, 100, &mut |n| Ok(n < wanted)), Ok(wanted));
-        }
-        assert_eq!(bisect(0, 100, &mut |_| Ok(true)), Ok(100));
     }
 }

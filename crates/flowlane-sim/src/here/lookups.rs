@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use flowlane::cuckoo::BATCH_MAX;
 use flowlane::generate::Random;
-use flowlane::memory::HUGE_BYTES;
 use serde::Serialize;
 
 use crate::config::{Approach, MachineConfig, Preset, RunConfig};
@@ -63,7 +62,7 @@ const TUPLES: u32 = 8;
 const LOAD_PERCENT: u64 = 75;
 
 /// Bytes of a bucket and the entries of its slots, a slot: what lookups read.
-const SLOT_BYTES: u64 = 24;
+const SLOT_BYTES: u64 = 28;
 
 /// Lookups of a pass: their keys fit the first caches beside a table.
 const PASS: usize = 2048;
@@ -73,11 +72,6 @@ const WARM_PASSES_MAX: u64 = 32;
 
 /// Names keys and packets.
 const SEED: u64 = 9;
-
-/// Has a machine's tables be on the pages that less than [`HUGE_BYTES`] are on; of these it knows more.
-pub(super) fn small_pages(machine: &mut MachineConfig) {
-    (machine.core.page_kib, machine.core.tlb_entries) = (4, 64);
-}
 
 /// A way, and tables of a size.
 pub struct Case {
@@ -165,9 +159,6 @@ impl Case {
     pub fn simulate(&self, machine: &MachineConfig) -> Result<f64, SimError> {
         let mut config = self.config.clone();
         config.machine = machine.clone();
-        if self.bytes / u64::from(self.way.tables()) < HUGE_BYTES as u64 {
-            small_pages(&mut config.machine);
-        }
         // Until what fits the second cache is there.
         let lines = self.bytes.min(machine.l2.size_kib << 10) / 64;
         (config.run.warm_up_lookups, config.run.lookups) = ((lines * 2).clamp(2000, 60_000), 4000);

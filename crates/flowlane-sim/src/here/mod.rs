@@ -114,7 +114,8 @@ impl Place {
         let kib = |n: usize, default: u64| caches.get(n).map_or(default, |cache| cache.kib);
         let (l1, l2, llc) = (kib(0, 32), kib(1, 1024), kib(2, 16 << 10));
         match self {
-            Self::L1 => l1 << 9,
+            // Beside keys that go by.
+            Self::L1 => l1 << 8,
             Self::L2 => l2 << 8,
             // Halfway, in octaves.
             Self::Llc => ((l2 * llc) as f64).sqrt() as u64 * 1024,

@@ -516,7 +516,7 @@ impl Machine {
         } += whole - late - own;
         stats.instructions += u64::from(op.instructions);
         if op.begins {
-            t.unit_entered = slot.entered;
+            t.units_entered.push_back(slot.entered);
         }
         if self.watched.contains(&t.lookups) {
             let span = |track: &str, from_ps, to_ps| Span {
@@ -532,7 +532,8 @@ impl Machine {
         if op.ends > 0 {
             stats.lookups += u64::from(op.ends);
             stats.units += 1;
-            stats.latency.note(left - t.unit_entered);
+            let entered = t.units_entered.pop_front().unwrap_or(left);
+            stats.latency.note(left - entered);
             stats.to_ps = left;
             t.lookups += u64::from(op.ends);
             if t.lookups >= t.warm_up_lookups && t.lookups - u64::from(op.ends) < t.warm_up_lookups {

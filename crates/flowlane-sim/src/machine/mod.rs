@@ -153,7 +153,7 @@ impl Machine {
 
     /// Lines that the shared cache holds.
     pub fn llc_lines(&self) -> u64 {
-        u64::from(self.config.llc.slices) * (self.config.llc.slice_kib << 10) / cache::LINE_BYTES
+        self.config.llc.bytes() / cache::LINE_BYTES
     }
 
     /// Has a core's caches hold lines that it has written.
@@ -271,9 +271,9 @@ impl Machine {
         &self.spans
     }
 
-    /// The estimate of flows in an accelerator's register.
-    pub fn flow_estimates(&self) -> Vec<Option<f64>> {
-        self.units.iter().map(|unit| unit.register.flows()).collect()
+    /// How many different keys the accelerators' flow registers tell, of the one that tells most; none where one is full.
+    pub fn flows(&self) -> Option<f64> {
+        self.units.iter().try_fold(0.0, |most: f64, unit| Some(most.max(unit.register.flows()?)))
     }
 
     /// Picoseconds of a cycle.

@@ -113,8 +113,8 @@ pub(super) struct Thread {
     /// Two-bit counters by place and history.
     pub(super) predictor: Vec<u8>,
     pub(super) history: u32,
-    /// When the unit of work at the window's head entered.
-    pub(super) unit_entered: Ps,
+    /// When units of work entered that have not ended.
+    pub(super) units_entered: VecDeque<Ps>,
     pub(super) warm_up_lookups: u64,
     pub(super) lookups: u64,
     pub(super) stats: ThreadStats,
@@ -140,7 +140,7 @@ impl Thread {
             chains: [Last::Known(0); CHAINS],
             predictor: vec![1; 4096],
             history: 0,
-            unit_entered: 0,
+            units_entered: VecDeque::new(),
             warm_up_lookups,
             lookups: 0,
             stats: ThreadStats::default(),

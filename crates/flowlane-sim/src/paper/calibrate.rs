@@ -11,6 +11,7 @@ use super::Effort;
 use super::figure10::bars;
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
+use crate::search::least;
 
 /// Shares of software's time: data, lock; and of the accelerator in it: computing, data.
 const SOFTWARE_DATA: f64 = 0.54;
@@ -49,24 +50,6 @@ impl Calibration {
         machine.accelerator.fixed_cycles = self.fixed_cycles;
         machine.accelerator.slice_cycles = self.slice_cycles;
     }
-}
-
-/// The least number from `low` to `high` for which `enough` holds, which then holds for all larger ones.
-fn least(
-    low: u64,
-    high: u64,
-    mut enough: impl FnMut(u64) -> Result<bool, SimError>,
-) -> Result<u64, SimError> {
-    let (mut low, mut high) = (low, high);
-    while low < high {
-        let middle = (low + high) / 2;
-        if enough(middle)? {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    Ok(low)
 }
 
 /// Calibrates a machine.

@@ -37,7 +37,7 @@ pub(super) fn neighbour(
     function: (&str, u64, u64, u64),
     beside: Beside,
 ) -> Result<(ThreadStats, f64), SimError> {
-    let mut machine = Machine::new(&config.machine);
+    let mut machine = Machine::new(&config.machine.with_pieces_of(tables.largest_piece()));
     tables.warm(&mut machine);
     let mut space = tables.space.clone();
     let (hot, cold) = (space.region(function.1), space.region(function.2));

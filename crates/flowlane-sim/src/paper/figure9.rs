@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::envelope::Envelope;
-use super::{Chart, Effort, Row, Series, Stated, Status, label, relative};
+use super::{Chart, Effort, Row, SLOT_BYTES, Series, Stated, Status, label, relative};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::parallel;
@@ -62,8 +62,8 @@ pub(super) fn figure(
     let mut results: Vec<Vec<Vec<RunResult>>> = results.into_iter().collect::<Result<_, _>>()?;
     results.reverse();
     let sizes: Vec<u32> = (3..=most).collect();
-    // Tables that the shared cache holds with room to spare: up to 2^19 slots of 28 bytes.
-    let fits = |size: u32| size <= 19;
+    // Tables that the shared cache holds with room to spare.
+    let fits = |size: u32| 2 * (SLOT_BYTES << size) <= machine.llc.bytes();
     let all = |keep: &dyn Fn(u32) -> bool, of: usize| -> Vec<f64> {
         let kept = sizes.iter().zip(&results).filter(|(size, _)| keep(**size));
         kept.flat_map(|(_, loads)| loads.iter().map(|r| times(r, of))).collect()
@@ -80,7 +80,7 @@ pub(super) fn figure(
         .over(envelope.single)
         .note("at the size of the calibration it is calibrated; the other sizes follow"),
     ];
-    let beyond = all(&|size| size > 20, 1);
+    let beyond = all(&|size| SLOT_BYTES << size > machine.llc.bytes(), 1);
     let stated = Stated::Exact { value: 2.1 };
     let row = Row::new(
         "Figure 9",

@@ -27,6 +27,9 @@ use crate::config::{Approach, MachineConfig, Preset, RunConfig};
 use crate::machine::SimError;
 use crate::run::RunResult;
 
+/// Bytes of a table's bucket and entries, a slot.
+const SLOT_BYTES: u64 = 28;
+
 /// What kind of statement a value is.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]

@@ -22,7 +22,10 @@ pub(super) fn charts(machine: &MachineConfig, effort: Effort) -> Result<Vec<Char
     let mut all = vec![instructions(machine, effort)?, memory(machine, effort)?];
     all.extend(tuples(machine, effort)?);
     all.push(window(machine, effort)?);
-    all.push(lock(machine, effort)?);
+    // A writer has a core of its own.
+    if machine.core.cores > 1 {
+        all.push(lock(machine, effort)?);
+    }
     Ok(all)
 }
 
@@ -84,7 +87,10 @@ fn memory(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
         for ps in [&mut d.controller_ps, &mut d.cas_ps, &mut d.rcd_ps, &mut d.rp_ps] {
             *ps = *ps * scales[n] / 100;
         }
-        let load = chase_cycles(&machine, 64 << 20, 5, false)? / chase_cycles(&machine, 12 << 20, 5, true)?;
+        // From a tile in the middle.
+        let core = 5.min(machine.core.cores - 1);
+        let load =
+            chase_cycles(&machine, 64 << 20, core, false)? / chase_cycles(&machine, 12 << 20, core, true)?;
         let mut config = effort.run(&machine);
         (config.workload.entries, config.workload.warm) = (entries, false);
         Ok((load, times(&config, &Rc::new(tables_of(&config)), Approach::HaloBlocking)?))

@@ -51,7 +51,7 @@ const WARM_UP_MAX: u64 = 1 << 15;
 /// Where the machine gets stuck.
 pub fn chase_cycles(config: &MachineConfig, bytes: u64, core: u32, in_llc: bool) -> Result<f64, SimError> {
     let region = Space::default().region(bytes);
-    let mut machine = Machine::new(config);
+    let mut machine = Machine::new(&config.with_pieces_of(bytes));
     if in_llc {
         machine.fill_llc(region.lines());
     }
@@ -60,3 +60,24 @@ pub fn chase_cycles(config: &MachineConfig, bytes: u64, core: u32, in_llc: bool)
     machine.run()?;
     Ok(machine.thread(core, 0).cycles_per_lookup(machine.cycle_ps()))
 }
+
+/// Cycles a load of a line that another core has written: the mean of cores that face each other.
+///
+/// # Errors
+/// Where the machine gets stuck.
+pub fn dirty_cycles(config: &MachineConfig) -> Result<f64, SimError> {
+    let pairs = config.core.cores / 2;
+    let mut whole = 0.0;
+    for reader in 0..pairs {
+        let region = Space::default().region(DIRTY_BYTES);
+        let mut machine = Machine::new(&config.with_pieces_of(DIRTY_BYTES));
+        machine.fill_private(config.core.cores - 1 - reader, region.lines());
+        machine.run_on(reader, Box::new(Chase::new(&region, DIRTY_BYTES / 64)), 0);
+        machine.run()?;
+        whole += machine.thread(reader, 0).cycles_per_lookup(machine.cycle_ps());
+    }
+    Ok(whole / f64::from(pairs.max(1)))
+}
+
+/// Lines that a core has written: what its second cache holds.
+const DIRTY_BYTES: u64 = 64 << 10;

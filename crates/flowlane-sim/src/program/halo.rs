@@ -126,23 +126,27 @@ impl HaloProgram {
             let query = queries.add(lookup.walk, Engine::Cha, batches.last().copied());
             ops.push(Op::new(Kind::LookupNonBlocking(query), Class::Data));
         }
+        // The packets' own end may be that of a later refill.
+        ops[from].begins = true;
         self.unread.push_back((batches, packets as u32));
         self.left -= packets as u64 - 1;
         if self.unread.len() > self.ahead {
-            self.read(from, ops);
+            self.read(ops);
         }
         Ok(())
     }
 
     /// Reads the results that were asked for longest ago. Queries behind that leave the window, and are sent, when these
     /// have been seen.
-    fn read(&mut self, from: usize, ops: &mut Vec<Op>) {
+    fn read(&mut self, ops: &mut Vec<Op>) {
         let Some((batches, packets)) = self.unread.pop_front() else { return };
         for batch in batches {
             ops.push(Op { gives: true, ..Op::new(Kind::Snapshot(batch), Class::Data) });
             ops.push(Op::work(LOOK, Class::Compute).chained(0));
         }
-        unit(ops, from, packets);
+        if let Some(last) = ops.last_mut() {
+            last.ends = packets;
+        }
     }
 }
 
@@ -150,7 +154,7 @@ impl Program for HaloProgram {
     fn refill(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<bool, Mismatch> {
         if self.left == 0 {
             let more = !self.unread.is_empty();
-            self.read(ops.len(), ops);
+            self.read(ops);
             return Ok(more);
         }
         match self.mode {

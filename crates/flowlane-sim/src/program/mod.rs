@@ -9,7 +9,7 @@ mod recorder;
 mod software;
 mod update;
 
-pub use chase::{Chase, chase_cycles};
+pub use chase::{Chase, chase_cycles, dirty_cycles};
 pub use devices::{DeviceProgram, FlatDevice};
 pub use functions::{Beside, Neighbour, Work};
 pub use halo::{Halo, HaloProgram};

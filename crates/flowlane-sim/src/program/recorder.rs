@@ -22,6 +22,13 @@ pub struct TablePlace {
     pub links: Region,
 }
 
+impl TablePlace {
+    /// Bytes of the largest piece of memory that lookups read.
+    pub fn largest_piece(&self) -> u64 {
+        self.buckets.bytes().max(self.entries.bytes())
+    }
+}
+
 /// A lookup as it was recorded.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lookup {
@@ -45,13 +52,12 @@ pub struct Recorder<'a> {
     key: Region,
     ops: Vec<Op>,
     lines: Vec<(Line, bool)>,
-    stored: u64,
 }
 
 impl<'a> Recorder<'a> {
     /// A recorder of one lookup of a key at `key`.
     pub fn new(places: &'a [TablePlace], key: Region) -> Self {
-        Self { places, key, ops: Vec::new(), lines: Vec::new(), stored: 0 }
+        Self { places, key, ops: Vec::new(), lines: Vec::new() }
     }
 
     /// What was recorded of one table, with what was found and what should have been.
@@ -59,11 +65,6 @@ impl<'a> Recorder<'a> {
         let table = self.places[table].header.line(0);
         let walk = Walk { table, key: self.key.line(0), hash, lines: self.lines, answer, expected };
         Lookup { ops: self.ops, walk }
-    }
-
-    /// Stores that were recorded.
-    pub fn stores(&self) -> u64 {
-        self.stored
     }
 
     fn region(&self, table: u32, part: Part) -> Region {
@@ -106,7 +107,6 @@ impl Probe for Recorder<'_> {
     fn store(&mut self, table: u32, part: Part, offset: usize, _: usize) {
         let line = self.region(table, part).line(offset as u64);
         self.ops.push(Op { waits: true, ..Op::new(Kind::Store(line), Class::Data) });
-        self.stored += 1;
     }
 
     fn alu(&mut self, instructions: u32) {

@@ -15,6 +15,7 @@ use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::{Busy, Counters, Machine, SimError};
+use crate::program::TablePlace;
 use crate::workload::rules::{Own, Workload};
 
 /// What is to be simulated.
@@ -90,7 +91,8 @@ impl Run<'_> {
     /// # Errors
     /// Where an answer is not the rules', or nothing goes on any more.
     pub fn simulate(&self) -> Result<Outcome, SimError> {
-        let mut machine = Machine::new(self.machine);
+        let largest = self.workload.tables.places.iter().map(TablePlace::largest_piece).max();
+        let mut machine = Machine::new(&self.machine.with_pieces_of(largest.unwrap_or(0)));
         let ended = self.programs(&mut machine);
         if let Some(pause) = self.update_pause {
             let lines = self.workload.tables.places.iter().flat_map(|place| place.buckets.lines()).collect();

@@ -161,6 +161,11 @@ impl Tables {
         machine.fill_llc(self.keys.iter().flat_map(Region::lines).chain(self.results.iter().copied()));
     }
 
+    /// Bytes of the largest piece of memory that a table has.
+    pub fn largest_piece(&self) -> u64 {
+        self.places.iter().map(TablePlace::largest_piece).max().unwrap_or(0)
+    }
+
     /// Bytes of buckets and entries.
     pub fn bytes(&self) -> u64 {
         self.places.iter().map(|place| place.buckets.bytes() + place.entries.bytes()).sum()

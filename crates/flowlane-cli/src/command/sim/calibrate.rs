@@ -43,7 +43,7 @@ pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), 
     out.text(&latencies(&measured, &fit))?;
     out.text(&predictions(&lookups))?;
     for kept in &fit.kept {
-        out.text(&format!("not measured: {kept}\n"))?;
+        out.text(&format!("not measured: {}\n", kept.why))?;
     }
     if measured.disturbed > DISTURBED {
         out.text(&format!(
@@ -71,8 +71,9 @@ fn latencies(measured: &Measured, fit: &Fit) -> String {
         let what = format!("load of a chain, {}", output::bytes(kib << 10));
         rows.push(vec![what, format!("{measured:.1}"), format!("{simulated:.1}")]);
     }
-    if let Some(ns) = of.dirty_line_ns {
-        rows.push(vec!["line that another core wrote".into(), cycles(ns), String::new()]);
+    if let Some((measured, simulated)) = fit.dirty_line {
+        let what = "line that another core wrote".into();
+        rows.push(vec![what, format!("{measured:.1}"), format!("{simulated:.1}")]);
     }
     output::table("latencies, in cycles", &["what", "measured", "simulated"], &rows)
 }
