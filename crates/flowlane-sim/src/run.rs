@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::config::{Approach, KeyPlace, RunConfig};
 use crate::machine::op::Program;
+use crate::machine::space::Space;
 use crate::machine::{Counters, Histogram, Machine, SimError, Span, ThreadStats};
 use crate::program::{
     Beside, DeviceProgram, FlatDevice, Halo, HaloProgram, Software, SoftwareProgram, Updates, Work,
@@ -145,7 +146,7 @@ fn program(config: &RunConfig, approach: Approach, tables: &Rc<Tables>, core: u3
         Approach::SramTcam => device(FlatDevice::sram_tcam(&m.tcam)),
         Approach::TupleSearch => {
             let rules = (u64::from(w.tables) * w.entries * w.load_percent / 100).clamp(1, 20_000);
-            Box::new(TupleSearchProgram::new(rules as usize, config.run.seed, count))
+            Box::new(TupleSearchProgram::new(rules as usize, config.run.seed, count, &mut Space::default()))
         }
     };
     let work = Work { instructions: w.beside_instructions, lines: w.beside_lines };

@@ -165,7 +165,7 @@ fn window(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
     let jobs: Vec<(u32, usize)> =
         shares.iter().flat_map(|share| (0..FUNCTIONS.len()).map(move |f| (*share, f))).collect();
     let work = |n: usize| -> Result<[f64; 2], SimError> {
-        let (share, function) = (jobs[n].0, FUNCTIONS[jobs[n].1]);
+        let (share, function) = (jobs[n].0, FUNCTIONS[jobs[n].1].1);
         let tables = Rc::new(tables_for(FLOWS[1].1 * 4 / 3, 75, effort.seed));
         let alone = effort.run(machine);
         let mut together = alone.clone();

@@ -70,20 +70,26 @@ impl Tables {
         tables
     }
 
-    /// Tables without keys.
-    pub fn empty(config: &TablesConfig) -> Self {
-        Self::made(config, None)
-    }
-
-    /// The same, whose batches are looked up by the portable body: to be timed beside what is simulated of it.
-    pub fn portable(config: &TablesConfig) -> Self {
-        let mut tables = Self::made(config, Some(Variant::Scalar));
+    /// The same, beside what a space has.
+    pub fn in_space(config: &TablesConfig, space: &mut Space) -> Self {
+        let mut tables = Self::made(config, None, space);
         tables.fill(config.entries * config.load_percent / 100);
         tables
     }
 
-    fn made(config: &TablesConfig, variant: Option<Variant>) -> Self {
-        let mut space = Space::default();
+    /// Tables without keys.
+    pub fn empty(config: &TablesConfig) -> Self {
+        Self::made(config, None, &mut Space::default())
+    }
+
+    /// The same, whose batches are looked up by the portable body: to be timed beside what is simulated of it.
+    pub fn portable(config: &TablesConfig) -> Self {
+        let mut tables = Self::made(config, Some(Variant::Scalar), &mut Space::default());
+        tables.fill(config.entries * config.load_percent / 100);
+        tables
+    }
+
+    fn made(config: &TablesConfig, variant: Option<Variant>, space: &mut Space) -> Self {
         let keys = (0..KEY_LINES).map(|_| space.region(64)).collect();
         let results = space.region(RESULT_LINES * 64).lines().collect();
         let stack = space.region(STACK_LINES * 64).lines().collect();
@@ -96,9 +102,9 @@ impl Tables {
                 CuckooWriter::new(&chosen.unwrap_or(own))
             })
             .collect();
-        let places = writers.iter().map(|writer| place(&mut space, writer)).collect();
+        let places = writers.iter().map(|writer| place(space, writer)).collect();
         let filled = vec![0; writers.len()];
-        Self { writers, filled, seed: config.seed, places, keys, results, stack, space }
+        Self { writers, filled, seed: config.seed, places, keys, results, stack, space: space.clone() }
     }
 
     /// Adds keys until each table has so many, or is as full as it promises to be.

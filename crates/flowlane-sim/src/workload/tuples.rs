@@ -27,11 +27,11 @@ pub struct TupleSearchProgram {
 }
 
 impl TupleSearchProgram {
-    /// `rules` rules of the profile `acl` with their masks, and so many packets that they are looked up for.
+    /// `rules` rules of the profile `acl` with their masks, and so many packets that they are looked up for; in `space`.
     ///
     /// # Panics
     /// Where there are more rules than the profile gives.
-    pub fn new(rules: usize, seed: u64, count: u64) -> Self {
+    pub fn new(rules: usize, seed: u64, count: u64, space: &mut Space) -> Self {
         let config = RuleConfig { seed, ..RuleConfig::new(Profile::Acl, rules) };
         let rules = generate_rules(&config).expect("the profile gives so many rules");
         let mut search = TupleSearch::new(rules.len(), seed as u32);
@@ -39,8 +39,7 @@ impl TupleSearchProgram {
             let id = RuleId(n as u32);
             search.insert(id, rule.priority, &rule.matches).expect("its number is new, and there is room");
         }
-        let mut space = Space::default();
-        let places = (0..search.subtables()).map(|_| place(&mut space)).collect();
+        let places = (0..search.subtables()).map(|_| place(space)).collect();
         let key = space.region(size_of::<FlowKey>() as u64);
         let random = Random::for_purpose(seed, "tuple search");
         Self { search: Rc::new(search), rules: Rc::new(rules), places, key, random, left: count, number: 0 }
@@ -48,12 +47,17 @@ impl TupleSearchProgram {
 }
 
 fn place(space: &mut Space) -> TablePlace {
+    let mut part = |bytes| {
+        // Or all parts would begin in the same set of a cache.
+        space.region(13 * 64);
+        space.region(bytes)
+    };
     TablePlace {
-        header: space.region(4096),
-        buckets: space.region(PART_BYTES),
-        entries: space.region(PART_BYTES),
-        values: space.region(PART_BYTES),
-        links: space.region(PART_BYTES),
+        header: part(4096),
+        buckets: part(PART_BYTES),
+        entries: part(PART_BYTES),
+        values: part(PART_BYTES),
+        links: part(PART_BYTES),
     }
 }
 
