@@ -12,6 +12,7 @@ mod figure11;
 mod figure12;
 mod figure13;
 mod figure3;
+mod figure4;
 mod figure8;
 mod figure9;
 mod sensitivity;
@@ -260,8 +261,9 @@ impl Report {
         add(costs::table_1(machine, effort)?);
         add(costs::table_2(machine));
         add(figure8::figure(effort));
-        watch("figure 3", 0.02);
+        watch("figures 3 and 4", 0.02);
         add(figure3::figure(machine, effort)?);
+        add(figure4::figure(machine, effort)?);
         watch("open choices", 0.05);
         let envelope = envelope::envelope(machine, effort)?;
         watch("figure 9", 0.25);

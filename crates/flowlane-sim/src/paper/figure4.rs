@@ -1,0 +1,125 @@
+//! Figure 4: how far the loads of a lookup go, with cuckoo hashing and with a single hash function.
+//!
+//! A table of one hash function is a cuckoo table that is as full as such a one can be: with a fifth of its slots
+//! taken nearly every key is in its first bucket, which is all that one hash function has.
+
+use std::rc::Rc;
+
+use flowlane::generate::Random;
+
+use super::{Chart, Effort, Row, Series, Stated, Status};
+use crate::config::{Approach, MachineConfig};
+use crate::machine::SimError;
+use crate::parallel;
+use crate::run::{RunResult, run, tables_of};
+
+/// Slots of a bucket ("8-way set associative", 3.3).
+const WAYS: u8 = 8;
+/// Buckets of the table of one hash function whose use is told: those that 100,000 flows take, from which on it misses.
+const BUCKETS: usize = 1 << 16;
+/// Keys of a hundred slots (3.3).
+const CUCKOO: u64 = 95;
+const SINGLE: u64 = 20;
+
+/// Slots in use when the first key finds its only bucket full, in percent.
+fn single_hash_use(buckets: usize, random: &mut Random) -> f64 {
+    let mut taken = vec![0u8; buckets];
+    let mut keys = 0u64;
+    loop {
+        let bucket = &mut taken[random.index(buckets)];
+        if *bucket == WAYS {
+            return 100.0 * keys as f64 / (buckets as f64 * f64::from(WAYS));
+        }
+        *bucket += 1;
+        keys += 1;
+    }
+}
+
+/// Software's lookups of so many flows in tables so full.
+fn lookups(machine: &MachineConfig, effort: Effort, flows: u64, percent: u64) -> Result<RunResult, SimError> {
+    let mut config = effort.run(machine);
+    (config.workload.entries, config.workload.load_percent) = (flows * 100 / percent, percent);
+    run(&config, Approach::Software, &Rc::new(tables_of(&config)))
+}
+
+/// Of a thousand loads of all kinds, those that miss the second cache, and those that miss the shared one.
+fn misses(machine: &MachineConfig, result: &RunResult) -> [f64; 2] {
+    let loads = result.instructions_per_lookup * f64::from(machine.software.loads_permille) / 1000.0;
+    let all = loads * result.thread.lookups as f64 / 1000.0;
+    let [_, _, llc, memory] = result.thread.loads.map(|n| n as f64);
+    [(llc + memory) / all, memory / all]
+}
+
+pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
+    let flows: &[u64] =
+        if effort.quick { &[1000, 10_000] } else { &[1000, 10_000, 100_000, 1_000_000, 4_000_000] };
+    // A fifth of what four million flows take at once is beyond the machine that simulates it.
+    let single_flows = &flows[..flows.len().min(4)];
+    let jobs: Vec<(u64, u64)> =
+        flows.iter().map(|f| (*f, CUCKOO)).chain(single_flows.iter().map(|f| (*f, SINGLE))).collect();
+    let work = |n: usize| -> Result<[f64; 2], SimError> {
+        let (flows, percent) = jobs[n];
+        Ok(misses(machine, &lookups(machine, effort, flows, percent)?))
+    };
+    let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
+    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let (cuckoo, single) = results.split_at(flows.len());
+    let mut random = Random::for_purpose(effort.seed, "figure 4");
+    let tables = 9;
+    let in_use = (0..tables).map(|_| single_hash_use(BUCKETS, &mut random)).sum::<f64>() / f64::from(tables);
+    let [_, farthest] = cuckoo[flows.len() - 1];
+    let rows = vec![
+        Row::new(
+            "Figure 4",
+            "one hash function: slots in use (%)",
+            Stated::Exact { value: SINGLE as f64 },
+            Status::Predicted,
+        )
+        .is(in_use)
+        .note("when the first key finds its bucket of eight full, with the buckets that 100,000 flows take"),
+        Row::new(
+            "Figure 4",
+            "cuckoo hashing: loads that miss LLC, most flows (%)",
+            Stated::Below { value: 50.0 },
+            Status::Predicted,
+        )
+        .is(farthest / 10.0)
+        .note("the text: \"most\" hit it with four million flows"),
+    ];
+    let series = |name: &str, results: &[[f64; 2]], of: usize| Series {
+        name: name.into(),
+        values: (0..flows.len()).map(|n| results.get(n).map(|r| r[of])).collect(),
+    };
+    let chart = Chart {
+        id: "figure-4",
+        title: "Figure 4: loads that miss".into(),
+        about: format!(
+            "Software's lookups, tables {CUCKOO} % full with cuckoo hashing, {SINGLE} % with one hash function."
+        ),
+        axis: "flows",
+        places: flows.iter().map(u64::to_string).collect(),
+        unit: "misses of a thousand loads",
+        lines: true,
+        series: vec![
+            series("cuckoo hashing, L2", cuckoo, 0),
+            series("one hash function, L2", single, 0),
+            series("cuckoo hashing, LLC", cuckoo, 1),
+            series("one hash function, LLC", single, 1),
+        ],
+    };
+    Ok((rows, vec![chart]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_hash_function_fills_less_the_more_buckets_there_are() {
+        let mut random = Random::new(4);
+        let mut mean = |buckets| (0..20).map(|_| single_hash_use(buckets, &mut random)).sum::<f64>() / 20.0;
+        // One bucket is full before it overflows.
+        assert_eq!(mean(1), 100.0);
+        assert!(mean(64) > 1.2 * mean(4096) && mean(4096) > 1.2 * mean(1 << 18));
+    }
+}
