@@ -199,4 +199,24 @@ fn a_report_with_a_flow_cache_is_another_one() {
         report.lines.iter().find(|l| l.outcome.approach == Approach::HaloBlocking).unwrap().outcome.queries
     };
     assert!(queries(&with) < queries(&without));
+    // What has no cache in front is compared with nothing that has one: the same software both ways is without it.
+    assert_eq!(with.trust, without.trust);
+    for line in &with.lines {
+        let plain =
+            [Approach::TupleSearch, Approach::Tcam, Approach::SramTcam].contains(&line.outcome.approach);
+        assert_eq!(line.outcome.cache_flows, if plain { 0 } else { 256 }, "{:?}", line.outcome.approach);
+    }
+    let beside_measured = |report: &Report| {
+        let of = report.break_evens.iter().filter(|even| even.question.contains("measured here"));
+        of.map(|even| (even.axis, even.crossing.is_some(), even.answer.clone())).collect::<Vec<_>>()
+    };
+    for axis in ["rules", "masks", "packets a second", "changes a second"] {
+        let refused = |(at, crossed, answer): &(&str, bool, String)| {
+            *at == axis && !crossed && answer.contains("flow cache in front")
+        };
+        assert!(beside_measured(&with).iter().any(refused), "{axis}: {:?}", beside_measured(&with));
+        assert!(!beside_measured(&without).iter().any(refused), "{axis}");
+    }
+    assert!(beside_measured(&with).iter().all(|(_, crossed, _)| !crossed));
+    assert!(with.charts.iter().all(|c| c.series.iter().all(|s| !s.name.contains("measured here"))));
 }

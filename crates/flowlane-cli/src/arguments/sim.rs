@@ -43,6 +43,9 @@ of the same software simulated and measured says how far to trust the rest. Ever
 What each way waits for is found by making each part of the machine ideal; what the accelerator hangs on by halving and \
 doubling every number; from when on it is better by more and fewer rules, masks, packets and changes a second.
 
+--cache is for simulated tables only: nothing that is measured has such a cache, nor has the library's tuple search. With it, \
+measured software stands beside for information and is not compared; the ratio of the same software is without it.
+
 Examples:
   flowlane sim what-if --rules acl.rules --trace acl.trace --report what-if.html
   flowlane sim what-if --rules gateway.flows --trace monday.pcap --cache 8192 --preset skylake-sp

@@ -21,14 +21,21 @@ pub(super) struct Job {
     pub(super) machine: Arc<MachineConfig>,
     pub(super) workload: Arc<Workload>,
     pub(super) approach: Approach,
+    /// Flows of a cache in front; 0 for none.
+    pub(super) cache_flows: usize,
     pub(super) cores: u32,
     pub(super) update_pause: Option<u32>,
 }
 
 impl Job {
-    pub(super) fn new(machine: &Arc<MachineConfig>, workload: &Arc<Workload>, approach: Approach) -> Self {
+    pub(super) fn new(
+        machine: &Arc<MachineConfig>,
+        workload: &Arc<Workload>,
+        approach: Approach,
+        cache_flows: usize,
+    ) -> Self {
         let (machine, workload) = (machine.clone(), workload.clone());
-        Self { machine, workload, approach, cores: 1, update_pause: None }
+        Self { machine, workload, approach, cache_flows, cores: 1, update_pause: None }
     }
 
     /// Packets that are counted, of each core.
@@ -44,7 +51,6 @@ impl Job {
 /// Makes runs; `watch` is told how many are done.
 pub(super) fn simulate(
     jobs: &[Job],
-    cache_flows: usize,
     effort: Effort,
     watch: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<Outcome>, SimError> {
@@ -57,9 +63,9 @@ pub(super) fn simulate(
             approach: job.approach,
             packets,
             // A flow cache that is empty at first must have seen the flows.
-            warm_up: if cache_flows > 0 { 2 * packets } else { packets / 2 }.next_multiple_of(BATCH),
+            warm_up: if job.cache_flows > 0 { 2 * packets } else { packets / 2 }.next_multiple_of(BATCH),
             cores: job.cores,
-            cache_flows,
+            cache_flows: job.cache_flows,
             update_pause: job.update_pause,
             seed: effort.seed,
         };

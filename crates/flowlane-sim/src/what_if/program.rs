@@ -10,7 +10,7 @@
 //! | `tcam`, `sram-tcam` | one query |
 //! | `tuple-search` | the library's own tuple search, as its scalar body does it |
 //!
-//! With a flow cache in front, every way but the last two asks that first; packets that it knows are done.
+//! With a flow cache in front, every way but the last two lines asks that first; packets that it knows are done.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -32,7 +32,7 @@ pub struct Run<'a> {
     pub warm_up: u64,
     /// Cores that look up, each for itself.
     pub cores: u32,
-    /// Flows of a cache in front; 0 for none.
+    /// Flows of a cache in front; 0 for none. TCAMs and the library's tuple search never have one.
     pub cache_flows: usize,
     /// Instructions between two changes of the tables by another core; none for no changes.
     pub update_pause: Option<u32>,
@@ -45,6 +45,8 @@ pub struct Run<'a> {
 pub struct Outcome {
     /// How it was looked up.
     pub approach: Approach,
+    /// Flows of the cache in front; 0 where there was none.
+    pub cache_flows: usize,
     /// Cycles a packet, of the slowest core.
     pub cycles: f64,
     /// Millions of packets a second, of all cores.
@@ -121,9 +123,10 @@ impl Run<'_> {
                 end.set(true);
                 Box::new(LibraryProgram::new(library, self.workload.clone(), count))
             } else {
-                let cache = (self.cache_flows > 0 && !is_device(self.approach)).then(|| {
+                let flows = self.cache_flows();
+                let cache = (flows > 0).then(|| {
                     let seed = self.seed ^ u64::from(core);
-                    let cache = FlowCache::new(tables.words(), self.cache_flows, &mut space, seed);
+                    let cache = FlowCache::new(tables.words(), flows, &mut space, seed);
                     cache.warm(machine);
                     cache
                 });
@@ -140,6 +143,13 @@ impl Run<'_> {
         ended
     }
 
+    /// Flows of the cache in front: none of devices, which it would only slow down, and of the library's own search, which
+    /// is there to be compared with what was measured.
+    fn cache_flows(&self) -> usize {
+        let without = [Approach::Tcam, Approach::SramTcam, Approach::TupleSearch].contains(&self.approach);
+        if without { 0 } else { self.cache_flows }
+    }
+
     fn outcome(&self, machine: &Machine) -> Outcome {
         let cycle_ps = machine.cycle_ps();
         let cycles = |core| machine.thread(core, 0).cycles_per_lookup(cycle_ps);
@@ -154,6 +164,7 @@ impl Run<'_> {
         });
         Outcome {
             approach: self.approach,
+            cache_flows: self.cache_flows(),
             cycles: (0..self.cores).map(cycles).fold(0.0, f64::max),
             millions_per_second: (0..self.cores).map(|core| 1e6 / (cycles(core) * cycle_ps as f64)).sum(),
             instructions: each(thread.instructions),
@@ -168,11 +179,6 @@ impl Run<'_> {
             cycle_ps,
         }
     }
-}
-
-/// Whether all rules are in a device that a flow cache would only slow down.
-fn is_device(approach: Approach) -> bool {
-    matches!(approach, Approach::Tcam | Approach::SramTcam)
 }
 
 /// Changes buckets until those who look up have ended.

@@ -62,7 +62,11 @@ pub(super) fn changes(
     series.dedup_by(|a, b| a.name == b.name);
     let ours: Values =
         of(at).map(|o| Some(own_changes(o.ns(), measured.exact_update_us, o.updates_per_second))).collect();
-    let theirs = fastest_changing(measured, &places);
+    let theirs = match base.incomparable() {
+        Some(_) => vec![None; places.len()],
+        None => fastest_changing(measured, &places),
+    };
+    let why = base.incomparable().unwrap_or("not measured");
     let crossed = crossing(&places, &ours, &theirs);
     answers.push(BreakEven {
         axis,
@@ -70,7 +74,7 @@ pub(super) fn changes(
             "{} is faster than the fastest software measured here, where the core that looks up makes the changes, too",
             label(base.accelerator)
         ),
-        answer: crossed.as_ref().map_or_else(|| "not measured".to_owned(), Crossing::to_string),
+        answer: crossed.as_ref().map_or_else(|| why.to_owned(), Crossing::to_string),
         crossing: crossed,
     });
     answers.extend(cost_of_changes(measured, axis));

@@ -57,7 +57,7 @@ pub(super) fn rates(
     };
     let simulated = (0..approaches.len()).map(|n| (format!("{}, simulated", label(approaches[n])), known(n)));
     let mut all: Vec<(String, Vec<(f64, f64)>)> = simulated.collect();
-    if let Some(best) = measured.best() {
+    if let Some(best) = measured.best().filter(|_| base.incomparable().is_none()) {
         let one = best.millions_per_second();
         // Nothing of the measurement says otherwise: each core as the first.
         let name = format!("{}, measured here; more cores assumed to be like one", best.name);
@@ -92,6 +92,12 @@ pub(super) fn rates(
         let question = format!("{} takes fewer cores than {}", label(base.accelerator), short(&all[rival].0));
         answers.push(BreakEven { axis: "packets a second", question, answer, crossing: None });
     }
+    answers.extend(base.incomparable().map(|why| BreakEven {
+        axis: "packets a second",
+        question: format!("{} takes fewer cores than the software measured here", label(base.accelerator)),
+        answer: why.to_owned(),
+        crossing: None,
+    }));
     answers.extend(idle_power(base));
     (answers, rate_charts(&all, cores, most))
 }
