@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use flowlane::generate::{Profile, RuleConfig, Trace, TraceConfig, generate_rules};
+use flowlane::generate::{Profile, Random, RuleConfig, Trace, TraceConfig, draw_key, generate_rules};
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::Match;
 use flowlane_sim::config::{Approach, Dispatch, MachineConfig, Preset};
@@ -85,8 +85,26 @@ fn a_flow_cache_that_holds_all_flows_spares_the_tables() {
     for approach in [Approach::Scalar, Approach::Bulk, Approach::HaloBlocking, Approach::HaloNonBlocking] {
         let long = Run { packets: 64, warm_up: 128, ..run(&machine, &workload, approach) };
         let without = long.simulate().unwrap();
-        let with = Run { cache_flows: 128, ..long }.simulate().unwrap();
+        let with = Run { cache_flows: 128, ..long.clone() }.simulate().unwrap();
         assert!(with.cycles < without.cycles / 2.0, "{approach:?}: {} and {}", with.cycles, without.cycles);
+        // It has seen them before the first packet that is simulated.
+        assert_eq!((with.known, without.known), (1.0, 0.0), "{approach:?}");
+    }
+}
+
+#[test]
+fn a_flow_cache_knows_from_the_first_packet_on_what_a_long_warm_up_would_have_it_know() {
+    let (rules, _) = generated(4, 1);
+    let mut random = Random::new(3);
+    // 500 flows, each as often as the others, of which the cache holds 400: it knows some four of five packets.
+    let flows: Vec<FlowKey> = (0..500).map(|n| draw_key(&rules[n % rules.len()], &mut random)).collect();
+    let packets = (0..12_000).map(|_| flows[random.index(flows.len())].clone()).collect();
+    let workload = Workload::shared("", rules, packets, 1).unwrap();
+    let machine = Preset::Paper.machine();
+    for (warm_up, packets) in [(0, 500), (4000, 500)] {
+        let run = Run { warm_up, packets, cache_flows: 400, ..run(&machine, &workload, Approach::Scalar) };
+        let known = run.simulate().unwrap().known;
+        assert!((0.72..0.9).contains(&known), "{warm_up}: {known}");
     }
 }
 

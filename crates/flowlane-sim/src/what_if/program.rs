@@ -41,6 +41,15 @@ struct Packet {
     search: Option<Search>,
 }
 
+/// How far a program is, for whoever started it and for programs that end with it.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Whether there were enough packets.
+    pub(super) ended: Cell<bool>,
+    /// Packets that the flow cache knew.
+    pub(super) known: Cell<u64>,
+}
+
 /// Looks packets up, until there were enough.
 pub(super) struct RuleProgram {
     workload: Arc<Workload>,
@@ -52,8 +61,7 @@ pub(super) struct RuleProgram {
     next: usize,
     left: u64,
     result: usize,
-    /// Set at the end, for programs that end with this one.
-    ended: Rc<Cell<bool>>,
+    progress: Rc<Progress>,
 }
 
 impl RuleProgram {
@@ -63,12 +71,23 @@ impl RuleProgram {
         approach: Approach,
         machine: &MachineConfig,
         (from, count): (usize, u64),
-        ended: Rc<Cell<bool>>,
+        progress: Rc<Progress>,
     ) -> Self {
         let style = if approach == Approach::Avx512 { Software::Avx512 } else { Software::Bulk };
         let batches = Batches::new(style, &machine.software);
         let machine = machine.clone();
-        Self { workload, own, cache, approach, machine, batches, next: from, left: count, result: 0, ended }
+        Self {
+            workload,
+            own,
+            cache,
+            approach,
+            machine,
+            batches,
+            next: from,
+            left: count,
+            result: 0,
+            progress,
+        }
     }
 
     /// The next packet: its lookups of all tables, or of those that a search in order asks.
@@ -78,7 +97,9 @@ impl RuleProgram {
         let (key, expected) = (&self.workload.packets[at], self.workload.expected[at]);
         let place = self.own.key(number);
         let cached = self.cache.as_mut().map(|cache| cache.ask(key, number, place, expected)).transpose()?;
-        let search = match cached.as_ref().is_some_and(|c| c.known) {
+        let known = cached.as_ref().is_some_and(|c| c.known);
+        self.progress.known.update(|n| n + u64::from(known));
+        let search = match known {
             true => None,
             false => Some(self.workload.tables.search(key, (number, place), expected, all)?),
         };
@@ -286,7 +307,7 @@ fn ask(walk: Walk, engine: Engine, ops: &mut Vec<Op>, queries: &mut Queries) {
 impl Program for RuleProgram {
     fn refill(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<bool, Mismatch> {
         if self.left == 0 {
-            self.ended.set(true);
+            self.progress.ended.set(true);
             return Ok(false);
         }
         let done = match self.approach {

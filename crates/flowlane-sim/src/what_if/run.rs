@@ -1,21 +1,25 @@
 //! One way of looking packets up in somebody's own rules, simulated to the end.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use flowlane::generate::Random;
+use flowlane::packet::key::FlowKey;
 use serde::Serialize;
 
 use super::flow_cache::FlowCache;
 use super::library::{Library, LibraryProgram};
-use super::program::RuleProgram;
+use super::program::{Progress, RuleProgram};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::{Busy, Counters, Machine, SimError};
 use crate::workload::rules::{Own, Workload};
+
+/// Packets that a flow cache has seen before, for each flow that it holds, or one round of the trace where that is less. One
+/// that knows most packets keeps a flow for several times as many packets as it holds flows.
+const SEEN: usize = 16;
 
 /// What is to be simulated.
 #[derive(Clone, Debug)]
@@ -47,6 +51,8 @@ pub struct Outcome {
     pub approach: Approach,
     /// Flows of the cache in front; 0 where there was none.
     pub cache_flows: usize,
+    /// The share of the packets, warm-up included, that this cache knew.
+    pub known: f64,
     /// Cycles a packet, of the slowest core.
     pub cycles: f64,
     /// Millions of packets a second, of all cores.
@@ -93,18 +99,22 @@ impl Run<'_> {
     /// Where an answer is not the rules', or nothing goes on any more.
     pub fn simulate(&self) -> Result<Outcome, SimError> {
         let mut machine = Machine::new(self.machine);
-        let ended = self.programs(&mut machine);
+        let progress = self.programs(&mut machine);
         if let Some(pause) = self.update_pause {
             let lines = self.workload.tables.places.iter().flat_map(|place| place.buckets.lines()).collect();
             let random = Random::for_purpose(self.seed, "updates");
-            machine.run_on(self.cores, Box::new(Writer { lines, random, pause, ended }), 0);
+            machine.run_on(
+                self.cores,
+                Box::new(Writer { lines, random, pause, progress: progress.clone() }),
+                0,
+            );
         }
         machine.run()?;
-        Ok(self.outcome(&machine))
+        Ok(self.outcome(&machine, &progress))
     }
 
-    /// Gives every core its program; returns what says that they have ended.
-    fn programs(&self, machine: &mut Machine) -> Vec<Rc<Cell<bool>>> {
+    /// Gives every core its program; returns what says how far they are.
+    fn programs(&self, machine: &mut Machine) -> Vec<Rc<Progress>> {
         let (tables, count) = (&self.workload.tables, self.packets + self.warm_up);
         if self.approach != Approach::TupleSearch {
             tables.warm(machine);
@@ -112,21 +122,22 @@ impl Run<'_> {
         let packets = self.workload.packets.len();
         let first = |core: u32| packets * core as usize / self.cores as usize;
         let mut space = tables.space.clone();
-        let mut ended = Vec::new();
+        let mut progress = Vec::new();
         for core in 0..self.cores {
-            let end = Rc::new(Cell::new(false));
+            let own_progress = Rc::new(Progress::default());
             let program: Box<dyn Program> = if self.approach == Approach::TupleSearch {
                 // Every core begins with the first packet: what they read is what was looked at here.
                 let looked_up = &self.workload.packets[..packets.min(count as usize)];
                 let library = Library::new(self.workload, looked_up, self.seed);
                 library.warm(looked_up, machine);
-                end.set(true);
+                own_progress.ended.set(true);
                 Box::new(LibraryProgram::new(library, self.workload.clone(), count))
             } else {
                 let flows = self.cache_flows();
                 let cache = (flows > 0).then(|| {
                     let seed = self.seed ^ u64::from(core);
-                    let cache = FlowCache::new(tables.words(), flows, &mut space, seed);
+                    let mut cache = FlowCache::new(tables.words(), flows, &mut space, seed);
+                    cache.precede(self.before(first(core), flows));
                     cache.warm(machine);
                     cache
                 });
@@ -134,13 +145,20 @@ impl Run<'_> {
                 let own = Own::new(&mut space);
                 own.warm(machine);
                 let which = (first(core), count);
-                let end = end.clone();
-                Box::new(RuleProgram::new(workload, (own, cache), self.approach, self.machine, which, end))
+                let progress = own_progress.clone();
+                Box::new(RuleProgram::new(
+                    workload,
+                    (own, cache),
+                    self.approach,
+                    self.machine,
+                    which,
+                    progress,
+                ))
             };
             machine.run_on(core, program, self.warm_up);
-            ended.push(end);
+            progress.push(own_progress);
         }
-        ended
+        progress
     }
 
     /// Flows of the cache in front: none of devices, which it would only slow down, and of the library's own search, which
@@ -150,7 +168,21 @@ impl Run<'_> {
         if without { 0 } else { self.cache_flows }
     }
 
-    fn outcome(&self, machine: &Machine) -> Outcome {
+    /// What a flow cache has seen before a packet of the trace, which is looked up round after round: none of what comes next,
+    /// unless all comes again soon. Of one round and the next, a cache that is first in, first out lost first what it needs
+    /// first.
+    fn before(&self, first: usize, flows: usize) -> impl Iterator<Item = (&FlowKey, Option<u32>)> {
+        let (packets, expected) = (&self.workload.packets, &self.workload.expected);
+        let (len, next) = (packets.len(), (self.packets + self.warm_up) as usize);
+        let others = if len < 2 * next { len } else { len - next };
+        let count = others.min(flows.saturating_mul(SEEN));
+        (0..count).map(move |n| {
+            let at = (first + len - count + n) % len;
+            (&packets[at], expected[at])
+        })
+    }
+
+    fn outcome(&self, machine: &Machine, progress: &[Rc<Progress>]) -> Outcome {
         let cycle_ps = machine.cycle_ps();
         let cycles = |core| machine.thread(core, 0).cycles_per_lookup(cycle_ps);
         let thread = machine.thread(0, 0);
@@ -165,6 +197,7 @@ impl Run<'_> {
         Outcome {
             approach: self.approach,
             cache_flows: self.cache_flows(),
+            known: progress.iter().map(|p| p.known.get()).sum::<u64>() as f64 / all as f64,
             cycles: (0..self.cores).map(cycles).fold(0.0, f64::max),
             millions_per_second: (0..self.cores).map(|core| 1e6 / (cycles(core) * cycle_ps as f64)).sum(),
             instructions: each(thread.instructions),
@@ -186,12 +219,12 @@ struct Writer {
     lines: Vec<Line>,
     random: Random,
     pause: u32,
-    ended: Vec<Rc<Cell<bool>>>,
+    progress: Vec<Rc<Progress>>,
 }
 
 impl Program for Writer {
     fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
-        if self.ended.iter().all(|ended| ended.get()) {
+        if self.progress.iter().all(|p| p.ended.get()) {
             return Ok(false);
         }
         let line = self.lines[self.random.index(self.lines.len())];

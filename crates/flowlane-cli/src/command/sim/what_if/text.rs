@@ -85,6 +85,15 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         let beside = "of what is simulated; the library's tuple search and TCAMs have none, nor has anything measured, with \
                       which nothing is compared therefore but the same software simulated without it";
         facts.push(("flow cache in front", format!("{} flows, {beside}", report.cache_flows)));
+        let known = report.lines.iter().find(|line| line.outcome.cache_flows > 0);
+        let known = known.map_or(0.0, |line| 100.0 * line.outcome.known);
+        let all = match f.flows <= report.cache_flows {
+            true => {
+                ": it holds all flows of the trace, which is looked up round after round; more traffic has more flows"
+            }
+            false => "",
+        };
+        facts.push(("packets that it knows", format!("{known:.0} %{all}")));
     }
     if cfg!(debug_assertions) {
         facts.push(("this build", "not optimised: software as measured is slower than it is".to_owned()));
