@@ -13,6 +13,7 @@ pub use chase::{Chase, chase_cycles};
 pub use devices::{DeviceProgram, FlatDevice};
 pub use functions::{Beside, Neighbour, Work};
 pub use halo::{Halo, HaloProgram};
+pub(crate) use halo::{NonBlocking, RESULTS, ask};
 pub use recorder::{Lookup, Recorder, TablePlace};
 pub(crate) use software::{BATCH, Batches, NEXT_TABLE, lengthen, pad, unit};
 pub use software::{Software, SoftwareProgram};
