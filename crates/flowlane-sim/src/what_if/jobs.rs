@@ -6,14 +6,14 @@ use super::run::{Outcome, Run};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::paper::Effort;
-use crate::parallel;
 use crate::workload::rules::Workload;
+use crate::{parallel, program};
 
 /// Lookups of tables in a run, more or less: more packets where fewer tables are asked for each.
 const LOOKUPS: u64 = 40_000;
 const LOOKUPS_QUICK: u64 = 4000;
 /// Packets come in batches of so many in some software.
-const BATCH: u64 = 32;
+const BATCH: u64 = program::BATCH as u64;
 
 /// A run that is to be made.
 #[derive(Clone, Debug)]
