@@ -41,7 +41,7 @@ Rules become one exact-match table for each distinct mask. Software is measured 
 of the same software simulated and measured says how far to trust the rest. Every answer is compared with linear search.
 
 What each way waits for is found by making each part of the machine ideal; what the accelerator hangs on by halving and \
-doubling every number; from when on it is better by more and fewer rules, masks, packets and changes a second.
+doubling some thirty numbers and switching choices, which the report names; from when on it is better by more and fewer rules, masks, packets and changes a second.
 
 --cache is for simulated tables only: nothing that is measured has such a cache, nor has the library's tuple search. With it, \
 measured software stands beside for information and is not compared; the ratio of the same software is without it.
