@@ -40,9 +40,12 @@ impl Job {
 
     /// Packets that are counted, of each core.
     fn packets(&self, effort: Effort) -> u64 {
-        // Where a flow cache knows most packets, what the others take must not hang on a few.
-        let times = if self.cache_flows > 0 { 4 } else { 1 };
-        let lookups = times * if effort.quick { LOOKUPS_QUICK } else { LOOKUPS };
+        let lookups = match (effort.quick, self.cache_flows) {
+            (true, _) => LOOKUPS_QUICK,
+            (false, 0) => LOOKUPS,
+            // Where a flow cache knows most packets, what the others take must not hang on a few.
+            (false, _) => 4 * LOOKUPS,
+        };
         let tables = self.workload.tables.len() as u64;
         let least = if effort.quick { BATCH } else { 2 * BATCH };
         let packets = (lookups / tables / u64::from(self.cores)).clamp(least, 4096);
