@@ -88,6 +88,8 @@ pub struct Facts {
     pub flows: usize,
     /// Packets without a rule.
     pub misses: usize,
+    /// What every answer was compared with.
+    pub judge: &'static str,
     /// Bytes of the tables.
     pub table_bytes: usize,
     /// Tables that a search in order asks for a packet.
@@ -110,6 +112,7 @@ impl Facts {
             packets: workload.packets.len(),
             flows: workload.flows(),
             misses: workload.misses(),
+            judge: workload.judge(),
             table_bytes: workload.tables.bytes(),
             asked,
             tcam_entries: workload.tcam_entries(),
@@ -199,7 +202,8 @@ pub(crate) struct Base<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) machine: Arc<MachineConfig>,
     pub(crate) outcomes: Vec<Outcome>,
-    /// The faster of HALO's two ways, and the fastest simulated software.
+    /// The faster of HALO's two ways, and the fastest simulated software that looks up in the tables that accelerators do: of
+    /// single lookups and batches, not the library's tuple search.
     pub(crate) accelerator: Approach,
     pub(crate) software: Approach,
 }

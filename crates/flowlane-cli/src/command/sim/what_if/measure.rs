@@ -181,11 +181,11 @@ impl Field {
             let wrong = found.iter().zip(&workload.expected).position(|(found, right)| found != right);
             if let Some(packet) = wrong {
                 return Err(Failure::Check(format!(
-                    "{} ({}): {} gives packet {packet} the rule {:?}, linear search {:?}",
+                    "{} (rules counted from the best): {} gives packet {packet} the rule {:?}, {} {:?}",
                     workload.name,
-                    "rules counted from the best",
                     candidate.name,
                     found[packet],
+                    workload.judge(),
                     workload.expected[packet]
                 )));
             }

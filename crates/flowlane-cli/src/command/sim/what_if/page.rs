@@ -8,7 +8,7 @@ use super::text;
 
 const ABOUT: &str = "Rules and traffic of one's own: software as measured on this machine, with software, accelerators and \
                      associative memories as simulated beside it. Every answer, measured or simulated, was compared with \
-                     linear search.";
+                     that of linear search, or, where that would take long, of the library's tuple search: as it says here.";
 
 const SIDE_BY_SIDE: &str = "One core. Measured: medians and middle halves of rounds in which all took turns. Energy, power \
                             and area are Table 4's: of accelerators those of all slices.";
@@ -65,7 +65,7 @@ fn tornado(report: &Report) -> Tornado {
         id: "tornado".to_owned(),
         title: format!("Cycles a packet of {}", label(t.accelerator)),
         about: format!(
-            "As it is, {:.2} times as fast as {} (simulated). Widest first.",
+            "As it is, {:.2} times as fast as {} (simulated; the fastest software in the same tables). Widest first.",
             t.advantage,
             label(t.software)
         ),

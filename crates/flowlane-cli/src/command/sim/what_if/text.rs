@@ -76,6 +76,7 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("rules", format!("{} under {} masks; {} under one at most", f.rules, f.masks, f.largest)),
         ("packets", format!("{} of {} flows, {} without a rule", f.packets, f.flows, f.misses)),
+        ("every answer is that of", f.judge.to_owned()),
         ("tables asked for a packet, in order", number(f.asked)),
         ("TCAM", format!("{} entries of {} bits", f.tcam_entries, f.tcam_bits)),
         ("simulated machine", format!("{} ({})", report.preset, report.machine_hash)),
@@ -189,7 +190,8 @@ pub(super) fn text(report: &Report) -> String {
         let _ = writeln!(out, "- {name}: {sentence}");
     }
     let t = &report.tornado;
-    let title = format!("\nwhat {} hangs on, beside {} (simulated)", label(t.accelerator), label(t.software));
+    let beside = "the fastest software, simulated, in the same tables";
+    let title = format!("\nwhat {} hangs on, beside {} ({beside})", label(t.accelerator), label(t.software));
     let shown: usize = t.bars.iter().take(BARS).map(|bar| bar.settings.len()).sum();
     let rows = tornado(report);
     out.push_str(&output::table(&title, &TORNADO, &rows[..rows.len().min(1 + shown)]));
