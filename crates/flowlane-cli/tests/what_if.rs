@@ -100,6 +100,30 @@ fn flows_and_captures_and_machines_of_one_s_own_are_read() {
     // Without the guess it is refused, and said why.
     let (text, _) = run(at, &command.replace("--extrapolate --json", ""), 0);
     assert!(text.contains("outside of Table 4"), "{text}");
+    // The cache is in front of what is simulated, and measured software is not compared with that.
+    for part in ["64 flows", "packets that it knows", "simulated, flow cache", "not compared"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_to_and_packets_that_cannot_be_read_are_told() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    generate(at, 10, 20);
+    for option in ["--csv", "--report"] {
+        let (out, error) = run(at, &format!("{QUICK} {option} none/o"), 2);
+        assert!(out.is_empty() && error.contains("none/o cannot be written"), "{error}");
+    }
+    let (_, error) = run(at, "sim calibrate --quick --output none/o.toml", 2);
+    assert!(error.contains("none/o.toml cannot be written"), "{error}");
+    run(at, "generate pcap --rules r.rules --count 20 --output t.pcap", 0);
+    let mut pcap = fs::read(at.join("t.pcap")).unwrap();
+    // The first frame, behind two headers of 24 and 16 bytes: IPv4 of no version.
+    pcap[24 + 16 + 14] = 0x05;
+    fs::write(at.join("t.pcap"), pcap).unwrap();
+    let (_, told) = run(at, "sim what-if --rules r.rules --trace t.pcap --quick --json", 0);
+    assert!(told.contains("t.pcap: 1 of 20 packets are malformed"), "{told}");
 }
 
 #[test]

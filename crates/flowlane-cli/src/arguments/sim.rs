@@ -38,10 +38,14 @@ Examples:
 const WHAT_IF_HELP: &str = "\
 Rules become one exact-match table for each distinct mask. Software is measured on this machine, with every engine that \
 `flowlane classify` has for it, and simulated on the machine of the preset; accelerators and TCAMs are simulated. The ratio \
-of the same software simulated and measured says how far to trust the rest. Every answer is compared with linear search.
+of the same software simulated and measured says how far to trust the rest. Every answer is compared with \
+that of linear search, or above 300 million comparisons with that of the library's tuple search.
 
 What each way waits for is found by making each part of the machine ideal; what the accelerator hangs on by halving and \
-doubling every number; from when on it is better by more and fewer rules, masks, packets and changes a second.
+doubling some thirty numbers and switching choices, which the report names; from when on it is better by more and fewer rules, masks, packets and changes a second.
+
+--cache is for simulated tables only: nothing that is measured has such a cache, nor has the library's tuple search. With it, \
+measured software stands beside for information and is not compared; the ratio of the same software is without it.
 
 Examples:
   flowlane sim what-if --rules acl.rules --trace acl.trace --report what-if.html

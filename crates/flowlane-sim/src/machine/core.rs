@@ -532,8 +532,9 @@ impl Machine {
         if op.ends > 0 {
             stats.lookups += u64::from(op.ends);
             stats.units += 1;
-            let entered = t.units_entered.pop_front().unwrap_or(left);
-            stats.latency.note(left - entered);
+            if let Some(entered) = t.units_entered.pop_front() {
+                stats.latency.note(left - entered);
+            }
             stats.to_ps = left;
             t.lookups += u64::from(op.ends);
             if t.lookups >= t.warm_up_lookups && t.lookups - u64::from(op.ends) < t.warm_up_lookups {

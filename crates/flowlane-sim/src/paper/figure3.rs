@@ -68,17 +68,22 @@ fn packets(rules: &[Match], flows: u64, count: usize, seed: u64) -> Vec<FlowKey>
     (0..count).map(packet).collect()
 }
 
-/// Packets that are counted, and those before, until the cache is full of what came last.
+/// Packets that are counted, and those before, until L2 has of the cache what it has in the end.
 fn packets_of(effort: Effort) -> (usize, usize) {
-    if effort.quick { (256, 512) } else { (2048, 20_000) }
+    if effort.quick { (256, 512) } else { (2048, 12_000) }
+}
+
+/// Packets of the trace: twice a run's, and as many more as fill the cache before.
+fn trace_packets(effort: Effort) -> usize {
+    let (counted, warm_up) = packets_of(effort);
+    2 * (counted + warm_up) + if effort.quick { 0 } else { 20_000 }
 }
 
 /// Rules and packets of a place of [`TRAFFIC`].
 pub(super) fn workload(place: usize, effort: Effort) -> Arc<Workload> {
     let (name, flows, count) = TRAFFIC[place];
-    let (counted, warm_up) = packets_of(effort);
     let rules = rules(count);
-    let packets = packets(&rules, flows, counted + warm_up, effort.seed);
+    let packets = packets(&rules, flows, trace_packets(effort), effort.seed);
     Workload::shared(name, rules, packets, effort.seed).expect("few rules of few masks, and packets")
 }
 

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::software::unit;
 use crate::config::TcamConfig;
+use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::workload::{Packets, Tables};
@@ -34,6 +35,16 @@ impl FlatDevice {
         let latency_cycles = config.sram_lookup_cycles + 2 * config.attach_cycles;
         Self { latency_cycles, busy_cycles: config.busy_cycles }
     }
+
+    /// A packet's query: its key is read, the rules are the device's.
+    pub(crate) fn ask(self, key: Line, ops: &mut Vec<Op>) {
+        let from = ops.len();
+        ops.push(Op { gives: true, ..Op::new(Kind::Load(key), Class::Data) });
+        ops.push(Op::work(AROUND, Class::Compute));
+        let Self { latency_cycles, busy_cycles } = self;
+        ops.push(Op::new(Kind::Device { latency_cycles, busy_cycles }, Class::Data).chained(1));
+        unit(ops, from, 1);
+    }
 }
 
 /// Lookups by such a device, one after the other: each waits for the one before, as LOOKUP_B does.
@@ -57,14 +68,8 @@ impl Program for DeviceProgram {
             return Ok(false);
         }
         self.left -= 1;
-        // The key is read; the rules are the device's.
         let lookups = self.packets.next(&self.tables)?;
-        let from = ops.len();
-        ops.push(Op { gives: true, ..Op::new(Kind::Load(lookups[0].walk.key), Class::Data) });
-        ops.push(Op::work(AROUND, Class::Compute));
-        let FlatDevice { latency_cycles, busy_cycles } = self.device;
-        ops.push(Op::new(Kind::Device { latency_cycles, busy_cycles }, Class::Data).chained(1));
-        unit(ops, from, 1);
+        self.device.ask(lookups[0].walk.key, ops);
         Ok(true)
     }
 }

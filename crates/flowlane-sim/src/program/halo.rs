@@ -7,19 +7,107 @@ use std::rc::Rc;
 use serde::{Deserialize, Serialize};
 
 use super::recorder::Lookup;
-use super::software::unit;
+use super::software::{begin, end, unit};
+use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
-use crate::machine::query::{BatchId, Engine, Queries};
+use crate::machine::query::{BatchId, Engine, Queries, Walk};
 use crate::workload::{Packets, Tables};
 
 /// Results of 8 bytes that share a line (4.5, 5.1).
-const BATCH: usize = 8;
+pub(crate) const RESULTS: usize = 8;
 
 /// Instructions around a lookup instruction: the addresses of key, table and result.
 const AROUND: u32 = 4;
 
 /// Instructions that look at a snapshot: a comparison of eight results, a mask, a branch.
 const LOOK: u32 = 4;
+
+/// A query by LOOKUP_B, or a load from an engine, on a chain of what waits for it.
+pub(crate) fn ask(walk: Walk, engine: Engine, chain: u8, ops: &mut Vec<Op>, queries: &mut Queries) {
+    ops.push(Op::work(AROUND, Class::Compute));
+    let query = queries.add(walk, engine, None);
+    ops.push(Op { gives: true, chain, ..Op::new(Kind::Lookup(query), Class::Data) });
+}
+
+/// Queries by LOOKUP_NB whose results are to be read, and what follows that.
+struct Unread {
+    batches: Vec<BatchId>,
+    after: Vec<Op>,
+    packets: u32,
+}
+
+/// Queries by LOOKUP_NB, those of later packets before the results of earlier ones are read.
+pub(crate) struct NonBlocking {
+    results: Vec<Line>,
+    next: usize,
+    /// Packets whose queries are sent before an earlier one's results are read.
+    ahead: usize,
+    unread: VecDeque<Unread>,
+}
+
+impl NonBlocking {
+    /// With lines for results.
+    pub(crate) fn new(results: Vec<Line>, ahead: u32) -> Self {
+        Self { results, next: 0, ahead: ahead as usize, unread: VecDeque::new() }
+    }
+
+    fn send(
+        &mut self,
+        walks: impl IntoIterator<Item = Walk>,
+        ops: &mut Vec<Op>,
+        queries: &mut Queries,
+    ) -> Vec<BatchId> {
+        let mut batches = Vec::new();
+        for (n, walk) in walks.into_iter().enumerate() {
+            if n % RESULTS == 0 {
+                batches.push(queries.add_batch(self.results[self.next % self.results.len()]));
+                self.next += 1;
+            }
+            ops.push(Op::work(AROUND, Class::Compute));
+            let query = queries.add(walk, Engine::Cha, batches.last().copied());
+            ops.push(Op::new(Kind::LookupNonBlocking(query), Class::Data));
+        }
+        batches
+    }
+
+    /// Sends queries on whose results it depends what comes next, and reads these.
+    pub(crate) fn ask(&mut self, walks: Vec<Walk>, ops: &mut Vec<Op>, queries: &mut Queries) {
+        let batches = self.send(walks, ops, queries);
+        look(batches, ops);
+    }
+
+    /// Sends the queries of so many packets, which something follows; reads the results of those that were sent as many
+    /// packets before as are to be ahead. Says of how many packets results were read.
+    pub(crate) fn ahead(
+        &mut self,
+        walks: Vec<Walk>,
+        after: Vec<Op>,
+        packets: u32,
+        ops: &mut Vec<Op>,
+        queries: &mut Queries,
+    ) -> u32 {
+        let batches = self.send(walks, ops, queries);
+        self.unread.push_back(Unread { batches, after, packets });
+        if self.unread.len() > self.ahead { self.read(ops) } else { 0 }
+    }
+
+    /// Reads the results that were asked for longest ago, and says of how many packets: 0 where there are none. Queries
+    /// behind that leave the window, and are sent, when these have been seen.
+    pub(crate) fn read(&mut self, ops: &mut Vec<Op>) -> u32 {
+        let Some(mut unread) = self.unread.pop_front() else { return 0 };
+        look(unread.batches, ops);
+        ops.append(&mut unread.after);
+        unread.packets
+    }
+}
+
+/// Reads results until all are there.
+fn look(batches: Vec<BatchId>, ops: &mut Vec<Op>) {
+    for batch in batches {
+        ops.push(Op { gives: true, ..Op::new(Kind::Snapshot(batch), Class::Data) });
+        ops.push(Op::work(LOOK, Class::Compute).chained(0));
+    }
+}
 
 /// How queries are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
@@ -40,25 +128,21 @@ pub struct HaloProgram {
     mode: Halo,
     writes_key: bool,
     left: u64,
-    result: usize,
-    /// Batches whose queries are sent before an earlier one's results are read.
-    ahead: usize,
-    /// Batches whose results are to be read: a packet's, or that of several packets, with how many.
-    unread: VecDeque<(Vec<BatchId>, u32)>,
+    queries: NonBlocking,
 }
 
 impl HaloProgram {
     /// So many lookups (of one table), or packets (looked up in several).
     pub fn new(tables: Rc<Tables>, packets: Packets, mode: Halo, writes_key: bool, count: u64) -> Self {
-        let (result, ahead, unread) = (0, 0, VecDeque::new());
-        Self { tables, packets, mode, writes_key, left: count, result, ahead, unread }
+        let queries = NonBlocking::new(tables.results.clone(), 0);
+        Self { tables, packets, mode, writes_key, left: count, queries }
     }
 
     /// Non-blocking: sends the queries of so many later packets (of one table: of later batches) before it reads the
     /// results of one.
     #[must_use]
     pub fn ahead(self, ahead: u32) -> Self {
-        Self { ahead: ahead as usize, ..self }
+        Self { queries: NonBlocking { ahead: ahead as usize, ..self.queries }, ..self }
     }
 
     fn write_key(&self, lookup: &Lookup, ops: &mut Vec<Op>) {
@@ -75,9 +159,7 @@ impl HaloProgram {
         let several = lookups.len() > 1;
         for lookup in lookups {
             let found = lookup.walk.answer.is_some();
-            ops.push(Op::work(AROUND, Class::Compute));
-            let query = queries.add(lookup.walk, Engine::Cha, None);
-            ops.push(Op { gives: true, ..Op::new(Kind::Lookup(query), Class::Data) });
+            ask(lookup.walk, Engine::Cha, 0, ops, queries);
             if several {
                 let branch = Kind::Branch { id: 0, taken: found };
                 ops.push(Op { waits: true, ..Op::new(branch, Class::Compute) });
@@ -96,9 +178,7 @@ impl HaloProgram {
         let lookups = self.packets.next(&self.tables)?;
         self.write_key(&lookups[0], ops);
         for lookup in lookups {
-            ops.push(Op::work(AROUND, Class::Compute));
-            let query = queries.add(lookup.walk, Engine::NearL2, None);
-            ops.push(Op::new(Kind::Lookup(query), Class::Data));
+            ask(lookup.walk, Engine::NearL2, 0, ops, queries);
         }
         unit(ops, from, 1);
         Ok(())
@@ -108,54 +188,31 @@ impl HaloProgram {
     fn non_blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
         let from = ops.len();
         let several = self.tables.len() > 1;
-        let packets = if several { 1 } else { BATCH.min(self.left as usize) };
-        let mut lookups = Vec::new();
+        let packets = if several { 1 } else { RESULTS.min(self.left as usize) };
+        let mut walks = Vec::new();
         for _ in 0..packets {
             let more = self.packets.next(&self.tables)?;
             self.write_key(&more[0], ops);
-            lookups.extend(more);
+            walks.extend(more.into_iter().map(|lookup| lookup.walk));
         }
-        let mut batches = Vec::new();
-        for (n, lookup) in lookups.into_iter().enumerate() {
-            if n % BATCH == 0 {
-                let line = self.tables.results[self.result % self.tables.results.len()];
-                self.result += 1;
-                batches.push(queries.add_batch(line));
-            }
-            ops.push(Op::work(AROUND, Class::Compute));
-            let query = queries.add(lookup.walk, Engine::Cha, batches.last().copied());
-            ops.push(Op::new(Kind::LookupNonBlocking(query), Class::Data));
-        }
-        // The packets' own end may be that of a later refill.
-        ops[from].begins = true;
-        self.unread.push_back((batches, packets as u32));
         self.left -= packets as u64 - 1;
-        if self.unread.len() > self.ahead {
-            self.read(ops);
+        let read = self.queries.ahead(walks, Vec::new(), packets as u32, ops, queries);
+        begin(ops, from);
+        if read > 0 {
+            end(ops, read);
         }
         Ok(())
-    }
-
-    /// Reads the results that were asked for longest ago. Queries behind that leave the window, and are sent, when these
-    /// have been seen.
-    fn read(&mut self, ops: &mut Vec<Op>) {
-        let Some((batches, packets)) = self.unread.pop_front() else { return };
-        for batch in batches {
-            ops.push(Op { gives: true, ..Op::new(Kind::Snapshot(batch), Class::Data) });
-            ops.push(Op::work(LOOK, Class::Compute).chained(0));
-        }
-        if let Some(last) = ops.last_mut() {
-            last.ends = packets;
-        }
     }
 }
 
 impl Program for HaloProgram {
     fn refill(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<bool, Mismatch> {
         if self.left == 0 {
-            let more = !self.unread.is_empty();
-            self.read(ops);
-            return Ok(more);
+            let read = self.queries.read(ops);
+            if read > 0 {
+                end(ops, read);
+            }
+            return Ok(read > 0);
         }
         match self.mode {
             Halo::Blocking => self.blocking(ops, queries)?,

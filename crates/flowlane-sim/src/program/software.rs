@@ -237,9 +237,19 @@ pub(crate) fn lengthen(ops: &mut Vec<Op>, instructions: u32) {
 
 /// Marks a unit of work.
 pub(crate) fn unit(ops: &mut [Op], from: usize, lookups: u32) {
+    begin(ops, from);
+    end(ops, lookups);
+}
+
+/// Marks the beginning of a unit whose end is that of a later refill, perhaps.
+pub(crate) fn begin(ops: &mut [Op], from: usize) {
     if let Some(first) = ops.get_mut(from) {
         first.begins = true;
     }
+}
+
+/// Marks the end of so many lookups.
+pub(crate) fn end(ops: &mut [Op], lookups: u32) {
     if let Some(last) = ops.last_mut() {
         last.ends = lookups;
     }

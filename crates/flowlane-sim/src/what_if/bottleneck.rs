@@ -63,7 +63,7 @@ fn device(outcome: &Outcome) -> String {
 const MANY: u32 = 1024;
 
 /// All parts.
-pub const PARTS: [Part; 18] = [
+pub const PARTS: [Part; 20] = [
     Part {
         name: "accelerators",
         plain: "queries wait until an accelerator has time for them",
@@ -185,13 +185,31 @@ pub const PARTS: [Part; 18] = [
     },
     Part {
         name: "window",
-        plain: "the core's window is full",
+        plain: "the core's window, or its scheduler, is full",
         of: None,
         ideal: |m| {
-            (m.core.rob_entries, m.core.load_queue_entries, m.core.store_queue_entries) = (4096, 4096, 4096);
+            let c = &mut m.core;
+            (c.rob_entries, c.scheduler_entries, c.load_queue_entries, c.store_queue_entries) =
+                (4096, 4096, 4096, 4096);
         },
         concerns: tables,
         evidence: |o| format!("{:.0} instructions a packet", o.instructions),
+    },
+    Part {
+        name: "scheduler_entries as many as the window has",
+        plain: "the core's scheduler is full of what waits for data",
+        of: Some("window"),
+        ideal: |m| m.core.scheduler_entries = m.core.rob_entries,
+        concerns: tables,
+        evidence: |o| format!("{:.0} instructions a packet", o.instructions),
+    },
+    Part {
+        name: "core's translation",
+        plain: "the core does not know the pages that it reads",
+        of: None,
+        ideal: |m| m.core.tlb_miss_cycles = 0,
+        concerns: tables,
+        evidence: |o| format!("{:.1} loads of tables a packet", o.loads.iter().sum::<f64>()),
     },
     Part {
         name: "miss registers",

@@ -52,6 +52,30 @@ impl FlowCache {
         machine.fill_llc(parts.into_iter().flat_map(|part| part.lines()));
     }
 
+    /// Has it know what these packets leave it with, where they came before all that is simulated: no time passes.
+    pub(super) fn precede<'a>(&mut self, packets: impl Iterator<Item = (&'a FlowKey, Option<u32>)>) {
+        for (key, expected) in packets {
+            if self.exact.find(&self.mask, key).is_none() {
+                self.add(self.words(key), expected);
+            }
+        }
+    }
+
+    fn words(&self, key: &FlowKey) -> Vec<u32> {
+        self.mask.iter().map(|(word, _)| key.word(usize::from(*word))).collect()
+    }
+
+    /// Adds a flow that is not there; the oldest makes room for it.
+    fn add(&mut self, words: Vec<u32>, expected: Option<u32>) {
+        if self.order.len() >= self.entries
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.exact.remove(&oldest);
+        }
+        self.exact.insert(&words, expected.unwrap_or(NONE));
+        self.order.push_back(words);
+    }
+
     /// Looks a packet up; inserts it where it is not known.
     pub(super) fn ask(
         &mut self,
@@ -60,7 +84,7 @@ impl FlowCache {
         at: Region,
         expected: Option<u32>,
     ) -> Result<Cached, Mismatch> {
-        let words: Vec<u32> = self.mask.iter().map(|(word, _)| key.word(usize::from(*word))).collect();
+        let words = self.words(key);
         let mut recorder = Recorder::new(std::slice::from_ref(&self.place), at);
         let (hash, simulated, library) = self.exact.recorded(&words, &mut recorder);
         let right = Some(expected.unwrap_or(NONE));
@@ -73,13 +97,7 @@ impl FlowCache {
         if simulated.is_some() {
             return Ok(Cached { lookup, known: true, insertion: Vec::new() });
         }
-        if self.order.len() >= self.entries
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.exact.remove(&oldest);
-        }
-        self.exact.insert(&words, expected.unwrap_or(NONE));
-        self.order.push_back(words);
+        self.add(words, expected);
         let mut insertion = vec![Op::work(INSERTION, Class::Compute)];
         insertion
             .extend(lookup.walk.lines.first().map(|(line, _)| Op::new(Kind::Store(*line), Class::Compute)));

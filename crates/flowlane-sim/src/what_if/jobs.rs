@@ -6,14 +6,14 @@ use super::run::{Outcome, Run};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::paper::Effort;
-use crate::parallel;
 use crate::workload::rules::Workload;
+use crate::{parallel, program};
 
 /// Lookups of tables in a run, more or less: more packets where fewer tables are asked for each.
 const LOOKUPS: u64 = 40_000;
 const LOOKUPS_QUICK: u64 = 4000;
 /// Packets come in batches of so many in some software.
-const BATCH: u64 = 32;
+const BATCH: u64 = program::BATCH as u64;
 
 /// A run that is to be made.
 #[derive(Clone, Debug)]
@@ -21,19 +21,31 @@ pub(super) struct Job {
     pub(super) machine: Arc<MachineConfig>,
     pub(super) workload: Arc<Workload>,
     pub(super) approach: Approach,
+    /// Flows of a cache in front; 0 for none.
+    pub(super) cache_flows: usize,
     pub(super) cores: u32,
     pub(super) update_pause: Option<u32>,
 }
 
 impl Job {
-    pub(super) fn new(machine: &Arc<MachineConfig>, workload: &Arc<Workload>, approach: Approach) -> Self {
+    pub(super) fn new(
+        machine: &Arc<MachineConfig>,
+        workload: &Arc<Workload>,
+        approach: Approach,
+        cache_flows: usize,
+    ) -> Self {
         let (machine, workload) = (machine.clone(), workload.clone());
-        Self { machine, workload, approach, cores: 1, update_pause: None }
+        Self { machine, workload, approach, cache_flows, cores: 1, update_pause: None }
     }
 
     /// Packets that are counted, of each core.
     fn packets(&self, effort: Effort) -> u64 {
-        let lookups = if effort.quick { LOOKUPS_QUICK } else { LOOKUPS };
+        let lookups = match (effort.quick, self.cache_flows) {
+            (true, _) => LOOKUPS_QUICK,
+            (false, 0) => LOOKUPS,
+            // Where a flow cache knows most packets, what the others take must not hang on a few.
+            (false, _) => 4 * LOOKUPS,
+        };
         let tables = self.workload.tables.len() as u64;
         let least = if effort.quick { BATCH } else { 2 * BATCH };
         let packets = (lookups / tables / u64::from(self.cores)).clamp(least, 4096);
@@ -44,7 +56,6 @@ impl Job {
 /// Makes runs; `watch` is told how many are done.
 pub(super) fn simulate(
     jobs: &[Job],
-    cache_flows: usize,
     effort: Effort,
     watch: &(dyn Fn(usize) + Sync),
 ) -> Result<Vec<Outcome>, SimError> {
@@ -56,10 +67,9 @@ pub(super) fn simulate(
             workload: &job.workload,
             approach: job.approach,
             packets,
-            // A flow cache that is empty at first must have seen the flows.
-            warm_up: if cache_flows > 0 { 2 * packets } else { packets / 2 }.next_multiple_of(BATCH),
+            warm_up: (packets / 2).next_multiple_of(BATCH),
             cores: job.cores,
-            cache_flows,
+            cache_flows: job.cache_flows,
             update_pause: job.update_pause,
             seed: effort.seed,
         };

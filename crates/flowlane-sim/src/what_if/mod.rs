@@ -65,7 +65,7 @@ pub struct Question {
     pub preset: String,
     /// The machine.
     pub machine: MachineConfig,
-    /// Flows of a cache in front of the tables; 0 for none.
+    /// Flows of a cache in front of the simulated tables; 0 for none.
     pub cache_flows: usize,
     /// Whether capacities beyond Table 4 may be guessed.
     pub extrapolate: bool,
@@ -88,6 +88,8 @@ pub struct Facts {
     pub flows: usize,
     /// Packets without a rule.
     pub misses: usize,
+    /// What every answer was compared with.
+    pub judge: &'static str,
     /// Bytes of the tables.
     pub table_bytes: usize,
     /// Tables that a search in order asks for a packet.
@@ -110,6 +112,7 @@ impl Facts {
             packets: workload.packets.len(),
             flows: workload.flows(),
             misses: workload.misses(),
+            judge: workload.judge(),
             table_bytes: workload.tables.bytes(),
             asked,
             tcam_entries: workload.tcam_entries(),
@@ -130,7 +133,7 @@ pub struct Line {
     pub refused: Option<String>,
 }
 
-/// The same software, measured and simulated.
+/// The same software, measured and simulated, both without a flow cache.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Trust {
     /// What was measured.
@@ -173,7 +176,7 @@ pub struct Report {
     pub machine: MachineConfig,
     /// How much was simulated.
     pub effort: Effort,
-    /// Flows of the cache in front.
+    /// Flows of the cache in front of what is simulated, but not of the library's tuple search and of TCAMs.
     pub cache_flows: usize,
     /// Rules and packets.
     pub facts: Facts,
@@ -199,12 +202,25 @@ pub(crate) struct Base<'a> {
     pub(crate) plan: &'a Plan,
     pub(crate) machine: Arc<MachineConfig>,
     pub(crate) outcomes: Vec<Outcome>,
-    /// The faster of HALO's two ways, and the fastest simulated software.
+    /// The faster of HALO's two ways, and the fastest simulated software that looks up in the tables that accelerators do: of
+    /// single lookups and batches, not the library's tuple search.
     pub(crate) accelerator: Approach,
     pub(crate) software: Approach,
 }
 
 impl Base<'_> {
+    /// A run of some of these rules and packets on such a machine, with the flow cache where one was asked for.
+    fn job(&self, machine: &Arc<MachineConfig>, workload: &Arc<Workload>, approach: Approach) -> Job {
+        Job::new(machine, workload, approach, self.question.cache_flows)
+    }
+
+    /// Why nothing that was simulated stands beside what was measured; none where it does.
+    pub(crate) fn incomparable(&self) -> Option<&'static str> {
+        (self.question.cache_flows > 0).then_some(
+            "not compared: what is simulated has a flow cache in front, what was measured has none",
+        )
+    }
+
     pub(crate) fn outcome(&self, approach: Approach) -> &Outcome {
         self.outcomes.iter().find(|o| o.approach == approach).expect("all are simulated")
     }
@@ -229,8 +245,8 @@ impl Report {
         let machine = Arc::new(question.machine.clone());
         let (effort, flows) = (question.effort, question.cache_flows);
         watch("side by side", 0.0);
-        let jobs: Vec<Job> = APPROACHES.iter().map(|a| Job::new(&machine, &plan.base, *a)).collect();
-        let outcomes = simulate(&jobs, flows, effort, &|_| {})?;
+        let jobs: Vec<Job> = APPROACHES.iter().map(|a| Job::new(&machine, &plan.base, *a, flows)).collect();
+        let outcomes = simulate(&jobs, effort, &|_| {})?;
         let accelerator = faster(&outcomes, &[Approach::HaloBlocking, Approach::HaloNonBlocking]);
         let software = faster(&outcomes, &[Approach::Scalar, Approach::Bulk, Approach::Avx512]);
         let base = Base { question, plan, machine, outcomes, accelerator, software };
@@ -239,13 +255,16 @@ impl Report {
         let varied = variations(&base.machine);
         let tornado = tornado_jobs(&base, &varied);
         let curves = break_even::Curves::of(&base);
-        let all: Vec<Job> = ideal.iter().chain(&tornado).chain(curves.jobs()).cloned().collect();
+        let plain = plain_jobs(&base, &measured);
+        let all: Vec<Job> =
+            ideal.iter().chain(&tornado).chain(&plain).chain(curves.jobs()).cloned().collect();
         let done = |n: usize| {
             watch("bottlenecks, sensitivity, break-evens", 0.05 + 0.95 * n as f64 / all.len() as f64)
         };
-        let mut results = simulate(&all, flows, effort, &done)?;
+        let mut results = simulate(&all, effort, &done)?;
         let mut rest = results.split_off(ideal.len());
-        let for_curves = rest.split_off(tornado.len());
+        let mut plain_outcomes = rest.split_off(tornado.len());
+        let for_curves = plain_outcomes.split_off(plain.len());
         let bottlenecks = bottlenecks(&base, &relieved, &results);
         let tornado = tornado_of(&base, &varied, &rest);
         let (break_evens, charts) = curves.finish(&base, &measured, &for_curves);
@@ -258,7 +277,7 @@ impl Report {
             cache_flows: flows,
             facts: Facts::of(&plan.base, break_even::asked(&plan.base)),
             lines: base.outcomes.iter().map(|outcome| line(&base, outcome)).collect(),
-            trust: trust(&base.outcomes, &measured),
+            trust: trust(if flows > 0 { &plain_outcomes } else { &base.outcomes }, &measured),
             measured,
             bottlenecks,
             tornado,
@@ -277,6 +296,14 @@ fn line(base: &Base<'_>, outcome: &Outcome) -> Line {
         Err(outside) => (None, Some(format!("{outside}; --extrapolate guesses"))),
     };
     Line { outcome: outcome.clone(), energy, refused }
+}
+
+/// What was measured, without the flow cache that nothing measured has; no runs where there is none.
+fn plain_jobs(base: &Base<'_>, measured: &Measured) -> Vec<Job> {
+    let cached = base.question.cache_flows > 0;
+    let both = |a: &&Approach| cached && measured.base.iter().any(|m| m.simulated_as == Some(**a));
+    let plain = |a: &Approach| Job::new(&base.machine, &base.plan.base, *a, 0);
+    APPROACHES.iter().filter(both).map(plain).collect()
 }
 
 fn trust(outcomes: &[Outcome], measured: &Measured) -> Vec<Trust> {
@@ -299,7 +326,7 @@ fn relief_jobs(base: &Base<'_>) -> (Vec<(Approach, Vec<&'static Part>)>, Vec<Job
         let mut parts = Vec::new();
         for (part, machine) in parts_of(approach, &base.machine) {
             parts.push(part);
-            jobs.push(Job::new(&Arc::new(machine), &base.plan.base, approach));
+            jobs.push(base.job(&Arc::new(machine), &base.plan.base, approach));
         }
         relieved.push((approach, parts));
     }
@@ -325,7 +352,7 @@ fn tornado_jobs(base: &Base<'_>, varied: &[Variation]) -> Vec<Job> {
     let approaches = [base.accelerator, base.software, Approach::Tcam];
     let of = |variation: &Variation| {
         let machine = Arc::new(variation.machine.clone());
-        approaches.map(|approach| Job::new(&machine, &base.plan.base, approach))
+        approaches.map(|approach| base.job(&machine, &base.plan.base, approach))
     };
     varied.iter().flat_map(of).collect()
 }

@@ -46,7 +46,10 @@ impl Plan {
         let scales: Vec<Scale> = sizes.into_iter().chain(masks).collect();
         let make = |n: usize| scaled(&base, scales[n], effort.seed);
         let made = parallel::run(effort.threads, scales.len(), &|_| {}, &make);
-        let mut out = Self { sizes: Vec::new(), masks: Vec::new(), base };
+        // The one that was asked about first: of workloads of the same place the first stays.
+        let sizes = vec![(base.rules.len() as f64, base.clone())];
+        let masks = vec![(base.tables.len() as f64, base.clone())];
+        let mut out = Self { sizes, masks, base };
         for (scale, workload) in scales.iter().zip(made) {
             match (scale, workload) {
                 // More masks than there may be are left out.
@@ -61,8 +64,6 @@ impl Plan {
                 }
             }
         }
-        out.sizes.push((out.base.rules.len() as f64, out.base.clone()));
-        out.masks.push((out.base.tables.len() as f64, out.base.clone()));
         for axis in [&mut out.sizes, &mut out.masks] {
             axis.sort_by(|a, b| a.0.total_cmp(&b.0));
             axis.dedup_by(|a, b| a.0 == b.0);
@@ -132,6 +133,19 @@ mod tests {
                 assert!(axis.iter().any(|(at, workload)| *at == own && Arc::ptr_eq(workload, &plan.base)));
             }
             assert!(plan.sizes.last().unwrap().0 > 3.0 * plan.base.rules.len() as f64);
+        }
+    }
+
+    #[test]
+    fn what_was_asked_about_stays_where_others_come_to_the_same() {
+        // Without addresses there are no copies and no shorter prefixes.
+        let mut rules = vec![Match::any()];
+        rules[0].set(flowlane::packet::fields::Field::NwProto, 6);
+        let effort = Effort { quick: false, threads: 1, seed: 1 };
+        let plan = Plan::new(rules, vec![FlowKey::default(); 2 * PACKETS_MAX], effort).unwrap();
+        for axis in [&plan.sizes, &plan.masks] {
+            assert_eq!(axis.len(), 1);
+            assert!(Arc::ptr_eq(&axis[0].1, &plan.base));
         }
     }
 }

@@ -5,12 +5,12 @@
 //! | `software`, `scalar` | table after table, until nothing better can follow; with `rte_hash`'s instructions, or without |
 //! | `bulk`, `avx512` | 32 packets side by side, each table asked for those that are not decided |
 //! | `halo-blocking` | LOOKUP_B, table after table, until nothing better can follow |
-//! | `halo-non-blocking` | LOOKUP_NB to all tables at once, eight results a line; with one table, eight packets |
+//! | `halo-non-blocking` | LOOKUP_NB to all tables at once, eight results a line; with one table, eight packets. Queries of `packets_ahead` packets are sent before an earlier one's results are read |
 //! | `near-l2` | loads from the engine beside L2, to all tables at once |
 //! | `tcam`, `sram-tcam` | one query |
 //! | `tuple-search` | the library's own tuple search, as its scalar body does it |
 //!
-//! With a flow cache in front, every way but the last two asks that first; packets that it knows are done.
+//! With a flow cache in front, every way but the last two lines asks that first; packets that it knows are done.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,15 +21,12 @@ use crate::config::{Approach, KeyPlace, MachineConfig};
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::{Engine, Queries, Walk};
-use crate::program::{BATCH, Batches, FlatDevice, Lookup, NEXT_TABLE, Software, lengthen, pad, unit};
+use crate::program::{
+    BATCH, Batches, FlatDevice, Lookup, NEXT_TABLE, NonBlocking, RESULTS, Software, ask, begin, end,
+    lengthen, pad, unit,
+};
 use crate::workload::rules::{Found, Own, Search, Workload};
 
-/// Results that share a line (4.5).
-const RESULTS: usize = 8;
-/// Instructions around a lookup instruction, around a device's query, and of a look at a snapshot.
-const AROUND: u32 = 4;
-const AROUND_DEVICE: u32 = 6;
-const LOOK: u32 = 4;
 /// The place in the code that asks whether the flow cache knew the packet.
 const CACHED: u32 = 103;
 
@@ -39,6 +36,15 @@ struct Packet {
     cached: Option<Cached>,
     /// None where the flow cache knew it.
     search: Option<Search>,
+}
+
+/// How far a program is, for whoever started it and for programs that end with it.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Whether there were enough packets.
+    pub(super) ended: Cell<bool>,
+    /// Packets that the flow cache knew.
+    pub(super) known: Cell<u64>,
 }
 
 /// Looks packets up, until there were enough.
@@ -51,9 +57,8 @@ pub(super) struct RuleProgram {
     batches: Batches,
     next: usize,
     left: u64,
-    result: usize,
-    /// Set at the end, for programs that end with this one.
-    ended: Rc<Cell<bool>>,
+    queries: NonBlocking,
+    progress: Rc<Progress>,
 }
 
 impl RuleProgram {
@@ -63,12 +68,13 @@ impl RuleProgram {
         approach: Approach,
         machine: &MachineConfig,
         (from, count): (usize, u64),
-        ended: Rc<Cell<bool>>,
+        progress: Rc<Progress>,
     ) -> Self {
         let style = if approach == Approach::Avx512 { Software::Avx512 } else { Software::Bulk };
         let batches = Batches::new(style, &machine.software);
+        let queries = NonBlocking::new(own.results.clone(), machine.accelerator.packets_ahead);
         let machine = machine.clone();
-        Self { workload, own, cache, approach, machine, batches, next: from, left: count, result: 0, ended }
+        Self { workload, own, cache, approach, machine, batches, next: from, left: count, queries, progress }
     }
 
     /// The next packet: its lookups of all tables, or of those that a search in order asks.
@@ -78,7 +84,9 @@ impl RuleProgram {
         let (key, expected) = (&self.workload.packets[at], self.workload.expected[at]);
         let place = self.own.key(number);
         let cached = self.cache.as_mut().map(|cache| cache.ask(key, number, place, expected)).transpose()?;
-        let search = match cached.as_ref().is_some_and(|c| c.known) {
+        let known = cached.as_ref().is_some_and(|c| c.known);
+        self.progress.known.update(|n| n + u64::from(known));
+        let search = match known {
             true => None,
             false => Some(self.workload.tables.search(key, (number, place), expected, all)?),
         };
@@ -171,12 +179,12 @@ impl RuleProgram {
         let from = ops.len();
         self.write_key(&packet, ops);
         if let Some(mut cached) = packet.cached {
-            ask(cached.lookup.walk, Engine::Cha, ops, queries);
+            ask(cached.lookup.walk, Engine::Cha, 0, ops, queries);
             ops.push(branch(CACHED, cached.known));
             ops.append(&mut cached.insertion);
         }
         for Found { lookup, mut after, rule } in packet.search.into_iter().flat_map(|search| search.tables) {
-            ask(lookup.walk, Engine::Cha, ops, queries);
+            ask(lookup.walk, Engine::Cha, 0, ops, queries);
             ops.append(&mut after);
             ops.push(branch(NEXT_TABLE, rule.is_some()));
         }
@@ -190,16 +198,14 @@ impl RuleProgram {
         let from = ops.len();
         self.write_key(&packet, ops);
         if let Some(mut cached) = packet.cached {
-            ask(cached.lookup.walk, Engine::NearL2, ops, queries);
+            ask(cached.lookup.walk, Engine::NearL2, 0, ops, queries);
             ops.push(branch(CACHED, cached.known));
             ops.append(&mut cached.insertion);
         }
         for (n, found) in packet.search.into_iter().flat_map(|search| search.tables).enumerate() {
             let Found { lookup, mut after, .. } = found;
             let chain = (n % 64) as u8;
-            ops.push(Op::work(AROUND, Class::Compute));
-            let query = queries.add(lookup.walk, Engine::NearL2, None);
-            ops.push(Op { gives: true, chain, ..Op::new(Kind::Lookup(query), Class::Data) });
+            ask(lookup.walk, Engine::NearL2, chain, ops, queries);
             after.iter_mut().for_each(|op| op.chain = chain);
             ops.append(&mut after);
         }
@@ -207,67 +213,43 @@ impl RuleProgram {
         Ok(())
     }
 
-    /// LOOKUP_NB: several packets where one table is asked for each, or all tables of a packet.
+    /// LOOKUP_NB: several packets where one table is asked for each, or all tables of a packet. With a flow cache in front,
+    /// which tables are asked hangs on its results.
     fn non_blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<u64, Mismatch> {
         let from = ops.len();
         let several = self.workload.tables.len() > 1 && self.cache.is_none();
         let count = if several { 1 } else { RESULTS.min(self.left as usize) };
-        let packets = (0..count).map(|_| self.packet(true)).collect::<Result<Vec<_>, _>>()?;
+        let mut packets = (0..count).map(|_| self.packet(true)).collect::<Result<Vec<_>, _>>()?;
         packets.iter().for_each(|packet| self.write_key(packet, ops));
-        let (mut cached, mut searches) = (Vec::new(), Vec::new());
-        for packet in packets {
-            cached.extend(packet.cached);
-            searches.extend(packet.search);
-        }
-        let mut insertions = Vec::new();
-        let walks = cached.into_iter().map(|mut cached| {
-            insertions.append(&mut cached.insertion);
-            cached.lookup.walk
-        });
-        let walks: Vec<Walk> = walks.collect();
-        self.send(walks, ops, queries);
+        let cached = packets.iter_mut().filter_map(|packet| packet.cached.as_mut());
+        let walks: Vec<Walk> = cached.map(|cached| std::mem::take(&mut cached.lookup.walk)).collect();
+        self.queries.ask(walks, ops, queries);
+        packets.retain(|packet| packet.search.is_some());
+        let mut done = (count - packets.len()) as u32;
         // Where each packet has one table, their queries go together; otherwise a packet's do.
-        let together = if self.workload.tables.len() == 1 { searches.len().max(1) } else { 1 };
-        for searches in searches.chunks_mut(together) {
-            let found: Vec<Found> = searches.iter_mut().flat_map(|s| std::mem::take(&mut s.tables)).collect();
-            let (walks, after): (Vec<_>, Vec<_>) =
-                found.into_iter().map(|f| (f.lookup.walk, f.after)).unzip();
-            self.send(walks, ops, queries);
-            after.into_iter().for_each(|mut after| ops.append(&mut after));
-        }
-        ops.append(&mut insertions);
-        unit(ops, from, count as u32);
-        Ok(count as u64)
-    }
-
-    /// Queries whose results share lines, and the looks at these.
-    fn send(&mut self, walks: Vec<Walk>, ops: &mut Vec<Op>, queries: &mut Queries) {
-        let results = &self.own.results;
-        let mut batches = Vec::new();
-        for (n, walk) in walks.into_iter().enumerate() {
-            if n % RESULTS == 0 {
-                batches.push(queries.add_batch(results[self.result % results.len()]));
-                self.result += 1;
+        let together = if self.workload.tables.len() == 1 { packets.len().max(1) } else { 1 };
+        for packets in packets.chunks_mut(together) {
+            let (mut walks, mut after) = (Vec::new(), Vec::new());
+            for packet in packets.iter_mut() {
+                for mut found in packet.search.take().into_iter().flat_map(|search| search.tables) {
+                    walks.push(found.lookup.walk);
+                    after.append(&mut found.after);
+                }
+                after.extend(packet.cached.take().into_iter().flat_map(|cached| cached.insertion));
             }
-            ops.push(Op::work(AROUND, Class::Compute));
-            let query = queries.add(walk, Engine::Cha, batches.last().copied());
-            ops.push(Op::new(Kind::LookupNonBlocking(query), Class::Data));
+            done += self.queries.ahead(walks, after, packets.len() as u32, ops, queries);
         }
-        for batch in batches {
-            ops.push(Op { gives: true, ..Op::new(Kind::Snapshot(batch), Class::Data) });
-            ops.push(Op::work(LOOK, Class::Compute).chained(0));
+        begin(ops, from);
+        if done > 0 {
+            end(ops, done);
         }
+        Ok(count as u64)
     }
 
     /// One query of a device that has all rules.
     fn device(&mut self, device: FlatDevice, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
         let packet = self.packet(false)?;
-        let from = ops.len();
-        ops.push(Op { gives: true, ..Op::new(Kind::Load(packet.key), Class::Data) });
-        ops.push(Op::work(AROUND_DEVICE, Class::Compute));
-        let FlatDevice { latency_cycles, busy_cycles } = device;
-        ops.push(Op::new(Kind::Device { latency_cycles, busy_cycles }, Class::Data).chained(1));
-        unit(ops, from, 1);
+        device.ask(packet.key, ops);
         Ok(())
     }
 }
@@ -276,18 +258,15 @@ fn branch(id: u32, taken: bool) -> Op {
     Op { waits: true, ..Op::new(Kind::Branch { id, taken }, Class::Compute) }
 }
 
-/// A query whose answer the core waits for.
-fn ask(walk: Walk, engine: Engine, ops: &mut Vec<Op>, queries: &mut Queries) {
-    ops.push(Op::work(AROUND, Class::Compute));
-    let query = queries.add(walk, engine, None);
-    ops.push(Op { gives: true, ..Op::new(Kind::Lookup(query), Class::Data) });
-}
-
 impl Program for RuleProgram {
     fn refill(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<bool, Mismatch> {
         if self.left == 0 {
-            self.ended.set(true);
-            return Ok(false);
+            let read = self.queries.read(ops);
+            if read > 0 {
+                end(ops, read);
+            }
+            self.progress.ended.set(read == 0);
+            return Ok(read > 0);
         }
         let done = match self.approach {
             Approach::Bulk | Approach::Avx512 => self.side_by_side(ops)?,

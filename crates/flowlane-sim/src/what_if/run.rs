@@ -1,15 +1,15 @@
 //! One way of looking packets up in somebody's own rules, simulated to the end.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use flowlane::generate::Random;
+use flowlane::packet::key::FlowKey;
 use serde::Serialize;
 
 use super::flow_cache::FlowCache;
 use super::library::{Library, LibraryProgram};
-use super::program::RuleProgram;
+use super::program::{Progress, RuleProgram};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
@@ -17,6 +17,10 @@ use crate::machine::query::Queries;
 use crate::machine::{Busy, Counters, Machine, SimError};
 use crate::program::TablePlace;
 use crate::workload::rules::{Own, Workload};
+
+/// Packets that a flow cache has seen before, for each flow that it holds, or one round of the trace where that is less. One
+/// that knows most packets keeps a flow for several times as many packets as it holds flows.
+const SEEN: usize = 16;
 
 /// What is to be simulated.
 #[derive(Clone, Debug)]
@@ -33,7 +37,7 @@ pub struct Run<'a> {
     pub warm_up: u64,
     /// Cores that look up, each for itself.
     pub cores: u32,
-    /// Flows of a cache in front; 0 for none.
+    /// Flows of a cache in front; 0 for none. TCAMs and the library's tuple search never have one.
     pub cache_flows: usize,
     /// Instructions between two changes of the tables by another core; none for no changes.
     pub update_pause: Option<u32>,
@@ -46,6 +50,10 @@ pub struct Run<'a> {
 pub struct Outcome {
     /// How it was looked up.
     pub approach: Approach,
+    /// Flows of the cache in front; 0 where there was none.
+    pub cache_flows: usize,
+    /// The share of the packets, warm-up included, that this cache knew.
+    pub known: f64,
     /// Cycles a packet, of the slowest core.
     pub cycles: f64,
     /// Millions of packets a second, of all cores.
@@ -93,18 +101,22 @@ impl Run<'_> {
     pub fn simulate(&self) -> Result<Outcome, SimError> {
         let largest = self.workload.tables.places.iter().map(TablePlace::largest_piece).max();
         let mut machine = Machine::new(&self.machine.with_pieces_of(largest.unwrap_or(0)));
-        let ended = self.programs(&mut machine);
+        let progress = self.programs(&mut machine);
         if let Some(pause) = self.update_pause {
             let lines = self.workload.tables.places.iter().flat_map(|place| place.buckets.lines()).collect();
             let random = Random::for_purpose(self.seed, "updates");
-            machine.run_on(self.cores, Box::new(Writer { lines, random, pause, ended }), 0);
+            machine.run_on(
+                self.cores,
+                Box::new(Writer { lines, random, pause, progress: progress.clone() }),
+                0,
+            );
         }
         machine.run()?;
-        Ok(self.outcome(&machine))
+        Ok(self.outcome(&machine, &progress))
     }
 
-    /// Gives every core its program; returns what says that they have ended.
-    fn programs(&self, machine: &mut Machine) -> Vec<Rc<Cell<bool>>> {
+    /// Gives every core its program; returns what says how far they are.
+    fn programs(&self, machine: &mut Machine) -> Vec<Rc<Progress>> {
         let (tables, count) = (&self.workload.tables, self.packets + self.warm_up);
         if self.approach != Approach::TupleSearch {
             tables.warm(machine);
@@ -112,20 +124,22 @@ impl Run<'_> {
         let packets = self.workload.packets.len();
         let first = |core: u32| packets * core as usize / self.cores as usize;
         let mut space = tables.space.clone();
-        let mut ended = Vec::new();
+        let mut progress = Vec::new();
         for core in 0..self.cores {
-            let end = Rc::new(Cell::new(false));
+            let own_progress = Rc::new(Progress::default());
             let program: Box<dyn Program> = if self.approach == Approach::TupleSearch {
                 // Every core begins with the first packet: what they read is what was looked at here.
                 let looked_up = &self.workload.packets[..packets.min(count as usize)];
                 let library = Library::new(self.workload, looked_up, self.seed);
                 library.warm(looked_up, machine);
-                end.set(true);
+                own_progress.ended.set(true);
                 Box::new(LibraryProgram::new(library, self.workload.clone(), count))
             } else {
-                let cache = (self.cache_flows > 0 && !is_device(self.approach)).then(|| {
+                let flows = self.cache_flows();
+                let cache = (flows > 0).then(|| {
                     let seed = self.seed ^ u64::from(core);
-                    let cache = FlowCache::new(tables.words(), self.cache_flows, &mut space, seed);
+                    let mut cache = FlowCache::new(tables.words(), flows, &mut space, seed);
+                    cache.precede(self.before(first(core), flows));
                     cache.warm(machine);
                     cache
                 });
@@ -133,16 +147,44 @@ impl Run<'_> {
                 let own = Own::new(&mut space);
                 own.warm(machine);
                 let which = (first(core), count);
-                let end = end.clone();
-                Box::new(RuleProgram::new(workload, (own, cache), self.approach, self.machine, which, end))
+                let progress = own_progress.clone();
+                Box::new(RuleProgram::new(
+                    workload,
+                    (own, cache),
+                    self.approach,
+                    self.machine,
+                    which,
+                    progress,
+                ))
             };
             machine.run_on(core, program, self.warm_up);
-            ended.push(end);
+            progress.push(own_progress);
         }
-        ended
+        progress
     }
 
-    fn outcome(&self, machine: &Machine) -> Outcome {
+    /// Flows of the cache in front: none of devices, which it would only slow down, and of the library's own search, which
+    /// is there to be compared with what was measured.
+    fn cache_flows(&self) -> usize {
+        let without = [Approach::Tcam, Approach::SramTcam, Approach::TupleSearch].contains(&self.approach);
+        if without { 0 } else { self.cache_flows }
+    }
+
+    /// What a flow cache has seen before a packet of the trace, which is looked up round after round: none of what comes next,
+    /// unless all comes again soon. Of one round and the next, a cache that is first in, first out lost first what it needs
+    /// first.
+    fn before(&self, first: usize, flows: usize) -> impl Iterator<Item = (&FlowKey, Option<u32>)> {
+        let (packets, expected) = (&self.workload.packets, &self.workload.expected);
+        let (len, next) = (packets.len(), (self.packets + self.warm_up) as usize);
+        let others = if len < 2 * next { len } else { len - next };
+        let count = others.min(flows.saturating_mul(SEEN));
+        (0..count).map(move |n| {
+            let at = (first + len - count + n) % len;
+            (&packets[at], expected[at])
+        })
+    }
+
+    fn outcome(&self, machine: &Machine, progress: &[Rc<Progress>]) -> Outcome {
         let cycle_ps = machine.cycle_ps();
         let cycles = |core| machine.thread(core, 0).cycles_per_lookup(cycle_ps);
         let thread = machine.thread(0, 0);
@@ -156,6 +198,8 @@ impl Run<'_> {
         });
         Outcome {
             approach: self.approach,
+            cache_flows: self.cache_flows(),
+            known: progress.iter().map(|p| p.known.get()).sum::<u64>() as f64 / all as f64,
             cycles: (0..self.cores).map(cycles).fold(0.0, f64::max),
             millions_per_second: (0..self.cores).map(|core| 1e6 / (cycles(core) * cycle_ps as f64)).sum(),
             instructions: each(thread.instructions),
@@ -172,22 +216,17 @@ impl Run<'_> {
     }
 }
 
-/// Whether all rules are in a device that a flow cache would only slow down.
-fn is_device(approach: Approach) -> bool {
-    matches!(approach, Approach::Tcam | Approach::SramTcam)
-}
-
 /// Changes buckets until those who look up have ended.
 struct Writer {
     lines: Vec<Line>,
     random: Random,
     pause: u32,
-    ended: Vec<Rc<Cell<bool>>>,
+    progress: Vec<Rc<Progress>>,
 }
 
 impl Program for Writer {
     fn refill(&mut self, ops: &mut Vec<Op>, _: &mut Queries) -> Result<bool, Mismatch> {
-        if self.ended.iter().all(|ended| ended.get()) {
+        if self.progress.iter().all(|p| p.ended.get()) {
             return Ok(false);
         }
         let line = self.lines[self.random.index(self.lines.len())];

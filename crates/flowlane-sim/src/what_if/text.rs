@@ -70,7 +70,8 @@ impl Report {
         for line in &self.lines {
             let o = &line.outcome;
             let numbers = [o.cycles, o.ns(), o.millions_per_second].map(number);
-            let names = [o.approach.name().to_owned(), "simulated".to_owned()];
+            let kind = if o.cache_flows > 0 { "simulated, flow cache" } else { "simulated" };
+            let names = [o.approach.name().to_owned(), kind.to_owned()];
             let energy = line.energy.map(|e| [e.query_nj, e.static_mw, e.area_tiles].map(number));
             csv.line(names.into_iter().chain(numbers).chain(energy.unwrap_or_default()));
         }

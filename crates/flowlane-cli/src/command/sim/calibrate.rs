@@ -7,7 +7,7 @@ use flowlane_sim::here::lookups::Way;
 use flowlane_sim::here::{self, Compared, Fit, Measured, Place};
 use serde::Serialize;
 
-use super::write;
+use super::open;
 use crate::failure::Failure;
 use crate::output::{self, Output, SHARES};
 
@@ -23,6 +23,8 @@ struct Report<'a> {
 }
 
 pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), Failure> {
+    // First, so that a place that cannot be written to is known before all the work.
+    let file = open(output)?;
     let bar = output::progress_share();
     bar.set_message("measuring");
     let (measured, cases) =
@@ -33,8 +35,9 @@ pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), 
     let lookups = cases.compare(&measured, &fit.machine)?;
     bar.finish_and_clear();
     let cpu = &Cpu::this().brand;
-    if let Some(path) = output {
-        write(path, &fit.text(if cpu.is_empty() { "This machine" } else { cpu }))?;
+    if let Some(mut out) = file {
+        out.text(&fit.text(if cpu.is_empty() { "This machine" } else { cpu }))?;
+        out.finish()?;
     }
     if json {
         return output::json(&Report { cpu, measured: &measured, fit: &fit, lookups: &lookups });

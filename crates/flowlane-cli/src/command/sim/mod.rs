@@ -164,6 +164,11 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     out.finish()
 }
 
+/// A file where one was asked for.
+fn open(path: Option<&Path>) -> Result<Option<Output<'_>>, Failure> {
+    path.map(|path| Output::create(Some(path))).transpose()
+}
+
 fn effort(options: &SimReportOptions) -> Effort {
     Effort { quick: options.quick, threads: threads_of(options.threads), seed: options.seed }
 }
@@ -193,7 +198,7 @@ fn put_out<R: Serialize>(
     as_text: impl Fn(&R) -> String,
 ) -> Result<(), Failure> {
     // First, so that a place that cannot be written to is known before all the work.
-    let page_file = options.report.as_deref().map(|path| Output::create(Some(path))).transpose()?;
+    let (page_file, csv_file) = (open(options.report.as_deref())?, open(options.csv.as_deref())?);
     let bar = output::progress_share();
     let watch = |what: &str, share: f64| {
         bar.set_message(what.to_owned());
@@ -205,8 +210,9 @@ fn put_out<R: Serialize>(
         out.text(&as_page(&report))?;
         out.finish()?;
     }
-    if let Some(path) = &options.csv {
-        write(path, &as_csv(&report))?;
+    if let Some(mut out) = csv_file {
+        out.text(&as_csv(&report))?;
+        out.finish()?;
     }
     if options.json {
         return output::json(&report);

@@ -36,7 +36,11 @@ impl Axis<'_> {
         self.outcomes_of(approach).into_iter().map(|outcome| Some(outcome.ns())).collect()
     }
 
+    /// Nothing where nothing measured may stand beside what was simulated.
     fn measured(&self, single: bool) -> Values {
+        if self.base.incomparable().is_some() {
+            return vec![None; self.workloads.len()];
+        }
         let of = |n: usize| {
             let here = self.measured.get(n)?.iter().filter(|m| m.single || !single);
             fastest(here).map(|m| m.ns[1])
@@ -67,7 +71,7 @@ impl Axis<'_> {
             ("single lookups measured here (the fastest)".to_owned(), self.measured(true)),
             ("the fastest software measured here".to_owned(), self.measured(false)),
         ];
-        rivals.dedup_by(|a, b| a.1 == b.1);
+        rivals.dedup_by(|a, b| a.1 == b.1 && a.1.iter().any(Option::is_some));
         let mut out = Vec::new();
         for approach in [self.base.accelerator, Approach::NearL2] {
             for (name, theirs) in &rivals {
@@ -79,7 +83,8 @@ impl Axis<'_> {
     }
 
     fn answer(&self, question: String, crossing: Option<Crossing>) -> BreakEven {
-        let answer = crossing.as_ref().map_or_else(|| "not measured".to_owned(), Crossing::to_string);
+        let why = self.base.incomparable().unwrap_or("not measured");
+        let answer = crossing.as_ref().map_or_else(|| why.to_owned(), Crossing::to_string);
         BreakEven { axis: self.axis, question, answer, crossing }
     }
 

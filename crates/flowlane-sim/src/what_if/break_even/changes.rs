@@ -7,6 +7,7 @@ use crate::what_if::crossing::{Crossing, crossing, place_text};
 use crate::what_if::measured::{Measured, Measurement};
 use crate::what_if::text::label;
 use crate::what_if::{Base, Outcome};
+use flowlane::real::{exp, ln};
 
 /// Instructions between two changes by another core.
 pub(super) const PAUSES: [u32; 6] = [100_000, 20_000, 5000, 1000, 300, 100];
@@ -60,24 +61,12 @@ pub(super) fn changes(
         })
         .collect();
     series.dedup_by(|a, b| a.name == b.name);
-    let ours: Values =
-        of(at).map(|o| Some(own_changes(o.ns(), measured.exact_update_us, o.updates_per_second))).collect();
-    let theirs = fastest_changing(measured, &places);
-    let crossed = crossing(&places, &ours, &theirs);
-    answers.push(BreakEven {
-        axis,
-        question: format!(
-            "{} is faster than the fastest software measured here, where the core that looks up makes the changes, too",
-            label(base.accelerator)
-        ),
-        answer: crossed.as_ref().map_or_else(|| "not measured".to_owned(), Crossing::to_string),
-        crossing: crossed,
-    });
+    let theirs = measured_rates(base, measured, &places);
+    answers.push(beside_measured(base, measured));
     answers.extend(cost_of_changes(measured, axis));
     if theirs.iter().any(Option::is_some) {
-        let rate = |ns: &Option<f64>| ns.filter(|ns| *ns < NO_TIME_NS).map(|ns| 1000.0 / ns);
         let name = "fastest measured here that can change, changed by the same core".to_owned();
-        series.push(Series { name, values: theirs.iter().map(rate).collect() });
+        series.push(Series { name, values: theirs });
     }
     (answers, vec![chart(&places, series)])
 }
@@ -97,26 +86,89 @@ fn chart(places: &[f64], series: Vec<Series>) -> Chart {
     }
 }
 
-/// Nanoseconds a packet of the fastest software that was measured, where it makes so many changes a second itself.
-fn fastest_changing(measured: &Measured, places: &[f64]) -> Values {
-    let at = |rate: &f64| {
-        let of = |m: &Measurement| Some(own_changes(m.ns[1], Some(m.update_us?), *rate));
-        measured.base.iter().filter_map(of).min_by(f64::total_cmp)
-    };
-    places.iter().map(at).collect()
-}
-
 fn millions(rate: Option<&f64>) -> String {
     rate.map_or_else(String::new, |rate| place_text(*rate))
 }
 
-/// More nanoseconds than anything takes: of a core that has no time left.
-const NO_TIME_NS: f64 = 1e12;
+/// Someone who looks packets up and makes the changes on the same core.
+#[derive(Clone, Copy)]
+struct Changing {
+    /// Nanoseconds of a packet, without changes.
+    ns: f64,
+    /// Microseconds of a change.
+    update_us: f64,
+}
 
-/// Nanoseconds a packet of a core that makes so many changes a second beside, each of which takes so many microseconds.
-fn own_changes(ns: f64, update_us: Option<f64>, per_second: f64) -> f64 {
-    let left = 1.0 - per_second * update_us.unwrap_or(0.0) / 1e6;
-    if left > 0.0 { (ns / left).min(NO_TIME_NS) } else { NO_TIME_NS }
+impl Changing {
+    /// Nanoseconds a packet with so many changes a second beside; none where they leave no time.
+    fn ns(self, per_second: f64) -> Option<f64> {
+        let left = 1.0 - per_second * self.update_us / 1e6;
+        (left > 0.0).then(|| self.ns / left)
+    }
+
+    /// Changes a second that leave no time.
+    fn most(self) -> f64 {
+        1e6 / self.update_us
+    }
+}
+
+/// The fastest of some with so many changes a second.
+fn fastest(of: &[Changing], per_second: f64) -> Option<f64> {
+    of.iter().filter_map(|c| c.ns(per_second)).min_by(f64::total_cmp)
+}
+
+/// All that was measured and can change.
+fn software(measured: &Measured) -> Vec<Changing> {
+    let of = |m: &Measurement| Some(Changing { ns: m.ns[1], update_us: m.update_us? });
+    measured.base.iter().filter_map(of).collect()
+}
+
+/// Millions of packets a second of the fastest of them at places; none where that may not stand beside what is simulated.
+fn measured_rates(base: &Base<'_>, measured: &Measured, places: &[f64]) -> Values {
+    let software = if base.incomparable().is_some() { Vec::new() } else { software(measured) };
+    places.iter().map(|rate| fastest(&software, *rate).map(|ns| 1000.0 / ns)).collect()
+}
+
+/// Places from the first one to just before the last one, as far from each other in logarithms: so near that a curve
+/// between two of them is a power, also where it ends.
+const STEPS: usize = 400;
+const FIRST: f64 = 1000.0;
+
+/// From when on the accelerator is faster than measured software, where both make the changes on the core that looks up.
+fn beside_measured(base: &Base<'_>, measured: &Measured) -> BreakEven {
+    let question = format!(
+        "{} is faster than the fastest software measured here, where the core that looks up makes the changes, too",
+        label(base.accelerator)
+    );
+    let axis = "changes a second";
+    let even = |answer: String, crossing| BreakEven { axis, question, answer, crossing };
+    if let Some(why) = base.incomparable() {
+        return even(why.to_owned(), None);
+    }
+    let software = software(measured);
+    // Without the changes of another core: it makes them itself.
+    let ns = base.outcome(base.accelerator).ns();
+    let ours = measured.exact_update_us.map(|update_us| Changing { ns, update_us });
+    match ours.and_then(|ours| passing(ours, &software)) {
+        Some((crossing, ends)) => even(format!("{crossing}; {ends}"), Some(crossing)),
+        None => even("not measured".to_owned(), None),
+    }
+}
+
+/// Where one is faster than all others, as long as both have time left; and until when each has.
+fn passing(ours: Changing, theirs: &[Changing]) -> Option<(Crossing, String)> {
+    let most = theirs.iter().map(|c| c.most()).max_by(f64::total_cmp)?;
+    let end = most.min(ours.most()) * 0.999;
+    let place =
+        |n: usize| FIRST.min(end / 2.0) * exp(ln(end / FIRST.min(end / 2.0)) * n as f64 / STEPS as f64);
+    let places: Vec<f64> = (0..=STEPS).map(place).collect();
+    let of_all = |f: &dyn Fn(f64) -> Option<f64>| -> Values { places.iter().map(|at| f(*at)).collect() };
+    let crossed = crossing(&places, &of_all(&|at| ours.ns(at)), &of_all(&|at| fastest(theirs, at)))?;
+    let [own, other] = [ours.most(), most].map(place_text);
+    Some((
+        crossed,
+        format!("it has no time left for packets from {own} on, all of the software from {other} on"),
+    ))
 }
 
 /// What a change costs: of the software that is fastest otherwise, of that which changes fastest, and of a table that
@@ -126,9 +178,17 @@ fn cost_of_changes(measured: &Measured, axis: &'static str) -> Vec<BreakEven> {
     let fast = changing().min_by(|a, b| a.0.ns[1].total_cmp(&b.0.ns[1]));
     let cheap = changing().min_by(|a, b| a.1.total_cmp(&b.1));
     let named = fast.into_iter().chain(cheap).map(|(m, us)| (m.name.clone(), us));
-    let exact = measured.exact_update_us.map(|us| ("exact-match tables".to_owned(), us));
-    let mut all: Vec<(String, f64)> = named.chain(exact).collect();
-    all.dedup();
+    let exact =
+        measured.exact_update_us.map(|us| ("exact-match tables, which accelerators read".to_owned(), us));
+    let mut all: Vec<(String, f64)> = exact.into_iter().chain(named).collect();
+    // What changes those is named once, whoever looks up in them.
+    let mut told = Vec::new();
+    all.retain(|(_, us)| {
+        !told.contains(us) && {
+            told.push(*us);
+            true
+        }
+    });
     let told = |(name, us): (String, f64)| {
         let question = format!("changes that one core makes with {name}, measured here");
         let answer =
@@ -144,8 +204,30 @@ mod tests {
 
     #[test]
     fn changes_take_the_time_that_they_take() {
-        assert_eq!(own_changes(100.0, Some(1.0), 500_000.0), 200.0);
-        assert_eq!(own_changes(100.0, Some(1.0), 1e6), NO_TIME_NS);
-        assert_eq!(own_changes(100.0, None, 1e6), 100.0);
+        let of = |update_us| Changing { ns: 100.0, update_us };
+        assert_eq!(of(1.0).ns(500_000.0), Some(200.0));
+        assert_eq!((of(1.0).ns(1e6), of(1.0).most()), (None, 1e6));
+        assert_eq!(
+            fastest(&[of(1.0), Changing { ns: 150.0, update_us: 0.1 }], 800_000.0),
+            Some(150.0 / 0.92)
+        );
+    }
+
+    #[test]
+    fn who_passes_whom_is_found_where_it_is_however_steep_the_curves_end() {
+        // 200 ns and 0.5 µs beside 100 ns and 1 µs: 200 / (1 - r/2) = 100 / (1 - r) at r = 2/3 of a million.
+        let (slow, fast) = (Changing { ns: 200.0, update_us: 0.5 }, Changing { ns: 100.0, update_us: 1.0 });
+        let (crossed, ends) = passing(slow, &[fast]).unwrap();
+        assert!(!crossed.at_first && crossed.at.len() == 1);
+        assert!((crossed.at[0] / (2e6 / 3.0) - 1.0).abs() < 1e-3, "{crossed}");
+        assert!(ends.contains("from 2.000 million on, all of the software from 1.000 million on"), "{ends}");
+        let (crossed, _) = passing(fast, &[slow]).unwrap();
+        assert!(crossed.at_first && (crossed.at[0] / (2e6 / 3.0) - 1.0).abs() < 1e-3, "{crossed}");
+        // With the very same changes the one that is slower stays so.
+        let (never, _) = passing(Changing { ns: 101.0, ..fast }, &[fast]).unwrap();
+        assert!(!never.at_first && never.at.is_empty());
+        // Also where a change takes longer than a second has room for a thousand of.
+        assert!(passing(Changing { ns: 1.0, update_us: 1e4 }, &[fast]).unwrap().0.at_first);
+        assert_eq!(passing(fast, &[]), None);
     }
 }

@@ -68,7 +68,7 @@ impl Curves {
             Approach::Tcam,
         ];
         along.dedup();
-        let on = |workload: &Arc<Workload>, approach| Job::new(&base.machine, workload, approach);
+        let on = |workload: &Arc<Workload>, approach| base.job(&base.machine, workload, approach);
         let axes = base.plan.sizes.iter().chain(&base.plan.masks);
         let mut jobs: Vec<Job> = axes
             .flat_map(|(_, workload)| along.iter().map(move |approach| on(workload, *approach)))

@@ -57,7 +57,7 @@ pub(super) fn rates(
     };
     let simulated = (0..approaches.len()).map(|n| (format!("{}, simulated", label(approaches[n])), known(n)));
     let mut all: Vec<(String, Vec<(f64, f64)>)> = simulated.collect();
-    if let Some(best) = measured.best() {
+    if let Some(best) = measured.best().filter(|_| base.incomparable().is_none()) {
         let one = best.millions_per_second();
         // Nothing of the measurement says otherwise: each core as the first.
         let name = format!("{}, measured here; more cores assumed to be like one", best.name);
@@ -80,35 +80,51 @@ pub(super) fn rates(
     let of = |approach| approaches.iter().position(|a| *a == approach).map(|n| needed(&all[n].1, most));
     let halo = of(base.accelerator).expect("both ways are among them");
     for rival in [0].into_iter().chain((all.len() > approaches.len()).then(|| all.len() - 1)) {
-        let fewer = RATES.iter().zip(halo.iter().zip(needed(&all[rival].1, most)));
-        let first = fewer.filter(|(_, (ours, theirs))| match (ours, theirs) {
-            (Some(ours), Some(theirs)) => *ours < *theirs,
-            (ours, theirs) => ours.is_some() && theirs.is_none(),
-        });
-        let answer = match first.map(|(rate, _)| *rate).next() {
-            Some(rate) => format!("from {rate} M/s on, of the rates looked at"),
-            None => format!("never within the range looked at ({} to {} M/s)", RATES[0], RATES[11]),
-        };
-        let question = format!("{} takes fewer cores than {}", label(base.accelerator), short(&all[rival].0));
+        let answer = fewer(&halo, &needed(&all[rival].1, most), most);
+        let question = format!("{} takes fewer cores than {}", label(base.accelerator), all[rival].0);
         answers.push(BreakEven { axis: "packets a second", question, answer, crossing: None });
     }
+    answers.extend(base.incomparable().map(|why| BreakEven {
+        axis: "packets a second",
+        question: format!("{} takes fewer cores than the software measured here", label(base.accelerator)),
+        answer: why.to_owned(),
+        crossing: None,
+    }));
     answers.extend(idle_power(base));
     (answers, rate_charts(&all, cores, most))
 }
 
-/// A name without what is assumed.
-fn short(name: &str) -> String {
-    name.split("; ").next().unwrap_or(name).to_owned()
+/// At which rates one takes fewer cores than another, of whom none may have enough.
+fn fewer(ours: &Values, theirs: &Values, most: u32) -> String {
+    let fewer = |n: usize| ours[n].is_some_and(|ours| theirs[n].is_none_or(|theirs| ours < theirs));
+    let at: Vec<usize> = (0..RATES.len()).filter(|n| fewer(*n)).collect();
+    let range = format!("of those looked at ({} to {} M/s)", RATES[0], RATES[RATES.len() - 1]);
+    let rates =
+        match at.chunk_by(|a, b| a + 1 == *b).map(|run| (run[0], run[run.len() - 1])).collect::<Vec<_>>() {
+            runs if runs.is_empty() => return format!("at no rate {range}"),
+            runs => runs.into_iter().map(|(first, last)| match last - first {
+                _ if last + 1 == RATES.len() => format!("from {} M/s on", RATES[first]),
+                0 => format!("at {} M/s", RATES[first]),
+                _ => format!("from {} to {} M/s", RATES[first], RATES[last]),
+            }),
+        };
+    let rates = rates.collect::<Vec<_>>().join(" and ");
+    match ours.iter().position(Option::is_none) {
+        Some(n) => format!("{rates}, {range}; from {} M/s on, {most} cores are not enough for it", RATES[n]),
+        None => format!("{rates}, {range}"),
+    }
 }
 
 fn rate_charts(all: &[(String, Vec<(f64, f64)>)], cores: &[u32], most: u32) -> Vec<Chart> {
     let places: Vec<f64> = std::iter::once(1.0).chain(cores.iter().map(|c| f64::from(*c))).collect();
     let by_cores = |(name, known): &(String, Vec<(f64, f64)>)| Series {
-        name: short(name),
+        name: name.clone(),
         values: places.iter().map(|c| Some(capacity(known, *c))).collect(),
     };
-    let by_rate =
-        |(name, known): &(String, Vec<(f64, f64)>)| Series { name: short(name), values: needed(known, most) };
+    let by_rate = |(name, known): &(String, Vec<(f64, f64)>)| Series {
+        name: name.clone(),
+        values: needed(known, most),
+    };
     vec![
         Chart {
             id: "by-cores",
@@ -157,6 +173,21 @@ fn idle_power(base: &Base<'_>) -> Option<BreakEven> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_rate_counts_and_not_the_first_alone() {
+        // Fewer at the second rate, as many at the third and more at the fourth, fewer at the fifth and sixth, not enough then.
+        let of = |cores: &[u32]| -> Values {
+            (0..RATES.len()).map(|n| cores.get(n).map(|c| f64::from(*c))).collect()
+        };
+        let (ours, theirs) = (of(&[1, 1, 2, 3, 3, 4]), of(&[1, 2, 2, 2, 4]));
+        let text = "at 0.3 M/s and from 7.44 to 14.88 M/s, of those looked at (0.1 to 595.2 M/s); from 29.76 M/s on, 4 cores \
+                    are not enough for it";
+        assert_eq!(fewer(&ours, &theirs, 4), text);
+        let (one, two) = (of(&[1; 12]), of(&[2; 12]));
+        assert_eq!(fewer(&one, &two, 4), "from 0.1 M/s on, of those looked at (0.1 to 595.2 M/s)");
+        assert_eq!(fewer(&one, &one, 4), "at no rate of those looked at (0.1 to 595.2 M/s)");
+    }
 
     #[test]
     fn capacity_is_linear_between_what_is_known_and_ends_with_it() {

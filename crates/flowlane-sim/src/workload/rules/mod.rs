@@ -123,6 +123,11 @@ impl Workload {
         Self::new(name, rules, packets, seed).map(Arc::new)
     }
 
+    /// What said which rule is each packet's: linear search, or the library's tuple search, where that would take long.
+    pub fn judge(&self) -> &'static str {
+        if is_short(&self.rules, &self.packets) { "linear search" } else { "the library's tuple search" }
+    }
+
     /// Rules with handles and priorities, as engines take them.
     pub fn numbered(&self) -> impl Iterator<Item = (RuleId, Priority, &Match)> + Clone {
         numbered(&self.rules)
@@ -169,6 +174,11 @@ fn numbered(rules: &[Match]) -> impl Iterator<Item = (RuleId, Priority, &Match)>
     rules.iter().enumerate().map(move |(n, rule)| (RuleId(n as u32), Priority(last - n as u32), rule))
 }
 
+/// Whether linear search does not take long.
+fn is_short(rules: &[Match], packets: &[FlowKey]) -> bool {
+    rules.len().saturating_mul(packets.len()) <= LINEAR_MAX
+}
+
 /// Which rule each packet's is.
 fn definition(rules: &[Match], packets: &[FlowKey]) -> Vec<Option<u32>> {
     let ask =
@@ -178,7 +188,7 @@ fn definition(rules: &[Match], packets: &[FlowKey]) -> Vec<Option<u32>> {
             table.insert(id, priority, rule).expect("its number is new, and there is room");
         }
     };
-    if rules.len().saturating_mul(packets.len()) <= LINEAR_MAX {
+    if is_short(rules, packets) {
         let mut linear = LinearSearch::new(rules.len());
         fill(&mut linear);
         return ask(&linear);

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use flowlane::cuckoo::BATCH_MAX;
 use flowlane::isa::Variant;
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
@@ -14,7 +13,7 @@ use crate::machine::Machine;
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op};
 use crate::machine::space::{Region, Space};
-use crate::program::{Lookup, Recorder, TablePlace};
+use crate::program::{BATCH, Lookup, Recorder, TablePlace};
 use crate::workload::tables::{KEY_LINES, RESULT_LINES, STACK_LINES};
 
 /// No further link in a chain; no rule.
@@ -214,16 +213,16 @@ impl RuleTables {
         (best != END).then_some(best)
     }
 
-    /// The best rules of packets, each table asked for all of a batch at once.
+    /// The best rules of packets, each table asked for all of a batch at once: of as many as simulated batches have.
     ///
     /// # Panics
     /// Where the slices differ in length.
     pub fn lookup_batch(&self, keys: &[FlowKey], rules: &mut [Option<u32>]) {
         assert_eq!(keys.len(), rules.len());
-        for (keys, rules) in keys.chunks(BATCH_MAX).zip(rules.chunks_mut(BATCH_MAX)) {
-            let mut best = [END; BATCH_MAX];
-            let mut lanes = [0u8; BATCH_MAX];
-            let mut asked = [&keys[0]; BATCH_MAX];
+        for (keys, rules) in keys.chunks(BATCH).zip(rules.chunks_mut(BATCH)) {
+            let mut best = [END; BATCH];
+            let mut lanes = [0u8; BATCH];
+            let mut asked = [&keys[0]; BATCH];
             for table in &self.tables {
                 let mut count = 0;
                 for (lane, key) in keys.iter().enumerate().filter(|(lane, _)| best[*lane] > table.bound) {
@@ -233,7 +232,7 @@ impl RuleTables {
                 if count == 0 {
                     break;
                 }
-                let mut values = [0; BATCH_MAX];
+                let mut values = [0; BATCH];
                 let mut hits = table.exact.find_batch(&table.mask, &asked[..count], &mut values);
                 while hits != 0 {
                     let at = hits.trailing_zeros() as usize;

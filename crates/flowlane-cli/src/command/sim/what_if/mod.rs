@@ -47,7 +47,13 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
 /// The workloads of the rules and packets that the options name.
 fn plan(options: &SimWhatIfOptions) -> Result<Plan, Failure> {
     let (mut rules, _) = input::read_rules(&options.rules)?;
-    let (packets, _) = input::read_trace(&options.trace)?;
+    let (packets, malformed) = input::read_trace(&options.trace)?;
+    if malformed > 0 {
+        let (path, all) = (options.trace.trace.display(), packets.len());
+        eprintln!(
+            "{path}: {malformed} of {all} packets are malformed; they are looked up as far as they could be read"
+        );
+    }
     let all = rules.len();
     rules.retain(|rule| rule.table == options.table);
     let path = options.rules.rules.display();

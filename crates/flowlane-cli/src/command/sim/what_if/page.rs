@@ -8,7 +8,7 @@ use super::text;
 
 const ABOUT: &str = "Rules and traffic of one's own: software as measured on this machine, with software, accelerators and \
                      associative memories as simulated beside it. Every answer, measured or simulated, was compared with \
-                     linear search.";
+                     that of linear search, or, where that would take long, of the library's tuple search: as it says here.";
 
 const SIDE_BY_SIDE: &str = "One core. Measured: medians and middle halves of rounds in which all took turns. Energy, power \
                             and area are Table 4's: of accelerators those of all slices.";
@@ -16,7 +16,8 @@ const SIDE_BY_SIDE: &str = "One core. Measured: medians and middle halves of rou
 const BOTTLENECKS: &str = "Each part of the simulated machine was made ideal, one after the other; the one that gives most \
                            is named. What was seen of it stands in parentheses.";
 
-const TORNADO: &str = "Each number of the simulated machine halved and doubled, each choice switched.";
+const TORNADO: &str = "Numbers of the simulated machine halved and doubled, choices switched: those in the table. The software is always the \
+                       same: what is fastest on the machine as it is.";
 
 const BREAK_EVENS: &str = "Between two places that were looked at, ratios are taken as powers.";
 
@@ -64,7 +65,7 @@ fn tornado(report: &Report) -> Tornado {
         id: "tornado".to_owned(),
         title: format!("Cycles a packet of {}", label(t.accelerator)),
         about: format!(
-            "As it is, {:.2} times as fast as {} (simulated). Widest first.",
+            "As it is, {:.2} times as fast as {} (simulated; the fastest software in the same tables). Widest first.",
             t.advantage,
             label(t.software)
         ),

@@ -52,7 +52,7 @@ fn simulated(line: &Line, report: &Report) -> Vec<String> {
     };
     vec![
         label(o.approach).to_owned(),
-        "simulated".to_owned(),
+        if o.cache_flows > 0 { "simulated, flow cache" } else { "simulated" }.to_owned(),
         number(o.cycles),
         number(o.ns()),
         number(o.millions_per_second),
@@ -76,13 +76,25 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let mut facts = vec![
         ("rules", format!("{} under {} masks; {} under one at most", f.rules, f.masks, f.largest)),
         ("packets", format!("{} of {} flows, {} without a rule", f.packets, f.flows, f.misses)),
+        ("every answer is that of", f.judge.to_owned()),
         ("tables asked for a packet, in order", number(f.asked)),
         ("TCAM", format!("{} entries of {} bits", f.tcam_entries, f.tcam_bits)),
         ("simulated machine", format!("{} ({})", report.preset, report.machine_hash)),
         ("this machine", format!("{}, a cycle of the counter {:.3} ns", m.cpu, m.ns_per_cycle)),
     ];
     if report.cache_flows > 0 {
-        facts.push(("flow cache in front", format!("{} flows", report.cache_flows)));
+        let beside = "of what is simulated; the library's tuple search and TCAMs have none, nor has anything measured, with \
+                      which nothing is compared therefore but the same software simulated without it";
+        facts.push(("flow cache in front", format!("{} flows, {beside}", report.cache_flows)));
+        let known = report.lines.iter().find(|line| line.outcome.cache_flows > 0);
+        let known = known.map_or(0.0, |line| 100.0 * line.outcome.known);
+        let all = match f.flows <= report.cache_flows {
+            true => {
+                ": it holds all flows of the trace, which is looked up round after round; more traffic has more flows"
+            }
+            false => "",
+        };
+        facts.push(("packets that it knows", format!("{known:.0} %{all}")));
     }
     if cfg!(debug_assertions) {
         facts.push(("this build", "not optimised: software as measured is slower than it is".to_owned()));
@@ -178,7 +190,8 @@ pub(super) fn text(report: &Report) -> String {
         let _ = writeln!(out, "- {name}: {sentence}");
     }
     let t = &report.tornado;
-    let title = format!("\nwhat {} hangs on, beside {} (simulated)", label(t.accelerator), label(t.software));
+    let beside = "the fastest software, simulated, in the same tables";
+    let title = format!("\nwhat {} hangs on, beside {} ({beside})", label(t.accelerator), label(t.software));
     let shown: usize = t.bars.iter().take(BARS).map(|bar| bar.settings.len()).sum();
     let rows = tornado(report);
     out.push_str(&output::table(&title, &TORNADO, &rows[..rows.len().min(1 + shown)]));
