@@ -232,6 +232,18 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
             ),
             "member `x` of next hop `1` is none with actions",
         ),
+        (
+            format!(
+                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"goto_table:77\"\n"
+            ),
+            "goto_table:77 leads to a table that does not exist",
+        ),
+        (
+            format!(
+                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"set_field:1->metadata\"\n"
+            ),
+            "next hop `1`: set_field of `metadata`",
+        ),
         (format!("{port}{table}rules = [\"actions=encap:1\"]\n"), "there is no tunnel 1"),
         (
             format!("{port}{table}{tunnel}id = 1\nlocal = \"::1\"\nremote = \"10.0.0.1\"\n"),
@@ -252,6 +264,10 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
         (filter("key = [\"nw_src\"]\nhit = \"goto_table:9\""), "leads to a table that does not exist"),
         (filter("key = [\"nw_src\"]\nhit = \"goto_table:5\""), "can only go on in a later table"),
         (filter("key = [\"nw_src\"]\nhit = \"move:nw_src->nw_dst\""), "only a rule's match fixes"),
+        (
+            filter("key = [\"nw_src\"]\nhit = \"set_field:1->reg0\""),
+            "`reg0`, which no header has, is for rules",
+        ),
         (
             filter("key = [\"nw_src\"]\nentries = [\"ip,nw_dst=10.0.0.1\"]"),
             "says something that is not in the key",
