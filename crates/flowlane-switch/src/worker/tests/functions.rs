@@ -125,12 +125,16 @@ fn bursts_through_functions_are_packets_one_after_the_other_with_caches_and_with
     }
 }
 
-/// Gives frames at times.
-struct Timed(std::vec::IntoIter<(u64, Vec<u8>)>);
+/// Gives frames at times, after so many rounds without any.
+struct Timed(u32, std::vec::IntoIter<(u64, Vec<u8>)>);
 
 impl Port for Timed {
     fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
-        let Some((time_ns, bytes)) = self.0.next() else { return Ok(Received::Finished) };
+        if self.0 > 0 {
+            self.0 -= 1;
+            return Ok(Received::Idle);
+        }
+        let Some((time_ns, bytes)) = self.1.next() else { return Ok(Received::Finished) };
         let frame = burst.next_frame().expect("a burst has room for one");
         frame.fill(&bytes);
         frame.time_ns = time_ns;
@@ -142,34 +146,41 @@ impl Port for Timed {
     }
 }
 
-#[test]
-fn sessions_age_by_the_workers_clock() {
-    let frame = || {
-        let mut bytes = Vec::new();
-        let ip = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [192, 0, 2, 1], 9);
-        ip.udp(1000, 53).write(&mut bytes, b"question").unwrap();
-        bytes
-    };
+/// A question from inside at these times; gives the outside ports by which it left, and sessions made and gone.
+fn asked_at(idle_rounds: u32, times_ns: &[u64]) -> (Vec<[u8; 2]>, u64, u64) {
+    let mut question = Vec::new();
+    let ip = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [192, 0, 2, 1], 9);
+    ip.udp(1000, 53).write(&mut question, b"question").unwrap();
     let (mut worker, sent) = with_functions(CacheConfig::default(), Lookups::Batch);
-    let seconds = [0, 10, 250, 549, 900, 1199];
-    let frames: Vec<_> = seconds.iter().map(|s| (1_700_000_000_000_000_000 + s * NS, frame())).collect();
-    worker.egress.ports.slots_mut()[0].port = Box::new(Timed(frames.into_iter()));
+    let frames: Vec<_> = times_ns.iter().map(|&time| (time, question.clone())).collect();
+    worker.egress.ports.slots_mut()[0].port = Box::new(Timed(idle_rounds, frames.into_iter()));
     worker.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
-    let ports: Vec<[u8; 2]> = sent
-        .lock()
-        .unwrap()
-        .iter()
-        .filter(|(port, _)| *port == 2)
-        .map(|(_, frame)| [frame[34], frame[35]])
-        .collect();
-    // 300 s without a packet end a session.
-    assert!(
-        ports.len() == 6 && ports[..4].iter().all(|p| *p == ports[0]) && ports[4] == ports[5],
-        "{ports:?}"
-    );
+    let sent = sent.lock().unwrap();
+    let ports = sent.iter().filter(|(port, _)| *port == 2).map(|(_, f)| [f[34], f[35]]).collect();
     let (_, function) = worker.lookup.pipeline.functions().nth(2).unwrap();
     let Kind::Nat(nat) = &function.kind else { unreachable!() };
-    assert_eq!((nat.counters().created, nat.counters().aged), (2, 1));
+    (ports, nat.counters().created, nat.counters().aged)
+}
+
+#[test]
+fn sessions_age_by_the_workers_clock() {
+    // 300 s without a packet end a session; those behind the gap are one again.
+    let seconds = [0, 10, 250, 549, 900, 1199];
+    let ages = |idle_rounds, begin: u64, first: u64| {
+        let mut times = seconds.map(|s| begin + s * NS);
+        times[0] = first;
+        let (ports, created, aged) = asked_at(idle_rounds, &times);
+        assert!(ports.len() == 6 && ports[..4].iter().all(|p| *p == ports[0]), "{ports:?}");
+        assert!(ports[4] == ports[5] && ports[3] != ports[4], "{ports:?}");
+        assert_eq!((created, aged), (2, 1));
+    };
+    let epoch = 1_700_000_000 * NS;
+    ages(0, epoch, epoch);
+    // The maintenance of the 32nd round comes before the first frame.
+    ages(40, epoch, epoch);
+    // The first frame has no time.
+    ages(0, epoch, 0);
+    ages(0, 0, 0);
 }
 
 /// Nanoseconds in a second.
