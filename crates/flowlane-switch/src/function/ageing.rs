@@ -103,9 +103,10 @@ pub struct Aged<T> {
 }
 
 impl<T: Copy> Aged<T> {
-    /// Room for so many entries; memory is taken as they come.
+    /// Room for so many entries. Addresses are reserved for all, so that a flood of new ones is no occasion to allocate and
+    /// copy; the system gives memory as entries come. Where it does not even reserve so much, room grows with them.
     pub fn new(entries_max: usize) -> Self {
-        Self {
+        let mut aged = Self {
             slots: Vec::new(),
             links: Vec::new(),
             lists: vec![NONE; SLOTS as usize].into(),
@@ -113,7 +114,14 @@ impl<T: Copy> Aged<T> {
             entries_max: entries_max.min(NONE as usize - 1),
             len: 0,
             hand: 0,
+        };
+        let reserved = aged.slots.try_reserve_exact(aged.entries_max);
+        let reserved = reserved.and_then(|()| aged.links.try_reserve_exact(aged.entries_max));
+        let reserved = reserved.and_then(|()| aged.free.try_reserve_exact(aged.entries_max));
+        if reserved.is_err() {
+            (aged.slots, aged.links, aged.free) = Default::default();
         }
+        aged
     }
 
     /// Number of entries, those included that are due and that the hand has not come to.
@@ -137,11 +145,10 @@ impl<T: Copy> Aged<T> {
         self.entries_max
     }
 
-    /// Bytes allocated.
+    /// Bytes of the entries that have been in use at a time.
     pub fn table_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<T>>()
-            + self.links.capacity() * size_of::<Link>()
-            + (self.free.capacity() + self.lists.len()) * size_of::<u32>()
+        let entry = size_of::<Slot<T>>() + size_of::<Link>() + size_of::<u32>();
+        self.slots.len() * entry + size_of_val(&*self.lists)
     }
 
     /// Adds an entry that goes when it is idle for longer than `idle` ticks; none where all are taken.
