@@ -71,7 +71,8 @@ pub struct AssetTableSection {
     pub name: String,
     /// What happens to packets: actions as in rules.
     pub known: String,
-    /// What happens to packets that show a host or a service which was not known; the same where it is left out.
+    /// What happens to packets that show a host or a service which was not known, also where the table is full and it is
+    /// not noted; the same where it is left out.
     pub new: Option<String>,
     /// Networks whose addresses count, as in `["192.168.0.0/16", "2001:db8::/32"]`; all where it is left out.
     #[serde(default)]

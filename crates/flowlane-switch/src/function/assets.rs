@@ -3,7 +3,8 @@
 //! A *host* is an address in a VLAN with the MAC address that it is seen behind: the source of an IPv4 or IPv6 packet, or
 //! the sender of an ARP message. A *service* is a port of such an address that answers: the source of a TCP segment with
 //! SYN and ACK, or of a UDP datagram from a port below those that clients draw. A host that comes with another MAC address
-//! is another asset: so moves, routers and forgeries show. Nothing is sent, and no packet is changed.
+//! is another asset: so moves, routers and forgeries show. What is not noted since the table is full stays new. Nothing is
+//! sent, and no packet is changed.
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::{VLAN_PRESENT, word};
@@ -222,7 +223,7 @@ impl Assets {
         self.settle(key, found, now)
     }
 
-    /// Notes that an asset has been seen, for whose key this was found; says whether it is new.
+    /// Notes that an asset has been seen, for whose key this was found; says whether it was not known.
     #[inline]
     fn settle(&mut self, key: &Key, found: Option<u32>, now: u32) -> bool {
         if let Some(at) = found.and_then(|at| self.table.unless_due(at, now)) {
@@ -231,8 +232,9 @@ impl Assets {
             return false;
         }
         if self.table.insert(key, Sight { packets: 1, first: now }, self.config.idle, now).is_none() {
+            // Nobody has known it. What is done with new ones is to hold when a flood has filled the table, too.
             self.counters.refused += 1;
-            return false;
+            return true;
         }
         match key[0] & kind::SERVICE {
             0 => self.counters.hosts += 1,

@@ -109,6 +109,7 @@ impl Model {
                 new = true;
             } else {
                 self.counters[2] += 1;
+                new = true;
             }
         }
         new.into()
