@@ -183,6 +183,8 @@ pub struct NatCounters {
     pub errors: u64,
     /// Later fragments translated.
     pub fragments: u64,
+    /// First fragments translated that could not be remembered: those behind them are refused.
+    pub fragments_full: u64,
     /// Packets refused, by [`Refusal`].
     pub refused: [u64; Refusal::ALL.len()],
 }

@@ -35,7 +35,12 @@ fn draw(random: &mut Random) -> Desc {
         8 => Net::Arp { mac: random.below(3) as u8, sender: v4(random) },
         _ => Net::Other,
     };
-    Desc { mac: random.below(3) as u8, vlan: [None, Some(0), Some(5)][random.index(3)], net }
+    Desc {
+        mac: random.below(3) as u8,
+        vlan: [None, Some(0), Some(5)][random.index(3)],
+        net,
+        wire: Wire::default(),
+    }
 }
 
 type Id = (Option<u16>, IpAddr, Asset);

@@ -28,7 +28,12 @@ fn draw(random: &mut Random) -> Desc {
         8 => Net::Arp { mac: random.below(3) as u8, sender: address(random) },
         _ => Net::Other,
     };
-    Desc { mac: random.below(3) as u8, vlan: [None, Some(5), Some(6)][random.index(3)], net }
+    Desc {
+        mac: random.below(3) as u8,
+        vlan: [None, Some(5), Some(6)][random.index(3)],
+        net,
+        wire: Wire::default(),
+    }
 }
 
 /// The value of a field, where the packet has it.
