@@ -174,6 +174,7 @@ fn fields_that_no_packet_has_together_are_no_key() {
     assert_eq!(refused(&[Field::Ipv4Src, Field::Ipv6Dst]), KeyError::Contradiction("nw_src", "ipv6_dst"));
     assert_eq!(refused(&[Field::TpSrc, Field::ArpSpa]), KeyError::Contradiction("tp_src", "arp_spa"));
     assert_eq!(refused(&[Field::TunId]), KeyError::Field("tun_id"));
+    assert_eq!(refused(&[Field::Ipv4Src, Field::NwTtl]), KeyError::Ttl);
     assert_eq!(refused(&[Field::IcmpType]), KeyError::Field("icmp_type"));
     let long = [Field::Ipv6Src, Field::Ipv6Dst, Field::TpSrc, Field::NwProto, Field::EthSrc, Field::EthDst];
     assert_eq!(refused(&long), KeyError::Long(13));
