@@ -285,6 +285,21 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
             "raise `entries_max`",
         ),
         (filter("key = [\"nw_src\"]\nentries_file = \"none\""), "cannot be read"),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4\", \"nw_src=1.2.3.4,ip,timeout=5\"]"),
+            "filter 5:2: entry `nw_src=1.2.3.4,ip,timeout=5` has the key of one before it",
+        ),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"priority=7,ip,nw_src=1.2.3.4\"]"),
+            "filter 5:1: `priority` is for rules",
+        ),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4,n_packets=3\"]"),
+            "`n_packets` is for rules",
+        ),
+        (filter("key = [\"nw_src\", \"nw_ttl\"]"), "`nw_ttl` cannot be part of a key"),
+        (filter("key = [\"nw_src\"]\ntimeout_s = 5"), "entries that packets add, and none does"),
+        (filter("key = [\"nw_src\"]\nlearn = true\nrefresh = true"), "entries with a timeout, and none has"),
         (filter("key = [\"nw_src\"]\nlookups = \"bach\""), "did you mean `batch`?"),
         (assets("networks = [\"10.0.0.0/33\"]"), "is no network"),
         (assets("entrys_max = 1"), "did you mean `entries_max`?"),

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use flowlane::packet::parse::ip_proto;
-use flowlane::rule::{Action, ReadOptions};
+use flowlane::rule::ReadOptions;
 
-use super::{SetupError, actions, entries_in_range, lookups, network};
+use super::{KindSetup, Made, SetupError, actions, entries_in_range, lookups, network};
 use crate::config::{ConfigError, ForwardProtocolChoice, ForwardSection, NatTableSection};
 use crate::function::NatConfig;
 use crate::function::ageing::idle_ticks;
@@ -19,7 +19,7 @@ pub(super) fn read(
     secret: Secret,
     options: &ReadOptions<'_>,
     place: Place<'_>,
-) -> Result<(NatConfig, Vec<Vec<Action>>), SetupError> {
+) -> Result<Made, SetupError> {
     let number = section.number;
     entries_in_range(number, section.sessions_max, place)?;
     if section.fragments_max > 0 {
@@ -77,7 +77,7 @@ pub(super) fn read(
         let help = "mend this [[nat_table.forward]]".to_owned();
         place("[[nat_table.forward]]", format!("nat {number}: {error}"), help)
     })?;
-    Ok((config, verdicts))
+    Ok((KindSetup::Nat(config), verdicts))
 }
 
 /// Addresses: one, or the first and the last.
