@@ -268,3 +268,34 @@ fn bare(kind: Kind) -> Function {
     let verdicts = kind.verdicts().len();
     Function::new(1, "", kind, vec![Vec::new(); verdicts]).expect("there is nothing to refuse")
 }
+
+#[test]
+fn what_is_idle_goes_where_no_packet_comes() {
+    let second = 1_000_000_000;
+    let filter = FilterConfig {
+        idle: ageing::idle_ticks(5),
+        learn: true,
+        ..FilterConfig::new(vec![flowlane::packet::Field::Ipv4Src], 10)
+    };
+    let nat = NatConfig::new(vec![(0x0a00_0000, 0xff00_0000)], vec![(0xcb00_7101, 0xcb00_7101)], 10);
+    let kinds = [
+        (Kind::Filter(Filter::new(&filter).unwrap()), 5),
+        (Kind::Assets(Assets::new(AssetConfig { idle: ageing::idle_ticks(5), ..AssetConfig::new(10) })), 5),
+        (Kind::Nat(Nat::new(nat).unwrap()), 300),
+    ];
+    let packet = Desc::v4(0x0a00_0001, 0xc633_6401, L4::Udp { src: 40_000, dst: 53, checksum: true });
+    for (kind, seconds) in kinds {
+        let mut function = bare(kind);
+        let len = |function: &Function| match &function.kind {
+            Kind::Filter(filter) => filter.len(),
+            Kind::Assets(assets) => assets.len(),
+            Kind::Nat(nat) => nat.len(),
+        };
+        process(&mut function, &[packet.build()], second);
+        function.age((1 + seconds) * second);
+        assert_eq!(len(&function), 1, "{function:?}");
+        function.age((2 + seconds) * second);
+        assert_eq!(len(&function), 0, "{function:?}");
+        assert_eq!(function.packets, 1);
+    }
+}

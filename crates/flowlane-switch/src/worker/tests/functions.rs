@@ -18,11 +18,20 @@ fn rule(table: u8, priority: u32, matches: &[(Field, u128)], actions: Vec<Action
     Rule { table, priority: Priority(priority), cookie: 0, matches: all, actions }
 }
 
+fn add_table(pipeline: &mut Pipeline, number: u8, by: By) {
+    match by {
+        By::Later(batch_max) => {
+            pipeline.add_deferred_table(number, "", deferred::patient(batch_max), Miss::Drop);
+        }
+        by => pipeline.add_table(number, "", by.engine(), Miss::Drop),
+    }
+}
+
 /// Rules (0), a filter that learns (5), assets (6), translation (7), routes (8), rules (9).
-fn pipeline(lookups: Lookups) -> Pipeline {
+fn pipeline(lookups: Lookups, by: By) -> Pipeline {
     let (out, go) = (|port| Action::Output(PortNo(port)), Action::Goto);
     let mut pipeline = Pipeline::new();
-    pipeline.add_table(0, "", By::Tuple.engine(), Miss::Drop);
+    add_table(&mut pipeline, 0, by);
     let filter =
         FilterConfig { lookups, learn: true, ..FilterConfig::new(vec![Field::TpSrc, Field::TpDst], 5) };
     let filter = Kind::Filter(Filter::new(&filter).unwrap());
@@ -45,7 +54,7 @@ fn pipeline(lookups: Lookups) -> Pipeline {
     let routes =
         RouteTableConfig { number: 8, routes_max: 1, memory_max: 128 << 20, ..RouteTableConfig::default() };
     pipeline.add_routes(8, RouteTable::new(routes, hops, &[(Prefix::truncated(0, 0), 0)], &[]).unwrap());
-    pipeline.add_table(9, "", By::Tuple.engine(), Miss::Drop);
+    add_table(&mut pipeline, 9, by);
     let tag = vec![Action::PushVlan(0x8100), set(Field::VlanVid, 7), go(5)];
     let mark = vec![set(Field::Reg0, 2), go(5)];
     let rules = [
@@ -68,7 +77,7 @@ fn pipeline(lookups: Lookups) -> Pipeline {
 
 fn with_functions(cache: CacheConfig, lookups: Lookups) -> (Worker, Sent) {
     let (mut worker, sent) = worker(&[], 1, cache, By::Tuple);
-    worker.lookup = Lookup::new(pipeline(lookups), cache);
+    worker.lookup = Lookup::new(pipeline(lookups, By::Tuple), cache);
     (worker, sent)
 }
 
@@ -123,6 +132,77 @@ fn bursts_through_functions_are_packets_one_after_the_other_with_caches_and_with
         assert!(counts.iter().all(|(_, packets, _)| *packets > 100), "{counts:?}");
         assert!(plain.egress.drops.function_refused > 0);
     }
+}
+
+#[test]
+fn functions_behind_tables_that_answer_later_do_what_they_do_behind_others() {
+    for seed in 0..20u64 {
+        let r = &mut Random(seed);
+        let caches = CacheConfig { exact_insert_inverse: 1, ..CacheConfig::default() };
+        let (mut plain, plain_sent) = with_functions(no_caches(), Lookups::Batch);
+        let (mut later, sent) = with_functions(caches, Lookups::Batch);
+        later.lookup = Lookup::new(pipeline(Lookups::Batch, By::Later(r.pick(&[1, 3, 40]))), caches);
+        for round in 0..200 {
+            let (port, bytes) = (r.next(2) as usize, packet(r));
+            plain.inject(port, &[&bytes]).unwrap();
+            later.inject(port, &[&bytes]).unwrap();
+            later.settle().unwrap();
+            later.egress.flush().unwrap();
+            let [wanted, sent] = [&plain_sent, &sent].map(|s| std::mem::take(&mut *s.lock().unwrap()));
+            assert_eq!(sent, wanted, "seed {seed}, packet {round}");
+        }
+        assert_eq!(counted(&later), counted(&plain), "seed {seed}");
+        assert_eq!((later.egress.drops, later.waiting()), (plain.egress.drops, 0), "seed {seed}");
+    }
+}
+
+/// Rules (0), a set of ports that stays as it is (5), rules (9).
+fn with_a_set(cache: CacheConfig, by: By) -> (Worker, Sent) {
+    let (mut worker, sent) = worker(&[], 1, cache, By::Tuple);
+    let mut pipeline = Pipeline::new();
+    add_table(&mut pipeline, 0, by);
+    let mut set = Filter::new(&FilterConfig::new(vec![Field::TpDst], 5)).unwrap();
+    let mut key = FlowKey::zero();
+    key.set(Field::TpDst, 53);
+    set.insert(&key, crate::function::ageing::NEVER).unwrap();
+    let hit = vec![Action::PushVlan(0x8100), Action::Goto(9)];
+    let miss = vec![Action::Goto(9)];
+    pipeline.add_function(5, function(5, Kind::Filter(set), vec![hit, miss]));
+    add_table(&mut pipeline, 9, by);
+    let rules = [
+        rule(0, 1, &[], vec![Action::Goto(5)]),
+        rule(0, 2, &[(Field::EthType, 0x800), (Field::NwProto, 1)], vec![Action::Output(PortNo(3))]),
+        rule(9, 1, &[], vec![Action::Output(PortNo(2))]),
+        rule(9, 2, &[(Field::VlanTci, 0x1000)], vec![Action::Output(PortNo(4))]),
+    ];
+    rules.into_iter().for_each(|rule| _ = pipeline.add_rule(rule).unwrap());
+    worker.lookup = Lookup::new(pipeline, cache);
+    (worker, sent)
+}
+
+#[test]
+fn bursts_that_have_waited_for_an_answer_go_through_a_function_together() {
+    let mut packets = [0; 5];
+    for seed in 0..40u64 {
+        let r = &mut Random(seed);
+        let (mut plain, plain_sent) = with_a_set(no_caches(), By::Tuple);
+        let (mut later, sent) = with_a_set(no_caches(), By::Later(r.pick(&[1, 7, 32, 1000])));
+        for round in 0..10 {
+            let frames: Vec<Vec<u8>> = (0..32).map(|_| packet(r)).collect();
+            let borrowed: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+            plain.inject(0, &borrowed).unwrap();
+            later.inject(0, &borrowed).unwrap();
+            later.settle().unwrap();
+            later.egress.flush().unwrap();
+            let [mut a, mut b] = [&plain_sent, &sent].map(|s| std::mem::take(&mut *s.lock().unwrap()));
+            a.sort();
+            b.sort();
+            assert_eq!(a, b, "seed {seed}, round {round}");
+            a.iter().for_each(|(port, _)| packets[*port as usize] += 1);
+        }
+        assert_eq!(counted(&later), counted(&plain), "seed {seed}");
+    }
+    assert!(packets[2..].iter().all(|&n| n > 100), "packets by port: {packets:?}");
 }
 
 /// Gives frames at times, after so many rounds without any.
