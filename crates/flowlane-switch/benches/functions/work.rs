@@ -5,6 +5,7 @@ use flowlane::packet::batch::LaneMask;
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, Headers, parse};
+use flowlane::route::Prefix;
 use flowlane::rule::Action;
 use flowlane_switch::frame::Frame;
 use flowlane_switch::function::ageing::NEVER;
@@ -127,7 +128,7 @@ impl Work {
         let kind = match self.name {
             Name::Nat => {
                 let config =
-                    NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL + 15)], self.entries);
+                    NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL + 15)], self.entries);
                 Kind::Nat(Nat::new(NatConfig { lookups, ..config }).expect("there are no forwards"))
             }
             Name::Assets => {

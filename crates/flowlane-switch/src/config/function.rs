@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::function::assets;
+use crate::function::nat::config as nat;
+
 /// How a function looks keys up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -169,31 +172,31 @@ pub enum ForwardProtocolChoice {
 }
 
 fn nat_ports() -> (u16, u16) {
-    (1024, u16::MAX)
+    nat::PORTS
 }
 
 fn fragments_max() -> usize {
-    1024
+    nat::FRAGMENTS_MAX
 }
 
 fn udp_idle_s() -> u64 {
-    300
+    nat::UDP_IDLE_S
 }
 
 fn tcp_idle_s() -> u64 {
-    7440
+    nat::TCP_IDLE_S
 }
 
 fn tcp_transitory_idle_s() -> u64 {
-    240
+    nat::TCP_TRANSITORY_IDLE_S
 }
 
 fn icmp_idle_s() -> u64 {
-    60
+    nat::ICMP_IDLE_S
 }
 
 fn udp_port_max() -> u16 {
-    32_767
+    assets::UDP_PORT_MAX
 }
 
 fn assets_idle_s() -> u64 {

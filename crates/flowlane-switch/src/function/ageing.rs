@@ -140,11 +140,6 @@ impl<T: Copy> Aged<T> {
         self.len >= self.entries_max
     }
 
-    /// Most entries.
-    pub fn entries_max(&self) -> usize {
-        self.entries_max
-    }
-
     /// Bytes of the entries that have been in use at a time.
     pub fn table_bytes(&self) -> usize {
         let entry = size_of::<Slot<T>>() + size_of::<Link>() + size_of::<u32>();

@@ -41,6 +41,14 @@ use crate::pipeline::{BehindError, Step, steps_behind};
 /// The verdict of a packet that the function refuses: it is dropped, and the function has counted why.
 pub const REFUSED: u8 = u8::MAX;
 
+/// TCP flags: the lower half of what stands in the upper one of word `FLAGS` of a flow key.
+mod flag {
+    pub(super) const FIN: u8 = 1;
+    pub(super) const SYN: u8 = 2;
+    pub(super) const RST: u8 = 4;
+    pub(super) const ACK: u8 = 16;
+}
+
 /// What happens to the packets that a function gives one verdict.
 #[derive(Debug)]
 pub struct Verdict {

@@ -5,14 +5,7 @@ use super::config::Refusal;
 use super::packet::Endpoint;
 use super::reading::{Packet, What};
 use crate::function::ageing::{FULL_BUDGET, NEVER};
-
-/// TCP flags of word `FLAGS` of a flow key, moved down.
-pub(super) mod flag {
-    pub(in crate::function::nat) const FIN: u8 = 1;
-    pub(in crate::function::nat) const SYN: u8 = 2;
-    pub(in crate::function::nat) const RST: u8 = 4;
-    pub(in crate::function::nat) const ACK: u8 = 16;
-}
+use crate::function::flag;
 
 /// What a session has seen of TCP.
 pub(super) mod state {

@@ -277,7 +277,11 @@ fn what_is_idle_goes_where_no_packet_comes() {
         learn: true,
         ..FilterConfig::new(vec![flowlane::packet::Field::Ipv4Src], 10)
     };
-    let nat = NatConfig::new(vec![(0x0a00_0000, 0xff00_0000)], vec![(0xcb00_7101, 0xcb00_7101)], 10);
+    let nat = NatConfig::new(
+        vec![flowlane::route::Prefix::truncated(0x0a00_0000, 8)],
+        vec![(0xcb00_7101, 0xcb00_7101)],
+        10,
+    );
     let kinds = [
         (Kind::Filter(Filter::new(&filter).unwrap()), 5),
         (Kind::Assets(Assets::new(AssetConfig { idle: ageing::idle_ticks(5), ..AssetConfig::new(10) })), 5),

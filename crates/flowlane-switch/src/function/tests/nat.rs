@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use flowlane::route::Prefix;
+
 use super::*;
 use crate::function::nat::ports::Secret;
 use crate::function::nat::{Forward, IdleTimes, NatCounters, NatError, Refusal};
@@ -394,7 +396,11 @@ fn config(random: &mut Random) -> NatConfig {
         idle,
         seed: random.bits() as u32,
         secret: Secret::seeded(random.bits()),
-        ..NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL + 1)], [3, 10, 60][random.index(3)])
+        ..NatConfig::new(
+            vec![Prefix::truncated(INSIDE, 8)],
+            vec![(POOL, POOL + 1)],
+            [3, 10, 60][random.index(3)],
+        )
     }
 }
 
@@ -467,7 +473,7 @@ fn translation_is_what_maps_and_checksums_made_anew_say_one_packet_after_the_oth
 
 #[test]
 fn a_flood_of_connections_fills_the_table_and_takes_nothing_from_those_that_are_open() {
-    let config = NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL)], 100);
+    let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
     let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
     let tcp =
         |src: End, dst: End, flags| Desc::v4(src.0, dst.0, L4::Tcp { src: src.1, dst: dst.1, flags }).build();
@@ -497,7 +503,7 @@ fn a_flood_of_connections_fills_the_table_and_takes_nothing_from_those_that_are_
 /// Whether a session that packets from inside have made is there after so many seconds, in which these come again and again
 /// from outside.
 fn lasts(seconds: u64, made_by: &[L4], from_outside: impl Fn(u16) -> L4) -> bool {
-    let config = NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL)], 100);
+    let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
     let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
     let mut outside = (0, 0);
     for l4 in made_by {
@@ -533,7 +539,7 @@ fn what_comes_from_outside_keeps_no_session_and_opens_none() {
 
 #[test]
 fn a_connection_is_open_once_the_inside_end_has_acknowledged_and_closed_from_when_it_is_told_so() {
-    let config = NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL)], 100);
+    let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
     let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
     let outward = |flags| Desc::v4(INSIDE + 1, FAR, L4::Tcp { src: 5, dst: 80, flags }).build();
     let outside = source_of(&process(&mut function, &[outward(2)], 1)[0].1);
@@ -553,7 +559,7 @@ fn a_connection_is_open_once_the_inside_end_has_acknowledged_and_closed_from_whe
 #[test]
 fn forwards_that_contradict_each_other_or_the_pool_are_refused() {
     let new = |forwards: Vec<Forward>| {
-        let pool = NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL)], 10);
+        let pool = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 10);
         Nat::new(NatConfig { forwards, ..pool }).map(|nat| nat.len())
     };
     let forward = |proto, outside, inside| Forward { proto, outside, inside };

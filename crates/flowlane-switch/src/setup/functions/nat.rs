@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use flowlane::packet::parse::ip_proto;
+use flowlane::route::Prefix;
 use flowlane::rule::ReadOptions;
 
 use super::{KindSetup, Made, SetupError, actions, entries_in_range, lookups, network};
@@ -28,10 +29,7 @@ pub(super) fn read(
     let mut inside = Vec::new();
     for text in &section.inside {
         match network(text, place)? {
-            (IpAddr::V4(address), length) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
-                inside.push((u32::from(address) & mask, mask));
-            }
+            (IpAddr::V4(address), length) => inside.push(Prefix::truncated(address.into(), length)),
             (IpAddr::V6(_), _) => {
                 let help = "translation is of IPv4; route IPv6 instead".to_owned();
                 return Err(place(text, format!("inside network `{text}` is of IPv6"), help).into());

@@ -45,7 +45,7 @@ fn pipeline(lookups: Lookups, by: By) -> Pipeline {
         hairpin: true,
         forwards: vec![forward],
         ports: (50, 60),
-        ..NatConfig::new(vec![(0x0a00_0000, 0xffff_0000)], vec![(0x0a01_0001, 0x0a01_0001)], 6)
+        ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 16)], vec![(0x0a01_0001, 0x0a01_0001)], 6)
     };
     let nat = Kind::Nat(Nat::new(nat).unwrap());
     let pop = vec![Action::PopVlan, go(9)];
