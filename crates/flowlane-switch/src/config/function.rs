@@ -132,7 +132,7 @@ pub struct NatTableSection {
     /// The most datagrams that may be on their way in fragments; 0 where fragments are refused.
     #[serde(default = "fragments_max")]
     pub fragments_max: usize,
-    /// Seconds after which an idle session of UDP goes.
+    /// Seconds after which a session of UDP goes that is idle: from inside, nothing has come for it.
     #[serde(default = "udp_idle_s")]
     pub udp_idle_s: u64,
     /// Of TCP, while it is open.
