@@ -232,6 +232,18 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
             ),
             "member `x` of next hop `1` is none with actions",
         ),
+        (
+            format!(
+                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"goto_table:77\"\n"
+            ),
+            "goto_table:77 leads to a table that does not exist",
+        ),
+        (
+            format!(
+                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"set_field:1->metadata\"\n"
+            ),
+            "next hop `1`: set_field of `metadata`",
+        ),
         (format!("{port}{table}rules = [\"actions=encap:1\"]\n"), "there is no tunnel 1"),
         (
             format!("{port}{table}{tunnel}id = 1\nlocal = \"::1\"\nremote = \"10.0.0.1\"\n"),
@@ -253,6 +265,10 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
         (filter("key = [\"nw_src\"]\nhit = \"goto_table:5\""), "can only go on in a later table"),
         (filter("key = [\"nw_src\"]\nhit = \"move:nw_src->nw_dst\""), "only a rule's match fixes"),
         (
+            filter("key = [\"nw_src\"]\nhit = \"set_field:1->reg0\""),
+            "`reg0`, which no header has, is for rules",
+        ),
+        (
             filter("key = [\"nw_src\"]\nentries = [\"ip,nw_dst=10.0.0.1\"]"),
             "says something that is not in the key",
         ),
@@ -269,6 +285,21 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
             "raise `entries_max`",
         ),
         (filter("key = [\"nw_src\"]\nentries_file = \"none\""), "cannot be read"),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4\", \"nw_src=1.2.3.4,ip,timeout=5\"]"),
+            "filter 5:2: entry `nw_src=1.2.3.4,ip,timeout=5` has the key of one before it",
+        ),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"priority=7,ip,nw_src=1.2.3.4\"]"),
+            "filter 5:1: `priority` is for rules",
+        ),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4,n_packets=3\"]"),
+            "`n_packets` is for rules",
+        ),
+        (filter("key = [\"nw_src\", \"nw_ttl\"]"), "`nw_ttl` cannot be part of a key"),
+        (filter("key = [\"nw_src\"]\ntimeout_s = 5"), "entries that packets add, and none does"),
+        (filter("key = [\"nw_src\"]\nlearn = true\nrefresh = true"), "entries with a timeout, and none has"),
         (filter("key = [\"nw_src\"]\nlookups = \"bach\""), "did you mean `batch`?"),
         (assets("networks = [\"10.0.0.0/33\"]"), "is no network"),
         (assets("entrys_max = 1"), "did you mean `entries_max`?"),

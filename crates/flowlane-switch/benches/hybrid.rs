@@ -1,5 +1,6 @@
 //! Traffic that swings between few flows and many: a worker that asks the caches of flows always (cache-first), one that
-//! has none (table-first), and one that chooses by the number of flows (hybrid), in turn.
+//! has none (table-first), one that asks those that pay on the traffic at hand (adaptive), and one that chooses by the
+//! number of flows beside that, which is the default (hybrid). They take turns, in another order each round.
 //!
 //! `cargo bench -p flowlane-switch --bench hybrid -- [few=N] [many=N] [masks=S] [seconds=T] [swings=N] [rounds=N]`: 50 and
 //! 100,000 flows over 20 masks, T = 2 seconds of each, 3 swings, 3 rounds where nothing is given. Cycles a packet, from
@@ -112,7 +113,9 @@ fn main() {
     let default = CacheConfig { idle_ns: u64::MAX, seed: 12345, ..CacheConfig::default() };
     let fixed = CacheConfig { adaptive: false, hybrid: false, ..default };
     let without = CacheConfig { exact_entries: 0, signature_entries: 0, ..fixed };
-    let kinds = [("cache-first", fixed), ("table-first", without), ("hybrid", default)];
+    let adaptive = CacheConfig { hybrid: false, ..default };
+    let mut kinds =
+        [("cache-first", fixed), ("table-first", without), ("adaptive", adaptive), ("hybrid", default)];
     println!(
         "cycles a packet with {few} flows, with {many}, and in the first {:.0} ms behind a swing",
         10.0 * seconds
@@ -148,5 +151,6 @@ fn main() {
                 hybrid.bursts[1]
             );
         }
+        kinds.rotate_left(1);
     }
 }

@@ -205,8 +205,10 @@ fn functions() -> [(u8, Function); 3] {
     let filter = Kind::Filter(Filter::new(&filter).expect("the key is right"));
     let assets = Kind::Assets(Assets::new(AssetConfig::new(8)));
     // Everything is inside, and a part of it is the pool.
-    let nat =
-        NatConfig { hairpin: true, ..NatConfig::new(vec![(0, 0)], vec![(0x0a01_0000, 0x0a01_00ff)], 8) };
+    let nat = NatConfig {
+        hairpin: true,
+        ..NatConfig::new(vec![flowlane::route::Prefix::ALL], vec![(0x0a01_0000, 0x0a01_00ff)], 8)
+    };
     let nat = Kind::Nat(Nat::new(nat).expect("there are no forwards"));
     let made = |number, kind, actions| {
         (number, Function::new(number, "", kind, actions).expect("they lead onwards"))

@@ -25,7 +25,7 @@ use crate::config::{
 };
 use crate::mac_table::MacTable;
 use crate::meter::{Meter, Rate};
-use crate::pipeline::{Miss, Pipeline};
+use crate::pipeline::{Miss, Pipeline, PipelineError};
 use crate::port::{PortError, PortSpec};
 use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 
@@ -111,13 +111,14 @@ impl Setup {
         }
         let options = ReadOptions { ports: &resolve, ..Default::default() };
         let functions = functions::read(&config, folder, &options, &place)?;
+        let everywhere: BTreeSet<u8> = table_numbers(&config).collect();
         let rule_tables: BTreeSet<u8> = config.table.iter().map(|t| t.number).collect();
         checker.references(&config, &rules, &rule_tables)?;
         for table in &routes {
             let hops: Vec<Rule> = table.as_rules().collect();
             checker.references(&config, &hops, &BTreeSet::from([table.number()]))?;
+            checker.leads_somewhere(&hops, &everywhere)?;
         }
-        let everywhere: BTreeSet<u8> = table_numbers(&config).collect();
         for function in &functions {
             let verdicts: Vec<Rule> = function.as_rules().collect();
             checker.references(&config, &verdicts, &BTreeSet::from([function.number()]))?;
@@ -467,9 +468,8 @@ impl Checker<'_> {
             if let Action::Goto(to) = action
                 && !tables.contains(to)
             {
-                let message = format!("goto_table:{to} leads to a table that does not exist");
-                let help = Some("declare it in the configuration".to_owned());
-                return Err(self.error(&format!("goto_table:{to}"), message, help));
+                let message = PipelineError::NoGotoTable(*to).to_string();
+                return Err(self.error(&format!("goto_table:{to}"), message, None));
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use flowlane::packet::batch::LaneMask;
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, Headers, parse};
+use flowlane::route::Prefix;
 use flowlane::rule::Action;
 use flowlane_switch::frame::Frame;
 use flowlane_switch::function::ageing::NEVER;
@@ -47,11 +48,20 @@ impl Name {
     }
 }
 
-/// Keys in the table, and keys that it is asked for.
+/// What a function looks up. It asks for the keys of a burst in two goes: sources and destinations, hosts and services.
+#[derive(Default)]
+pub(crate) struct Asked<const W: usize> {
+    /// Keys in its tables: in one for each go, or in one for both.
+    pub(crate) tables: Vec<Vec<[u32; W]>>,
+    /// By packet, what it asks for in each go.
+    pub(crate) asked: Vec<[Option<[u32; W]>; 2]>,
+}
+
+/// The same, by the width of keys.
 pub(crate) enum Keys {
-    Two((Vec<[u32; 2]>, Vec<[u32; 2]>)),
-    Four((Vec<[u32; 4]>, Vec<[u32; 4]>)),
-    Seven((Vec<[u32; 7]>, Vec<[u32; 7]>)),
+    Two(Asked<2>),
+    Four(Asked<4>),
+    Seven(Asked<7>),
 }
 
 /// A function's work.
@@ -65,6 +75,8 @@ pub(crate) struct Work {
     /// The order in which they come.
     pub(crate) order: Vec<u32>,
     pub(crate) keys: Keys,
+    /// The verdicts of the packets.
+    pub(crate) verdicts: Vec<u8>,
     /// The filter's entries.
     members: Vec<FlowKey>,
 }
@@ -110,7 +122,8 @@ impl Work {
             opening: Vec::new(),
             packets: Vec::new(),
             order: Vec::new(),
-            keys: Keys::Two((Vec::new(), Vec::new())),
+            keys: Keys::Two(Asked::default()),
+            verdicts: Vec::new(),
             members: Vec::new(),
         };
         match name {
@@ -127,7 +140,7 @@ impl Work {
         let kind = match self.name {
             Name::Nat => {
                 let config =
-                    NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL + 15)], self.entries);
+                    NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL + 15)], self.entries);
                 Kind::Nat(Nat::new(NatConfig { lookups, ..config }).expect("there are no forwards"))
             }
             Name::Assets => {
@@ -148,6 +161,16 @@ impl Work {
             .expect("the actions are right")
     }
 
+    /// Panics where the function holds something else than it was given, or has refused anything.
+    pub(crate) fn check(&self, function: &Function) {
+        let (len, refused) = match &function.kind {
+            Kind::Nat(nat) => (nat.len(), nat.counters().refused.iter().sum()),
+            Kind::Assets(assets) => (assets.len(), assets.counters().refused + assets.counters().without),
+            Kind::Filter(filter) => (filter.len(), filter.counters().without_key),
+        };
+        assert_eq!((len, refused), (self.entries, 0), "{}: entries, packets refused", self.name.text());
+    }
+
     /// UDP sessions: as many packets outbound as inbound.
     fn translate(&mut self) {
         let flow = |i: usize| Flow {
@@ -158,7 +181,7 @@ impl Work {
         };
         self.opening = (0..self.entries).map(|i| flow(i).frame()).collect();
         let mut function = self.function(Lookups::Batch);
-        let mut inside = Vec::new();
+        let mut asks = Asked { tables: vec![Vec::new(); 2], ..Asked::default() };
         for (i, bytes) in self.opening.iter().enumerate() {
             let (mut frames, mut keys) = ([Frame::default()], [FlowKey::zero()]);
             frames[0].fill(bytes);
@@ -168,18 +191,22 @@ impl Work {
             let flow = flow(i);
             let port = (keys[0].word(word::PORTS) >> 16) as u16;
             let address = keys[0].word(word::IPV4_SRC);
-            inside.push([flow.src.0, 17 << 16 | u32::from(flow.src.1)]);
+            let ends = [(flow.src.0, flow.src.1), (address, port)];
+            let ends = ends.map(|(address, port)| [address, 17 << 16 | u32::from(port)]);
+            asks.tables.iter_mut().zip(ends).for_each(|(table, key)| table.push(key));
+            asks.asked.extend([[Some(ends[0]), None], [None, Some(ends[1])]]);
             let back = Flow { src: flow.dst, dst: (address, port), proto: 17, flags: 0 };
             self.packets.push(flow.frame());
             self.packets.push(back.frame());
+            self.verdicts.extend([0, 1]);
         }
-        self.keys = Keys::Two((inside.clone(), inside));
+        self.keys = Keys::Two(asks);
     }
 
     /// Hosts, each with a service: as many packets that show both as packets that show the host.
     fn show(&mut self) {
         let hosts = self.entries / 2;
-        let mut keys = Vec::new();
+        let mut keys = Asked { tables: vec![Vec::new()], ..Asked::default() };
         for i in 0..hosts {
             let flow = |flags| Flow {
                 src: (INSIDE + 1 + i as u32, 443),
@@ -191,15 +218,18 @@ impl Work {
             self.packets.push(flow(0x12).frame());
             self.packets.push(flow(0x10).frame());
             let address = INSIDE + 1 + i as u32;
-            keys.push([1 << 16 | 0xffff, 0, 0, 0, address, 0x0202_0000 | address >> 16, address & 0xffff]);
+            let host = [1 << 16 | 0xffff, 0, 0, 0, address, 0x0202_0000 | address >> 16, address & 0xffff];
+            let service = [2 << 16 | 0xffff, 0, 0, 0, address, 6 << 16 | 443, 0];
+            keys.tables[0].extend([host, service]);
+            keys.asked.extend([[Some(host), Some(service)], [Some(host), None]]);
+            self.verdicts.extend([0, 0]);
         }
-        self.keys = Keys::Seven((keys.clone(), keys));
+        self.keys = Keys::Seven(keys);
     }
 
     /// A set of 5-tuples: three packets of four are in it.
     fn filter(&mut self, random: &mut Random) {
-        let mut asked = Vec::new();
-        let mut inside = Vec::new();
+        let mut keys = Asked { tables: vec![Vec::new()], ..Asked::default() };
         for i in 0..self.entries * 4 / 3 {
             let flow = Flow {
                 src: (random.bits() as u32 >> 1 | 1 << 24, random.bits() as u16),
@@ -211,11 +241,12 @@ impl Work {
             let words = [38, 39, 40, 41].map(|w| key.word(w) & if w == 39 { 0xff00_0000 } else { u32::MAX });
             if i < self.entries {
                 self.members.push(key);
-                inside.push(words);
+                keys.tables[0].push(words);
             }
-            asked.push(words);
+            keys.asked.push([Some(words), None]);
             self.packets.push(flow.frame());
+            self.verdicts.push(u8::from(i >= self.entries));
         }
-        self.keys = Keys::Four((inside, asked));
+        self.keys = Keys::Four(keys);
     }
 }

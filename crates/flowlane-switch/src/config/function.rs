@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::function::assets;
+use crate::function::nat::config as nat;
+
 /// How a function looks keys up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -71,7 +74,8 @@ pub struct AssetTableSection {
     pub name: String,
     /// What happens to packets: actions as in rules.
     pub known: String,
-    /// What happens to packets that show a host or a service which was not known; the same where it is left out.
+    /// What happens to packets that show a host or a service which was not known, also where the table is full and it is
+    /// not noted; the same where it is left out.
     pub new: Option<String>,
     /// Networks whose addresses count, as in `["192.168.0.0/16", "2001:db8::/32"]`; all where it is left out.
     #[serde(default)]
@@ -128,7 +132,7 @@ pub struct NatTableSection {
     /// The most datagrams that may be on their way in fragments; 0 where fragments are refused.
     #[serde(default = "fragments_max")]
     pub fragments_max: usize,
-    /// Seconds after which an idle session of UDP goes.
+    /// Seconds after which a session of UDP goes that is idle: from inside, nothing has come for it.
     #[serde(default = "udp_idle_s")]
     pub udp_idle_s: u64,
     /// Of TCP, while it is open.
@@ -168,31 +172,31 @@ pub enum ForwardProtocolChoice {
 }
 
 fn nat_ports() -> (u16, u16) {
-    (1024, u16::MAX)
+    nat::PORTS
 }
 
 fn fragments_max() -> usize {
-    1024
+    nat::FRAGMENTS_MAX
 }
 
 fn udp_idle_s() -> u64 {
-    300
+    nat::UDP_IDLE_S
 }
 
 fn tcp_idle_s() -> u64 {
-    7440
+    nat::TCP_IDLE_S
 }
 
 fn tcp_transitory_idle_s() -> u64 {
-    240
+    nat::TCP_TRANSITORY_IDLE_S
 }
 
 fn icmp_idle_s() -> u64 {
-    60
+    nat::ICMP_IDLE_S
 }
 
 fn udp_port_max() -> u16 {
-    32_767
+    assets::UDP_PORT_MAX
 }
 
 fn assets_idle_s() -> u64 {

@@ -38,6 +38,9 @@ pub fn idle_ticks(seconds: u64) -> u32 {
 }
 
 /// Ticks since the first moment that was asked for. It does not go back.
+///
+/// A leap of 2³² ticks (18 years) is none of time, but of clocks: that of frames stands at 0 until the first with a time
+/// comes. From there the ticks go on as if it had not been.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ticks {
     base_ns: Option<u64>,
@@ -49,8 +52,10 @@ impl Ticks {
     #[inline]
     pub fn at(&mut self, now_ns: u64) -> u32 {
         let base = *self.base_ns.get_or_insert(now_ns);
-        let tick = now_ns.saturating_sub(base) >> TICK_SHIFT;
-        self.now = self.now.max(u32::try_from(tick).unwrap_or(u32::MAX));
+        match u32::try_from(now_ns.saturating_sub(base) >> TICK_SHIFT) {
+            Ok(tick) => self.now = self.now.max(tick),
+            Err(_) => self.base_ns = Some(now_ns - (u64::from(self.now) << TICK_SHIFT)),
+        }
         self.now
     }
 
@@ -98,9 +103,10 @@ pub struct Aged<T> {
 }
 
 impl<T: Copy> Aged<T> {
-    /// Room for so many entries; memory is taken as they come.
+    /// Room for so many entries. Addresses are reserved for all, so that a flood of new ones is no occasion to allocate and
+    /// copy; the system gives memory as entries come. Where it does not even reserve so much, room grows with them.
     pub fn new(entries_max: usize) -> Self {
-        Self {
+        let mut aged = Self {
             slots: Vec::new(),
             links: Vec::new(),
             lists: vec![NONE; SLOTS as usize].into(),
@@ -108,7 +114,14 @@ impl<T: Copy> Aged<T> {
             entries_max: entries_max.min(NONE as usize - 1),
             len: 0,
             hand: 0,
+        };
+        let reserved = aged.slots.try_reserve_exact(aged.entries_max);
+        let reserved = reserved.and_then(|()| aged.links.try_reserve_exact(aged.entries_max));
+        let reserved = reserved.and_then(|()| aged.free.try_reserve_exact(aged.entries_max));
+        if reserved.is_err() {
+            (aged.slots, aged.links, aged.free) = Default::default();
         }
+        aged
     }
 
     /// Number of entries, those included that are due and that the hand has not come to.
@@ -127,16 +140,10 @@ impl<T: Copy> Aged<T> {
         self.len >= self.entries_max
     }
 
-    /// Most entries.
-    pub fn entries_max(&self) -> usize {
-        self.entries_max
-    }
-
-    /// Bytes allocated.
+    /// Bytes of the entries that have been in use at a time.
     pub fn table_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot<T>>()
-            + self.links.capacity() * size_of::<Link>()
-            + (self.free.capacity() + self.lists.len()) * size_of::<u32>()
+        let entry = size_of::<Slot<T>>() + size_of::<Link>() + size_of::<u32>();
+        self.slots.len() * entry + size_of_val(&*self.lists)
     }
 
     /// Adds an entry that goes when it is idle for longer than `idle` ticks; none where all are taken.
@@ -397,6 +404,17 @@ mod tests {
     }
 
     #[test]
+    fn ticks_go_on_behind_a_leap_that_no_idle_time_could_be() {
+        let mut ticks = Ticks::default();
+        let epoch = 1_700_000_000_000_000_000;
+        assert_eq!((ticks.at(0), ticks.at(3 << TICK_SHIFT)), (0, 3));
+        assert_eq!(ticks.at(epoch), 3);
+        assert_eq!(ticks.ns_of(3), epoch);
+        assert_eq!(ticks.at(epoch + (2 << TICK_SHIFT)), 5);
+        assert_eq!((ticks.at(7), ticks.at(u64::MAX)), (5, 5));
+    }
+
+    #[test]
     fn ticks_begin_with_the_first_moment_and_do_not_go_back() {
         let mut ticks = Ticks::default();
         let epoch = 1_700_000_000_000_000_000;
@@ -404,7 +422,9 @@ mod tests {
         assert_eq!(ticks.at(epoch + (5 << TICK_SHIFT)), 5);
         assert_eq!(ticks.at(epoch), 5);
         assert_eq!(ticks.ns_of(5), epoch + (5 << TICK_SHIFT));
-        assert_eq!(ticks.at(u64::MAX), u32::try_from((u64::MAX - epoch) >> TICK_SHIFT).unwrap_or(u32::MAX));
+        let longest = u64::from(u32::MAX) << TICK_SHIFT;
+        assert_eq!(Ticks::default().at(epoch + longest), 0);
+        assert_eq!(ticks.at(epoch + longest), u32::MAX);
         assert_eq!((idle_ticks(0), idle_ticks(1), idle_ticks(u64::MAX)), (NEVER, 8, NEVER - 1));
     }
 }

@@ -3,16 +3,19 @@
 //! A *host* is an address in a VLAN with the MAC address that it is seen behind: the source of an IPv4 or IPv6 packet, or
 //! the sender of an ARP message. A *service* is a port of such an address that answers: the source of a TCP segment with
 //! SYN and ACK, or of a UDP datagram from a port below those that clients draw. A host that comes with another MAC address
-//! is another asset: so moves, routers and forgeries show. Nothing is sent, and no packet is changed.
+//! is another asset: so moves, routers and forgeries show. What is not noted since the table is full stays new. Nothing is
+//! sent, and no packet is changed.
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::{VLAN_PRESENT, word};
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse::{ether_type, ip_proto};
 use flowlane::packet::{Headers, Network, Transport};
+use flowlane::route::Prefix;
 
 use super::ageing::{BURST_BUDGET, NEVER, Ticks};
 use super::burst::{Gathered, Lookups, Packets};
+use super::flag;
 use super::table::AgedTable;
 
 use std::net::IpAddr;
@@ -38,9 +41,13 @@ mod kind {
     pub(super) const IPV6: u32 = 4 << 16;
 }
 
-/// TCP flags, as they stand in word `FLAGS` of a flow key.
-const SYN_ACK: u32 = 0x12 << 16;
-const SYN_ACK_FIN_RST: u32 = 0x17 << 16;
+/// TCP flags of a service that answers, as they stand in word `FLAGS` of a flow key; and which are looked at.
+const SYN_ACK: u32 = ((flag::SYN | flag::ACK) as u32) << 16;
+const SYN_ACK_FIN_RST: u32 = SYN_ACK | ((flag::FIN | flag::RST) as u32) << 16;
+
+/// The largest source port of a UDP datagram that makes a service, by default: Linux draws from 32768 on, RFC 6335 says
+/// 49152.
+pub const UDP_PORT_MAX: u16 = 32_767;
 
 /// How assets are to be detected.
 #[derive(Clone, Debug)]
@@ -66,8 +73,7 @@ impl AssetConfig {
             entries_max,
             idle: NEVER,
             networks: Vec::new(),
-            // Linux draws from 32768 on, RFC 6335 says 49152.
-            udp_port_max: 32_767,
+            udp_port_max: UDP_PORT_MAX,
             lookups: Lookups::default(),
             seed: 0,
         }
@@ -100,8 +106,8 @@ pub struct Assets {
     table: AgedTable<WORDS, Sight>,
     hosts: Box<Gathered<WORDS>>,
     services: Box<Gathered<WORDS>>,
-    v4: Vec<(u32, u32)>,
-    v6: Vec<(u128, u128)>,
+    v4: Vec<Prefix<u32>>,
+    v6: Vec<Prefix<u128>>,
     anywhere: bool,
     config: AssetConfig,
     counters: AssetCounters,
@@ -140,14 +146,8 @@ impl Assets {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for &(address, length) in &config.networks {
             match address {
-                IpAddr::V4(a) => {
-                    let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
-                    v4.push((u32::from(a) & mask, mask));
-                }
-                IpAddr::V6(a) => {
-                    let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
-                    v6.push((u128::from(a) & mask, mask));
-                }
+                IpAddr::V4(a) => v4.push(Prefix::truncated(a.into(), length)),
+                IpAddr::V6(a) => v6.push(Prefix::truncated(a.into(), length)),
             }
         }
         Self {
@@ -222,7 +222,7 @@ impl Assets {
         self.settle(key, found, now)
     }
 
-    /// Notes that an asset has been seen, for whose key this was found; says whether it is new.
+    /// Notes that an asset has been seen, for whose key this was found; says whether it was not known.
     #[inline]
     fn settle(&mut self, key: &Key, found: Option<u32>, now: u32) -> bool {
         if let Some(at) = found.and_then(|at| self.table.unless_due(at, now)) {
@@ -231,8 +231,9 @@ impl Assets {
             return false;
         }
         if self.table.insert(key, Sight { packets: 1, first: now }, self.config.idle, now).is_none() {
+            // Nobody has known it. What is done with new ones is to hold when a flood has filled the table, too.
             self.counters.refused += 1;
-            return false;
+            return true;
         }
         match key[0] & kind::SERVICE {
             0 => self.counters.hosts += 1,
@@ -285,11 +286,11 @@ impl Assets {
             let v4 = address[3];
             // 0.0.0.0/8 and 127.0.0.0/8 are nobody's; from 224.0.0.0 on there are groups, broadcast and reserved ones.
             let unicast = !matches!(v4 >> 24, 0 | 127 | 224..);
-            return unicast && (self.anywhere || self.v4.iter().any(|&(value, mask)| v4 & mask == value));
+            return unicast && (self.anywhere || self.v4.iter().any(|network| network.contains(v4)));
         }
         let v6 = address.iter().fold(0u128, |v6, &word| v6 << 32 | u128::from(word));
         let unicast = v6 > 1 && v6 >> 120 != 0xff;
-        unicast && (self.anywhere || self.v6.iter().any(|&(value, mask)| v6 & mask == value))
+        unicast && (self.anywhere || self.v6.iter().any(|network| network.contains(v6)))
     }
 
     pub(super) fn age(&mut self, now_ns: u64) {

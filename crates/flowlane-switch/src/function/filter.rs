@@ -72,6 +72,11 @@ pub enum KeyError {
     /// A field that depends on more than the filter asks about.
     #[error("`{0}` cannot be part of a key; take fields of Ethernet, VLAN, IP, ARP or transport ports")]
     Field(&'static str),
+    /// The field that rules in front may have changed unseen.
+    #[error(
+        "`nw_ttl` cannot be part of a key: filters see packets as they came, before any `dec_ttl` in front"
+    )]
+    Ttl,
     /// Fields that no packet has both.
     #[error("no packet has both `{0}` and `{1}`")]
     Contradiction(&'static str, &'static str),
@@ -134,6 +139,9 @@ impl KeyShape {
         for &field in fields {
             let name = field.info().name;
             let prerequisite = field.info().prerequisite;
+            if field == Field::NwTtl {
+                return Err(KeyError::Ttl);
+            }
             let kinds = match prerequisite {
                 Prerequisite::None | Prerequisite::Vlan if field != Field::RecircId => kind::ANY,
                 Prerequisite::Ipv4 => kind::IPV4,

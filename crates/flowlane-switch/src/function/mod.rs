@@ -36,10 +36,18 @@ pub use nat::{Nat, NatConfig};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::Action;
 
-use crate::pipeline::Step;
+use crate::pipeline::{BehindError, Step, steps_behind};
 
 /// The verdict of a packet that the function refuses: it is dropped, and the function has counted why.
 pub const REFUSED: u8 = u8::MAX;
+
+/// TCP flags: the lower half of what stands in the upper one of word `FLAGS` of a flow key.
+mod flag {
+    pub(super) const FIN: u8 = 1;
+    pub(super) const SYN: u8 = 2;
+    pub(super) const RST: u8 = 4;
+    pub(super) const ACK: u8 = 16;
+}
 
 /// What happens to the packets that a function gives one verdict.
 #[derive(Debug)]
@@ -63,23 +71,14 @@ impl Verdict {
     }
 }
 
-/// Why a function cannot be as it is asked for.
+/// An action that a verdict cannot have.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum FunctionError {
-    /// An action that only rules may have.
-    #[error("`{0}`: `move` reads fields that only a rule's match fixes; let a rule in front or behind do it")]
-    Move(&'static str),
-    /// A `goto_table` to where packets have been.
-    #[error("`{verdict}`: goto_table:{to} must lead to a later table than {table}, and be the last action")]
-    Goto {
-        /// The verdict.
-        verdict: &'static str,
-        /// Where it leads.
-        to: u8,
-        /// The function's number.
-        table: u8,
-    },
+#[error("`{verdict}`: {source}")]
+pub struct FunctionError {
+    /// The verdict.
+    pub verdict: &'static str,
+    /// What is wrong with the action.
+    pub source: BehindError,
 }
 
 /// What a function does.
@@ -140,8 +139,9 @@ impl Function {
         let names = kind.verdicts();
         assert_eq!(names.len(), actions.len(), "every verdict has its actions");
         let verdict = |(&name, actions): (&&'static str, Vec<Action>)| {
-            let steps = steps_of(name, &actions, number)?;
-            Ok(Verdict { name, actions, packets: 0, bytes: 0, steps: steps.into() })
+            let steps =
+                steps_behind(&actions, number).map_err(|source| FunctionError { verdict: name, source })?;
+            Ok(Verdict { name, actions, packets: 0, bytes: 0, steps })
         };
         let verdicts = names.iter().zip(actions).map(verdict).collect::<Result<_, _>>()?;
         Ok(Self { name: name.to_owned(), kind, packets: 0, cycles: 0, verdicts })
@@ -191,34 +191,4 @@ impl Function {
             Kind::Nat(nat) => nat.table_bytes(),
         }
     }
-}
-
-/// The steps of a verdict of function `table`. Where no action changes headers, the table that a `goto_table` leads to is
-/// entered as it is; else the packet is parsed anew before.
-fn steps_of(verdict: &'static str, actions: &[Action], table: u8) -> Result<Vec<Step>, FunctionError> {
-    let last = actions.len().saturating_sub(1);
-    let changes = actions.iter().any(changes_headers);
-    let step = |(i, action): (usize, &Action)| match *action {
-        Action::Move { .. } => Err(FunctionError::Move(verdict)),
-        Action::Goto(to) if to <= table || i < last => Err(FunctionError::Goto { verdict, to, table }),
-        Action::Goto(table) if changes => Ok(Step::Recirculate { table, carry: Vec::new() }),
-        Action::Goto(table) => Ok(Step::Enter { table, carry: Vec::new() }),
-        ref other => Ok(Step::Do(other.clone())),
-    };
-    actions.iter().enumerate().map(step).collect()
-}
-
-fn changes_headers(action: &Action) -> bool {
-    !matches!(
-        action,
-        Action::Output(_)
-            | Action::InPort
-            | Action::Flood
-            | Action::Normal
-            | Action::Controller { .. }
-            | Action::Sample { .. }
-            | Action::Meter(_)
-            | Action::Count(_)
-            | Action::Goto(_)
-    )
 }

@@ -4,6 +4,7 @@
 //! one list of [`Step`]s, together with the mask of the bits that this depended on: that is a megaflow.
 //! The caches then spare all later packets of the megaflow the tables.
 
+mod actions;
 mod path;
 pub mod route;
 mod translate;
@@ -11,6 +12,7 @@ mod translate;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
+pub use actions::{BehindError, steps_behind};
 pub use path::{Path, PathId, Paths, Step};
 pub use route::RouteTable;
 pub use translate::{Translation, Walk};

@@ -19,7 +19,7 @@ use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Address, BuildError, Fib, FibConfig, HopSize, Prefix, Rib, RibError};
 use flowlane::rule::Action;
 
-use super::Step;
+use super::{BehindError, Step, steps_behind};
 
 /// What a next hop of a table is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,22 +48,13 @@ pub struct NextHop {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RouteTableError {
-    /// An action that only rules may have.
-    #[error(
-        "next hop `{0}`: `move` reads fields that only a rule's match fixes; let a rule in front of the routes do it"
-    )]
-    Move(String),
-    /// A `goto_table` to where packets have been.
-    #[error(
-        "next hop `{name}`: goto_table:{to} must lead to a later table than {table}, and be the last action"
-    )]
-    Goto {
+    /// An action that cannot be here.
+    #[error("next hop `{name}`: {source}")]
+    Action {
         /// The next hop.
         name: String,
-        /// Where it leads.
-        to: u8,
-        /// The table of routes.
-        table: u8,
+        /// What is wrong with it.
+        source: BehindError,
     },
     /// A group that cannot be.
     #[error("next hop `{name}`: {source}")]
@@ -161,10 +152,13 @@ impl RouteTable {
         let mut numbers = Vec::new();
         let mut made = Vec::new();
         for (position, (name, spec)) in hops.into_iter().enumerate() {
-            let mut steps = Vec::new();
+            let mut steps: Box<[Step]> = Box::default();
             let mut number = position as u64 + 1;
             match &spec {
-                HopSpec::Actions(actions) => steps = steps_of(&name, actions, config.number)?,
+                HopSpec::Actions(actions) => {
+                    steps = steps_behind(actions, config.number)
+                        .map_err(|source| RouteTableError::Action { name: name.clone(), source })?;
+                }
                 HopSpec::Group(members) => {
                     let member = |&(position, weight)| Member { next_hop: position as u64 + 1, weight };
                     let members: Vec<Member> = members.iter().map(member).collect();
@@ -174,7 +168,7 @@ impl RouteTable {
                 }
             }
             numbers.push(number);
-            made.push(NextHop { name, spec, packets: 0, bytes: 0, steps: steps.into() });
+            made.push(NextHop { name, spec, packets: 0, bytes: 0, steps });
         }
         Ok(Self {
             v4: Forwarding::new(&config, v4, &numbers, Engine::Dir24)?,
@@ -304,18 +298,4 @@ impl<A: Address> Gathered<A> {
             found.next_hops[usize::from(*lane)] = next_hop;
         }
     }
-}
-
-/// The steps of a next hop of table `table`.
-fn steps_of(name: &str, actions: &[Action], table: u8) -> Result<Vec<Step>, RouteTableError> {
-    let last = actions.len().saturating_sub(1);
-    let step = |(i, action): (usize, &Action)| match *action {
-        Action::Move { .. } => Err(RouteTableError::Move(name.to_owned())),
-        Action::Goto(to) if to <= table || i < last => {
-            Err(RouteTableError::Goto { name: name.to_owned(), to, table })
-        }
-        Action::Goto(table) => Ok(Step::Recirculate { table, carry: Vec::new() }),
-        ref other => Ok(Step::Do(other.clone())),
-    };
-    actions.iter().enumerate().map(step).collect()
 }

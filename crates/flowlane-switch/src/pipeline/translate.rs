@@ -365,7 +365,7 @@ impl Walk {
 }
 
 /// Whether a field lies in the packet's headers, and not in metadata, tunnel or register words.
-fn in_packet(field: Field) -> bool {
+pub(super) fn in_packet(field: Field) -> bool {
     let w = usize::from(field.info().bit) / 32;
     (word::ETH..word::PKT_MARK).contains(&w)
 }

@@ -200,6 +200,7 @@ fn fill_nat(nat: &Nat, report: &mut FunctionReport) {
         Counted { reason: "sessions aged", packets: counters.aged },
         Counted { reason: "ICMP errors translated", packets: counters.errors },
         Counted { reason: "later fragments translated", packets: counters.fragments },
+        Counted { reason: "first fragments not remembered, table full", packets: counters.fragments_full },
     ];
     let refused = Refusal::ALL.iter().zip(counters.refused);
     report.events.extend(refused.map(|(reason, packets)| Counted { reason: reason.name(), packets }));

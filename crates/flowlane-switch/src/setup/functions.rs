@@ -2,17 +2,18 @@
 
 mod nat;
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
 
 use flowlane::packet::fields::{Field, VLAN_PRESENT, word};
-use flowlane::packet::key::FlowKey;
+use flowlane::packet::key::{FlowKey, WORDS};
 use flowlane::rule::{Action, Format, Match, ReadOptions, Rule};
 
 use super::SetupError;
 use super::routes::Place;
 use crate::config::{AssetTableSection, Config, ConfigError, FilterTableSection, LookupsChoice};
-use crate::function::ageing::idle_ticks;
+use crate::function::ageing::{NEVER, idle_ticks};
 use crate::function::filter::KeyShape;
 use crate::function::nat::ports::Secret;
 use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
@@ -35,6 +36,9 @@ enum KindSetup {
     Nat(NatConfig),
 }
 
+/// What a section asks for, and the actions of its verdicts.
+type Made = (KindSetup, Vec<Vec<Action>>);
+
 /// All functions of a configuration.
 pub(super) fn read(
     config: &Config,
@@ -43,18 +47,19 @@ pub(super) fn read(
     place: Place<'_>,
 ) -> Result<Vec<FunctionSetup>, SetupError> {
     let mut functions = Vec::new();
+    let mut add = |number, name: &str, (kind, actions): Made| {
+        functions.push(FunctionSetup { number, name: name.to_owned(), actions, kind });
+    };
     for section in &config.filter_table {
-        functions.push(filter(section, folder, options, place)?);
+        add(section.number, &section.name, filter(section, folder, options, place)?);
     }
     for section in &config.asset_table {
-        functions.push(assets(section, options, place)?);
+        add(section.number, &section.name, assets(section, options, place)?);
     }
     for section in &config.nat_table {
         // Ports that nobody can foretell need more of a secret than the seed of the hashes.
         let secret = config.switch.seed.map_or_else(Secret::random, |seed| Secret::seeded(seed.into()));
-        let (config, actions) = nat::read(section, secret, options, place)?;
-        let (number, name) = (section.number, section.name.clone());
-        functions.push(FunctionSetup { number, name, actions, kind: KindSetup::Nat(config) });
+        add(section.number, &section.name, nat::read(section, secret, options, place)?);
     }
     Ok(functions)
 }
@@ -131,7 +136,7 @@ fn filter(
     folder: &Path,
     options: &ReadOptions<'_>,
     place: Place<'_>,
-) -> Result<FunctionSetup, SetupError> {
+) -> Result<Made, SetupError> {
     let number = section.number;
     entries_in_range(number, section.entries_max, place)?;
     let mut fields = Vec::new();
@@ -147,9 +152,9 @@ fn filter(
         let help = "as in key = [\"nw_src\"], or key = [\"nw_proto\", \"nw_dst\", \"tp_dst\"]".to_owned();
         place("key =", format!("filter {number}: {e}"), help)
     })?;
-    let mut entries = Vec::new();
+    let mut entries = Entries::default();
     let inline = section.entries.join("\n");
-    read_entries(&inline, &format!("entries of filter {number}"), &shape, options, &mut entries, place)?;
+    entries.read(&inline, &format!("entries of filter {number}"), &shape, options, place)?;
     if let Some(file) = &section.entries_file {
         let path = folder.join(file);
         let text = std::fs::read_to_string(&path).map_err(|e| ConfigError {
@@ -160,8 +165,10 @@ fn filter(
             help: None,
             environment: false,
         })?;
-        read_entries(&text, &path.display().to_string(), &shape, options, &mut entries, place)?;
+        entries.read(&text, &path.display().to_string(), &shape, options, place)?;
     }
+    let entries = entries.list;
+    timeouts_matter(section, &entries, place)?;
     let config = FilterConfig {
         idle: idle_ticks(section.timeout_s),
         refresh: section.refresh,
@@ -170,22 +177,39 @@ fn filter(
         lookups: lookups(section.lookups),
         ..FilterConfig::new(fields, section.entries_max)
     };
-    Ok(FunctionSetup {
-        number,
-        name: section.name.clone(),
-        actions: vec![
-            actions(number, "hit", &section.hit, options)?,
-            actions(number, "miss", &section.miss, options)?,
-        ],
-        kind: KindSetup::Filter { config, entries },
-    })
+    let verdicts = [("hit", &section.hit), ("miss", &section.miss)];
+    let verdicts = verdicts.map(|(name, text)| actions(number, name, text, options));
+    let verdicts = verdicts.into_iter().collect::<Result<_, _>>()?;
+    Ok((KindSetup::Filter { config, entries }, verdicts))
+}
+
+/// Whether what a filter says of timeouts is about any entry.
+fn timeouts_matter(
+    section: &FilterTableSection,
+    entries: &[(FlowKey, u32)],
+    place: Place<'_>,
+) -> Result<(), ConfigError> {
+    let number = section.number;
+    if section.timeout_s > 0 && !section.learn {
+        let message =
+            format!("`timeout_s` of filter {number} is for entries that packets add, and none does");
+        let help = "set learn = true, or write timeout=SECONDS behind the entries that are to go".to_owned();
+        return Err(place("timeout_s", message, help));
+    }
+    if section.refresh && section.timeout_s == 0 && entries.iter().all(|(_, idle)| *idle == NEVER) {
+        let message =
+            format!("`refresh` of filter {number} is about entries with a timeout, and none has one");
+        let help = "set learn and timeout_s, or write timeout=SECONDS behind entries".to_owned();
+        return Err(place("refresh", message, help));
+    }
+    Ok(())
 }
 
 fn assets(
     section: &AssetTableSection,
     options: &ReadOptions<'_>,
     place: Place<'_>,
-) -> Result<FunctionSetup, SetupError> {
+) -> Result<Made, SetupError> {
     let number = section.number;
     entries_in_range(number, section.entries_max, place)?;
     let config = AssetConfig {
@@ -200,8 +224,7 @@ fn assets(
         Some(text) => actions(number, "new", text, options)?,
         None => known.clone(),
     };
-    let name = section.name.clone();
-    Ok(FunctionSetup { number, name, actions: vec![known, new], kind: KindSetup::Assets(config) })
+    Ok((KindSetup::Assets(config), vec![known, new]))
 }
 
 /// A network, as in `192.0.2.0/24`; an address alone is one of its own.
@@ -219,49 +242,81 @@ fn network(text: &str, place: Place<'_>) -> Result<(IpAddr, u8), ConfigError> {
     })
 }
 
-/// Reads entries, one in a line: matches as in rules, and perhaps a timeout.
-fn read_entries(
-    text: &str,
-    file: &str,
-    shape: &KeyShape,
-    options: &ReadOptions<'_>,
-    out: &mut Vec<(FlowKey, u32)>,
-    place: Place<'_>,
-) -> Result<(), SetupError> {
-    // The reader of rules reads the matches; lines stay where they are, so that errors name them.
-    let (mut rules, mut timeouts) = (String::new(), Vec::new());
-    for line in text.lines() {
-        let says = line.trim_start();
-        if says.is_empty() || says.starts_with('#') {
-            rules.push('\n');
-            continue;
-        }
-        let mut seconds = 0;
-        for part in line.split([',', ' ', '\t']) {
-            match part.trim().strip_prefix("timeout=").map(str::parse) {
-                None => rules.extend([part, ","]),
-                Some(Ok(timeout)) => seconds = timeout,
-                Some(Err(_)) => {
-                    let help = "write seconds, as in timeout=60".to_owned();
-                    return Err(place(part, format!("{file}: `{part}` is no timeout"), help).into());
-                }
+/// What the reader of rules reads about rules, and not about packets: an entry has nothing of it.
+const OF_RULES: [&str; 8] =
+    ["table", "priority", "cookie", "duration", "n_packets", "n_bytes", "idle_age", "hard_age"];
+
+/// A filter's entries as they are read.
+#[derive(Default)]
+struct Entries {
+    /// Keys, and ticks after which they go.
+    list: Vec<(FlowKey, u32)>,
+    known: HashSet<[u32; WORDS]>,
+}
+
+impl Entries {
+    /// Reads entries, one in a line: matches as in rules, and perhaps a timeout.
+    fn read(
+        &mut self,
+        text: &str,
+        file: &str,
+        shape: &KeyShape,
+        options: &ReadOptions<'_>,
+        place: Place<'_>,
+    ) -> Result<(), SetupError> {
+        // The reader of rules reads the matches; lines stay where they are, so that errors name them.
+        let (mut rules, mut lines) = (String::new(), Vec::new());
+        for (line, number) in text.lines().zip(1..) {
+            let says = line.trim_start();
+            if says.is_empty() || says.starts_with('#') {
+                rules.push('\n');
+                continue;
             }
+            let (matches, seconds) = entry_parts(line).map_err(|(part, message, help)| {
+                place(part, format!("{file}:{number}: {message}"), help.to_owned())
+            })?;
+            rules.push_str(&matches);
+            rules.push_str(" actions=drop\n");
+            lines.push((number, line, idle_ticks(seconds)));
         }
-        rules.push_str(" actions=drop\n");
-        timeouts.push((line, idle_ticks(seconds)));
+        let read = match flowlane::rule::read(&rules, file, Some(Format::Flows), options) {
+            Ok(read) => read,
+            Err(errors) => return Err(SetupError::Rules { table: 0, text: rules, errors }),
+        };
+        for (rule, (number, line, idle)) in read.iter().zip(lines) {
+            let fail = |problem, help: &str| {
+                let message = format!("{file}:{number}: entry `{}` {problem}", line.trim());
+                place(line, message, help.to_owned())
+            };
+            let key = entry_key(&rule.matches, shape)
+                .map_err(|problem| fail(problem, "give every field of the key a value, and nothing else"))?;
+            if !self.known.insert(*key.words()) {
+                return Err(fail("has the key of one before it", "leave one of them out").into());
+            }
+            self.list.push((key, idle));
+        }
+        Ok(())
     }
-    let read = match flowlane::rule::read(&rules, file, Some(Format::Flows), options) {
-        Ok(read) => read,
-        Err(errors) => return Err(SetupError::Rules { table: 0, text: rules, errors }),
-    };
-    for (rule, (line, idle)) in read.iter().zip(timeouts) {
-        let key = entry_key(&rule.matches, shape).map_err(|problem| {
-            let help = "give every field of the key a value, and nothing else".to_owned();
-            place(line, format!("{file}: entry `{}` {problem}", line.trim()), help)
-        })?;
-        out.push((key, idle));
+}
+
+/// The matches of an entry, as rules have them, and its timeout in seconds; or a part, what is wrong with it, and what
+/// helps.
+fn entry_parts(line: &str) -> Result<(String, u64), (&str, String, &'static str)> {
+    let (mut matches, mut seconds) = (String::new(), 0);
+    for part in line.split([',', ' ', '\t']) {
+        match part.split_once('=') {
+            Some(("timeout", value)) => {
+                let fault = |_| (part, format!("`{part}` is no timeout"), "write seconds, as in timeout=60");
+                seconds = value.parse().map_err(fault)?;
+            }
+            Some((name, _)) if OF_RULES.contains(&name) => {
+                let message = format!("`{name}` is for rules; an entry has a key, and perhaps a timeout");
+                return Err((part, message, "leave it out"));
+            }
+            _ => matches.extend([part, ","]),
+        }
     }
-    Ok(())
+    Ok((matches, seconds))
 }
 
 /// The key that an entry describes, as a flow key; or what is wrong with it.

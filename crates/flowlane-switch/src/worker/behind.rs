@@ -86,8 +86,9 @@ impl Worker {
             let steps = routes.take(&found, lane, frame.len() as u64);
             let sent = behind.is_sent(lane);
             let arrival = Arrival { key: &self.keys[lane], port, now_ns, sent };
-            if let Outcome::Again { table, carry } = self.egress.run(steps, frame, headers, arrival)? {
-                parse_again(frame, in_port.0, table, carry, headers, &mut self.keys[lane]);
+            let outcome = self.egress.run(steps, frame, headers, arrival)?;
+            if let Outcome::Again { table, .. } | Outcome::Enter { table, .. } = outcome {
+                parse_again(frame, in_port.0, table, &[], headers, &mut self.keys[lane]);
                 again.0 |= 1 << lane;
             }
         }

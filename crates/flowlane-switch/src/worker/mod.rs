@@ -229,7 +229,10 @@ impl Worker {
             let now_ns = self.now_ns();
             self.lookup.maintain(now_ns, SWEEP_BUDGET, || self.waiting.paths());
             self.egress.maintain(now_ns);
-            self.lookup.pipeline.functions_mut().for_each(|(_, function)| function.age(now_ns));
+            // Before the first frame has set the clock, nothing has begun that could age.
+            if now_ns > 0 {
+                self.lookup.pipeline.functions_mut().for_each(|(_, function)| function.age(now_ns));
+            }
         }
         Ok(received)
     }

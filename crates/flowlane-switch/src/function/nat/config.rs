@@ -1,6 +1,7 @@
 //! How addresses are to be translated, what is refused, and what is counted.
 
 use flowlane::packet::parse::ip_proto;
+use flowlane::route::Prefix;
 
 use super::ports::{Range, Secret};
 use super::session::state;
@@ -21,8 +22,8 @@ pub struct Forward {
 /// How addresses are to be translated.
 #[derive(Clone, Debug)]
 pub struct NatConfig {
-    /// Inside networks: address and mask.
-    pub inside: Vec<(u32, u32)>,
+    /// Inside networks.
+    pub inside: Vec<Prefix<u32>>,
     /// Outside addresses.
     pub pool: Vec<Range>,
     /// Outside ports that sessions get, both ends included.
@@ -47,6 +48,24 @@ pub struct NatConfig {
     pub secret: Secret,
 }
 
+/// The ports that sessions get by default: those that need no privilege.
+pub const PORTS: (u16, u16) = (1024, u16::MAX);
+
+/// Datagrams in fragments at a time, by default.
+pub const FRAGMENTS_MAX: usize = 1024;
+
+/// Seconds after which an idle session of UDP goes by default (RFC 4787 REQ-5).
+pub const UDP_IDLE_S: u64 = 300;
+
+/// Of TCP that is opening or closed (RFC 5382 REQ-5).
+pub const TCP_TRANSITORY_IDLE_S: u64 = 240;
+
+/// Of TCP that is open (RFC 5382 REQ-5).
+pub const TCP_IDLE_S: u64 = 7440;
+
+/// Of ICMP (RFC 5508 REQ-2).
+pub const ICMP_IDLE_S: u64 = 60;
+
 /// Idle times of sessions, in ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleTimes {
@@ -63,10 +82,10 @@ pub struct IdleTimes {
 impl Default for IdleTimes {
     fn default() -> Self {
         Self {
-            udp: idle_ticks(300),
-            tcp_transitory: idle_ticks(240),
-            tcp_established: idle_ticks(7440),
-            icmp: idle_ticks(60),
+            udp: idle_ticks(UDP_IDLE_S),
+            tcp_transitory: idle_ticks(TCP_TRANSITORY_IDLE_S),
+            tcp_established: idle_ticks(TCP_IDLE_S),
+            icmp: idle_ticks(ICMP_IDLE_S),
         }
     }
 }
@@ -75,19 +94,19 @@ impl NatConfig {
     /// Whether an address is of an inside network.
     #[inline]
     pub(super) fn is_inside(&self, address: u32) -> bool {
-        self.inside.iter().any(|&(value, mask)| address & mask == value)
+        self.inside.iter().any(|network| network.contains(address))
     }
 
     /// Translation of these networks to these addresses, for up to so many sessions.
-    pub fn new(inside: Vec<(u32, u32)>, pool: Vec<Range>, sessions_max: usize) -> Self {
+    pub fn new(inside: Vec<Prefix<u32>>, pool: Vec<Range>, sessions_max: usize) -> Self {
         Self {
             inside,
             pool,
-            ports: (1024, u16::MAX),
+            ports: PORTS,
             forwards: Vec::new(),
             sessions_max,
             sessions_per_host_max: 0,
-            fragments_max: 1024,
+            fragments_max: FRAGMENTS_MAX,
             hairpin: false,
             idle: IdleTimes::default(),
             lookups: Lookups::default(),
@@ -183,6 +202,8 @@ pub struct NatCounters {
     pub errors: u64,
     /// Later fragments translated.
     pub fragments: u64,
+    /// First fragments translated that could not be remembered: those behind them are refused.
+    pub fragments_full: u64,
     /// Packets refused, by [`Refusal`].
     pub refused: [u64; Refusal::ALL.len()],
 }

@@ -23,11 +23,22 @@
 //! | ICMP from inside to the pool | refused: a query has no session that answers it, and errors do not turn round |
 //! | other protocols | refused |
 //!
-//! A session goes when it is idle: UDP 300 s (RFC 4787 REQ-5), TCP 7440 s once both ends have sent SYN, and 240 s before
-//! that and after both have sent FIN or the last segment was an RST (RFC 5382 REQ-5, RFC 7857 §2), ICMP 60 s (RFC 5508 REQ-2), by default. A
-//! session may have several TCP connections; its state is that of all their segments together, and a closed one opens
-//! again with the next SYN. Where the table, a host's share or the ports of its address are full, new sessions are refused
-//! and counted; nothing that lives is pushed out.
+//! A session goes when it is idle: UDP 300 s (RFC 4787 REQ-5), TCP 7440 s once both ends have sent SYN and the inside one
+//! has acknowledged the other's, and 240 s before that, after both have sent FIN and after an RST that no segment from
+//! inside has followed (RFC 5382 REQ-5, RFC 7857 §2), ICMP 60 s (RFC 5508 REQ-2), by default. A session may have several TCP
+//! connections; its state is that of all their segments together, and a closed one opens again with the next SYN. Where the
+//! table, a host's share or the ports of its address are full, new sessions are refused and counted; nothing that lives is
+//! pushed out.
+//!
+//! Since anyone may send to a session, *only what comes from inside keeps it*: RFC 4787 REQ-6 wants that, allows the
+//! other way, too, and names its danger, that whoever is outside keeps a session, and with it a port, for ever. A stream
+//! that is never answered from inside ends after its time. For the same reason one SYN from outside opens nothing: a
+//! session lasts longer only once the inside end has agreed, and where a segment from outside closes one, that begins its
+//! time anew once.
+//!
+//! First fragments are remembered for 15 s, so that `fragments_max` of them in that time, 70 a second where it is 1024,
+//! take the room of all others: fragments then stop (and are counted), other packets do not. RFC 4787 REQ-14 asks for fragments
+//! to be let through, and for a limit.
 
 pub mod config;
 mod packet;
@@ -51,6 +62,7 @@ use super::table::{AgedTable, keys};
 use packet::{End, Endpoint, Place, quoted, word16, write_address, write_end, write_quoted};
 use ports::Pool;
 use reading::{Packet, Reading, Way, What};
+use session::state::is_established;
 use session::{session_key, tcp_state};
 
 /// The verdicts, by number.
@@ -281,15 +293,17 @@ impl Nat {
     /// Notes a packet of a session, outbound (0) or inbound (1).
     #[inline]
     fn use_session(&mut self, at: u32, packet: &Packet, direction: usize, now: u32) -> Session {
-        self.sessions.touch(at, now);
         let session = self.sessions.get_mut(at);
         session.packets[direction] += 1;
-        let (before, session) = (session.state, {
-            if packet.proto == ip_proto::TCP {
-                session.state = tcp_state(session.state, packet.flags, direction);
-            }
-            *session
-        });
+        let before = session.state;
+        if packet.proto == ip_proto::TCP {
+            session.state = tcp_state(before, packet.flags, direction);
+        }
+        let session = *session;
+        // A connection that the other end closes has the time of a closed one left, not what is over of it.
+        if direction == 0 || is_established(before) && !is_established(session.state) {
+            self.sessions.touch(at, now);
+        }
         if before != session.state {
             self.sessions.change_idle(at, self.config.idle.of(packet.proto, session.state));
         }
@@ -352,8 +366,11 @@ impl Nat {
                 fragments.entries.touch(at, now);
                 fragments.entries.change_idle(at, idle_ticks(FRAGMENT_IDLE_S));
             }
-            // Where it is full, its later fragments are refused.
-            None => _ = fragments.insert(&datagram, first, idle_ticks(FRAGMENT_IDLE_S), now),
+            None => {
+                // Where there is no room, its later fragments are refused.
+                let entered = fragments.insert(&datagram, first, idle_ticks(FRAGMENT_IDLE_S), now);
+                self.counters.fragments_full += u64::from(entered.is_none());
+            }
         }
     }
 

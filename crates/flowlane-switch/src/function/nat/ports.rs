@@ -1,8 +1,18 @@
 //! Which outside addresses and ports are in use, and drawing free ones that nobody can foretell.
 //!
-//! A bit a port, for every address and protocol: 8 KiB each, made when the first port is drawn. A port is looked for from
-//! a secret place on (RFC 6056, algorithm 1 with a keyed hash), so that the search is short while there are free ones, and
-//! finds the last one, too. The sessions of one inside address share an outside address while that has ports (*paired*,
+//! A bit a port, for every address and protocol, and above it, for even and for odd ports apart, a bit for every word of
+//! these that has a free one, and a bit for every 64 such words:
+//!
+//! | level | bits for each address and protocol | |
+//! |---|---:|---|
+//! | ports | 65,536 | set where a port is used |
+//! | words | 2 × 1024 | set where 64 ports have a free one |
+//! | rows | 2 × 16 | set where 4096 ports have a free one |
+//!
+//! A port is looked for from a secret place on (RFC 6056, algorithm 1 with a keyed hash). That reads six words at most,
+//! twice where it goes round, whether most ports are free, or one, or none: a flood against exhausted ports costs what
+//! others do. All is made beforehand, 8.3 KiB for each address and protocol, of which the system gives the bits of ports
+//! once they are touched. The sessions of one inside address share an outside address while that has ports (*paired*,
 //! RFC 4787 REQ-2).
 
 use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
@@ -12,11 +22,18 @@ use flowlane::packet::parse::ip_proto;
 /// Outside addresses that are tried for a session.
 const ADDRESSES_TRIED: usize = 16;
 
-/// Most outside addresses: 96 MiB of bits, where all of them are in use for all protocols.
+/// Most outside addresses: 99 MiB, where all of them are in use for all protocols.
 pub const ADDRESSES_MAX: usize = 4096;
 
-/// Bits of the ports of one address and protocol.
+/// Words of the ports of one address and protocol.
 const WORDS: usize = 65_536 / 64;
+
+/// Even and odd ports, as bits of a word.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+const ODD: u64 = !EVEN;
+
+/// TCP, UDP, ICMP.
+const PROTOCOLS: usize = 3;
 
 /// What the order of ports is drawn from.
 #[derive(Clone, Copy, Debug)]
@@ -45,16 +62,74 @@ impl Secret {
 /// Addresses from one to another, both included.
 pub type Range = (u32, u32);
 
+/// Ports from one to another, both included.
+type Ports = (u16, u16);
+
+/// The bits of a word's ports that are within a range.
+fn within((low, high): Ports, word: usize) -> u64 {
+    let (first, last) = (word * 64, word * 64 + 63);
+    let (low, high) = (usize::from(low), usize::from(high));
+    if high < first || last < low {
+        return 0;
+    }
+    u64::MAX << low.saturating_sub(first) & u64::MAX >> last.saturating_sub(high)
+}
+
+/// Where free ports are, of one address and protocol; even ones and odd ones.
+#[derive(Clone, Copy, Debug, Default)]
+struct Open {
+    words: [[u64; WORDS / 64]; 2],
+    rows: [u16; 2],
+}
+
+impl Open {
+    /// All ports of a range.
+    fn all(ports: Ports) -> Self {
+        let mut open = Self::default();
+        (0..WORDS).for_each(|word| open.note(word, within(ports, word)));
+        open
+    }
+
+    /// Notes which ports of a word are free.
+    fn note(&mut self, word: usize, free: u64) {
+        let (row, bit) = (word / 64, word % 64);
+        for (parity, mask) in [EVEN, ODD].into_iter().enumerate() {
+            let words = &mut self.words[parity][row];
+            *words = *words & !(1 << bit) | u64::from(free & mask != 0) << bit;
+            self.rows[parity] = self.rows[parity] & !(1 << row) | u16::from(*words != 0) << row;
+        }
+    }
+
+    /// The first word from this one on that has a free port of these.
+    fn word_from(&self, word: usize, parity: u64) -> Option<usize> {
+        let [even, odd] = [EVEN, ODD].map(|mask| if parity & mask == 0 { 0 } else { u64::MAX });
+        let words = |row: usize| self.words[0][row] & even | self.words[1][row] & odd;
+        let (row, bit) = (word / 64, word % 64);
+        let here = if word < WORDS { words(row) & u64::MAX << bit } else { 0 };
+        if here != 0 {
+            return Some(row * 64 + here.trailing_zeros() as usize);
+        }
+        let rows = u64::from(self.rows[0]) & even | u64::from(self.rows[1]) & odd;
+        let behind = rows & u64::MAX << (row + 1);
+        (behind != 0).then(|| {
+            let row = behind.trailing_zeros() as usize;
+            row * 64 + words(row).trailing_zeros() as usize
+        })
+    }
+}
+
 /// Outside addresses, their ports, and who uses them.
 #[derive(Debug)]
 pub struct Pool {
     ranges: Vec<Range>,
     /// The addresses, in order.
     addresses: Vec<u32>,
-    /// Of each address: TCP, UDP, ICMP.
-    used: Vec<[Option<Box<[u64; WORDS]>>; 3]>,
+    /// Of each address, and of each protocol: a bit a port in use.
+    used: Vec<u64>,
+    /// The same: where free ports are among those that sessions get.
+    open: Vec<Open>,
     /// Ports that sessions get; ICMP identifiers are any.
-    ports: (u16, u16),
+    ports: Ports,
     secret: Secret,
     drawn: u64,
 }
@@ -68,14 +143,28 @@ fn class(proto: u8) -> usize {
     }
 }
 
+/// The ports of a protocol that sessions get.
+fn ports_of(class: usize, ports: Ports) -> Ports {
+    if class == 2 { (0, u16::MAX) } else { ports }
+}
+
 impl Pool {
     /// A pool of the addresses in these ranges; sessions get the ports of `ports`, both ends included.
-    pub fn new(ranges: &[Range], ports: (u16, u16), secret: Secret) -> Self {
+    pub fn new(ranges: &[Range], ports: Ports, secret: Secret) -> Self {
         let mut addresses: Vec<u32> = ranges.iter().flat_map(|&(first, last)| first..=last).collect();
         addresses.sort_unstable();
         addresses.dedup();
-        let used = addresses.iter().map(|_| [const { None }; 3]).collect();
-        Self { ranges: ranges.to_vec(), addresses, used, ports, secret, drawn: 0 }
+        let places = addresses.len() * PROTOCOLS;
+        let kinds = [0, 1, 2].map(|class| Open::all(ports_of(class, ports)));
+        Self {
+            ranges: ranges.to_vec(),
+            used: vec![0; places * WORDS],
+            open: kinds.into_iter().cycle().take(places).collect(),
+            addresses,
+            ports,
+            secret,
+            drawn: 0,
+        }
     }
 
     /// Whether an address is one of the pool's.
@@ -91,18 +180,17 @@ impl Pool {
         let first = (self.secret.hash(0, inside.into()) % count.max(1) as u64) as usize;
         self.drawn += 1;
         let start = self.secret.hash(1, self.drawn);
-        let ports = if class(proto) == 2 { (0, u16::MAX) } else { self.ports };
         let parity = match (proto, inside_port & 1) {
-            (ip_proto::UDP, 0) => 0x5555_5555_5555_5555,
-            (ip_proto::UDP, _) => 0xaaaa_aaaa_aaaa_aaaa,
+            (ip_proto::UDP, 0) => EVEN,
+            (ip_proto::UDP, _) => ODD,
             _ => u64::MAX,
         };
         for at in (0..count.min(ADDRESSES_TRIED)).map(|i| (first + i) % count) {
-            let used = self.used[at][class(proto)].get_or_insert_with(|| Box::new([0; WORDS]));
-            let free =
-                find_free(used, ports, parity, start).or_else(|| find_free(used, ports, u64::MAX, start));
-            if let Some(port) = free {
-                used[usize::from(port) / 64] |= 1 << (port % 64);
+            let place = at * PROTOCOLS + class(proto);
+            let port =
+                self.find_free(place, parity, start).or_else(|| self.find_free(place, u64::MAX, start));
+            if let Some(port) = port {
+                self.set(place, port, true);
                 return Some((self.addresses[at], port));
             }
         }
@@ -112,58 +200,53 @@ impl Pool {
     /// Takes a port that is named; says whether it was free.
     pub fn take(&mut self, proto: u8, address: u32, port: u16) -> bool {
         let Ok(at) = self.addresses.binary_search(&address) else { return false };
-        let used = self.used[at][class(proto)].get_or_insert_with(|| Box::new([0; WORDS]));
-        let (word, bit) = (&mut used[usize::from(port) / 64], 1 << (port % 64));
-        let free = *word & bit == 0;
-        *word |= bit;
-        free
+        self.set(at * PROTOCOLS + class(proto), port, true)
     }
 
     /// Gives a port back.
     pub fn give_back(&mut self, proto: u8, address: u32, port: u16) {
-        if let Ok(at) = self.addresses.binary_search(&address)
-            && let Some(used) = &mut self.used[at][class(proto)]
-        {
-            used[usize::from(port) / 64] &= !(1 << (port % 64));
+        if let Ok(at) = self.addresses.binary_search(&address) {
+            self.set(at * PROTOCOLS + class(proto), port, false);
         }
     }
 
     /// Bytes allocated.
     pub fn table_bytes(&self) -> usize {
-        let bits = self.used.iter().flatten().flatten().count() * size_of::<[u64; WORDS]>();
-        bits + self.addresses.capacity() * size_of::<u32>() + self.used.capacity() * size_of::<[usize; 3]>()
+        size_of_val(&*self.used) + size_of_val(&*self.open) + size_of_val(&*self.addresses)
     }
-}
 
-/// The first free port of `ports` and a parity from a place on that `start` names; round to that place again.
-fn find_free(used: &[u64; WORDS], (low, high): (u16, u16), parity: u64, start: u64) -> Option<u16> {
-    let span = u64::from(high - low) + 1;
-    let from = usize::from(low) + (start % span) as usize;
-    let bits = |word: usize, low: usize, high: usize| {
-        // Ports of this word from `low` to `high`, both included.
-        let (first, last) = (word * 64, word * 64 + 63);
-        if high < first || last < low {
-            return 0;
-        }
-        let above = u64::MAX << low.saturating_sub(first);
-        let below = u64::MAX >> last.saturating_sub(high).min(63);
-        !used[word] & above & below & parity
-    };
-    let search = |low: usize, high: usize| {
-        (low / 64..=high / 64)
-            .find_map(|word| {
-                let free = bits(word, low, high);
-                (free != 0).then(|| word * 64 + free.trailing_zeros() as usize)
-            })
-            .map(|port| port as u16)
-    };
-    let before = || (from > usize::from(low)).then(|| search(low.into(), from - 1)).flatten();
-    search(from, high.into()).or_else(before)
+    /// Marks a port as used or free; says whether it was not so before.
+    fn set(&mut self, place: usize, port: u16, used: bool) -> bool {
+        let (word, bit) = (usize::from(port) / 64, port % 64);
+        let bits = &mut self.used[place * WORDS + word];
+        let before = *bits;
+        *bits = before & !(1 << bit) | u64::from(used) << bit;
+        let ports = ports_of(place % PROTOCOLS, self.ports);
+        self.open[place].note(word, !*bits & within(ports, word));
+        *bits != before
+    }
+
+    /// The first free port of a parity from a place on that `start` names; round to that place again.
+    fn find_free(&self, place: usize, parity: u64, start: u64) -> Option<u16> {
+        let ports @ (low, high) = ports_of(place % PROTOCOLS, self.ports);
+        let span = u64::from(high - low) + 1;
+        let begin = usize::from(low) + (start % span) as usize;
+        let (used, open) = (&self.used[place * WORDS..][..WORDS], &self.open[place]);
+        let first = |word: usize, from: u64| {
+            let free = !used[word] & within(ports, word) & parity & from;
+            (free != 0).then(|| (word * 64) as u16 + free.trailing_zeros() as u16)
+        };
+        let from = |word: usize| open.word_from(word, parity).and_then(|word| first(word, u64::MAX));
+        let word = begin / 64;
+        first(word, u64::MAX << (begin % 64)).or_else(|| from(word + 1)).or_else(|| from(0))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+
+    use flowlane::generate::Random;
 
     use super::*;
 
@@ -184,6 +267,47 @@ mod tests {
             pool.give_back(ip_proto::TCP, 11, high);
             assert_eq!(pool.draw(ip_proto::TCP, 99, 1), Some((11, high)));
             assert!(!pool.take(ip_proto::TCP, 11, high) && !pool.take(ip_proto::TCP, 12, high));
+        }
+    }
+
+    /// What [`Pool::find_free`] is to find, port by port.
+    fn find_by_hand(pool: &Pool, place: usize, parity: u64, start: u64) -> Option<u16> {
+        let (low, high) = ports_of(place % PROTOCOLS, pool.ports);
+        let begin = usize::from(low) + (start % (u64::from(high - low) + 1)) as usize;
+        let free = |port: &u16| {
+            let (word, bit) = (usize::from(*port) / 64, 1 << (port % 64));
+            pool.used[place * WORDS + word] & bit == 0 && parity & bit != 0
+        };
+        (begin as u16..=high).find(free).or_else(|| (low..=begin as u16).find(free))
+    }
+
+    #[test]
+    fn the_port_is_that_of_a_search_one_by_one_whatever_is_free() {
+        for seed in 0..60 {
+            let mut random = Random::new(seed);
+            let (low, high) =
+                [(1024, 65_535), (0, 65_535), (5000, 5000), (4090, 4100), (63, 64), (1000, 9000)]
+                    [seed as usize % 6];
+            let mut pool = Pool::new(&[(7, 8)], (low, high), Secret::seeded(seed));
+            // All but a few are in use, those included that sessions do not get.
+            for place in 0..2 * PROTOCOLS {
+                (0..=u16::MAX).for_each(|port| _ = pool.set(place, port, true));
+            }
+            for _ in 0..400 {
+                let place = random.index(2 * PROTOCOLS);
+                let near = [0, low, high, low / 64 * 64, high | 63, 4096][random.index(6)];
+                let port = near.wrapping_add(random.below(5) as u16).wrapping_sub(2);
+                let free = random.chance(0.5);
+                let was = pool.used[place * WORDS + usize::from(port) / 64] >> (port % 64) & 1 == 1;
+                assert_eq!(pool.set(place, port, !free), was == free, "seed {seed}, port {port}");
+                let parity = [EVEN, ODD, u64::MAX][random.index(3)];
+                let start = [random.bits(), u64::from(port.wrapping_sub(low))][random.index(2)];
+                assert_eq!(
+                    pool.find_free(place, parity, start),
+                    find_by_hand(&pool, place, parity, start),
+                    "seed {seed}: {parity:x} from {start} of {low} to {high}"
+                );
+            }
         }
     }
 

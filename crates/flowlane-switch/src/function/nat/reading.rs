@@ -6,9 +6,9 @@ use flowlane::packet::{Headers, Network, Transport};
 
 use super::config::Refusal;
 use super::packet::{Icmp, icmp, quoted, word16};
-use super::session::{flag, session_key};
+use super::session::session_key;
 use super::{HAIRPIN, INBOUND, Nat, OUTBOUND};
-use crate::function::Packets;
+use crate::function::{Packets, flag};
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,14 +5,7 @@ use super::config::Refusal;
 use super::packet::Endpoint;
 use super::reading::{Packet, What};
 use crate::function::ageing::{FULL_BUDGET, NEVER};
-
-/// TCP flags of word `FLAGS` of a flow key, moved down.
-pub(super) mod flag {
-    pub(in crate::function::nat) const FIN: u8 = 1;
-    pub(in crate::function::nat) const SYN: u8 = 2;
-    pub(in crate::function::nat) const RST: u8 = 4;
-    pub(in crate::function::nat) const ACK: u8 = 16;
-}
+use crate::function::flag;
 
 /// What a session has seen of TCP.
 pub(super) mod state {
@@ -21,6 +14,9 @@ pub(super) mod state {
     pub(in crate::function::nat) const FIN_OUT: u8 = 4;
     pub(in crate::function::nat) const FIN_IN: u8 = 8;
     pub(in crate::function::nat) const RST: u8 = 16;
+    /// The inside end has acknowledged the other's SYN.
+    pub(in crate::function::nat) const ACK_OUT: u8 = 32;
+    pub(in crate::function::nat) const OPEN: u8 = SYN_OUT | SYN_IN | ACK_OUT;
     pub(in crate::function::nat) const FINS: u8 = FIN_OUT | FIN_IN;
 
     pub(in crate::function::nat) fn is_closed(state: u8) -> bool {
@@ -28,7 +24,7 @@ pub(super) mod state {
     }
 
     pub(in crate::function::nat) fn is_established(state: u8) -> bool {
-        state & (SYN_OUT | SYN_IN) == SYN_OUT | SYN_IN && !is_closed(state)
+        state & OPEN == OPEN && !is_closed(state)
     }
 }
 
@@ -86,8 +82,16 @@ pub(super) fn tcp_state(before: u8, flags: u8, direction: usize) -> u8 {
     if flags & flag::FIN != 0 {
         state |= state::FIN_OUT << direction;
     }
-    // One that was forged does no lasting harm: the next segment takes it back (RFC 6146 §3.5.2.2).
-    if flags & flag::RST != 0 { state | state::RST } else { state & !state::RST }
+    let outbound = direction == 0;
+    if flags & flag::RST != 0 {
+        return state | state::RST;
+    }
+    if outbound && flags & flag::ACK != 0 && state & state::SYN_IN != 0 {
+        state |= state::ACK_OUT;
+    }
+    // One that was forged does no lasting harm: the next segment takes it back (RFC 6146 §3.5.2.2), from inside, since what
+    // comes from outside may be forged, too.
+    if outbound { state & !state::RST } else { state }
 }
 
 impl Nat {

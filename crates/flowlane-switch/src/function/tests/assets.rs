@@ -35,7 +35,12 @@ fn draw(random: &mut Random) -> Desc {
         8 => Net::Arp { mac: random.below(3) as u8, sender: v4(random) },
         _ => Net::Other,
     };
-    Desc { mac: random.below(3) as u8, vlan: [None, Some(0), Some(5)][random.index(3)], net }
+    Desc {
+        mac: random.below(3) as u8,
+        vlan: [None, Some(0), Some(5)][random.index(3)],
+        net,
+        wire: Wire::default(),
+    }
 }
 
 type Id = (Option<u16>, IpAddr, Asset);
@@ -50,7 +55,8 @@ struct Model {
     config: AssetConfig,
     base: u64,
     seen: BTreeMap<Id, Seen>,
-    counters: [u64; 4],
+    /// New hosts, new services, refused, showing none, aged.
+    counters: [u64; 5],
 }
 
 fn mac(last: u8) -> [u8; 6] {
@@ -96,7 +102,9 @@ impl Model {
 
     fn verdict(&mut self, desc: &Desc, now_ns: u64) -> u8 {
         let now = (now_ns - self.base) / TICK;
+        let before = self.seen.len();
         self.seen.retain(|_, s| self.config.idle == NEVER || now - s.last <= self.config.idle.into());
+        self.counters[4] += (before - self.seen.len()) as u64;
         let shown = self.shown(desc);
         self.counters[3] += u64::from(shown.is_empty());
         let mut new = false;
@@ -109,6 +117,7 @@ impl Model {
                 new = true;
             } else {
                 self.counters[2] += 1;
+                new = true;
             }
         }
         new.into()
@@ -117,6 +126,7 @@ impl Model {
 
 #[test]
 fn what_is_known_is_what_packets_have_shown_one_after_the_other() {
+    let mut happened = [0; 5];
     for seed in 0..120 {
         let mut random = Random::new(seed);
         let networks: &[(&str, u8)] =
@@ -128,7 +138,7 @@ fn what_is_known_is_what_packets_have_shown_one_after_the_other() {
             ..AssetConfig::new([1, 10, 100][random.index(3)])
         };
         let bursts = bursts(&mut random, 60, draw);
-        let mut model = Model { config, base: bursts[0].0, seen: BTreeMap::new(), counters: [0; 4] };
+        let mut model = Model { config, base: bursts[0].0, seen: BTreeMap::new(), counters: [0; 5] };
         let mut functions =
             both(|lookups| bare(Kind::Assets(Assets::new(AssetConfig { lookups, ..model.config.clone() }))));
         for (step, (now, descs)) in bursts.iter().enumerate() {
@@ -155,8 +165,11 @@ fn what_is_known_is_what_packets_have_shown_one_after_the_other() {
                 let Kind::Assets(assets) = &function.kind else { unreachable!() };
                 assert_eq!(assets.list(), listed, "seed {seed}, step {step}");
                 let c = assets.counters();
-                assert_eq!([c.hosts, c.services, c.refused, c.without], model.counters);
+                let counters = [c.hosts, c.services, c.refused, c.without, assets.aged()];
+                assert_eq!(counters, model.counters, "seed {seed}, step {step}");
             }
         }
+        happened.iter_mut().zip(model.counters).for_each(|(sum, n)| *sum += n);
     }
+    assert!(happened.iter().all(|&n| n > 100), "what has happened: {happened:?}");
 }

@@ -6,7 +6,7 @@ use flowlane::packet::fields::Field;
 
 use super::*;
 use crate::function::ageing::NEVER;
-use crate::function::filter::KeyError;
+use crate::function::filter::{KeyError, Listed};
 
 fn draw(random: &mut Random) -> Desc {
     let (src, dst) = (random.port(1, 4), random.port(1, 3));
@@ -28,7 +28,12 @@ fn draw(random: &mut Random) -> Desc {
         8 => Net::Arp { mac: random.below(3) as u8, sender: address(random) },
         _ => Net::Other,
     };
-    Desc { mac: random.below(3) as u8, vlan: [None, Some(5), Some(6)][random.index(3)], net }
+    Desc {
+        mac: random.below(3) as u8,
+        vlan: [None, Some(5), Some(6)][random.index(3)],
+        net,
+        wire: Wire::default(),
+    }
 }
 
 /// The value of a field, where the packet has it.
@@ -70,6 +75,7 @@ struct Entry {
     since: u64,
     idle: u32,
     packets: u64,
+    bytes: u64,
 }
 
 /// One packet after the other: is its key in the map?
@@ -77,13 +83,16 @@ struct Model {
     config: FilterConfig,
     base: u64,
     entries: HashMap<Vec<u128>, Entry>,
-    counters: [u64; 3],
+    /// Without key, learnt, refused, aged.
+    counters: [u64; 4],
 }
 
 impl Model {
     fn verdict(&mut self, desc: &Desc, now_ns: u64) -> u8 {
         let now = (now_ns - self.base) / TICK;
+        let before = self.entries.len();
         self.entries.retain(|_, e| e.idle == NEVER || now - e.since <= e.idle.into());
+        self.counters[3] += (before - self.entries.len()) as u64;
         let key: Option<Vec<u128>> = self.config.fields.iter().map(|&field| value(desc, field)).collect();
         let Some(key) = key else {
             self.counters[0] += 1;
@@ -91,13 +100,14 @@ impl Model {
         };
         if let Some(entry) = self.entries.get_mut(&key) {
             entry.packets += 1;
+            entry.bytes += desc.build().len() as u64;
             if self.config.refresh {
                 entry.since = now;
             }
             return 0;
         }
         if self.config.learn && self.entries.len() < self.config.entries_max {
-            self.entries.insert(key, Entry { since: now, idle: self.config.idle, packets: 0 });
+            self.entries.insert(key, Entry { since: now, idle: self.config.idle, packets: 0, bytes: 0 });
             self.counters[1] += 1;
         } else if self.config.learn {
             self.counters[2] += 1;
@@ -108,6 +118,7 @@ impl Model {
 
 #[test]
 fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
+    let mut happened = [0; 4];
     for seed in 0..240 {
         let mut random = Random::new(seed);
         let config = FilterConfig {
@@ -120,7 +131,7 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
         };
         let bursts = bursts(&mut random, 60, draw);
         let base = bursts[0].0;
-        let mut model = Model { config, base, entries: HashMap::new(), counters: [0; 3] };
+        let mut model = Model { config, base, entries: HashMap::new(), counters: [0; 4] };
         let mut functions = both(|lookups| {
             let config = FilterConfig { lookups, ..model.config.clone() };
             bare(Kind::Filter(Filter::new(&config).unwrap()))
@@ -131,7 +142,7 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
             let (Some(key), true) = (key, model.entries.is_empty() || model.config.entries_max > 1) else {
                 continue;
             };
-            model.entries.entry(key).or_insert(Entry { since: 0, idle, packets: 0 });
+            model.entries.entry(key).or_insert(Entry { since: 0, idle, packets: 0, bytes: 0 });
             let mut flow_key = FlowKey::zero();
             parse(&desc.build(), 1, &mut flow_key);
             for function in &mut functions {
@@ -149,17 +160,22 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
         }
         for function in &functions {
             let Kind::Filter(filter) = &function.kind else { unreachable!() };
-            let counters = filter.counters();
-            assert_eq!(
-                [counters.without_key, counters.learnt, counters.refused],
-                model.counters,
-                "seed {seed}"
-            );
-            let packets: u64 = filter.list().iter().map(|e| e.packets).sum();
-            let wanted: u64 = model.entries.values().map(|e| e.packets).sum();
-            assert_eq!(packets, if filter.counts() { wanted } else { 0 }, "seed {seed}");
+            let c = filter.counters();
+            let counters = [c.without_key, c.learnt, c.refused, filter.aged()];
+            assert_eq!(counters, model.counters, "seed {seed}");
+            let counts = u64::from(filter.counts());
+            let listed = |e: &Listed| {
+                let key: Vec<u128> = filter.fields().iter().map(|&field| e.key.get(field)).collect();
+                (key, [e.packets, e.bytes])
+            };
+            let listed: HashMap<_, _> = filter.list().iter().map(listed).collect();
+            let wanted =
+                model.entries.iter().map(|(k, e)| (k.clone(), [e.packets, e.bytes].map(|n| n * counts)));
+            assert_eq!(listed, wanted.collect(), "seed {seed}");
         }
+        happened.iter_mut().zip(model.counters).for_each(|(sum, n)| *sum += n);
     }
+    assert!(happened.iter().all(|&n| n > 100), "what has happened: {happened:?}");
 }
 
 #[test]
@@ -169,6 +185,7 @@ fn fields_that_no_packet_has_together_are_no_key() {
     assert_eq!(refused(&[Field::Ipv4Src, Field::Ipv6Dst]), KeyError::Contradiction("nw_src", "ipv6_dst"));
     assert_eq!(refused(&[Field::TpSrc, Field::ArpSpa]), KeyError::Contradiction("tp_src", "arp_spa"));
     assert_eq!(refused(&[Field::TunId]), KeyError::Field("tun_id"));
+    assert_eq!(refused(&[Field::Ipv4Src, Field::NwTtl]), KeyError::Ttl);
     assert_eq!(refused(&[Field::IcmpType]), KeyError::Field("icmp_type"));
     let long = [Field::Ipv6Src, Field::Ipv6Dst, Field::TpSrc, Field::NwProto, Field::EthSrc, Field::EthDst];
     assert_eq!(refused(&long), KeyError::Long(13));

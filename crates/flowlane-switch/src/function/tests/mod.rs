@@ -22,6 +22,18 @@ struct Desc {
     mac: u8,
     vlan: Option<u16>,
     net: Net,
+    wire: Wire,
+}
+
+/// What does not change what a packet says, but where it stands.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Wire {
+    /// Words of IPv4 options.
+    options: usize,
+    /// Bytes behind the packet.
+    padding: usize,
+    /// An IPv4 packet ends within its transport header.
+    short: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -36,7 +48,15 @@ enum Net {
 enum Part {
     Whole,
     First,
+    Middle,
     Later,
+}
+
+impl Part {
+    /// Whether it has no transport header.
+    fn is_later(self) -> bool {
+        matches!(self, Part::Middle | Part::Later)
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -132,7 +152,12 @@ impl L4 {
 
 impl Desc {
     fn v4(src: u32, dst: u32, l4: L4) -> Self {
-        Self { mac: 1, vlan: None, net: Net::V4 { src, dst, id: 7, part: Part::Whole, l4 } }
+        Self {
+            mac: 1,
+            vlan: None,
+            net: Net::V4 { src, dst, id: 7, part: Part::Whole, l4 },
+            wire: Wire::default(),
+        }
     }
 
     /// The frame, every checksum made anew.
@@ -146,20 +171,25 @@ impl Desc {
             Net::V4 { src, dst, id, part, l4 } => {
                 let addresses = [src.to_be_bytes(), dst.to_be_bytes()].concat();
                 let body = match part {
-                    Part::Later => b"the rest of the datagram".to_vec(),
+                    part if part.is_later() => b"the rest of the datagram".to_vec(),
+                    _ if self.wire.short => l4.build(&addresses)[..5].to_vec(),
                     _ => l4.build(&addresses),
                 };
+                let header_len = 20 + 4 * self.wire.options;
                 let fragment: u16 = match part {
                     Part::Whole => 0x4000,
                     Part::First => 0x2000,
-                    Part::Later => 3,
+                    Part::Middle => 0x2003,
+                    Part::Later => 6,
                 };
-                let mut ip = vec![0x45, 0];
-                ip.extend((20 + body.len() as u16).to_be_bytes());
+                let mut ip = vec![0x40 | (header_len / 4) as u8, 0];
+                ip.extend(((header_len + body.len()) as u16).to_be_bytes());
                 ip.extend(id.to_be_bytes());
                 ip.extend(fragment.to_be_bytes());
                 ip.extend([64, l4.proto(false), 0, 0]);
                 ip.extend(&addresses);
+                // No operation.
+                ip.resize(header_len, 1);
                 let sum = checksum(&[&ip]);
                 ip[10..12].copy_from_slice(&sum);
                 out.extend([8, 0]);
@@ -182,6 +212,7 @@ impl Desc {
             }
             Net::Other => out.extend([0x88, 0xcc, 1, 2, 3, 4]),
         }
+        out.resize(out.len() + self.wire.padding, 0xa5);
         out
     }
 }
@@ -236,4 +267,39 @@ fn both(mut make: impl FnMut(Lookups) -> Function) -> [Function; 2] {
 fn bare(kind: Kind) -> Function {
     let verdicts = kind.verdicts().len();
     Function::new(1, "", kind, vec![Vec::new(); verdicts]).expect("there is nothing to refuse")
+}
+
+#[test]
+fn what_is_idle_goes_where_no_packet_comes() {
+    let second = 1_000_000_000;
+    let filter = FilterConfig {
+        idle: ageing::idle_ticks(5),
+        learn: true,
+        ..FilterConfig::new(vec![flowlane::packet::Field::Ipv4Src], 10)
+    };
+    let nat = NatConfig::new(
+        vec![flowlane::route::Prefix::truncated(0x0a00_0000, 8)],
+        vec![(0xcb00_7101, 0xcb00_7101)],
+        10,
+    );
+    let kinds = [
+        (Kind::Filter(Filter::new(&filter).unwrap()), 5),
+        (Kind::Assets(Assets::new(AssetConfig { idle: ageing::idle_ticks(5), ..AssetConfig::new(10) })), 5),
+        (Kind::Nat(Nat::new(nat).unwrap()), 300),
+    ];
+    let packet = Desc::v4(0x0a00_0001, 0xc633_6401, L4::Udp { src: 40_000, dst: 53, checksum: true });
+    for (kind, seconds) in kinds {
+        let mut function = bare(kind);
+        let len = |function: &Function| match &function.kind {
+            Kind::Filter(filter) => filter.len(),
+            Kind::Assets(assets) => assets.len(),
+            Kind::Nat(nat) => nat.len(),
+        };
+        process(&mut function, &[packet.build()], second);
+        function.age((1 + seconds) * second);
+        assert_eq!(len(&function), 1, "{function:?}");
+        function.age((2 + seconds) * second);
+        assert_eq!(len(&function), 0, "{function:?}");
+        assert_eq!(function.packets, 1);
+    }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use flowlane::route::Prefix;
+
 use super::*;
 use crate::function::nat::ports::Secret;
-use crate::function::nat::{Forward, IdleTimes, NatError, Refusal};
+use crate::function::nat::{Forward, IdleTimes, NatCounters, NatError, Refusal};
 
 const INSIDE: u32 = 0x0a00_0000;
 const POOL: u32 = 0xcb00_7100;
@@ -23,9 +25,10 @@ type Datagram = (u32, u32, u8, u16);
 struct Known {
     outside: End,
     used: u64,
-    /// SYN and FIN, by direction; RST.
+    /// SYN and FIN, by direction; whether the inside end has acknowledged the other's SYN; RST.
     syn: [bool; 2],
     fin: [bool; 2],
+    acked: bool,
     rst: bool,
     forward: bool,
 }
@@ -35,9 +38,13 @@ impl Known {
         self.rst || self.fin == [true; 2]
     }
 
+    fn open(&self) -> bool {
+        self.syn == [true; 2] && self.acked && !self.closed()
+    }
+
     fn idle(&self, proto: u8, times: IdleTimes) -> u64 {
         match proto {
-            6 if self.syn == [true; 2] && !self.closed() => times.tcp_established.into(),
+            6 if self.open() => times.tcp_established.into(),
             6 => times.tcp_transitory.into(),
             17 => times.udp.into(),
             _ => times.icmp.into(),
@@ -45,16 +52,20 @@ impl Known {
     }
 
     fn note(&mut self, flags: Option<u8>, direction: usize, now: u64) {
-        self.used = now;
-        let flags = flags.unwrap_or(0);
-        if flags & 2 != 0 {
+        let (flags, was_open, outbound) = (flags.unwrap_or(0), self.open(), direction == 0);
+        let [syn, fin, rst, ack] = [2, 1, 4, 16].map(|flag| flags & flag != 0);
+        if syn {
             if self.closed() {
-                (self.syn, self.fin, self.rst) = ([false; 2], [false; 2], false);
+                (self.syn, self.fin, self.acked, self.rst) = ([false; 2], [false; 2], false, false);
             }
             self.syn[direction] = true;
         }
-        self.fin[direction] |= flags & 1 != 0;
-        self.rst = flags & 4 != 0;
+        self.fin[direction] |= fin;
+        self.acked |= outbound && ack && !rst && self.syn[1];
+        self.rst = rst || self.rst && !outbound;
+        if outbound || was_open && !self.open() {
+            self.used = now;
+        }
     }
 }
 
@@ -65,14 +76,15 @@ struct Model {
     sessions: BTreeMap<(u8, End), Known>,
     /// Where the later fragments go, since when that is known, and for how long.
     fragments: HashMap<Datagram, (u8, u32, u32, u64, u64)>,
-    refused: BTreeMap<Refusal, u64>,
-    created: u64,
+    events: NatCounters,
+    /// Packets by session, outbound and inbound.
+    packets: BTreeMap<(u8, End), [u64; 2]>,
 }
 
 /// What the source of a frame is.
 fn source_of(frame: &[u8]) -> End {
-    let icmp = frame[23] == 1;
-    let port_at = if icmp { 38 } else { 34 };
+    let l4 = 14 + 4 * usize::from(frame[14] & 15);
+    let port_at = if frame[23] == 1 { l4 + 4 } else { l4 };
     let port = u16::from_be_bytes([frame[port_at], frame[port_at + 1]]);
     (u32::from_be_bytes([frame[26], frame[27], frame[28], frame[29]]), port)
 }
@@ -88,7 +100,11 @@ impl Model {
 
     fn expire(&mut self, now: u64) {
         let times = self.config.idle;
+        let before = self.sessions.len();
         self.sessions.retain(|&(proto, _), s| s.forward || now - s.used <= s.idle(proto, times));
+        self.events.aged += (before - self.sessions.len()) as u64;
+        let sessions = &self.sessions;
+        self.packets.retain(|id, _| sessions.contains_key(id));
         self.fragments.retain(|_, f| now - f.3 <= f.4);
     }
 
@@ -131,10 +147,17 @@ impl Model {
         let outside = source_of(got);
         assert!(self.is_pool(outside.0) && (low..=high).contains(&outside.1), "{outside:x?}");
         assert!(!used.contains(&outside), "{outside:x?} is in use");
-        let known =
-            Known { outside, used: now, syn: [false; 2], fin: [false; 2], rst: false, forward: false };
+        let known = Known {
+            outside,
+            used: now,
+            syn: [false; 2],
+            fin: [false; 2],
+            acked: false,
+            rst: false,
+            forward: false,
+        };
         self.sessions.insert((proto, inside), known);
-        self.created += 1;
+        self.events.created += 1;
         Ok(outside)
     }
 
@@ -143,13 +166,14 @@ impl Model {
         let now = (now_ns - self.base) / TICK;
         self.expire(now);
         self.translate(desc, now, got).unwrap_or_else(|refusal| {
-            *self.refused.entry(refusal).or_default() += 1;
+            self.events.refused[refusal as usize] += 1;
             (REFUSED, desc.clone())
         })
     }
 
     fn translate(&mut self, desc: &Desc, now: u64, got: &[u8]) -> Result<(u8, Desc), Refusal> {
         let mut out = desc.clone();
+        let short = desc.wire.short;
         let Net::V4 { src, dst, id, part, l4 } = &mut out.net else { return Ok((3, out)) };
         if *dst >> 28 >= 0xe {
             return Ok((3, out));
@@ -161,13 +185,19 @@ impl Model {
             (true, true) if !self.config.hairpin => return Err(Refusal::Hairpin),
             (true, true) => 2,
         };
+        if short && !part.is_later() && !matches!(l4, L4::Raw { .. }) {
+            return Err(Refusal::Malformed);
+        }
         let (outbound, inbound) = (verdict != 1, verdict != 0);
         let datagram = (*src, *dst, l4.proto(false), *id);
-        if *part == Part::Later {
+        if part.is_later() {
             let known = self.fragments.get_mut(&datagram).ok_or(Refusal::FragmentAlone)?;
-            // The later ones here are the last: 2 s, 15 ticks, rounded up.
-            known.4 = 15;
+            if *part == Part::Later {
+                // Behind the last, 2 s: 15 ticks, rounded up.
+                known.4 = 15;
+            }
             (*src, *dst) = (known.1, known.2);
+            self.events.fragments += 1;
             return Ok((known.0, out));
         }
         if *part == Part::First && self.config.fragments_max == 0 {
@@ -184,6 +214,7 @@ impl Model {
             L4::Error { .. } if *part == Part::First => return Err(Refusal::ErrorAlone),
             L4::Error { quoted, len, .. } => {
                 self.error(verdict, (src, dst), quoted, *len)?;
+                self.events.errors += 1;
                 return Ok((verdict, out));
             }
             L4::Raw { .. } => return Err(Refusal::Protocol),
@@ -197,6 +228,7 @@ impl Model {
             let inside = (*src, if icmp { *to } else { *from });
             let outside = self.outside_of(proto, inside, opens, got, now)?;
             self.sessions.get_mut(&(proto, inside)).expect("just so").note(flags, 0, now);
+            self.packets.entry((proto, inside)).or_default()[0] += 1;
             (*src, *from) = outside;
             if icmp {
                 *to = outside.1;
@@ -204,13 +236,16 @@ impl Model {
         }
         if let (true, Some(target)) = (inbound, target) {
             self.sessions.get_mut(&(proto, target)).expect("just so").note(flags, 1, now);
+            self.packets.entry((proto, target)).or_default()[1] += 1;
             (*dst, *to) = target;
         }
-        if *part == Part::First
-            && (self.fragments.contains_key(&datagram) || self.fragments.len() < self.config.fragments_max)
-        {
-            // 15 s are 112 ticks, rounded up.
-            self.fragments.insert(datagram, (verdict, *src, *dst, now, 112));
+        if *part == Part::First {
+            if self.fragments.contains_key(&datagram) || self.fragments.len() < self.config.fragments_max {
+                // 15 s are 112 ticks, rounded up.
+                self.fragments.insert(datagram, (verdict, *src, *dst, now, 112));
+            } else {
+                self.events.fragments_full += 1;
+            }
         }
         Ok((verdict, out))
     }
@@ -222,8 +257,9 @@ impl Model {
         quoted: &mut Desc,
         len: usize,
     ) -> Result<(), Refusal> {
+        let options = 4 * quoted.wire.options;
         let Net::V4 { src: from, dst: to, part, l4, .. } = &mut quoted.net else { unreachable!() };
-        if len < 28 || *part == Part::Later {
+        if len < 28 + options || part.is_later() {
             return Err(Refusal::ErrorAlone);
         }
         let inbound = verdict == 1;
@@ -262,6 +298,17 @@ impl Model {
 
 /// A packet that fits what is there, or does not.
 fn draw(model: &Model, random: &mut Random) -> Desc {
+    let mut desc = draw_plain(model, random);
+    let options = |random: &mut Random| [0, 0, 0, 1, 10][random.index(5)];
+    desc.wire =
+        Wire { options: options(random), padding: [0, 0, 1, 6][random.index(4)], short: random.chance(0.02) };
+    if let Net::V4 { l4: L4::Error { quoted, .. }, .. } = &mut desc.net {
+        quoted.wire.options = options(random);
+    }
+    desc
+}
+
+fn draw_plain(model: &Model, random: &mut Random) -> Desc {
     let hosts = 4;
     let inside = |random: &mut Random| (INSIDE + 1 + random.below(hosts) as u32, random.port(5000, 5005));
     let far = |random: &mut Random| (FAR + random.below(3) as u32, random.port(80, 82));
@@ -274,14 +321,19 @@ fn draw(model: &Model, random: &mut Random) -> Desc {
         1 => L4::Icmp { kind: 0, id: dst },
         proto => L4::Raw { proto },
     };
-    let part =
-        [Part::Whole, Part::Whole, Part::Whole, Part::Whole, Part::First, Part::Later][random.index(6)];
+    let part = match random.below(12) {
+        0 | 1 => Part::First,
+        2 => Part::Middle,
+        3 => Part::Later,
+        _ => Part::Whole,
+    };
     let between = |from: End, to: End, l4: L4, part: Part, random: &mut Random| Desc {
         mac: 1,
         vlan: None,
         net: Net::V4 { src: from.0, dst: to.0, id: random.port(1, 3), part, l4 },
+        wire: Wire::default(),
     };
-    let len = [27, 28, 28, 36, 100][random.index(5)];
+    let len = [27, 28, 31, 36, 100][random.index(5)];
     match random.below(20) {
         0..8 => {
             let (from, to) = (inside(random), far(random));
@@ -317,7 +369,7 @@ fn draw(model: &Model, random: &mut Random) -> Desc {
         }
         18 => {
             let l4 = L4::Udp { src: 1, dst: 2, checksum: true };
-            Desc { mac: 1, vlan: None, net: Net::V6 { src: 5, dst: 6, l4 } }
+            Desc { mac: 1, vlan: None, net: Net::V6 { src: 5, dst: 6, l4 }, wire: Wire::default() }
         }
         _ => {
             let (from, to) = (far(random), [(FAR + 9, 1), (0xe000_0001, 2)][random.index(2)]);
@@ -344,13 +396,18 @@ fn config(random: &mut Random) -> NatConfig {
         idle,
         seed: random.bits() as u32,
         secret: Secret::seeded(random.bits()),
-        ..NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL + 1)], [3, 10, 60][random.index(3)])
+        ..NatConfig::new(
+            vec![Prefix::truncated(INSIDE, 8)],
+            vec![(POOL, POOL + 1)],
+            [3, 10, 60][random.index(3)],
+        )
     }
 }
 
 #[test]
 fn translation_is_what_maps_and_checksums_made_anew_say_one_packet_after_the_other() {
-    let mut total = [0; 4];
+    let mut verdicts: BTreeMap<u8, u64> = BTreeMap::new();
+    let mut happened = [0; 5 + Refusal::ALL.len()];
     for seed in 0..150 {
         let mut random = Random::new(seed);
         let config = config(&mut random);
@@ -361,12 +418,21 @@ fn translation_is_what_maps_and_checksums_made_anew_say_one_packet_after_the_oth
             let flags = [false; 2];
             (
                 (f.proto, f.inside),
-                Known { outside: f.outside, used: 0, syn: flags, fin: flags, rst: false, forward: true },
+                Known {
+                    outside: f.outside,
+                    used: 0,
+                    syn: flags,
+                    fin: flags,
+                    acked: false,
+                    rst: false,
+                    forward: true,
+                },
             )
         };
         let sessions = config.forwards.iter().map(forward).collect();
-        let (fragments, refused) = (HashMap::new(), BTreeMap::new());
-        let mut model = Model { config, base, sessions, fragments, refused, created: 0 };
+        let (fragments, packets) = (HashMap::new(), BTreeMap::new());
+        let events = NatCounters::default();
+        let mut model = Model { config, base, sessions, fragments, events, packets };
         let mut now = base;
         for step in 0..80 {
             if step > 0 {
@@ -382,35 +448,32 @@ fn translation_is_what_maps_and_checksums_made_anew_say_one_packet_after_the_oth
                 let context = || format!("seed {seed}, step {step}, packet {i}: {desc:x?}");
                 assert_eq!(*verdict, wanted, "{}", context());
                 assert_eq!(frame, &translated.build(), "{}\n{translated:x?}", context());
-                total[usize::from(wanted.min(3))] += 1;
+                *verdicts.entry(wanted).or_default() += 1;
             }
             for function in &functions {
                 let Kind::Nat(nat) = &function.kind else { unreachable!() };
-                let live: BTreeMap<(u8, End), End> = nat
+                let live: BTreeMap<(u8, End), (End, [u64; 2])> = nat
                     .sessions()
-                    .map(|s| ((s.proto, (s.inside, s.inside_port)), (s.outside, s.outside_port)))
+                    .map(|s| ((s.proto, (s.inside, s.inside_port)), ((s.outside, s.outside_port), s.packets)))
                     .collect();
-                assert!(
-                    live.iter().eq(model.sessions.iter().map(|(k, s)| (k, &s.outside)).collect::<Vec<_>>())
-                );
+                let known = |(id, s): (&(u8, End), &Known)| {
+                    (*id, (s.outside, model.packets.get(id).copied().unwrap_or_default()))
+                };
+                assert_eq!(live, model.sessions.iter().map(known).collect(), "seed {seed}, step {step}");
+                assert_eq!(nat.counters(), model.events, "seed {seed}, step {step}");
             }
         }
-        for function in &functions {
-            let Kind::Nat(nat) = &function.kind else { unreachable!() };
-            let counters = nat.counters();
-            for reason in Refusal::ALL {
-                let wanted = model.refused.get(&reason).copied().unwrap_or(0);
-                assert_eq!(counters.refused[reason as usize], wanted, "seed {seed}: {}", reason.name());
-            }
-            assert_eq!(counters.created, model.created, "seed {seed}");
-        }
+        let NatCounters { created, aged, errors, fragments, fragments_full, refused } = model.events;
+        let all = [created, aged, errors, fragments, fragments_full].into_iter().chain(refused);
+        happened.iter_mut().zip(all).for_each(|(sum, n)| *sum += n);
     }
-    assert!(total.iter().all(|&n| n > 1000), "packets by verdict: {total:?}");
+    assert!(verdicts.values().all(|&n| n > 1000) && verdicts.len() == 5, "packets by verdict: {verdicts:?}");
+    assert!(happened.iter().all(|&n| n > 100), "what has happened: {happened:?}");
 }
 
 #[test]
 fn a_flood_of_connections_fills_the_table_and_takes_nothing_from_those_that_are_open() {
-    let config = NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL)], 100);
+    let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
     let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
     let tcp =
         |src: End, dst: End, flags| Desc::v4(src.0, dst.0, L4::Tcp { src: src.1, dst: dst.1, flags }).build();
@@ -419,7 +482,7 @@ fn a_flood_of_connections_fills_the_table_and_takes_nothing_from_those_that_are_
     let outside = source_of(&sent[0].1);
     let mut random = Random::new(1);
     let mut now = TICK;
-    process(&mut function, &[tcp(server, outside, 0x12)], now);
+    process(&mut function, &[tcp(server, outside, 0x12), tcp(host, server, 0x10)], now);
     for _ in 0..500 {
         let flood: Vec<Vec<u8>> =
             (0..64).map(|_| tcp((INSIDE | random.below(1 << 24) as u32, 1), server, 2)).collect();
@@ -437,10 +500,66 @@ fn a_flood_of_connections_fills_the_table_and_takes_nothing_from_those_that_are_
     assert_eq!(nat.counters().refused[Refusal::Full as usize], 500 * 64 - 99);
 }
 
+/// Whether a session that packets from inside have made is there after so many seconds, in which these come again and again
+/// from outside.
+fn lasts(seconds: u64, made_by: &[L4], from_outside: impl Fn(u16) -> L4) -> bool {
+    let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
+    let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
+    let mut outside = (0, 0);
+    for l4 in made_by {
+        let sent = process(&mut function, &[Desc::v4(INSIDE + 1, FAR, l4.clone()).build()], 1);
+        outside = source_of(&sent[0].1);
+    }
+    let mut last = 0;
+    for second in (10..=seconds).step_by(10) {
+        // Each from another.
+        let packet = Desc::v4(FAR + second as u32, outside.0, from_outside(outside.1));
+        last = process(&mut function, &[packet.build()], second * 1_000_000_000)[0].0;
+    }
+    last == 1
+}
+
+#[test]
+fn what_comes_from_outside_keeps_no_session_and_opens_none() {
+    let udp = |src, dst| L4::Udp { src, dst, checksum: true };
+    assert!(lasts(300, &[udp(5, 53)], |port| udp(53, port)));
+    assert!(!lasts(310, &[udp(5, 53)], |port| udp(53, port)));
+    assert!(lasts(60, &[L4::Icmp { kind: 8, id: 4 }], |id| L4::Icmp { kind: 0, id }));
+    assert!(!lasts(70, &[L4::Icmp { kind: 8, id: 4 }], |id| L4::Icmp { kind: 0, id }));
+    let out = |flags| L4::Tcp { src: 5, dst: 80, flags };
+    for flags in [0x02, 0x12, 0x10, 0x11, 0x14] {
+        let inward = |port| L4::Tcp { src: 80, dst: port, flags };
+        assert!(lasts(240, &[out(2)], inward), "{flags:x}");
+        assert!(!lasts(250, &[out(2)], inward), "{flags:x}");
+        // What is acknowledged before there is a SYN opens nothing either.
+        let acked = [out(2), out(0x12), out(0x10)];
+        assert!(!lasts(250, &acked, inward), "{flags:x}");
+    }
+}
+
+#[test]
+fn a_connection_is_open_once_the_inside_end_has_acknowledged_and_closed_from_when_it_is_told_so() {
+    let config = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 100);
+    let mut function = bare(Kind::Nat(Nat::new(config).unwrap()));
+    let outward = |flags| Desc::v4(INSIDE + 1, FAR, L4::Tcp { src: 5, dst: 80, flags }).build();
+    let outside = source_of(&process(&mut function, &[outward(2)], 1)[0].1);
+    let inward = |flags| Desc::v4(FAR, outside.0, L4::Tcp { src: 80, dst: outside.1, flags }).build();
+    let mut at =
+        |seconds: u64, frame: Vec<u8>| process(&mut function, &[frame], seconds * 1_000_000_000)[0].0;
+    assert_eq!((at(1, inward(0x12)), at(2, outward(0x10))), (1, 0));
+    assert_eq!(at(7400, inward(0x10)), 1);
+    // Behind an RST the other end has some time to show that it was forged.
+    assert_eq!((at(7400, inward(0x04)), at(7600, outward(0x10)), at(15_000, inward(0x10))), (1, 0, 1));
+    assert_eq!(
+        (at(15_000, inward(0x04)), at(15_230, inward(0x10)), at(15_250, inward(0x10))),
+        (1, 1, REFUSED)
+    );
+}
+
 #[test]
 fn forwards_that_contradict_each_other_or_the_pool_are_refused() {
     let new = |forwards: Vec<Forward>| {
-        let pool = NatConfig::new(vec![(INSIDE, 0xff00_0000)], vec![(POOL, POOL)], 10);
+        let pool = NatConfig::new(vec![Prefix::truncated(INSIDE, 8)], vec![(POOL, POOL)], 10);
         Nat::new(NatConfig { forwards, ..pool }).map(|nat| nat.len())
     };
     let forward = |proto, outside, inside| Forward { proto, outside, inside };

@@ -3,9 +3,10 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use flowlane::packet::parse::ip_proto;
-use flowlane::rule::{Action, ReadOptions};
+use flowlane::route::Prefix;
+use flowlane::rule::ReadOptions;
 
-use super::{SetupError, actions, entries_in_range, lookups, network};
+use super::{KindSetup, Made, SetupError, actions, entries_in_range, lookups, network};
 use crate::config::{ConfigError, ForwardProtocolChoice, ForwardSection, NatTableSection};
 use crate::function::NatConfig;
 use crate::function::ageing::idle_ticks;
@@ -19,7 +20,7 @@ pub(super) fn read(
     secret: Secret,
     options: &ReadOptions<'_>,
     place: Place<'_>,
-) -> Result<(NatConfig, Vec<Vec<Action>>), SetupError> {
+) -> Result<Made, SetupError> {
     let number = section.number;
     entries_in_range(number, section.sessions_max, place)?;
     if section.fragments_max > 0 {
@@ -28,10 +29,7 @@ pub(super) fn read(
     let mut inside = Vec::new();
     for text in &section.inside {
         match network(text, place)? {
-            (IpAddr::V4(address), length) => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
-                inside.push((u32::from(address) & mask, mask));
-            }
+            (IpAddr::V4(address), length) => inside.push(Prefix::truncated(address.into(), length)),
             (IpAddr::V6(_), _) => {
                 let help = "translation is of IPv4; route IPv6 instead".to_owned();
                 return Err(place(text, format!("inside network `{text}` is of IPv6"), help).into());
@@ -77,7 +75,7 @@ pub(super) fn read(
         let help = "mend this [[nat_table.forward]]".to_owned();
         place("[[nat_table.forward]]", format!("nat {number}: {error}"), help)
     })?;
-    Ok((config, verdicts))
+    Ok((KindSetup::Nat(config), verdicts))
 }
 
 /// Addresses: one, or the first and the last.

@@ -18,11 +18,20 @@ fn rule(table: u8, priority: u32, matches: &[(Field, u128)], actions: Vec<Action
     Rule { table, priority: Priority(priority), cookie: 0, matches: all, actions }
 }
 
+fn add_table(pipeline: &mut Pipeline, number: u8, by: By) {
+    match by {
+        By::Later(batch_max) => {
+            pipeline.add_deferred_table(number, "", deferred::patient(batch_max), Miss::Drop);
+        }
+        by => pipeline.add_table(number, "", by.engine(), Miss::Drop),
+    }
+}
+
 /// Rules (0), a filter that learns (5), assets (6), translation (7), routes (8), rules (9).
-fn pipeline(lookups: Lookups) -> Pipeline {
+fn pipeline(lookups: Lookups, by: By) -> Pipeline {
     let (out, go) = (|port| Action::Output(PortNo(port)), Action::Goto);
     let mut pipeline = Pipeline::new();
-    pipeline.add_table(0, "", By::Tuple.engine(), Miss::Drop);
+    add_table(&mut pipeline, 0, by);
     let filter =
         FilterConfig { lookups, learn: true, ..FilterConfig::new(vec![Field::TpSrc, Field::TpDst], 5) };
     let filter = Kind::Filter(Filter::new(&filter).unwrap());
@@ -36,7 +45,7 @@ fn pipeline(lookups: Lookups) -> Pipeline {
         hairpin: true,
         forwards: vec![forward],
         ports: (50, 60),
-        ..NatConfig::new(vec![(0x0a00_0000, 0xffff_0000)], vec![(0x0a01_0001, 0x0a01_0001)], 6)
+        ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 16)], vec![(0x0a01_0001, 0x0a01_0001)], 6)
     };
     let nat = Kind::Nat(Nat::new(nat).unwrap());
     let pop = vec![Action::PopVlan, go(9)];
@@ -45,7 +54,7 @@ fn pipeline(lookups: Lookups) -> Pipeline {
     let routes =
         RouteTableConfig { number: 8, routes_max: 1, memory_max: 128 << 20, ..RouteTableConfig::default() };
     pipeline.add_routes(8, RouteTable::new(routes, hops, &[(Prefix::truncated(0, 0), 0)], &[]).unwrap());
-    pipeline.add_table(9, "", By::Tuple.engine(), Miss::Drop);
+    add_table(&mut pipeline, 9, by);
     let tag = vec![Action::PushVlan(0x8100), set(Field::VlanVid, 7), go(5)];
     let mark = vec![set(Field::Reg0, 2), go(5)];
     let rules = [
@@ -68,7 +77,7 @@ fn pipeline(lookups: Lookups) -> Pipeline {
 
 fn with_functions(cache: CacheConfig, lookups: Lookups) -> (Worker, Sent) {
     let (mut worker, sent) = worker(&[], 1, cache, By::Tuple);
-    worker.lookup = Lookup::new(pipeline(lookups), cache);
+    worker.lookup = Lookup::new(pipeline(lookups, By::Tuple), cache);
     (worker, sent)
 }
 
@@ -125,12 +134,87 @@ fn bursts_through_functions_are_packets_one_after_the_other_with_caches_and_with
     }
 }
 
-/// Gives frames at times.
-struct Timed(std::vec::IntoIter<(u64, Vec<u8>)>);
+#[test]
+fn functions_behind_tables_that_answer_later_do_what_they_do_behind_others() {
+    for seed in 0..20u64 {
+        let r = &mut Random(seed);
+        let caches = CacheConfig { exact_insert_inverse: 1, ..CacheConfig::default() };
+        let (mut plain, plain_sent) = with_functions(no_caches(), Lookups::Batch);
+        let (mut later, sent) = with_functions(caches, Lookups::Batch);
+        later.lookup = Lookup::new(pipeline(Lookups::Batch, By::Later(r.pick(&[1, 3, 40]))), caches);
+        for round in 0..200 {
+            let (port, bytes) = (r.next(2) as usize, packet(r));
+            plain.inject(port, &[&bytes]).unwrap();
+            later.inject(port, &[&bytes]).unwrap();
+            later.settle().unwrap();
+            later.egress.flush().unwrap();
+            let [wanted, sent] = [&plain_sent, &sent].map(|s| std::mem::take(&mut *s.lock().unwrap()));
+            assert_eq!(sent, wanted, "seed {seed}, packet {round}");
+        }
+        assert_eq!(counted(&later), counted(&plain), "seed {seed}");
+        assert_eq!((later.egress.drops, later.waiting()), (plain.egress.drops, 0), "seed {seed}");
+    }
+}
+
+/// Rules (0), a set of ports that stays as it is (5), rules (9).
+fn with_a_set(cache: CacheConfig, by: By) -> (Worker, Sent) {
+    let (mut worker, sent) = worker(&[], 1, cache, By::Tuple);
+    let mut pipeline = Pipeline::new();
+    add_table(&mut pipeline, 0, by);
+    let mut set = Filter::new(&FilterConfig::new(vec![Field::TpDst], 5)).unwrap();
+    let mut key = FlowKey::zero();
+    key.set(Field::TpDst, 53);
+    set.insert(&key, crate::function::ageing::NEVER).unwrap();
+    let hit = vec![Action::PushVlan(0x8100), Action::Goto(9)];
+    let miss = vec![Action::Goto(9)];
+    pipeline.add_function(5, function(5, Kind::Filter(set), vec![hit, miss]));
+    add_table(&mut pipeline, 9, by);
+    let rules = [
+        rule(0, 1, &[], vec![Action::Goto(5)]),
+        rule(0, 2, &[(Field::EthType, 0x800), (Field::NwProto, 1)], vec![Action::Output(PortNo(3))]),
+        rule(9, 1, &[], vec![Action::Output(PortNo(2))]),
+        rule(9, 2, &[(Field::VlanTci, 0x1000)], vec![Action::Output(PortNo(4))]),
+    ];
+    rules.into_iter().for_each(|rule| _ = pipeline.add_rule(rule).unwrap());
+    worker.lookup = Lookup::new(pipeline, cache);
+    (worker, sent)
+}
+
+#[test]
+fn bursts_that_have_waited_for_an_answer_go_through_a_function_together() {
+    let mut packets = [0; 5];
+    for seed in 0..40u64 {
+        let r = &mut Random(seed);
+        let (mut plain, plain_sent) = with_a_set(no_caches(), By::Tuple);
+        let (mut later, sent) = with_a_set(no_caches(), By::Later(r.pick(&[1, 7, 32, 1000])));
+        for round in 0..10 {
+            let frames: Vec<Vec<u8>> = (0..32).map(|_| packet(r)).collect();
+            let borrowed: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+            plain.inject(0, &borrowed).unwrap();
+            later.inject(0, &borrowed).unwrap();
+            later.settle().unwrap();
+            later.egress.flush().unwrap();
+            let [mut a, mut b] = [&plain_sent, &sent].map(|s| std::mem::take(&mut *s.lock().unwrap()));
+            a.sort();
+            b.sort();
+            assert_eq!(a, b, "seed {seed}, round {round}");
+            a.iter().for_each(|(port, _)| packets[*port as usize] += 1);
+        }
+        assert_eq!(counted(&later), counted(&plain), "seed {seed}");
+    }
+    assert!(packets[2..].iter().all(|&n| n > 100), "packets by port: {packets:?}");
+}
+
+/// Gives frames at times, after so many rounds without any.
+struct Timed(u32, std::vec::IntoIter<(u64, Vec<u8>)>);
 
 impl Port for Timed {
     fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
-        let Some((time_ns, bytes)) = self.0.next() else { return Ok(Received::Finished) };
+        if self.0 > 0 {
+            self.0 -= 1;
+            return Ok(Received::Idle);
+        }
+        let Some((time_ns, bytes)) = self.1.next() else { return Ok(Received::Finished) };
         let frame = burst.next_frame().expect("a burst has room for one");
         frame.fill(&bytes);
         frame.time_ns = time_ns;
@@ -142,34 +226,41 @@ impl Port for Timed {
     }
 }
 
-#[test]
-fn sessions_age_by_the_workers_clock() {
-    let frame = || {
-        let mut bytes = Vec::new();
-        let ip = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [192, 0, 2, 1], 9);
-        ip.udp(1000, 53).write(&mut bytes, b"question").unwrap();
-        bytes
-    };
+/// A question from inside at these times; gives the outside ports by which it left, and sessions made and gone.
+fn asked_at(idle_rounds: u32, times_ns: &[u64]) -> (Vec<[u8; 2]>, u64, u64) {
+    let mut question = Vec::new();
+    let ip = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([10, 0, 0, 1], [192, 0, 2, 1], 9);
+    ip.udp(1000, 53).write(&mut question, b"question").unwrap();
     let (mut worker, sent) = with_functions(CacheConfig::default(), Lookups::Batch);
-    let seconds = [0, 10, 250, 549, 900, 1199];
-    let frames: Vec<_> = seconds.iter().map(|s| (1_700_000_000_000_000_000 + s * NS, frame())).collect();
-    worker.egress.ports.slots_mut()[0].port = Box::new(Timed(frames.into_iter()));
+    let frames: Vec<_> = times_ns.iter().map(|&time| (time, question.clone())).collect();
+    worker.egress.ports.slots_mut()[0].port = Box::new(Timed(idle_rounds, frames.into_iter()));
     worker.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
-    let ports: Vec<[u8; 2]> = sent
-        .lock()
-        .unwrap()
-        .iter()
-        .filter(|(port, _)| *port == 2)
-        .map(|(_, frame)| [frame[34], frame[35]])
-        .collect();
-    // 300 s without a packet end a session.
-    assert!(
-        ports.len() == 6 && ports[..4].iter().all(|p| *p == ports[0]) && ports[4] == ports[5],
-        "{ports:?}"
-    );
+    let sent = sent.lock().unwrap();
+    let ports = sent.iter().filter(|(port, _)| *port == 2).map(|(_, f)| [f[34], f[35]]).collect();
     let (_, function) = worker.lookup.pipeline.functions().nth(2).unwrap();
     let Kind::Nat(nat) = &function.kind else { unreachable!() };
-    assert_eq!((nat.counters().created, nat.counters().aged), (2, 1));
+    (ports, nat.counters().created, nat.counters().aged)
+}
+
+#[test]
+fn sessions_age_by_the_workers_clock() {
+    // 300 s without a packet end a session; those behind the gap are one again.
+    let seconds = [0, 10, 250, 549, 900, 1199];
+    let ages = |idle_rounds, begin: u64, first: u64| {
+        let mut times = seconds.map(|s| begin + s * NS);
+        times[0] = first;
+        let (ports, created, aged) = asked_at(idle_rounds, &times);
+        assert!(ports.len() == 6 && ports[..4].iter().all(|p| *p == ports[0]), "{ports:?}");
+        assert!(ports[4] == ports[5] && ports[3] != ports[4], "{ports:?}");
+        assert_eq!((created, aged), (2, 1));
+    };
+    let epoch = 1_700_000_000 * NS;
+    ages(0, epoch, epoch);
+    // The maintenance of the 32nd round comes before the first frame.
+    ages(40, epoch, epoch);
+    // The first frame has no time.
+    ages(0, epoch, 0);
+    ages(0, 0, 0);
 }
 
 /// Nanoseconds in a second.

@@ -1,0 +1,105 @@
+//! Actions behind the caches: those of next hops, and of the verdicts of functions.
+//!
+//! They are a rule's, but for what needs a megaflow. `move` reads what a rule's match fixes. A field that is in no header
+//! (metadata, registers) is what later tables of the same walk look at: here no walk goes on, and a packet that does has
+//! its key parsed from the frame.
+
+use flowlane::rule::Action;
+
+use super::Step;
+use super::translate::in_packet;
+
+/// Why an action cannot be behind the caches.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BehindError {
+    /// An action that only rules may have.
+    #[error("`move` reads fields that only a rule's match fixes; let a rule in front or behind do it")]
+    Move,
+    /// A field that is in no header is set.
+    #[error(
+        "set_field of `{0}`, which no header has, is for rules only; let a rule in front or behind do it"
+    )]
+    Field(&'static str),
+    /// A `goto_table` to where packets have been.
+    #[error("goto_table:{to} must lead to a later table than {table}, and be the last action")]
+    Goto {
+        /// Where it leads.
+        to: u8,
+        /// The table that it stands in.
+        table: u8,
+    },
+}
+
+/// The steps of actions in table `table`. Where no action changes headers, the table that a `goto_table` leads to may be
+/// entered as it is; else the packet is parsed anew before.
+///
+/// # Errors
+/// The first action that cannot be here.
+pub fn steps_behind(actions: &[Action], table: u8) -> Result<Box<[Step]>, BehindError> {
+    let last = actions.len().saturating_sub(1);
+    let changes = actions.iter().any(changes_headers);
+    let step = |(i, action): (usize, &Action)| match *action {
+        Action::Move { .. } => Err(BehindError::Move),
+        Action::SetField { field, .. } if !in_packet(field) => Err(BehindError::Field(field.info().name)),
+        Action::Goto(to) if to <= table || i < last => Err(BehindError::Goto { to, table }),
+        Action::Goto(table) if changes => Ok(Step::Recirculate { table, carry: Vec::new() }),
+        Action::Goto(table) => Ok(Step::Enter { table, carry: Vec::new() }),
+        ref other => Ok(Step::Do(other.clone())),
+    };
+    actions.iter().enumerate().map(step).collect()
+}
+
+fn changes_headers(action: &Action) -> bool {
+    !matches!(
+        action,
+        Action::Output(_)
+            | Action::InPort
+            | Action::Flood
+            | Action::Normal
+            | Action::Controller { .. }
+            | Action::Sample { .. }
+            | Action::Meter(_)
+            | Action::Count(_)
+            | Action::Goto(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use flowlane::packet::Field;
+    use flowlane::rule::action::PortNo;
+
+    use super::*;
+
+    fn set(field: Field) -> Action {
+        Action::SetField { field, value: 1, mask: field.info().ones() }
+    }
+
+    #[test]
+    fn a_field_is_set_where_a_header_has_it_and_refused_where_none_has() {
+        for field in Field::all().iter().map(|info| info.field).filter(|f| f.info().writable) {
+            let result = steps_behind(&[set(field)], 4);
+            let name = field.info().name;
+            let nowhere = ["metadata", "tun_", "reg", "pkt_mark"];
+            match nowhere.iter().any(|start| name.starts_with(start)) {
+                true => assert_eq!(result, Err(BehindError::Field(name))),
+                false => assert_eq!(result, Ok([Step::Do(set(field))].into()), "{name}"),
+            }
+        }
+    }
+
+    #[test]
+    fn goto_leads_onwards_last_and_parses_anew_where_headers_have_changed() {
+        let (out, go) = (Action::Output(PortNo(1)), Action::Goto);
+        let enter = Step::Enter { table: 9, carry: Vec::new() };
+        assert_eq!(steps_behind(&[out.clone(), go(9)], 4), Ok([Step::Do(out.clone()), enter].into()));
+        let again = Step::Recirculate { table: 9, carry: Vec::new() };
+        let ttl = Action::DecTtl;
+        assert_eq!(steps_behind(&[ttl.clone(), go(9)], 4), Ok([Step::Do(ttl), again].into()));
+        assert_eq!(steps_behind(&[go(4)], 4), Err(BehindError::Goto { to: 4, table: 4 }));
+        assert_eq!(steps_behind(&[go(9), out], 4), Err(BehindError::Goto { to: 9, table: 4 }));
+        let moves = Action::Move { from: Field::Ipv4Src, to: Field::Ipv4Dst };
+        assert_eq!(steps_behind(&[moves], 4), Err(BehindError::Move));
+    }
+}

@@ -1,0 +1,188 @@
+//! Functions as configurations ask for them, over captures whose frames have times.
+
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+
+use flowlane::generate::build_frame;
+use flowlane::packet::Field;
+use flowlane::packet::key::FlowKey;
+use flowlane_switch::capture::{CaptureWriter, FileFormat};
+use flowlane_switch::report::{FunctionReport, Report};
+use flowlane_switch::setup::Setup;
+use flowlane_switch::worker::Until;
+
+/// A UDP datagram.
+struct Datagram {
+    seconds: u64,
+    from: ([u8; 4], u16),
+    to: ([u8; 4], u16),
+}
+
+impl Datagram {
+    fn frame(&self) -> Vec<u8> {
+        let mut key = FlowKey::zero();
+        let address = |a: [u8; 4]| u128::from(u32::from(Ipv4Addr::from(a)));
+        for (field, value) in [
+            (Field::EthSrc, 0x0200_0000_0000 + address(self.from.0)),
+            (Field::EthType, 0x0800),
+            (Field::NwProto, 17),
+            (Field::NwTtl, 64),
+            (Field::Ipv4Src, address(self.from.0)),
+            (Field::Ipv4Dst, address(self.to.0)),
+            (Field::TpSrc, self.from.1.into()),
+            (Field::TpDst, self.to.1.into()),
+        ] {
+            key.set(field, value);
+        }
+        let mut out = Vec::new();
+        build_frame(&key, 60, &mut out);
+        out
+    }
+}
+
+/// A folder of its own, which goes when it is dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("flowlane-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const PORTS: &str = r#"
+[switch]
+burst = 1
+[[port]]
+number = 1
+open = "pcap:in.pcap"
+[[port]]
+number = 2
+open = "null"
+[[table]]
+number = 0
+rules = ["actions=goto_table:5"]
+"#;
+
+/// What the functions and the second port have counted when the configuration has taken these packets.
+fn run(name: &str, functions: &str, entries: &str, datagrams: &[Datagram]) -> (Vec<FunctionReport>, u64) {
+    let folder = Folder::new(name);
+    let mut capture = CaptureWriter::new(Vec::new(), FileFormat::Pcap).unwrap();
+    for datagram in datagrams {
+        let time_ns = (1_700_000_000 + datagram.seconds) * 1_000_000_000;
+        capture.write(time_ns, &datagram.frame()).unwrap();
+    }
+    fs::write(folder.0.join("in.pcap"), capture.finish().unwrap()).unwrap();
+    fs::write(folder.0.join("entries"), entries).unwrap();
+    fs::write(folder.0.join("c.toml"), format!("{PORTS}{functions}")).unwrap();
+    let mut worker = Setup::read(&folder.0.join("c.toml")).unwrap().open(1).unwrap();
+    worker.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
+    let report = Report::of(&mut worker);
+    assert_eq!(report.ports[0].rx_packets, datagrams.len() as u64);
+    (report.functions, report.ports[1].tx_packets)
+}
+
+/// Packets from these last numbers of addresses, at these seconds.
+fn from(hosts: &[(u64, u8)]) -> Vec<Datagram> {
+    let datagram = |&(seconds, host): &(u64, u8)| Datagram {
+        seconds,
+        from: ([10, 0, 0, host], 40_000),
+        to: ([192, 0, 2, 1], 7),
+    };
+    hosts.iter().map(datagram).collect()
+}
+
+/// Packets by verdict.
+fn verdicts(function: &FunctionReport) -> Vec<(&'static str, u64)> {
+    function.verdicts.iter().map(|v| (v.verdict, v.packets)).collect()
+}
+
+fn events(function: &FunctionReport) -> Vec<(&'static str, u64)> {
+    function.events.iter().map(|e| (e.reason, e.packets)).collect()
+}
+
+#[test]
+fn entries_of_a_file_are_in_the_set_and_go_by_their_timeouts() {
+    let filter = r#"
+[[filter_table]]
+number = 5
+key = ["nw_src"]
+entries = ["ip,nw_src=10.0.0.9"]
+entries_file = "entries"
+hit = "output:2"
+count = true
+"#;
+    let entries = "# who may\n\nip,nw_src=10.0.0.1\n  ip, nw_src=10.0.0.2, timeout=5\n\t# and\ntimeout=20 ip nw_src=10.0.0.3\n";
+    let packets =
+        from(&[(0, 1), (0, 2), (0, 3), (0, 4), (0, 9), (10, 1), (10, 2), (10, 3), (30, 1), (30, 2), (30, 3)]);
+    let (functions, sent) = run("entries", filter, entries, &packets);
+    assert_eq!(verdicts(&functions[0]), [("hit", 7), ("miss", 4)]);
+    assert_eq!(sent, 7);
+    assert_eq!(events(&functions[0]), [("entries aged", 2)]);
+    let left: Vec<_> = functions[0].filter_entries.iter().map(|e| (&*e.key, e.packets, e.bytes)).collect();
+    assert_eq!(left, [("nw_src=10.0.0.1", 3, 180), ("nw_src=10.0.0.9", 1, 60)]);
+}
+
+#[test]
+fn a_filter_learns_for_so_long_and_longer_where_hits_refresh() {
+    let filter = |refresh: bool| {
+        format!(
+            "[[filter_table]]\nnumber = 5\nkey = [\"nw_src\"]\nlearn = true\ntimeout_s = 5\nrefresh = {refresh}\n\
+             miss = \"output:2\"\n"
+        )
+    };
+    let packets = from(&[(0, 1), (4, 1), (8, 1), (12, 1), (20, 1)]);
+    let (plain, sent) = run("learn", &filter(false), "", &packets);
+    assert_eq!((verdicts(&plain[0]), sent), (vec![("hit", 2), ("miss", 3)], 3));
+    assert_eq!(events(&plain[0]), [("entries learnt", 3), ("entries aged", 2)]);
+    let (refreshed, sent) = run("refresh", &filter(true), "", &packets);
+    assert_eq!((verdicts(&refreshed[0]), sent), (vec![("hit", 3), ("miss", 2)], 2));
+    assert_eq!(events(&refreshed[0]), [("entries learnt", 2), ("entries aged", 1)]);
+}
+
+#[test]
+fn what_follows_new_assets_follows_those_that_found_no_room_too() {
+    let assets =
+        |new: &str| format!("[[asset_table]]\nnumber = 5\nentries_max = 1\nknown = \"output:2\"\n{new}\n");
+    let packets = from(&[(0, 1), (1, 1), (2, 2), (3, 2), (4, 1)]);
+    let (functions, sent) = run("new", &assets("new = \"drop\""), "", &packets);
+    assert_eq!((verdicts(&functions[0]), sent), (vec![("known", 2), ("new", 3)], 2));
+    assert_eq!(events(&functions[0]), [("new hosts", 1), ("assets not noted, table full", 2)]);
+    let (functions, sent) = run("same", &assets(""), "", &packets);
+    assert_eq!((verdicts(&functions[0]), sent), (vec![("known", 2), ("new", 3)], 5));
+}
+
+#[test]
+fn a_forward_counts_the_packets_of_both_ways() {
+    let nat = r#"
+[[nat_table]]
+number = 5
+inside = ["10.0.0.0/8"]
+pool = ["203.0.113.1"]
+outbound = "output:2"
+inbound = "output:2"
+[[nat_table.forward]]
+protocol = "udp"
+outside = "203.0.113.1:53"
+inside = "10.0.0.5:5353"
+"#;
+    let asked = |seconds| Datagram { seconds, from: ([198, 51, 100, 7], 999), to: ([203, 0, 113, 1], 53) };
+    let answer = Datagram { seconds: 1, from: ([10, 0, 0, 5], 5353), to: ([198, 51, 100, 7], 999) };
+    let other = Datagram { seconds: 9, from: ([198, 51, 100, 7], 999), to: ([203, 0, 113, 1], 54) };
+    let (functions, sent) = run("forward", nat, "", &[asked(0), answer, asked(2), other]);
+    assert_eq!(sent, 3);
+    assert_eq!(events(&functions[0]), [("refused: no session", 1)]);
+    let [forward] = &functions[0].forwards[..] else { panic!("{:?}", functions[0].forwards) };
+    assert_eq!((forward.protocol, forward.inbound_packets, forward.outbound_packets), ("udp", 2, 1));
+    assert_eq!(forward.outside, "203.0.113.1:53".parse().unwrap());
+    assert_eq!(forward.inside, "10.0.0.5:5353".parse().unwrap());
+}
