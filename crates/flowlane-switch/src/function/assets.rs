@@ -200,26 +200,18 @@ impl Assets {
         // A service is one of a host: where there is the one, there is the other.
         for place in 0..self.hosts.len() {
             let (lane, &key) = self.hosts.get(place);
-            let found = self.hosts.found(place);
-            let mut new = self.settle_since(changes, &key, found, now);
+            let found = self.table.since(changes, &key, self.hosts.found(place));
+            let mut new = self.settle(&key, found, now);
             if service < self.services.len() && self.services.get(service).0 == lane {
                 let (_, &key) = self.services.get(service);
-                let found = self.services.found(service);
-                new |= self.settle_since(changes, &key, found, now);
+                let found = self.table.since(changes, &key, self.services.found(service));
+                new |= self.settle(&key, found, now);
                 service += 1;
             }
             if new {
                 verdicts[lane] = NEW;
             }
         }
-    }
-
-    #[inline]
-    fn settle_since(&mut self, changes: u64, key: &Key, mut found: Option<u32>, now: u32) -> bool {
-        if self.table.changes() != changes {
-            found = self.table.keys().lookup(key);
-        }
-        self.settle(key, found, now)
     }
 
     /// Notes that an asset has been seen, for whose key this was found; says whether it was not known.

@@ -286,10 +286,7 @@ impl<const W: usize> Set<W> {
         let changes = self.table.changes();
         for place in 0..self.gathered.len() {
             let (lane, &key) = self.gathered.get(place);
-            let mut found = self.gathered.found(place);
-            if self.table.changes() != changes {
-                found = self.table.keys().lookup(&key);
-            }
+            let found = self.table.since(changes, &key, self.gathered.found(place));
             let bytes = packets.frames[lane].len();
             verdicts[lane] = self.settle((policy, counters), &key, found, bytes, now);
         }

@@ -51,6 +51,13 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
         self.changes
     }
 
+    /// What was found for a key, at a time when [`changes`](Self::changes) was this; looked up again where entries have
+    /// come or gone since.
+    #[inline]
+    pub fn since(&self, changes: u64, key: &[u32; W], found: Option<u32>) -> Option<u32> {
+        if self.changes == changes { found } else { self.keys.lookup(key) }
+    }
+
     /// Entries that went because they were idle.
     pub fn aged(&self) -> u64 {
         self.aged

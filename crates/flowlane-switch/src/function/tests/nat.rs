@@ -173,29 +173,24 @@ impl Model {
 
     fn translate(&mut self, desc: &Desc, now: u64, got: &[u8]) -> Result<(u8, Desc), Refusal> {
         let mut out = desc.clone();
-        let short = desc.wire.short;
         let Net::V4 { src, dst, id, part, l4 } = &mut out.net else { return Ok((3, out)) };
-        if *dst >> 28 >= 0xe {
-            return Ok((3, out));
-        }
         let verdict = match (Self::is_inside(*src), self.is_pool(*dst)) {
+            _ if *dst >> 28 >= 0xe => return Ok((3, out)),
             (false, false) => return Ok((3, out)),
             (true, false) => 0,
             (false, true) => 1,
             (true, true) if !self.config.hairpin => return Err(Refusal::Hairpin),
             (true, true) => 2,
         };
-        if short && !part.is_later() && !matches!(l4, L4::Raw { .. }) {
+        if desc.wire.short && !part.is_later() && !matches!(l4, L4::Raw { .. }) {
             return Err(Refusal::Malformed);
         }
         let (outbound, inbound) = (verdict != 1, verdict != 0);
         let datagram = (*src, *dst, l4.proto(false), *id);
         if part.is_later() {
             let known = self.fragments.get_mut(&datagram).ok_or(Refusal::FragmentAlone)?;
-            if *part == Part::Later {
-                // Behind the last, 2 s: 15 ticks, rounded up.
-                known.4 = 15;
-            }
+            // Behind the last, 2 s: 15 ticks, rounded up.
+            known.4 = if *part == Part::Later { 15 } else { known.4 };
             (*src, *dst) = (known.1, known.2);
             self.events.fragments += 1;
             return Ok((known.0, out));
@@ -240,14 +235,18 @@ impl Model {
             (*dst, *to) = target;
         }
         if *part == Part::First {
-            if self.fragments.contains_key(&datagram) || self.fragments.len() < self.config.fragments_max {
-                // 15 s are 112 ticks, rounded up.
-                self.fragments.insert(datagram, (verdict, *src, *dst, now, 112));
-            } else {
-                self.events.fragments_full += 1;
-            }
+            // 15 s are 112 ticks, rounded up.
+            self.remember(datagram, (verdict, *src, *dst, now, 112));
         }
         Ok((verdict, out))
+    }
+
+    fn remember(&mut self, datagram: Datagram, first: (u8, u32, u32, u64, u64)) {
+        if self.fragments.contains_key(&datagram) || self.fragments.len() < self.config.fragments_max {
+            self.fragments.insert(datagram, first);
+        } else {
+            self.events.fragments_full += 1;
+        }
     }
 
     fn error(
