@@ -200,6 +200,26 @@ fn the_preset_of_the_paper_is_what_calibration_gives() {
 }
 
 #[test]
+fn a_miss_has_fewer_instructions_than_a_hit_where_that_was_counted() {
+    let software = Preset::SkylakeSp.machine().software;
+    for (approach, saved) in [
+        (Approach::Scalar, software.scalar_miss_saves_instructions),
+        (Approach::Bulk, software.bulk_miss_saves_instructions),
+        (Approach::Avx512, 0),
+    ] {
+        let [hits, misses] = [1000, 0].map(|hit_permille| {
+            let mut config = RunConfig::on(Preset::SkylakeSp);
+            (config.run.lookups, config.run.warm_up_lookups) = (640, 320);
+            (config.workload.tables, config.workload.hit_permille) = (1, hit_permille);
+            run(&config, approach, &Rc::new(tables_of(&config))).unwrap().instructions_per_lookup
+        });
+        // A miss has no entry to prefetch either.
+        let fewer = hits - misses - f64::from(saved);
+        assert!((-0.5..=1.5).contains(&fewer), "{approach:?}: {hits} and {misses}");
+    }
+}
+
+#[test]
 fn a_write_to_a_locked_bucket_is_a_snoop_miss_and_is_made_again() {
     let mut config = RunConfig::on(Preset::Paper);
     (config.run.lookups, config.run.warm_up_lookups) = (3000, 0);

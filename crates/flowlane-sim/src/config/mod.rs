@@ -294,7 +294,9 @@ pub struct SoftwareConfig {
     pub lock_instructions: u32,
     pub lookups_overlap: bool,
     pub scalar_instructions: u32,
+    pub scalar_miss_saves_instructions: u32,
     pub bulk_instructions: u32,
+    pub bulk_miss_saves_instructions: u32,
     pub vector_instructions: u32,
 }
 
@@ -482,9 +484,17 @@ impl MachineConfig {
             0,
             self.software.instructions.into(),
         )?;
-        within("software.scalar_instructions", self.software.scalar_instructions.into(), 0, 100_000)?;
-        within("software.bulk_instructions", self.software.bulk_instructions.into(), 0, 100_000)?;
-        within("software.vector_instructions", self.software.vector_instructions.into(), 0, 100_000)
+        let s = &self.software;
+        for (name, count) in [
+            ("scalar_instructions", s.scalar_instructions),
+            ("scalar_miss_saves_instructions", s.scalar_miss_saves_instructions),
+            ("bulk_instructions", s.bulk_instructions),
+            ("bulk_miss_saves_instructions", s.bulk_miss_saves_instructions),
+            ("vector_instructions", s.vector_instructions),
+        ] {
+            within(&format!("software.{name}"), count.into(), 0, 100_000)?;
+        }
+        Ok(())
     }
 }
 

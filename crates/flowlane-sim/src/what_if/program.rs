@@ -23,7 +23,7 @@ use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::{Engine, Queries, Walk};
 use crate::program::{
     BATCH, Batches, FlatDevice, Lookup, NEXT_TABLE, NonBlocking, RESULTS, Software, ask, begin, end,
-    lengthen, pad, unit,
+    lengthen, pad, scalar_instructions, unit,
 };
 use crate::workload::rules::{Found, Own, Search, Workload};
 
@@ -102,7 +102,10 @@ impl RuleProgram {
     fn pad(&self, lookup: &mut Lookup) {
         match self.approach {
             Approach::Software => pad(&self.machine.software, &self.own.stack, lookup),
-            Approach::Scalar => lengthen(&mut lookup.ops, self.machine.software.scalar_instructions),
+            Approach::Scalar => {
+                let found = lookup.walk.answer.is_some();
+                lengthen(&mut lookup.ops, scalar_instructions(&self.machine.software, found));
+            }
             _ => {}
         }
     }

@@ -162,7 +162,13 @@ const PARAMETERS: [(&str, Vary); 30] = [
         "instructions of software lookups",
         Vary::Numbers(|m, f| {
             let s = &mut m.software;
-            for count in [&mut s.scalar_instructions, &mut s.bulk_instructions, &mut s.vector_instructions] {
+            for count in [
+                &mut s.scalar_instructions,
+                &mut s.scalar_miss_saves_instructions,
+                &mut s.bulk_instructions,
+                &mut s.bulk_miss_saves_instructions,
+                &mut s.vector_instructions,
+            ] {
                 *count = f((*count).into()) as u32;
             }
         }),
