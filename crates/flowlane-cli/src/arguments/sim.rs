@@ -91,7 +91,7 @@ pub(crate) enum SimVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Simulate the evaluation of the HALO paper: figures 8b to 13, tables 1, 2 and 4.
+    /// Simulate the evaluation of the HALO paper: figures 3, 4 and 8b to 13, tables 1, 2 and 4.
     #[command(after_help = PAPER_HELP)]
     Paper(SimPaperOptions),
     /// For rules and traffic of your own: software as measured here beside simulated accelerators and a TCAM.
