@@ -38,14 +38,16 @@ Examples:
 const WHAT_IF_HELP: &str = "\
 Rules become one exact-match table for each distinct mask. Software is measured on this machine, with every engine that \
 `flowlane classify` has for it, and simulated on the machine of the preset; accelerators and TCAMs are simulated. The ratio \
-of the same software simulated and measured says how far to trust the rest. Every answer is compared with \
-that of linear search, or above 300 million comparisons with that of the library's tuple search.
+of the same software simulated and measured says how far to trust the rest. Every answer is compared with that of linear \
+search, or above 300 million comparisons with that of the library's tuple search.
 
 What each way waits for is found by making each part of the machine ideal; what the accelerator hangs on by halving and \
-doubling some thirty numbers and switching choices, which the report names; from when on it is better by more and fewer rules, masks, packets and changes a second.
+doubling numbers and switching choices, which the report names; from when on it is better by more and fewer rules, masks, \
+packets and changes a second.
 
 --cache is for simulated tables only: nothing that is measured has such a cache, nor has the library's tuple search. With it, \
-measured software stands beside for information and is not compared; the ratio of the same software is without it.
+measured software stands beside for information and is not compared; the ratio of the same software is without it. It has \
+seen the packets of the trace before those that are counted: the trace should have several times as many as it holds flows.
 
 Examples:
   flowlane sim what-if --rules acl.rules --trace acl.trace --report what-if.html

@@ -298,6 +298,7 @@ pub struct SoftwareConfig {
     pub bulk_instructions: u32,
     pub bulk_miss_saves_instructions: u32,
     pub vector_instructions: u32,
+    pub vector_miss_saves_instructions: u32,
 }
 
 /// What is wrong with a configuration.
@@ -491,6 +492,7 @@ impl MachineConfig {
             ("bulk_instructions", s.bulk_instructions),
             ("bulk_miss_saves_instructions", s.bulk_miss_saves_instructions),
             ("vector_instructions", s.vector_instructions),
+            ("vector_miss_saves_instructions", s.vector_miss_saves_instructions),
         ] {
             within(&format!("software.{name}"), count.into(), 0, 100_000)?;
         }

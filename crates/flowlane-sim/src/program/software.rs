@@ -187,9 +187,8 @@ impl Batches {
     /// As a style's batches are.
     pub(crate) fn new(style: Software, p: &SoftwareConfig) -> Self {
         let vectors = style == Software::Avx512;
-        // Vectors do for misses what they do for hits, as far as anybody knows: callgrind counts no AVX-512.
         let (hit, saved) = match vectors {
-            true => (p.vector_instructions, 0),
+            true => (p.vector_instructions, p.vector_miss_saves_instructions),
             false => (p.bulk_instructions, p.bulk_miss_saves_instructions),
         };
         let instructions =

@@ -5,11 +5,12 @@
 //! | `software`, `scalar` | table after table, until nothing better can follow; with `rte_hash`'s instructions, or without |
 //! | `bulk`, `avx512` | 32 packets side by side, each table asked for those that are not decided |
 //! | `halo-blocking` | LOOKUP_B, table after table, until nothing better can follow |
-//! | `halo-non-blocking` | LOOKUP_NB to all tables at once, eight results a line; with one table, eight packets. Queries of `packets_ahead` packets are sent before an earlier one's results are read |
+//! | `halo-non-blocking` | LOOKUP_NB to all tables at once, eight results a line; with one table, eight packets |
 //! | `near-l2` | loads from the engine beside L2, to all tables at once |
 //! | `tcam`, `sram-tcam` | one query |
 //! | `tuple-search` | the library's own tuple search, as its scalar body does it |
 //!
+//! Of `halo-non-blocking`, the queries of `packets_ahead` packets are sent before an earlier one's results are read.
 //! With a flow cache in front, every way but the last two lines asks that first; packets that it knows are done.
 
 use std::cell::Cell;

@@ -170,9 +170,8 @@ impl Run<'_> {
         if without { 0 } else { self.cache_flows }
     }
 
-    /// What a flow cache has seen before a packet of the trace, which is looked up round after round: none of what comes next,
-    /// unless all comes again soon. Of one round and the next, a cache that is first in, first out lost first what it needs
-    /// first.
+    /// What a flow cache has seen before a packet of the trace, which is looked up round after round: none of what comes
+    /// next, unless all comes again soon. First in, first out, it would have lost of a round first what it is asked first.
     fn before(&self, first: usize, flows: usize) -> impl Iterator<Item = (&FlowKey, Option<u32>)> {
         let (packets, expected) = (&self.workload.packets, &self.workload.expected);
         let (len, next) = (packets.len(), (self.packets + self.warm_up) as usize);

@@ -168,6 +168,7 @@ const PARAMETERS: [(&str, Vary); 30] = [
                 &mut s.bulk_instructions,
                 &mut s.bulk_miss_saves_instructions,
                 &mut s.vector_instructions,
+                &mut s.vector_miss_saves_instructions,
             ] {
                 *count = f((*count).into()) as u32;
             }

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn every_rate_counts_and_not_the_first_alone() {
-        // Fewer at the second rate, as many at the third and more at the fourth, fewer at the fifth and sixth, not enough then.
+        // Fewer at the second rate, as many at the third, more at the fourth, fewer at the fifth and sixth; then not enough.
         let of = |cores: &[u32]| -> Values {
             (0..RATES.len()).map(|n| cores.get(n).map(|c| f64::from(*c))).collect()
         };

@@ -16,8 +16,8 @@ const SIDE_BY_SIDE: &str = "One core. Measured: medians and middle halves of rou
 const BOTTLENECKS: &str = "Each part of the simulated machine was made ideal, one after the other; the one that gives most \
                            is named. What was seen of it stands in parentheses.";
 
-const TORNADO: &str = "Numbers of the simulated machine halved and doubled, choices switched: those in the table. The software is always the \
-                       same: what is fastest on the machine as it is.";
+const TORNADO: &str = "Numbers of the simulated machine halved and doubled, choices switched: those in the table. The software is \
+                       always the same: what is fastest on the machine as it is.";
 
 const BREAK_EVENS: &str = "Between two places that were looked at, ratios are taken as powers.";
 
