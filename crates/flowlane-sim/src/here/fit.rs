@@ -36,8 +36,9 @@ pub struct Kept {
     pub why: &'static str,
 }
 
-/// Lines that a core of the last fifteen years asks for at once, at the least (line-fill buffers of Intel's: 10 to 12).
-const MISSES_LEAST: u32 = 10;
+/// Fewer lines at once no core asks for. Where there are fewer than it has registers for (line-fill buffers of Intel's: 10
+/// to 12), what is behind them takes no more: walks of page tables, or other tenants of the memory.
+const MISSES_LEAST: u32 = 4;
 
 /// The numbers with which the simulated machine behaves as what was measured.
 ///
@@ -54,12 +55,7 @@ pub fn fit(measured: &Measured, cases: &Cases) -> Result<Fit, SimError> {
     core.mispredict_cycles = whole(cycles(latencies.mispredict_ns));
     let (_, farthest_ns) = *latencies.chain_ns.last().expect("there are chains");
     let at_once = whole(farthest_ns / latencies.many_ns) as u32;
-    if at_once < MISSES_LEAST {
-        let why = "misses at once: fewer were seen than any core has, so others were in the way";
-        kept.push(Kept { keys: &["core.miss_registers"], why });
-    } else {
-        core.miss_registers = at_once.min(64);
-    }
+    core.miss_registers = at_once.clamp(MISSES_LEAST, 64);
     machine.l1.latency_cycles = whole(cycles(latencies.chain_ns[0].1));
     machine.l2.latency_cycles = whole(cycles(latencies.chain_ns[1].1)).max(machine.l1.latency_cycles + 1);
     match measured.caches.as_slice() {

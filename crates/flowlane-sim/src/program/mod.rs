@@ -15,6 +15,6 @@ pub use functions::{Beside, Neighbour, Work};
 pub use halo::{Halo, HaloProgram};
 pub(crate) use halo::{NonBlocking, RESULTS, ask};
 pub use recorder::{Lookup, Recorder, TablePlace};
-pub(crate) use software::{BATCH, Batches, NEXT_TABLE, begin, end, lengthen, pad, scalar_instructions, unit};
+pub(crate) use software::{BATCH, Batches, NEXT_TABLE, begin, end, pad, scalar, unit};
 pub use software::{Software, SoftwareProgram};
 pub use update::Updates;

@@ -23,8 +23,8 @@ use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::{Engine, Queries, Walk};
 use crate::program::{
-    BATCH, Batches, FlatDevice, Lookup, NEXT_TABLE, NonBlocking, RESULTS, Software, ask, begin, end,
-    lengthen, pad, scalar_instructions, unit,
+    BATCH, Batches, FlatDevice, Lookup, NEXT_TABLE, NonBlocking, RESULTS, Software, ask, begin, end, pad,
+    scalar, unit,
 };
 use crate::workload::rules::{Found, Own, Search, Workload};
 
@@ -103,10 +103,7 @@ impl RuleProgram {
     fn pad(&self, lookup: &mut Lookup) {
         match self.approach {
             Approach::Software => pad(&self.machine.software, &self.own.stack, lookup),
-            Approach::Scalar => {
-                let found = lookup.walk.answer.is_some();
-                lengthen(&mut lookup.ops, scalar_instructions(&self.machine.software, found));
-            }
+            Approach::Scalar => scalar(&self.machine.software, lookup),
             _ => {}
         }
     }
