@@ -224,23 +224,23 @@ fn vectorise(ops: &mut Vec<Op>) {
     ops.retain(|op| !matches!(op.kind, Kind::Branch { .. } | Kind::Work));
 }
 
-/// Where the scalar body's instructions are, in thousandths: before the table is read, before the entry is (where there is
-/// none, before the second bucket is), and after that. Traced in a release build (valgrind's lackey): of a hit's 205 the first
-/// bucket is read by the 93rd and the entry by the 135th; a miss of 184 reads the second bucket right behind the first.
-const HIT: [u32; 3] = [455, 205, 340];
-const MISS: [u32; 3] = [505, 30, 465];
+/// How many of the scalar body's instructions are done, in thousandths: when the table is read, when the entry is (where there
+/// is none, the second bucket), and at the end. Traced in a release build (valgrind's lackey): of a hit's 205 the first bucket
+/// is read by the 93rd and the entry by the 135th; a miss of 184 reads the second bucket right behind the first.
+const HIT: [u32; 3] = [455, 660, 1000];
+const MISS: [u32; 3] = [505, 535, 1000];
 
 /// Adds to a single lookup what a probe does not hear of, until there are as many instructions as the scalar body has.
 pub(crate) fn scalar(p: &SoftwareConfig, lookup: &mut Lookup) {
-    let (whole, places) = match lookup.walk.answer {
+    let (whole, done) = match lookup.walk.answer {
         Some(_) => (p.scalar_instructions, HIT),
         None => (p.scalar_instructions.saturating_sub(p.scalar_miss_saves_instructions), MISS),
     };
     let stages = stages_of(std::mem::take(&mut lookup.ops));
     for (n, mut stage) in stages.into_iter().enumerate() {
-        let own: u32 = stage.iter().map(|op| op.instructions).sum();
         lookup.ops.append(&mut stage);
-        work(&mut lookup.ops, n, (whole * places[n] / 1000).saturating_sub(own));
+        let missing = (whole * done[n] / 1000).saturating_sub(lookup.instructions());
+        work(&mut lookup.ops, n, missing);
     }
 }
 
