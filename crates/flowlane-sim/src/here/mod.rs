@@ -135,6 +135,8 @@ pub struct Measured {
     pub latencies: Latencies,
     /// Lookups.
     pub lookups: Vec<Lookup>,
+    /// The share of the memory that is on huge pages; none where the system does not tell.
+    pub huge: Option<f64>,
     /// How much longer than told half of the passes in the first cache took, as a share: what others do beside this.
     pub disturbed: f64,
 }
@@ -190,9 +192,20 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
         .iter()
         .map(|(place, case)| Lookup { way: case.way, place: *place, bytes: case.bytes, ns: next() })
         .collect();
+    let huge = huge_share(&std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default());
     let dirty_line_ns = transfer::dirty_line_ns();
     let latencies = Latencies { cycle_ns, mispredict_ns, chain_ns, many_ns, dirty_line_ns };
-    (Measured { caches, latencies, lookups, disturbed }, Cases(cases))
+    (Measured { caches, latencies, lookups, huge, disturbed }, Cases(cases))
+}
+
+/// Of a process's memory (`smaps_rollup` of Linux), the share that is on huge pages.
+fn huge_share(rollup: &str) -> Option<f64> {
+    let kib = |name: &str| -> Option<f64> {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().trim_end_matches("kB").trim().parse().ok()
+    };
+    let all = kib("Anonymous:").filter(|all| *all > 0.0)?;
+    Some(kib("AnonHugePages:")? / all)
 }
 
 /// Sizes of the chains in KiB: in the first cache, in the second, and from there on by halves of an octave.
@@ -248,6 +261,15 @@ impl Cases {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_share_of_huge_pages_is_read_off_what_linux_says() {
+        let rollup =
+            "5500-7fff ---p [rollup]\nRss:  9000 kB\nAnonymous:      8000 kB\nAnonHugePages:  6000 kB\n";
+        assert_eq!(huge_share(rollup), Some(0.75));
+        assert_eq!(huge_share("Anonymous: 0 kB\nAnonHugePages: 0 kB\n"), None);
+        assert_eq!(huge_share(""), None);
+    }
 
     #[test]
     fn this_machine_gives_a_machine_that_reads_back_and_lookups_that_agree_with_the_tables() {

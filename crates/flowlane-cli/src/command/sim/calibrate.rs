@@ -14,6 +14,9 @@ use crate::output::{self, Output, SHARES};
 /// Above this the numbers say more of others than of the machine.
 const DISTURBED: f64 = 0.15;
 
+/// Below this some chains or tables are on small pages: of what is measured a twentieth is smaller than a huge page.
+const HUGE: f64 = 0.93;
+
 #[derive(Serialize)]
 struct Report<'a> {
     cpu: &'a str,
@@ -47,6 +50,14 @@ pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), 
     out.text(&predictions(&lookups))?;
     for kept in &fit.kept {
         out.text(&format!("not measured: {}\n", kept.why))?;
+    }
+    if let Some(huge) = measured.huge.filter(|huge| *huge < HUGE) {
+        out.text(&format!(
+            "Only {:.0} % of the memory is on huge pages: tables and chains are not on the same ones, and what is said of the last \
+             cache and of memory is not to be trusted. Free some memory (as root: echo 3 > /proc/sys/vm/drop_caches; echo 1 > \
+             /proc/sys/vm/compact_memory), or allow them (/sys/kernel/mm/transparent_hugepage/enabled), and measure again.\n",
+            100.0 * huge
+        ))?;
     }
     if measured.disturbed > DISTURBED {
         out.text(&format!(
