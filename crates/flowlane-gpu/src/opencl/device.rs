@@ -1,7 +1,8 @@
 //! CPUs as OpenCL devices: whether there are any, what they are, and how many of their cores work.
 
+use std::collections::BTreeMap;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use opencl_sys::*;
 
@@ -36,10 +37,15 @@ pub struct ClDevice {
     memory_max: usize,
 }
 
-/// The order is that in which they are given back.
+/// What is open, for as long as the process runs, by number and cores: a driver's threads may still have a hand in a context
+/// or a queue when all that was asked of them is done, and PoCL 3.1 then reads what was given back.
+static OPEN: Mutex<BTreeMap<(usize, Option<usize>), Arc<Shared>>> = Mutex::new(BTreeMap::new());
+
 #[derive(Debug)]
 struct Shared {
     context: Object,
+    /// Queues that no table has at present.
+    queues: Mutex<Vec<Object>>,
     /// Where not all cores are to work.
     _part: Option<Object>,
     id: cl_device_id,
@@ -148,6 +154,10 @@ impl ClDevice {
     }
 
     fn open_part(ordinal: usize, cores: Option<usize>) -> Result<Self, GpuError> {
+        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shared) = open.get(&(ordinal, cores)) {
+            return Ok(Self { shared: shared.clone(), memory_max: usize::MAX });
+        }
         let cl = OpenCl::get()?;
         let cpus = cpus(cl)?;
         let Some((platform, whole)) = cpus.get(ordinal).copied() else {
@@ -168,7 +178,9 @@ impl ClDevice {
             // SAFETY: one device, which the library listed or made; no properties, no function to be called.
             unsafe { (cl.clCreateContext)(ptr::null(), 1, &id, None, ptr::null_mut(), status) }
         })?;
-        Ok(Self { shared: Arc::new(Shared { context, _part: part, id, properties }), memory_max: usize::MAX })
+        let shared = Arc::new(Shared { context, queues: Mutex::default(), _part: part, id, properties });
+        open.insert((ordinal, cores), shared.clone());
+        Ok(Self { shared, memory_max: usize::MAX })
     }
 
     /// The same, on which no table takes more than so many bytes.
@@ -189,6 +201,20 @@ impl ClDevice {
         self.shared.context.raw()
     }
 
+    /// A queue that nobody else has, until it is dropped.
+    pub(super) fn queue(&self) -> Result<Queue, GpuError> {
+        let idle = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let cl = OpenCl::get()?;
+        let make = || {
+            Object::made("making a queue", cl.clReleaseCommandQueue, |status| {
+                // SAFETY: the device is of this context; no properties: in order.
+                unsafe { (cl.clCreateCommandQueue)(self.context(), self.id(), 0, status) }
+            })
+        };
+        let object = idle.map_or_else(make, Ok)?;
+        Ok(Queue { object: Some(object), shared: self.shared.clone() })
+    }
+
     /// Refuses what does not fit, before any of it is made.
     pub(super) fn reserve(&self, what: &'static str, needed_bytes: usize) -> Result<(), GpuError> {
         let free_bytes = self.properties().table_bytes_max.min(self.memory_max);
@@ -196,6 +222,26 @@ impl ClDevice {
             true => Ok(()),
             false => Err(GpuError::Memory { what, needed_bytes, free_bytes }),
         }
+    }
+}
+
+/// A queue of a device; whoever has it waits for what it asks.
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// There until it is dropped.
+    object: Option<Object>,
+    shared: Arc<Shared>,
+}
+
+impl Queue {
+    pub(super) fn raw(&self) -> cl_command_queue {
+        self.object.as_ref().map_or(ptr::null_mut(), Object::raw)
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).extend(self.object.take());
     }
 }
 

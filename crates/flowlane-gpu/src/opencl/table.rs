@@ -7,7 +7,7 @@ use flowlane::classify::Hit;
 use flowlane::classify::acl::{Entry, WordKind};
 use opencl_sys::*;
 
-use super::device::ClDevice;
+use super::device::{ClDevice, Queue};
 use super::library::{Object, OpenCl, done};
 use super::program::{ClMethod, Kernel};
 use crate::error::GpuError;
@@ -43,7 +43,7 @@ pub struct ClTable<const W: usize> {
 /// What one batch after the other needs.
 #[derive(Debug)]
 struct Lane {
-    queue: Object,
+    queue: Queue,
     kernel: Kernel,
     /// The place of the number of tuples among the kernel's arguments.
     count: cl_uint,
@@ -275,11 +275,7 @@ impl Lane {
         batch_max: usize,
     ) -> Result<Self, GpuError> {
         device.reserve("batches", 4 * W * batch_max)?;
-        let cl = OpenCl::get()?;
-        let queue = Object::made("making a queue", cl.clReleaseCommandQueue, |status| {
-            // SAFETY: the device is of this context; no properties: in order.
-            unsafe { (cl.clCreateCommandQueue)(device.context(), device.id(), 0, status) }
-        })?;
+        let queue = device.queue()?;
         let tuples = room(device, 4 * W * batch_max)?;
         let winners = room(device, 4 * batch_max)?;
         let kernel = prepared.kernel.buffer(&tuples)?;
