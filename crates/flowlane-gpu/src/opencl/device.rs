@@ -39,7 +39,9 @@ pub struct ClDevice {
 
 /// What is open, for as long as the process runs, by number and cores: a driver's threads may still have a hand in a context
 /// or a queue when all that was asked of them is done, and PoCL 3.1 then reads what was given back.
-static OPEN: Mutex<BTreeMap<(usize, Option<usize>), Arc<Shared>>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<Open> = Mutex::new(Open::new());
+
+type Open = BTreeMap<(usize, Option<usize>), Arc<Shared>>;
 
 #[derive(Debug)]
 struct Shared {
