@@ -36,9 +36,9 @@ pub struct Kept {
     pub why: &'static str,
 }
 
-/// Fewer lines at once no core asks for. Where there are fewer than it has registers for (line-fill buffers of Intel's: 10
-/// to 12), what is behind them takes no more: walks of page tables, or other tenants of the memory.
-const MISSES_LEAST: u32 = 4;
+/// Lines at once, at the least. A core has registers for more (line-fill buffers of Intel's: 10 to 12); walks of page tables and
+/// other tenants of the memory leave 9 here, and in some runs 5, in which lookups nonetheless go on as with 9.
+const MISSES_LEAST: u32 = 8;
 
 /// The numbers with which the simulated machine behaves as what was measured.
 ///
