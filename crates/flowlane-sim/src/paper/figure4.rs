@@ -67,7 +67,8 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let mut random = Random::for_purpose(effort.seed, "figure 4");
     let tables = 9;
     let in_use = (0..tables).map(|_| single_hash_use(BUCKETS, &mut random)).sum::<f64>() / f64::from(tables);
-    let [_, farthest] = cuckoo[flows.len() - 1];
+    let [beyond_l2, beyond_llc] = cuckoo[flows.len() - 1];
+    let hit = 100.0 * (1.0 - beyond_llc / beyond_l2.max(f64::MIN_POSITIVE));
     let rows = vec![
         Row::new(
             "Figure 4",
@@ -79,12 +80,15 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
         .note("when the first key finds its bucket of eight full, with the buckets that 100,000 flows take"),
         Row::new(
             "Figure 4",
-            "cuckoo hashing: loads that miss LLC, most flows (%)",
-            Stated::Below { value: 50.0 },
+            "cuckoo hashing, most flows: loads beyond L2 that hit LLC (%)",
+            Stated::Range { low: 50.0, high: 100.0 },
             Status::Predicted,
         )
-        .is(farthest / 10.0)
-        .note("the text: \"most\" hit it with four million flows"),
+        .is(hit)
+        .note(
+            "the text: \"most of the load instructions\" hit it with four million flows. Their table has 112 MiB: with keys that \
+             come as often as each other 32 MiB cannot hold most of it (chart figure-4)",
+        ),
     ];
     let series = |name: &str, results: &[[f64; 2]], of: usize| Series {
         name: name.into(),
