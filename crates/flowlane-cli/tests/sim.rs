@@ -115,15 +115,7 @@ fn a_machine_that_was_measured_is_written_and_read_back() {
         assert!(cycles("measured_cycles") > 1.0 && cycles("simulated_cycles") > 1.0, "{lookup}");
     }
     let written = fs::read_to_string(at.join("here.toml")).unwrap();
-    for kept in report["fit"]["kept"].as_array().unwrap() {
-        for key in kept["keys"].as_array().unwrap() {
-            let (_, name) = key.as_str().unwrap().split_once('.').unwrap();
-            assert!(
-                !written.contains(&format!("\n{name} =")) || name == "size_kib" || name == "ways",
-                "{name}"
-            );
-        }
-    }
+    assert!(written.contains("\nclock_mhz = "), "{written}");
     let small = "\n[workload]\nentries = 256\n[run]\nlookups = 200\nwarm_up_lookups = 50\napproaches = [\"scalar\"]\n";
     fs::write(at.join("here.toml"), written + small).unwrap();
     let (json, _) = run(at, "sim run here.toml --json", 0);

@@ -102,7 +102,7 @@ fn a_line_that_another_core_has_written_takes_the_way_by_its_slice_and_that_core
     }
 }
 
-/// Cycles a lookup of one approach, on a machine with a change, with some of the paper's preset's numbers.
+/// Cycles a lookup of one approach, in so many tables of so many slots, on a Skylake-SP with a change.
 fn cycles_with(approach: Approach, tables: (u32, u64), change: impl Fn(&mut MachineConfig)) -> f64 {
     let mut config = RunConfig::on(Preset::SkylakeSp);
     (config.run.lookups, config.run.warm_up_lookups) = (1500, 1500);

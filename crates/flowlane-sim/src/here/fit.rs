@@ -317,6 +317,24 @@ mod tests {
     }
 
     #[test]
+    fn what_was_not_measured_is_not_written() {
+        let (machine, why) = (Preset::SkylakeSp.machine(), "");
+        let fit = |keys| Fit {
+            machine: machine.clone(),
+            chains: Vec::new(),
+            dirty_line: None,
+            kept: vec![Kept { keys, why }],
+        };
+        let written = |keys| toml::from_str::<toml::Table>(&fit(keys).text("A machine")).unwrap();
+        let all = written(&[]);
+        assert!(all["machine"]["l2"].get("ways").is_some() && all["machine"].get("snoop").is_some());
+        // The same name in another section stays; a section without anything goes.
+        let some = written(&["l2.ways", "snoop.private_cycles"]);
+        assert!(some["machine"]["l2"].get("ways").is_none() && some["machine"]["l1"].get("ways").is_some());
+        assert!(some["machine"].get("snoop").is_none());
+    }
+
+    #[test]
     fn a_last_cache_that_others_fill_is_said_to_be_gone() {
         let mut latencies = latencies_of(&Preset::SkylakeSp.machine());
         for (_, ns) in &mut latencies.chain_ns[2..] {
