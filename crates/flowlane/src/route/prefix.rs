@@ -224,13 +224,6 @@ impl<A: Address> Prefix<A> {
     pub fn covers(self, other: Self) -> bool {
         self.len <= other.len && self.contains(other.address)
     }
-
-    /// The longest prefix that covers this one and `other`.
-    #[inline(always)]
-    pub fn common(self, other: Self) -> Self {
-        let len = self.address.common_bits(other.address).min(self.len).min(other.len);
-        Self { address: self.address & A::mask(len), len }
-    }
 }
 
 impl<A: Address> Default for Prefix<A> {
@@ -314,6 +307,5 @@ mod tests {
         prefixes.sort_unstable();
         assert_eq!(prefixes, [p("9.0.0.0/8"), p("10.0.0.0/8"), p("10.0.0.0/16"), p("10.0.0.0/24")]);
         assert!(prefixes[1].covers(prefixes[3]) && !prefixes[3].covers(prefixes[1]));
-        assert_eq!(prefixes[0].common(prefixes[1]), p("8.0.0.0/6"));
     }
 }

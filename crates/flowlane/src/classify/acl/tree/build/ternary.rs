@@ -16,9 +16,9 @@ impl<const W: usize> Ternary<W> {
             let (low, high) = (condition.low[w], condition.high[w]);
             match kinds[w] {
                 WordKind::Ternary => high,
-                WordKind::Range32 => common(low, high),
+                WordKind::Range32 => common_bits(low, high),
                 WordKind::Range16 => {
-                    common(low & 0xffff, high & 0xffff) & 0xffff | common(low >> 16, high >> 16) << 16
+                    common_bits(low & 0xffff, high & 0xffff) & 0xffff | common_bits(low >> 16, high >> 16) << 16
                 }
             }
         });
@@ -32,7 +32,7 @@ impl<const W: usize> Ternary<W> {
 }
 
 /// The leading bits that both have in common.
-fn common(low: u32, high: u32) -> u32 {
+fn common_bits(low: u32, high: u32) -> u32 {
     match low ^ high {
         0 => u32::MAX,
         differing => u32::MAX.checked_shl(differing.ilog2() + 1).unwrap_or(0),

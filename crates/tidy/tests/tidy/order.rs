@@ -1,0 +1,180 @@
+//! Who may use whom: modules of the library, crates of the workspace. The documents say it, and nothing else does.
+
+use std::collections::BTreeSet;
+
+use crate::document::{quoted, rows};
+use crate::modules::Modules;
+use crate::tree::Tree;
+
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
+const LIBRARY: &str = "crates/flowlane/src/lib.rs";
+
+/// Each module of the library uses only those that stand before it in ARCHITECTURE's line of arrows.
+pub(crate) fn library(tree: &Tree) -> Vec<String> {
+    let groups = groups(tree.text(ARCHITECTURE).unwrap_or_default());
+    let place = |name: &str| groups.iter().position(|group| group.contains(&name));
+    let edges = Modules::of(tree, LIBRARY).edges();
+    edges
+        .iter()
+        .filter(|edge| edge.parent.is_empty() && place(&edge.from) <= place(&edge.to))
+        .map(|edge| {
+            format!(
+                "{}: module `{}` uses `{}`, which does not stand before it in {ARCHITECTURE}'s order; move what both \
+                 need to a module before them, or the using code to one behind them",
+                edge.at, edge.from, edge.to
+            )
+        })
+        .collect()
+}
+
+/// The documents' lists of modules have the modules that there are.
+pub(crate) fn modules_listed(tree: &Tree) -> Vec<String> {
+    let modules = Modules::of(tree, LIBRARY);
+    let there: BTreeSet<&str> = modules.top().collect();
+    let library = tree.text(LIBRARY).unwrap_or_default();
+    let table = rows(library, "//! | module | what |").map(|row| row[0].trim_matches(['[', ']', '`']));
+    let order = |text| groups(text).into_iter().flatten().collect();
+    let mut found = differences(
+        ARCHITECTURE,
+        "order of modules",
+        &there,
+        order(tree.text(ARCHITECTURE).unwrap_or_default()),
+    );
+    found.extend(differences(LIBRARY, "order of modules", &there, order(library)));
+    found.extend(differences(LIBRARY, "table of modules", &there, table.collect()));
+    if groups(library) != groups(tree.text(ARCHITECTURE).unwrap_or_default()) {
+        found.push(format!("{LIBRARY}: the order of modules is not {ARCHITECTURE}'s; make them equal"));
+    }
+    found
+}
+
+/// ARCHITECTURE's table of crates has the crates that there are, and their dependencies on each other.
+pub(crate) fn crates(tree: &Tree) -> Vec<String> {
+    let text = tree.text(ARCHITECTURE).unwrap_or_default();
+    let listed: Vec<_> = rows(text, "| crate | holds | depends on |").collect();
+    let there: BTreeSet<&str> = tree.crates().filter_map(|folder| name(tree, folder)).collect();
+    let names = listed.iter().filter_map(|row| quoted(row[0]).next()).collect();
+    let mut found = differences(ARCHITECTURE, "table of crates", &there, names);
+    for folder in tree.crates() {
+        let manifest = tree.text(&format!("{folder}/Cargo.toml")).unwrap_or_default();
+        let row = listed.iter().find(|row| quoted(row[0]).next() == name(tree, folder));
+        let Some(row) = row else { continue };
+        let allowed: BTreeSet<&str> = quoted(row[2]).filter(|name| there.contains(name)).collect();
+        let used: BTreeSet<&str> = dependencies(manifest).filter(|name| there.contains(name)).collect();
+        for name in used.difference(&allowed) {
+            found.push(format!(
+                "{folder}/Cargo.toml: depends on `{name}`, which {ARCHITECTURE}'s table of crates does not allow; do \
+                 without, or change the table on purpose"
+            ));
+        }
+        for name in allowed.difference(&used) {
+            found.push(format!(
+                "{ARCHITECTURE}: the table of crates says that `{folder}` depends on `{name}`, and it does not; strike it"
+            ));
+        }
+    }
+    found
+}
+
+fn name<'a>(tree: &'a Tree, folder: &str) -> Option<&'a str> {
+    let manifest = tree.text(&format!("{folder}/Cargo.toml"))?;
+    manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
+}
+
+/// What stands in a manifest's `[dependencies]`, those of targets included; not those for tests and builds.
+fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
+    let mut inside = false;
+    manifest.lines().filter_map(move |line| {
+        if let Some(section) = line.strip_prefix('[') {
+            let section = section.trim_end().trim_end_matches(']');
+            inside = section == "dependencies"
+                || section.starts_with("target.") && section.ends_with(".dependencies");
+            return section.strip_prefix("dependencies.");
+        }
+        let end = line.find(['.', '=', ' '])?;
+        (inside && end > 0).then(|| &line[..end])
+    })
+}
+
+/// The modules of a document's line `a ← b ← {c, d}`, in groups that each use those before them.
+fn groups(text: &str) -> Vec<Vec<&str>> {
+    let order = text.lines().flat_map(quoted).find(|text| text.contains(" ← ")).unwrap_or_default();
+    order.split(" ← ").map(|group| group.trim_matches(['{', '}']).split(", ").collect()).collect()
+}
+
+fn differences(file: &str, list: &str, there: &BTreeSet<&str>, listed: BTreeSet<&str>) -> Vec<String> {
+    let missing = there.difference(&listed).map(|name| format!("{file}: the {list} lacks `{name}`; add it"));
+    let gone = listed
+        .difference(there)
+        .map(|name| format!("{file}: the {list} has `{name}`, which is not there; strike it"));
+    missing.chain(gone).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assert_says;
+
+    const ORDER: &str = "`isa ← {bloom, cuckoo} ← rule`\n\n| crate | holds | depends on |\n|---|---|---|\n\
+        | `flowlane` | a | – |\n| `flowlane-sim` | b | `flowlane` |\n";
+    const LIB: &str = "//! `isa ← {bloom, cuckoo} ← rule`\n//!\n//! | module | what |\n//! |---|---|\n//! | [`isa`] | a |\n\
+        //! | [`bloom`] | b |\n//! | [`cuckoo`] | c |\n//! | [`rule`] | d |\n\nmod isa; mod bloom; mod cuckoo; mod rule;\n";
+
+    fn with(path: &'static str, text: &'static str) -> Tree {
+        let mut files = vec![
+            (ARCHITECTURE, ORDER),
+            (LIBRARY, LIB),
+            ("crates/flowlane/src/rule.rs", "use crate::{isa, bloom};"),
+            (
+                "crates/flowlane/Cargo.toml",
+                "[package]\nname = \"flowlane\"\n[dependencies]\nflate2 = \"1\"\n",
+            ),
+            (
+                "crates/flowlane-sim/Cargo.toml",
+                "name = \"flowlane-sim\"\n[dependencies]\nflowlane.workspace = true\n",
+            ),
+        ];
+        files.retain(|(other, _)| *other != path);
+        files.push((path, text));
+        Tree::of(&files)
+    }
+
+    #[test]
+    fn modules_use_what_stands_before_them() {
+        assert!(library(&with("x", "")).is_empty());
+        let backwards = with("crates/flowlane/src/isa.rs", "\nuse crate::rule::Rule;");
+        assert_says(&library(&backwards), "crates/flowlane/src/isa.rs:2: module `isa` uses `rule`");
+        let beside = with("crates/flowlane/src/bloom.rs", "fn f() { super::cuckoo::g() }");
+        assert_says(&library(&beside), "bloom.rs:1: module `bloom` uses `cuckoo`");
+    }
+
+    #[test]
+    fn lists_of_modules_are_complete() {
+        assert!(modules_listed(&with("x", "")).is_empty());
+        let gone =
+            with(LIBRARY, "//! `isa ← {bloom, cuckoo} ← rule`\nmod isa; mod bloom; mod cuckoo; mod new;");
+        assert_says(&modules_listed(&gone), "ARCHITECTURE.md: the order of modules lacks `new`");
+        assert_says(
+            &modules_listed(&gone),
+            "ARCHITECTURE.md: the order of modules has `rule`, which is not there",
+        );
+        assert_says(&modules_listed(&gone), "lib.rs: the table of modules lacks `isa`");
+        let other = with(ARCHITECTURE, "`isa ← bloom ← cuckoo ← rule`");
+        assert_says(&modules_listed(&other), "the order of modules is not ARCHITECTURE.md's");
+    }
+
+    #[test]
+    fn crates_depend_on_what_the_table_says() {
+        assert!(crates(&with("x", "")).is_empty());
+        let more =
+            "name = \"flowlane\"\n[target.'cfg(unix)'.dependencies]\nflowlane-sim = { path = \"x\" }\n";
+        assert_says(&crates(&with("crates/flowlane/Cargo.toml", more)), "depends on `flowlane-sim`, which");
+        let less = "name = \"flowlane-sim\"\n[dev-dependencies]\nflowlane.workspace = true\n";
+        assert_says(
+            &crates(&with("crates/flowlane-sim/Cargo.toml", less)),
+            "depends on `flowlane`, and it does not",
+        );
+        let new = crates(&with("crates/new/Cargo.toml", "name = \"flowlane-new\"\n"));
+        assert_says(&new, "the table of crates lacks `flowlane-new`");
+    }
+}

@@ -1,0 +1,218 @@
+//! Tokens of Rust: enough of the language to find items and paths.
+
+/// A name, a number, `::`, or one character of punctuation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Token<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) line: usize,
+}
+
+impl Token<'_> {
+    pub(crate) fn is_name(&self) -> bool {
+        self.text.starts_with(|c: char| c.is_alphabetic() || c == '_')
+    }
+}
+
+/// The tokens of a text, without comments, strings, characters and lifetimes.
+pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
+    let (mut found, mut rest, mut line) = (Vec::new(), text, 1);
+    while !rest.is_empty() {
+        let (len, is_token) = first(rest);
+        let (token, behind) = rest.split_at(len);
+        if is_token {
+            found.push(Token { text: token, line });
+        }
+        line += token.matches('\n').count();
+        rest = behind;
+    }
+    found
+}
+
+/// The length of what a text begins with, and whether it is a token.
+fn first(text: &str) -> (usize, bool) {
+    let start = text.chars().next().expect("there is some text");
+    if text.starts_with("//") {
+        (text.find('\n').unwrap_or(text.len()), false)
+    } else if text.starts_with("/*") {
+        (block_comment(text), false)
+    } else if let Some(len) = string(text) {
+        (len, false)
+    } else if start == '\'' {
+        (quoted(text), false)
+    } else if start.is_alphanumeric() || start == '_' {
+        (name(text), true)
+    } else if text.starts_with("::") {
+        (2, true)
+    } else {
+        (start.len_utf8(), !start.is_whitespace())
+    }
+}
+
+fn name(text: &str) -> usize {
+    text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())
+}
+
+/// The length of a comment between `/*` and `*/`, which may hold others.
+fn block_comment(text: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < text.len() {
+        let rest = &text.as_bytes()[at..];
+        match rest {
+            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
+            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    text.len()
+}
+
+/// The length of a string, raw or not, where the text begins with one.
+fn string(text: &str) -> Option<usize> {
+    let marks = text.find(|c| !matches!(c, 'b' | 'c' | 'r'))?;
+    let (prefix, rest) = text.split_at(marks);
+    let hashes = rest.len() - rest.trim_start_matches('#').len();
+    let content = rest[hashes..].strip_prefix('"')?;
+    let begin = marks + hashes + 1;
+    if prefix.ends_with('r') {
+        let end = format!("\"{}", "#".repeat(hashes));
+        return Some(content.find(&end).map_or(text.len(), |at| begin + at + end.len()));
+    }
+    let mut escaped = false;
+    let end = content.find(|c| {
+        let ends = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        ends
+    });
+    (hashes == 0).then(|| end.map_or(text.len(), |at| begin + at + 1))
+}
+
+/// The length of a character or of a lifetime.
+fn quoted(text: &str) -> usize {
+    let mut inside = text[1..].chars();
+    match (inside.next(), inside.next()) {
+        // The character behind the backslash may be a quote itself.
+        (Some('\\'), _) => text[3..].find('\'').map_or(text.len(), |at| at + 4),
+        (Some(c), Some('\'')) => 2 + c.len_utf8(),
+        _ => 1 + name(&text[1..]),
+    }
+}
+
+/// The tokens that also stand in what is built without tests, loom and Miri.
+pub(crate) fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
+    let (mut kept, mut at) = (Vec::new(), 0);
+    while at < tokens.len() {
+        let end = attribute(&tokens[at..]);
+        if end > 0 && is_test_only(&tokens[at..at + end]) {
+            at += end + item(&tokens[at + end..]);
+        } else {
+            kept.push(tokens[at]);
+            at += 1;
+        }
+    }
+    kept
+}
+
+/// How many tokens the attribute has that these begin with.
+fn attribute(tokens: &[Token<'_>]) -> usize {
+    match tokens {
+        [hash, open, ..] if hash.text == "#" && open.text == "[" => 1 + group(&tokens[1..]),
+        _ => 0,
+    }
+}
+
+/// How many tokens there are from a bracket to the one that closes it.
+pub(crate) fn group(tokens: &[Token<'_>]) -> usize {
+    let mut depth = 0;
+    for (at, token) in tokens.iter().enumerate() {
+        match token.text {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    tokens.len()
+}
+
+/// Whether `#[cfg(…)]` leaves something only to tests and to the checkers of models.
+fn is_test_only(attribute: &[Token<'_>]) -> bool {
+    attribute.len() > 5 && attribute[2].text == "cfg" && needs_test(&attribute[4..attribute.len() - 2])
+}
+
+fn needs_test(predicate: &[Token<'_>]) -> bool {
+    let arms = || {
+        let inside = &predicate[2..predicate.len() - 1];
+        let (mut arms, mut at) = (Vec::new(), 0);
+        while at < inside.len() {
+            let call = inside.get(at + 1).is_some_and(|t| t.text == "(");
+            let len = if call { 1 + group(&inside[at + 1..]) } else { 1 };
+            arms.push(&inside[at..at + len]);
+            at += len + 1;
+        }
+        arms
+    };
+    match predicate[0].text {
+        "test" | "loom" | "miri" => true,
+        "all" => arms().into_iter().any(needs_test),
+        "any" => arms().into_iter().all(needs_test),
+        _ => false,
+    }
+}
+
+/// How many tokens the item has that these begin with, its further attributes included.
+fn item(tokens: &[Token<'_>]) -> usize {
+    let mut at = 0;
+    while attribute(&tokens[at..]) > 0 {
+        at += attribute(&tokens[at..]);
+    }
+    let head = tokens[at..].iter().find(|t| !matches!(t.text, "pub" | "(" | "crate" | "super" | ")"));
+    let ends_at_brace = head.is_some_and(|t| t.text != "use");
+    while at < tokens.len() {
+        match tokens[at].text {
+            ";" => return at + 1,
+            "{" if ends_at_brace => return at + group(&tokens[at..]),
+            "(" | "[" | "{" => at += group(&tokens[at..]),
+            "}" | ")" | "]" => return at,
+            _ => at += 1,
+        }
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str) -> String {
+        tokens(text).iter().map(|t| t.text).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn comments_strings_and_characters_are_no_tokens() {
+        assert_eq!(texts("a // b\n/* c /* d */ e */ f"), "a f");
+        assert_eq!(texts(r##"a "b \" c" r#"d " e"# b"f" g"##), "a g");
+        assert_eq!(texts(r"a '\'' '\\' '{' &'static b 'c"), "a & b");
+        assert_eq!(texts("crate::a::{b}"), "crate :: a :: { b }");
+    }
+
+    #[test]
+    fn lines_are_counted_through_what_is_left_out() {
+        let found = tokens("a\n/*\n*/ \"\n\" b");
+        assert_eq!(found[1], Token { text: "b", line: 4 });
+    }
+
+    #[test]
+    fn what_only_tests_have_is_left_out() {
+        let kept = |text| without_tests(&tokens(text)).iter().map(|t| t.text).collect::<String>();
+        assert_eq!(kept("#[cfg(test)] mod tests { fn a() {} } fn b() {}"), "fnb(){}");
+        assert_eq!(kept("#[cfg(test)] #[path = \"x\"] pub(crate) use a::{b, c}; d"), "d");
+        assert_eq!(kept("#[cfg(all(test, not(loom)))] fn a(b: [u8; 2]) {} c"), "c");
+        assert_eq!(kept("#[cfg(any(all(loom, test), miri))] mod a; b"), "b");
+        assert_eq!(kept("#[cfg(not(test))] a"), "#[cfg(not(test))]a");
+    }
+}
