@@ -2,10 +2,11 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `isa ← memory ← choices ← {hash, real} ← probe ← {bloom, cuckoo, flow_register} ← packet ← rule ← {cache, classify, route, tunnel} ← generate ← {check, tune}`
+//! `names ← isa ← memory ← choices ← {hash, real} ← probe ← {bloom, cuckoo, flow_register} ← packet ← rule ← {cache, classify, route, tunnel} ← generate ← {check, tune}`
 //!
 //! | module | what |
 //! |---|---|
+//! | [`names`] | kinds of things that are read by name |
 //! | [`isa`] | which SIMD variants this CPU has and may use |
 //! | [`memory`] | memory for tables: aligned, on huge pages where it is large |
 //! | [`choices`] | which variants and kernels tables use where nobody asked for one |
@@ -39,6 +40,7 @@ pub mod generate;
 pub mod hash;
 pub mod isa;
 pub mod memory;
+pub mod names;
 pub mod packet;
 pub mod probe;
 pub mod real;

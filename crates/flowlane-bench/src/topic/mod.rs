@@ -12,15 +12,15 @@ mod megaflow;
 mod parse;
 mod tunnel;
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
 use flowlane::bloom::BloomKernel;
 use flowlane::isa::Variant;
+use flowlane::names::{self, Named, UnknownName};
 use flowlane::route::read::RouteList;
 use flowlane::rule::Rule;
 use serde::{Serialize, Serializer};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::figure::Figure;
 use crate::machine::Machine;
@@ -30,9 +30,6 @@ use crate::measure::{Effort, Meter};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BenchError {
-    /// A name of no topic.
-    #[error("there is no benchmark `{0}`; there are {names}", names = Topic::ALL.map(Topic::name).join(", "))]
-    Topic(String),
     /// A part of no kernel's name.
     #[error(
         "no Bloom kernel that can be used here has `{0}` in its name; names are such as avx512-staged/u8/prefetch: \
@@ -175,7 +172,8 @@ impl Context<'_> {
 }
 
 /// What can be measured.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Topic>)]
 #[non_exhaustive]
 pub enum Topic {
     /// The parser.
@@ -190,45 +188,27 @@ pub enum Topic {
     Cache,
     /// The megaflow cache.
     Megaflow,
+    /// Access lists.
+    Acl,
     /// Forwarding tables.
     Fib,
     /// Tunnel endpoints.
     Tunnel,
-    /// Access lists.
-    Acl,
     /// Classifiers on a CUDA device, and on the cores of the CPU.
     Gpu,
 }
 
+impl Named for Topic {
+    const KIND: &'static str = "benchmark";
+}
+
 impl Topic {
     /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::Parse,
-        Self::Hash,
-        Self::Bloom,
-        Self::Cuckoo,
-        Self::Cache,
-        Self::Megaflow,
-        Self::Acl,
-        Self::Fib,
-        Self::Tunnel,
-        Self::Gpu,
-    ];
+    pub const ALL: [Self; 10] = names::all();
 
     /// The name, on the command line and in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Parse => "parse",
-            Self::Hash => "hash",
-            Self::Bloom => "bloom",
-            Self::Cuckoo => "cuckoo",
-            Self::Cache => "cache",
-            Self::Megaflow => "megaflow",
-            Self::Fib => "fib",
-            Self::Tunnel => "tunnel",
-            Self::Acl => "acl",
-            Self::Gpu => "gpu",
-        }
+        self.into()
     }
 
     /// The title in reports.
@@ -280,19 +260,5 @@ impl Topic {
             Self::Acl => acl::measure(meter, context)?,
             Self::Gpu => gpu::measure(meter, context)?,
         })
-    }
-}
-
-impl fmt::Display for Topic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Topic {
-    type Err = BenchError;
-
-    fn from_str(text: &str) -> Result<Self, BenchError> {
-        Self::ALL.into_iter().find(|t| t.name() == text).ok_or_else(|| BenchError::Topic(text.to_owned()))
     }
 }

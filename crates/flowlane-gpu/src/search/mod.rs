@@ -10,9 +10,10 @@ mod tuple_table;
 mod vector;
 
 use std::fmt;
-use std::str::FromStr;
 
 use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut};
+use flowlane::names::{self, Named, UnknownName};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 pub use self::classes::CLASS_RULES_MAX;
 use crate::device::Device;
@@ -20,62 +21,40 @@ use crate::error::GpuError;
 use crate::ternary::TernaryRules;
 
 /// How a device finds the best rule.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Method>)]
 pub enum Method {
     /// Every rule, from shared memory (Varvello and others, Algorithm 1).
+    #[strum(to_string = "gpu-linear")]
     Linear,
     /// A hash table for each mask, in shared memory (the same, Algorithm 4).
+    #[strum(to_string = "gpu-tuple")]
     Tuple,
     /// The same behind a Bloom filter for each mask (the same, IV-C).
+    #[strum(to_string = "gpu-bloom")]
     Bloom,
     /// Every rule, 1024 at a time, as bits of vectors; ours.
+    #[strum(to_string = "gpu-vector")]
     Vector,
     /// One hash table behind one filter in shared memory; ours.
+    #[strum(to_string = "gpu-filtered")]
     Filtered,
     /// The same table, asked for the classes that two words of a key leave; ours.
+    #[strum(to_string = "gpu-pruned")]
     Pruned,
+}
+
+impl Named for Method {
+    const KIND: &'static str = "GPU engine";
 }
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Linear, Self::Tuple, Self::Bloom, Self::Vector, Self::Filtered, Self::Pruned];
+    pub const ALL: [Self; 6] = names::all();
 
     /// Its name as an engine.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Linear => "gpu-linear",
-            Self::Tuple => "gpu-tuple",
-            Self::Bloom => "gpu-bloom",
-            Self::Vector => "gpu-vector",
-            Self::Filtered => "gpu-filtered",
-            Self::Pruned => "gpu-pruned",
-        }
-    }
-}
-
-impl fmt::Display for Method {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// There is no method of this name.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no GPU engine `{name}`; there are {}", Method::ALL.map(Method::name).join(", "))]
-pub struct UnknownMethod {
-    /// What was asked for.
-    pub name: String,
-}
-
-impl FromStr for Method {
-    type Err = UnknownMethod;
-
-    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
-        Self::ALL
-            .into_iter()
-            .find(|m| m.name() == name)
-            .ok_or_else(|| UnknownMethod { name: name.to_owned() })
+        self.into()
     }
 }
 

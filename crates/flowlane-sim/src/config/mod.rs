@@ -5,9 +5,9 @@ mod run;
 
 pub use run::{Approach, RunConfig, RunSection, WorkloadSection, sweep};
 
-use std::fmt;
-
+use flowlane::names;
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr, VariantArray};
 
 use crate::event::Ps;
 
@@ -334,7 +334,8 @@ fn suggest(message: &str) -> Option<String> {
 }
 
 /// A machine that comes with the simulator.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Preset {
     /// The paper's.
     Paper,
@@ -344,24 +345,11 @@ pub enum Preset {
 
 impl Preset {
     /// All.
-    pub const ALL: [Self; 2] = [Self::Paper, Self::SkylakeSp];
+    pub const ALL: [Self; 2] = names::all();
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Paper => "paper",
-            Self::SkylakeSp => "skylake-sp",
-        }
-    }
-
-    /// The preset of a name.
-    ///
-    /// # Errors
-    /// Where there is none.
-    pub fn named(name: &str) -> Result<Self, ConfigError> {
-        Self::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| {
-            ConfigError::new(format!("there is no preset `{name}`"), "presets are `paper` and `skylake-sp`")
-        })
+        self.into()
     }
 
     /// Its file, in which every number has its origin.
@@ -375,12 +363,6 @@ impl Preset {
     /// The machine.
     pub fn machine(self) -> MachineConfig {
         toml::from_str(self.text()).expect("the presets are tested")
-    }
-}
-
-impl fmt::Display for Preset {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

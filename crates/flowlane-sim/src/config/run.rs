@@ -1,12 +1,17 @@
 //! What is to be run: a machine, a workload, ways of looking up; and sweeps over any number of it.
 
+use flowlane::names::{self, Named, UnknownName};
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{ConfigError, MachineConfig, Preset, hash_of};
 use crate::workload::Match;
 
 /// A way of looking up.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, Serialize, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Approach>)]
 #[serde(rename_all = "kebab-case")]
 pub enum Approach {
     /// One by one, with the instructions of `rte_hash`: the paper's software.
@@ -31,35 +36,17 @@ pub enum Approach {
     TupleSearch,
 }
 
+impl Named for Approach {
+    const KIND: &'static str = "approach";
+}
+
 impl Approach {
     /// All.
-    pub const ALL: [Self; 10] = [
-        Self::Software,
-        Self::Scalar,
-        Self::Bulk,
-        Self::Avx512,
-        Self::HaloBlocking,
-        Self::HaloNonBlocking,
-        Self::NearL2,
-        Self::Tcam,
-        Self::SramTcam,
-        Self::TupleSearch,
-    ];
+    pub const ALL: [Self; 10] = names::all();
 
     /// Its name, as configurations have it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Software => "software",
-            Self::Scalar => "scalar",
-            Self::Bulk => "bulk",
-            Self::Avx512 => "avx512",
-            Self::HaloBlocking => "halo-blocking",
-            Self::HaloNonBlocking => "halo-non-blocking",
-            Self::NearL2 => "near-l2",
-            Self::Tcam => "tcam",
-            Self::SramTcam => "sram-tcam",
-            Self::TupleSearch => "tuple-search",
-        }
+        self.into()
     }
 }
 

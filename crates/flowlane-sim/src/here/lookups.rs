@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use flowlane::cuckoo::BATCH_MAX;
 use flowlane::generate::Random;
+use flowlane::names;
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::config::{Approach, MachineConfig, Preset, RunConfig};
 use crate::machine::SimError;
@@ -14,7 +16,8 @@ use crate::run::run;
 use crate::workload::{KEY_WORDS, Tables, TablesConfig};
 
 /// A way of looking up that is timed, and simulated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
     /// One key after the other, in one table.
@@ -22,23 +25,20 @@ pub enum Way {
     /// Batches with prefetches, in one table.
     Bulk,
     /// The same with the vectors that are chosen for this machine.
+    #[strum(to_string = "bulk, vectors")]
     Vectors,
     /// One packet after the other, in tables one by one until one has it.
+    #[strum(to_string = "tuple space")]
     Tuples,
 }
 
 impl Way {
     /// All.
-    pub const ALL: [Self; 4] = [Self::Single, Self::Bulk, Self::Vectors, Self::Tuples];
+    pub const ALL: [Self; 4] = names::all();
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Single => "single",
-            Self::Bulk => "bulk",
-            Self::Vectors => "bulk, vectors",
-            Self::Tuples => "tuple space",
-        }
+        self.into()
     }
 
     /// How it is simulated.

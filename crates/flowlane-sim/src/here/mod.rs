@@ -11,7 +11,9 @@ mod transfer;
 
 pub use fit::{Fit, fit};
 
+use flowlane::names;
 use serde::Serialize;
+use strum::{IntoStaticStr, VariantArray};
 
 use self::chase::{Branches, Chain};
 use self::lookups::{Case, Way};
@@ -82,7 +84,7 @@ pub struct Lookup {
 }
 
 /// Where tables are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
     /// The first cache: computing is calibrated on these.
@@ -90,23 +92,20 @@ pub enum Place {
     /// The second cache.
     L2,
     /// The last one.
+    #[strum(to_string = "LLC")]
     Llc,
     /// Memory.
+    #[strum(to_string = "memory")]
     Memory,
 }
 
 impl Place {
     /// All.
-    pub const ALL: [Self; 4] = [Self::L1, Self::L2, Self::Llc, Self::Memory];
+    pub const ALL: [Self; 4] = names::all();
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::L1 => "L1",
-            Self::L2 => "L2",
-            Self::Llc => "LLC",
-            Self::Memory => "memory",
-        }
+        self.into()
     }
 
     /// Bytes of tables that are there, of a machine whose caches have so many KiB; the last one may have less for us.

@@ -1,7 +1,11 @@
 //! Cycles per stage, as VPP's `show runtime` has them.
 
+use flowlane::names;
+use strum::{IntoStaticStr, VariantArray};
+
 /// A stage of the worker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
 pub enum Stage {
     /// Getting frames from the port.
@@ -26,31 +30,11 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in a packet's order.
-    pub const ALL: [Stage; 9] = [
-        Stage::Receive,
-        Stage::Parse,
-        Stage::ExactMatch,
-        Stage::SignatureMatch,
-        Stage::Megaflow,
-        Stage::SlowPath,
-        Stage::Device,
-        Stage::Actions,
-        Stage::Transmit,
-    ];
+    pub const ALL: [Self; 9] = names::all();
 
     /// The stage's name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Stage::Receive => "receive",
-            Stage::Parse => "parse",
-            Stage::ExactMatch => "exact-match",
-            Stage::SignatureMatch => "signature-match",
-            Stage::Megaflow => "megaflow",
-            Stage::SlowPath => "slow-path",
-            Stage::Device => "device",
-            Stage::Actions => "actions",
-            Stage::Transmit => "transmit",
-        }
+        self.into()
     }
 }
 

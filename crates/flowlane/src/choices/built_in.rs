@@ -1,13 +1,15 @@
 //! What holds where nothing was measured on the machine itself: a row of choices for each family of CPUs.
 
-use std::fmt;
+use strum::{Display, IntoStaticStr, VariantArray};
 
 use super::slot::{SizeClass, Slot};
 use crate::isa::Variant;
 use crate::isa::cpu::Cpu;
+use crate::names;
 
 /// CPUs for which the same choices are built in.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Family {
     /// AMD Zen 5 (family 26).
@@ -21,22 +23,16 @@ pub enum Family {
     /// Any other with AVX2; what a wider one uses under a cap of 256 bits.
     Avx2,
     /// Any other with SSE4.2.
+    #[strum(to_string = "sse4.2")]
     Sse42,
     /// Anything.
+    #[strum(to_string = "any")]
     Portable,
 }
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Zen5,
-        Self::Zen4,
-        Self::SapphireRapids,
-        Self::IceLake,
-        Self::Avx2,
-        Self::Sse42,
-        Self::Portable,
-    ];
+    pub const ALL: [Self; 7] = names::all();
 
     /// The family of the CPU that this runs on.
     pub fn this() -> Self {
@@ -63,15 +59,7 @@ impl Family {
 
     /// The name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Zen5 => "zen5",
-            Self::Zen4 => "zen4",
-            Self::SapphireRapids => "sapphire-rapids",
-            Self::IceLake => "ice-lake",
-            Self::Avx2 => "avx2",
-            Self::Sse42 => "sse4.2",
-            Self::Portable => "any",
-        }
+        self.into()
     }
 
     /// On what its choices were measured; none where they are those of another family.
@@ -99,12 +87,6 @@ impl Family {
             Self::Sse42 => sse42(slot),
             Self::Portable => portable(slot),
         }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -3,10 +3,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use strum::{Display, VariantArray};
+
 use crate::isa::cpu::Cpu;
+use crate::names;
 
 /// Where a table of some size lies when it is in use.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum SizeClass {
     /// In the first-level cache.
     L1,
@@ -20,7 +24,7 @@ pub enum SizeClass {
 
 impl SizeClass {
     /// All of them, smallest first.
-    pub const ALL: [Self; 4] = [Self::L1, Self::L2, Self::L3, Self::Memory];
+    pub const ALL: [Self; 4] = names::all();
 
     /// The class of a table of this many bytes on this CPU.
     pub fn of(table_bytes: usize) -> Self {
@@ -31,21 +35,6 @@ impl SizeClass {
     pub fn with_caches(table_bytes: usize, cache_bytes: [u64; 3]) -> Self {
         let fits = cache_bytes.iter().position(|bytes| table_bytes as u64 <= *bytes);
         fits.map_or(Self::Memory, |level| Self::ALL[level])
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::L1 => "l1",
-            Self::L2 => "l2",
-            Self::L3 => "l3",
-            Self::Memory => "memory",
-        }
-    }
-}
-
-impl fmt::Display for SizeClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

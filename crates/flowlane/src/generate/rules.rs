@@ -42,14 +42,15 @@ use super::assemble::{Assembly, ShapeKey, shape_key};
 use super::five_tuple::FiveTuple;
 use super::openflow::OpenFlow;
 use super::random::Random;
+use crate::names::{self, Named, UnknownName};
 use crate::rule::action::PortNo;
 use crate::rule::{Action, Match, Rule};
 use std::collections::HashSet;
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// What kind of rule set.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Profile>)]
 #[non_exhaustive]
 pub enum Profile {
     /// An access list: long prefixes on both sides, exact destination ports, TCP mostly.
@@ -62,18 +63,17 @@ pub enum Profile {
     OpenFlow,
 }
 
+impl Named for Profile {
+    const KIND: &'static str = "profile";
+}
+
 impl Profile {
     /// Every profile.
-    pub const ALL: [Profile; 4] = [Profile::Acl, Profile::Fw, Profile::Ipc, Profile::OpenFlow];
+    pub const ALL: [Self; 4] = names::all();
 
     /// The name, as on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Profile::Acl => "acl",
-            Profile::Fw => "fw",
-            Profile::Ipc => "ipc",
-            Profile::OpenFlow => "openflow",
-        }
+        self.into()
     }
 
     /// The share of rules that is nested on purpose where the caller does not say.
@@ -93,21 +93,6 @@ impl Profile {
             Profile::Fw => 0.5,
             Profile::OpenFlow => 0.2,
         }
-    }
-}
-
-impl fmt::Display for Profile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Profile {
-    type Err = RuleSetError;
-
-    fn from_str(text: &str) -> Result<Self, RuleSetError> {
-        let found = Profile::ALL.into_iter().find(|p| p.name() == text);
-        found.ok_or_else(|| RuleSetError::Profile(text.to_owned()))
     }
 }
 
@@ -139,9 +124,6 @@ impl RuleConfig {
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleSetError {
-    /// There is no such profile.
-    #[error("there is no profile `{0}`; there are acl, fw, ipc and openflow")]
-    Profile(String),
     /// The parameter is out of range.
     #[error("{parameter} is {value}; it must lie between {low} and {high}")]
     Range {

@@ -12,11 +12,15 @@
 //! Variants have a width but no order: wider is not always faster.
 
 pub mod cpu;
+#[doc(hidden)]
 pub mod testing;
 
-use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU16, Ordering};
+
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
+
+use crate::names::{self, Named, UnknownName};
 
 /// The environment variable that caps the width: 64, 128, 256 or 512. Anything else in it counts as no
 /// cap here; the command line refuses it.
@@ -81,7 +85,8 @@ pub fn set_max_simd(limit: MaxSimd) {
 }
 
 /// An instruction set for which structures may have a body.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Variant>)]
 #[non_exhaustive]
 pub enum Variant {
     /// Portable code: the definition.
@@ -95,37 +100,17 @@ pub enum Variant {
     Avx512,
 }
 
-/// A text that is no variant.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no variant `{0}`; there are scalar, sse42, avx2 and avx512")]
-pub struct VariantError(pub String);
-
-impl FromStr for Variant {
-    type Err = VariantError;
-
-    fn from_str(text: &str) -> Result<Self, VariantError> {
-        Self::ALL.into_iter().find(|v| v.name() == text).ok_or_else(|| VariantError(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Variant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+impl Named for Variant {
+    const KIND: &'static str = "variant";
 }
 
 impl Variant {
     /// Every variant, whether this CPU has it or not.
-    pub const ALL: [Variant; 4] = [Variant::Scalar, Variant::Sse42, Variant::Avx2, Variant::Avx512];
+    pub const ALL: [Self; 4] = names::all();
 
     /// The name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Variant::Scalar => "scalar",
-            Variant::Sse42 => "sse42",
-            Variant::Avx2 => "avx2",
-            Variant::Avx512 => "avx512",
-        }
+        self.into()
     }
 
     /// The width of its registers.

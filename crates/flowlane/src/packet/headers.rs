@@ -1,5 +1,9 @@
 //! Where a frame's headers begin, and what is wrong with them.
 
+use strum::{Display, IntoStaticStr, VariantArray};
+
+use crate::names;
+
 /// The network header that was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[repr(u8)]
@@ -73,80 +77,67 @@ impl Headers {
     }
 }
 
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
-        /// What is wrong with a frame. Counted by reason; no packet is an error.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[repr(u8)]
-        pub enum Malformed {
-            $($(#[$doc])* $variant,)*
-        }
-
-        impl Malformed {
-            /// Every reason.
-            pub const ALL: &'static [Malformed] = &[$(Malformed::$variant,)*];
-
-            /// The reason's name in counters and reports.
-            pub fn name(self) -> &'static str {
-                match self { $(Malformed::$variant => $text,)* }
-            }
-        }
-    };
-}
-
-reasons! {
+/// What is wrong with a frame. Counted by reason; no packet is an error.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+#[repr(u8)]
+pub enum Malformed {
     /// Fewer than 14 bytes.
-    EthernetTruncated = "ethernet-truncated",
+    EthernetTruncated,
     /// The frame ends within a VLAN tag.
-    VlanTruncated = "vlan-truncated",
+    VlanTruncated,
     /// The frame ends within a label stack entry.
-    MplsTruncated = "mpls-truncated",
+    MplsTruncated,
     /// The frame ends within an ARP packet.
-    ArpTruncated = "arp-truncated",
+    ArpTruncated,
     /// ARP for hardware or protocol other than Ethernet and IPv4.
-    ArpFormat = "arp-format",
+    ArpFormat,
     /// The frame ends within the IPv4 header.
-    Ipv4Truncated = "ipv4-truncated",
+    Ipv4Truncated,
     /// EtherType 0x0800 but version other than 4.
-    Ipv4Version = "ipv4-version",
+    Ipv4Version,
     /// Header length below 20 bytes or beyond the total length.
-    Ipv4HeaderLength = "ipv4-header-length",
+    Ipv4HeaderLength,
     /// Total length beyond the frame.
-    Ipv4TotalLength = "ipv4-total-length",
+    Ipv4TotalLength,
     /// The frame ends within the IPv6 header.
-    Ipv6Truncated = "ipv6-truncated",
+    Ipv6Truncated,
     /// EtherType 0x86dd but version other than 6.
-    Ipv6Version = "ipv6-version",
+    Ipv6Version,
     /// Payload length beyond the frame.
-    Ipv6PayloadLength = "ipv6-payload-length",
+    Ipv6PayloadLength,
     /// The packet ends within an extension header.
-    Ipv6ExtensionTruncated = "ipv6-extension-truncated",
+    Ipv6ExtensionTruncated,
     /// More extension headers than are followed.
-    Ipv6ExtensionLimit = "ipv6-extension-limit",
+    Ipv6ExtensionLimit,
     /// The packet ends within the TCP header.
-    TcpTruncated = "tcp-truncated",
+    TcpTruncated,
     /// TCP data offset below 20 bytes or beyond the packet.
-    TcpHeaderLength = "tcp-header-length",
+    TcpHeaderLength,
     /// The packet ends within the UDP header.
-    UdpTruncated = "udp-truncated",
+    UdpTruncated,
     /// UDP length below 8 (and not 0) or beyond the packet.
-    UdpLength = "udp-length",
+    UdpLength,
     /// The packet ends within the SCTP header.
-    SctpTruncated = "sctp-truncated",
+    SctpTruncated,
     /// The packet ends within the ICMP header.
-    IcmpTruncated = "icmp-truncated",
+    IcmpTruncated,
     /// The packet ends within the ICMPv6 header.
-    Icmpv6Truncated = "icmpv6-truncated",
+    Icmpv6Truncated,
     /// A neighbour discovery message without target, or with an option of length 0 or beyond the packet.
-    NeighbourDiscovery = "neighbour-discovery",
+    NeighbourDiscovery,
     /// A frame to a tunnel's port whose tunnel header is cut off.
-    TunnelTruncated = "tunnel-truncated",
+    TunnelTruncated,
     /// A tunnel header of unknown version, with unknown critical options, or that carries no Ethernet or IP.
-    TunnelFormat = "tunnel-format",
+    TunnelFormat,
 }
 
-impl std::fmt::Display for Malformed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
+impl Malformed {
+    /// Every reason.
+    pub const ALL: [Self; 24] = names::all();
+
+    /// The reason's name in counters and reports.
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }

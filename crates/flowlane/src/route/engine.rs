@@ -6,12 +6,18 @@
 use std::fmt;
 use std::str::FromStr;
 
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
+
 use super::{Address, BuildError, Fib, FibConfig, FibReader, Prefix, Rib};
 use crate::choices::{self, Slot};
 use crate::isa::{Body, Variant};
+use crate::names::{self, Named, UnknownName};
 
 /// A kind of forwarding table.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Engine>)]
 #[non_exhaustive]
 pub enum Engine {
     /// A table of all first 24 bits, and groups for longer prefixes (IPv4).
@@ -22,36 +28,17 @@ pub enum Engine {
     Compact,
 }
 
-/// A name of no engine.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no engine `{0}`; there are dir24 (IPv4), trie (IPv6) and compact (both)")]
-pub struct EngineError(pub String);
+impl Named for Engine {
+    const KIND: &'static str = "engine of routes";
+}
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Dir24, Self::Trie, Self::Compact];
+    pub const ALL: [Self; 3] = names::all();
 
     /// The name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Dir24 => "dir24",
-            Self::Trie => "trie",
-            Self::Compact => "compact",
-        }
-    }
-}
-
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Engine {
-    type Err = EngineError;
-
-    fn from_str(text: &str) -> Result<Self, EngineError> {
-        Self::ALL.into_iter().find(|e| e.name() == text).ok_or_else(|| EngineError(text.to_owned()))
+        self.into()
     }
 }
 

@@ -19,32 +19,38 @@ pub use prefix::{Address, Prefix, PrefixError};
 pub use rib::{Rib, RibError};
 pub use routes::{RouteError, Routes};
 
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::isa::{Body, Variant};
+use crate::names::{self, Named, UnknownName};
 
 /// Bytes of a next hop, fixed when a table is made.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<HopSize>)]
 pub enum HopSize {
     /// One byte.
+    #[strum(to_string = "1")]
     B1,
     /// Two bytes.
+    #[strum(to_string = "2")]
     B2,
     /// Four bytes.
+    #[strum(to_string = "4")]
     B4,
     /// Eight bytes.
+    #[strum(to_string = "8")]
     B8,
 }
 
-/// A text that is no size of next hops.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is no size of next hops; write 1, 2, 4 or 8 (bytes)")]
-pub struct HopSizeError(pub String);
+impl Named for HopSize {
+    const KIND: &'static str = "size of next hops";
+}
 
 impl HopSize {
     /// All of them, smallest first.
-    pub const ALL: [Self; 4] = [Self::B1, Self::B2, Self::B4, Self::B8];
+    pub const ALL: [Self; 4] = names::all();
 
     /// The number of bytes.
     pub fn bytes(self) -> usize {
@@ -59,23 +65,6 @@ impl HopSize {
     /// The largest number of this size.
     pub fn max(self) -> u64 {
         u64::MAX >> (64 - self.bits())
-    }
-}
-
-impl fmt::Display for HopSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.bytes())
-    }
-}
-
-impl FromStr for HopSize {
-    type Err = HopSizeError;
-
-    fn from_str(text: &str) -> Result<Self, HopSizeError> {
-        Self::ALL
-            .into_iter()
-            .find(|size| size.to_string() == text)
-            .ok_or_else(|| HopSizeError(text.to_owned()))
     }
 }
 

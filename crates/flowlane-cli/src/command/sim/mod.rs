@@ -318,10 +318,7 @@ fn trace(
     lookups: std::ops::Range<u64>,
     output: Option<&Path>,
 ) -> Result<(), Failure> {
-    let approach = Approach::ALL.into_iter().find(|a| a.name() == approach).ok_or_else(|| {
-        let names = Approach::ALL.map(Approach::name).join(", ");
-        Failure::input_help(format!("--approach {approach}: there is no such one"), format!("one of {names}"))
-    })?;
+    let approach: Approach = approach.parse().map_err(|e| Failure::input(format!("--approach: {e}")))?;
     let config = read(path)?.swap_remove(0).1;
     if lookups.end > config.run.lookups {
         let message = format!(

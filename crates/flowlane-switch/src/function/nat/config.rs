@@ -1,7 +1,9 @@
 //! How addresses are to be translated, what is refused, and what is counted.
 
+use flowlane::names;
 use flowlane::packet::parse::ip_proto;
 use flowlane::route::Prefix;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::ports::{Range, Secret};
 use super::session::state;
@@ -145,50 +147,53 @@ impl IdleTimes {
     }
 }
 
-macro_rules! refusals {
-    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
-        /// Why a packet is refused.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-        #[repr(u8)]
-        pub enum Refusal {
-            $($(#[$doc])* $variant,)*
-        }
-
-        impl Refusal {
-            /// Every reason.
-            pub const ALL: [Refusal; [$($text),*].len()] = [$(Refusal::$variant),*];
-
-            /// The reason's name in reports.
-            pub fn name(self) -> &'static str {
-                match self { $(Refusal::$variant => $text,)* }
-            }
-        }
-    };
+/// Why a packet is refused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, IntoStaticStr, VariantArray)]
+#[repr(u8)]
+pub enum Refusal {
+    /// Something is malformed in it.
+    #[strum(to_string = "refused: malformed")]
+    Malformed,
+    /// Neither TCP, nor UDP, nor ICMP.
+    #[strum(to_string = "refused: other protocol")]
+    Protocol,
+    /// An ICMP message that is no query, no answer and no error.
+    #[strum(to_string = "refused: other ICMP type")]
+    IcmpType,
+    /// From outside, and nobody inside has asked for it.
+    #[strum(to_string = "refused: no session")]
+    NoSession,
+    /// TCP from inside without session, which does not begin a connection.
+    #[strum(to_string = "refused: TCP without session or SYN")]
+    TcpWithoutSyn,
+    /// An ICMP error about a packet of no session.
+    #[strum(to_string = "refused: ICMP error without session")]
+    ErrorAlone,
+    /// A later fragment whose first has not come, or a fragment where these are refused.
+    #[strum(to_string = "refused: fragment without the first")]
+    FragmentAlone,
+    /// From inside to the pool, where such packets do not turn round, or cannot: ICMP errors.
+    #[strum(to_string = "refused: from inside to the pool")]
+    Hairpin,
+    /// The table of sessions is full.
+    #[strum(to_string = "refused: sessions full")]
+    Full,
+    /// The inside address has as many sessions as it may.
+    #[strum(to_string = "refused: sessions of the host full")]
+    HostFull,
+    /// The outside address has no port left.
+    #[strum(to_string = "refused: no outside port")]
+    NoPort,
 }
 
-refusals! {
-    /// Something is malformed in it.
-    Malformed = "refused: malformed",
-    /// Neither TCP, nor UDP, nor ICMP.
-    Protocol = "refused: other protocol",
-    /// An ICMP message that is no query, no answer and no error.
-    IcmpType = "refused: other ICMP type",
-    /// From outside, and nobody inside has asked for it.
-    NoSession = "refused: no session",
-    /// TCP from inside without session, which does not begin a connection.
-    TcpWithoutSyn = "refused: TCP without session or SYN",
-    /// An ICMP error about a packet of no session.
-    ErrorAlone = "refused: ICMP error without session",
-    /// A later fragment whose first has not come, or a fragment where these are refused.
-    FragmentAlone = "refused: fragment without the first",
-    /// From inside to the pool, where such packets do not turn round, or cannot: ICMP errors.
-    Hairpin = "refused: from inside to the pool",
-    /// The table of sessions is full.
-    Full = "refused: sessions full",
-    /// The inside address has as many sessions as it may.
-    HostFull = "refused: sessions of the host full",
-    /// The outside address has no port left.
-    NoPort = "refused: no outside port",
+impl Refusal {
+    /// Every reason.
+    pub const ALL: [Self; 11] = names::all();
+
+    /// The reason's name in reports.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// What has happened.

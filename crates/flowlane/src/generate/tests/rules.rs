@@ -117,7 +117,7 @@ fn impossible_parameters_are_refused() {
     let nan = RuleConfig { overlap: Some(f64::NAN), ..RuleConfig::new(Profile::Fw, 10) };
     assert!(matches!(generate_rules(&nan), Err(RuleSetError::Range { .. })));
     assert_eq!(generate_rules(&RuleConfig::new(Profile::Ipc, 0)), Ok(Vec::new()));
-    assert!(matches!("acl2".parse::<Profile>(), Err(RuleSetError::Profile(_))));
+    assert!("acl2".parse::<Profile>().is_err());
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::choices::{self, Slot};
+use crate::isa::Variant;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::{Avx2, Avx512, Avx512At256, Sse42};
-use crate::isa::{Variant, VariantError};
+use crate::names::UnknownName;
 
 /// A body of [`Tree`](super::Tree), by name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -58,10 +59,10 @@ impl TreeKernel {
 }
 
 impl FromStr for TreeKernel {
-    type Err = VariantError;
+    type Err = UnknownName;
 
-    fn from_str(text: &str) -> Result<Self, VariantError> {
-        Self::ALL.into_iter().find(|k| k.name() == text).ok_or_else(|| VariantError(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, UnknownName> {
+        Self::ALL.into_iter().find(|k| k.name() == text).ok_or_else(|| UnknownName::of::<Variant>(text))
     }
 }
 
