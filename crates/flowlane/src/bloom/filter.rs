@@ -13,6 +13,20 @@ use crate::memory::Memory;
 ///
 /// Keys are 32-bit words, 64-bit words or byte strings. One filter may hold all three, but a word and the
 /// string of its bytes are different keys.
+///
+/// ```
+/// use flowlane::bloom::BloomFilter;
+///
+/// let mut filter = BloomFilter::for_items(1000, 0.01)?;
+/// (0..1000).for_each(|key| filter.insert(key));
+/// // Of these, the first 10 are in; others pass one time in a hundred.
+/// let keys: Vec<u32> = (990..1050).collect();
+/// let mut hits = [0];
+/// filter.contains_batch(&keys, &mut hits);
+/// assert_eq!(hits[0] & 0x3ff, 0x3ff);
+/// assert!(hits[0].count_ones() < 20);
+/// # Ok::<(), flowlane::bloom::BloomError>(())
+/// ```
 #[derive(Debug)]
 pub struct BloomFilter {
     words: Memory<u32>,

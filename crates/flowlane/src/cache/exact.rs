@@ -30,6 +30,23 @@ struct Entry {
 const _: () = assert!(size_of::<Entry>() == 128);
 
 /// The cache.
+///
+/// ```
+/// use flowlane::cache::{ExactMatchCache, FlowRef, MegaflowCache, MegaflowConfig};
+/// use flowlane::packet::{Field, FlowKey, FlowMask, LaneMask};
+///
+/// let mut megaflows = MegaflowCache::new(MegaflowConfig { flows_max: 1000, ..MegaflowConfig::default() });
+/// let (mut keys, mut looked_at) = ([FlowKey::zero(), FlowKey::zero()], FlowMask::zero());
+/// keys[1].set(Field::Ipv4Dst, 0xc000_0207); // 192.0.2.7
+/// looked_at.add_field(Field::Ipv4Dst);
+/// let flow = megaflows.insert(&keys[1], &looked_at, 7, 1, 0)?;
+/// let mut cache = ExactMatchCache::new(64, 1, 0x5eed);
+/// cache.insert(&keys[1], flow);
+/// let mut found = [FlowRef::NONE; 2];
+/// let left = cache.lookup_batch(&megaflows, &keys, LaneMask::first(2), &mut found);
+/// assert_eq!((left, found), (LaneMask(0b01), [FlowRef::NONE, flow]));
+/// # Ok::<(), flowlane::cache::megaflow::MegaflowError>(())
+/// ```
 #[derive(Debug)]
 pub struct ExactMatchCache {
     entries: Vec<Entry>,

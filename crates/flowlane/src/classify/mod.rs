@@ -47,6 +47,23 @@ pub enum InsertError {
 }
 
 /// A table of rules.
+///
+/// ```
+/// use flowlane::classify::{Classifier, LinearSearch};
+/// use flowlane::packet::{Field, FlowKey, FlowMask};
+/// use flowlane::rule::{Match, Priority, RuleId};
+///
+/// let mut table = LinearSearch::new(100);
+/// table.insert(RuleId(0), Priority(1), &Match::any())?;
+/// table.insert(RuleId(1), Priority(2), Match::any().set(Field::TpDst, 22))?;
+/// let (mut key, mut looked_at) = (FlowKey::zero(), FlowMask::zero());
+/// key.set(Field::TpDst, 80);
+/// let hit = table.lookup_wildcards(&key, &mut looked_at).expect("rule 0 is for every packet");
+/// assert_eq!(hit.rule, RuleId(0));
+/// // The port counted: a packet to port 22 would have got another answer.
+/// assert_ne!(looked_at.get(Field::TpDst), 0);
+/// # Ok::<(), flowlane::classify::InsertError>(())
+/// ```
 pub trait Classifier: Send {
     /// The engine's name, as on the command line.
     fn name(&self) -> &'static str;

@@ -33,6 +33,18 @@ pub struct Flow<K> {
 }
 
 /// What a packet carries.
+///
+/// ```
+/// use flowlane::packet::{Field, FlowKey, FlowMask};
+///
+/// let (mut key, mut network) = (FlowKey::zero(), FlowMask::zero());
+/// key.set(Field::Ipv4Dst, 0xc000_0207); // 192.0.2.7
+/// key.set(Field::TpDst, 443);
+/// network.set(Field::Ipv4Dst, 0xffff_ff00);
+/// let masked = key.masked(&network);
+/// assert_eq!((masked.get(Field::Ipv4Dst), masked.get(Field::TpDst)), (0xc000_0200, 0));
+/// assert!(key.agrees(&masked, &network));
+/// ```
 pub type FlowKey = Flow<Value>;
 
 /// Which bits of a key somebody looked at.

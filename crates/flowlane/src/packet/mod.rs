@@ -2,23 +2,27 @@
 //!
 //! [`fields`] is the one table of what a packet can be matched on; the parser, the rule readers and
 //! the printers are driven by it. [`key`] holds the flow key and mask, 64 words of 32 bits each;
-//! [`headers`] the offsets that the parser found; [`miniflow`] is a key without its zeros, [`batch`] many
-//! keys transposed. [`extract`] is the parser's fast path. [`tunnel`] reads VXLAN, GENEVE and GTP-U headers into the tunnel fields.
+//! [`headers`] the offsets that the parser found; [`batch`] many keys transposed. [`parse()`] is the parser's definition,
+//! [`Parser`] it with a fast path. [`tunnel`] reads VXLAN, GENEVE and GTP-U headers into the tunnel fields.
 
 pub mod batch;
-pub mod extract;
+mod extract;
 pub mod fields;
 pub mod headers;
 pub mod key;
+#[doc(hidden)]
 pub mod miniflow;
 pub mod parse;
 pub mod tunnel;
 
-pub use batch::{LaneMask, TransposedBatch};
+pub use batch::LaneMask;
+#[doc(hidden)]
+pub use batch::TransposedBatch;
 pub use extract::Parser;
 pub use fields::{Field, FieldInfo};
 pub use headers::{Headers, Malformed, Network, Transport};
 pub use key::{FlowKey, FlowMask};
+#[doc(hidden)]
 pub use miniflow::Miniflow;
 pub use parse::parse;
 

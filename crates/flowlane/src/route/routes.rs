@@ -26,6 +26,20 @@ pub enum RouteError {
 }
 
 /// The routes of one table with what packets are looked up in.
+///
+/// ```
+/// use flowlane::route::engine::AnyFib;
+/// use flowlane::route::{Fib, FibConfig, HopSize, Routes};
+///
+/// let mut routes: Routes<u32, AnyFib<u32>> = Routes::new(1000, &FibConfig::new(HopSize::B2))?;
+/// routes.add("10.0.0.0/8".parse()?, 1)?;
+/// routes.add("10.1.0.0/16".parse()?, 2)?;
+/// let addresses = [0x0a01_0001, 0x0a02_0001, 0x0b00_0001]; // 10.1.0.1, 10.2.0.1, 11.0.0.1
+/// let mut next_hops = [0; 3];
+/// routes.fib().lookup_batch(&addresses, &mut next_hops);
+/// assert_eq!(next_hops, [2, 1, 0]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Routes<A: Address, F: Fib<A>> {
     rib: Rib<A>,

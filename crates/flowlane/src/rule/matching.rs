@@ -71,6 +71,19 @@ pub struct MaskedWord {
 /// A condition on a flow key: bits that must have given values, and ranges that the ports must lie in.
 ///
 /// Only words that are looked at are stored, in ascending order, so that equal conditions compare equal.
+///
+/// ```
+/// use flowlane::packet::Field;
+/// use flowlane::rule::Match;
+///
+/// let mut web = Match::any();
+/// web.set(Field::EthType, 0x0800).set(Field::NwProto, 6).set_range(Field::TpDst, 80, 90);
+/// let mut key = web.key(); // what it asks for, but for the range
+/// key.set(Field::TpDst, 88);
+/// assert!(web.matches(&key));
+/// key.set(Field::TpDst, 443);
+/// assert!(!web.matches(&key));
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Match {
     words: Vec<MaskedWord>,

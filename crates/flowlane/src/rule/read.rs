@@ -52,6 +52,18 @@ pub fn detect_format(text: &str) -> Format {
 
 /// Reads the rules in `text`; `file` is its name in errors, and `format` is found out where it is none.
 ///
+/// ```
+/// use flowlane::rule::action::PortNo;
+/// use flowlane::rule::{Action, ReadOptions, read};
+///
+/// let options = ReadOptions::default();
+/// let rules = read("tcp,tp_dst=80,actions=output:1", "flows.txt", None, &options)?;
+/// assert_eq!(rules[0].actions, [Action::Output(PortNo(1))]);
+/// let errors = read("tcp,tp_dts=80,actions=output:1", "flows.txt", None, &options).unwrap_err();
+/// assert!(errors.to_string().starts_with("flows.txt:1:5: `tp_dts`"));
+/// # Ok::<(), flowlane::rule::ReadErrors>(())
+/// ```
+///
 /// # Errors
 /// All lines that are wrong; nothing is loaded then.
 pub fn read(

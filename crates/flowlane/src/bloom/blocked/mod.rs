@@ -35,6 +35,16 @@ const SALTS: [u32; 8] =
 ///
 /// Keys may be put in through a shared reference while others look up. Who learns of an insertion by way of
 /// some synchronisation finds the key; others may or may not.
+///
+/// ```
+/// use flowlane::bloom::BlockedBloomFilter;
+///
+/// let filter = BlockedBloomFilter::for_items(1000, 0.01)?;
+/// filter.insert_bytes(b"198.51.100.7");
+/// assert!(filter.contains_bytes(b"198.51.100.7"));
+/// assert!(!filter.contains_bytes(b"198.51.100.8"));
+/// # Ok::<(), flowlane::bloom::BloomError>(())
+/// ```
 #[derive(Debug)]
 pub struct BlockedBloomFilter {
     words: Memory<AtomicU64>,

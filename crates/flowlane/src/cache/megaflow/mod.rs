@@ -146,6 +146,22 @@ struct Tables {
 }
 
 /// The cache.
+///
+/// ```
+/// use flowlane::cache::{MegaflowCache, MegaflowConfig};
+/// use flowlane::packet::{Field, FlowKey, FlowMask};
+///
+/// let mut cache = MegaflowCache::new(MegaflowConfig { flows_max: 1000, ..MegaflowConfig::default() });
+/// let (mut key, mut looked_at) = (FlowKey::zero(), FlowMask::zero());
+/// key.set(Field::Ipv4Dst, 0xc000_0207); // 192.0.2.7
+/// looked_at.set(Field::Ipv4Dst, 0xffff_ff00);
+/// let (value, generation, now) = (7, 1, 0);
+/// cache.insert(&key, &looked_at, value, generation, now)?;
+/// key.set(Field::Ipv4Dst, 0xc000_0208); // another host of that network
+/// let flow = cache.lookup(&key).expect("it agrees in what was looked at");
+/// assert_eq!(cache.get(flow).map(|flow| flow.value), Some(7));
+/// # Ok::<(), flowlane::cache::megaflow::MegaflowError>(())
+/// ```
 #[derive(Debug)]
 pub struct MegaflowCache {
     tables: Tables,

@@ -3,7 +3,7 @@
 use super::{Multilinear, finish, term};
 
 /// Keys that [`KeyHash::hash_keys`] takes together.
-pub const KEYS: usize = 16;
+pub(crate) const KEYS: usize = 16;
 
 /// Words that a vector sets aside for a key of this many: a power of two, so that keys do not straddle.
 pub(super) const fn padded(words: usize) -> usize {
@@ -12,7 +12,7 @@ pub(super) const fn padded(words: usize) -> usize {
 
 /// The hash of keys of `W` words, 1 to 16, under one seed: what [`Multilinear::hash_words`] gives.
 #[derive(Clone, Debug)]
-pub struct KeyHash<const W: usize> {
+pub(crate) struct KeyHash<const W: usize> {
     multipliers: [u32; W],
     /// The multipliers of words 0, 2, 4 .. of a vector of 16 words that holds as many padded keys as fit.
     pub(super) even: [u64; 8],
@@ -22,7 +22,7 @@ pub struct KeyHash<const W: usize> {
 
 impl<const W: usize> KeyHash<W> {
     /// Multipliers drawn from a secret seed.
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         const { assert!(W >= 1 && W <= 16, "a key has 1 to 16 words") };
         let hash = Multilinear::new(seed);
         let multipliers = std::array::from_fn(|w| hash.multiplier(w));
@@ -37,14 +37,14 @@ impl<const W: usize> KeyHash<W> {
 
     /// The hash of one key.
     #[inline(always)]
-    pub fn hash(&self, key: &[u32; W]) -> u32 {
+    pub(crate) fn hash(&self, key: &[u32; W]) -> u32 {
         let terms = key.iter().zip(&self.multipliers).map(|(&x, &m)| term(m, x));
         finish(terms.fold(0, u64::wrapping_add))
     }
 
     /// The hashes of 16 keys, in portable code.
     #[inline(always)]
-    pub fn hash_keys(&self, keys: &[[u32; W]; KEYS], hashes: &mut [u32; KEYS]) {
+    pub(crate) fn hash_keys(&self, keys: &[[u32; W]; KEYS], hashes: &mut [u32; KEYS]) {
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = self.hash(key);
         }

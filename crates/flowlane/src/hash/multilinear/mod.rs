@@ -20,7 +20,7 @@
 pub(crate) mod avx512;
 mod keys;
 
-pub use keys::{KEYS, KeyHash};
+pub(crate) use keys::{KEYS, KeyHash};
 
 /// Words that have a multiplier.
 pub const TERMS_MAX: usize = 64;

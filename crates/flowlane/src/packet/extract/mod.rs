@@ -370,6 +370,18 @@ fn extract_all<'a>(
 }
 
 /// The parser, by one of its variants.
+///
+/// ```
+/// use flowlane::packet::{Field, FlowKey, Parser};
+///
+/// // To everyone, from 02:00:00:00:00:01, of an experimental EtherType.
+/// let mut frame = [0; 60];
+/// frame[..14].copy_from_slice(&[255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+/// let mut key = FlowKey::zero();
+/// let headers = Parser::new().parse_one(&frame, 1, &mut key);
+/// assert_eq!(headers.malformed, None);
+/// assert_eq!((key.get(Field::InPort), key.get(Field::EthType)), (1, 0x88b5));
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Parser {
     body: Body,

@@ -57,6 +57,22 @@ pub struct FlowExplanation {
 }
 
 /// An access list over flow keys.
+///
+/// ```
+/// use flowlane::classify::acl::AclConfig;
+/// use flowlane::classify::{AclSearch, Classifier};
+/// use flowlane::rule::{ReadOptions, RuleId, read};
+///
+/// let list = "tcp,nw_src=10.0.0.0/8,tp_dst=22,actions=output:1\nip,actions=drop";
+/// let rules = read(list, "list.txt", None, &ReadOptions::default())?;
+/// let entries = (0..).map(RuleId).zip(&rules).map(|(id, rule)| (id, rule.priority, &rule.matches));
+/// let table = AclSearch::build(AclConfig::default(), entries)?;
+/// let keys = [rules[1].matches.key(), rules[0].matches.key()];
+/// let mut hits = [None; 2];
+/// table.lookup_batch(&keys, &mut hits);
+/// assert_eq!(hits.map(|hit| hit.map(|hit| hit.rule)), [Some(RuleId(1)), Some(RuleId(0))]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct AclSearch {
     config: AclConfig,

@@ -18,7 +18,8 @@ impl<const W: usize> Ternary<W> {
                 WordKind::Ternary => high,
                 WordKind::Range32 => common_bits(low, high),
                 WordKind::Range16 => {
-                    common_bits(low & 0xffff, high & 0xffff) & 0xffff | common_bits(low >> 16, high >> 16) << 16
+                    common_bits(low & 0xffff, high & 0xffff) & 0xffff
+                        | common_bits(low >> 16, high >> 16) << 16
                 }
             }
         });
