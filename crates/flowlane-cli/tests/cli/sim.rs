@@ -1,11 +1,9 @@
 //! `flowlane sim`, from outside: small runs.
 
-mod support;
-
 use std::fs;
 
+use crate::support::run;
 use serde_json::Value;
-use support::run;
 use tempfile::tempdir;
 
 const SMALL: &str = "\

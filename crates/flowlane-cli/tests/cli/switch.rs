@@ -1,11 +1,9 @@
 //! `flowlane switch` and the small commands, from outside.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
-use support::{examples, run};
+use crate::support::{examples, run};
 use tempfile::tempdir;
 
 /// A copy of the examples, so that their output does not land in the repository.

@@ -1,10 +1,8 @@
 //! `flowlane classify`, `generate` and `rules`, from outside.
 
-mod support;
-
 use std::fs;
 
-use support::{data, run};
+use crate::support::{data, run};
 use tempfile::tempdir;
 
 #[test]
@@ -144,7 +142,7 @@ fn published_sets_are_classified_as_linear_search_does() {
         let generate =
             format!("generate trace --rules {rules} --count {headers} --miss 0.05 --output {made}");
         // A set that ends with a rule for everything cannot be missed.
-        let generated = support::flowlane().args(generate.split(' ')).output().unwrap();
+        let generated = crate::support::flowlane().args(generate.split(' ')).output().unwrap();
         if !generated.status.success() {
             run(folder.path(), &generate.replace("--miss 0.05", ""), 0);
         }

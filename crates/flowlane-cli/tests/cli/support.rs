@@ -1,5 +1,4 @@
 //! Running the binary, and finding data.
-#![expect(dead_code, reason = "each test binary uses a part of it")]
 
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,9 @@
 //! `flowlane route`, from outside.
 
-mod support;
-
 use std::fs;
 
+use crate::support::{data, flowlane, run};
 use serde_json::Value;
-use support::{data, flowlane, run};
 use tempfile::tempdir;
 
 const PRINTED: &str = "\

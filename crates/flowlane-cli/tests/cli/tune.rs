@@ -1,11 +1,9 @@
 //! `flowlane tune` and what the other commands make of its file, from outside.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
-use support::{flowlane, run};
+use crate::support::{flowlane, run};
 use tempfile::tempdir;
 
 /// Measures quickly into `x.toml`, and returns that.
@@ -57,6 +55,18 @@ fn a_foreign_file_is_ignored(at: &Path, stored: &str) {
     assert!(shown.contains("built in; foreign.toml is not used") && !shown.contains("| stored"), "{shown}");
     let (_, note) = run(at, "classify --tune x.toml --rules r.rules --trace t.trace", 0);
     assert!(!note.contains("is not used"), "{note}");
+    // Another model, microcode or cache makes another machine.
+    for (key, other) in [("model", "999"), ("microcode", "\"0x0\""), ("cache_bytes", "[1, 2, 3]")] {
+        let (whole, rest) = stored.split_once("[machine]").unwrap();
+        let line = |line: &str| match line.split_once(" = ") {
+            Some((name, _)) if name == key => format!("{key} = {other}"),
+            _ => line.to_owned(),
+        };
+        let rest: Vec<String> = rest.lines().map(line).collect();
+        fs::write(at.join("foreign.toml"), format!("{whole}[machine]{}", rest.join("\n"))).unwrap();
+        let (_, note) = run(at, "classify --tune foreign.toml --rules r.rules --trace t.trace", 0);
+        assert!(note.contains("is not used") && note.contains(other.trim_matches('"')), "{key}: {note}");
+    }
 }
 
 fn a_damaged_file_is_refused(at: &Path, stored: &str) {
@@ -65,6 +75,17 @@ fn a_damaged_file_is_refused(at: &Path, stored: &str) {
     let line = stored.lines().position(|l| l.starts_with("murmur3")).unwrap() + 1;
     assert!(error.contains(&format!("line {line}: murmur3: there is no variant `x")), "{error}");
     assert!(error.contains("run `flowlane tune`"), "{error}");
+    for (good, bad, said) in [
+        ("version = 1", "version = ", "line 2"),
+        ("version = 1", "version = 9", "line 2: version 9 is not known"),
+        ("\nbloom-l1", "\nblom-l1", "no slot `blom-l1`"),
+    ] {
+        fs::write(at.join("damaged.toml"), stored.replacen(good, bad, 1)).unwrap();
+        let (_, error) = run(at, "tune --show --tune damaged.toml", 2);
+        assert!(error.contains(said), "{bad}: {error}");
+    }
+    fs::write(at.join("damaged.toml"), &stored[..stored.len() / 2]).unwrap();
+    assert!(run(at, "tune --show --tune damaged.toml", 2).1.contains("line "));
     // Commands that build no tables do not care; nor does the one that mends it.
     run(at, "rules show r.rules --tune damaged.toml", 0);
     let (_, error) = run(at, "tune --show --tune none.toml", 2);
@@ -83,6 +104,7 @@ fn the_file_is_the_users_where_none_is_named() {
     };
     run("XDG_CONFIG_HOME", &["tune", "--quick"]);
     assert!(at.join("flowlane/tune.toml").exists());
+    assert_eq!(fs::read_dir(at.join("flowlane")).unwrap().count(), 1, "nothing else is left behind");
     let shown = run("XDG_CONFIG_HOME", &["tune", "--show"]);
     assert!(String::from_utf8_lossy(&shown.stdout).contains("flowlane/tune.toml, measured"));
     let shown = run("HOME", &["tune", "--show"]);

@@ -83,7 +83,7 @@ impl Net {
     fn within(namespace: &str, role: &str) -> Child {
         let this = std::env::current_exe().unwrap();
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", namespace]).arg(this).args(["--exact", "role"]);
+        command.args(["netns", "exec", namespace]).arg(this).args(["--exact", "namespaces::role"]);
         command.env(ROLE, role).stdout(Stdio::null()).spawn().unwrap()
     }
 }

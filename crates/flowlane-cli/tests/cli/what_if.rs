@@ -1,12 +1,10 @@
 //! `flowlane sim what-if`, from outside: small runs.
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 
+use crate::support::run;
 use serde_json::Value;
-use support::run;
 use tempfile::tempdir;
 
 /// Writes rules and a trace for them.

@@ -1,11 +1,9 @@
 //! `flowlane bench`, from outside: small workloads, whose figures nobody reads.
 
-mod support;
-
 use std::fs;
 
+use crate::support::{flowlane, run};
 use serde_json::Value;
-use support::{flowlane, run};
 use tempfile::tempdir;
 
 /// The figure of this name in a report.
