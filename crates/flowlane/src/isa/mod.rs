@@ -2,8 +2,8 @@
 //!
 //! A structure has one body for each [`Variant`] that pays; which one is used is chosen when the structure
 //! is built and kept in it. A body for an instruction set is reached only with that set's *witness*
-//! ([`Sse42`], [`Avx2`], [`Avx512`], [`Avx512At256`]), a value without content that only detection makes: who holds one has
-//! the proof that the instructions exist and that the width is allowed.
+//! ([`Sse42`], [`Avx2`], [`Avx512`]), a value without content that only detection makes: who holds one has the
+//! proof that the instructions exist and that the width is allowed.
 //!
 //! The width cap ([`set_max_simd`]) is global; of global state there is besides only what
 //! [`choices`](crate::choices) installs. Its first value comes from the environment variable
@@ -195,17 +195,6 @@ witness! {
     Avx2
     /// Proof that AVX-512 F, BW, DQ and VL may be used.
     Avx512
-}
-
-/// Proof that AVX-512 F, BW, DQ and VL may be used in registers of up to 256 bits: a cap of that width leaves it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Avx512At256(());
-
-impl Avx512At256 {
-    /// The witness, where the CPU has the instructions and the cap allows 256 bits.
-    pub fn detect() -> Option<Self> {
-        (max_simd() >= MaxSimd::Bits256 && Variant::Avx512.detected()).then_some(Self(()))
-    }
 }
 
 /// Which body a structure uses, with the proof that it may: kept in the structure and matched once per

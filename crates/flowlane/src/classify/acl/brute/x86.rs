@@ -164,122 +164,84 @@ impl Lanes for Vex {
     }
 }
 
-/// Lanes with sets in mask registers: the same text for 256 and 512 bits.
-macro_rules! evex {
-    (
-        $name:ident, $lanes:literal, $words:ident, $set:ident, $load:ident, $store:ident, $splat:ident, $and:ident,
-        $min32:ident, $max32:ident, $min16:ident, $max16:ident, $equal:ident, $blend:ident
-    ) => {
-        impl Lanes for $name {
-            const N: usize = $lanes;
-            type Words = $words;
-            type Set = $set;
-
-            #[inline(always)]
-            fn load(self, words: &[u32], at: usize) -> $words {
-                // SAFETY: the slice is as long.
-                unsafe { $load(words[at..at + Self::N].as_ptr().cast()) }
-            }
-
-            #[inline(always)]
-            fn store(self, words: $words, to: &mut [u32], at: usize) {
-                // SAFETY: the slice is as long.
-                unsafe { $store(to[at..at + Self::N].as_mut_ptr().cast(), words) }
-            }
-
-            #[inline(always)]
-            fn splat(self, word: u32) -> $words {
-                // SAFETY: only the bodies for AVX-512 are made with this type; so for all below.
-                unsafe { $splat(word.cast_signed()) }
-            }
-
-            #[inline(always)]
-            fn all(self) -> $set {
-                $set::MAX
-            }
-
-            #[inline(always)]
-            fn none(self) -> $set {
-                0
-            }
-
-            #[inline(always)]
-            fn suit(self, among: $set, kind: WordKind, key: $words, low: $words, high: $words) -> $set {
-                // SAFETY: as above.
-                unsafe {
-                    match kind {
-                        WordKind::Ternary => $equal(among, $and(key, high), low),
-                        WordKind::Range32 => $equal(among, $min32($max32(key, low), high), key),
-                        WordKind::Range16 => $equal(among, $min16($max16(key, low), high), key),
-                    }
-                }
-            }
-
-            #[inline(always)]
-            fn minus(self, of: $set, without: $set) -> $set {
-                of & !without
-            }
-
-            #[inline(always)]
-            fn union(self, a: $set, b: $set) -> $set {
-                a | b
-            }
-
-            #[inline(always)]
-            fn pick(self, set: $set, new: $words, old: $words) -> $words {
-                // SAFETY: as above.
-                unsafe { $blend(set, old, new) }
-            }
-
-            #[inline(always)]
-            fn bits(self, set: $set) -> u32 {
-                set.into()
-            }
-        }
-    };
-}
-
-/// Eight lanes by AVX-512's instructions. Private to [`avx512_256`].
-#[derive(Clone, Copy)]
-struct Half;
-
-evex!(
-    Half,
-    8,
-    __m256i,
-    u8,
-    _mm256_loadu_si256,
-    _mm256_storeu_si256,
-    _mm256_set1_epi32,
-    _mm256_and_si256,
-    _mm256_min_epu32,
-    _mm256_max_epu32,
-    _mm256_min_epu16,
-    _mm256_max_epu16,
-    _mm256_mask_cmpeq_epi32_mask,
-    _mm256_mask_blend_epi32
-);
-
-/// Sixteen lanes. Private to [`avx512`].
+/// Sixteen lanes, with sets in mask registers. Private to [`avx512`].
 #[derive(Clone, Copy)]
 struct Whole;
 
-evex!(
-    Whole,
-    16,
-    __m512i,
-    u16,
-    _mm512_loadu_si512,
-    _mm512_storeu_si512,
-    _mm512_set1_epi32,
-    _mm512_and_si512,
-    _mm512_min_epu32,
-    _mm512_max_epu32,
-    _mm512_min_epu16,
-    _mm512_max_epu16,
-    _mm512_mask_cmpeq_epi32_mask,
-    _mm512_mask_blend_epi32
-);
+impl Lanes for Whole {
+    const N: usize = 16;
+    type Words = __m512i;
+    type Set = u16;
+
+    #[inline(always)]
+    fn load(self, words: &[u32], at: usize) -> __m512i {
+        // SAFETY: the slice is as long.
+        unsafe { _mm512_loadu_si512(words[at..at + Self::N].as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn store(self, words: __m512i, to: &mut [u32], at: usize) {
+        // SAFETY: the slice is as long.
+        unsafe { _mm512_storeu_si512(to[at..at + Self::N].as_mut_ptr().cast(), words) }
+    }
+
+    #[inline(always)]
+    fn splat(self, word: u32) -> __m512i {
+        // SAFETY: only `avx512` makes bodies with this type, and it has AVX-512 F, BW, DQ and VL; so for all below.
+        unsafe { _mm512_set1_epi32(word.cast_signed()) }
+    }
+
+    #[inline(always)]
+    fn all(self) -> u16 {
+        u16::MAX
+    }
+
+    #[inline(always)]
+    fn none(self) -> u16 {
+        0
+    }
+
+    #[inline(always)]
+    fn suit(self, among: u16, kind: WordKind, key: __m512i, low: __m512i, high: __m512i) -> u16 {
+        // SAFETY: as above.
+        unsafe {
+            match kind {
+                WordKind::Ternary => _mm512_mask_cmpeq_epi32_mask(among, _mm512_and_si512(key, high), low),
+                WordKind::Range32 => _mm512_mask_cmpeq_epi32_mask(
+                    among,
+                    _mm512_min_epu32(_mm512_max_epu32(key, low), high),
+                    key,
+                ),
+                WordKind::Range16 => _mm512_mask_cmpeq_epi32_mask(
+                    among,
+                    _mm512_min_epu16(_mm512_max_epu16(key, low), high),
+                    key,
+                ),
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn minus(self, of: u16, without: u16) -> u16 {
+        of & !without
+    }
+
+    #[inline(always)]
+    fn union(self, a: u16, b: u16) -> u16 {
+        a | b
+    }
+
+    #[inline(always)]
+    fn pick(self, set: u16, new: __m512i, old: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_mask_blend_epi32(set, old, new) }
+    }
+
+    #[inline(always)]
+    fn bits(self, set: u16) -> u32 {
+        set.into()
+    }
+}
 
 /// The body of an instruction set, and its way in by the witness.
 macro_rules! body {
@@ -308,5 +270,4 @@ macro_rules! body {
 
 body!(sse42, Sse42, Sse, "sse4.2");
 body!(avx2, Avx2, Vex, "avx2,popcnt,bmi1,bmi2,lzcnt");
-body!(avx512_256, Avx512, Half, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");
 body!(avx512, Avx512, Whole, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");
