@@ -197,6 +197,20 @@ witness! {
     Avx512
 }
 
+/// Proof that AVX-512 VBMI may be used, and all that [`Avx512`] is proof of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Avx512Vbmi(());
+
+impl Avx512Vbmi {
+    /// The witness, where the CPU has the instructions and the cap allows their width.
+    pub fn detect() -> Option<Self> {
+        #[cfg(target_arch = "x86_64")]
+        return (Variant::Avx512.available() && is_x86_feature_detected!("avx512vbmi")).then_some(Self(()));
+        #[cfg(not(target_arch = "x86_64"))]
+        return None;
+    }
+}
+
 /// Which body a structure uses, with the proof that it may: kept in the structure and matched once per
 /// batch.
 #[derive(Clone, Copy, Debug)]

@@ -10,9 +10,9 @@ use crate::isa::{Avx2, Avx512, Sse42};
 // A key lies in a range where moving it into the range leaves it where it is: two instructions and a comparison, for
 // one range of 32 bits as for two of 16.
 
-/// Four lanes. Private to [`sse42`].
+/// Four lanes, with the witness of what they need.
 #[derive(Clone, Copy)]
-struct Sse;
+struct Sse(Sse42);
 
 impl Lanes for Sse {
     const N: usize = 4;
@@ -33,7 +33,7 @@ impl Lanes for Sse {
 
     #[inline(always)]
     fn splat(self, word: u32) -> __m128i {
-        // SAFETY: only `sse42` makes bodies with this type, and it has SSE4.2; so for all below.
+        // SAFETY: the witness that this holds proves SSE4.2; so for all below.
         unsafe { _mm_set1_epi32(word.cast_signed()) }
     }
 
@@ -85,9 +85,9 @@ impl Lanes for Sse {
     }
 }
 
-/// Eight lanes. Private to [`avx2`].
+/// Eight lanes, with the witness of what they need.
 #[derive(Clone, Copy)]
-struct Vex;
+struct Vex(Avx2);
 
 impl Lanes for Vex {
     const N: usize = 8;
@@ -108,7 +108,7 @@ impl Lanes for Vex {
 
     #[inline(always)]
     fn splat(self, word: u32) -> __m256i {
-        // SAFETY: only `avx2` makes bodies with this type, and it has AVX2; so for all below.
+        // SAFETY: the witness that this holds proves AVX2; so for all below.
         unsafe { _mm256_set1_epi32(word.cast_signed()) }
     }
 
@@ -164,11 +164,11 @@ impl Lanes for Vex {
     }
 }
 
-/// Sixteen lanes, with sets in mask registers. Private to [`avx512`].
+/// Sixteen lanes, their sets in mask registers, with the witness of what they need.
 #[derive(Clone, Copy)]
-struct Whole;
+struct Evex(Avx512);
 
-impl Lanes for Whole {
+impl Lanes for Evex {
     const N: usize = 16;
     type Words = __m512i;
     type Set = u16;
@@ -187,7 +187,7 @@ impl Lanes for Whole {
 
     #[inline(always)]
     fn splat(self, word: u32) -> __m512i {
-        // SAFETY: only `avx512` makes bodies with this type, and it has AVX-512 F, BW, DQ and VL; so for all below.
+        // SAFETY: the witness that this holds proves AVX-512 F, BW, DQ and VL; so for all below.
         unsafe { _mm512_set1_epi32(word.cast_signed()) }
     }
 
@@ -247,7 +247,7 @@ impl Lanes for Whole {
 macro_rules! body {
     ($name:ident, $witness:ident, $lanes:ident, $features:literal) => {
         pub(super) fn $name<const W: usize>(
-            _: $witness,
+            isa: $witness,
             table: &Brute<W>,
             keys: &[[u32; W]],
             categories: usize,
@@ -255,19 +255,20 @@ macro_rules! body {
         ) {
             #[target_feature(enable = $features)]
             fn body<const W: usize>(
+                isa: $witness,
                 table: &Brute<W>,
                 keys: &[[u32; W]],
                 categories: usize,
                 verdicts: &mut [Verdict],
             ) {
-                lanes::lookup($lanes, table, keys, categories, verdicts);
+                lanes::lookup($lanes(isa), table, keys, categories, verdicts);
             }
             // SAFETY: the witness proves that the CPU has the instructions.
-            unsafe { body(table, keys, categories, verdicts) }
+            unsafe { body(isa, table, keys, categories, verdicts) }
         }
     };
 }
 
 body!(sse42, Sse42, Sse, "sse4.2");
 body!(avx2, Avx2, Vex, "avx2,popcnt,bmi1,bmi2,lzcnt");
-body!(avx512, Avx512, Whole, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");
+body!(avx512, Avx512, Evex, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");

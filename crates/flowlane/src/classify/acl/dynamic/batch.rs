@@ -230,10 +230,10 @@ fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut 
         Body::Sse42(_) => unsafe { sse42(engine, keys, winners) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-        Body::Avx2(_) => unsafe { super::avx2::search(engine, keys, winners) },
+        Body::Avx2(isa) => unsafe { super::avx2::search(isa, engine, keys, winners) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-        Body::Avx512(_) => unsafe { super::avx512::search(engine, keys, winners) },
+        Body::Avx512(isa) => unsafe { super::avx512::search(isa, engine, keys, winners) },
     }
 }
 

@@ -8,8 +8,9 @@ use super::{Tree, avx2, lanes, sse42};
 use crate::classify::acl::{Verdict, WordKind};
 use crate::isa;
 
+/// With the witness of what its bodies need.
 #[derive(Clone, Copy)]
-pub(super) struct Evex;
+pub(super) struct Evex(pub(super) isa::Avx512);
 
 /// One bit for each rule that is a candidate, and the one behind them, which always is.
 #[inline]
@@ -26,7 +27,7 @@ pub(super) fn candidates(block: &Block, signature: u32) -> __mmask16 {
 impl lanes::Lanes for Evex {
     #[inline(always)]
     fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32 {
-        // SAFETY: only this file and `rounds` make bodies with this type, and they have AVX-512 F, BW, DQ and VL, and BMI2.
+        // SAFETY: the witness that this holds proves AVX-512 F, BW, DQ and VL, and the instructions on bits; so below.
         unsafe { avx2::gather(mask, key) }
     }
 
@@ -45,21 +46,22 @@ impl lanes::Lanes for Evex {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn categories<const W: usize>(
+    isa: isa::Avx512,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     categories: usize,
     verdicts: &mut [Verdict],
 ) {
-    lanes::lookup_categories(Evex, tree, keys, categories, verdicts);
+    lanes::lookup_categories(Evex(isa), tree, keys, categories, verdicts);
 }
 
 pub(super) fn lookup_categories<const W: usize>(
-    _: isa::Avx512,
+    isa: isa::Avx512,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     count: usize,
     verdicts: &mut [Verdict],
 ) {
     // SAFETY: the witness proves that the CPU has these.
-    unsafe { categories(tree, keys, count, verdicts) }
+    unsafe { categories(isa, tree, keys, count, verdicts) }
 }

@@ -229,7 +229,7 @@ impl<const W: usize> Group<W> {
     /// From entries to blocks.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-    fn descend(&mut self, tree: &Tree<W>, part: usize, count: usize, keys: &[[u32; W]]) {
+    fn descend(&mut self, evex: Evex, tree: &Tree<W>, part: usize, count: usize, keys: &[[u32; W]]) {
         let mut nodes = 0;
         for v in (0..count).step_by(LANES) {
             let at = load(&self.at[part], v);
@@ -248,13 +248,13 @@ impl<const W: usize> Group<W> {
         }
         for i in 0..nodes {
             let key = self.key[i] as usize % GROUP;
-            let at = lanes::index(Evex, lanes::node(tree, self.at[part][key]), &keys[key]);
+            let at = lanes::index(evex, lanes::node(tree, self.at[part][key]), &keys[key]);
             self.block[i] = at;
             memory::prefetch(&tree.table, at as usize);
         }
         for i in 0..nodes {
             let key = self.key[i] as usize % GROUP;
-            let place = lanes::place_below(Evex, tree, self.at[part][key], self.block[i], &keys[key]);
+            let place = lanes::place_below(evex, tree, self.at[part][key], self.block[i], &keys[key]);
             self.at[part][key] = place.block;
             self.signatures[part][key] = place.signature;
         }
@@ -401,11 +401,17 @@ fn failing<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], ranks: &[u32]) -> 
 
 /// Whole registers of keys.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+fn group<const W: usize>(
+    evex: Evex,
+    tree: &Tree<W>,
+    group: &mut Group<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [Verdict],
+) {
     let count = keys.len();
     group.transpose(keys);
     (0..tree.parts).for_each(|part| group.index(tree, part, count));
-    (0..tree.parts).for_each(|part| group.descend(tree, part, count, keys));
+    (0..tree.parts).for_each(|part| group.descend(evex, tree, part, count, keys));
     group.best[..count].fill(NONE);
     (0..tree.parts).for_each(|part| group.scan(tree, part, count));
     // Keys without a candidate are compared with some rule.
@@ -447,29 +453,29 @@ fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]]
     }
     for &i in &group.key[..again] {
         let i = i as usize % GROUP;
-        let rank = lanes::best(Evex, tree, &group.at[..tree.parts], &group.signatures, i, &keys[i]);
+        let rank = lanes::best(evex, tree, &group.at[..tree.parts], &group.signatures, i, &keys[i]);
         verdicts[i] = tree.verdict((rank != NONE).then_some(rank));
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn batch<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+fn batch<const W: usize>(isa: isa::Avx512, tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
     let whole = if tree.records.len() == 0 || W > LANES { 0 } else { keys.len() / LANES * LANES };
     if whole == 0 {
-        return lanes::lookup_batch(Evex, tree, keys, verdicts);
+        return lanes::lookup_batch(Evex(isa), tree, keys, verdicts);
     }
     let mut state = Group::NEW;
     let chunks = keys[..whole].chunks(GROUP).zip(verdicts[..whole].chunks_mut(GROUP));
-    chunks.for_each(|(keys, verdicts)| group(tree, &mut state, keys, verdicts));
-    lanes::lookup_batch(Evex, tree, &keys[whole..], &mut verdicts[whole..]);
+    chunks.for_each(|(keys, verdicts)| group(Evex(isa), tree, &mut state, keys, verdicts));
+    lanes::lookup_batch(Evex(isa), tree, &keys[whole..], &mut verdicts[whole..]);
 }
 
 pub(super) fn lookup_batch<const W: usize>(
-    _: isa::Avx512,
+    isa: isa::Avx512,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     verdicts: &mut [Verdict],
 ) {
     // SAFETY: the witness proves that the CPU has these.
-    unsafe { batch::<W>(tree, keys, verdicts) }
+    unsafe { batch(isa, tree, keys, verdicts) }
 }

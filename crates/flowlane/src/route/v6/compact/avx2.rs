@@ -14,14 +14,14 @@ use crate::route::gather::avx2_32;
 /// Addresses of a register.
 const LANES: usize = 8;
 
-/// Private to [`lookup`], whose target features it needs.
+/// With the witness of what its bodies need.
 #[derive(Clone, Copy)]
-struct Ymm;
+struct Ymm(Avx2);
 
 impl Lanes for Ymm {
     #[inline(always)]
     fn tables(self, view: View<'_>, group: &mut Group) -> bool {
-        // SAFETY: only `all` makes bodies with this type, and it has these features.
+        // SAFETY: the witness that this holds proves AVX2 and the instructions on bits; so below.
         unsafe { tables(view, group) }
     }
 
@@ -195,12 +195,12 @@ fn at(group: &Group, kind: Kind) -> u64 {
 }
 
 /// Looks any number of addresses up.
-pub(super) fn lookup(_: Avx2, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
+pub(super) fn lookup(isa: Avx2, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
     // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-    unsafe { all(view, addresses, next_hops) }
+    unsafe { all(isa, view, addresses, next_hops) }
 }
 
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn all(view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
-    batch::lookup(Ymm, view, addresses, next_hops);
+fn all(isa: Avx2, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
+    batch::lookup(Ymm(isa), view, addresses, next_hops);
 }
