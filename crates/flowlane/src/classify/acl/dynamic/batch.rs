@@ -54,18 +54,21 @@ impl Queue {
     }
 }
 
-/// How the words of a condition are compared; beyond the key's words, all are as if ternary under no mask.
+/// How the words of a condition are compared, of keys of up to 16; beyond the key's words, all are as if ternary under no
+/// mask.
 ///
 /// Every kind is a range after one step: `key & (high | ranges)` lies between `low` and `low` in a ternary word, between
 /// `low` and `high` in others, half by half but for `whole` ones.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Kinds {
-    pub(super) ranges: [u32; 16],
-    pub(super) whole: [u32; 16],
+    pub(super) ranges: [u32; Kinds::WORDS],
+    pub(super) whole: [u32; Kinds::WORDS],
 }
 
 impl Kinds {
+    const WORDS: usize = 16;
+
     fn new<const W: usize>(kinds: &[WordKind; W]) -> Self {
         let of = |suits: fn(&WordKind) -> bool| {
             std::array::from_fn(|w| if kinds.get(w).is_some_and(suits) { u32::MAX } else { 0 })
@@ -86,7 +89,7 @@ pub(super) trait Lanes: Copy {
         queue: &mut Queue,
     );
 
-    /// Whether the key fulfils the record's condition.
+    /// Whether the key fulfils the record's condition. Only of keys for which there are [`Kinds`].
     fn matches<const W: usize>(self, kinds: &Kinds, record: &Record<W>, key: &[u32; W]) -> bool;
 
     /// Which of the block's rules the key fulfils the conditions of.
@@ -322,7 +325,12 @@ fn rules<const W: usize>(
             kept += 1;
             continue;
         };
-        let goes_on = winners.offer(lane, lanes.matches(kinds, record, &keys[lane]), record.found());
+        let matches = if const { W <= Kinds::WORDS } {
+            lanes.matches(kinds, record, &keys[lane])
+        } else {
+            record.matches(&engine.kinds, &keys[lane])
+        };
+        let goes_on = winners.offer(lane, matches, record.found());
         engine.rules.prefetch_record(record.next);
         // Without a branch, as in `heads`.
         queue.put(kept, lane, record.next as usize);
