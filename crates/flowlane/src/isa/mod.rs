@@ -146,7 +146,7 @@ impl Variant {
             Variant::Sse42 => is_x86_feature_detected!("sse4.2"),
             Variant::Avx2 => is_x86_feature_detected!("avx2") && bit_instructions(),
             Variant::Avx512 => {
-                bit_instructions()
+                Variant::Avx2.detected()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
@@ -195,6 +195,13 @@ witness! {
     Avx2
     /// Proof that AVX-512 F, BW, DQ and VL may be used.
     Avx512
+}
+
+impl From<Avx512> for Avx2 {
+    /// What has AVX-512 has AVX2, too, and the cap that allows 512 bits allows 256.
+    fn from(Avx512(()): Avx512) -> Self {
+        Self(())
+    }
 }
 
 /// Proof that AVX-512 VBMI may be used, and all that [`Avx512`] is proof of.

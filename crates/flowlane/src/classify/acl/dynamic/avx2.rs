@@ -6,7 +6,7 @@ use super::Dynamic;
 use super::batch::{self, Columns, Kinds, Lanes, Queue};
 use super::rules::{Block, Record};
 use super::table::Table;
-use super::winners::{BATCH, Winners};
+use super::winners::{BATCH, Several, Single};
 use crate::classify::acl::WordKind;
 use crate::isa;
 
@@ -107,11 +107,21 @@ pub(super) fn search<const W: usize>(
     isa: isa::Avx2,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
-    winners: &mut impl Winners,
+    winners: &mut Single,
 ) {
     if engine.kinds.contains(&WordKind::Range32) {
         batch::run(Avx2::<true>(isa), engine, keys, winners);
     } else {
         batch::run(Avx2::<false>(isa), engine, keys, winners);
     }
+}
+
+#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
+pub(super) fn search_categories<const W: usize>(
+    isa: isa::Avx2,
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    winners: &mut Several,
+) {
+    batch::run(Avx2::<true>(isa), engine, keys, winners);
 }

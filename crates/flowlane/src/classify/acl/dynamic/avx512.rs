@@ -6,7 +6,7 @@ use super::Dynamic;
 use super::batch::{self, Columns, GROUP, Kinds, Lanes, Queue};
 use super::rules::{Block, Record};
 use super::table::{CLASS_SHIFT, HEADS, OVERFLOWED, TAGS, Table};
-use super::winners::{BATCH, Winners};
+use super::winners::{BATCH, Single};
 use crate::classify::acl::WordKind;
 use crate::hash::multilinear::FOLD;
 use crate::isa;
@@ -176,21 +176,6 @@ fn matches<const W: usize, const WHOLE: bool>(kinds: &Kinds, record: &Record<W>,
                 _mm_min_epu32,
                 _mm_test_epi32_mask
             ),
-            5..=8 => record_matches!(
-                kinds,
-                record,
-                key,
-                u8,
-                _mm256_loadu_si256,
-                _mm256_maskz_loadu_epi32,
-                _mm256_or_si256,
-                _mm256_xor_si256,
-                _mm256_ternarylogic_epi32,
-                _mm256_subs_epu16,
-                _mm256_max_epu32,
-                _mm256_min_epu32,
-                _mm256_test_epi32_mask
-            ),
             _ => record_matches!(
                 kinds,
                 record,
@@ -273,7 +258,7 @@ pub(super) fn search<const W: usize>(
     isa: isa::Avx512,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
-    winners: &mut impl Winners,
+    winners: &mut Single,
 ) {
     if engine.kinds.contains(&WordKind::Range32) {
         batch::run(Avx512::<true>(isa), engine, keys, winners);

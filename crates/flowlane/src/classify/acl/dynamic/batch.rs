@@ -216,18 +216,21 @@ pub(super) fn lookup_categories<const W: usize>(
     let verdicts = verdicts.chunks_mut(Several::KEYS * categories);
     for (keys, verdicts) in keys.chunks(Several::KEYS).zip(verdicts) {
         let mut winners = Several::new(categories);
-        search(engine, keys, &mut winners);
+        search_categories(engine, keys, &mut winners);
         winners.verdicts(verdicts);
     }
 }
 
-fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut impl Winners) {
+/// One key after the other.
+fn one_by_one<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut impl Winners) {
+    for (lane, key) in keys.iter().enumerate() {
+        scalar::lookup(engine, key, winners, lane);
+    }
+}
+
+fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Single) {
     match engine.body {
-        Body::Scalar => {
-            for (lane, key) in keys.iter().enumerate() {
-                scalar::lookup(engine, key, winners, lane);
-            }
-        }
+        Body::Scalar => one_by_one(engine, keys, winners),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has SSE4.2.
         Body::Sse42(_) => unsafe { sse42(engine, keys, winners) },
@@ -240,9 +243,22 @@ fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut 
     }
 }
 
+/// Few ask for several categories: one body for all that have AVX2, none for SSE4.2.
+fn search_categories<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Several) {
+    match engine.body {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
+        Body::Avx2(isa) => unsafe { super::avx2::search_categories(isa, engine, keys, winners) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has AVX2, too, and the instructions on bits.
+        Body::Avx512(isa) => unsafe { super::avx2::search_categories(isa.into(), engine, keys, winners) },
+        _ => one_by_one(engine, keys, winners),
+    }
+}
+
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
-fn sse42<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut impl Winners) {
+fn sse42<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Single) {
     run(Portable, engine, keys, winners);
 }
 

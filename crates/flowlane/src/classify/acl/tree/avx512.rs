@@ -4,8 +4,8 @@ use std::arch::x86_64::*;
 
 use super::leaf::{Block, MASKS, RULES};
 use super::record::Record;
-use super::{Tree, avx2, lanes, sse42};
-use crate::classify::acl::{Verdict, WordKind};
+use super::{avx2, lanes, sse42};
+use crate::classify::acl::WordKind;
 use crate::isa;
 
 /// With the witness of what its bodies need.
@@ -42,26 +42,4 @@ impl lanes::Lanes for Evex {
         // SAFETY: as above.
         unsafe { sse42::matches(kinds, record, key) }
     }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn categories<const W: usize>(
-    isa: isa::Avx512,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    categories: usize,
-    verdicts: &mut [Verdict],
-) {
-    lanes::lookup_categories(Evex(isa), tree, keys, categories, verdicts);
-}
-
-pub(super) fn lookup_categories<const W: usize>(
-    isa: isa::Avx512,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    count: usize,
-    verdicts: &mut [Verdict],
-) {
-    // SAFETY: the witness proves that the CPU has these.
-    unsafe { categories(isa, tree, keys, count, verdicts) }
 }

@@ -149,13 +149,12 @@ impl<const W: usize> Engine<W> for Tree<W> {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "{categories} categories; there are 1 to 16");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
         match self.body {
-            Body::Scalar => scalar::lookup_categories(self, keys, categories, verdicts),
-            #[cfg(target_arch = "x86_64")]
-            Body::Sse42(isa) => sse42::lookup_categories(isa, self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
             Body::Avx2(isa) => avx2::lookup_categories(isa, self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(isa) => avx512::lookup_categories(isa, self, keys, categories, verdicts),
+            Body::Avx512(isa) => avx2::lookup_categories(isa.into(), self, keys, categories, verdicts),
+            // Few ask for several categories, and fewer without AVX2: no body of its own.
+            _ => scalar::lookup_categories(self, keys, categories, verdicts),
         }
     }
 

@@ -468,13 +468,14 @@ fn group<const W: usize>(
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn batch<const W: usize>(isa: isa::Avx512, tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
-    let whole = if tree.records.len() == 0 || W > LANES { 0 } else { keys.len() / LANES * LANES };
-    if whole == 0 {
-        return lanes::lookup_batch(Evex(isa), tree, keys, verdicts);
+    let mut whole = 0;
+    // Of longer keys one does not fit into a register: nothing of this is compiled for them.
+    if const { W <= LANES } && tree.records.len() > 0 && keys.len() >= LANES {
+        whole = keys.len() / LANES * LANES;
+        let mut state = Group::NEW;
+        let chunks = keys[..whole].chunks(GROUP).zip(verdicts[..whole].chunks_mut(GROUP));
+        chunks.for_each(|(keys, verdicts)| group(Evex(isa), tree, &mut state, keys, verdicts));
     }
-    let mut state = Group::NEW;
-    let chunks = keys[..whole].chunks(GROUP).zip(verdicts[..whole].chunks_mut(GROUP));
-    chunks.for_each(|(keys, verdicts)| group(Evex(isa), tree, &mut state, keys, verdicts));
     lanes::lookup_batch(Evex(isa), tree, &keys[whole..], &mut verdicts[whole..]);
 }
 

@@ -99,17 +99,6 @@ fn batch<const W: usize>(isa: isa::Sse42, tree: &Tree<W>, keys: &[[u32; W]], ver
     lanes::lookup_batch(Sse42(isa), tree, keys, verdicts);
 }
 
-#[target_feature(enable = "sse4.2")]
-fn categories<const W: usize>(
-    isa: isa::Sse42,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    categories: usize,
-    verdicts: &mut [Verdict],
-) {
-    lanes::lookup_categories(Sse42(isa), tree, keys, categories, verdicts);
-}
-
 pub(super) fn lookup_batch<const W: usize>(
     isa: isa::Sse42,
     tree: &Tree<W>,
@@ -118,15 +107,4 @@ pub(super) fn lookup_batch<const W: usize>(
 ) {
     // SAFETY: the witness proves that the CPU has SSE4.2.
     unsafe { batch(isa, tree, keys, verdicts) }
-}
-
-pub(super) fn lookup_categories<const W: usize>(
-    isa: isa::Sse42,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    count: usize,
-    verdicts: &mut [Verdict],
-) {
-    // SAFETY: as above.
-    unsafe { categories(isa, tree, keys, count, verdicts) }
 }

@@ -7,7 +7,7 @@ use crate::isa::testing::for_each_variant;
 use crate::rule::{Priority, RuleId};
 
 const IPV4: [WordKind; 4] = [WordKind::Range16, WordKind::Ternary, WordKind::Ternary, WordKind::Ternary];
-const MIXED: [WordKind; 3] = [WordKind::Ternary, WordKind::Range32, WordKind::Range16];
+const MIXED: [WordKind; 4] = [WordKind::Ternary, WordKind::Range32, WordKind::Range16, WordKind::Range32];
 
 fn build<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], variant: Variant) -> Tree<W> {
     let config = TreeConfig { variant: Some(variant), ..TreeConfig::default() };
@@ -45,16 +45,25 @@ fn all_variants_agree_on_overlapping_rules_of_all_kinds() {
     for (seed, rules) in [0, 1, 2, 7, 8, 9, 15, 16, 17, 64, 300, 700].into_iter().enumerate() {
         let (entries, keys) = testing::overlapping(&MIXED, rules, 600, seed as u64);
         agrees(&MIXED, &entries, &keys);
-        let (entries, keys) = testing::overlapping(&[WordKind::Ternary], rules, 200, seed as u64);
-        agrees(&[WordKind::Ternary], &entries, &keys);
-        let wide: [WordKind; 10] =
+        let (entries, keys) = testing::overlapping(&[WordKind::Ternary; 4], rules, 200, seed as u64);
+        agrees(&[WordKind::Ternary; 4], &entries, &keys);
+        let ports: [WordKind; 10] =
             std::array::from_fn(|w| if w == 8 { WordKind::Range16 } else { WordKind::Ternary });
-        let (entries, keys) = testing::overlapping(&wide, rules, 200, seed as u64);
-        agrees(&wide, &entries, &keys);
-        let nine: [WordKind; 9] = std::array::from_fn(|w| [WordKind::Range32, WordKind::Ternary][w % 2]);
-        let (entries, keys) = testing::overlapping(&nine, rules, 200, seed as u64);
-        agrees(&nine, &entries, &keys);
+        let (entries, keys) = testing::overlapping(&ports, rules, 200, seed as u64);
+        agrees(&ports, &entries, &keys);
+        let ranges: [WordKind; 16] = std::array::from_fn(|w| [WordKind::Range32, WordKind::Ternary][w % 2]);
+        let (entries, mut keys) = testing::overlapping(&ranges, rules, 100, seed as u64);
+        keys.extend(testing::near(&entries, seed as u64));
+        agrees(&ranges, &entries, &keys);
     }
+}
+
+#[test]
+fn all_variants_agree_on_keys_of_more_words_than_a_register() {
+    let mut kinds = [WordKind::Ternary; 64];
+    (kinds[3], kinds[60]) = (WordKind::Range16, WordKind::Range32);
+    let (entries, _) = testing::overlapping(&kinds, 60, 0, 5);
+    agrees(&kinds, &entries, &testing::near(&entries, 5));
 }
 
 #[test]
