@@ -3,7 +3,7 @@
 
 use flowlane::bloom::{BlockedBloomFilter, BloomFilter, BloomKernel};
 use flowlane::cache::{Design, MegaflowCache, MegaflowConfig};
-use flowlane::classify::acl::{Dynamic, DynamicConfig, Engine as _, Layout, Tree, TreeConfig, TreeKernel};
+use flowlane::classify::acl::{Dynamic, DynamicConfig, Engine as _, Layout, Tree, TreeConfig};
 use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
 use flowlane::hash::crc32c::Crc32c;
 use flowlane::hash::murmur3::Murmur3;
@@ -29,8 +29,8 @@ fn config() -> MegaflowConfig {
     MegaflowConfig { flows_max: 16, ..MegaflowConfig::default() }
 }
 
-fn tree(kernel: Option<TreeKernel>) -> Tree<4> {
-    let config = TreeConfig { kernel, ..TreeConfig::default() };
+fn tree(variant: Option<Variant>) -> Tree<4> {
+    let config = TreeConfig { variant, ..TreeConfig::default() };
     Tree::build(Layout::ipv4_five_tuple().kinds(), &[], &config).unwrap()
 }
 
@@ -91,6 +91,7 @@ fn installed_choices_are_used() {
 fn explicit_choices_win() {
     for variant in Variant::ALL.into_iter().filter(|v| v.available()) {
         assert_eq!(Murmur3::with_variant(variant).unwrap().variant(), variant);
+        assert_eq!(tree(Some(variant)).variant(), variant);
         let config = CuckooConfig::new(16, 1).with_variant(variant).unwrap();
         assert_eq!(CuckooWriter::<1>::new(&config).variant(), variant);
         let cache = MegaflowCache::new(MegaflowConfig { variant: Some(variant), ..self::config() });
@@ -101,9 +102,6 @@ fn explicit_choices_win() {
     assert_eq!((cache.design(), cache.threshold(), cache.in_flight()), (Design::Fixed, 6, 16));
     let cache = MegaflowCache::new(MegaflowConfig { threshold: Some(2), ..config() });
     assert_eq!((cache.design(), cache.threshold()), (Design::Majority, 2));
-    for kernel in TreeKernel::ALL.into_iter().filter(|k| k.available()) {
-        assert_eq!(tree(Some(kernel)).kernel(), kernel);
-    }
     for variant in [Variant::Scalar, Variant::Avx2, Variant::Avx512] {
         let Some(config) = fib_config().with_variant(variant) else { continue };
         assert_eq!(dynamic(Some(variant)).variant(), variant);

@@ -2,8 +2,9 @@
 
 use std::cmp::Reverse;
 
-use flowlane::classify::acl::{AclConfig, AclEngine, TreeKernel};
+use flowlane::classify::acl::{AclConfig, AclEngine};
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
+use flowlane::isa::Variant;
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 #[cfg(feature = "opencl")]
@@ -102,7 +103,7 @@ impl Engine {
         options: &ClassifyOptions,
         engine: AclEngine,
     ) -> Result<Self, Failure> {
-        let config = list_config(rules.len(), options, engine, kernel(options)?);
+        let config = list_config(rules.len(), options, engine, variant(options)?);
         let bar = output::progress(1, "building");
         let built = AclSearch::build(config, rules.iter().copied());
         bar.finish_and_clear();
@@ -249,11 +250,11 @@ fn list_config(
     rules: usize,
     options: &ClassifyOptions,
     engine: AclEngine,
-    kernel: Option<TreeKernel>,
+    variant: Option<Variant>,
 ) -> AclConfig {
     AclConfig {
         engine,
-        kernel,
+        variant,
         rules_max: rules,
         memory_max: options.memory_max,
         threads: std::thread::available_parallelism().map_or(1, Into::into),
@@ -283,23 +284,20 @@ fn scalar_only(options: &ClassifyOptions, engine: &str) -> Result<(), Failure> {
     }
 }
 
-/// The kernel that was asked for.
-fn kernel(options: &ClassifyOptions) -> Result<Option<TreeKernel>, Failure> {
+/// The variant that was asked for.
+fn variant(options: &ClassifyOptions) -> Result<Option<Variant>, Failure> {
     let Some(name) = options.variant.as_deref() else { return Ok(None) };
-    let names = TreeKernel::ALL.map(TreeKernel::name).join(", ");
-    let Ok(kernel) = name.parse::<TreeKernel>() else {
+    let names = Variant::ALL.map(Variant::name).join(", ");
+    let Ok(variant) = name.parse::<Variant>() else {
         let message = format!("the engine `{}` has no variant `{name}`", options.engine);
         return Err(Failure::input_help(message, format!("its variants: {names}")));
     };
-    if !kernel.available() {
-        let why = if kernel.variant().detected() {
-            "the SIMD width cap forbids it"
-        } else {
-            "the CPU does not have it"
-        };
+    if !variant.available() {
+        let why =
+            if variant.detected() { "the SIMD width cap forbids it" } else { "the CPU does not have it" };
         return Err(Failure::input(format!("the variant {name} cannot be used here: {why}")));
     }
-    Ok(Some(kernel))
+    Ok(Some(variant))
 }
 
 /// What `--explain` says.
