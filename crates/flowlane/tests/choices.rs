@@ -52,7 +52,7 @@ fn installed_choices_are_used() {
     for slot in [Slot::Murmur3, Slot::Crc32c, Slot::Parser] {
         choices.set(slot, "scalar");
     }
-    choices.set(Slot::Bloom(SizeClass::L1), "scalar/u3/prefetch");
+    choices.set(Slot::Bloom(SizeClass::L1), "scalar/u2/prefetch");
     choices.set(Slot::BlockedBloom(SizeClass::L1), "scalar/prefetch");
     choices.set(Slot::Cuckoo(SizeClass::L1), "scalar");
     choices.set(Slot::Megaflow, "majority/scalar/from7");
@@ -66,7 +66,7 @@ fn installed_choices_are_used() {
     assert_eq!(Crc32c::new().variant(), Variant::Scalar);
     assert_eq!(Parser::new().variant(), Variant::Scalar);
     let bloom = |bits| BloomFilter::with_bits(bits, 3).unwrap().kernel().to_string();
-    assert_eq!(bloom(1 << 10), "scalar/u3/prefetch");
+    assert_eq!(bloom(1 << 10), "scalar/u2/prefetch");
     let large = SizeClass::of(1 << 26);
     assert_eq!(bloom(1 << 29), built_in(Slot::Bloom(large)).choice);
     assert_eq!(BlockedBloomFilter::with_bits(1 << 10).unwrap().kernel().to_string(), "scalar/prefetch");

@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::hint::black_box;
 
-use flowlane::bloom::{Algorithm, BlockedBloomFilter, BloomFilter, BloomKernel, UNROLL_MAX};
+use flowlane::bloom::{Algorithm, BlockedBloomFilter, BloomFilter, BloomKernel, UNROLLS};
 use flowlane::generate::Random;
 use flowlane::isa::Variant;
 
@@ -196,9 +196,9 @@ fn figure_5(sizes: &[Size]) -> Figure {
 
 /// Series by algorithm over the factor.
 fn by_factor(figure: &mut Figure, size: &Size, series: &str, algorithm: Algorithm, prefetch: bool) {
-    for unroll in 1..=UNROLL_MAX {
+    for (place, unroll) in UNROLLS.into_iter().enumerate() {
         if let Some(m) = size.of(kernel(algorithm, unroll, prefetch)) {
-            figure.add(series, usize::from(unroll) - 1, m);
+            figure.add(series, place, m);
         }
     }
 }
@@ -216,7 +216,7 @@ fn ratio(
 }
 
 fn factors() -> impl Iterator<Item = String> {
-    (1..=UNROLL_MAX).map(|u| u.to_string())
+    UNROLLS.into_iter().map(|u| u.to_string())
 }
 
 /// The line of the baseline times what is stated, at every factor.

@@ -12,8 +12,8 @@ use crate::isa::Variant;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::{Avx2, Avx512};
 
-/// Most vectors side by side.
-pub const UNROLL_MAX: u8 = 8;
+/// Vectors side by side, as many as the paper tries.
+pub const UNROLLS: [u8; 4] = [1, 2, 4, 8];
 
 /// How a batch is looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -84,7 +84,7 @@ impl Algorithm {
 pub struct BloomKernel {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// Vectors side by side, 1 to [`UNROLL_MAX`].
+    /// Vectors side by side: one of [`UNROLLS`].
     pub unroll: u8,
     /// Whether words are asked for before they are read.
     pub prefetch: bool,
@@ -96,7 +96,7 @@ pub struct BloomKernel {
 pub enum BloomKernelError {
     /// A text that names no kernel.
     #[error(
-        "`{0}` names no Bloom kernel; write ALGORITHM/uN or ALGORITHM/uN/prefetch, N from 1 to 8, \
+        "`{0}` names no Bloom kernel; write ALGORITHM/uN or ALGORITHM/uN/prefetch, N 1, 2, 4 or 8, \
              ALGORITHM one of scalar, avx2-table, avx2-staged, avx512-table, avx512-expandload, avx512-register, avx512-staged"
     )]
     Name(String),
@@ -126,7 +126,7 @@ impl FromStr for BloomKernel {
         let read = || {
             let (name, unroll) = rest.split_once("/u")?;
             let algorithm = Algorithm::ALL.into_iter().find(|a| a.name() == name)?;
-            let unroll = (1..=UNROLL_MAX).find(|u| u.to_string() == unroll)?;
+            let unroll = UNROLLS.into_iter().find(|u| u.to_string() == unroll)?;
             Some(Self { algorithm, unroll, prefetch })
         };
         read().ok_or_else(|| BloomKernelError::Name(text.to_owned()))
@@ -143,7 +143,8 @@ impl BloomKernel {
     /// Every kernel that may be used here.
     pub fn all() -> Vec<Self> {
         let of = |algorithm| {
-            (1..=UNROLL_MAX)
+            UNROLLS
+                .into_iter()
                 .flat_map(move |unroll| [false, true].map(|prefetch| Self { algorithm, unroll, prefetch }))
         };
         Algorithm::ALL.into_iter().flat_map(of).filter(|k| k.available()).collect()
@@ -151,7 +152,7 @@ impl BloomKernel {
 
     /// Whether it may be used here.
     pub fn available(self) -> bool {
-        (1..=UNROLL_MAX).contains(&self.unroll) && self.algorithm.variant().available()
+        UNROLLS.contains(&self.unroll) && self.algorithm.variant().available()
     }
 
     /// The kernel chosen on this machine for a filter of this many bytes ([`choices`]).
@@ -181,7 +182,7 @@ enum Proof {
 impl Chosen {
     /// The kernel, where it may be used here.
     pub(super) fn new(kernel: BloomKernel) -> Result<Self, BloomKernelError> {
-        if !(1..=UNROLL_MAX).contains(&kernel.unroll) {
+        if !UNROLLS.contains(&kernel.unroll) {
             return Err(BloomKernelError::Name(kernel.to_string()));
         }
         let proof = match kernel.algorithm.variant() {
@@ -242,19 +243,11 @@ fn dispatch(body: impl Survive, unroll: u8, prefetch: bool, bits: Bits<'_>, batc
     match (unroll, prefetch) {
         (1, false) => body.survive::<1, false>(bits, batch),
         (2, false) => body.survive::<2, false>(bits, batch),
-        (3, false) => body.survive::<3, false>(bits, batch),
         (4, false) => body.survive::<4, false>(bits, batch),
-        (5, false) => body.survive::<5, false>(bits, batch),
-        (6, false) => body.survive::<6, false>(bits, batch),
-        (7, false) => body.survive::<7, false>(bits, batch),
         (_, false) => body.survive::<8, false>(bits, batch),
         (1, true) => body.survive::<1, true>(bits, batch),
         (2, true) => body.survive::<2, true>(bits, batch),
-        (3, true) => body.survive::<3, true>(bits, batch),
         (4, true) => body.survive::<4, true>(bits, batch),
-        (5, true) => body.survive::<5, true>(bits, batch),
-        (6, true) => body.survive::<6, true>(bits, batch),
-        (7, true) => body.survive::<7, true>(bits, batch),
         (_, true) => body.survive::<8, true>(bits, batch),
     }
 }

@@ -21,4 +21,4 @@ mod tests;
 pub use blocked::{BlockedBloomFilter, BlockedKernel, BlockedKernelError};
 pub use error::BloomError;
 pub use filter::BloomFilter;
-pub use kernel::{Algorithm, BloomKernel, BloomKernelError, UNROLL_MAX};
+pub use kernel::{Algorithm, BloomKernel, BloomKernelError, UNROLLS};

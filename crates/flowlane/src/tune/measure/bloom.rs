@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest, table_bytes};
-use crate::bloom::{Algorithm, BlockedBloomFilter, BlockedKernel, BloomFilter, BloomKernel, UNROLL_MAX};
+use crate::bloom::{Algorithm, BlockedBloomFilter, BlockedKernel, BloomFilter, BloomKernel, UNROLLS};
 use crate::choices::{SizeClass, Slot};
 use crate::generate::Random;
 use crate::isa::Variant;
@@ -45,7 +45,7 @@ fn kernels() -> Vec<BloomKernel> {
     let mut kernels = Vec::new();
     for algorithm in algorithms {
         for prefetch in [false, true] {
-            for unroll in (1..=UNROLL_MAX).rev() {
+            for unroll in UNROLLS.into_iter().rev() {
                 kernels.push(BloomKernel { algorithm, unroll, prefetch });
             }
         }
