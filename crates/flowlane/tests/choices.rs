@@ -136,7 +136,7 @@ fn the_cap_is_respected() {
     let mut choices = Choices::new();
     choices.set(Slot::Murmur3, "avx512");
     choices.set(Slot::Megaflow, "fixed/avx512/from2");
-    choices.set(Slot::Bloom(SizeClass::L1), "avx512-register/u2");
+    choices.set(Slot::Bloom(SizeClass::L1), "avx512-staged/u2");
     install(choices);
     for cap in [MaxSimd::Bits256, MaxSimd::Bits128, MaxSimd::Bits64] {
         set_max_simd(cap);

@@ -1,0 +1,10 @@
+//! The papers' own designs, as baselines to measure beside ours.
+//!
+//! Nothing that packets go through uses any of it: `flowlane-bench` measures it, and its tests compare it with the library's
+//! definitions.
+//!
+//! | module | what | whose |
+//! |---|---|---|
+//! | [`bloom`] | lanes that are refilled as their keys are decided | *Leveraging SIMD Parallelism for Accelerating Network Applications*, §3.1 |
+
+pub mod bloom;
