@@ -6,5 +6,7 @@
 //! | module | what | whose |
 //! |---|---|---|
 //! | [`bloom`] | lanes that are refilled as their keys are decided | *Leveraging SIMD Parallelism for Accelerating Network Applications*, §3.1 |
+//! | [`megaflow`] | columns of the majority's miniflows; hashes of a batch under a mask | the same, §3.2 |
 
 pub mod bloom;
+pub mod megaflow;
