@@ -7,6 +7,8 @@
 //! |---|---|---|
 //! | [`bloom`] | lanes that are refilled as their keys are decided | *Leveraging SIMD Parallelism for Accelerating Network Applications*, §3.1 |
 //! | [`megaflow`] | columns of the majority's miniflows; hashes of a batch under a mask | the same, §3.2 |
+//! | [`tunnel`] | endpoints packet by packet, with one or eight kept | VPP; Intel, *Packet Processing with Intel AVX-512*, §5.2 |
 
 pub mod bloom;
 pub mod megaflow;
+pub mod tunnel;
