@@ -157,7 +157,7 @@ const PAPERS: &str = "majority";
 
 /// A cache to be measured.
 enum Candidate {
-    Library(MegaflowCache),
+    Library(Box<MegaflowCache>),
     Paper(MajorityCache),
 }
 
@@ -218,7 +218,7 @@ fn candidates(
             let made = cache.insert(&packets::key(packet), &masks[*mask], *mask as u32, 0, 0);
             made.expect("there is room");
         }
-        all.push((format!("{LIBRARYS}-{variant}"), Candidate::Library(cache)));
+        all.push((format!("{LIBRARYS}-{variant}"), Candidate::Library(Box::new(cache))));
     }
     for variant in context.options.variants() {
         let mut cache = MajorityCache::with_variant(SEED, variant).expect("is available");
