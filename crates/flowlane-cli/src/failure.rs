@@ -180,6 +180,16 @@ impl From<GpuError> for Failure {
     }
 }
 
+#[cfg(feature = "opencl")]
+impl From<flowlane_paper::opencl::ClError> for Failure {
+    fn from(error: flowlane_paper::opencl::ClError) -> Self {
+        match error {
+            flowlane_paper::opencl::ClError::Rules(error) => error.into(),
+            lack => Self::Environment(lack.to_string()),
+        }
+    }
+}
+
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
         match error {

@@ -7,9 +7,9 @@ use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, 
 use flowlane::isa::Variant;
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
-#[cfg(feature = "opencl")]
-use flowlane_gpu::opencl::{ClDevice, ClMethod, ClSearch};
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuSearch, Method, Rebuild, SessionConfig, device};
+#[cfg(feature = "opencl")]
+use flowlane_paper::opencl::{ClDevice, ClMethod, ClSearch};
 use serde::Serialize;
 
 use crate::arguments::ClassifyOptions;
@@ -214,9 +214,13 @@ impl Engine {
     /// Where it looks up, if not on the CPU; or why no longer.
     pub(crate) fn device(&self) -> Option<String> {
         let (name, failure) = match self {
-            Self::Gpu(table) => (&table.device().properties().name, table.failure()),
+            Self::Gpu(table) => {
+                (&table.device().properties().name, table.failure().map(|error| error.to_string()))
+            }
             #[cfg(feature = "opencl")]
-            Self::OpenCl(table) => (&table.device().properties().name, table.failure()),
+            Self::OpenCl(table) => {
+                (&table.device().properties().name, table.failure().map(|error| error.to_string()))
+            }
             _ => return None,
         };
         Some(failure.map_or_else(|| name.clone(), |error| format!("{name}, then the CPU: {error}")))

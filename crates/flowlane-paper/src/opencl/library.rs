@@ -10,7 +10,7 @@ use libloading::Library;
 use opencl_sys::cl_function_types::*;
 use opencl_sys::*;
 
-use crate::error::GpuError;
+use super::error::ClError;
 
 /// The loader of the system's OpenCL drivers.
 const NAME: &str = "libOpenCL.so.1";
@@ -78,20 +78,20 @@ functions! {
 
 impl OpenCl {
     /// The library; it stays loaded.
-    pub(super) fn get() -> Result<&'static Self, GpuError> {
+    pub(super) fn get() -> Result<&'static Self, ClError> {
         static LOADED: OnceLock<Result<OpenCl, String>> = OnceLock::new();
         // What the system says is behind what the crate says, that loading failed.
         let reason = |error: libloading::Error| error.source().map_or(error.to_string(), ToString::to_string);
         let loaded = LOADED.get_or_init(|| Self::load().map_err(reason));
-        loaded.as_ref().map_err(|reason| GpuError::NoOpenCl { reason: reason.clone() })
+        loaded.as_ref().map_err(|reason| ClError::NoOpenCl { reason: reason.clone() })
     }
 }
 
 /// Makes a status an error.
-pub(super) fn done(doing: &'static str, status: cl_int) -> Result<(), GpuError> {
+pub(super) fn done(doing: &'static str, status: cl_int) -> Result<(), ClError> {
     match status {
         CL_SUCCESS => Ok(()),
-        failed => Err(GpuError::Device { doing, reason: status_name(failed) }),
+        failed => Err(ClError::Device { doing, reason: status_name(failed) }),
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn done(doing: &'static str, status: cl_int) -> Result<(), GpuError> 
 pub(super) fn told<T: Default + Clone>(
     doing: &'static str,
     mut ask: impl FnMut(usize, *mut c_void, *mut usize) -> cl_int,
-) -> Result<Vec<T>, GpuError> {
+) -> Result<Vec<T>, ClError> {
     let mut bytes = 0;
     done(doing, ask(0, ptr::null_mut(), &mut bytes))?;
     let mut values = vec![T::default(); bytes / size_of::<T>()];
@@ -126,7 +126,7 @@ impl Object {
         doing: &'static str,
         release: Release,
         make: impl FnOnce(&mut cl_int) -> *mut c_void,
-    ) -> Result<Self, GpuError> {
+    ) -> Result<Self, ClError> {
         let mut status = CL_SUCCESS;
         let raw = make(&mut status);
         done(doing, status)?;

@@ -5,16 +5,14 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use flowlane::classify::acl::{AclConfig, Entry, best};
-use flowlane::classify::{Classifier, LinearSearch};
+use flowlane::classify::acl::{AclConfig, Condition, Entry, RankKey, WordKind, best};
+use flowlane::classify::{Classifier, Hit, LinearSearch};
 use flowlane::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
 use flowlane::packet::FlowKey;
 use flowlane::rule::{Match, Priority, RuleId};
 use flowlane_gpu::GpuError;
-use flowlane_gpu::opencl::{self, ClDevice, ClMethod, ClSearch, ClTable};
 use flowlane_gpu::search::CLASS_RULES_MAX;
-
-use crate::kernels::{WRONG, entries, keys, kinds, one_class, ternary};
+use flowlane_paper::opencl::{self, ClDevice, ClError, ClMethod, ClSearch, ClTable};
 
 /// Set in the process that may load OpenCL.
 const INSIDE: &str = "FLOWLANE_OPENCL_TEST";
@@ -28,7 +26,7 @@ fn in_process(test: &str, variables: &[(&str, &str)], body: impl FnOnce()) {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
     fs::create_dir_all(&cache).expect("the folder for test files can be written");
     let output = Command::new(std::env::current_exe().expect("a test binary"))
-        .args([&format!("opencl::{test}"), "--exact", "--nocapture"])
+        .args([test, "--exact", "--nocapture"])
         .env(INSIDE, "1")
         .env("POCL_CACHE_DIR", &cache)
         .envs(variables.iter().copied())
@@ -48,6 +46,67 @@ fn on_cpu(test: &str, body: impl FnOnce(ClDevice)) {
         Err(error) if error.is_absence() => println!("skipped: {error}"),
         Err(error) => panic!("{error}"),
     });
+}
+
+/// Rules over few bits, so that they overlap: masks from a handful, the first word a pair of ranges.
+fn entries<const W: usize>(random: &mut Random, count: usize, masks: usize) -> Vec<Entry<W>> {
+    let masks: Vec<[u32; W]> =
+        (0..masks).map(|_| std::array::from_fn(|_| 0x0300_0301 * (random.below(3) as u32))).collect();
+    let range = |random: &mut Random| {
+        let ends = [random.below(20) as u32, random.below(20) as u32];
+        if random.below(2) == 0 { (0, 0xffff) } else { (ends[0].min(ends[1]), ends[0].max(ends[1])) }
+    };
+    (0..count)
+        .map(|i| {
+            let mask = masks[random.below(masks.len() as u64) as usize];
+            let (upper, lower) = (range(random), range(random));
+            let mut condition =
+                Condition { low: std::array::from_fn(|w| random.bits() as u32 & mask[w]), high: mask };
+            condition.low[0] = upper.0 << 16 | lower.0;
+            condition.high[0] = upper.1 << 16 | lower.1;
+            let rank = RankKey::new(Priority(random.below(4) as u32), i as u32);
+            Entry { condition, rank, rule: RuleId(1000 + i as u32), categories: 1 + random.below(2) as u16 }
+        })
+        .collect()
+}
+
+/// What no table has.
+const WRONG: Hit = Hit { rule: RuleId(u32::MAX - 1), priority: Priority(0) };
+
+fn kinds<const W: usize>() -> [WordKind; W] {
+    std::array::from_fn(|w| if w == 0 { WordKind::Range16 } else { WordKind::Ternary })
+}
+
+/// Keys inside rules, and others.
+fn keys<const W: usize>(random: &mut Random, entries: &[Entry<W>], count: usize) -> Vec<[u32; W]> {
+    (0..count)
+        .map(|_| {
+            let any =
+                std::array::from_fn(|w| if w == 0 { 0x000f_000f } else { u32::MAX } & random.bits() as u32);
+            let Some(entry) = entries.get(random.below(entries.len() as u64 * 5 / 4) as usize) else {
+                return any;
+            };
+            let inside = |w: usize| entry.condition.low[w] | any[w] & !entry.condition.high[w];
+            std::array::from_fn(|w| if w == 0 { entry.condition.low[0] } else { inside(w) })
+        })
+        .collect()
+}
+
+/// Exact rules on one word.
+fn one_class(count: usize) -> Vec<Entry<4>> {
+    let entry = |i: u32| Entry {
+        condition: Condition { low: [0, i * 7, 0, 0], high: [u32::MAX, u32::MAX, 0, 0] },
+        rank: RankKey::new(Priority(i % 3), i),
+        rule: RuleId(i),
+        categories: 1,
+    };
+    (0..count as u32).map(entry).collect()
+}
+
+/// A rule for these values under these masks.
+fn ternary(i: u32, low: [u32; 4], high: [u32; 4]) -> Entry<4> {
+    let condition = Condition { low, high: [u32::MAX, high[1], high[2], high[3]] };
+    Entry { condition, rank: RankKey::new(Priority(i % 5), i), rule: RuleId(i), categories: 1 }
 }
 
 fn check<const W: usize>(
@@ -93,7 +152,7 @@ fn one_core_of_the_cpu_gives_the_same_answers() {
         let there = device.properties().cores;
         for asked in [0, there + 1] {
             let refused = ClDevice::open_cores(0, asked).expect_err("cores that there are not");
-            assert_eq!(refused, GpuError::Cores { asked, there });
+            assert_eq!(refused, ClError::Cores { asked, there });
         }
         match ClDevice::open_cores(0, 1) {
             Ok(core) => {
@@ -177,7 +236,7 @@ fn what_does_not_fit_the_memory_of_the_cpu_is_refused_with_what_it_needs() {
         let small = device.with_memory_max(100_000);
         for method in ClMethod::ALL {
             let refused = ClTable::build(&small, method, &kinds(), &one_class(40_000), 1, 64);
-            let Err(GpuError::Memory { needed_bytes, free_bytes, .. }) = refused else {
+            let Err(ClError::Rules(GpuError::Memory { needed_bytes, free_bytes, .. })) = refused else {
                 panic!("{method}: {refused:?}");
             };
             assert!(needed_bytes > free_bytes && free_bytes == 100_000, "{method}");
@@ -235,7 +294,7 @@ fn a_machine_without_opencl_is_told_what_to_install() {
     let path = folder.to_str().expect("a path in UTF-8");
     in_process("a_machine_without_opencl_is_told_what_to_install", &[("LD_LIBRARY_PATH", path)], || {
         for error in [ClDevice::open(0).expect_err("no library"), opencl::all().expect_err("no library")] {
-            assert!(matches!(error, GpuError::NoOpenCl { .. }) && error.is_absence(), "{error}");
+            assert!(matches!(error, ClError::NoOpenCl { .. }) && error.is_absence(), "{error}");
             assert!(
                 error.to_string().contains("libOpenCL.so.1") && error.to_string().contains("pocl-opencl-icd")
             );
@@ -251,8 +310,8 @@ fn a_machine_without_opencl_is_told_what_to_install() {
 fn opencl_without_a_driver_is_told_from_no_opencl() {
     let none = [("OCL_ICD_VENDORS", "/nonexistent"), ("OCL_ICD_FILENAMES", "")];
     in_process("opencl_without_a_driver_is_told_from_no_opencl", &none, || match ClDevice::open(0) {
-        Err(GpuError::NoPlatform) => assert!(GpuError::NoPlatform.is_absence()),
-        Err(error @ GpuError::NoOpenCl { .. }) => println!("skipped: {error}"),
+        Err(ClError::NoPlatform) => assert!(ClError::NoPlatform.is_absence()),
+        Err(error @ ClError::NoOpenCl { .. }) => println!("skipped: {error}"),
         // Loaders differ in which variables they know.
         Ok(_) => println!("skipped: this loader finds drivers otherwise"),
         Err(error) => panic!("{error}"),
@@ -265,6 +324,6 @@ fn cpus_are_described_and_counted_from_0() {
         let all = opencl::all().expect("one");
         assert_eq!(device.properties(), &all[0]);
         assert!(all[0].cores >= 1 && all[0].memory_bytes >= 1 << 20 && !all[0].name.is_empty());
-        assert!(matches!(ClDevice::open(all.len()), Err(GpuError::NoCpu { .. })));
+        assert!(matches!(ClDevice::open(all.len()), Err(ClError::NoCpu { .. })));
     });
 }

@@ -1,11 +1,10 @@
 //! The endpoint of the packet before: one entry.
 
-use super::Recent;
-use crate::tunnel::endpoint::same;
+use super::recent::{Recent, same};
 
 /// Key and endpoint of the last packet. A key's tag is never 0, so zeros are nobody's key.
 #[derive(Clone, Debug)]
-pub(in crate::tunnel) struct LastEndpoint<const W: usize> {
+pub(super) struct LastEndpoint<const W: usize> {
     key: [u32; W],
     endpoint: u32,
 }

@@ -4,12 +4,12 @@ use std::ffi::{CString, c_char, c_void};
 use std::fmt;
 use std::ptr;
 
+use flowlane_gpu::host::{PRIME, SLOTS, SUBTABLES};
 use opencl_sys::*;
 
 use super::device::ClDevice;
+use super::error::ClError;
 use super::library::{Object, OpenCl, done, text, told};
-use crate::error::GpuError;
-use crate::search::classes::{PRIME, SLOTS, SUBTABLES};
 
 /// How a CPU finds the best rule through OpenCL.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -70,7 +70,7 @@ pub(super) struct Kernel {
 
 impl Kernel {
     /// The kernel of a method for keys of `w` words, without arguments.
-    pub(super) fn compile(device: &ClDevice, method: ClMethod, w: usize) -> Result<Self, GpuError> {
+    pub(super) fn compile(device: &ClDevice, method: ClMethod, w: usize) -> Result<Self, ClError> {
         let cl = OpenCl::get()?;
         let sources = method.sources();
         let mut starts: Vec<*const c_char> = sources.iter().map(|source| source.as_ptr().cast()).collect();
@@ -95,7 +95,7 @@ impl Kernel {
             let log = told("saying why a kernel does not compile", |size, room, needed| unsafe {
                 (cl.clGetProgramBuildInfo)(program.raw(), id, CL_PROGRAM_BUILD_LOG, size, room, needed)
             })?;
-            return Err(GpuError::Kernel { device: device.properties().name.clone(), log: text(&log) });
+            return Err(ClError::Kernel { device: device.properties().name.clone(), log: text(&log) });
         }
         done("compiling a kernel", status)?;
         let name = CString::new(method.kernel()).expect("no zero in it");
@@ -107,7 +107,7 @@ impl Kernel {
     }
 
     /// Says what an argument is.
-    fn set(&self, place: cl_uint, size: usize, value: *const c_void) -> Result<(), GpuError> {
+    fn set(&self, place: cl_uint, size: usize, value: *const c_void) -> Result<(), ClError> {
         // SAFETY: the value is of this size, or null where it is a size of local memory; the library compares it with the
         // argument's and copies it.
         let status = unsafe { (OpenCl::get()?.clSetKernelArg)(self.object.raw(), place, size, value) };
@@ -115,7 +115,7 @@ impl Kernel {
     }
 
     /// With a further argument, a buffer.
-    pub(super) fn buffer(mut self, buffer: &Object) -> Result<Self, GpuError> {
+    pub(super) fn buffer(mut self, buffer: &Object) -> Result<Self, ClError> {
         let raw = buffer.raw();
         self.set(self.arguments, size_of_val(&raw), (&raw const raw).cast())?;
         self.arguments += 1;
@@ -123,21 +123,21 @@ impl Kernel {
     }
 
     /// With a further argument, a number.
-    pub(super) fn number(mut self, number: u32) -> Result<Self, GpuError> {
+    pub(super) fn number(mut self, number: u32) -> Result<Self, ClError> {
         self.change(self.arguments, number)?;
         self.arguments += 1;
         Ok(self)
     }
 
     /// With a further argument, so much local memory.
-    pub(super) fn local(mut self, bytes: usize) -> Result<Self, GpuError> {
+    pub(super) fn local(mut self, bytes: usize) -> Result<Self, ClError> {
         self.set(self.arguments, bytes, ptr::null())?;
         self.arguments += 1;
         Ok(self)
     }
 
     /// Changes an argument that is a number.
-    pub(super) fn change(&self, place: cl_uint, number: u32) -> Result<(), GpuError> {
+    pub(super) fn change(&self, place: cl_uint, number: u32) -> Result<(), ClError> {
         self.set(place, size_of_val(&number), (&raw const number).cast())
     }
 

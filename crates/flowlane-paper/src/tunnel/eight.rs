@@ -3,15 +3,14 @@
 //! The paper believes the hash. Here the key of what compares equal is compared, too: packets of a forged source
 //! whose hash collides with another tunnel's are not that tunnel's.
 
-use super::Recent;
-use crate::tunnel::endpoint::same;
+use super::recent::{Recent, same};
 
 const ENTRIES: usize = 8;
 
 /// Eight keys with their hashes and endpoints, and which of them is replaced next.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-pub(in crate::tunnel) struct EightEndpoints<const W: usize> {
+pub(super) struct EightEndpoints<const W: usize> {
     hashes: [u64; ENTRIES],
     keys: [[u32; W]; ENTRIES],
     endpoints: [u32; ENTRIES],
@@ -90,7 +89,7 @@ impl<const W: usize, C: Compare> Recent<W> for Comparing<'_, W, C> {
 /// One 512-bit comparison.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
-pub(super) struct Wide512(pub(super) crate::isa::Avx512);
+pub(super) struct Wide512(pub(super) flowlane::isa::Avx512);
 
 #[cfg(target_arch = "x86_64")]
 impl Compare for Wide512 {
@@ -108,7 +107,7 @@ impl Compare for Wide512 {
 /// Two 256-bit comparisons.
 #[cfg(target_arch = "x86_64")]
 #[derive(Clone, Copy)]
-pub(super) struct Wide256(pub(super) crate::isa::Avx2);
+pub(super) struct Wide256(pub(super) flowlane::isa::Avx2);
 
 #[cfg(target_arch = "x86_64")]
 impl Compare for Wide256 {

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use flowlane_gpu::GpuError;
 use opencl_sys::*;
 
+use super::error::ClError;
 use super::library::{Object, OpenCl, done, text, told};
-use crate::error::GpuError;
 
 const DESCRIBING: &str = "saying what it is";
 
@@ -63,19 +64,19 @@ unsafe impl Sync for Shared {}
 ///
 /// # Errors
 /// Without the library, a driver or a CPU.
-pub fn all() -> Result<Vec<ClProperties>, GpuError> {
+pub fn all() -> Result<Vec<ClProperties>, ClError> {
     let cl = OpenCl::get()?;
     let describe = |(ordinal, (platform, id))| properties(cl, ordinal, platform, id);
     cpus(cl)?.into_iter().enumerate().map(describe).collect()
 }
 
 /// All CPUs, with their platforms; one at least.
-fn cpus(cl: &OpenCl) -> Result<Vec<(cl_platform_id, cl_device_id)>, GpuError> {
+fn cpus(cl: &OpenCl) -> Result<Vec<(cl_platform_id, cl_device_id)>, ClError> {
     let mut count = 0;
     // SAFETY: it writes one number; there is no room for more that it might fill.
     let status = unsafe { (cl.clGetPlatformIDs)(0, ptr::null_mut(), &mut count) };
     if status == CL_PLATFORM_NOT_FOUND_KHR || count == 0 {
-        return Err(GpuError::NoPlatform);
+        return Err(ClError::NoPlatform);
     }
     done("listing its platforms", status)?;
     let mut platforms = vec![ptr::null_mut(); count as usize];
@@ -101,13 +102,13 @@ fn cpus(cl: &OpenCl) -> Result<Vec<(cl_platform_id, cl_device_id)>, GpuError> {
         cpus.extend(ids.into_iter().map(|id| (platform, id)));
     }
     match cpus.len() {
-        0 => Err(GpuError::NoCpu { reason: "no platform has one".to_owned() }),
+        0 => Err(ClError::NoCpu { reason: "no platform has one".to_owned() }),
         _ => Ok(cpus),
     }
 }
 
 /// What a device says of itself.
-fn ask<T: Default + Clone>(cl: &OpenCl, id: cl_device_id, what: cl_device_info) -> Result<Vec<T>, GpuError> {
+fn ask<T: Default + Clone>(cl: &OpenCl, id: cl_device_id, what: cl_device_info) -> Result<Vec<T>, ClError> {
     // SAFETY: the device is one that the library listed; there is as much room as it is told.
     told(DESCRIBING, |size, room, needed| unsafe { (cl.clGetDeviceInfo)(id, what, size, room, needed) })
 }
@@ -117,14 +118,14 @@ fn properties(
     ordinal: usize,
     platform: cl_platform_id,
     id: cl_device_id,
-) -> Result<ClProperties, GpuError> {
+) -> Result<ClProperties, ClError> {
     // SAFETY: the platform is one that the library listed; there is as much room as it is told.
     let platform = told(DESCRIBING, |size, room, needed| unsafe {
         (cl.clGetPlatformInfo)(platform, CL_PLATFORM_NAME, size, room, needed)
     })?;
     let bytes = |what| {
         let told = ask::<cl_ulong>(cl, id, what)?;
-        Ok::<_, GpuError>(told.first().map_or(0, |bytes| usize::try_from(*bytes).unwrap_or(usize::MAX)))
+        Ok::<_, ClError>(told.first().map_or(0, |bytes| usize::try_from(*bytes).unwrap_or(usize::MAX)))
     };
     let cores = ask::<cl_uint>(cl, id, CL_DEVICE_MAX_COMPUTE_UNITS)?;
     Ok(ClProperties {
@@ -143,7 +144,7 @@ impl ClDevice {
     ///
     /// # Errors
     /// As [`all`], and where there is no CPU of this number.
-    pub fn open(ordinal: usize) -> Result<Self, GpuError> {
+    pub fn open(ordinal: usize) -> Result<Self, ClError> {
         Self::open_part(ordinal, None)
     }
 
@@ -151,11 +152,11 @@ impl ClDevice {
     ///
     /// # Errors
     /// As [`open`](Self::open); where it has fewer cores, or none can be left out.
-    pub fn open_cores(ordinal: usize, cores: usize) -> Result<Self, GpuError> {
+    pub fn open_cores(ordinal: usize, cores: usize) -> Result<Self, ClError> {
         Self::open_part(ordinal, Some(cores))
     }
 
-    fn open_part(ordinal: usize, cores: Option<usize>) -> Result<Self, GpuError> {
+    fn open_part(ordinal: usize, cores: Option<usize>) -> Result<Self, ClError> {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shared) = open.get(&(ordinal, cores)) {
             return Ok(Self { shared: shared.clone(), memory_max: usize::MAX });
@@ -164,12 +165,12 @@ impl ClDevice {
         let cpus = cpus(cl)?;
         let Some((platform, whole)) = cpus.get(ordinal).copied() else {
             let reason = format!("there are {}, counted from 0, and not number {ordinal}", cpus.len());
-            return Err(GpuError::NoCpu { reason });
+            return Err(ClError::NoCpu { reason });
         };
         let mut properties = properties(cl, ordinal, platform, whole)?;
         let part = match cores {
             Some(cores) if !(1..=properties.cores).contains(&cores) => {
-                return Err(GpuError::Cores { asked: cores, there: properties.cores });
+                return Err(ClError::Cores { asked: cores, there: properties.cores });
             }
             Some(cores) if cores < properties.cores => Some(part(cl, whole, cores)?),
             _ => None,
@@ -204,7 +205,7 @@ impl ClDevice {
     }
 
     /// A queue that nobody else has, until it is dropped.
-    pub(super) fn queue(&self) -> Result<Queue, GpuError> {
+    pub(super) fn queue(&self) -> Result<Queue, ClError> {
         let idle = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let cl = OpenCl::get()?;
         let make = || {
@@ -248,7 +249,7 @@ impl Drop for Queue {
 }
 
 /// Some cores of a device, as a device.
-fn part(cl: &OpenCl, whole: cl_device_id, cores: usize) -> Result<Object, GpuError> {
+fn part(cl: &OpenCl, whole: cl_device_id, cores: usize) -> Result<Object, ClError> {
     let counts = [CL_DEVICE_PARTITION_BY_COUNTS, cores as _, CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0];
     Object::made("being parted", cl.clReleaseDevice, |status| {
         let mut part = ptr::null_mut();

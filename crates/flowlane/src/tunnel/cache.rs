@@ -1,9 +1,9 @@
-//! Our own: a direct-mapped cache of many endpoints, which is asked for a whole batch; and the endpoint table,
-//! a batch at a time, for what it does not have.
+//! A worker's cache of endpoints, direct-mapped, which is asked for a whole batch; and the endpoint table, a batch at a
+//! time, for what it does not have. Never shared, of one generation of the table.
 
+use super::endpoint::{EndpointReader, V4Key};
 use crate::memory::{Memory, Zeroed};
 use crate::packet::LaneMask;
-use crate::tunnel::endpoint::{EndpointReader, V4Key};
 
 /// Places: 128 KiB, of which a node with few endpoints touches few.
 const PLACES: usize = 4096;
@@ -84,6 +84,36 @@ impl Use {
                 *self = if 2 * *hits >= *lanes { Self::TRY } else { Self::Resting { left: RESTED } };
             }
         }
+    }
+}
+
+/// A worker's cache in front of an endpoint table, for lookups of keys alone; a [`Decapsulator`](super::Decapsulator) has its
+/// own.
+#[derive(Debug)]
+pub struct EndpointCache {
+    pub(super) table: EndpointReader,
+    pub(super) mapped: MappedEndpoints,
+    pub(super) batch: Box<Keys>,
+}
+
+impl EndpointCache {
+    /// An empty cache in front of a table.
+    pub fn new(table: EndpointReader) -> Self {
+        Self { table, mapped: MappedEndpoints::new(), batch: Box::new(Keys::new()) }
+    }
+
+    /// Looks up to 64 packets up, whose keys ([`V4Key`]) are known. Returns the lanes that have an endpoint, and
+    /// writes their numbers.
+    ///
+    /// # Panics
+    /// Where there are more than 64 keys, or fewer places than keys.
+    pub fn lookup_batch(&mut self, keys: &[V4Key], endpoints: &mut [u32]) -> LaneMask {
+        assert!(keys.len() <= 64 && endpoints.len() >= keys.len(), "at most 64 keys, and a place for each");
+        self.batch.keys[..keys.len()].copy_from_slice(keys);
+        self.table.hash_v4(keys, &mut self.batch.hashes);
+        let hits = self.mapped.lookup(&self.table, &mut self.batch, LaneMask::first(keys.len()).0);
+        endpoints[..keys.len()].copy_from_slice(&self.batch.endpoints[..keys.len()]);
+        LaneMask(hits)
     }
 }
 

@@ -9,10 +9,11 @@ use flowlane::classify::acl::{AclConfig, Entry, FlowShape, Layout, RankKey};
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError};
 use flowlane::packet::{FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, RuleId};
+use flowlane_gpu::GpuError;
+use flowlane_gpu::host::WORDS_MAX;
 
+use super::error::ClError;
 use super::{ClDevice, ClMethod, ClTable};
-use crate::classifier::WORDS_MAX;
-use crate::error::GpuError;
 
 /// Rules on the cores of a CPU.
 #[derive(Debug)]
@@ -22,12 +23,12 @@ pub struct ClSearch {
     list: AclSearch,
     /// None where rules have changed since it was made.
     table: Option<Box<dyn FlowTable>>,
-    failure: Mutex<Option<GpuError>>,
+    failure: Mutex<Option<ClError>>,
 }
 
 /// A table for keys of some width.
 trait FlowTable: Send + Sync + fmt::Debug {
-    fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), GpuError>;
+    fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), ClError>;
     fn table_bytes(&self) -> usize;
 }
 
@@ -39,7 +40,7 @@ struct Projected<const W: usize> {
 }
 
 impl<const W: usize> FlowTable for Projected<W> {
-    fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), GpuError> {
+    fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), ClError> {
         let places: Vec<usize> = (0..keys.len()).filter(|place| self.shape.passes(&keys[*place])).collect();
         let projected: Vec<[u32; W]> =
             places.iter().map(|place| self.layout.flow_key(&keys[*place])).collect();
@@ -67,7 +68,7 @@ impl ClSearch {
         batch_max: usize,
         list: AclConfig,
         rules: impl IntoIterator<Item = (RuleId, Priority, &'a Match)>,
-    ) -> Result<Self, GpuError> {
+    ) -> Result<Self, ClError> {
         let rules: Vec<(RuleId, Priority, &Match)> = rules.into_iter().collect();
         let table = table(&device, method, batch_max, list.seed, &rules)?;
         let list = AclSearch::build(list, rules.iter().copied());
@@ -81,11 +82,11 @@ impl ClSearch {
     }
 
     /// Why the device no longer answers, where it has failed.
-    pub fn failure(&self) -> Option<GpuError> {
+    pub fn failure(&self) -> Option<ClError> {
         self.failed().clone()
     }
 
-    fn failed(&self) -> MutexGuard<'_, Option<GpuError>> {
+    fn failed(&self) -> MutexGuard<'_, Option<ClError>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -99,14 +100,14 @@ fn table(
     batch_max: usize,
     seed: u64,
     rules: &[Rule<'_>],
-) -> Result<Box<dyn FlowTable>, GpuError> {
+) -> Result<Box<dyn FlowTable>, ClError> {
     let shape = FlowShape::of(rules.iter().map(|(_, _, matches)| *matches));
     match shape.width() {
         ..=4 => projected::<4>(device, method, batch_max, seed, shape, rules),
         5..=9 => projected::<9>(device, method, batch_max, seed, shape, rules),
         10 => projected::<10>(device, method, batch_max, seed, shape, rules),
         11..=WORDS_MAX => projected::<16>(device, method, batch_max, seed, shape, rules),
-        words => Err(GpuError::Words { words, words_max: WORDS_MAX }),
+        words => Err(GpuError::Words { words, words_max: WORDS_MAX }.into()),
     }
 }
 
@@ -117,7 +118,7 @@ fn projected<const W: usize>(
     seed: u64,
     shape: FlowShape,
     rules: &[Rule<'_>],
-) -> Result<Box<dyn FlowTable>, GpuError> {
+) -> Result<Box<dyn FlowTable>, ClError> {
     let layout = shape.layout();
     let entry = |(sequence, (id, priority, matches)): (usize, &Rule<'_>)| Entry {
         condition: shape.condition(&layout, matches).expect("the shape was made for these rules"),

@@ -1,17 +1,35 @@
-//! The paper's lookup as it stands (*Leveraging SIMD parallelism*, §3.2), kept for comparison.
-//!
-//! The batch's n-th column holds every packet's n-th present word, as its miniflow does; so the columns mean
-//! the same fields only for packets whose bitmap is that of the majority. The others, marked beforehand, are
-//! hashed one by one, as are all where few are left. There is no prefilter: every lane's hash is looked for
-//! in the table. Its unit here is the 32-bit word, half of the paper's.
+//! A batch's words side by side, as the paper has them, and its hashes under a mask.
 
-use super::Tables;
-use super::flow::FlowRef;
-use super::subtable::{KeyHash, Subtable, Term};
-use crate::hash::murmur3;
-use crate::isa::{Body, Variant};
-use crate::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
-use crate::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
+use flowlane::hash::murmur3;
+use flowlane::isa::{Body, Variant};
+use flowlane::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
+use flowlane::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
+
+/// A word that a mask looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Term {
+    pub(super) word: u8,
+    pub(super) mask: u32,
+}
+
+/// The words that a mask looks at, in their order.
+pub(super) fn terms(mask: &FlowMask) -> Vec<Term> {
+    let looked_at = mask.present_words().filter(|&w| mask.word(w) != 0);
+    looked_at.map(|w| Term { word: w as u8, mask: mask.word(w) }).collect()
+}
+
+/// The words of a key under a mask.
+#[inline(always)]
+pub(super) fn masked<'a>(terms: &'a [Term], key: &'a FlowKey) -> impl Iterator<Item = u32> + 'a {
+    let words = key.words();
+    terms.iter().map(|term| words[usize::from(term.word) % WORDS] & term.mask)
+}
+
+/// The hash of one key under a mask: the definition.
+#[inline(always)]
+pub(super) fn hash(terms: &[Term], seed: u32, key: &FlowKey) -> u32 {
+    murmur3::finish(masked(terms, key).fold(seed, murmur3::mix), 4 * terms.len() as u32)
+}
 
 /// The packets of a batch, their present words side by side.
 #[derive(Debug)]
@@ -30,7 +48,7 @@ impl Default for Miniflows {
 
 impl Miniflows {
     /// Fills the columns. Returns the lanes that have the bitmap of the majority.
-    fn fill(&mut self, keys: &[FlowKey], live: LaneMask) -> LaneMask {
+    pub(super) fn fill(&mut self, keys: &[FlowKey], live: LaneMask) -> LaneMask {
         let present = majority(keys, live);
         self.places = [WORDS as u8; WORDS];
         BitIter(present).zip(0..).for_each(|(w, place)| self.places[w] = place);
@@ -54,40 +72,6 @@ impl Miniflows {
     }
 }
 
-/// Lanes that are hashed where these live: whole blocks.
-fn lanes(live: LaneMask) -> usize {
-    (64 - live.0.leading_zeros() as usize).next_multiple_of(BLOCK)
-}
-
-/// A batch whose keys are hashed under one mask, and nothing else: the step that this design computes side by
-/// side, for who measures it (the paper's figure 8).
-#[derive(Debug)]
-pub struct MaskHasher {
-    subtable: Subtable,
-    miniflows: Miniflows,
-    lanes: usize,
-    body: Body,
-}
-
-impl MaskHasher {
-    /// The hasher of up to [`LANES_MAX`] keys that have the same words, under `mask`, by a variant that may be
-    /// used here.
-    pub fn new(variant: Variant, mask: &FlowMask, seed: u32, keys: &[FlowKey]) -> Option<Self> {
-        let live = LaneMask::first(keys.len());
-        let mut miniflows = Miniflows::default();
-        let regular = miniflows.fill(keys, live);
-        let body = Body::of(variant).filter(|_| regular == live)?;
-        let subtable = Subtable::new(mask, KeyHash::Murmur3(seed));
-        Some(Self { subtable, miniflows, lanes: lanes(live), body })
-    }
-
-    /// The hashes of all keys, whichever are still looked for.
-    #[inline]
-    pub fn hash_batch(&self, out: &mut [u32; LANES_MAX]) {
-        hash_columns(self.body, &self.subtable, &self.miniflows, &mut out[..self.lanes]);
-    }
-}
-
 /// The bitmap that most of the lanes have.
 fn majority(keys: &[FlowKey], live: LaneMask) -> u64 {
     let mut counts = [(0u64, 0usize); LANES_MAX];
@@ -105,53 +89,42 @@ fn majority(keys: &[FlowKey], live: LaneMask) -> u64 {
     counts[..kinds].iter().max_by_key(|(_, n)| *n).map_or(0, |(present, _)| *present)
 }
 
-/// As [`scalar::lookup`](super::scalar::lookup); under masks for which fewer than `threshold` lanes are left,
-/// one by one.
-pub(super) fn lookup(
-    tables: &mut Tables,
-    miniflows: &mut Miniflows,
-    body: Body,
-    threshold: usize,
-    keys: &[FlowKey],
-    live: LaneMask,
-    found: &mut [FlowRef],
-) -> (LaneMask, u64) {
-    let regular = miniflows.fill(keys, live);
-    let lanes = lanes(live);
-    let mut left = live;
-    let mut probes = 0;
-    let mut hashes = [0; LANES_MAX];
-    for &id in &tables.order {
-        if left.is_empty() {
-            break;
-        }
-        let subtable = &mut tables.subtables[id as usize];
-        probes += left.len() as u64;
-        let mut serial = left;
-        if left.len() >= threshold {
-            hash_columns(body, subtable, miniflows, &mut hashes[..lanes]);
-            serial.0 &= !regular.0;
-        }
-        for lane in serial.lanes() {
-            hashes[lane] = subtable.hash(&keys[lane]);
-        }
-        for lane in left.lanes() {
-            subtable.prefetch(hashes[lane]);
-        }
-        for lane in left.lanes() {
-            if let Some(index) = subtable.find(&tables.flows, &keys[lane], hashes[lane]) {
-                found[lane] = FlowRef { index, serial: tables.flows[index as usize].serial };
-                left.remove(lane);
-                subtable.hits += 1;
-            }
-        }
-    }
-    (left, probes)
+/// Lanes that are hashed where these live: whole blocks.
+pub(super) fn lanes(live: LaneMask) -> usize {
+    (64 - live.0.leading_zeros() as usize).next_multiple_of(BLOCK)
 }
 
-fn hash_columns(body: Body, subtable: &Subtable, miniflows: &Miniflows, out: &mut [u32]) {
-    let terms = subtable.terms.as_slice();
-    let seed = subtable.murmur3_seed();
+/// A batch whose keys are hashed under one mask, and nothing else: the step that the paper computes side by
+/// side (its figure 8).
+#[derive(Debug)]
+pub struct MaskHasher {
+    terms: Vec<Term>,
+    seed: u32,
+    miniflows: Miniflows,
+    lanes: usize,
+    body: Body,
+}
+
+impl MaskHasher {
+    /// The hasher of up to [`LANES_MAX`] keys that have the same words, under `mask`, by a variant that may be
+    /// used here.
+    pub fn new(variant: Variant, mask: &FlowMask, seed: u32, keys: &[FlowKey]) -> Option<Self> {
+        let live = LaneMask::first(keys.len());
+        let mut miniflows = Miniflows::default();
+        let regular = miniflows.fill(keys, live);
+        let body = Body::of(variant).filter(|_| regular == live)?;
+        Some(Self { terms: terms(mask), seed, miniflows, lanes: lanes(live), body })
+    }
+
+    /// The hashes of all keys, whichever are still looked for.
+    #[inline]
+    pub fn hash_batch(&self, out: &mut [u32; LANES_MAX]) {
+        hash_columns(self.body, &self.terms, &self.miniflows, self.seed, &mut out[..self.lanes]);
+    }
+}
+
+/// The hashes of whole blocks of lanes under a mask.
+pub(super) fn hash_columns(body: Body, terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
     match body {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has SSE4.2.
@@ -162,13 +135,13 @@ fn hash_columns(body: Body, subtable: &Subtable, miniflows: &Miniflows, out: &mu
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
         Body::Avx512(_) => unsafe { avx512(terms, miniflows, seed, out) },
-        _ => hash(terms, miniflows, seed, out),
+        _ => portable(terms, miniflows, seed, out),
     }
 }
 
 /// Two blocks side by side, since each step of the hash waits for the one before.
 #[inline(always)]
-fn hash(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
+fn portable(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
     for from in (0..out.len()).step_by(2 * BLOCK) {
         let mut hash = [seed; 2 * BLOCK];
         for term in terms {
@@ -187,17 +160,17 @@ fn hash(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
 fn sse42(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
-    hash(terms, miniflows, seed, out);
+    portable(terms, miniflows, seed, out);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn avx2(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
-    hash(terms, miniflows, seed, out);
+    portable(terms, miniflows, seed, out);
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn avx512(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
-    hash(terms, miniflows, seed, out);
+    portable(terms, miniflows, seed, out);
 }

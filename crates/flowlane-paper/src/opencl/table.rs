@@ -5,17 +5,15 @@ use std::sync::{Mutex, PoisonError};
 
 use flowlane::classify::Hit;
 use flowlane::classify::acl::{Entry, WordKind};
+use flowlane_gpu::GpuError;
+use flowlane_gpu::host::{ClassTables, ENTRIES_MAX, Filters, rule_words, words_of_class, words_of_rule};
+use flowlane_gpu::ternary::TernaryRules;
 use opencl_sys::*;
 
 use super::device::{ClDevice, Queue};
+use super::error::ClError;
 use super::library::{Object, OpenCl, done};
 use super::program::{ClMethod, Kernel};
-use crate::error::GpuError;
-use crate::search::bloom::Filters;
-use crate::search::classes::{ClassTables, words_of_class};
-use crate::search::linear::{rule_words, words_of_rule};
-use crate::table::ENTRIES_MAX;
-use crate::ternary::TernaryRules;
 
 /// Work items of a group, which a core takes one after the other, or several as lanes. As PoCL 3.1 was fastest with on a Xeon
 /// with AVX-512: one item takes linear search 1.6 times as long, 16 take tuple and Bloom search 1.2 times as long.
@@ -82,7 +80,7 @@ impl<const W: usize> ClTable<W> {
         entries: &[Entry<W>],
         seed: u64,
         batch_max: usize,
-    ) -> Result<Self, GpuError> {
+    ) -> Result<Self, ClError> {
         let rules = TernaryRules::new(kinds, entries, ENTRIES_MAX)?;
         let prepared = match method {
             ClMethod::Linear => linear(device, &rules),
@@ -92,11 +90,8 @@ impl<const W: usize> ClTable<W> {
         let local_bytes = device.properties().local_bytes;
         if prepared.local_bytes > local_bytes {
             let needed_bytes = prepared.local_bytes;
-            return Err(GpuError::Memory {
-                what: "a group of work items",
-                needed_bytes,
-                free_bytes: local_bytes,
-            });
+            let what = "a group of work items";
+            return Err(GpuError::Memory { what, needed_bytes, free_bytes: local_bytes }.into());
         }
         let (classes, table_bytes) = (prepared.classes, prepared.table_bytes);
         let batch_max = batch_max.clamp(1, u32::MAX as usize / W);
@@ -115,7 +110,7 @@ impl<const W: usize> ClTable<W> {
     ///
     /// # Panics
     /// Where the slices differ in length.
-    pub fn lookup_batch(&self, keys: &[[u32; W]], hits: &mut [Option<Hit>]) -> Result<(), GpuError> {
+    pub fn lookup_batch(&self, keys: &[[u32; W]], hits: &mut [Option<Hit>]) -> Result<(), ClError> {
         assert_eq!(keys.len(), hits.len());
         let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
         for (keys, hits) in keys.chunks(self.batch_max).zip(hits.chunks_mut(self.batch_max)) {
@@ -167,7 +162,7 @@ impl<const W: usize> ClTable<W> {
 }
 
 /// Words on the device, which kernels read.
-fn upload<T>(device: &ClDevice, what: &'static str, values: &[T]) -> Result<Object, GpuError> {
+fn upload<T>(device: &ClDevice, what: &'static str, values: &[T]) -> Result<Object, ClError> {
     device.reserve(what, size_of_val(values))?;
     if values.is_empty() {
         // No buffer is empty.
@@ -183,7 +178,7 @@ fn upload<T>(device: &ClDevice, what: &'static str, values: &[T]) -> Result<Obje
 }
 
 /// Room on the device.
-fn room(device: &ClDevice, bytes: usize) -> Result<Object, GpuError> {
+fn room(device: &ClDevice, bytes: usize) -> Result<Object, ClError> {
     let cl = OpenCl::get()?;
     Object::made("taking memory", cl.clReleaseMemObject, |status| {
         // SAFETY: nothing of the host's is read or written.
@@ -191,7 +186,7 @@ fn room(device: &ClDevice, bytes: usize) -> Result<Object, GpuError> {
     })
 }
 
-fn linear<const W: usize>(device: &ClDevice, rules: &TernaryRules<W>) -> Result<Prepared, GpuError> {
+fn linear<const W: usize>(device: &ClDevice, rules: &TernaryRules<W>) -> Result<Prepared, ClError> {
     let rule_bytes = 4 * words_of_rule(W);
     device.reserve("linear search", rule_bytes * rules.rules.len())?;
     let held = LINEAR_BYTES / rule_bytes;
@@ -213,67 +208,55 @@ fn linear<const W: usize>(device: &ClDevice, rules: &TernaryRules<W>) -> Result<
     })
 }
 
-fn tuple<const W: usize>(
-    device: &ClDevice,
-    rules: &TernaryRules<W>,
-    seed: u64,
-) -> Result<Prepared, GpuError> {
+fn tuple<const W: usize>(device: &ClDevice, rules: &TernaryRules<W>, seed: u64) -> Result<Prepared, ClError> {
     let tables = ClassTables::new(rules, seed, |what, bytes| device.reserve(what, bytes))?;
-    let functions = tables.functions.words();
+    let functions = tables.function_words();
     let buffers =
-        vec![upload(device, "tuple search", &tables.words)?, upload(device, "tuple search", &functions)?];
+        vec![upload(device, "tuple search", tables.words())?, upload(device, "tuple search", &functions)?];
     let kernel = Kernel::compile(device, ClMethod::Tuple, W)?
         .buffer(&buffers[0])?
-        .number(tables.classes.len() as u32)?
+        .number(tables.class_count() as u32)?
         .buffer(&buffers[1])?;
     Ok(Prepared {
         kernel,
         tables: buffers,
-        table_bytes: size_of_val(&tables.words[..]) + size_of_val(&functions[..]),
-        groups: tables.classes.len().max(1),
+        table_bytes: size_of_val(tables.words()) + size_of_val(&functions[..]),
+        groups: tables.class_count().max(1),
         items: CLASS_ITEMS,
         local_bytes: 4 * words_of_class(W),
-        classes: Some(tables.classes.len()),
+        classes: Some(tables.class_count()),
     })
 }
 
-fn bloom<const W: usize>(
-    device: &ClDevice,
-    rules: &TernaryRules<W>,
-    seed: u64,
-) -> Result<Prepared, GpuError> {
+fn bloom<const W: usize>(device: &ClDevice, rules: &TernaryRules<W>, seed: u64) -> Result<Prepared, ClError> {
     let tables = ClassTables::new(rules, seed, |what, bytes| device.reserve(what, bytes))?;
     let filters = Filters::new(&tables, seed);
     let buffers = vec![
-        upload(device, "Bloom search", &tables.words)?,
+        upload(device, "Bloom search", tables.words())?,
         upload(device, "Bloom search", &filters.words)?,
         upload(device, "Bloom search", &filters.functions)?,
     ];
     let kernel = Kernel::compile(device, ClMethod::Bloom, W)?
         .buffer(&buffers[0])?
-        .number(tables.classes.len() as u32)?
+        .number(tables.class_count() as u32)?
         .buffer(&buffers[1])?
         .number(filters.bits)?
         .number(filters.function_count)?
         .buffer(&buffers[2])?;
-    let words = tables.words.len() + filters.words.len();
+    let words = tables.words().len() + filters.words.len();
     Ok(Prepared {
         kernel,
         tables: buffers,
         table_bytes: 4 * words + size_of_val(&filters.functions[..]),
-        groups: tables.classes.len().max(1),
+        groups: tables.class_count().max(1),
         items: CLASS_ITEMS,
         local_bytes: 4 * words_of_class(W) + filters.bytes_of_class(),
-        classes: Some(tables.classes.len()),
+        classes: Some(tables.class_count()),
     })
 }
 
 impl Lane {
-    fn new<const W: usize>(
-        device: &ClDevice,
-        prepared: Prepared,
-        batch_max: usize,
-    ) -> Result<Self, GpuError> {
+    fn new<const W: usize>(device: &ClDevice, prepared: Prepared, batch_max: usize) -> Result<Self, ClError> {
         device.reserve("batches", 4 * W * batch_max)?;
         let queue = device.queue()?;
         let tuples = room(device, 4 * W * batch_max)?;
@@ -287,7 +270,7 @@ impl Lane {
     }
 
     /// The standings of the winners for keys, as many as a batch may have.
-    fn look_up<const W: usize>(&mut self, keys: &[[u32; W]]) -> Result<&[u32], GpuError> {
+    fn look_up<const W: usize>(&mut self, keys: &[[u32; W]]) -> Result<&[u32], ClError> {
         self.columns.clear();
         (0..W).for_each(|w| self.columns.extend(keys.iter().map(|key| key[w])));
         self.standings.clear();
@@ -326,7 +309,7 @@ impl Lane {
     }
 
     /// Copies words to the device.
-    fn write(&self, cl: &OpenCl, to: &Object, words: &[u32]) -> Result<(), GpuError> {
+    fn write(&self, cl: &OpenCl, to: &Object, words: &[u32]) -> Result<(), ClError> {
         let (start, bytes) = (words.as_ptr().cast(), size_of_val(words));
         // SAFETY: the words are there until it returns, and blocking: it does so when they are copied. Batches are at most as
         // long as `new` took memory for.
