@@ -1,6 +1,6 @@
 //! The machine that figures come from: CPU, caches, date.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use flowlane::isa::{self, Variant};
 use serde::Serialize;
@@ -123,41 +123,14 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Now, in UTC, as ISO 8601 has it.
+/// Now, in UTC, as RFC 3339 has it.
 pub fn date() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    iso_8601(seconds)
-}
-
-fn iso_8601(seconds: u64) -> String {
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    let mut month = 0;
-    while days >= lengths[month] {
-        days -= lengths[month];
-        month += 1;
-    }
-    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year}-{:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", month + 1, days + 1)
+    humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        assert_eq!(iso_8601(0), "1970-01-01T00:00:00Z");
-        assert_eq!(iso_8601(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(iso_8601(1_709_251_199), "2024-02-29T23:59:59Z");
-        assert_eq!(iso_8601(1_735_689_599), "2024-12-31T23:59:59Z");
-    }
 
     #[test]
     fn bytes_are_short_where_they_are_round() {

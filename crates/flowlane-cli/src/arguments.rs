@@ -216,7 +216,7 @@ pub(crate) struct ClassifyOptions {
     /// Packets that a CUDA or OpenCL device looks up at a time.
     #[arg(long, default_value_t = 8192, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub(crate) batch: u32,
-    /// Variant of the engine: scalar, sse42, avx2, avx512-256 or avx512; linear and tuple have scalar only.
+    /// Variant of the engine: scalar, sse42, avx2 or avx512; linear and tuple have scalar only.
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Option<String>,
     /// Most bytes that the engines of access lists, or a table on a device, may take.

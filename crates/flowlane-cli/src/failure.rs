@@ -1,15 +1,15 @@
 //! How a command ends when it does not end well: what, where, how to mend it, and an exit code.
 
-use std::fmt;
+use std::ops::Range;
 use std::process::ExitCode;
 
+use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 use flowlane::rule::ReadErrors;
 use flowlane_gpu::GpuError;
 use flowlane_switch::config::ConfigError;
 use flowlane_switch::port::PortError;
 use flowlane_switch::setup::SetupError;
 use flowlane_switch::worker::RunError;
-use miette::{Diagnostic, LabeledSpan, MietteHandlerOpts, NamedSource, Report, SourceCode};
 
 /// Why a command failed.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) enum Failure {
     /// The comparison that was asked for found a difference: exit code 1.
     Check(String),
     /// Bad input or usage: exit code 2.
-    Input(Box<dyn Diagnostic + Send + Sync>),
+    Input(Box<Trouble>),
     /// The environment lacks something: exit code 3.
     Environment(String),
     /// Whoever read the output has gone: no reason to say anything.
@@ -29,28 +29,41 @@ pub(crate) enum Failure {
 pub(crate) struct Trouble {
     message: String,
     help: Option<String>,
-    place: Option<(NamedSource<String>, Vec<LabeledSpan>)>,
+    place: Option<Place>,
 }
 
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+/// Places in a file, each with what is wrong there where the message does not say it.
+#[derive(Debug)]
+struct Place {
+    file: String,
+    text: String,
+    spans: Vec<(Range<usize>, Option<String>)>,
+}
+
+impl Place {
+    /// The places as far as the text goes, in whole characters.
+    fn snippet(&self) -> Snippet<'_, Annotation<'_>> {
+        let text = self.text.as_str();
+        let marks = self.spans.iter().map(|(span, label)| {
+            let start = text.floor_char_boundary(span.start.min(text.len()));
+            let end = text.ceil_char_boundary(span.end.clamp(start, text.len()));
+            AnnotationKind::Primary.span(start..end).label(label.as_deref())
+        });
+        Snippet::source(text).path(self.file.as_str()).annotations(marks)
     }
 }
 
-impl std::error::Error for Trouble {}
-
-impl Diagnostic for Trouble {
-    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
-        self.help.as_ref().map(|h| Box::new(h) as Box<dyn fmt::Display>)
-    }
-
-    fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.place.as_ref().map(|(source, _)| source as &dyn SourceCode)
-    }
-
-    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        self.place.as_ref().map(|(_, labels)| Box::new(labels.iter().cloned()) as Box<dyn Iterator<Item = _>>)
+impl Trouble {
+    /// The message, the lines that it is about, and how to mend it, as a terminal shows them.
+    fn render(&self) -> String {
+        let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()));
+        if let Some(place) = &self.place {
+            group = group.element(place.snippet());
+        }
+        if let Some(help) = &self.help {
+            group = group.element(Level::HELP.message(help.as_str()));
+        }
+        Renderer::styled().render(&[group])
     }
 }
 
@@ -74,17 +87,14 @@ impl Failure {
     pub(crate) fn lines(text: String, errors: &ReadErrors) -> Self {
         let first = &errors.errors()[0];
         let more = errors.count() - errors.errors().len();
-        let labels = errors
-            .errors()
-            .iter()
-            .map(|e| LabeledSpan::new(Some(e.problem.clone()), e.offset, e.len.max(1)))
-            .collect();
+        let spans = errors.errors().iter();
+        let spans = spans.map(|e| (e.offset..e.offset + e.len.max(1), Some(e.problem.clone()))).collect();
         let help = match more {
             0 => "nothing of the file was loaded".to_owned(),
             n => format!("{n} more lines are wrong; nothing of the file was loaded"),
         };
         let message = format!("{first}");
-        let place = Some((NamedSource::new(first.file.clone(), text), labels));
+        let place = Some(Place { file: first.file.clone(), text, spans });
         Self::Input(Box::new(Trouble { message, help: Some(help), place }))
     }
 
@@ -100,22 +110,20 @@ impl Failure {
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Check(message) | Self::Environment(message) => message.clone(),
-            Self::Input(trouble) => trouble.to_string(),
+            Self::Input(trouble) => trouble.message.clone(),
             Self::OutputClosed => "nobody reads the output".to_owned(),
         }
     }
 
     /// Writes the message to standard error; returns the exit code.
     pub(crate) fn report(self) -> ExitCode {
-        let handler = MietteHandlerOpts::new().context_lines(1);
-        let _ = miette::set_hook(Box::new(move |_| Box::new(handler.clone().build())));
         match self {
             Failure::Check(message) => {
                 eprintln!("flowlane: {message}");
                 ExitCode::from(1)
             }
             Failure::Input(trouble) => {
-                eprintln!("{:?}", Report::new_boxed(trouble));
+                anstream::eprintln!("{}", trouble.render());
                 ExitCode::from(2)
             }
             Failure::Environment(message) => {
@@ -134,8 +142,8 @@ impl From<ConfigError> for Failure {
         }
         let message = error.to_string();
         let place = error.span.map(|span| {
-            let source = NamedSource::new(error.file.display().to_string(), error.text);
-            (source, vec![LabeledSpan::new(None, span.start, span.len())])
+            let file = error.file.display().to_string();
+            Place { file, text: error.text, spans: vec![(span, None)] }
         });
         Self::Input(Box::new(Trouble { message, help: error.help, place }))
     }
@@ -167,6 +175,16 @@ impl From<GpuError> for Failure {
             GpuError::Entries { .. } | GpuError::Words { .. } | GpuError::List { .. } => {
                 Self::input(error.to_string())
             }
+            lack => Self::Environment(lack.to_string()),
+        }
+    }
+}
+
+#[cfg(feature = "opencl")]
+impl From<flowlane_paper::opencl::ClError> for Failure {
+    fn from(error: flowlane_paper::opencl::ClError) -> Self {
+        match error {
+            flowlane_paper::opencl::ClError::Rules(error) => error.into(),
             lack => Self::Environment(lack.to_string()),
         }
     }

@@ -79,48 +79,6 @@ pub enum GpuError {
         /// How many sets were tried.
         tries: usize,
     },
-    /// There is no OpenCL.
-    #[cfg(feature = "opencl")]
-    #[error(
-        "no OpenCL: the library libOpenCL.so.1 cannot be loaded ({reason}); install its loader and a driver for the CPU (Debian: ocl-icd-libopencl1 and pocl-opencl-icd), or take another engine"
-    )]
-    NoOpenCl {
-        /// What loading the library says.
-        reason: String,
-    },
-    /// OpenCL has no driver.
-    #[cfg(feature = "opencl")]
-    #[error(
-        "no OpenCL platform: the library is there, and no driver; install one for the CPU (Debian: pocl-opencl-icd), or take another engine"
-    )]
-    NoPlatform,
-    /// OpenCL has no CPU.
-    #[cfg(feature = "opencl")]
-    #[error(
-        "no OpenCL device that is a CPU: {reason}; install a driver for the CPU (Debian: pocl-opencl-icd), or take another engine"
-    )]
-    NoCpu {
-        /// What there is instead.
-        reason: String,
-    },
-    /// A device has not as many cores.
-    #[cfg(feature = "opencl")]
-    #[error("{asked} cores were asked for, and the OpenCL device has 1 to {there}")]
-    Cores {
-        /// How many were asked for.
-        asked: usize,
-        /// How many there are.
-        there: usize,
-    },
-    /// The driver does not compile a kernel.
-    #[cfg(feature = "opencl")]
-    #[error("{device} does not compile a kernel:\n{log}")]
-    Kernel {
-        /// The device.
-        device: String,
-        /// What its compiler says.
-        log: String,
-    },
     /// The access list that stands in for the device.
     #[error("the rules do not fit the access list that stands in for the device: {reason}")]
     List {
@@ -158,10 +116,6 @@ impl GpuError {
 
     /// Whether the machine lacks what is needed, so that another engine may do.
     pub fn is_absence(&self) -> bool {
-        #[cfg(feature = "opencl")]
-        if matches!(self, Self::NoOpenCl { .. } | Self::NoPlatform | Self::NoCpu { .. }) {
-            return true;
-        }
         matches!(
             self,
             Self::NoDriver | Self::NoDevice { .. } | Self::OldDriver { .. } | Self::OldDevice { .. }

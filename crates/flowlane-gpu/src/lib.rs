@@ -33,7 +33,6 @@
 //! | [`ceilings`] | what a device does at best |
 //! | [`classifier`] | rules for flow keys, with the CPU where a device does not do |
 //! | [`ternary`] | rules without ranges |
-//! | `opencl` | the paper's kernels on the cores of a CPU (feature `opencl`) |
 //!
 //! Kernels are in `kernels/`. Tests run them on the CPU, unmodified, behind a driver of their own (`host/`).
 
@@ -42,13 +41,21 @@ pub mod classifier;
 pub mod device;
 mod error;
 mod graph;
-#[cfg(feature = "opencl")]
-pub mod opencl;
 pub mod resident;
 pub mod search;
 pub mod session;
 pub mod table;
 pub mod ternary;
+
+/// Tables on the host, as kernels take them: those that `flowlane-paper` has for OpenCL take the same.
+#[doc(hidden)]
+pub mod host {
+    pub use crate::classifier::WORDS_MAX;
+    pub use crate::search::bloom::Filters;
+    pub use crate::search::classes::{ClassTables, PRIME, SLOTS, SUBTABLES, words_of_class};
+    pub use crate::search::linear::{rule_words, words_of_rule};
+    pub use crate::table::ENTRIES_MAX;
+}
 
 pub use classifier::{Changes, GpuConfig, GpuSearch, Rebuild};
 pub use device::{Device, DeviceProperties};

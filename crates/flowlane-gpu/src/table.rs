@@ -13,7 +13,7 @@ use crate::search::{self, Batch, Method, Search};
 use crate::ternary::{Ternary, TernaryRules};
 
 /// Entries after expansion of ranges that a table may have.
-pub(crate) const ENTRIES_MAX: usize = 1 << 26;
+pub const ENTRIES_MAX: usize = 1 << 26;
 /// The same of what is added to a table: all of them are compared with every key.
 const ADDED_ENTRIES_MAX: usize = 1 << 14;
 

@@ -116,16 +116,6 @@ pub enum VariantChoice {
     Avx512,
 }
 
-/// How the megaflow cache looks up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DesignChoice {
-    /// All lanes of a mask at once, over fixed columns, behind a filter.
-    Fixed,
-    /// As *Leveraging SIMD parallelism* (2020) has it, for comparison.
-    Majority,
-}
-
 /// Sizes and policies of the flow caches.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -144,8 +134,6 @@ pub struct CacheSection {
     /// Tell traffic of few flows from traffic of many, and remember for each which caches pay: changes of traffic are then
     /// followed at once, at most once a second.
     pub hybrid: bool,
-    /// How the megaflow cache looks up: `fixed` or, for comparison, `majority`.
-    pub design: Option<DesignChoice>,
     /// The most megaflows (about 100 bytes each); 0 for none: every packet goes through the tables.
     pub megaflows_max: usize,
     /// The most distinct megaflow masks.
@@ -163,7 +151,6 @@ impl Default for CacheSection {
             signature_insert_inverse: 8,
             adaptive: true,
             hybrid: true,
-            design: None,
             megaflows_max: 200_000,
             masks_max: 1024,
             idle_s: 10,

@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use flowlane::cache::Design;
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
 use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
 use flowlane::isa::Variant;
@@ -20,8 +19,8 @@ use flowlane_gpu::{Device, GpuError};
 use self::functions::FunctionSetup;
 use self::routes::RoutesSetup;
 use crate::config::{
-    ClockChoice, Config, ConfigError, DesignChoice, EngineChoice, MalformedChoice, MeterSection, MissChoice,
-    TableSection, VariantChoice,
+    ClockChoice, Config, ConfigError, EngineChoice, MalformedChoice, MeterSection, MissChoice, TableSection,
+    VariantChoice,
 };
 use crate::mac_table::MacTable;
 use crate::meter::{Meter, Rate};
@@ -188,10 +187,6 @@ impl Setup {
             signature_insert_inverse: config.cache.signature_insert_inverse,
             adaptive: config.cache.adaptive,
             hybrid: config.cache.hybrid,
-            design: config.cache.design.map(|design| match design {
-                DesignChoice::Fixed => Design::Fixed,
-                DesignChoice::Majority => Design::Majority,
-            }),
             megaflows_max: config.cache.megaflows_max,
             masks_max: config.cache.masks_max,
             idle_ns: config.cache.idle_s.saturating_mul(1_000_000_000),

@@ -2,8 +2,8 @@
 //! global; and in one test, since tests run side by side.
 
 use flowlane::bloom::{BlockedBloomFilter, BloomFilter, BloomKernel};
-use flowlane::cache::{Design, MegaflowCache, MegaflowConfig};
-use flowlane::classify::acl::{Dynamic, DynamicConfig, Engine as _, Layout, Tree, TreeConfig, TreeKernel};
+use flowlane::cache::{MegaflowCache, MegaflowConfig};
+use flowlane::classify::acl::{Dynamic, DynamicConfig, Engine as _, Layout, Tree, TreeConfig};
 use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
 use flowlane::hash::crc32c::Crc32c;
 use flowlane::hash::murmur3::Murmur3;
@@ -29,8 +29,8 @@ fn config() -> MegaflowConfig {
     MegaflowConfig { flows_max: 16, ..MegaflowConfig::default() }
 }
 
-fn tree(kernel: Option<TreeKernel>) -> Tree<4> {
-    let config = TreeConfig { kernel, ..TreeConfig::default() };
+fn tree(variant: Option<Variant>) -> Tree<4> {
+    let config = TreeConfig { variant, ..TreeConfig::default() };
     Tree::build(Layout::ipv4_five_tuple().kinds(), &[], &config).unwrap()
 }
 
@@ -52,10 +52,10 @@ fn installed_choices_are_used() {
     for slot in [Slot::Murmur3, Slot::Crc32c, Slot::Parser] {
         choices.set(slot, "scalar");
     }
-    choices.set(Slot::Bloom(SizeClass::L1), "scalar/u3/prefetch");
+    choices.set(Slot::Bloom(SizeClass::L1), "scalar/u2/prefetch");
     choices.set(Slot::BlockedBloom(SizeClass::L1), "scalar/prefetch");
     choices.set(Slot::Cuckoo(SizeClass::L1), "scalar");
-    choices.set(Slot::Megaflow, "majority/scalar/from7");
+    choices.set(Slot::Megaflow, "scalar/from7/x1");
     choices.set(Slot::AclTree, "scalar");
     choices.set(Slot::AclDynamic, "scalar");
     choices.set(Slot::Routes4, "dir24/scalar");
@@ -66,13 +66,13 @@ fn installed_choices_are_used() {
     assert_eq!(Crc32c::new().variant(), Variant::Scalar);
     assert_eq!(Parser::new().variant(), Variant::Scalar);
     let bloom = |bits| BloomFilter::with_bits(bits, 3).unwrap().kernel().to_string();
-    assert_eq!(bloom(1 << 10), "scalar/u3/prefetch");
+    assert_eq!(bloom(1 << 10), "scalar/u2/prefetch");
     let large = SizeClass::of(1 << 26);
     assert_eq!(bloom(1 << 29), built_in(Slot::Bloom(large)).choice);
     assert_eq!(BlockedBloomFilter::with_bits(1 << 10).unwrap().kernel().to_string(), "scalar/prefetch");
     assert_eq!(CuckooWriter::<1>::new(&CuckooConfig::new(16, 1)).variant(), Variant::Scalar);
     let cache = MegaflowCache::new(config());
-    assert_eq!((cache.design(), cache.variant(), cache.threshold()), (Design::Majority, Variant::Scalar, 7));
+    assert_eq!((cache.variant(), cache.threshold()), (Variant::Scalar, 7));
     assert_eq!(cache.in_flight(), 1);
     assert_eq!(tree(None).variant(), Variant::Scalar);
     assert_eq!(dynamic(None).variant(), Variant::Scalar);
@@ -91,19 +91,16 @@ fn installed_choices_are_used() {
 fn explicit_choices_win() {
     for variant in Variant::ALL.into_iter().filter(|v| v.available()) {
         assert_eq!(Murmur3::with_variant(variant).unwrap().variant(), variant);
+        assert_eq!(tree(Some(variant)).variant(), variant);
         let config = CuckooConfig::new(16, 1).with_variant(variant).unwrap();
         assert_eq!(CuckooWriter::<1>::new(&config).variant(), variant);
         let cache = MegaflowCache::new(MegaflowConfig { variant: Some(variant), ..self::config() });
-        assert_eq!((cache.design(), cache.variant()), (Design::Majority, variant));
+        assert_eq!(cache.variant(), variant);
     }
-    // A threshold that was measured with another design says nothing of this one.
-    let cache = MegaflowCache::new(MegaflowConfig { design: Some(Design::Fixed), ..config() });
-    assert_eq!((cache.design(), cache.threshold(), cache.in_flight()), (Design::Fixed, 6, 16));
     let cache = MegaflowCache::new(MegaflowConfig { threshold: Some(2), ..config() });
-    assert_eq!((cache.design(), cache.threshold()), (Design::Majority, 2));
-    for kernel in TreeKernel::ALL.into_iter().filter(|k| k.available()) {
-        assert_eq!(tree(Some(kernel)).kernel(), kernel);
-    }
+    assert_eq!((cache.threshold(), cache.in_flight()), (2, 1));
+    let cache = MegaflowCache::new(MegaflowConfig { in_flight: Some(8), ..config() });
+    assert_eq!((cache.threshold(), cache.in_flight()), (7, 8));
     for variant in [Variant::Scalar, Variant::Avx2, Variant::Avx512] {
         let Some(config) = fib_config().with_variant(variant) else { continue };
         assert_eq!(dynamic(Some(variant)).variant(), variant);
@@ -135,8 +132,8 @@ fn what_cannot_be_used_is_refused() {
 fn the_cap_is_respected() {
     let mut choices = Choices::new();
     choices.set(Slot::Murmur3, "avx512");
-    choices.set(Slot::Megaflow, "fixed/avx512/from2");
-    choices.set(Slot::Bloom(SizeClass::L1), "avx512-register/u2");
+    choices.set(Slot::Megaflow, "avx512/from2");
+    choices.set(Slot::Bloom(SizeClass::L1), "avx512-staged/u2");
     install(choices);
     for cap in [MaxSimd::Bits256, MaxSimd::Bits128, MaxSimd::Bits64] {
         set_max_simd(cap);

@@ -5,11 +5,13 @@
 //! sizes follow the caches of the machine.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::hint::black_box;
 
-use flowlane::bloom::{Algorithm, BlockedBloomFilter, BloomFilter, BloomKernel, UNROLL_MAX};
+use flowlane::bloom::{self, BlockedBloomFilter, BloomFilter, BloomKernel, UNROLLS};
 use flowlane::generate::Random;
 use flowlane::isa::Variant;
+use flowlane_paper::bloom as paper;
 
 use super::Context;
 use crate::figure::{Extreme, Figure, Ratio};
@@ -18,11 +20,95 @@ use crate::measure::{Body, Measured, Meter};
 
 const HASHES: usize = 3;
 
+/// An algorithm of the library's, or one of the papers'.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Algorithm {
+    Library(bloom::Algorithm),
+    Paper(paper::Algorithm),
+}
+
+impl Algorithm {
+    /// All of them, the narrower first.
+    fn all() -> Vec<Self> {
+        let library = bloom::Algorithm::ALL.map(Self::Library);
+        let mut all: Vec<Self> = paper::Algorithm::ALL.map(Self::Paper).into_iter().chain(library).collect();
+        all.sort_by_key(|algorithm| algorithm.variant().width_bits());
+        all
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Library(algorithm) => algorithm.name(),
+            Self::Paper(algorithm) => algorithm.name(),
+        }
+    }
+
+    fn variant(self) -> Variant {
+        match self {
+            Self::Library(algorithm) => algorithm.variant(),
+            Self::Paper(algorithm) => algorithm.variant(),
+        }
+    }
+}
+
+const SCALAR: Algorithm = Algorithm::Library(bloom::Algorithm::Scalar);
+const TABLE: Algorithm = Algorithm::Paper(paper::Algorithm::Avx2Table);
+const EXPAND_LOAD: Algorithm = Algorithm::Paper(paper::Algorithm::Avx512ExpandLoad);
+
+/// A kernel of either.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kernel {
+    algorithm: Algorithm,
+    unroll: u8,
+    prefetch: bool,
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefetch = if self.prefetch { "/prefetch" } else { "" };
+        write!(f, "{}/u{}{prefetch}", self.algorithm.name(), self.unroll)
+    }
+}
+
+impl From<BloomKernel> for Kernel {
+    fn from(BloomKernel { algorithm, unroll, prefetch }: BloomKernel) -> Self {
+        Self { algorithm: Algorithm::Library(algorithm), unroll, prefetch }
+    }
+}
+
+impl Kernel {
+    /// Every kernel that may be used here.
+    pub(super) fn all() -> Vec<Self> {
+        let mut all = Vec::new();
+        for algorithm in Algorithm::all().into_iter().filter(|a| a.variant().available()) {
+            for unroll in UNROLLS {
+                all.extend([false, true].map(|prefetch| kernel(algorithm, unroll, prefetch)));
+            }
+        }
+        all
+    }
+
+    /// The instruction set that it needs.
+    pub(super) fn variant(self) -> Variant {
+        self.algorithm.variant()
+    }
+}
+
+fn baseline() -> Kernel {
+    let paper::Kernel { algorithm, unroll, prefetch } = paper::Kernel::BASELINE;
+    kernel(Algorithm::Paper(algorithm), unroll, prefetch)
+}
+
+/// What the library takes for a filter of this many bytes.
+fn chosen(table_bytes: usize) -> Kernel {
+    BloomKernel::default_for(table_bytes).into()
+}
+
 /// Colours by algorithm, the same in all figures; what asks ahead is dashed.
 fn paint(figure: &mut Figure) {
     figure.paint(|name| {
         let (name, ahead) = name.strip_suffix(AHEAD).map_or((name, false), |name| (name, true));
-        Algorithm::ALL.iter().position(|a| a.name() == name).map(|place| (place, ahead))
+        Algorithm::all().iter().position(|a| a.name() == name).map(|place| (place, ahead))
     });
 }
 
@@ -41,26 +127,26 @@ mod stated {
     pub(super) const AHEAD_OVER_NOT: f64 = 1.25;
 }
 
-fn kernel(algorithm: Algorithm, unroll: u8, prefetch: bool) -> BloomKernel {
-    BloomKernel { algorithm, unroll, prefetch }
+fn kernel(algorithm: Algorithm, unroll: u8, prefetch: bool) -> Kernel {
+    Kernel { algorithm, unroll, prefetch }
 }
 
 /// A size of filter, and what is measured on it.
 struct Size {
     bytes: usize,
-    kernels: Vec<BloomKernel>,
+    kernels: Vec<Kernel>,
     measured: Vec<Measured>,
 }
 
 impl Size {
-    fn of(&self, kernel: BloomKernel) -> Option<&Measured> {
+    fn of(&self, kernel: Kernel) -> Option<&Measured> {
         let name = kernel.to_string();
         self.measured.iter().find(|m| m.name == name)
     }
 
     /// The kernel of the least time, of those that are wanted.
-    fn best(&self, wanted: impl Fn(BloomKernel) -> bool) -> Option<(BloomKernel, f64)> {
-        let measured = |k: &BloomKernel| Some((*k, self.of(*k)?.ns.median));
+    fn best(&self, wanted: impl Fn(Kernel) -> bool) -> Option<(Kernel, f64)> {
+        let measured = |k: &Kernel| Some((*k, self.of(*k)?.ns.median));
         let candidates = self.kernels.iter().filter(|k| wanted(**k)).filter_map(measured);
         candidates.min_by(|a, b| a.1.total_cmp(&b.1))
     }
@@ -88,16 +174,16 @@ fn large(context: &Context<'_>, bytes: usize) -> bool {
 }
 
 /// The kernels for a size: `full` with all factors.
-fn kernels(context: &Context<'_>, bytes: usize, full: bool) -> Vec<BloomKernel> {
-    let wanted = |k: &BloomKernel| {
-        let plain = k.unroll == 1 && !k.prefetch || *k == BloomKernel::default_for(bytes);
-        let unrolled = full && !k.prefetch && k.algorithm != Algorithm::Scalar;
-        let ahead = full && k.prefetch && large(context, bytes) && k.algorithm != Algorithm::Scalar;
+fn kernels(context: &Context<'_>, bytes: usize, full: bool) -> Vec<Kernel> {
+    let wanted = |k: &Kernel| {
+        let plain = k.unroll == 1 && !k.prefetch || *k == chosen(bytes);
+        let unrolled = full && !k.prefetch && k.algorithm != SCALAR;
+        let ahead = full && k.prefetch && large(context, bytes) && k.algorithm != SCALAR;
         (plain || unrolled || ahead) && context.options.has_kernel(*k)
     };
-    let always = [BloomKernel::SCALAR, BloomKernel::BASELINE, kernel(Algorithm::Avx2Table, 1, false)];
-    let mut kernels: Vec<BloomKernel> = always.into_iter().filter(|k| k.available()).collect();
-    kernels.extend(BloomKernel::all().into_iter().filter(|k| wanted(k) && !always.contains(k)));
+    let always = [BloomKernel::SCALAR.into(), baseline(), kernel(TABLE, 1, false)];
+    let mut kernels: Vec<Kernel> = always.into_iter().filter(|k| k.variant().available()).collect();
+    kernels.extend(Kernel::all().into_iter().filter(|k| wanted(k) && !always.contains(k)));
     kernels
 }
 
@@ -125,7 +211,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
             add_answers(meter, context, &filter, &keys, place, &mut answers);
         }
     }
-    let default = BloomKernel::default_for(0).algorithm;
+    let default = chosen(0).algorithm;
     let mut figures = vec![figure_5(&measured)];
     for size in measured.iter().filter(|s| full.contains(&s.bytes)) {
         figures.push(figure_6(size, default));
@@ -148,20 +234,31 @@ fn survivors(
     meter: &mut Meter<'_>,
     filter: &mut BloomFilter,
     keys: &[u32],
-    kernels: &[BloomKernel],
+    kernels: &[Kernel],
 ) -> Vec<Measured> {
     let payloads: Vec<u32> = (0..keys.len() as u32).collect();
     let what = format!("filter of {}", bytes(filter.table_bytes() as u64));
     let shared = RefCell::new((filter, vec![0; keys.len()], vec![0; keys.len()]));
     let (shared, payloads) = (&shared, &payloads);
-    let bodies = kernels.iter().map(|kernel| {
-        Body::new(kernel.to_string(), move || {
-            let (filter, out_keys, out_payloads) = &mut *shared.borrow_mut();
-            filter.set_kernel(*kernel).expect("is available");
-            black_box(filter.survivors(keys, payloads, out_keys, out_payloads));
-        })
-    });
-    meter.compare(&what, keys.len() as u64, bodies.collect())
+    let body = |kernel: &Kernel| {
+        let Kernel { algorithm, unroll, prefetch } = *kernel;
+        match algorithm {
+            Algorithm::Library(algorithm) => Body::new(kernel.to_string(), move || {
+                let (filter, out_keys, out_payloads) = &mut *shared.borrow_mut();
+                filter.set_kernel(BloomKernel { algorithm, unroll, prefetch }).expect("is available");
+                black_box(filter.survivors(keys, payloads, out_keys, out_payloads));
+            }),
+            Algorithm::Paper(algorithm) => {
+                let paper = paper::Kernel { algorithm, unroll, prefetch };
+                let baseline = paper::Baseline::new(paper).expect("is available");
+                Body::new(kernel.to_string(), move || {
+                    let (filter, out_keys, out_payloads) = &mut *shared.borrow_mut();
+                    black_box(baseline.survivors(filter, keys, payloads, out_keys, out_payloads));
+                })
+            }
+        }
+    };
+    meter.compare(&what, keys.len() as u64, kernels.iter().map(body).collect())
 }
 
 fn figure_5(sizes: &[Size]) -> Figure {
@@ -171,7 +268,7 @@ fn figure_5(sizes: &[Size]) -> Figure {
                  gains little by its text.";
     let mut figure = Figure::new("figure-5", "Figure 5: Bloom filter, by implementation", about)
         .over("filter size", sizes.iter().map(|s| bytes(s.bytes as u64)));
-    for algorithm in Algorithm::ALL {
+    for algorithm in Algorithm::all() {
         let kernel = kernel(algorithm, 1, false);
         for (place, size) in sizes.iter().enumerate() {
             if let Some(m) = size.of(kernel) {
@@ -180,7 +277,7 @@ fn figure_5(sizes: &[Size]) -> Figure {
         }
     }
     for (place, size) in sizes.iter().enumerate() {
-        if let Some(m) = size.of(BloomKernel::default_for(size.bytes)) {
+        if let Some(m) = size.of(chosen(size.bytes)) {
             figure.add("chosen by the library", place, m);
         }
     }
@@ -196,9 +293,9 @@ fn figure_5(sizes: &[Size]) -> Figure {
 
 /// Series by algorithm over the factor.
 fn by_factor(figure: &mut Figure, size: &Size, series: &str, algorithm: Algorithm, prefetch: bool) {
-    for unroll in 1..=UNROLL_MAX {
+    for (place, unroll) in UNROLLS.into_iter().enumerate() {
         if let Some(m) = size.of(kernel(algorithm, unroll, prefetch)) {
-            figure.add(series, usize::from(unroll) - 1, m);
+            figure.add(series, place, m);
         }
     }
 }
@@ -207,7 +304,7 @@ fn by_factor(figure: &mut Figure, size: &Size, series: &str, algorithm: Algorith
 fn ratio(
     size: &Size,
     what: String,
-    of: Option<(BloomKernel, f64)>,
+    of: Option<(Kernel, f64)>,
     over: Option<f64>,
     stated: Option<f64>,
 ) -> Ratio {
@@ -216,12 +313,12 @@ fn ratio(
 }
 
 fn factors() -> impl Iterator<Item = String> {
-    (1..=UNROLL_MAX).map(|u| u.to_string())
+    UNROLLS.into_iter().map(|u| u.to_string())
 }
 
 /// The line of the baseline times what is stated, at every factor.
 fn stated_line(figure: &mut Figure, size: &Size, name: &str, times: f64) {
-    if let Some(baseline) = size.of(BloomKernel::BASELINE) {
+    if let Some(baseline) = size.of(baseline()) {
         let value = Some(1e3 / baseline.ns.median * times);
         figure
             .guides
@@ -236,11 +333,11 @@ fn figure_6(size: &Size, default: Algorithm) -> Figure {
     let id = format!("figure-6-{}", name.replace(' ', "").to_lowercase());
     let mut figure = Figure::new(id, format!("Figure 6: unrolling, filter of {name}"), about)
         .over("unroll factor", factors());
-    for algorithm in Algorithm::ALL.into_iter().filter(|a| *a != Algorithm::Scalar) {
+    for algorithm in Algorithm::all().into_iter().filter(|a| *a != SCALAR) {
         by_factor(&mut figure, size, algorithm.name(), algorithm, false);
     }
-    let over = size.of(BloomKernel::BASELINE).map(|m| m.ns.median);
-    let papers = size.best(|k| k.algorithm == Algorithm::Avx512ExpandLoad && !k.prefetch);
+    let over = size.of(baseline()).map(|m| m.ns.median);
+    let papers = size.best(|k| k.algorithm == EXPAND_LOAD && !k.prefetch);
     let ours = size.best(|k| k.algorithm == default && !k.prefetch);
     let over_baseline = |name: &str| format!("{name}, best factor, over avx2-table/u2");
     figure.ratios = vec![
@@ -258,14 +355,14 @@ fn figure_7(size: &Size, default: Algorithm) -> Figure {
                  of vectors side by side.";
     let mut figure = Figure::new("figure-7", format!("Figure 7: asking ahead, filter of {name}"), about)
         .over("unroll factor", factors());
-    for algorithm in [Algorithm::Avx2Table, Algorithm::Avx512ExpandLoad, default] {
+    for algorithm in [TABLE, EXPAND_LOAD, default] {
         for (prefetch, after) in [(false, ""), (true, AHEAD)] {
             by_factor(&mut figure, size, &format!("{}{after}", algorithm.name()), algorithm, prefetch);
         }
     }
-    let over = size.of(BloomKernel::BASELINE).map(|m| m.ns.median);
-    for algorithm in [Algorithm::Avx512ExpandLoad, default] {
-        let papers = algorithm == Algorithm::Avx512ExpandLoad;
+    let over = size.of(baseline()).map(|m| m.ns.median);
+    for algorithm in [EXPAND_LOAD, default] {
+        let papers = algorithm == EXPAND_LOAD;
         let ahead = size.best(|k| k.algorithm == algorithm && k.prefetch);
         let not = size.best(|k| k.algorithm == algorithm && !k.prefetch).map(|(_, ns)| ns);
         let stated = |number: f64| papers.then_some(number);

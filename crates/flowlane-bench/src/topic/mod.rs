@@ -14,7 +14,6 @@ mod tunnel;
 
 use std::sync::Arc;
 
-use flowlane::bloom::BloomKernel;
 use flowlane::isa::Variant;
 use flowlane::names::{self, Named, UnknownName};
 use flowlane::route::read::RouteList;
@@ -34,7 +33,7 @@ pub enum BenchError {
     #[error(
         "no Bloom kernel that can be used here has `{0}` in its name; names are such as avx512-staged/u8/prefetch: \
          scalar, avx2-table, avx2-staged, avx512-table, avx512-expandload, avx512-register or avx512-staged, \
-         then /u1 to /u8, then perhaps /prefetch"
+         then /u1, /u2, /u4 or /u8, then perhaps /prefetch"
     )]
     Kernel(String),
     /// A variant that this machine, or the width cap, does not have.
@@ -128,7 +127,7 @@ impl Options {
             return Err(BenchError::Unavailable(*variant));
         }
         self.rules.iter().try_for_each(|set| acl::check(set))?;
-        let kernels: Vec<String> = BloomKernel::all().iter().map(ToString::to_string).collect();
+        let kernels: Vec<String> = bloom::Kernel::all().iter().map(ToString::to_string).collect();
         match self.kernels.iter().find(|part| !kernels.iter().any(|name| name.contains(part.as_str()))) {
             Some(part) => Err(BenchError::Kernel(part.clone())),
             None => Ok(()),
@@ -142,8 +141,8 @@ impl Options {
     }
 
     /// Whether a Bloom kernel is to be measured.
-    pub(crate) fn has_kernel(&self, kernel: BloomKernel) -> bool {
-        let variant = kernel.algorithm.variant();
+    pub(crate) fn has_kernel(&self, kernel: bloom::Kernel) -> bool {
+        let variant = kernel.variant();
         let name = kernel.to_string();
         (self.variants.is_empty() || self.variants.contains(&variant))
             && (self.kernels.is_empty() || self.kernels.iter().any(|part| name.contains(part.as_str())))

@@ -9,9 +9,10 @@ use flowlane::generate::Random;
 use flowlane::isa::Variant;
 use flowlane::packet::{FlowKey, Headers, LaneMask, parse};
 use flowlane::tunnel::{
-    Decapsulated, Decapsulator, Design, Encapsulation, Encapsulator, Endpoint, EndpointCache, EndpointConfig,
+    Decapsulated, Decapsulator, Encapsulation, Encapsulator, Endpoint, EndpointCache, EndpointConfig,
     EndpointId, EndpointTable, Policy, TunnelKind, V4Key,
 };
+use flowlane_paper::tunnel::{self as paper, Design};
 
 use super::Context;
 use crate::figure::{Figure, Ratio};
@@ -124,15 +125,17 @@ fn table(endpoints: usize) -> EndpointTable {
     table
 }
 
-/// The designs that are measured. The one-entry cache has no vectors.
-fn candidates(context: &Context<'_>) -> Vec<(String, Design, Variant)> {
+/// The papers' designs that are measured. The one-entry cache has no vectors.
+fn papers(context: &Context<'_>) -> Vec<(String, Design, Variant)> {
     let mut all = vec![(Design::OneEntry.name().to_owned(), Design::OneEntry, Variant::Scalar)];
-    for design in [Design::EightEntry, Design::Batch] {
-        for variant in context.options.variants().into_iter().filter(|v| *v != Variant::Sse42) {
-            all.push((format!("{}, {variant}", design.name()), design, variant));
-        }
-    }
+    let eight = Design::EightEntry;
+    all.extend(variants(context).map(|variant| (format!("{}, {variant}", eight.name()), eight, variant)));
     all
+}
+
+/// The variants that there are bodies for.
+fn variants(context: &Context<'_>) -> impl Iterator<Item = Variant> + use<> {
+    context.options.variants().into_iter().filter(|v| *v != Variant::Sse42)
 }
 
 pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figure> {
@@ -155,9 +158,9 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
         measure_node(meter, context, &table, &order, &mut node, place);
         measure_lookup(meter, context, &table, &order, &mut lookup, place);
     }
-    let best = candidates(context).last().map(|(name, ..)| name.clone()).unwrap_or_default();
-    for figure in [&mut node, &mut lookup] {
-        ratios(figure, numbers, &best);
+    let widest = variants(context).last().unwrap_or(Variant::Scalar);
+    for (figure, best) in [(&mut node, format!("batch, {widest}")), (&mut lookup, "batch".to_owned())] {
+        ratios(figure, numbers, widest, &best);
         figure.paint(|name| {
             let variant = Variant::ALL.iter().position(|v| name.ends_with(v.name())).unwrap_or(0);
             Some((variant, name.starts_with("eight")))
@@ -167,9 +170,8 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
 }
 
 /// Ratios by range of endpoints, since the targets and the paper are by range.
-fn ratios(figure: &mut Figure, numbers: &[usize], best: &str) {
+fn ratios(figure: &mut Figure, numbers: &[usize], widest: Variant, best: &str) {
     let one = Design::OneEntry.name();
-    let widest = best.rsplit(", ").next().unwrap_or_default();
     let eight = format!("{}, {widest}", Design::EightEntry.name());
     for (series, range, stated) in [
         (&*eight, 2..=8, Some(EIGHT_OVER_ONE)),
@@ -215,25 +217,60 @@ fn measure_node(
         }
     });
     let mut bodies = vec![writing];
-    for (name, design, variant) in candidates(context) {
-        let node = Decapsulator::with_variant(table.reader(), Policy::default(), design, variant);
+    let policy = Policy::default();
+    for (name, design, variant) in papers(context) {
+        let node = paper::Decapsulator::with_variant(table.reader(), policy.clone(), design, variant);
         let Some(mut node) = node else { continue };
-        let mut out = Decapsulated::new();
-        bodies.push(Body::new(name, move || {
-            let mut burst = burst.borrow_mut();
-            for packets in packets.chunks_exact(BURST) {
-                burst.write(packets);
-                let burst = black_box(&*burst);
-                node.decapsulate(&burst.slices(), &burst.headers, 0, LaneMask::first(BURST), &mut out);
-                black_box(&out);
-                assert_eq!(out.terminated, LaneMask::first(BURST), "every packet is of an endpoint");
-            }
+        bodies.push(terminating(name, packets, burst, move |burst, out| {
+            node.decapsulate(&burst.slices(), &burst.headers, 0, LaneMask::first(BURST), out);
+        }));
+    }
+    for variant in variants(context) {
+        let node = Decapsulator::with_variant(table.reader(), policy.clone(), variant);
+        let Some(mut node) = node else { continue };
+        bodies.push(terminating(format!("batch, {variant}"), packets, burst, move |burst, out| {
+            node.decapsulate(&burst.slices(), &burst.headers, 0, LaneMask::first(BURST), out);
         }));
     }
     let bodies = bodies.into_iter().map(Body::warm).collect();
     for measured in meter.compare(&format!("node, {}", figure.places[place]), order.len() as u64, bodies) {
         figure.add(&measured.name, place, &measured);
     }
+}
+
+/// A node over all packets, burst by burst.
+fn terminating<'a>(
+    name: String,
+    packets: &'a [Packet],
+    burst: &'a RefCell<Burst>,
+    mut node: impl FnMut(&Burst, &mut Decapsulated) + 'a,
+) -> Body<'a> {
+    let mut out = Decapsulated::new();
+    Body::new(name, move || {
+        let mut burst = burst.borrow_mut();
+        for packets in packets.chunks_exact(BURST) {
+            burst.write(packets);
+            node(black_box(&*burst), &mut out);
+            black_box(&out);
+            assert_eq!(out.terminated, LaneMask::first(BURST), "every packet is of an endpoint");
+        }
+    })
+}
+
+/// A lookup of all keys, burst by burst.
+fn looking_up<'a>(
+    name: String,
+    keys: &'a [V4Key],
+    mut lookup: impl FnMut(&[V4Key], &mut [u32]) -> LaneMask + 'a,
+) -> Body<'a> {
+    Body::new(name, move || {
+        let mut endpoints = [0; BURST];
+        for keys in keys.chunks_exact(BURST) {
+            let found = lookup(black_box(keys), &mut endpoints);
+            black_box(&endpoints);
+            assert_eq!(found, LaneMask::first(BURST), "every key is an endpoint's");
+        }
+    })
 }
 
 fn measure_lookup(
@@ -246,19 +283,16 @@ fn measure_lookup(
 ) {
     let key = |number: &usize| endpoint(*number).v4_key().expect("these have IPv4 addresses");
     let keys: Vec<V4Key> = order.iter().map(key).collect();
-    let keys = &keys;
     let mut bodies = Vec::new();
-    for (name, design, variant) in candidates(context) {
-        let Some(mut cache) = EndpointCache::with_variant(table.reader(), design, variant) else { continue };
-        bodies.push(Body::new(name, move || {
-            let mut endpoints = [0; BURST];
-            for keys in keys.chunks_exact(BURST) {
-                let found = cache.lookup_batch(black_box(keys), &mut endpoints);
-                black_box(&endpoints);
-                assert_eq!(found, LaneMask::first(BURST), "every key is an endpoint's");
-            }
-        }));
+    for (name, design, variant) in papers(context) {
+        let cache = paper::EndpointCache::with_variant(table.reader(), design, variant);
+        let Some(mut cache) = cache else { continue };
+        bodies.push(looking_up(name, &keys, move |keys, endpoints| cache.lookup_batch(keys, endpoints)));
     }
+    // Of keys alone there is one body: the table has the vectors.
+    let mut cache = EndpointCache::new(table.reader());
+    let ours = looking_up("batch".to_owned(), &keys, move |keys, out| cache.lookup_batch(keys, out));
+    bodies.push(ours);
     let bodies = bodies.into_iter().map(Body::warm).collect();
     for measured in meter.compare(&format!("lookup, {}", figure.places[place]), order.len() as u64, bodies) {
         figure.add(&measured.name, place, &measured);

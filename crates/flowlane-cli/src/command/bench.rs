@@ -99,7 +99,7 @@ impl From<BenchError> for Failure {
             BenchError::Kernel(part) => Self::input_help(
                 format!("--kernel {part}: no Bloom kernel that can be used here has this in its name"),
                 "names are such as avx512-staged/u8/prefetch: scalar, avx2-table, avx2-staged, avx512-table, \
-                 avx512-expandload, avx512-register or avx512-staged, then /u1 to /u8, then perhaps /prefetch",
+                 avx512-expandload, avx512-register or avx512-staged, then /u1, /u2, /u4 or /u8, then perhaps /prefetch",
             ),
             BenchError::NotFiveTuple { .. } => Self::input_help(
                 format!("--rules: {message}"),

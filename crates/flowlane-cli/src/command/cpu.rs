@@ -84,8 +84,8 @@ struct ClCpu {
 
 #[cfg(feature = "opencl")]
 fn opencl() -> Result<Vec<ClCpu>, String> {
-    let cpus = flowlane_gpu::opencl::all().map_err(|error| error.to_string())?;
-    let cpu = |of: flowlane_gpu::opencl::ClProperties| ClCpu {
+    let cpus = flowlane_paper::opencl::all().map_err(|error| error.to_string())?;
+    let cpu = |of: flowlane_paper::opencl::ClProperties| ClCpu {
         ordinal: of.ordinal,
         name: of.name,
         platform: of.platform,

@@ -2,13 +2,14 @@
 
 use std::cmp::Reverse;
 
-use flowlane::classify::acl::{AclConfig, AclEngine, TreeKernel};
+use flowlane::classify::acl::{AclConfig, AclEngine};
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
+use flowlane::isa::Variant;
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
-#[cfg(feature = "opencl")]
-use flowlane_gpu::opencl::{ClDevice, ClMethod, ClSearch};
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuSearch, Method, Rebuild, SessionConfig, device};
+#[cfg(feature = "opencl")]
+use flowlane_paper::opencl::{ClDevice, ClMethod, ClSearch};
 use serde::Serialize;
 
 use crate::arguments::ClassifyOptions;
@@ -102,7 +103,7 @@ impl Engine {
         options: &ClassifyOptions,
         engine: AclEngine,
     ) -> Result<Self, Failure> {
-        let config = list_config(rules.len(), options, engine, kernel(options)?);
+        let config = list_config(rules.len(), options, engine, variant(options)?);
         let bar = output::progress(1, "building");
         let built = AclSearch::build(config, rules.iter().copied());
         bar.finish_and_clear();
@@ -213,9 +214,13 @@ impl Engine {
     /// Where it looks up, if not on the CPU; or why no longer.
     pub(crate) fn device(&self) -> Option<String> {
         let (name, failure) = match self {
-            Self::Gpu(table) => (&table.device().properties().name, table.failure()),
+            Self::Gpu(table) => {
+                (&table.device().properties().name, table.failure().map(|error| error.to_string()))
+            }
             #[cfg(feature = "opencl")]
-            Self::OpenCl(table) => (&table.device().properties().name, table.failure()),
+            Self::OpenCl(table) => {
+                (&table.device().properties().name, table.failure().map(|error| error.to_string()))
+            }
             _ => return None,
         };
         Some(failure.map_or_else(|| name.clone(), |error| format!("{name}, then the CPU: {error}")))
@@ -249,11 +254,11 @@ fn list_config(
     rules: usize,
     options: &ClassifyOptions,
     engine: AclEngine,
-    kernel: Option<TreeKernel>,
+    variant: Option<Variant>,
 ) -> AclConfig {
     AclConfig {
         engine,
-        kernel,
+        variant,
         rules_max: rules,
         memory_max: options.memory_max,
         threads: std::thread::available_parallelism().map_or(1, Into::into),
@@ -283,23 +288,20 @@ fn scalar_only(options: &ClassifyOptions, engine: &str) -> Result<(), Failure> {
     }
 }
 
-/// The kernel that was asked for.
-fn kernel(options: &ClassifyOptions) -> Result<Option<TreeKernel>, Failure> {
+/// The variant that was asked for.
+fn variant(options: &ClassifyOptions) -> Result<Option<Variant>, Failure> {
     let Some(name) = options.variant.as_deref() else { return Ok(None) };
-    let names = TreeKernel::ALL.map(TreeKernel::name).join(", ");
-    let Ok(kernel) = name.parse::<TreeKernel>() else {
+    let names = Variant::ALL.map(Variant::name).join(", ");
+    let Ok(variant) = name.parse::<Variant>() else {
         let message = format!("the engine `{}` has no variant `{name}`", options.engine);
         return Err(Failure::input_help(message, format!("its variants: {names}")));
     };
-    if !kernel.available() {
-        let why = if kernel.variant().detected() {
-            "the SIMD width cap forbids it"
-        } else {
-            "the CPU does not have it"
-        };
+    if !variant.available() {
+        let why =
+            if variant.detected() { "the SIMD width cap forbids it" } else { "the CPU does not have it" };
         return Err(Failure::input(format!("the variant {name} cannot be used here: {why}")));
     }
-    Ok(Some(kernel))
+    Ok(Some(variant))
 }
 
 /// What `--explain` says.

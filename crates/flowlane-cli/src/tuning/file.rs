@@ -111,7 +111,7 @@ impl Stored {
         Self {
             version: VERSION,
             flowlane: env!("CARGO_PKG_VERSION").to_owned(),
-            date: now(),
+            date: flowlane_bench::machine::date(),
             max_simd: isa::max_simd().bits(),
             machine: Machine::this(),
             choices: choices.collect(),
@@ -216,90 +216,5 @@ fn place(text: &str, span: Option<std::ops::Range<usize>>, message: &str) -> Str
             format!("line {line}: {message}")
         }
         None => message.to_owned(),
-    }
-}
-
-/// The time, UTC, to the second, as RFC 3339 has it.
-fn now() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    rfc3339(since.as_secs())
-}
-
-/// Counted in years that begin in March, a leap day is a year's last day, and all months before it are of one
-/// pattern: 153 days in five.
-fn rfc3339(seconds: u64) -> String {
-    const DAYS_OF_400_YEARS: u64 = 146_097;
-    // From 1 March 0000 to 1 January 1970.
-    let days = seconds / 86_400 + 719_468;
-    let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = 400 * era + year + u64::from(month <= 2);
-    let time = seconds % 86_400;
-    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stored() -> Stored {
-        let mut choices = Choices::new();
-        for slot in Slot::all() {
-            choices.set(slot, flowlane::tune::Family::Zen5.choice(slot));
-        }
-        Stored::new(&choices)
-    }
-
-    #[test]
-    fn what_is_written_is_read_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("of/its/own/tune.toml");
-        let stored = stored();
-        stored.write(&path).unwrap();
-        let read = Stored::read(&path).unwrap().unwrap();
-        assert_eq!(read.choices(), stored.choices());
-        assert_eq!(read.machine().differs(&Machine::this()), None);
-        assert_eq!((read.date, read.max_simd), (stored.date, stored.max_simd));
-        // Nothing else is left behind.
-        assert_eq!(std::fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn what_is_damaged_is_refused_with_its_line() {
-        let good = toml::to_string(&stored()).unwrap();
-        let refused =
-            |text: String| Stored::parse(Path::new("tune.toml"), text).map(|_| ()).unwrap_err().to_string();
-        assert!(refused("version = ".to_owned()).contains("line 1"));
-        let message = refused(good.replace("version = 1", "version = 9"));
-        assert!(message.contains("line 1: version 9 is not known"), "{message}");
-        let message = refused(good.replace("\nbloom-l1", "\nblom-l1"));
-        assert!(message.contains("no slot `blom-l1`") && message.contains("line "), "{message}");
-        let message = refused(good.replace("murmur3 = \"avx512\"", "murmur3 = \"avx9\""));
-        assert!(message.contains("no variant `avx9`"), "{message}");
-        let cut = good[..good.len() / 2].to_owned();
-        assert!(refused(cut).contains("line "));
-    }
-
-    #[test]
-    fn machines_differ_by_cpu_microcode_and_caches() {
-        let this = Machine { microcode: "0x1".to_owned(), ..Machine::this() };
-        let differs = |other: Machine| other.differs(&this).unwrap_or_default();
-        assert_eq!(differs(this.clone()), "");
-        assert!(differs(Machine { model: 999, ..this.clone() }).contains("model 999"));
-        assert!(differs(Machine { microcode: "0x2".to_owned(), ..this.clone() }).contains("`0x2`"));
-        assert!(differs(Machine { cache_bytes: [1, 2, 3], ..this.clone() }).contains("[1, 2, 3]"));
-    }
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
-        assert_eq!(rfc3339(951_782_400), "2000-02-29T00:00:00Z");
-        assert_eq!(rfc3339(1_709_210_096), "2024-02-29T12:34:56Z");
-        assert_eq!(rfc3339(4_102_444_799), "2099-12-31T23:59:59Z");
     }
 }

@@ -17,7 +17,7 @@ use crate::session::Session;
 use crate::table::GpuTable;
 
 /// Words of the widest key that kernels take.
-pub(crate) const WORDS_MAX: usize = 16;
+pub const WORDS_MAX: usize = 16;
 
 /// A table for keys of some width.
 pub(super) trait FlowTable: Send + fmt::Debug {

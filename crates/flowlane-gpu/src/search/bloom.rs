@@ -1,4 +1,4 @@
-//! Bloom search: `kernels/bloom.cu`, `opencl/bloom.cl`.
+//! Bloom search: `kernels/bloom.cu`.
 
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 use flowlane::generate::Random;
@@ -60,18 +60,20 @@ fn filter<const W: usize>(
 
 /// The filters of all classes as kernels take them.
 #[derive(Debug)]
-pub(crate) struct Filters {
+pub struct Filters {
     /// 2^bits bits for each class.
-    pub(crate) words: Vec<u32>,
+    pub words: Vec<u32>,
     /// The functions of the tables, and behind them the pairs of the filters.
-    pub(crate) functions: Vec<u64>,
-    pub(crate) bits: u32,
+    pub functions: Vec<u64>,
+    /// Logarithm of the bits of a class.
+    pub bits: u32,
     /// How many bits each rule has.
-    pub(crate) function_count: u32,
+    pub function_count: u32,
 }
 
 impl Filters {
-    pub(crate) fn new<const W: usize>(tables: &ClassTables<W>, seed: u64) -> Self {
+    /// Filters of the size that the largest class asks for, filled.
+    pub fn new<const W: usize>(tables: &ClassTables<W>, seed: u64) -> Self {
         let rules_max = tables.classes.iter().map(|class| class.rules.len()).max().unwrap_or(0);
         let (bits, function_count) = shape(rules_max);
         let mut random = Random::for_purpose(seed, "filters");
@@ -85,7 +87,7 @@ impl Filters {
     }
 
     /// Bytes of the filter of a class.
-    pub(crate) fn bytes_of_class(&self) -> usize {
+    pub fn bytes_of_class(&self) -> usize {
         1 << (self.bits - 3)
     }
 }

@@ -1,4 +1,4 @@
-//! Classes of rules with one mask, and their tables: `kernels/class_table.cuh`, `opencl/class_table.cl`.
+//! Classes of rules with one mask, and their tables: `kernels/class_table.cuh`.
 //!
 //! A class has a cuckoo table of three subtables; one of more than 256 rules is split. All tables use the same hash
 //! functions, so that these are loaded once; where a rule finds no place, all tables are made anew with others.
@@ -12,9 +12,12 @@ use crate::ternary::{Ternary, TernaryRules};
 
 /// Most rules of a class table: more are split.
 pub const CLASS_RULES_MAX: usize = 256;
-pub(crate) const SUBTABLES: usize = 3;
-pub(crate) const SLOTS: usize = 128;
-pub(crate) const PRIME: u64 = 4_294_967_291;
+/// Subtables of a class table.
+pub const SUBTABLES: usize = 3;
+/// Slots of a subtable.
+pub const SLOTS: usize = 128;
+/// Of the universal hash functions: the largest prime below 2³².
+pub const PRIME: u64 = 4_294_967_291;
 /// Rules that are moved for one before its table is given up.
 const MOVES_MAX: usize = 64;
 /// Sets of hash functions that are tried.
@@ -63,7 +66,7 @@ pub(crate) struct Class<const W: usize> {
 
 /// Class tables as kernels take them.
 #[derive(Debug)]
-pub(crate) struct ClassTables<const W: usize> {
+pub struct ClassTables<const W: usize> {
     pub(crate) classes: Vec<Class<W>>,
     pub(crate) functions: Functions<W>,
     /// [`words_of_class`] for each.
@@ -71,13 +74,16 @@ pub(crate) struct ClassTables<const W: usize> {
 }
 
 /// Words of the table of a class: its mask, and for each slot a value and a standing.
-pub(crate) const fn words_of_class(w: usize) -> usize {
+pub const fn words_of_class(w: usize) -> usize {
     w + SUBTABLES * SLOTS * (w + 1)
 }
 
 impl<const W: usize> ClassTables<W> {
     /// Sorts rules into classes and fills their tables, if `reserve` has nothing against so many bytes.
-    pub(crate) fn new(
+    ///
+    /// # Errors
+    /// What `reserve` says, and where rules find no places.
+    pub fn new(
         rules: &TernaryRules<W>,
         seed: u64,
         reserve: impl FnOnce(&'static str, usize) -> Result<(), GpuError>,
@@ -93,6 +99,21 @@ impl<const W: usize> ClassTables<W> {
         }
         // Two thirds of the slots are in use at most, so that a class fails once in very many sets of functions.
         Err(GpuError::Placement { tries: TRIES_MAX })
+    }
+
+    /// How many classes there are.
+    pub fn class_count(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// The tables: [`words_of_class`] for each.
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// The hash functions, as kernels take them.
+    pub fn function_words(&self) -> Vec<u64> {
+        self.functions.words()
     }
 }
 

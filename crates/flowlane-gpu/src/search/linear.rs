@@ -1,4 +1,4 @@
-//! Linear search: `kernels/linear.cu`, `opencl/linear.cl`.
+//! Linear search: `kernels/linear.cu`.
 
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 
@@ -24,12 +24,12 @@ pub(super) struct Linear {
 }
 
 /// Words of a rule: its value, its mask and its standing.
-pub(crate) const fn words_of_rule(w: usize) -> usize {
+pub const fn words_of_rule(w: usize) -> usize {
     2 * w + 1
 }
 
 /// Rules as kernels take them: [`words_of_rule`] for each.
-pub(crate) fn rule_words<const W: usize>(rules: &TernaryRules<W>) -> Vec<u32> {
+pub fn rule_words<const W: usize>(rules: &TernaryRules<W>) -> Vec<u32> {
     let mut words = Vec::with_capacity(rules.rules.len() * words_of_rule(W));
     for rule in &rules.rules {
         words.extend(rule.value);

@@ -1,4 +1,4 @@
-//! Tuple search: `kernels/tuple.cu`, `opencl/tuple.cl`.
+//! Tuple search: `kernels/tuple.cu`.
 
 use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg};
 

@@ -11,5 +11,3 @@ mod host_device;
 mod hostile;
 mod kernels;
 mod manifest;
-#[cfg(feature = "opencl")]
-mod opencl;

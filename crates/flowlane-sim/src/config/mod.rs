@@ -5,9 +5,9 @@ mod run;
 
 pub use run::{Approach, RunConfig, RunSection, WorkloadSection, sweep};
 
-use flowlane::names;
+use flowlane::names::{self, Named, UnknownName};
 use serde::{Deserialize, Serialize};
-use strum::{Display, IntoStaticStr, VariantArray};
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::event::Ps;
 
@@ -334,13 +334,23 @@ fn suggest(message: &str) -> Option<String> {
 }
 
 /// A machine that comes with the simulator.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "kebab-case")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Preset>)]
 pub enum Preset {
     /// The paper's.
     Paper,
     /// A real Skylake-SP.
     SkylakeSp,
+}
+
+impl Named for Preset {
+    const KIND: &'static str = "preset";
+}
+
+impl From<UnknownName> for ConfigError {
+    fn from(error: UnknownName) -> Self {
+        Self { message: error.to_string(), help: None }
+    }
 }
 
 impl Preset {
@@ -507,7 +517,7 @@ mod tests {
                     "{preset}: {line}"
                 );
             }
-            assert_eq!(Preset::named(preset.name()), Ok(preset));
+            assert_eq!(preset.name().parse(), Ok(preset));
         }
         assert_ne!(Preset::Paper.machine().hash(), Preset::SkylakeSp.machine().hash());
     }

@@ -169,7 +169,7 @@ impl RunConfig {
     /// Where the text is no TOML, has unknown keys, or describes what cannot be.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text).map_err(|e| ConfigError::toml(&e))?;
-        let preset = Preset::named(&file.preset)?;
+        let preset: Preset = file.preset.parse()?;
         let machine = MachineConfig::with(preset, &file.machine)?;
         let config = Self { preset, machine, workload: file.workload, run: file.run };
         config.check()?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use flowlane::cache::{Design, ExactMatchCache, FlowRef, MegaflowCache, MegaflowConfig, SignatureCache};
+use flowlane::cache::{ExactMatchCache, FlowRef, MegaflowCache, MegaflowConfig, SignatureCache};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
@@ -29,8 +29,6 @@ pub struct CacheConfig {
     pub adaptive: bool,
     /// Tell traffic of few flows from traffic of many, and find out for each which caches pay.
     pub hybrid: bool,
-    /// How the megaflow cache looks up; its own choice where it is none.
-    pub design: Option<Design>,
     /// Most megaflows; 0 for none: every packet goes through the tables.
     pub megaflows_max: usize,
     /// Most megaflow masks.
@@ -50,7 +48,6 @@ impl Default for CacheConfig {
             signature_insert_inverse: 8,
             adaptive: true,
             hybrid: true,
-            design: None,
             megaflows_max: 1 << 20,
             masks_max: 1024,
             idle_ns: 10_000_000_000,
@@ -141,7 +138,6 @@ impl Lookup {
             flows_max: config.megaflows_max,
             masks_max: config.masks_max,
             seed: config.seed.into(),
-            design: config.design,
             ..MegaflowConfig::default()
         });
         Self {

@@ -1,241 +1,23 @@
-//! 16 lanes that are refilled as their keys are decided: the paper's data flow, in three ways that differ
-//! only in how lanes are refilled and survivors packed.
+//! What kernels of 16 lanes are made of: hashes and tests of bits.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
-use std::sync::LazyLock;
 
-use super::batch::{Batch, Bits, Out, Survive};
-use super::scalar;
-use crate::isa::Avx512;
+use super::bits::Bits;
 
 const LANES: usize = 16;
-
-/// The three ways: `HOW` of [`survive`].
-const TABLE: u8 = 0;
-const EXPAND_LOAD: u8 = 1;
-const REGISTER: u8 = 2;
-
-/// With a table of permutations.
-pub(super) struct Table(pub(super) Avx512);
-/// With `vpexpandd` from memory and `vpcompressd` to memory.
-pub(super) struct ExpandLoad(pub(super) Avx512);
-/// With full loads and stores, expanded and compressed in registers.
-pub(super) struct Register(pub(super) Avx512);
-
-impl Survive for Table {
-    fn survive<const U: usize, const PREFETCH: bool>(self, bits: Bits<'_>, batch: &mut Batch<'_>) {
-        // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-        unsafe { survive::<TABLE, U, PREFETCH>(bits, batch.keys, batch.payloads, &mut batch.out) }
-    }
-}
-
-impl Survive for ExpandLoad {
-    fn survive<const U: usize, const PREFETCH: bool>(self, bits: Bits<'_>, batch: &mut Batch<'_>) {
-        // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-        unsafe { survive::<EXPAND_LOAD, U, PREFETCH>(bits, batch.keys, batch.payloads, &mut batch.out) }
-    }
-}
-
-impl Survive for Register {
-    fn survive<const U: usize, const PREFETCH: bool>(self, bits: Bits<'_>, batch: &mut Batch<'_>) {
-        // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-        unsafe { survive::<REGISTER, U, PREFETCH>(bits, batch.keys, batch.payloads, &mut batch.out) }
-    }
-}
-
-/// For each set of lanes the permutation that puts them first, in their order, and the others behind.
-static PERMUTATIONS: LazyLock<Box<[[u8; LANES]]>> = LazyLock::new(|| {
-    let permutation = |set: usize| {
-        let mut lanes = [0u8; LANES];
-        let members = (0..LANES).filter(|l| set >> l & 1 == 1);
-        let others = (0..LANES).filter(|l| set >> l & 1 == 0);
-        lanes.iter_mut().zip(members.chain(others)).for_each(|(to, lane)| *to = lane as u8);
-        lanes
-    };
-    (0..1 << LANES).map(permutation).collect()
-});
-
-/// The keys that are being tested, one a lane.
-#[derive(Clone, Copy)]
-struct Lanes {
-    keys: __m512i,
-    payloads: __m512i,
-    /// The number of the hash that is tested next.
-    index: __m512i,
-    /// Lanes whose key is decided.
-    done: __mmask16,
-}
-
-/// `U` parts of the batch, each with its own 16 lanes.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn survive<const HOW: u8, const U: usize, const PREFETCH: bool>(
-    bits: Bits<'_>,
-    keys: &[u32],
-    payloads: &[u32],
-    out: &mut Out<'_>,
-) {
-    let table: &[[u8; LANES]] = if HOW == TABLE { &PERMUTATIONS } else { &[] };
-    let part = keys.len() / U;
-    let mut at = [0; U];
-    let mut end = [0; U];
-    for u in 0..U {
-        at[u] = u * part;
-        end[u] = if u + 1 == U { keys.len() } else { (u + 1) * part };
-    }
-    let zero = _mm512_setzero_si512();
-    let mut lanes = [Lanes { keys: zero, payloads: zero, index: zero, done: !0 }; U];
-    // SAFETY: `seeds` has 16 words.
-    let seeds = unsafe { _mm512_loadu_si512(bits.seeds.as_ptr().cast()) };
-    let hashes = _mm512_set1_epi32(bits.hashes as i32);
-
-    // Every part can refill all of its lanes.
-    while (0..U).all(|u| at[u] + LANES <= end[u]) {
-        let mut hash = [zero; U];
-        for u in 0..U {
-            refill::<HOW>(table, &mut lanes[u], keys, payloads, &mut at[u]);
-            hash[u] = murmur3(lanes[u].keys, _mm512_permutexvar_epi32(lanes[u].index, seeds));
-            if PREFETCH {
-                prefetch(bits, hash[u]);
-            }
-        }
-        for u in 0..U {
-            let hit = test(bits, hash[u], !0);
-            let index = _mm512_add_epi32(lanes[u].index, _mm512_set1_epi32(1));
-            let passed = _mm512_mask_cmpeq_epi32_mask(hit, index, hashes);
-            lanes[u].done = !hit | passed;
-            lanes[u].index = _mm512_maskz_mov_epi32(!lanes[u].done, index);
-            pack::<HOW>(table, &lanes[u], passed, out);
-        }
-    }
-    for lanes in &lanes {
-        in_flight(bits, lanes, out);
-    }
-    for u in 0..U {
-        let (keys, payloads) = (&keys[at[u]..end[u]], &payloads[at[u]..end[u]]);
-        if U > 1 && keys.len() >= LANES {
-            survive::<HOW, 1, PREFETCH>(bits, keys, payloads, out);
-        } else {
-            scalar::rest(bits, keys, payloads, out);
-        }
-    }
-}
-
-/// Gives each decided lane the next key from `at` on. The caller has checked that there are 16 from there.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn refill<const HOW: u8>(
-    table: &[[u8; LANES]],
-    lanes: &mut Lanes,
-    keys: &[u32],
-    payloads: &[u32],
-    at: &mut usize,
-) {
-    let Lanes { done, .. } = *lanes;
-    let fresh = done.count_ones() as usize;
-    debug_assert!(*at + LANES <= keys.len());
-    // SAFETY: 16 keys and payloads lie from `at` on: the loop's condition.
-    unsafe {
-        let (key, payload) = (keys.as_ptr().add(*at), payloads.as_ptr().add(*at));
-        match HOW {
-            EXPAND_LOAD => {
-                lanes.keys = _mm512_mask_expandloadu_epi32(lanes.keys, done, key.cast());
-                lanes.payloads = _mm512_mask_expandloadu_epi32(lanes.payloads, done, payload.cast());
-            }
-            REGISTER => {
-                let (key, payload) = (_mm512_loadu_si512(key.cast()), _mm512_loadu_si512(payload.cast()));
-                lanes.keys = _mm512_mask_expand_epi32(lanes.keys, done, key);
-                lanes.payloads = _mm512_mask_expand_epi32(lanes.payloads, done, payload);
-            }
-            _ => {
-                // Those that stay move to the front; new ones come behind, loaded from so far before `at`
-                // that they need not be moved. At first none stays, and then 16 keys lie before `at`.
-                let stay = LANES - fresh;
-                let order = permutation(table, !done);
-                let behind = (!0u32 << stay) as __mmask16;
-                let (key, payload) = (key.sub(stay), payload.sub(stay));
-                let (old, old_payloads) = (permute(order, lanes.keys), permute(order, lanes.payloads));
-                lanes.keys = _mm512_mask_loadu_epi32(old, behind, key.cast());
-                lanes.payloads = _mm512_mask_loadu_epi32(old_payloads, behind, payload.cast());
-                lanes.index = permute(order, lanes.index);
-            }
-        }
-    }
-    *at += fresh;
-}
-
-/// Adds the lanes of `passed` to the survivors.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn pack<const HOW: u8>(table: &[[u8; LANES]], lanes: &Lanes, passed: __mmask16, out: &mut Out<'_>) {
-    let Lanes { keys, payloads, .. } = *lanes;
-    debug_assert!(out.len + LANES <= out.keys.len());
-    // SAFETY: the 16 keys of these lanes are not among the `len` survivors, and there is room for every
-    // key of the batch: so there is room for 16 behind `len`.
-    unsafe {
-        let (to, to_payloads) = (out.keys.as_mut_ptr().add(out.len), out.payloads.as_mut_ptr().add(out.len));
-        match HOW {
-            EXPAND_LOAD if passed != 0 => {
-                _mm512_mask_compressstoreu_epi32(to.cast(), passed, keys);
-                _mm512_mask_compressstoreu_epi32(to_payloads.cast(), passed, payloads);
-            }
-            REGISTER => {
-                // Merging, not zeroing: the latter waits for the old value of its target on Zen 4 and 5.
-                _mm512_storeu_si512(to.cast(), _mm512_mask_compress_epi32(keys, passed, keys));
-                let payloads = _mm512_mask_compress_epi32(payloads, passed, payloads);
-                _mm512_storeu_si512(to_payloads.cast(), payloads);
-            }
-            TABLE if passed != 0 => {
-                let order = permutation(table, passed);
-                _mm512_storeu_si512(to.cast(), permute(order, keys));
-                _mm512_storeu_si512(to_payloads.cast(), permute(order, payloads));
-            }
-            _ => {}
-        }
-    }
-    out.len += passed.count_ones() as usize;
-}
-
-/// Decides the keys that are still in their lanes.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn in_flight(bits: Bits<'_>, lanes: &Lanes, out: &mut Out<'_>) {
-    let (mut keys, mut payloads) = ([0; LANES], [0; LANES]);
-    // SAFETY: the arrays have 16 words.
-    unsafe {
-        _mm512_storeu_si512(keys.as_mut_ptr().cast(), lanes.keys);
-        _mm512_storeu_si512(payloads.as_mut_ptr().cast(), lanes.payloads);
-    }
-    for lane in (0..LANES).filter(|lane| lanes.done >> lane & 1 == 0) {
-        scalar::rest(bits, &keys[lane..=lane], &payloads[lane..=lane], out);
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn permutation(table: &[[u8; LANES]], first: __mmask16) -> __m512i {
-    debug_assert_eq!(table.len(), 1 << LANES);
-    // SAFETY: the table has an entry of 16 bytes for every value of 16 bits.
-    let entry = unsafe { _mm_loadu_si128(table.as_ptr().add(first.into()).cast()) };
-    _mm512_cvtepu8_epi32(entry)
-}
-
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn permute(order: __m512i, lanes: __m512i) -> __m512i {
-    _mm512_permutexvar_epi32(order, lanes)
-}
 
 /// The hashes of 16 one-word keys, each under its seed.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn murmur3(keys: __m512i, seeds: __m512i) -> __m512i {
+pub fn murmur3(keys: __m512i, seeds: __m512i) -> __m512i {
     finish(mix(seeds, keys), 4)
 }
 
 /// 16 hashes after one more word.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn mix(hash: __m512i, word: __m512i) -> __m512i {
+fn mix(hash: __m512i, word: __m512i) -> __m512i {
     let word = _mm512_mullo_epi32(word, _mm512_set1_epi32(0xcc9e_2d51_u32 as i32));
     let word = _mm512_mullo_epi32(_mm512_rol_epi32::<15>(word), _mm512_set1_epi32(0x1b87_3593));
     let hash = _mm512_rol_epi32::<13>(_mm512_xor_si512(hash, word));
@@ -246,7 +28,7 @@ pub(super) fn mix(hash: __m512i, word: __m512i) -> __m512i {
 /// 16 hashes of keys of `len` bytes, all mixed in.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn finish(hash: __m512i, len: i32) -> __m512i {
+fn finish(hash: __m512i, len: i32) -> __m512i {
     let hash = _mm512_xor_si512(hash, _mm512_set1_epi32(len));
     let hash = _mm512_xor_si512(hash, _mm512_srli_epi32::<16>(hash));
     let hash = _mm512_mullo_epi32(hash, _mm512_set1_epi32(0x85eb_ca6b_u32 as i32));
@@ -258,7 +40,7 @@ pub(super) fn finish(hash: __m512i, len: i32) -> __m512i {
 /// Which of the lanes in `among` have their bit set.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn test(bits: Bits<'_>, hash: __m512i, among: __mmask16) -> __mmask16 {
+pub fn test(bits: Bits<'_>, hash: __m512i, among: __mmask16) -> __mmask16 {
     let place = _mm512_srl_epi32(hash, _mm_cvtsi32_si128(bits.shift as i32));
     // SAFETY: `hash >> shift` is less than the number of words, which is at most 2^27: `Bits::new`.
     let words = unsafe {
@@ -271,7 +53,7 @@ pub(super) fn test(bits: Bits<'_>, hash: __m512i, among: __mmask16) -> __mmask16
 /// Asks for the words of 16 bits.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn prefetch(bits: Bits<'_>, hash: __m512i) {
+pub fn prefetch(bits: Bits<'_>, hash: __m512i) {
     let mut hashes = [0u32; LANES];
     spill(hash, &mut hashes);
     for hash in hashes {

@@ -1,45 +1,6 @@
-//! What the kernels get: the filter's bits, and one batch of keys with room for its survivors.
+//! What the kernels get besides the filter: one batch of keys, with room for its survivors.
 
-/// Most hashes a key: as many seeds as a 512-bit register has lanes, so that a lane picks its seed with one
-/// permutation.
-pub(super) const HASHES_MAX: usize = 16;
-
-/// The filter, as kernels see it.
-#[derive(Clone, Copy)]
-pub(super) struct Bits<'a> {
-    /// A power of two of words.
-    pub(super) words: &'a [u32],
-    /// 32 − log2 of the number of words: `hash >> shift` is the word's place, which therefore always lies
-    /// in `words`.
-    pub(super) shift: u32,
-    /// 1 to [`HASHES_MAX`].
-    pub(super) hashes: usize,
-    /// One for each hash; 0 beyond those.
-    pub(super) seeds: &'a [u32; HASHES_MAX],
-}
-
-impl<'a> Bits<'a> {
-    /// Checks what the kernels' unsafe reads rely on.
-    #[inline]
-    pub(super) fn new(words: &'a [u32], hashes: usize, seeds: &'a [u32; HASHES_MAX]) -> Self {
-        assert!(words.len().is_power_of_two() && words.len() <= 1 << 27);
-        assert!((1..=HASHES_MAX).contains(&hashes));
-        Self { words, shift: 32 - words.len().trailing_zeros(), hashes, seeds }
-    }
-
-    /// The word of the bit that a hash stands for.
-    #[inline(always)]
-    pub(super) fn place(&self, hash: u32) -> usize {
-        // As 64 bits: a filter of one word shifts by 32.
-        (u64::from(hash) >> self.shift) as usize
-    }
-
-    /// Asks for the word of the bit that a hash stands for.
-    #[inline(always)]
-    pub(super) fn prefetch(&self, hash: u32) {
-        crate::memory::prefetch(self.words, self.place(hash));
-    }
-}
+use super::bits::Bits;
 
 /// Keys with payloads, and room for as many of them as may survive.
 pub(super) struct Batch<'a> {

@@ -4,7 +4,7 @@
 use std::arch::x86_64::*;
 
 use super::avx512::{murmur3, prefetch, test};
-use super::batch::Bits;
+use super::bits::Bits;
 use crate::isa::Avx512;
 
 const LANES: usize = 16;

@@ -1,6 +1,7 @@
 //! The classic filter: its size, its bits, its operations.
 
-use super::batch::{Batch, Bits, HASHES_MAX};
+use super::batch::Batch;
+use super::bits::{Bits, HASHES_MAX};
 #[cfg(target_arch = "x86_64")]
 use super::contains;
 use super::error::BloomError;
@@ -172,7 +173,7 @@ impl BloomFilter {
     /// Whether a key may be in: never `false` for one that is.
     #[inline]
     pub fn contains(&self, key: u32) -> bool {
-        scalar::contains(self.view(), key)
+        self.view().contains(key)
     }
 
     /// Whether a 64-bit key may be in.
@@ -243,8 +244,8 @@ impl BloomFilter {
     }
 
     /// Writes the keys that may be in, each with its payload, to the front of `out_keys` and
-    /// `out_payloads`, and returns how many they are. In the order of the input where the kernel's
-    /// [algorithm](super::Algorithm::keeps_order) keeps it. What lies behind the survivors is undefined.
+    /// `out_payloads`, in the order of the input, and returns how many they are. What lies behind the survivors is
+    /// undefined.
     ///
     /// # Panics
     /// Where there are not as many payloads as keys, or less room than keys.
@@ -278,8 +279,10 @@ impl BloomFilter {
         u64::from(!self.seeds[0]) | u64::from(self.seeds[0] ^ 0x9e37_79b9) << 32
     }
 
+    /// The bits and the hashes, for kernels.
+    #[doc(hidden)]
     #[inline(always)]
-    pub(super) fn view(&self) -> Bits<'_> {
+    pub fn view(&self) -> Bits<'_> {
         Bits::new(&self.words, self.hashes, &self.seeds)
     }
 

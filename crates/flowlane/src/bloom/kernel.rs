@@ -3,61 +3,40 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::batch::{Batch, Bits, Survive};
+use super::batch::{Batch, Survive};
+use super::bits::Bits;
 use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
-use super::{avx2, avx512, staged};
+use super::staged;
 use crate::choices::{self, SizeClass, Slot};
-use crate::isa::Variant;
 #[cfg(target_arch = "x86_64")]
-use crate::isa::{Avx2, Avx512};
+use crate::isa::Avx512;
+use crate::isa::{Body, Variant};
 
-/// Most vectors side by side.
-pub const UNROLL_MAX: u8 = 8;
+/// Vectors side by side, as many as the paper tries.
+pub const UNROLLS: [u8; 4] = [1, 2, 4, 8];
 
-/// How a batch is looked up.
+/// How a batch is looked up. All keep the order of the input; others, which do not, are in `flowlane-paper`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// One key after the other. Keeps the order of the input.
+    /// One key after the other.
     Scalar,
-    /// 8 lanes; a table of 2^8 permutations refills lanes and packs survivors (Polychroniou and Ross, 2014:
-    /// the paper's baseline). Survivors in no order.
-    Avx2Table,
-    /// 8 lanes, never refilled: see [`Avx512Staged`](Self::Avx512Staged). Keeps the order of the input.
+    /// 8 lanes: see [`Avx512Staged`](Self::Avx512Staged).
     Avx2Staged,
-    /// 16 lanes, with a table of 2^16 permutations (the paper's naive variant). No order.
-    Avx512Table,
-    /// 16 lanes, `vpexpandd` from memory and `vpcompressd` to memory (the paper's HPBF). No order.
-    Avx512ExpandLoad,
-    /// 16 lanes, expanded and compressed in registers. No order.
-    Avx512Register,
-    /// 16 lanes, never refilled: one pass per hash over what survived the pass before. Keeps the order of
-    /// the input.
+    /// 16 lanes, never refilled: one pass per hash over what survived the pass before.
     Avx512Staged,
 }
 
 impl Algorithm {
     /// Every algorithm, whether this CPU can run it or not.
-    pub const ALL: [Self; 7] = [
-        Self::Scalar,
-        Self::Avx2Table,
-        Self::Avx2Staged,
-        Self::Avx512Table,
-        Self::Avx512ExpandLoad,
-        Self::Avx512Register,
-        Self::Avx512Staged,
-    ];
+    pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2Staged, Self::Avx512Staged];
 
     /// The name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
-            Self::Avx2Table => "avx2-table",
             Self::Avx2Staged => "avx2-staged",
-            Self::Avx512Table => "avx512-table",
-            Self::Avx512ExpandLoad => "avx512-expandload",
-            Self::Avx512Register => "avx512-register",
             Self::Avx512Staged => "avx512-staged",
         }
     }
@@ -66,14 +45,9 @@ impl Algorithm {
     pub fn variant(self) -> Variant {
         match self {
             Self::Scalar => Variant::Scalar,
-            Self::Avx2Table | Self::Avx2Staged => Variant::Avx2,
-            _ => Variant::Avx512,
+            Self::Avx2Staged => Variant::Avx2,
+            Self::Avx512Staged => Variant::Avx512,
         }
-    }
-
-    /// Whether survivors come in the order of the input.
-    pub fn keeps_order(self) -> bool {
-        matches!(self, Self::Scalar | Self::Avx2Staged | Self::Avx512Staged)
     }
 }
 
@@ -84,7 +58,7 @@ impl Algorithm {
 pub struct BloomKernel {
     /// The algorithm.
     pub algorithm: Algorithm,
-    /// Vectors side by side, 1 to [`UNROLL_MAX`].
+    /// Vectors side by side: one of [`UNROLLS`].
     pub unroll: u8,
     /// Whether words are asked for before they are read.
     pub prefetch: bool,
@@ -96,8 +70,8 @@ pub struct BloomKernel {
 pub enum BloomKernelError {
     /// A text that names no kernel.
     #[error(
-        "`{0}` names no Bloom kernel; write ALGORITHM/uN or ALGORITHM/uN/prefetch, N from 1 to 8, \
-             ALGORITHM one of scalar, avx2-table, avx2-staged, avx512-table, avx512-expandload, avx512-register, avx512-staged"
+        "`{0}` names no Bloom kernel; write ALGORITHM/uN or ALGORITHM/uN/prefetch, N 1, 2, 4 or 8, \
+             ALGORITHM one of scalar, avx2-staged, avx512-staged"
     )]
     Name(String),
     /// A kernel that this CPU, or the cap of the width, has no instructions for.
@@ -126,7 +100,7 @@ impl FromStr for BloomKernel {
         let read = || {
             let (name, unroll) = rest.split_once("/u")?;
             let algorithm = Algorithm::ALL.into_iter().find(|a| a.name() == name)?;
-            let unroll = (1..=UNROLL_MAX).find(|u| u.to_string() == unroll)?;
+            let unroll = UNROLLS.into_iter().find(|u| u.to_string() == unroll)?;
             Some(Self { algorithm, unroll, prefetch })
         };
         read().ok_or_else(|| BloomKernelError::Name(text.to_owned()))
@@ -137,13 +111,11 @@ impl BloomKernel {
     /// The definition.
     pub const SCALAR: Self = Self { algorithm: Algorithm::Scalar, unroll: 1, prefetch: false };
 
-    /// The paper's baseline: 256 bits, two vectors.
-    pub const BASELINE: Self = Self { algorithm: Algorithm::Avx2Table, unroll: 2, prefetch: false };
-
     /// Every kernel that may be used here.
     pub fn all() -> Vec<Self> {
         let of = |algorithm| {
-            (1..=UNROLL_MAX)
+            UNROLLS
+                .into_iter()
                 .flat_map(move |unroll| [false, true].map(|prefetch| Self { algorithm, unroll, prefetch }))
         };
         Algorithm::ALL.into_iter().flat_map(of).filter(|k| k.available()).collect()
@@ -151,7 +123,7 @@ impl BloomKernel {
 
     /// Whether it may be used here.
     pub fn available(self) -> bool {
-        (1..=UNROLL_MAX).contains(&self.unroll) && self.algorithm.variant().available()
+        UNROLLS.contains(&self.unroll) && self.algorithm.variant().available()
     }
 
     /// The kernel chosen on this machine for a filter of this many bytes ([`choices`]).
@@ -166,33 +138,17 @@ impl BloomKernel {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     kernel: BloomKernel,
-    proof: Proof,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Proof {
-    Scalar,
-    #[cfg(target_arch = "x86_64")]
-    Avx2(Avx2),
-    #[cfg(target_arch = "x86_64")]
-    Avx512(Avx512),
+    body: Body,
 }
 
 impl Chosen {
     /// The kernel, where it may be used here.
     pub(super) fn new(kernel: BloomKernel) -> Result<Self, BloomKernelError> {
-        if !(1..=UNROLL_MAX).contains(&kernel.unroll) {
+        if !UNROLLS.contains(&kernel.unroll) {
             return Err(BloomKernelError::Name(kernel.to_string()));
         }
-        let proof = match kernel.algorithm.variant() {
-            Variant::Scalar => Some(Proof::Scalar),
-            #[cfg(target_arch = "x86_64")]
-            Variant::Avx2 => Avx2::detect().map(Proof::Avx2),
-            #[cfg(target_arch = "x86_64")]
-            Variant::Avx512 => Avx512::detect().map(Proof::Avx512),
-            _ => None,
-        };
-        proof.map(|proof| Self { kernel, proof }).ok_or(BloomKernelError::Unavailable { kernel })
+        let body = Body::of(kernel.algorithm.variant());
+        body.map(|body| Self { kernel, body }).ok_or(BloomKernelError::Unavailable { kernel })
     }
 
     pub(super) fn kernel(&self) -> BloomKernel {
@@ -202,37 +158,21 @@ impl Chosen {
     /// The AVX-512 witness, for the tests of single batches, which have no choice but that.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn avx512(&self) -> Option<Avx512> {
-        match self.proof {
-            Proof::Avx512(witness) => Some(witness),
+        match self.body {
+            Body::Avx512(witness) => Some(witness),
             _ => None,
         }
     }
 
     /// Leaves the survivors of the batch in its `out`.
     pub(super) fn survive(&self, bits: Bits<'_>, batch: &mut Batch<'_>) {
-        let BloomKernel { algorithm, unroll, prefetch } = self.kernel;
-        match (self.proof, algorithm) {
+        let BloomKernel { unroll, prefetch, .. } = self.kernel;
+        match self.body {
             #[cfg(target_arch = "x86_64")]
-            (Proof::Avx2(w), Algorithm::Avx2Staged) => {
-                dispatch(staged::Staged256(w), unroll, prefetch, bits, batch);
-            }
+            Body::Avx2(witness) => dispatch(staged::Staged256(witness), unroll, prefetch, bits, batch),
             #[cfg(target_arch = "x86_64")]
-            (Proof::Avx2(w), _) => dispatch(avx2::Table(w), unroll, prefetch, bits, batch),
-            #[cfg(target_arch = "x86_64")]
-            (Proof::Avx512(w), Algorithm::Avx512Table) => {
-                dispatch(avx512::Table(w), unroll, prefetch, bits, batch);
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Proof::Avx512(w), Algorithm::Avx512ExpandLoad) => {
-                dispatch(avx512::ExpandLoad(w), unroll, prefetch, bits, batch);
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Proof::Avx512(w), Algorithm::Avx512Register) => {
-                dispatch(avx512::Register(w), unroll, prefetch, bits, batch);
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Proof::Avx512(w), _) => dispatch(staged::Staged512(w), unroll, prefetch, bits, batch),
-            (Proof::Scalar, _) => dispatch(Scalar, unroll, prefetch, bits, batch),
+            Body::Avx512(witness) => dispatch(staged::Staged512(witness), unroll, prefetch, bits, batch),
+            _ => dispatch(Scalar, unroll, prefetch, bits, batch),
         }
     }
 }
@@ -242,19 +182,11 @@ fn dispatch(body: impl Survive, unroll: u8, prefetch: bool, bits: Bits<'_>, batc
     match (unroll, prefetch) {
         (1, false) => body.survive::<1, false>(bits, batch),
         (2, false) => body.survive::<2, false>(bits, batch),
-        (3, false) => body.survive::<3, false>(bits, batch),
         (4, false) => body.survive::<4, false>(bits, batch),
-        (5, false) => body.survive::<5, false>(bits, batch),
-        (6, false) => body.survive::<6, false>(bits, batch),
-        (7, false) => body.survive::<7, false>(bits, batch),
         (_, false) => body.survive::<8, false>(bits, batch),
         (1, true) => body.survive::<1, true>(bits, batch),
         (2, true) => body.survive::<2, true>(bits, batch),
-        (3, true) => body.survive::<3, true>(bits, batch),
         (4, true) => body.survive::<4, true>(bits, batch),
-        (5, true) => body.survive::<5, true>(bits, batch),
-        (6, true) => body.survive::<6, true>(bits, batch),
-        (7, true) => body.survive::<7, true>(bits, batch),
         (_, true) => body.survive::<8, true>(bits, batch),
     }
 }

@@ -1,16 +1,20 @@
 #![doc = include_str!("README.md")]
 
 mod batch;
+mod bits;
 mod blocked;
 mod error;
 mod filter;
 mod kernel;
 mod scalar;
 
+// What kernels are made of, here and in `flowlane-paper`.
 #[cfg(target_arch = "x86_64")]
-mod avx2;
+#[doc(hidden)]
+pub mod avx2;
 #[cfg(target_arch = "x86_64")]
-mod avx512;
+#[doc(hidden)]
+pub mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod contains;
 #[cfg(target_arch = "x86_64")]
@@ -18,7 +22,9 @@ mod staged;
 #[cfg(test)]
 mod tests;
 
+#[doc(hidden)]
+pub use bits::{Bits, HASHES_MAX};
 pub use blocked::{BlockedBloomFilter, BlockedKernel, BlockedKernelError};
 pub use error::BloomError;
 pub use filter::BloomFilter;
-pub use kernel::{Algorithm, BloomKernel, BloomKernelError, UNROLL_MAX};
+pub use kernel::{Algorithm, BloomKernel, BloomKernelError, UNROLLS};

@@ -1,6 +1,7 @@
 //! The definition: one key after the other, in the order of the input.
 
-use super::batch::{Batch, Bits, Survive};
+use super::batch::{Batch, Survive};
+use super::bits::Bits;
 use crate::hash::murmur3;
 
 /// The hash of a one-word key.
@@ -13,12 +14,6 @@ pub(super) fn hash(key: u32, seed: u32) -> u32 {
 #[inline(always)]
 pub(super) fn test(bits: Bits<'_>, hash: u32) -> bool {
     bits.words[bits.place(hash)] >> (hash & 31) & 1 == 1
-}
-
-/// Whether all bits of a key are set.
-#[inline(always)]
-pub(super) fn contains(bits: Bits<'_>, key: u32) -> bool {
-    bits.seeds[..bits.hashes].iter().all(|seed| test(bits, hash(key, *seed)))
 }
 
 /// The digest of a 64-bit key: MurmurHash3's mixer of 64 bits, after a seed. Different keys have different
@@ -62,19 +57,9 @@ impl Survive for Scalar {
             if PREFETCH && let Some(&ahead) = keys.get(i + 8 * U) {
                 bits.prefetch(hash(ahead, bits.seeds[0]));
             }
-            if contains(bits, key) {
+            if bits.contains(key) {
                 out.push(key, payload);
             }
-        }
-    }
-}
-
-/// What is left of a batch when fewer keys than lanes are: `keys` in any form.
-#[inline]
-pub(super) fn rest(bits: Bits<'_>, keys: &[u32], payloads: &[u32], out: &mut super::batch::Out<'_>) {
-    for (&key, &payload) in keys.iter().zip(payloads) {
-        if contains(bits, key) {
-            out.push(key, payload);
         }
     }
 }

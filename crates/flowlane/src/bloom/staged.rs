@@ -2,7 +2,8 @@
 
 use std::arch::x86_64::*;
 
-use super::batch::{Batch, Bits, Survive};
+use super::batch::{Batch, Survive};
+use super::bits::Bits;
 use super::{avx2, avx512, scalar};
 use crate::isa::{Avx2, Avx512};
 

@@ -25,18 +25,11 @@ fn survivors(filter: &BloomFilter, keys: &[u32], payloads: &[u32]) -> Vec<(u32, 
 /// Compares every kernel with the definition on this batch.
 fn check(filter: &mut BloomFilter, kernels: &[BloomKernel], keys: &[u32], what: &str) {
     let payloads: Vec<u32> = (0..keys.len() as u32).map(|i| i ^ 0xa5a5_0000).collect();
-    let mut expected: Vec<(u32, u32)> =
+    let expected: Vec<(u32, u32)> =
         keys.iter().copied().zip(payloads.iter().copied()).filter(|(k, _)| filter.contains(*k)).collect();
-    let in_order = expected.clone();
-    expected.sort_unstable();
     for kernel in kernels {
         filter.set_kernel(*kernel).unwrap();
-        let mut found = survivors(filter, keys, &payloads);
-        if kernel.algorithm.keeps_order() {
-            assert_eq!(found, in_order, "{kernel}, {what}: order");
-        }
-        found.sort_unstable();
-        assert_eq!(found, expected, "{kernel}, {what}");
+        assert_eq!(survivors(filter, keys, &payloads), expected, "{kernel}, {what}");
     }
 }
 
@@ -173,11 +166,13 @@ fn kernel_names_are_read_back_and_an_explicit_choice_wins() {
         let filter = BloomFilter::with_bits(1024, 2).unwrap().with_kernel(kernel).unwrap();
         assert_eq!(filter.kernel(), kernel);
     }
-    for wrong in ["", "scalar", "scalar/u0", "scalar/u9", "scalar/u01", "scalar/u1/prefetch/", "avx9/u1"] {
+    for wrong in
+        ["", "scalar", "scalar/u0", "scalar/u3", "scalar/u9", "scalar/u01", "scalar/u1/prefetch/", "avx9/u1"]
+    {
         assert!(matches!(wrong.parse::<BloomKernel>(), Err(BloomKernelError::Name(_))), "{wrong}");
     }
     let mut filter = BloomFilter::with_bits(1024, 2).unwrap();
-    assert!(filter.set_kernel(BloomKernel { unroll: 9, ..BloomKernel::SCALAR }).is_err());
+    assert!(filter.set_kernel(BloomKernel { unroll: 3, ..BloomKernel::SCALAR }).is_err());
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub mod megaflow;
 pub mod signature;
 
 pub use exact::ExactMatchCache;
-pub use megaflow::{Design, FlowRef, MegaflowCache, MegaflowChoice, MegaflowConfig};
+pub use megaflow::{FlowRef, MegaflowCache, MegaflowChoice, MegaflowConfig};
 pub use signature::SignatureCache;
 
 #[cfg(test)]

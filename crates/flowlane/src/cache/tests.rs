@@ -60,9 +60,7 @@ fn cached_and_uncached_answers_are_equal() {
         for engine in &engines {
             let flows_max = [8, 100, 10_000][r.next(3) as usize];
             let masks_max = [2, 100][r.next(2) as usize];
-            let design = Design::ALL[r.next(2) as usize];
-            let config =
-                MegaflowConfig { flows_max, masks_max, seed: 3, design: Some(design), ..Default::default() };
+            let config = MegaflowConfig { flows_max, masks_max, seed: 3, ..Default::default() };
             let mut megaflows = MegaflowCache::new(config);
             let mut exact = ExactMatchCache::new(64, 2, 9);
             let mut signatures = SignatureCache::new(64, 2, 9);
@@ -135,36 +133,26 @@ fn shaped_key(r: &mut Random) -> FlowKey {
     key
 }
 
-/// Every variant of both designs: as they are, all bursts by the variant, and all one by one under one mask and under
+/// Every variant: as it is, all bursts by the variant, and all one by one under one mask and under
 /// several at a time.
 fn configs() -> Vec<MegaflowConfig> {
     let mut out = Vec::new();
     isa::testing::for_each_variant(|variant| {
-        for design in Design::ALL {
-            let one_by_one = [4, 7, 16].map(|in_flight| (Some(65), Some(in_flight)));
-            for (threshold, in_flight) in
-                [(None, None), (Some(1), None), (Some(65), Some(1))].iter().chain(&one_by_one)
-            {
-                let (variant, design) = (Some(variant), Some(design));
-                let (threshold, in_flight) = (*threshold, *in_flight);
-                out.push(MegaflowConfig {
-                    design,
-                    variant,
-                    threshold,
-                    in_flight,
-                    seed: 11,
-                    ..Default::default()
-                });
-            }
+        let one_by_one = [4, 7, 16].map(|in_flight| (Some(65), Some(in_flight)));
+        for (threshold, in_flight) in
+            [(None, None), (Some(1), None), (Some(65), Some(1))].into_iter().chain(one_by_one)
+        {
+            let variant = Some(variant);
+            out.push(MegaflowConfig { variant, threshold, in_flight, seed: 11, ..Default::default() });
         }
     });
     out
 }
 
 /// Batches of all lengths and shapes, hits, misses and both, overlapping megaflows, and removals between
-/// them: every variant of every design finds the very megaflow that the scalar body finds.
+/// them: every variant finds the very megaflow that the scalar body finds.
 #[test]
-fn every_design_and_variant_finds_what_the_scalar_one_finds() {
+fn every_variant_finds_what_the_scalar_one_finds() {
     for config in configs() {
         let scalar = MegaflowConfig { variant: Some(Variant::Scalar), in_flight: Some(1), ..config };
         for round in 0..12 {
@@ -188,9 +176,9 @@ fn every_design_and_variant_finds_what_the_scalar_one_finds() {
                     for (i, cache) in caches.iter_mut().enumerate() {
                         left[i] = cache.lookup_batch(&keys, live, &mut found[i]);
                     }
-                    let (design, variant) = (caches[1].design(), caches[1].variant());
-                    assert_eq!(left[0], left[1], "{design} {variant}, round {round}, step {step}");
-                    assert_eq!(found[0], found[1], "{design} {variant}, round {round}, step {step}");
+                    let variant = caches[1].variant();
+                    assert_eq!(left[0], left[1], "{variant}, round {round}, step {step}");
+                    assert_eq!(found[0], found[1], "{variant}, round {round}, step {step}");
                     for lane in live.lanes() {
                         let hit = found[1][lane];
                         assert_eq!(hit.is_none(), left[1].0 >> lane & 1 == 1);
@@ -223,7 +211,6 @@ fn interleaved_queries_find_and_count_what_one_mask_after_the_other_does() {
                 flows_max: [3000, 200, 3000][round],
                 masks_max: [2000, 2000, 30][round],
                 seed: 5,
-                design: Some(Design::Fixed),
                 ..Default::default()
             };
             let one = MegaflowConfig { variant: Some(Variant::Scalar), in_flight: Some(1), ..base };

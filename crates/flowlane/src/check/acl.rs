@@ -3,7 +3,7 @@
 use super::Difference;
 use crate::classify::acl::{
     Acl, AclConfig, AclEngine, Brute, BruteKernel, Condition, Dynamic, DynamicConfig, Engine, Entry,
-    FieldKind, FieldSpec, Layout, RankKey, Tree, TreeConfig, TreeKernel, Verdict, WordKind, best,
+    FieldKind, FieldSpec, Layout, RankKey, Tree, TreeConfig, Verdict, WordKind, best,
 };
 use crate::generate::Random;
 use crate::isa::Variant;
@@ -167,12 +167,10 @@ impl<const W: usize> World<W> {
             let brute = Brute::new(&kinds, &entries).with_kernel(kernel);
             brute.into_iter().for_each(|e| engines.push((format!("brute {kernel}"), Box::new(e))));
         }
-        for kernel in TreeKernel::ALL.into_iter().filter(|k| k.available()) {
-            let config = TreeConfig { memory_max: 1 << 30, threads: 1, kernel: Some(kernel) };
-            let tree = Tree::build(&kinds, &entries, &config).expect("a small table has room");
-            engines.push((format!("tree {kernel}"), Box::new(tree)));
-        }
         for variant in Variant::ALL.into_iter().filter(|v| v.available()) {
+            let config = TreeConfig { memory_max: 1 << 30, threads: 1, variant: Some(variant) };
+            let tree = Tree::build(&kinds, &entries, &config).expect("a small table has room");
+            engines.push((format!("tree {variant}"), Box::new(tree)));
             let config = DynamicConfig { variant: Some(variant), ..DynamicConfig::new(self.seed) };
             let dynamic = Dynamic::build(&kinds, &entries, config).expect("there is no limit");
             engines.push((format!("dynamic {variant}"), Box::new(dynamic)));

@@ -1,4 +1,4 @@
-//! Tunnels: what is put into one comes out of it, by every cache and variant, and only while its endpoint is there.
+//! Tunnels: what is put into one comes out of it, by every variant, and only while its endpoint is there.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,8 +11,8 @@ use crate::packet::key::FlowKey;
 use crate::packet::tunnel::Inner;
 use crate::packet::{Headers, parse};
 use crate::tunnel::{
-    BATCH_MAX, Decapsulated, Decapsulator, Design, Encapsulation, Encapsulator, Endpoint, EndpointConfig,
-    EndpointId, EndpointTable, Policy, TunnelKind,
+    BATCH_MAX, Decapsulated, Decapsulator, Encapsulation, Encapsulator, Endpoint, EndpointConfig, EndpointId,
+    EndpointTable, Policy, TunnelKind,
 };
 
 /// Rounds of changes and a batch.
@@ -24,7 +24,7 @@ struct Tunnel {
     endpoint: Endpoint,
 }
 
-/// Checks all designs and variants with up to `size` tunnels. Gives the number of answers compared.
+/// Checks all variants with up to `size` tunnels. Gives the number of answers compared.
 ///
 /// # Errors
 /// The first difference.
@@ -35,11 +35,8 @@ pub fn check(seed: u64, size: usize) -> Result<u64, Box<Difference>> {
     let config =
         EndpointConfig { endpoints_max: tunnels.len(), seed: seed as u32, ..EndpointConfig::default() };
     let mut table = EndpointTable::new(&config);
-    let mut nodes: Vec<Decapsulator> = Vec::new();
-    for design in Design::ALL {
-        let node = |variant| Decapsulator::with_variant(table.reader(), Policy::default(), design, variant);
-        nodes.extend(Variant::ALL.into_iter().filter_map(node));
-    }
+    let node = |variant| Decapsulator::with_variant(table.reader(), Policy::default(), variant);
+    let mut nodes: Vec<Decapsulator> = Variant::ALL.into_iter().filter_map(node).collect();
     let mut there: HashMap<usize, EndpointId> = HashMap::new();
     let mut compared = 0;
     for round in 0..ROUNDS {
@@ -50,7 +47,7 @@ pub fn check(seed: u64, size: usize) -> Result<u64, Box<Difference>> {
             (0..random.index(BATCH_MAX + 1)).map(|_| random.index(tunnels.len())).collect();
         let frames: Vec<(Vec<u8>, usize)> = batch.iter().map(|t| frame(&tunnels[*t], &mut random)).collect();
         for node in &mut nodes {
-            let engine = format!("{} {}", node.design().name(), node.variant());
+            let engine = node.variant().to_string();
             let found = terminate(node, &frames);
             for (lane, tunnel) in batch.iter().enumerate() {
                 let wanted = there.get(tunnel).map(|id| (*id, frames[lane].1));

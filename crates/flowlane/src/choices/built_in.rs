@@ -106,7 +106,7 @@ fn avx512(slot: Slot) -> &'static str {
         Slot::BlockedBloom(size) if is_far(size) => "avx512/prefetch",
         Slot::BlockedBloom(_) => "avx512",
         // With 4, 10 and 20 masks alike. (`from4` costs bursts of 4 a fifth more.)
-        Slot::Megaflow => "fixed/avx512/from6/x16",
+        Slot::Megaflow => "avx512/from6/x16",
         Slot::Routes4 | Slot::Routes6 => "compact/avx512",
     }
 }
@@ -120,7 +120,7 @@ fn avx2(slot: Slot) -> &'static str {
         Slot::BlockedBloom(size) if is_far(size) => "avx2/prefetch",
         Slot::BlockedBloom(_) => "avx2",
         // On Zen 5 under a cap of 256 bits: bursts of 8 take 7 % longer, of 12 as long, of 16 10 % less.
-        Slot::Megaflow => "fixed/avx2/from12/x16",
+        Slot::Megaflow => "avx2/from12/x16",
         Slot::Routes4 | Slot::Routes6 => "compact/avx2",
     }
 }
@@ -138,7 +138,7 @@ fn portable(slot: Slot) -> &'static str {
     match slot {
         Slot::Bloom(size) if is_far(size) => "scalar/u1/prefetch",
         Slot::Bloom(_) => "scalar/u1",
-        Slot::Megaflow => "fixed/scalar/from6/x16",
+        Slot::Megaflow => "scalar/from6/x16",
         Slot::Routes4 | Slot::Routes6 => "compact/scalar",
         _ => "scalar",
     }

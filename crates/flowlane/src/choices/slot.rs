@@ -54,7 +54,7 @@ pub enum Slot {
     BlockedBloom(SizeClass),
     /// The variant of [`cuckoo`](crate::cuckoo) tables.
     Cuckoo(SizeClass),
-    /// Design, variant, threshold and masks at once of the [megaflow cache](crate::cache::megaflow).
+    /// Variant, threshold and masks at once of the [megaflow cache](crate::cache::megaflow).
     Megaflow,
     /// The kernel of [static trees](crate::classify::acl::Tree) of access lists.
     AclTree,

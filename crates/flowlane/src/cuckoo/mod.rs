@@ -262,13 +262,13 @@ impl<const W: usize> CuckooTable<W> {
             Body::Scalar => batch::lookup(batch::Portable, self, keys, request, values),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
-            Body::Sse42(_) => unsafe { lanes::sse42(self, keys, request, values) },
+            Body::Sse42(isa) => unsafe { lanes::sse42(isa, self, keys, request, values) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-            Body::Avx2(_) => unsafe { lanes::avx2(self, keys, request, values) },
+            Body::Avx2(isa) => unsafe { lanes::avx2(isa, self, keys, request, values) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-            Body::Avx512(_) => unsafe { avx512::lookup(self, keys, request, values) },
+            Body::Avx512(isa) => unsafe { avx512::lookup(isa, self, keys, request, values) },
         }
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A structure has one body for each [`Variant`] that pays; which one is used is chosen when the structure
 //! is built and kept in it. A body for an instruction set is reached only with that set's *witness*
-//! ([`Sse42`], [`Avx2`], [`Avx512`], [`Avx512At256`]), a value without content that only detection makes: who holds one has
-//! the proof that the instructions exist and that the width is allowed.
+//! ([`Sse42`], [`Avx2`], [`Avx512`]), a value without content that only detection makes: who holds one has the
+//! proof that the instructions exist and that the width is allowed.
 //!
 //! The width cap ([`set_max_simd`]) is global; of global state there is besides only what
 //! [`choices`](crate::choices) installs. Its first value comes from the environment variable
@@ -131,7 +131,7 @@ impl Variant {
             Variant::Sse42 => is_x86_feature_detected!("sse4.2"),
             Variant::Avx2 => is_x86_feature_detected!("avx2") && bit_instructions(),
             Variant::Avx512 => {
-                bit_instructions()
+                Variant::Avx2.detected()
                     && is_x86_feature_detected!("avx512f")
                     && is_x86_feature_detected!("avx512bw")
                     && is_x86_feature_detected!("avx512dq")
@@ -182,14 +182,24 @@ witness! {
     Avx512
 }
 
-/// Proof that AVX-512 F, BW, DQ and VL may be used in registers of up to 256 bits: a cap of that width leaves it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Avx512At256(());
+impl From<Avx512> for Avx2 {
+    /// What has AVX-512 has AVX2, too, and the cap that allows 512 bits allows 256.
+    fn from(Avx512(()): Avx512) -> Self {
+        Self(())
+    }
+}
 
-impl Avx512At256 {
-    /// The witness, where the CPU has the instructions and the cap allows 256 bits.
+/// Proof that AVX-512 VBMI may be used, and all that [`Avx512`] is proof of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Avx512Vbmi(());
+
+impl Avx512Vbmi {
+    /// The witness, where the CPU has the instructions and the cap allows their width.
     pub fn detect() -> Option<Self> {
-        (max_simd() >= MaxSimd::Bits256 && Variant::Avx512.detected()).then_some(Self(()))
+        #[cfg(target_arch = "x86_64")]
+        return (Variant::Avx512.available() && is_x86_feature_detected!("avx512vbmi")).then_some(Self(()));
+        #[cfg(not(target_arch = "x86_64"))]
+        return None;
     }
 }
 

@@ -13,7 +13,6 @@ pub mod rib;
 mod routes;
 pub mod v4;
 pub mod v6;
-pub mod vrf;
 
 pub use prefix::{Address, Prefix, PrefixError};
 pub use rib::{Rib, RibError};

@@ -105,5 +105,5 @@ fn what_no_table_reads_is_refused_with_what_there_is() {
         assert!(problem(slot).starts_with(&format!("{slot}: ")) && problem(slot).contains("`avx9`"));
     }
     assert!(problem(Slot::Murmur3).contains("avx512"));
-    assert!(problem(Slot::Megaflow).contains("fixed/avx2/from4"));
+    assert!(problem(Slot::Megaflow).contains("avx2/from4"));
 }

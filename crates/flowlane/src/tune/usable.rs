@@ -6,7 +6,6 @@ use std::str::FromStr;
 use crate::bloom::{BlockedKernel, BloomKernel};
 use crate::cache::MegaflowChoice;
 use crate::choices::{self, Decision, Slot};
-use crate::classify::acl::TreeKernel;
 use crate::hash::crc32c::Crc32c;
 use crate::hash::murmur3::Murmur3;
 use crate::isa::Variant;
@@ -37,10 +36,8 @@ pub fn is_usable(slot: Slot, choice: &str) -> Result<bool, ChoiceError> {
         Slot::Parser => read(choice, |v| Parser::with_variant(v).is_some()),
         Slot::Bloom(_) => read(choice, BloomKernel::available),
         Slot::BlockedBloom(_) => read(choice, BlockedKernel::available),
-        Slot::Cuckoo(_) => read(choice, Variant::available),
+        Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => read(choice, Variant::available),
         Slot::Megaflow => read(choice, MegaflowChoice::available),
-        Slot::AclTree => read(choice, TreeKernel::available),
-        Slot::AclDynamic => read(choice, Variant::available),
         Slot::Routes4 => read(choice, FibChoice::available::<u32>),
         Slot::Routes6 => read(choice, FibChoice::available::<u128>),
     };

@@ -112,8 +112,10 @@ pub(super) fn words<const W: usize>(octets: &[u8]) -> [u32; W] {
 
 /// A key of either family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Key {
+pub enum Key {
+    /// IPv4.
     V4(V4Key),
+    /// IPv6.
     V6(V6Key),
 }
 
@@ -163,13 +165,6 @@ impl Endpoint {
             }
         }
     }
-}
-
-/// Whether two keys are equal: word by word, since a key that was just put together of words would have to be
-/// written and read again to be compared as a whole.
-#[inline(always)]
-pub(super) fn same<const W: usize>(a: &[u32; W], b: &[u32; W]) -> bool {
-    a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
 /// The same packet's key without its source: that of an endpoint that takes packets from anywhere.

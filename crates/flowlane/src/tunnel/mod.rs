@@ -12,7 +12,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-pub use cache::{Design, EndpointCache};
+pub use cache::EndpointCache;
 pub use decapsulate::{BATCH_MAX, Decapsulated, Decapsulator};
 pub use encapsulate::{Encapsulation, EncapsulationError, Encapsulator, Oversize, Tos};
 pub use endpoint::{
@@ -21,6 +21,14 @@ pub use endpoint::{
 };
 pub use reason::{Refused, RefusedCounts};
 pub use validate::Policy;
+
+/// What one packet is: for nodes that go packet by packet, those of `flowlane-paper`.
+#[doc(hidden)]
+pub mod one_by_one {
+    pub use super::endpoint::Key;
+    pub use super::plain::{Plain, PlainPacket};
+    pub use super::validate::{Valid, validate};
+}
 
 use crate::packet::fields::{TUNNEL_GENEVE, TUNNEL_GTPU, TUNNEL_VXLAN};
 

@@ -58,7 +58,7 @@ pub(super) struct Stack {
 
 /// What plain packets are, under a policy.
 #[derive(Clone, Debug)]
-pub(super) struct Plain {
+pub struct Plain {
     /// Words 0 and 1: IPv4 of 20 bytes, no fragment; UDP.
     pub(super) network: [Wanted; 2],
     pub(super) stacks: Vec<Stack>,
@@ -67,10 +67,13 @@ pub(super) struct Plain {
 
 /// What was read of a plain packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct PlainPacket {
-    pub(super) kind: TunnelKind,
-    pub(super) key: V4Key,
-    pub(super) inner_len: u16,
+pub struct PlainPacket {
+    /// The tunnel's protocol.
+    pub kind: TunnelKind,
+    /// By which its endpoint is looked up.
+    pub key: V4Key,
+    /// Bytes of the inner packet.
+    pub inner_len: u16,
 }
 
 /// A VNI in a key, as a number.
@@ -80,7 +83,8 @@ pub(super) fn vni(id: u32) -> u32 {
 }
 
 impl Plain {
-    pub(super) fn new(policy: &Policy) -> Self {
+    /// What is plain under this policy.
+    pub fn new(policy: &Policy) -> Self {
         let version = Wanted::default().byte(0, 0x45, 0xff).byte(6, 0, 0x3f).byte(7, 0, 0xff);
         let protocol = Wanted::default().byte(1, 17, 0xff);
         let checksum = if policy.verify_udp_checksum { 0xff } else { 0 };
@@ -106,7 +110,7 @@ impl Plain {
 
     /// The packet, where it is plain.
     #[inline(always)]
-    pub(super) fn read(&self, frame: &[u8], headers: &Headers, vrf: u32) -> Option<PlainPacket> {
+    pub fn read(&self, frame: &[u8], headers: &Headers, vrf: u32) -> Option<PlainPacket> {
         let words = words(frame, headers)?;
         let network = self.network[0].wrong(words[0]) | self.network[1].wrong(words[1]);
         let of = |stack: &&Stack| stack.ports.wrong(words[2]) | stack.tunnel.wrong(words[3]) == 0;

@@ -59,14 +59,19 @@ impl Policy {
 
 /// A tunnel packet whose outer headers are right; its endpoint is not known yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Valid {
-    pub(super) kind: TunnelKind,
-    pub(super) id: u32,
-    /// Where the inner packet begins in the frame, and how long it is.
-    pub(super) inner_at: u16,
-    pub(super) inner_len: u16,
-    pub(super) inner: Inner,
-    pub(super) key: Key,
+pub struct Valid {
+    /// The tunnel's protocol.
+    pub kind: TunnelKind,
+    /// VNI or TEID.
+    pub id: u32,
+    /// Where the inner packet begins in the frame.
+    pub inner_at: u16,
+    /// How long it is.
+    pub inner_len: u16,
+    /// What it begins with.
+    pub inner: Inner,
+    /// By which its endpoint is looked up.
+    pub key: Key,
 }
 
 /// What the tunnel header says.
@@ -80,7 +85,7 @@ struct Header {
 }
 
 /// What is to be terminated of a frame with these headers; none where it is no tunnel's.
-pub(super) fn validate(
+pub fn validate(
     frame: &[u8],
     headers: &Headers,
     vrf: u32,

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Instant;
 
 use flowlane::classify::acl::{
-    Brute, BruteKernel, DynamicConfig, Engine, Entry, Layout, TreeConfig, TreeKernel, Verdict,
+    Brute, BruteKernel, DynamicConfig, Engine, Entry, Layout, TreeConfig, Verdict,
 };
 use flowlane::generate::{Locality, Profile};
 use flowlane::packet::FlowKey;
@@ -237,14 +237,12 @@ fn by_variant(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     let variants = context.options.variants();
     for (place, set) in sets.iter().enumerate() {
         let keys = keys(&set.packets(packets_per_pass(context), Locality::Uniform, 0.0));
-        let kernels =
-            TreeKernel::ALL.into_iter().filter(|k| k.available() && variants.contains(&k.variant()));
-        let trees: Vec<_> = kernels.map(|k| (k, set.tree(Some(k)))).collect();
+        let trees: Vec<_> = variants.iter().map(|v| (*v, set.tree(Some(*v)))).collect();
         let of = |v| set.dynamic(DynamicConfig { variant: Some(v), ..DynamicConfig::new(1) });
         let dynamics: Vec<_> = variants.iter().map(|v| (*v, of(*v))).collect();
         let keys = &keys;
         let trees =
-            trees.iter().map(|(k, tree)| Body::new(format!("tree, {k}"), move || look_up(tree, keys)).warm());
+            trees.iter().map(|(v, tree)| Body::new(format!("tree, {v}"), move || look_up(tree, keys)).warm());
         let dynamics =
             dynamics.iter().map(|(v, d)| Body::new(format!("dynamic, {v}"), move || look_up(d, keys)).warm());
         add(

@@ -1,7 +1,8 @@
 //! Rule sets and traffic for them.
 
-use flowlane::classify::acl::{Dynamic, DynamicConfig, Entry, Layout, RankKey, Tree, TreeConfig, TreeKernel};
+use flowlane::classify::acl::{Dynamic, DynamicConfig, Entry, Layout, RankKey, Tree, TreeConfig};
 use flowlane::generate::{Locality, Profile, Random, RuleConfig, Trace, TraceConfig, generate_rules};
+use flowlane::isa::Variant;
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
@@ -74,8 +75,8 @@ impl Set {
         packets
     }
 
-    pub(super) fn tree(&self, kernel: Option<TreeKernel>) -> Tree<4> {
-        self.tree_by(TreeConfig { kernel, ..TreeConfig::default() })
+    pub(super) fn tree(&self, variant: Option<Variant>) -> Tree<4> {
+        self.tree_by(TreeConfig { variant, ..TreeConfig::default() })
     }
 
     pub(super) fn tree_by(&self, config: TreeConfig) -> Tree<4> {

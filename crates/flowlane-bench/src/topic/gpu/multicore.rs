@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use flowlane::classify::Hit;
 use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout};
+use flowlane_gpu::{Device, GpuTable, Method, Session, SessionConfig};
 #[cfg(feature = "opencl")]
-use flowlane_gpu::opencl::{ClDevice, ClMethod, ClTable};
-use flowlane_gpu::{Device, GpuError, GpuTable, Method, Session, SessionConfig};
+use flowlane_paper::opencl::{ClDevice, ClError, ClMethod, ClTable};
 
 use super::set::{Set, Shape};
 use super::{BATCH, failed, labels};
@@ -198,11 +198,14 @@ impl Contest {
             // Every rule with every tuple takes seconds: one batch of them will do.
             let linear = table.method() == ClMethod::Linear;
             let keys = if linear { &keys[..batch.min(keys.len())] } else { &keys[..] };
-            let run = |hits: &mut [Option<Hit>]| table.lookup_batch(keys, hits);
+            let failed = |error: ClError| BenchError::Gpu(error.to_string());
+            let run = move |hits: &mut [Option<Hit>]| table.lookup_batch(keys, hits).map_err(failed);
             all.push(LookUp { name: table.method().name(), keys: keys.len(), run: Box::new(run) });
         }
         for (table, session) in self.tables.iter().flat_map(|table| session.iter().map(move |s| (table, s))) {
-            let run = move |hits: &mut [Option<Hit>]| session.borrow_mut().lookup_batch(table, keys, hits);
+            let run = move |hits: &mut [Option<Hit>]| {
+                session.borrow_mut().lookup_batch(table, keys, hits).map_err(failed)
+            };
             all.push(LookUp { name: table.method().name(), keys: keys.len(), run: Box::new(run) });
         }
         let what = format!("{cores} cores, batches of {batch}");
@@ -262,7 +265,7 @@ struct LookUp<'a> {
     run: Run<'a>,
 }
 
-type Run<'a> = Box<dyn FnMut(&mut [Option<Hit>]) -> Result<(), GpuError> + 'a>;
+type Run<'a> = Box<dyn FnMut(&mut [Option<Hit>]) -> Result<(), BenchError> + 'a>;
 
 /// All of them, to be timed; who times wrong answers times nothing, so all must give those of the first.
 fn bodies(all: Vec<LookUp<'_>>) -> Result<Vec<Body<'_>>, BenchError> {
@@ -270,7 +273,7 @@ fn bodies(all: Vec<LookUp<'_>>) -> Result<Vec<Body<'_>>, BenchError> {
     let mut out = Vec::with_capacity(all.len());
     for LookUp { name, keys, mut run } in all {
         let mut hits = vec![None; keys];
-        run(&mut hits).map_err(failed)?;
+        run(&mut hits)?;
         let mut pairs = expected.get_or_insert_with(|| hits.clone()).iter().zip(&hits);
         if !pairs.all(|(expected, hit)| expected == hit) {
             return Err(BenchError::Gpu(format!("{name} answers otherwise than others")));

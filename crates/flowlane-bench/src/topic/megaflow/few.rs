@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 use std::hint::black_box;
 
-use flowlane::cache::{Design, FlowRef, MegaflowCache, MegaflowConfig};
+use flowlane::cache::{FlowRef, MegaflowCache, MegaflowConfig};
 use flowlane::generate::Random;
 use flowlane::isa::cpu::Cpu;
 use flowlane::packet::batch::LaneMask;
@@ -99,12 +99,7 @@ fn figure(meter: &mut Meter<'_>, context: &Context<'_>, place: &str, megaflows: 
 }
 
 fn filled(flows: &[(Packet, usize)], masks: &[FlowMask]) -> MegaflowCache {
-    let config = MegaflowConfig {
-        design: Some(Design::Fixed),
-        seed: SEED,
-        flows_max: flows.len(),
-        ..MegaflowConfig::default()
-    };
+    let config = MegaflowConfig { seed: SEED, flows_max: flows.len(), ..MegaflowConfig::default() };
     let mut cache = MegaflowCache::new(config);
     let mut key = packets::key(&flows[0].0);
     for (packet, mask) in flows {

@@ -9,14 +9,13 @@
 //! megaflow   masked key | value, generation, counters, time | serial      one cache line each
 //! ```
 //!
-//! **Two designs** ([`Design`]). `Fixed`, ours: all packets' words lie side by side in fixed columns, all
+//! **A batch.** All packets' words lie side by side in fixed columns, all
 //! lanes are hashed under a mask at once (multilinear hashing, what masks have in common only once), and a
 //! filter of two bits a megaflow rejects nearly every mask that has nothing, so that no bucket is touched.
-//! `Majority`, the paper's (*Leveraging SIMD parallelism*, §3.2): columns of packed miniflows, MurmurHash3,
-//! packets of other shapes than the majority's one by one, no filter. Both have a body per instruction set;
-//! the scalar one is the definition, and all give the same answers.
+//! There is a body per instruction set; the scalar one is the definition, and all give the same answers. The lookup of
+//! *Leveraging SIMD parallelism*, §3.2, which this is compared with, is in the crate `flowlane-paper`.
 //!
-//! **Few packets** are looked up one by one. With `Fixed` each is looked for under several masks at once, so that their
+//! **Few packets** are looked up one by one. Each is looked for under several masks at once, so that their
 //! filters are under way together (`interleaved.rs`; HALO's non-blocking lookups); how many is
 //! [`MegaflowConfig::in_flight`].
 //!
@@ -34,14 +33,12 @@ mod avx512;
 mod choice;
 mod flow;
 mod interleaved;
-mod majority;
 mod scalar;
 mod subtable;
 mod wide;
 
-pub use choice::{Design, DesignError, MegaflowChoice, MegaflowChoiceError};
+pub use choice::{MegaflowChoice, MegaflowChoiceError};
 pub use flow::{FlowRef, Megaflow};
-pub use majority::MaskHasher;
 
 use crate::hash::multilinear::Multilinear;
 use crate::isa::cpu::Cpu;
@@ -49,9 +46,8 @@ use crate::isa::{Body, Variant};
 use crate::memory::{Memory, prefetch};
 use crate::packet::batch::{LANES_MAX, LaneMask};
 use crate::packet::key::{FlowKey, FlowMask};
-use interleaved::{ALONE_MASKS, Ahead, GROUP, Groups, Room};
-use majority::Miniflows;
-use subtable::{KeyHash, Subtable};
+use interleaved::{ALONE_MASKS, Ahead, GROUP, Groups, MASKS_MAX, Room};
+use subtable::Subtable;
 use wide::Scratch;
 
 /// More megaflows than that are not numbered.
@@ -72,30 +68,20 @@ pub struct MegaflowConfig {
     pub masks_max: usize,
     /// Keys the hashes; secret where the traffic may be hostile.
     pub seed: u64,
-    /// How batches are looked up; what was chosen for this machine ([`choices`](crate::choices)) where it is
-    /// none.
-    pub design: Option<Design>,
-    /// The variant, where it can be used here; else, and where it is none, what was chosen.
+    /// The variant, where it can be used here; else, and where it is none, what was chosen for this machine
+    /// ([`choices`](crate::choices)).
     pub variant: Option<Variant>,
     /// Batches of fewer packets are looked up one by one; what was chosen where it is none.
     pub threshold: Option<usize>,
     /// Masks under which a packet is looked for at once where packets are looked up one by one, 4 to 16, in steps of 4.
-    /// With fewer, with [`Design::Majority`], and for a single packet under up to 16 masks, it is one mask after the other.
+    /// With fewer, and for a single packet under up to 16 masks, it is one mask after the other.
     /// What was chosen where it is none.
     pub in_flight: Option<usize>,
 }
 
 impl Default for MegaflowConfig {
     fn default() -> Self {
-        Self {
-            flows_max: 1 << 20,
-            masks_max: 1024,
-            seed: 0,
-            design: None,
-            variant: None,
-            threshold: None,
-            in_flight: None,
-        }
+        Self { flows_max: 1 << 20, masks_max: 1024, seed: 0, variant: None, threshold: None, in_flight: None }
     }
 }
 
@@ -171,14 +157,12 @@ pub struct MegaflowCache {
     free: Vec<u32>,
     hand: usize,
     config: MegaflowConfig,
-    design: Design,
-    hash: KeyHash,
+    hash: Multilinear,
     body: Body,
     threshold: usize,
     in_flight: usize,
     /// From so many megaflows on, filters are beyond the second-level cache.
     pub(super) far_from: usize,
-    miniflows: Miniflows,
     /// The scratch does not fit the masks, or their order, any more.
     stale: bool,
     counters: MegaflowCounters,
@@ -187,11 +171,7 @@ pub struct MegaflowCache {
 impl MegaflowCache {
     /// An empty cache.
     pub fn new(config: MegaflowConfig) -> Self {
-        let (design, body, threshold, in_flight) = choice::choose(&config);
-        let hash = match design {
-            Design::Fixed => KeyHash::Multilinear(Box::new(Multilinear::new(config.seed))),
-            Design::Majority => KeyHash::Murmur3(config.seed as u32),
-        };
+        let (body, threshold, in_flight) = choice::choose(&config);
         let tables = Tables {
             subtables: Vec::new(),
             order: Vec::new(),
@@ -207,13 +187,11 @@ impl MegaflowCache {
             free: Vec::new(),
             hand: 0,
             config,
-            design,
-            hash,
+            hash: Multilinear::new(config.seed),
             body,
             threshold,
             in_flight,
             far_from: Cpu::this().cache_bytes[1] as usize / FILTER_BYTES / 2,
-            miniflows: Miniflows::default(),
             stale: false,
             counters: MegaflowCounters::default(),
         }
@@ -222,11 +200,6 @@ impl MegaflowCache {
     /// Which variant looks up batches.
     pub fn variant(&self) -> Variant {
         self.body.variant()
-    }
-
-    /// Which design does.
-    pub fn design(&self) -> Design {
-        self.design
     }
 
     /// Below how many packets a batch is looked up one by one.
@@ -253,7 +226,7 @@ impl MegaflowCache {
 
     /// Looks for packets under so many masks at once from now on ([`MegaflowConfig::in_flight`]).
     pub fn set_in_flight(&mut self, masks: usize) {
-        self.in_flight = masks.clamp(1, self.design.in_flight());
+        self.in_flight = masks.clamp(1, MASKS_MAX);
     }
 
     /// The megaflow that matches `key`.
@@ -276,21 +249,17 @@ impl MegaflowCache {
         let ahead = Ahead { masks: self.in_flight, far: self.len() >= self.far_from };
         let tables = &mut self.tables;
         let few = live.len() < self.threshold || tables.order.is_empty();
-        let (left, probes) = match (self.design, self.body) {
+        let (left, probes) = match self.body {
             _ if few => one_by_one(self.body, tables, keys, live, found, ahead),
             #[cfg(target_arch = "x86_64")]
-            (Design::Fixed, Body::Avx2(witness)) => {
+            Body::Avx2(witness) => {
                 // SAFETY: the witness proves that the CPU has AVX2.
                 unsafe { avx2::lookup(witness, tables, keys, live, found) }
             }
             #[cfg(target_arch = "x86_64")]
-            (Design::Fixed, Body::Avx512(witness)) => {
+            Body::Avx512(witness) => {
                 // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
                 unsafe { avx512::lookup(witness, tables, keys, live, found) }
-            }
-            #[cfg(target_arch = "x86_64")]
-            (Design::Majority, Body::Sse42(_) | Body::Avx2(_) | Body::Avx512(_)) => {
-                majority::lookup(tables, &mut self.miniflows, self.body, self.threshold, keys, live, found)
             }
             _ => one_by_one(self.body, tables, keys, live, found, ahead),
         };
@@ -510,7 +479,7 @@ impl MegaflowCache {
     }
 
     fn add_subtable(&mut self, mask: &FlowMask) -> u32 {
-        let made = Subtable::new(mask, self.hash.clone());
+        let made = Subtable::new(mask, &self.hash);
         let id = match self.free_subtables.pop() {
             Some(id) => {
                 self.tables.subtables[id as usize] = made;
@@ -533,9 +502,7 @@ impl MegaflowCache {
         self.tables.order.iter().for_each(|&id| in_use[id as usize] = true);
         let subtables = self.tables.subtables.iter_mut().zip(in_use);
         self.tables.scratch = Scratch::new(subtables.filter(|(_, used)| *used).map(|(s, _)| s));
-        if self.design == Design::Fixed {
-            self.tables.groups = Groups::new(&self.tables.order, &self.tables.subtables);
-        }
+        self.tables.groups = Groups::new(&self.tables.order, &self.tables.subtables);
         self.stale = false;
     }
 

@@ -15,7 +15,6 @@
 use super::super::bucket::{Bucket, SLOTS};
 use super::flow::{KEY_WORDS, Megaflow};
 use crate::hash::multilinear::{self, Multilinear};
-use crate::hash::murmur3;
 use crate::memory::{Memory, prefetch};
 use crate::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
 
@@ -30,23 +29,6 @@ pub(super) struct Term {
     pub(super) word: u8,
     /// Its column of the transposed batch.
     pub(super) place: u8,
-}
-
-/// How keys are hashed.
-#[derive(Clone, Debug)]
-pub(super) enum KeyHash {
-    Multilinear(Box<Multilinear>),
-    /// With this seed, as the paper has it.
-    Murmur3(u32),
-}
-
-impl KeyHash {
-    fn multiplier(&self, w: usize) -> u32 {
-        match self {
-            KeyHash::Multilinear(hash) => hash.multiplier(w),
-            KeyHash::Murmur3(_) => 0,
-        }
-    }
 }
 
 #[derive(Debug)]
@@ -64,7 +46,6 @@ pub(super) struct Subtable {
     pub(super) masks: [u32; KEY_WORDS],
     /// Which words of a megaflow's line are compared with those.
     pub(super) stored: u8,
-    hash: KeyHash,
     buckets: Memory<Bucket>,
     tail: Vec<u32>,
     tail_free: Vec<u32>,
@@ -114,7 +95,7 @@ impl Filter {
 }
 
 impl Subtable {
-    pub(super) fn new(mask: &FlowMask, hash: KeyHash) -> Self {
+    pub(super) fn new(mask: &FlowMask, hash: &Multilinear) -> Self {
         let terms: Vec<Term> = mask
             .present_words()
             .filter(|&w| mask.word(w) != 0)
@@ -128,7 +109,6 @@ impl Subtable {
             places: [0; KEY_WORDS],
             masks: [0; KEY_WORDS],
             stored: 0,
-            hash,
             buckets: Memory::zeroed(1),
             tail: Vec::new(),
             tail_free: Vec::new(),
@@ -156,21 +136,8 @@ impl Subtable {
     pub(super) fn hash(&self, key: &FlowKey) -> u32 {
         let key = key.words();
         let masked = |t: &Term| key[usize::from(t.word) % WORDS] & t.mask;
-        match &self.hash {
-            KeyHash::Multilinear(_) => {
-                let terms = self.terms.iter().map(|t| multilinear::term(t.multiplier, masked(t)));
-                multilinear::finish(terms.fold(0, u64::wrapping_add))
-            }
-            KeyHash::Murmur3(seed) => {
-                let hash = self.terms.iter().fold(*seed, |hash, t| murmur3::mix(hash, masked(t)));
-                murmur3::finish(hash, 4 * self.terms.len() as u32)
-            }
-        }
-    }
-
-    /// The seed of MurmurHash3, where keys are hashed with it.
-    pub(super) fn murmur3_seed(&self) -> u32 {
-        if let KeyHash::Murmur3(seed) = self.hash { seed } else { 0 }
+        let terms = self.terms.iter().map(|t| multilinear::term(t.multiplier, masked(t)));
+        multilinear::finish(terms.fold(0, u64::wrapping_add))
     }
 
     #[inline(always)]

@@ -28,4 +28,4 @@ pub use layout::{FieldKind, FieldSpec, Layout, LayoutError, Value, ValueError, W
 pub use search::{AclSearch, FlowExplanation, FlowShape};
 pub use shared::{AclReader, SharedAcl};
 pub use table::{Acl, AclConfig, AclEngine};
-pub use tree::{Tree, TreeConfig, TreeKernel};
+pub use tree::{Tree, TreeConfig};

@@ -122,3 +122,14 @@ pub(crate) fn overlapping<const W: usize>(
     let keys = (0..keys).map(|_| key(&mut random)).collect();
     (out, keys)
 }
+
+/// Keys that fulfil entries of many words, which none at random does, and each with a bit turned in one of the words.
+pub(super) fn near<const W: usize>(entries: &[Entry<W>], seed: u64) -> Vec<[u32; W]> {
+    let mut random = Random::for_purpose(seed, "near");
+    let of = |entry: &Entry<W>| {
+        let mut other = entry.condition.low;
+        other[random.index(W)] ^= 1 << random.below(32);
+        [entry.condition.low, other]
+    };
+    entries.iter().flat_map(of).collect()
+}

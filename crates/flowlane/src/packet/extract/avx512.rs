@@ -3,14 +3,16 @@
 use std::arch::x86_64::*;
 
 use super::{FRAME_LEAST, FlowKey, Headers, KEPT, L2_WORDS, L3_WORDS, Mover, Stack, extract_all};
+use crate::isa;
 
+/// With the witness of what its bodies need.
 #[derive(Clone, Copy)]
-struct Vbmi;
+struct Vbmi(isa::Avx512Vbmi);
 
 impl Mover for Vbmi {
     #[inline(always)]
     fn is(self, frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
-        // SAFETY: a `Vbmi` is made by `parse_all` only, whose caller has proved the instructions.
+        // SAFETY: the witness that this holds proves AVX-512 F, BW, DQ, VL and VBMI, and the instructions on bits.
         unsafe { is(frame, stack) }
     }
 
@@ -23,7 +25,7 @@ impl Mover for Vbmi {
         l2: &mut [u32; L2_WORDS],
         l3: &mut [u32; L3_WORDS],
     ) {
-        // SAFETY: a `Vbmi` is made by `parse_all` only, whose caller has proved the instructions.
+        // SAFETY: the witness that this holds proves AVX-512 F, BW, DQ, VL and VBMI, and the instructions on bits.
         unsafe {
             move_ethernet(frame, stack, l2);
             move_packet(packet, stack, l3);
@@ -75,10 +77,11 @@ fn move_packet(packet: &[u8], stack: &Stack, l3: &mut [u32; L3_WORDS]) {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn parse_all<'a>(
+    isa: isa::Avx512Vbmi,
     frames: impl Iterator<Item = &'a [u8]>,
     in_port: u32,
     keys: &mut [FlowKey],
     headers: &mut [Headers],
 ) {
-    extract_all(Vbmi, frames, in_port, keys, headers);
+    extract_all(Vbmi(isa), frames, in_port, keys, headers);
 }

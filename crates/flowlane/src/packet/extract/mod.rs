@@ -26,7 +26,9 @@ use super::headers::{Headers, Network, Transport};
 use super::key::FlowKey;
 use super::parse::{ether_type, ip_proto, parse};
 use crate::choices::{self, Slot};
-use crate::isa::{Body, Variant};
+use crate::isa::Variant;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::{Avx512Vbmi, Sse42};
 
 /// Words of the key that L2 fills: from here on 8, and then 16 for L3 and L4.
 const L2_WORD: usize = word::ETH;
@@ -369,6 +371,16 @@ fn extract_all<'a>(
     }
 }
 
+/// Which body extracts, with the proof that it may.
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Sse42(Sse42),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Avx512Vbmi),
+}
+
 /// The parser, by one of its variants.
 ///
 /// ```
@@ -390,12 +402,15 @@ pub struct Parser {
 impl Parser {
     /// The variant of this name, where it may be used here. AVX-512 needs VBMI, too.
     pub fn with_variant(variant: Variant) -> Option<Self> {
-        match variant {
-            Variant::Avx2 => None,
+        let body = match variant {
+            Variant::Scalar => Some(Body::Scalar),
             #[cfg(target_arch = "x86_64")]
-            Variant::Avx512 if !is_x86_feature_detected!("avx512vbmi") => None,
-            _ => Body::of(variant).map(|body| Self { body }),
-        }
+            Variant::Sse42 => Sse42::detect().map(Body::Sse42),
+            #[cfg(target_arch = "x86_64")]
+            Variant::Avx512 => Avx512Vbmi::detect().map(Body::Avx512),
+            _ => None,
+        };
+        Some(Self { body: body? })
     }
 
     /// The variant chosen for this machine ([`choices`]).
@@ -405,7 +420,13 @@ impl Parser {
 
     /// Which variant this is.
     pub fn variant(&self) -> Variant {
-        self.body.variant()
+        match self.body {
+            Body::Scalar => Variant::Scalar,
+            #[cfg(target_arch = "x86_64")]
+            Body::Sse42(_) => Variant::Sse42,
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx512(_) => Variant::Avx512,
+        }
     }
 
     /// Parses one frame: see [`parse_all`](Self::parse_all).
@@ -428,12 +449,11 @@ impl Parser {
         match self.body {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
-            Body::Sse42(_) => unsafe { sse42::parse_all(frames, in_port, keys, headers) },
+            Body::Sse42(isa) => unsafe { sse42::parse_all(isa, frames, in_port, keys, headers) },
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and `with_variant` that it
-            // has VBMI.
-            Body::Avx512(_) => unsafe { avx512::parse_all(frames, in_port, keys, headers) },
-            _ => {
+            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ, VL and VBMI, and the instructions on bits.
+            Body::Avx512(isa) => unsafe { avx512::parse_all(isa, frames, in_port, keys, headers) },
+            Body::Scalar => {
                 for ((frame, key), headers) in frames.zip(keys).zip(headers) {
                     *headers = parse(frame, in_port, key);
                 }

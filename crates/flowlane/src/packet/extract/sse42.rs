@@ -5,9 +5,11 @@ use std::arch::x86_64::*;
 use super::{
     FRAME_LEAST, FlowKey, Headers, KEPT, L2_WORDS, L3_WORDS, Mover, Stack, extract_all, place, word,
 };
+use crate::isa;
 
+/// With the witness of what its bodies need.
 #[derive(Clone, Copy)]
-struct Shuffle;
+struct Shuffle(isa::Sse42);
 
 /// Four words from 16 bytes in network order.
 #[inline]
@@ -54,7 +56,7 @@ fn is(frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
 impl Mover for Shuffle {
     #[inline(always)]
     fn is(self, frame: &[u8; FRAME_LEAST], stack: &Stack) -> bool {
-        // SAFETY: a `Shuffle` is made by `parse_all` only, whose caller has proved the instructions.
+        // SAFETY: the witness that this holds proves SSE4.2.
         unsafe { is(frame, stack) }
     }
 
@@ -67,7 +69,7 @@ impl Mover for Shuffle {
         l2: &mut [u32; L2_WORDS],
         l3: &mut [u32; L3_WORDS],
     ) {
-        // SAFETY: a `Shuffle` is made by `parse_all` only, whose caller has proved the instructions.
+        // SAFETY: the witness that this holds proves SSE4.2.
         unsafe {
             move_ethernet(frame, stack, l2);
             move_packet(packet, stack, l3);
@@ -125,10 +127,11 @@ fn move_packet(packet: &[u8], stack: &Stack, l3: &mut [u32; L3_WORDS]) {
 
 #[target_feature(enable = "sse4.2")]
 pub(super) fn parse_all<'a>(
+    isa: isa::Sse42,
     frames: impl Iterator<Item = &'a [u8]>,
     in_port: u32,
     keys: &mut [FlowKey],
     headers: &mut [Headers],
 ) {
-    extract_all(Shuffle, frames, in_port, keys, headers);
+    extract_all(Shuffle(isa), frames, in_port, keys, headers);
 }

@@ -6,7 +6,7 @@ use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest};
 use crate::choices::Slot;
 use crate::classify::acl::{Dynamic, DynamicConfig, Engine, Entry, Layout, RankKey};
-use crate::classify::acl::{Tree, TreeConfig, TreeKernel, Verdict};
+use crate::classify::acl::{Tree, TreeConfig, Verdict};
 use crate::generate::{Locality, Profile, RuleConfig, Trace, TraceConfig, generate_rules};
 use crate::isa::Variant;
 use crate::rule::{Priority, Rule, RuleId};
@@ -18,20 +18,20 @@ const BATCH: usize = 64;
 const MEMORY_MAX: usize = 64 << 20;
 
 /// A table for each candidate.
-struct Looking<T, E> {
-    tables: Vec<(T, E)>,
+struct Looking<E> {
+    tables: Vec<(Variant, E)>,
     keys: Vec<[u32; 4]>,
 }
 
-impl<T: PartialEq, E: Engine<4>> Workload for Looking<T, E> {
-    type Entrant = T;
+impl<E: Engine<4>> Workload for Looking<E> {
+    type Entrant = Variant;
 
-    fn prepare(&mut self, _: &T) {
+    fn prepare(&mut self, _: &Variant) {
         // Other keys first than the time before, so that branches are not learnt by heart.
         self.keys.rotate_left(KEYS / 3);
     }
 
-    fn run(&mut self, candidate: &T) {
+    fn run(&mut self, candidate: &Variant) {
         let (_, table) = self.tables.iter().find(|(of, _)| of == candidate).expect("each has a table");
         let mut verdicts = [Verdict::NONE; BATCH];
         for keys in self.keys.chunks(BATCH) {
@@ -52,11 +52,10 @@ fn entry((i, rule): (usize, &Rule)) -> Entry<4> {
 }
 
 /// A contest between tables of the same rules that `build` makes.
-fn contest<T: Copy + PartialEq + std::fmt::Display, E: Engine<4>>(
+fn contest<E: Engine<4>>(
     measuring: &mut Measuring<'_>,
     slot: Slot,
-    candidates: &[T],
-    build: impl Fn(T, &[Entry<4>]) -> E,
+    build: impl Fn(Variant, &[Entry<4>]) -> E,
 ) -> Outcome {
     let rules = generate_rules(&RuleConfig::new(Profile::Acl, RULES)).expect("a profile of 5-tuples");
     let entries: Vec<Entry<4>> = rules.iter().enumerate().map(entry).collect();
@@ -64,23 +63,22 @@ fn contest<T: Copy + PartialEq + std::fmt::Display, E: Engine<4>>(
     let trace = Trace::generate(&rules, &config).expect("there are rules");
     let layout = Layout::ipv4_five_tuple();
     let keys = trace.keys().map(|key| layout.flow_key(key)).collect();
-    let tables: Vec<(T, E)> = candidates.iter().map(|of| (*of, build(*of, &entries))).collect();
+    let candidates: Vec<Variant> = Variant::ALL.into_iter().filter(|v| v.available()).collect();
+    let tables: Vec<(Variant, E)> = candidates.iter().map(|of| (*of, build(*of, &entries))).collect();
     let bytes = tables.first().map(|(_, table)| table.table_bytes() as u64);
     let mut work = Looking { tables, keys };
-    one_contest(measuring, slot, bytes, KEYS as u64, candidates, &mut work)
+    one_contest(measuring, slot, bytes, KEYS as u64, &candidates, &mut work)
 }
 
 pub(super) fn tree(measuring: &mut Measuring<'_>) -> Outcome {
-    let kernels: Vec<TreeKernel> = TreeKernel::ALL.into_iter().filter(|k| k.available()).collect();
-    contest(measuring, Slot::AclTree, &kernels, |kernel, entries| {
-        let config = TreeConfig { kernel: Some(kernel), memory_max: MEMORY_MAX, ..TreeConfig::default() };
+    contest(measuring, Slot::AclTree, |variant, entries| {
+        let config = TreeConfig { variant: Some(variant), memory_max: MEMORY_MAX, ..TreeConfig::default() };
         Tree::build(Layout::ipv4_five_tuple().kinds(), entries, &config).expect("there is memory enough")
     })
 }
 
 pub(super) fn dynamic(measuring: &mut Measuring<'_>) -> Outcome {
-    let variants: Vec<Variant> = Variant::ALL.into_iter().filter(|v| v.available()).collect();
-    contest(measuring, Slot::AclDynamic, &variants, |variant, entries| {
+    contest(measuring, Slot::AclDynamic, |variant, entries| {
         let config = DynamicConfig { variant: Some(variant), ..DynamicConfig::new(0x5eed) };
         Dynamic::build(Layout::ipv4_five_tuple().kinds(), entries, config).expect("there is memory enough")
     })

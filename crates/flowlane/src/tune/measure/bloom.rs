@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest, table_bytes};
-use crate::bloom::{Algorithm, BlockedBloomFilter, BlockedKernel, BloomFilter, BloomKernel, UNROLL_MAX};
+use crate::bloom::{Algorithm, BlockedBloomFilter, BlockedKernel, BloomFilter, BloomKernel, UNROLLS};
 use crate::choices::{SizeClass, Slot};
 use crate::generate::Random;
 use crate::isa::Variant;
@@ -36,16 +36,12 @@ impl Workload for Classic {
     }
 }
 
-/// Every algorithm; where several are as fast, what asks for less memory, and what keeps the order, comes first.
+/// Every algorithm; where several are as fast, the wider comes first.
 fn kernels() -> Vec<BloomKernel> {
-    let mut algorithms = Algorithm::ALL;
-    algorithms.sort_by_key(|algorithm| {
-        (!algorithm.keeps_order(), std::cmp::Reverse(algorithm.variant().width_bits()))
-    });
     let mut kernels = Vec::new();
-    for algorithm in algorithms {
+    for algorithm in Algorithm::ALL.into_iter().rev() {
         for prefetch in [false, true] {
-            for unroll in (1..=UNROLL_MAX).rev() {
+            for unroll in UNROLLS.into_iter().rev() {
                 kernels.push(BloomKernel { algorithm, unroll, prefetch });
             }
         }

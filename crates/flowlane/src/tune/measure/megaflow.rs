@@ -1,4 +1,4 @@
-//! The megaflow cache: which design and variant looks full bursts up, under how many masks at once a few packets are best
+//! The megaflow cache: which variant looks full bursts up, under how many masks at once a few packets are best
 //! looked for one by one, and from how many packets on the variant does better.
 
 use std::fmt;
@@ -6,7 +6,7 @@ use std::hint::black_box;
 
 use super::Outcome;
 use super::contest::{Contest, Measuring, Verdict, Workload};
-use crate::cache::{Design, FlowRef, MegaflowCache, MegaflowChoice, MegaflowConfig};
+use crate::cache::{FlowRef, MegaflowCache, MegaflowChoice, MegaflowConfig};
 use crate::choices::Slot;
 use crate::generate::Random;
 use crate::isa::Variant;
@@ -27,7 +27,6 @@ const FEW: usize = 2;
 /// A way of looking up, without threshold.
 #[derive(Clone, Copy)]
 struct Way {
-    design: Design,
     variant: Variant,
     /// One by one, under so many masks at once; by the variant's batch where it is none.
     in_flight: Option<usize>,
@@ -35,14 +34,13 @@ struct Way {
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.design, self.variant)?;
+        write!(f, "{}", self.variant)?;
         self.in_flight.map_or(Ok(()), |masks| write!(f, "/x{masks}"))
     }
 }
 
 struct Looking {
-    /// By design.
-    caches: [MegaflowCache; 2],
+    cache: MegaflowCache,
     masks: Vec<FlowMask>,
     flows: Vec<FlowKey>,
     random: Random,
@@ -60,21 +58,12 @@ impl Looking {
         let mut random = Random::for_purpose(1, "tune: megaflow");
         let masks: Vec<FlowMask> = (0..MASKS).map(mask).collect();
         let flows: Vec<FlowKey> = (0..MASKS * FLOWS).map(|_| key(&mut random)).collect();
-        let caches = Design::ALL.map(|design| {
-            let config = MegaflowConfig { design: Some(design), seed: 5, ..MegaflowConfig::default() };
-            let mut cache = MegaflowCache::new(config);
-            for (i, flow) in flows.iter().enumerate() {
-                cache.insert(flow, &masks[i % MASKS], 0, 0, 0).expect("there is room");
-            }
-            cache
-        });
+        let mut cache = MegaflowCache::new(MegaflowConfig { seed: 5, ..MegaflowConfig::default() });
+        for (i, flow) in flows.iter().enumerate() {
+            cache.insert(flow, &masks[i % MASKS], 0, 0, 0).expect("there is room");
+        }
         let keys = flows[..BURST].to_vec();
-        Self { caches, masks, flows, random, packets: vec![[0; 3]; PACKETS], keys, burst: BURST }
-    }
-
-    fn cache(&mut self, design: Design) -> &mut MegaflowCache {
-        let cache = self.caches.iter_mut().find(|c| c.design() == design);
-        cache.expect("there is one of each design")
+        Self { cache, masks, flows, random, packets: vec![[0; 3]; PACKETS], keys, burst: BURST }
     }
 }
 
@@ -104,7 +93,7 @@ impl Workload for Looking {
     type Entrant = Way;
 
     fn prepare(&mut self, way: &Way) {
-        let cache = self.cache(way.design);
+        let cache = &mut self.cache;
         assert!(cache.set_variant(way.variant), "{} is available", way.variant);
         // All bursts by the variant, or none: what the threshold is to be is asked here.
         cache.set_threshold(if way.in_flight.is_some() { usize::MAX } else { 1 });
@@ -118,9 +107,8 @@ impl Workload for Looking {
         }
     }
 
-    fn run(&mut self, way: &Way) {
-        let place = Design::ALL.iter().position(|d| *d == way.design).expect("is one of all");
-        let (cache, keys) = (&mut self.caches[place], &mut self.keys);
+    fn run(&mut self, _: &Way) {
+        let (cache, keys) = (&mut self.cache, &mut self.keys);
         for burst in self.packets.chunks(self.burst) {
             // What a parser would have written just before: a burst's keys are in the nearest cache.
             for (key, packet) in keys.iter_mut().zip(burst) {
@@ -138,32 +126,27 @@ pub(super) fn measure(measuring: &mut Measuring<'_>) -> Outcome {
     let default: MegaflowChoice = built_in.parse().expect("what is built in is read");
     let mut looking = Looking::new();
     let ticks = measuring.ticks / (SMALL_BURSTS.len() as u64 + 6);
-    // `Fixed` has no body for SSE4.2: that would be the scalar one again.
-    let is_there =
-        |w: &Way| w.variant.available() && (w.design, w.variant) != (Design::Fixed, Variant::Sse42);
-    let of = |design| Variant::ALL.map(|variant| Way { design, variant, in_flight: None });
-    let ways: Vec<Way> = Design::ALL.into_iter().flat_map(of).filter(is_there).collect();
-    let is_default = |w: &Way| (w.design, w.variant) == (default.design, default.variant);
-    let at = ways.iter().position(is_default).expect("what is built in and usable is a candidate");
+    // There is no body for SSE4.2: that would be the scalar one again.
+    let is_there = |w: &Way| w.variant.available() && w.variant != Variant::Sse42;
+    let ways = Variant::ALL.map(|variant| Way { variant, in_flight: None });
+    let ways: Vec<Way> = ways.into_iter().filter(is_there).collect();
+    let at = ways
+        .iter()
+        .position(|w| w.variant == default.variant)
+        .expect("what is built in and usable is a candidate");
     let name = format!("bursts of {BURST}");
     let first = measuring.contest(name, 4 * ticks, PACKETS as u64, &ways, at, &mut looking);
     let way = ways[first.chosen];
     let mut contests = vec![first];
 
-    let is_default = way.design == default.design;
-    let (mut threshold, mut in_flight) = (way.design.threshold(), way.design.in_flight());
-    if is_default {
-        (threshold, in_flight) = (default.threshold, default.in_flight);
-    }
-    if way.design == Design::Fixed {
-        looking.burst = FEW;
-        let ways = IN_FLIGHT.map(|masks| Way { in_flight: Some(masks), ..way });
-        let at = IN_FLIGHT.iter().rposition(|masks| *masks <= in_flight).expect("there is 1");
-        let name = format!("bursts of {FEW}, one by one");
-        let contest = measuring.contest(name, 2 * ticks, PACKETS as u64, &ways, at, &mut looking);
-        in_flight = IN_FLIGHT[contest.chosen];
-        contests.push(contest);
-    }
+    looking.burst = FEW;
+    let ways = IN_FLIGHT.map(|masks| Way { in_flight: Some(masks), ..way });
+    let at = IN_FLIGHT.iter().rposition(|masks| *masks <= default.in_flight).expect("there is 1");
+    let name = format!("bursts of {FEW}, one by one");
+    let contest = measuring.contest(name, 2 * ticks, PACKETS as u64, &ways, at, &mut looking);
+    let in_flight = IN_FLIGHT[contest.chosen];
+    contests.push(contest);
+    let mut threshold = default.threshold;
     if way.variant != Variant::Scalar {
         let ways = [Way { in_flight: Some(in_flight), ..way }, way];
         let duel = |burst| duel(measuring, &mut looking, &ways, burst, threshold, ticks);
@@ -171,8 +154,7 @@ pub(super) fn measure(measuring: &mut Measuring<'_>) -> Outcome {
         threshold = threshold_of(&duels, threshold);
         contests.extend(duels);
     }
-    let choice =
-        MegaflowChoice { design: way.design, variant: way.variant, threshold, in_flight }.to_string();
+    let choice = MegaflowChoice { variant: way.variant, threshold, in_flight }.to_string();
     Outcome { slot: Slot::Megaflow, choice, built_in, table_bytes: None, contests }
 }
 

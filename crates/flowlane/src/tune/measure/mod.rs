@@ -100,8 +100,7 @@ fn weight(slot: Slot) -> u64 {
     match slot {
         Slot::Murmur3 | Slot::Crc32c => 1,
         Slot::Parser => 2,
-        Slot::Bloom(_) => 6,
-        Slot::BlockedBloom(_) | Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => 3,
+        Slot::Bloom(_) | Slot::BlockedBloom(_) | Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => 3,
         Slot::Routes4 | Slot::Routes6 => 6,
         Slot::Megaflow => 12,
     }

@@ -8,14 +8,14 @@ use crate::hash::multilinear::FOLD;
 use crate::packet::Network;
 use crate::packet::tunnel::Inner;
 use crate::tunnel::TunnelKind;
-use crate::tunnel::cache::mapped::Keys;
+use crate::tunnel::cache::Keys;
 use crate::tunnel::endpoint::{V4Key, tag};
 use crate::tunnel::plain::{OUTER_BYTES, PLAIN_BYTES, PLAIN_WORDS, Plain, Wanted};
 
 /// Frames that are worked on together.
 const LANES: usize = 8;
 
-/// The batch design.
+/// The whole node.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 pub(super) fn decapsulate(node: &mut Decapsulator, batch: Batch<'_>, out: &mut Decapsulated) {
     node.whole_batch(

@@ -4,9 +4,9 @@
 mod avx512;
 mod portable;
 
-use super::cache::{Design, EndpointCache, Kept, PerPacket, Recent, endpoint_v4, endpoint_v6};
+use super::cache::{EndpointCache, Keys};
 use super::endpoint::{EndpointId, EndpointReader, Key, V6Key, VRF_MAX};
-use super::plain::{OUTER_BYTES, Plain, vni};
+use super::plain::{OUTER_BYTES, Plain, PlainPacket, vni};
 use super::validate::{Valid, validate};
 use super::{Policy, Refused, RefusedCounts, TunnelKind};
 use crate::isa::{Body, Variant};
@@ -66,16 +66,30 @@ impl Decapsulated {
         EndpointId(self.endpoints[lane])
     }
 
+    /// Says of a lane that it is refused, and counts it.
+    #[doc(hidden)]
     #[inline(always)]
-    fn refuse(&mut self, lane: usize, reason: Refused, counts: &mut RefusedCounts) {
+    pub fn refuse(&mut self, lane: usize, reason: Refused, counts: &mut RefusedCounts) {
         self.refused.0 |= 1 << lane;
         self.reasons[lane] = reason;
         counts.count(reason);
     }
 
-    /// All of a packet but its endpoint.
+    /// All of a plain packet but its endpoint.
+    #[doc(hidden)]
     #[inline(always)]
-    fn describe(&mut self, lane: usize, valid: &Valid) {
+    pub fn describe_plain(&mut self, lane: usize, headers: &Headers, packet: &PlainPacket) {
+        self.ids[lane] = vni(packet.key[2]);
+        self.inner_at[lane] = headers.l3.wrapping_add(OUTER_BYTES as u16);
+        self.inner_len[lane] = packet.inner_len;
+        self.kinds[lane] = packet.kind;
+        self.inner[lane] = Inner::Ethernet;
+    }
+
+    /// All of a packet but its endpoint.
+    #[doc(hidden)]
+    #[inline(always)]
+    pub fn describe(&mut self, lane: usize, valid: &Valid) {
         self.ids[lane] = valid.id;
         self.inner_at[lane] = valid.inner_at;
         self.inner_len[lane] = valid.inner_len;
@@ -88,7 +102,7 @@ impl Decapsulated {
 #[derive(Debug)]
 pub struct Decapsulator {
     cache: EndpointCache,
-    design: Design,
+    body: Body,
     policy: Policy,
     plain: Plain,
     refused: RefusedCounts,
@@ -105,29 +119,21 @@ struct Batch<'a> {
 }
 
 impl Decapsulator {
-    /// A node that terminates what `policy` says and `table` holds, by the batch design and the widest variant
-    /// that there is.
+    /// A node that terminates what `policy` says and `table` holds, by the widest variant that there is.
     pub fn new(table: EndpointReader, policy: Policy) -> Self {
-        let body = Body::first_of(&[Variant::Avx512, Variant::Avx2]);
-        Self::with_body(table, policy, Design::Batch, body)
+        Self::with_body(table, policy, Body::first_of(&[Variant::Avx512, Variant::Avx2]))
     }
 
-    /// The same by another design, or by the variant of this name; none where that may not be used here.
-    pub fn with_variant(
-        table: EndpointReader,
-        policy: Policy,
-        design: Design,
-        variant: Variant,
-    ) -> Option<Self> {
-        Body::of(variant).map(|body| Self::with_body(table, policy, design, body))
+    /// The same by the variant of this name; none where that may not be used here.
+    pub fn with_variant(table: EndpointReader, policy: Policy, variant: Variant) -> Option<Self> {
+        Body::of(variant).map(|body| Self::with_body(table, policy, body))
     }
 
-    fn with_body(table: EndpointReader, policy: Policy, design: Design, body: Body) -> Self {
+    fn with_body(table: EndpointReader, policy: Policy, body: Body) -> Self {
         let plain = Plain::new(&policy);
-        let cache = EndpointCache::new(table, design, body);
         Self {
-            cache,
-            design,
+            cache: EndpointCache::new(table),
+            body,
             policy,
             plain,
             refused: RefusedCounts::default(),
@@ -135,14 +141,9 @@ impl Decapsulator {
         }
     }
 
-    /// How endpoints are looked up.
-    pub fn design(&self) -> Design {
-        self.design
-    }
-
     /// By which variant.
     pub fn variant(&self) -> Variant {
-        self.cache.body.variant()
+        self.body.variant()
     }
 
     /// What is terminated.
@@ -176,11 +177,7 @@ impl Decapsulator {
         let live = live.0 & LaneMask::first(frames.len()).0;
         (out.terminated, out.refused) = (LaneMask(0), LaneMask(0));
         let batch = Batch { frames, headers, vrf, live };
-        if self.design != Design::Batch {
-            let (policy, plain, refused) = (&self.policy, &self.plain, &mut self.refused);
-            return self.cache.per_packet(PacketByPacket { batch, policy, plain, refused, out });
-        }
-        match self.cache.body {
+        match self.body {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
             Body::Avx512(_) => unsafe { avx512::decapsulate(self, batch, out) },
@@ -191,11 +188,11 @@ impl Decapsulator {
         }
     }
 
-    /// The batch design, with a way to read the plain packets of a batch.
+    /// The whole node, with a way to read the plain packets of a batch.
     #[inline(always)]
     fn whole_batch(&mut self, batch: Batch<'_>, out: &mut Decapsulated, read: impl ReadPlain) {
         let Self { cache, plain, policy, refused, others, .. } = self;
-        let EndpointCache { table, kept: Kept::Batch(mapped), batch: keys, .. } = cache else { return };
+        let EndpointCache { table, mapped, batch: keys } = cache;
         let multipliers = table.multipliers();
         let is_plain = read(plain, &multipliers, batch, keys, out);
         (others.v4, others.v6, others.v6_len) = (0, 0, 0);
@@ -218,15 +215,9 @@ impl Decapsulator {
 
 /// Reads the plain packets of a batch: what they are into the last, their keys and hashes into the one before.
 /// Returns which lanes have one.
-trait ReadPlain:
-    Fn(&Plain, &[u32; 4], Batch<'_>, &mut super::cache::mapped::Keys, &mut Decapsulated) -> u64
-{
-}
+trait ReadPlain: Fn(&Plain, &[u32; 4], Batch<'_>, &mut Keys, &mut Decapsulated) -> u64 {}
 
-impl<F> ReadPlain for F where
-    F: Fn(&Plain, &[u32; 4], Batch<'_>, &mut super::cache::mapped::Keys, &mut Decapsulated) -> u64
-{
-}
+impl<F> ReadPlain for F where F: Fn(&Plain, &[u32; 4], Batch<'_>, &mut Keys, &mut Decapsulated) -> u64 {}
 
 /// What of a batch is not plain: read one by one, looked up together.
 #[derive(Debug)]
@@ -251,7 +242,7 @@ impl Others {
         lanes: u64,
         policy: &Policy,
         refused: &mut RefusedCounts,
-        keys: &mut super::cache::mapped::Keys,
+        keys: &mut Keys,
         multipliers: &[u32; 4],
         out: &mut Decapsulated,
     ) {
@@ -288,54 +279,5 @@ impl Others {
             out.endpoints[lane] = found[place];
             lanes | 1 << lane
         })
-    }
-}
-
-/// The packet by packet designs: the definition of what the node does.
-struct PacketByPacket<'a> {
-    batch: Batch<'a>,
-    policy: &'a Policy,
-    plain: &'a Plain,
-    refused: &'a mut RefusedCounts,
-    out: &'a mut Decapsulated,
-}
-
-impl PerPacket for PacketByPacket<'_> {
-    #[inline(always)]
-    fn run(self, table: &EndpointReader, mut v4: impl Recent<4>, mut v6: impl Recent<10>) {
-        let Self { batch, policy, plain, refused, out } = self;
-        let both = batch.frames.iter().zip(batch.headers).enumerate();
-        for (lane, (frame, headers)) in both.filter(|(lane, _)| batch.live >> lane & 1 != 0) {
-            let found = if let Some(packet) = plain.read(frame, headers, batch.vrf) {
-                out.ids[lane] = vni(packet.key[2]);
-                out.inner_at[lane] = headers.l3.wrapping_add(OUTER_BYTES as u16);
-                out.inner_len[lane] = packet.inner_len;
-                out.kinds[lane] = packet.kind;
-                out.inner[lane] = Inner::Ethernet;
-                endpoint_v4(table, &mut v4, &packet.key)
-            } else {
-                match validate(frame, headers, batch.vrf, policy) {
-                    None => continue,
-                    Some(Err(reason)) => {
-                        out.refuse(lane, reason, refused);
-                        continue;
-                    }
-                    Some(Ok(valid)) => {
-                        out.describe(lane, &valid);
-                        match &valid.key {
-                            Key::V4(key) => endpoint_v4(table, &mut v4, key),
-                            Key::V6(key) => endpoint_v6(table, &mut v6, key),
-                        }
-                    }
-                }
-            };
-            match found {
-                Some(endpoint) => {
-                    out.endpoints[lane] = endpoint;
-                    out.terminated.0 |= 1 << lane;
-                }
-                None => out.refuse(lane, Refused::UnknownEndpoint, refused),
-            }
-        }
     }
 }

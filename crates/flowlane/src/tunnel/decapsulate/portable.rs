@@ -3,7 +3,7 @@
 
 use super::{BATCH_MAX, Batch, Decapsulated, Decapsulator};
 use crate::packet::tunnel::Inner;
-use crate::tunnel::cache::mapped::Keys;
+use crate::tunnel::cache::Keys;
 use crate::tunnel::endpoint::{V4Key, tag};
 use crate::tunnel::plain::{OUTER_BYTES, PLAIN_WORDS, Plain, checksum_is_right, hash, key, vni, words};
 
@@ -72,7 +72,7 @@ fn bits(of: &[bool; BATCH_MAX]) -> u64 {
     })
 }
 
-/// The batch design under AVX2.
+/// The whole node under AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
 pub(super) fn avx2(node: &mut Decapsulator, batch: Batch<'_>, out: &mut Decapsulated) {

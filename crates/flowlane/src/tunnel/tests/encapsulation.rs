@@ -73,7 +73,7 @@ proptest! {
         for mut node in nodes(&table, &policy) {
             let found = terminate(&mut node, std::slice::from_ref(&frame), vrf).remove(0);
             let wanted = Ok((EndpointId(77), tunnel.id, tunnel.kind, inner.clone()));
-            prop_assert_eq!(found, Some(wanted), "{} {}", node.design().name(), node.variant());
+            prop_assert_eq!(found, Some(wanted), "{}", node.variant());
         }
     }
 }

@@ -7,6 +7,7 @@ mod validation;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use super::one_by_one::{Key, validate};
 use super::*;
 use crate::generate::Random;
 use crate::packet::tunnel::Inner;
@@ -24,14 +25,12 @@ fn v6(last: u32) -> IpAddr {
     IpAddr::V6(Ipv6Addr::from((0x2001_0db8 << 96) + u128::from(last)))
 }
 
-/// Nodes of every design and variant.
+/// Nodes of every variant.
 fn nodes(table: &EndpointTable, policy: &Policy) -> Vec<Decapsulator> {
     let mut nodes = Vec::new();
     crate::isa::testing::for_each_variant(|variant| {
-        for design in Design::ALL {
-            let node = Decapsulator::with_variant(table.reader(), policy.clone(), design, variant);
-            nodes.push(node.expect("the variant is available"));
-        }
+        let node = Decapsulator::with_variant(table.reader(), policy.clone(), variant);
+        nodes.push(node.expect("the variant is available"));
     });
     nodes
 }
@@ -50,6 +49,22 @@ fn outcome(out: &Decapsulated, lane: usize, frame: &[u8]) -> Outcome {
         let inner = frame[at..at + usize::from(out.inner_len[lane])].to_vec();
         Ok((out.endpoint(lane), out.ids[lane], out.kinds[lane], inner))
     })
+}
+
+/// The definition: what a frame is by itself, with the table asked for its endpoint.
+fn one(table: &EndpointReader, policy: &Policy, frame: &[u8], vrf: u32) -> Outcome {
+    let valid = match validate(frame, &parsed(frame), vrf, policy)? {
+        Ok(valid) => valid,
+        Err(reason) => return Some(Err(reason)),
+    };
+    let endpoint = match &valid.key {
+        Key::V4(key) => table.lookup_v4(key),
+        Key::V6(key) => table.lookup_v6(key),
+    };
+    let Some(endpoint) = endpoint else { return Some(Err(Refused::UnknownEndpoint)) };
+    let at = usize::from(valid.inner_at);
+    let inner = frame[at..at + usize::from(valid.inner_len)].to_vec();
+    Some(Ok((endpoint, valid.id, valid.kind, inner)))
 }
 
 fn terminate(node: &mut Decapsulator, frames: &[Vec<u8>], vrf: u32) -> Vec<Outcome> {

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::hint::black_box;
 use std::time::Instant;
 
-use flowlane::classify::acl::{AclConfig, AclEngine, TreeKernel};
+use flowlane::classify::acl::{AclConfig, AclEngine};
 use flowlane::classify::{AclSearch, Classifier, Hit, LinearSearch, TupleSearch};
 use flowlane::isa::Variant;
 use flowlane::packet::key::FlowKey;
@@ -113,12 +113,12 @@ impl Field {
         let mut field = Self::default();
         field.few(workload);
         field.tuple(workload);
-        for kernel in TreeKernel::ALL.into_iter().filter(|kernel| kernel.available()) {
-            let batches = format!("tree, {}, batches", kernel.name());
-            let single = format!("tree, {}, one by one", kernel.name());
+        for variant in Variant::ALL.into_iter().filter(|variant| variant.available()) {
+            let batches = format!("tree, {}, batches", variant.name());
+            let single = format!("tree, {}, one by one", variant.name());
             let both = [(batches.as_str(), false, None), (single.as_str(), true, None)];
-            let ways = if kernel == TreeKernel::Scalar { &both[..] } else { &both[..1] };
-            field.add(|| list(workload, AclEngine::Tree, Some(kernel)), ways);
+            let ways = if variant == Variant::Scalar { &both[..] } else { &both[..1] };
+            field.add(|| list(workload, AclEngine::Tree, Some(variant)), ways);
         }
         field.dynamic(workload);
         for variant in Variant::ALL.into_iter().filter(|variant| variant.available()) {
@@ -257,10 +257,10 @@ fn filled(mut table: Box<dyn Classifier>, workload: &Workload) -> Option<Table> 
 }
 
 /// An access list; none where it would take too much memory.
-fn list(workload: &Workload, engine: AclEngine, kernel: Option<TreeKernel>) -> Option<Table> {
+fn list(workload: &Workload, engine: AclEngine, variant: Option<Variant>) -> Option<Table> {
     let threads = std::thread::available_parallelism().map_or(1, Into::into);
     let config =
-        AclConfig { engine, kernel, rules_max: workload.rules.len(), threads, ..AclConfig::default() };
+        AclConfig { engine, variant, rules_max: workload.rules.len(), threads, ..AclConfig::default() };
     AclSearch::build(config, workload.numbered()).ok().map(|table| Table::Engine(Box::new(table)))
 }
 

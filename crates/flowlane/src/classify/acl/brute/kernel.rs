@@ -16,28 +16,24 @@ pub enum Shape {
 
 /// A shape and the instructions that it is computed by.
 ///
-/// Its name is `rules/avx2`, `packets/avx512`; with AVX-512's instructions on 256 bits `packets/avx512-256`.
+/// Its name is `rules/avx2`, `packets/avx512`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BruteKernel {
     /// What stands in the lanes. Nothing does in the scalar variant, which has one shape.
     pub shape: Shape,
     /// The instructions.
     pub variant: Variant,
-    /// Whether AVX-512 is to use half of its registers.
-    pub half: bool,
 }
 
 /// A text that names no kernel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "`{0}` names no kernel of brute force; write rules or packets, /, and scalar, sse42, avx2, avx512 or avx512-256"
-)]
+#[error("`{0}` names no kernel of brute force; write rules or packets, /, and scalar, sse42, avx2 or avx512")]
 pub struct BruteKernelError(pub String);
 
 impl fmt::Display for BruteKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shape = if self.shape == Shape::Rules { "rules" } else { "packets" };
-        write!(f, "{shape}/{}{}", self.variant, if self.half { "-256" } else { "" })
+        write!(f, "{shape}/{}", self.variant)
     }
 }
 
@@ -53,10 +49,7 @@ impl FromStr for BruteKernel {
 impl BruteKernel {
     /// All of them, whether this CPU has them or not.
     pub fn all() -> Vec<Self> {
-        let of = |shape| {
-            let whole = Variant::ALL.map(|variant| Self { shape, variant, half: false });
-            whole.into_iter().chain([Self { shape, variant: Variant::Avx512, half: true }])
-        };
+        let of = |shape| Variant::ALL.map(|variant| Self { shape, variant });
         // Without lanes there is nothing to put rules into.
         let is_one = |k: &Self| (k.shape, k.variant) != (Shape::Packets, Variant::Scalar);
         [Shape::Rules, Shape::Packets].into_iter().flat_map(of).filter(is_one).collect()
@@ -70,7 +63,7 @@ impl BruteKernel {
     /// The faster shape of a variant.
     pub(crate) fn fastest_of(variant: Variant) -> Self {
         let shape = if variant == Variant::Scalar { Shape::Rules } else { Shape::Packets };
-        Self { shape, variant, half: false }
+        Self { shape, variant }
     }
 
     /// The default.

@@ -129,8 +129,6 @@ impl<const W: usize> Brute<W> {
             #[cfg(target_arch = "x86_64")]
             Body::Avx2(isa) => x86::avx2(isa, self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(isa) if self.kernel.half => x86::avx512_256(isa, self, keys, categories, verdicts),
-            #[cfg(target_arch = "x86_64")]
             Body::Avx512(isa) => x86::avx512(isa, self, keys, categories, verdicts),
         }
     }

@@ -32,7 +32,7 @@ fn check<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u
     }
 }
 
-const KINDS: [WordKind; 3] = [WordKind::Ternary, WordKind::Range32, WordKind::Range16];
+const KINDS: [WordKind; 4] = [WordKind::Ternary, WordKind::Range32, WordKind::Range16, WordKind::Ternary];
 
 #[test]
 fn every_kernel_finds_the_best_entry_of_every_category() {
@@ -62,11 +62,8 @@ fn five_tuples_of_every_profile_are_found() {
 fn wide_keys_are_compared_in_all_their_words() {
     let mut kinds = [WordKind::Ternary; 64];
     (kinds[3], kinds[60]) = (WordKind::Range16, WordKind::Range32);
-    let (entries, keys) = testing::overlapping(&kinds, 33, 70, 5);
-    // Random keys of 64 words never match: take over from the entries what they ask for.
-    let keys: Vec<[u32; 64]> =
-        keys.iter().zip(entries.iter().cycle()).map(|(_, e)| e.condition.low).collect();
-    check(&kinds, &entries, &keys, "wide");
+    let (entries, _) = testing::overlapping(&kinds, 33, 0, 5);
+    check(&kinds, &entries, &testing::near(&entries, 5), "wide");
 }
 
 #[test]
@@ -99,7 +96,7 @@ fn kernels_are_read_back() {
     for kernel in BruteKernel::all() {
         assert_eq!(kernel.to_string().parse(), Ok(kernel));
     }
-    assert!("rules/mmx".parse::<BruteKernel>().unwrap_err().to_string().contains("avx512-256"));
+    assert!("rules/mmx".parse::<BruteKernel>().unwrap_err().to_string().contains("avx2 or avx512"));
 }
 
 #[test]

@@ -10,9 +10,9 @@ use crate::isa::{Avx2, Avx512, Sse42};
 // A key lies in a range where moving it into the range leaves it where it is: two instructions and a comparison, for
 // one range of 32 bits as for two of 16.
 
-/// Four lanes. Private to [`sse42`].
+/// Four lanes, with the witness of what they need.
 #[derive(Clone, Copy)]
-struct Sse;
+struct Sse(Sse42);
 
 impl Lanes for Sse {
     const N: usize = 4;
@@ -33,7 +33,7 @@ impl Lanes for Sse {
 
     #[inline(always)]
     fn splat(self, word: u32) -> __m128i {
-        // SAFETY: only `sse42` makes bodies with this type, and it has SSE4.2; so for all below.
+        // SAFETY: the witness that this holds proves SSE4.2; so for all below.
         unsafe { _mm_set1_epi32(word.cast_signed()) }
     }
 
@@ -85,9 +85,9 @@ impl Lanes for Sse {
     }
 }
 
-/// Eight lanes. Private to [`avx2`].
+/// Eight lanes, with the witness of what they need.
 #[derive(Clone, Copy)]
-struct Vex;
+struct Vex(Avx2);
 
 impl Lanes for Vex {
     const N: usize = 8;
@@ -108,7 +108,7 @@ impl Lanes for Vex {
 
     #[inline(always)]
     fn splat(self, word: u32) -> __m256i {
-        // SAFETY: only `avx2` makes bodies with this type, and it has AVX2; so for all below.
+        // SAFETY: the witness that this holds proves AVX2; so for all below.
         unsafe { _mm256_set1_epi32(word.cast_signed()) }
     }
 
@@ -164,128 +164,90 @@ impl Lanes for Vex {
     }
 }
 
-/// Lanes with sets in mask registers: the same text for 256 and 512 bits.
-macro_rules! evex {
-    (
-        $name:ident, $lanes:literal, $words:ident, $set:ident, $load:ident, $store:ident, $splat:ident, $and:ident,
-        $min32:ident, $max32:ident, $min16:ident, $max16:ident, $equal:ident, $blend:ident
-    ) => {
-        impl Lanes for $name {
-            const N: usize = $lanes;
-            type Words = $words;
-            type Set = $set;
+/// Sixteen lanes, their sets in mask registers, with the witness of what they need.
+#[derive(Clone, Copy)]
+struct Evex(Avx512);
 
-            #[inline(always)]
-            fn load(self, words: &[u32], at: usize) -> $words {
-                // SAFETY: the slice is as long.
-                unsafe { $load(words[at..at + Self::N].as_ptr().cast()) }
-            }
+impl Lanes for Evex {
+    const N: usize = 16;
+    type Words = __m512i;
+    type Set = u16;
 
-            #[inline(always)]
-            fn store(self, words: $words, to: &mut [u32], at: usize) {
-                // SAFETY: the slice is as long.
-                unsafe { $store(to[at..at + Self::N].as_mut_ptr().cast(), words) }
-            }
+    #[inline(always)]
+    fn load(self, words: &[u32], at: usize) -> __m512i {
+        // SAFETY: the slice is as long.
+        unsafe { _mm512_loadu_si512(words[at..at + Self::N].as_ptr().cast()) }
+    }
 
-            #[inline(always)]
-            fn splat(self, word: u32) -> $words {
-                // SAFETY: only the bodies for AVX-512 are made with this type; so for all below.
-                unsafe { $splat(word.cast_signed()) }
-            }
+    #[inline(always)]
+    fn store(self, words: __m512i, to: &mut [u32], at: usize) {
+        // SAFETY: the slice is as long.
+        unsafe { _mm512_storeu_si512(to[at..at + Self::N].as_mut_ptr().cast(), words) }
+    }
 
-            #[inline(always)]
-            fn all(self) -> $set {
-                $set::MAX
-            }
+    #[inline(always)]
+    fn splat(self, word: u32) -> __m512i {
+        // SAFETY: the witness that this holds proves AVX-512 F, BW, DQ and VL; so for all below.
+        unsafe { _mm512_set1_epi32(word.cast_signed()) }
+    }
 
-            #[inline(always)]
-            fn none(self) -> $set {
-                0
-            }
+    #[inline(always)]
+    fn all(self) -> u16 {
+        u16::MAX
+    }
 
-            #[inline(always)]
-            fn suit(self, among: $set, kind: WordKind, key: $words, low: $words, high: $words) -> $set {
-                // SAFETY: as above.
-                unsafe {
-                    match kind {
-                        WordKind::Ternary => $equal(among, $and(key, high), low),
-                        WordKind::Range32 => $equal(among, $min32($max32(key, low), high), key),
-                        WordKind::Range16 => $equal(among, $min16($max16(key, low), high), key),
-                    }
-                }
-            }
+    #[inline(always)]
+    fn none(self) -> u16 {
+        0
+    }
 
-            #[inline(always)]
-            fn minus(self, of: $set, without: $set) -> $set {
-                of & !without
-            }
-
-            #[inline(always)]
-            fn union(self, a: $set, b: $set) -> $set {
-                a | b
-            }
-
-            #[inline(always)]
-            fn pick(self, set: $set, new: $words, old: $words) -> $words {
-                // SAFETY: as above.
-                unsafe { $blend(set, old, new) }
-            }
-
-            #[inline(always)]
-            fn bits(self, set: $set) -> u32 {
-                set.into()
+    #[inline(always)]
+    fn suit(self, among: u16, kind: WordKind, key: __m512i, low: __m512i, high: __m512i) -> u16 {
+        // SAFETY: as above.
+        unsafe {
+            match kind {
+                WordKind::Ternary => _mm512_mask_cmpeq_epi32_mask(among, _mm512_and_si512(key, high), low),
+                WordKind::Range32 => _mm512_mask_cmpeq_epi32_mask(
+                    among,
+                    _mm512_min_epu32(_mm512_max_epu32(key, low), high),
+                    key,
+                ),
+                WordKind::Range16 => _mm512_mask_cmpeq_epi32_mask(
+                    among,
+                    _mm512_min_epu16(_mm512_max_epu16(key, low), high),
+                    key,
+                ),
             }
         }
-    };
+    }
+
+    #[inline(always)]
+    fn minus(self, of: u16, without: u16) -> u16 {
+        of & !without
+    }
+
+    #[inline(always)]
+    fn union(self, a: u16, b: u16) -> u16 {
+        a | b
+    }
+
+    #[inline(always)]
+    fn pick(self, set: u16, new: __m512i, old: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_mask_blend_epi32(set, old, new) }
+    }
+
+    #[inline(always)]
+    fn bits(self, set: u16) -> u32 {
+        set.into()
+    }
 }
-
-/// Eight lanes by AVX-512's instructions. Private to [`avx512_256`].
-#[derive(Clone, Copy)]
-struct Half;
-
-evex!(
-    Half,
-    8,
-    __m256i,
-    u8,
-    _mm256_loadu_si256,
-    _mm256_storeu_si256,
-    _mm256_set1_epi32,
-    _mm256_and_si256,
-    _mm256_min_epu32,
-    _mm256_max_epu32,
-    _mm256_min_epu16,
-    _mm256_max_epu16,
-    _mm256_mask_cmpeq_epi32_mask,
-    _mm256_mask_blend_epi32
-);
-
-/// Sixteen lanes. Private to [`avx512`].
-#[derive(Clone, Copy)]
-struct Whole;
-
-evex!(
-    Whole,
-    16,
-    __m512i,
-    u16,
-    _mm512_loadu_si512,
-    _mm512_storeu_si512,
-    _mm512_set1_epi32,
-    _mm512_and_si512,
-    _mm512_min_epu32,
-    _mm512_max_epu32,
-    _mm512_min_epu16,
-    _mm512_max_epu16,
-    _mm512_mask_cmpeq_epi32_mask,
-    _mm512_mask_blend_epi32
-);
 
 /// The body of an instruction set, and its way in by the witness.
 macro_rules! body {
     ($name:ident, $witness:ident, $lanes:ident, $features:literal) => {
         pub(super) fn $name<const W: usize>(
-            _: $witness,
+            isa: $witness,
             table: &Brute<W>,
             keys: &[[u32; W]],
             categories: usize,
@@ -293,20 +255,20 @@ macro_rules! body {
         ) {
             #[target_feature(enable = $features)]
             fn body<const W: usize>(
+                isa: $witness,
                 table: &Brute<W>,
                 keys: &[[u32; W]],
                 categories: usize,
                 verdicts: &mut [Verdict],
             ) {
-                lanes::lookup($lanes, table, keys, categories, verdicts);
+                lanes::lookup($lanes(isa), table, keys, categories, verdicts);
             }
             // SAFETY: the witness proves that the CPU has the instructions.
-            unsafe { body(table, keys, categories, verdicts) }
+            unsafe { body(isa, table, keys, categories, verdicts) }
         }
     };
 }
 
 body!(sse42, Sse42, Sse, "sse4.2");
 body!(avx2, Avx2, Vex, "avx2,popcnt,bmi1,bmi2,lzcnt");
-body!(avx512_256, Avx512, Half, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");
-body!(avx512, Avx512, Whole, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");
+body!(avx512, Avx512, Evex, "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt");

@@ -6,12 +6,13 @@ use super::Dynamic;
 use super::batch::{self, Columns, Kinds, Lanes, Queue};
 use super::rules::{Block, Record};
 use super::table::Table;
-use super::winners::{BATCH, Winners};
+use super::winners::{BATCH, Several, Single};
 use crate::classify::acl::WordKind;
+use crate::isa;
 
-/// Private to [`search`], whose target features it needs; `WHOLE`: there are ranges over whole words.
+/// With the witness of what its bodies need; `WHOLE`: there are ranges over whole words.
 #[derive(Clone, Copy)]
-struct Avx2<const WHOLE: bool>;
+struct Avx2<const WHOLE: bool>(isa::Avx2);
 
 /// Words 8·`part` .. of a record that differ from what the key must have there.
 #[inline]
@@ -91,7 +92,7 @@ impl<const WHOLE: bool> Lanes for Avx2<WHOLE> {
 
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &Kinds, record: &Record<W>, key: &[u32; W]) -> bool {
-        // SAFETY: only `search` makes this value, and it has these features.
+        // SAFETY: the witness that this holds proves AVX2 and the instructions on bits.
         unsafe { matches::<W, WHOLE>(kinds, record, key) }
     }
 
@@ -102,10 +103,25 @@ impl<const WHOLE: bool> Lanes for Avx2<WHOLE> {
 }
 
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-pub(super) fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut impl Winners) {
+pub(super) fn search<const W: usize>(
+    isa: isa::Avx2,
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    winners: &mut Single,
+) {
     if engine.kinds.contains(&WordKind::Range32) {
-        batch::run(Avx2::<true>, engine, keys, winners);
+        batch::run(Avx2::<true>(isa), engine, keys, winners);
     } else {
-        batch::run(Avx2::<false>, engine, keys, winners);
+        batch::run(Avx2::<false>(isa), engine, keys, winners);
     }
+}
+
+#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
+pub(super) fn search_categories<const W: usize>(
+    isa: isa::Avx2,
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    winners: &mut Several,
+) {
+    batch::run(Avx2::<true>(isa), engine, keys, winners);
 }

@@ -6,13 +6,14 @@ use super::Dynamic;
 use super::batch::{self, Columns, GROUP, Kinds, Lanes, Queue};
 use super::rules::{Block, Record};
 use super::table::{CLASS_SHIFT, HEADS, OVERFLOWED, TAGS, Table};
-use super::winners::{BATCH, Winners};
+use super::winners::{BATCH, Single};
 use crate::classify::acl::WordKind;
 use crate::hash::multilinear::FOLD;
+use crate::isa;
 
-/// Private to [`search`], whose target features it needs; `WHOLE`: there are ranges over whole words.
+/// With the witness of what its bodies need; `WHOLE`: there are ranges over whole words.
 #[derive(Clone, Copy)]
-struct Avx512<const WHOLE: bool>;
+struct Avx512<const WHOLE: bool>(isa::Avx512);
 
 /// The hashes of the 16 keys from `first` on.
 #[inline]
@@ -175,21 +176,6 @@ fn matches<const W: usize, const WHOLE: bool>(kinds: &Kinds, record: &Record<W>,
                 _mm_min_epu32,
                 _mm_test_epi32_mask
             ),
-            5..=8 => record_matches!(
-                kinds,
-                record,
-                key,
-                u8,
-                _mm256_loadu_si256,
-                _mm256_maskz_loadu_epi32,
-                _mm256_or_si256,
-                _mm256_xor_si256,
-                _mm256_ternarylogic_epi32,
-                _mm256_subs_epu16,
-                _mm256_max_epu32,
-                _mm256_min_epu32,
-                _mm256_test_epi32_mask
-            ),
             _ => record_matches!(
                 kinds,
                 record,
@@ -250,7 +236,7 @@ impl<const WHOLE: bool> Lanes for Avx512<WHOLE> {
         first: usize,
         queue: &mut Queue,
     ) {
-        // SAFETY: only `search` makes this value, and it has these features.
+        // SAFETY: the witness that this holds proves AVX-512 F, BW, DQ and VL, and the instructions on bits; so below.
         unsafe { probe(table, columns, classes, first, queue) }
     }
 
@@ -268,10 +254,15 @@ impl<const WHOLE: bool> Lanes for Avx512<WHOLE> {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-pub(super) fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut impl Winners) {
+pub(super) fn search<const W: usize>(
+    isa: isa::Avx512,
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    winners: &mut Single,
+) {
     if engine.kinds.contains(&WordKind::Range32) {
-        batch::run(Avx512::<true>, engine, keys, winners);
+        batch::run(Avx512::<true>(isa), engine, keys, winners);
     } else {
-        batch::run(Avx512::<false>, engine, keys, winners);
+        batch::run(Avx512::<false>(isa), engine, keys, winners);
     }
 }

@@ -54,18 +54,21 @@ impl Queue {
     }
 }
 
-/// How the words of a condition are compared; beyond the key's words, all are as if ternary under no mask.
+/// How the words of a condition are compared, of keys of up to 16; beyond the key's words, all are as if ternary under no
+/// mask.
 ///
 /// Every kind is a range after one step: `key & (high | ranges)` lies between `low` and `low` in a ternary word, between
 /// `low` and `high` in others, half by half but for `whole` ones.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Kinds {
-    pub(super) ranges: [u32; 16],
-    pub(super) whole: [u32; 16],
+    pub(super) ranges: [u32; Kinds::WORDS],
+    pub(super) whole: [u32; Kinds::WORDS],
 }
 
 impl Kinds {
+    const WORDS: usize = 16;
+
     fn new<const W: usize>(kinds: &[WordKind; W]) -> Self {
         let of = |suits: fn(&WordKind) -> bool| {
             std::array::from_fn(|w| if kinds.get(w).is_some_and(suits) { u32::MAX } else { 0 })
@@ -86,7 +89,7 @@ pub(super) trait Lanes: Copy {
         queue: &mut Queue,
     );
 
-    /// Whether the key fulfils the record's condition.
+    /// Whether the key fulfils the record's condition. Only of keys for which there are [`Kinds`].
     fn matches<const W: usize>(self, kinds: &Kinds, record: &Record<W>, key: &[u32; W]) -> bool;
 
     /// Which of the block's rules the key fulfils the conditions of.
@@ -213,33 +216,49 @@ pub(super) fn lookup_categories<const W: usize>(
     let verdicts = verdicts.chunks_mut(Several::KEYS * categories);
     for (keys, verdicts) in keys.chunks(Several::KEYS).zip(verdicts) {
         let mut winners = Several::new(categories);
-        search(engine, keys, &mut winners);
+        search_categories(engine, keys, &mut winners);
         winners.verdicts(verdicts);
     }
 }
 
-fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut impl Winners) {
+/// One key after the other.
+fn one_by_one<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut impl Winners) {
+    for (lane, key) in keys.iter().enumerate() {
+        scalar::lookup(engine, key, winners, lane);
+    }
+}
+
+fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Single) {
     match engine.body {
-        Body::Scalar => {
-            for (lane, key) in keys.iter().enumerate() {
-                scalar::lookup(engine, key, winners, lane);
-            }
-        }
+        Body::Scalar => one_by_one(engine, keys, winners),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has SSE4.2.
         Body::Sse42(_) => unsafe { sse42(engine, keys, winners) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-        Body::Avx2(_) => unsafe { super::avx2::search(engine, keys, winners) },
+        Body::Avx2(isa) => unsafe { super::avx2::search(isa, engine, keys, winners) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-        Body::Avx512(_) => unsafe { super::avx512::search(engine, keys, winners) },
+        Body::Avx512(isa) => unsafe { super::avx512::search(isa, engine, keys, winners) },
+    }
+}
+
+/// Few ask for several categories: one body for all that have AVX2, none for SSE4.2.
+fn search_categories<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Several) {
+    match engine.body {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
+        Body::Avx2(isa) => unsafe { super::avx2::search_categories(isa, engine, keys, winners) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has AVX2, too, and the instructions on bits.
+        Body::Avx512(isa) => unsafe { super::avx2::search_categories(isa.into(), engine, keys, winners) },
+        _ => one_by_one(engine, keys, winners),
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2")]
-fn sse42<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut impl Winners) {
+fn sse42<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Single) {
     run(Portable, engine, keys, winners);
 }
 
@@ -322,7 +341,12 @@ fn rules<const W: usize>(
             kept += 1;
             continue;
         };
-        let goes_on = winners.offer(lane, lanes.matches(kinds, record, &keys[lane]), record.found());
+        let matches = if const { W <= Kinds::WORDS } {
+            lanes.matches(kinds, record, &keys[lane])
+        } else {
+            record.matches(&engine.kinds, &keys[lane])
+        };
+        let goes_on = winners.offer(lane, matches, record.found());
         engine.rules.prefetch_record(record.next);
         // Without a branch, as in `heads`.
         queue.put(kept, lane, record.next as usize);

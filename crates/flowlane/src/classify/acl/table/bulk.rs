@@ -49,7 +49,7 @@ impl<const W: usize> Snapshot<W> {
         let engine: Option<Box<dyn Settled<W>>> = match self.engine {
             AclEngine::Brute => {
                 let brute = Brute::build(&self.kinds, &self.entries, self.memory_max)?;
-                let brute = match self.config.brute_kernel().and_then(|k| brute.clone().with_kernel(k)) {
+                let brute = match self.config.usable_variant().and_then(|v| brute.clone().with_variant(v)) {
                     Some(asked) => asked,
                     None => brute,
                 };
@@ -60,7 +60,7 @@ impl<const W: usize> Snapshot<W> {
                 let config = TreeConfig {
                     memory_max: self.memory_max,
                     threads: self.config.threads,
-                    kernel: self.config.usable_kernel(),
+                    variant: self.config.usable_variant(),
                 };
                 let better = |tree: &Tree<W>| {
                     self.config.dynamic_is_better(tree, &self.kinds, &self.entries, self.memory_max)

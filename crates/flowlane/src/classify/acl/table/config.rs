@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::classify::acl::{BruteKernel, BuildError, Dynamic, DynamicConfig, Entry, TreeKernel, WordKind};
+use crate::classify::acl::{BuildError, Dynamic, DynamicConfig, Entry, WordKind, tree};
+use crate::isa::Variant;
 
 /// Which engine looks up.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -59,8 +60,8 @@ impl FromStr for AclEngine {
 pub struct AclConfig {
     /// The engine.
     pub engine: AclEngine,
-    /// The kernel of whichever engine; none: the fastest. One that cannot be used here counts as none.
-    pub kernel: Option<TreeKernel>,
+    /// The variant of whichever engine; none: the fastest. One that cannot be used here counts as none.
+    pub variant: Option<Variant>,
     /// Most rules.
     pub rules_max: usize,
     /// Most bytes of rules and engines.
@@ -76,7 +77,7 @@ impl Default for AclConfig {
     fn default() -> Self {
         Self {
             engine: AclEngine::Auto,
-            kernel: None,
+            variant: None,
             rules_max: 1 << 20,
             memory_max: 1 << 30,
             threads: 1,
@@ -91,30 +92,23 @@ impl AclConfig {
         Self { engine, ..self }
     }
 
-    /// The same with this kernel.
-    pub fn with_kernel(self, kernel: TreeKernel) -> Self {
-        Self { kernel: Some(kernel), ..self }
+    /// The same with this variant.
+    pub fn with_variant(self, variant: Variant) -> Self {
+        Self { variant: Some(variant), ..self }
     }
 
-    /// The kernel that was asked for, where it may be used here.
-    pub(super) fn usable_kernel(&self) -> Option<TreeKernel> {
-        self.kernel.filter(|kernel| kernel.available())
+    /// The variant that was asked for, where it may be used here.
+    pub(super) fn usable_variant(&self) -> Option<Variant> {
+        self.variant.filter(|variant| variant.available())
     }
 
     /// Up to so many rules brute force is fastest, as measured with sets of all kinds: against trees in vectors, and against
     /// others.
     pub(super) fn brute_rules_max(&self) -> usize {
-        match self.usable_kernel().unwrap_or_else(TreeKernel::chosen) {
-            TreeKernel::Avx512 | TreeKernel::Avx512x256 | TreeKernel::Avx2 => 10,
+        match self.usable_variant().unwrap_or_else(|| tree::chosen().variant()) {
+            Variant::Avx512 | Variant::Avx2 => 10,
             _ => 32,
         }
-    }
-
-    /// The same for brute force.
-    pub(super) fn brute_kernel(&self) -> Option<BruteKernel> {
-        let kernel = self.usable_kernel()?;
-        let half = kernel == TreeKernel::Avx512x256;
-        Some(BruteKernel { half, ..BruteKernel::fastest_of(kernel.variant()) })
     }
 
     /// The dynamic engine with these entries and a plan for them.
@@ -124,7 +118,7 @@ impl AclConfig {
         entries: &[Entry<W>],
         memory_max: usize,
     ) -> Result<Dynamic<W>, BuildError> {
-        let variant = self.usable_kernel().map(TreeKernel::variant);
+        let variant = self.usable_variant();
         Dynamic::build(kinds, entries, DynamicConfig { memory_max, variant, ..DynamicConfig::new(self.seed) })
     }
 }

@@ -8,8 +8,9 @@ use super::{Tree, lanes, sse42};
 use crate::classify::acl::{Verdict, WordKind};
 use crate::isa;
 
+/// With the witness of what its bodies need.
 #[derive(Clone, Copy)]
-struct Avx2;
+struct Avx2(isa::Avx2);
 
 /// Two words of each, as one number, at a time.
 #[inline]
@@ -29,7 +30,7 @@ pub(super) fn gather<const W: usize>(mask: &[u32; W], key: &[u32; W]) -> u32 {
 impl lanes::Lanes for Avx2 {
     #[inline(always)]
     fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32 {
-        // SAFETY: only this file makes bodies with this type, and they have AVX2, BMI2 and POPCNT.
+        // SAFETY: the witness that this holds proves AVX2, which has SSE4.2, BMI2 and POPCNT; so below.
         unsafe { gather(mask, key) }
     }
 
@@ -46,37 +47,38 @@ impl lanes::Lanes for Avx2 {
 }
 
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn batch<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
-    lanes::lookup_batch(Avx2, tree, keys, verdicts);
+fn batch<const W: usize>(isa: isa::Avx2, tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    lanes::lookup_batch(Avx2(isa), tree, keys, verdicts);
 }
 
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
 fn categories<const W: usize>(
+    isa: isa::Avx2,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     categories: usize,
     verdicts: &mut [Verdict],
 ) {
-    lanes::lookup_categories(Avx2, tree, keys, categories, verdicts);
+    lanes::lookup_categories(Avx2(isa), tree, keys, categories, verdicts);
 }
 
 pub(super) fn lookup_batch<const W: usize>(
-    _: isa::Avx2,
+    isa: isa::Avx2,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     verdicts: &mut [Verdict],
 ) {
     // SAFETY: the witness proves that the CPU has these.
-    unsafe { batch(tree, keys, verdicts) }
+    unsafe { batch(isa, tree, keys, verdicts) }
 }
 
 pub(super) fn lookup_categories<const W: usize>(
-    _: isa::Avx2,
+    isa: isa::Avx2,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     count: usize,
     verdicts: &mut [Verdict],
 ) {
     // SAFETY: as above.
-    unsafe { categories(tree, keys, count, verdicts) }
+    unsafe { categories(isa, tree, keys, count, verdicts) }
 }

@@ -1,15 +1,16 @@
-//! The same by AVX-512 in registers of at most 256 bits: a block at once.
+//! The same, a block at once by AVX-512: what [`rounds`](super::rounds) does not take by whole registers of keys.
 
 use std::arch::x86_64::*;
 
 use super::leaf::{Block, MASKS, RULES};
 use super::record::Record;
-use super::{Tree, avx2, lanes, sse42};
-use crate::classify::acl::{Verdict, WordKind};
+use super::{avx2, lanes, sse42};
+use crate::classify::acl::WordKind;
 use crate::isa;
 
+/// With the witness of what its bodies need.
 #[derive(Clone, Copy)]
-pub(super) struct Evex;
+pub(super) struct Evex(pub(super) isa::Avx512);
 
 /// One bit for each rule that is a candidate, and the one behind them, which always is.
 #[inline]
@@ -23,35 +24,17 @@ pub(super) fn candidates(block: &Block, signature: u32) -> __mmask16 {
     _mm512_cmpeq_epi32_mask(_mm512_and_si512(signature, masks), values)
 }
 
-/// The same in registers of 256 bits, and without the last.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn candidates_256(block: &Block, signature: u32) -> u32 {
-    let signature = _mm256_set1_epi32(signature.cast_signed());
-    let half = |first: usize| {
-        // SAFETY: as above.
-        let (values, masks) = unsafe {
-            (
-                _mm256_load_si256(block.as_ptr().add(first).cast()),
-                _mm256_load_si256(block.as_ptr().add(MASKS + first).cast()),
-            )
-        };
-        u32::from(_mm256_cmpeq_epi32_mask(_mm256_and_si256(signature, masks), values))
-    };
-    (half(0) | half(8) << 8) & ((1 << RULES) - 1)
-}
-
 impl lanes::Lanes for Evex {
     #[inline(always)]
     fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32 {
-        // SAFETY: only this file and `rounds` make bodies with this type, and they have AVX-512 F, BW, DQ and VL, and BMI2.
+        // SAFETY: the witness that this holds proves AVX-512 F, BW, DQ and VL, and the instructions on bits; so below.
         unsafe { avx2::gather(mask, key) }
     }
 
     #[inline(always)]
     fn candidates(self, block: &Block, signature: u32) -> u32 {
         // SAFETY: as above.
-        unsafe { candidates_256(block, signature) }
+        u32::from(unsafe { candidates(block, signature) }) & ((1 << RULES) - 1)
     }
 
     #[inline(always)]
@@ -59,51 +42,4 @@ impl lanes::Lanes for Evex {
         // SAFETY: as above.
         unsafe { sse42::matches(kinds, record, key) }
     }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn batch<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
-    lanes::lookup_batch(Evex, tree, keys, verdicts);
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn categories<const W: usize>(
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    categories: usize,
-    verdicts: &mut [Verdict],
-) {
-    lanes::lookup_categories(Evex, tree, keys, categories, verdicts);
-}
-
-pub(super) fn lookup_batch_256<const W: usize>(
-    _: isa::Avx512At256,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    verdicts: &mut [Verdict],
-) {
-    // SAFETY: the witness proves that the CPU has these.
-    unsafe { batch::<W>(tree, keys, verdicts) }
-}
-
-pub(super) fn lookup_categories_256<const W: usize>(
-    _: isa::Avx512At256,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    count: usize,
-    verdicts: &mut [Verdict],
-) {
-    // SAFETY: as above.
-    unsafe { categories::<W>(tree, keys, count, verdicts) }
-}
-
-pub(super) fn lookup_categories_512<const W: usize>(
-    _: isa::Avx512,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    count: usize,
-    verdicts: &mut [Verdict],
-) {
-    // SAFETY: as above.
-    unsafe { categories::<W>(tree, keys, count, verdicts) }
 }

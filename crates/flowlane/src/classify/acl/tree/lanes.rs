@@ -34,17 +34,12 @@ pub(super) trait Lanes: Copy {
 /// An entry of the table.
 #[inline(always)]
 fn entry<const W: usize>(tree: &Tree<W>, at: u32) -> u32 {
-    debug_assert!((at as usize) < tree.table.len());
-    // SAFETY: `build::piece` gives each node as many entries as its cut has indices.
-    unsafe { *tree.table.get_unchecked(at as usize) }
+    tree.table[at as usize]
 }
 
 #[inline(always)]
 pub(super) fn block<const W: usize>(tree: &Tree<W>, at: u32) -> &Block {
-    debug_assert!((at as usize) < tree.blocks.len());
-    // SAFETY: `build::piece` makes entries only for blocks and nodes that there are, and marks as going on only blocks
-    // that another follows.
-    unsafe { tree.blocks.get_unchecked(at as usize) }
+    &tree.blocks[at as usize]
 }
 
 #[inline(always)]
@@ -62,9 +57,7 @@ pub(super) struct Place {
 /// A node that an entry leads to.
 #[inline(always)]
 pub(super) fn node<const W: usize>(tree: &Tree<W>, entry: u32) -> &Node<W> {
-    debug_assert!(entry & NODE != 0 && ((entry & !NODE) as usize) < tree.nodes.len());
-    // SAFETY: as in `entry`: only nodes that there are.
-    unsafe { tree.nodes.get_unchecked((entry & !NODE) as usize) }
+    &tree.nodes[(entry & !NODE) as usize]
 }
 
 /// Where a key ends in a part.
@@ -151,12 +144,8 @@ fn first_candidate<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, place: Pl
 /// Whether the rule of this rank, which is a block's, matches and counts in category 0.
 #[inline(always)]
 fn fulfils<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, rank: u32, key: &[u32; W]) -> bool {
-    debug_assert!((rank as usize) < tree.records.len());
-    // SAFETY: `build::piece` writes into blocks only ranks that there are.
-    unsafe {
-        let record = tree.records.record_unchecked(rank);
-        lanes.matches(&tree.records.kinds, record, key) && tree.records.categories(rank) & 1 == 1
-    }
+    let record = tree.records.record(rank);
+    lanes.matches(&tree.records.kinds, record, key) && tree.records.categories(rank) & 1 == 1
 }
 
 /// The best rank for key `i` of a group in category 0, in any part.
@@ -269,8 +258,7 @@ pub(super) fn lookup_categories<L: Lanes, const W: usize>(
             // Categories that a rule of this leaf may still win.
             let mut open = asked;
             visit(lanes, tree, place, |rank| {
-                // SAFETY: as in `fulfils`.
-                let record = unsafe { tree.records.record_unchecked(rank) };
+                let record = tree.records.record(rank);
                 let mut wins = tree.records.categories(rank) & open;
                 if wins != 0 && lanes.matches(&tree.records.kinds, record, key) {
                     open &= !wins;

@@ -7,7 +7,6 @@ mod avx512;
 mod bits;
 mod build;
 mod explain;
-mod kernel;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
 mod leaf;
@@ -20,15 +19,13 @@ mod sse42;
 #[cfg(test)]
 mod tests;
 
-pub use kernel::TreeKernel;
-
 use super::engine::{BuildError, Engine, Explanation, Settled, Verdict};
 use super::entry::{CATEGORIES_MAX, Entry};
 use super::layout::WordKind;
-use crate::isa::Variant;
+use crate::choices::{self, Slot};
+use crate::isa::{Body, Variant};
 use crate::memory::Memory;
 use crate::rule::RuleId;
-use kernel::Kernel;
 use leaf::Block;
 use record::Records;
 
@@ -43,15 +40,20 @@ pub struct TreeConfig {
     pub memory_max: usize,
     /// How many threads build it, the caller's among them.
     pub threads: usize,
-    /// Which kernel looks up; none: the one that measured fastest of those that may be used here.
-    pub kernel: Option<TreeKernel>,
+    /// Which body looks up; none, or one that cannot be used here: the one that measured fastest of those that can.
+    pub variant: Option<Variant>,
 }
 
 impl Default for TreeConfig {
     /// 1 GiB, one thread.
     fn default() -> Self {
-        Self { memory_max: 1 << 30, threads: 1, kernel: None }
+        Self { memory_max: 1 << 30, threads: 1, variant: None }
     }
+}
+
+/// The body that is chosen for trees here.
+pub(super) fn chosen() -> Body {
+    choices::choose(Slot::AclTree, |text| Body::of(text.parse().ok()?))
 }
 
 /// A place where a key is cut: which of its bits make the index, and which the signature that leaves are scanned for.
@@ -79,7 +81,7 @@ pub struct Tree<const W: usize> {
     table: Memory<u32>,
     blocks: Memory<Block>,
     records: Records<W>,
-    kernel: Kernel,
+    body: Body,
 }
 
 impl<const W: usize> Tree<W> {
@@ -99,11 +101,6 @@ impl<const W: usize> Tree<W> {
         self.records.verdict(rank).rule().is_some_and(alive)
     }
 
-    /// The kernel that looks up.
-    pub fn kernel(&self) -> TreeKernel {
-        self.kernel.name()
-    }
-
     /// How many places a lookup searches.
     pub fn parts(&self) -> usize {
         self.parts
@@ -121,7 +118,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
     }
 
     fn variant(&self) -> Variant {
-        self.kernel.name().variant()
+        self.body.variant()
     }
 
     fn len(&self) -> usize {
@@ -137,32 +134,27 @@ impl<const W: usize> Engine<W> for Tree<W> {
 
     fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
         assert_eq!(keys.len(), verdicts.len(), "a verdict for each key");
-        match self.kernel {
-            Kernel::Scalar => scalar::lookup_batch(self, keys, verdicts),
+        match self.body {
+            Body::Scalar => scalar::lookup_batch(self, keys, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts),
+            Body::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts),
+            Body::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512x256(isa) => avx512::lookup_batch_256(isa, self, keys, verdicts),
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512(isa) => rounds::lookup_batch(isa, self, keys, verdicts),
+            Body::Avx512(isa) => rounds::lookup_batch(isa, self, keys, verdicts),
         }
     }
 
     fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "{categories} categories; there are 1 to 16");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
-        match self.kernel {
-            Kernel::Scalar => scalar::lookup_categories(self, keys, categories, verdicts),
+        match self.body {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Sse42(isa) => sse42::lookup_categories(isa, self, keys, categories, verdicts),
+            Body::Avx2(isa) => avx2::lookup_categories(isa, self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2(isa) => avx2::lookup_categories(isa, self, keys, categories, verdicts),
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512x256(isa) => avx512::lookup_categories_256(isa, self, keys, categories, verdicts),
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512(isa) => avx512::lookup_categories_512(isa, self, keys, categories, verdicts),
+            Body::Avx512(isa) => avx2::lookup_categories(isa.into(), self, keys, categories, verdicts),
+            // Few ask for several categories, and fewer without AVX2: no body of its own.
+            _ => scalar::lookup_categories(self, keys, categories, verdicts),
         }
     }
 

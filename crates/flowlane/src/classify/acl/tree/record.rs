@@ -76,21 +76,12 @@ impl<const W: usize> Records<W> {
         self.words.as_ptr().wrapping_add(rank as usize * Self::STRIDE)
     }
 
-    #[inline(always)]
-    fn record(&self, rank: u32) -> Record<'_, W> {
-        assert!((rank as usize) < self.len(), "rank {rank} of {}", self.len());
-        // SAFETY: it is one.
-        unsafe { self.record_unchecked(rank) }
-    }
-
     /// The condition of a rank's rule.
-    ///
-    /// # Safety
-    /// The rank must be that of a rule.
     #[inline(always)]
-    pub(super) unsafe fn record_unchecked(&self, rank: u32) -> Record<'_, W> {
+    pub(super) fn record(&self, rank: u32) -> Record<'_, W> {
+        assert!((rank as usize) < self.len(), "rank {rank} of {}", self.len());
         let start = self.address(rank);
-        // SAFETY: the caller has a rule of this rank, and each has a record of `STRIDE` words, which is 2 W at least.
+        // SAFETY: there is a rule of this rank, and each has a record of `STRIDE` words, which is 2 W at least.
         unsafe { Record { low: &*start.cast(), high: &*start.add(W).cast() } }
     }
 

@@ -99,18 +99,24 @@ struct Group<const W: usize> {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+fn register(words: &[u32; LANES]) -> __m512i {
+    // SAFETY: sixteen words are a register.
+    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+}
+
+/// The register that begins with word `v`.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn load(from: &[u32; GROUP], v: usize) -> __m512i {
-    debug_assert!(v + LANES <= GROUP);
-    // SAFETY: callers go through a group by whole registers.
-    unsafe { _mm512_loadu_si512(from.as_ptr().add(v).cast()) }
+    register(&from.as_chunks().0[v / LANES])
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn store(to: &mut [u32; GROUP], v: usize, value: __m512i) {
-    debug_assert!(v + LANES <= GROUP);
-    // SAFETY: as above.
-    unsafe { _mm512_storeu_si512(to.as_mut_ptr().add(v).cast(), value) }
+    let words: &mut [u32; LANES] = &mut to.as_chunks_mut().0[v / LANES];
+    // SAFETY: sixteen words are a register.
+    unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), value) }
 }
 
 /// The lanes of `value` under `mask` behind the `count` first; how many there are then.
@@ -118,11 +124,10 @@ fn store(to: &mut [u32; GROUP], v: usize, value: __m512i) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn push(to: &mut [u32; GROUP], count: usize, mask: __mmask16, value: __m512i) {
     let packed = _mm512_maskz_compress_epi32(mask, value);
-    let room = GROUP - count;
-    debug_assert!(mask.count_ones() as usize <= room);
+    let room = GROUP.saturating_sub(count);
     let fits = if room >= LANES { u16::MAX } else { (1 << room) - 1 };
     // SAFETY: only lanes that there is room for are written.
-    unsafe { _mm512_mask_storeu_epi32(to.as_mut_ptr().add(count).cast(), fits, packed) }
+    unsafe { _mm512_mask_storeu_epi32(to.as_mut_ptr().wrapping_add(count).cast(), fits, packed) }
 }
 
 #[inline]
@@ -187,13 +192,13 @@ impl<const W: usize> Group<W> {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
     fn gather<const N: usize>(&self, runs: &[Run], v: usize) -> [__m512i; N] {
         let mut numbers = [_mm512_setzero_si512(); N];
+        let first = v / LANES;
+        assert!(first + N <= GROUP / LANES);
         for run in runs {
-            debug_assert!((run.word as usize) < W);
-            // SAFETY: `runs` makes runs of words that there are.
-            let words = unsafe { self.words.get_unchecked(run.word as usize) };
+            let words = &self.words[run.word as usize].as_chunks().0[first..first + N];
             let (rotate, mask) = (_mm512_set1_epi32(run.rotate as i32), _mm512_set1_epi32(run.mask as i32));
-            for (i, number) in numbers.iter_mut().enumerate() {
-                let turned = _mm512_rolv_epi32(load(words, v + i * LANES), rotate);
+            for (words, number) in words.iter().zip(&mut numbers) {
+                let turned = _mm512_rolv_epi32(register(words), rotate);
                 // number | turned & mask
                 *number = _mm512_ternarylogic_epi32::<0xf8>(*number, turned, mask);
             }
@@ -229,7 +234,7 @@ impl<const W: usize> Group<W> {
     /// From entries to blocks.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-    fn descend(&mut self, tree: &Tree<W>, part: usize, count: usize, keys: &[[u32; W]]) {
+    fn descend(&mut self, evex: Evex, tree: &Tree<W>, part: usize, count: usize, keys: &[[u32; W]]) {
         let mut nodes = 0;
         for v in (0..count).step_by(LANES) {
             let at = load(&self.at[part], v);
@@ -248,13 +253,13 @@ impl<const W: usize> Group<W> {
         }
         for i in 0..nodes {
             let key = self.key[i] as usize % GROUP;
-            let at = lanes::index(Evex, lanes::node(tree, self.at[part][key]), &keys[key]);
+            let at = lanes::index(evex, lanes::node(tree, self.at[part][key]), &keys[key]);
             self.block[i] = at;
             memory::prefetch(&tree.table, at as usize);
         }
         for i in 0..nodes {
             let key = self.key[i] as usize % GROUP;
-            let place = lanes::place_below(Evex, tree, self.at[part][key], self.block[i], &keys[key]);
+            let place = lanes::place_below(evex, tree, self.at[part][key], self.block[i], &keys[key]);
             self.at[part][key] = place.block;
             self.signatures[part][key] = place.signature;
         }
@@ -312,9 +317,8 @@ impl<const W: usize> Group<W> {
 fn first<const W: usize>(tree: &Tree<W>, at: u32, signature: u32) -> u32 {
     let block = lanes::block(tree, at);
     let candidates = avx512::candidates(block, signature);
-    debug_assert!(candidates >> leaf::RULES == 1);
-    // SAFETY: there is a candidate, the last at the latest; a block has sixteen ranks.
-    unsafe { *block.get_unchecked(RANKS + _tzcnt_u32(candidates.into()) as usize) }
+    // There is a candidate, the last at the latest.
+    block[RANKS + _tzcnt_u32(candidates.into()) as usize]
 }
 
 /// Which words are compared how, one bit each.
@@ -357,16 +361,19 @@ impl Kinds {
 }
 
 /// Which of sixteen keys do not fulfil the conditions of these rules.
+///
+/// # Safety
+/// The ranks must be those of rules.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn failing<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], ranks: &[u32]) -> __mmask16 {
+unsafe fn failing<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], ranks: &[u32]) -> __mmask16 {
     let kinds = &tree.vectors.kinds;
     let (keys, ranks) = (&keys[..LANES], &ranks[..LANES]);
     if W == 4 {
         let mut failing = 0u64;
         for four in 0..4 {
             let at = |i: usize, offset: usize| tree.records.address(ranks[4 * four + i]).wrapping_add(offset);
-            // SAFETY: callers have clamped the ranks to those of rules, and a record is low and high ends first.
+            // SAFETY: by the caller's promise; a record is low and high ends first.
             let (low, high, key) = unsafe {
                 let load = |offset: usize| {
                     let one = |i: usize| _mm_loadu_si128(at(i, offset).cast());
@@ -401,11 +408,17 @@ fn failing<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], ranks: &[u32]) -> 
 
 /// Whole registers of keys.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+fn group<const W: usize>(
+    evex: Evex,
+    tree: &Tree<W>,
+    group: &mut Group<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [Verdict],
+) {
     let count = keys.len();
     group.transpose(keys);
     (0..tree.parts).for_each(|part| group.index(tree, part, count));
-    (0..tree.parts).for_each(|part| group.descend(tree, part, count, keys));
+    (0..tree.parts).for_each(|part| group.descend(evex, tree, part, count, keys));
     group.best[..count].fill(NONE);
     (0..tree.parts).for_each(|part| group.scan(tree, part, count));
     // Keys without a candidate are compared with some rule.
@@ -427,7 +440,8 @@ fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]]
         let v = v * LANES;
         let ranks = load(&group.found, v);
         let hit = _mm512_cmpneq_epi32_mask(load(&group.best, v), _mm512_set1_epi32(NONE as i32));
-        let mut failing = failing(tree, &keys[v..], &group.found[v..]);
+        // SAFETY: `found` has ranks up to that of the last rule.
+        let mut failing = unsafe { failing(tree, &keys[v..], &group.found[v..]) };
         // SAFETY: the ranks are those of rules, fewer than 2^31, and each has categories and a handle; sixteen verdicts are sixteen
         // words.
         unsafe {
@@ -447,29 +461,30 @@ fn group<const W: usize>(tree: &Tree<W>, group: &mut Group<W>, keys: &[[u32; W]]
     }
     for &i in &group.key[..again] {
         let i = i as usize % GROUP;
-        let rank = lanes::best(Evex, tree, &group.at[..tree.parts], &group.signatures, i, &keys[i]);
+        let rank = lanes::best(evex, tree, &group.at[..tree.parts], &group.signatures, i, &keys[i]);
         verdicts[i] = tree.verdict((rank != NONE).then_some(rank));
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn batch<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
-    let whole = if tree.records.len() == 0 || W > LANES { 0 } else { keys.len() / LANES * LANES };
-    if whole == 0 {
-        return lanes::lookup_batch(Evex, tree, keys, verdicts);
+fn batch<const W: usize>(isa: isa::Avx512, tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    let mut whole = 0;
+    // Of longer keys one does not fit into a register: nothing of this is compiled for them.
+    if const { W <= LANES } && tree.records.len() > 0 && keys.len() >= LANES {
+        whole = keys.len() / LANES * LANES;
+        let mut state = Group::NEW;
+        let chunks = keys[..whole].chunks(GROUP).zip(verdicts[..whole].chunks_mut(GROUP));
+        chunks.for_each(|(keys, verdicts)| group(Evex(isa), tree, &mut state, keys, verdicts));
     }
-    let mut state = Group::NEW;
-    let chunks = keys[..whole].chunks(GROUP).zip(verdicts[..whole].chunks_mut(GROUP));
-    chunks.for_each(|(keys, verdicts)| group(tree, &mut state, keys, verdicts));
-    lanes::lookup_batch(Evex, tree, &keys[whole..], &mut verdicts[whole..]);
+    lanes::lookup_batch(Evex(isa), tree, &keys[whole..], &mut verdicts[whole..]);
 }
 
 pub(super) fn lookup_batch<const W: usize>(
-    _: isa::Avx512,
+    isa: isa::Avx512,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     verdicts: &mut [Verdict],
 ) {
     // SAFETY: the witness proves that the CPU has these.
-    unsafe { batch::<W>(tree, keys, verdicts) }
+    unsafe { batch(isa, tree, keys, verdicts) }
 }

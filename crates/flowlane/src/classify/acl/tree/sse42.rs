@@ -8,8 +8,9 @@ use super::{Tree, bits, lanes};
 use crate::classify::acl::{Verdict, WordKind};
 use crate::isa;
 
+/// With the witness of what its bodies need.
 #[derive(Clone, Copy)]
-struct Sse42;
+struct Sse42(isa::Sse42);
 
 /// The candidates of a block.
 #[inline(always)]
@@ -88,43 +89,22 @@ impl lanes::Lanes for Sse42 {
 
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
-        // SAFETY: only this file makes bodies with this type, and they have SSE4.2.
+        // SAFETY: the witness that this holds proves SSE4.2.
         unsafe { matches(kinds, record, key) }
     }
 }
 
 #[target_feature(enable = "sse4.2")]
-fn batch<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
-    lanes::lookup_batch(Sse42, tree, keys, verdicts);
-}
-
-#[target_feature(enable = "sse4.2")]
-fn categories<const W: usize>(
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    categories: usize,
-    verdicts: &mut [Verdict],
-) {
-    lanes::lookup_categories(Sse42, tree, keys, categories, verdicts);
+fn batch<const W: usize>(isa: isa::Sse42, tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+    lanes::lookup_batch(Sse42(isa), tree, keys, verdicts);
 }
 
 pub(super) fn lookup_batch<const W: usize>(
-    _: isa::Sse42,
+    isa: isa::Sse42,
     tree: &Tree<W>,
     keys: &[[u32; W]],
     verdicts: &mut [Verdict],
 ) {
     // SAFETY: the witness proves that the CPU has SSE4.2.
-    unsafe { batch(tree, keys, verdicts) }
-}
-
-pub(super) fn lookup_categories<const W: usize>(
-    _: isa::Sse42,
-    tree: &Tree<W>,
-    keys: &[[u32; W]],
-    count: usize,
-    verdicts: &mut [Verdict],
-) {
-    // SAFETY: as above.
-    unsafe { categories(tree, keys, count, verdicts) }
+    unsafe { batch(isa, tree, keys, verdicts) }
 }

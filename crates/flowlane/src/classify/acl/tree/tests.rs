@@ -1,40 +1,32 @@
-//! Every kernel against the definition.
+//! Every variant against the definition.
 
 use super::*;
 use crate::classify::acl::{Condition, RankKey, best, testing};
 use crate::generate::{Profile, Random};
+use crate::isa::testing::for_each_variant;
 use crate::rule::{Priority, RuleId};
 
 const IPV4: [WordKind; 4] = [WordKind::Range16, WordKind::Ternary, WordKind::Ternary, WordKind::Ternary];
-const MIXED: [WordKind; 3] = [WordKind::Ternary, WordKind::Range32, WordKind::Range16];
+const MIXED: [WordKind; 4] = [WordKind::Ternary, WordKind::Range32, WordKind::Range16, WordKind::Range32];
 
-fn kernels() -> Vec<TreeKernel> {
-    let required = std::env::var(crate::isa::testing::REQUIRE_VARIABLE).unwrap_or_default();
-    for kernel in TreeKernel::ALL {
-        let asked = required.split(',').any(|name| name.trim() == kernel.variant().name());
-        assert!(!asked || kernel.available(), "{kernel} cannot be used here");
-    }
-    TreeKernel::ALL.into_iter().filter(|k| k.available()).collect()
-}
-
-fn build<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], kernel: TreeKernel) -> Tree<W> {
-    let config = TreeConfig { kernel: Some(kernel), ..TreeConfig::default() };
+fn build<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], variant: Variant) -> Tree<W> {
+    let config = TreeConfig { variant: Some(variant), ..TreeConfig::default() };
     Tree::build(kinds, entries, &config).expect("a budget of 1 GiB")
 }
 
-/// All kernels, batches of all sizes, all that a tree can be asked for.
+/// All variants, batches of all sizes, all that a tree can be asked for.
 fn agrees<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u32; W]]) {
     let oracle = |key: &[u32; W], category| {
         best(entries, kinds, key, category).map_or(Verdict::NONE, |e| Verdict::of(e.rule))
     };
     let plain: Vec<Verdict> = keys.iter().map(|key| oracle(key, 0)).collect();
-    for kernel in kernels() {
-        let tree = build(kinds, entries, kernel);
-        assert_eq!((tree.kernel(), tree.len()), (kernel, entries.len()));
+    for_each_variant(|variant| {
+        let tree = build(kinds, entries, variant);
+        assert_eq!((tree.variant(), tree.len()), (variant, entries.len()));
         let mut verdicts = vec![Verdict::of(RuleId(7)); keys.len()];
         tree.lookup_batch(keys, &mut verdicts);
         for ((key, found), expected) in keys.iter().zip(&verdicts).zip(&plain) {
-            assert_eq!(found, expected, "{kernel}, {key:x?}");
+            assert_eq!(found, expected, "{variant}, {key:x?}");
         }
         for categories in [1, 5, 16] {
             let keys = &keys[..keys.len().min(200)];
@@ -42,31 +34,40 @@ fn agrees<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[
             tree.lookup_categories(keys, categories, &mut verdicts);
             for (i, found) in verdicts.iter().enumerate() {
                 let (key, category) = (&keys[i / categories], i % categories);
-                assert_eq!(*found, oracle(key, category), "{kernel}, category {category}, {key:x?}");
+                assert_eq!(*found, oracle(key, category), "{variant}, category {category}, {key:x?}");
             }
         }
-    }
+    });
 }
 
 #[test]
-fn all_kernels_agree_on_overlapping_rules_of_all_kinds() {
+fn all_variants_agree_on_overlapping_rules_of_all_kinds() {
     for (seed, rules) in [0, 1, 2, 7, 8, 9, 15, 16, 17, 64, 300, 700].into_iter().enumerate() {
         let (entries, keys) = testing::overlapping(&MIXED, rules, 600, seed as u64);
         agrees(&MIXED, &entries, &keys);
-        let (entries, keys) = testing::overlapping(&[WordKind::Ternary], rules, 200, seed as u64);
-        agrees(&[WordKind::Ternary], &entries, &keys);
-        let wide: [WordKind; 10] =
+        let (entries, keys) = testing::overlapping(&[WordKind::Ternary; 4], rules, 200, seed as u64);
+        agrees(&[WordKind::Ternary; 4], &entries, &keys);
+        let ports: [WordKind; 10] =
             std::array::from_fn(|w| if w == 8 { WordKind::Range16 } else { WordKind::Ternary });
-        let (entries, keys) = testing::overlapping(&wide, rules, 200, seed as u64);
-        agrees(&wide, &entries, &keys);
-        let nine: [WordKind; 9] = std::array::from_fn(|w| [WordKind::Range32, WordKind::Ternary][w % 2]);
-        let (entries, keys) = testing::overlapping(&nine, rules, 200, seed as u64);
-        agrees(&nine, &entries, &keys);
+        let (entries, keys) = testing::overlapping(&ports, rules, 200, seed as u64);
+        agrees(&ports, &entries, &keys);
+        let ranges: [WordKind; 16] = std::array::from_fn(|w| [WordKind::Range32, WordKind::Ternary][w % 2]);
+        let (entries, mut keys) = testing::overlapping(&ranges, rules, 100, seed as u64);
+        keys.extend(testing::near(&entries, seed as u64));
+        agrees(&ranges, &entries, &keys);
     }
 }
 
 #[test]
-fn all_kernels_agree_on_generated_rules() {
+fn all_variants_agree_on_keys_of_more_words_than_a_register() {
+    let mut kinds = [WordKind::Ternary; 64];
+    (kinds[3], kinds[60]) = (WordKind::Range16, WordKind::Range32);
+    let (entries, _) = testing::overlapping(&kinds, 60, 0, 5);
+    agrees(&kinds, &entries, &testing::near(&entries, 5));
+}
+
+#[test]
+fn all_variants_agree_on_generated_rules() {
     for profile in [Profile::Acl, Profile::Fw, Profile::Ipc] {
         for rules in [100, 1000, 4000] {
             let (entries, keys) = testing::generated(profile, rules, 1000, rules as u64);
@@ -84,7 +85,7 @@ fn rules_go_by_their_handles_whether_those_are_ranks_or_not() {
 }
 
 #[test]
-fn all_kernels_agree_on_published_rules() {
+fn all_variants_agree_on_published_rules() {
     for name in ["acl1_1k", "fw1_1k", "ipc1_1k", "acl2_1k", "fw4_1k", "fw1_10k"] {
         let Some((entries, keys)) = testing::published(name, 300) else { return };
         agrees(&IPV4, &entries, &keys);
@@ -94,16 +95,16 @@ fn all_kernels_agree_on_published_rules() {
 #[test]
 fn batches_of_every_size_keep_their_order() {
     let (entries, keys) = testing::generated(Profile::Ipc, 500, 300, 3);
-    for kernel in kernels() {
-        let tree = build(&IPV4, &entries, kernel);
+    for_each_variant(|variant| {
+        let tree = build(&IPV4, &entries, variant);
         let mut all = vec![Verdict::NONE; keys.len()];
         tree.lookup_batch(&keys, &mut all);
         for size in (0..=70).chain([127, 128, 129, 255, 256, 257]) {
             let mut verdicts = vec![Verdict::of(RuleId(7)); size];
             tree.lookup_batch(&keys[3..3 + size], &mut verdicts);
-            assert_eq!(verdicts, all[3..3 + size], "{kernel}, {size} keys");
+            assert_eq!(verdicts, all[3..3 + size], "{variant}, {size} keys");
         }
-    }
+    });
 }
 
 /// Entries of these conditions, the last best.
@@ -156,7 +157,7 @@ fn one_field_each(rules: usize, seed: u64) -> (Vec<Entry<4>>, Vec<[u32; 4]>) {
 fn rules_that_every_cut_copies_do_not_explode() {
     let (entries, keys) = one_field_each(4000, 1);
     agrees(&IPV4, &entries, &keys);
-    let tree = build(&IPV4, &entries, TreeKernel::Scalar);
+    let tree = build(&IPV4, &entries, Variant::Scalar);
     assert!(tree.table_bytes() < 4000 * 400, "{}", tree.table_bytes());
 }
 
@@ -211,7 +212,7 @@ fn threads_build_trees_that_answer_alike() {
 
 /// The explanation's winner and runner-up are right, and whatever else changes, the winner stays.
 fn explains<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[u32; W]]) {
-    let tree = build(kinds, entries, TreeKernel::Scalar);
+    let tree = build(kinds, entries, Variant::Scalar);
     let mut random = Random::new(5);
     for key in keys {
         let explanation = tree.explain(key);
@@ -241,12 +242,4 @@ fn keys_that_agree_in_what_was_looked_at_have_the_same_winner() {
         let (entries, keys) = testing::generated(profile, 800, 100, 4);
         explains(&IPV4, &entries, &keys);
     }
-}
-
-#[test]
-fn kernels_have_names() {
-    for kernel in TreeKernel::ALL {
-        assert_eq!(kernel.name().parse(), Ok(kernel));
-    }
-    assert_eq!(TreeKernel::Avx512x256.to_string(), "avx512-256");
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::View;
 use super::batch::{self, GROUP, Group, Lanes};
-use super::layout::{Kind, LINE_WORDS, PAYLOAD, UPPER, UPPER_SHIFT, Word};
+use super::layout::{Kind, LINE_WORDS, Line, PAYLOAD, UPPER, UPPER_SHIFT, Word};
 use super::scalar;
 use crate::isa::Avx2;
 use crate::memory::prefetch;
@@ -14,14 +14,14 @@ use crate::route::gather::avx2_32;
 /// Addresses of a register.
 const LANES: usize = 8;
 
-/// Private to [`lookup`], whose target features it needs.
+/// With the witness of what its bodies need.
 #[derive(Clone, Copy)]
-struct Ymm;
+struct Ymm(Avx2);
 
 impl Lanes for Ymm {
     #[inline(always)]
     fn tables(self, view: View<'_>, group: &mut Group) -> bool {
-        // SAFETY: only `all` makes bodies with this type, and it has these features.
+        // SAFETY: the witness that this holds proves AVX2 and the instructions on bits; so below.
         unsafe { tables(view, group) }
     }
 
@@ -106,16 +106,21 @@ fn store(to: &mut [u32; LANES], register: __m256i) {
     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), register) };
 }
 
+/// The words of a line at which a reader is.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn registers(line: &Line) -> [__m256i; 2] {
+    let start = line.as_ptr().cast::<__m256i>();
+    // SAFETY: a line of the table is aligned to its size, two registers. Nothing is written there as long as readers
+    // may be there.
+    unsafe { [_mm256_load_si256(start), _mm256_load_si256(start.add(1))] }
+}
+
 /// Which of the 32 halves of words of a line are below `key`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn below_16(view: View<'_>, line: u32, key: i16) -> u32 {
-    debug_assert!((line as usize) < view.lines.len());
-    // SAFETY: as in `below`.
-    let [low, high] = unsafe {
-        let start = view.lines.as_ptr().add(line as usize).cast::<__m256i>();
-        [_mm256_load_si256(start), _mm256_load_si256(start.add(1))]
-    };
+    let [low, high] = registers(&view.lines[line as usize]);
     let below = |separators| _mm256_cmpgt_epi16(_mm256_set1_epi16(key), separators);
     let bytes = _mm256_packs_epi16(below(low), below(high));
     _mm256_movemask_epi8(_mm256_permute4x64_epi64::<0b11_01_10_00>(bytes)).cast_unsigned()
@@ -125,13 +130,7 @@ fn below_16(view: View<'_>, line: u32, key: i16) -> u32 {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn below(view: View<'_>, line: u32, key: i32) -> u32 {
-    debug_assert!((line as usize) < view.lines.len());
-    // SAFETY: words that lead to lines lead to lines of the table, whole ones. Nothing is written there as long as
-    // readers may be there.
-    let [low, high] = unsafe {
-        let start = view.lines.as_ptr().add(line as usize).cast::<__m256i>();
-        [_mm256_load_si256(start), _mm256_load_si256(start.add(1))]
-    };
+    let [low, high] = registers(&view.lines[line as usize]);
     let mask = |separators| {
         let below = _mm256_cmpgt_epi32(_mm256_set1_epi32(key), separators);
         _mm256_movemask_ps(_mm256_castsi256_ps(below)).cast_unsigned()
@@ -195,12 +194,12 @@ fn at(group: &Group, kind: Kind) -> u64 {
 }
 
 /// Looks any number of addresses up.
-pub(super) fn lookup(_: Avx2, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
+pub(super) fn lookup(isa: Avx2, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
     // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-    unsafe { all(view, addresses, next_hops) }
+    unsafe { all(isa, view, addresses, next_hops) }
 }
 
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn all(view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
-    batch::lookup(Ymm, view, addresses, next_hops);
+fn all(isa: Avx2, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
+    batch::lookup(Ymm(isa), view, addresses, next_hops);
 }

@@ -1,6 +1,7 @@
 //! Sixteen addresses in a register at roots and tables; at a node its separators.
 
 use std::arch::x86_64::*;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::View;
 use super::batch::{self, GROUP};
@@ -171,8 +172,8 @@ struct Nodes {
     at: __mmask16,
     /// The node's first half of a word; then its code.
     first: Lanes,
-    /// How many spans it has room for; none elsewhere.
-    spans: Lanes,
+    /// The number of the last span that it has room for; 0 elsewhere.
+    last: Lanes,
     /// What is compared.
     keys: Lanes,
 }
@@ -185,29 +186,34 @@ impl Nodes {
         let both = _mm512_and_si512(words, _mm512_set1_epi32((UPPER - 1).cast_signed()));
         let units = _mm512_and_si512(both, _mm512_sub_epi32(_mm512_setzero_si512(), both));
         let first = _mm512_maskz_slli_epi32::<1>(at, _mm512_xor_si512(both, units));
-        let spans = _mm512_maskz_slli_epi32::<1>(at, units);
+        let last = _mm512_maskz_sub_epi32(at, _mm512_slli_epi32::<1>(units), _mm512_set1_epi32(1));
         let is_upper = _mm512_test_epi32_mask(words, _mm512_set1_epi32(UPPER.cast_signed()));
         let keys = _mm512_mask_srli_epi32::<{ UPPER_SHIFT as u32 }>(keys, is_upper, keys);
         let keys = _mm512_xor_si512(keys, _mm512_set1_epi32(1 << 15));
-        Self { at, first: Lanes::of(first), spans: Lanes::of(spans), keys: Lanes::of(keys) }
+        Self { at, first: Lanes::of(first), last: Lanes::of(last), keys: Lanes::of(keys) }
     }
 
     /// Finds the codes of the spans that the keys are in.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
     fn step(&mut self, view: View<'_>) {
+        // The last code of each: as many codes as separators stand behind them.
+        let codes = _mm512_add_epi32(self.first.load(), _mm512_slli_epi32::<1>(self.last.load()));
+        let halves = u32::try_from(view.lines.len() * HALVES).unwrap_or(u32::MAX);
+        let beyond =
+            _mm512_cmpge_epu32_mask(codes, _mm512_set1_epi32(halves.saturating_sub(1).cast_signed()));
+        assert!(beyond == 0, "words of narrow nodes lead to nodes of the table");
         for lane in 0..LANES {
-            let (first, spans) = (self.first.0[lane], self.spans.0[lane]);
-            debug_assert!(first as usize / HALVES < view.lines.len());
-            // SAFETY: words of narrow nodes lead to nodes of the table, whole ones, whose separators are in one line.
-            // Nothing is written there as long as readers may be there. As many codes as separators stand behind
-            // them, and the last separator is below no key. Other lanes read the first line, which there is.
+            let (first, last) = (self.first.0[lane], self.last.0[lane]);
+            // SAFETY: the codes are in the table, as was compared, and the separators before them. Nothing is written
+            // there as long as readers may be there. Other lanes read the first line. The last separator is below no
+            // key, and of the others no more are counted than there are.
             self.first.0[lane] = unsafe {
                 let line = view.lines.as_ptr().add(first as usize / HALVES);
                 let keys = _mm512_set1_epi16(self.keys.0[lane] as i16);
                 let below = _mm512_cmplt_epi16_mask(_mm512_load_si512(line.cast()), keys);
-                let span = _bzhi_u32(below >> (first as usize % HALVES), spans).count_ones();
-                u32::from(*view.lines.as_ptr().cast::<u16>().add((first + spans + span) as usize))
+                let span = _bzhi_u32(below >> (first as usize % HALVES), last).count_ones();
+                u32::from(*view.lines.as_ptr().cast::<u16>().add((first + last + 1 + span) as usize))
             };
         }
     }
@@ -264,16 +270,15 @@ fn beyond<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], words: &m
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn span(view: View<'_>, bucket: Word, key: i32) -> u32 {
-    debug_assert!((bucket.line() as usize) < view.lines.len());
-    // SAFETY: words of leaves and pairs lead to lines of the table, whole ones. Nothing is written there as long as
-    // readers may be there. As many words as separators stand behind them, and the last separator is below no key.
-    unsafe {
-        let line = view.lines.as_ptr().add(bucket.line() as usize);
-        let below = _mm512_cmplt_epi32_mask(_mm512_load_si512(line.cast()), _mm512_set1_epi32(key));
-        let spans = bucket.bucket_spans() as u32;
-        let span = _bzhi_u32(below.into(), spans).count_ones();
-        *line.cast::<u32>().add((spans + span) as usize)
-    }
+    let line = bucket.line() as usize;
+    // SAFETY: a line of the table is aligned to its size, a register. Nothing is written there as long as readers may be
+    // there.
+    let separators = unsafe { _mm512_load_si512(view.lines[line].as_ptr().cast()) };
+    let below = _mm512_cmplt_epi32_mask(separators, _mm512_set1_epi32(key));
+    // As many words as separators stand behind them, and the last separator is below no key.
+    let spans = bucket.bucket_spans() as u32;
+    let span = _bzhi_u32(below.into(), spans).count_ones();
+    view.lines.as_flattened()[line * LINE_WORDS + (spans + span) as usize].load(Relaxed)
 }
 
 /// The lanes that have not come to a next hop: their ways lead into the next window.

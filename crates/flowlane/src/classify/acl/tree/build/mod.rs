@@ -12,13 +12,13 @@ mod piece;
 mod sign;
 mod ternary;
 
-use super::kernel::Kernel;
 use super::leaf::{Block, RULES};
 use super::record::{self, Records};
 #[cfg(target_arch = "x86_64")]
 use super::rounds::Vectors;
-use super::{Node, PARTS_MAX, Tree, TreeConfig};
+use super::{Node, PARTS_MAX, Tree, TreeConfig, chosen};
 use crate::classify::acl::{BuildError, Engine, Entry, WordKind};
+use crate::isa::Body;
 use crate::memory::Memory;
 use crate::rule::RuleId;
 use piece::{Budget, Draft, Least, PART_CYCLES, Piece};
@@ -242,7 +242,7 @@ fn join<const W: usize>(records: Records<W>, parts: Vec<Piece<W>>, config: &Tree
         block += piece.blocks.len();
         node += piece.nodes.len() - 1;
     }
-    let kernel = config.kernel.and_then(Kernel::of).unwrap_or_else(Kernel::chosen);
+    let body = config.variant.and_then(Body::of).unwrap_or_else(chosen);
     #[cfg(target_arch = "x86_64")]
     let vectors = {
         let bytes = |p: &Piece<W>| 4 * p.table.len() + size_of::<Block>() * p.blocks.len();
@@ -258,7 +258,7 @@ fn join<const W: usize>(records: Records<W>, parts: Vec<Piece<W>>, config: &Tree
         table,
         blocks,
         records,
-        kernel,
+        body,
     };
     tree.cold = tree.table_bytes() > COLD_BYTES;
     tree

@@ -1,0 +1,219 @@
+//! `flowlane classify`, `generate` and `rules`, from outside.
+
+use std::fs;
+
+use crate::support::{data, run};
+use tempfile::tempdir;
+
+#[test]
+fn generated_rules_and_traces_are_classified_as_linear_search_does() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    for profile in ["acl", "fw", "ipc"] {
+        run(at, &format!("generate rules --profile {profile} --count 300 --seed 5 --output r.rules"), 0);
+        run(
+            at,
+            "generate trace --rules r.rules --count 2000 --locality zipf:1.1 --miss 0.1 --output t.trace",
+            0,
+        );
+        let (_, summary) = run(at, "classify --rules r.rules --trace t.trace --check --output v.csv", 0);
+        assert!(summary.contains("differences from linear"), "{summary}");
+        let csv = fs::read_to_string(at.join("v.csv")).unwrap();
+        let mut lines = csv.lines();
+        assert_eq!(lines.next(), Some("packet,rule,priority,action"));
+        assert_eq!(lines.clone().count(), 2000);
+        assert!(lines.enumerate().all(|(i, l)| l.starts_with(&format!("{i},")) && l.split(',').count() == 4));
+        // Every engine writes the same.
+        for engine in ["linear", "tuple", "acl", "brute", "tree", "dynamic", "brute --variant scalar"] {
+            run(at, &format!("classify --rules r.rules --trace t.trace --engine {engine} --output l.csv"), 0);
+            assert_eq!(fs::read_to_string(at.join("l.csv")).unwrap(), csv, "{engine}");
+        }
+    }
+}
+
+#[test]
+fn verdicts_are_positions_in_the_file_and_quoted_where_needed() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("r.rules"), "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t80 : 90\t0x06/0xFF\t0x0000/0x0000\t\n@0.0.0.0/0\t1.0.0.0/8\t0 : 65535\t0 : 65535\t0x00/0x00\t0x0000/0x0000\t\n").unwrap();
+    // 10.0.0.1 → 1.0.0.1 port 85 TCP; the same by UDP; and neither.
+    fs::write(at.join("t.trace"), "167772161 16777217 5 85 6 0 0\n167772161 16777217 5 85 17\n1 1 5 85 6\n")
+        .unwrap();
+    let (csv, _) = run(at, "classify --rules r.rules --trace t.trace", 0);
+    assert_eq!(csv, "packet,rule,priority,action\n0,0,2,\n1,1,1,\n2,,,\n");
+    fs::write(at.join("r.flows"), "priority=7,tcp actions=output:1,output:2\nip actions=drop\n").unwrap();
+    let (csv, _) = run(at, "classify --rules r.flows --trace t.trace", 0);
+    assert_eq!(csv, "packet,rule,priority,action\n0,1,32768,drop\n1,1,32768,drop\n2,1,32768,drop\n");
+    fs::write(at.join("r.flows"), "priority=70000,tcp actions=output:1,output:2\nip actions=drop\n").unwrap();
+    let (csv, _) = run(at, "classify --rules r.flows --trace t.trace", 0);
+    assert!(csv.contains("0,0,70000,\"output:1,output:2\"\n"), "{csv}");
+    let (json, _) = run(at, "classify --rules r.flows --trace t.trace --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["summary"]["hits"], 3);
+    assert_eq!(json["verdicts"][0]["action"], "output:1,output:2");
+}
+
+#[test]
+fn captures_are_traces() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(
+        at.join("r.flows"),
+        "udp,tp_dst=53,nw_dst=10.0.0.0/8 actions=output:1\nudp6 actions=output:2\narp actions=flood\n",
+    )
+    .unwrap();
+    for name in ["t.pcap", "t.pcapng"] {
+        run(at, &format!("generate pcap --rules r.flows --count 200 --output {name}"), 0);
+        let (_, err) = run(at, &format!("classify --rules r.flows --trace {name} --check --output v.csv"), 0);
+        assert!(err.contains("misses"), "{err}");
+        assert!(fs::read_to_string(at.join("v.csv")).unwrap().lines().skip(1).all(|l| !l.contains(",,")));
+    }
+}
+
+#[test]
+fn bad_input_says_what_where_and_how_and_writes_nothing() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("good.flows"), "ip actions=drop\n").unwrap();
+    fs::write(at.join("bad.flows"), "ip actions=drop\nudp,tp_dst=443-80 actions=drop\n").unwrap();
+    fs::write(at.join("t.trace"), "1 2 3 4 6\n").unwrap();
+    let cases = [
+        ("classify --rules bad.flows --trace t.trace --output o.csv", "bad.flows:2:12"),
+        ("classify --rules none.flows --trace t.trace --output o.csv", "none.flows cannot be read"),
+        ("classify --rules good.flows --trace bad.flows --output o.csv", "bad.flows:1:1"),
+        (
+            "classify --rules good.flows --trace t.trace --engine quick --output o.csv",
+            "engines: auto, linear, tuple",
+        ),
+        (
+            "classify --rules good.flows --trace t.trace --engine tuple --variant avx2 --output o.csv",
+            "its variants: scalar",
+        ),
+        ("classify --rules good.flows --trace t.trace --table 9 --output o.csv", "no rules for table 9"),
+        ("--max-simd 300 cpu", "64 (none), 128, 256 or 512"),
+        ("classify --rules good.flows", "--trace"),
+        ("generate rules --profile nonsense", "nonsense"),
+        ("generate trace --rules good.flows --locality often", "uniform, zipf:S"),
+        ("rules convert good.flows --to classbench", ""),
+    ];
+    for (arguments, part) in &cases[..10] {
+        let (out, err) = run(at, arguments, 2);
+        assert!(out.is_empty() && err.contains(part), "{arguments}: {err}");
+    }
+    assert!(!at.join("o.csv").exists());
+    fs::write(at.join("six.flows"), "ip actions=drop\nipv6 actions=drop\n").unwrap();
+    let (out, err) = run(at, "generate trace --rules six.flows --count 50", 2);
+    assert!(out.is_empty() && err.contains("flowlane generate pcap"), "{out}{err}");
+    // A rule for all of IPv4 is a filter.
+    run(at, cases[10].0, 0);
+}
+
+#[test]
+fn rules_are_converted_there_and_back() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    run(at, "generate rules --profile fw --count 200 --output a.rules", 0);
+    run(at, "rules convert a.rules --to flows --output b.flows", 0);
+    run(at, "rules convert b.flows --to classbench --output c.rules", 0);
+    let read = |name: &str| fs::read_to_string(at.join(name)).unwrap();
+    assert_eq!(read("a.rules"), read("c.rules"));
+    let (summary, _) = run(at, "rules show b.flows --list", 0);
+    assert!(summary.contains("nw_dst") && summary.contains("actions="), "{summary}");
+    run(at, "rules show b.flows --json", 0);
+    // The same seed gives the same rules, another others.
+    run(at, "generate rules --profile fw --count 200 --output d.rules", 0);
+    run(at, "generate rules --profile fw --count 200 --seed 2 --output e.rules", 0);
+    assert_eq!(read("a.rules"), read("d.rules"));
+    assert_ne!(read("a.rules"), read("e.rules"));
+}
+
+#[test]
+fn published_sets_are_classified_as_linear_search_does() {
+    let Some(sets) = data("classbench") else { return };
+    let folder = tempdir().unwrap();
+    let mut count = 0;
+    for entry in fs::read_dir(&sets).unwrap() {
+        let rules = entry.unwrap().path();
+        let name = rules.file_name().unwrap().to_string_lossy().into_owned();
+        let Some(stem) = name.strip_suffix(".rules.gz") else { continue };
+        let mut traces = vec![folder.path().join("t.trace")];
+        let (rules, made) = (rules.display(), traces[0].display().to_string());
+        let headers = if stem.ends_with("10k") { 1000 } else { 5000 };
+        let generate =
+            format!("generate trace --rules {rules} --count {headers} --miss 0.05 --output {made}");
+        // A set that ends with a rule for everything cannot be missed.
+        let generated = crate::support::flowlane().args(generate.split(' ')).output().unwrap();
+        if !generated.status.success() {
+            run(folder.path(), &generate.replace("--miss 0.05", ""), 0);
+        }
+        traces.extend(Some(sets.join(format!("{stem}.trace.gz"))).filter(|t| t.exists()));
+        for trace in traces {
+            let trace = trace.display();
+            for flags in ["", " --match-flags"] {
+                run(
+                    folder.path(),
+                    &format!("classify --rules {rules} --trace {trace} --check --output v.csv{flags}"),
+                    0,
+                );
+            }
+        }
+        count += 1;
+    }
+    println!("{count} sets");
+    assert!(count > 0);
+}
+
+#[test]
+fn an_explanation_names_the_winner_the_next_and_the_bits() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(
+        at.join("r.flows"),
+        "priority=7,tcp actions=drop\npriority=9,tcp,nw_dst=1.0.0.0/8 actions=drop\n",
+    )
+    .unwrap();
+    fs::write(at.join("t.trace"), "167772161 16777217 5 85 6 0 0\n").unwrap();
+    for engine in ["auto", "linear", "tuple", "brute", "tree", "dynamic"] {
+        let (text, _) =
+            run(at, &format!("classify --rules r.flows --trace t.trace --engine {engine} --explain 0"), 0);
+        assert!(text.contains("rule 1, priority 9") && text.contains("rule 0, priority 7"), "{text}");
+        let (json, _) = run(
+            at,
+            &format!("classify --rules r.flows --trace t.trace --engine {engine} --explain 0 --json"),
+            0,
+        );
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((json["rule"].as_u64(), json["next_rule"].as_u64()), (Some(1), Some(0)));
+        let fields = json["depends_on"].as_array().unwrap();
+        assert!(fields.iter().any(|f| f["field"] == "dl_type"), "{engine}: {json}");
+    }
+    let (_, err) = run(at, "classify --rules r.flows --trace t.trace --explain 7", 2);
+    assert!(err.contains("there is no packet 7"), "{err}");
+}
+
+#[test]
+fn a_list_beyond_its_memory_is_refused_with_what_it_needs() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    run(at, "generate rules --profile fw --count 500 --output r.rules", 0);
+    fs::write(at.join("t.trace"), "1 2 3 4 6\n").unwrap();
+    let (_, err) = run(
+        at,
+        "classify --rules r.rules --trace t.trace --engine tree --memory-max 10000 --output o.csv",
+        2,
+    );
+    assert!(err.contains("raise the memory limit"), "{err}");
+}
+
+#[test]
+fn the_selftest_finds_no_difference() {
+    let folder = tempdir().unwrap();
+    let (json, _) = run(folder.path(), "selftest --seconds 0 --size 40 --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(
+        json["parts"].as_array().unwrap().iter().all(|part| part["compared"].as_u64() > Some(100)),
+        "{json}"
+    );
+    let (text, _) = run(folder.path(), "selftest --seconds 0 --seed 9 --size 40 --part acl", 0);
+    assert!(text.contains("answers compared"), "{text}");
+}

@@ -1,0 +1,12 @@
+//! The `flowlane` binary, from outside. One program: each would link all that tests need once more.
+
+mod bench;
+mod classify;
+mod gpu;
+mod namespaces;
+mod route;
+mod sim;
+mod support;
+mod switch;
+mod tune;
+mod what_if;

@@ -1,0 +1,194 @@
+//! Real traffic: two network namespaces, joined by a `flowlane switch run` with AF_PACKET ports (or a TAP
+//! port) and the `normal` action, carry ping and TCP. As root, with iproute2 and ping; else skipped.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What this binary does when it is started inside a namespace.
+const ROLE: &str = "FLOWLANE_TEST_ROLE";
+const ADDRESS: &str = "10.77.0.2:5001";
+const TRANSFER_BYTES: usize = 5 << 20;
+
+fn sh(command: &str) -> bool {
+    let status =
+        Command::new("sh").args(["-c", command]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|s| s.success())
+}
+
+fn pattern() -> Vec<u8> {
+    (0..TRANSFER_BYTES as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+/// Not a test by itself: the ends of the TCP transfer, started by the other test inside the namespaces.
+#[test]
+fn role() {
+    match std::env::var(ROLE).as_deref() {
+        Ok("receive") => {
+            let listener = TcpListener::bind(ADDRESS).unwrap();
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).unwrap();
+            assert!(got == pattern(), "{} bytes arrived, not those that were sent", got.len());
+            stream.write_all(b"intact").unwrap();
+        }
+        Ok("send") => {
+            let mut stream = TcpStream::connect(ADDRESS).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+            stream.write_all(&pattern()).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert_eq!(answer, "intact");
+        }
+        _ => {}
+    }
+}
+
+/// Names that belong to this process, and their removal.
+struct Net {
+    a: String,
+    b: String,
+    host_a: String,
+    host_b: String,
+}
+
+impl Net {
+    /// Two namespaces with an address each; `tap` names the second one's interface, which the switch makes.
+    fn new(tap: bool) -> Option<Self> {
+        let id = std::process::id() % 100_000;
+        let kind = if tap { 't' } else { 'v' };
+        let name = |side: char| format!("fl{kind}{side}{id}");
+        let net = Self { a: name('a'), b: name('b'), host_a: name('x'), host_b: name('y') };
+        let ready = sh(&format!(
+            "ip netns add {a} && ip netns add {b} \
+             && ip link add {x} type veth peer name e0 netns {a} \
+             && ip -n {a} addr add 10.77.0.1/24 dev e0 && ip -n {a} link set e0 up && ip link set {x} up",
+            a = net.a,
+            b = net.b,
+            x = net.host_a,
+        )) && (tap
+            || sh(&format!(
+                "ip link add {y} type veth peer name e0 netns {b} \
+                 && ip -n {b} addr add 10.77.0.2/24 dev e0 && ip -n {b} link set e0 up && ip link set {y} up",
+                b = net.b,
+                y = net.host_b,
+            )));
+        ready.then_some(net)
+    }
+
+    fn within(namespace: &str, role: &str) -> Child {
+        let this = std::env::current_exe().unwrap();
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", namespace]).arg(this).args(["--exact", "namespaces::role"]);
+        command.env(ROLE, role).stdout(Stdio::null()).spawn().unwrap()
+    }
+}
+
+impl Drop for Net {
+    fn drop(&mut self) {
+        for command in [
+            format!("ip link del {}", self.host_a),
+            format!("ip link del {}", self.host_b),
+            format!("ip netns del {}", self.a),
+            format!("ip netns del {}", self.b),
+        ] {
+            sh(&command);
+        }
+    }
+}
+
+/// A switch that is stopped, however the test ends.
+struct Switch(Option<Child>);
+
+impl Switch {
+    fn stop(&mut self) -> String {
+        let Some(child) = self.0.take() else { return String::new() };
+        sh(&format!("kill -INT {}", child.id()));
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+        }
+    }
+}
+
+fn wait_for(child: &mut Child, what: &str) {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.success(), "{what} failed");
+            return;
+        }
+        if begun.elapsed() > Duration::from_secs(25) {
+            child.kill().unwrap();
+            panic!("{what} did not end");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn carries_ping_and_tcp(tap: bool) {
+    if !sh("test $(id -u) = 0 && command -v ip && command -v ping") {
+        println!("skipped: needs root, ip and ping");
+        return;
+    }
+    let Some(net) = Net::new(tap) else {
+        println!("skipped: network namespaces cannot be made here");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let second = if tap { format!("tap:{}", net.host_b) } else { format!("afpacket:{}", net.host_b) };
+    let config = format!(
+        "[[port]]\nnumber = 1\nopen = \"afpacket:{}\"\n[[port]]\nnumber = 2\nopen = \"{second}\"\n\
+         [[table]]\nnumber = 0\nrules = [\"actions=normal\"]\n",
+        net.host_a
+    );
+    let path = folder.path().join("bridge.toml");
+    fs::write(&path, config).unwrap();
+    let mut switch = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+    switch.args(["switch", "run", "--json", "--duration", "60"]).arg(&path).stdout(Stdio::piped());
+    let mut switch = Switch(Some(switch.spawn().unwrap()));
+    std::thread::sleep(Duration::from_millis(500));
+    if tap {
+        // The switch holds its end wherever the other one goes.
+        let moved = format!(
+            "ip link set {y} netns {b} && ip -n {b} addr add 10.77.0.2/24 dev {y} && ip -n {b} link set {y} up",
+            y = net.host_b,
+            b = net.b
+        );
+        assert!(sh(&moved), "the TAP interface is there");
+    }
+    let ping = format!("ip netns exec {} ping -c 3 -i 0.2 -W 2 10.77.0.2", net.a);
+    // The first may meet an interface that is still coming up.
+    assert!(sh(&ping) || sh(&ping), "ping");
+    let mut receiver = Net::within(&net.b, "receive");
+    std::thread::sleep(Duration::from_millis(500));
+    let mut sender = Net::within(&net.a, "send");
+    wait_for(&mut sender, "the sender");
+    wait_for(&mut receiver, "the receiver");
+    let report: serde_json::Value = serde_json::from_str(&switch.stop()).unwrap();
+    let bytes = report["ports"][1]["tx_bytes"].as_u64().unwrap();
+    assert!(bytes > TRANSFER_BYTES as u64, "{report:#}");
+    assert!(report["macs"]["addresses"].as_u64() >= Some(2));
+    println!("ping and {TRANSFER_BYTES} bytes of TCP were carried");
+}
+
+#[test]
+fn interfaces_carry_ping_and_tcp_between_namespaces() {
+    carries_ping_and_tcp(false);
+}
+
+#[test]
+fn a_tap_interface_carries_ping_and_tcp() {
+    carries_ping_and_tcp(true);
+}

@@ -1,0 +1,218 @@
+//! `flowlane route`, from outside.
+
+use std::fs;
+
+use crate::support::{data, flowlane, run};
+use serde_json::Value;
+use tempfile::tempdir;
+
+const PRINTED: &str = "\
+default via 192.0.2.1 dev eth0
+10.0.0.0/8 proto static
+\tnexthop via 192.0.2.3 dev eth0 weight 1
+\tnexthop via 192.0.2.4 dev eth0 weight 3
+blackhole 203.0.113.0/24
+2001:db8::/32 via fe80::1 dev eth1
+";
+
+#[test]
+fn addresses_get_prefix_next_hop_and_engine() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("r.txt"), PRINTED).unwrap();
+    let (out, _) = run(at, "route lookup --routes r.txt 10.1.2.3 203.0.113.9 2001:db8::1 2002::", 0);
+    let cells = |line: &str| line.split('|').map(|c| c.trim().to_owned()).collect::<Vec<_>>();
+    let rows: Vec<Vec<String>> = out.lines().filter(|l| l.starts_with('|')).skip(2).map(cells).collect();
+    assert_eq!(rows[0][1..3], ["10.1.2.3", "10.0.0.0/8"]);
+    assert_eq!(rows[0][4], "group of 192.0.2.3 dev eth0 weight 1, 192.0.2.4 dev eth0 weight 3");
+    assert_eq!((rows[1][2].as_str(), rows[1][4].as_str()), ("203.0.113.0/24", "blackhole"));
+    assert_eq!((rows[2][2].as_str(), rows[2][4].as_str()), ("2001:db8::/32", "fe80::1 dev eth1"));
+    assert_eq!((rows[3][2].as_str(), rows[3][3].as_str()), ("no route", "0"));
+}
+
+#[test]
+fn every_engine_and_variant_writes_the_same() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("r.txt"), "10.0.0.0/8 7\n10.1.0.0/16 8\n10.1.1.128/25 9\n2001:db8::/32 3\n::/0 4\n")
+        .unwrap();
+    fs::write(at.join("a.txt"), "10.1.1.200\n10.1.1.1 # inside\n10.9.9.9\n\n11.0.0.0\n2001:db8::5\n::1\n")
+        .unwrap();
+    let expected = "address,prefix,next_hop,via\n10.1.1.200,10.1.1.128/25,9,\n10.1.1.1,10.1.0.0/16,8,\n\
+                    10.9.9.9,10.0.0.0/8,7,\n11.0.0.0,,99,\n2001:db8::5,2001:db8::/32,3,\n::1,::/0,4,\n";
+    let ask = "route lookup --routes r.txt --addresses a.txt --default-next-hop 99 --output o.csv";
+    for engine in ["auto", "compact"] {
+        for hop_size in [1, 2, 4, 8] {
+            let (_, err) = run(at, &format!("{ask} --engine {engine} --hop-size {hop_size}"), 0);
+            assert!(err.contains("IPv4") && err.contains("differences from the routes"), "{err}");
+            assert_eq!(fs::read_to_string(at.join("o.csv")).unwrap(), expected);
+        }
+    }
+    for (engine, address) in [("dir24", "10.1.1.200"), ("trie", "2001:db8::5")] {
+        for variant in ["scalar", "scalar-prefetch"] {
+            let ask =
+                format!("route lookup --routes r.txt --engine {engine} --variant {variant} --json {address}");
+            let answer: Value = serde_json::from_str(&run(at, &ask, 0).0).unwrap();
+            assert_eq!(answer["tables"][0]["engine"], engine);
+            assert_eq!(answer["tables"][0]["variant"], "scalar");
+            assert_eq!(answer["answers"][0]["next_hop"], if engine == "trie" { 3 } else { 9 });
+        }
+    }
+}
+
+#[test]
+fn what_is_in_a_table_is_shown() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("r.txt"), PRINTED).unwrap();
+    let (out, _) = run(at, "route show --routes r.txt", 0);
+    for part in
+        ["IPv4: 3 routes", "IPv6: 1 routes", "/24", "dir24", "compact", "trie", "next hops: 4", "blackhole"]
+    {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let shown: Value = serde_json::from_str(&run(at, "route show --routes r.txt --json", 0).0).unwrap();
+    assert_eq!(shown["format"], "ip-route");
+    assert_eq!(shown["families"][0]["routes"], 3);
+    assert_eq!(shown["families"][0]["engines"].as_array().unwrap().len(), 2);
+    let (out, _) = run(at, "route show --routes r.txt --subtree 10.0.0.0/7", 0);
+    let group = "group of 192.0.2.3 dev eth0 weight 1, 192.0.2.4 dev eth0 weight 3";
+    assert_eq!(out, format!("0.0.0.0/0 192.0.2.1 dev eth0\n10.0.0.0/8 {group}\n"));
+}
+
+#[test]
+fn a_table_is_measured_with_every_engine_and_the_updates_of_a_trace() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("r.txt"), "10.0.0.0/8 7\n10.1.0.0/16 8\n10.1.1.128/25 9\n2001:db8::/32 3\n").unwrap();
+    fs::write(
+        at.join("u.txt"),
+        "1 w 10.1.0.0/16 0.0.0.0\n2 a 10.2.0.0/16 192.0.2.1\n3 a 10.1.0.0/16 192.0.2.2\n",
+    )
+    .unwrap();
+    let ask = "route bench --routes r.txt --updates u.txt --count 500 --seconds 0.05 --miss 0.05 --locality zipf:1.0";
+    let rows: Value = serde_json::from_str(&run(at, &format!("{ask} --json"), 0).0).unwrap();
+    let rows = rows.as_array().unwrap();
+    for engine in ["dir24", "compact", "trie"] {
+        let row = rows.iter().find(|r| r["engine"] == engine && r["variant"] == "scalar").unwrap();
+        assert!(row["millions_per_second"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["table_bytes"].as_u64().unwrap() > 0, "{row}");
+    }
+    let v4 = rows.iter().find(|r| r["family"] == "IPv4").unwrap();
+    assert_eq!(v4["updates"]["applied"], 3);
+    let (out, _) = run(at, &format!("{ask} --engine compact --variant scalar"), 0);
+    assert!(out.contains("IPv6") && !out.contains("dir24"), "{out}");
+}
+
+#[test]
+fn mrt_dumps_are_read() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("rib.mrt"), dump()).unwrap();
+    let (out, _) = run(at, "route show --routes rib.mrt --subtree 0.0.0.0/0", 0);
+    // Two peers announce it; the second by the shorter path.
+    assert_eq!(out, "10.0.0.0/8 192.0.2.2\n");
+    let (out, _) = run(at, "route lookup --routes rib.mrt --json 10.1.2.3", 0);
+    assert!(out.contains("\"via\": \"192.0.2.2\""), "{out}");
+    let mut cut = dump();
+    cut.truncate(cut.len() - 5);
+    fs::write(at.join("cut.mrt"), cut).unwrap();
+    let (_, err) = run(at, "route show --routes cut.mrt", 2);
+    assert!(err.contains("cut.mrt: record 2") && err.contains("TABLE_DUMP_V2"), "{err}");
+}
+
+/// A TABLE_DUMP_V2 file (RFC 6396, 4.3): two peers, which both announce 10.0.0.0/8.
+fn dump() -> Vec<u8> {
+    let record = |subtype: u16, body: &[u8]| {
+        let mut out = vec![0x65, 0, 0, 0];
+        out.extend(13u16.to_be_bytes());
+        out.extend(subtype.to_be_bytes());
+        out.extend((body.len() as u32).to_be_bytes());
+        out.extend(body);
+        out
+    };
+    // Collector, no view, two peers: type 2 is a 4-byte AS and an IPv4 address.
+    let mut index = vec![192, 0, 2, 254, 0, 0, 0, 2];
+    for peer in [1u8, 2] {
+        index.extend([2, 192, 0, 2, peer, 192, 0, 2, peer, 0, 0, 0xfd, peer]);
+    }
+    let entry = |peer: u8, path: &[u8]| {
+        // ORIGIN igp; AS_PATH of one sequence; NEXT_HOP.
+        let mut attributes = vec![0x40, 1, 1, 0];
+        attributes.extend([0x40, 2, 2 + 4 * path.len() as u8, 2, path.len() as u8]);
+        path.iter().for_each(|number| attributes.extend([0, 0, 0xfd, *number]));
+        attributes.extend([0x40, 3, 4, 192, 0, 2, peer]);
+        let mut out = vec![0, peer - 1, 0x65, 0, 0, 0];
+        out.extend((attributes.len() as u16).to_be_bytes());
+        out.extend(attributes);
+        out
+    };
+    let mut rib = vec![0, 0, 0, 0, 8, 10, 0, 2];
+    rib.extend(entry(1, &[1, 7, 9]));
+    rib.extend(entry(2, &[2, 9]));
+    [record(1, &index), record(2, &rib)].concat()
+}
+
+#[test]
+fn bad_input_says_what_where_and_how() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("good.txt"), "10.0.0.0/8 7\n").unwrap();
+    fs::write(at.join("large.txt"), "10.0.0.0/8 300\n").unwrap();
+    fs::write(at.join("bad.txt"), "10.0.0.0/8 7\n10.0.0.0/33 8\n").unwrap();
+    fs::write(at.join("bad-addresses.txt"), "10.0.0.1\n10.0.0\n").unwrap();
+    fs::write(at.join("packed.bz2"), "BZh91AY").unwrap();
+    let cases = [
+        ("route lookup --routes bad.txt 10.0.0.1", 2, ["bad.txt:2:10", "0 to 32"]),
+        ("route lookup --routes none.txt 10.0.0.1", 2, ["none.txt", "read"]),
+        ("route lookup --routes good.txt", 2, ["no address", "--addresses FILE"]),
+        (
+            "route lookup --routes good.txt --addresses bad-addresses.txt",
+            2,
+            ["bad-addresses.txt:2", "one address a line"],
+        ),
+        ("route lookup --routes good.txt --engine trie 10.0.0.1", 2, ["no IPv4 tables", "dir24"]),
+        (
+            "route lookup --routes good.txt --engine dir24 --memory-max 1 10.0.0.1",
+            2,
+            ["bytes", "--memory-max"],
+        ),
+        ("route lookup --routes large.txt --hop-size 1 10.0.0.1", 2, ["300", "--hop-size"]),
+        ("route lookup --routes good.txt --routes-max 0 10.0.0.1", 2, ["more than 0 routes", "limit"]),
+        ("route show --routes packed.bz2", 2, ["packed by bzip2", "bunzip2"]),
+        ("route show --routes good.txt --subtree 10.0.0.1/8", 2, ["bits set behind", "10.0.0.0/8"]),
+        ("route bench --routes good.txt --seconds 0", 2, ["--seconds", "positive"]),
+        ("route bench --routes good.txt --miss 2", 2, ["--miss", "0 to 1"]),
+        (
+            "--max-simd 64 route lookup --routes good.txt --variant avx2 10.0.0.1",
+            3,
+            ["avx2", "cannot be used"],
+        ),
+    ];
+    for (arguments, code, parts) in cases {
+        let (_, err) = run(at, arguments, code);
+        // The renderer breaks lines where they get long.
+        let plain: String =
+            err.split_whitespace().filter(|w| !["│", "×", "help:"].contains(w)).collect::<Vec<_>>().join(" ");
+        assert!(parts.iter().all(|part| plain.contains(part)), "{arguments}: {plain}");
+    }
+}
+
+#[test]
+fn help_has_examples() {
+    for verb in ["lookup", "show", "bench"] {
+        let output = flowlane().args(["route", verb, "--help"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.contains("Examples:") && text.contains(&format!("flowlane route {verb}")), "{text}");
+    }
+}
+
+#[test]
+fn a_real_table_is_looked_up() {
+    let Some(folder) = data("fib") else { return };
+    let at = tempdir().unwrap();
+    let table = folder.join("linx-rib-ipv6.20141225.txt.gz");
+    let ask = format!("route lookup --routes {} 2600:2004::1 2600:2003::1", table.display());
+    let (out, _) = run(at.path(), &ask, 0);
+    assert!(out.contains("2600:2004::/32") && out.contains("2001:7f8:4::1a0b:1"), "{out}");
+}

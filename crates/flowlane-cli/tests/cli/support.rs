@@ -1,0 +1,44 @@
+//! Running the binary, and finding data.
+
+use std::path::{Path, PathBuf};
+
+use assert_cmd::Command;
+
+/// The `flowlane` binary, without what `flowlane tune` stored for whoever runs the tests; nor does OpenCL keep what it
+/// compiles where they keep theirs.
+pub(crate) fn flowlane() -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+    command.env("FLOWLANE_TUNE", "/dev/null");
+    command.env("POCL_CACHE_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/pocl"));
+    command
+}
+
+/// Runs it with arguments split at spaces; expects an exit code; returns what it printed on standard output
+/// and on standard error.
+#[track_caller]
+pub(crate) fn run(folder: &Path, arguments: &str, code: i32) -> (String, String) {
+    let output = flowlane().current_dir(folder).args(arguments.split_whitespace()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    assert_eq!(output.status.code(), Some(code), "flowlane {arguments}\n{out}\n{err}");
+    (out, err)
+}
+
+/// The folder of examples in the repository.
+pub(crate) fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
+}
+
+/// A folder of the test data, where it is there.
+pub(crate) fn data(folder: &str) -> Option<PathBuf> {
+    let data = std::env::var_os("FLOWLANE_TEST_DATA").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
+        PathBuf::from,
+    );
+    let found = data.join(folder);
+    if !found.is_dir() {
+        println!("skipped: there is no {}", found.display());
+        return None;
+    }
+    Some(found)
+}

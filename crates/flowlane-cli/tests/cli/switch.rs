@@ -1,0 +1,359 @@
+//! `flowlane switch` and the small commands, from outside.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::{examples, run};
+use tempfile::tempdir;
+
+/// A copy of the examples, so that their output does not land in the repository.
+fn copy_examples(to: &Path) {
+    for entry in fs::read_dir(examples()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_quickstart_switches_its_capture_into_others() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    copy_examples(at);
+    let (table, _) = run(at, "switch run quickstart.toml", 0);
+    for part in ["lan", "servers", "firewall", "megaflow", "cycles/packet", "meter 1: dropped"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let (json, _) = run(at, "switch run quickstart.toml --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["ports"][0]["rx_packets"], 40_000);
+    let sent = |port: usize| json["ports"][port]["tx_packets"].as_u64().unwrap();
+    let rules = json["tables"][0]["rules"].as_array().unwrap();
+    let matched: u64 = rules.iter().map(|r| r["packets"].as_u64().unwrap()).sum();
+    assert_eq!(matched + json["tables"][0]["missed_packets"].as_u64().unwrap(), 40_000);
+    let (_, told) = run(at, "switch run quickstart.toml --validate-simd", 0);
+    assert!(told.contains("every variant agreed on 40"), "{told}");
+    // What was counted is what is in the captures.
+    fs::write(at.join("all.flows"), "actions=drop\n").unwrap();
+    for (port, file) in [(1, "servers.pcap"), (2, "internet.pcap")] {
+        let (csv, _) = run(at, &format!("classify --rules all.flows --trace out/{file}"), 0);
+        assert_eq!(csv.lines().count() as u64 - 1, sent(port));
+    }
+    // Without caches the rules are the same.
+    let config = fs::read_to_string(at.join("quickstart.toml")).unwrap();
+    fs::write(at.join("plain.toml"), format!("[cache]\nmegaflows_max = 0\n{config}")).unwrap();
+    let before = fs::read(at.join("out/servers.pcap")).unwrap();
+    let (plain, _) = run(at, "switch run plain.toml --json", 0);
+    let plain: serde_json::Value = serde_json::from_str(&plain).unwrap();
+    assert_eq!(plain["ports"], json["ports"]);
+    assert_eq!(plain["tables"][1]["rules"], json["tables"][1]["rules"]);
+    assert!(fs::read(at.join("out/servers.pcap")).unwrap() == before);
+}
+
+#[test]
+fn what_the_gateway_sends_through_its_tunnel_arrives_at_headquarters() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    copy_examples(at);
+    assert!(run(at, "switch check gateway.toml", 0).0.contains("2 tables, 6 rules, 4 routes: correct"));
+    let (json, _) = run(at, "switch run gateway.toml --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let sent = |port: usize| json["ports"][port]["tx_packets"].as_u64().unwrap();
+    let hops = json["route_tables"][0]["next_hops"].as_array().unwrap();
+    let through = |name: &str| hops.iter().find(|h| h["name"] == name).unwrap()["packets"].as_u64().unwrap();
+    assert!(sent(1) > 0 && sent(2) > 0 && sent(3) > 0, "{json}");
+    assert_eq!(json["tunnels"][0]["sent_packets"].as_u64().unwrap(), sent(3));
+    // (Packets whose TTL expires have taken their next hop, and go no further.)
+    assert!(through("192.0.2.7") >= sent(3) && through("192.0.2.2") >= sent(1));
+    let (table, _) = run(at, "switch run gateway.toml --validate-simd", 0);
+    for part in ["routes (4 routes)", "192.0.2.7", "no route", "headquarters"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let (json, _) = run(at, "switch run headquarters.toml --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["ports"][1]["tx_packets"].as_u64().unwrap(), sent(3));
+    assert_eq!(json["tunnels"][0]["received_packets"].as_u64().unwrap(), sent(3));
+}
+
+#[test]
+fn the_nat_gateway_translates_filters_and_lists_who_is_there() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    copy_examples(at);
+    assert!(run(at, "switch check nat-gateway.toml", 0).0.contains("6 tables"));
+    let json_of = |config: &str| -> serde_json::Value {
+        let (json, _) = run(at, &format!("switch run {config} --json"), 0);
+        serde_json::from_str(&json).unwrap()
+    };
+    let json = json_of("nat-gateway.toml");
+    let function = |kind: &str| {
+        let functions = json["functions"].as_array().unwrap();
+        functions.iter().find(|f| f["kind"] == kind).unwrap().clone()
+    };
+    let verdict = |function: &serde_json::Value, name: &str| {
+        let verdicts = function["verdicts"].as_array().unwrap();
+        verdicts.iter().find(|v| v["verdict"] == name).unwrap()["packets"].as_u64().unwrap()
+    };
+    let event = |function: &serde_json::Value, name: &str| {
+        let events = function["events"].as_array().unwrap();
+        events.iter().find(|e| e["reason"] == name).map_or(0, |e| e["packets"].as_u64().unwrap())
+    };
+    let (filter, assets, nat) = (function("filter"), function("assets"), function("nat"));
+    assert!(verdict(&filter, "hit") > 0 && verdict(&filter, "miss") > 0, "{filter}");
+    assert_eq!(filter["filter_entries"][0]["key"], "nw_dst=198.51.100.53");
+    assert_eq!(
+        filter["filter_entries"].as_array().unwrap().len(),
+        filter["entries"].as_u64().unwrap() as usize
+    );
+    assert!(assets["assets"].as_array().unwrap().iter().any(|a| a["mac"] == "02:00:00:00:00:12"), "{assets}");
+    // A packet may show a new host, a new service, or both.
+    let (hosts, services) = (event(&assets, "new hosts"), event(&assets, "new services"));
+    assert!((hosts..=hosts + services).contains(&verdict(&assets, "new")), "{assets}");
+    assert!(verdict(&nat, "outbound") > 0 && event(&nat, "sessions made") > 0, "{nat}");
+    let sent = |port: usize| json["ports"][port]["tx_packets"].as_u64().unwrap();
+    assert!(sent(1) > 0);
+    // Nothing from inside leaves as it came.
+    fs::write(at.join("inside.flows"), "ip,nw_src=192.168.0.0/16,actions=drop\n").unwrap();
+    let (csv, _) = run(at, "classify --rules inside.flows --trace out/wan.pcap", 0);
+    assert_eq!(csv.lines().count() as u64 - 1, sent(1));
+    assert!(csv.lines().skip(1).all(|line| line.ends_with(",,,")), "{csv}");
+    // With a seed a run is repeated, and one lookup a packet gives the same.
+    let config = fs::read_to_string(at.join("nat-gateway.toml")).unwrap();
+    let mut runs = Vec::new();
+    for lookups in ["batch", "scalar", "batch"] {
+        let one = |text: String, table: &str| {
+            text.replace(&format!("[[{table}]]"), &format!("[[{table}]]\nlookups = \"{lookups}\""))
+        };
+        let seeded = format!("[switch]\nseed = 7\n{config}");
+        let text = one(one(one(seeded, "filter_table"), "asset_table"), "nat_table");
+        fs::write(at.join("seeded.toml"), text).unwrap();
+        let json = json_of("seeded.toml");
+        let functions: Vec<_> =
+            json["functions"].as_array().unwrap().iter().map(|f| f["verdicts"].clone()).collect();
+        runs.push((functions, fs::read(at.join("out/wan.pcap")).unwrap()));
+    }
+    assert!(runs[0] == runs[1] && runs[0] == runs[2]);
+    let (table, _) = run(at, "switch run nat-gateway.toml", 0);
+    for part in [
+        "filter 10 blocklist",
+        "assets 20 who-is-there",
+        "nat 30 nat",
+        "new hosts",
+        "last seen",
+        "sessions made",
+    ] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+}
+
+#[test]
+fn a_run_ends_when_it_was_told_to() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let config = "[[port]]\nnumber = 1\nopen = \"gen:mix\"\n[[port]]\nnumber = 2\nopen = \"null\"\n[[table]]\nnumber = 0\nrules = [\"actions=output:2\"]\n";
+    fs::write(at.join("c.toml"), config).unwrap();
+    let (json, _) = run(at, "switch run c.toml --packets 10000 --json", 0);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let received = json["ports"][0]["rx_packets"].as_u64().unwrap();
+    assert!((10_000..10_100).contains(&received));
+    assert_eq!(json["ports"][1]["tx_packets"].as_u64(), Some(received));
+    run(at, "switch run c.toml --duration 0.2", 0);
+    assert!(run(at, "switch run c.toml --duration 1e99", 2).1.contains("--duration"));
+    assert!(run(at, "switch run c.toml --duration=-1", 2).1.contains("--duration"));
+}
+
+#[test]
+fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let port = "[[port]]\nnumber = 1\nopen = \"null\"\n";
+    let table = "[[table]]\nnumber = 0\n";
+    let routes = "[[route_table]]\nnumber = 9\n";
+    let tunnel = "[[tunnel]]\nnumber = 1\nkind = \"vxlan\"\n";
+    let filter = |rest: &str| format!("{port}{table}[[filter_table]]\nnumber = 5\n{rest}\n");
+    let assets = |rest: &str| format!("{port}{table}[[asset_table]]\nnumber = 5\nknown = \"drop\"\n{rest}\n");
+    let nat = |rest: &str| {
+        let actions = "outbound = \"drop\"\ninbound = \"drop\"\n";
+        format!("{port}{table}[[nat_table]]\nnumber = 5\n{actions}{rest}\n")
+    };
+    let nat_with = |rest: &str| nat(&format!("inside = [\"10.0.0.0/8\"]\npool = [\"192.0.2.1\"]\n{rest}"));
+    let forward = |outside: &str| {
+        format!(
+            "[[nat_table.forward]]\nprotocol = \"tcp\"\noutside = \"{outside}\"\ninside = \"10.0.0.1:80\"\n"
+        )
+    };
+    let cases = [
+        (format!("[[port]]\nnumber = 1\nopne = \"null\"\n{table}"), "did you mean `open`?"),
+        (format!("[[port]]\nnumber = 0\nopen = \"null\"\n{table}"), "take 1 to 65279"),
+        (format!("{port}{port}{table}"), "two ports have the number 1"),
+        (port.to_owned(), "there is no table"),
+        (format!("{port}[[table]]\nnumber = 1\n"), "packets enter at table 0"),
+        (format!("{port}{table}rules = [\"tpc actions=drop\"]\n"), "did you mean `tcp`?"),
+        (format!("{port}{table}rules = [\"actions=output:7\"]\n"), "there is no port 7"),
+        (format!("{port}{table}rules = [\"actions=meter:7\"]\n"), "there is no meter 7"),
+        (format!("{port}{table}rules = [\"actions=goto_table:7\"]\n"), "goto_table:7 leads to a table"),
+        (format!("{port}{table}rules = [\"table=4,actions=drop\"]\n"), "there is no table 4"),
+        (format!("{port}{table}rules_file = \"none.flows\"\n"), "none.flows"),
+        (format!("{port}{table}[[meter]]\nnumber = 1\n"), "either rate_kbps or rate_pps"),
+        (format!("[[port]]\nnumber = 1\nopen = \"pcpa:x\"\n{table}"), "did you mean `pcap`?"),
+        (format!("[switch]\nburst = 65\n{port}{table}"), "take 1 to 64"),
+        (format!("[cache]\nexact_entries = 99999999999\n{port}{table}"), "take up to 16777216"),
+        (format!("[switch]\nvariant = \"avx\"\n{port}{table}"), "did you mean `avx2`?"),
+        (format!("[cache]\ndesign = \"majority\"\n{port}{table}"), "unknown field `design`"),
+        (format!("[cache]\nsignature_entries = 999999999\n{port}{table}"), "take up to 268435456"),
+        (format!("[cache]\nmegaflows_max = 99999999999\n{port}{table}"), "take up to 1000000000"),
+        (format!("{port}{table}[[route_table]]\nnumber = 0\n"), "table number 0 is in use"),
+        (format!("{port}{table}{routes}routes = [\"10.0.0.0/33 1\"]\n"), "length of a prefix is 0 to 32"),
+        (
+            format!("{port}{table}{routes}routes = [\"10.0.0.0/8 1\"]\n"),
+            "next hop `1`, which is not declared",
+        ),
+        (format!("{port}{table}{routes}routes = [\"10.0.0.0/8\"]\n"), "names no next hop"),
+        (
+            format!("{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\n"),
+            "needs actions or members",
+        ),
+        (
+            format!(
+                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"goto_table:0\"\n"
+            ),
+            "can only go on in a later table",
+        ),
+        (
+            format!("{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"output:9\"\n"),
+            "there is no port 9",
+        ),
+        (
+            format!(
+                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nmembers = [{{ name = \"x\" }}]\n"
+            ),
+            "member `x` of next hop `1` is none with actions",
+        ),
+        (
+            format!(
+                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"goto_table:77\"\n"
+            ),
+            "goto_table:77 leads to a table that does not exist",
+        ),
+        (
+            format!(
+                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"set_field:1->metadata\"\n"
+            ),
+            "next hop `1`: set_field of `metadata`",
+        ),
+        (format!("{port}{table}rules = [\"actions=encap:1\"]\n"), "there is no tunnel 1"),
+        (
+            format!("{port}{table}{tunnel}id = 1\nlocal = \"::1\"\nremote = \"10.0.0.1\"\n"),
+            "different IP versions",
+        ),
+        (format!("{port}{table}{tunnel}id = 99999999\nlocal = \"10.0.0.2\"\n"), "more than 24 bits"),
+        (
+            format!(
+                "{port}{table}{tunnel}id = 1\nlocal = \"10.0.0.2\"\nremote = \"10.0.0.1\"\neth_dst = \"02\"\n"
+            ),
+            "`02` is no MAC address",
+        ),
+        (filter("key = [\"nw_scr\"]"), "did you mean `nw_src`?"),
+        (filter("key = []"), "at least one field"),
+        (filter("key = [\"nw_src\", \"ipv6_dst\"]"), "no packet has both"),
+        (filter("key = [\"nw_src\"]\nentries_max = 0"), "take 1 to"),
+        (filter("key = [\"nw_src\"]\nhit = \"output:9\""), "there is no port 9"),
+        (filter("key = [\"nw_src\"]\nhit = \"goto_table:9\""), "leads to a table that does not exist"),
+        (filter("key = [\"nw_src\"]\nhit = \"goto_table:5\""), "can only go on in a later table"),
+        (filter("key = [\"nw_src\"]\nhit = \"move:nw_src->nw_dst\""), "only a rule's match fixes"),
+        (
+            filter("key = [\"nw_src\"]\nhit = \"set_field:1->reg0\""),
+            "`reg0`, which no header has, is for rules",
+        ),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_dst=10.0.0.1\"]"),
+            "says something that is not in the key",
+        ),
+        (filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=10.0.0.0/8\"]"), "does not fix all of the key"),
+        (
+            filter("key = [\"tp_dst\"]\nentries = [\"tcp,tp_dst=80\"]"),
+            "says something that is not in the key",
+        ),
+        (filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4,timeout=x\"]"), "is no timeout"),
+        (
+            filter(
+                "key = [\"nw_src\"]\nentries_max = 1\nentries = [\"ip,nw_src=1.2.3.4\", \"ip,nw_src=1.2.3.5\"]",
+            ),
+            "raise `entries_max`",
+        ),
+        (filter("key = [\"nw_src\"]\nentries_file = \"none\""), "cannot be read"),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4\", \"nw_src=1.2.3.4,ip,timeout=5\"]"),
+            "filter 5:2: entry `nw_src=1.2.3.4,ip,timeout=5` has the key of one before it",
+        ),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"priority=7,ip,nw_src=1.2.3.4\"]"),
+            "filter 5:1: `priority` is for rules",
+        ),
+        (
+            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4,n_packets=3\"]"),
+            "`n_packets` is for rules",
+        ),
+        (filter("key = [\"nw_src\", \"nw_ttl\"]"), "`nw_ttl` cannot be part of a key"),
+        (filter("key = [\"nw_src\"]\ntimeout_s = 5"), "entries that packets add, and none does"),
+        (filter("key = [\"nw_src\"]\nlearn = true\nrefresh = true"), "entries with a timeout, and none has"),
+        (filter("key = [\"nw_src\"]\nlookups = \"bach\""), "did you mean `batch`?"),
+        (assets("networks = [\"10.0.0.0/33\"]"), "is no network"),
+        (assets("entrys_max = 1"), "did you mean `entries_max`?"),
+        (assets("[[asset_table]]\nnumber = 5\nknown = \"drop\""), "table number 5 is in use"),
+        (nat("inside = []\npool = [\"192.0.2.1\"]"), "nothing to translate"),
+        (nat("inside = [\"2001:db8::/32\"]\npool = [\"192.0.2.1\"]"), "is of IPv6"),
+        (nat("inside = [\"10.0.0.0/8\"]\npool = [\"192.0.2.9-192.0.2.1\"]"), "is no range of addresses"),
+        (nat("inside = [\"10.0.0.0/8\"]\npool = [\"10.0.0.0-10.255.255.255\"]"), "take up to 4096"),
+        (nat_with("ports = [0, 5]"), "write the first and the last"),
+        (nat_with("udp_idle_s = 0"), "a second at least"),
+        (nat_with("sessions_max = 0"), "take 1 to"),
+        (nat_with(&forward("192.0.2.1")), "is no address with port"),
+        (nat_with(&forward("192.0.2.2:80")), "is not of the pool"),
+        ("not toml".to_owned(), "c.toml"),
+    ];
+    for (config, part) in cases {
+        fs::write(at.join("c.toml"), &config).unwrap();
+        let (_, err) = run(at, "switch check c.toml", 2);
+        // The report may break lines anywhere.
+        let flat = err.replace(['\n', '│'], " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains(part), "{config}\n{err}");
+    }
+    fs::write(at.join("c.toml"), format!("{port}{table}")).unwrap();
+    assert!(run(at, "switch check c.toml", 0).0.contains("correct"));
+    // Every variant by name gives the same.
+    copy_examples(at);
+    let quickstart = fs::read_to_string(at.join("quickstart.toml")).unwrap();
+    fs::write(at.join("v.toml"), format!("{quickstart}\n[switch]\nvariant = \"scalar\"\n")).unwrap();
+    assert!(run(at, "switch run v.toml --validate-simd", 0).1.contains("every variant agreed"));
+    fs::write(at.join("c.toml"), format!("[switch]\nvariant = \"avx512\"\n{port}{table}")).unwrap();
+    assert!(run(at, "--max-simd 256 switch check c.toml", 3).1.contains("cannot be used"));
+    // A port that cannot be opened for want of something in the environment.
+    fs::write(at.join("c.toml"), format!("[[port]]\nnumber = 1\nopen = \"afpacket:nosuchif0\"\n{table}"))
+        .unwrap();
+    assert!(run(at, "switch run c.toml", 3).1.contains("nosuchif0"));
+}
+
+#[test]
+fn the_small_commands_answer() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let (schema, _) = run(at, "switch schema", 0);
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    assert!(schema["properties"]["port"].is_object());
+    let (cpu, _) = run(at, "--max-simd 128 cpu --json", 0);
+    let cpu: serde_json::Value = serde_json::from_str(&cpu).unwrap();
+    assert_eq!(cpu["max_simd_bits"], 128);
+    assert!(
+        cpu["variants"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|v| v["width_bits"].as_u64() <= Some(128) || v["available"] == false)
+    );
+    assert!(run(at, "completions bash", 0).0.contains("_flowlane"));
+    run(at, "man pages", 0);
+    assert!(fs::read_to_string(at.join("pages/flowlane.1")).unwrap().contains("flowlane"));
+    assert!(run(at, "switch run --help", 0).0.contains("Examples:"));
+}

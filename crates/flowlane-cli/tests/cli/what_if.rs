@@ -1,0 +1,149 @@
+//! `flowlane sim what-if`, from outside: small runs.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::run;
+use serde_json::Value;
+use tempfile::tempdir;
+
+/// Writes rules and a trace for them.
+fn generate(at: &Path, rules: usize, packets: usize) {
+    run(at, &format!("generate rules --profile acl --count {rules} --seed 5 --output r.rules"), 0);
+    let trace = format!(
+        "generate trace --rules r.rules --count {packets} --locality zipf:1.1 --miss 0.1 --seed 5 --output t.trace"
+    );
+    run(at, &trace, 0);
+}
+
+const QUICK: &str = "sim what-if --rules r.rules --trace t.trace --quick";
+
+#[test]
+fn rules_and_a_trace_give_tables_a_page_and_csv() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    generate(at, 80, 400);
+    let (text, _) = run(at, &format!("{QUICK} --csv w.csv --report w.html"), 0);
+    for part in [
+        "80 under",
+        "tuple search",
+        "measured",
+        "simulated",
+        "HALO, non-blocking",
+        "an engine beside L2",
+        "a TCAM",
+        "ratio",
+        "Were that ideal",
+        "queries in flight",
+        "changes a second",
+        "the numbers say little",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let page = fs::read_to_string(at.join("w.html")).unwrap();
+    assert!(
+        page.matches("<svg ").count() >= 8
+            && page.contains("id=\"tornado\"")
+            && page.contains("base_cpi_milli")
+    );
+    assert!(!page.contains("src=") && !page.contains("<link") && !page.contains("@import"));
+    let csv = fs::read_to_string(at.join("w.csv")).unwrap();
+    assert!(
+        csv.contains("\napproach,kind,cycles") && csv.contains("\nby-rules,") && csv.contains(",measured,")
+    );
+}
+
+/// The parts of a report that were simulated.
+fn simulated(json: &str) -> Value {
+    let mut report: Value = serde_json::from_str(json).unwrap();
+    let report = report.as_object_mut().unwrap();
+    let parts = ["machine_hash", "facts", "lines", "bottlenecks", "tornado"];
+    parts.iter().map(|part| (*part, report.remove(*part).unwrap())).collect()
+}
+
+#[test]
+fn what_is_simulated_is_the_same_again_on_any_number_of_threads() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    generate(at, 50, 200);
+    let [one, three] = [1, 3].map(|threads| run(at, &format!("{QUICK} --json --threads {threads}"), 0).0);
+    assert_eq!(simulated(&one), simulated(&three));
+    let report: Value = serde_json::from_str(&one).unwrap();
+    for m in report["measured"]["base"].as_array().unwrap() {
+        assert!(m["ns"][1].as_f64().unwrap() > 0.0, "{m}");
+    }
+    // The same software both ways, and every scale measured.
+    assert!(report["trust"].as_array().unwrap().len() >= 3);
+    assert!(report["measured"]["sizes"].as_array().unwrap().len() >= 3);
+}
+
+#[test]
+fn flows_and_captures_and_machines_of_one_s_own_are_read() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let flows = "udp,tp_dst=53,nw_dst=10.0.0.0/8 actions=output:1\nudp6,tp_src=1000-2000 actions=output:2\n\
+                 table=1,ip actions=drop\narp actions=flood\n";
+    fs::write(at.join("r.flows"), flows).unwrap();
+    run(at, "generate pcap --rules r.flows --count 100 --output t.pcap", 0);
+    fs::write(at.join("m.toml"), "preset = \"paper\"\n[machine.accelerator]\nin_flight_queries = 10\n")
+        .unwrap();
+    let command =
+        "sim what-if --rules r.flows --trace t.pcap --quick --preset m.toml --cache 64 --extrapolate --json";
+    let report: Value = serde_json::from_str(&run(at, command, 0).0).unwrap();
+    assert_eq!(report["facts"]["rules"], 3);
+    assert_eq!(report["machine"]["accelerator"]["in_flight_queries"], 10);
+    let lines = report["lines"].as_array().unwrap();
+    let tcam = lines.iter().find(|line| line["outcome"]["approach"] == "tcam").unwrap();
+    assert!(tcam["energy"]["query_nj"].as_f64().unwrap() > 0.0);
+    // Without the guess it is refused, and said why.
+    let (text, _) = run(at, &command.replace("--extrapolate --json", ""), 0);
+    assert!(text.contains("outside of Table 4"), "{text}");
+    // The cache is in front of what is simulated, and measured software is not compared with that.
+    for part in ["64 flows", "packets that it knows", "simulated, flow cache", "not compared"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn a_place_that_cannot_be_written_to_and_packets_that_cannot_be_read_are_told() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    generate(at, 10, 20);
+    for option in ["--csv", "--report"] {
+        let (out, error) = run(at, &format!("{QUICK} {option} none/o"), 2);
+        assert!(out.is_empty() && error.contains("none/o cannot be written"), "{error}");
+    }
+    let (_, error) = run(at, "sim calibrate --quick --output none/o.toml", 2);
+    assert!(error.contains("none/o.toml cannot be written"), "{error}");
+    run(at, "generate pcap --rules r.rules --count 20 --output t.pcap", 0);
+    let mut pcap = fs::read(at.join("t.pcap")).unwrap();
+    // The first frame, behind two headers of 24 and 16 bytes: IPv4 of no version.
+    pcap[24 + 16 + 14] = 0x05;
+    fs::write(at.join("t.pcap"), pcap).unwrap();
+    let (_, told) = run(at, "sim what-if --rules r.rules --trace t.pcap --quick --json", 0);
+    assert!(told.contains("t.pcap: 1 of 20 packets are malformed"), "{told}");
+}
+
+#[test]
+fn bad_input_says_what_where_and_how_and_writes_nothing() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    generate(at, 10, 20);
+    fs::write(at.join("bad.flows"), "ip actions=drop\nudp,tp_dst=443-80 actions=drop\n").unwrap();
+    fs::write(at.join("empty.trace"), "").unwrap();
+    fs::write(at.join("bad.toml"), "[machine.core]\nwidht = 4\n").unwrap();
+    for (arguments, part) in [
+        ("sim what-if --rules none.rules --trace t.trace", "none.rules cannot be read"),
+        ("sim what-if --rules bad.flows --trace t.trace", "bad.flows:2:12"),
+        ("sim what-if --rules r.rules --trace empty.trace", "there are no packets"),
+        ("sim what-if --rules r.rules --trace t.trace --table 9", "no rules for table 9"),
+        ("sim what-if --rules r.rules --trace t.trace --preset zen", "paper and skylake-sp"),
+        ("sim what-if --rules r.rules --trace t.trace --preset bad.toml", "did you mean `width`?"),
+        ("sim what-if --rules r.rules --trace t.trace --cache many", "many"),
+        ("sim what-if --rules r.rules", "--trace"),
+    ] {
+        let (out, err) = run(at, &format!("{arguments} --quick --csv o.csv --report o.html"), 2);
+        assert!(out.is_empty() && err.contains(part), "{arguments}: {err}");
+    }
+    assert!(!at.join("o.csv").exists() && !at.join("o.html").exists());
+}

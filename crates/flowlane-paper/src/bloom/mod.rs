@@ -1,0 +1,155 @@
+#![doc = include_str!("README.md")]
+
+mod batch;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use batch::Batch;
+use flowlane::bloom::{BloomFilter, UNROLLS};
+use flowlane::isa::{Body, Variant};
+
+/// How lanes are refilled and survivors packed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Algorithm {
+    /// 8 lanes; a table of 2^8 permutations refills lanes and packs survivors (Polychroniou and Ross, 2014:
+    /// the paper's baseline).
+    Avx2Table,
+    /// 16 lanes, with a table of 2^16 permutations (the paper's naive variant).
+    Avx512Table,
+    /// 16 lanes, `vpexpandd` from memory and `vpcompressd` to memory (the paper's HPBF).
+    Avx512ExpandLoad,
+    /// 16 lanes, expanded and compressed in registers.
+    Avx512Register,
+}
+
+impl Algorithm {
+    /// Every algorithm, whether this CPU can run it or not.
+    pub const ALL: [Self; 4] =
+        [Self::Avx2Table, Self::Avx512Table, Self::Avx512ExpandLoad, Self::Avx512Register];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Avx2Table => "avx2-table",
+            Self::Avx512Table => "avx512-table",
+            Self::Avx512ExpandLoad => "avx512-expandload",
+            Self::Avx512Register => "avx512-register",
+        }
+    }
+
+    /// The instruction set that it needs.
+    pub fn variant(self) -> Variant {
+        if self == Self::Avx2Table { Variant::Avx2 } else { Variant::Avx512 }
+    }
+}
+
+/// An algorithm, how many vectors it works on side by side, and whether it asks for memory ahead.
+///
+/// Its name is `algorithm/uN` or `algorithm/uN/prefetch`, as the library's kernels are named.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Kernel {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// Vectors side by side: one of [`UNROLLS`].
+    pub unroll: u8,
+    /// Whether words are asked for before they are read.
+    pub prefetch: bool,
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefetch = if self.prefetch { "/prefetch" } else { "" };
+        write!(f, "{}/u{}{prefetch}", self.algorithm.name(), self.unroll)
+    }
+}
+
+impl Kernel {
+    /// The paper's baseline: 256 bits, two vectors.
+    pub const BASELINE: Self = Self { algorithm: Algorithm::Avx2Table, unroll: 2, prefetch: false };
+
+    /// Every kernel that may be used here.
+    pub fn all() -> Vec<Self> {
+        let mut kernels = Vec::new();
+        for algorithm in Algorithm::ALL.into_iter().filter(|a| a.variant().available()) {
+            for unroll in UNROLLS {
+                kernels.extend([false, true].map(|prefetch| Self { algorithm, unroll, prefetch }));
+            }
+        }
+        kernels
+    }
+}
+
+/// A kernel with the proof that it may be used.
+#[derive(Clone, Copy, Debug)]
+pub struct Baseline {
+    kernel: Kernel,
+    body: Body,
+}
+
+impl Baseline {
+    /// The kernel, where it may be used here and there is such a factor.
+    pub fn new(kernel: Kernel) -> Option<Self> {
+        let body = Body::of(kernel.algorithm.variant()).filter(|_| UNROLLS.contains(&kernel.unroll))?;
+        Some(Self { kernel, body })
+    }
+
+    /// Writes the keys that may be in the filter, each with its payload, to the front of `out_keys` and `out_payloads`, in
+    /// no order, and returns how many they are. What lies behind the survivors is undefined.
+    ///
+    /// # Panics
+    /// Where there are not as many payloads as keys, or less room than keys.
+    pub fn survivors(
+        &self,
+        filter: &BloomFilter,
+        keys: &[u32],
+        payloads: &[u32],
+        out_keys: &mut [u32],
+        out_payloads: &mut [u32],
+    ) -> usize {
+        let (bits, mut batch) = (filter.view(), Batch::new(keys, payloads, out_keys, out_payloads));
+        match (self.body, self.kernel.algorithm) {
+            #[cfg(target_arch = "x86_64")]
+            (Body::Avx2(witness), Algorithm::Avx2Table) => {
+                self.kernel.dispatch(avx2::Table(witness), bits, &mut batch);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Body::Avx512(witness), Algorithm::Avx512Table) => {
+                self.kernel.dispatch(avx512::Table(witness), bits, &mut batch);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Body::Avx512(witness), Algorithm::Avx512ExpandLoad) => {
+                self.kernel.dispatch(avx512::ExpandLoad(witness), bits, &mut batch);
+            }
+            #[cfg(target_arch = "x86_64")]
+            (Body::Avx512(witness), Algorithm::Avx512Register) => {
+                self.kernel.dispatch(avx512::Register(witness), bits, &mut batch);
+            }
+            _ => batch::rest(bits, keys, payloads, &mut batch.out),
+        }
+        batch.out.len
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Kernel {
+    /// From numbers at run time to the body compiled for them.
+    fn dispatch(self, body: impl batch::Survive, bits: flowlane::bloom::Bits<'_>, batch: &mut Batch<'_>) {
+        match (self.unroll, self.prefetch) {
+            (1, false) => body.survive::<1, false>(bits, batch),
+            (2, false) => body.survive::<2, false>(bits, batch),
+            (4, false) => body.survive::<4, false>(bits, batch),
+            (_, false) => body.survive::<8, false>(bits, batch),
+            (1, true) => body.survive::<1, true>(bits, batch),
+            (2, true) => body.survive::<2, true>(bits, batch),
+            (4, true) => body.survive::<4, true>(bits, batch),
+            (_, true) => body.survive::<8, true>(bits, batch),
+        }
+    }
+}

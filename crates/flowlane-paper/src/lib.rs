@@ -1,0 +1,17 @@
+//! The papers' own designs, as baselines to measure beside ours.
+//!
+//! Nothing that packets go through uses any of it: `flowlane bench` measures it, `flowlane classify` takes the OpenCL ones by
+//! name, and the tests here compare all of it with the library's definitions.
+//!
+//! | module | what | whose |
+//! |---|---|---|
+//! | [`bloom`] | lanes that are refilled as their keys are decided | *Leveraging SIMD Parallelism for Accelerating Network Applications*, §3.1 |
+//! | [`megaflow`] | columns of the majority's miniflows; hashes of a batch under a mask | the same, §3.2 |
+//! | [`tunnel`] | endpoints packet by packet, with one or eight kept | VPP; Intel, *Packet Processing with Intel AVX-512*, §5.2 |
+//! | `opencl` | linear, tuple and Bloom search on the cores of a CPU (feature `opencl`) | *Multi-Layer Packet Classification with Graphics Processing Units*, VI-B |
+
+pub mod bloom;
+pub mod megaflow;
+#[cfg(feature = "opencl")]
+pub mod opencl;
+pub mod tunnel;

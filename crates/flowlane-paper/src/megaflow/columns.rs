@@ -1,0 +1,176 @@
+//! A batch's words side by side, as the paper has them, and its hashes under a mask.
+
+use flowlane::hash::murmur3;
+use flowlane::isa::{Body, Variant};
+use flowlane::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
+use flowlane::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
+
+/// A word that a mask looks at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Term {
+    pub(super) word: u8,
+    pub(super) mask: u32,
+}
+
+/// The words that a mask looks at, in their order.
+pub(super) fn terms(mask: &FlowMask) -> Vec<Term> {
+    let looked_at = mask.present_words().filter(|&w| mask.word(w) != 0);
+    looked_at.map(|w| Term { word: w as u8, mask: mask.word(w) }).collect()
+}
+
+/// The words of a key under a mask.
+#[inline(always)]
+pub(super) fn masked<'a>(terms: &'a [Term], key: &'a FlowKey) -> impl Iterator<Item = u32> + 'a {
+    let words = key.words();
+    terms.iter().map(|term| words[usize::from(term.word) % WORDS] & term.mask)
+}
+
+/// The hash of one key under a mask: the definition.
+#[inline(always)]
+pub(super) fn hash(terms: &[Term], seed: u32, key: &FlowKey) -> u32 {
+    murmur3::finish(masked(terms, key).fold(seed, murmur3::mix), 4 * terms.len() as u32)
+}
+
+/// The packets of a batch, their present words side by side.
+#[derive(Debug)]
+pub(super) struct Miniflows {
+    /// The last is zero: that of the words that the majority does not have.
+    columns: Box<[Column; WORDS + 1]>,
+    /// The column of each word: known once a batch, so that masks need not count bits.
+    places: [u8; WORDS],
+}
+
+impl Default for Miniflows {
+    fn default() -> Self {
+        Self { columns: Box::new([[0; LANES_MAX]; WORDS + 1]), places: [WORDS as u8; WORDS] }
+    }
+}
+
+impl Miniflows {
+    /// Fills the columns. Returns the lanes that have the bitmap of the majority.
+    pub(super) fn fill(&mut self, keys: &[FlowKey], live: LaneMask) -> LaneMask {
+        let present = majority(keys, live);
+        self.places = [WORDS as u8; WORDS];
+        BitIter(present).zip(0..).for_each(|(w, place)| self.places[w] = place);
+        let mut regular = LaneMask(0);
+        for lane in live.lanes() {
+            if keys[lane].present() == present {
+                regular.0 |= 1 << lane;
+                for (column, w) in self.columns.iter_mut().zip(BitIter(present)) {
+                    column[lane] = keys[lane].word(w);
+                }
+            }
+        }
+        regular
+    }
+
+    /// The column of a word.
+    #[inline(always)]
+    fn column(&self, w: u8) -> &Column {
+        let place = usize::from(self.places[usize::from(w) % WORDS]);
+        &self.columns[place.min(WORDS)]
+    }
+}
+
+/// The bitmap that most of the lanes have.
+fn majority(keys: &[FlowKey], live: LaneMask) -> u64 {
+    let mut counts = [(0u64, 0usize); LANES_MAX];
+    let mut kinds = 0;
+    for lane in live.lanes() {
+        let present = keys[lane].present();
+        match counts[..kinds].iter_mut().find(|(p, _)| *p == present) {
+            Some((_, n)) => *n += 1,
+            None => {
+                counts[kinds] = (present, 1);
+                kinds += 1;
+            }
+        }
+    }
+    counts[..kinds].iter().max_by_key(|(_, n)| *n).map_or(0, |(present, _)| *present)
+}
+
+/// Lanes that are hashed where these live: whole blocks.
+pub(super) fn lanes(live: LaneMask) -> usize {
+    (64 - live.0.leading_zeros() as usize).next_multiple_of(BLOCK)
+}
+
+/// A batch whose keys are hashed under one mask, and nothing else: the step that the paper computes side by
+/// side (its figure 8).
+#[derive(Debug)]
+pub struct MaskHasher {
+    terms: Vec<Term>,
+    seed: u32,
+    miniflows: Miniflows,
+    lanes: usize,
+    body: Body,
+}
+
+impl MaskHasher {
+    /// The hasher of up to [`LANES_MAX`] keys that have the same words, under `mask`, by a variant that may be
+    /// used here.
+    pub fn new(variant: Variant, mask: &FlowMask, seed: u32, keys: &[FlowKey]) -> Option<Self> {
+        let live = LaneMask::first(keys.len());
+        let mut miniflows = Miniflows::default();
+        let regular = miniflows.fill(keys, live);
+        let body = Body::of(variant).filter(|_| regular == live)?;
+        Some(Self { terms: terms(mask), seed, miniflows, lanes: lanes(live), body })
+    }
+
+    /// The hashes of all keys, whichever are still looked for.
+    #[inline]
+    pub fn hash_batch(&self, out: &mut [u32; LANES_MAX]) {
+        hash_columns(self.body, &self.terms, &self.miniflows, self.seed, &mut out[..self.lanes]);
+    }
+}
+
+/// The hashes of whole blocks of lanes under a mask.
+pub(super) fn hash_columns(body: Body, terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
+    match body {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has SSE4.2.
+        Body::Sse42(_) => unsafe { sse42(terms, miniflows, seed, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has AVX2.
+        Body::Avx2(_) => unsafe { avx2(terms, miniflows, seed, out) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
+        Body::Avx512(_) => unsafe { avx512(terms, miniflows, seed, out) },
+        _ => portable(terms, miniflows, seed, out),
+    }
+}
+
+/// Two blocks side by side, since each step of the hash waits for the one before.
+#[inline(always)]
+fn portable(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
+    for from in (0..out.len()).step_by(2 * BLOCK) {
+        let mut hash = [seed; 2 * BLOCK];
+        for term in terms {
+            let words: &[u32; 2 * BLOCK] =
+                miniflows.column(term.word)[from..].first_chunk().expect("two blocks of a column");
+            for (hash, word) in hash.iter_mut().zip(words) {
+                *hash = murmur3::mix(*hash, word & term.mask);
+            }
+        }
+        for (out, hash) in out[from..].iter_mut().zip(hash) {
+            *out = murmur3::finish(hash, 4 * terms.len() as u32);
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn sse42(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
+    portable(terms, miniflows, seed, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn avx2(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
+    portable(terms, miniflows, seed, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
+fn avx512(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
+    portable(terms, miniflows, seed, out);
+}

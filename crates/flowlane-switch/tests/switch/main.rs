@@ -1,0 +1,4 @@
+//! Whole switches, and hostile packets.
+
+mod functions;
+mod robustness;
