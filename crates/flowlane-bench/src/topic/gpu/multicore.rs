@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use flowlane::classify::Hit;
 use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout};
-use flowlane_gpu::{Device, GpuTable, Method, Session, SessionConfig};
+use flowlane_gpu::{Device, GpuError, GpuTable, Method, Session, SessionConfig};
 #[cfg(feature = "opencl")]
 use flowlane_paper::opencl::{ClDevice, ClError, ClMethod, ClTable};
 
