@@ -11,7 +11,7 @@ use super::choice::Arm;
 use super::hybrid::{Hybrid, HybridCounters, Mode};
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
-use crate::frame::Frame;
+use crate::packet::Frame;
 use crate::pipeline::{PathId, Paths, Pipeline, Step, Walk};
 
 /// Sizes and policies of the caches.
