@@ -22,6 +22,7 @@ pub mod harness;
 mod html;
 pub mod machine;
 pub mod measure;
+mod options;
 mod packets;
 pub mod page;
 #[cfg(any(feature = "peers", feature = "peers-dpdk"))]
@@ -31,5 +32,6 @@ mod report;
 mod text;
 mod topic;
 
+pub use options::{BenchError, Options, RouteTable, RuleSet};
 pub use report::{Report, TopicReport};
-pub use topic::{BenchError, Options, RouteTable, RuleSet, Topic};
+pub use topic::Topic;
