@@ -1,4 +1,4 @@
-//! Measurements of the `flowlane` library, for the command `flowlane bench` and for `cargo bench`.
+//! Measurements of the `flowlane` library: what the command `flowlane bench` does.
 //!
 //! A [`Topic`] makes its workload (seeded: the same at every run), has the implementations measured in turn by
 //! one core ([`measure`]), and gives [`figure::Figure`]s. A [`Report`] is what topics gave, with the machine and
@@ -18,7 +18,6 @@
 //! (DPDK's `rte_hash`, `rte_acl`, `rte_fib` and `rte_fib6`) are on. Neither is in the default build.
 
 pub mod figure;
-pub mod harness;
 mod html;
 pub mod machine;
 pub mod measure;
