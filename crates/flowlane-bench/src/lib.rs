@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! topic/bloom.rs ..   workload, bodies ──▶ measure ──▶ figure ──▶ report ─┬─ text
-//!                                                                         └─ html ◀─ plot
+//!                                                                         └─ html ─ page ◀─ plot
 //! ```
 //!
 //! The figures of *Leveraging SIMD Parallelism for Accelerating Network Applications* (APNet 2020) that are
