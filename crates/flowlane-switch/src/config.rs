@@ -15,6 +15,8 @@ pub use self::function::{
 };
 pub use self::gpu::{GpuMethodChoice, GpuSection};
 
+use crate::worker::CacheConfig;
+
 /// A switch.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -156,17 +158,18 @@ pub struct CacheSection {
 
 impl Default for CacheSection {
     fn default() -> Self {
+        let cache = CacheConfig::default();
         Self {
-            exact_entries: 8192,
-            exact_insert_inverse: 100,
-            signature_entries: 1 << 18,
-            signature_insert_inverse: 8,
-            adaptive: true,
-            hybrid: true,
+            exact_entries: cache.exact_entries,
+            exact_insert_inverse: cache.exact_insert_inverse,
+            signature_entries: cache.signature_entries,
+            signature_insert_inverse: cache.signature_insert_inverse,
+            adaptive: cache.adaptive,
+            hybrid: cache.hybrid,
             design: None,
-            megaflows_max: 200_000,
-            masks_max: 1024,
-            idle_s: 10,
+            megaflows_max: cache.megaflows_max,
+            masks_max: cache.masks_max,
+            idle_s: cache.idle_ns / 1_000_000_000,
         }
     }
 }
@@ -569,5 +572,8 @@ mod tests {
     fn everything_but_ports_and_tables_has_a_default() {
         let config: Config = toml::from_str("").unwrap();
         assert_eq!((config.switch.burst, config.cache.exact_entries), (64, 8192));
+        let library = flowlane::cache::MegaflowConfig::default();
+        let limits = (config.cache.megaflows_max, config.cache.masks_max);
+        assert_eq!(limits, (library.flows_max, library.masks_max));
     }
 }

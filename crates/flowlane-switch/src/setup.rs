@@ -20,8 +20,8 @@ use flowlane_gpu::{Device, GpuError};
 use self::functions::FunctionSetup;
 use self::routes::RoutesSetup;
 use crate::config::{
-    ClockChoice, Config, ConfigError, DesignChoice, EngineChoice, MalformedChoice, MeterSection, MissChoice,
-    TableSection, VariantChoice,
+    CacheSection, ClockChoice, Config, ConfigError, DesignChoice, EngineChoice, MalformedChoice,
+    MeterSection, MissChoice, TableSection, VariantChoice,
 };
 use crate::mac_table::MacTable;
 use crate::meter::{Meter, Rate};
@@ -410,18 +410,7 @@ impl Checker<'_> {
             let help = Some("`flowlane cpu` says which can; leave it out to take the fastest".to_owned());
             return Err(ConfigError { environment: true, ..self.error("variant", message, help) });
         }
-        if config.cache.exact_entries > EXACT_ENTRIES_MAX {
-            let message = format!("{} entries in the exact-match cache", config.cache.exact_entries);
-            return fail("exact_entries", message, "take up to 16777216 (2 GiB); 8192 is the default");
-        }
-        if config.cache.signature_entries > SIGNATURE_ENTRIES_MAX {
-            let message = format!("{} entries in the signature-match cache", config.cache.signature_entries);
-            return fail("signature_entries", message, "take up to 268435456 (2 GiB); 262144 is the default");
-        }
-        if config.cache.megaflows_max > MEGAFLOWS_MAX {
-            let message = format!("{} megaflows", config.cache.megaflows_max);
-            return fail("megaflows_max", message, "take up to 1000000000; 200000 is the default");
-        }
+        self.cache_sizes(&config.cache)?;
         if table_numbers(config).next().is_none() {
             return fail("", "there is no table".to_owned(), "add a [[table]] with number = 0");
         }
@@ -457,6 +446,30 @@ impl Checker<'_> {
             if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {
                 let message = format!("meter {} needs one rate", meter.number);
                 return fail("[[meter]]", message, "give either rate_kbps or rate_pps");
+            }
+        }
+        Ok(())
+    }
+
+    fn cache_sizes(&self, cache: &CacheSection) -> Result<(), ConfigError> {
+        let default = CacheConfig::default();
+        let (exact, signature) = (cache.exact_entries, cache.signature_entries);
+        let sizes = [
+            ("exact_entries", "entries in the exact-match cache", exact, default.exact_entries),
+            (
+                "signature_entries",
+                "entries in the signature-match cache",
+                signature,
+                default.signature_entries,
+            ),
+            ("megaflows_max", "megaflows", cache.megaflows_max, default.megaflows_max),
+        ];
+        let limits =
+            [(EXACT_ENTRIES_MAX, " (2 GiB)"), (SIGNATURE_ENTRIES_MAX, " (2 GiB)"), (MEGAFLOWS_MAX, "")];
+        for ((name, what, value, default), (most, bytes)) in sizes.into_iter().zip(limits) {
+            if value > most {
+                let help = format!("take up to {most}{bytes}; {default} is the default");
+                return Err(self.error(name, format!("{value} {what}"), Some(help)));
             }
         }
         Ok(())

@@ -51,8 +51,8 @@ impl Default for CacheConfig {
             adaptive: true,
             hybrid: true,
             design: None,
-            megaflows_max: 1 << 20,
-            masks_max: 1024,
+            megaflows_max: MegaflowConfig::FLOWS_MAX_DEFAULT,
+            masks_max: MegaflowConfig::MASKS_MAX_DEFAULT,
             idle_ns: 10_000_000_000,
             seed: 0,
         }
