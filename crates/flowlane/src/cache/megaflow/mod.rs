@@ -86,7 +86,7 @@ pub struct MegaflowConfig {
 }
 
 impl MegaflowConfig {
-    /// The default of [`flows_max`](Self::flows_max): Open vSwitch's `flow-limit`. About 18 MiB, committed as they come.
+    /// The default of [`flows_max`](Self::flows_max): Open vSwitch's `flow-limit`. At most 20 MiB, committed as they come.
     pub const FLOWS_MAX_DEFAULT: usize = 200_000;
     /// The default of [`masks_max`](Self::masks_max): a packet that nothing matches probes them all, at about 8 cycles each.
     pub const MASKS_MAX_DEFAULT: usize = 1024;
