@@ -17,7 +17,8 @@ use super::set::{Set, Shape};
 use super::{BATCH, failed, labels};
 use crate::figure::Figure;
 use crate::measure::{Body, Meter};
-use crate::topic::{BenchError, Context};
+use crate::options::BenchError;
+use crate::topic::Context;
 
 /// The twelve fields of OpenFlow.
 const W: usize = 9;
