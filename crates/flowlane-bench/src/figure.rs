@@ -13,7 +13,7 @@ pub enum Quantity {
     MillionsPerSecond,
     /// Time-stamp cycles an operation: less is better.
     Cycles,
-    /// The figure's unit says it all: numbers that were not measured ([`crate::page`]).
+    /// The figure's unit says it all: numbers that were not measured.
     Plain,
 }
 
@@ -166,6 +166,21 @@ impl Figure {
     /// In millions of these a second.
     pub fn millions_of(self, unit: &str) -> Self {
         Self { quantity: Quantity::MillionsPerSecond, unit: unit.into(), ..self }
+    }
+
+    /// Of numbers that were not measured.
+    pub fn plain(self, unit: &str) -> Self {
+        Self { quantity: Quantity::Plain, unit: unit.into(), ..self }
+    }
+
+    /// With a series of such numbers, as many as the axis has places.
+    pub fn curve(mut self, name: &str, values: &[Option<f64>]) -> Self {
+        let exact = |v: f64| Spread { least: v, lower_quartile: v, median: v, upper_quartile: v };
+        let point = |v: f64| Point { cycles: exact(v), ns: exact(v), millions_per_second: v, rounds: 1 };
+        let points = values.iter().map(|value| value.map(point)).collect();
+        let colour = self.series.len();
+        self.series.push(Series { name: name.into(), points, colour, dashed: false });
+        self
     }
 
     /// Drawn as bars.

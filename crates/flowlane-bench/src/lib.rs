@@ -1,4 +1,4 @@
-//! Measurements of the `flowlane` library, for the command `flowlane bench` and for `cargo bench`.
+//! Measurements of the `flowlane` library: what the command `flowlane bench` does.
 //!
 //! A [`Topic`] makes its workload (seeded: the same at every run), has the implementations measured in turn by
 //! one core ([`measure`]), and gives [`figure::Figure`]s. A [`Report`] is what topics gave, with the machine and
@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! topic/bloom.rs ..   workload, bodies ──▶ measure ──▶ figure ──▶ report ─┬─ text
-//!                                                                         └─ html ◀─ plot
+//!                                                                         └─ html ─ page ◀─ plot
 //! ```
 //!
 //! The figures of *Leveraging SIMD Parallelism for Accelerating Network Applications* (APNet 2020) that are
@@ -18,10 +18,10 @@
 //! (DPDK's `rte_hash`, `rte_acl`, `rte_fib` and `rte_fib6`) are on. Neither is in the default build.
 
 pub mod figure;
-pub mod harness;
 mod html;
 pub mod machine;
 pub mod measure;
+mod options;
 mod packets;
 pub mod page;
 #[cfg(any(feature = "peers", feature = "peers-dpdk"))]
@@ -31,5 +31,6 @@ mod report;
 mod text;
 mod topic;
 
+pub use options::{BenchError, Options, RouteTable, RuleSet};
 pub use report::{Report, TopicReport};
-pub use topic::{BenchError, Options, RouteTable, RuleSet, Topic};
+pub use topic::Topic;

@@ -1,93 +1,52 @@
-//! A page of plots and a table, of numbers that were not measured here: for simulations.
-
-mod tornado;
+//! A page that needs nothing but itself: headings, plots as SVG, and tables; of what was measured here, and of what was
+//! simulated.
 
 use std::fmt::Write;
 
-use crate::figure::{Figure, Point, Quantity, Series, Shape};
-use crate::html::{escaped, style, table};
-use crate::measure::Spread;
-use crate::plot;
+use crate::figure::{Figure, Quantity};
+use crate::plot::svg::{GRID, GUIDE, INK, SERIES, escaped};
+use crate::plot::{self, tornado};
+use crate::text::{RATIO_HEAD, head, ratio_row, rows};
 
-/// A curve.
-#[derive(Clone, Debug)]
-pub struct Curve {
-    /// Its name.
-    pub name: String,
-    /// As many as the plot has places.
-    pub values: Vec<Option<f64>>,
-}
+pub use crate::plot::tornado::{Tornado, TornadoBar};
 
-/// A plot.
-#[derive(Clone, Debug)]
-pub struct Plot {
-    /// Its name, without spaces.
-    pub id: String,
-    /// Its title.
-    pub title: String,
-    /// What is shown.
-    pub about: String,
-    /// What the axis is.
-    pub axis: String,
-    /// Its places.
-    pub places: Vec<String>,
-    /// What the numbers are.
-    pub unit: String,
-    /// Lines, or else bars.
-    pub lines: bool,
-    /// The curves.
-    pub curves: Vec<Curve>,
-}
+const STYLE: &str = "\
+:root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--soft:#57606a;--line:#d9dee4;--shade:#f6f8fa;--link:#0969da}
+*{box-sizing:border-box}
+body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.5 system-ui,sans-serif}
+main{max-width:62rem;margin:0 auto;padding:2rem 1.25rem 4rem}
+h1{font-size:1.9rem;line-height:1.2;margin:0 0 .25rem}
+h2{font-size:1.45rem;margin:3.5rem 0 0;padding-top:1rem;border-top:1px solid var(--line)}
+h3{font-size:1.1rem;margin:2.25rem 0 .25rem}
+p{margin:.25rem 0 .75rem;max-width:48rem}
+.soft,figcaption{color:var(--soft)}
+a{color:var(--link)}
+nav a{margin-right:1rem}
+figure{margin:0}
+figure svg{display:block;width:100%;height:auto}
+svg text{font-family:system-ui,sans-serif}
+.wide{overflow-x:auto;margin:.5rem 0 1rem}
+table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
+th,td{padding:.25rem .6rem;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}
+th{background:var(--shade);font-weight:600}
+th:first-child,td:first-child{text-align:left}
+dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem;margin:1rem 0;font-size:.92rem}
+dt{color:var(--soft)}
+dd{margin:0;min-width:0;overflow-wrap:anywhere}
+@media print{h3,figure{break-after:avoid}}
+";
 
-impl Plot {
-    fn figure(&self) -> Figure {
-        let mut figure =
-            Figure::new(&self.id, &self.title, &self.about).over(&self.axis, self.places.iter().cloned());
-        (figure.quantity, figure.unit) = (Quantity::Plain, self.unit.clone());
-        if !self.lines {
-            figure.shape = Shape::Bars;
-        }
-        let exact = |v: f64| Spread { least: v, lower_quartile: v, median: v, upper_quartile: v };
-        let point = |v: f64| Point { cycles: exact(v), ns: exact(v), millions_per_second: v, rounds: 1 };
-        figure.series = self
-            .curves
-            .iter()
-            .enumerate()
-            .map(|(colour, curve)| Series {
-                name: curve.name.clone(),
-                points: curve.values.iter().map(|value| value.map(point)).collect(),
-                colour,
-                dashed: false,
-            })
-            .collect();
-        figure
+/// The style sheet: the page's, and for dark screens the exchange of the plots' colours.
+fn style() -> String {
+    let mut out = STYLE.to_owned();
+    out.push_str("@media (prefers-color-scheme:dark){:root{--paper:#0d1117;--ink:#e6edf3;--soft:#9198a1;");
+    out.push_str("--line:#30363d;--shade:#161b22;--link:#58a6ff}\n");
+    for [light, dark] in [INK, GRID, GUIDE].iter().chain(&SERIES) {
+        let _ =
+            writeln!(out, "svg [fill=\"{light}\"]{{fill:{dark}}}svg [stroke=\"{light}\"]{{stroke:{dark}}}");
     }
-}
-
-/// A bar of a [`Tornado`].
-#[derive(Clone, Debug)]
-pub struct TornadoBar {
-    /// What is varied.
-    pub name: String,
-    /// Settings, and what comes out with them.
-    pub settings: Vec<(String, f64)>,
-}
-
-/// Bars around what comes out where nothing is varied.
-#[derive(Clone, Debug)]
-pub struct Tornado {
-    /// Its name, without spaces.
-    pub id: String,
-    /// Its title.
-    pub title: String,
-    /// What is shown.
-    pub about: String,
-    /// What the numbers are.
-    pub unit: String,
-    /// What comes out where nothing is varied.
-    pub base: f64,
-    /// The bars, from the top.
-    pub bars: Vec<TornadoBar>,
+    out.push_str("}\n");
+    out
 }
 
 /// A self-contained page, made from its beginning to its end.
@@ -103,62 +62,89 @@ impl Page {
         out.push_str("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n");
         let title = escaped(title);
         let _ = writeln!(out, "<title>Flowlane: {title}</title>\n<style>\n{}</style>\n</head>", style());
-        let _ = writeln!(out, "<body>\n<main>\n<h1>{title}</h1>\n<p>{}</p>\n<dl>", escaped(about));
-        for (name, value) in facts {
-            let _ = writeln!(out, "<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(value));
-        }
-        out.push_str("</dl>\n");
-        Self { out }
+        let _ = writeln!(out, "<body>\n<main>\n<h1>{title}</h1>\n<p>{}</p>", escaped(about));
+        let mut page = Self { out };
+        page.list(facts);
+        page
     }
 
-    /// A heading, and what is to be said of what follows.
-    pub fn section(&mut self, title: &str, about: &str) {
-        let (title, about) = (escaped(title), escaped(about));
-        let _ = writeln!(self.out, "<h2>{title}</h2>\n<p class=\"soft\">{about}</p>");
+    /// A paragraph.
+    pub fn paragraph(&mut self, text: &str) {
+        let _ = writeln!(self.out, "<p>{}</p>", escaped(text));
+    }
+
+    /// Links to sections, by their ids and titles.
+    pub(crate) fn links<'a>(&mut self, sections: impl IntoIterator<Item = (&'a str, &'a str)>) {
+        let link = |(id, title): (&str, &str)| format!("<a href=\"#{}\">{}</a>", escaped(id), escaped(title));
+        let links: String = sections.into_iter().map(link).collect();
+        let _ = writeln!(self.out, "<nav>{links}</nav>");
+    }
+
+    /// A heading with a name to link to, and what is to be said of what follows, if anything.
+    pub fn section(&mut self, id: &str, title: &str, about: &str) {
+        let _ = writeln!(self.out, "<h2 id=\"{}\">{}</h2>", escaped(id), escaped(title));
+        self.soft(about);
+    }
+
+    fn soft(&mut self, text: &str) {
+        if !text.is_empty() {
+            let _ = writeln!(self.out, "<p class=\"soft\">{}</p>", escaped(text));
+        }
     }
 
     /// A table.
-    pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) {
-        let head: Vec<String> = head.iter().map(|h| (*h).to_owned()).collect();
-        table(&head, rows, &mut self.out);
+    pub fn table(&mut self, head: &[impl AsRef<str>], rows: &[Vec<String>]) {
+        let cell = |text: &str, tag: &str| format!("<{tag}>{}</{tag}>", escaped(text));
+        let head: String = head.iter().map(|name| cell(name.as_ref(), "th")).collect();
+        let _ = write!(self.out, "<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>");
+        for row in rows {
+            let row: String = row.iter().map(|text| cell(text, "td")).collect();
+            let _ = write!(self.out, "<tr>{row}</tr>");
+        }
+        self.out.push_str("</tbody></table></div>\n");
     }
 
     /// Sentences, each named.
-    pub fn list(&mut self, items: &[(String, String)]) {
+    pub fn list(&mut self, items: &[(impl AsRef<str>, String)]) {
         self.out.push_str("<dl>\n");
         for (name, text) in items {
-            let _ = writeln!(self.out, "<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(text));
+            let _ = writeln!(self.out, "<dt>{}</dt><dd>{}</dd>", escaped(name.as_ref()), escaped(text));
         }
         self.out.push_str("</dl>\n");
     }
 
-    fn figure(&mut self, id: &str, title: &str, about: &str, svg: &str) {
-        let (id, title, about) = (escaped(id), escaped(title), escaped(about));
-        let _ = writeln!(self.out, "<h3 id=\"{id}\">{title}</h3>\n<p class=\"soft\">{about}</p>");
+    fn drawing(&mut self, id: &str, title: &str, about: &str, svg: &str) {
+        let (id, title) = (escaped(id), escaped(title));
+        let _ = writeln!(self.out, "<h3 id=\"{id}\">{title}</h3>");
+        self.soft(about);
         let _ = writeln!(self.out, "<figure aria-label=\"{title}\">\n{svg}</figure>");
     }
 
-    /// A plot, and its numbers.
-    pub fn plot(&mut self, plot: &Plot) {
-        let figure = plot.figure();
-        self.figure(&plot.id, &plot.title, &plot.about, &plot::svg(&figure));
-        let mut rows = crate::text::rows(&figure);
-        // Nothing was measured several times: there is no spread.
-        rows.iter_mut().for_each(|row| row.truncate(row.len() - 1));
-        let mut head = crate::text::head(&figure);
-        head.pop();
-        table(&head, &rows, &mut self.out);
+    /// A figure: its plot, its ratios, and its numbers.
+    pub fn figure(&mut self, figure: &Figure) {
+        self.drawing(&figure.id, &figure.title, &figure.about, &plot::svg(figure));
+        if !figure.ratios.is_empty() {
+            self.table(&RATIO_HEAD, &figure.ratios.iter().map(ratio_row).collect::<Vec<_>>());
+        }
+        if figure.quantity != Quantity::Plain {
+            self.soft(&format!("Medians, {}:", figure.y_label()));
+        }
+        self.table(&head(figure), &rows(figure));
     }
 
     /// Bars around a base.
     pub fn tornado(&mut self, tornado: &Tornado) {
-        self.figure(&tornado.id, &tornado.title, &tornado.about, &tornado::svg(tornado));
+        self.drawing(&tornado.id, &tornado.title, &tornado.about, &tornado::svg(tornado));
     }
 
-    /// The page, with a text at its end.
-    pub fn finish(mut self, title: &str, text: &str) -> String {
-        let (title, text) = (escaped(title), escaped(text));
-        let _ = writeln!(self.out, "<h3>{title}</h3>\n<pre>{text}</pre>\n</main>\n</body>\n</html>");
+    /// A text as it stands, under a heading.
+    pub fn text(&mut self, title: &str, text: &str) {
+        let _ = writeln!(self.out, "<h3>{}</h3>\n<pre>{}</pre>", escaped(title), escaped(text));
+    }
+
+    /// The page.
+    pub fn finish(mut self) -> String {
+        self.out.push_str("</main>\n</body>\n</html>\n");
         self.out
     }
 }
@@ -169,17 +155,11 @@ mod tests {
 
     #[test]
     fn a_page_has_its_plots_its_table_and_its_text() {
-        let curve = |name: &str, values: &[Option<f64>]| Curve { name: name.into(), values: values.to_vec() };
-        let plot = Plot {
-            id: "one".into(),
-            title: "One & two".into(),
-            about: "What".into(),
-            axis: "size".into(),
-            places: vec!["a".into(), "b".into()],
-            unit: "times".into(),
-            lines: true,
-            curves: vec![curve("x", &[Some(1.0), None]), curve("y", &[Some(2.0), Some(3.5)])],
-        };
+        let figure = Figure::new("one", "One & two", "What")
+            .over("size", ["a".to_owned(), "b".to_owned()])
+            .plain("times")
+            .curve("x", &[Some(1.0), None])
+            .curve("y", &[Some(2.0), Some(3.5)]);
         let rows = vec![vec!["cell <1>".to_owned(), "7".to_owned()]];
         let bar = |name: &str, settings: &[(&str, f64)]| TornadoBar {
             name: name.into(),
@@ -194,12 +174,13 @@ mod tests {
             bars: vec![bar("a < b", &[("half", 80.0), ("double", 140.0)]), bar("c", &[("mesh", 100.0)])],
         };
         let mut page = Page::new("T", "A", &[("f", "v".into())]);
-        page.section("S", "of it");
+        page.section("s", "S", "of it");
         page.table(&["h", "i"], &rows);
-        page.list(&[("who".into(), "what <b>".into())]);
-        page.plot(&plot);
+        page.list(&[("who", "what <b>".into())]);
+        page.figure(&figure);
         page.tornado(&tornado);
-        let page = page.finish("end", "k = 1");
+        page.text("end", "k = 1");
+        let page = page.finish();
         for part in [
             "<svg ",
             "One &amp; two",
@@ -214,5 +195,7 @@ mod tests {
         }
         assert_eq!(page.matches("<table>").count(), 2);
         assert_eq!(page.matches("<svg ").count(), 2);
+        // What was not measured has no spread, and is no median.
+        assert!(!page.contains("spread") && !page.contains("Medians"));
     }
 }

@@ -5,7 +5,8 @@ use serde::Serialize;
 use crate::figure::Figure;
 use crate::machine::{self, Machine};
 use crate::measure::{Clock, Meter, TimeStampCounter};
-use crate::topic::{BenchError, Context, Options, Topic};
+use crate::options::{BenchError, Options};
+use crate::topic::{Context, Topic};
 
 /// What a topic gave.
 #[derive(Clone, Debug, Serialize)]

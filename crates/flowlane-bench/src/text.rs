@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{Cell, CellAlignment, Table};
 
-use crate::figure::{Figure, Ratio};
+use crate::figure::{Figure, Quantity, Ratio, Series};
 use crate::report::Report;
 
 /// A number with three digits that say something.
@@ -23,18 +23,20 @@ pub(crate) fn gain(ratio: Option<f64>) -> String {
     ratio.map_or("–".to_owned(), |r| format!("{r:.2} ({:+.0} %)", 100.0 * (r - 1.0)))
 }
 
-/// The head of a figure's table: the axis, its places, and the spread.
+/// The head of a figure's table: the axis, its places, and, where it was measured, the spread.
 pub(crate) fn head(figure: &Figure) -> Vec<String> {
     let mut head = vec![figure.axis.clone()];
     head.extend(figure.places.iter().cloned());
-    head.push("spread".to_owned());
+    if figure.quantity != Quantity::Plain {
+        head.push("spread".to_owned());
+    }
     head
 }
 
 /// The rows of a figure's table: a series each. The spread is the larger half of the quartiles' distance, in
 /// percent of the median, at the place where it is largest.
 pub(crate) fn rows(figure: &Figure) -> Vec<Vec<String>> {
-    let row = |series: &crate::figure::Series| {
+    let row = |series: &Series| {
         let mut row = vec![series.name.clone()];
         let mut spread = 0.0f64;
         for point in &series.points {
@@ -44,7 +46,9 @@ pub(crate) fn rows(figure: &Figure) -> Vec<Vec<String>> {
                 number(middle)
             }));
         }
-        row.push(format!("±{:.0} %", 100.0 * spread));
+        if figure.quantity != Quantity::Plain {
+            row.push(format!("±{:.0} %", 100.0 * spread));
+        }
         row
     };
     figure.series.iter().map(row).collect()

@@ -9,8 +9,7 @@ use flowlane::packet::key::FlowKey;
 use flowlane::route::read::{self as route_read, RouteList, RouteOptions};
 use flowlane::rule::{Flags, Format, ReadOptions, Rule, classbench};
 use flowlane_switch::capture::CaptureReader;
-use flowlane_switch::frame::Frame;
-use flowlane_switch::worker::decapsulate;
+use flowlane_switch::packet::{Frame, decapsulate};
 
 use crate::arguments::{RoutesFormat, RoutesInput, RulesFormat, RulesInput, TraceFormat, TraceInput};
 use crate::failure::Failure;

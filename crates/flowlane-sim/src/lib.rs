@@ -7,6 +7,7 @@ pub mod machine;
 pub mod paper;
 pub mod parallel;
 pub mod program;
+pub mod report;
 pub mod run;
 mod search;
 pub mod what_if;

@@ -15,6 +15,8 @@ pub use self::function::{
 };
 pub use self::gpu::{GpuMethodChoice, GpuSection};
 
+use crate::worker::CacheConfig;
+
 /// A switch.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -144,16 +146,17 @@ pub struct CacheSection {
 
 impl Default for CacheSection {
     fn default() -> Self {
+        let cache = CacheConfig::default();
         Self {
-            exact_entries: 8192,
-            exact_insert_inverse: 100,
-            signature_entries: 1 << 18,
-            signature_insert_inverse: 8,
-            adaptive: true,
-            hybrid: true,
-            megaflows_max: 200_000,
-            masks_max: 1024,
-            idle_s: 10,
+            exact_entries: cache.exact_entries,
+            exact_insert_inverse: cache.exact_insert_inverse,
+            signature_entries: cache.signature_entries,
+            signature_insert_inverse: cache.signature_insert_inverse,
+            adaptive: cache.adaptive,
+            hybrid: cache.hybrid,
+            megaflows_max: cache.megaflows_max,
+            masks_max: cache.masks_max,
+            idle_s: cache.idle_ns / 1_000_000_000,
         }
     }
 }
@@ -242,7 +245,8 @@ fn rules_memory_mib() -> usize {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum EngineChoice {
-    /// Linear search for up to 8 rules, else tuple search.
+    /// Linear search for up to 8 rules, tuple search for more than 64; between, the one that a short contest at the start
+    /// finds faster.
     #[default]
     Auto,
     /// Linear search.
@@ -556,5 +560,8 @@ mod tests {
     fn everything_but_ports_and_tables_has_a_default() {
         let config: Config = toml::from_str("").unwrap();
         assert_eq!((config.switch.burst, config.cache.exact_entries), (64, 8192));
+        let library = flowlane::cache::MegaflowConfig::default();
+        let limits = (config.cache.megaflows_max, config.cache.masks_max);
+        assert_eq!(limits, (library.flows_max, library.masks_max));
     }
 }

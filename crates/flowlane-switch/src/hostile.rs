@@ -69,7 +69,7 @@ pub fn capture(bytes: &[u8]) {
     let mut frame = Vec::new();
     let mut records = 0;
     while let Ok(Some(_)) = reader.next(&mut frame) {
-        assert!(frame.len() <= crate::frame::FRAME_MAX);
+        assert!(frame.len() <= crate::packet::frame::FRAME_MAX);
         records += 1;
         // A record takes 12 bytes at least.
         assert!(records <= bytes.len() / 12);

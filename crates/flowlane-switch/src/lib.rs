@@ -4,12 +4,11 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`packet`] | what is done to bytes: frames in memory, edits, decapsulation |
 //! | [`capture`] | readers and writers for pcap and pcapng |
-//! | [`frame`] | a frame in memory, with room to push headers |
 //! | [`port`] | where frames come from and go to |
 //! | [`pipeline`] | rule tables, and the paths of packets through them |
 //! | [`function`] | packet filter, asset detection, address translation |
-//! | [`edit`] | changing frames in place, checksums included |
 //! | [`mac_table`], [`meter`] | state of the `normal` and `meter` actions |
 //! | [`tunnel`] | tunnels that end here, and those that packets leave through |
 //! | [`worker`] | the loop: receive, parse, caches, tables, actions, transmit |
@@ -19,12 +18,11 @@
 
 pub mod capture;
 pub mod config;
-pub mod edit;
-pub mod frame;
 pub mod function;
 pub mod hostile;
 pub mod mac_table;
 pub mod meter;
+pub mod packet;
 pub mod pipeline;
 pub mod port;
 pub mod report;

@@ -1,16 +1,17 @@
 //! From configuration to worker.
 
+mod engine;
 mod functions;
 mod gpu;
 mod routes;
 mod tunnels;
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
-use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
+use flowlane::classify::acl::AclEngine;
 use flowlane::isa::Variant;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Format, ReadErrors, ReadOptions, Rule};
@@ -19,17 +20,15 @@ use flowlane_gpu::{Device, GpuError};
 use self::functions::FunctionSetup;
 use self::routes::RoutesSetup;
 use crate::config::{
-    ClockChoice, Config, ConfigError, EngineChoice, MalformedChoice, MeterSection, MissChoice, TableSection,
-    VariantChoice,
+    CacheSection, ClockChoice, Config, ConfigError, EngineChoice, MalformedChoice, MeterSection, MissChoice,
+    TableSection, VariantChoice,
 };
 use crate::mac_table::MacTable;
 use crate::meter::{Meter, Rate};
-use crate::pipeline::{Miss, Pipeline, PipelineError};
+use crate::pipeline::{Engine, Given, Miss, NotAdded, Pipeline, PipelineError};
 use crate::port::{PortError, PortSpec};
+use crate::tunnel::Tunnels;
 use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
-
-/// Rules up to which `auto` takes linear search: as many fit into the time of hashing one mask.
-const LINEAR_RULES_MAX: usize = 8;
 
 /// The most entries of a signature-match cache: 2 GiB.
 const SIGNATURE_ENTRIES_MAX: usize = 1 << 28;
@@ -73,8 +72,10 @@ pub enum SetupError {
     },
 }
 
-/// A configuration that has been checked, with its rules read: everything but the ports opened.
+/// A configuration that has been checked, with its rules read: what is left is to build the tables and to open the ports.
 pub struct Setup {
+    file: PathBuf,
+    text: String,
     config: Config,
     rules: Vec<Rule>,
     routes: Vec<RoutesSetup>,
@@ -84,7 +85,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Reads and checks the configuration in `file`, and the rules that it names. Opens no port.
+    /// Reads and checks the configuration in `file`, and the rules that it names. Opens no port and builds no table: whether
+    /// the tables take the rules is seen by [`check`](Self::check), or by [`open`](Self::open), which builds them to stay.
     ///
     /// # Errors
     /// The first thing that is wrong, with its place.
@@ -124,12 +126,17 @@ impl Setup {
             checker.leads_somewhere(&verdicts, &everywhere)?;
         }
         gpu::check(&config.gpu, &|needle, message, help| checker.error(needle, message, Some(help)))?;
-        // Whether the tables take the rules is theirs to say.
-        tunnels::open(&config, 0, &place)?;
-        let setup = Self { config, rules, routes, functions, specs, controller };
-        // Whether there is a device is asked when the switch is to run.
-        setup.pipeline(0, None)?.map_err(|message| checker.error("[[table]]", message, None))?;
-        Ok(setup)
+        Ok(Self { file: file.to_owned(), text, config, rules, routes, functions, specs, controller })
+    }
+
+    /// Whether the tables take what they are to hold: builds them, on the CPU, and forgets them.
+    ///
+    /// # Errors
+    /// The first thing that a table or tunnel refuses.
+    pub fn check(&self) -> Result<(), SetupError> {
+        self.tunnels(0)?;
+        self.pipeline(self.rules.clone(), 0, None)?;
+        Ok(())
     }
 
     /// Number of rules in all tables.
@@ -152,34 +159,18 @@ impl Setup {
         self.routes.iter().map(RoutesSetup::len).sum()
     }
 
-    /// Opens the ports and puts the switch together. `random` is the seed of all hashes where the
+    /// Builds the tables, opens the ports and puts the switch together. `random` is the seed of all hashes where the
     /// configuration gives none.
     ///
     /// # Errors
-    /// The first port that cannot be opened.
-    pub fn open(&self, random: u32) -> Result<Worker, SetupError> {
+    /// The first thing that a table or tunnel refuses, or the first port that cannot be opened.
+    pub fn open(mut self, random: u32) -> Result<Worker, SetupError> {
+        let seed = self.config.switch.seed.unwrap_or(random);
+        let device = gpu::open(&self.config)?;
+        let rules = std::mem::take(&mut self.rules);
+        let pipeline = self.pipeline(rules, seed, device.as_ref())?;
+        let egress = self.egress(seed)?;
         let config = &self.config;
-        let seed = config.switch.seed.unwrap_or(random);
-        let macs = MacTable::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
-        let mut egress = Egress::new(macs, seed.rotate_left(13));
-        for (section, spec) in config.port.iter().zip(&self.specs) {
-            let name = port_name(section.number, section.name.as_deref());
-            let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, spec.open()?);
-            (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
-            egress.ports.add(slot);
-        }
-        egress.controller = self.controller.as_ref().map(PortSpec::open).transpose()?;
-        let place =
-            |_: &str, message, help| Checker { file: Path::new(""), text: "" }.error("", message, Some(help));
-        egress.tunnels = tunnels::open(config, seed.rotate_left(23), &place)?;
-        egress.meters = config.meter.iter().map(|m| (m.number, meter(m))).collect();
-        let device = gpu::open(config)?;
-        let pipeline = self.pipeline(seed, device.as_ref())?;
-        let mut pipeline = pipeline.expect("read() has put the same pipeline together");
-        for table in config.table.iter().map(|table| table.number) {
-            let prepared = pipeline.deferred_mut(table).map_or(Ok(()), |deferred| deferred.prepare());
-            prepared.map_err(|source| SetupError::Table { table, source })?;
-        }
         let cache = CacheConfig {
             exact_entries: config.cache.exact_entries,
             exact_insert_inverse: config.cache.exact_insert_inverse,
@@ -205,50 +196,93 @@ impl Setup {
         Ok(worker)
     }
 
-    /// The tables with their rules, or which rule a table does not take. Without a device, its tables are on the CPU.
-    fn pipeline(&self, seed: u32, device: Option<&Device>) -> Result<Result<Pipeline, String>, GpuError> {
-        let mut counts: BTreeMap<u8, usize> = BTreeMap::new();
-        self.rules.iter().for_each(|r| *counts.entry(r.table).or_default() += 1);
+    /// The ports, and what sends to them.
+    fn egress(&self, seed: u32) -> Result<Egress, SetupError> {
+        let config = &self.config;
+        let macs = MacTable::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
+        let mut egress = Egress::new(macs, seed.rotate_left(13));
+        egress.tunnels = self.tunnels(seed.rotate_left(23))?;
+        for (section, spec) in config.port.iter().zip(&self.specs) {
+            let name = port_name(section.number, section.name.as_deref());
+            let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, spec.open()?);
+            (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
+            egress.ports.add(slot);
+        }
+        egress.controller = self.controller.as_ref().map(PortSpec::open).transpose()?;
+        egress.meters = config.meter.iter().map(|m| (m.number, meter(m))).collect();
+        Ok(egress)
+    }
+
+    fn checker(&self) -> Checker<'_> {
+        Checker { file: &self.file, text: &self.text }
+    }
+
+    fn tunnels(&self, seed: u32) -> Result<Option<Tunnels>, ConfigError> {
+        let checker = self.checker();
+        tunnels::open(&self.config, seed, &|needle, message, help| checker.error(needle, message, Some(help)))
+    }
+
+    /// The tables with these rules, each built once. Without a device, its tables are on the CPU.
+    fn pipeline(
+        &self,
+        mut rules: Vec<Rule>,
+        seed: u32,
+        device: Option<&Device>,
+    ) -> Result<Pipeline, SetupError> {
+        let refused = |message: String| self.checker().error("[[table]]", message, None);
         let mut pipeline = Pipeline::new();
-        for table in &self.config.table {
-            let few = counts.get(&table.number).is_none_or(|&n| n <= LINEAR_RULES_MAX);
-            let seed = seed ^ u32::from(table.number);
+        for routes in &self.routes {
+            let table = routes.open(seed.rotate_left(19)).map_err(|e| refused(format!("routes: {e}")))?;
+            pipeline.add_routes(routes.number(), table);
+        }
+        for function in &self.functions {
+            let number = function.number();
+            let made = function.open(seed.rotate_left(29));
+            pipeline.add_function(number, made.map_err(|e| refused(format!("function {number}: {e}")))?);
+        }
+        // Best first: what engines insert fastest.
+        rules.sort_by_key(|rule| Reverse(rule.priority));
+        let mut rules_of: BTreeMap<u8, Vec<Rule>> = BTreeMap::new();
+        rules.into_iter().for_each(|rule| rules_of.entry(rule.table).or_default().push(rule));
+        // The last table first, since rules lead to later ones.
+        let mut tables: Vec<&TableSection> = self.config.table.iter().collect();
+        tables.sort_by_key(|table| Reverse(table.number));
+        for table in tables {
+            let number = table.number;
+            let seed = seed ^ u32::from(number);
             let miss = match table.miss {
                 MissChoice::Drop => Miss::Drop,
                 MissChoice::Controller => Miss::Controller,
                 MissChoice::Continue => Miss::Continue,
             };
-            match device.filter(|_| table.engine == EngineChoice::Gpu) {
-                Some(device) => {
-                    let list = list_config(table, AclEngine::Auto, seed);
-                    let engine = gpu::table(device, &self.config.gpu, list)?;
-                    pipeline.add_deferred_table(table.number, &table.name, engine, miss);
-                }
-                None => {
-                    pipeline.add_table(table.number, &table.name, classifier(table, few, seed), miss);
-                }
-            }
-        }
-        Ok(self.fill(pipeline, seed))
-    }
-
-    fn fill(&self, mut pipeline: Pipeline, seed: u32) -> Result<Pipeline, String> {
-        for routes in &self.routes {
-            let table = routes.open(seed.rotate_left(19)).map_err(|e| format!("routes: {e}"))?;
-            pipeline.add_routes(routes.number(), table);
-        }
-        for function in &self.functions {
-            let number = function.number();
-            let made = function.open(seed.rotate_left(29)).map_err(|e| format!("function {number}: {e}"))?;
-            pipeline.add_function(number, made);
-        }
-        // Best first: what engines insert fastest.
-        let mut rules: Vec<&Rule> = self.rules.iter().collect();
-        rules.sort_by_key(|r| std::cmp::Reverse(r.priority));
-        for rule in rules {
-            pipeline.add_rule(rule.clone()).map_err(|e| format!("rule `{rule}`: {e}"))?;
+            let rules = rules_of.remove(&number).unwrap_or_default();
+            let engine = |rules: &[Given<'_>]| self.engine(table, rules, seed, device);
+            pipeline.add_table_of(number, &table.name, rules, miss, engine).map_err(|error| match error {
+                NotAdded::Rule(rule, error) => refused(format!("rule `{rule}`: {error}")).into(),
+                NotAdded::Engine(error) => error,
+            })?;
         }
         Ok(pipeline)
+    }
+
+    /// What finds these rules of a table.
+    fn engine(
+        &self,
+        table: &TableSection,
+        rules: &[Given<'_>],
+        seed: u32,
+        device: Option<&Device>,
+    ) -> Result<Engine, SetupError> {
+        let number = table.number;
+        if let (EngineChoice::Gpu, Some(device)) = (table.engine, device) {
+            let list = engine::list_config(table, AclEngine::Auto, seed);
+            let made = gpu::table(device, &self.config.gpu, list, rules);
+            return made
+                .map(Engine::Later)
+                .map_err(|error| SetupError::Table { table: number, source: error.into() });
+        }
+        let refused = |error| self.checker().error("[[table]]", format!("table {number}: {error}"), None);
+        Ok(Engine::Now(engine::build(table, rules, seed).map_err(refused)?))
     }
 
     fn clock(&self) -> Clock {
@@ -261,30 +295,6 @@ impl Setup {
             ClockChoice::Auto if self.specs.iter().all(capture) => Clock::Frames,
             ClockChoice::Auto => Clock::Wall,
         }
-    }
-}
-
-/// An empty table's engine. `few`: it will have so few rules that linear search is fastest.
-fn classifier(table: &TableSection, few: bool, seed: u32) -> Box<dyn Classifier> {
-    let list = |engine| -> Box<dyn Classifier> { Box::new(AclSearch::new(list_config(table, engine, seed))) };
-    match table.engine {
-        EngineChoice::Linear => Box::new(LinearSearch::new(table.rules_max)),
-        EngineChoice::Auto if few => Box::new(LinearSearch::new(table.rules_max)),
-        EngineChoice::Auto | EngineChoice::Tuple => Box::new(TupleSearch::new(table.rules_max, seed)),
-        EngineChoice::Acl | EngineChoice::Gpu => list(AclEngine::Auto),
-        EngineChoice::Brute => list(AclEngine::Brute),
-        EngineChoice::Tree => list(AclEngine::Tree),
-        EngineChoice::Dynamic => list(AclEngine::Dynamic),
-    }
-}
-
-fn list_config(table: &TableSection, engine: AclEngine, seed: u32) -> AclConfig {
-    AclConfig {
-        engine,
-        rules_max: table.rules_max,
-        memory_max: table.memory_mib.saturating_mul(1 << 20),
-        seed: seed.into(),
-        ..AclConfig::default()
     }
 }
 
@@ -405,18 +415,7 @@ impl Checker<'_> {
             let help = Some("`flowlane cpu` says which can; leave it out to take the fastest".to_owned());
             return Err(ConfigError { environment: true, ..self.error("variant", message, help) });
         }
-        if config.cache.exact_entries > EXACT_ENTRIES_MAX {
-            let message = format!("{} entries in the exact-match cache", config.cache.exact_entries);
-            return fail("exact_entries", message, "take up to 16777216 (2 GiB); 8192 is the default");
-        }
-        if config.cache.signature_entries > SIGNATURE_ENTRIES_MAX {
-            let message = format!("{} entries in the signature-match cache", config.cache.signature_entries);
-            return fail("signature_entries", message, "take up to 268435456 (2 GiB); 262144 is the default");
-        }
-        if config.cache.megaflows_max > MEGAFLOWS_MAX {
-            let message = format!("{} megaflows", config.cache.megaflows_max);
-            return fail("megaflows_max", message, "take up to 1000000000; 200000 is the default");
-        }
+        self.cache_sizes(&config.cache)?;
         if table_numbers(config).next().is_none() {
             return fail("", "there is no table".to_owned(), "add a [[table]] with number = 0");
         }
@@ -452,6 +451,30 @@ impl Checker<'_> {
             if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {
                 let message = format!("meter {} needs one rate", meter.number);
                 return fail("[[meter]]", message, "give either rate_kbps or rate_pps");
+            }
+        }
+        Ok(())
+    }
+
+    fn cache_sizes(&self, cache: &CacheSection) -> Result<(), ConfigError> {
+        let default = CacheConfig::default();
+        let (exact, signature) = (cache.exact_entries, cache.signature_entries);
+        let sizes = [
+            ("exact_entries", "entries in the exact-match cache", exact, default.exact_entries),
+            (
+                "signature_entries",
+                "entries in the signature-match cache",
+                signature,
+                default.signature_entries,
+            ),
+            ("megaflows_max", "megaflows", cache.megaflows_max, default.megaflows_max),
+        ];
+        let limits =
+            [(EXACT_ENTRIES_MAX, " (2 GiB)"), (SIGNATURE_ENTRIES_MAX, " (2 GiB)"), (MEGAFLOWS_MAX, "")];
+        for ((name, what, value, default), (most, bytes)) in sizes.into_iter().zip(limits) {
+            if value > most {
+                let help = format!("take up to {most}{bytes}; {default} is the default");
+                return Err(self.error(name, format!("{value} {what}"), Some(help)));
             }
         }
         Ok(())

@@ -22,8 +22,7 @@ use flowlane::tunnel::{
     EndpointConfig, EndpointError, EndpointId, EndpointTable, Policy, Refused,
 };
 
-use crate::frame::Frame;
-use crate::worker::decapsulate;
+use crate::packet::{Frame, decapsulate};
 
 /// A tunnel as it is configured.
 #[derive(Clone, Debug)]

@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use crate::topic::BenchError;
+use crate::options::BenchError;
 
 /// Most keys in a call of [`RteHash::lookup_bulk`].
 const BULK_MAX: usize = 64;

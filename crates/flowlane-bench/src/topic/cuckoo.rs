@@ -12,9 +12,10 @@ use flowlane::generate::Random;
 use flowlane::isa::Variant;
 use flowlane::memory::prefetch;
 
-use super::{BenchError, Context};
+use super::Context;
 use crate::figure::Figure;
 use crate::measure::{Body, Measured, Meter};
+use crate::options::BenchError;
 #[cfg(feature = "peers-dpdk")]
 use crate::peers::dpdk::{self, RteHash};
 

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 
 use flowlane::classify::acl::{AclConfig, AclEngine};
+use flowlane::classify::auto::{self, Question};
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
 use flowlane::isa::Variant;
 use flowlane::packet::{Field, FlowKey, FlowMask};
@@ -21,8 +22,6 @@ const SAMPLE: usize = 4096;
 /// Rules up to which `auto` tries the engines that are slow with many.
 const LINEAR_RULES_MAX: usize = 64;
 const TUPLE_RULES_MAX: usize = 1000;
-/// Rounds of a measurement, of which the fastest counts.
-const ROUNDS: usize = 5;
 
 /// Packets looked up at a time, and between two looks at the clock: their keys stay in the nearest caches. With a device,
 /// so many that several batches are under way.
@@ -176,17 +175,9 @@ impl Engine {
                 Err(failure) => eprintln!("the CUDA device is left out: {}", failure.message()),
             }
         }
-        let mut hits = vec![None; sample.len()];
-        let mut least = vec![u64::MAX; candidates.len()];
-        for _ in 0..ROUNDS {
-            for (candidate, least) in candidates.iter().zip(&mut least) {
-                let begun = clock.raw();
-                candidate.table().lookup_batch(sample, &mut hits);
-                *least = (*least).min(clock.raw() - begun);
-            }
-        }
-        let fastest = (0..candidates.len()).min_by_key(|i| least[*i]).unwrap_or(0);
-        Ok(candidates.swap_remove(fastest))
+        let tables: Vec<&dyn Classifier> = candidates.iter().map(Self::table).collect();
+        let contest = auto::fastest(&tables, Question::Batch, sample, &mut || clock.raw());
+        Ok(candidates.swap_remove(contest.chosen))
     }
 
     /// What looks up.

@@ -23,6 +23,7 @@ pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         SwitchVerb::Run(options) => run_switch(options),
         SwitchVerb::Check { config } => {
             let setup = Setup::read(config)?;
+            setup.check()?;
             println!(
                 "{}: {} ports, {} tables, {} rules, {} routes: correct",
                 config.display(),

@@ -7,10 +7,10 @@
 
 use serde::Serialize;
 
-use super::Effort;
 use super::figure10::bars;
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
+use crate::report::Effort;
 use crate::search::least;
 
 /// Shares of software's time: data, lock; and of the accelerator in it: computing, data.

@@ -2,10 +2,11 @@
 
 use std::rc::Rc;
 
-use super::{Chart, Effort, Row, Series, Stated, Status};
+use super::{Row, Stated, Status};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::machine::cost::{ACCELERATOR, SRAM_AREA, SRAM_POWER, TCAM, break_even_bytes, sram_tcam};
+use crate::report::{Chart, Effort, Series};
 use crate::run::{run, tables_of};
 
 fn exact(value: f64) -> Stated {

@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
-use super::Effort;
 use super::figure11::{ENTRIES, TUPLES};
 use crate::config::{Approach, Blocking, Dispatch, KeyPlace, MachineConfig, Remote, RunConfig, Translation};
 use crate::machine::SimError;
 use crate::parallel;
+use crate::report::Effort;
 use crate::run::{run, tables_of};
 use crate::workload::Match;
 

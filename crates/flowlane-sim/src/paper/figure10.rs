@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use super::{Chart, Effort, Row, SLOT_BYTES, Series, Stated, Status};
+use super::{Row, SLOT_BYTES, Stated, Status};
 use crate::config::{Approach, MachineConfig, Preset};
 use crate::machine::SimError;
+use crate::report::{Chart, Effort, Series};
 use crate::run::{run, tables_of};
 
 /// Slots of a table that the shared cache holds with room to spare; of the paper's 14 MiB, of which L2 holds little.

@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use super::envelope::Envelope;
-use super::{Chart, Effort, Row, Stated, Status, relative};
+use super::{Row, Stated, Status, relative};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::parallel;
+use crate::report::{Chart, Effort};
 use crate::run::{RunResult, run, tables_of};
 use crate::workload::Match;
 

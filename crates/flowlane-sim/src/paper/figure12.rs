@@ -6,13 +6,14 @@
 
 use std::rc::Rc;
 
-use super::{Chart, Effort, Row, Series, Stated, Status};
+use super::{Row, Stated, Status};
 use crate::config::{MachineConfig, RunConfig};
 use crate::machine::op::Program;
 use crate::machine::space::Space;
 use crate::machine::{Machine, SimError, ThreadStats};
 use crate::parallel;
 use crate::program::{Beside as WithWork, Halo, HaloProgram, Neighbour, Software, SoftwareProgram, Work};
+use crate::report::{Chart, Effort, Series};
 use crate::workload::{Packets, Tables, TablesConfig, TupleSearchProgram, tables_for};
 
 /// A function on the other thread.

@@ -4,10 +4,11 @@
 
 use std::rc::Rc;
 
-use super::{Chart, Effort, Row, Series, Stated, Status, label};
+use super::{Row, Stated, Status, label};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::parallel;
+use crate::report::{Chart, Effort, Series};
 use crate::run::{run, tables_of};
 
 struct Function {

@@ -10,10 +10,11 @@ use flowlane::packet::fields::Field;
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::Match;
 
-use super::{Chart, Effort, Row, Series, Stated, Status, label};
+use super::{Row, Stated, Status, label};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::parallel;
+use crate::report::{Chart, Effort, Series};
 use crate::what_if::Run;
 use crate::workload::rules::Workload;
 

@@ -7,10 +7,11 @@ use std::rc::Rc;
 
 use flowlane::generate::Random;
 
-use super::{Chart, Effort, Row, Series, Stated, Status};
+use super::{Row, Stated, Status};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::parallel;
+use crate::report::{Chart, Effort, Series};
 use crate::run::{RunResult, run, tables_of};
 
 /// Slots of a bucket ("8-way set associative", 3.3).

@@ -3,7 +3,8 @@
 use flowlane::flow_register::FlowRegister;
 use flowlane::generate::Random;
 
-use super::{Chart, Effort, Row, Series, Stated, Status};
+use super::{Row, Stated, Status};
+use crate::report::{Chart, Effort, Series};
 
 const BITS: [u32; 5] = [8, 16, 32, 64, 128];
 const FLOWS: [u64; 8] = [4, 8, 16, 32, 64, 96, 128, 256];

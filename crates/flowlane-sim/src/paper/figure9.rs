@@ -3,10 +3,11 @@
 use std::rc::Rc;
 
 use super::envelope::Envelope;
-use super::{Chart, Effort, Row, SLOT_BYTES, Series, Stated, Status, label, relative};
+use super::{Row, SLOT_BYTES, Stated, Status, label, relative};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::parallel;
+use crate::report::{Chart, Effort, Series};
 use crate::run::{RunResult, run};
 use crate::workload::{Tables, TablesConfig};
 

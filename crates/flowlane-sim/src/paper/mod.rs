@@ -2,7 +2,7 @@
 //!
 //! A [`Row`] is a value that the paper's text states: what kind of statement it is, what comes out here, how far apart the
 //! two are, and what that is worth: whether the simulator was calibrated on it, predicts it, or repeats it because it is
-//! a definition. A [`Series`] is a curve of a figure, of which the text states single values only.
+//! a definition. A [`Series`](crate::report::Series) is a curve of a figure, of which the text states single values only.
 
 mod calibrate;
 mod costs;
@@ -20,12 +20,12 @@ mod text;
 
 pub use calibrate::{Calibration, calibrate};
 pub use figure10::{Bars, bars};
-pub(crate) use text::{number, quoted};
 
 use serde::Serialize;
 
 use crate::config::{Approach, MachineConfig, Preset, RunConfig};
 use crate::machine::SimError;
+use crate::report::{Chart, Effort, Series};
 use crate::run::RunResult;
 
 /// Bytes of a table's bucket and entries, a slot.
@@ -162,47 +162,6 @@ impl Row {
     pub(crate) fn note(self, note: impl Into<String>) -> Self {
         Self { note: note.into(), ..self }
     }
-}
-
-/// A curve.
-#[derive(Clone, Debug, Serialize)]
-pub struct Series {
-    /// Its name.
-    pub name: String,
-    /// As many as the chart has places; none where nothing was simulated.
-    pub values: Vec<Option<f64>>,
-}
-
-/// A figure of ours.
-#[derive(Clone, Debug, Serialize)]
-pub struct Chart {
-    /// Its name, without spaces.
-    pub id: &'static str,
-    /// Its title.
-    pub title: String,
-    /// What was simulated.
-    pub about: String,
-    /// What the axis is.
-    pub axis: &'static str,
-    /// Its places.
-    pub places: Vec<String>,
-    /// What the numbers are.
-    pub unit: &'static str,
-    /// Whether places follow each other.
-    pub lines: bool,
-    /// The curves.
-    pub series: Vec<Series>,
-}
-
-/// How much is simulated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct Effort {
-    /// Small tables and few lookups: to see that all works.
-    pub quick: bool,
-    /// Threads; results do not depend on how many.
-    pub threads: usize,
-    /// Names keys and packets.
-    pub seed: u64,
 }
 
 impl Effort {

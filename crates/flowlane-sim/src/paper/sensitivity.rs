@@ -8,12 +8,11 @@ use std::rc::Rc;
 use super::figure3::{self, TRAFFIC};
 use super::figure11::{ENTRIES, TUPLES};
 use super::figure12::{Beside, FLOWS, FUNCTIONS, neighbour};
-use super::text::number;
-use super::{Chart, Effort, Series};
 use crate::config::{Approach, LockHold, MachineConfig, RunConfig};
 use crate::machine::SimError;
 use crate::parallel;
 use crate::program::chase_cycles;
+use crate::report::{Chart, Effort, Series, number};
 use crate::run::{run, tables_of};
 use crate::workload::{Match, Tables, tables_for};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::run::{Outcome, Run};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
-use crate::paper::Effort;
+use crate::report::Effort;
 use crate::workload::rules::Workload;
 use crate::{parallel, program};
 

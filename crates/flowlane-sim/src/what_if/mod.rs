@@ -40,7 +40,7 @@ pub use tornado::{Bar, Setting, Variation, bars, variations};
 
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
-use crate::paper::{Chart, Effort};
+use crate::report::{Chart, Effort};
 use crate::workload::rules::Workload;
 use jobs::{Job, simulate};
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::Match;
 
-use crate::paper::Effort;
 use crate::parallel;
+use crate::report::Effort;
 use crate::workload::rules::{MASKS_MAX, Workload, WorkloadError, copied, narrowed, sampled, with_masks};
 
 /// Rules of the largest workload.

@@ -1,10 +1,8 @@
 //! The report as lines of text: CSV. Tables and pages are the command line's.
 
-use std::fmt::Write;
-
 use super::Report;
 use crate::config::Approach;
-use crate::paper::{number, quoted};
+use crate::report::{Csv, number};
 
 /// A name that says what an approach is.
 pub fn label(approach: Approach) -> &'static str {
@@ -25,29 +23,15 @@ pub fn label(approach: Approach) -> &'static str {
 impl Report {
     /// All tables, one after the other, each with its head; the hash of the machine first.
     pub fn csv(&self) -> String {
-        let mut csv = Csv(format!("machine,{}\n", self.machine_hash));
+        let mut csv = Csv::of_machine(&self.machine_hash);
         self.side_by_side(&mut csv);
         self.machine_parts(&mut csv);
         csv.head(&["axis", "question", "answer"]);
         for even in &self.break_evens {
             csv.line([even.axis.to_owned(), even.question.clone(), even.answer.clone()]);
         }
-        csv.head(&["figure", "series", "place", "value", "unit"]);
-        for chart in &self.charts {
-            for series in &chart.series {
-                for (place, value) in chart.places.iter().zip(&series.values) {
-                    let value = value.map_or(String::new(), number);
-                    csv.line([
-                        chart.id.to_owned(),
-                        series.name.clone(),
-                        place.clone(),
-                        value,
-                        chart.unit.into(),
-                    ]);
-                }
-            }
-        }
-        csv.0
+        csv.charts(&self.charts);
+        csv.finish()
     }
 
     fn side_by_side(&self, csv: &mut Csv) {
@@ -105,19 +89,5 @@ impl Report {
                 csv.line([bar.parameter.to_owned(), s.setting.clone()].into_iter().chain(numbers));
             }
         }
-    }
-}
-
-/// Lines of cells.
-struct Csv(String);
-
-impl Csv {
-    fn line(&mut self, cells: impl IntoIterator<Item = String>) {
-        let cells: Vec<String> = cells.into_iter().map(|cell| quoted(&cell)).collect();
-        let _ = writeln!(self.0, "{}", cells.join(","));
-    }
-
-    fn head(&mut self, names: &[&str]) {
-        self.line(names.iter().map(|name| (*name).to_owned()));
     }
 }

@@ -8,8 +8,9 @@ use flowlane_sim::config::{
 };
 use flowlane_sim::machine::mesh::Mesh;
 use flowlane_sim::machine::space::{Space, slice_of};
-use flowlane_sim::paper::{Calibration, Effort, Report, calibrate};
+use flowlane_sim::paper::{Calibration, Report, calibrate};
 use flowlane_sim::program::{chase_cycles, dirty_cycles};
+use flowlane_sim::report::Effort;
 use flowlane_sim::run::{run, tables_of, traced};
 use proptest::prelude::*;
 

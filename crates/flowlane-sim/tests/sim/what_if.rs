@@ -7,7 +7,7 @@ use flowlane::packet::key::FlowKey;
 use flowlane::rule::Match;
 use flowlane_sim::config::{Approach, Dispatch, MachineConfig, Preset};
 use flowlane_sim::machine::SimError;
-use flowlane_sim::paper::Effort;
+use flowlane_sim::report::Effort;
 use flowlane_sim::what_if::{
     APPROACHES, Bottleneck, Measured, Measurement, Outcome, Plan, Question, Report, Run, parts_of,
 };

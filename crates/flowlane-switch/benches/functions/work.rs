@@ -7,11 +7,11 @@ use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, Headers, parse};
 use flowlane::route::Prefix;
 use flowlane::rule::Action;
-use flowlane_switch::frame::Frame;
 use flowlane_switch::function::ageing::NEVER;
 use flowlane_switch::function::{
     AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig, Packets,
 };
+use flowlane_switch::packet::Frame;
 
 pub(crate) const FRAME_BYTES: usize = 60;
 

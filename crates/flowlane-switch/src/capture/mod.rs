@@ -191,7 +191,7 @@ impl<R: Read> Source<R> {
         frame: &mut Vec<u8>,
     ) -> Result<(), CaptureError> {
         let bytes = self.block.get(from..from + len).ok_or_else(|| self.damaged("its length is wrong"))?;
-        if len > crate::frame::FRAME_MAX - link::HEADER_MAX {
+        if len > crate::packet::frame::FRAME_MAX - link::HEADER_MAX {
             return Err(self.damaged(format!("a frame of {len} bytes is too long")));
         }
         link.to_ethernet(bytes, frame);

@@ -5,7 +5,7 @@ use flowlane::packet::Headers;
 use flowlane::packet::batch::LANES_MAX;
 use flowlane::packet::key::FlowKey;
 
-use crate::frame::Frame;
+use crate::packet::Frame;
 
 const _: () = assert!(BATCH_MAX >= LANES_MAX);
 

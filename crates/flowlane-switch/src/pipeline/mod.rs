@@ -7,8 +7,11 @@
 mod actions;
 mod path;
 pub mod route;
+#[cfg(test)]
+mod tests;
 mod translate;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
@@ -46,10 +49,15 @@ pub struct RuleEntry {
 }
 
 /// What finds rules in a table.
-enum Engine {
+pub enum Engine {
+    /// It answers at once.
     Now(Box<dyn Classifier>),
+    /// It answers later.
     Later(Box<dyn Deferred>),
 }
+
+/// A rule as engines are given it.
+pub type Given<'a> = (RuleId, Priority, &'a Match);
 
 /// One table of the pipeline.
 pub struct Table {
@@ -131,6 +139,15 @@ pub enum PipelineError {
     },
 }
 
+/// Why a table with its rules was not added.
+#[derive(Debug)]
+pub enum NotAdded<E> {
+    /// Because of this rule.
+    Rule(Box<Rule>, PipelineError),
+    /// There is no engine for them.
+    Engine(E),
+}
+
 /// The tables. Table 0 comes first.
 pub struct Pipeline {
     tables: BTreeMap<u8, Table>,
@@ -166,6 +183,49 @@ impl Pipeline {
     /// The same with an engine that answers later. It must not be replaced while packets wait for its answers.
     pub fn add_deferred_table(&mut self, number: u8, name: &str, deferred: Box<dyn Deferred>, miss: Miss) {
         self.add(number, name, Engine::Later(deferred), miss);
+    }
+
+    /// Adds a table with these rules, or replaces one of this number, with the engine that `build` makes of all of them at
+    /// once, in their order. The rules are as if [`add_rule`](Self::add_rule) had added one after the other; the tables that
+    /// they lead to must be there.
+    ///
+    /// # Errors
+    /// Where a rule leads nowhere or there is no engine for them; the pipeline is as before.
+    pub fn add_table_of<E>(
+        &mut self,
+        number: u8,
+        name: &str,
+        rules: Vec<Rule>,
+        miss: Miss,
+        build: impl FnOnce(&[Given<'_>]) -> Result<Engine, E>,
+    ) -> Result<(), NotAdded<E>> {
+        let mut entries: Vec<RuleEntry> = Vec::with_capacity(rules.len());
+        let mut identities: HashMap<_, RuleId> = HashMap::with_capacity(rules.len());
+        for rule in rules {
+            let rule = Rule { table: number, ..rule };
+            if let Err(error) = self.check(&rule) {
+                return Err(NotAdded::Rule(Box::new(rule), error));
+            }
+            let id = RuleId(entries.len() as u32);
+            match identities.entry((rule.priority, rule.matches.clone())) {
+                Entry::Occupied(before) => entries[before.get().0 as usize].rule = rule,
+                Entry::Vacant(place) => {
+                    place.insert(id);
+                    entries.push(RuleEntry { rule, packets: 0, bytes: 0 });
+                }
+            }
+        }
+        let given: Vec<Given<'_>> = (0u32..)
+            .zip(&entries)
+            .map(|(id, entry)| (RuleId(id), entry.rule.priority, &entry.rule.matches))
+            .collect();
+        let engine = build(&given).map_err(NotAdded::Engine)?;
+        self.add(number, name, engine, miss);
+        let table = self.tables.get_mut(&number).expect("added just now");
+        table.next_id = entries.len() as u32;
+        table.rules = (0..).map(RuleId).zip(entries).collect();
+        table.identities = identities;
+        Ok(())
     }
 
     fn add(&mut self, number: u8, name: &str, engine: Engine, miss: Miss) {

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use super::offload::{complete_checksum, segment};
 use super::{Port, PortError, Received};
-use crate::frame::{Burst, Frame};
+use crate::packet::{Burst, Frame};
 
 /// `struct virtio_net_hdr` (virtio 1.2 §5.1.6): flags, GSO type, header length, GSO size, checksum start
 /// and offset; in the machine's byte order here.

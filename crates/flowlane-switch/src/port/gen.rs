@@ -17,7 +17,7 @@
 //! port are counted and forgotten.
 
 use super::{Port, PortError, Received};
-use crate::frame::{Burst, Frame};
+use crate::packet::{Burst, Frame};
 use flowlane::generate::packet::FRAME_MIN;
 use flowlane::generate::{
     Locality, Profile, Random, RuleConfig, Sampler, Trace, TraceConfig, build_frame, generate_rules,

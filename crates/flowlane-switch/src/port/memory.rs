@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use super::{Port, PortError, Received};
-use crate::frame::{Burst, Frame};
+use crate::packet::{Burst, Frame};
 
 /// Gives nothing and takes everything.
 #[derive(Debug, Default)]

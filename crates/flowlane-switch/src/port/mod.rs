@@ -15,7 +15,7 @@ pub use memory::{MemoryHandle, MemoryPort, NullPort};
 pub use pcap::{PcapConfig, PcapOutPort, PcapPort};
 pub use spec::PortSpec;
 
-use crate::frame::{Burst, Frame};
+use crate::packet::{Burst, Frame};
 
 /// What [`Port::receive`] says beside the frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 
 use flowlane::packet::{FlowKey, Headers, Network, Transport, parse};
 
-use crate::edit::checksum::{fold, sum};
+use crate::packet::edit::checksum::{fold, sum};
 
 /// Completes the checksum at `start + offset`, which holds the sum of the pseudo header, over the bytes
 /// from `start` on (virtio 1.2 §5.1.6.2, `VIRTIO_NET_HDR_F_NEEDS_CSUM`). Nothing where it does not lie

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::{Port, PortError, Received};
 use crate::capture::{CaptureError, CaptureReader, CaptureWriter, FileFormat};
-use crate::frame::{Burst, Frame};
+use crate::packet::{Burst, Frame};
 
 /// The most bytes of frames that are kept to be replayed several times.
 pub const REPLAY_BYTES_MAX: usize = 1 << 30;

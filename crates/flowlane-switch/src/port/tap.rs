@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::SystemTime;
 
 use super::{Port, PortError, Received};
-use crate::frame::{Burst, Frame};
+use crate::packet::{Burst, Frame};
 
 /// The longest frame that the kernel hands over.
 const RECEIVE_MAX: usize = 65_536 + 64;

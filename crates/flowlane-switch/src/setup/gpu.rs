@@ -5,6 +5,7 @@ use flowlane::classify::acl::AclConfig;
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig};
 
 use crate::config::{Config, ConfigError, EngineChoice, GpuMethodChoice, GpuSection};
+use crate::pipeline::Given;
 
 /// Most packets of a batch: at 40 Gbit/s in frames of 64 bytes, what comes in 18 milliseconds.
 const BATCH_MAX: usize = 1 << 20;
@@ -33,17 +34,18 @@ pub(super) fn open(config: &Config) -> Result<Option<Device>, GpuError> {
     asked.then(|| Device::open(config.gpu.device)).transpose()
 }
 
-/// An empty table on the device. `list` is its double on the CPU.
+/// A table of these rules on the device. `list` is its double on the CPU.
 pub(super) fn table(
     device: &Device,
     section: &GpuSection,
     list: AclConfig,
+    rules: &[Given<'_>],
 ) -> Result<Box<dyn Deferred>, GpuError> {
     let device = device.clone().with_memory_max(list.memory_max);
     let session =
         SessionConfig { batch_max: section.batch, slots: section.slots, ..SessionConfig::default() };
     let config = GpuConfig { method: method(section.method), session, list, changes: Changes::default() };
-    Ok(Box::new(GpuSearch::build(device, config, [], &[])?))
+    Ok(Box::new(GpuSearch::build(device, config, rules.iter().copied(), &[])?))
 }
 
 fn method(choice: GpuMethodChoice) -> Option<Method> {

@@ -2,10 +2,11 @@
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 
+use super::Worker;
 use super::egress::{Arrival, Outcome};
 use super::validate::RunError;
-use super::{Worker, parse_again};
 use crate::function::Packets;
+use crate::packet::recirculate::parse_again;
 
 /// Lanes that have come to tables behind the caches.
 pub(super) struct Behind {

@@ -8,10 +8,10 @@ use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
 use super::ports::Ports;
-use crate::edit::{self, Ttl};
-use crate::frame::Frame;
 use crate::mac_table::{MacTable, NormalDecision};
 use crate::meter::Meter;
+use crate::packet::Frame;
+use crate::packet::edit::{self, Ttl};
 use crate::pipeline::Step;
 use crate::port::{Port, PortError};
 use crate::tunnel::{Tunnels, Unsent};

@@ -11,7 +11,7 @@ use super::choice::Arm;
 use super::hybrid::{Hybrid, HybridCounters, Mode};
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
-use crate::frame::Frame;
+use crate::packet::Frame;
 use crate::pipeline::{PathId, Paths, Pipeline, Step, Walk};
 
 /// Sizes and policies of the caches.
@@ -48,8 +48,8 @@ impl Default for CacheConfig {
             signature_insert_inverse: 8,
             adaptive: true,
             hybrid: true,
-            megaflows_max: 1 << 20,
-            masks_max: 1024,
+            megaflows_max: MegaflowConfig::FLOWS_MAX_DEFAULT,
+            masks_max: MegaflowConfig::MASKS_MAX_DEFAULT,
             idle_ns: 10_000_000_000,
             seed: 0,
         }

@@ -45,12 +45,11 @@ use waiting::Waiting;
 
 use flowlane::isa::Variant;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
-use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::tunnel::{self, Inner};
-use flowlane::packet::{Headers, Malformed, Parser, parse};
+use flowlane::packet::{Headers, Malformed, Parser};
 
-use crate::frame::{Burst, Frame};
+use crate::packet::recirculate::{parse_again, take_along};
+use crate::packet::{Burst, Frame, decapsulate};
 use crate::pipeline::PathId;
 use crate::port::Received;
 
@@ -414,63 +413,5 @@ fn rest(idle_rounds: u32) {
         0..200 => std::hint::spin_loop(),
         200..1000 => std::thread::yield_now(),
         _ => std::thread::sleep(Duration::from_micros(50)),
-    }
-}
-
-/// Where the frame is a tunnel's, removes the outer headers and parses what is inside.
-pub fn decapsulate(
-    parser: &Parser,
-    frame: &mut Frame,
-    in_port: u32,
-    headers: Headers,
-    key: &mut FlowKey,
-) -> Headers {
-    if headers.malformed.is_some() {
-        return headers;
-    }
-    let found = match tunnel::read(frame.bytes(), &headers, key) {
-        Ok(Some(found)) => found,
-        Ok(None) => return headers,
-        Err(reason) => return Headers { malformed: Some(reason), ..headers },
-    };
-    frame.pull(found.inner_at);
-    if let Inner::Ip(eth_type) = found.inner {
-        // What is inside has no Ethernet header: it gets one, so that it can be sent.
-        frame.push(14);
-        let bytes = frame.bytes_mut();
-        bytes[..12].fill(0);
-        bytes[12..14].copy_from_slice(&eth_type.to_be_bytes());
-    }
-    let mut inner = FlowKey::zero();
-    let inner_headers = parser.parse_one(frame.bytes(), in_port, &mut inner);
-    found.fill(key, &headers, &mut inner);
-    *key = inner;
-    inner_headers
-}
-
-/// Gives a recirculated packet its new key: its headers parsed, its metadata and registers as they were
-/// or as rules set them.
-fn parse_again(
-    frame: &Frame,
-    in_port: u32,
-    table: u8,
-    carry: &[(u8, u32, u32)],
-    headers: &mut Headers,
-    key: &mut FlowKey,
-) {
-    let before = key.clone();
-    *headers = parse(frame.bytes(), in_port, key);
-    for w in before.present_words().filter(|w| !(word::ETH..word::PKT_MARK).contains(w)) {
-        key.set_word(w, before.word(w));
-    }
-    key.set_word(word::RECIRC_ID, u32::from(table) + 1);
-    take_along(carry, key);
-}
-
-/// Sets words that rules have set and that are in no header.
-fn take_along(carry: &[(u8, u32, u32)], key: &mut FlowKey) {
-    for &(w, value, mask) in carry {
-        let w = usize::from(w);
-        key.set_word(w, key.word(w) & !mask | value);
     }
 }

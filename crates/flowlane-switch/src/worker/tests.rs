@@ -19,8 +19,8 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
 
 use super::*;
-use crate::edit;
 use crate::mac_table::MacTable;
+use crate::packet::edit;
 use crate::pipeline::{Miss, Pipeline};
 use crate::port::{Port, PortError};
 

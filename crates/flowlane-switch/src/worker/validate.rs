@@ -11,7 +11,7 @@ use flowlane::isa::Variant;
 use flowlane::packet::batch::LaneMask;
 use flowlane::packet::{FlowKey, Headers, Parser, parse};
 
-use crate::frame::Frame;
+use crate::packet::Frame;
 use crate::port::PortError;
 
 /// Why a worker stopped before its time.

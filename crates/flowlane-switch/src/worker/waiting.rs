@@ -19,7 +19,7 @@ use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::RuleId;
 
-use crate::frame::Frame;
+use crate::packet::Frame;
 use crate::pipeline::{PathId, Walk};
 
 /// Lines in which flows stand.

@@ -3,6 +3,7 @@
 //! Every engine implements [`Classifier`] and must agree with linear search, which is the definition.
 
 pub mod acl;
+pub mod auto;
 mod deferred;
 pub mod linear;
 mod rank;

@@ -20,12 +20,6 @@ pub(crate) struct Long {
 /// Circles between modules.
 pub(crate) const BACKWARDS: &[Backwards] = &[
     Backwards {
-        of: "flowlane-bench",
-        from: "peers",
-        to: "topic",
-        why: "what DPDK is compared on is a topic's",
-    },
-    Backwards {
         of: "flowlane-sim",
         from: "config",
         to: "workload",
@@ -37,14 +31,7 @@ pub(crate) const BACKWARDS: &[Backwards] = &[
         to: "workload",
         why: "programs look up in the workload's tables",
     },
-    Backwards {
-        of: "flowlane-sim",
-        from: "paper",
-        to: "what_if",
-        why: "charts and labels are the what-if's",
-    },
     Backwards { of: "flowlane-switch", from: "function", to: "pipeline", why: "verdicts are steps of paths" },
-    Backwards { of: "flowlane-switch", from: "tunnel", to: "worker", why: "packet surgery is the worker's" },
 ];
 
 /// Long files and functions.

@@ -20,9 +20,10 @@ use flowlane::packet::FlowKey;
 use self::set::Set;
 pub(super) use self::set::check;
 
-use super::{BenchError, Context};
+use super::Context;
 use crate::figure::Figure;
 use crate::measure::{Body, Measured, Meter};
+use crate::options::BenchError;
 #[cfg(feature = "peers-dpdk")]
 use crate::peers::{
     dpdk,

@@ -6,7 +6,8 @@ use flowlane::isa::Variant;
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
-use crate::topic::{BenchError, Context, RuleSet};
+use crate::options::{BenchError, RuleSet};
+use crate::topic::Context;
 
 pub(super) const PROFILES: [(Profile, &str); 3] =
     [(Profile::Acl, "acl"), (Profile::Fw, "fw"), (Profile::Ipc, "ipc")];

@@ -13,9 +13,10 @@ use flowlane::isa::Variant;
 use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Fib, FibConfig, HopSize, Prefix, Rib};
 
-use super::{BenchError, Context};
+use super::Context;
 use crate::figure::Figure;
 use crate::measure::{Body, Measured, Meter};
+use crate::options::BenchError;
 #[cfg(feature = "peers-dpdk")]
 use crate::peers::{dpdk, dpdk_fib};
 

@@ -14,7 +14,7 @@ use flowlane_gpu::{Changes, GpuConfig, GpuSearch, Method, SessionConfig};
 use super::{Bench, failed, otherwise};
 use crate::figure::Figure;
 use crate::measure::Body;
-use crate::topic::BenchError;
+use crate::options::BenchError;
 
 /// Changes a second.
 pub(super) const RATES: [u32; 3] = [0, 1000, 10_000];

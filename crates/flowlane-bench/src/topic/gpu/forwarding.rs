@@ -17,7 +17,7 @@ use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Unti
 use super::{BATCH, failed};
 use crate::figure::Figure;
 use crate::measure::{Body, Meter};
-use crate::topic::BenchError;
+use crate::options::BenchError;
 
 /// The paper's rule sets, by the profile that is most like each: ACL, IPF and IPC.
 const SETS: [(Profile, usize, &str); 3] =

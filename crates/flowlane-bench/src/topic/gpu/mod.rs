@@ -14,9 +14,10 @@ use flowlane_gpu::ceilings::{Copies, Gather};
 use flowlane_gpu::{Device, GpuError, GpuTable, Method, ResidentKeys, Session, SessionConfig, device};
 
 use self::set::{Crossing, Set, Shape};
-use super::{BenchError, Context};
+use super::Context;
 use crate::figure::Figure;
 use crate::measure::{Body, Clock, Measured, Meter, Spread, TimeStampCounter};
+use crate::options::BenchError;
 
 /// The paper's batch.
 const BATCH: usize = 8192;

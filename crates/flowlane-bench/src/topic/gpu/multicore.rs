@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use flowlane::classify::Hit;
 use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout};
-use flowlane_gpu::{Device, GpuTable, Method, Session, SessionConfig};
+use flowlane_gpu::{Device, GpuError, GpuTable, Method, Session, SessionConfig};
 #[cfg(feature = "opencl")]
 use flowlane_paper::opencl::{ClDevice, ClError, ClMethod, ClTable};
 
@@ -17,7 +17,8 @@ use super::set::{Set, Shape};
 use super::{BATCH, failed, labels};
 use crate::figure::Figure;
 use crate::measure::{Body, Meter};
-use crate::topic::{BenchError, Context};
+use crate::options::BenchError;
+use crate::topic::Context;
 
 /// The twelve fields of OpenFlow.
 const W: usize = 9;

@@ -7,11 +7,13 @@ use std::fmt::Write;
 use std::path::Path;
 use std::rc::Rc;
 
-use flowlane_bench::page::{Curve, Page, Plot};
+use flowlane_bench::figure::Figure;
+use flowlane_bench::page::Page;
 use flowlane_sim::config::{Approach, ConfigError, MachineConfig, Preset, RunConfig, sweep};
 use flowlane_sim::machine::{SimError, Span};
-use flowlane_sim::paper::{Calibration, Chart, Effort, Report, Row, Series, calibrate};
+use flowlane_sim::paper::{Calibration, Report, Row, calibrate};
 use flowlane_sim::parallel;
+use flowlane_sim::report::{Chart, Effort};
 use flowlane_sim::run::{RunResult, run as simulate, tables_of, traced};
 use serde::Serialize;
 
@@ -251,26 +253,21 @@ fn html(report: &Report) -> String {
     let machine = report.machine.text();
     let mut page = Page::new("HALO, simulated", about, &facts);
     page.table(&Row::HEAD, &rows);
-    report.charts.iter().for_each(|chart| page.plot(&plot(chart)));
-    page.finish(MACHINE_TITLE, &machine)
+    report.charts.iter().for_each(|chart| page.figure(&figure(chart)));
+    page.text(MACHINE_TITLE, &machine);
+    page.finish()
 }
 
 /// What stands above the machine's numbers at the end of a page.
 const MACHINE_TITLE: &str = "All numbers of the machine";
 
 /// A chart of the simulator as the page draws it.
-fn plot(chart: &Chart) -> Plot {
-    let curve = |s: &Series| Curve { name: s.name.clone(), values: s.values.clone() };
-    Plot {
-        id: chart.id.to_owned(),
-        title: chart.title.clone(),
-        about: chart.about.clone(),
-        axis: chart.axis.to_owned(),
-        places: chart.places.clone(),
-        unit: chart.unit.to_owned(),
-        lines: chart.lines,
-        curves: chart.series.iter().map(curve).collect(),
-    }
+fn figure(chart: &Chart) -> Figure {
+    let empty =
+        Figure::new(chart.id, &chart.title, &chart.about).over(chart.axis, chart.places.iter().cloned());
+    let plain = empty.plain(chart.unit);
+    let figure = chart.series.iter().fold(plain, |figure, series| figure.curve(&series.name, &series.values));
+    if chart.lines { figure } else { figure.bars() }
 }
 
 fn config(preset: &str, recalibrate: bool) -> Result<(), Failure> {

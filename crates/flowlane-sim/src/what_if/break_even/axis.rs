@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{BreakEven, Values};
 use crate::config::Approach;
 use crate::machine::cost::{ACCELERATOR, TCAM};
-use crate::paper::{Chart, Series};
+use crate::report::{Chart, Series};
 use crate::what_if::crossing::{Crossing, crossing, place_text};
 use crate::what_if::measured::{Measurement, fastest};
 use crate::what_if::text::label;

@@ -17,7 +17,7 @@ use super::jobs::Job;
 use super::measured::Measured;
 use super::{Base, Outcome};
 use crate::config::Approach;
-use crate::paper::{Chart, Series};
+use crate::report::{Chart, Series};
 use crate::workload::rules::Workload;
 
 type Values = Vec<Option<f64>>;

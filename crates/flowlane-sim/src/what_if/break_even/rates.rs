@@ -2,7 +2,7 @@
 
 use super::{BreakEven, Values};
 use crate::config::Approach;
-use crate::paper::{Chart, Series};
+use crate::report::{Chart, Series};
 use crate::what_if::crossing::{crossing, place_text};
 use crate::what_if::measured::Measured;
 use crate::what_if::text::label;

@@ -5,7 +5,7 @@
 use flowlane::packet::Headers;
 use flowlane::packet::parse::ip_proto;
 
-use crate::edit::checksum::Delta;
+use crate::packet::edit::checksum::Delta;
 
 /// Which end of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,8 +152,8 @@ pub(super) fn quoted(bytes: &[u8], headers: &Headers) -> Option<Quoted> {
 pub(super) fn write_quoted(bytes: &mut [u8], headers: &Headers, quoted: &Quoted, end: End, to: Endpoint) {
     let from = usize::from(headers.l4) + 8;
     let message = &mut bytes[..quoted.end];
-    let before = crate::edit::checksum::sum(&message[from..]);
+    let before = crate::packet::edit::checksum::sum(&message[from..]);
     write_end(message, quoted.place, end, to);
-    let after = crate::edit::checksum::sum(&message[from..]);
+    let after = crate::packet::edit::checksum::sum(&message[from..]);
     Delta::between(before, after).apply(message, usize::from(headers.l4) + 2);
 }

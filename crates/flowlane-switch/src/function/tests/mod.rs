@@ -9,7 +9,7 @@ use flowlane::packet::fields::word;
 use flowlane::packet::parse;
 
 use super::*;
-use crate::frame::Frame;
+use crate::packet::Frame;
 use flowlane::packet::Headers;
 use flowlane::packet::key::FlowKey;
 

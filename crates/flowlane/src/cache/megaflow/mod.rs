@@ -62,9 +62,9 @@ const FILTER_BYTES: usize = 2;
 /// Limits of a megaflow cache, and how it works.
 #[derive(Clone, Copy, Debug)]
 pub struct MegaflowConfig {
-    /// The most megaflows.
+    /// The most megaflows; [`FLOWS_MAX_DEFAULT`](Self::FLOWS_MAX_DEFAULT) by default.
     pub flows_max: usize,
-    /// The most distinct masks.
+    /// The most distinct masks; [`MASKS_MAX_DEFAULT`](Self::MASKS_MAX_DEFAULT) by default.
     pub masks_max: usize,
     /// Keys the hashes; secret where the traffic may be hostile.
     pub seed: u64,
@@ -79,9 +79,23 @@ pub struct MegaflowConfig {
     pub in_flight: Option<usize>,
 }
 
+impl MegaflowConfig {
+    /// The default of [`flows_max`](Self::flows_max): Open vSwitch's `flow-limit`. At most 20 MiB, committed as they come.
+    pub const FLOWS_MAX_DEFAULT: usize = 200_000;
+    /// The default of [`masks_max`](Self::masks_max): a packet that nothing matches probes them all, at about 8 cycles each.
+    pub const MASKS_MAX_DEFAULT: usize = 1024;
+}
+
 impl Default for MegaflowConfig {
     fn default() -> Self {
-        Self { flows_max: 1 << 20, masks_max: 1024, seed: 0, variant: None, threshold: None, in_flight: None }
+        Self {
+            flows_max: Self::FLOWS_MAX_DEFAULT,
+            masks_max: Self::MASKS_MAX_DEFAULT,
+            seed: 0,
+            variant: None,
+            threshold: None,
+            in_flight: None,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use flowlane_bench::page::{Page, Tornado, TornadoBar};
 use flowlane_sim::what_if::{Report, label};
 
-use super::super::{MACHINE_TITLE, plot};
+use super::super::{MACHINE_TITLE, figure};
 use super::text;
 
 const ABOUT: &str = "Rules and traffic of one's own: software as measured on this machine, with software, accelerators and \
@@ -27,15 +27,15 @@ pub(super) fn html(report: &Report) -> String {
     facts.push(("simulator", format!("flowlane-sim {}", report.version)));
     facts.push(("seed", report.effort.seed.to_string()));
     let mut page = Page::new("What if", ABOUT, &facts);
-    page.section("Side by side", SIDE_BY_SIDE);
+    page.section("side-by-side", "Side by side", SIDE_BY_SIDE);
     page.table(&text::SIDE_BY_SIDE, &text::side_by_side(report));
     let refused = report.lines.iter().filter_map(|line| {
         Some((label(line.outcome.approach).to_owned(), format!("no energy: {}", line.refused.as_ref()?)))
     });
     page.list(&refused.collect::<Vec<_>>());
-    page.section("How far to trust it", &text::trust_sentence(report));
+    page.section("trust", "How far to trust it", &text::trust_sentence(report));
     page.table(&text::TRUST, &text::trust(report));
-    page.section("What each waits for", BOTTLENECKS);
+    page.section("bottlenecks", "What each waits for", BOTTLENECKS);
     page.list(&text::bottlenecks(report));
     let reliefs = report.bottlenecks.iter().flat_map(|bottleneck| {
         bottleneck.reliefs.iter().map(|relief| {
@@ -46,13 +46,14 @@ pub(super) fn html(report: &Report) -> String {
         })
     });
     page.table(&["approach", "ideal", "cycles", "times faster", "seen"], &reliefs.collect::<Vec<_>>());
-    page.section("What it hangs on", TORNADO);
+    page.section("parameters", "What it hangs on", TORNADO);
     page.tornado(&tornado(report));
     page.table(&text::TORNADO, &text::tornado(report));
-    page.section("From when on", BREAK_EVENS);
+    page.section("break-evens", "From when on", BREAK_EVENS);
     page.table(&text::BREAK_EVENS, &text::break_evens(report));
-    report.charts.iter().for_each(|chart| page.plot(&plot(chart)));
-    page.finish(MACHINE_TITLE, &report.machine.text())
+    report.charts.iter().for_each(|chart| page.figure(&figure(chart)));
+    page.text(MACHINE_TITLE, &report.machine.text());
+    page.finish()
 }
 
 fn tornado(report: &Report) -> Tornado {

@@ -2,6 +2,7 @@
 
 use super::{Acl, AclEngine};
 use crate::classify::acl::{BuildError, Condition, Engine, Verdict, WordKind};
+use crate::classify::auto::{medians, winner};
 
 /// Rounds that count, besides one to warm up.
 const ROUNDS: usize = 15;
@@ -11,8 +12,6 @@ const KEYS_MAX: usize = 4096;
 const BATCH: usize = 64;
 /// Up to so many rules brute force takes part.
 const BRUTE_RULES_MAX: usize = 512;
-/// Another engine replaces the one that numbers suggest where it takes less than this share of its time.
-const WIN_BELOW: f64 = 0.97;
 
 /// An engine that took part.
 #[derive(Clone, PartialEq, Debug)]
@@ -75,11 +74,7 @@ impl<const W: usize> Acl<W> {
         } else {
             default
         };
-        let limit = ticks[default].map_or(f64::INFINITY, |ticks| ticks * WIN_BELOW);
-        let faster = (0..engines.len()).filter(|i| ticks[*i].is_some_and(|ticks| ticks < limit));
-        let chosen =
-            faster.min_by(|a, b| f64::total_cmp(&ticks[*a].unwrap_or(0.0), &ticks[*b].unwrap_or(0.0)));
-        let chosen = engines[chosen.unwrap_or(default)];
+        let chosen = engines[winner(&ticks, default)];
         let candidates = engines.iter().zip(ticks).zip(built).map(|((engine, ticks), built)| AclCandidate {
             engine: *engine,
             ticks,
@@ -133,32 +128,20 @@ fn within<const W: usize>(condition: &Condition<W>, kind: WordKind, w: usize, ra
     }
 }
 
-/// The median ticks per key of each.
+/// The median ticks per key of each that there is.
 fn compare<const W: usize>(
     engines: &[Result<Box<dyn Engine<W>>, BuildError>],
     keys: &[[u32; W]],
     clock: &mut dyn FnMut() -> u64,
 ) -> Vec<Option<f64>> {
-    let mut samples: Vec<Vec<u64>> = engines.iter().map(|_| Vec::new()).collect();
+    let built: Vec<_> = engines.iter().flatten().collect();
     let mut verdicts = [Verdict::NONE; BATCH];
-    for round in 0..=ROUNDS {
-        // Each begins in turn, so that none always comes after the same other.
-        for place in (0..engines.len()).map(|i| (i + round) % engines.len()) {
-            let Ok(engine) = &engines[place] else { continue };
-            let before = clock();
-            for keys in keys.chunks(BATCH) {
-                engine.lookup_batch(keys, &mut verdicts[..keys.len()]);
-                std::hint::black_box(&verdicts);
-            }
-            let taken = clock().wrapping_sub(before);
-            if round > 0 {
-                samples[place].push(taken);
-            }
+    let medians = medians(built.len(), ROUNDS, clock, |place| {
+        for keys in keys.chunks(BATCH) {
+            built[place].lookup_batch(keys, &mut verdicts[..keys.len()]);
+            std::hint::black_box(&verdicts);
         }
-    }
-    let median = |mut ticks: Vec<u64>| {
-        ticks.sort_unstable();
-        ticks.get(ticks.len() / 2).map(|ticks| *ticks as f64 / keys.len().max(1) as f64)
-    };
-    samples.into_iter().map(median).collect()
+    });
+    let mut ticks = medians.into_iter().map(|ticks| ticks as f64 / keys.len().max(1) as f64);
+    engines.iter().map(|engine| engine.as_ref().ok().and_then(|_| ticks.next())).collect()
 }

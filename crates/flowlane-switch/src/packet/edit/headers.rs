@@ -3,7 +3,7 @@
 use flowlane::packet::parse::ether_type;
 use flowlane::packet::{Headers, Network, Transport};
 
-use crate::frame::Frame;
+use crate::packet::Frame;
 
 /// The length of two MAC addresses.
 const MACS: usize = 12;

@@ -21,7 +21,7 @@ pub use headers::{pop_mpls, pop_vlan, push_mpls, push_vlan};
 
 use flowlane::packet::{Headers, Network};
 
-use crate::frame::Frame;
+use crate::packet::Frame;
 use checksum::Delta;
 
 /// What became of a TTL.

@@ -1,10 +1,6 @@
-//! Bars around a base, as SVG: what each thing that is varied moves, to the left and to the right.
+//! Bars around a base: what each thing that is varied moves, to the left and to the right.
 
-use std::fmt::Write;
-
-use super::Tornado;
-use crate::html::escaped;
-use crate::plot::{GRID, GUIDE, INK, SERIES};
+use super::svg::{Anchor, GRID, GUIDE, INK, SERIES, Svg};
 use crate::text::number;
 
 /// Pixels: of a row, its bar, the names at the left, and the settings at both ends of the bars.
@@ -15,8 +11,34 @@ const ENDS: f64 = 130.0;
 const WIDTH: f64 = 960.0;
 const HEAD: f64 = 40.0;
 
+/// Bars around what comes out where nothing is varied.
+#[derive(Clone, Debug)]
+pub struct Tornado {
+    /// Its name, without spaces.
+    pub id: String,
+    /// The heading above it.
+    pub title: String,
+    /// What is shown.
+    pub about: String,
+    /// What the numbers are.
+    pub unit: String,
+    /// What comes out where nothing is varied.
+    pub base: f64,
+    /// The bars, from the top.
+    pub bars: Vec<TornadoBar>,
+}
+
+/// A bar of a [`Tornado`].
+#[derive(Clone, Debug)]
+pub struct TornadoBar {
+    /// What is varied.
+    pub name: String,
+    /// Settings, and what comes out with them.
+    pub settings: Vec<(String, f64)>,
+}
+
 /// The plot as an SVG element.
-pub(super) fn svg(tornado: &Tornado) -> String {
+pub(crate) fn svg(tornado: &Tornado) -> String {
     let values = || tornado.bars.iter().flat_map(|bar| bar.settings.iter().map(|(_, value)| *value));
     let least = values().fold(tornado.base, f64::min);
     let most = values().fold(tornado.base, f64::max);
@@ -24,56 +46,32 @@ pub(super) fn svg(tornado: &Tornado) -> String {
     let (from, wide) = (NAMES + ENDS, WIDTH - NAMES - 2.0 * ENDS);
     let x = |value: f64| from + (value - least) / span * wide;
     let height = HEAD + ROW * tornado.bars.len() as f64 + 12.0;
-    let mut out =
-        format!("<svg role=\"img\" viewBox=\"0 0 {WIDTH} {height}\" xmlns=\"http://www.w3.org/2000/svg\">\n");
+    let mut svg = Svg::new([WIDTH, height]);
     let base = x(tornado.base);
-    let text = |out: &mut String, x: f64, y: f64, anchor: &str, text: &str, colour: &str| {
-        let _ = writeln!(
-            out,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" font-size=\"14\" text-anchor=\"{anchor}\" fill=\"{colour}\">{}</text>",
-            escaped(text)
-        );
-    };
     let title = format!("{} {}", number(tornado.base), tornado.unit);
-    text(&mut out, base, 16.0, "middle", &title, INK[0]);
+    svg.text([base, 12.0], Anchor::Middle, &title, INK[0]);
     for (n, bar) in tornado.bars.iter().enumerate() {
         let y = HEAD + ROW * n as f64;
         let middle = y + BAR / 2.0;
-        let _ = writeln!(
-            out,
-            "<path d=\"M {NAMES} {middle:.1} H {WIDTH}\" stroke=\"{}\" stroke-width=\"1\" fill=\"none\"/>",
-            GRID[0]
-        );
-        text(&mut out, NAMES - 10.0, middle + 5.0, "end", &bar.name, INK[0]);
+        svg.line(&[[NAMES, middle], [WIDTH, middle]], GRID[0], 1, "");
+        svg.text([NAMES - 10.0, middle], Anchor::End, &bar.name, INK[0]);
         let by = |a: &&(String, f64), b: &&(String, f64)| a.1.total_cmp(&b.1);
         let lower = bar.settings.iter().filter(|(_, value)| *value < tornado.base).min_by(by);
         let higher = bar.settings.iter().filter(|(_, value)| *value > tornado.base).max_by(by);
-        for (end, colour, anchor, away) in [(lower, 0, "end", -6.0), (higher, 1, "start", 6.0)] {
+        for (end, colour, anchor, away) in [(lower, 0, Anchor::End, -6.0), (higher, 1, Anchor::Start, 6.0)] {
             let Some((setting, value)) = end else { continue };
             let (left, right) = (x(*value).min(base), x(*value).max(base));
-            let _ = writeln!(
-                out,
-                "<rect x=\"{left:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{BAR}\" fill=\"{}\"/>",
-                (right - left).max(1.0),
-                SERIES[colour][0]
-            );
-            let name = format!("{setting}: {}", number(*value));
-            text(&mut out, x(*value) + away, middle + 5.0, anchor, &name, GUIDE[0]);
+            svg.bar([left, y], [(right - left).max(1.0), BAR], SERIES[colour][0]);
+            svg.text([x(*value) + away, middle], anchor, &format!("{setting}: {}", number(*value)), GUIDE[0]);
         }
     }
-    let bottom = height - 6.0;
-    let _ = writeln!(
-        out,
-        "<path d=\"M {base:.1} 24 V {bottom:.1}\" stroke=\"{}\" stroke-width=\"1\" fill=\"none\"/>\n</svg>",
-        INK[0]
-    );
-    out
+    svg.line(&[[base, 24.0], [base, height - 6.0]], INK[0], 1, "");
+    svg.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::TornadoBar;
 
     #[test]
     fn bars_go_from_the_base_to_what_comes_out() {

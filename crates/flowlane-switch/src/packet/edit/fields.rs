@@ -7,7 +7,7 @@ use flowlane::packet::{Headers, Network, Transport};
 
 use super::checksum::Delta;
 use super::headers::push_vlan;
-use crate::frame::Frame;
+use crate::packet::Frame;
 
 /// Whose checksums a field is part of.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,5 +1,0 @@
-//! Bloom filters: `cargo bench -p flowlane-bench --bench bloom [-- --quick | --rounds N | --seconds S] [NAME ..]`.
-
-fn main() -> std::process::ExitCode {
-    flowlane_bench::harness::main(flowlane_bench::Topic::Bloom)
-}

@@ -1,5 +1,0 @@
-//! The megaflow cache: `cargo bench -p flowlane-bench --bench megaflow [-- --quick | --rounds N | --seconds S] [NAME ..]`.
-
-fn main() -> std::process::ExitCode {
-    flowlane_bench::harness::main(flowlane_bench::Topic::Megaflow)
-}

@@ -1,0 +1,197 @@
+//! Figures as SVG: lines over places, or groups of bars; the quartiles as thin strokes; the legend beside.
+//!
+//! Written out rather than by a plotting crate: of one no more would be used than lines, bars and texts, whose places are a
+//! few sums.
+
+pub(crate) mod svg;
+pub(crate) mod tornado;
+
+use crate::figure::{Figure, Series, Shape};
+use crate::text::number;
+use svg::{Anchor, GRID, GUIDE, INK, SERIES, Svg};
+
+/// Pixels of a drawing, and of it the plot: the legend is to the right of that, names and numbers of the axes to the left and
+/// below.
+const SIZE: [f64; 2] = [960.0, 400.0];
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = 682.0;
+const TOP: f64 = 8.0;
+const BOTTOM: f64 = 340.0;
+
+/// Lines of the grid, at most.
+const GRID_LINES: f64 = 10.0;
+
+/// The share of a place's width that its bars take.
+const GROUP: f64 = 0.82;
+
+/// Dashes of series, and of what is stated elsewhere.
+const DASHES: &str = "4 4";
+const GUIDE_DASHES: &str = "7 5";
+
+/// The figure as an SVG element.
+pub(crate) fn svg(figure: &Figure) -> String {
+    let mut svg = Svg::new(SIZE);
+    let axes = Axes { places: figure.places.len().max(1) as f64, highest: 1.06 * highest(figure) };
+    axes.draw(figure, &mut svg);
+    match figure.shape {
+        Shape::Lines => lines(figure, &axes, &mut svg),
+        Shape::Bars => bars(figure, &axes, &mut svg),
+    }
+    for guide in &figure.guides {
+        let points = guide.values.iter().enumerate();
+        let points = points.filter_map(|(place, value)| Some(axes.at(place as f64, (*value)?)));
+        svg.line(&points.collect::<Vec<_>>(), GUIDE[0], 2, GUIDE_DASHES);
+    }
+    legend(figure, &mut svg);
+    svg.finish()
+}
+
+/// The largest number that is drawn.
+fn highest(figure: &Figure) -> f64 {
+    let points = figure.series.iter().flat_map(|s| &s.points).flatten();
+    let points = points.map(|p| {
+        let [_, middle, high] = p.value(figure.quantity);
+        // A spell of noise must not press the rest to the floor.
+        high.min(middle * 1.3)
+    });
+    let guides = figure.guides.iter().flat_map(|g| &g.values).flatten().copied();
+    points.chain(guides).fold(f64::MIN_POSITIVE, f64::max)
+}
+
+/// Places 0, 1, .. side by side, and numbers from 0 up.
+struct Axes {
+    places: f64,
+    highest: f64,
+}
+
+impl Axes {
+    /// Where a number at a place is; those that are too large are at the upper end.
+    fn at(&self, place: f64, value: f64) -> [f64; 2] {
+        let x = LEFT + (place + 0.5) / self.places * (RIGHT - LEFT);
+        [x, BOTTOM - (value / self.highest).min(1.0) * (BOTTOM - TOP)]
+    }
+
+    fn draw(&self, figure: &Figure, svg: &mut Svg) {
+        let step = step(self.highest);
+        for n in 0..=(self.highest / step) as u32 {
+            let value = f64::from(n) * step;
+            let [_, y] = self.at(0.0, value);
+            svg.line(&[[LEFT, y], [RIGHT, y]], if n == 0 { INK[0] } else { GRID[0] }, 1, "");
+            let label = if value.fract() == 0.0 { format!("{value:.0}") } else { number(value) };
+            svg.text([LEFT - 8.0, y], Anchor::End, &label, INK[0]);
+        }
+        svg.line(&[[LEFT, TOP], [LEFT, BOTTOM]], INK[0], 1, "");
+        for (place, name) in figure.places.iter().enumerate() {
+            let [x, _] = self.at(place as f64, 0.0);
+            svg.line(&[[x, BOTTOM], [x, BOTTOM + 5.0]], INK[0], 1, "");
+            svg.text([x, BOTTOM + 16.0], Anchor::Middle, name, INK[0]);
+        }
+        svg.text([(LEFT + RIGHT) / 2.0, BOTTOM + 42.0], Anchor::Middle, &figure.axis, INK[0]);
+        svg.text_up([16.0, (TOP + BOTTOM) / 2.0], &figure.y_label(), INK[0]);
+    }
+}
+
+/// The distance of the grid's lines: 1, 2 or 5 times a power of ten.
+fn step(highest: f64) -> f64 {
+    let least = highest / GRID_LINES;
+    let power = 10f64.powf(least.log10().floor());
+    [1.0, 2.0, 5.0].map(|n| n * power).into_iter().find(|step| *step >= least).unwrap_or(10.0 * power)
+}
+
+fn colour(series: &Series) -> &'static str {
+    SERIES[series.colour % SERIES.len()][0]
+}
+
+fn lines(figure: &Figure, axes: &Axes, svg: &mut Svg) {
+    for series in &figure.series {
+        let values: Vec<[[f64; 2]; 3]> = series
+            .points
+            .iter()
+            .enumerate()
+            .filter_map(|(place, p)| {
+                Some(p.as_ref()?.value(figure.quantity).map(|value| axes.at(place as f64, value)))
+            })
+            .collect();
+        let middles: Vec<[f64; 2]> = values.iter().map(|[_, middle, _]| *middle).collect();
+        svg.line(&middles, colour(series), 2, if series.dashed { DASHES } else { "" });
+        for [low, middle, high] in values {
+            svg.line(&[low, high], colour(series), 1, "");
+            svg.dot(middle, colour(series));
+        }
+    }
+}
+
+fn bars(figure: &Figure, axes: &Axes, svg: &mut Svg) {
+    for place in 0..figure.places.len() {
+        let there = |s: &&Series| s.points[place].is_some();
+        let width = GROUP / figure.series.iter().filter(there).count().max(1) as f64;
+        let mut left = place as f64 - GROUP / 2.0;
+        for series in &figure.series {
+            let Some(point) = &series.points[place] else { continue };
+            let [low, middle, high] = point.value(figure.quantity);
+            let [from, to] = [0.06, 0.94].map(|share| axes.at(left + width * share, middle));
+            svg.bar(from, [to[0] - from[0], BOTTOM - from[1]], colour(series));
+            let spread = [low, high].map(|value| axes.at(left + width / 2.0, value));
+            svg.line(&spread, INK[0], 1, "");
+            left += width;
+        }
+    }
+}
+
+fn legend(figure: &Figure, svg: &mut Svg) {
+    const STEP: f64 = 22.0;
+    const LEFT: f64 = RIGHT + 12.0;
+    const TEXT: f64 = LEFT + 32.0;
+    let mut y = 20.0;
+    for series in &figure.series {
+        match figure.shape {
+            Shape::Lines => {
+                let dashes = if series.dashed { DASHES } else { "" };
+                svg.line(&[[LEFT, y], [LEFT + 24.0, y]], colour(series), 2, dashes);
+                svg.dot([LEFT + 12.0, y], colour(series));
+            }
+            Shape::Bars => svg.bar([LEFT + 4.0, y - 6.0], [16.0, 12.0], colour(series)),
+        }
+        svg.text([TEXT, y], Anchor::Start, &series.name, INK[0]);
+        y += STEP;
+    }
+    for guide in &figure.guides {
+        svg.line(&[[LEFT, y], [LEFT + 26.0, y]], GUIDE[0], 2, GUIDE_DASHES);
+        // Long names in two lines.
+        let (first, second) =
+            guide.name.split_once(" over ").map_or((guide.name.as_str(), None), |(a, b)| (a, Some(b)));
+        svg.text([TEXT, y], Anchor::Start, first, INK[0]);
+        if let Some(second) = second {
+            y += STEP - 5.0;
+            svg.text([TEXT, y], Anchor::Start, &format!("over {second}"), INK[0]);
+        }
+        y += STEP;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grid_has_round_numbers_and_few_lines() {
+        assert_eq!([0.9, 1.0, 30.0, 99.0, 4321.0].map(step), [0.1, 0.1, 5.0, 10.0, 500.0]);
+        for highest in [f64::MIN_POSITIVE, 1e-9, 0.7, 3.0, 1e12] {
+            let lines = highest / step(highest);
+            assert!((1.0..=GRID_LINES + 1e-9).contains(&lines), "{highest}: {lines}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_drawn_to_scale_and_never_above_the_plot() {
+        let plain = Figure::new("a", "b", "c").over("x", ["p".to_owned(), "q".to_owned()]).plain("times");
+        let figure = plain.curve("one", &[Some(1.0), Some(2.0)]).bars();
+        let drawn = svg(&figure);
+        // The higher bar is 1/1.06 of the plot's height; two in the plot, one in the legend.
+        let height = |share: f64| format!("height=\"{:.1}\"", share / 1.06 * (BOTTOM - TOP));
+        assert!(drawn.contains(&height(1.0)) && drawn.contains(&height(0.5)), "{drawn}");
+        assert_eq!(drawn.matches("<rect").count(), 3);
+        let axes = Axes { places: 2.0, highest: 1.0 };
+        assert_eq!(axes.at(0.0, 7.0)[1], TOP);
+    }
+}

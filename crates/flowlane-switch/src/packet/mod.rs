@@ -1,0 +1,18 @@
+//! What is done to a packet's bytes: kept in memory, changed in place, taken out of a tunnel, parsed anew.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`frame`] | a frame, with room to push headers, and a burst of them |
+//! | [`edit`] | changing frames in place, checksums included |
+//! | [`decapsulate`] | what is inside a tunnel's packet |
+//! | [`recirculate`] | the key of a packet that comes back |
+//!
+//! Nothing here knows ports, tables or workers.
+
+pub mod decapsulate;
+pub mod edit;
+pub mod frame;
+pub(crate) mod recirculate;
+
+pub use decapsulate::decapsulate;
+pub use frame::{Burst, Frame};

@@ -1,0 +1,35 @@
+//! Keys of packets that are looked up again: after headers changed beyond what the key can follow, or with what rules wrote
+//! that is in no header.
+
+use flowlane::packet::fields::word;
+use flowlane::packet::key::FlowKey;
+use flowlane::packet::{Headers, parse};
+
+use super::Frame;
+
+/// Gives a recirculated packet its new key: its headers parsed, its metadata and registers as they were
+/// or as rules set them.
+pub(crate) fn parse_again(
+    frame: &Frame,
+    in_port: u32,
+    table: u8,
+    carry: &[(u8, u32, u32)],
+    headers: &mut Headers,
+    key: &mut FlowKey,
+) {
+    let before = key.clone();
+    *headers = parse(frame.bytes(), in_port, key);
+    for w in before.present_words().filter(|w| !(word::ETH..word::PKT_MARK).contains(w)) {
+        key.set_word(w, before.word(w));
+    }
+    key.set_word(word::RECIRC_ID, u32::from(table) + 1);
+    take_along(carry, key);
+}
+
+/// Sets words that rules have set and that are in no header.
+pub(crate) fn take_along(carry: &[(u8, u32, u32)], key: &mut FlowKey) {
+    for &(w, value, mask) in carry {
+        let w = usize::from(w);
+        key.set_word(w, key.word(w) & !mask | value);
+    }
+}

@@ -1,0 +1,249 @@
+//! Which of several tables of the same rules is fastest: a contest on a sample of packets.
+//!
+//! Whoever asks says which tables take part, since that depends on what they are for: a trace that is classified once may
+//! take any engine, a switch wants those whose answers depend on few bits. The first is the default: what the number of
+//! rules suggests; another replaces it only where it is faster by more than noise. The library has no clock, so whoever asks
+//! gives one, which may count anything. A contest costs [`ROUNDS`] + 1 times what all tables take for the sample; one table
+//! alone is not measured.
+
+use super::Classifier;
+use crate::packet::key::{FlowKey, FlowMask};
+
+/// Rounds that count, besides one to warm up.
+pub const ROUNDS: usize = 5;
+
+/// Another replaces the default where it takes less than this share of its time.
+const WIN_BELOW: f64 = 0.97;
+
+/// What the tables are asked: what the one that is taken will be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Question {
+    /// [`Classifier::lookup_batch`] of the whole sample.
+    Batch,
+    /// [`Classifier::lookup_wildcards`], packet by packet: what a megaflow is made of.
+    Wildcards,
+}
+
+/// What a contest came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Contest {
+    /// The median of each table's rounds, in ticks a packet; none where there was nothing to measure.
+    pub ticks: Vec<Option<f64>>,
+    /// The place of the table to take.
+    pub chosen: usize,
+}
+
+/// Which of these tables answers the question fastest. `clock` may count anything.
+///
+/// # Panics
+/// Where there is no table.
+pub fn fastest(
+    tables: &[&dyn Classifier],
+    question: Question,
+    sample: &[FlowKey],
+    clock: &mut dyn FnMut() -> u64,
+) -> Contest {
+    assert!(!tables.is_empty(), "one of none cannot be taken");
+    if tables.len() == 1 || sample.is_empty() {
+        return Contest { ticks: vec![None; tables.len()], chosen: 0 };
+    }
+    let mut hits = vec![None; sample.len()];
+    let medians = medians(tables.len(), ROUNDS, clock, |place| match question {
+        Question::Batch => tables[place].lookup_batch(sample, &mut hits),
+        Question::Wildcards => {
+            for (key, hit) in sample.iter().zip(&mut hits) {
+                *hit = tables[place].lookup_wildcards(key, &mut FlowMask::zero());
+            }
+        }
+    });
+    let ticks: Vec<_> = medians.iter().map(|ticks| Some(*ticks as f64 / sample.len() as f64)).collect();
+    Contest { chosen: winner(&ticks, 0), ticks }
+}
+
+/// The median ticks of what `run` does for each of `count` places, which take turns.
+pub(in crate::classify) fn medians(
+    count: usize,
+    rounds: usize,
+    clock: &mut dyn FnMut() -> u64,
+    mut run: impl FnMut(usize),
+) -> Vec<u64> {
+    let mut samples = vec![Vec::with_capacity(rounds); count];
+    for round in 0..=rounds {
+        // Each begins in turn, so that none always comes after the same other.
+        for place in (0..count).map(|i| (i + round) % count) {
+            let before = clock();
+            run(place);
+            let taken = clock().wrapping_sub(before);
+            if round > 0 {
+                samples[place].push(taken);
+            }
+        }
+    }
+    let median = |mut ticks: Vec<u64>| {
+        ticks.sort_unstable();
+        ticks[ticks.len() / 2]
+    };
+    samples.into_iter().map(median).collect()
+}
+
+/// The place that takes least, if that is less than the default by more than noise; the default otherwise. Those of which
+/// nothing is known do not take part; where the default is one, any other is better.
+pub(in crate::classify) fn winner(ticks: &[Option<f64>], default: usize) -> usize {
+    let limit = ticks[default].map_or(f64::INFINITY, |ticks| ticks * WIN_BELOW);
+    let known = ticks.iter().enumerate().filter_map(|(place, ticks)| Some((place, (*ticks)?)));
+    let faster = known.filter(|(_, ticks)| *ticks < limit);
+    faster.min_by(|a, b| a.1.total_cmp(&b.1)).map_or(default, |(place, _)| place)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::classify::{AclSearch, Hit, InsertError, LinearSearch, TupleSearch, acl::AclConfig};
+    use crate::packet::Field;
+    use crate::rule::{Match, Priority, RuleId};
+
+    /// What time it is.
+    type Time = Arc<AtomicU64>;
+
+    /// A table whose lookups take as long as it says.
+    struct Slow {
+        time: Time,
+        ticks: u64,
+        asked: Question,
+    }
+
+    impl Slow {
+        fn pass(&self, asked: Question, packets: usize) {
+            assert_eq!(asked, self.asked, "another question than the one that was put");
+            self.time.fetch_add(self.ticks * packets as u64, Ordering::Relaxed);
+        }
+    }
+
+    impl Classifier for Slow {
+        fn name(&self) -> &'static str {
+            "slow"
+        }
+
+        fn insert(&mut self, _: RuleId, _: Priority, _: &Match) -> Result<(), InsertError> {
+            Ok(())
+        }
+
+        fn remove(&mut self, _: RuleId) -> bool {
+            false
+        }
+
+        fn replace(&mut self, _: RuleId, _: Priority, _: &Match) -> bool {
+            false
+        }
+
+        fn lookup(&self, _: &FlowKey) -> Option<Hit> {
+            None
+        }
+
+        fn lookup_wildcards(&self, _: &FlowKey, _: &mut FlowMask) -> Option<Hit> {
+            self.pass(Question::Wildcards, 1);
+            None
+        }
+
+        fn lookup_batch(&self, keys: &[FlowKey], _: &mut [Option<Hit>]) {
+            self.pass(Question::Batch, keys.len());
+        }
+
+        fn len(&self) -> usize {
+            0
+        }
+
+        fn table_bytes(&self) -> usize {
+            0
+        }
+    }
+
+    fn contest(question: Question, ticks: &[u64]) -> Contest {
+        let time = Time::default();
+        let slow = |ticks: &u64| Slow { time: time.clone(), ticks: *ticks, asked: question };
+        let tables: Vec<Slow> = ticks.iter().map(slow).collect();
+        let tables: Vec<&dyn Classifier> = tables.iter().map(|table| table as &dyn Classifier).collect();
+        let sample = vec![FlowKey::zero(); 10];
+        fastest(&tables, question, &sample, &mut || time.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn the_table_that_the_clock_says_is_cheapest_is_taken() {
+        for question in [Question::Batch, Question::Wildcards] {
+            let found = contest(question, &[300, 200, 100, 250]);
+            assert_eq!(found.chosen, 2);
+            assert_eq!(found.ticks, [300.0, 200.0, 100.0, 250.0].map(Some));
+            assert_eq!(contest(question, &[100, 200]).chosen, 0);
+        }
+    }
+
+    #[test]
+    fn the_default_stays_where_no_other_is_faster_by_more_than_noise() {
+        assert_eq!(contest(Question::Batch, &[100, 98, 99]).chosen, 0);
+        assert_eq!(contest(Question::Batch, &[100, 98, 96]).chosen, 2);
+        assert_eq!(winner(&[None, Some(9.0), Some(8.0)], 0), 2);
+        assert_eq!(winner(&[None, None], 1), 1);
+    }
+
+    #[test]
+    fn one_table_alone_and_no_packets_are_not_measured() {
+        let table = LinearSearch::new(1);
+        let mut never = || -> u64 { panic!("the clock was read") };
+        let one = fastest(&[&table], Question::Batch, &[FlowKey::zero()], &mut never);
+        assert_eq!(one, Contest { ticks: vec![None], chosen: 0 });
+        assert_eq!(fastest(&[&table, &table], Question::Batch, &[], &mut never).chosen, 0);
+    }
+
+    /// Whichever wins: here by a clock that means nothing.
+    #[test]
+    fn the_table_that_is_taken_gives_the_answers_of_linear_search() {
+        let matches: Vec<Match> = (0..40u32)
+            .map(|n| {
+                let mut rule = Match::any();
+                rule.set_masked(Field::Ipv4Dst, u128::from(n << 24), u128::from(u32::MAX << (24 - n % 5)));
+                rule.set_range(Field::TpDst, n as u16, 100 + n as u16);
+                rule
+            })
+            .collect();
+        let keys: Vec<FlowKey> = (0..200u32)
+            .map(|n| {
+                let mut key = FlowKey::zero();
+                key.set(Field::Ipv4Dst, u128::from((n % 40) << 24 | n));
+                key.set(Field::TpDst, n.into());
+                key
+            })
+            .collect();
+        let filled = |mut table: Box<dyn Classifier>| {
+            for (n, rule) in matches.iter().enumerate() {
+                table.insert(RuleId(n as u32), Priority(n as u32 % 7), rule).unwrap();
+            }
+            table
+        };
+        let linear = filled(Box::new(LinearSearch::new(100)));
+        let others: [Box<dyn Classifier>; 3] = [
+            Box::new(AclSearch::new(AclConfig { rules_max: 100, ..AclConfig::default() })),
+            Box::new(TupleSearch::new(100, 1)),
+            Box::new(LinearSearch::new(100)),
+        ];
+        let others = others.map(filled);
+        let tables: Vec<&dyn Classifier> = others.iter().map(|table| &**table).collect();
+        let mut taken = [false; 3];
+        for seed in 1..20u64 {
+            let mut now = seed;
+            let mut clock = || {
+                now = now.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed);
+                now >> 40
+            };
+            let found = fastest(&tables, Question::Wildcards, &keys, &mut clock);
+            taken[found.chosen] = true;
+            for key in &keys {
+                let mut looked_at = FlowMask::zero();
+                assert_eq!(tables[found.chosen].lookup_wildcards(key, &mut looked_at), linear.lookup(key));
+            }
+        }
+        assert!(taken.iter().filter(|taken| **taken).count() > 1, "{taken:?}: the clock decides nothing");
+    }
+}
