@@ -63,7 +63,6 @@ impl Point {
 /// One implementation, at each place of the axis where it was measured.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// Its name.
     pub name: String,
     /// As many as the axis has places.
     pub points: Vec<Option<Point>>,
@@ -87,7 +86,6 @@ pub struct Guide {
 /// A ratio at a place.
 #[derive(Clone, Debug, Serialize)]
 pub struct Extreme {
-    /// The ratio.
     pub ratio: f64,
     /// The place of the axis, or what was measured there.
     pub at: String,
@@ -106,18 +104,15 @@ pub struct Ratio {
     pub stated: Option<f64>,
 }
 
-/// A figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
     /// Its name, without spaces.
     pub id: String,
-    /// Its title.
     pub title: String,
     /// What was measured, and how.
     pub about: String,
     /// What the axis is.
     pub axis: String,
-    /// Its places.
     pub places: Vec<String>,
     /// What the numbers are.
     pub quantity: Quantity,
@@ -125,11 +120,9 @@ pub struct Figure {
     pub unit: String,
     /// How it is drawn.
     pub shape: Shape,
-    /// The series.
     pub series: Vec<Series>,
     /// Dashed lines.
     pub guides: Vec<Guide>,
-    /// Ratios.
     pub ratios: Vec<Ratio>,
 }
 

@@ -115,7 +115,6 @@ impl<'a> Body<'a> {
 /// Where the readings lie.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
-    /// The least.
     pub least: f64,
     /// A quarter is below this.
     pub lower_quartile: f64,

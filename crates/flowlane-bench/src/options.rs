@@ -33,7 +33,6 @@ pub struct Options {
 pub struct RuleSet {
     /// Where they come from, in reports.
     pub name: String,
-    /// The rules.
     pub rules: Vec<Rule>,
 }
 
@@ -42,7 +41,6 @@ pub struct RuleSet {
 pub struct RouteTable {
     /// Where they come from, in reports.
     pub name: String,
-    /// The routes.
     pub routes: RouteList,
 }
 

@@ -40,7 +40,6 @@ pub(crate) fn write(packet: &Packet, key: &mut FlowKey) {
     }
 }
 
-/// A random packet.
 pub(crate) fn random(random: &mut Random) -> Packet {
     [(); 3].map(|()| random.bits() as u32)
 }

@@ -68,7 +68,6 @@ impl Page {
         page
     }
 
-    /// A paragraph.
     pub fn paragraph(&mut self, text: &str) {
         let _ = writeln!(self.out, "<p>{}</p>", escaped(text));
     }
@@ -92,7 +91,6 @@ impl Page {
         }
     }
 
-    /// A table.
     pub fn table(&mut self, head: &[impl AsRef<str>], rows: &[Vec<String>]) {
         let cell = |text: &str, tag: &str| format!("<{tag}>{}</{tag}>", escaped(text));
         let head: String = head.iter().map(|name| cell(name.as_ref(), "th")).collect();

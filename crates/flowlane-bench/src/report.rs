@@ -11,11 +11,8 @@ use crate::topic::{Context, Topic};
 /// What a topic gave.
 #[derive(Clone, Debug, Serialize)]
 pub struct TopicReport {
-    /// Its name.
     pub name: &'static str,
-    /// Its title.
     pub title: &'static str,
-    /// Its figures.
     pub figures: Vec<Figure>,
 }
 
@@ -24,7 +21,6 @@ pub struct TopicReport {
 pub struct Report {
     /// The version of the library.
     pub version: &'static str,
-    /// The machine.
     pub machine: Machine,
     /// When measuring began, in UTC.
     pub date: String,

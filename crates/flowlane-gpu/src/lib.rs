@@ -36,6 +36,8 @@
 //!
 //! Kernels are in `kernels/`. Tests run them on the CPU, unmodified, behind a driver of their own (`host/`).
 
+#![deny(missing_docs)]
+
 pub mod ceilings;
 pub mod classifier;
 pub mod device;

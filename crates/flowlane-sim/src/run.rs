@@ -22,7 +22,6 @@ pub struct RunResult {
     pub cycles_per_lookup: f64,
     /// Millions of lookups a second, of all cores.
     pub millions_per_second: f64,
-    /// Instructions a lookup.
     pub instructions_per_lookup: f64,
     /// What the first core did.
     pub thread: ThreadStats,

@@ -55,7 +55,6 @@ pub struct MacCounters {
     pub refused: u64,
 }
 
-/// The table.
 #[derive(Debug)]
 pub struct MacTable {
     slots: Vec<Entry>,

@@ -9,7 +9,6 @@ pub enum Rate {
     Pps(u64),
 }
 
-/// A meter.
 #[derive(Clone, Debug)]
 pub struct Meter {
     /// Units a second: bits or packets.

@@ -14,7 +14,6 @@ use crate::worker::{Stage, Worker};
 
 /// Everything that the switch counts.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation; units stand in them")]
 pub struct Report {
     pub ports: Vec<PortReport>,
     pub tables: Vec<TableReport>,
@@ -36,7 +35,6 @@ pub struct Report {
 
 /// A port's counters.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct PortReport {
     pub number: u32,
     pub name: String,
@@ -50,7 +48,6 @@ pub struct PortReport {
 
 /// A table's rules with their counters.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct TableReport {
     pub number: u8,
     pub name: String,
@@ -64,7 +61,6 @@ pub struct TableReport {
 
 /// A rule's counters.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct RuleReport {
     pub priority: u32,
     pub matches: String,
@@ -75,7 +71,6 @@ pub struct RuleReport {
 
 /// A table of routes: its next hops with their counters.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct RouteTableReport {
     pub number: u8,
     pub name: String,
@@ -87,7 +82,6 @@ pub struct RouteTableReport {
 
 /// A next hop's counters; those of a group are its members'.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct NextHopReport {
     pub name: String,
     pub actions: String,
@@ -97,7 +91,6 @@ pub struct NextHopReport {
 
 /// A tunnel's counters.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct TunnelReport {
     pub number: u32,
     pub name: String,
@@ -109,7 +102,6 @@ pub struct TunnelReport {
 
 /// A stage's cycles.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct StageReport {
     pub stage: &'static str,
     pub calls: u64,
@@ -120,7 +112,6 @@ pub struct StageReport {
 
 /// The caches' counters.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct CacheReport {
     pub exact_lookups: u64,
     pub exact_hits: u64,
@@ -151,7 +142,6 @@ pub struct CacheReport {
 
 /// Packets that waited for tables that answer later.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation; units stand in them")]
 pub struct WaitingReport {
     pub asked_packets: u64,
     pub held_packets: u64,
@@ -166,7 +156,6 @@ pub struct WaitingReport {
 
 /// Packets that did not leave.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct DropReport {
     pub by_rule: u64,
     pub malformed: u64,
@@ -183,7 +172,6 @@ pub struct DropReport {
 
 /// A name and a number of packets.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct Counted {
     pub reason: &'static str,
     pub packets: u64,
@@ -191,7 +179,6 @@ pub struct Counted {
 
 /// The address table.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct MacReport {
     pub addresses: usize,
     pub learned: u64,
@@ -202,9 +189,7 @@ pub struct MacReport {
     pub table_bytes: usize,
 }
 
-/// A meter.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct MeterReport {
     pub number: u32,
     pub passed_packets: u64,
@@ -215,7 +200,6 @@ pub struct MeterReport {
 
 /// A `count` action's counter.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct CounterReport {
     pub number: u32,
     pub packets: u64,

@@ -49,14 +49,12 @@ pub enum SetupError {
     /// Rules in the configuration or a file.
     #[error("rules of table {table}")]
     Rules {
-        /// The table.
         table: u8,
         /// The text that was read.
         text: String,
         /// What is wrong with it.
         errors: ReadErrors,
     },
-    /// A port.
     #[error(transparent)]
     Port(#[from] PortError),
     /// The device that tables are on.
@@ -65,7 +63,6 @@ pub enum SetupError {
     /// A table whose rules cannot be brought to where they are to be found.
     #[error("table {table}: {source}")]
     Table {
-        /// The table.
         table: u8,
         /// Why not.
         source: Box<dyn std::error::Error + Send + Sync>,

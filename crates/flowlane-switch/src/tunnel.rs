@@ -58,10 +58,8 @@ pub struct Tunnel {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunnelError {
-    /// Its endpoint.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// Its encapsulation.
     #[error(transparent)]
     Encapsulation(#[from] EncapsulationError),
     /// The endpoint of another.

@@ -58,6 +58,8 @@
 //! The library does no I/O, starts no threads but those that it is told to build a tree of rules with, and holds no
 //! global state but the SIMD width cap and the installed choices.
 
+#![deny(missing_docs)]
+
 pub mod bloom;
 pub mod cache;
 #[doc(hidden)]

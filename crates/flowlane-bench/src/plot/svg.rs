@@ -7,7 +7,6 @@ use std::fmt::Write;
 
 /// Text and axes, on light paper and on dark.
 pub(crate) const INK: [&str; 2] = ["#1B1F24", "#E6EDF3"];
-/// The grid.
 pub(crate) const GRID: [&str; 2] = ["#D9DEE4", "#30363D"];
 /// What is stated elsewhere.
 pub(crate) const GUIDE: [&str; 2] = ["#6E7781", "#9198A1"];

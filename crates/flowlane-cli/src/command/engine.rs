@@ -225,7 +225,6 @@ impl Engine {
         }
     }
 
-    /// Its variant.
     pub(crate) fn variant(&self) -> &'static str {
         match self {
             Self::Acl(table) => table.engine().1.name(),

@@ -16,7 +16,6 @@ use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output};
 
-/// Runs a verb.
 pub(crate) fn run(verb: &GenerateVerb) -> Result<(), Failure> {
     match verb {
         GenerateVerb::Rules { format, output, .. } => {

@@ -11,7 +11,6 @@ use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output};
 
-/// Runs a verb.
 pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
     match verb {
         RulesVerb::Show { rules, list, json } => {

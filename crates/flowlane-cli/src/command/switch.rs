@@ -17,7 +17,6 @@ use crate::arguments::{SwitchOptions, SwitchVerb};
 use crate::failure::Failure;
 use crate::output::{self, Output, bytes, count};
 
-/// Runs a verb.
 pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
     match verb {
         SwitchVerb::Run(options) => run_switch(options),

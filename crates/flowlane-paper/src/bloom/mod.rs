@@ -55,7 +55,6 @@ impl Algorithm {
 /// Its name is `algorithm/uN` or `algorithm/uN/prefetch`, as the library's kernels are named.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Kernel {
-    /// The algorithm.
     pub algorithm: Algorithm,
     /// Vectors side by side: one of [`UNROLLS`].
     pub unroll: u8,

@@ -17,7 +17,6 @@ const DESCRIBING: &str = "saying what it is";
 pub struct ClProperties {
     /// Its place among the CPUs of all platforms, from 0.
     pub ordinal: usize,
-    /// Its name.
     pub name: String,
     /// Whose driver it is, and its version.
     pub platform: String,

@@ -38,7 +38,6 @@ pub enum ClError {
     /// The driver does not compile a kernel.
     #[error("{device} does not compile a kernel:\n{log}")]
     Kernel {
-        /// The device.
         device: String,
         /// What its compiler says.
         log: String,

@@ -235,7 +235,6 @@ pub enum KeyPlace {
 /// The accelerator beside each slice.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "the presets say of every key what it is, and where its number comes from")]
 pub struct AcceleratorConfig {
     pub scoreboard_queries: u32,
     pub in_flight_queries: u32,
@@ -263,7 +262,6 @@ pub struct AcceleratorConfig {
 /// An engine beside each core's second cache.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "as above")]
 pub struct NearL2Config {
     pub in_flight_queries: u32,
     pub attach_cycles: u64,
@@ -275,7 +273,6 @@ pub struct NearL2Config {
 /// Associative memories.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "as above")]
 pub struct TcamConfig {
     pub lookup_cycles: u64,
     pub sram_lookup_cycles: u64,
@@ -286,7 +283,6 @@ pub struct TcamConfig {
 /// What a software lookup does beside reading the table.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "as above")]
 pub struct SoftwareConfig {
     pub instructions: u32,
     pub loads_permille: u32,

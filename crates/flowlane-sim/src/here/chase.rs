@@ -38,7 +38,6 @@ impl Chain {
         Self { words, at: 0, state: seed }
     }
 
-    /// Lines.
     pub(super) fn lines(&self) -> usize {
         self.words.len() / LINE
     }

@@ -32,7 +32,6 @@ pub struct Fit {
 pub struct Kept {
     /// Which.
     pub keys: &'static [&'static str],
-    /// Why.
     pub why: &'static str,
 }
 

@@ -33,10 +33,8 @@ pub enum Way {
 }
 
 impl Way {
-    /// All.
     pub const ALL: [Self; 4] = names::all();
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -75,7 +73,6 @@ const SEED: u64 = 9;
 
 /// A way, and tables of a size.
 pub struct Case {
-    /// The way.
     pub way: Way,
     /// Bytes that its lookups read.
     pub bytes: u64,

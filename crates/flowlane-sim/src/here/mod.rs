@@ -73,7 +73,6 @@ pub struct Latencies {
 /// A way of looking up in tables of a size, measured.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Lookup {
-    /// The way.
     pub way: Way,
     /// What its tables are to be in.
     pub place: Place,
@@ -94,16 +93,13 @@ pub enum Place {
     /// The last one.
     #[strum(to_string = "LLC")]
     Llc,
-    /// Memory.
     #[strum(to_string = "memory")]
     Memory,
 }
 
 impl Place {
-    /// All.
     pub const ALL: [Self; 4] = names::all();
 
-    /// Its name.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -130,9 +126,7 @@ impl Place {
 pub struct Measured {
     /// What the system says of the caches.
     pub caches: Vec<CacheShape>,
-    /// Latencies.
     pub latencies: Latencies,
-    /// Lookups.
     pub lookups: Vec<Lookup>,
     /// The share of the memory that is on huge pages; none where the system does not tell.
     pub huge: Option<f64>,

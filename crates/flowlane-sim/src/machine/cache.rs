@@ -11,7 +11,6 @@ const FREE: u64 = u64::MAX;
 /// What an insertion pushed out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evicted {
-    /// The line.
     pub line: Line,
     /// Whether it had been written.
     pub dirty: bool,

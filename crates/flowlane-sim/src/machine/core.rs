@@ -39,7 +39,6 @@ struct Delayed {
     prefetch: Option<(u8, u64)>,
 }
 
-/// A core.
 pub(super) struct Core {
     pub(super) threads: Vec<Thread>,
     pub(super) followers: Vec<usize>,

@@ -39,7 +39,6 @@ pub const SRAM_AREA: f64 = 0.43;
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[error("{capacity_bytes} bytes are outside of Table 4, which has 1,000 to 1,000,000")]
 pub struct Outside {
-    /// The capacity.
     pub capacity_bytes: f64,
 }
 

@@ -48,7 +48,6 @@ impl Mesh {
         x.abs_diff(to_x) + y.abs_diff(to_y)
     }
 
-    /// Tiles.
     pub fn tiles(&self) -> u32 {
         self.columns * self.rows
     }

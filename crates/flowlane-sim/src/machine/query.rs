@@ -22,7 +22,6 @@ pub enum Engine {
 pub struct Walk {
     /// The line that says where the table is.
     pub table: Line,
-    /// The key's line.
     pub key: Line,
     /// The key's hash.
     pub hash: u32,
@@ -57,7 +56,6 @@ pub enum Step {
     Result,
 }
 
-/// A query.
 #[derive(Clone, Debug)]
 pub struct Query {
     /// What is read.
@@ -91,7 +89,6 @@ pub struct Query {
 /// A batch: the line that its results are written to, and how many are missing.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
-    /// The line.
     pub line: Line,
     /// Results that have not been written.
     pub missing: u32,
@@ -176,7 +173,6 @@ impl Queries {
         self.queries.iter().flatten()
     }
 
-    /// Batches under way.
     pub fn batches_under_way(&self) -> usize {
         self.batches.iter().flatten().count()
     }

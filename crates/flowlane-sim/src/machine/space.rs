@@ -45,14 +45,12 @@ impl Region {
         frame * LINES_OF_PAGE + within / LINE_BYTES
     }
 
-    /// Its lines.
     pub fn lines(&self) -> impl Iterator<Item = Line> + use<> {
         let region = *self;
         (0..region.bytes.div_ceil(LINE_BYTES))
             .map(move |n| region.line((n * LINE_BYTES).min(region.bytes - 1)))
     }
 
-    /// Bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

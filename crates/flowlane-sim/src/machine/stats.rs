@@ -29,7 +29,6 @@ impl Stack {
         self.l1_ps + self.l2_ps + self.llc_ps + self.memory_ps
     }
 
-    /// All of it.
     pub fn total_ps(&self) -> Ps {
         self.compute_ps + self.lock_ps + self.data_ps() + self.device_ps
     }
@@ -78,7 +77,6 @@ pub struct ThreadStats {
 }
 
 impl ThreadStats {
-    /// Cycles a lookup.
     pub fn cycles_per_lookup(&self, cycle_ps: Ps) -> f64 {
         (self.to_ps - self.from_ps) as f64 / cycle_ps as f64 / self.lookups.max(1) as f64
     }
@@ -124,7 +122,6 @@ pub struct Counters {
     pub row_opens: u64,
     /// See `row_hits`.
     pub row_conflicts: u64,
-    /// Events.
     pub events: u64,
 }
 
@@ -172,7 +169,6 @@ impl Histogram {
         self.total
     }
 
-    /// Their mean.
     pub fn mean(&self) -> f64 {
         self.sum as f64 / self.total.max(1) as f64
     }

@@ -31,7 +31,6 @@ pub struct Bars {
 }
 
 impl Bars {
-    /// All.
     pub fn total(&self) -> f64 {
         self.compute + self.data + self.lock
     }

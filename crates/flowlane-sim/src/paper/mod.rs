@@ -36,20 +36,11 @@ const SLOT_BYTES: u64 = 28;
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Stated {
     /// The value.
-    Exact {
-        /// It.
-        value: f64,
-    },
+    Exact { value: f64 },
     /// The value is less than this.
-    Below {
-        /// It.
-        value: f64,
-    },
+    Below { value: f64 },
     /// The largest of several is this.
-    UpTo {
-        /// It.
-        value: f64,
-    },
+    UpTo { value: f64 },
     /// All are between these.
     Range {
         /// The least.
@@ -83,7 +74,6 @@ impl Stated {
         }
     }
 
-    /// Its name.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Exact { .. } => "exact",
@@ -109,7 +99,6 @@ pub enum Status {
 }
 
 impl Status {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Calibrated => "calibrated",

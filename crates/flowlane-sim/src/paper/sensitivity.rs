@@ -16,7 +16,6 @@ use crate::report::{Chart, Effort, Series, number};
 use crate::run::{run, tables_of};
 use crate::workload::{Match, Tables, tables_for};
 
-/// All charts.
 pub(super) fn charts(machine: &MachineConfig, effort: Effort) -> Result<Vec<Chart>, SimError> {
     let mut all = vec![instructions(machine, effort)?, memory(machine, effort)?];
     all.extend(tuples(machine, effort)?);

@@ -22,7 +22,6 @@ pub struct FlatDevice {
 }
 
 impl FlatDevice {
-    /// A TCAM.
     pub fn tcam(config: &TcamConfig) -> Self {
         Self {
             latency_cycles: config.lookup_cycles + 2 * config.attach_cycles,
@@ -30,7 +29,6 @@ impl FlatDevice {
         }
     }
 
-    /// An SRAM-TCAM.
     pub fn sram_tcam(config: &TcamConfig) -> Self {
         let latency_cycles = config.sram_lookup_cycles + 2 * config.attach_cycles;
         Self { latency_cycles, busy_cycles: config.busy_cycles }

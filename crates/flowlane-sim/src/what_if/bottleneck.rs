@@ -9,7 +9,6 @@ use crate::config::{Approach, Blocking, Dispatch, MachineConfig, Translation};
 /// A part of the machine that can be made ideal.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
-    /// Its name.
     pub name: &'static str,
     /// What waits, in plain words.
     pub plain: &'static str,
@@ -62,7 +61,6 @@ fn device(outcome: &Outcome) -> String {
 /// Queries that an ideal accelerator works on at once.
 const MANY: u32 = 1024;
 
-/// All parts.
 pub const PARTS: [Part; 20] = [
     Part {
         name: "accelerators",
@@ -282,7 +280,6 @@ pub fn parts_of(approach: Approach, machine: &MachineConfig) -> Vec<(&'static Pa
 /// What came of making a part ideal.
 #[derive(Clone, Debug, Serialize)]
 pub struct Relief {
-    /// The part.
     pub part: &'static str,
     /// The part of which it is one setting.
     pub of: Option<&'static str>,
@@ -297,7 +294,6 @@ pub struct Relief {
 /// What an approach waits for.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bottleneck {
-    /// The approach.
     pub approach: Approach,
     /// Cycles a packet.
     pub cycles: f64,

@@ -12,7 +12,6 @@ pub struct Crossing {
     pub at_first: bool,
     /// Where that changes, ascending.
     pub at: Vec<f64>,
-    /// The range.
     pub range: [f64; 2],
 }
 

@@ -20,7 +20,6 @@ const INSERTION: u32 = 150;
 /// A value that says that a packet has no rule.
 const NONE: u32 = u32::MAX;
 
-/// A flow cache.
 pub(super) struct FlowCache {
     exact: Box<dyn Exact>,
     place: TablePlace,

@@ -7,7 +7,6 @@ use crate::config::Approach;
 /// A way of looking up that was measured.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Measurement {
-    /// Its name.
     pub name: String,
     /// Whether packets were looked up one by one, and not in batches.
     pub single: bool,
@@ -35,7 +34,6 @@ impl Measurement {
 /// Everything that was measured. Empty where nothing was.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Measured {
-    /// The CPU.
     pub cpu: String,
     /// Nanoseconds of a cycle of the time-stamp counter.
     pub ns_per_cycle: f64,

@@ -63,7 +63,6 @@ pub const APPROACHES: [Approach; 10] = [
 pub struct Question {
     /// What the machine is called.
     pub preset: String,
-    /// The machine.
     pub machine: MachineConfig,
     /// Flows of a cache in front of the simulated tables; 0 for none.
     pub cache_flows: usize,
@@ -76,13 +75,11 @@ pub struct Question {
 /// The rules and packets, in numbers.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Facts {
-    /// Rules.
     pub rules: usize,
     /// Distinct masks, each of which is a table.
     pub masks: usize,
     /// Rules of the largest.
     pub largest: usize,
-    /// Packets.
     pub packets: usize,
     /// Distinct packets, as far as any rule looks.
     pub flows: usize,
@@ -98,7 +95,6 @@ pub struct Facts {
     pub tcam_entries: u64,
     /// Bits of each.
     pub tcam_bits: u32,
-    /// Bytes of all.
     pub tcam_bytes: f64,
 }
 

@@ -184,11 +184,9 @@ const PARAMETERS: [(&str, Vary); 30] = [
 /// A machine with one parameter varied.
 #[derive(Clone, Debug)]
 pub struct Variation {
-    /// The parameter.
     pub parameter: &'static str,
     /// What it is now.
     pub setting: String,
-    /// The machine.
     pub machine: MachineConfig,
 }
 
@@ -225,7 +223,6 @@ pub fn variations(machine: &MachineConfig) -> Vec<Variation> {
 /// What came out with a parameter at a setting.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
-    /// The setting.
     pub setting: String,
     /// Cycles a packet of the accelerator.
     pub cycles: f64,
@@ -238,9 +235,7 @@ pub struct Setting {
 /// A parameter, and all its settings but the one that the machine has.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bar {
-    /// The parameter.
     pub parameter: &'static str,
-    /// Settings.
     pub settings: Vec<Setting>,
     /// From the least to the most cycles, what the machine has among them.
     pub swing: f64,

@@ -31,7 +31,6 @@ pub struct TablesConfig {
     pub seed: u64,
 }
 
-/// Tables.
 pub struct Tables {
     writers: Vec<CuckooWriter<KEY_WORDS>>,
     filled: Vec<u64>,
@@ -133,7 +132,6 @@ impl Tables {
         self.filled[table]
     }
 
-    /// A table.
     pub fn table(&self, table: usize) -> &CuckooWriter<KEY_WORDS> {
         &self.writers[table]
     }

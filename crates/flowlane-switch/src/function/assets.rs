@@ -100,7 +100,6 @@ struct Sight {
     first: u32,
 }
 
-/// The assets.
 #[derive(Debug)]
 pub struct Assets {
     table: AgedTable<WORDS, Sight>,
@@ -128,7 +127,6 @@ pub enum Asset {
 pub struct Listed {
     /// The VLAN, where frames have a tag.
     pub vlan: Option<u16>,
-    /// The address.
     pub address: IpAddr,
     /// What it is.
     pub asset: Asset,

@@ -22,9 +22,7 @@ pub enum Lookups {
 /// A burst's packets, by lane. Functions may change frames, and keep keys in step with them.
 #[derive(Debug)]
 pub struct Packets<'a> {
-    /// The frames.
     pub frames: &'a mut [Frame],
-    /// Their keys.
     pub keys: &'a mut [FlowKey],
     /// Where their headers are.
     pub headers: &'a [Headers],

@@ -376,7 +376,6 @@ pub struct Listed {
     pub key: FlowKey,
     /// Packets, where entries are counted.
     pub packets: u64,
-    /// Their bytes.
     pub bytes: u64,
 }
 

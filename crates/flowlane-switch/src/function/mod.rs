@@ -54,11 +54,9 @@ mod flag {
 pub struct Verdict {
     /// Its name in configuration and reports.
     pub name: &'static str,
-    /// The actions.
     pub actions: Vec<Action>,
     /// Packets that got it.
     pub packets: u64,
-    /// Their bytes.
     pub bytes: u64,
     steps: Box<[Step]>,
 }
@@ -75,7 +73,6 @@ impl Verdict {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{verdict}`: {source}")]
 pub struct FunctionError {
-    /// The verdict.
     pub verdict: &'static str,
     /// What is wrong with the action.
     pub source: BehindError,

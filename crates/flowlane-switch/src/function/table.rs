@@ -7,7 +7,6 @@ use super::ageing::{Aged, FULL_BUDGET};
 /// What an entry holds beside its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<const W: usize, T> {
-    /// Its key.
     pub key: [u32; W],
     /// The rest.
     pub value: T,
@@ -17,7 +16,6 @@ pub struct Entry<const W: usize, T> {
 #[derive(Debug)]
 pub struct AgedTable<const W: usize, T> {
     keys: CuckooWriter<W>,
-    /// The entries.
     pub entries: Aged<Entry<W, T>>,
     /// Entries that came or went: what was found before a change may not be so any more.
     changes: u64,
@@ -39,7 +37,6 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
         Self { keys: keys(entries_max, seed), entries: Aged::new(entries_max), changes: 0, aged: 0 }
     }
 
-    /// The keys.
     #[inline]
     pub fn keys(&self) -> &CuckooWriter<W> {
         &self.keys

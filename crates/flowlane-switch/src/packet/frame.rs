@@ -140,7 +140,6 @@ impl Burst {
         self.len = self.len.saturating_sub(1);
     }
 
-    /// The frames.
     #[inline]
     pub fn frames(&self) -> &[Frame] {
         &self.frames[..self.len]

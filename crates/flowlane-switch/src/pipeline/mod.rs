@@ -40,11 +40,9 @@ pub enum Miss {
 /// A rule in its table, with its counters.
 #[derive(Debug)]
 pub struct RuleEntry {
-    /// The rule.
     pub rule: Rule,
     /// Packets that it won.
     pub packets: u64,
-    /// Their bytes.
     pub bytes: u64,
 }
 
@@ -132,7 +130,6 @@ pub enum PipelineError {
     /// The table's engine refuses it.
     #[error("table {table}: {source}")]
     Insert {
-        /// The table.
         table: u8,
         /// What the engine says.
         source: InsertError,
@@ -281,7 +278,6 @@ impl Pipeline {
         self.functions.iter_mut().map(|(number, function)| (*number, function))
     }
 
-    /// A function.
     pub fn function_mut(&mut self, number: u8) -> Option<&mut Function> {
         self.functions.get_mut(&number)
     }
@@ -315,7 +311,6 @@ impl Pipeline {
         self.tables.iter().map(|(number, table)| (*number, table))
     }
 
-    /// A table.
     pub fn table(&self, number: u8) -> Option<&Table> {
         self.tables.get(&number)
     }

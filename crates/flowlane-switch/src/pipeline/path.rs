@@ -48,7 +48,6 @@ pub struct PathId(pub u32);
 pub struct Path {
     /// Packets that took it to its end, since the counters were last collected.
     pub packets: u64,
-    /// Their bytes.
     pub bytes: u64,
     program: u32,
 }

@@ -39,7 +39,6 @@ pub struct NextHop {
     pub spec: HopSpec,
     /// Packets that it was done to.
     pub packets: u64,
-    /// Their bytes.
     pub bytes: u64,
     steps: Box<[Step]>,
 }
@@ -114,7 +113,6 @@ pub enum FibEngine {
 /// How a table of routes is to be.
 #[derive(Clone, Debug, Default)]
 pub struct RouteTableConfig {
-    /// Its number.
     pub number: u8,
     /// Its name in reports.
     pub name: String,

@@ -246,7 +246,6 @@ impl GenPort {
         self.sent_frames
     }
 
-    /// Their bytes.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes
     }

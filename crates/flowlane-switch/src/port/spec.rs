@@ -37,10 +37,7 @@ pub enum PortSpec {
         name: String,
     },
     /// `afpacket:INTERFACE`: a network interface of the system.
-    AfPacket {
-        /// The interface.
-        interface: String,
-    },
+    AfPacket { interface: String },
 }
 
 const SCHEMES: [&str; 6] = ["pcap", "pcap-out", "gen", "null", "tap", "afpacket"];

@@ -15,7 +15,6 @@ use crate::worker::Worker;
 
 /// A function's counters, and what it knows.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation; units stand in them")]
 pub struct FunctionReport {
     pub number: u8,
     pub name: String,
@@ -40,7 +39,6 @@ pub struct FunctionReport {
 
 /// What followed a verdict.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct VerdictReport {
     pub verdict: &'static str,
     pub actions: String,
@@ -50,7 +48,6 @@ pub struct VerdictReport {
 
 /// An entry of a filter.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct FilterEntryReport {
     pub key: String,
     pub packets: u64,
@@ -59,7 +56,6 @@ pub struct FilterEntryReport {
 
 /// A host or a service.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct AssetReport {
     pub vlan: Option<u16>,
     pub address: IpAddr,
@@ -75,7 +71,6 @@ pub struct AssetReport {
 
 /// A service that is reached from outside.
 #[derive(Clone, Debug, Serialize)]
-#[expect(missing_docs, reason = "the names are the documentation")]
 pub struct ForwardReport {
     pub protocol: &'static str,
     pub outside: SocketAddrV4,

@@ -65,7 +65,6 @@ pub(super) fn read(
 }
 
 impl FunctionSetup {
-    /// Its number.
     pub(super) fn number(&self) -> u8 {
         self.number
     }

@@ -43,7 +43,6 @@ pub struct Drops {
 
 /// Ports, and the state that actions use.
 pub struct Egress {
-    /// The ports.
     pub ports: Ports,
     /// Where `controller` and `sample` send.
     pub controller: Option<Box<dyn Port>>,
@@ -75,7 +74,6 @@ pub enum Outcome<'a> {
     },
     /// It goes on in a table behind the caches.
     Enter {
-        /// The table.
         table: u8,
         /// What it takes along.
         carry: &'a [(u8, u32, u32)],
@@ -84,7 +82,6 @@ pub enum Outcome<'a> {
     },
     /// It goes on in a table, with a new key.
     Again {
-        /// The table.
         table: u8,
         /// What it takes along.
         carry: &'a [(u8, u32, u32)],

@@ -9,11 +9,9 @@ use crate::port::Port;
 pub struct PortCounters {
     /// Received packets.
     pub rx_packets: u64,
-    /// Their bytes.
     pub rx_bytes: u64,
     /// Sent packets.
     pub tx_packets: u64,
-    /// Their bytes.
     pub tx_bytes: u64,
     /// Packets that the port did not take.
     pub tx_dropped: u64,

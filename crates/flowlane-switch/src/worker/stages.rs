@@ -43,7 +43,6 @@ impl Stage {
 pub struct StageCounters {
     /// Bursts.
     pub calls: u64,
-    /// Packets.
     pub packets: u64,
     /// Cycles of the time-stamp counter.
     pub cycles: u64,

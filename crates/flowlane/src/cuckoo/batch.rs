@@ -21,7 +21,6 @@ pub(super) trait Lanes: Copy {
     /// The slots with this signature, a bit each: [`Bucket::matches`].
     fn matches(self, bucket: &Bucket, signature: u16) -> u32;
 
-    /// [`primaries`].
     #[inline(always)]
     fn primaries<const W: usize>(self, view: View<'_, W>, stages: &mut Stages, len: usize) {
         primaries(self, view, stages, len);

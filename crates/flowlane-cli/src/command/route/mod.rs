@@ -8,7 +8,6 @@ mod table;
 use crate::arguments::RouteVerb;
 use crate::failure::Failure;
 
-/// Runs a verb.
 pub(crate) fn run(verb: &RouteVerb) -> Result<(), Failure> {
     match verb {
         RouteVerb::Lookup(options) => lookup::run(options),

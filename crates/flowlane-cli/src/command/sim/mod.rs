@@ -22,7 +22,6 @@ use crate::failure::Failure;
 use crate::input;
 use crate::output::{self, Output, SHARES};
 
-/// Runs a verb.
 pub(crate) fn run(verb: &SimVerb) -> Result<(), Failure> {
     match verb {
         SimVerb::Run { config, effective, csv, threads, json } => {

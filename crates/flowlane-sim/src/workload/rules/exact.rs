@@ -34,7 +34,6 @@ pub trait Exact: Send + Sync {
     /// The same of up to [`BATCH_MAX`] packets: a bit for each that has one.
     fn find_batch(&self, mask: &[MaskWord], keys: &[&FlowKey], values: &mut [u32]) -> u64;
 
-    /// Bytes.
     fn bytes(&self) -> usize;
 
     /// Where it is to be in the simulated memory.

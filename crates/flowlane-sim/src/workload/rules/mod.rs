@@ -46,7 +46,6 @@ pub enum WorkloadError {
     Wide {
         /// The rule's place among all, counted from 0.
         rule: usize,
-        /// Its words.
         words: usize,
     },
     /// More masks than there may be.

@@ -77,11 +77,9 @@ impl MaskTable {
 /// What a lookup of one table is, with what follows it on the core.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The lookup.
     pub lookup: Lookup,
     /// The walk along the chain, and the comparison with the best rule until then.
     pub after: Vec<Op>,
-    /// The rule.
     pub rule: Option<u32>,
 }
 

@@ -136,7 +136,6 @@ pub(super) trait Lanes: Copy {
     /// Appends the lanes of the slots that may have a megaflow.
     fn probe(self, with: Probe<'_>, batch: &TransposedBatch, sums: &Sums, queue: &mut Queue);
 
-    /// [`Bucket::matching`].
     fn matching(self, bucket: &Bucket, tag: u32) -> u32;
 
     /// Whether the words in the megaflow's line are the key's.

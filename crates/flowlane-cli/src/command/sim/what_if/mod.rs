@@ -13,7 +13,6 @@ use crate::failure::Failure;
 use crate::input;
 use crate::output;
 
-/// Runs it.
 pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
     let (preset, machine) = machine_of(&options.preset)?;
     let plan = plan(options)?;

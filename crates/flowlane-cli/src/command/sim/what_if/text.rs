@@ -172,7 +172,6 @@ pub(super) fn break_evens(report: &Report) -> Vec<Vec<String>> {
     report.break_evens.iter().map(row).collect()
 }
 
-/// All of it.
 pub(super) fn text(report: &Report) -> String {
     let mut out = String::new();
     let facts: Vec<Vec<String>> =

@@ -24,7 +24,6 @@ pub(super) trait Word: Zeroed + Debug + Send + Sync + 'static {
     /// Bytes of an entry.
     const BYTES: usize;
 
-    /// The entry.
     fn entry(&self) -> u64;
 
     /// Changes it.
