@@ -11,8 +11,8 @@ set -euo pipefail
 flowlane=${1:-}
 out=${2:-gpu-results}
 if [ -z "$flowlane" ]; then
-    cargo build --release -p flowlane-cli
-    flowlane=${CARGO_TARGET_DIR:-target}/release/flowlane
+    cargo build --profile dist -p flowlane-cli
+    flowlane=${CARGO_TARGET_DIR:-target}/dist/flowlane
 fi
 mkdir -p "$out"
 "$flowlane" cpu | tee "$out/machine.txt"

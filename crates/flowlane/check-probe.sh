@@ -2,7 +2,7 @@
 # Whether probes (src/probe.rs) leave anything in lookups that nobody listens to. x86-64 Linux; needs objdump and nm (binutils)
 # and, to count instructions, valgrind.
 #
-# The library is built twice, in release: as it is, and from a copy whose sources lack every statement that tells a probe
+# The library is built twice, as handed out (the profile dist, which keeps names): as it is, and from a copy whose sources lack every statement that tells a probe
 # something. examples/probe_cost.rs calls the lookups. It fails
 #   - where the binary has a symbol of a probe, or a call to one;
 #   - where a lookup's machine code differs between the two, but for addresses, unless valgrind counts no more than one
@@ -37,9 +37,9 @@ fi
 for copy in with without; do
     echo "building $copy probes .."
     (cd "$work/$copy" && CARGO_TARGET_DIR=$work/$copy/target RUSTFLAGS="--cap-lints allow" \
-        cargo build --quiet --release -p flowlane --example probe_cost)
+        cargo build --quiet --profile dist -p flowlane --example probe_cost)
 done
-binary() { echo "$work/$1/target/release/examples/probe_cost"; }
+binary() { echo "$work/$1/target/dist/examples/probe_cost"; }
 
 failed=0
 if nm -C "$(binary with)" | grep -E 'flowlane::probe|NoProbe'; then
