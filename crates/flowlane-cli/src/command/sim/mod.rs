@@ -176,14 +176,13 @@ fn effort(options: &SimReportOptions) -> Effort {
 
 /// The machine of a preset, or of a file; and what it is called.
 fn machine_of(text: &str) -> Result<(String, MachineConfig), Failure> {
-    let error = match Preset::named(text) {
+    let error = match text.parse::<Preset>() {
         Ok(preset) => return Ok((preset.name().to_owned(), preset.machine())),
         Err(error) => error,
     };
     let path = Path::new(text);
     if !path.exists() {
-        let message = format!("--preset {text}: {}, and no such file", error.message);
-        return Err(Failure::input_help(message, "presets are paper and skylake-sp"));
+        return Err(Failure::input(format!("--preset {text}: {error}, and no such file")));
     }
     let content = input::read_text(path)?;
     let config = RunConfig::parse(&content).map_err(|e| failure_at(path, e))?;
@@ -270,7 +269,7 @@ fn figure(chart: &Chart) -> Figure {
 }
 
 fn config(preset: &str, recalibrate: bool) -> Result<(), Failure> {
-    let preset = Preset::named(preset)?;
+    let preset: Preset = preset.parse().map_err(ConfigError::from)?;
     let mut out = Output::create(None)?;
     if !recalibrate {
         out.text(preset.text())?;
