@@ -314,7 +314,7 @@ mod tests {
         assert_eq!(help("[workload]\nentires = 4\n"), "did you mean `entries`?");
         assert_eq!(help("[run]\napproaches = [\"halo-bloking\"]\n"), "did you mean `halo-blocking`?");
         assert_eq!(help("[sweep]\n\"workload.entires\" = [4]\n"), "did you mean `entries`?");
-        assert!(help("preset = \"zen\"\n").contains("skylake-sp"));
+        assert!(sweep("preset = \"zen\"\n").unwrap_err().message.contains("skylake-sp"));
         assert!(help("[sweep]\n\"run.seed\" = 4\n").contains("[.., ..]"));
         assert!(help("[workload]\nload_percent = 100\n").contains("95"));
     }

@@ -52,20 +52,19 @@ pub(super) fn list_config(table: &TableSection, engine: AclEngine, seed: u32) ->
 /// costs them a look at every better rule.
 fn auto(table: &TableSection, rules: &[Given<'_>], seed: u32) -> Result<Box<dyn Classifier>, InsertError> {
     match rules.len() {
-        ..=LINEAR_RULES_MAX => linear(table, rules),
-        ..=CONTEST_RULES_MAX => {
-            let mut engines = vec![tuple(table, rules, seed)?, linear(table, rules)?];
-            let mut random = Random::for_purpose(seed.into(), "auto");
-            let mut key = || draw_key(rules[random.below(rules.len() as u64) as usize].2, &mut random);
-            let sample: Vec<_> = (0..SAMPLE).map(|_| key()).collect();
-            let tables: Vec<&dyn Classifier> = engines.iter().map(|engine| &**engine).collect();
-            let begun = Instant::now();
-            let mut clock = || begun.elapsed().as_nanos() as u64;
-            let contest = auto::fastest(&tables, Question::Wildcards, &sample, &mut clock);
-            Ok(engines.swap_remove(contest.chosen))
-        }
-        _ => tuple(table, rules, seed),
+        ..=LINEAR_RULES_MAX => return linear(table, rules),
+        len if len > CONTEST_RULES_MAX => return tuple(table, rules, seed),
+        _ => {}
     }
+    let mut engines = vec![tuple(table, rules, seed)?, linear(table, rules)?];
+    let mut random = Random::for_purpose(seed.into(), "auto");
+    let mut key = || draw_key(rules[random.below(rules.len() as u64) as usize].2, &mut random);
+    let sample: Vec<_> = (0..SAMPLE).map(|_| key()).collect();
+    let tables: Vec<&dyn Classifier> = engines.iter().map(|engine| &**engine).collect();
+    let begun = Instant::now();
+    let mut clock = || begun.elapsed().as_nanos() as u64;
+    let contest = auto::fastest(&tables, Question::Wildcards, &sample, &mut clock);
+    Ok(engines.swap_remove(contest.chosen))
 }
 
 fn linear(table: &TableSection, rules: &[Given<'_>]) -> Result<Box<dyn Classifier>, InsertError> {
