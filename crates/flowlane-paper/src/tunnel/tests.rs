@@ -47,8 +47,11 @@ fn frame(i: u32, random: &mut Random) -> Vec<u8> {
     frame
 }
 
+/// Endpoint, id, offsets and kind of a tunnel that ended.
+type Found = (u32, u32, u16, u16, TunnelKind);
+
 /// What there is to be compared of a batch.
-fn outcome(out: &Decapsulated) -> Vec<Option<Result<(u32, u32, u16, u16, TunnelKind), Refused>>> {
+fn outcome(out: &Decapsulated) -> Vec<Option<Result<Found, Refused>>> {
     let lane = |lane: usize| {
         if out.refused.0 >> lane & 1 == 1 {
             return Some(Err(out.reasons[lane]));
