@@ -2,7 +2,7 @@
 //!
 //! A [`Row`] is a value that the paper's text states: what kind of statement it is, what comes out here, how far apart the
 //! two are, and what that is worth: whether the simulator was calibrated on it, predicts it, or repeats it because it is
-//! a definition. A [`Series`](crate::report::Series) is a curve of a figure, of which the text states single values only.
+//! a definition. A [`Series`] is a curve of a figure, of which the text states single values only.
 
 mod calibrate;
 mod costs;

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`frame`] | a frame, with room to push headers, and a burst of them |
 //! | [`edit`] | changing frames in place, checksums included |
-//! | [`decapsulate`] | what is inside a tunnel's packet |
-//! | [`recirculate`] | the key of a packet that comes back |
+//! | `decapsulate` | what is inside a tunnel's packet |
+//! | `recirculate` | the key of a packet that comes back |
 //!
 //! Nothing here knows ports, tables or workers.
 
