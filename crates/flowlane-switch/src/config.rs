@@ -66,7 +66,7 @@ pub struct SwitchConfig {
     /// says.
     pub variant: Option<VariantChoice>,
     /// Keys the hashes of all tables. Random where it is left out, so that nobody outside can make keys
-    /// collide; given only to repeat a run exactly.
+    /// collide; given only to repeat a run exactly: then `auto` engines are not measured either.
     pub seed: Option<u32>,
 }
 

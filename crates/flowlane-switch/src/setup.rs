@@ -9,7 +9,7 @@ mod tunnels;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flowlane::classify::acl::AclEngine;
 use flowlane::isa::Variant;
@@ -132,7 +132,7 @@ impl Setup {
     /// The first thing that a table or tunnel refuses.
     pub fn check(&self) -> Result<(), SetupError> {
         self.tunnels(0)?;
-        self.pipeline(self.rules.clone(), 0, None)?;
+        self.pipeline(self.rules.clone(), 0, None, None)?;
         Ok(())
     }
 
@@ -163,10 +163,16 @@ impl Setup {
     /// The first thing that a table or tunnel refuses, or the first port that cannot be opened.
     pub fn open(mut self, random: u32) -> Result<Worker, SetupError> {
         let seed = self.config.switch.seed.unwrap_or(random);
-        let device = gpu::open(&self.config)?;
+        let tunnels = self.tunnels(seed.rotate_left(23))?;
+        // What is wrong with the configuration is said before what the machine lacks.
+        let device = gpu::open(&self.config).or_else(|lack| self.check().and(Err(lack.into())))?;
+        let begun = Instant::now();
+        let mut clock = || begun.elapsed().as_nanos() as u64;
+        // Who gives the seed wants to repeat a run exactly.
+        let clock = self.config.switch.seed.is_none().then_some(&mut clock as &mut engine::Clock<'_>);
         let rules = std::mem::take(&mut self.rules);
-        let pipeline = self.pipeline(rules, seed, device.as_ref())?;
-        let egress = self.egress(seed)?;
+        let pipeline = self.pipeline(rules, seed, device.as_ref(), clock)?;
+        let egress = self.egress(seed, tunnels)?;
         let config = &self.config;
         let cache = CacheConfig {
             exact_entries: config.cache.exact_entries,
@@ -194,11 +200,11 @@ impl Setup {
     }
 
     /// The ports, and what sends to them.
-    fn egress(&self, seed: u32) -> Result<Egress, SetupError> {
+    fn egress(&self, seed: u32, tunnels: Option<Tunnels>) -> Result<Egress, SetupError> {
         let config = &self.config;
         let macs = MacTable::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
         let mut egress = Egress::new(macs, seed.rotate_left(13));
-        egress.tunnels = self.tunnels(seed.rotate_left(23))?;
+        egress.tunnels = tunnels;
         for (section, spec) in config.port.iter().zip(&self.specs) {
             let name = port_name(section.number, section.name.as_deref());
             let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, spec.open()?);
@@ -219,12 +225,14 @@ impl Setup {
         tunnels::open(&self.config, seed, &|needle, message, help| checker.error(needle, message, Some(help)))
     }
 
-    /// The tables with these rules, each built once. Without a device, its tables are on the CPU.
+    /// The tables with these rules, each built once. Without a device, its tables are on the CPU; without a clock, no engine
+    /// is measured.
     fn pipeline(
         &self,
         mut rules: Vec<Rule>,
         seed: u32,
         device: Option<&Device>,
+        mut clock: Option<&mut engine::Clock<'_>>,
     ) -> Result<Pipeline, SetupError> {
         let refused = |message: String| self.checker().error("[[table]]", message, None);
         let mut pipeline = Pipeline::new();
@@ -253,7 +261,7 @@ impl Setup {
                 MissChoice::Continue => Miss::Continue,
             };
             let rules = rules_of.remove(&number).unwrap_or_default();
-            let engine = |rules: &[Given<'_>]| self.engine(table, rules, seed, device);
+            let engine = |rules: &[Given<'_>]| self.engine(table, rules, seed, device, clock.as_deref_mut());
             pipeline.add_table_of(number, &table.name, rules, miss, engine).map_err(|error| match error {
                 NotAdded::Rule(rule, error) => refused(format!("rule `{rule}`: {error}")).into(),
                 NotAdded::Engine(error) => error,
@@ -269,6 +277,7 @@ impl Setup {
         rules: &[Given<'_>],
         seed: u32,
         device: Option<&Device>,
+        clock: Option<&mut engine::Clock<'_>>,
     ) -> Result<Engine, SetupError> {
         let number = table.number;
         if let (EngineChoice::Gpu, Some(device)) = (table.engine, device) {
@@ -279,7 +288,7 @@ impl Setup {
                 .map_err(|error| SetupError::Table { table: number, source: error.into() });
         }
         let refused = |error| self.checker().error("[[table]]", format!("table {number}: {error}"), None);
-        Ok(Engine::Now(engine::build(table, rules, seed).map_err(refused)?))
+        Ok(Engine::Now(engine::build(table, rules, seed, clock).map_err(refused)?))
     }
 
     fn clock(&self) -> Clock {

@@ -1,33 +1,33 @@
 //! The engines of rule tables: made of a table's rules at once.
 
-use std::time::Instant;
-
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
-use flowlane::classify::auto::{self, Question};
+use flowlane::classify::auto::{self, LINEAR_RULES_MAX, Question};
 use flowlane::classify::{Classifier, InsertError, LinearSearch, TupleSearch};
 use flowlane::generate::{Random, draw_key};
 
 use crate::config::{EngineChoice, TableSection};
 use crate::pipeline::Given;
 
-/// Rules up to which `auto` takes linear search unseen: as many fit into the time of hashing one mask.
-const LINEAR_RULES_MAX: usize = 8;
-/// Rules up to which linear search may be faster than tuple search: where each has a mask of its own.
-const CONTEST_RULES_MAX: usize = 64;
-/// Packets of the contest: so few that it is over in a few milliseconds whatever the masks.
+/// Rules up to which `auto` takes linear search unseen.
+const LINEAR_UNSEEN_RULES_MAX: usize = 8;
+/// Packets of the contest: few, since a switch is to start at once.
 const SAMPLE: usize = 64;
 
-/// The engine that a table asks for, with these rules.
+/// What a contest is timed by.
+pub(super) type Clock<'a> = dyn FnMut() -> u64 + 'a;
+
+/// The engine that a table asks for, with these rules. Without a clock, what `auto` takes depends on nothing but them.
 pub(super) fn build(
     table: &TableSection,
     rules: &[Given<'_>],
     seed: u32,
+    clock: Option<&mut Clock<'_>>,
 ) -> Result<Box<dyn Classifier>, InsertError> {
     if rules.len() > table.rules_max {
         return Err(InsertError::Full { rules_max: table.rules_max });
     }
     match table.engine {
-        EngineChoice::Auto => auto(table, rules, seed),
+        EngineChoice::Auto => auto(table, rules, seed, clock),
         EngineChoice::Linear => linear(table, rules),
         EngineChoice::Tuple => tuple(table, rules, seed),
         EngineChoice::Acl | EngineChoice::Gpu => list(table, rules, AclEngine::Auto, seed),
@@ -50,21 +50,25 @@ pub(super) fn list_config(table: &TableSection, engine: AclEngine, seed: u32) ->
 
 /// Linear or tuple search, whichever makes megaflows faster. Access lists do not take part: what their answers depend on
 /// costs them a look at every better rule.
-fn auto(table: &TableSection, rules: &[Given<'_>], seed: u32) -> Result<Box<dyn Classifier>, InsertError> {
-    match rules.len() {
-        ..=LINEAR_RULES_MAX => return linear(table, rules),
-        len if len > CONTEST_RULES_MAX => return tuple(table, rules, seed),
-        _ => {}
+fn auto(
+    table: &TableSection,
+    rules: &[Given<'_>],
+    seed: u32,
+    clock: Option<&mut Clock<'_>>,
+) -> Result<Box<dyn Classifier>, InsertError> {
+    if rules.len() <= LINEAR_UNSEEN_RULES_MAX {
+        return linear(table, rules);
     }
+    let Some(clock) = clock.filter(|_| rules.len() <= LINEAR_RULES_MAX) else {
+        return tuple(table, rules, seed);
+    };
     let mut engines = vec![tuple(table, rules, seed)?, linear(table, rules)?];
     let mut random = Random::for_purpose(seed.into(), "auto");
     let mut key = || draw_key(rules[random.below(rules.len() as u64) as usize].2, &mut random);
     let sample: Vec<_> = (0..SAMPLE).map(|_| key()).collect();
     let tables: Vec<&dyn Classifier> = engines.iter().map(|engine| &**engine).collect();
-    let begun = Instant::now();
-    let mut clock = || begun.elapsed().as_nanos() as u64;
-    let contest = auto::fastest(&tables, Question::Wildcards, &sample, &mut clock);
-    Ok(engines.swap_remove(contest.chosen))
+    let chosen = auto::fastest(&tables, Question::Wildcards, &sample, clock);
+    Ok(engines.swap_remove(chosen))
 }
 
 fn linear(table: &TableSection, rules: &[Given<'_>]) -> Result<Box<dyn Classifier>, InsertError> {
@@ -111,15 +115,28 @@ mod tests {
     }
 
     #[test]
-    fn auto_takes_an_engine_that_suits_the_number_of_rules() {
-        let name = |count: u32| {
+    fn auto_takes_what_suits_the_number_of_rules_and_between_what_the_clock_says() {
+        let name = |count: u32, clock: Option<&mut Clock<'_>>| {
             let rules = rules(count);
             let given: Vec<Given<'_>> = rules.iter().map(|(id, priority, m)| (*id, *priority, m)).collect();
-            build(&table(EngineChoice::Auto), &given, 1).unwrap().name()
+            build(&table(EngineChoice::Auto), &given, 1, clock).unwrap().name()
         };
-        assert_eq!([0, 1, 8].map(name), ["linear"; 3]);
-        assert!(["linear", "tuple"].contains(&name(9)) && ["linear", "tuple"].contains(&name(64)));
-        assert_eq!(name(65), "tuple");
+        // It is read before and after each lookup; tuple and linear search take turns in who begins.
+        let mut reads = 0;
+        let mut linear_is_fast = || {
+            reads += 1;
+            let (round, second) = ((reads - 1) / 4, (reads - 1) % 4 / 2);
+            let tuple = (second + round).is_multiple_of(2);
+            1000 * reads + if reads.is_multiple_of(2) && tuple { 500 } else { 0 }
+        };
+        for count in [0, 1, 8] {
+            assert_eq!(name(count, Some(&mut || unreachable!("too few for a contest"))), "linear");
+        }
+        assert_eq!(name(64, Some(&mut linear_is_fast)), "linear");
+        assert_eq!(name(64, Some(&mut || 0)), "tuple", "equal, so the default");
+        assert_eq!(name(65, Some(&mut || unreachable!("too many for a contest"))), "tuple");
+        // Nothing to go by but the rules.
+        assert_eq!([8, 9, 64].map(|count| name(count, None)), ["linear", "tuple", "tuple"]);
     }
 
     #[test]
@@ -127,10 +144,10 @@ mod tests {
         use EngineChoice::{Acl, Auto, Brute, Dynamic, Linear, Tree, Tuple};
         let rules = rules(40);
         let given: Vec<Given<'_>> = rules.iter().map(|(id, priority, m)| (*id, *priority, m)).collect();
-        let linear = build(&table(Linear), &given, 1).unwrap();
+        let linear = build(&table(Linear), &given, 1, None).unwrap();
         let mut random = Random::for_purpose(1, "test");
         for engine in [Auto, Tuple, Acl, Brute, Tree, Dynamic] {
-            let built = build(&table(engine), &given, 1).unwrap();
+            let built = build(&table(engine), &given, 1, None).unwrap();
             assert_eq!(built.len(), 40);
             for (_, _, matches) in &rules {
                 let key = draw_key(matches, &mut random);
@@ -146,6 +163,6 @@ mod tests {
         let rules = rules(3);
         let given: Vec<Given<'_>> = rules.iter().map(|(id, priority, m)| (*id, *priority, m)).collect();
         let small = TableSection { rules_max: 2, ..table(EngineChoice::Acl) };
-        assert_eq!(build(&small, &given, 1).err(), Some(InsertError::Full { rules_max: 2 }));
+        assert_eq!(build(&small, &given, 1, None).err(), Some(InsertError::Full { rules_max: 2 }));
     }
 }

@@ -1,63 +1,60 @@
 //! Which of several tables of the same rules is fastest: a contest on a sample of packets.
 //!
 //! Whoever asks says which tables take part, since that depends on what they are for: a trace that is classified once may
-//! take any engine, a switch wants those whose answers depend on few bits. The first is the default: what the number of
-//! rules suggests; another replaces it only where it is faster by more than noise. The library has no clock, so whoever asks
-//! gives one, which may count anything. A contest costs [`ROUNDS`] + 1 times what all tables take for the sample; one table
-//! alone is not measured.
+//! take any engine, a switch wants those whose answers depend on few bits. The first is the default; another replaces it
+//! only where it is faster by more than noise. The library has no clock, so whoever asks gives one, which may count anything.
+//! A contest costs six times what all tables take for the sample; one table alone is not measured.
 
 use super::Classifier;
 use crate::packet::key::{FlowKey, FlowMask};
 
+/// Rules up to which linear search may be faster than what looks few rules up by their masks.
+pub const LINEAR_RULES_MAX: usize = 64;
+
 /// Rounds that count, besides one to warm up.
-pub const ROUNDS: usize = 5;
+const ROUNDS: usize = 5;
 
 /// Another replaces the default where it takes less than this share of its time.
 const WIN_BELOW: f64 = 0.97;
 
-/// What the tables are asked: what the one that is taken will be asked.
+/// What the tables are asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Question {
-    /// [`Classifier::lookup_batch`] of the whole sample.
-    Batch,
+    /// [`Classifier::lookup_batch`], so many packets at a time.
+    Batch(usize),
     /// [`Classifier::lookup_wildcards`], packet by packet: what a megaflow is made of.
     Wildcards,
 }
 
-/// What a contest came to.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Contest {
-    /// The median of each table's rounds, in ticks a packet; none where there was nothing to measure.
-    pub ticks: Vec<Option<f64>>,
-    /// The place of the table to take.
-    pub chosen: usize,
-}
-
-/// Which of these tables answers the question fastest. `clock` may count anything.
+/// The place of the table that answers the question fastest. `clock` may count anything.
 ///
 /// # Panics
-/// Where there is no table.
+/// Where there is no table, or a batch of no packets.
 pub fn fastest(
     tables: &[&dyn Classifier],
     question: Question,
     sample: &[FlowKey],
     clock: &mut dyn FnMut() -> u64,
-) -> Contest {
+) -> usize {
     assert!(!tables.is_empty(), "one of none cannot be taken");
     if tables.len() == 1 || sample.is_empty() {
-        return Contest { ticks: vec![None; tables.len()], chosen: 0 };
+        return 0;
     }
     let mut hits = vec![None; sample.len()];
     let medians = medians(tables.len(), ROUNDS, clock, |place| match question {
-        Question::Batch => tables[place].lookup_batch(sample, &mut hits),
+        Question::Batch(packets) => {
+            for (keys, hits) in sample.chunks(packets).zip(hits.chunks_mut(packets)) {
+                tables[place].lookup_batch(keys, hits);
+            }
+        }
         Question::Wildcards => {
             for (key, hit) in sample.iter().zip(&mut hits) {
                 *hit = tables[place].lookup_wildcards(key, &mut FlowMask::zero());
             }
         }
     });
-    let ticks: Vec<_> = medians.iter().map(|ticks| Some(*ticks as f64 / sample.len() as f64)).collect();
-    Contest { chosen: winner(&ticks, 0), ticks }
+    let ticks: Vec<_> = medians.into_iter().map(|ticks| Some(ticks as f64)).collect();
+    winner(&ticks, 0)
 }
 
 /// The median ticks of what `run` does for each of `count` places, which take turns.
@@ -67,7 +64,7 @@ pub(in crate::classify) fn medians(
     clock: &mut dyn FnMut() -> u64,
     mut run: impl FnMut(usize),
 ) -> Vec<u64> {
-    let mut samples = vec![Vec::with_capacity(rounds); count];
+    let mut samples = vec![Vec::new(); count];
     for round in 0..=rounds {
         // Each begins in turn, so that none always comes after the same other.
         for place in (0..count).map(|i| (i + round) % count) {
@@ -149,7 +146,9 @@ mod tests {
         }
 
         fn lookup_batch(&self, keys: &[FlowKey], _: &mut [Option<Hit>]) {
-            self.pass(Question::Batch, keys.len());
+            let Question::Batch(packets) = self.asked else { panic!("not asked for batches") };
+            assert!(keys.len() <= packets);
+            self.pass(self.asked, keys.len());
         }
 
         fn len(&self) -> usize {
@@ -161,7 +160,7 @@ mod tests {
         }
     }
 
-    fn contest(question: Question, ticks: &[u64]) -> Contest {
+    fn contest(question: Question, ticks: &[u64]) -> usize {
         let time = Time::default();
         let slow = |ticks: &u64| Slow { time: time.clone(), ticks: *ticks, asked: question };
         let tables: Vec<Slow> = ticks.iter().map(slow).collect();
@@ -172,18 +171,16 @@ mod tests {
 
     #[test]
     fn the_table_that_the_clock_says_is_cheapest_is_taken() {
-        for question in [Question::Batch, Question::Wildcards] {
-            let found = contest(question, &[300, 200, 100, 250]);
-            assert_eq!(found.chosen, 2);
-            assert_eq!(found.ticks, [300.0, 200.0, 100.0, 250.0].map(Some));
-            assert_eq!(contest(question, &[100, 200]).chosen, 0);
+        for question in [Question::Batch(3), Question::Wildcards] {
+            assert_eq!(contest(question, &[300, 200, 100, 250]), 2);
+            assert_eq!(contest(question, &[100, 200]), 0);
         }
     }
 
     #[test]
     fn the_default_stays_where_no_other_is_faster_by_more_than_noise() {
-        assert_eq!(contest(Question::Batch, &[100, 98, 99]).chosen, 0);
-        assert_eq!(contest(Question::Batch, &[100, 98, 96]).chosen, 2);
+        assert_eq!(contest(Question::Batch(10), &[100, 98, 99]), 0);
+        assert_eq!(contest(Question::Batch(10), &[100, 98, 96]), 2);
         assert_eq!(winner(&[None, Some(9.0), Some(8.0)], 0), 2);
         assert_eq!(winner(&[None, None], 1), 1);
     }
@@ -192,9 +189,8 @@ mod tests {
     fn one_table_alone_and_no_packets_are_not_measured() {
         let table = LinearSearch::new(1);
         let mut never = || -> u64 { panic!("the clock was read") };
-        let one = fastest(&[&table], Question::Batch, &[FlowKey::zero()], &mut never);
-        assert_eq!(one, Contest { ticks: vec![None], chosen: 0 });
-        assert_eq!(fastest(&[&table, &table], Question::Batch, &[], &mut never).chosen, 0);
+        assert_eq!(fastest(&[&table], Question::Batch(1), &[FlowKey::zero()], &mut never), 0);
+        assert_eq!(fastest(&[&table, &table], Question::Batch(1), &[], &mut never), 0);
     }
 
     /// Whichever wins: here by a clock that means nothing.
@@ -237,11 +233,11 @@ mod tests {
                 now = now.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed);
                 now >> 40
             };
-            let found = fastest(&tables, Question::Wildcards, &keys, &mut clock);
-            taken[found.chosen] = true;
+            let chosen = fastest(&tables, Question::Wildcards, &keys, &mut clock);
+            taken[chosen] = true;
             for key in &keys {
                 let mut looked_at = FlowMask::zero();
-                assert_eq!(tables[found.chosen].lookup_wildcards(key, &mut looked_at), linear.lookup(key));
+                assert_eq!(tables[chosen].lookup_wildcards(key, &mut looked_at), linear.lookup(key));
             }
         }
         assert!(taken.iter().filter(|taken| **taken).count() > 1, "{taken:?}: the clock decides nothing");

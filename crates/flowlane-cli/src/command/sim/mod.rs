@@ -182,7 +182,7 @@ fn machine_of(text: &str) -> Result<(String, MachineConfig), Failure> {
     };
     let path = Path::new(text);
     if !path.exists() {
-        return Err(Failure::input(format!("--preset {text}: {error}, and no such file")));
+        return Err(Failure::input(format!("--preset {text}: no such file, and {error}")));
     }
     let content = input::read_text(path)?;
     let config = RunConfig::parse(&content).map_err(|e| failure_at(path, e))?;
