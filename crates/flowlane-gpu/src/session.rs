@@ -68,6 +68,7 @@ pub struct Answered {
 }
 
 impl<const W: usize> Slot<W> {
+    #[inline(never)]
     fn new(device: &Device, batch_max: usize) -> Result<Self, GpuError> {
         let failed = GpuError::of("taking memory for batches");
         device.reserve("batches", 4 * (W + COLUMNS_MAX) * batch_max)?;
@@ -187,6 +188,7 @@ impl<const W: usize> Session<W> {
     ///
     /// # Errors
     /// Where the device has not enough.
+    #[inline(never)]
     pub fn new(device: &Device, config: SessionConfig) -> Result<Self, GpuError> {
         let batch_max = config.batch_max.max(1);
         let free =
@@ -230,6 +232,7 @@ impl<const W: usize> Session<W> {
     ///
     /// # Panics
     /// Where there is no room, or too many keys or none.
+    #[inline(never)]
     pub fn send(&mut self, table: &Arc<GpuTable<W>>, keys: &[[u32; W]]) -> Result<(), GpuError> {
         assert!((1..=self.batch_max).contains(&keys.len()), "a batch of {} keys", keys.len());
         self.free.iter_mut().for_each(|slot| slot.forget_others(table));
@@ -259,6 +262,7 @@ impl<const W: usize> Session<W> {
     ///
     /// # Panics
     /// Where `hits` are fewer than the keys of the batch.
+    #[inline(never)]
     pub fn receive(&mut self, hits: &mut [Option<Hit>]) -> Option<Result<Answered, GpuError>> {
         self.unanswered.clear();
         self.receive_also(hits)
@@ -287,6 +291,7 @@ impl<const W: usize> Session<W> {
     ///
     /// # Panics
     /// Where the slices differ in length, or batches are under way.
+    #[inline(never)]
     pub fn lookup_batch(
         &mut self,
         table: &Arc<GpuTable<W>>,

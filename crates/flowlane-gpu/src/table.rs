@@ -65,6 +65,7 @@ impl<const W: usize> Drop for GpuTable<W> {
 }
 
 impl Part {
+    #[inline(never)]
     fn build<const W: usize>(
         device: &Device,
         method: Method,
@@ -88,6 +89,7 @@ impl<const W: usize> GpuTable<W> {
     ///
     /// # Errors
     /// Where they do not fit, or the device fails.
+    #[inline(never)]
     pub fn build(
         device: &Device,
         method: Method,
@@ -119,6 +121,7 @@ impl<const W: usize> GpuTable<W> {
     ///
     /// # Errors
     /// Where the entries are more than may be compared with every key, and where the device fails.
+    #[inline(never)]
     pub fn with_changes(
         &self,
         gone: impl IntoIterator<Item = RuleId>,

@@ -44,6 +44,7 @@ impl<const W: usize> TernaryRules<W> {
     ///
     /// # Errors
     /// Where that makes more than `entries_max`.
+    #[inline(never)]
     pub fn new(kinds: &[WordKind; W], entries: &[Entry<W>], entries_max: usize) -> Result<Self, GpuError> {
         let mut ordered: Vec<&Entry<W>> = entries.iter().filter(|entry| entry.categories & 1 == 1).collect();
         ordered.sort_by_key(|entry| Reverse(entry.rank));

@@ -73,6 +73,7 @@ pub struct Filters {
 
 impl Filters {
     /// Filters of the size that the largest class asks for, filled.
+    #[inline(never)]
     pub fn new<const W: usize>(tables: &ClassTables<W>, seed: u64) -> Self {
         let rules_max = tables.classes.iter().map(|class| class.rules.len()).max().unwrap_or(0);
         let (bits, function_count) = shape(rules_max);

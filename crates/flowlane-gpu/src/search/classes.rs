@@ -118,6 +118,7 @@ impl<const W: usize> ClassTables<W> {
 }
 
 /// The classes, in the order of their best rules; those of more than `rules_max` rules are several.
+#[inline(never)]
 pub(super) fn group<const W: usize>(rules: &TernaryRules<W>, rules_max: usize) -> Vec<Class<W>> {
     let mut of_mask: HashMap<[u32; W], usize> = HashMap::new();
     let mut seen: HashSet<([u32; W], [u32; W])> = HashSet::new();

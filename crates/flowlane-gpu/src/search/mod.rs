@@ -82,6 +82,7 @@ pub(crate) trait Search: Send + Sync + fmt::Debug {
 }
 
 /// Puts rules onto a device. `seed` is secret.
+#[inline(never)]
 pub(crate) fn build<const W: usize>(
     device: &Device,
     method: Method,

@@ -368,7 +368,7 @@ impl Preset {
 
     /// The machine.
     pub fn machine(self) -> MachineConfig {
-        toml::from_str(self.text()).expect("the presets are tested")
+        MachineConfig::with(self, &toml::Table::new()).expect("the presets are tested")
     }
 }
 

@@ -28,6 +28,7 @@ pub(super) struct Path {
 
 impl<const W: usize> CuckooWriter<W> {
     /// Makes room in one of two full buckets. Returns whether that may have succeeded.
+    #[inline(never)]
     pub(super) fn make_room(&mut self, primary: u32, alternate: u32) -> bool {
         let mut steps = std::mem::take(&mut self.path.steps);
         steps.clear();

@@ -187,6 +187,7 @@ impl<const W: usize> CuckooTable<W> {
     ///
     /// # Panics
     /// Where `hashes` is shorter than `keys`.
+    #[inline(never)]
     pub fn hash_batch(&self, keys: &[[u32; W]], hashes: &mut [u32]) {
         let hashes = &mut hashes[..keys.len()];
         let (groups, rest) = keys.as_chunks::<KEYS>();

@@ -82,6 +82,7 @@ impl<const W: usize> CuckooWriter<W> {
     ///
     /// # Panics
     /// Where the system has no memory for it.
+    #[inline(never)]
     pub fn new(config: &CuckooConfig) -> Self {
         let table = CuckooTable::new(config);
         Self {
@@ -130,6 +131,7 @@ impl<const W: usize> CuckooWriter<W> {
     ///
     /// # Errors
     /// As there.
+    #[inline(never)]
     pub fn insert_with_hash(
         &mut self,
         key: &[u32; W],
@@ -167,6 +169,7 @@ impl<const W: usize> CuckooWriter<W> {
     }
 
     /// [`remove`](Self::remove) of a key whose hash is known.
+    #[inline(never)]
     pub fn remove_with_hash(&mut self, key: &[u32; W], hash: u32) -> Option<u32> {
         let place = self.locate(key, hash)?;
         let value = self.table.value(place.bucket, place.slot);

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use flowlane::classify::Hit;
-use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout};
+use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Condition, Layout};
 use flowlane_gpu::{Device, GpuError, GpuTable, Method, Session, SessionConfig};
 #[cfg(feature = "opencl")]
 use flowlane_paper::opencl::{ClDevice, ClError, ClMethod, ClTable};
@@ -22,6 +22,8 @@ use crate::topic::Context;
 
 /// The twelve fields of OpenFlow.
 const W: usize = 9;
+/// The width that our own engines take them in: that of any list of nine words.
+const WIDE: usize = 10;
 /// Engines that take so many rules in so many classes.
 const ENGINES: [AclEngine; 2] = [AclEngine::Tree, AclEngine::Dynamic];
 /// How many times faster the paper's device is than eight cores.
@@ -84,7 +86,7 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
 struct Contest {
     scale: Scale,
     set: Set<W>,
-    lists: Vec<Acl<W>>,
+    lists: Vec<Acl<WIDE>>,
     device: Option<Device>,
     tables: Vec<Arc<GpuTable<W>>>,
     /// What is not there, and why.
@@ -114,8 +116,9 @@ impl Contest {
         for engine in ENGINES {
             let config = AclConfig { memory_max: 4 << 30, threads: cores(), ..AclConfig::default() };
             let words: [_; W] = std::array::from_fn(|w| (w as u8, self.set.kinds[w]));
+            let wide = |of: &Condition<W>| Condition { low: widened(&of.low), high: widened(&of.high) };
             let entries = self.set.entries.iter();
-            let entries = entries.map(|e| (e.rule, e.rank.priority(), e.condition, e.categories));
+            let entries = entries.map(|e| (e.rule, e.rank.priority(), wide(&e.condition), e.categories));
             match Acl::build(Layout::of_words_as(&words), config.with_engine(engine), entries) {
                 Ok(list) => self.lists.push(list),
                 Err(error) => self.left_out.push(format!("{}: {error}", engine.name())),
@@ -186,10 +189,11 @@ impl Contest {
         });
         let session = session.transpose()?;
         let keys = &self.set.keys;
+        let wide_keys: &Vec<_> = &keys.iter().map(widened).collect();
         let mut all: Vec<LookUp<'_>> = Vec::new();
         for list in &self.lists {
             let run = move |hits: &mut [Option<Hit>]| {
-                on_cores(list, keys, hits, cores, batch);
+                on_cores(list, wide_keys, hits, cores, batch);
                 Ok(())
             };
             all.push(LookUp { name: list.engine_name(), keys: keys.len(), run: Box::new(run) });
@@ -288,9 +292,14 @@ fn bodies(all: Vec<LookUp<'_>>) -> Result<Vec<Body<'_>>, BenchError> {
     Ok(out)
 }
 
+/// The words in a wider key, in which no condition looks at what is left.
+fn widened(words: &[u32; W]) -> [u32; WIDE] {
+    std::array::from_fn(|w| words.get(w).copied().unwrap_or(0))
+}
+
 /// Looks keys up, a share of them on each core.
-fn on_cores(list: &Acl<W>, keys: &[[u32; W]], hits: &mut [Option<Hit>], cores: usize, batch: usize) {
-    let look_up = |keys: &[[u32; W]], hits: &mut [Option<Hit>]| {
+fn on_cores(list: &Acl<WIDE>, keys: &[[u32; WIDE]], hits: &mut [Option<Hit>], cores: usize, batch: usize) {
+    let look_up = |keys: &[[u32; WIDE]], hits: &mut [Option<Hit>]| {
         for (keys, hits) in keys.chunks(batch).zip(hits.chunks_mut(batch)) {
             list.lookup_hits(keys, hits);
         }

@@ -312,11 +312,9 @@ impl Layout<10> {
     pub fn ipv6_five_tuple() -> Self {
         Self::of_flow_words([30, 31, 32, 33, 34, 35, 36, 37, 38, 39])
     }
-}
 
-impl Layout<9> {
     /// The twelve fields of OpenFlow 1.0 in a packed record of 35 bytes, in its order: in_port, dl_src, dl_dst,
-    /// dl_type, dl_vlan, dl_vlan_pcp, nw_src, nw_dst, nw_proto, nw_tos, tp_src, tp_dst.
+    /// dl_type, dl_vlan, dl_vlan_pcp, nw_src, nw_dst, nw_proto, nw_tos, tp_src, tp_dst. The tenth word is 0.
     pub fn openflow_12() -> Self {
         use FieldKind::{Range, Ternary};
         let fields = [

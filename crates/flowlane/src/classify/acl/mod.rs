@@ -9,6 +9,7 @@ pub mod dynamic;
 mod engine;
 mod entry;
 mod layout;
+mod order;
 mod reason;
 mod search;
 pub mod shared;

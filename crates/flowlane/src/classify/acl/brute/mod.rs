@@ -13,10 +13,10 @@ mod tests;
 
 pub use kernel::{BruteKernel, BruteKernelError, Shape};
 
-use std::cmp::Reverse;
-
 use super::engine::Settled;
-use super::{BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, Verdict, WordKind, reason};
+use super::{
+    BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, Verdict, WordKind, order, reason,
+};
 use crate::isa::{Body, Variant};
 use crate::rule::RuleId;
 
@@ -58,11 +58,12 @@ struct Test {
 
 impl<const W: usize> Brute<W> {
     /// A table of these entries, in any order.
+    #[inline(never)]
     pub fn new(kinds: &[WordKind; W], entries: &[Entry<W>]) -> Self {
         let kernel = BruteKernel::fastest();
         let body = Body::of(kernel.variant).expect("the default is chosen among what is available");
-        let mut entries = entries.to_vec();
-        entries.sort_unstable_by_key(|e| Reverse(e.rank));
+        let order = order::descending(entries.iter().map(|e| e.rank.0));
+        let entries: Vec<Entry<W>> = order.into_iter().map(|i| entries[i as usize]).collect();
         let any = Condition::any(kinds);
         let looks = |w: &usize| {
             entries.iter().any(|e| (e.condition.low[*w], e.condition.high[*w]) != (any.low[*w], any.high[*w]))
@@ -94,6 +95,7 @@ impl<const W: usize> Brute<W> {
     ///
     /// # Errors
     /// Where the table would be larger.
+    #[inline(never)]
     pub fn build(kinds: &[WordKind; W], entries: &[Entry<W>], memory_max: usize) -> Result<Self, BuildError> {
         let blocks = entries.len().div_ceil(BLOCK);
         let needed = size_of_val(entries)
@@ -112,6 +114,7 @@ impl<const W: usize> Brute<W> {
     }
 
     /// The same, looked up by this kernel, where it may be used here.
+    #[inline(never)]
     pub fn with_kernel(self, kernel: BruteKernel) -> Option<Self> {
         Some(Self { body: Body::of(kernel.variant)?, kernel, ..self })
     }
@@ -147,6 +150,7 @@ impl<const W: usize> Engine<W> for Brute<W> {
         self.entries.len()
     }
 
+    #[inline(never)]
     fn table_bytes(&self) -> usize {
         size_of_val(&self.entries[..])
             + size_of_val(&self.tests[..])
@@ -155,29 +159,34 @@ impl<const W: usize> Engine<W> for Brute<W> {
             + size_of_val(&self.plain[..])
     }
 
+    #[inline(never)]
     fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
         assert_eq!(keys.len(), verdicts.len(), "one verdict for each key");
         self.lookup(keys, 1, verdicts);
     }
 
+    #[inline(never)]
     fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
         self.lookup(keys, categories, verdicts);
     }
 
+    #[inline(never)]
     fn explain(&self, key: &[u32; W]) -> Explanation<W> {
         self.explain_alive(key, &|_| true)
     }
 }
 
 impl<const W: usize> Settled<W> for Brute<W> {
+    #[inline(never)]
     fn best_alive(&self, key: &[u32; W], category: usize, alive: &dyn Fn(RuleId) -> bool) -> Verdict {
         let counts = |e: &&Entry<W>| e.categories >> category & 1 == 1 && alive(e.rule);
         let found = self.entries.iter().filter(counts).find(|e| e.condition.matches(&self.kinds, key));
         found.map_or(Verdict::NONE, |e| Verdict::of(e.rule))
     }
 
+    #[inline(never)]
     fn explain_alive(&self, key: &[u32; W], alive: &dyn Fn(RuleId) -> bool) -> Explanation<W> {
         let mut looked_at = [0; W];
         let mut plain = self.entries.iter().filter(|e| e.categories & 1 == 1 && alive(e.rule));

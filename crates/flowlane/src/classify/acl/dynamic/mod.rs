@@ -27,7 +27,7 @@ use self::ids::Ids;
 use self::plan::Planned;
 use self::rules::Rules;
 use self::table::{Table, finest_mask};
-use super::{BuildError, Engine, Entry, Explanation, Verdict, WordKind};
+use super::{BuildError, Engine, Entry, Explanation, Verdict, WordKind, order};
 use crate::choices::{self, Slot};
 use crate::isa::{Body, Variant};
 use crate::memory::{Apart, Memory, Zeroed};
@@ -137,6 +137,7 @@ impl<const W: usize> Dynamic<W> {
     ///
     /// # Errors
     /// Where a limit does not allow them, or two have one handle.
+    #[inline(never)]
     pub fn build(
         kinds: &[WordKind; W],
         entries: &[Entry<W>],
@@ -161,6 +162,7 @@ impl<const W: usize> Dynamic<W> {
     ///
     /// # Errors
     /// Where the new plan needs more memory than is allowed.
+    #[inline(never)]
     pub fn replan(&self) -> Result<Self, BuildError> {
         Self::build(&self.kinds, &self.entries().collect::<Vec<_>>(), self.config.clone())
     }
@@ -187,8 +189,8 @@ impl<const W: usize> Dynamic<W> {
         config: DynamicConfig,
         tables: Vec<Planned<W>>,
     ) -> Result<Self, BuildError> {
-        let mut by_rank: Vec<&Entry<W>> = entries.iter().collect();
-        by_rank.sort_unstable_by_key(|e| e.rank);
+        let order = order::ascending(entries.iter().map(|e| e.rank.0));
+        let by_rank: Vec<&Entry<W>> = order.into_iter().map(|i| &entries[i as usize]).collect();
         let ranks: Vec<u64> = by_rank.iter().map(|e| e.rank.0).collect();
         let room = entries.len() + entries.len() / 16;
         let handles = entries.iter().map(|e| e.rule.0);
@@ -235,6 +237,7 @@ impl<const W: usize> Dynamic<W> {
     ///
     /// # Errors
     /// Where its handle is in use, or a limit does not allow it: the table is as before.
+    #[inline(never)]
     pub fn insert(&mut self, entry: Entry<W>) -> Result<(), BuildError> {
         let table = self.table_for(&finest_mask(&self.kinds, &entry.condition.low, &entry.condition.high));
         self.tables[usize::from(table)].prefetch(&entry.condition.low);
@@ -265,6 +268,7 @@ impl<const W: usize> Dynamic<W> {
     }
 
     /// Removes an entry; gives it back.
+    #[inline(never)]
     pub fn remove(&mut self, rule: RuleId) -> Option<Entry<W>> {
         let number = self.ids.remove(rule.0)?;
         let record = self.rules.records[number as usize];
@@ -294,9 +298,9 @@ impl<const W: usize> Dynamic<W> {
 
     /// Orders the tables.
     fn sort(&mut self) {
-        self.order.clear();
-        self.order.extend((0..self.tables.len() as u8).filter(|t| self.tables[usize::from(*t)].len() > 0));
-        self.order.sort_by_key(|t| Reverse(self.tables[usize::from(*t)].wins));
+        let order = order::descending(self.tables.iter().map(|t| t.wins.into()));
+        let filled = order.into_iter().filter(|t| self.tables[*t as usize].len() > 0);
+        self.order = filled.map(|t| t as u8).collect();
     }
 
     /// Whether so many bytes are within the limit.
@@ -322,9 +326,9 @@ impl<const W: usize> Dynamic<W> {
     /// Gives a table more buckets.
     fn grow(&mut self, t: usize) -> Result<(), BuildError> {
         let of_table = |n: &u32| usize::from(self.rules.records[*n as usize].table) == t;
-        let mut own: Vec<u32> = self.rules.numbers().filter(of_table).collect();
-        own.sort_unstable_by_key(|n| Reverse(self.rules.records[*n as usize].rank));
-        self.refill(t, &own)
+        let own: Vec<u32> = self.rules.numbers().filter(of_table).collect();
+        let order = order::descending(own.iter().map(|n| self.rules.records[*n as usize].rank));
+        self.refill(t, &order.into_iter().map(|i| own[i as usize]).collect::<Vec<_>>())
     }
 
     /// Makes a table anew for these records, by descending rank; without memory for it, it stays as it was.
@@ -386,21 +390,25 @@ impl<const W: usize> Engine<W> for Dynamic<W> {
         self.rules.len()
     }
 
+    #[inline(never)]
     fn table_bytes(&self) -> usize {
         self.bytes()
     }
 
+    #[inline(never)]
     fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
         assert_eq!(keys.len(), verdicts.len());
         batch::lookup(self, keys, verdicts);
     }
 
+    #[inline(never)]
     fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
         assert!((1..=super::CATEGORIES_MAX).contains(&categories), "{categories} categories");
         assert_eq!(keys.len() * categories, verdicts.len());
         batch::lookup_categories(self, keys, categories, verdicts);
     }
 
+    #[inline(never)]
     fn explain(&self, key: &[u32; W]) -> Explanation<W> {
         explain::explain(self, key)
     }

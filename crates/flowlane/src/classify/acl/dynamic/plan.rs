@@ -9,7 +9,7 @@ use std::cell::Cell;
 
 use super::table::finest_mask;
 use super::{DynamicConfig, TABLES_MAX};
-use crate::classify::acl::{Entry, WordKind};
+use crate::classify::acl::{Entry, WordKind, order};
 use crate::hash::multilinear::Multilinear;
 
 /// What the steps of a lookup cost, in any unit; only their ratios count.
@@ -151,9 +151,10 @@ pub(super) fn tables<const W: usize>(
 
 impl<const W: usize> Sample<W> {
     fn draw(kinds: &[WordKind; W], all: &[Entry<W>], config: &DynamicConfig, draws: &mut Draws) -> Self {
-        let mut drawn = drawn(kinds, all, config.sample.max(SAMPLE_MIN), draws);
-        drawn.sort_unstable_by_key(|(e, _)| std::cmp::Reverse(e.rank));
-        let (entries, weights): (Vec<Entry<W>>, Vec<f64>) = drawn.into_iter().unzip();
+        let drawn = drawn(kinds, all, config.sample.max(SAMPLE_MIN), draws);
+        let order = order::descending(drawn.iter().map(|(e, _)| e.rank.0));
+        let (entries, weights): (Vec<Entry<W>>, Vec<f64>) =
+            order.into_iter().map(|i| drawn[i as usize]).unzip();
         let masks = entries.iter().map(|e| finest_mask(kinds, &e.condition.low, &e.condition.high)).collect();
         let keys: Vec<_> = entries.iter().map(|e| key_within(kinds, e, draws)).collect();
         // The rule that a key was drawn from matches; there may be better ones.
@@ -292,17 +293,18 @@ impl<const W: usize> Sample<W> {
     /// kinds get shorter ones only when several have left.
     fn greedy(&self, mut plan: Plan<W>, draws: &mut Draws) -> Plan<W> {
         let (mut cheapest, mut patience) = (plan.clone(), PATIENCE);
-        let saved = |mask| (mask, self.with(&plan, mask, ROUGH).cost - plan.cost);
-        let mut candidates: Vec<([u32; W], f64)> = self.candidates(draws).into_iter().map(saved).collect();
+        let masks = self.candidates(draws);
+        let costs = |mask: &[u32; W]| self.with(&plan, *mask, ROUGH).cost - plan.cost;
+        let mut candidates: Vec<(f64, u32)> = masks.iter().map(costs).zip(0..).collect();
         while plan.tables.len() < TABLES_MAX && self.effort.get() > 0 {
             // What a mask saves rarely grows when others have joined: those that saved little need not be tried again
             // before those that saved more.
-            candidates.sort_unstable_by(|a, b| a.1.total_cmp(&b.1));
+            order::cheapest_first(&mut candidates);
             let mut best: Option<Plan<W>> = None;
             let mut tried = 0;
-            for (mask, saved) in &mut candidates {
-                let new = self.with(&plan, *mask, 1);
-                *saved = new.cost - plan.cost;
+            for (costs, mask) in &mut candidates {
+                let new = self.with(&plan, masks[*mask as usize], 1);
+                *costs = new.cost - plan.cost;
                 if best.as_ref().is_none_or(|b| new.cost < b.cost) {
                     best = Some(new);
                     tried = 0;
@@ -395,12 +397,11 @@ fn drawn<const W: usize>(
     if all.len() <= sample {
         return all.iter().map(|e| (*e, 1.0)).collect();
     }
-    let bits = |i: &u32| -> u32 {
-        let condition = &all[*i as usize].condition;
+    let bits = |entry: &Entry<W>| -> u32 {
+        let condition = &entry.condition;
         finest_mask(kinds, &condition.low, &condition.high).iter().map(|m| m.count_ones()).sum()
     };
-    let mut by_bits: Vec<u32> = (0..all.len() as u32).collect();
-    by_bits.sort_by_cached_key(bits);
+    let by_bits = order::ascending(all.iter().map(|entry| bits(entry).into()));
     let (coarse, fine) = by_bits.split_at((all.len() / COARSE).max(sample / 4));
     let mut out = Vec::with_capacity(sample);
     for (stratum, draws_of) in [(coarse, sample / 4), (fine, sample - sample / 4)] {

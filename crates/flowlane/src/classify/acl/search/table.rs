@@ -1,7 +1,7 @@
 //! An [`Acl`] over words of the flow key, of any width.
 
 use super::shape::FlowShape;
-use super::{FlowExplanation, Rules};
+use super::{FlowExplanation, Rule, Rules};
 use crate::classify::Hit;
 use crate::classify::acl::table::AclContest;
 use crate::classify::acl::{Acl, AclConfig, BuildError};
@@ -54,12 +54,17 @@ pub(super) fn table(
     }
 }
 
+/// Earlier rules first.
+fn in_order(rules: &Rules) -> Vec<(&RuleId, &Rule)> {
+    let mut ordered: Vec<_> = rules.iter().collect();
+    ordered.sort_by_key(|(_, rule)| rule.sequence);
+    ordered
+}
+
 impl<const W: usize> Projected<W> {
     fn build(shape: FlowShape, config: AclConfig, rules: &Rules) -> Result<Box<dyn FlowTable>, BuildError> {
         let layout = shape.layout();
-        let mut ordered: Vec<_> = rules.iter().collect();
-        ordered.sort_by_key(|(_, rule)| rule.sequence);
-        let entries = ordered.into_iter().map(|(id, rule)| {
+        let entries = in_order(rules).into_iter().map(|(id, rule)| {
             let condition = shape.condition(&layout, &rule.matches);
             (*id, rule.priority, condition.expect("the shape was made for these rules"), 1)
         });

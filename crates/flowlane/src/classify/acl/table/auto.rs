@@ -41,6 +41,7 @@ impl<const W: usize> Acl<W> {
     ///
     /// # Errors
     /// Where the budget is too small for every engine; the table is as before.
+    #[inline(never)]
     pub fn choose(
         &mut self,
         sample: &[[u32; W]],
@@ -69,11 +70,8 @@ impl<const W: usize> Acl<W> {
             return Err(built.into_iter().find_map(Result::err).expect("every candidate was refused"));
         };
         // Brute force comes first only where it is likely to be best.
-        let default = if self.len() > self.config.brute_rules_max() {
-            default.max(1).min(engines.len() - 1)
-        } else {
-            default
-        };
+        let many = brute.is_some() && self.len() > self.config.brute_rules_max();
+        let default = if many { default.max(1) } else { default };
         let chosen = engines[winner(&ticks, default)];
         let candidates = engines.iter().zip(ticks).zip(built).map(|((engine, ticks), built)| AclCandidate {
             engine: *engine,

@@ -45,6 +45,7 @@ impl<const W: usize> Snapshot<W> {
     /// # Errors
     /// Where the budget is too small for the engine, and it was named; `auto` takes the dynamic engine then, and where no
     /// tree suits the rules.
+    #[inline(never)]
     pub fn build(self) -> Result<Bulk<W>, BuildError> {
         let engine: Option<Box<dyn Settled<W>>> = match self.engine {
             AclEngine::Brute => {
@@ -110,6 +111,7 @@ impl<const W: usize> Acl<W> {
 
     /// The rules as they are, to be built elsewhere and then [adopted](Self::adopt). Until that, or
     /// [`rebuild`](Self::rebuild), slots of removed rules are not used again: memory grows a little.
+    #[inline(never)]
     pub fn snapshot(&mut self) -> Snapshot<W> {
         self.freeze();
         self.snapshot_for(self.engine_now())
@@ -124,6 +126,7 @@ impl<const W: usize> Acl<W> {
     ///
     /// # Errors
     /// Where the budget is too small; the table is as before.
+    #[inline(never)]
     pub fn rebuild(&mut self) -> Result<(), BuildError> {
         let bulk = self.snapshot_for(self.engine_now()).build()?;
         self.adopt(Arc::new(bulk))
@@ -134,6 +137,7 @@ impl<const W: usize> Acl<W> {
     ///
     /// # Errors
     /// Where the budget is too small; the table is as before.
+    #[inline(never)]
     pub fn adopt(&mut self, bulk: Arc<Bulk<W>>) -> Result<(), BuildError> {
         let mut states: Vec<State> = self
             .states

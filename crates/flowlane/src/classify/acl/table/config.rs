@@ -112,6 +112,7 @@ impl AclConfig {
     }
 
     /// The dynamic engine with these entries and a plan for them.
+    #[inline(never)]
     pub(super) fn dynamic<const W: usize>(
         &self,
         kinds: &[WordKind; W],

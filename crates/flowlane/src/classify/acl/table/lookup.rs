@@ -29,6 +29,7 @@ impl<const W: usize> Acl<W> {
     ///
     /// # Panics
     /// Where the slices differ in length.
+    #[inline(never)]
     pub fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
         assert_eq!(keys.len(), verdicts.len(), "one verdict for each key");
         self.slots_of(keys, 1, verdicts);
@@ -39,6 +40,7 @@ impl<const W: usize> Acl<W> {
     ///
     /// # Panics
     /// Where `categories` is 0 or above [`CATEGORIES_MAX`], or `verdicts` is not `keys.len() * categories` long.
+    #[inline(never)]
     pub fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
@@ -50,6 +52,7 @@ impl<const W: usize> Acl<W> {
     ///
     /// # Panics
     /// Where the slices differ in length.
+    #[inline(never)]
     pub fn lookup_hits(&self, keys: &[[u32; W]], hits: &mut [Option<Hit>]) {
         assert_eq!(keys.len(), hits.len(), "one hit for each key");
         let mut found = [Verdict::NONE; 4 * CHUNK];
@@ -61,6 +64,7 @@ impl<const W: usize> Acl<W> {
     }
 
     /// The best rule of category 0 for one key.
+    #[inline(never)]
     pub fn lookup(&self, key: &[u32; W]) -> Option<Hit> {
         let mut slot = [Verdict::NONE];
         self.slots_of(&[*key], 1, &mut slot);
@@ -142,6 +146,7 @@ impl<const W: usize> Acl<W> {
     }
 
     /// How the answer for a key comes about.
+    #[inline(never)]
     pub fn explain(&self, key: &[u32; W]) -> Explanation<W> {
         let mut told = self.depends(key);
         // Engines stop at the winner; who asks wants to know who would be next.
@@ -152,6 +157,7 @@ impl<const W: usize> Acl<W> {
     }
 
     /// The same, where the next best rule does not matter.
+    #[inline(never)]
     pub fn depends(&self, key: &[u32; W]) -> Explanation<W> {
         let mut told = self.engine().explain(key);
         if let Some(bulk) = &self.bulk {

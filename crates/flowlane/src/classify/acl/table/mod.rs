@@ -15,7 +15,7 @@ pub use config::{AclConfig, AclEngine, AclEngineError};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey};
+use super::{BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey, order};
 use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
 
@@ -69,6 +69,7 @@ pub struct Acl<const W: usize> {
 
 impl<const W: usize> Acl<W> {
     /// An empty table.
+    #[inline(never)]
     pub fn new(layout: Layout<W>, config: AclConfig) -> Self {
         let overlay = config.dynamic(layout.kinds(), &[], usize::MAX);
         let overlay = overlay.expect("no rules are within no limit");
@@ -153,6 +154,7 @@ impl<const W: usize> Acl<W> {
     /// # Errors
     /// Where the handle is in use or stands for none, the table is full, or the budget is too small; the table is as
     /// before.
+    #[inline(never)]
     pub fn insert(
         &mut self,
         rule: RuleId,
@@ -168,6 +170,7 @@ impl<const W: usize> Acl<W> {
     }
 
     /// Removes a rule. Says whether it was there.
+    #[inline(never)]
     pub fn remove(&mut self, rule: RuleId) -> bool {
         let Some(slot) = self.by_rule.get(&rule).copied() else { return false };
         self.take(slot);
@@ -180,6 +183,7 @@ impl<const W: usize> Acl<W> {
     ///
     /// # Errors
     /// Where the budget is too small; the table is as before.
+    #[inline(never)]
     pub fn replace(
         &mut self,
         rule: RuleId,
@@ -293,10 +297,10 @@ impl<const W: usize> Acl<W> {
     fn renumber(&mut self) {
         // The dead, too: what they are compared with gets a new number.
         let taken = |slot: &u32| self.states[*slot as usize] != State::Free;
-        let mut live: Vec<u32> = (0..self.slots.len() as u32).filter(taken).collect();
-        live.sort_unstable_by_key(|slot| std::cmp::Reverse(self.slots[*slot as usize].rank));
-        for (place, slot) in live.iter().enumerate() {
-            let entry = &mut self.slots[*slot as usize];
+        let live: Vec<u32> = (0..self.slots.len() as u32).filter(taken).collect();
+        let order = order::descending(live.iter().map(|slot| self.slots[*slot as usize].rank.0));
+        for (place, i) in order.into_iter().enumerate() {
+            let entry = &mut self.slots[live[i as usize] as usize];
             entry.rank = RankKey::new(entry.rank.priority(), place as u32);
         }
         self.sequence = live.len() as u32;

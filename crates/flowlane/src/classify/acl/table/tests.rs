@@ -121,6 +121,10 @@ fn the_fastest_by_the_clock_is_chosen() {
     let mut still = || 0;
     assert_eq!(acl.choose(&[], &mut still).unwrap().chosen, AclEngine::Tree);
     agrees(&acl, &keys);
+    // Where brute force takes no part, too.
+    let (mut large, ..) = filled(AclConfig::default(), 600);
+    let contest = large.choose(&[], &mut still).unwrap();
+    assert_eq!((contest.chosen, contest.candidates.len()), (AclEngine::Tree, 2));
 }
 
 #[test]

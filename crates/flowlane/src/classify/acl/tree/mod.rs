@@ -89,6 +89,7 @@ impl<const W: usize> Tree<W> {
     ///
     /// # Errors
     /// Where the budget does not suffice, or two entries have the same handle.
+    #[inline(never)]
     pub fn build(
         kinds: &[WordKind; W],
         entries: &[Entry<W>],
@@ -125,6 +126,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
         self.records.len()
     }
 
+    #[inline(never)]
     fn table_bytes(&self) -> usize {
         self.table.size_bytes()
             + self.blocks.size_bytes()
@@ -132,6 +134,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
             + self.nodes.capacity() * size_of::<Node<W>>()
     }
 
+    #[inline(never)]
     fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
         assert_eq!(keys.len(), verdicts.len(), "a verdict for each key");
         match self.body {
@@ -145,6 +148,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
         }
     }
 
+    #[inline(never)]
     fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "{categories} categories; there are 1 to 16");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
@@ -158,16 +162,19 @@ impl<const W: usize> Engine<W> for Tree<W> {
         }
     }
 
+    #[inline(never)]
     fn explain(&self, key: &[u32; W]) -> Explanation<W> {
         explain::explain(self, key, |_| true)
     }
 }
 
 impl<const W: usize> Settled<W> for Tree<W> {
+    #[inline(never)]
     fn best_alive(&self, key: &[u32; W], category: usize, alive: &dyn Fn(RuleId) -> bool) -> Verdict {
         self.verdict(self.best_of(key, category, |rank| self.is_alive(rank, alive)))
     }
 
+    #[inline(never)]
     fn explain_alive(&self, key: &[u32; W], alive: &dyn Fn(RuleId) -> bool) -> Explanation<W> {
         explain::explain(self, key, |rank| self.is_alive(rank, alive))
     }

@@ -17,7 +17,7 @@ use super::record::{self, Records};
 #[cfg(target_arch = "x86_64")]
 use super::rounds::Vectors;
 use super::{Node, PARTS_MAX, Tree, TreeConfig, chosen};
-use crate::classify::acl::{BuildError, Engine, Entry, WordKind};
+use crate::classify::acl::{BuildError, Engine, Entry, WordKind, order};
 use crate::isa::Body;
 use crate::memory::Memory;
 use crate::rule::RuleId;
@@ -142,8 +142,7 @@ pub(super) fn tree<const W: usize>(
     if least > config.memory_max {
         return Err(refused);
     }
-    let mut order: Vec<u32> = (0..entries.len() as u32).collect();
-    order.sort_unstable_by_key(|&i| std::cmp::Reverse(entries[i as usize].rank));
+    let order = order::descending(entries.iter().map(|e| e.rank.0));
     let rules: Vec<_> = order.iter().map(|&i| Ternary::of(kinds, &entries[i as usize].condition)).collect();
     let ranks: Vec<u32> = (0..rules.len() as u32).collect();
     let (packets, some_packets) = (sign::packets(&rules, PACKETS, 3), sign::packets(&rules, SOME_PACKETS, 2));
@@ -195,12 +194,12 @@ fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[Way], known: Draft<W>) -
         let own = drafts(&ways[..share]);
         own.into_iter().chain(others.into_iter().flat_map(piece::join)).collect()
     });
-    let mut drafts: Vec<_> = std::iter::once(known).chain(drafts).collect();
-    drafts.sort_by(|a, b| a.cycles.total_cmp(&b.cycles));
-    let best = drafts.remove(0);
+    let drafts: Vec<_> = std::iter::once(known).chain(drafts).collect();
+    let best = drafts.iter().min_by(|a, b| a.cycles.total_cmp(&b.cycles)).expect("one is known");
     let spares =
-        |d: &Draft<W>| d.cycles <= SPARING_CYCLES * best.cycles && d.bytes <= SPARING_BYTES * best.bytes;
-    drafts.into_iter().filter(spares).min_by(|a, b| a.bytes.total_cmp(&b.bytes)).unwrap_or(best)
+        |d: &&Draft<W>| d.cycles <= SPARING_CYCLES * best.cycles && d.bytes <= SPARING_BYTES * best.bytes;
+    let sparing = drafts.iter().filter(spares).min_by(|a, b| a.bytes.total_cmp(&b.bytes));
+    sparing.unwrap_or(best).clone()
 }
 
 /// The parts, best rank first; none where the budget does not suffice.
@@ -208,16 +207,22 @@ fn parts<const W: usize>(plan: &Plan<'_, W>) -> Option<Vec<Piece<W>>> {
     let Draft { way, cuts, .. } = draft(plan);
     let mut known = cuts.into_iter();
     let mut left = plan.ranks.to_vec();
-    let mut parts = Vec::new();
+    let (mut bests, mut parts) = (Vec::new(), Vec::new());
     while !left.is_empty() || parts.is_empty() {
         let last = parts.len() + 1 >= way.parts_max;
         let cut = known.next().unwrap_or_else(|| piece::root(plan, &way, &left, 1.0, last));
         let (rest, kept) = piece::evict(plan, &cut, left);
-        parts.push((kept.first().copied(), piece::part(plan, &cut, &kept)?));
+        // A part without rules, the only one, has no best rank.
+        bests.push(kept.first().copied().unwrap_or(0).into());
+        parts.push(piece::part(plan, &cut, &kept)?);
         left = rest;
     }
-    parts.sort_by_key(|(best, _)| *best);
-    Some(parts.into_iter().map(|(_, piece)| piece).collect())
+    Some(
+        order::ascending(bests.into_iter())
+            .into_iter()
+            .map(|i| std::mem::take(&mut parts[i as usize]))
+            .collect(),
+    )
 }
 
 /// One table of all parts: their roots first.

@@ -203,6 +203,7 @@ pub(super) fn evict<const W: usize>(
 }
 
 /// A way of parting the rules, worked out on a sample of them.
+#[derive(Clone)]
 pub(super) struct Draft<const W: usize> {
     pub(super) way: Way,
     /// What a lookup costs, about; infinite where that is more than another way costs.
