@@ -1,24 +1,89 @@
-//! Route tables in MRT dumps (RFC 6396): TABLE_DUMP_V2 as collectors write them, and the older TABLE_DUMP.
+//! Route tables in MRT dumps (RFC 6396): TABLE_DUMP_V2 as collectors write them, with additional paths (RFC 8050) or without,
+//! and the older TABLE_DUMP.
 //!
 //! A collector's dump has for each prefix what each of its peers announced. As a router would, one is chosen: the
-//! shortest AS path, and among equals the first.
+//! shortest AS path, and among equals the first. Tables for multicast and of other families are left out.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-use bgpkit_parser::BgpkitParser;
-use bgpkit_parser::models::{Attributes, MrtMessage, TableDumpMessage, TableDumpV2Message};
 use flowlane::route::read::{AnyPrefix, NextHop, RouteList};
 
 use crate::failure::Failure;
 
-/// The types of records that hold tables: TABLE_DUMP and TABLE_DUMP_V2.
-const TYPES: [u8; 2] = [12, 13];
+/// The types of records that hold tables.
+const TABLE_DUMP: u16 = 12;
+const TABLE_DUMP_V2: u16 = 13;
+
+/// What a record of TABLE_DUMP_V2 is (RFC 6396, 4.3; RFC 8050, 4).
+mod subtype {
+    pub(super) const PEER_INDEX_TABLE: u16 = 1;
+    pub(super) const RIB_IPV4_UNICAST: u16 = 2;
+    pub(super) const RIB_IPV6_UNICAST: u16 = 4;
+    pub(super) const RIB_IPV4_UNICAST_ADDPATH: u16 = 8;
+    pub(super) const RIB_IPV6_UNICAST_ADDPATH: u16 = 10;
+    /// Greater ones are unknown.
+    pub(super) const RIB_GENERIC_ADDPATH: u16 = 12;
+}
+
+/// Path attributes (RFC 4271, 4.3; RFC 4760, 3).
+mod attribute {
+    pub(super) const AS_PATH: u8 = 2;
+    pub(super) const NEXT_HOP: u8 = 3;
+    pub(super) const MP_REACH_NLRI: u8 = 14;
+    /// In the flags: the length has two bytes.
+    pub(super) const EXTENDED_LENGTH: u8 = 0x10;
+}
+
+/// Segments of an AS path that count: each AS of a sequence, and a set as one (RFC 4271, 9.1.2.2). Confederations do not
+/// (RFC 5065, 5.3).
+const AS_SET: u8 = 1;
+const AS_SEQUENCE: u8 = 2;
 
 /// Whether a file looks like a dump: no text has zero bytes. The type stands behind four bytes of time.
 pub(crate) fn is_dump(bytes: &[u8]) -> bool {
-    bytes.len() >= 12 && bytes[4] == 0 && TYPES.contains(&bytes[5]) && bytes[6] == 0
+    bytes.len() >= 12
+        && [TABLE_DUMP, TABLE_DUMP_V2].contains(&u16::from_be_bytes([bytes[4], bytes[5]]))
+        && bytes[6] == 0
+}
+
+/// What is still to be read of a record.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn take(&mut self, len: usize) -> Result<&'a [u8], String> {
+        let (taken, rest) = self.0.split_at_checked(len).ok_or_else(|| {
+            format!("it ends where {len} more bytes are expected and {} are left", self.0.len())
+        })?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        Ok(self.take(N)?.try_into().expect("as many as asked for"))
+    }
+
+    fn u8(&mut self) -> Result<u8, String> {
+        self.array().map(u8::from_be_bytes)
+    }
+
+    fn u16(&mut self) -> Result<u16, String> {
+        self.array().map(u16::from_be_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, String> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    fn address(&mut self, is_v6: bool) -> Result<IpAddr, String> {
+        Ok(if is_v6 { self.array::<16>()?.into() } else { self.array::<4>()?.into() })
+    }
+
+    /// The next so many bytes, to be read by themselves.
+    fn part(&mut self, len: usize) -> Result<Self, String> {
+        self.take(len).map(Self)
+    }
 }
 
 /// What a peer announced for a prefix.
@@ -30,58 +95,160 @@ struct Announced {
 /// The routes of a dump, in its order.
 pub(crate) fn read(bytes: &[u8], path: &Path, routes_max: usize) -> Result<RouteList, Failure> {
     let mut table = Table::default();
-    let mut peers: HashMap<u16, IpAddr> = HashMap::new();
-    let parser = BgpkitParser::from_reader(bytes).disable_warnings();
-    for (number, record) in (1..).zip(parser.into_fallible_record_iter()) {
-        let failed = |what: String| {
-            let message = format!("{}: record {number}: {what}", path.display());
+    let mut rest = Bytes(bytes);
+    for number in 1.. {
+        if rest.0.is_empty() {
+            break;
+        }
+        table.record(&mut rest, routes_max).map_err(|what| {
             Failure::input_help(
-                message,
+                format!("{}: record {number}: {what}", path.display()),
                 "an MRT dump of a table is expected: TABLE_DUMP_V2, unpacked or gzipped",
             )
-        };
-        match record.map_err(|e| failed(e.to_string()))?.message {
-            MrtMessage::TableDumpV2Message(TableDumpV2Message::PeerIndexTable(index)) => {
-                peers = index.id_peer_map.iter().map(|(id, peer)| (*id, peer.peer_ip)).collect();
-            }
-            MrtMessage::TableDumpV2Message(TableDumpV2Message::RibAfi(rib)) => {
-                let prefix = AnyPrefix::truncated(rib.prefix.prefix.addr(), rib.prefix.prefix.prefix_len());
-                for entry in &rib.rib_entries {
-                    let peer = peers.get(&entry.peer_index).copied();
-                    table.announce(prefix, announced(&entry.attributes, peer));
-                }
-            }
-            MrtMessage::TableDumpMessage(entry) => table.entry(&entry),
-            MrtMessage::TableDumpMessageBatch(entries) => entries.iter().for_each(|entry| table.entry(entry)),
-            // Geographic places of peers, and tables of other families.
-            MrtMessage::TableDumpV2Message(_) => {}
-            _ => return Err(failed("a message, where an entry of a table is expected".to_owned())),
-        }
-        if table.order.len() > routes_max {
-            return Err(failed(format!("more than {routes_max} routes")));
-        }
+        })?;
     }
     Ok(table.routes())
 }
 
-/// Next hop and length of path; none where there is no next hop at all.
-fn announced(attributes: &Attributes, peer: Option<IpAddr>) -> Option<Announced> {
-    let multiprotocol = || attributes.get_reachable_nlri()?.next_hop.as_ref().map(|hop| hop.addr());
-    let next_hop = attributes.next_hop().or_else(multiprotocol).or(peer)?;
-    let path_len = attributes.as_path().map_or(0, |path| path.route_len());
-    Some(Announced { path_len, next_hop })
+/// Next hop and length of path, by attributes in which an AS has so many bytes; none where there is no next hop at all.
+fn announced(
+    mut attributes: Bytes<'_>,
+    as_bytes: usize,
+    is_v6: bool,
+    peer: Option<IpAddr>,
+) -> Result<Option<Announced>, String> {
+    let (mut path_len, mut plain, mut multiprotocol) = (0, None, None);
+    while !attributes.0.is_empty() {
+        let (flags, kind) = (attributes.u8()?, attributes.u8()?);
+        let len = match flags & attribute::EXTENDED_LENGTH {
+            0 => attributes.u8()?.into(),
+            _ => attributes.u16()?.into(),
+        };
+        let mut value = attributes.part(len)?;
+        match kind {
+            attribute::AS_PATH => path_len = self::path_len(value, as_bytes)?,
+            attribute::NEXT_HOP => plain = Some(value.address(false)?),
+            attribute::MP_REACH_NLRI => multiprotocol = next_hop(value)?,
+            _ => {}
+        }
+    }
+    let next_hop = if is_v6 { multiprotocol.or(plain) } else { plain.or(multiprotocol) };
+    Ok(next_hop.or(peer).map(|next_hop| Announced { path_len, next_hop }))
+}
+
+fn path_len(mut segments: Bytes<'_>, as_bytes: usize) -> Result<usize, String> {
+    let mut len = 0;
+    while !segments.0.is_empty() {
+        let (kind, count) = (segments.u8()?, usize::from(segments.u8()?));
+        segments.take(count * as_bytes)?;
+        len += match kind {
+            AS_SEQUENCE => count,
+            AS_SET => 1,
+            _ => 0,
+        };
+    }
+    Ok(len)
+}
+
+/// The next hop of reachable prefixes. In a table it stands alone (RFC 6396, 4.3.4); some write what a message has, family
+/// and all, which begins with a zero. A second address is of the link.
+fn next_hop(mut value: Bytes<'_>) -> Result<Option<IpAddr>, String> {
+    if value.0.len() > 1 && value.0[0] == 0 {
+        value.take(3)?;
+    }
+    let len = value.u8()?;
+    let mut address = value.part(len.into())?;
+    Ok(match len {
+        4 => Some(address.address(false)?),
+        16 | 32 => Some(address.address(true)?),
+        _ => None,
+    })
 }
 
 #[derive(Default)]
 struct Table {
+    peers: Vec<IpAddr>,
     best: HashMap<AnyPrefix, Announced>,
     order: Vec<AnyPrefix>,
 }
 
 impl Table {
-    fn entry(&mut self, entry: &TableDumpMessage) {
-        let prefix = AnyPrefix::truncated(entry.prefix.prefix.addr(), entry.prefix.prefix.prefix_len());
-        self.announce(prefix, announced(&entry.attributes, Some(entry.peer_ip)));
+    fn record(&mut self, rest: &mut Bytes<'_>, routes_max: usize) -> Result<(), String> {
+        let _time = rest.u32()?;
+        let (kind, subtype, len) = (rest.u16()?, rest.u16()?, rest.u32()?);
+        let mut body = rest.part(len as usize)?;
+        match (kind, subtype) {
+            (TABLE_DUMP, 1 | 2) => self.entry(&mut body, subtype == 2)?,
+            (TABLE_DUMP_V2, subtype::PEER_INDEX_TABLE) => self.index(&mut body)?,
+            (TABLE_DUMP_V2, subtype::RIB_IPV4_UNICAST) => self.entries(&mut body, false, false)?,
+            (TABLE_DUMP_V2, subtype::RIB_IPV6_UNICAST) => self.entries(&mut body, true, false)?,
+            (TABLE_DUMP_V2, subtype::RIB_IPV4_UNICAST_ADDPATH) => self.entries(&mut body, false, true)?,
+            (TABLE_DUMP_V2, subtype::RIB_IPV6_UNICAST_ADDPATH) => self.entries(&mut body, true, true)?,
+            // Tables for multicast, of other families, and the geographic places of peers.
+            (TABLE_DUMP_V2, ..=subtype::RIB_GENERIC_ADDPATH) => {}
+            _ => {
+                return Err(format!(
+                    "its type is {kind}, subtype {subtype}, where an entry of a table is expected (type {TABLE_DUMP_V2})"
+                ));
+            }
+        }
+        if self.order.len() > routes_max {
+            return Err(format!("more than {routes_max} routes"));
+        }
+        Ok(())
+    }
+
+    /// PEER_INDEX_TABLE: the peers, by number.
+    fn index(&mut self, body: &mut Bytes<'_>) -> Result<(), String> {
+        let _collector = body.u32()?;
+        let name_len = body.u16()?;
+        body.take(name_len.into())?;
+        let count = body.u16()?;
+        self.peers.clear();
+        for _ in 0..count {
+            let kind = body.u8()?;
+            let _id = body.u32()?;
+            self.peers.push(body.address(kind & 1 != 0)?);
+            body.take(if kind & 2 != 0 { 4 } else { 2 })?;
+        }
+        Ok(())
+    }
+
+    /// A prefix of TABLE_DUMP_V2, with all that was announced for it.
+    fn entries(&mut self, body: &mut Bytes<'_>, is_v6: bool, has_path_ids: bool) -> Result<(), String> {
+        let _sequence = body.u32()?;
+        let len = body.u8()?;
+        let mut address = [0; 16];
+        let bytes = body.take(usize::from(len).div_ceil(8))?;
+        address.get_mut(..bytes.len()).ok_or_else(|| too_long(len))?.copy_from_slice(bytes);
+        let prefix = prefix(Bytes(&address).address(is_v6)?, len)?;
+        let count = body.u16()?;
+        for _ in 0..count {
+            let peer = body.u16()?;
+            let _time = body.u32()?;
+            if has_path_ids {
+                body.u32()?;
+            }
+            let attributes_len = body.u16()?;
+            let attributes = body.part(attributes_len.into())?;
+            let peer = self.peers.get(usize::from(peer)).copied();
+            self.announce(prefix, announced(attributes, 4, is_v6, peer)?);
+        }
+        Ok(())
+    }
+
+    /// A record of TABLE_DUMP: a prefix and what one peer announced.
+    fn entry(&mut self, body: &mut Bytes<'_>, is_v6: bool) -> Result<(), String> {
+        let _view_and_sequence = body.u32()?;
+        let address = body.address(is_v6)?;
+        let prefix = prefix(address, body.u8()?)?;
+        let _status_and_time = body.take(5)?;
+        let peer = body.address(is_v6)?;
+        let _as = body.u16()?;
+        let attributes_len = body.u16()?;
+        let attributes = body.part(attributes_len.into())?;
+        self.announce(prefix, announced(attributes, 2, is_v6, Some(peer))?);
+        Ok(())
     }
 
     fn announce(&mut self, prefix: AnyPrefix, announced: Option<Announced>) {
@@ -103,5 +270,16 @@ impl Table {
             routes.push(prefix, number);
         }
         routes
+    }
+}
+
+fn too_long(len: u8) -> String {
+    format!("a prefix of {len} bits, longer than an address")
+}
+
+fn prefix(address: IpAddr, len: u8) -> Result<AnyPrefix, String> {
+    match len <= AnyPrefix::bits(address) {
+        true => Ok(AnyPrefix::truncated(address, len)),
+        false => Err(too_long(len)),
     }
 }
