@@ -68,7 +68,7 @@ mod tests {
         let error = "avx9".parse::<Variant>().expect_err("no such variant");
         assert_eq!(error.to_string(), "there is no variant `avx9`; there are scalar, sse42, avx2 and avx512");
         let error = "3".parse::<HopSize>().expect_err("no such size");
-        assert_eq!(error.to_string(), "there is no size of next hops `3`; there are 1, 2, 4 and 8");
+        assert_eq!(error.to_string(), "there is no size of next hops in bytes `3`; there are 1, 2, 4 and 8");
     }
 
     /// They stand in files and scripts.
