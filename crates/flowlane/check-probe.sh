@@ -2,8 +2,8 @@
 # Whether probes (src/probe.rs) leave anything in lookups that nobody listens to. x86-64 Linux; needs objdump and nm (binutils)
 # and, to count instructions, valgrind.
 #
-# The library is built twice, as handed out (the profile dist, which keeps names): as it is, and from a copy whose sources lack every statement that tells a probe
-# something. examples/probe_cost.rs calls the lookups. It fails
+# The library is built twice, as handed out (the profile dist, which keeps names): as it is, and from a copy whose sources
+# lack every statement that tells a probe something. examples/probe_cost.rs calls the lookups. It fails
 #   - where the binary has a symbol of a probe, or a call to one;
 #   - where a lookup's machine code differs between the two, but for addresses, unless valgrind counts no more than one
 #     instruction in a thousand more for it (registers may be given out otherwise).

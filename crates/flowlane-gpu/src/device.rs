@@ -23,7 +23,7 @@ const CAPABILITY_MIN: (i32, i32) = (8, 0);
 pub struct DeviceProperties {
     /// Its place among the devices, from 0.
     pub ordinal: usize,
-    /// Its name.
+    /// What the driver calls it.
     pub name: String,
     /// Compute capability.
     pub capability: (i32, i32),

@@ -149,7 +149,7 @@ impl Tunnels {
 
     /// How many packets for this node were refused, by reason.
     pub fn refused(&self) -> impl Iterator<Item = (Refused, u64)> {
-        Refused::ALL.iter().copied().zip(self.refused.iter().copied())
+        Refused::ALL.into_iter().zip(self.refused.iter().copied())
     }
 
     /// Terminates the tunnels among a burst's frames, which came in through a port of `vrf`; returns the lanes that

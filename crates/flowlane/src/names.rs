@@ -68,16 +68,18 @@ mod tests {
         let error = "avx9".parse::<Variant>().expect_err("no such variant");
         assert_eq!(error.to_string(), "there is no variant `avx9`; there are scalar, sse42, avx2 and avx512");
         let error = "3".parse::<HopSize>().expect_err("no such size");
-        assert_eq!(error.to_string(), "there is no size of next hops `3`; there are 1, 2, 4 and 8");
+        assert_eq!(error.to_string(), "there is no size of next hops in bytes `3`; there are 1, 2, 4 and 8");
     }
 
     /// They stand in files and scripts.
     #[test]
     fn names_stay_as_they_are() {
+        use crate::bloom::Algorithm;
         use crate::choices::{Family, SizeClass};
+        use crate::classify::acl::AclEngine;
         use crate::generate::Profile;
-        use crate::packet::Malformed;
         use crate::route::engine::Engine;
+        use crate::tunnel::TunnelKind;
 
         assert_eq!(Variant::ALL.map(Variant::name), ["scalar", "sse42", "avx2", "avx512"]);
         assert_eq!(Engine::ALL.map(Engine::name), ["dir24", "trie", "compact"]);
@@ -87,8 +89,69 @@ mod tests {
             Family::ALL.map(Family::name),
             ["zen5", "zen4", "sapphire-rapids", "ice-lake", "avx2", "sse4.2", "any"]
         );
-        assert_eq!(Malformed::ALL.len(), 24);
-        assert_eq!(Malformed::Ipv4HeaderLength.name(), "ipv4-header-length");
-        assert_eq!(Malformed::Icmpv6Truncated.to_string(), "icmpv6-truncated");
+        assert_eq!(AclEngine::ALL.map(AclEngine::name), ["auto", "brute", "tree", "dynamic"]);
+        assert_eq!(Algorithm::ALL.map(Algorithm::name), ["scalar", "avx2-staged", "avx512-staged"]);
+        assert_eq!(TunnelKind::ALL.map(TunnelKind::name), ["vxlan", "geneve", "gtpu"]);
+    }
+
+    /// They are in reports and in the counters that people watch.
+    #[test]
+    fn reasons_stay_as_they_are() {
+        use crate::packet::Malformed;
+        use crate::tunnel::Refused;
+
+        assert_eq!(
+            Malformed::ALL.map(Malformed::name),
+            [
+                "ethernet-truncated",
+                "vlan-truncated",
+                "mpls-truncated",
+                "arp-truncated",
+                "arp-format",
+                "ipv4-truncated",
+                "ipv4-version",
+                "ipv4-header-length",
+                "ipv4-total-length",
+                "ipv6-truncated",
+                "ipv6-version",
+                "ipv6-payload-length",
+                "ipv6-extension-truncated",
+                "ipv6-extension-limit",
+                "tcp-truncated",
+                "tcp-header-length",
+                "udp-truncated",
+                "udp-length",
+                "sctp-truncated",
+                "icmp-truncated",
+                "icmpv6-truncated",
+                "neighbour-discovery",
+                "tunnel-truncated",
+                "tunnel-format",
+            ]
+        );
+        assert_eq!(
+            Refused::ALL.map(Refused::name),
+            [
+                "ipv4-checksum",
+                "udp-checksum",
+                "udp-checksum-missing",
+                "tunnel-truncated",
+                "vxlan-flags",
+                "geneve-version",
+                "geneve-option-length",
+                "geneve-critical-option",
+                "geneve-control",
+                "gtpu-version",
+                "gtpu-signalling",
+                "gtpu-length",
+                "gtpu-extension-length",
+                "gtpu-extension",
+                "inner-protocol",
+                "unknown-endpoint",
+            ]
+        );
+        for (name, shown) in Refused::ALL.map(|reason| (reason.name(), reason.to_string())) {
+            assert_eq!(name, shown);
+        }
     }
 }

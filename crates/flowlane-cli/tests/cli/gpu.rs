@@ -42,12 +42,14 @@ fn classify(folder: &Path, engine: &str) -> Command {
     command
 }
 
-/// Compiles a library `libcuda.so.1`; none without a compiler.
+/// Compiles a library `libcuda.so.1`; none without a compiler. It is there whole or not at all, whoever else makes it at
+/// the same time.
 fn driver(folder: &Path, sources: &[PathBuf]) -> Option<()> {
     let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let made = folder.join(format!("libcuda.{}", std::process::id()));
     let output = Process::new(compiler)
         .args(["-std=c++17", "-O1", "-shared", "-fPIC", "-fvisibility=hidden", "-o"])
-        .arg(folder.join("libcuda.so.1"))
+        .arg(&made)
         .args(["-x", "c++"])
         .args(sources)
         .output();
@@ -56,6 +58,7 @@ fn driver(folder: &Path, sources: &[PathBuf]) -> Option<()> {
         return None;
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    std::fs::rename(made, folder.join("libcuda.so.1")).expect("renamed");
     Some(())
 }
 

@@ -36,7 +36,7 @@ fn role() {
             stream.write_all(b"intact").unwrap();
         }
         Ok("send") => {
-            let mut stream = TcpStream::connect(ADDRESS).unwrap();
+            let mut stream = connect();
             stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             stream.write_all(&pattern()).unwrap();
             stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -45,6 +45,18 @@ fn role() {
             assert_eq!(answer, "intact");
         }
         _ => {}
+    }
+}
+
+/// Connects; again for 5 s while nobody listens yet, or the address or the switch is not ready.
+fn connect() -> TcpStream {
+    let begun = Instant::now();
+    loop {
+        match TcpStream::connect(ADDRESS) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(begun.elapsed() < Duration::from_secs(5), "{ADDRESS}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -172,7 +184,6 @@ fn carries_ping_and_tcp(tap: bool) {
     // The first may meet an interface that is still coming up.
     assert!(sh(&ping) || sh(&ping), "ping");
     let mut receiver = Net::within(&net.b, "receive");
-    std::thread::sleep(Duration::from_millis(500));
     let mut sender = Net::within(&net.a, "send");
     wait_for(&mut sender, "the sender");
     wait_for(&mut receiver, "the receiver");

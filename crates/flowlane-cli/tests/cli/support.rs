@@ -8,7 +8,7 @@ use assert_cmd::Command;
 /// compiles where they keep theirs.
 pub(crate) fn flowlane() -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
-    command.env("FLOWLANE_TUNE", "/dev/null");
+    command.env("FLOWLANE_TUNE", "/dev/null").env_remove("CLICOLOR_FORCE");
     command.env("POCL_CACHE_DIR", concat!(env!("CARGO_TARGET_TMPDIR"), "/pocl"));
     command
 }
@@ -20,6 +20,7 @@ pub(crate) fn run(folder: &Path, arguments: &str, code: i32) -> (String, String)
     let output = flowlane().current_dir(folder).args(arguments.split_whitespace()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let (out, err) = (text(output.stdout), text(output.stderr));
+    assert!(!out.contains('\x1b') && !err.contains('\x1b'), "colours in what is no terminal\n{out}\n{err}");
     assert_eq!(output.status.code(), Some(code), "flowlane {arguments}\n{out}\n{err}");
     (out, err)
 }

@@ -353,7 +353,7 @@ impl Preset {
     /// All.
     pub const ALL: [Self; 2] = names::all();
 
-    /// Its name.
+    /// The name, on the command line and in configurations.
     pub fn name(self) -> &'static str {
         self.into()
     }

@@ -22,6 +22,7 @@ pub use calibrate::{Calibration, calibrate};
 pub use figure10::{Bars, bars};
 
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 use crate::config::{Approach, MachineConfig, Preset, RunConfig};
 use crate::machine::SimError;
@@ -85,8 +86,9 @@ impl Stated {
 }
 
 /// What a comparison is worth.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, Serialize)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "lowercase")]
 pub enum Status {
     /// A number of the machine was chosen so that it comes out.
     Calibrated,
@@ -95,17 +97,13 @@ pub enum Status {
     /// It is a definition, or was put in.
     Identity,
     /// It is not simulated.
+    #[strum(to_string = "not attempted")]
     NotAttempted,
 }
 
 impl Status {
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Calibrated => "calibrated",
-            Self::Predicted => "predicted",
-            Self::Identity => "identity",
-            Self::NotAttempted => "not attempted",
-        }
+        self.into()
     }
 }
 

@@ -11,29 +11,14 @@ const LANES: usize = 16;
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub fn murmur3(keys: __m512i, seeds: __m512i) -> __m512i {
-    finish(mix(seeds, keys), 4)
-}
-
-/// 16 hashes after one more word.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn mix(hash: __m512i, word: __m512i) -> __m512i {
-    let word = _mm512_mullo_epi32(word, _mm512_set1_epi32(0xcc9e_2d51_u32 as i32));
-    let word = _mm512_mullo_epi32(_mm512_rol_epi32::<15>(word), _mm512_set1_epi32(0x1b87_3593));
-    let hash = _mm512_rol_epi32::<13>(_mm512_xor_si512(hash, word));
-    let hash = _mm512_mullo_epi32(hash, _mm512_set1_epi32(5));
-    _mm512_add_epi32(hash, _mm512_set1_epi32(0xe654_6b64_u32 as i32))
-}
-
-/// 16 hashes of keys of `len` bytes, all mixed in.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn finish(hash: __m512i, len: i32) -> __m512i {
-    let hash = _mm512_xor_si512(hash, _mm512_set1_epi32(len));
-    let hash = _mm512_xor_si512(hash, _mm512_srli_epi32::<16>(hash));
-    let hash = _mm512_mullo_epi32(hash, _mm512_set1_epi32(0x85eb_ca6b_u32 as i32));
-    let hash = _mm512_xor_si512(hash, _mm512_srli_epi32::<13>(hash));
-    let hash = _mm512_mullo_epi32(hash, _mm512_set1_epi32(0xc2b2_ae35_u32 as i32));
+    let mul = |a, b: u32| _mm512_mullo_epi32(a, _mm512_set1_epi32(b as i32));
+    let key = mul(_mm512_rol_epi32::<15>(mul(keys, 0xcc9e_2d51)), 0x1b87_3593);
+    let hash = _mm512_rol_epi32::<13>(_mm512_xor_si512(seeds, key));
+    let hash = _mm512_add_epi32(mul(hash, 5), _mm512_set1_epi32(0xe654_6b64_u32 as i32));
+    // The length of the key in bytes.
+    let hash = _mm512_xor_si512(hash, _mm512_set1_epi32(4));
+    let hash = mul(_mm512_xor_si512(hash, _mm512_srli_epi32::<16>(hash)), 0x85eb_ca6b);
+    let hash = mul(_mm512_xor_si512(hash, _mm512_srli_epi32::<13>(hash)), 0xc2b2_ae35);
     _mm512_xor_si512(hash, _mm512_srli_epi32::<16>(hash))
 }
 

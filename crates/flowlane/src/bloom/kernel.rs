@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use strum::{EnumString, IntoStaticStr, VariantArray};
+
 use super::batch::{Batch, Survive};
 use super::bits::Bits;
 use super::scalar::Scalar;
@@ -12,12 +14,14 @@ use crate::choices::{self, SizeClass, Slot};
 #[cfg(target_arch = "x86_64")]
 use crate::isa::Avx512;
 use crate::isa::{Body, Variant};
+use crate::names::{self, Named, UnknownName};
 
 /// Vectors side by side, as many as the paper tries.
 pub const UNROLLS: [u8; 4] = [1, 2, 4, 8];
 
 /// How a batch is looked up. All keep the order of the input; others, which do not, are in `flowlane-paper`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, EnumString, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Algorithm>)]
 #[non_exhaustive]
 pub enum Algorithm {
     /// One key after the other.
@@ -28,17 +32,17 @@ pub enum Algorithm {
     Avx512Staged,
 }
 
+impl Named for Algorithm {
+    const KIND: &'static str = "Bloom algorithm";
+}
+
 impl Algorithm {
     /// Every algorithm, whether this CPU can run it or not.
-    pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2Staged, Self::Avx512Staged];
+    pub const ALL: [Self; 3] = names::all();
 
     /// The name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Scalar => "scalar",
-            Self::Avx2Staged => "avx2-staged",
-            Self::Avx512Staged => "avx512-staged",
-        }
+        self.into()
     }
 
     /// The instruction set that it needs.
@@ -71,7 +75,8 @@ pub enum BloomKernelError {
     /// A text that names no kernel.
     #[error(
         "`{0}` names no Bloom kernel; write ALGORITHM/uN or ALGORITHM/uN/prefetch, N 1, 2, 4 or 8, \
-             ALGORITHM one of scalar, avx2-staged, avx512-staged"
+             ALGORITHM one of {names}",
+        names = Algorithm::ALL.map(Algorithm::name).join(", ")
     )]
     Name(String),
     /// A kernel that this CPU, or the cap of the width, has no instructions for.
@@ -99,7 +104,7 @@ impl FromStr for BloomKernel {
         };
         let read = || {
             let (name, unroll) = rest.split_once("/u")?;
-            let algorithm = Algorithm::ALL.into_iter().find(|a| a.name() == name)?;
+            let algorithm = name.parse().ok()?;
             let unroll = UNROLLS.into_iter().find(|u| u.to_string() == unroll)?;
             Some(Self { algorithm, unroll, prefetch })
         };

@@ -57,11 +57,15 @@ pub fn check(seed: u64, size: usize) -> Result<u64, Box<Difference>> {
     };
     let of = |kinds: &[FieldKind]| kinds.iter().copied().enumerate().map(field).collect::<Vec<_>>();
     let fits = "as many fields as words";
-    match seed % 4 {
+    // The widths that tables of rules take: 4, 10, 16 or 64 words.
+    let mixed = [Prefix, Ternary, Range, Range];
+    match seed % 6 {
         0 => World::<4>::check(Layout::new(&of(&[Prefix, Prefix, Range, Exact])).expect(fits), seed, size),
         1 => World::<4>::check(Layout::new(&of(&[Ternary, Range, Range, Ternary])).expect(fits), seed, size),
         2 => World::<4>::check(Layout::new(&of(&[Ternary])).expect(fits), seed, size),
-        _ => World::<10>::check(Layout::new(&of(&[Prefix; 9])).expect(fits), seed, size),
+        3 => World::<10>::check(Layout::new(&of(&[Prefix; 9])).expect(fits), seed, size),
+        4 => World::<16>::check(Layout::new(&of([mixed; 4].as_flattened())).expect(fits), seed, size),
+        _ => World::<64>::check(Layout::new(&of([mixed; 12].as_flattened())).expect(fits), seed, size),
     }
 }
 

@@ -56,7 +56,7 @@ pub enum Slot {
     Cuckoo(SizeClass),
     /// Variant, threshold and masks at once of the [megaflow cache](crate::cache::megaflow).
     Megaflow,
-    /// The kernel of [static trees](crate::classify::acl::Tree) of access lists.
+    /// The variant of [static trees](crate::classify::acl::Tree) of access lists.
     AclTree,
     /// The variant of [dynamic tables](crate::classify::acl::Dynamic) of access lists.
     AclDynamic,

@@ -2,8 +2,8 @@
 //!
 //! A structure has one body for each [`Variant`] that pays; which one is used is chosen when the structure
 //! is built and kept in it. A body for an instruction set is reached only with that set's *witness*
-//! ([`Sse42`], [`Avx2`], [`Avx512`]), a value without content that only detection makes: who holds one has the
-//! proof that the instructions exist and that the width is allowed.
+//! ([`Sse42`], [`Avx2`], [`Avx512`], [`Avx512Vbmi`]), a value without content that only detection makes: who holds one
+//! has the proof that the instructions exist and that the width is allowed.
 //!
 //! The width cap ([`set_max_simd`]) is global; of global state there is besides only what
 //! [`choices`](crate::choices) installs. Its first value comes from the environment variable
@@ -96,7 +96,7 @@ pub enum Variant {
     /// x86-64 with AVX2, and with the instructions on bits that every CPU with AVX2 has had: BMI1, BMI2, LZCNT,
     /// POPCNT (together x86-64-v3 but for FMA and F16C).
     Avx2,
-    /// All that, and AVX-512 F, BW, DQ and VL.
+    /// All that [`Avx2`](Self::Avx2) has, and AVX-512 F, BW, DQ and VL.
     Avx512,
 }
 
@@ -176,9 +176,10 @@ macro_rules! witness {
 witness! {
     /// Proof that SSE4.2 may be used.
     Sse42
-    /// Proof that AVX2 may be used.
+    /// Proof that AVX2 may be used, and what comes before it (up to SSE4.2), and the instructions on bits: BMI1, BMI2,
+    /// LZCNT, POPCNT.
     Avx2
-    /// Proof that AVX-512 F, BW, DQ and VL may be used.
+    /// Proof that AVX-512 F, BW, DQ and VL may be used, and all that [`Avx2`] is proof of.
     Avx512
 }
 

@@ -10,20 +10,16 @@ mod extract;
 pub mod fields;
 pub mod headers;
 pub mod key;
-#[doc(hidden)]
-pub mod miniflow;
+mod miniflow;
 pub mod parse;
 pub mod tunnel;
 
 pub use batch::LaneMask;
-#[doc(hidden)]
-pub use batch::TransposedBatch;
 pub use extract::Parser;
 pub use fields::{Field, FieldInfo};
 pub use headers::{Headers, Malformed, Network, Transport};
 pub use key::{FlowKey, FlowMask};
-#[doc(hidden)]
-pub use miniflow::Miniflow;
+pub(crate) use miniflow::Miniflow;
 pub use parse::parse;
 
 #[cfg(test)]

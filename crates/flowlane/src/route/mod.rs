@@ -44,7 +44,7 @@ pub enum HopSize {
 }
 
 impl Named for HopSize {
-    const KIND: &'static str = "size of next hops";
+    const KIND: &'static str = "size of next hops in bytes";
 }
 
 impl HopSize {

@@ -30,10 +30,14 @@ pub mod one_by_one {
     pub use super::validate::{Valid, validate};
 }
 
+use strum::{IntoStaticStr, VariantArray};
+
+use crate::names;
 use crate::packet::fields::{TUNNEL_GENEVE, TUNNEL_GTPU, TUNNEL_VXLAN};
 
 /// A tunnel's protocol; as a number it is the key's `tun_type`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "lowercase")]
 #[repr(u8)]
 pub enum TunnelKind {
     /// VXLAN (RFC 7348).
@@ -46,14 +50,10 @@ pub enum TunnelKind {
 
 impl TunnelKind {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Vxlan, Self::Geneve, Self::Gtpu];
+    pub const ALL: [Self; 3] = names::all();
 
     /// The name, in configurations and reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Vxlan => "vxlan",
-            Self::Geneve => "geneve",
-            Self::Gtpu => "gtpu",
-        }
+        self.into()
     }
 }

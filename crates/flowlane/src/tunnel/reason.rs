@@ -1,73 +1,63 @@
 //! Why a packet to a tunnel's port was not handed on.
 
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $variant:ident = $text:literal,)*) => {
-        /// Why a packet that came to a tunnel's port was not terminated. Counted by reason; no packet is an
-        /// error.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        #[repr(u8)]
-        #[non_exhaustive]
-        pub enum Refused {
-            $($(#[$doc])* $variant,)*
-        }
+use strum::{Display, IntoStaticStr, VariantArray};
 
-        impl Refused {
-            /// Every reason.
-            pub const ALL: &'static [Refused] = &[$(Refused::$variant,)*];
+use crate::names;
 
-            /// The reason's name in counters and reports.
-            pub fn name(self) -> &'static str {
-                match self { $(Refused::$variant => $text,)* }
-            }
-        }
-    };
-}
-
-reasons! {
+/// Why a packet that came to a tunnel's port was not terminated. Counted by reason; no packet is an
+/// error.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum Refused {
     /// The outer IPv4 header's checksum is wrong.
-    Ipv4Checksum = "ipv4-checksum",
+    Ipv4Checksum,
     /// The outer UDP checksum is wrong.
-    UdpChecksum = "udp-checksum",
+    UdpChecksum,
     /// There is no outer UDP checksum over IPv6, and the policy does not allow that (RFC 6935, 6936).
-    UdpChecksumMissing = "udp-checksum-missing",
+    UdpChecksumMissing,
     /// The UDP datagram ends within the tunnel header.
-    Truncated = "tunnel-truncated",
+    #[strum(to_string = "tunnel-truncated")]
+    Truncated,
     /// VXLAN without a valid VNI: the I flag is clear.
-    VxlanFlags = "vxlan-flags",
+    VxlanFlags,
     /// GENEVE of another version than 0.
-    GeneveVersion = "geneve-version",
+    GeneveVersion,
     /// A GENEVE option reaches beyond the options, or these beyond the datagram.
-    GeneveOptionLength = "geneve-option-length",
+    GeneveOptionLength,
     /// A critical GENEVE option that the policy does not list as understood (RFC 8926 §3.5).
-    GeneveCriticalOption = "geneve-critical-option",
+    GeneveCriticalOption,
     /// A GENEVE control packet (O flag): for the control plane, never for a tenant.
-    GeneveControl = "geneve-control",
+    GeneveControl,
     /// GTP of another version than 1, or GTP'.
-    GtpuVersion = "gtpu-version",
+    GtpuVersion,
     /// A GTP-U message other than a G-PDU: for the control plane.
-    GtpuSignalling = "gtpu-signalling",
+    GtpuSignalling,
     /// GTP-U's length is not that of the datagram.
-    GtpuLength = "gtpu-length",
+    GtpuLength,
     /// A GTP-U extension header of length 0 or beyond the packet.
-    GtpuExtensionLength = "gtpu-extension-length",
+    GtpuExtensionLength,
     /// A GTP-U extension header that must be understood, and is not (TS 29.281 §5.2.1).
-    GtpuExtension = "gtpu-extension",
+    GtpuExtension,
     /// What is inside is neither Ethernet nor IP.
-    InnerProtocol = "inner-protocol",
+    InnerProtocol,
     /// No endpoint of this source, destination, id and VRF.
-    UnknownEndpoint = "unknown-endpoint",
+    UnknownEndpoint,
 }
 
 impl Refused {
+    /// Every reason.
+    pub const ALL: [Self; 16] = names::all();
+
+    /// The reason's name in counters and reports.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
     /// Whether the packet is well-formed and for the control plane.
     pub fn is_control(self) -> bool {
         matches!(self, Self::GeneveControl | Self::GtpuSignalling)
-    }
-}
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -89,7 +79,7 @@ impl RefusedCounts {
 
     /// Every reason that occurred, with its packets.
     pub fn iter(&self) -> impl Iterator<Item = (Refused, u64)> + '_ {
-        Refused::ALL.iter().zip(self.0).filter(|(_, n)| *n != 0).map(|(reason, n)| (*reason, n))
+        Refused::ALL.into_iter().zip(self.0).filter(|(_, n)| *n != 0)
     }
 
     #[inline]

@@ -5,6 +5,9 @@ use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
 
 /// Most categories that one table resolves.
+///
+/// Switch and command line ask for one; several are for the bindings to C and Python that are to come, as DPDK's `rte_acl`
+/// has them.
 pub const CATEGORIES_MAX: usize = 16;
 
 /// A condition on a key of `W` words, canonical: what a word is compared with depends on its [`WordKind`].

@@ -8,7 +8,7 @@
 //! Only the words that some mask in use looks at are here, each at a fixed place. Absent fields are zero,
 //! so that every packet has every word and none is exceptional (the paper's form, *Leveraging SIMD
 //! parallelism* §3.2, holds a packet's n-th present word at place n, which fits only packets of the
-//! majority's shape). Lanes that need no lookup get no slot, and [`TransposedBatch::keep`] closes the gaps
+//! majority's shape). Lanes that need no lookup get no slot, and `TransposedBatch::keep` closes the gaps
 //! that resolved lanes leave, so that vectors stay full.
 
 #[cfg(target_arch = "x86_64")]
@@ -67,7 +67,7 @@ pub type Column = [u32; LANES_MAX];
 
 /// Up to [`LANES_MAX`] keys, transposed.
 #[derive(Debug)]
-pub struct TransposedBatch {
+pub(crate) struct TransposedBatch {
     columns: Memory<Column>,
     /// The key words that have a column, in its order.
     words: Vec<u8>,
@@ -78,14 +78,14 @@ pub struct TransposedBatch {
 
 impl TransposedBatch {
     /// A batch of the words that `looked_at` (the union of the masks in use) has.
-    pub fn new(looked_at: &FlowMask) -> Self {
+    pub(crate) fn new(looked_at: &FlowMask) -> Self {
         let words: Vec<u8> =
             looked_at.present_words().filter(|&w| looked_at.word(w) != 0).map(|w| w as u8).collect();
         Self { columns: Memory::zeroed(words.len()), words, lanes: [0; LANES_MAX], len: 0 }
     }
 
     /// The column of word `w`; none where no mask looks at it.
-    pub fn place(&self, w: usize) -> Option<usize> {
+    pub(crate) fn place(&self, w: usize) -> Option<usize> {
         self.words.iter().position(|&have| usize::from(have) == w)
     }
 
@@ -95,7 +95,7 @@ impl TransposedBatch {
     /// # Panics
     /// Where a live lane has no key.
     #[inline]
-    pub fn fill(&mut self, body: Body, keys: &[FlowKey], live: LaneMask) {
+    pub(crate) fn fill(&mut self, body: Body, keys: &[FlowKey], live: LaneMask) {
         assert!(64 - live.0.leading_zeros() as usize <= keys.len(), "a live lane has no key");
         self.len = live.len();
         for (slot, lane) in self.lanes.iter_mut().zip(live.lanes()) {
@@ -120,7 +120,7 @@ impl TransposedBatch {
 
     /// Keeps the slots of the bitmap `slots` only, moved together in their order.
     #[inline]
-    pub fn keep(&mut self, body: Body, slots: u64) {
+    pub(crate) fn keep(&mut self, body: Body, slots: u64) {
         let slots = slots & LaneMask::first(self.len).0;
         self.len = slots.count_ones() as usize;
         match body {
@@ -139,30 +139,25 @@ impl TransposedBatch {
 
     /// Number of slots in use.
     #[inline(always)]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Whether no slot is in use.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// The lane of a slot.
     #[inline(always)]
-    pub fn lane(&self, slot: usize) -> usize {
+    pub(crate) fn lane(&self, slot: usize) -> usize {
         self.lanes[slot] as usize
     }
 
     /// The lanes of all slots; behind those in use, unspecified ones.
     #[inline(always)]
-    pub fn lanes(&self) -> &[u32; LANES_MAX] {
+    pub(crate) fn lanes(&self) -> &[u32; LANES_MAX] {
         &self.lanes
     }
 
     /// The slot of each lane that has one.
     #[inline(always)]
-    pub fn slots(&self) -> [u8; LANES_MAX] {
+    pub(crate) fn slots(&self) -> [u8; LANES_MAX] {
         let mut slots = [0; LANES_MAX];
         for (slot, &lane) in self.lanes[..self.len].iter().enumerate() {
             slots[lane as usize % LANES_MAX] = slot as u8;
@@ -172,13 +167,13 @@ impl TransposedBatch {
 
     /// Blocks that hold the slots in use.
     #[inline(always)]
-    pub fn blocks(&self) -> usize {
+    pub(crate) fn blocks(&self) -> usize {
         self.len.div_ceil(BLOCK)
     }
 
     /// All columns.
     #[inline(always)]
-    pub fn columns(&self) -> &[Column] {
+    pub(crate) fn columns(&self) -> &[Column] {
         &self.columns
     }
 }

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use super::*;
 
 /// Endpoints and packets of them, of unknown ones, and of other traffic.
-fn random_frames(count: usize, tunnels: u32, random: &mut Random) -> Vec<Vec<u8>> {
+pub(super) fn random_frames(count: usize, tunnels: u32, random: &mut Random) -> Vec<Vec<u8>> {
     (0..count)
         .map(|_| {
             let mut tunnel = tunnel(random.below(u64::from(tunnels)) as u32);

@@ -7,7 +7,7 @@ mod validation;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::one_by_one::{Key, validate};
+use super::one_by_one::{Key, Plain, validate};
 use super::*;
 use crate::generate::Random;
 use crate::packet::tunnel::Inner;

@@ -160,3 +160,39 @@ fn frames_cut_anywhere_and_random_bytes_do_no_harm() {
         assert_eq!(terminate(node, &frames, 0), wanted, "{}", node.variant());
     }
 }
+
+/// The law of [`Plain`], by which the variants' bodies read, too.
+#[test]
+fn what_is_plain_is_valid_and_read_as_the_same() {
+    let mut random = Random::new(29);
+    let frames = super::caches::random_frames(3000, 200, &mut random);
+    let trusting = Policy {
+        verify_ipv4_checksum: false,
+        verify_udp_checksum: false,
+        gtpu_port: None,
+        ..Policy::default()
+    };
+    for policy in [Policy::default(), trusting] {
+        let plain = Plain::new(&policy);
+        let mut plain_frames = 0;
+        for frame in &frames {
+            let headers = parsed(frame);
+            let Some(packet) = plain.read(frame, &headers, 3) else { continue };
+            let valid = match validate(frame, &headers, 3, &policy) {
+                Some(Ok(valid)) => valid,
+                other => panic!("plain, but {other:?}: {frame:02x?}"),
+            };
+            assert_eq!(valid.key, Key::V4(packet.key));
+            let mut out = Decapsulated::new();
+            out.describe_plain(0, &headers, &packet);
+            out.describe(1, &valid);
+            let said = |lane| {
+                (out.ids[lane], out.inner_at[lane], out.inner_len[lane], out.kinds[lane], out.inner[lane])
+            };
+            assert_eq!(said(0), said(1), "{frame:02x?}");
+            plain_frames += 1;
+        }
+        // Four in five tunnels are over IPv4, two in three of those not GTP-U, and most of their packets unharmed.
+        assert!(plain_frames > frames.len() / 3, "{plain_frames} of {} are plain", frames.len());
+    }
+}

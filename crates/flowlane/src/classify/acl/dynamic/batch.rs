@@ -243,7 +243,7 @@ fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut 
     }
 }
 
-/// Few ask for several categories: one body for all that have AVX2, none for SSE4.2.
+/// Nobody asks for several categories yet: one body for all that have AVX2, none for SSE4.2.
 fn search_categories<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Several) {
     match engine.body {
         #[cfg(target_arch = "x86_64")]

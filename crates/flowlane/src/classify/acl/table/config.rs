@@ -1,13 +1,16 @@
 //! Engines by name, and limits.
 
-use std::fmt;
-use std::str::FromStr;
+use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::classify::acl::{BuildError, Dynamic, DynamicConfig, Entry, WordKind, tree};
 use crate::isa::Variant;
+use crate::names::{self, Named, UnknownName};
 
 /// Which engine looks up.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Display, EnumString, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<AclEngine>)]
 pub enum AclEngine {
     /// The one that is fastest for the rules: what [`Acl::choose`](super::Acl::choose) measured, else by their number and
     /// by how many of them lookups would read.
@@ -21,37 +24,17 @@ pub enum AclEngine {
     Dynamic,
 }
 
-/// A text that is no engine.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there is no access-list engine `{0}`; there are auto, brute, tree and dynamic")]
-pub struct AclEngineError(pub String);
+impl Named for AclEngine {
+    const KIND: &'static str = "access-list engine";
+}
 
 impl AclEngine {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Auto, Self::Brute, Self::Tree, Self::Dynamic];
+    pub const ALL: [Self; 4] = names::all();
 
     /// The name, on the command line and in files.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Brute => "brute",
-            Self::Tree => "tree",
-            Self::Dynamic => "dynamic",
-        }
-    }
-}
-
-impl fmt::Display for AclEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for AclEngine {
-    type Err = AclEngineError;
-
-    fn from_str(text: &str) -> Result<Self, AclEngineError> {
-        Self::ALL.into_iter().find(|e| e.name() == text).ok_or_else(|| AclEngineError(text.to_owned()))
+        self.into()
     }
 }
 

@@ -10,7 +10,7 @@ mod work;
 
 pub use auto::{AclCandidate, AclContest};
 pub use bulk::{Bulk, Snapshot};
-pub use config::{AclConfig, AclEngine, AclEngineError};
+pub use config::{AclConfig, AclEngine};
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ pub(super) fn gather<const W: usize>(mask: &[u32; W], key: &[u32; W]) -> u32 {
 impl lanes::Lanes for Avx2 {
     #[inline(always)]
     fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32 {
-        // SAFETY: the witness that this holds proves AVX2, which has SSE4.2, BMI2 and POPCNT; so below.
+        // SAFETY: the witness that this holds proves AVX2, and with it SSE4.2, and the instructions on bits; so below.
         unsafe { gather(mask, key) }
     }
 

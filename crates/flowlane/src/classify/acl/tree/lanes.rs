@@ -11,7 +11,7 @@ use crate::memory;
 /// Keys in a group.
 const GROUP: usize = 32;
 
-/// What differs between instruction sets. Private to the bodies with the features that an implementation needs.
+/// What differs between instruction sets. Whoever implements it holds the witness of the instructions that it uses.
 pub(super) trait Lanes: Copy {
     /// See [`bits::gather`](super::bits::gather).
     fn gather<const W: usize>(self, mask: &[u32; W], key: &[u32; W]) -> u32;

@@ -157,7 +157,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
             Body::Avx2(isa) => avx2::lookup_categories(isa, self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
             Body::Avx512(isa) => avx2::lookup_categories(isa.into(), self, keys, categories, verdicts),
-            // Few ask for several categories, and fewer without AVX2: no body of its own.
+            // Nobody asks for several categories yet: no body of its own without AVX2.
             _ => scalar::lookup_categories(self, keys, categories, verdicts),
         }
     }
