@@ -121,36 +121,99 @@ fn mrt_dumps_are_read() {
     assert!(err.contains("cut.mrt: record 2") && err.contains("TABLE_DUMP_V2"), "{err}");
 }
 
-/// A TABLE_DUMP_V2 file (RFC 6396, 4.3): two peers, which both announce 10.0.0.0/8.
-fn dump() -> Vec<u8> {
-    let record = |subtype: u16, body: &[u8]| {
-        let mut out = vec![0x65, 0, 0, 0];
-        out.extend(13u16.to_be_bytes());
-        out.extend(subtype.to_be_bytes());
-        out.extend((body.len() as u32).to_be_bytes());
-        out.extend(body);
-        out
+#[test]
+fn mrt_dumps_of_all_kinds_of_tables_are_read_and_others_refused() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let shown = |records: &[Vec<u8>], family: &str, code| {
+        fs::write(at.join("rib.mrt"), records.concat()).unwrap();
+        run(at, &format!("route show --routes rib.mrt --subtree {family}"), code)
     };
-    // Collector, no view, two peers: type 2 is a 4-byte AS and an IPv4 address.
+    let (far, near) = (
+        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+        [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9],
+    );
+    let prefix = [32, 0x20, 1, 0xd, 0xb8];
+    // A next hop alone, with one of the link; and as in a message, with family and prefixes.
+    let alone = [&[0x80, 14, 33, 32][..], &near, &far].concat();
+    let as_in_a_message = [&[0x90, 14, 0, 21, 0, 2, 1, 16][..], &near, &[0]].concat();
+    for next_hop in [alone, as_in_a_message] {
+        let (out, _) = shown(&[index(), rib(4, &prefix, &[entry(&[], 1, &next_hop)])], "::/0", 0);
+        assert_eq!(out, "2001:db8::/32 2001:db8::9\n");
+    }
+    // Without a next hop it is the peer.
+    let ten = [8, 10];
+    let (out, _) = shown(&[index(), rib(2, &ten, &[entry(&[], 2, &[])])], "0.0.0.0/0", 0);
+    assert_eq!(out, "10.0.0.0/8 192.0.2.2\n");
+    // A set of five counts as one, confederations as nothing.
+    let set = [&[0x40, 2, 22, 1, 5][..], &[0; 20]].concat();
+    let confederation = [&[0x40, 2, 22, 3, 5][..], &[0; 20]].concat();
+    for short in [set, confederation] {
+        let two = [0x40, 2, 10, 2, 2, 0, 0, 0, 1, 0, 0, 0, 2];
+        let entries = [entry(&[], 1, &two), entry(&[], 2, &short)];
+        assert_eq!(shown(&[index(), rib(2, &ten, &entries)], "0.0.0.0/0", 0).0, "10.0.0.0/8 192.0.2.2\n");
+    }
+    // Additional paths (RFC 8050), and a table for multicast, which is none of routes.
+    let paths = [entry(&[0, 0, 0, 7], 1, &[]), entry(&[0, 0, 0, 8], 2, &[])];
+    let (out, _) =
+        shown(&[index(), rib(3, &[8, 11], &[entry(&[], 1, &[])]), rib(8, &ten, &paths)], "0.0.0.0/0", 0);
+    assert_eq!(out, "10.0.0.0/8 192.0.2.1\n");
+    // The older TABLE_DUMP: here an AS has two bytes.
+    let mut old = vec![0, 0, 0, 1, 10, 0, 0, 0, 8, 1, 0, 0, 0, 0, 192, 0, 2, 7, 0xfd, 1, 0, 7];
+    old.extend([0x40, 2, 4, 2, 1, 0xfd, 1]);
+    assert_eq!(shown(&[record(12, 1, &old)], "0.0.0.0/0", 0).0, "10.0.0.0/8 192.0.2.7\n");
+    for (records, what) in [
+        (vec![index(), rib(2, &[33, 10, 0, 0, 0, 0], &[])], "record 2: a prefix of 33 bits"),
+        (vec![index(), rib(4, &[255; 40], &[])], "record 2: a prefix of 255 bits"),
+        (vec![index(), record(13, 99, &[])], "record 2: its type is 13, subtype 99"),
+        (vec![index(), record(16, 4, &[])], "record 2: its type is 16"),
+        (vec![index(), rib(2, &ten, &[entry(&[], 1, &[0x40, 2, 9, 2])])], "9 more bytes are expected and 1"),
+    ] {
+        let (_, err) = shown(&records, "0.0.0.0/0", 2);
+        assert!(err.contains(what), "{what}: {err}");
+    }
+}
+
+/// A record of an MRT file (RFC 6396, 2).
+fn record(kind: u16, subtype: u16, body: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x65, 0, 0, 0];
+    out.extend(kind.to_be_bytes());
+    out.extend(subtype.to_be_bytes());
+    out.extend((body.len() as u32).to_be_bytes());
+    out.extend(body);
+    out
+}
+
+/// The peers 192.0.2.1 and 192.0.2.2 (RFC 6396, 4.3.1), with an AS of four bytes each.
+fn index() -> Vec<u8> {
     let mut index = vec![192, 0, 2, 254, 0, 0, 0, 2];
     for peer in [1u8, 2] {
         index.extend([2, 192, 0, 2, peer, 192, 0, 2, peer, 0, 0, 0xfd, peer]);
     }
-    let entry = |peer: u8, path: &[u8]| {
+    record(13, 1, &index)
+}
+
+/// A prefix (its length and its bytes) with what was announced for it (RFC 6396, 4.3.2).
+fn rib(subtype: u16, prefix: &[u8], entries: &[Vec<u8>]) -> Vec<u8> {
+    record(13, subtype, &[&[0; 4], prefix, &[0, entries.len() as u8], &entries.concat()].concat())
+}
+
+/// What a peer announced: the number of the path, where paths have one, and attributes.
+fn entry(path: &[u8], peer: u8, attributes: &[u8]) -> Vec<u8> {
+    [&[0, peer - 1, 0x65, 0, 0, 0], path, &[0, attributes.len() as u8], attributes].concat()
+}
+
+/// A TABLE_DUMP_V2 file: two peers, which both announce 10.0.0.0/8.
+fn dump() -> Vec<u8> {
+    let announced = |peer: u8, path: &[u8]| {
         // ORIGIN igp; AS_PATH of one sequence; NEXT_HOP.
         let mut attributes = vec![0x40, 1, 1, 0];
         attributes.extend([0x40, 2, 2 + 4 * path.len() as u8, 2, path.len() as u8]);
         path.iter().for_each(|number| attributes.extend([0, 0, 0xfd, *number]));
         attributes.extend([0x40, 3, 4, 192, 0, 2, peer]);
-        let mut out = vec![0, peer - 1, 0x65, 0, 0, 0];
-        out.extend((attributes.len() as u16).to_be_bytes());
-        out.extend(attributes);
-        out
+        entry(&[], peer, &attributes)
     };
-    let mut rib = vec![0, 0, 0, 0, 8, 10, 0, 2];
-    rib.extend(entry(1, &[1, 7, 9]));
-    rib.extend(entry(2, &[2, 9]));
-    [record(1, &index), record(2, &rib)].concat()
+    [index(), rib(2, &[8, 10], &[announced(1, &[1, 7, 9]), announced(2, &[2, 9])])].concat()
 }
 
 #[test]

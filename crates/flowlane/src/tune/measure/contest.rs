@@ -114,16 +114,38 @@ pub(in crate::tune) fn contest<T: Display>(
     candidates: &[T],
     workload: &mut impl Workload<Entrant = T>,
 ) -> Contest {
-    let mut samples: Vec<Vec<f64>> = candidates.iter().map(|_| Vec::new()).collect();
-    let mut stays = vec![true; candidates.len()];
+    let names = candidates.iter().map(T::to_string).collect();
+    hold(clock, name, rules, names, &mut |step, place| match step {
+        Step::Prepare => workload.prepare(&candidates[place]),
+        Step::Run => workload.run(&candidates[place]),
+    })
+}
+
+/// What a candidate is to do.
+#[derive(Clone, Copy)]
+enum Step {
+    Prepare,
+    Run,
+}
+
+/// The same for all kinds of candidates, which are known by their places.
+fn hold(
+    clock: &mut dyn FnMut() -> u64,
+    name: String,
+    rules: Rules,
+    names: Vec<String>,
+    work: &mut dyn FnMut(Step, usize),
+) -> Contest {
+    let mut samples = vec![Vec::new(); names.len()];
+    let mut stays = vec![true; names.len()];
     let begun = clock();
     // One round to warm up, which does not count.
     for round in 0..=ROUNDS_MAX {
         // Each begins in turn, so that none always comes after the same other.
-        for place in (0..candidates.len()).map(|i| (i + round) % candidates.len()).filter(|i| stays[*i]) {
-            workload.prepare(&candidates[place]);
+        for place in (0..names.len()).map(|i| (i + round) % names.len()).filter(|i| stays[*i]) {
+            work(Step::Prepare, place);
             let before = clock();
-            workload.run(&candidates[place]);
+            work(Step::Run, place);
             let taken = clock().wrapping_sub(before);
             if round > 0 {
                 samples[place].push(taken as f64 / rules.items as f64);
@@ -140,8 +162,8 @@ pub(in crate::tune) fn contest<T: Display>(
         }
     }
     let (chosen, verdict) = judge(&samples, rules.default);
-    let candidates = candidates.iter().zip(&samples).map(|(candidate, samples)| Candidate {
-        choice: candidate.to_string(),
+    let candidates = names.into_iter().zip(&samples).map(|(choice, samples)| Candidate {
+        choice,
         ticks: quantile(samples, 0.5),
         quartiles: [quantile(samples, 0.25), quantile(samples, 0.75)],
         rounds: samples.len(),
