@@ -122,7 +122,7 @@ mod tests {
             build(&table(EngineChoice::Auto), &given, 1, clock).unwrap().name()
         };
         // It is read before and after each lookup; tuple and linear search take turns in who begins.
-        let mut reads = 0;
+        let mut reads = 0u64;
         let mut linear_is_fast = || {
             reads += 1;
             let (round, second) = ((reads - 1) / 4, (reads - 1) % 4 / 2);

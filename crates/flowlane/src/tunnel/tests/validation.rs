@@ -1,3 +1,4 @@
+use super::caches::random_frames;
 use super::*;
 
 /// Ethernet, an IP header and UDP around a tunnel's header, with a checksum where asked for; by etherparse.
@@ -165,7 +166,7 @@ fn frames_cut_anywhere_and_random_bytes_do_no_harm() {
 #[test]
 fn what_is_plain_is_valid_and_read_as_the_same() {
     let mut random = Random::new(29);
-    let frames = super::caches::random_frames(3000, 200, &mut random);
+    let frames = random_frames(3000, 200, &mut random);
     let trusting = Policy {
         verify_ipv4_checksum: false,
         verify_udp_checksum: false,
