@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use flowlane::isa::Variant;
+use flowlane::tune::Budget;
 use flowlane_bench::Topic;
 
 /// Packet classification and software switching on every lane of a machine.
@@ -555,8 +556,11 @@ pub(crate) struct TuneOptions {
     /// Measure for about a second, in fewer rounds.
     #[arg(long)]
     pub(crate) quick: bool,
+    /// Make no table of more MiB, where memory is short: larger sizes are then judged by smaller tables.
+    #[arg(long, value_name = "MIB", default_value_t = Budget::TABLE_BYTES_MAX >> 20, value_parser = clap::value_parser!(u64).range(1..=Budget::TABLE_BYTES_MAX >> 20))]
+    pub(crate) table_max: u64,
     /// Measure nothing; show what is in use, and where it comes from.
-    #[arg(long, conflicts_with_all = ["output", "dry_run", "quick"])]
+    #[arg(long, conflicts_with_all = ["output", "dry_run", "quick", "table_max"])]
     pub(crate) show: bool,
     /// Print as JSON.
     #[arg(long)]

@@ -30,7 +30,7 @@ pub(crate) fn run(options: &TuneOptions, named: Option<&Path>) -> Result<(), Fai
     }
     let seconds = if options.quick { QUICK_SECONDS } else { SECONDS };
     let begun = Instant::now();
-    let tuning = hold(seconds);
+    let tuning = hold(seconds, options.table_max << 20);
     let taken = begun.elapsed();
     if let Some(path) = &path {
         Stored::new(&tuning.choices()).write(path)?;
@@ -49,14 +49,14 @@ pub(crate) fn run(options: &TuneOptions, named: Option<&Path>) -> Result<(), Fai
 }
 
 /// Measures, with a bar on standard error.
-fn hold(seconds: f64) -> Tuning {
+fn hold(seconds: f64, table_bytes_max: u64) -> Tuning {
     let clock = quanta::Clock::new();
     // How many ticks a second has is only needed for the budget.
     let (begun, first) = (Instant::now(), clock.raw());
     std::thread::sleep(Duration::from_millis(20));
     let ticks_per_second = (clock.raw() - first) as f64 / begun.elapsed().as_secs_f64();
     let bar = output::progress(Slot::all().count() as u64, "measuring");
-    let budget = Budget { ticks: (seconds * ticks_per_second) as u64 };
+    let budget = Budget { ticks: (seconds * ticks_per_second) as u64, table_bytes_max };
     let tuning = measure(&mut || clock.raw(), budget, &mut |_, done, _| bar.set_position(done as u64));
     bar.finish_and_clear();
     tuning

@@ -8,7 +8,7 @@ use tempfile::tempdir;
 
 /// Measures quickly into `x.toml`, and returns that.
 fn tuned(at: &Path) -> String {
-    let (table, note) = run(at, "tune --quick --output x.toml", 0);
+    let (table, note) = run(at, "tune --quick --table-max 1 --output x.toml", 0);
     assert!(table.contains("bloom-memory") && table.contains("Threshold of megaflow"), "{table}");
     assert!(note.contains("stored in x.toml"), "{note}");
     fs::read_to_string(at.join("x.toml")).unwrap()
@@ -88,6 +88,8 @@ fn a_damaged_file_is_refused(at: &Path, stored: &str) {
     let cut = stored.rfind(" = \"").unwrap() + 4;
     fs::write(at.join("damaged.toml"), &stored[..cut]).unwrap();
     assert!(run(at, "tune --show --tune damaged.toml", 2).1.contains("line "));
+    let (_, error) = run(at, "tune --dry-run --table-max 513", 2);
+    assert!(error.contains("--table-max") && error.contains("1..=512"), "{error}");
     // Commands that build no tables do not care; nor does the one that mends it.
     run(at, "rules show r.rules --tune damaged.toml", 0);
     let (_, error) = run(at, "tune --show --tune none.toml", 2);
@@ -104,7 +106,7 @@ fn the_file_is_the_users_where_none_is_named() {
         command.env_remove("XDG_CONFIG_HOME").env_remove("HOME").env_remove("FLOWLANE_TUNE");
         command.env(variable, at).args(arguments).assert().success().get_output().clone()
     };
-    run("XDG_CONFIG_HOME", &["tune", "--quick"]);
+    run("XDG_CONFIG_HOME", &["tune", "--quick", "--table-max", "1"]);
     assert!(at.join("flowlane/tune.toml").exists());
     assert_eq!(fs::read_dir(at.join("flowlane")).unwrap().count(), 1, "nothing else is left behind");
     let shown = run("XDG_CONFIG_HOME", &["tune", "--show"]);
@@ -116,7 +118,7 @@ fn the_file_is_the_users_where_none_is_named() {
     let shown = command.env("FLOWLANE_TUNE", &file).args(["tune", "--show"]).assert().success();
     assert!(String::from_utf8_lossy(&shown.get_output().stdout).contains("measured"));
     let before = fs::read(&file).unwrap();
-    let measured = run("XDG_CONFIG_HOME", &["tune", "--quick", "--dry-run", "--json"]);
+    let measured = run("XDG_CONFIG_HOME", &["tune", "--quick", "--table-max", "1", "--dry-run", "--json"]);
     let measured: serde_json::Value = serde_json::from_slice(&measured.stdout).unwrap();
     assert!(measured["stored"].is_null() && measured["slots"].as_array().unwrap().len() > 10);
     assert_eq!(fs::read(&file).unwrap(), before);

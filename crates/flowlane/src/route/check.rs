@@ -250,7 +250,7 @@ impl Run<'_> {
         let len = (self.random)() as u8 % (A::BITS + 1);
         let address = self.address(there);
         // A table of lengths 0 to 7 alone would be all alike.
-        let len = if len < 8 && (self.random)() & 3 != 0 { len + 16 } else { len };
+        let len = if len < 8 && (self.random)() & 15 != 0 { len + 16 } else { len };
         Prefix::truncated(address, len)
     }
 

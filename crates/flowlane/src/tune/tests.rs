@@ -71,7 +71,7 @@ fn time_that_stands_still_changes_no_choice() {
         time += 1;
         time
     };
-    let tuning = measure(&mut clock, Budget { ticks: 0 }, &mut |_, done, all| {
+    let tuning = measure(&mut clock, Budget { ticks: 0, table_bytes_max: 1 << 20 }, &mut |_, done, all| {
         assert!(done == seen && done < all);
         seen += 1;
     });

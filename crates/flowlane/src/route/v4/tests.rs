@@ -25,7 +25,9 @@ fn address(random: &mut Random) -> u32 {
 
 fn prefix(random: &mut Random) -> Prefix<u32> {
     let len = match random.below(12) {
-        0 => random.below(33) as u8,
+        // Short ones fill much of a table: few of them.
+        0 if random.below(8) == 0 => random.below(8) as u8,
+        0 => 8 + random.below(25) as u8,
         1 => 32,
         2 => 24,
         3 if random.below(20) == 0 => 0,

@@ -52,7 +52,7 @@ fn kernels() -> Vec<BloomKernel> {
 }
 
 pub(super) fn classic(measuring: &mut Measuring<'_>, size: SizeClass) -> Outcome {
-    let bytes = table_bytes(size);
+    let bytes = table_bytes(size, measuring.table_bytes_max);
     let mut random = Random::for_purpose(1, "tune: bloom");
     let mut filter = BloomFilter::with_bits(8 * bytes as u64, HASHES).expect("a size that there is");
     filter.fill_quarter(|| random.bits());
@@ -90,7 +90,7 @@ impl Workload for Blocked {
 }
 
 pub(super) fn blocked(measuring: &mut Measuring<'_>, size: SizeClass) -> Outcome {
-    let bytes = table_bytes(size);
+    let bytes = table_bytes(size, measuring.table_bytes_max);
     let mut random = Random::for_purpose(1, "tune: blocked bloom");
     let filter = BlockedBloomFilter::with_bits(8 * bytes as u64).expect("a size that there is");
     filter.fill_half(|| random.bits());

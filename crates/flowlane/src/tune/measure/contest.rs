@@ -78,6 +78,7 @@ impl Contest {
 pub(super) struct Measuring<'a> {
     pub(super) clock: &'a mut dyn FnMut() -> u64,
     pub(super) ticks: u64,
+    pub(super) table_bytes_max: u64,
 }
 
 /// What a contest is held by.

@@ -48,7 +48,7 @@ impl Workload for Looking {
 }
 
 pub(super) fn measure(measuring: &mut Measuring<'_>, size: SizeClass) -> Outcome {
-    let entries = (table_bytes(size) / ENTRY_BYTES).max(16);
+    let entries = (table_bytes(size, measuring.table_bytes_max) / ENTRY_BYTES).max(16);
     let mut table = CuckooWriter::new(&CuckooConfig::new(entries, 0x5eed));
     for number in 0..entries as u64 {
         // Where a key finds no place it is looked up in vain, as some are to be.

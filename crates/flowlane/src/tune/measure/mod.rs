@@ -21,15 +21,20 @@ use crate::choices::{Choices, SizeClass, Slot};
 use crate::isa::cpu::Cpu;
 use contest::Measuring;
 
-/// The largest table that is made: what a classic Bloom filter can have.
-const TABLE_BYTES_MAX: u64 = 512 << 20;
-
 /// How long measuring may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// Ticks of the clock for all contests together; making the tables (about two seconds) comes on top. Each
     /// contest has a few rounds even where that takes longer.
     pub ticks: u64,
+    /// The largest table that is made, in bytes, where caches are larger; at most [`TABLE_BYTES_MAX`](Self::TABLE_BYTES_MAX)
+    /// counts.
+    pub table_bytes_max: u64,
+}
+
+impl Budget {
+    /// What a classic Bloom filter can have.
+    pub const TABLE_BYTES_MAX: u64 = 512 << 20;
 }
 
 /// What was measured, and the choices that follow.
@@ -77,7 +82,7 @@ pub fn measure(
     let outcomes = slots.iter().enumerate().map(|(done, slot)| {
         progress(*slot, done, slots.len());
         let ticks = (budget.ticks / weights).saturating_mul(weight(*slot));
-        let mut measuring = Measuring { clock: &mut *clock, ticks };
+        let mut measuring = Measuring { clock: &mut *clock, ticks, table_bytes_max: budget.table_bytes_max };
         match *slot {
             Slot::Murmur3 => hash::murmur3(&mut measuring),
             Slot::Crc32c => hash::crc32c(&mut measuring),
@@ -106,8 +111,8 @@ fn weight(slot: Slot) -> u64 {
     }
 }
 
-/// The size of the table that stands for a class: a power of two.
-fn table_bytes(size: SizeClass) -> usize {
+/// The size of the table that stands for a class: a power of two, unless that is more than allowed.
+fn table_bytes(size: SizeClass, table_bytes_max: u64) -> usize {
     let [l1, l2, l3] = Cpu::this().cache_bytes;
     let below = |bytes: u64| 1u64 << bytes.max(1024).ilog2();
     let bytes = match size {
@@ -116,7 +121,7 @@ fn table_bytes(size: SizeClass) -> usize {
         SizeClass::L3 => below(l3 / 2).max(2 * below(l2)),
         SizeClass::Memory => 2 * l3.next_power_of_two(),
     };
-    bytes.min(TABLE_BYTES_MAX) as usize
+    bytes.min(table_bytes_max.min(Budget::TABLE_BYTES_MAX)) as usize
 }
 
 /// The outcome of a slot with one contest between all `candidates`.
