@@ -45,7 +45,7 @@ fn every_variant_finds_what_a_list_has() {
     for_each_variant(|variant| {
         for (round, threshold) in (0..12).zip([None, Some(1), Some(65)].into_iter().cycle()) {
             let random = &mut Random::new(round);
-            let mut cache = MajorityCache::with_variant(11, variant).expect("is available");
+            let mut cache = MajorityCache::with_variant(1000, 11, variant).expect("is available");
             cache.threshold = threshold.unwrap_or(cache.threshold);
             let masks: Vec<FlowMask> = (0..[1, 3, 40][round as usize % 3]).map(|_| shape(random)).collect();
             let mut list: Vec<(FlowMask, Vec<(FlowKey, u32)>)> = Vec::new();
@@ -80,6 +80,23 @@ fn every_variant_finds_what_a_list_has() {
             }
         }
     });
+}
+
+#[test]
+#[should_panic(expected = "there is room for as many megaflows as were asked for")]
+fn a_megaflow_for_which_there_is_no_room_panics() {
+    let mut cache = MajorityCache::with_variant(2, 11, Variant::Scalar).expect("is always available");
+    let (mut key, mut mask) = (FlowKey::zero(), FlowMask::zero());
+    mask.add_field(Field::InPort);
+    for port in 0..2 {
+        key.set(Field::InPort, port);
+        cache.insert(&key, &mask, 7);
+        // One that there is already takes no room.
+        cache.insert(&key, &mask, 8);
+    }
+    let mut found = [0];
+    assert!(cache.lookup_batch(&[key], LaneMask(1), &mut found).is_empty() && found == [8]);
+    cache.insert(&FlowKey::zero(), &FlowMask::zero(), 7);
 }
 
 #[test]
