@@ -38,16 +38,18 @@ fn shaped_key(random: &mut Random) -> FlowKey {
     key
 }
 
-/// Batches of all lengths and shapes, hits, misses and both, overlapping megaflows: every variant finds the megaflow of the
-/// first mask that has one, as a list of masked keys says.
+/// Batches of all lengths and shapes, hits, misses and both, overlapping megaflows, few masks and many, under each of them side
+/// by side or one by one: every variant finds the megaflow of the first mask that has one, as a list of masked keys says.
 #[test]
 fn every_variant_finds_what_a_list_has() {
     for_each_variant(|variant| {
-        for (round, threshold) in (0..12).zip([None, Some(1), Some(65)].into_iter().cycle()) {
+        let both =
+            [None, Some(1), Some(65)].into_iter().flat_map(|threshold| [1, 3, 40].map(|n| (threshold, n)));
+        for (round, (threshold, masks)) in (0..).zip(both) {
             let random = &mut Random::new(round);
             let mut cache = MajorityCache::with_variant(1000, 11, variant).expect("is available");
             cache.threshold = threshold.unwrap_or(cache.threshold);
-            let masks: Vec<FlowMask> = (0..[1, 3, 40][round as usize % 3]).map(|_| shape(random)).collect();
+            let masks: Vec<FlowMask> = (0..masks).map(|_| shape(random)).collect();
             let mut list: Vec<(FlowMask, Vec<(FlowKey, u32)>)> = Vec::new();
             for step in 0..70usize {
                 for value in 0..random.below(12) as u32 {
