@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use flowlane::generate::Random;
 use flowlane::isa::testing::for_each_variant;
+use flowlane::packet::tunnel::Inner;
 use flowlane::packet::{FlowKey, parse};
 use flowlane::tunnel::{
     self, Encapsulation, Encapsulator, Endpoint, EndpointConfig, EndpointId, EndpointTable, TunnelKind,
@@ -46,8 +47,8 @@ fn frame(i: u32, random: &mut Random) -> Vec<u8> {
     frame
 }
 
-/// Endpoint, id, offsets and kind of a tunnel that ended.
-type Found = (u32, u32, u16, u16, TunnelKind);
+/// Endpoint, id, offsets, kind and contents of a tunnel that ended.
+type Found = (u32, u32, u16, u16, TunnelKind, Inner);
 
 /// What there is to be compared of a batch.
 fn outcome(out: &Decapsulated) -> Vec<Option<Result<Found, Refused>>> {
@@ -55,8 +56,8 @@ fn outcome(out: &Decapsulated) -> Vec<Option<Result<Found, Refused>>> {
         if out.refused.0 >> lane & 1 == 1 {
             return Some(Err(out.reasons[lane]));
         }
-        let valid =
-            (out.endpoints[lane], out.ids[lane], out.inner_at[lane], out.inner_len[lane], out.kinds[lane]);
+        let place = (out.inner_at[lane], out.inner_len[lane]);
+        let valid = (out.endpoints[lane], out.ids[lane], place.0, place.1, out.kinds[lane], out.inner[lane]);
         (out.terminated.0 >> lane & 1 == 1).then_some(Ok(valid))
     };
     (0..BATCH_MAX).map(lane).collect()
