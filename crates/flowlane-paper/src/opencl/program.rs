@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::fmt;
 use std::ptr;
 
-use flowlane_gpu::host::{PRIME, SLOTS, SUBTABLES};
+use flowlane_gpu::kernel_tables::{PRIME, SLOTS, SUBTABLES};
 use opencl_sys::*;
 
 use super::device::ClDevice;
