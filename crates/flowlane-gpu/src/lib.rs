@@ -51,12 +51,11 @@ pub mod ternary;
 
 /// Tables on the host, as kernels take them: those that `flowlane-paper` has for OpenCL take the same.
 #[doc(hidden)]
-pub mod host {
-    pub use crate::classifier::WORDS_MAX;
+pub mod kernel_tables {
     pub use crate::search::bloom::Filters;
     pub use crate::search::classes::{ClassTables, PRIME, SLOTS, SUBTABLES, words_of_class};
     pub use crate::search::linear::{rule_words, words_of_rule};
-    pub use crate::table::ENTRIES_MAX;
+    pub use crate::table::{ENTRIES_MAX, WORDS_MAX};
 }
 
 pub use classifier::{Changes, GpuConfig, GpuSearch, Rebuild};

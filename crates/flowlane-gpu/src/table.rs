@@ -12,6 +12,8 @@ use crate::error::GpuError;
 use crate::search::{self, Batch, Method, Search};
 use crate::ternary::{Ternary, TernaryRules};
 
+/// Words of the widest key that kernels take.
+pub const WORDS_MAX: usize = 16;
 /// Entries after expansion of ranges that a table may have.
 pub const ENTRIES_MAX: usize = 1 << 26;
 /// The same of what is added to a table: all of them are compared with every key.
@@ -98,7 +100,12 @@ impl<const W: usize> GpuTable<W> {
         seed: u64,
         epoch: u64,
     ) -> Result<Self, GpuError> {
-        const { assert!(matches!(W, 4 | 9 | 10 | 16), "kernels are compiled for keys of 4, 9, 10 and 16 words") };
+        const {
+            assert!(
+                matches!(W, 4 | 9 | 10 | WORDS_MAX),
+                "kernels are compiled for keys of 4, 9, 10 and 16 words"
+            );
+        }
         // Refused before it is made, on the host, too.
         let needed = TernaryRules::count(kinds, entries);
         if needed > ENTRIES_MAX {

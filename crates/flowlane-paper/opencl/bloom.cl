@@ -1,4 +1,5 @@
-// Bloom search (Varvello and others, IV-C), as `kernels/bloom.cu`: tuple search with a filter before the table of each class.
+// Bloom search (Varvello and others, IV-C), as `flowlane-gpu/kernels/bloom.cu`: tuple search with a filter before
+// the table of each class.
 
 // The bit that function `j` asks of a filter of 2^bits: (a x + b) >> (32 - bits).
 static bool filter_has(__local const uint *filter, uint bits, uint x, __global const ulong *functions, uint j) {

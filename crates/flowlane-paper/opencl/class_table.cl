@@ -1,5 +1,5 @@
 // The table of a class, that is of rules with one mask: cuckoo hashing over SUBTABLES subtables of SLOTS slots (Varvello and
-// others, IV-B), as `kernels/class_table.cuh`. The host says what the two and PRIME are.
+// others, IV-B), as `flowlane-gpu/kernels/class_table.cuh`. The host says what the two and PRIME are.
 
 // The mask, then the slots: W words of a value and the standing of its rule, NO_RULE where there is none.
 #define CLASS_WORDS (W + SUBTABLES * SLOTS * (W + 1))

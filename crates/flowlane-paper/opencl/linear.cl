@@ -1,5 +1,5 @@
-// Linear search (Varvello and others, Algorithm 1), as `kernels/linear.cu`: each group holds some rules in local memory and
-// compares every tuple with them; an atomic maximum joins what groups find.
+// Linear search (Varvello and others, Algorithm 1), as `flowlane-gpu/kernels/linear.cu`: each group holds some rules in
+// local memory and compares every tuple with them; an atomic maximum joins what groups find.
 
 #define RULE (2 * W + 1)
 

@@ -1,5 +1,5 @@
-// Tuple search (Varvello and others, Algorithm 4), as `kernels/tuple.cu`: a group holds the table of one class in local memory
-// and looks every tuple up there.
+// Tuple search (Varvello and others, Algorithm 4), as `flowlane-gpu/kernels/tuple.cu`: a group holds the table of one
+// class in local memory and looks every tuple up there.
 
 // tables: CLASS_WORDS for each class. hash: the key of hash_tuple, then pairs a_i, b_i. winners: zeros to begin with. held:
 // CLASS_WORDS.

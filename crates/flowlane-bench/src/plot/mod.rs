@@ -6,7 +6,7 @@
 pub(crate) mod svg;
 pub(crate) mod tornado;
 
-use crate::figure::{Figure, Series, Shape};
+use crate::figure::{Figure, Point, Quantity, Series, Shape};
 use crate::text::number;
 use svg::{Anchor, GRID, GUIDE, INK, SERIES, Svg};
 
@@ -37,25 +37,29 @@ pub(crate) fn svg(figure: &Figure) -> String {
         Shape::Lines => lines(figure, &axes, &mut svg),
         Shape::Bars => bars(figure, &axes, &mut svg),
     }
-    for guide in &figure.guides {
-        let points = guide.values.iter().enumerate();
-        let points = points.filter_map(|(place, value)| Some(axes.at(place as f64, (*value)?)));
-        svg.line(&points.collect::<Vec<_>>(), GUIDE[0], 2, GUIDE_DASHES);
-    }
+    guides(figure, &axes, &mut svg);
     legend(figure, &mut svg);
     svg.finish()
 }
 
+/// The number of a point between those of the quartiles, where it is finite; a quartile that is not is the number.
+fn drawn(point: Option<&Point>, quantity: Quantity) -> Option<[f64; 3]> {
+    let values = point?.value(quantity);
+    let middle = values[1];
+    let or_middle = |value: f64| if value.is_finite() { value } else { middle };
+    middle.is_finite().then(|| values.map(or_middle))
+}
+
 /// The largest number that is drawn.
 fn highest(figure: &Figure) -> f64 {
-    let points = figure.series.iter().flat_map(|s| &s.points).flatten();
-    let points = points.map(|p| {
-        let [_, middle, high] = p.value(figure.quantity);
+    let points = figure.series.iter().flat_map(|s| &s.points);
+    let points = points.filter_map(|point| {
+        let [_, middle, high] = drawn(point.as_ref(), figure.quantity)?;
         // A spell of noise must not press the rest to the floor.
-        high.min(middle * 1.3)
+        Some(high.min(middle * 1.3))
     });
     let guides = figure.guides.iter().flat_map(|g| &g.values).flatten().copied();
-    points.chain(guides).fold(f64::MIN_POSITIVE, f64::max)
+    points.chain(guides.filter(|value| value.is_finite())).fold(f64::MIN_POSITIVE, f64::max)
 }
 
 /// Places 0, 1, .. side by side, and numbers from 0 up.
@@ -109,7 +113,7 @@ fn lines(figure: &Figure, axes: &Axes, svg: &mut Svg) {
             .iter()
             .enumerate()
             .filter_map(|(place, p)| {
-                Some(p.as_ref()?.value(figure.quantity).map(|value| axes.at(place as f64, value)))
+                Some(drawn(p.as_ref(), figure.quantity)?.map(|value| axes.at(place as f64, value)))
             })
             .collect();
         let middles: Vec<[f64; 2]> = values.iter().map(|[_, middle, _]| *middle).collect();
@@ -123,18 +127,33 @@ fn lines(figure: &Figure, axes: &Axes, svg: &mut Svg) {
 
 fn bars(figure: &Figure, axes: &Axes, svg: &mut Svg) {
     for place in 0..figure.places.len() {
-        let there = |s: &&Series| s.points[place].is_some();
+        let there = |s: &&Series| drawn(s.points[place].as_ref(), figure.quantity).is_some();
         let width = GROUP / figure.series.iter().filter(there).count().max(1) as f64;
         let mut left = place as f64 - GROUP / 2.0;
         for series in &figure.series {
-            let Some(point) = &series.points[place] else { continue };
-            let [low, middle, high] = point.value(figure.quantity);
+            let Some([low, middle, high]) = drawn(series.points[place].as_ref(), figure.quantity) else {
+                continue;
+            };
             let [from, to] = [0.06, 0.94].map(|share| axes.at(left + width * share, middle));
             svg.bar(from, [to[0] - from[0], BOTTOM - from[1]], colour(series));
             let spread = [low, high].map(|value| axes.at(left + width / 2.0, value));
             svg.line(&spread, INK[0], 1, "");
             left += width;
         }
+    }
+}
+
+/// What is stated elsewhere: lines through their places; where there is but one, across that.
+fn guides(figure: &Figure, axes: &Axes, svg: &mut Svg) {
+    for guide in &figure.guides {
+        let values = (0u32..).map(f64::from).zip(&guide.values);
+        let mut points: Vec<(f64, f64)> =
+            values.filter_map(|(place, value)| Some((place, value.filter(|v| v.is_finite())?))).collect();
+        if let [(place, value)] = points[..] {
+            points = vec![(place - GROUP / 2.0, value), (place + GROUP / 2.0, value)];
+        }
+        let points: Vec<[f64; 2]> = points.into_iter().map(|(place, value)| axes.at(place, value)).collect();
+        svg.line(&points, GUIDE[0], 2, GUIDE_DASHES);
     }
 }
 
@@ -171,7 +190,86 @@ fn legend(figure: &Figure, svg: &mut Svg) {
 
 #[cfg(test)]
 mod tests {
+    use super::svg::tests::elements;
     use super::*;
+    use crate::figure::Guide;
+
+    fn figure(places: usize) -> Figure {
+        Figure::new("a", "b", "c").over("x < y", (0..places).map(|n| format!("p & {n}"))).plain("\"times\"")
+    }
+
+    fn with_guide(mut figure: Figure, values: &[Option<f64>]) -> Figure {
+        figure.guides.push(Guide { name: "paper".into(), values: values.to_vec() });
+        figure
+    }
+
+    /// The points of the lines of this colour in the plot, not in the legend.
+    fn strokes(drawn: &str, colour: &str) -> Vec<String> {
+        let of = |(name, attributes): (&str, Vec<(&str, &str)>)| {
+            let value = |name: &str| Some(attributes.iter().find(|(own, _)| *own == name)?.1.to_owned());
+            let points = value("points").filter(|_| value("stroke").as_deref() == Some(colour))?;
+            let left: f64 = points.split(',').next()?.parse().ok()?;
+            (name == "polyline" && left < RIGHT).then_some(points)
+        };
+        elements(drawn).into_iter().filter_map(of).collect()
+    }
+
+    #[test]
+    fn figures_are_elements_of_xml() {
+        let values = [Some(1.0), None, Some(3.0)];
+        let lines = with_guide(figure(3).curve("l < m", &values), &values);
+        for figure in [figure(0), lines.clone(), lines.bars()] {
+            let drawn = svg(&figure);
+            assert_eq!(elements(&drawn)[0].0, "svg");
+        }
+    }
+
+    #[test]
+    fn lines_go_through_their_numbers() {
+        // The highest number is at 1/1.06 of the plot's height.
+        let drawn = svg(&figure(4).curve("a", &[Some(100.0), None, Some(50.0), Some(0.0)]));
+        let wide = (RIGHT - LEFT) / 4.0;
+        let at = |place: f64, share: f64| {
+            let (x, y) = (LEFT + (place + 0.5) * wide, BOTTOM - share / 1.06 * (BOTTOM - TOP));
+            format!("{x:.1},{y:.1}")
+        };
+        let found = strokes(&drawn, SERIES[0][0]);
+        assert_eq!(found[0], [at(0.0, 1.0), at(2.0, 0.5), at(3.0, 0.0)].join(" "));
+        assert_eq!(found[0], "151.8,26.8 454.8,183.4 606.2,340.0");
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_are_not_drawn() {
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let values = [Some(1.0), Some(number), Some(2.0)];
+            let without = values.map(|value| value.filter(|v| v.is_finite()));
+            for shape in [Shape::Lines, Shape::Bars] {
+                let of = |values: &[Option<f64>]| {
+                    let figure = with_guide(figure(3).curve("a", values), values);
+                    svg(&Figure { shape, ..figure })
+                };
+                assert_eq!(of(&values), of(&without), "{number}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_quartile_that_is_not_finite_leaves_the_number() {
+        let mut one = figure(1).curve("a", &[Some(2.0)]);
+        let wanted = svg(&one);
+        let point = one.series[0].points[0].as_mut().expect("it was given");
+        (point.cycles.lower_quartile, point.cycles.upper_quartile) = (f64::NAN, f64::INFINITY);
+        assert_eq!(svg(&one), wanted);
+    }
+
+    #[test]
+    fn a_guide_of_one_place_is_a_line_across_it() {
+        let drawn = svg(&with_guide(figure(3), &[None, Some(1.0), None]));
+        let y = format!("{:.1}", BOTTOM - (BOTTOM - TOP) / 1.06);
+        let (middle, half) = ((LEFT + RIGHT) / 2.0, GROUP / 2.0 * (RIGHT - LEFT) / 3.0);
+        let across = format!("{:.1},{y} {:.1},{y}", middle - half, middle + half);
+        assert_eq!(strokes(&drawn, GUIDE[0]), [across]);
+    }
 
     #[test]
     fn the_grid_has_round_numbers_and_few_lines() {

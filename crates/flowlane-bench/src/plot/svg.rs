@@ -1,5 +1,7 @@
 //! Drawings as SVG, of the few shapes that plots are made of.
 //!
+//! What has no place, since a number of it is not finite, is not drawn.
+//!
 //! Every colour is one of a few fixed ones, so that a style sheet can exchange them (the page does, for dark screens): SVG's
 //! attributes yield to style sheets.
 
@@ -60,18 +62,27 @@ impl Svg {
         Self { out: format!("<svg role=\"img\" viewBox=\"{view}\" xmlns=\"{namespace}\">\n") }
     }
 
-    /// A line through points; `dashes` are pixels of line and of gap in turn, none for a line without gaps.
+    /// A line through points, two at least; `dashes` are pixels of line and of gap in turn, none for a line without gaps.
     pub(super) fn line(&mut self, points: &[[f64; 2]], colour: &str, pixels: u32, dashes: &str) {
-        let points: Vec<String> = points.iter().map(|[x, y]| format!("{x:.1},{y:.1}")).collect();
-        let (points, dashes) = (points.join(" "), format!("stroke-dasharray=\"{dashes}\""));
+        let points: Vec<String> =
+            points.iter().filter(|p| is_place(*p)).map(|[x, y]| format!("{x:.1},{y:.1}")).collect();
+        if points.len() < 2 {
+            return;
+        }
+        let points = points.join(" ");
+        let dashes =
+            if dashes.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{dashes}\"") };
         let _ = writeln!(
             self.out,
-            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{pixels}\" {dashes}/>"
+            "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{pixels}\"{dashes}/>"
         );
     }
 
     /// A filled rectangle.
     pub(super) fn bar(&mut self, [left, top]: [f64; 2], [width, height]: [f64; 2], colour: &str) {
+        if !is_place(&[left, top, width, height]) {
+            return;
+        }
         let _ = writeln!(
             self.out,
             "<rect x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{colour}\"/>"
@@ -80,6 +91,9 @@ impl Svg {
 
     /// A filled circle around a point.
     pub(super) fn dot(&mut self, [x, y]: [f64; 2], colour: &str) {
+        if !is_place(&[x, y]) {
+            return;
+        }
         let _ = writeln!(self.out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
     }
 
@@ -94,6 +108,9 @@ impl Svg {
     }
 
     fn turned(&mut self, [x, y]: [f64; 2], anchor: Anchor, text: &str, colour: &str, degrees: i32) {
+        if !is_place(&[x, y]) {
+            return;
+        }
         let turn = match degrees {
             0 => String::new(),
             _ => format!(" transform=\"rotate({degrees} {x:.1} {y:.1})\""),
@@ -110,5 +127,118 @@ impl Svg {
     pub(super) fn finish(mut self) -> String {
         self.out.push_str("</svg>\n");
         self.out
+    }
+}
+
+fn is_place(numbers: &[f64]) -> bool {
+    numbers.iter().all(|number| number.is_finite())
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// That a text is one element of XML without declarations and comments: tags in pairs or closed in themselves, each
+    /// attribute once and quoted, `&` only where a character is named. Gives the elements, by name and attributes.
+    pub(in crate::plot) fn elements(text: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
+        let (mut open, mut found) = (Vec::new(), Vec::new());
+        let mut rest = text.trim_end();
+        while !rest.is_empty() {
+            let (before, tag) = rest.split_once('<').expect("nothing behind the last tag");
+            assert_plain(before);
+            assert!(!open.is_empty() || found.is_empty(), "a second element: {rest}");
+            let (inside, after) = tag.split_once('>').expect("a tag ends");
+            rest = after;
+            if let Some(name) = inside.strip_prefix('/') {
+                assert_eq!(open.pop(), Some(name), "tags are closed in their order");
+                continue;
+            }
+            let (inside, is_closed) =
+                inside.strip_suffix('/').map_or((inside, false), |inside| (inside, true));
+            let (name, attributes) = inside.split_once(' ').unwrap_or((inside, ""));
+            found.push((name, read(attributes)));
+            if !is_closed {
+                open.push(name);
+            }
+        }
+        assert!(open.is_empty(), "{open:?} are not closed");
+        found
+    }
+
+    /// The attributes of a tag.
+    fn read(mut text: &str) -> Vec<(&str, &str)> {
+        let mut found: Vec<(&str, &str)> = Vec::new();
+        while !text.is_empty() {
+            let (name, behind) = text.split_once("=\"").expect("a name, and a value in quotes");
+            let (value, behind) = behind.split_once('"').expect("a quote ends");
+            assert!(name.chars().all(|c| c.is_ascii_alphabetic() || c == '-'), "`{name}` is no name");
+            assert!(found.iter().all(|(other, _)| *other != name), "{name} stands twice");
+            assert!(!value.is_empty(), "{name} is empty");
+            assert_plain(value);
+            found.push((name, value));
+            text = behind.strip_prefix(' ').unwrap_or_else(|| {
+                assert!(behind.is_empty(), "`{behind}` follows a quote");
+                behind
+            });
+        }
+        found
+    }
+
+    #[track_caller]
+    fn assert_plain(text: &str) {
+        let named = ["amp;", "lt;", "gt;", "quot;"];
+        let is_named = |behind: &str| named.iter().any(|name| behind.starts_with(name));
+        assert!(!text.contains(['<', '>', '"']) && text.split('&').skip(1).all(is_named), "{text}");
+    }
+
+    #[test]
+    fn drawings_are_elements_of_xml() {
+        let mut svg = Svg::new([20.0, 10.0]);
+        svg.line(&[[0.0, 1.0], [2.26, 3.0]], "#000", 1, "4 4");
+        svg.bar([1.0, 2.0], [3.0, 4.0], "#111");
+        svg.dot([1.0, 2.0], "#222");
+        svg.text([1.0, 2.0], Anchor::Start, "a < b & \"c\" > d", "#333");
+        svg.text_up([1.0, 2.0], "e", "#333");
+        let drawn = svg.finish();
+        let found = elements(&drawn);
+        let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["svg", "polyline", "rect", "circle", "text", "text"]);
+        assert!(drawn.contains(">a &lt; b &amp; &quot;c&quot; &gt; d</text>"), "{drawn}");
+        assert!(found[1].1.contains(&("points", "0.0,1.0 2.3,3.0")), "{drawn}");
+    }
+
+    #[test]
+    fn what_is_not_well_formed_is_found() {
+        let is_refused = |text: &'static str| std::panic::catch_unwind(|| elements(text)).is_err();
+        assert!(!is_refused("<svg a=\"1\"><b c=\"2\" d=\"3\"/>e &amp; f</svg>\n"));
+        for broken in [
+            "<svg>",
+            "<svg></b>",
+            "<svg/><svg/>",
+            "<svg a=1/>",
+            "<svg a=\"1\"b=\"2\"/>",
+            "<svg a=\"1\" a=\"2\"/>",
+            "<svg a=\"\"/>",
+            "<svg>a & b</svg>",
+            "<svg a=\"<\"/>",
+        ] {
+            assert!(is_refused(broken), "{broken}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_place_is_not_drawn() {
+        let mut svg = Svg::new([20.0, 10.0]);
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            svg.line(&[[0.0, 1.0], [number, 2.0]], "#000", 1, "");
+            svg.line(&[[0.0, 1.0], [2.0, number], [3.0, 4.0]], "#000", 1, "");
+            svg.bar([1.0, 2.0], [3.0, number], "#111");
+            svg.dot([number, 2.0], "#222");
+            svg.text([1.0, number], Anchor::End, "a", "#333");
+        }
+        let drawn = svg.finish();
+        let found = elements(&drawn);
+        assert_eq!(found.len(), 1 + 3);
+        assert!(found[1..].iter().all(|(_, attributes)| attributes.contains(&("points", "0.0,1.0 3.0,4.0"))));
     }
 }

@@ -39,7 +39,7 @@ pub struct TornadoBar {
 
 /// The plot as an SVG element.
 pub(crate) fn svg(tornado: &Tornado) -> String {
-    let values = || tornado.bars.iter().flat_map(|bar| bar.settings.iter().map(|(_, value)| *value));
+    let values = || tornado.bars.iter().flat_map(ends).map(|(_, value)| *value);
     let least = values().fold(tornado.base, f64::min);
     let most = values().fold(tornado.base, f64::max);
     let span = (most - least).max(tornado.base.abs() * 1e-6).max(f64::MIN_POSITIVE);
@@ -56,8 +56,8 @@ pub(crate) fn svg(tornado: &Tornado) -> String {
         svg.line(&[[NAMES, middle], [WIDTH, middle]], GRID[0], 1, "");
         svg.text([NAMES - 10.0, middle], Anchor::End, &bar.name, INK[0]);
         let by = |a: &&(String, f64), b: &&(String, f64)| a.1.total_cmp(&b.1);
-        let lower = bar.settings.iter().filter(|(_, value)| *value < tornado.base).min_by(by);
-        let higher = bar.settings.iter().filter(|(_, value)| *value > tornado.base).max_by(by);
+        let lower = ends(bar).filter(|(_, value)| *value < tornado.base).min_by(by);
+        let higher = ends(bar).filter(|(_, value)| *value > tornado.base).max_by(by);
         for (end, colour, anchor, away) in [(lower, 0, Anchor::End, -6.0), (higher, 1, Anchor::Start, 6.0)] {
             let Some((setting, value)) = end else { continue };
             let (left, right) = (x(*value).min(base), x(*value).max(base));
@@ -69,9 +69,15 @@ pub(crate) fn svg(tornado: &Tornado) -> String {
     svg.finish()
 }
 
+/// What may be drawn of a bar.
+fn ends(bar: &TornadoBar) -> impl Iterator<Item = &(String, f64)> {
+    bar.settings.iter().filter(|(_, value)| value.is_finite())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plot::svg::tests::elements;
 
     #[test]
     fn bars_go_from_the_base_to_what_comes_out() {
@@ -82,7 +88,7 @@ mod tests {
         let bars = vec![
             bar(&[("half", 50.0), ("double", 200.0)]),
             bar(&[("a", 120.0), ("b", 150.0)]),
-            bar(&[("same", 100.0)]),
+            bar(&[("same", 100.0), ("none", f64::NAN), ("endless", f64::INFINITY)]),
         ];
         let of = |bars| Tornado {
             id: String::new(),
@@ -101,6 +107,7 @@ mod tests {
         );
         // 150 units are 410 pixels: those to the left are a third of them.
         assert!(drawn.contains("width=\"136.7\"") && drawn.contains("width=\"273.3\""), "{drawn}");
-        assert!(svg(&of(Vec::new())).ends_with("</svg>\n"));
+        assert_eq!(elements(&drawn)[0].0, "svg");
+        assert_eq!(elements(&svg(&of(Vec::new())))[0].0, "svg");
     }
 }

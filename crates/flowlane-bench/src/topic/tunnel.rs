@@ -34,6 +34,15 @@ const VNI_AT: usize = 46;
 /// every packet is of any.
 const IN_TURN: usize = 8;
 
+/// What is part of all, measured alone.
+const WRITING: &str = "writing the frames";
+
+/// The library's lookup of keys alone.
+const BATCH: &str = "batch";
+
+/// What has no variant in its name: their colours follow those of the variants.
+const ALONE: [&str; 3] = ["one-entry", BATCH, WRITING];
+
 fn numbers(context: &Context<'_>) -> &'static [usize] {
     if context.quick() { &[1, 4, 1000] } else { &[1, 2, 4, 8, 16, 64, 1000, 10_000, 100_000] }
 }
@@ -159,14 +168,20 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
         measure_lookup(meter, context, &table, &order, &mut lookup, place);
     }
     let widest = variants(context).last().unwrap_or(Variant::Scalar);
-    for (figure, best) in [(&mut node, format!("batch, {widest}")), (&mut lookup, "batch".to_owned())] {
+    for (figure, best) in [(&mut node, format!("batch, {widest}")), (&mut lookup, BATCH.to_owned())] {
         ratios(figure, numbers, widest, &best);
-        figure.paint(|name| {
-            let variant = Variant::ALL.iter().position(|v| name.ends_with(v.name())).unwrap_or(0);
-            Some((variant, name.starts_with("eight")))
-        });
+        figure.paint(look);
     }
     vec![node, lookup]
+}
+
+/// Variants by colour; the paper's design dashed.
+fn look(name: &str) -> Option<(usize, bool)> {
+    let Some((design, variant)) = name.split_once(", ") else {
+        return Some((Variant::ALL.len() + ALONE.iter().position(|alone| *alone == name)?, false));
+    };
+    let colour = Variant::ALL.iter().position(|v| v.name() == variant)?;
+    Some((colour, design == Design::EightEntry.name()))
 }
 
 /// Ratios by range of endpoints, since the targets and the paper are by range.
@@ -209,7 +224,7 @@ fn measure_node(
     let packets = &packets;
     let burst = RefCell::new(Burst::new());
     let burst = &burst;
-    let writing = Body::new("writing the frames", move || {
+    let writing = Body::new(WRITING, move || {
         let mut burst = burst.borrow_mut();
         for packets in packets.chunks_exact(BURST) {
             burst.write(packets);
@@ -291,7 +306,7 @@ fn measure_lookup(
     }
     // Of keys alone there is one body: the table has the vectors.
     let mut cache = EndpointCache::new(table.reader());
-    let ours = looking_up("batch".to_owned(), &keys, move |keys, out| cache.lookup_batch(keys, out));
+    let ours = looking_up(BATCH.to_owned(), &keys, move |keys, out| cache.lookup_batch(keys, out));
     bodies.push(ours);
     let bodies = bodies.into_iter().map(Body::warm).collect();
     for measured in meter.compare(&format!("lookup, {}", figure.places[place]), order.len() as u64, bodies) {
@@ -301,7 +316,10 @@ fn measure_lookup(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::plot::svg::SERIES;
 
     #[test]
     fn packets_written_into_frames_are_those_of_their_endpoints() {
@@ -319,5 +337,19 @@ mod tests {
                 assert_eq!((out.ids[lane], out.inner_len[lane]), (1000 + *number as u32, INNER_BYTES as u16));
             }
         }
+    }
+
+    #[test]
+    fn all_lines_of_a_figure_look_different() {
+        let designs = [Design::EightEntry.name(), "batch"].into_iter();
+        let names = designs.flat_map(|design| Variant::ALL.map(|variant| format!("{design}, {variant}")));
+        let mut figure = Figure::new("a", "b", "c").over("endpoints", ["1".to_owned()]);
+        for name in names.chain([Design::OneEntry.name(), BATCH, WRITING].map(str::to_owned)) {
+            figure = figure.curve(&name, &[None]);
+        }
+        figure.paint(look);
+        let looks: HashSet<(usize, bool)> = figure.series.iter().map(|s| (s.colour, s.dashed)).collect();
+        assert_eq!(looks.len(), figure.series.len());
+        assert!(looks.iter().all(|(colour, _)| *colour < SERIES.len()), "colours begin again");
     }
 }

@@ -20,8 +20,6 @@ use flowlane::rule::{Match, Priority, RuleId};
 use self::deferred::Queue;
 use self::on_device::OnDevice;
 use self::projected::FlowTable;
-#[doc(hidden)]
-pub use self::projected::WORDS_MAX;
 use crate::device::Device;
 use crate::error::GpuError;
 use crate::search::Method;

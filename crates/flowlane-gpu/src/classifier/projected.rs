@@ -14,10 +14,7 @@ use crate::device::Device;
 use crate::error::GpuError;
 use crate::search::Method;
 use crate::session::Session;
-use crate::table::GpuTable;
-
-/// Words of the widest key that kernels take.
-pub const WORDS_MAX: usize = 16;
+use crate::table::{GpuTable, WORDS_MAX};
 
 /// A table for keys of some width.
 pub(super) trait FlowTable: Send + fmt::Debug {
@@ -114,7 +111,7 @@ pub(super) fn build(
         ..=4 => Projected::<4>::build(device, method, config, shape, rules, epoch),
         5..=9 => Projected::<9>::build(device, method, config, shape, rules, epoch),
         10 => Projected::<10>::build(device, method, config, shape, rules, epoch),
-        11..=WORDS_MAX => Projected::<16>::build(device, method, config, shape, rules, epoch),
+        11..=WORDS_MAX => Projected::<WORDS_MAX>::build(device, method, config, shape, rules, epoch),
         words => Err(GpuError::Words { words, words_max: WORDS_MAX }),
     }
 }

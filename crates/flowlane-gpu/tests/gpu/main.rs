@@ -11,3 +11,4 @@ mod host_device;
 mod hostile;
 mod kernels;
 mod manifest;
+mod rules;

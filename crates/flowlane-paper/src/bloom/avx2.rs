@@ -4,12 +4,13 @@
 //! DaMoN 2014.
 
 use std::arch::x86_64::*;
+use std::mem::transmute;
 
 use flowlane::bloom::Bits;
 use flowlane::bloom::avx2::{lane_mask, misses, murmur3, permutation, permute, prefetch};
 use flowlane::isa::Avx2;
 
-use super::batch::{Batch, Out, Survive, rest};
+use super::batch::{Batch, Out, Survive, in_flight, rest};
 
 const LANES: usize = 8;
 
@@ -77,8 +78,10 @@ fn survive<const U: usize, const PREFETCH: bool>(
             unsafe { pack(&lanes[u], lane_mask(_mm256_andnot_si256(missed, last)), out) };
         }
     }
-    for lanes in &lanes {
-        in_flight(bits, lanes, out);
+    for Lanes { keys, payloads, done, .. } in lanes {
+        // SAFETY: a register is 8 words.
+        let [keys, payloads]: [[u32; LANES]; 2] = unsafe { transmute([keys, payloads]) };
+        in_flight(bits, keys, payloads, done.into(), out);
     }
     for u in 0..U {
         let (keys, payloads) = (&keys[at[u]..end[u]], &payloads[at[u]..end[u]]);
@@ -132,20 +135,6 @@ unsafe fn pack(lanes: &Lanes, passed: u8, out: &mut Out<'_>) {
         _mm256_storeu_si256(out.payloads.as_mut_ptr().add(out.len).cast(), permute(order, lanes.payloads));
     }
     out.len += passed.count_ones() as usize;
-}
-
-/// Decides the keys that are still in their lanes.
-#[target_feature(enable = "avx2")]
-fn in_flight(bits: Bits<'_>, lanes: &Lanes, out: &mut Out<'_>) {
-    let (mut keys, mut payloads) = ([0; LANES], [0; LANES]);
-    // SAFETY: the arrays have 8 words.
-    unsafe {
-        _mm256_storeu_si256(keys.as_mut_ptr().cast(), lanes.keys);
-        _mm256_storeu_si256(payloads.as_mut_ptr().cast(), lanes.payloads);
-    }
-    for lane in (0..LANES).filter(|lane| lanes.done >> lane & 1 == 0) {
-        rest(bits, &keys[lane..=lane], &payloads[lane..=lane], out);
-    }
 }
 
 /// The seeds of 8 hash numbers.

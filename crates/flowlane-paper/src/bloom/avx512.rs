@@ -2,13 +2,14 @@
 //! only in how lanes are refilled and survivors packed.
 
 use std::arch::x86_64::*;
+use std::mem::transmute;
 use std::sync::LazyLock;
 
 use flowlane::bloom::Bits;
 use flowlane::bloom::avx512::{murmur3, prefetch, test};
 use flowlane::isa::Avx512;
 
-use super::batch::{Batch, Out, Survive, rest};
+use super::batch::{Batch, Out, Survive, in_flight, rest};
 
 const LANES: usize = 16;
 
@@ -113,8 +114,10 @@ fn survive<const HOW: u8, const U: usize, const PREFETCH: bool>(
             unsafe { pack::<HOW>(table, &lanes[u], passed, out) };
         }
     }
-    for lanes in &lanes {
-        in_flight(bits, lanes, out);
+    for Lanes { keys, payloads, done, .. } in lanes {
+        // SAFETY: a register is 16 words.
+        let [keys, payloads]: [[u32; LANES]; 2] = unsafe { transmute([keys, payloads]) };
+        in_flight(bits, keys, payloads, done, out);
     }
     for u in 0..U {
         let (keys, payloads) = (&keys[at[u]..end[u]], &payloads[at[u]..end[u]]);
@@ -203,20 +206,6 @@ unsafe fn pack<const HOW: u8>(table: &[[u8; LANES]], lanes: &Lanes, passed: __mm
         }
     }
     out.len += passed.count_ones() as usize;
-}
-
-/// Decides the keys that are still in their lanes.
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-fn in_flight(bits: Bits<'_>, lanes: &Lanes, out: &mut Out<'_>) {
-    let (mut keys, mut payloads) = ([0; LANES], [0; LANES]);
-    // SAFETY: the arrays have 16 words.
-    unsafe {
-        _mm512_storeu_si512(keys.as_mut_ptr().cast(), lanes.keys);
-        _mm512_storeu_si512(payloads.as_mut_ptr().cast(), lanes.payloads);
-    }
-    for lane in (0..LANES).filter(|lane| lanes.done >> lane & 1 == 0) {
-        rest(bits, &keys[lane..=lane], &payloads[lane..=lane], out);
-    }
 }
 
 /// # Safety

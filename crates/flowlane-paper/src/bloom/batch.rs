@@ -44,6 +44,20 @@ pub(super) trait Survive {
     fn survive<const U: usize, const PREFETCH: bool>(self, bits: Bits<'_>, batch: &mut Batch<'_>);
 }
 
+/// Decides the keys that are still in their lanes: those that are not `done`, a bit each.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn in_flight<const LANES: usize>(
+    bits: Bits<'_>,
+    keys: [u32; LANES],
+    payloads: [u32; LANES],
+    done: u16,
+    out: &mut Out<'_>,
+) {
+    for lane in (0..LANES).filter(|lane| done >> lane & 1 == 0) {
+        rest(bits, &keys[lane..=lane], &payloads[lane..=lane], out);
+    }
+}
+
 /// One key after the other: what is left of a batch when fewer keys than lanes are.
 #[inline]
 pub(super) fn rest(bits: Bits<'_>, keys: &[u32], payloads: &[u32], out: &mut Out<'_>) {

@@ -130,7 +130,7 @@ impl Baseline {
             (Body::Avx512(witness), Algorithm::Avx512Register) => {
                 self.kernel.dispatch(avx512::Register(witness), bits, &mut batch);
             }
-            _ => batch::rest(bits, keys, payloads, &mut batch.out),
+            (body, algorithm) => unreachable!("{algorithm:?} has no body for {}", body.variant()),
         }
         batch.out.len
     }
@@ -144,11 +144,12 @@ impl Kernel {
             (1, false) => body.survive::<1, false>(bits, batch),
             (2, false) => body.survive::<2, false>(bits, batch),
             (4, false) => body.survive::<4, false>(bits, batch),
-            (_, false) => body.survive::<8, false>(bits, batch),
+            (8, false) => body.survive::<8, false>(bits, batch),
             (1, true) => body.survive::<1, true>(bits, batch),
             (2, true) => body.survive::<2, true>(bits, batch),
             (4, true) => body.survive::<4, true>(bits, batch),
-            (_, true) => body.survive::<8, true>(bits, batch),
+            (8, true) => body.survive::<8, true>(bits, batch),
+            (other, _) => unreachable!("{other} is none of the factors {UNROLLS:?}"),
         }
     }
 }

@@ -6,7 +6,8 @@
 //! in the table. Its unit here is the 32-bit word, half of the paper's; its hash is MurmurHash3.
 //!
 //! This is the lookup alone: megaflows come and stay, and masks are tried in the order in which they came. The
-//! library's [`MegaflowCache`](flowlane::cache::MegaflowCache) is what packets go through.
+//! library's [`MegaflowCache`](flowlane::cache::MegaflowCache) is what packets go through. What is not compared is the same:
+//! buckets are the library's, and megaflows lie in one piece, on huge pages where they are many.
 
 mod columns;
 mod subtable;
@@ -18,7 +19,7 @@ use columns::{Miniflows, hash_columns, lanes};
 use flowlane::isa::{Body, Variant};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::{FlowKey, FlowMask};
-use subtable::Subtable;
+use subtable::{Slab, Subtable};
 
 /// Under a mask for which fewer packets are left they are hashed one by one: what the paper measured (§4.2).
 const THRESHOLD: usize = 9;
@@ -28,6 +29,7 @@ const THRESHOLD: usize = 9;
 pub struct MajorityCache {
     /// In the order in which they are tried.
     subtables: Vec<Subtable>,
+    slab: Slab,
     miniflows: Miniflows,
     seed: u32,
     body: Body,
@@ -35,23 +37,28 @@ pub struct MajorityCache {
 }
 
 impl MajorityCache {
-    /// An empty one, whose hashes have this seed, by the variant of this name; none where that may not be used here. The
-    /// scalar one hashes packets one by one, however many they are: what the paper compares with.
-    pub fn with_variant(seed: u32, variant: Variant) -> Option<Self> {
+    /// An empty one for at most `flows_max` megaflows, whose hashes have this seed, by the variant of this name; none where
+    /// that may not be used here. The scalar one hashes packets one by one, however many they are: what the paper compares
+    /// with.
+    pub fn with_variant(flows_max: usize, seed: u32, variant: Variant) -> Option<Self> {
         let body = Body::of(variant)?;
         let threshold = if variant == Variant::Scalar { usize::MAX } else { THRESHOLD };
-        Some(Self { subtables: Vec::new(), miniflows: Miniflows::default(), seed, body, threshold })
+        let (slab, miniflows) = (Slab::new(flows_max), Miniflows::default());
+        Some(Self { subtables: Vec::new(), slab, miniflows, seed, body, threshold })
     }
 
     /// Adds the megaflow of the packets that agree with `key` in the bits of `mask`. Where there is one already it gets
     /// the new value.
+    ///
+    /// # Panics
+    /// Where it would be one more than `flows_max`.
     pub fn insert(&mut self, key: &FlowKey, mask: &FlowMask, value: u32) {
         let place = self.subtables.iter().position(|subtable| subtable.mask == *mask);
         let place = place.unwrap_or_else(|| {
             self.subtables.push(Subtable::new(mask, self.seed));
             self.subtables.len() - 1
         });
-        self.subtables[place].insert(key, value);
+        self.subtables[place].insert(&mut self.slab, key, value);
     }
 
     /// Looks up the keys of the `live` lanes; writes the values of the megaflows that are found to their places in `found`,
@@ -82,7 +89,7 @@ impl MajorityCache {
                 subtable.prefetch(hashes[lane]);
             }
             for lane in left.lanes() {
-                if let Some(value) = subtable.find(&keys[lane], hashes[lane]) {
+                if let Some(value) = subtable.find(&self.slab, &keys[lane], hashes[lane]) {
                     found[lane] = value;
                     left.remove(lane);
                 }

@@ -1,52 +1,74 @@
 //! The megaflows of one mask: a hash table that only grows.
 //!
 //! ```text
-//! buckets   8 tags, 8 megaflows; ..     a cache line each; a full one overflows into the next
-//! lines     value, masked key; ..       whole cache lines for a megaflow
+//! buckets   8 tags, 8 megaflows; ..     the library's: a cache line each; a full one overflows into the next
+//! slab      value, masked key; ..       whole cache lines for a megaflow, of all masks one behind the other
 //! ```
 
-use flowlane::memory::prefetch;
-use flowlane::packet::FlowKey;
-use flowlane::packet::FlowMask;
+use flowlane::cache::bucket::{Bucket, SLOTS, entries, place};
+use flowlane::memory::{LINE_BYTES, Memory, prefetch};
+use flowlane::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
 
 use super::columns::{Term, hash, masked, terms};
-
-/// Slots of a bucket.
-const SLOTS: usize = 8;
 
 /// At most so many slots of a bucket are in use on average; more fill too many buckets.
 const LOAD_MAX: usize = 5;
 
 /// Words of a cache line.
-const LINE: usize = 16;
+const LINE: usize = LINE_BYTES / 4;
 
-/// Eight tags (a hash, its lowest bit set; 0 where it is free) and, for each, the number of a megaflow.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C, align(64))]
-struct Bucket {
-    tags: [u32; SLOTS],
-    flows: [u32; SLOTS],
+/// The megaflows of all masks, in one piece.
+#[derive(Debug)]
+pub(super) struct Slab {
+    words: Memory<u32>,
+    /// Lines in use.
+    lines: usize,
+    /// Megaflows that may still come.
+    room: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
-#[repr(C, align(64))]
-struct Line([u32; LINE]);
+impl Slab {
+    /// Room for so many megaflows, however wide their masks: memory is committed when it is touched.
+    pub(super) fn new(flows_max: usize) -> Self {
+        let lines_max = flows_max * lines(WORDS);
+        Self { words: Memory::zeroed(lines_max * LINE), lines: 0, room: flows_max }
+    }
+
+    /// The words of a megaflow, and what lies behind them.
+    #[inline(always)]
+    fn flow(&self, flow: u32) -> &[u32] {
+        &self.words[flow as usize * LINE..]
+    }
+
+    /// Adds a megaflow, and says where it is.
+    fn push(&mut self, value: u32, key: impl Iterator<Item = u32>, key_words: usize) -> u32 {
+        self.room = self.room.checked_sub(1).expect("there is room for as many megaflows as were asked for");
+        let flow = self.lines as u32;
+        let words = &mut self.words[self.lines * LINE..];
+        words.iter_mut().zip(std::iter::once(value).chain(key)).for_each(|(to, word)| *to = word);
+        self.lines += lines(key_words);
+        flow
+    }
+}
+
+/// Lines of a megaflow whose key has so many words.
+fn lines(key_words: usize) -> usize {
+    (1 + key_words).div_ceil(LINE)
+}
 
 #[derive(Debug)]
 pub(super) struct Subtable {
     pub(super) mask: FlowMask,
     pub(super) terms: Vec<Term>,
     seed: u32,
-    /// A power of two.
-    buckets: Vec<Bucket>,
-    lines: Vec<Line>,
+    /// A power of two; a slot's megaflow is the line in which it begins, plus one.
+    buckets: Memory<Bucket>,
     len: usize,
 }
 
 impl Subtable {
     pub(super) fn new(mask: &FlowMask, seed: u32) -> Self {
-        let (terms, buckets) = (terms(mask), vec![Bucket::default()]);
-        Self { mask: mask.clone(), terms, seed, buckets, lines: Vec::new(), len: 0 }
+        Self { mask: mask.clone(), terms: terms(mask), seed, buckets: Memory::zeroed(1), len: 0 }
     }
 
     #[inline(always)]
@@ -68,74 +90,53 @@ impl Subtable {
 
     /// The value of the megaflow of `key`, whose hash is `hash`.
     #[inline(always)]
-    pub(super) fn find(&self, key: &FlowKey, hash: u32) -> Option<u32> {
-        self.place(key, hash).map(|place| self.lines[place].0[0])
+    pub(super) fn find(&self, slab: &Slab, key: &FlowKey, hash: u32) -> Option<u32> {
+        self.flow(slab, key, hash).map(|flow| slab.flow(flow)[0])
     }
 
-    /// Where the lines of the megaflow of `key` begin.
+    /// Where the megaflow of `key` is.
     #[inline(always)]
-    fn place(&self, key: &FlowKey, hash: u32) -> Option<usize> {
+    fn flow(&self, slab: &Slab, key: &FlowKey, hash: u32) -> Option<u32> {
         let (tag, wrap) = (hash | 1, self.buckets.len() - 1);
         let mut at = self.home(hash);
         // A table is never full: the walk ends.
         loop {
             let bucket = &self.buckets[at];
-            for (own, flow) in bucket.tags.iter().zip(bucket.flows) {
-                let place = flow as usize * self.lines_each();
-                if *own == tag && self.matches(place, key) {
-                    return Some(place);
+            for slot in BitIter(bucket.matching(tag).into()) {
+                let flow = bucket.flows[slot % SLOTS] - 1;
+                if self.matches(slab.flow(flow), key) {
+                    return Some(flow);
                 }
             }
-            if bucket.tags[SLOTS - 1] == 0 {
+            if bucket.has_room() {
                 return None;
             }
             at = (at + 1) & wrap;
         }
     }
 
+    /// Whether `key` is that of the megaflow that begins with these words.
     #[inline(always)]
-    fn matches(&self, place: usize, key: &FlowKey) -> bool {
-        let stored = |at: usize| self.lines[place + at / LINE].0[at % LINE];
-        let words = masked(&self.terms, key).zip(1..);
-        words.fold(0, |different, (word, at)| different | (word ^ stored(at))) == 0
-    }
-
-    fn lines_each(&self) -> usize {
-        (1 + self.terms.len()).div_ceil(LINE)
+    fn matches(&self, flow: &[u32], key: &FlowKey) -> bool {
+        let stored = &flow[1..=self.terms.len()];
+        let both = masked(&self.terms, key).zip(stored);
+        both.fold(0, |different, (word, stored)| different | (word ^ stored)) == 0
     }
 
     /// Adds the megaflow of `key`, or gives the one that there is another value.
-    pub(super) fn insert(&mut self, key: &FlowKey, value: u32) {
+    pub(super) fn insert(&mut self, slab: &mut Slab, key: &FlowKey, value: u32) {
         let hash = self.hash(key);
-        if let Some(place) = self.place(key, hash) {
-            self.lines[place].0[0] = value;
+        if let Some(flow) = self.flow(slab, key, hash) {
+            slab.words[flow as usize * LINE] = value;
             return;
         }
         if self.len + 1 > self.buckets.len() * LOAD_MAX {
-            let mut buckets = vec![Bucket::default(); self.buckets.len() * 2];
-            let slots = self.buckets.iter().flat_map(|bucket| bucket.tags.into_iter().zip(bucket.flows));
-            slots.filter(|(tag, _)| *tag != 0).for_each(|(tag, flow)| put(&mut buckets, tag, flow));
+            let mut buckets = Memory::<Bucket>::zeroed(self.buckets.len() * 2);
+            entries(&self.buckets).for_each(|(tag, flow)| place(&mut buckets, tag, flow));
             self.buckets = buckets;
         }
-        let place = self.lines.len();
-        self.lines.resize(place + self.lines_each(), Line([0; LINE]));
-        let words = self.lines[place..].iter_mut().flat_map(|line| &mut line.0);
-        words.zip(std::iter::once(value).chain(masked(&self.terms, key))).for_each(|(to, word)| *to = word);
-        put(&mut self.buckets, hash | 1, self.len as u32);
+        let flow = slab.push(value, masked(&self.terms, key), self.terms.len());
+        place(&mut self.buckets, hash | 1, flow + 1);
         self.len += 1;
-    }
-}
-
-/// Puts a slot into the first free place from its home on.
-fn put(buckets: &mut [Bucket], tag: u32, flow: u32) {
-    let wrap = buckets.len() - 1;
-    let mut at = (tag >> 1) as usize & wrap;
-    loop {
-        let bucket = &mut buckets[at];
-        if let Some(free) = bucket.tags.iter().position(|&tag| tag == 0) {
-            (bucket.tags[free], bucket.flows[free]) = (tag, flow);
-            return;
-        }
-        at = (at + 1) & wrap;
     }
 }

@@ -38,16 +38,18 @@ fn shaped_key(random: &mut Random) -> FlowKey {
     key
 }
 
-/// Batches of all lengths and shapes, hits, misses and both, overlapping megaflows: every variant finds the megaflow of the
-/// first mask that has one, as a list of masked keys says.
+/// Batches of all lengths and shapes, hits, misses and both, overlapping megaflows, few masks and many, under each of them side
+/// by side or one by one: every variant finds the megaflow of the first mask that has one, as a list of masked keys says.
 #[test]
 fn every_variant_finds_what_a_list_has() {
     for_each_variant(|variant| {
-        for (round, threshold) in (0..12).zip([None, Some(1), Some(65)].into_iter().cycle()) {
+        let both =
+            [None, Some(1), Some(65)].into_iter().flat_map(|threshold| [1, 3, 40].map(|n| (threshold, n)));
+        for (round, (threshold, masks)) in (0..).zip(both) {
             let random = &mut Random::new(round);
-            let mut cache = MajorityCache::with_variant(11, variant).expect("is available");
+            let mut cache = MajorityCache::with_variant(1000, 11, variant).expect("is available");
             cache.threshold = threshold.unwrap_or(cache.threshold);
-            let masks: Vec<FlowMask> = (0..[1, 3, 40][round as usize % 3]).map(|_| shape(random)).collect();
+            let masks: Vec<FlowMask> = (0..masks).map(|_| shape(random)).collect();
             let mut list: Vec<(FlowMask, Vec<(FlowKey, u32)>)> = Vec::new();
             for step in 0..70usize {
                 for value in 0..random.below(12) as u32 {
@@ -80,6 +82,23 @@ fn every_variant_finds_what_a_list_has() {
             }
         }
     });
+}
+
+#[test]
+#[should_panic(expected = "there is room for as many megaflows as were asked for")]
+fn a_megaflow_for_which_there_is_no_room_panics() {
+    let mut cache = MajorityCache::with_variant(2, 11, Variant::Scalar).expect("is always available");
+    let (mut key, mut mask) = (FlowKey::zero(), FlowMask::zero());
+    mask.add_field(Field::InPort);
+    for port in 0..2 {
+        key.set(Field::InPort, port);
+        cache.insert(&key, &mask, 7);
+        // One that there is already takes no room.
+        cache.insert(&key, &mask, 8);
+    }
+    let mut found = [0];
+    assert!(cache.lookup_batch(&[key], LaneMask(1), &mut found).is_empty() && found == [8]);
+    cache.insert(&FlowKey::zero(), &FlowMask::zero(), 7);
 }
 
 #[test]

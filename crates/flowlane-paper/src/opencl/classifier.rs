@@ -10,7 +10,7 @@ use flowlane::classify::{AclSearch, Classifier, Hit, InsertError};
 use flowlane::packet::{FlowKey, FlowMask};
 use flowlane::rule::{Match, Priority, RuleId};
 use flowlane_gpu::GpuError;
-use flowlane_gpu::host::WORDS_MAX;
+use flowlane_gpu::kernel_tables::WORDS_MAX;
 
 use super::error::ClError;
 use super::{ClDevice, ClMethod, ClTable};
@@ -106,7 +106,7 @@ fn table(
         ..=4 => projected::<4>(device, method, batch_max, seed, shape, rules),
         5..=9 => projected::<9>(device, method, batch_max, seed, shape, rules),
         10 => projected::<10>(device, method, batch_max, seed, shape, rules),
-        11..=WORDS_MAX => projected::<16>(device, method, batch_max, seed, shape, rules),
+        11..=WORDS_MAX => projected::<WORDS_MAX>(device, method, batch_max, seed, shape, rules),
         words => Err(GpuError::Words { words, words_max: WORDS_MAX }.into()),
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::fmt;
 use std::ptr;
 
-use flowlane_gpu::host::{PRIME, SLOTS, SUBTABLES};
+use flowlane_gpu::kernel_tables::{PRIME, SLOTS, SUBTABLES};
 use opencl_sys::*;
 
 use super::device::ClDevice;
@@ -45,12 +45,12 @@ impl ClMethod {
 
     /// The sources, which are one file to the compiler.
     fn sources(self) -> Vec<&'static str> {
-        let common = include_str!("../../opencl/common.cl");
+        let device = include_str!("../../opencl/device.cl");
         let class_table = include_str!("../../opencl/class_table.cl");
         match self {
-            Self::Linear => vec![common, include_str!("../../opencl/linear.cl")],
-            Self::Tuple => vec![common, class_table, include_str!("../../opencl/tuple.cl")],
-            Self::Bloom => vec![common, class_table, include_str!("../../opencl/bloom.cl")],
+            Self::Linear => vec![device, include_str!("../../opencl/linear.cl")],
+            Self::Tuple => vec![device, class_table, include_str!("../../opencl/tuple.cl")],
+            Self::Bloom => vec![device, class_table, include_str!("../../opencl/bloom.cl")],
         }
     }
 }

@@ -6,7 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use flowlane::classify::Hit;
 use flowlane::classify::acl::{Entry, WordKind};
 use flowlane_gpu::GpuError;
-use flowlane_gpu::host::{ClassTables, ENTRIES_MAX, Filters, rule_words, words_of_class, words_of_rule};
+use flowlane_gpu::kernel_tables::{
+    ClassTables, ENTRIES_MAX, Filters, rule_words, words_of_class, words_of_rule,
+};
 use flowlane_gpu::ternary::TernaryRules;
 use opencl_sys::*;
 

@@ -18,7 +18,9 @@ use eight::{Comparing, EightEndpoints, Portable};
 use flowlane::isa::{Body, Variant};
 use flowlane::packet::{Headers, LaneMask};
 use flowlane::tunnel::one_by_one::{Key, Plain, validate};
-use flowlane::tunnel::{Decapsulated, EndpointReader, Policy, Refused, RefusedCounts, V4Key};
+use flowlane::tunnel::{
+    BATCH_MAX, Decapsulated, EndpointReader, Policy, Refused, RefusedCounts, V4Key, VRF_MAX,
+};
 use last::LastEndpoint;
 use recent::{Recent, endpoint_v4, endpoint_v6};
 
@@ -222,7 +224,7 @@ impl Decapsulator {
     /// `headers`: what the library's node does.
     ///
     /// # Panics
-    /// Where there are more than 64 frames, or fewer headers than frames.
+    /// Where there are more than 64 frames, or fewer headers than frames, or `vrf` is beyond [`VRF_MAX`].
     pub fn decapsulate(
         &mut self,
         frames: &[&[u8]],
@@ -231,6 +233,8 @@ impl Decapsulator {
         live: LaneMask,
         out: &mut Decapsulated,
     ) {
+        assert!(frames.len() <= BATCH_MAX, "a batch of {} frames is longer than {BATCH_MAX}", frames.len());
+        assert!(vrf <= VRF_MAX, "the VRF {vrf} is larger than {VRF_MAX}");
         let headers = &headers[..frames.len()];
         let live = live.0 & LaneMask::first(frames.len()).0;
         (out.terminated, out.refused) = (LaneMask(0), LaneMask(0));

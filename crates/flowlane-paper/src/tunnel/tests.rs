@@ -4,10 +4,10 @@ use std::net::IpAddr;
 
 use flowlane::generate::Random;
 use flowlane::isa::testing::for_each_variant;
+use flowlane::packet::tunnel::Inner;
 use flowlane::packet::{FlowKey, parse};
 use flowlane::tunnel::{
-    self, BATCH_MAX, Encapsulation, Encapsulator, Endpoint, EndpointConfig, EndpointId, EndpointTable,
-    TunnelKind,
+    self, Encapsulation, Encapsulator, Endpoint, EndpointConfig, EndpointId, EndpointTable, TunnelKind,
 };
 
 use super::*;
@@ -47,8 +47,8 @@ fn frame(i: u32, random: &mut Random) -> Vec<u8> {
     frame
 }
 
-/// Endpoint, id, offsets and kind of a tunnel that ended.
-type Found = (u32, u32, u16, u16, TunnelKind);
+/// Endpoint, id, offsets, kind and contents of a tunnel that ended.
+type Found = (u32, u32, u16, u16, TunnelKind, Inner);
 
 /// What there is to be compared of a batch.
 fn outcome(out: &Decapsulated) -> Vec<Option<Result<Found, Refused>>> {
@@ -56,8 +56,8 @@ fn outcome(out: &Decapsulated) -> Vec<Option<Result<Found, Refused>>> {
         if out.refused.0 >> lane & 1 == 1 {
             return Some(Err(out.reasons[lane]));
         }
-        let valid =
-            (out.endpoints[lane], out.ids[lane], out.inner_at[lane], out.inner_len[lane], out.kinds[lane]);
+        let place = (out.inner_at[lane], out.inner_len[lane]);
+        let valid = (out.endpoints[lane], out.ids[lane], place.0, place.1, out.kinds[lane], out.inner[lane]);
         (out.terminated.0 >> lane & 1 == 1).then_some(Ok(valid))
     };
     (0..BATCH_MAX).map(lane).collect()
@@ -131,4 +131,31 @@ fn keys_alone_are_found_as_in_the_table() {
             }
         }
     });
+}
+
+/// A node that gets `frames` empty frames from a VRF.
+fn decapsulate(frames: usize, vrf: u32) {
+    let table = EndpointTable::new(&EndpointConfig::default());
+    let (reader, policy) = (table.reader(), Policy::default());
+    let node = Decapsulator::with_variant(reader, policy, Design::OneEntry, Variant::Scalar);
+    let headers = vec![parse(&[], 1, &mut FlowKey::zero()); frames];
+    let (frames, mut out) = (vec![&b""[..]; frames], Decapsulated::new());
+    node.expect("is always available").decapsulate(&frames, &headers, vrf, LaneMask(!0), &mut out);
+}
+
+#[test]
+fn a_whole_batch_of_the_last_vrf_is_taken() {
+    decapsulate(BATCH_MAX, VRF_MAX);
+}
+
+#[test]
+#[should_panic(expected = "a batch of 65 frames is longer than 64")]
+fn a_batch_beyond_the_longest_panics() {
+    decapsulate(BATCH_MAX + 1, 0);
+}
+
+#[test]
+#[should_panic(expected = "the VRF 16777216 is larger than 16777215")]
+fn a_vrf_beyond_the_last_panics() {
+    decapsulate(1, VRF_MAX + 1);
 }

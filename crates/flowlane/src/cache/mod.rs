@@ -11,7 +11,9 @@
 //! same answer from the tables. The caches know nothing of rules: a megaflow carries the caller's value
 //! and the generation of the tables that it was made from.
 
-mod bucket;
+// What subtables are made of, here and in `flowlane-paper`.
+#[doc(hidden)]
+pub mod bucket;
 pub mod exact;
 pub mod flow_hash;
 pub mod megaflow;

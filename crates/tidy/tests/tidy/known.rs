@@ -1,6 +1,6 @@
 //! What breaks the rules today. These lists only shrink: an entry that is no longer needed is an error.
 
-/// A use that closes a circle between modules beside each other.
+/// A use that closes a circle between modules at the top of a crate.
 pub(crate) struct Backwards {
     /// The crate's folder.
     pub(crate) of: &'static str,

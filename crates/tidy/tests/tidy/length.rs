@@ -9,8 +9,8 @@ use crate::tree::Tree;
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Files of at most 600 lines, functions of at most 70, braces and comments counted; `known` ones are longer, as long
-/// as they were at most.
+/// Files of at most 600 lines, functions of at most 70, braces and comments counted; `known` ones are longer, and exactly
+/// as long as it is said there: what has become shorter stays so.
 pub(crate) fn length(tree: &Tree, known: &[Long]) -> Vec<String> {
     let mut found = Vec::new();
     let mut long = Vec::new();
@@ -33,6 +33,10 @@ pub(crate) fn length(tree: &Tree, known: &[Long]) -> Vec<String> {
                         "{file}:{at}: {what} has grown from {was} lines to {lines}; make two of it"
                     ));
                 }
+                Some(k) if lines < k.lines => found.push(format!(
+                    "{file}:{at}: {what} has {lines} lines, not {} any more; write {lines} in known.rs",
+                    k.lines
+                )),
                 Some(_) => {}
             }
             long.extend(known.map(|_| (file, name)));
@@ -105,10 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_does_not_grow() {
+    fn what_is_long_only_shrinks() {
         let known = [Long { file: "a.rs", function: "long", lines: 80 }];
         assert!(check(&text(80), &known).is_empty());
         assert_says(&check(&text(81), &known), "`long` has grown from 80 lines to 81");
+        assert_says(
+            &check(&text(79), &known),
+            "a.rs:2: `long` has 79 lines, not 80 any more; write 79 in known.rs",
+        );
         assert_says(&check(&text(70), &known), "`long` of a.rs is no longer too long; strike the entry");
     }
 }

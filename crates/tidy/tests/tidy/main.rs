@@ -5,9 +5,9 @@
 //! | modules of the library use those before them | ARCHITECTURE.md, the line of arrows |
 //! | crates depend on what their row says | ARCHITECTURE.md, the table of crates |
 //! | lists of modules and crates are complete | ARCHITECTURE.md, the library's `lib.rs` |
-//! | modules beside each other use each other in no circle | here |
+//! | modules at the top of a crate use each other in no circle | here |
 //! | files ≤ 600 lines, functions ≤ 70, and nothing long grows | CONTRIBUTING.md |
-//! | names without words that say nothing | here |
+//! | names of items and files without words that say nothing | here |
 //! | documents name files that are there | here |
 //!
 //! What breaks a rule today stands in `known.rs`. Each rule is a function from a [`Tree`](tree::Tree) to complaints, and its

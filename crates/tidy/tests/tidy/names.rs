@@ -7,19 +7,24 @@ use crate::tree::Tree;
 const BANNED: [&str; 10] =
     ["manager", "managers", "helper", "helpers", "util", "utils", "utilities", "misc", "common", "stuff"];
 
-/// No banned word in the names of types, modules and functions. (But `common_bits` may be a function of the bits that
-/// two have in common: there the word says something.)
+/// What a name follows.
+const KINDS: [&str; 9] = ["struct", "enum", "union", "trait", "type", "mod", "fn", "const", "static"];
+
+/// No banned word in the names of items, and of what lies in crates: folders and files. (But `common_bits` may be a function
+/// or a number of the bits that two have in common: there the word says something.)
 pub(crate) fn names(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for (file, text) in tree.ending(".rs") {
-        for pair in tokens(text).windows(2) {
+        let mut tokens = tokens(text);
+        tokens.retain(|token| token.text != "mut");
+        for pair in tokens.windows(2) {
             let (kind, name) = (pair[0].text, pair[1]);
-            let words = words(name.text);
-            let is_adjective = |word: &str| word == "common" && kind == "fn" && words.len() > 1;
-            let is_banned = |word: &&String| BANNED.contains(&word.as_str()) && !is_adjective(word);
-            let is_named = matches!(kind, "struct" | "enum" | "union" | "trait" | "type" | "mod" | "fn")
-                && name.is_name();
-            if let Some(word) = words.iter().find(|word| is_named && is_banned(word)) {
+            if !KINDS.contains(&kind) || !name.is_name() {
+                continue;
+            }
+            let is_value = matches!(kind, "fn" | "const" | "static");
+            let is_adjective = |word: &str| word == "common" && is_value && words(name.text).len() > 1;
+            if let Some(word) = banned(name.text).find(|word| !is_adjective(word)) {
                 found.push(format!(
                     "{file}:{}: `{word}` in `{kind} {}` says nothing; name it after what it does",
                     name.line, name.text
@@ -27,17 +32,33 @@ pub(crate) fn names(tree: &Tree) -> Vec<String> {
             }
         }
     }
+    for path in tree.paths().filter(|path| path.starts_with("crates/")) {
+        for name in path.split('/') {
+            let stem = name.split('.').next().unwrap_or_default();
+            if let Some(word) = banned(stem).next() {
+                found.push(format!("{path}: `{word}` in `{name}` says nothing; name it after what is in it"));
+            }
+        }
+    }
     found
 }
 
-/// The words of `SomeName` and `some_name`, in small letters.
+/// The words of a name that say nothing.
+fn banned(name: &str) -> impl Iterator<Item = String> + use<> {
+    words(name).into_iter().filter(|word| BANNED.contains(&word.as_str()))
+}
+
+/// The words of `SomeName`, `some_name`, `SOME_NAME` and `some-name`, in small letters.
 fn words(name: &str) -> Vec<String> {
-    let mut words = vec![String::new()];
-    for c in name.chars() {
-        if c == '_' || c.is_uppercase() {
+    let (mut words, mut was_small) = (vec![String::new()], false);
+    for (at, c) in name.char_indices() {
+        // The last capital of several begins a word, too: `IOError`.
+        let is_small_next = name[at + c.len_utf8()..].starts_with(char::is_lowercase);
+        if matches!(c, '_' | '-') || c.is_uppercase() && (was_small || is_small_next) {
             words.push(String::new());
         }
-        words.last_mut().expect("there is one").extend(c.to_lowercase().filter(|c| *c != '_'));
+        was_small = !c.is_uppercase();
+        words.last_mut().expect("there is one").extend(c.to_lowercase().filter(|c| !matches!(c, '_' | '-')));
     }
     words.retain(|word| !word.is_empty());
     words
@@ -55,6 +76,7 @@ mod tests {
     #[test]
     fn names_have_no_empty_words() {
         assert!(check("struct Table; fn common_bits() { let helper = utils(); } // mod utils").is_empty());
+        assert!(check("const COMMON_BITS: u32 = 1; const fn f(a: *const u8) {}").is_empty());
         assert_says(
             &check("\nstruct TableManager;"),
             "a.rs:2: `manager` in `struct TableManager` says nothing",
@@ -62,6 +84,23 @@ mod tests {
         assert_says(&check("pub mod utils;"), "`utils` in `mod utils`");
         assert_says(&check("mod common { }"), "`common` in `mod common`");
         assert_says(&check("fn parse_helper() {}"), "`helper` in `fn parse_helper`");
+        assert_says(&check("fn common_helper() {}"), "`helper` in `fn common_helper`");
         assert_says(&check("trait MiscHelper {}"), "`misc` in `trait MiscHelper`");
+        assert_says(&check("const PORT_UTILS: u8 = 1;"), "`utils` in `const PORT_UTILS`");
+        assert_says(&check("static COMMON: u8 = 1;"), "`common` in `static COMMON`");
+        assert_says(&check("static mut MISC: u8 = 1;"), "`misc` in `static MISC`");
+        assert_says(&check("enum IOStuff {}"), "`stuff` in `enum IOStuff`");
+    }
+
+    #[test]
+    fn files_and_folders_of_crates_have_no_empty_words() {
+        let named = |path| names(&Tree::of(&[(path, "")]));
+        assert!(named("crates/x/src/device.cl").is_empty() && named("docs/common.md").is_empty());
+        assert_says(
+            &named("crates/x/opencl/common.cl"),
+            "crates/x/opencl/common.cl: `common` in `common.cl` says nothing",
+        );
+        assert_says(&named("crates/x/src/util/mod.rs"), "`util` in `util`");
+        assert_says(&named("crates/x/port-helpers.sh"), "`helpers` in `port-helpers.sh`");
     }
 }

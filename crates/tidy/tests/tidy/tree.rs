@@ -50,6 +50,11 @@ impl Tree {
         files.filter(move |(path, _)| path.ends_with(end))
     }
 
+    /// The paths of all files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
+    }
+
     /// Whether there is a file or a folder of this path.
     pub(crate) fn has(&self, path: &str) -> bool {
         let begins = format!("/{}/", path.trim_matches('/'));

@@ -221,7 +221,7 @@ fn candidates(
         all.push((format!("{LIBRARYS}-{variant}"), Candidate::Library(Box::new(cache))));
     }
     for variant in context.options.variants() {
-        let mut cache = MajorityCache::with_variant(SEED, variant).expect("is available");
+        let mut cache = MajorityCache::with_variant(flows.len(), SEED, variant).expect("is available");
         for (packet, mask) in flows {
             cache.insert(&packets::key(packet), &masks[*mask], *mask as u32);
         }

@@ -12,7 +12,7 @@
 //! megaflow 1 to 3 % of misses pass. Removed megaflows leave their bits behind; the filter is made anew
 //! when half of those that it was made for have gone.
 
-use super::super::bucket::{Bucket, SLOTS};
+use super::super::bucket::{Bucket, SLOTS, entries, place};
 use super::flow::{KEY_WORDS, Megaflow};
 use crate::hash::multilinear::{self, Multilinear};
 use crate::memory::{Memory, prefetch};
@@ -349,25 +349,5 @@ impl Subtable {
             self.filter.add(tag);
         }
         self.stale = 0;
-    }
-}
-
-/// Every slot in use: its tag, and its megaflow plus one.
-fn entries(buckets: &[Bucket]) -> impl Iterator<Item = (u32, u32)> {
-    let slots = buckets.iter().flat_map(|b| b.tags.iter().copied().zip(b.flows));
-    slots.filter(|&(_, flow)| flow != 0)
-}
-
-/// Puts a slot into the first free place from its home on.
-fn place(buckets: &mut [Bucket], tag: u32, flow: u32) {
-    let wrap = buckets.len() - 1;
-    let mut at = (tag >> 1) as usize & wrap;
-    loop {
-        let bucket = &mut buckets[at];
-        if let Some(free) = bucket.flows.iter().position(|&f| f == 0) {
-            (bucket.tags[free], bucket.flows[free]) = (tag, flow);
-            return;
-        }
-        at = (at + 1) & wrap;
     }
 }

@@ -1,4 +1,4 @@
-// What all kernels share. OpenCL C 1.2, compiled where it runs, for keys of W words: as `kernels/device.cuh`.
+// What all kernels share. OpenCL C 1.2, compiled where it runs, for keys of W words: as `flowlane-gpu/kernels/device.cuh`.
 
 // No rule matches. Otherwise a winner is a *standing*: the greater, the better the rule, and 0 is none.
 #define NO_RULE 0u
