@@ -1,5 +1,6 @@
 //! The one handle that changes a table.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::next_hop_max;
@@ -24,6 +25,11 @@ struct Span {
     first: u32,
     last: u32,
     next_hop: u64,
+}
+
+/// The group that an entry of the first table leads to.
+fn group_of(entry: u64) -> Option<u32> {
+    (entry & 1 != 0).then_some((entry >> 1) as u32)
 }
 
 #[derive(Debug)]
@@ -156,8 +162,7 @@ impl<W: Word> Writer<W> {
     }
 
     fn group_at(&self, at: u32) -> Option<u32> {
-        let entry = self.table.tbl24[at as usize].entry();
-        (entry & 1 != 0).then_some((entry >> 1) as u32)
+        group_of(self.table.tbl24[at as usize].entry())
     }
 
     fn group(&self, group: u32) -> &[W] {
@@ -167,21 +172,31 @@ impl<W: Word> Writer<W> {
     /// Gives all addresses of a span their next hop.
     fn paint(&mut self, span: Span) {
         let (first, last) = (span.first >> 8, span.last >> 8);
-        for at in first..=last {
-            let from = if at == first { span.first & 0xff } else { 0 };
-            let to = if at == last { span.last & 0xff } else { 0xff };
-            if (from, to) == (0, 0xff) {
-                self.set(at, span.next_hop << 1);
-                continue;
-            }
-            let known = self.group_at(at);
-            let group = known.unwrap_or_else(|| self.new_group(at));
-            for entry in &self.group(group)[from as usize..=to as usize] {
-                entry.set_entry(span.next_hop << 1);
-            }
-            if known.is_none() {
-                self.set(at, u64::from(group) << 1 | 1);
-            }
+        let (from, to) = ((span.first & 0xff) as usize, (span.last & 0xff) as usize);
+        if first == last && (from, to) != (0, 0xff) {
+            return self.paint_part(first, from..=to, span.next_hop);
+        }
+        let (mut whole, mut end) = (first as usize, last as usize + 1);
+        if from != 0 {
+            self.paint_part(first, from..=0xff, span.next_hop);
+            whole += 1;
+        }
+        if to != 0xff {
+            self.paint_part(last, 0..=to, span.next_hop);
+            end -= 1;
+        }
+        let entries = &self.table.tbl24[whole..end];
+        self.leaving.extend(entries.iter().filter_map(|entry| group_of(entry.entry())));
+        entries.iter().for_each(|entry| entry.set_entry(span.next_hop << 1));
+    }
+
+    /// Gives some addresses of one entry their next hop.
+    fn paint_part(&mut self, at: u32, addresses: RangeInclusive<usize>, next_hop: u64) {
+        let known = self.group_at(at);
+        let group = known.unwrap_or_else(|| self.new_group(at));
+        self.group(group)[addresses].iter().for_each(|entry| entry.set_entry(next_hop << 1));
+        if known.is_none() {
+            self.set(at, u64::from(group) << 1 | 1);
         }
     }
 

@@ -44,10 +44,12 @@ impl<E: Entry> Levels<E> {
     /// Paints the addresses from `first` to `last`, in all groups that are there.
     fn paint(&self, first: u128, last: u128, next_hop: u64) {
         let shift = 128 - FIRST_BITS;
-        for number in first >> shift..=last >> shift {
+        let numbers = first >> shift..=last >> shift;
+        let places = &self.first[*numbers.start() as usize..=*numbers.end() as usize];
+        for (number, place) in numbers.zip(places) {
             let block = (number << shift, number << shift | u128::MAX >> FIRST_BITS);
             let clipped = (first.max(block.0), last.min(block.1));
-            self.paint_entry(&self.first[number as usize], FIRST_BITS, clipped, next_hop);
+            self.paint_entry(place, FIRST_BITS, clipped, next_hop);
         }
     }
 
