@@ -44,9 +44,15 @@ impl<E: Entry> Levels<E> {
     /// Paints the addresses from `first` to `last`, in all groups that are there.
     fn paint(&self, first: u128, last: u128, next_hop: u64) {
         let shift = 128 - FIRST_BITS;
-        let numbers = first >> shift..=last >> shift;
-        let places = &self.first[*numbers.start() as usize..=*numbers.end() as usize];
-        for (number, place) in numbers.zip(places) {
+        let (from, to) = ((first >> shift) as usize, (last >> shift) as usize);
+        let filled = entry::of_hop(next_hop);
+        for (number, place) in self.first[from..=to].iter().enumerate() {
+            // Most of what a short prefix covers.
+            if entry::group(place.load()).is_none() {
+                place.store(filled);
+                continue;
+            }
+            let number = (from + number) as u128;
             let block = (number << shift, number << shift | u128::MAX >> FIRST_BITS);
             let clipped = (first.max(block.0), last.min(block.1));
             self.paint_entry(place, FIRST_BITS, clipped, next_hop);
