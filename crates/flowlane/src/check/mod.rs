@@ -54,7 +54,8 @@ mod tests {
     #[test]
     fn every_part_finds_no_difference() {
         for part in PARTS {
-            for seed in 0..6 {
+            // Access lists have six layouts; routes are of one family or the other.
+            for seed in 0..if part.name == "acl" { 6 } else { 2 } {
                 let compared = (part.run)(seed, 24).unwrap_or_else(|difference| panic!("{difference}"));
                 assert!(compared > 1000, "{} compared {compared} answers", part.name);
             }

@@ -95,7 +95,7 @@ fn definition(rules: &[(RuleId, Priority, Match)], key: &FlowKey) -> Option<Hit>
 
 #[test]
 fn every_engine_agrees_with_the_definition_while_rules_change() {
-    for seed in 0..60 {
+    for seed in 0..40 {
         let r = &mut Random(seed);
         let mut engines = engines();
         let mut rules: Vec<(RuleId, Priority, Match)> = Vec::new();
@@ -118,10 +118,10 @@ fn every_engine_agrees_with_the_definition_while_rules_change() {
                 }
             }
             let keys: Vec<FlowKey> = (0..r.next(70)).map(|_| random_key(r)).collect();
+            let wanted: Vec<_> = keys.iter().map(|key| definition(&rules, key)).collect();
             for engine in &engines {
                 let mut hits = vec![None; keys.len()];
                 engine.lookup_batch(&keys, &mut hits);
-                let wanted: Vec<_> = keys.iter().map(|key| definition(&rules, key)).collect();
                 assert_eq!(hits, wanted, "{} seed {seed} step {step}", engine.name());
             }
             for _ in 0..20 {
@@ -138,7 +138,7 @@ fn every_engine_agrees_with_the_definition_while_rules_change() {
 
 #[test]
 fn bits_that_were_not_looked_at_do_not_matter() {
-    for seed in 100..160 {
+    for seed in 100..140 {
         let r = &mut Random(seed);
         let mut engines = engines();
         for id in 0..30 {
@@ -151,7 +151,7 @@ fn bits_that_were_not_looked_at_do_not_matter() {
                 let mut looked_at = FlowMask::zero();
                 let hit = engine.lookup_wildcards(&key, &mut looked_at);
                 assert_eq!(hit, engine.lookup(&key), "{} seed {seed} step {step}", engine.name());
-                for _ in 0..50 {
+                for _ in 0..30 {
                     let mut other = random_key(r);
                     for w in looked_at.present_words() {
                         let bits = looked_at.word(w);

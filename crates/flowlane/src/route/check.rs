@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn all_engines_agree_with_the_routes_under_changes() {
-        let config = CheckConfig { routes: 60, updates: 20 };
+        let config = CheckConfig { routes: 50, updates: 12 };
         let mut random = Random::new(11);
         let v4 = check::<u32>(&config, &mut || random.bits()).unwrap_or_else(|e| panic!("{e}"));
         let v6 = check::<u128>(&config, &mut || random.bits()).unwrap_or_else(|e| panic!("{e}"));

@@ -37,14 +37,14 @@ fn a_batch_sees_one_state_of_the_rules() {
                     }
                 });
             }
-            for turn in 0..200 {
+            for turn in 0..80 {
                 let (goes, comes) = if turn % 2 == 0 { (one, other) } else { (other, one) };
                 let swapped = shared.transaction(|t| {
                     assert!(t.remove(goes));
                     t.insert(comes, Priority(9), any(), 1)
                 });
                 assert_eq!(swapped, Ok(()));
-                if turn % 50 == 20 {
+                if turn % 20 == 8 {
                     shared.rebuild().unwrap();
                 }
             }

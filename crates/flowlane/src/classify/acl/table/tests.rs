@@ -217,7 +217,7 @@ fn a_tree_that_would_read_most_rules_is_left_to_the_dynamic_engine() {
         }
         out
     };
-    let conditions: Vec<_> = (0..2500).map(every_sixth).collect();
+    let conditions: Vec<_> = (0..1800).map(every_sixth).collect();
     let (acl, keys) = automatic(&conditions, 1 << 30);
     let acl = acl.unwrap();
     agrees(&acl, &keys);
