@@ -190,6 +190,13 @@ impl From<Avx512> for Avx2 {
     }
 }
 
+impl From<Avx2> for Sse42 {
+    /// What has AVX2 has SSE4.2, too, and the cap that allows 256 bits allows 128.
+    fn from(Avx2(()): Avx2) -> Self {
+        Self(())
+    }
+}
+
 /// Proof that AVX-512 VBMI may be used, and all that [`Avx512`] is proof of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Avx512Vbmi(());

@@ -41,8 +41,7 @@ impl lanes::Lanes for Avx2 {
 
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
-        // SAFETY: as above.
-        unsafe { sse42::matches(kinds, record, key) }
+        sse42::matches(self.0.into(), kinds, record, key)
     }
 }
 

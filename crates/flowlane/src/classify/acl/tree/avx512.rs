@@ -39,7 +39,6 @@ impl lanes::Lanes for Evex {
 
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
-        // SAFETY: as above.
-        unsafe { sse42::matches(kinds, record, key) }
+        sse42::matches(isa::Avx2::from(self.0).into(), kinds, record, key)
     }
 }

@@ -44,36 +44,47 @@ fn words<const W: usize>(of: &[u32; W], w: usize) -> __m128i {
     }
 }
 
-/// Where `key` does not fulfil the condition: each word as its kind asks for.
-#[inline]
-#[target_feature(enable = "sse4.2")]
-pub(super) fn failing(kinds: &[WordKind], low: __m128i, high: __m128i, key: __m128i) -> __m128i {
-    let of = |kind: WordKind| {
-        let lane = |w: usize| if kinds.get(w) == Some(&kind) { -1 } else { 0 };
-        _mm_setr_epi32(lane(0), lane(1), lane(2), lane(3))
-    };
-    let ternary = _mm_xor_si128(_mm_and_si128(key, high), low);
-    let halves = _mm_or_si128(_mm_subs_epu16(low, key), _mm_subs_epu16(key, high));
-    let below = _mm_xor_si128(_mm_max_epu32(key, low), key);
-    let whole = _mm_or_si128(below, _mm_xor_si128(_mm_min_epu32(key, high), key));
-    _mm_or_si128(
-        _mm_and_si128(ternary, of(WordKind::Ternary)),
+/// Where `key` does not fulfil the condition: each word as its kind asks for. (Inlined always, and so without instructions of
+/// its own: it has those of whoever calls it.)
+#[inline(always)]
+fn failing(_: isa::Sse42, kinds: &[WordKind], low: __m128i, high: __m128i, key: __m128i) -> __m128i {
+    // SAFETY: the witness proves SSE4.2.
+    unsafe {
+        let of = |kind: WordKind| {
+            let lane = |w: usize| if kinds.get(w) == Some(&kind) { -1 } else { 0 };
+            _mm_setr_epi32(lane(0), lane(1), lane(2), lane(3))
+        };
+        let ternary = _mm_xor_si128(_mm_and_si128(key, high), low);
+        let halves = _mm_or_si128(_mm_subs_epu16(low, key), _mm_subs_epu16(key, high));
+        let below = _mm_xor_si128(_mm_max_epu32(key, low), key);
+        let whole = _mm_or_si128(below, _mm_xor_si128(_mm_min_epu32(key, high), key));
         _mm_or_si128(
-            _mm_and_si128(halves, of(WordKind::Range16)),
-            _mm_and_si128(whole, of(WordKind::Range32)),
-        ),
-    )
+            _mm_and_si128(ternary, of(WordKind::Ternary)),
+            _mm_or_si128(
+                _mm_and_si128(halves, of(WordKind::Range16)),
+                _mm_and_si128(whole, of(WordKind::Range32)),
+            ),
+        )
+    }
 }
 
-#[inline]
-#[target_feature(enable = "sse4.2")]
-pub(super) fn matches<const W: usize>(kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
-    let mut all = _mm_setzero_si128();
-    for w in (0..W).step_by(4) {
-        let four = |of: &[u32; W]| words(of, w);
-        all = _mm_or_si128(all, failing(&kinds[w..], four(record.low), four(record.high), four(key)));
+#[inline(always)]
+pub(super) fn matches<const W: usize>(
+    isa: isa::Sse42,
+    kinds: &[WordKind; W],
+    record: Record<'_, W>,
+    key: &[u32; W],
+) -> bool {
+    // SAFETY: the witness proves SSE4.2.
+    unsafe {
+        let mut all = _mm_setzero_si128();
+        for w in (0..W).step_by(4) {
+            let four = |of: &[u32; W]| words(of, w);
+            all =
+                _mm_or_si128(all, failing(isa, &kinds[w..], four(record.low), four(record.high), four(key)));
+        }
+        _mm_testz_si128(all, all) == 1
     }
-    _mm_testz_si128(all, all) == 1
 }
 
 impl lanes::Lanes for Sse42 {
@@ -89,8 +100,7 @@ impl lanes::Lanes for Sse42 {
 
     #[inline(always)]
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool {
-        // SAFETY: the witness that this holds proves SSE4.2.
-        unsafe { matches(kinds, record, key) }
+        matches(self.0, kinds, record, key)
     }
 }
 
