@@ -14,9 +14,12 @@ use std::fmt;
 use batch::Batch;
 use flowlane::bloom::{BloomFilter, UNROLLS};
 use flowlane::isa::{Body, Variant};
+use flowlane::names;
+use strum::{IntoStaticStr, VariantArray};
 
 /// How lanes are refilled and survivors packed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Algorithm {
     /// 8 lanes; a table of 2^8 permutations refills lanes and packs survivors (Polychroniou and Ross, 2014:
     /// the paper's baseline).
@@ -24,6 +27,7 @@ pub enum Algorithm {
     /// 16 lanes, with a table of 2^16 permutations (the paper's naive variant).
     Avx512Table,
     /// 16 lanes, `vpexpandd` from memory and `vpcompressd` to memory (the paper's HPBF).
+    #[strum(serialize = "avx512-expandload")]
     Avx512ExpandLoad,
     /// 16 lanes, expanded and compressed in registers.
     Avx512Register,
@@ -31,17 +35,11 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, whether this CPU can run it or not.
-    pub const ALL: [Self; 4] =
-        [Self::Avx2Table, Self::Avx512Table, Self::Avx512ExpandLoad, Self::Avx512Register];
+    pub const ALL: [Self; 4] = names::all();
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Avx2Table => "avx2-table",
-            Self::Avx512Table => "avx512-table",
-            Self::Avx512ExpandLoad => "avx512-expandload",
-            Self::Avx512Register => "avx512-register",
-        }
+        self.into()
     }
 
     /// The instruction set that it needs.

@@ -4,15 +4,18 @@ use std::ffi::{CString, c_char, c_void};
 use std::fmt;
 use std::ptr;
 
+use flowlane::names;
 use flowlane_gpu::kernel_tables::{PRIME, SLOTS, SUBTABLES};
 use opencl_sys::*;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::device::ClDevice;
 use super::error::ClError;
 use super::library::{Object, OpenCl, done, text, told};
 
 /// How a CPU finds the best rule through OpenCL.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", prefix = "opencl-")]
 pub enum ClMethod {
     /// Every rule (Varvello and others, Algorithm 1).
     Linear,
@@ -24,15 +27,11 @@ pub enum ClMethod {
 
 impl ClMethod {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Linear, Self::Tuple, Self::Bloom];
+    pub const ALL: [Self; 3] = names::all();
 
     /// Its name as an engine.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Linear => "opencl-linear",
-            Self::Tuple => "opencl-tuple",
-            Self::Bloom => "opencl-bloom",
-        }
+        self.into()
     }
 
     fn kernel(self) -> &'static str {

@@ -16,6 +16,7 @@ mod tests;
 
 use eight::{Comparing, EightEndpoints, Portable};
 use flowlane::isa::{Body, Variant};
+use flowlane::names;
 use flowlane::packet::{Headers, LaneMask};
 use flowlane::tunnel::one_by_one::{Key, Plain, validate};
 use flowlane::tunnel::{
@@ -23,9 +24,11 @@ use flowlane::tunnel::{
 };
 use last::LastEndpoint;
 use recent::{Recent, endpoint_v4, endpoint_v6};
+use strum::{IntoStaticStr, VariantArray};
 
 /// How many endpoints are kept.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Design {
     /// The last packet's: VPP's, and the baseline of the others.
     OneEntry,
@@ -35,14 +38,11 @@ pub enum Design {
 
 impl Design {
     /// Both.
-    pub const ALL: [Self; 2] = [Self::OneEntry, Self::EightEntry];
+    pub const ALL: [Self; 2] = names::all();
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::OneEntry => "one-entry",
-            Self::EightEntry => "eight-entry",
-        }
+        self.into()
     }
 }
 

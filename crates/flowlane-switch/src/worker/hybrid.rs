@@ -14,6 +14,7 @@ use flowlane::hash::multilinear::{Multilinear, finish, term};
 use flowlane::packet::batch::LaneMask;
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
+use strum::IntoStaticStr;
 
 use super::choice::{Arm, Chooser};
 
@@ -31,7 +32,8 @@ const FEW: f64 = 110.0;
 const SWITCH_NS: u64 = 1_000_000_000;
 
 /// Which mode a worker is in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Mode {
     /// Few flows: packets go to the caches of flows first.
     CacheFirst,
@@ -42,10 +44,7 @@ pub enum Mode {
 impl Mode {
     /// Its name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Mode::CacheFirst => "cache-first",
-            Mode::TableFirst => "table-first",
-        }
+        self.into()
     }
 }
 
