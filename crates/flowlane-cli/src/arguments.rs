@@ -556,7 +556,8 @@ pub(crate) struct TuneOptions {
     /// Measure for about a second, in fewer rounds.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Make no table of more MiB, where memory is short: larger sizes are then judged by smaller tables.
+    /// Make no filter and no cuckoo table of more MiB, where memory is short: larger sizes are then judged by smaller ones.
+    /// (Tables of routes take 64 MiB in any case.)
     #[arg(long, value_name = "MIB", default_value_t = Budget::TABLE_BYTES_MAX >> 20, value_parser = clap::value_parser!(u64).range(1..=Budget::TABLE_BYTES_MAX >> 20))]
     pub(crate) table_max: u64,
     /// Measure nothing; show what is in use, and where it comes from.

@@ -3,6 +3,8 @@
 //! A caller declares its fields ([`Layout`]) and gives each rule as an [`Entry`]: a [`Condition`] on a key of `W`
 //! words, a [`RankKey`] that orders it, the categories that it counts in, and its handle. An [`Engine`] finds the
 //! best entry for each key of a batch; every engine, in every variant, must agree with [`best`], the definition.
+//!
+//! What is long and generic over the width is `#[inline(never)]`: compiled here once, and shared by the crates above.
 
 pub mod brute;
 pub mod dynamic;

@@ -27,8 +27,8 @@ pub struct Budget {
     /// Ticks of the clock for all contests together; making the tables (about two seconds) comes on top. Each
     /// contest has a few rounds even where that takes longer.
     pub ticks: u64,
-    /// The largest table that is made, in bytes, where caches are larger; at most [`TABLE_BYTES_MAX`](Self::TABLE_BYTES_MAX)
-    /// counts.
+    /// The largest filter or cuckoo table that is made to stand for a size, in bytes, where caches are larger; at most
+    /// [`TABLE_BYTES_MAX`](Self::TABLE_BYTES_MAX) counts.
     pub table_bytes_max: u64,
 }
 
