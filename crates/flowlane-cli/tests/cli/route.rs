@@ -119,6 +119,22 @@ fn mrt_dumps_are_read() {
     fs::write(at.join("cut.mrt"), cut).unwrap();
     let (_, err) = run(at, "route show --routes cut.mrt", 2);
     assert!(err.contains("cut.mrt: record 2") && err.contains("TABLE_DUMP_V2"), "{err}");
+    // Cut anywhere, or with any byte another, it is read or refused.
+    let whole = dump();
+    for at_byte in 0..whole.len() {
+        let (cut, mut other) = (whole[..at_byte].to_vec(), whole.clone());
+        other[at_byte] ^= 0xff;
+        for bytes in [cut, other] {
+            fs::write(at.join("harmed.mrt"), bytes).unwrap();
+            let output = flowlane()
+                .current_dir(at)
+                .args(["route", "show", "--routes", "harmed.mrt"])
+                .output()
+                .unwrap();
+            let (code, err) = (output.status.code(), String::from_utf8_lossy(&output.stderr));
+            assert!([Some(0), Some(2)].contains(&code), "byte {at_byte}: {code:?} {err}");
+        }
+    }
 }
 
 #[test]
