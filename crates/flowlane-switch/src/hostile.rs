@@ -193,7 +193,7 @@ fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
     egress.controller = Some(Box::new(controller));
     handles.push(handle);
     let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, 32, Clock::Frames);
-    worker.malformed_policy = MalformedPolicy::Forward;
+    worker.egress.faults.policy = MalformedPolicy::Forward;
     (worker, handles)
 }
 

@@ -210,7 +210,7 @@ impl Report {
     /// The counters of `worker`, up to this moment.
     pub fn of(worker: &mut Worker) -> Self {
         worker.lookup.collect_counters();
-        let reasons = Malformed::ALL.iter().zip(worker.malformed);
+        let reasons = Malformed::ALL.iter().zip(worker.egress.faults.found);
         let malformed: Vec<Counted> = reasons
             .filter(|(_, packets)| *packets > 0)
             .map(|(reason, packets)| Counted { reason: reason.name(), packets })
@@ -386,7 +386,7 @@ fn waiting(worker: &Worker) -> WaitingReport {
 
 fn drops(worker: &Worker, malformed: u64) -> DropReport {
     let drops = worker.egress.drops;
-    let dropped = worker.malformed_policy == crate::worker::MalformedPolicy::Drop;
+    let dropped = worker.egress.faults.policy == crate::worker::MalformedPolicy::Drop;
     DropReport {
         by_rule: drops.by_rule,
         malformed: if dropped { malformed } else { 0 },

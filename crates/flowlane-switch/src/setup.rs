@@ -192,7 +192,7 @@ impl Setup {
             assert!(usable, "read() has checked that the variant can be used here");
         }
         worker.set_max_delay(Duration::from_micros(config.gpu.max_delay_us));
-        worker.malformed_policy = match config.switch.malformed {
+        worker.egress.faults.policy = match config.switch.malformed {
             MalformedChoice::Drop => MalformedPolicy::Drop,
             MalformedChoice::Forward => MalformedPolicy::Forward,
         };

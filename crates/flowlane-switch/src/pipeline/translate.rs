@@ -10,12 +10,11 @@
 //!   field goes into the mask.
 //!
 //! Whether a packet has a field at all (so that setting it does anything) depends on its EtherType,
-//! protocol and so on: these prerequisites go into the mask. Where the key cannot follow what an action
-//! does to the headers (MPLS; a third VLAN tag), the path ends with [`Step::Recirculate`].
+//! protocol and so on: these prerequisites go into the mask.
 //!
-//! Limit: a `move` that stands in the same rule behind the `pop_vlan` of a frame with three tags or more
-//! reads its field as it was parsed on arrival, when it was hidden behind the third tag: zero. (Behind
-//! MPLS actions a `move` is refused.)
+//! Where the key cannot follow what an action does to the headers (MPLS; a third VLAN tag; a tunnel), the rest of the rule
+//! is done to the packet as it is then, whatever that is: it is [parsed](Step::Parse) before the next action that looks at
+//! headers, and nothing more goes into the mask. The next table sees it with a new key ([`Step::Recirculate`]).
 
 use flowlane::classify::Hit;
 use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, word};
@@ -24,6 +23,7 @@ use flowlane::packet::parse::{ether_type, ip_proto};
 use flowlane::rule::Action;
 
 use super::{Miss, Pipeline, Step};
+use crate::packet::recirculate::in_headers;
 
 /// A path and what it depends on.
 #[derive(Debug)]
@@ -42,7 +42,12 @@ pub struct Walk {
     mask: FlowMask,
     written: FlowMask,
     derived: Vec<Field>,
+    /// The key does not follow the headers any more.
     parse_again: bool,
+    /// Nor is it known where they are.
+    stale: bool,
+    /// Fields that are in no header, written since with what only the packet knows.
+    moved: FlowMask,
     steps: Vec<Step>,
     /// The table that comes next.
     at: Option<u8>,
@@ -153,6 +158,8 @@ impl Walk {
             written: FlowMask::zero(),
             derived: Vec::new(),
             parse_again: false,
+            stale: false,
+            moved: FlowMask::zero(),
             steps: Vec::new(),
             at: Some(Pipeline::entry(key)),
             asked: 0,
@@ -195,12 +202,15 @@ impl Walk {
     }
 
     fn act(&mut self, action: &Action) {
+        if self.parse_again {
+            return self.act_unfollowed(action);
+        }
         match *action {
             Action::PushVlan(tpid) => return self.push_vlan(tpid),
             Action::PopVlan => return self.pop_vlan(),
             Action::PushMpls(_) | Action::Encapsulate(_) => self.parse_again = true,
             Action::PopMpls(_) => {
-                if !self.has(Field::MplsLabel) && !self.parse_again {
+                if !self.has(Field::MplsLabel) {
                     return;
                 }
                 self.parse_again = true;
@@ -215,7 +225,43 @@ impl Walk {
             Action::DecMplsTtl => return self.decrement(Field::MplsTtl, action),
             _ => {}
         }
+        self.stale |= misplaces_headers(action);
         self.push(action.clone());
+    }
+
+    /// An action behind one that the key could not follow.
+    fn act_unfollowed(&mut self, action: &Action) {
+        if self.stale && looks_at_headers(action) {
+            self.steps.push(Step::Parse);
+            self.stale = false;
+        }
+        match *action {
+            Action::SetField { field, value, mask } if !in_headers(field) => {
+                self.write_outside(field, value, mask);
+                if self.moved.get(field) == 0 {
+                    return;
+                }
+            }
+            Action::Move { from, to } if !in_headers(from) && self.moved.get(from) == 0 => {
+                self.depend_on_field(from, u128::MAX);
+                let (value, mask) = (self.key.get(from), to.info().ones());
+                return self.act_unfollowed(&Action::SetField { field: to, value, mask });
+            }
+            Action::Move { to, .. } if !in_headers(to) => {
+                let ones = to.info().ones();
+                self.moved.set_masked(to, ones, ones);
+                self.written.set_masked(to, 0, ones);
+            }
+            _ => {}
+        }
+        self.stale |= misplaces_headers(action);
+        self.push(action.clone());
+    }
+
+    /// Writes a field that is in no header.
+    fn write_outside(&mut self, field: Field, value: u128, mask: u128) {
+        self.key.set_masked(field, value, mask);
+        self.written.set_masked(field, mask, mask);
     }
 
     fn push(&mut self, action: Action) {
@@ -223,7 +269,7 @@ impl Walk {
     }
 
     fn set_field(&mut self, field: Field, value: u128, mask: u128) {
-        if in_packet(field) {
+        if in_headers(field) {
             if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) {
                 self.depend_on_field(Field::VlanTci, VLAN_PRESENT.into());
                 if !self.tagged() {
@@ -234,7 +280,7 @@ impl Walk {
                     self.written.add_field(Field::VlanTpid);
                     self.written.add_field(Field::VlanTci1);
                 }
-            } else if !self.has(field) && !self.parse_again {
+            } else if !self.has(field) {
                 return;
             }
             self.push(Action::SetField { field, value, mask });
@@ -247,7 +293,7 @@ impl Walk {
     }
 
     fn decrement(&mut self, field: Field, action: &Action) {
-        if !self.has(field) && !self.parse_again {
+        if !self.has(field) {
             return;
         }
         self.push(action.clone());
@@ -286,18 +332,14 @@ impl Walk {
     fn push_vlan(&mut self, tpid: u16) {
         self.push(Action::PushVlan(tpid));
         self.fix_tags();
-        // The third tag of a frame is not parsed.
-        self.parse_again |= self.key.get(Field::VlanTci1) != 0;
+        // The third tag of a frame is not parsed. Where the headers are is known all the same.
+        self.parse_again = self.key.get(Field::VlanTci1) != 0;
         self.key.set(Field::VlanTci1, self.key.get(Field::VlanTci));
         self.key.set(Field::VlanTci, VLAN_PRESENT.into());
         self.key.set(Field::VlanTpid, tpid.into());
     }
 
     fn pop_vlan(&mut self) {
-        if self.parse_again {
-            self.push(Action::PopVlan);
-            return;
-        }
         self.depend_on_field(Field::VlanTci, VLAN_PRESENT.into());
         if !self.tagged() {
             return;
@@ -305,7 +347,8 @@ impl Walk {
         self.push(Action::PopVlan);
         self.fix_tags();
         // Behind two tags there may be a third; behind one, the key does not say which TPID the other has.
-        self.parse_again |= self.key.get(Field::VlanTci1) != 0;
+        self.parse_again = self.key.get(Field::VlanTci1) != 0;
+        self.stale = self.parse_again;
         self.key.set(Field::VlanTci, 0);
         self.key.set(Field::VlanTpid, 0);
     }
@@ -364,8 +407,24 @@ impl Walk {
     }
 }
 
-/// Whether a field lies in the packet's headers, and not in metadata, tunnel or register words.
-pub(super) fn in_packet(field: Field) -> bool {
-    let w = usize::from(field.info().bit) / 32;
-    (word::ETH..word::PKT_MARK).contains(&w)
+/// Whether it is not known behind an action where headers are, or whether there are any.
+pub(super) fn misplaces_headers(action: &Action) -> bool {
+    matches!(action, Action::PushMpls(_) | Action::PopMpls(_) | Action::PopVlan)
+}
+
+/// Whether it matters to an action where headers are.
+pub(super) fn looks_at_headers(action: &Action) -> bool {
+    match *action {
+        Action::SetField { field, .. } => {
+            in_headers(field) && !matches!(field, Field::EthSrc | Field::EthDst)
+        }
+        Action::Move { .. }
+        | Action::DecTtl
+        | Action::DecMplsTtl
+        | Action::PopVlan
+        | Action::PushMpls(_)
+        | Action::PopMpls(_)
+        | Action::Encapsulate(_) => true,
+        _ => false,
+    }
 }
