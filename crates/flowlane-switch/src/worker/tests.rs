@@ -1,6 +1,7 @@
 //! The worker with and without caches, and against an interpreter that parses the packet anew before
 //! every table.
 
+mod bursts;
 mod deferred;
 mod functions;
 mod routes;
@@ -304,12 +305,12 @@ impl Interpreter<'_> {
 
     /// Says whether the packet goes on.
     fn act(&mut self, action: &Action) -> bool {
-        use Action::*;
         let ethernet = |f: Field| matches!(f, Field::EthDst | Field::EthSrc | Field::Reg0);
+        let misplaces = matches!(action, Action::PopVlan | Action::PushMpls(_) | Action::PopMpls(_));
         let looks = match *action {
-            SetField { field, .. } => !ethernet(field),
-            Move { .. } | DecTtl | DecMplsTtl | PopVlan | PushMpls(_) | PopMpls(_) => true,
-            _ => false,
+            Action::SetField { field, .. } => !ethernet(field),
+            Action::Move { .. } | Action::DecTtl | Action::DecMplsTtl => true,
+            _ => misplaces,
         };
         if self.stale && looks {
             self.key();
@@ -317,7 +318,7 @@ impl Interpreter<'_> {
                 return false;
             }
         }
-        self.stale |= matches!(action, PopVlan | PushMpls(_) | PopMpls(_));
+        self.stale |= misplaces;
         match *action {
             Action::Output(PortNo(port)) if port != self.in_port && port <= 4 => self.send(port),
             Action::Output(_) => {}

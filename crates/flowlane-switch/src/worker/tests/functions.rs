@@ -8,11 +8,11 @@ use crate::function::nat::Forward;
 use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
 use crate::pipeline::route::{HopSpec, RouteTable, RouteTableConfig};
 
-fn function(number: u8, kind: Kind, actions: Vec<Vec<Action>>) -> Function {
+pub(super) fn function(number: u8, kind: Kind, actions: Vec<Vec<Action>>) -> Function {
     Function::new(number, "", kind, actions).expect("the actions are right")
 }
 
-fn rule(table: u8, priority: u32, matches: &[(Field, u128)], actions: Vec<Action>) -> Rule {
+pub(super) fn rule(table: u8, priority: u32, matches: &[(Field, u128)], actions: Vec<Action>) -> Rule {
     let mut all = Match::any();
     matches.iter().for_each(|&(field, value)| _ = all.set(field, value));
     Rule { table, priority: Priority(priority), cookie: 0, matches: all, actions }
@@ -82,10 +82,10 @@ fn with_functions(cache: CacheConfig, lookups: Lookups) -> (Worker, Sent) {
 }
 
 /// A function's number and packets, and packets and bytes of its verdicts.
-type Counted = (u8, u64, Vec<(u64, u64)>);
+pub(super) type Counted = (u8, u64, Vec<(u64, u64)>);
 
 /// What functions have counted.
-fn counted(worker: &Worker) -> Vec<Counted> {
+pub(super) fn counted(worker: &Worker) -> Vec<Counted> {
     let functions = worker.lookup.pipeline.functions();
     let verdicts = |f: &Function| f.verdicts().iter().map(|v| (v.packets, v.bytes)).collect();
     functions.map(|(number, f)| (number, f.packets, verdicts(f))).collect()
