@@ -41,6 +41,8 @@ pub struct PortReport {
     pub open: String,
     pub rx_packets: u64,
     pub rx_bytes: u64,
+    /// Came, and the system could not hand them over.
+    pub rx_dropped: u64,
     pub tx_packets: u64,
     pub tx_bytes: u64,
     pub tx_dropped: u64,
@@ -249,6 +251,7 @@ fn ports(worker: &Worker) -> Vec<PortReport> {
             open: slot.spec.clone(),
             rx_packets: slot.counters.rx_packets,
             rx_bytes: slot.counters.rx_bytes,
+            rx_dropped: slot.counters.rx_dropped,
             tx_packets: slot.counters.tx_packets,
             tx_bytes: slot.counters.tx_bytes,
             tx_dropped: slot.counters.tx_dropped,

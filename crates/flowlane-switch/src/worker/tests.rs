@@ -1,6 +1,7 @@
 //! The worker with and without caches, and against an interpreter that parses the packet anew before
 //! every table.
 
+mod anew;
 mod bursts;
 mod deferred;
 mod functions;
