@@ -373,6 +373,92 @@ fn allowed(matches: &Match, mut actions: Vec<Action>) -> Vec<Action> {
     actions
 }
 
+const MATCHES: [&str; 26] = [
+    "ip",
+    "ipv6",
+    "tcp",
+    "udp6",
+    "icmp",
+    "icmp6",
+    "icmp_type=135",
+    "icmpv6_type=136",
+    "arp",
+    "mpls",
+    "dl_vlan=3",
+    "vlan_tci=0x1000/0x1000",
+    "dl_vlan=0xffff",
+    "nw_tos=33",
+    "ip_dscp=9",
+    "ip_frag=later",
+    "ip_frag=not_later",
+    "tp_src=1",
+    "tcp_dst=80-90",
+    "nw_src=10.0.0.0/8",
+    "nd_sll=00:00:00:00:00:01",
+    "nd_tll=00:00:00:00:00:01",
+    "word39=0x00010000/0x00030000",
+    "word27=5/0xff",
+    "in_port=3",
+    "metadata=1/3",
+];
+
+const ACTIONS: [&str; 54] = [
+    "drop",
+    "output:1",
+    "CONTROLLER:65535",
+    "controller:9",
+    "dec_ttl",
+    "mod_nw_tos:64",
+    "set_field:64->nw_tos",
+    "set_field:9->ip_dscp",
+    "load:1->nw_tos[3]",
+    "load:3->NXM_OF_IP_TOS[]",
+    "set_field:1->nw_ecn",
+    "load:1->ip_ecn[1]",
+    "mod_nw_ecn:2",
+    "mod_nw_ttl:9",
+    "set_field:9->nw_ttl",
+    "load:1->nw_ttl[2..4]",
+    "mod_vlan_vid:5",
+    "mod_vlan_pcp:3",
+    "set_field:3->vlan_pcp",
+    "set_field:0x1005->vlan_vid",
+    "set_field:5/0x505->vlan_vid",
+    "set_field:5->dl_vlan",
+    "load:1->dl_vlan[0..1]",
+    "load:1->OXM_OF_VLAN_PCP[0]",
+    "set_field:0->vlan_tci",
+    "set_field:0x1005->vlan_tci",
+    "set_field:5/0x5->vlan_tci",
+    "push_vlan:0x8100",
+    "pop_vlan",
+    "push_mpls:0x8847",
+    "pop_mpls:0x0800",
+    "pop_mpls:0x86dd",
+    "set_mpls_label(5)",
+    "set_field:5->mpls_label",
+    "load:1->mpls_tc[1]",
+    "set_mpls_ttl:4",
+    "mod_tp_dst:5",
+    "set_field:5->tcp_dst",
+    "set_field:5/5->tp_src",
+    "load:1->NXM_OF_UDP_SRC[1..3]",
+    "set_field:8->icmp_type",
+    "load:1->icmpv6_code[0]",
+    "mod_nw_src:1.2.3.4",
+    "set_field:1.2.3.4/1.0.0.4->nw_dst",
+    "set_field:::1->ipv6_src",
+    "set_field:00:00:00:00:00:01->nd_tll",
+    "set_field:00:00:00:00:00:01->nd_sll",
+    "set_field:1->arp_op",
+    "load:5->NXM_OF_ARP_SPA[]",
+    "set_field:0/0->reg0",
+    "move:nw_src->nw_dst",
+    "move:tcp_src->tcp_dst",
+    "encap:1",
+    "goto_table:3",
+];
+
 proptest! {
     #[test]
     fn what_is_printed_is_read_back(
@@ -389,6 +475,20 @@ proptest! {
         let text = print_rule(&rule);
         let back = read(&text, "printed", &ReadOptions::default());
         prop_assert_eq!(back.as_ref().map(|r| &r[0]), Ok(&rule), "{}", text);
+    }
+
+    /// Whatever the reader takes, by whichever of its names, it takes again as it is printed.
+    #[test]
+    fn what_is_read_is_printed_and_read_alike(
+        matches in prop::collection::vec(prop::sample::select(&MATCHES[..]), 0..4),
+        actions in prop::collection::vec(prop::sample::select(&ACTIONS[..]), 1..5),
+    ) {
+        let line = format!("{} actions={}", matches.join(","), actions.join(","));
+        if let Ok(rules) = read(&line, "line", &ReadOptions::default()) {
+            let printed = print_rule(&rules[0]);
+            let back = read(&printed, "printed", &ReadOptions::default());
+            prop_assert_eq!(back.as_ref(), Ok(&rules), "{}: {}", line, printed);
+        }
     }
 
     #[test]
