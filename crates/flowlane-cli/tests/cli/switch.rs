@@ -202,7 +202,13 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
         (format!("[switch]\nvariant = \"avx\"\n{port}{table}"), "did you mean `avx2`?"),
         (format!("[cache]\ndesign = \"majority\"\n{port}{table}"), "unknown field `design`"),
         (format!("[cache]\nsignature_entries = 999999999\n{port}{table}"), "take up to 268435456"),
-        (format!("[cache]\nmegaflows_max = 99999999999\n{port}{table}"), "take up to 1000000000"),
+        (format!("[cache]\nmegaflows_max = 99999999999\n{port}{table}"), "take up to 33554432 (2 GiB"),
+        (format!("[cache]\nmasks_max = 1000000000\n{port}{table}"), "take up to 65536"),
+        (
+            format!("[macs]\nentries_max = 9000000000000000000\n{port}{table}"),
+            "take up to 16777216 (512 MiB)",
+        ),
+        (format!("{port}{table}rules_max = 9000000000000000000\n"), "take up to 1073741824"),
         (format!("{port}{table}[[route_table]]\nnumber = 0\n"), "table number 0 is in use"),
         (format!("{port}{table}{routes}routes = [\"10.0.0.0/33 1\"]\n"), "length of a prefix is 0 to 32"),
         (

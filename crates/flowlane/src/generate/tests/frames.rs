@@ -20,13 +20,13 @@ fn stacks() -> Vec<(&'static str, Match)> {
     let frag = |f| (Field::IpFrag, f);
     vec![
         ("tcp", kind(&[v4, proto(6), (Field::TcpFlags, 0x112)])),
-        ("udp", kind(&[v4, proto(17), (Field::NwTos, 0xb8)])),
+        ("udp", kind(&[v4, proto(17), (Field::IpDscp, 46)])),
         ("sctp", kind(&[v4, proto(132)])),
         ("icmp", kind(&[v4, proto(1), (Field::IcmpType, 3), (Field::IcmpCode, 4)])),
         ("gre", kind(&[v4, proto(47)])),
         ("first fragment", kind(&[v4, proto(17), frag(1)])),
         ("later fragment", kind(&[v4, proto(6), frag(3)])),
-        ("tcp6", kind(&[v6, proto(6), (Field::Ipv6Label, 0x12345), (Field::NwTos, 0x2e)])),
+        ("tcp6", kind(&[v6, proto(6), (Field::Ipv6Label, 0x12345), (Field::IpDscp, 11), (Field::IpEcn, 2)])),
         ("udp6", kind(&[v6, proto(17)])),
         ("sctp6", kind(&[v6, proto(132)])),
         ("echo6", kind(&[v6, proto(58), (Field::IcmpType, 128)])),
@@ -84,11 +84,8 @@ fn check(name: &str, key: &FlowKey, frame: &[u8]) {
                 [header.protocol.0, header.time_to_live].map(u128::from),
                 [key.get(Field::NwProto), key.get(Field::NwTtl)]
             );
-            assert_eq!(
-                u128::from(header.dscp.value() << 2 | header.ecn.value()),
-                key.get(Field::NwTos),
-                "{name}"
-            );
+            assert_eq!(u128::from(header.dscp.value()), key.get(Field::IpDscp), "{name}");
+            assert_eq!(u128::from(header.ecn.value()), key.get(Field::IpEcn), "{name}");
             assert_eq!(header.is_fragmenting_payload(), key.get(Field::IpFrag) != 0, "{name}");
             assert_eq!(header.fragment_offset.value() != 0, key.get(Field::IpFrag) & 2 != 0, "{name}");
             check_transport(name, key, &packet, Some((header.source, header.destination)), None);
@@ -97,7 +94,11 @@ fn check(name: &str, key: &FlowKey, frame: &[u8]) {
             let header = ip.header().to_header();
             assert_eq!(u128::from_be_bytes(header.source), key.get(Field::Ipv6Src), "{name}");
             assert_eq!(u128::from_be_bytes(header.destination), key.get(Field::Ipv6Dst), "{name}");
-            assert_eq!(u128::from(header.traffic_class), key.get(Field::NwTos), "{name}");
+            assert_eq!(
+                u128::from(header.traffic_class),
+                key.get(Field::IpDscp) << 2 | key.get(Field::IpEcn),
+                "{name}"
+            );
             assert_eq!(u128::from(header.flow_label.value()), key.get(Field::Ipv6Label), "{name}");
             assert_eq!(u128::from(ip.payload().ip_number.0), key.get(Field::NwProto), "{name}");
             assert_eq!(ip.is_payload_fragmented(), key.get(Field::IpFrag) != 0, "{name}");
