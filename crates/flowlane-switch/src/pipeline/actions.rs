@@ -5,6 +5,7 @@
 //! its key parsed from the frame.
 
 use flowlane::rule::Action;
+use flowlane::rule::action::HEADERS_PUSHED_MAX;
 
 use super::Step;
 use super::translate::{looks_at_headers, misplaces_headers};
@@ -31,13 +32,9 @@ pub enum BehindError {
         table: u8,
     },
     /// Too many headers are pushed.
-    #[error("{0} headers are pushed; at most {PUSHES_MAX} can be")]
+    #[error("{0} headers are pushed; at most {HEADERS_PUSHED_MAX} can be")]
     Pushes(usize),
 }
-
-/// Headers (tags, labels, tunnels) that one list of actions may push: more are a mistake, and a packet's headers are to
-/// stay where 16 bits reach.
-pub const PUSHES_MAX: usize = 32;
 
 /// How many headers actions push.
 pub(super) fn pushes(actions: &[Action]) -> usize {
@@ -52,7 +49,7 @@ pub(super) fn pushes(actions: &[Action]) -> usize {
 /// # Errors
 /// The first action that cannot be here.
 pub fn steps_behind(actions: &[Action], table: u8) -> Result<Box<[Step]>, BehindError> {
-    if pushes(actions) > PUSHES_MAX {
+    if pushes(actions) > HEADERS_PUSHED_MAX {
         return Err(BehindError::Pushes(pushes(actions)));
     }
     let last = actions.len().saturating_sub(1);

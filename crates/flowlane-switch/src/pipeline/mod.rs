@@ -15,12 +15,13 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-pub use actions::{BehindError, PUSHES_MAX, steps_behind};
+pub use actions::{BehindError, steps_behind};
 pub use path::{Path, PathId, Paths, Program, Step};
 pub use route::RouteTable;
 pub use translate::{Translation, Walk};
 
 use flowlane::classify::{Classifier, Deferred, InsertError};
+use flowlane::rule::action::HEADERS_PUSHED_MAX;
 use flowlane::rule::{Action, Match, Priority, Rule, RuleId};
 
 use crate::function::Function;
@@ -123,7 +124,7 @@ pub enum PipelineError {
     #[error("goto_table:{0} must be the last action of its rule")]
     GotoNotLast(u8),
     /// A rule pushes too many headers.
-    #[error("{0} headers are pushed; a rule may push {PUSHES_MAX}")]
+    #[error("{0} headers are pushed; a rule may push {HEADERS_PUSHED_MAX}")]
     Pushes(usize),
     /// The table's engine refuses it.
     #[error("table {table}: {source}")]
@@ -403,7 +404,7 @@ impl Pipeline {
 
     fn check(&self, rule: &Rule) -> Result<(), PipelineError> {
         let pushes = actions::pushes(&rule.actions);
-        if pushes > PUSHES_MAX {
+        if pushes > HEADERS_PUSHED_MAX {
             return Err(PipelineError::Pushes(pushes));
         }
         for (i, action) in rule.actions.iter().enumerate() {

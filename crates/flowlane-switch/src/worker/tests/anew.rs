@@ -1,7 +1,9 @@
 //! Packets whose headers are not where they were: what is behind a label, a third tag, or a packet parsed again.
 
+use flowlane::rule::action::HEADERS_PUSHED_MAX;
+
 use super::*;
-use crate::pipeline::{PUSHES_MAX, PipelineError};
+use crate::pipeline::PipelineError;
 
 fn rule(table: u8, actions: Vec<Action>) -> Rule {
     Rule { table, ..Rule::new(Match::any(), actions) }
@@ -85,13 +87,13 @@ fn all_tags_of_a_frame_can_be_removed() {
 #[test]
 fn as_many_headers_are_pushed_as_a_rule_may_and_more_are_refused() {
     let push = |n: usize| [vec![Action::PushVlan(0x8100); n], vec![to_nine(), out(2)]].concat();
-    let tags = [[0x81, 0, 0, 0].repeat(PUSHES_MAX), vec![8, 0]].concat();
-    let got = sent(&[rule(0, push(PUSHES_MAX))], &udp(&[8, 0], 64, [10, 0, 0, 2]));
+    let tags = [[0x81, 0, 0, 0].repeat(HEADERS_PUSHED_MAX), vec![8, 0]].concat();
+    let got = sent(&[rule(0, push(HEADERS_PUSHED_MAX))], &udp(&[8, 0], 64, [10, 0, 0, 2]));
     assert_eq!(got, [(2, udp(&tags, 64, [9, 9, 9, 9]))]);
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "", By::Tuple.engine(), Miss::Drop);
-    let refused = pipeline.add_rule(rule(0, push(PUSHES_MAX + 1)));
-    assert_eq!(refused, Err(PipelineError::Pushes(PUSHES_MAX + 1)));
+    let refused = pipeline.add_rule(rule(0, push(HEADERS_PUSHED_MAX + 1)));
+    assert_eq!(refused, Err(PipelineError::Pushes(HEADERS_PUSHED_MAX + 1)));
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! The part of a flow that says what happens.
 
 use super::super::ReadOptions;
+use super::super::action::HEADERS_PUSHED_MAX;
 use super::super::action::{Action, PortNo};
 use super::super::error::{Fault, Token, did_you_mean};
 use super::known::Known;
 use super::write::{load, move_field, set_field};
-use super::{HEADERS_PUSHED_MAX, split, values};
+use super::{split, values};
 use crate::packet::fields::Field;
 use crate::packet::parse::ether_type;
 

@@ -35,16 +35,13 @@ mod write;
 
 pub use print::{print_actions, print_matches, print_rule, print_rules, print_value};
 
+use super::action::HEADERS_PUSHED_MAX;
 use super::error::{Fault, ReadErrors, Token, read_lines, read_one};
 use super::{Action, Match, Priority, ReadOptions, Rule};
 use known::Known;
 
 /// A line longer than this is refused.
 pub const LINE_MAX: usize = 64 * 1024;
-
-/// The most headers that a rule puts on a packet, by `push_vlan`, `push_mpls` and `encap` together. Nobody stacks so many;
-/// each is work and bytes for every packet.
-pub const HEADERS_PUSHED_MAX: usize = 32;
 
 /// Reads flows, one a line; `file` is the text's name in errors.
 ///
