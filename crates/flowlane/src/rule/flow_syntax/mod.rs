@@ -35,7 +35,6 @@ mod write;
 
 pub use print::{print_actions, print_matches, print_rule, print_rules, print_value};
 
-use super::action::HEADERS_PUSHED_MAX;
 use super::error::{Fault, ReadErrors, Token, read_lines, read_one};
 use super::{Action, Match, Priority, ReadOptions, Rule};
 use known::Known;
