@@ -103,9 +103,8 @@ impl Known {
             Prerequisite::Ports if protocol_in(name).is_none() => {
                 (!self.is(&IP) || self.is_icmp()).then_some(any_ports)
             }
-            // Later fragments have no ports: 0.
-            Prerequisite::Ports => Self { later: false, ..self.clone() }.lacks_to_act(field, name),
-            _ => self.lacks_to_act(field, name),
+            // Later fragments have 0 where others have L4 fields.
+            _ => Self { later: false, ..self.clone() }.lacks_to_act(field, name),
         }
     }
 
