@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use flowlane::generate::Random;
 
-use super::{Row, Stated, Status};
+use super::{Row, Stated};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::parallel;
-use crate::report::{Chart, Effort, Series};
+use crate::report::{Chart, Effort, Series, number};
 use crate::run::{RunResult, run, tables_of};
 
 /// Slots of a bucket ("8-way set associative", 3.3).
@@ -67,29 +67,37 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let (cuckoo, single) = results.split_at(flows.len());
     let mut random = Random::for_purpose(effort.seed, "figure 4");
     let tables = 9;
-    let in_use = (0..tables).map(|_| single_hash_use(BUCKETS, &mut random)).sum::<f64>() / f64::from(tables);
+    let mut in_use = |buckets: usize| {
+        (0..tables).map(|_| single_hash_use(buckets, &mut random)).sum::<f64>() / f64::from(tables)
+    };
+    let [in_use, fewer, more] = [BUCKETS, BUCKETS / 10, BUCKETS * 10].map(&mut in_use);
     let [beyond_l2, beyond_llc] = cuckoo[flows.len() - 1];
     let hit = 100.0 * (1.0 - beyond_llc / beyond_l2.max(f64::MIN_POSITIVE));
     let rows = vec![
-        Row::new(
+        Row::predicted(
             "Figure 4",
             "one hash function: slots in use (%)",
             Stated::Exact { value: SINGLE as f64 },
-            Status::Predicted,
         )
         .is(in_use)
-        .note("when the first key finds its bucket of eight full, with the buckets that 100,000 flows take"),
-        Row::new(
+        .assumption(format!(
+            "{BUCKETS} buckets: those of 100,000 flows at the {SINGLE} % that are to come out; with a tenth or ten times of them \
+             it is {} and {} %",
+            number(fewer),
+            number(more)
+        ))
+        .note("when the first key finds its bucket of eight full"),
+        Row::predicted(
             "Figure 4",
             "cuckoo hashing, most flows: loads beyond L2 that hit LLC (%)",
-            Stated::Range { low: 50.0, high: 100.0 },
-            Status::Predicted,
+            Stated::Words { text: "most of the load instructions" },
         )
         .is(hit)
-        .note(
-            "the text: \"most of the load instructions\" hit it with four million flows. Their table has 112 MiB: with keys that \
-             come as often as each other 32 MiB cannot hold most of it (chart figure-4)",
-        ),
+        .note(format!(
+            "with four million flows, whose table has 112 MiB: with keys that come as often as each other {} MiB cannot hold \
+             most of it (chart figure-4)",
+            machine.llc.bytes() >> 20
+        )),
     ];
     let series = |name: &str, results: &[[f64; 2]], of: usize| Series {
         name: name.into(),

@@ -23,7 +23,7 @@ pub fn label(approach: Approach) -> &'static str {
 impl Report {
     /// All tables, one after the other, each with its head; the hash of the machine first.
     pub fn csv(&self) -> String {
-        let mut csv = Csv::of_machine(&self.machine_hash);
+        let mut csv = Csv::of_machines([(self.preset.as_str(), self.machine_hash.as_str())]);
         self.side_by_side(&mut csv);
         self.machine_parts(&mut csv);
         csv.head(&["axis", "question", "answer"]);
