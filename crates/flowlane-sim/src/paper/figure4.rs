@@ -51,6 +51,39 @@ fn misses(machine: &MachineConfig, result: &RunResult) -> [f64; 2] {
     [(llc + memory) / all, memory / all]
 }
 
+/// How full a table of one hash function is in the end.
+fn slots_in_use(seed: u64) -> Row {
+    let mut random = Random::for_purpose(seed, "figure 4");
+    let tables = 9;
+    let mut in_use = |buckets: usize| {
+        (0..tables).map(|_| single_hash_use(buckets, &mut random)).sum::<f64>() / f64::from(tables)
+    };
+    let [in_use, fewer, more] = [BUCKETS, BUCKETS / 10, BUCKETS * 10].map(&mut in_use);
+    let (what, stated) = ("one hash function: slots in use (%)", Stated::Exact { value: SINGLE as f64 });
+    Row::predicted("Figure 4", what, stated)
+        .is(in_use)
+        .assumption(format!(
+            "{BUCKETS} buckets: those of 100,000 flows at the {SINGLE} % that are to come out; with a tenth or ten times as many \
+             it is {} and {} %",
+            number(fewer),
+            number(more)
+        ))
+        .note("when the first key finds its bucket of eight full")
+}
+
+/// Of loads that miss the second cache, those that the shared one answers.
+fn hits(machine: &MachineConfig, flows: u64, [beyond_l2, beyond_llc]: [f64; 2]) -> Row {
+    let hit = 100.0 * (1.0 - beyond_llc / beyond_l2.max(f64::MIN_POSITIVE));
+    let what = "cuckoo hashing, most flows: loads beyond L2 that hit LLC (%)";
+    Row::predicted("Figure 4", what, Stated::Words { text: "most of the load instructions" })
+        .is(hit)
+        .note(format!(
+            "the text has it of four million flows, whose table has 112 MiB: with keys that come as often as each other {} MiB \
+             cannot hold most of it (chart figure-4); here with {flows}",
+            machine.llc.bytes() >> 20
+        ))
+}
+
 pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
     let flows: &[u64] =
         if effort.quick { &[1000, 10_000] } else { &[1000, 10_000, 100_000, 1_000_000, 4_000_000] };
@@ -65,40 +98,8 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
     let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (cuckoo, single) = results.split_at(flows.len());
-    let mut random = Random::for_purpose(effort.seed, "figure 4");
-    let tables = 9;
-    let mut in_use = |buckets: usize| {
-        (0..tables).map(|_| single_hash_use(buckets, &mut random)).sum::<f64>() / f64::from(tables)
-    };
-    let [in_use, fewer, more] = [BUCKETS, BUCKETS / 10, BUCKETS * 10].map(&mut in_use);
-    let [beyond_l2, beyond_llc] = cuckoo[flows.len() - 1];
-    let hit = 100.0 * (1.0 - beyond_llc / beyond_l2.max(f64::MIN_POSITIVE));
-    let rows = vec![
-        Row::predicted(
-            "Figure 4",
-            "one hash function: slots in use (%)",
-            Stated::Exact { value: SINGLE as f64 },
-        )
-        .is(in_use)
-        .assumption(format!(
-            "{BUCKETS} buckets: those of 100,000 flows at the {SINGLE} % that are to come out; with a tenth or ten times of them \
-             it is {} and {} %",
-            number(fewer),
-            number(more)
-        ))
-        .note("when the first key finds its bucket of eight full"),
-        Row::predicted(
-            "Figure 4",
-            "cuckoo hashing, most flows: loads beyond L2 that hit LLC (%)",
-            Stated::Words { text: "most of the load instructions" },
-        )
-        .is(hit)
-        .note(format!(
-            "with four million flows, whose table has 112 MiB: with keys that come as often as each other {} MiB cannot hold \
-             most of it (chart figure-4)",
-            machine.llc.bytes() >> 20
-        )),
-    ];
+    let most = flows.len() - 1;
+    let rows = vec![slots_in_use(effort.seed), hits(machine, flows[most], cuckoo[most])];
     let series = |name: &str, results: &[[f64; 2]], of: usize| Series {
         name: name.into(),
         values: (0..flows.len()).map(|n| results.get(n).map(|r| r[of])).collect(),
