@@ -332,9 +332,9 @@ fn suggest(message: &str) -> Option<String> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Preset>)]
 pub enum Preset {
-    /// The paper's.
+    /// That of the paper's simulations: gem5, full-system.
     Paper,
-    /// A real Skylake-SP.
+    /// That of its measurements: a Xeon Platinum 8160, Skylake-SP.
     SkylakeSp,
 }
 
@@ -508,7 +508,7 @@ mod tests {
             for line in preset.text().lines().filter(|l| l.contains(" = ") && !l.starts_with('#')) {
                 let origin = line.split_once('#').map_or("", |(_, origin)| origin);
                 assert!(
-                    ["[P]", "[S]", "[C]", "[O]", "[M]"].iter().any(|o| origin.contains(o)),
+                    ["[P]", "[S]", "[C]", "[H]", "[O]", "[M]"].iter().any(|o| origin.contains(o)),
                     "{preset}: {line}"
                 );
             }
