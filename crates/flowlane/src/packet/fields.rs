@@ -381,7 +381,8 @@ pub const VLAN_PRESENT: u16 = 0x1000;
 
 /// `ip_frag`: the packet is a fragment.
 pub const FRAG_ANY: u8 = 1;
-/// `ip_frag`: the packet is a fragment other than the first, and has no L4 header.
+/// `ip_frag`: the packet is a fragment other than the first, and has no L4 header. Its `nw_proto` is the header's over
+/// IPv4, and 44 (the fragment header) over IPv6.
 pub const FRAG_LATER: u8 = 2;
 
 /// `tun_type` of a frame that came through VXLAN (RFC 7348).

@@ -328,11 +328,13 @@ fn extensions(packet: &[u8], chain: &mut Chain) -> Result<(), Malformed> {
         if len > packet.len() - chain.at {
             return Err(Malformed::Ipv6ExtensionTruncated);
         }
-        chain.proto = header[0];
         chain.at += len;
         if chain.fragment & FRAG_LATER != 0 {
-            return Ok(()); // What follows is the middle of something.
+            // What follows is the middle of something: its protocol is the fragment header's, as in Open vSwitch
+            // (its Documentation/topics/design.rst, "Fragments").
+            return Ok(());
         }
+        chain.proto = header[0];
     }
     Err(Malformed::Ipv6ExtensionLimit)
 }
