@@ -56,6 +56,8 @@ pub struct Headers {
     pub vlan_tags: u8,
     /// MPLS label stack entries behind the EtherType, 0 to 3 (further ones are not parsed).
     pub mpls_labels: u8,
+    /// Whether the EtherType is that of a SNAP header (an 802.3 frame, RFC 1042).
+    pub snap: bool,
     /// `ip_frag`: 0, or [`FRAG_ANY`](super::fields::FRAG_ANY), perhaps with
     /// [`FRAG_LATER`](super::fields::FRAG_LATER).
     pub fragment: u8,
@@ -63,17 +65,27 @@ pub struct Headers {
     pub malformed: Option<Malformed>,
 }
 
+/// Bytes of LLC (DSAP, SSAP, control) and SNAP (organisation, EtherType).
+pub(super) const SNAP_BYTES: usize = 8;
+
 impl Headers {
-    /// Offset of the innermost EtherType (or 802.3 length) behind the VLAN tags.
+    /// Offset of what stands behind the VLAN tags: the EtherType, or the length of an 802.3 frame.
+    #[inline]
+    pub fn type_or_length_at(&self) -> usize {
+        12 + 4 * usize::from(self.vlan_tags)
+    }
+
+    /// Offset of the innermost EtherType: behind the VLAN tags, or the last two bytes of LLC and SNAP behind the length.
+    /// An 802.3 frame without SNAP has its length there.
     #[inline]
     pub fn eth_type_at(&self) -> usize {
-        12 + 4 * usize::from(self.vlan_tags)
+        self.type_or_length_at() + if self.snap { SNAP_BYTES } else { 0 }
     }
 
     /// Offset of the first label stack entry, where there are any.
     #[inline]
     pub fn mpls_at(&self) -> usize {
-        14 + 4 * usize::from(self.vlan_tags)
+        self.eth_type_at() + 2
     }
 }
 

@@ -14,7 +14,7 @@
 //! packets pays nothing for the 64 words of the key.
 
 use super::fields::{FRAG_ANY, FRAG_LATER, VLAN_PRESENT, word};
-use super::headers::{Headers, Malformed, Network, Transport};
+use super::headers::{Headers, Malformed, Network, SNAP_BYTES, Transport};
 use super::key::{FlowKey, WORDS};
 
 /// EtherTypes (IEEE 802 numbers).
@@ -157,7 +157,9 @@ fn ethernet_other(
         at += 4;
     }
     if eth_type < ether_type::MIN {
-        (eth_type, at) = llc(frame, at);
+        eth_type = llc(frame, at);
+        headers.snap = eth_type != ether_type::NONE;
+        at += if headers.snap { SNAP_BYTES } else { 0 };
     }
     set_tags(out, headers.vlan_tags, tci, outer_tpid, eth_type);
     match eth_type {
@@ -181,12 +183,12 @@ fn set_tags(out: &mut Words<'_>, tags: u8, tci: [u16; 2], outer_tpid: u16, eth_t
 }
 
 /// An 802.3 frame: the EtherType of its SNAP header (RFC 1042), where it has one.
-fn llc(frame: &[u8], at: usize) -> (u16, usize) {
-    match frame.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+fn llc(frame: &[u8], at: usize) -> u16 {
+    match frame.get(at..).and_then(|rest| rest.first_chunk::<SNAP_BYTES>()) {
         Some(snap) if snap[..6] == [0xaa, 0xaa, 0x03, 0, 0, 0] && be16(snap, 6) >= ether_type::MIN => {
-            (be16(snap, 6), at + 8)
+            be16(snap, 6)
         }
-        _ => (ether_type::NONE, at),
+        _ => ether_type::NONE,
     }
 }
 

@@ -160,6 +160,7 @@ const fn stack(tpids: &[u16], v6: bool, tcp: bool) -> Stack {
         transport: if tcp { Transport::Tcp } else { Transport::Udp },
         vlan_tags: tags,
         mpls_labels: 0,
+        snap: false,
         fragment: 0,
         malformed: None,
     };
