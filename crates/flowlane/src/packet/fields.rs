@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!  0        in_port                       38       tp_src | tp_dst
-//!  1        recirc_id                     39       nw_proto | nw_tos | nw_ttl | nw_frag
+//!  1        malformed | recirc_id         39       nw_proto | nw_tos | nw_ttl | nw_frag
 //!  2..=3    metadata                      40..=41  nw_src, nw_dst (ARP: spa, tpa)
 //!  4..=5    tun_id                        42       ipv6_label
 //!  6..=7    tun_src, tun_dst              43       tcp_flags | icmp_type | icmp_code
@@ -82,6 +82,7 @@ pub enum Prerequisite {
 #[expect(missing_docs, reason = "every variant's documentation is its row of FIELDS")]
 pub enum Field {
     InPort,
+    Malformed,
     RecircId,
     Metadata,
     TunId,
@@ -191,7 +192,8 @@ static FIELDS: [FieldInfo; FIELD_COUNT] = {
     [
         //  field                  name               other names                 word, bit  width form      needs            writable
         row(Field::InPort,         "in_port",         &[],                        (0, 0),    32,  Port,     P::None,         false),
-        row(Field::RecircId,       "recirc_id",       &[],                        (1, 0),    32,  Hex,      P::None,         false),
+        row(Field::Malformed,      "malformed",       &[],                        (1, 0),    8,   Decimal,  P::None,         false),
+        row(Field::RecircId,       "recirc_id",       &[],                        (1, 8),    24,  Hex,      P::None,         false),
         row(Field::Metadata,       "metadata",        &[],                        (2, 0),    64,  Hex,      P::None,         true),
         row(Field::TunId,          "tun_id",          &["tunnel_id"],             (4, 0),    64,  Hex,      P::Tunnel,       true),
         row(Field::TunSrc,         "tun_src",         &[],                        (6, 0),    32,  Ipv4,     P::Tunnel,       true),
@@ -322,7 +324,7 @@ impl FieldInfo {
 pub mod word {
     /// `in_port`.
     pub const IN_PORT: usize = 0;
-    /// `recirc_id`.
+    /// `malformed` and `recirc_id`.
     pub const RECIRC_ID: usize = 1;
     /// First of two words of `tun_id`.
     pub const TUN_ID: usize = 4;

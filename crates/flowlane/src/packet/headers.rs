@@ -32,6 +32,8 @@ pub enum Transport {
     Udp,
     /// SCTP (RFC 9260).
     Sctp,
+    /// UDP-Lite (RFC 3828). Its ports are in no key, as in Open vSwitch.
+    UdpLite,
     /// ICMP (RFC 792).
     Icmpv4,
     /// ICMPv6 (RFC 4443).
@@ -61,6 +63,10 @@ pub struct Headers {
     /// `ip_frag`: 0, or [`FRAG_ANY`](super::fields::FRAG_ANY), perhaps with
     /// [`FRAG_LATER`](super::fields::FRAG_LATER).
     pub fragment: u8,
+    /// Whether a Routing header has segments left: the packet does not go to its IPv6 destination in the end, and the
+    /// pseudo header of its transport checksum has another (RFC 8200 §8.1). So it is for every type of Routing header,
+    /// known or not: 0 (RFC 5095 deprecates it), 2 (RFC 6275 §6.4), 3 (RFC 6554), 4 (RFC 8754).
+    pub segments_left: bool,
     /// The first thing that was found wrong. The key then holds what came before it.
     pub malformed: Option<Malformed>,
 }
@@ -87,6 +93,21 @@ impl Headers {
     pub fn mpls_at(&self) -> usize {
         self.eth_type_at() + 2
     }
+}
+
+/// The layers of a frame, as far as it is parsed. As a number it is the key's `malformed`: the first layer of which the key
+/// has nothing, or not all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Layer {
+    /// Addresses and EtherType.
+    Ethernet = 1,
+    /// Label, ARP or IP header: what the EtherType says.
+    Network = 2,
+    /// What the IP header's protocol says.
+    Transport = 3,
+    /// Behind the transport header: neighbour discovery, tunnels. Labels behind the first are here, too.
+    Message = 4,
 }
 
 /// What is wrong with a frame. Counted by reason; no packet is an error.
@@ -151,5 +172,33 @@ impl Malformed {
     /// The reason's name in counters and reports.
     pub fn name(self) -> &'static str {
         self.into()
+    }
+
+    /// The first layer of which nothing, or not all, is known.
+    pub fn layer(self) -> Layer {
+        match self {
+            Self::EthernetTruncated => Layer::Ethernet,
+            Self::VlanTruncated
+            | Self::MplsTruncated
+            | Self::ArpTruncated
+            | Self::ArpFormat
+            | Self::Ipv4Truncated
+            | Self::Ipv4Version
+            | Self::Ipv4HeaderLength
+            | Self::Ipv4TotalLength
+            | Self::Ipv6Truncated
+            | Self::Ipv6Version
+            | Self::Ipv6PayloadLength => Layer::Network,
+            Self::Ipv6ExtensionTruncated
+            | Self::Ipv6ExtensionLimit
+            | Self::TcpTruncated
+            | Self::TcpHeaderLength
+            | Self::UdpTruncated
+            | Self::UdpLength
+            | Self::SctpTruncated
+            | Self::IcmpTruncated
+            | Self::Icmpv6Truncated => Layer::Transport,
+            Self::NeighbourDiscovery | Self::TunnelTruncated | Self::TunnelFormat => Layer::Message,
+        }
     }
 }

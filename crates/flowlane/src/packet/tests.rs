@@ -303,7 +303,7 @@ fn check_offsets(frame: &[u8]) {
     let least = match h.transport {
         Transport::None => 0,
         Transport::Tcp => 20,
-        Transport::Udp | Transport::Icmpv4 => 8,
+        Transport::Udp | Transport::UdpLite | Transport::Icmpv4 => 8,
         Transport::Sctp => 12,
         Transport::Icmpv6 => 4,
     };

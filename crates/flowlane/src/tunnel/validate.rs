@@ -94,6 +94,10 @@ pub fn validate(
     if headers.transport != Transport::Udp || headers.fragment != 0 || headers.malformed.is_some() {
         return None;
     }
+    // It is on its way to another node, and its checksum is not over the addresses that it has now.
+    if headers.segments_left {
+        return None;
+    }
     let l4 = usize::from(headers.l4);
     let port = u16::from_be_bytes(*frame.get(l4 + 2..)?.first_chunk()?);
     let kind = policy.kind_of(port)?;

@@ -6,6 +6,7 @@ use flowlane::packet::{FlowKey, Headers, parse};
 
 use super::*;
 
+pub(crate) mod fields;
 mod labels;
 mod packets;
 pub(crate) mod reference;

@@ -4,7 +4,7 @@ use super::reference::{Body, Ip, Packet, Random, Stored};
 
 impl Packet {
     /// Tags, SNAP, labels, ARP, IP of both versions.
-    pub fn random(r: &mut Random) -> Self {
+    pub(crate) fn random(r: &mut Random) -> Self {
         let tags =
             (0..r.pick(&[0, 0, 0, 1, 1, 2])).map(|_| (r.pick(&[0x8100, 0x88a8]), r.next() as u16)).collect();
         let (eth_type, labels, body) = match r.below(12) {
@@ -31,7 +31,7 @@ impl Packet {
 }
 
 impl Ip {
-    pub fn random(r: &mut Random) -> Self {
+    pub(crate) fn random(r: &mut Random) -> Self {
         let v6 = r.one_in(2);
         let proto = r.pick(&[6, 6, 17, 17, 132, 136, if v6 { 58 } else { 1 }, if v6 { 58 } else { 1 }, 47]);
         let mut nd = None;
@@ -80,7 +80,7 @@ impl Ip {
     }
 
     /// A Routing header of this type with so many segments left, all of them behind the last before.
-    pub fn push_routing(&mut self, kind: u8, left: u8, r: &mut Random) {
+    pub(crate) fn push_routing(&mut self, kind: u8, left: u8, r: &mut Random) {
         // Type 2 has one address, the home address (RFC 6275 §6.4).
         let (left, addresses) = if kind == 2 { (left.min(1), 1) } else { (left, 2) };
         let list = r.bytes(16 * addresses);
@@ -97,7 +97,7 @@ impl Ip {
     }
 
     /// Makes it a fragment: the first, a later one, or an atomic one (RFC 6946).
-    pub fn cut(&mut self, r: &mut Random) {
+    pub(crate) fn cut(&mut self, r: &mut Random) {
         let units = self.datagram.len() / 8;
         let least = if self.proto == 6 { 3 } else { 2 };
         match r.below(3) {

@@ -4,34 +4,34 @@
 use flowlane::packet::fields::Field;
 
 /// A sequence of random numbers.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 24
     }
 
-    pub fn below(&mut self, n: usize) -> usize {
+    pub(crate) fn below(&mut self, n: usize) -> usize {
         self.next() as usize % n
     }
 
-    pub fn one_in(&mut self, n: usize) -> bool {
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
-    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.next() as u8).collect()
     }
 
-    pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len())]
     }
 }
 
 /// How a stored checksum relates to the right one.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Stored {
+pub(crate) enum Stored {
     Right,
     /// None (UDP); in UDP-Lite wrong (RFC 3828 §3.1).
     Zero,
@@ -40,55 +40,55 @@ pub enum Stored {
 }
 
 #[derive(Clone, Debug)]
-pub struct Packet {
-    pub macs: [u8; 12],
+pub(crate) struct Packet {
+    pub(crate) macs: [u8; 12],
     /// TPID and TCI.
-    pub tags: Vec<(u16, u16)>,
-    pub snap: bool,
-    pub labels: Vec<u32>,
+    pub(crate) tags: Vec<(u16, u16)>,
+    pub(crate) snap: bool,
+    pub(crate) labels: Vec<u32>,
     /// What the innermost EtherType is; without labels that of `body`.
-    pub eth_type: u16,
-    pub body: Body,
-    pub padding: Vec<u8>,
+    pub(crate) eth_type: u16,
+    pub(crate) body: Body,
+    pub(crate) padding: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
-pub enum Body {
+pub(crate) enum Body {
     Bytes(Vec<u8>),
     Arp([u8; 28]),
     Ip(Ip),
 }
 
 #[derive(Clone, Debug)]
-pub struct Ip {
-    pub v6: bool,
-    pub tos: u8,
-    pub ttl: u8,
-    pub flow: u32,
+pub(crate) struct Ip {
+    pub(crate) v6: bool,
+    pub(crate) tos: u8,
+    pub(crate) ttl: u8,
+    pub(crate) flow: u32,
     /// IPv4 addresses are the first four bytes.
-    pub src: [u8; 16],
-    pub dst: [u8; 16],
+    pub(crate) src: [u8; 16],
+    pub(crate) dst: [u8; 16],
     /// Where a Routing header with segments left says that the packet goes in the end.
-    pub last: Option<[u8; 16]>,
+    pub(crate) last: Option<[u8; 16]>,
     /// IPv4 options.
-    pub options: Vec<u8>,
+    pub(crate) options: Vec<u8>,
     /// IPv6 extension headers before the fragment header: number, and bytes (the first is overwritten).
-    pub extensions: Vec<(u8, Vec<u8>)>,
+    pub(crate) extensions: Vec<(u8, Vec<u8>)>,
     /// Offset in units of 8 bytes, and whether more follow.
-    pub fragment: Option<(u16, bool)>,
-    pub header_checksum: Stored,
-    pub proto: u8,
+    pub(crate) fragment: Option<(u16, bool)>,
+    pub(crate) header_checksum: Stored,
+    pub(crate) proto: u8,
     /// The whole datagram, of which a fragment has a part; the checksum in it does not matter.
-    pub datagram: Vec<u8>,
+    pub(crate) datagram: Vec<u8>,
     /// Where the part begins and ends.
-    pub part: (usize, usize),
-    pub checksum: Stored,
+    pub(crate) part: (usize, usize),
+    pub(crate) checksum: Stored,
     /// Places of the addresses in the options of a neighbour discovery message, source and target.
-    pub nd: Option<[Option<usize>; 2]>,
+    pub(crate) nd: Option<[Option<usize>; 2]>,
 }
 
 /// The ones' complement sum of 16-bit words.
-pub fn ones(bytes: &[u8], from: u16) -> u16 {
+pub(crate) fn ones(bytes: &[u8], from: u16) -> u16 {
     bytes.chunks(2).fold(from, |sum, word| {
         let word = u16::from(word[0]) * 256 + word.get(1).map_or(0, |&low| low.into());
         let (sum, carry) = sum.overflowing_add(word);
@@ -97,7 +97,7 @@ pub fn ones(bytes: &[u8], from: u16) -> u16 {
 }
 
 /// CRC32c bit by bit.
-pub fn crc32c(bytes: &[u8]) -> u32 {
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, &byte| {
         (0..8).fold(crc ^ u32::from(byte), |crc, _| crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 })
     })
@@ -116,7 +116,7 @@ impl Stored {
         }
     }
 
-    pub fn random(r: &mut Random, may_be_zero: bool) -> Self {
+    pub(crate) fn random(r: &mut Random, may_be_zero: bool) -> Self {
         match r.below(6) {
             0 if may_be_zero => Self::Zero,
             1 => Self::Off(1 + r.next() as u16 % 0xfffd),
@@ -126,16 +126,16 @@ impl Stored {
 }
 
 impl Ip {
-    pub fn is_later(&self) -> bool {
+    pub(crate) fn is_later(&self) -> bool {
         self.fragment.is_some_and(|(offset, _)| offset > 0)
     }
 
-    pub fn is_fragment(&self) -> bool {
+    pub(crate) fn is_fragment(&self) -> bool {
         self.fragment.is_some_and(|(offset, more)| offset > 0 || more)
     }
 
     /// Where the 16-bit checksum is in the datagram, and whether a pseudo header is part of it.
-    pub fn checksum_at(&self) -> Option<(usize, bool)> {
+    pub(crate) fn checksum_at(&self) -> Option<(usize, bool)> {
         match (self.proto, self.v6) {
             (6, _) => Some((16, true)),
             (17 | 136, _) => Some((6, true)),
@@ -146,7 +146,7 @@ impl Ip {
     }
 
     /// The datagram with its checksum.
-    pub fn summed(&self) -> Vec<u8> {
+    pub(crate) fn summed(&self) -> Vec<u8> {
         let mut datagram = self.datagram.clone();
         if self.proto == 132 {
             datagram[8..12].fill(0);
@@ -221,7 +221,7 @@ impl Ip {
 }
 
 impl Packet {
-    pub fn build(&self) -> Vec<u8> {
+    pub(crate) fn build(&self) -> Vec<u8> {
         let mut out = self.macs.to_vec();
         for (tpid, tci) in &self.tags {
             out.extend([tpid.to_be_bytes(), tci.to_be_bytes()].concat());
@@ -242,12 +242,12 @@ impl Packet {
         out
     }
 
-    pub fn ip(&self) -> Option<&Ip> {
+    pub(crate) fn ip(&self) -> Option<&Ip> {
         if let Body::Ip(ip) = &self.body { Some(ip) } else { None }
     }
 
     /// Sets bits of a field; says whether the packet has it.
-    pub fn set(&mut self, field: Field, value: u128, mask: u128) -> bool {
+    pub(crate) fn set(&mut self, field: Field, value: u128, mask: u128) -> bool {
         match field {
             Field::EthDst => put(&mut self.macs[..6], value, mask),
             Field::EthSrc => put(&mut self.macs[6..], value, mask),
