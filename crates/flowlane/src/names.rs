@@ -147,6 +147,7 @@ mod tests {
                 "gtpu-extension-length",
                 "gtpu-extension",
                 "inner-protocol",
+                "ecn-not-capable",
                 "unknown-endpoint",
             ]
         );
