@@ -84,7 +84,7 @@ pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Fail
     }
 }
 
-/// The keys of a trace, and how many of its packets were malformed.
+/// The keys of a trace, and how many of its packets were malformed or not to be taken out of their tunnels.
 pub(crate) fn read_trace(input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Failure> {
     let bytes = read_bytes(&input.trace)?;
     let pcap = [
@@ -115,7 +115,7 @@ pub(crate) fn read_trace(input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Fail
 fn capture_keys(bytes: &[u8], input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Failure> {
     let failed = |e| Failure::input(format!("{}: {e}", input.trace.display()));
     let mut reader = CaptureReader::new(Cursor::new(bytes)).map_err(failed)?;
-    let (mut keys, mut malformed) = (Vec::new(), 0);
+    let (mut keys, mut malformed, mut refused) = (Vec::new(), 0, 0);
     let (mut record, mut frame) = (Vec::new(), Frame::default());
     let parser = Parser::new();
     while reader.next(&mut record).map_err(failed)?.is_some() {
@@ -123,12 +123,16 @@ fn capture_keys(bytes: &[u8], input: &TraceInput) -> Result<(Vec<FlowKey>, u64),
         let mut key = FlowKey::zero();
         let mut headers = parser.parse_one(frame.bytes(), input.in_port, &mut key);
         if input.decapsulate {
-            headers = decapsulate(&parser, &mut frame, input.in_port, headers, &mut key);
+            match decapsulate(&parser, &mut frame, input.in_port, headers, &mut key, &[]) {
+                Ok(inner) => headers = inner,
+                // It stays what it was outside, so that every packet has its row.
+                Err(_) => refused += 1,
+            }
         }
         malformed += u64::from(headers.malformed.is_some());
         keys.push(key);
     }
-    Ok((keys, malformed))
+    Ok((keys, malformed + refused))
 }
 
 /// The routes of a file, and the name of the format that they were written in.

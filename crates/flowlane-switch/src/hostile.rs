@@ -32,7 +32,7 @@ pub fn packet_parse(frame: &[u8]) {
     match headers.transport {
         Transport::None => {}
         Transport::Tcp => within(headers.l4, 20),
-        Transport::Udp | Transport::Icmpv4 => within(headers.l4, 8),
+        Transport::Udp | Transport::UdpLite | Transport::Icmpv4 => within(headers.l4, 8),
         Transport::Sctp => within(headers.l4, 12),
         Transport::Icmpv6 => within(headers.l4, 4),
     }

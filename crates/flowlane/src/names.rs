@@ -170,6 +170,7 @@ mod tests {
                 "gtpu-extension-length",
                 "gtpu-extension",
                 "inner-protocol",
+                "ecn-not-capable",
                 "unknown-endpoint",
             ]
         );

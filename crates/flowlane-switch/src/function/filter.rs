@@ -143,7 +143,11 @@ impl KeyShape {
                 return Err(KeyError::Ttl);
             }
             let kinds = match prerequisite {
-                Prerequisite::None | Prerequisite::Vlan if field != Field::RecircId => kind::ANY,
+                Prerequisite::None | Prerequisite::Vlan
+                    if !matches!(field, Field::RecircId | Field::Malformed) =>
+                {
+                    kind::ANY
+                }
                 Prerequisite::Ipv4 => kind::IPV4,
                 Prerequisite::Ipv6 => kind::IPV6,
                 Prerequisite::Ip | Prerequisite::Ports => kind::IPV4 | kind::IPV6,

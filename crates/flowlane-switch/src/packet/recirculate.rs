@@ -1,8 +1,7 @@
 //! Keys of packets that are looked up again: after headers changed beyond what the key can follow, or with what rules wrote
 //! that is in no header.
 
-use flowlane::packet::Field;
-use flowlane::packet::fields::word;
+use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Headers, parse};
 
@@ -20,10 +19,11 @@ pub(crate) fn parse_again(
 ) {
     let before = key.clone();
     *headers = parse(frame.bytes(), in_port, key);
-    for w in before.present_words().filter(|w| !(word::ETH..word::PKT_MARK).contains(w)) {
+    let outside = |w: &usize| *w != word::RECIRC_ID && !(word::ETH..word::PKT_MARK).contains(w);
+    for w in before.present_words().filter(outside) {
         key.set_word(w, before.word(w));
     }
-    key.set_word(word::RECIRC_ID, u32::from(table) + 1);
+    key.set(Field::RecircId, u128::from(table) + 1);
     take_along(carry, key);
 }
 

@@ -17,12 +17,13 @@
 //! headers, and nothing more goes into the mask. The next table sees it with a new key ([`Step::Recirculate`]).
 
 use flowlane::classify::Hit;
-use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, word};
+use flowlane::packet::fields::{Field, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
-use flowlane::packet::parse::{ether_type, ip_proto};
+use flowlane::packet::parse::ether_type;
 use flowlane::rule::Action;
 
 use super::{Miss, Pipeline, Step};
+use crate::packet::edit;
 use crate::packet::recirculate::in_headers;
 
 /// A path and what it depends on.
@@ -59,7 +60,7 @@ impl Pipeline {
     /// The table that packets with this key enter at: one that is back from recirculation says where to go on.
     #[inline]
     pub fn entry(key: &FlowKey) -> u8 {
-        key.word(word::RECIRC_ID).saturating_sub(1) as u8
+        key.get(Field::RecircId).saturating_sub(1) as u8
     }
 
     /// The path of packets with this key. Depends on nothing but the key and the rules. Waits for no table: those that
@@ -152,6 +153,7 @@ impl Walk {
     pub fn new(key: &FlowKey) -> Self {
         let mut mask = FlowMask::zero();
         mask.add_field(Field::RecircId);
+        mask.add_field(Field::Malformed);
         Self {
             key: key.clone(),
             mask,
@@ -270,6 +272,9 @@ impl Walk {
 
     fn set_field(&mut self, field: Field, value: u128, mask: u128) {
         if in_headers(field) {
+            if !self.has(field) {
+                return;
+            }
             if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) {
                 self.depend_on_field(Field::VlanTci, VLAN_PRESENT.into());
                 if !self.tagged() {
@@ -280,13 +285,16 @@ impl Walk {
                     self.written.add_field(Field::VlanTpid);
                     self.written.add_field(Field::VlanTci1);
                 }
-            } else if !self.has(field) {
-                return;
             }
             self.push(Action::SetField { field, value, mask });
         }
+        let kind = matches!(field, Field::IcmpType | Field::IcmpCode);
+        let discovery = kind && edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
         self.key.set_masked(field, value, mask);
         self.written.set_masked(field, mask, mask);
+        // Another type of message has other fields.
+        self.parse_again |=
+            kind && discovery != edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
         if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) {
             self.key.or_word(word::VLAN_ETH_TYPE, u32::from(VLAN_PRESENT) << 16);
         }
@@ -330,10 +338,16 @@ impl Walk {
     }
 
     fn push_vlan(&mut self, tpid: u16) {
+        if !self.has(Field::VlanTci) {
+            return;
+        }
         self.push(Action::PushVlan(tpid));
         self.fix_tags();
-        // The third tag of a frame is not parsed. Where the headers are is known all the same.
-        self.parse_again = self.key.get(Field::VlanTci1) != 0;
+        // The third tag of a frame is not parsed; the first two are missed where they are cut off. Where headers are is
+        // known all the same.
+        let tags = [ether_type::VLAN, ether_type::QINQ].map(u128::from);
+        let cut = tags.contains(&self.look(Field::EthType, u128::MAX));
+        self.parse_again = cut || self.key.get(Field::VlanTci1) != 0;
         self.key.set(Field::VlanTci1, self.key.get(Field::VlanTci));
         self.key.set(Field::VlanTci, VLAN_PRESENT.into());
         self.key.set(Field::VlanTpid, tpid.into());
@@ -355,45 +369,15 @@ impl Walk {
 
     /// Whether the packet has `field`; depends on what tells.
     fn has(&mut self, field: Field) -> bool {
-        let prerequisite = field.info().prerequisite;
-        let transport = |walk: &mut Self, protocols: &[u8]| {
-            walk.is_type(&[ether_type::IPV4, ether_type::IPV6])
-                && walk.test(Field::NwProto, u128::MAX, |p| protocols.iter().any(|&q| p == u128::from(q)))
-                && walk.test(Field::IpFrag, FRAG_LATER.into(), |f| f == 0)
-        };
-        match prerequisite {
-            Prerequisite::None | Prerequisite::Tunnel => true,
-            Prerequisite::Vlan => self.test(Field::VlanTci, VLAN_PRESENT.into(), |p| p != 0),
-            Prerequisite::Mpls => self.is_type(&[ether_type::MPLS, ether_type::MPLS_MULTICAST]),
-            Prerequisite::Arp => self.is_type(&[ether_type::ARP, ether_type::RARP]),
-            Prerequisite::Ip => self.is_type(&[ether_type::IPV4, ether_type::IPV6]),
-            Prerequisite::Ipv4 => self.is_type(&[ether_type::IPV4]),
-            Prerequisite::Ipv6 => self.is_type(&[ether_type::IPV6]),
-            Prerequisite::Ports => transport(self, &[ip_proto::TCP, ip_proto::UDP, ip_proto::SCTP]),
-            Prerequisite::Tcp => transport(self, &[ip_proto::TCP]),
-            Prerequisite::Icmp => {
-                let v4 = self.is_type(&[ether_type::IPV4]) && transport(self, &[ip_proto::ICMP]);
-                v4 || self.is_type(&[ether_type::IPV6]) && transport(self, &[ip_proto::ICMPV6])
-            }
-            Prerequisite::NeighbourDiscovery => {
-                self.is_type(&[ether_type::IPV6])
-                    && transport(self, &[ip_proto::ICMPV6])
-                    && self.test(Field::IpFrag, u128::MAX, |f| f == 0)
-                    && self.test(Field::IcmpType, u128::MAX, |t| t == 135 || t == 136)
-                    && self.test(Field::IcmpCode, u128::MAX, |c| c == 0)
-                    // The addresses are options: one that is there is not zero.
-                    && (field == Field::NdTarget || self.test(field, u128::MAX, |address| address != 0))
-            }
-        }
+        edit::has(field, |asked, bits| self.look(asked, bits))
     }
 
-    fn is_type(&mut self, types: &[u16]) -> bool {
-        self.test(Field::EthType, u128::MAX, |t| types.iter().any(|&u| t == u128::from(u)))
-    }
-
-    fn test(&mut self, field: Field, bits: u128, holds: impl Fn(u128) -> bool) -> bool {
+    /// Bits of the key as it is now; depends on them.
+    fn look(&mut self, field: Field, bits: u128) -> u128 {
         self.depend_on_field(field, bits);
-        holds(self.key.get(field) & bits)
+        // An address in an option tells that the option is there, unless an action wrote zeros.
+        let option = matches!(field, Field::NdSll | Field::NdTll);
+        self.key.get(field) & bits | if option { self.written.get(field) } else { 0 }
     }
 
     /// What a recirculated packet takes along: the written bits that are in no header.

@@ -50,10 +50,12 @@ use flowlane::isa::Variant;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Headers, Parser};
+use flowlane::tunnel::Policy;
 
-use crate::packet::{Burst, Frame, decapsulate};
+use crate::packet::{Burst, Frame};
 use crate::pipeline::PathId;
 use crate::port::Received;
+use crate::tunnel::Tunnels;
 
 /// By what clock meters and address ageing go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -388,15 +390,10 @@ impl Worker {
         let (in_port, vrf) = (slot.number.0, slot.vrf);
         let frames = self.burst.frames_mut();
         let (keys, headers) = (&mut self.keys[..frames.len()], &mut self.headers[..frames.len()]);
-        if let Some(tunnels) = &mut self.egress.tunnels {
-            let refused = tunnels.terminate(&self.parser, frames, (in_port, vrf), keys, headers);
-            self.egress.drops.tunnel_refused += refused.len() as u64;
-            return refused;
-        }
-        for ((frame, key), headers) in frames.iter_mut().zip(keys).zip(headers) {
-            *headers = decapsulate(&self.parser, frame, in_port, *headers, key);
-        }
-        LaneMask(0)
+        let tunnels = self.egress.tunnels.get_or_insert_with(|| Tunnels::of_anyone(Policy::default()));
+        let refused = tunnels.terminate(&self.parser, frames, (in_port, vrf), keys, headers);
+        self.egress.drops.tunnel_refused += refused.len() as u64;
+        refused
     }
 
     /// Notes when the burst's frames came.

@@ -148,7 +148,8 @@ fn push_ipv6(key: &FlowKey, frame_bytes: usize, out: &mut Vec<u8>) {
     out.extend(bytes::<16>(key, Field::Ipv6Dst));
     let pseudo = add(0, &out[start + 8..start + 40]);
     if part != Part::Whole {
-        out.extend([protocol, 0]);
+        // The key of a later fragment does not say what it is a part of: of a UDP datagram.
+        out.extend([if part == Part::Later && protocol == FRAGMENT { 17 } else { protocol }, 0]);
         out.extend((part.offset() << 3 | u16::from(part == Part::First)).to_be_bytes());
         out.extend(1u32.to_be_bytes());
     }

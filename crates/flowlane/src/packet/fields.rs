@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!  0        in_port                       38       tp_src | tp_dst
-//!  1        recirc_id                     39       nw_proto | nw_tos | nw_ttl | nw_frag
+//!  1        malformed | recirc_id         39       nw_proto | nw_tos | nw_ttl | nw_frag
 //!  2..=3    metadata                      40..=41  nw_src, nw_dst (ARP: spa, tpa)
 //!  4..=5    tun_id                        42       ipv6_label
 //!  6..=7    tun_src, tun_dst              43       tcp_flags | icmp_type | icmp_code
@@ -85,6 +85,7 @@ pub enum Prerequisite {
 #[expect(missing_docs, reason = "every variant's documentation is its row of FIELDS")]
 pub enum Field {
     InPort,
+    Malformed,
     RecircId,
     Metadata,
     TunId,
@@ -196,7 +197,8 @@ static FIELDS: [FieldInfo; FIELD_COUNT] = {
     [
         //  field                  name               other names                 word, bit  width form      needs            maskable  writable
         row(Field::InPort,         "in_port",         &[],                        (0, 0),    32,  Port,     P::None,         false,    false),
-        row(Field::RecircId,       "recirc_id",       &[],                        (1, 0),    32,  Hex,      P::None,         false,    false),
+        row(Field::Malformed,      "malformed",       &[],                        (1, 0),    8,   Decimal,  P::None,         false,    false),
+        row(Field::RecircId,       "recirc_id",       &[],                        (1, 8),    24,  Hex,      P::None,         false,    false),
         row(Field::Metadata,       "metadata",        &[],                        (2, 0),    64,  Hex,      P::None,         true,     true),
         row(Field::TunId,          "tun_id",          &["tunnel_id"],             (4, 0),    64,  Hex,      P::Tunnel,       true,     true),
         row(Field::TunSrc,         "tun_src",         &[],                        (6, 0),    32,  Ipv4,     P::Tunnel,       true,     true),
@@ -326,7 +328,7 @@ impl FieldInfo {
 pub mod word {
     /// `in_port`.
     pub const IN_PORT: usize = 0;
-    /// `recirc_id`.
+    /// `malformed` and `recirc_id`.
     pub const RECIRC_ID: usize = 1;
     /// First of two words of `tun_id`.
     pub const TUN_ID: usize = 4;
@@ -385,7 +387,8 @@ pub const VLAN_PRESENT: u16 = 0x1000;
 
 /// `ip_frag`: the packet is a fragment.
 pub const FRAG_ANY: u8 = 1;
-/// `ip_frag`: the packet is a fragment other than the first, and has no L4 header.
+/// `ip_frag`: the packet is a fragment other than the first, and has no L4 header. Its `nw_proto` is the header's over
+/// IPv4, and 44 (the fragment header) over IPv6.
 pub const FRAG_LATER: u8 = 2;
 
 /// `tun_type` of a frame that came through VXLAN (RFC 7348).

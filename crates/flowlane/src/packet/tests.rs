@@ -198,6 +198,31 @@ fn ipv6_with_extensions_fragments_and_neighbour_discovery() {
     assert_eq!(headers.transport, Transport::None);
 }
 
+/// Open vSwitch's flows have protocol 44 for them; a first fragment, and one that is whole (RFC 6946), its payload's.
+#[test]
+fn later_ipv6_fragments_are_of_the_protocol_of_their_fragment_header() {
+    let fragment = |next: u8, offset: u16, more: u16| {
+        let [high, low] = (offset << 3 | more).to_be_bytes();
+        [&[next, 0, high, low, 0, 0, 0, 1][..], &UDP].concat()
+    };
+    for (next, offset, more, proto, transport) in [
+        (17, 0, 0, 17, Transport::Udp),
+        (17, 0, 1, 17, Transport::Udp),
+        (17, 1, 1, 44, Transport::None),
+        (6, 1, 0, 44, Transport::None),
+        // What stands behind is not read, whatever it is said to be.
+        (0, 9, 0, 44, Transport::None),
+        (44, 9, 1, 44, Transport::None),
+    ] {
+        let headers = expect(&ipv6(44, &fragment(next, offset, more)), &[(Field::NwProto, proto)]);
+        assert_eq!((headers.transport, headers.l4), (transport, 62), "{next} {offset} {more}");
+        // Behind hop-by-hop options.
+        let payload = [&[44, 0, 1, 4, 0, 0, 0, 0][..], &fragment(next, offset, more)].concat();
+        let headers = expect(&ipv6(0, &payload), &[(Field::NwProto, proto)]);
+        assert_eq!((headers.transport, headers.l4), (transport, 70), "{next} {offset} {more}");
+    }
+}
+
 #[test]
 fn tunnels_fill_the_tunnel_fields() {
     let terminate = |frame: &[u8]| {
@@ -279,7 +304,7 @@ fn check_offsets(frame: &[u8]) {
     let least = match h.transport {
         Transport::None => 0,
         Transport::Tcp => 20,
-        Transport::Udp | Transport::Icmpv4 => 8,
+        Transport::Udp | Transport::UdpLite | Transport::Icmpv4 => 8,
         Transport::Sctp => 12,
         Transport::Icmpv6 => 4,
     };

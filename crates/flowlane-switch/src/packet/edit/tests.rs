@@ -6,6 +6,11 @@ use flowlane::packet::{FlowKey, Headers, parse};
 
 use super::*;
 
+pub(crate) mod fields;
+mod labels;
+mod packets;
+pub(crate) mod reference;
+
 fn frame_of(bytes: &[u8]) -> (Frame, Headers, FlowKey) {
     let mut frame = Frame::default();
     frame.fill(bytes);
