@@ -61,7 +61,7 @@ fn what_was_packed_to_fill_memory_is_refused_before_it_does() {
     let pack = |name: &str, bytes: usize| {
         let file = fs::File::create(at.join(name)).unwrap();
         let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
-        std::io::copy(&mut std::io::repeat(b'\n').take(bytes as u64), &mut packed).unwrap();
+        std::io::copy(&mut std::io::repeat(b'#').take(bytes as u64), &mut packed).unwrap();
         packed.finish().unwrap();
     };
     // Up to 64 MiB are made of any file, and beyond that a hundred times what it has.

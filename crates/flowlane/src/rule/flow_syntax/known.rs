@@ -80,7 +80,7 @@ impl Known {
         self.is(&IP) && self.proto.is_some_and(|p| protocols.contains(&p))
     }
 
-    /// What EtherType and protocol the packets have, where Open vSwitch gives names of fields another meaning by them.
+    /// Whether the packets are ARP or RARP.
     pub(super) fn is_arp(&self) -> bool {
         self.is(&[ether_type::ARP, ether_type::RARP])
     }

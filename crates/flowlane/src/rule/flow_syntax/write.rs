@@ -7,8 +7,8 @@ use super::known::Known;
 use super::values;
 use crate::packet::fields::{Field, Form, VLAN_PRESENT};
 
-/// Fields by their names in Open vSwitch's and OpenFlow's extensible matches, behind `NXM_OF_`, `NXM_NX_` or `OXM_OF_`.
-/// `OF_` stands for both of OpenFlow's.
+/// Fields by their names in the extensible matches of Open vSwitch (`NXM_`) and OpenFlow (`OXM_`). A name that begins with
+/// `OF_` is one behind either.
 const EXTENSIBLE: [(&str, Field); 62] = [
     ("OF_ETH_DST", Field::EthDst),
     ("OF_ETH_SRC", Field::EthSrc),
