@@ -90,7 +90,7 @@ fn the_evaluation_is_that_of_a_machine_in_a_file_too() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     // One core, a small shared cache, numbers that nobody calibrated.
-    let machine = "preset = \"skylake-sp\"\n[machine.core]\ncores = 1\nbase_cpi_milli = 500\n[machine.llc]\nslice_kib = 88\n\
+    let machine = "preset = \"skylake-sp\"\n[machine.core]\ncores = 1\nbase_cpi_milli = 500\n[machine.llc]\nslice_kib = 44\n\
                    [machine.software]\nlock_instructions = 50\n[machine.accelerator]\nfixed_cycles = 7\nslice_cycles = 9\n";
     fs::write(at.join("here.toml"), machine).unwrap();
     let (json, _) = run(at, "sim paper --quick --preset here.toml --json", 0);
