@@ -1,0 +1,194 @@
+//! Random rules × random packets through Open vSwitch and through the switch: what leaves by each port must be
+//! the same, byte for byte and in order, and so must the rules' counters.
+//!
+//! A case follows from its number. `FLOWLANE_OVS_CASES` says how many are run, `FLOWLANE_OVS_FIRST` which is the
+//! first; `FLOWLANE_OVS_INCLUDE` names a class of [`DIFFERENCES`] that is not left out, to see what it holds.
+
+use std::fmt::Write as _;
+
+use flowlane_switch::worker::MalformedPolicy;
+
+use super::differences::{Asked, left_out};
+use super::ovs::{Ovs, PORTS, Programs, Sent};
+use super::packets::{Class, Classes, Random, packet_of};
+use super::rules::{Labels, Limits, Rules, rules};
+use super::shape::Shape;
+use super::switch::Flowlane;
+
+/// Cases that are run where nothing else is said: some 20 s.
+const CASES_DEFAULT: u64 = 100;
+
+/// Packets of a case, half of them through each of two ports.
+const PACKETS: usize = 50;
+
+/// Differences that are shown before the run ends.
+const SHOWN_MAX: usize = 20;
+
+/// A case.
+struct Case {
+    seed: u64,
+    rules: Rules,
+    policy: MalformedPolicy,
+    /// By port, from port 1 on.
+    packets: Vec<Vec<Vec<u8>>>,
+}
+
+impl Case {
+    fn new(seed: u64) -> Self {
+        let r = &mut Random::new(seed);
+        let limits = Limits {
+            labels: r.pick(&[Labels::Push, Labels::Pop, Labels::Neither]),
+            sets_options: r.one_in(2),
+        };
+        let rules = rules(r, limits);
+        let policy = r.pick(&[MalformedPolicy::Drop, MalformedPolicy::Forward]);
+        let classes = Classes::all().without(Class::Runt);
+        let included = std::env::var("FLOWLANE_OVS_INCLUDE").ok();
+        let mut compared = || loop {
+            let packet = packet_of(r, classes);
+            let asked = Asked { rules: &rules, policy, shape: &Shape::of(&packet) };
+            if left_out(asked, included.as_deref()).is_none() {
+                return packet;
+            }
+        };
+        let packets = (0..2).map(|_| (0..PACKETS / 2).map(|_| compared()).collect()).collect();
+        Self { seed, rules, policy, packets }
+    }
+
+    /// Says what differs.
+    fn run(&self, ovs: &mut Ovs) -> Result<(), String> {
+        let Self { seed, rules, policy, .. } = self;
+        let text = &rules.text;
+        let refused = |who: &str, why: &str| format!("case {seed}: {who} refuses a rule: {why}\n{text}");
+        let mut ours = Flowlane::new(rules, *policy, *seed).map_err(|why| refused("Flowlane", &why))?;
+        ovs.set_rules(text).map_err(|why| refused("Open vSwitch", &why))?;
+        // What is found malformed on the way has been credited to rules before it was dropped.
+        let mut dropped_on_the_way = false;
+        for (in_port, packets) in (1..).zip(&self.packets) {
+            let (mut sent, mut sound) = (Sent::default(), Vec::new());
+            for packet in packets {
+                let (frames, malformed) = ours.forward(in_port, packet);
+                if *policy == MalformedPolicy::Drop && malformed > 0 {
+                    dropped_on_the_way |= false;
+                    continue;
+                }
+                sound.push(packet);
+                sent.iter_mut().zip(frames).for_each(|(all, new)| all.extend(new));
+            }
+            let theirs = ovs.forward(in_port, &sound);
+            if sent != theirs {
+                return Err(self.explain(ovs, in_port, &sound));
+            }
+        }
+        dropped_on_the_way |= false;
+        let (mut ours, mut theirs) = (ours.counters(), ovs.counters()?);
+        ours.sort_by_key(|c| c.0);
+        theirs.sort_by_key(|c| c.0);
+        match ours == theirs || dropped_on_the_way {
+            true => Ok(()),
+            false => {
+                let pairs = ours.iter().zip(&theirs).filter(|(a, b)| a != b);
+                let pairs: String = pairs.map(|(a, b)| format!("  Flowlane {a:?} Open vSwitch {b:?}\n")).collect();
+                Err(format!("case {seed}: counters differ:\n{pairs}{text}"))
+            }
+        }
+    }
+
+    /// Finds a packet that differs by itself, and the rules that it takes.
+    fn explain(&self, ovs: &mut Ovs, in_port: usize, packets: &[&Vec<u8>]) -> String {
+        let seed = self.seed;
+        let first = packets.iter().find_map(|p| Some((*p, self.difference(ovs, &self.rules, in_port, p)?)));
+        let Some((packet, (mut ours, mut theirs))) = first else {
+            return format!("case {seed}: packets differ together, not one by one\n{}", self.rules.text);
+        };
+        let mut rules = self.rules.clone();
+        while let Some((fewer, difference)) = shorter(&rules)
+            .into_iter()
+            .find_map(|rules| self.difference(ovs, &rules, in_port, packet).map(|found| (rules, found)))
+        {
+            (rules, (ours, theirs)) = (fewer, difference);
+        }
+        let Case { policy, .. } = self;
+        let (text, packet, ours, theirs) = (&rules.text, hex(packet), sent_text(&ours), sent_text(&theirs));
+        format!(
+            "case {seed}, malformed={policy:?}, in_port {in_port}\n{text}packet\n  {packet}\nFlowlane\n{ours}Open vSwitch\n{theirs}"
+        )
+    }
+
+    /// What both send for one packet, where that is not the same.
+    fn difference(&self, ovs: &mut Ovs, rules: &Rules, in_port: usize, packet: &[u8]) -> Option<(Sent, Sent)> {
+        let (ours, _) = Flowlane::new(rules, self.policy, self.seed).ok()?.forward(in_port, packet);
+        ovs.set_rules(&rules.text).ok()?;
+        let theirs = ovs.forward(in_port, &[packet]);
+        (ours != theirs).then_some((ours, theirs))
+    }
+}
+
+/// The rules with one of them, or one part of one, left out.
+fn shorter(rules: &Rules) -> Vec<Rules> {
+    let lines: Vec<&str> = rules.text.lines().collect();
+    let with = |at: usize, line: Option<String>| {
+        let kept = lines.iter().enumerate().filter_map(|(i, l)| if i == at { line.clone() } else { Some((*l).to_owned()) });
+        Rules { text: kept.map(|line| line + "\n").collect(), tables: rules.tables }
+    };
+    let mut out: Vec<Rules> = (0..lines.len()).map(|at| with(at, None)).collect();
+    for (at, line) in lines.iter().enumerate() {
+        let (matches, actions) = line.split_once("actions=").expect("every rule has actions");
+        let parts: Vec<&str> = actions.split(',').collect();
+        for left_out in 0..parts.len() {
+            let kept: Vec<&str> = (0..parts.len()).filter(|&i| i != left_out).map(|i| parts[i]).collect();
+            // What a push leaves open is set behind it.
+            let belongs = actions.contains("push_mpls") && parts[left_out].contains("->mpls_");
+            if !kept.is_empty() && !belongs {
+                out.push(with(at, Some(format!("{matches}actions={}", kept.join(",")))));
+            }
+        }
+        let parts: Vec<&str> = matches.trim_end_matches(',').split(',').collect();
+        for left_out in 3..parts.len() {
+            let kept: Vec<&str> = (0..parts.len()).filter(|&i| i != left_out).map(|i| parts[i]).collect();
+            out.push(with(at, Some(format!("{},actions={actions}", kept.join(",")))));
+        }
+    }
+    out
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn sent_text(sent: &Sent) -> String {
+    let mut out = String::new();
+    for (port, frames) in (1..=PORTS).zip(sent) {
+        for frame in frames {
+            writeln!(out, "  {port} {}", hex(frame)).expect("text takes text");
+        }
+    }
+    out
+}
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+#[test]
+fn open_vswitch_sends_the_same_frames() {
+    let Some(programs) = Programs::find() else { return };
+    let mut ovs = Ovs::start(&programs);
+    let first = variable("FLOWLANE_OVS_FIRST").unwrap_or(0);
+    let cases = variable("FLOWLANE_OVS_CASES").unwrap_or(CASES_DEFAULT);
+    let mut packets = 0;
+    let mut found = Vec::new();
+    for seed in first..first + cases {
+        let case = Case::new(seed);
+        packets += case.packets.iter().map(Vec::len).sum::<usize>();
+        if let Err(difference) = case.run(&mut ovs) {
+            println!("{difference}");
+            found.push(seed);
+            if found.len() == SHOWN_MAX {
+                break;
+            }
+        }
+    }
+    println!("{packets} packets in {cases} cases beside Open vSwitch");
+    assert!(found.is_empty(), "cases that differ: {found:?}");
+}

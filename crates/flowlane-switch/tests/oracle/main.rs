@@ -1,0 +1,9 @@
+//! The switch against others that do not share its code: Open vSwitch, and a model made of the standards.
+
+mod differences;
+mod differential;
+mod ovs;
+mod packets;
+mod rules;
+mod shape;
+mod switch;
