@@ -1,0 +1,1 @@
+//! Packets and rules put together for one fault each.
