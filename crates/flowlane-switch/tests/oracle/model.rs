@@ -261,10 +261,16 @@ impl Packet {
         if field == Field::VlanTci && value & mask != 0 && mask & 0x1000 != 0 && value & 0x1000 == 0 {
             return Err(Stop::Undecided("a tag is set without the bit that says that there is one"));
         }
-        let tags = Reading::of(&self.bytes).tags.len();
+        let before = Reading::of(&self.bytes);
         writing::set(&mut self.bytes, field, value, mask);
-        self.stale |= Reading::of(&self.bytes).tags.len() < tags;
-        Ok(())
+        let after = Reading::of(&self.bytes);
+        self.stale |= after.tags.len() < before.tags.len();
+        match after.neighbour.target == before.neighbour.target && after.fault == before.fault {
+            false if field == Field::IcmpType || field == Field::IcmpCode => {
+                Err(Stop::Undecided("another ICMPv6 message becomes neighbour discovery, or this another"))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn change(&mut self, action: &Action) -> Result<(), Stop> {
@@ -289,8 +295,12 @@ impl Packet {
             }
             Action::SetField { field, value, mask } => return self.set(field, value, mask),
             Action::Move { from, to } => {
-                let value = self.get(&Reading::of(&self.bytes), from);
-                return self.set(to, value, to.info().ones());
+                let reading = Reading::of(&self.bytes);
+                let has = |field| writing::get(&self.bytes, &reading, field).is_some();
+                if SHARED.iter().any(|&(a, b)| a == from && has(b) || b == from && has(a)) && !has(from) {
+                    return Err(Stop::Undecided("a field is moved that is another in this packet"));
+                }
+                return self.set(to, self.get(&reading, from), to.info().ones());
             }
             Action::DecTtl | Action::DecMplsTtl => {
                 let field = if *action == Action::DecTtl { Field::NwTtl } else { Field::MplsTtl };

@@ -51,7 +51,7 @@ impl Port for Recorder {
 /// What must make no difference.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
-    pub(super) burst: usize,
+    burst: usize,
     engine: Engine,
     caches: CacheConfig,
     /// Every variant on every packet, compared by the switch itself.
@@ -89,6 +89,11 @@ impl Options {
             },
             validate: r.one_in(4),
         }
+    }
+
+    /// The same with so many packets at a time.
+    pub(super) fn with_burst(self, burst: usize) -> Self {
+        Self { burst, ..self }
     }
 
     fn engine(&self) -> Box<dyn Classifier> {

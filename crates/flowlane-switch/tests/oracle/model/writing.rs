@@ -114,6 +114,11 @@ pub(super) fn set(frame: &mut Vec<u8>, field: Field, value: u128, mask: u128) {
         _ => {}
     }
     let Some(Place { at, len, shift, .. }) = place(&reading, field) else { return };
+    let fragment = reading.ip.is_some_and(|ip| ip.fragment);
+    if reading.transport == Some(Transport::Sctp) && fragment && matches!(field, Field::TpSrc | Field::TpDst)
+    {
+        return; // The CRC is over all fragments: whoever changed the ports could not set it right.
+    }
     let mask = (mask & known(field)) << shift;
     let old = number(&frame[at..at + len]);
     let new = old & !mask | value << shift & mask;
@@ -198,15 +203,19 @@ struct Errors {
     transport: Option<u16>,
     /// Where the transport checksum lies; none where there is none.
     transport_at: Option<usize>,
+    /// The packet, where it is SCTP.
+    sctp: Option<Vec<u8>>,
 }
 
 impl Errors {
     fn of(frame: &[u8], reading: &Reading) -> Self {
         let transport_at = checksum_at(frame, reading);
+        let sctp = reading.transport == Some(Transport::Sctp);
         Self {
             ip: reading.ip.filter(|ip| !ip.v6).map(|ip| sum(&[&frame[ip.at..v4_end(frame, ip)]])),
             transport: transport_at.map(|_| transport_sum(frame, reading)),
             transport_at,
+            sctp: reading.ip.filter(|_| sctp).map(|ip| frame[ip.header_end..ip.end].to_vec()),
         }
     }
 
@@ -224,13 +233,19 @@ impl Errors {
                 frame[at..at + 2].fill(0xff);
             }
         }
-        if reading.transport == Some(Transport::Sctp) && !ip.fragment {
+        if let Some(before) = &self.sctp {
             let segment = &mut frame[ip.header_end..ip.end];
-            segment[8..12].fill(0);
-            let crc = crc32c(segment);
-            segment[8..12].copy_from_slice(&crc.to_le_bytes());
+            let crc = sctp_crc(segment) ^ sctp_crc(before);
+            (8..12).zip(crc.to_le_bytes()).for_each(|(at, change)| segment[at] ^= change);
         }
     }
+}
+
+/// The CRC32c that an SCTP packet should have (RFC 9260 §6.8, appendix A: its bytes leave the register low end first).
+fn sctp_crc(packet: &[u8]) -> u32 {
+    let mut packet = packet.to_vec();
+    packet[8..12].fill(0);
+    crc32c(&packet)
 }
 
 /// Sets the checksum at `at` to what makes the sum `before` again, in ones' complement.
