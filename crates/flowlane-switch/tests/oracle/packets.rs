@@ -4,8 +4,6 @@
 //! have or that may be wrong with it; [`Classes`] says which of them a packet may belong to, so that known
 //! differences can be left out, or looked at one by one.
 
-#![allow(dead_code, reason = "the two runs of this program use different parts")]
-
 mod classes;
 mod transport;
 
@@ -40,16 +38,6 @@ impl Random {
     pub(crate) fn one_in(&mut self, n: u32) -> bool {
         self.below(n) == 0
     }
-}
-
-/// A packet of any class.
-pub(crate) fn packet(r: &mut Random) -> Vec<u8> {
-    packet_of(r, Classes::all())
-}
-
-/// A packet with which nothing is wrong.
-pub(crate) fn sound(r: &mut Random) -> Vec<u8> {
-    packet_of(r, Classes::sound())
 }
 
 /// A packet that belongs to none but the given classes (to how many of them is chance). Without any of
@@ -303,9 +291,7 @@ impl Maker<'_> {
         let fragments = [Class::Ipv6First, Class::Ipv6Later, Class::Ipv6Atomic];
         let fragment = self.choose_rare(&fragments, 4);
         if fragment == Some(Class::Ipv6First) {
-            // What stands in front of the transport header of a fragment that is cut behind it.
-            let behind = self.fragment(false, &payload, protocol).1;
-            payload = behind;
+            payload = self.fragment(false, &payload, protocol).1;
         }
         if self.may(Class::Destination, 8) {
             (next, payload) = (60, self.extension(next, options(1), payload));
@@ -317,23 +303,11 @@ impl Maker<'_> {
             (next, payload) = (51, [header, payload].concat());
         }
         if let Some(class) = fragment {
-            let (fields, carried): (u16, _) = match class {
-                Class::Ipv6First => (1, payload),
-                Class::Ipv6Later => {
-                    let offset = 8 * (1 + self.r.below(3) as u16);
-                    payload.drain(..payload.len().min(8));
-                    (offset | self.r.pick(&[0, 1]), payload)
-                }
-                _ => (0, payload),
-            };
-            let mut header = vec![next, 0];
-            header.extend(fields.to_be_bytes());
-            header.extend([0, 0, 0, 9]);
-            (next, payload) = (44, [header, carried].concat());
+            (next, payload) = (44, self.fragment_header(class, next, payload));
         }
         if let Some(class) = routing {
-            // Types 0 and 2 (RFC 6275 §6.4): one address; type 4 (RFC 8754 §2): a list of one segment.
             let left = u8::from(class == Class::RoutingLeft);
+            // Types 0 and 2 (RFC 6275 §6.4): one address; type 4 (RFC 8754 §2): a list of one segment.
             let body = [&[self.r.pick(&[0, 2, 4]), left, 0, 0, 0, 0][..], &last].concat();
             (next, payload) = (43, self.extension(next, body, payload));
         }
@@ -348,28 +322,44 @@ impl Maker<'_> {
                 (next, payload) = (60, self.extension(next, options(1), payload));
             }
         }
-        let mut length = payload.len();
-        if self.may(Class::HopByHop, 8) {
+        let hop_by_hop = self.may(Class::HopByHop, 8);
+        if hop_by_hop {
             (next, payload) = (0, self.extension(next, options(1), payload));
-            length = payload.len();
-            if self.may(Class::Jumbogram, 8) {
-                length = 0;
+        }
+        let length = self.payload_length(payload.len(), hop_by_hop);
+        let version = if self.may(Class::Ipv6Version, 40) { self.r.pick(&[4, 0, 7]) } else { 6 };
+        let class: u32 = self.r.pick(&[0, 0x20, 0x21, 0xb9, 0x03]);
+        let label: u32 = self.r.pick(&[0, 5, 0xf_ffff]);
+        let first: u32 = version << 28 | class << 20 | label;
+        let hop_limit = if protocol == 58 && self.r.one_in(2) { 255 } else { self.ttl() };
+        let lengths = [&first.to_be_bytes()[..], &length.to_be_bytes(), &[next, hop_limit]].concat();
+        [&lengths[..], &src, &dst, &payload].concat()
+    }
+
+    /// RFC 8200 §4.5.
+    fn fragment_header(&mut self, class: Class, next: u8, mut payload: Vec<u8>) -> Vec<u8> {
+        let fields: u16 = match class {
+            Class::Ipv6First => 1,
+            Class::Ipv6Later => {
+                payload.drain(..payload.len().min(8));
+                let offset = 8 * (1 + self.r.below(3) as u16);
+                offset | self.r.pick(&[0, 1])
             }
+            _ => 0,
+        };
+        [&[next, 0][..], &fields.to_be_bytes(), &[0, 0, 0, 9], &payload].concat()
+    }
+
+    /// What an IPv6 header says of its payload's length.
+    fn payload_length(&mut self, right: usize, hop_by_hop: bool) -> u16 {
+        let mut length = right;
+        if hop_by_hop && self.may(Class::Jumbogram, 8) {
+            length = 0;
         }
         if self.may(Class::Ipv6PayloadLength, 25) {
             length = self.r.pick(&[0, 7, length.saturating_sub(1), length + 1, 0xffff]);
         }
-        let version = if self.may(Class::Ipv6Version, 40) { self.r.pick(&[4, 0, 7]) } else { 6 };
-        let class: u32 = self.r.pick(&[0, 0x20, 0x21, 0xb9, 0x03]);
-        let label: u32 = self.r.pick(&[0, 5, 0xf_ffff]);
-        let mut out = (version << 28 | class << 20 | label).to_be_bytes().to_vec();
-        out.extend((length as u16).to_be_bytes());
-        let hop_limit = if protocol == 58 && self.r.one_in(2) { 255 } else { self.ttl() };
-        out.extend([next, hop_limit]);
-        out.extend(src);
-        out.extend(dst);
-        out.extend(payload);
-        out
+        length as u16
     }
 
     /// An extension header of 8-byte units (RFC 8200 §4.2, §4.4, §4.6), and the rest of the packet.

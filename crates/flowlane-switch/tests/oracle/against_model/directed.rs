@@ -109,9 +109,6 @@ fn switch(text: &str, forward_malformed: bool, frame: &[u8]) -> (Vec<(u32, Vec<u
     let wanted = model.switch(1, frame).unwrap();
     let r = &mut Random::new(1);
     for options in [Options::plain(r), Options::random(r), Options::random(r)] {
-        if std::env::var("DEVMODEL").is_ok() {
-            continue;
-        } //DEV
         let mut switch = Switch::new(&misses, options);
         switch.forward_malformed(forward_malformed);
         rules(text).iter().for_each(|rule| assert!(switch.add(rule), "{text}: a rule is refused"));

@@ -110,8 +110,9 @@ fn matches(r: &mut Random) -> Match {
         };
         out.set_masked(field, value, mask);
     }
-    if r.one_in(12) {
-        out.set_range(r.pick(&[Field::TpSrc, Field::TpDst]), 53, r.pick(&[80, 442, 443]));
+    let port = r.pick(&[Field::TpSrc, Field::TpDst]);
+    if r.one_in(12) && out.get(port).1 == 0 {
+        out.set_range(port, 53, r.pick(&[80, 442, 443]));
     }
     out
 }

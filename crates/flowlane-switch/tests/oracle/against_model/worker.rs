@@ -23,10 +23,13 @@ pub(super) const PORTS: [u32; 4] = [1, 2, 3, 4];
 /// A frame with the time at which it came, which says which one it was: (time, port, bytes).
 type Noted = (u64, u32, Vec<u8>);
 
+/// What is to come in through a port: (time, bytes).
+type Incoming = Arc<Mutex<VecDeque<(u64, Vec<u8>)>>>;
+
 /// A port that gives what it is told to give and notes what it is sent.
 struct Recorder {
     number: u32,
-    incoming: Arc<Mutex<VecDeque<(u64, Vec<u8>)>>>,
+    incoming: Incoming,
     sent: Arc<Mutex<Vec<Noted>>>,
 }
 
@@ -108,7 +111,7 @@ impl Options {
 /// The switch under test.
 pub(super) struct Switch {
     pub(super) worker: Worker,
-    incoming: Vec<Arc<Mutex<VecDeque<(u64, Vec<u8>)>>>>,
+    incoming: Vec<Incoming>,
     sent: Arc<Mutex<Vec<Noted>>>,
 }
 

@@ -124,11 +124,6 @@ pub(crate) struct Classes(u64);
 const _: () = assert!(Class::VARIANTS.len() <= 64, "a set of classes has 64 bits");
 
 impl Classes {
-    /// Plain Ethernet II over IPv4 and IPv6 only, to be added to.
-    pub(crate) fn none() -> Self {
-        Self(0)
-    }
-
     pub(crate) fn all() -> Self {
         Class::VARIANTS.iter().fold(Self(0), |all, &class| all.with(class))
     }

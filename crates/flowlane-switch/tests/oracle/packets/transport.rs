@@ -148,7 +148,7 @@ impl Maker<'_> {
         out
     }
 
-    fn finish_icmp(&mut self, out: &mut Vec<u8>, pseudo: Option<&Pseudo>) {
+    fn finish_icmp(&mut self, out: &mut [u8], pseudo: Option<&Pseudo>) {
         let none = Pseudo { src: vec![], dst: vec![] };
         let covered = out.len();
         let protocol = pseudo.map(|_| 58);
