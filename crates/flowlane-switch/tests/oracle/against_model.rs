@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use flowlane::rule::{Format, ReadOptions, Rule, read};
 use strum::VariantArray;
 
-use crate::model::{CONTROLLER, Miss, Model};
+use crate::model::{CONTROLLER, Kind, Miss, Model};
 use crate::packets::{Class, Classes, Random, packet_of};
 use crate::rules::{self, Labels, Limits};
 use worker::{Options, PORTS, Switch};
@@ -19,7 +19,7 @@ use worker::{Options, PORTS, Switch};
 #[derive(Clone)]
 struct Case {
     rules: Vec<Rule>,
-    misses: Vec<Miss>,
+    tables: Vec<Kind>,
     forward_malformed: bool,
     /// (port that it comes in through, bytes).
     packets: Vec<(u32, Vec<u8>)>,
@@ -32,11 +32,10 @@ impl Case {
     }
 
     fn wild(r: &mut Random, classes: Classes) -> Self {
-        let misses: Vec<Miss> =
-            (0..1 + r.below(4)).map(|_| r.pick(&[Miss::Drop, Miss::Continue, Miss::Controller])).collect();
-        let rules = wild::rules(r, misses.len() as u8);
+        let tables = wild::tables(r);
+        let rules = wild::rules(r, &tables);
         let packets = (0..50).map(|_| (r.pick(&[1, 2]), packet_of(r, classes))).collect();
-        Self { rules, misses, forward_malformed: r.one_in(2), packets }
+        Self { rules, tables, forward_malformed: r.one_in(2), packets }
     }
 
     /// Rules as they are written for Open vSwitch, each of whose fields the packets that it is for have.
@@ -47,15 +46,15 @@ impl Case {
         let options = ReadOptions::default();
         let rules = read(&written.text, "rules", Some(Format::Flows), &options);
         let rules = rules.unwrap_or_else(|error| panic!("{error}\n{}", written.text));
-        let misses = vec![Miss::Drop; written.tables.into()];
+        let tables = vec![Kind::Rules(Miss::Drop); written.tables.into()];
         let packets = (0..50).map(|_| (r.pick(&[1, 2]), packet_of(r, classes))).collect();
-        Self { rules, misses, forward_malformed: r.one_in(2), packets }
+        Self { rules, tables, forward_malformed: r.one_in(2), packets }
     }
 
     /// Runs it on a switch and on the model. The first difference is the answer.
     fn run(&self, options: Options) -> Result<Undecided, String> {
-        let mut switch = Switch::new(&self.misses, options);
-        let mut model = Model::new(&self.misses, &PORTS);
+        let mut switch = Switch::new(&self.tables, options);
+        let mut model = Model::new(&self.tables, &PORTS);
         model.forward_malformed = self.forward_malformed;
         switch.forward_malformed(self.forward_malformed);
         for rule in &self.rules {
@@ -119,8 +118,8 @@ impl Case {
         let packets: String =
             self.packets.iter().map(|(port, bytes)| format!("{port} {}\n", hex(bytes))).collect();
         format!(
-            "{options:?}\nmalformed = {policy}, misses {:?}\n{rules}packets by port\n{packets}{difference}",
-            self.misses
+            "{options:?}\nmalformed = {policy}, {:?}\n{rules}packets by port\n{packets}{difference}",
+            self.tables
         )
     }
 

@@ -5,6 +5,7 @@
 //! no caches, no masks and no keys.
 
 mod reading;
+mod routes;
 mod writing;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use flowlane::packet::Field;
 use flowlane::rule::{Action, Match, Rule};
 
 use reading::Reading;
+pub(crate) use routes::{Route, Routes};
 
 /// The controller's place among the ports.
 pub(crate) const CONTROLLER: u32 = u32::MAX;
@@ -25,17 +27,28 @@ pub(crate) enum Miss {
     Continue,
 }
 
-/// A table: what happens on a miss, and its rules in the order in which they were added.
-pub(crate) struct Table {
-    pub(crate) miss: Miss,
+/// What a table is.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// One of rules.
+    Rules(Miss),
+    Routes(Routes),
+}
+
+/// A table with its counters.
+struct Table {
+    kind: Kind,
+    /// Its rules with their packets, in the order in which they were added.
     rules: Vec<(Rule, u64)>,
+    /// Packets of its next hops.
+    hops: Vec<u64>,
     missed: u64,
 }
 
 /// What is counted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counters {
-    /// Packets of each table's rules, in the order in which they were added, and its misses.
+    /// Packets of each table's rules, in the order in which they were added, or of its next hops; and its misses.
     pub(crate) tables: BTreeMap<u8, (Vec<u64>, u64)>,
     /// Packets with something wrong, on arrival or where they were parsed anew.
     pub(crate) malformed: u64,
@@ -77,9 +90,12 @@ enum Stop {
 }
 
 impl Model {
-    pub(crate) fn new(misses: &[Miss], ports: &[u32]) -> Self {
-        let table = |&miss| Table { miss, rules: Vec::new(), missed: 0 };
-        let tables = (0..).zip(misses.iter().map(table)).collect();
+    pub(crate) fn new(kinds: &[Kind], ports: &[u32]) -> Self {
+        let table = |kind: &Kind| {
+            let hops = if let Kind::Routes(routes) = kind { routes.hops.len() } else { 0 };
+            Table { kind: kind.clone(), rules: Vec::new(), hops: vec![0; hops], missed: 0 }
+        };
+        let tables = (0..).zip(kinds.iter().map(table)).collect();
         Self { tables, ports: ports.to_vec(), forward_malformed: false, counters: Counters::default() }
     }
 
@@ -96,7 +112,8 @@ impl Model {
     pub(crate) fn counters(&self) -> Counters {
         let mut out = self.counters.clone();
         for (&number, table) in &self.tables {
-            let packets = table.rules.iter().map(|(_, packets)| *packets).collect();
+            let rules = table.rules.iter().map(|(_, packets)| *packets);
+            let packets = rules.chain(table.hops.iter().copied()).collect();
             out.tables.insert(number, (packets, table.missed));
         }
         out
@@ -127,7 +144,8 @@ impl Model {
         for (number, (packets, missed)) in &counters.tables {
             let table = self.tables.get_mut(number).expect("a table stays");
             table.missed = *missed;
-            table.rules.iter_mut().zip(packets).for_each(|(rule, packets)| rule.1 = *packets);
+            let counters = table.rules.iter_mut().map(|rule| &mut rule.1).chain(&mut table.hops);
+            counters.zip(packets).for_each(|(counter, packets)| *counter = *packets);
         }
         self.counters = Counters { tables: BTreeMap::new(), ..counters };
     }
@@ -137,37 +155,34 @@ impl Model {
         while let Some(number) = at {
             self.parse(packet)?;
             let Some(table) = self.tables.get_mut(&number) else { return Ok(()) };
-            let reading = Reading::of(&packet.bytes);
-            let mut best: Option<&mut (Rule, u64)> = None;
-            for rule in &mut table.rules {
-                let better = best.as_ref().is_none_or(|best| rule.0.priority > best.0.priority);
-                if better && packet.matches(&reading, &rule.0.matches) {
-                    best = Some(rule);
-                }
-            }
-            let Some((rule, packets)) = best else {
-                table.missed += 1;
-                match table.miss {
-                    Miss::Drop => return Ok(()),
-                    Miss::Controller => {
+            let found = table.find(packet);
+            let next = match &table.kind {
+                Kind::Rules(Miss::Continue) => Some(number + 1),
+                Kind::Rules(Miss::Controller) | Kind::Routes(Routes { to_controller: true, .. }) => {
+                    if found.is_none() {
                         packet.send(CONTROLLER);
-                        return Ok(());
                     }
-                    Miss::Continue => at = Some(number + 1),
+                    None
                 }
-                continue;
+                _ => None,
             };
-            *packets += 1;
-            at = None;
-            for action in rule.actions.clone() {
-                if let Action::Goto(next) = action {
-                    at = Some(next);
-                } else {
-                    self.act(packet, &action)?;
-                }
-            }
+            at = match found {
+                Some(actions) => self.act_all(packet, &actions)?,
+                None => next,
+            };
         }
         Ok(())
+    }
+
+    /// Does what a rule or a next hop says; says which table comes next.
+    fn act_all(&mut self, packet: &mut Packet, actions: &[Action]) -> Result<Option<u8>, Stop> {
+        for action in actions {
+            if let Action::Goto(next) = *action {
+                return Ok(Some(next));
+            }
+            self.act(packet, action)?;
+        }
+        Ok(None)
     }
 
     /// Parses the packet, where that has not been done since its headers changed.
@@ -211,6 +226,31 @@ impl Model {
             ref other => return packet.change(other),
         }
         Ok(())
+    }
+}
+
+impl Table {
+    /// What is to be done with a packet, which is counted.
+    fn find(&mut self, packet: &Packet) -> Option<Vec<Action>> {
+        let reading = Reading::of(&packet.bytes);
+        if let Kind::Routes(routes) = &self.kind {
+            let hop = routes.hop(&packet.bytes, &reading);
+            *hop.map_or(&mut self.missed, |hop| &mut self.hops[hop]) += 1;
+            return hop.map(|hop| routes.hops[hop].clone());
+        }
+        let mut best: Option<&mut (Rule, u64)> = None;
+        for rule in &mut self.rules {
+            let better = best.as_ref().is_none_or(|best| rule.0.priority > best.0.priority);
+            if better && packet.matches(&reading, &rule.0.matches) {
+                best = Some(rule);
+            }
+        }
+        let Some((rule, packets)) = best else {
+            self.missed += 1;
+            return None;
+        };
+        *packets += 1;
+        Some(rule.actions.clone())
     }
 }
 

@@ -13,7 +13,7 @@ use flowlane_switch::worker::{CacheConfig, Lookup};
 
 use super::worker::{Options, PORTS, Switch};
 use super::{hex, print};
-use crate::model::{Counters, Miss, Model};
+use crate::model::{Counters, Kind, Miss, Model};
 use crate::packets::{Random, crc32c, sum};
 
 /// An IP packet to be put together.
@@ -102,14 +102,14 @@ fn rules(text: &str) -> Vec<Rule> {
 /// What becomes of a frame from port 1 by these rules, which at most two tables hold. Says what is sent and what is
 /// counted, the same in all ways of running it and by the model.
 fn switch(text: &str, forward_malformed: bool, frame: &[u8]) -> (Vec<(u32, Vec<u8>)>, Counters) {
-    let misses = [Miss::Drop, Miss::Drop];
-    let mut model = Model::new(&misses, &PORTS);
+    let kinds = drops(2);
+    let mut model = Model::new(&kinds, &PORTS);
     model.forward_malformed = forward_malformed;
     rules(text).iter().for_each(|rule| model.add(rule));
     let wanted = model.switch(1, frame).unwrap();
     let r = &mut Random::new(1);
     for options in [Options::plain(r), Options::random(r), Options::random(r)] {
-        let mut switch = Switch::new(&misses, options);
+        let mut switch = Switch::new(&kinds, options);
         switch.forward_malformed(forward_malformed);
         rules(text).iter().for_each(|rule| assert!(switch.add(rule), "{text}: a rule is refused"));
         // Twice, so that the second goes by the caches, where there are any.
@@ -125,6 +125,11 @@ fn switch(text: &str, forward_malformed: bool, frame: &[u8]) -> (Vec<(u32, Vec<u
         }
     }
     (wanted, model.counters())
+}
+
+/// Tables of rules that drop what matches nothing.
+fn drops(tables: usize) -> Vec<Kind> {
+    vec![Kind::Rules(Miss::Drop); tables]
 }
 
 fn sends_to_2(text: &str, frame: &[u8], wanted: &[u8]) {
@@ -186,7 +191,7 @@ fn three_hundred_tags_are_pushed_and_popped_or_refused() {
             continue;
         };
         for options in [Options::plain(r), Options::random(r)] {
-            let mut switch = Switch::new(&[Miss::Drop], options);
+            let mut switch = Switch::new(&drops(1), options);
             if switch.add(&rules[0]) {
                 let sent = switch.run(&[(1, &frame)]).pop().unwrap();
                 assert!(sent == [(2, wanted.clone())], "{actions}:\n{}", print(&sent));
@@ -210,7 +215,7 @@ fn what_is_found_malformed_when_it_is_uncovered_is_dropped_and_counted() {
         let (sent, counters) = switch(text, false, frame);
         assert_eq!((sent.len(), counters.malformed, counters.by_rule), (0, 1, 0), "{text}");
         let r = &mut Random::new(1);
-        let mut product = Switch::new(&[Miss::Drop; 2], Options::plain(r));
+        let mut product = Switch::new(&drops(2), Options::plain(r));
         rules(text).iter().for_each(|rule| assert!(product.add(rule)));
         product.run(&[(1, frame)]);
         assert_eq!(product.counters(), counters, "{text}");
@@ -375,7 +380,7 @@ fn what_is_sent_and_then_parsed_anew_is_not_dropped_by_a_rule() {
     let text = "mpls,actions=output:2,pop_mpls:0x0800,goto_table:1\ntable=1,ip,actions=drop";
     let (sent, counters) = switch(text, false, &frame);
     assert_eq!((sent.len(), counters.by_rule), (1, 0));
-    let mut product = Switch::new(&[Miss::Drop; 2], Options::plain(&mut Random::new(1)));
+    let mut product = Switch::new(&drops(2), Options::plain(&mut Random::new(1)));
     rules(text).iter().for_each(|rule| assert!(product.add(rule)));
     product.run(&[(1, &frame)]);
     assert_eq!(product.counters(), counters);

@@ -5,6 +5,7 @@ use flowlane::packet::Field;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
 
+use crate::model::{Kind, Miss, Route, Routes};
 use crate::packets::Random;
 
 /// Fields with values that packets have, to be matched or set.
@@ -78,10 +79,55 @@ const MOVES: [(Field, Field); 14] = [
     (Field::Reg0, Field::Reg1),
 ];
 
-/// Rules for as many tables.
-pub(super) fn rules(r: &mut Random, tables: u8) -> Vec<Rule> {
+/// One to four tables of rules, and in every third case one of routes and another of rules behind them.
+pub(super) fn tables(r: &mut Random) -> Vec<Kind> {
+    let rules = |r: &mut Random| Kind::Rules(r.pick(&[Miss::Drop, Miss::Continue, Miss::Controller]));
+    let mut out: Vec<Kind> = (0..1 + r.below(4)).map(|_| rules(r)).collect();
+    if r.one_in(3) {
+        let number = out.len() as u8;
+        out.push(Kind::Routes(routes(r, number)));
+        out.push(rules(r));
+    }
+    out
+}
+
+fn routes(r: &mut Random, number: u8) -> Routes {
+    let behind = |action: &Action| match action {
+        // What only rules may do.
+        Action::Move { .. } => false,
+        Action::SetField { field, .. } => {
+            use Field::{Metadata, PktMark, Reg0, Reg1, Reg2, Reg3};
+            !matches!(field, Metadata | PktMark | Reg0 | Reg1 | Reg2 | Reg3)
+        }
+        _ => true,
+    };
+    let mut hops = Vec::new();
+    for _ in 0..3 {
+        let mut actions: Vec<Action> = (0..r.below(4)).map(|_| action(r)).filter(behind).collect();
+        actions.push(if r.one_in(2) { Action::Goto(number + 1) } else { Action::Output(PortNo(3)) });
+        hops.push(actions);
+    }
+    let v4 = [(0x0a00_0000, 8), (0x0a00_0002, 32), (0xc000_0200, 24)];
+    let v6 = [(0x2001_0db8 << 96, 32), (0x2001_0db8 << 96 | 2, 128), (0x2001_0db8_0000_0001 << 64, 64)];
+    let mut routes = Vec::new();
+    for (v6, prefixes) in [(false, v4), (true, v6)] {
+        for (address, len) in prefixes {
+            if r.below(4) > 0 {
+                routes.push(Route { v6, address, len, hop: r.below(3) as usize });
+            }
+        }
+    }
+    Routes { to_controller: r.one_in(2), routes, hops }
+}
+
+/// Rules for the tables that hold them.
+pub(super) fn rules(r: &mut Random, kinds: &[Kind]) -> Vec<Rule> {
+    let tables = kinds.len() as u8;
     let mut out = Vec::new();
-    for table in 0..tables {
+    for (table, kind) in (0..).zip(kinds) {
+        if matches!(kind, Kind::Routes(_)) {
+            continue;
+        }
         for _ in 0..1 + r.below(8) {
             let matches = matches(r);
             let mut actions: Vec<Action> = (0..r.below(5)).map(|_| action(r)).collect();

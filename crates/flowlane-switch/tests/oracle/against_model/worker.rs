@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex};
 
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
 use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
+use flowlane::route::Prefix;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Rule, flow_syntax};
 use flowlane_switch::mac_table::MacTable;
 use flowlane_switch::packet::{Burst, Frame};
+use flowlane_switch::pipeline::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
 use flowlane_switch::pipeline::{self, Pipeline};
 use flowlane_switch::port::{Port, PortError, Received};
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Until, Worker};
 
-use crate::model::{CONTROLLER, Counters, Miss};
+use crate::model::{CONTROLLER, Counters, Kind, Miss, Routes};
 use crate::packets::Random;
 
 /// The numbers of the switch's ports.
@@ -116,13 +118,17 @@ pub(super) struct Switch {
 }
 
 impl Switch {
-    pub(super) fn new(misses: &[Miss], options: Options) -> Self {
+    pub(super) fn new(kinds: &[Kind], options: Options) -> Self {
         let mut pipeline = Pipeline::new();
-        for (number, miss) in (0..).zip(misses) {
-            let miss = match miss {
-                Miss::Drop => pipeline::Miss::Drop,
-                Miss::Controller => pipeline::Miss::Controller,
-                Miss::Continue => pipeline::Miss::Continue,
+        for (number, kind) in (0..).zip(kinds) {
+            let miss = match kind {
+                Kind::Rules(Miss::Drop) => pipeline::Miss::Drop,
+                Kind::Rules(Miss::Controller) => pipeline::Miss::Controller,
+                Kind::Rules(Miss::Continue) => pipeline::Miss::Continue,
+                Kind::Routes(routes) => {
+                    pipeline.add_routes(number, table_of(number, routes));
+                    continue;
+                }
             };
             pipeline.add_table(number, "", options.engine(), miss);
         }
@@ -183,6 +189,10 @@ impl Switch {
             let packets = table.rules().map(|(_, entry)| entry.packets).collect();
             tables.insert(number, (packets, table.missed));
         }
+        for (number, table) in self.worker.lookup.pipeline.route_tables() {
+            let packets = table.next_hops().iter().map(|hop| hop.packets).collect();
+            tables.insert(number, (packets, table.missed));
+        }
         let drops = self.worker.egress.drops;
         Counters {
             tables,
@@ -192,6 +202,26 @@ impl Switch {
             no_port: drops.no_port,
         }
     }
+}
+
+fn table_of(number: u8, routes: &Routes) -> RouteTable {
+    let hops = routes.hops.iter().map(|actions| (String::new(), HopSpec::Actions(actions.clone()))).collect();
+    let (mut v4, mut v6) = (Vec::new(), Vec::new());
+    for route in &routes.routes {
+        match route.v6 {
+            false => v4.push((Prefix::truncated(route.address as u32, route.len as u8), route.hop)),
+            true => v6.push((Prefix::truncated(route.address, route.len as u8), route.hop)),
+        }
+    }
+    let config = RouteTableConfig {
+        number,
+        miss_to_controller: routes.to_controller,
+        routes_max: 100,
+        memory_max: 128 << 20,
+        engine: FibEngine::Compact,
+        ..RouteTableConfig::default()
+    };
+    RouteTable::new(config, hops, &v4, &v6).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(super) fn print_rules(rules: &[Rule]) -> String {
