@@ -117,7 +117,7 @@ impl Daemon {
     fn start(programs: &Programs, program: &str, folder: &Path, arguments: &[&str]) -> Self {
         let mut command = Command::new("sh");
         programs.surround(&mut command, folder);
-        let keep = r#""$@" & daemon=$!; read -r _; kill "$daemon"; wait "$daemon""#;
+        let keep = r#""$@" & daemon=$!; read -r _; kill -9 "$daemon"; wait "$daemon""#;
         command.args(["-c", keep, "sh"]).arg(programs.path(program).expect("looked for before"));
         command.args(["--no-chdir", "-vconsole:off", "-vsyslog:off"]).args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -251,14 +251,20 @@ impl Ovs {
         vsctl(&bridge);
         let control = UnixStream::connect(control).expect("the daemon has said that it is configured");
         control.set_read_timeout(Some(PATIENCE)).expect("not zero");
-        Self {
+        let mut control = Control(control);
+        // Revalidators would work at any time, and a purge passes over the megaflows that they have in hand.
+        control.call("revalidator/pause", &[]).expect("revalidators can be paused");
+        let ovs = Self {
             programs: programs.clone(),
-            control: Control(control),
+            control,
             captures: (1..=PORTS).map(|port| Capture::open(&at.join(format!("p{port}.pcap")))).collect(),
             markers: 0,
             _daemons: [switch, server],
             folder,
-        }
+        };
+        // By default first fragments have no ports, either.
+        ovs.ofctl(&["set-frags"], &["nx-match"], "").expect("fragments have fields of their own");
+        ovs
     }
 
     /// Has these rules and no others from now on, their counters 0.
@@ -275,9 +281,14 @@ impl Ovs {
             writeln!(text, "add {rule}").expect("text takes text");
         }
         let result = self.ofctl(&["--bundle", "add-flows"], &["-"], &text);
-        // Megaflows of earlier rules would live until somebody looks after them.
-        self.control.call("revalidator/purge", &[])?;
+        // Nobody else removes the megaflows of earlier rules.
+        self.forget_megaflows();
         result.map(|_| ())
+    }
+
+    /// Removes all megaflows; their packets are credited to the rules.
+    pub(crate) fn forget_megaflows(&mut self) {
+        self.control.call("revalidator/purge", &[]).expect("megaflows can be removed");
     }
 
     fn ofctl(&self, command: &[&str], arguments: &[&str], input: &str) -> Result<String, String> {
@@ -314,8 +325,7 @@ impl Ovs {
     /// # Errors
     /// What the switch says where it does not answer.
     pub(crate) fn counters(&mut self) -> Result<Vec<(u64, Counters)>, String> {
-        // A megaflow's packets are credited to its rules at the latest when it is removed.
-        self.control.call("revalidator/purge", &[])?;
+        self.forget_megaflows();
         let dump = self.ofctl(&["dump-flows"], &[], "")?;
         let number = |line: &str, name: &str| {
             let rest = line.split_once(name)?.1;

@@ -22,8 +22,8 @@ enum Needs {
     Mpls,
 }
 
-use Needs::{Arp, Icmp, Icmp6, Ip, Ipv4, Ipv6, Mpls, Nothing, Sctp, Tcp, Udp, Vlan};
 use Needs::{Advertisement, Neighbour, Solicitation};
+use Needs::{Arp, Icmp, Icmp6, Ip, Ipv4, Ipv6, Mpls, Nothing, Sctp, Tcp, Udp, Vlan};
 
 /// What a rule may say its packets are, and the fields that they have therefore.
 const STACKS: [(&str, &[Needs]); 28] = [
@@ -183,8 +183,8 @@ const ACTIONS: [(Needs, &str); 52] = [
     (Mpls, "load:2->mpls_tc[0..1]"),
 ];
 
-const OUTPUTS: [&str; 9] =
-    ["output:1", "output:2", "output:3", "output:4", "2", "output:7", "in_port", "flood", "all"];
+const OUTPUTS: [&str; 10] =
+    ["output:1", "output:2", "output:3", "output:4", "2", "output:7", "in_port", "flood", "all", "controller"];
 
 /// What a case's rules do with labels: one of these, since Open vSwitch cancels a label that is pushed and popped
 /// again.
@@ -211,16 +211,26 @@ pub(crate) struct Rules {
 }
 
 impl Rules {
+    /// Forgets the rules for which this holds.
+    pub(crate) fn leave_out(&mut self, holds: impl Fn(&str) -> bool) {
+        let kept = self.text.lines().filter(|line| !holds(line));
+        self.text = kept.map(|line| format!("{line}\n")).collect();
+    }
+
+    /// How often a packet may meet an action on its way, at most.
+    pub(crate) fn most(&self, action: &str) -> usize {
+        let of_table = |table| {
+            let start = format!("table={table},");
+            let rules = self.text.lines().filter(|line| line.starts_with(&start));
+            rules.map(|line| line.matches(action).count()).max().unwrap_or(0)
+        };
+        (0..self.tables).map(of_table).sum()
+    }
+
     /// Whether some rule's actions contain one of these texts.
     pub(crate) fn does(&self, actions: &[&str]) -> bool {
         let mut all = self.text.lines().filter_map(|line| line.split_once("actions=")).map(|(_, a)| a);
         all.any(|text| actions.iter().any(|action| text.contains(action)))
-    }
-
-    /// Whether some rule matches by one of these texts.
-    pub(crate) fn matches(&self, fields: &[&str]) -> bool {
-        let mut all = self.text.lines().filter_map(|line| line.split_once("actions=")).map(|(m, _)| m);
-        all.any(|text| fields.iter().any(|field| text.contains(field)))
     }
 
     /// Whether some rule sets a field whose name begins with one of these.
@@ -258,7 +268,8 @@ pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
         let count = 2 + r.below(7) + u32::from(tables == 1) * 4;
         for place in 0..count {
             cookie += 1;
-            let mut writer = Writer { r, limits, needs: vec![], matches: vec![], actions: vec![], table, tables };
+            let mut writer =
+                Writer { r, limits, needs: vec![], matches: vec![], actions: vec![], table, tables };
             writer.write(table == pushes);
             let (matches, actions) = (writer.matches.join(","), writer.actions.join(","));
             // Which of two rules of one priority wins is undefined (OpenFlow 1.3.5 §5.3).
@@ -267,7 +278,13 @@ pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
             text.push_str(&format!("{},actions={actions}\n", line.trim_end_matches(',')));
         }
     }
-    Rules { text, tables }
+    let mut rules = Rules { text, tables };
+    // Nor more than two tags.
+    while rules.most("push_vlan") > 2 {
+        let last = rules.text.lines().rfind(|line| line.contains("push_vlan")).map(str::to_owned);
+        rules.leave_out(|rule| Some(rule) == last.as_deref());
+    }
+    rules
 }
 
 /// Writes one rule.
@@ -339,6 +356,10 @@ impl Writer<'_> {
         let dscp = matches!(name, "nw_tos" | "ip_dscp") && (has("nw_tos") || has("ip_dscp"));
         if self.has(needs) && !values.is_empty() && !options && !twice && !dscp {
             let value = self.r.pick(values);
+            if (name, value) == ("ip_frag", "later") && transport {
+                // There are no ports to set, says Open vSwitch, and refuses rules that do.
+                return;
+            }
             self.matches.push(format!("{name}={value}"));
         }
     }
@@ -356,7 +377,8 @@ impl Writer<'_> {
                 let (_, text) = *self.r.pick(&possible);
                 self.actions.push(text.to_owned());
                 match text {
-                    "pop_vlan" | "strip_vlan" => self.needs.retain(|&n| n != Vlan),
+                    // Open vSwitch does not know whether there is a tag where a part of its TCI is set.
+                    "pop_vlan" | "strip_vlan" | "load:9->vlan_tci[0..3]" => self.needs.retain(|&n| n != Vlan),
                     _ if text.starts_with("push_vlan") => self.needs.push(Vlan),
                     _ => {}
                 }
@@ -400,5 +422,18 @@ impl Writer<'_> {
     fn pop(&mut self, bottom: bool) {
         let kind = if bottom { self.r.pick(&["0x0800", "0x0800", "0x86dd"]) } else { "0x8847" };
         self.actions.push(format!("pop_mpls:{kind}"));
+        self.needs.retain(|&n| n == Vlan);
+        self.needs.extend(match kind {
+            "0x0800" => &[Ip, Ipv4][..],
+            "0x86dd" => &[Ip, Ipv6],
+            _ => &[Mpls],
+        });
+        for _ in 0..self.r.pick(&[0, 0, 1, 2]) {
+            self.act();
+        }
+        // Move behind MPLS is refused.
+        let popped = self.actions.iter().position(|a| a.starts_with("pop_mpls")).expect("it is there");
+        let behind = self.actions.split_off(popped + 1);
+        self.actions.extend(behind.into_iter().filter(|action| !action.starts_with("move")));
     }
 }

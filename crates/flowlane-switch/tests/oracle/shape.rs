@@ -20,7 +20,7 @@ pub(crate) enum Fragment {
     Atomic,
 }
 
-/// An IP packet: not under labels.
+/// An IP packet, perhaps under labels.
 #[derive(Clone, Debug)]
 pub(crate) struct Ip {
     pub(crate) v6: bool,
@@ -94,19 +94,15 @@ impl Shape {
             Some(6) => Network::Ipv6,
             _ => Network::Other,
         };
-        let ip = match network {
-            Network::Ipv4 => ipv4(rest),
-            Network::Ipv6 => ipv6(rest),
+        let inner = if labelled && bottom { under } else { network };
+        let ip = match inner {
+            Network::Ipv4 => ipv4(&rest[labels.len() * 4..]),
+            Network::Ipv6 => ipv6(&rest[labels.len() * 4..]),
             _ => None,
         };
         let is_arp = matches!(network, Network::Arp | Network::Rarp);
         let arp = if is_arp { rest.to_vec() } else { vec![] };
         Self { tags, llc, labelled, labels, bottom, network, under, ip, arp }
-    }
-
-    /// Whether it is an IP packet for which this holds.
-    pub(crate) fn ip(&self, holds: impl Fn(&Ip) -> bool) -> bool {
-        self.ip.as_ref().is_some_and(holds)
     }
 }
 
