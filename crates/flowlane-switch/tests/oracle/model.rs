@@ -357,8 +357,6 @@ impl Packet {
     fn matches(&self, reading: &Reading, wanted: &Match) -> bool {
         let agrees = |&field: &Field| {
             let (value, mask) = wanted.get(field);
-            // TOS is DSCP: see `writing`.
-            let mask = if field == Field::NwTos { mask & 0xfc } else { mask };
             (self.get(reading, field) ^ value) & mask == 0
         };
         // Some fields share their place in a rule, since no packet has both: one that it has not reads as 0.

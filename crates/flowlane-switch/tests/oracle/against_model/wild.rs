@@ -9,7 +9,7 @@ use crate::model::{Kind, Miss, Route, Routes};
 use crate::packets::Random;
 
 /// Fields with values that packets have, to be matched or set.
-const VALUES: [(Field, &[u128]); 35] = [
+const VALUES: [(Field, &[u128]); 34] = [
     (Field::EthDst, &[0x0200_0000_0001, 0x0200_0000_0002]),
     (Field::EthSrc, &[0x0200_0000_0001, 0x0200_0000_0003]),
     (Field::VlanVid, &[5, 6]),
@@ -44,7 +44,6 @@ const VALUES: [(Field, &[u128]); 35] = [
     (Field::Reg1, &[0, 1, 2]),
     (Field::Reg2, &[0, 1]),
     (Field::Reg3, &[0, 1]),
-    (Field::NwTos, &[0, 8]),
 ];
 
 /// Fields that are matched only.
@@ -149,11 +148,7 @@ fn matches(r: &mut Random) -> Match {
     for _ in 0..r.pick(&[0, 1, 1, 1, 2, 2, 3]) {
         let (field, values) = if r.one_in(2) { r.pick(&VALUES) } else { r.pick(&MATCHED) };
         let (value, ones) = (r.pick(values), field.info().ones());
-        let mask = match field {
-            Field::NwTos => 0xfc,
-            _ if r.one_in(4) => ones & r.pick(&[1, 3, !0xff, 0x1000]),
-            _ => ones,
-        };
+        let mask = if r.one_in(4) { ones & r.pick(&[1, 3, !0xff, 0x1000]) } else { ones };
         out.set_masked(field, value, mask);
     }
     let port = r.pick(&[Field::TpSrc, Field::TpDst]);
@@ -183,7 +178,6 @@ fn action(r: &mut Random) -> Action {
             let (field, values) = r.pick(&VALUES);
             let ones = field.info().ones();
             let mask = match field {
-                Field::NwTos => 0xfc,
                 Field::VlanTci | Field::VlanVid | Field::VlanPcp => ones,
                 _ if r.one_in(4) => ones & r.pick(&[1, 0xf, !0xf]),
                 _ => ones,

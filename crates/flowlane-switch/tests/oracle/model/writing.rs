@@ -60,7 +60,6 @@ fn place(reading: &Reading, field: Field) -> Option<Place> {
         Field::Ipv6Src => whole(v6()?.at + 8, 16),
         Field::Ipv6Dst => whole(v6()?.at + 24, 16),
         Field::Ipv6Label => bits(v6()?.at, 4, 0, 20),
-        Field::NwTos => traffic_class(0, 8),
         Field::IpDscp => traffic_class(2, 6),
         Field::IpEcn => traffic_class(0, 2),
         Field::NwTtl => whole(ip?.at + if ip?.v6 { 7 } else { 8 }, 1),
@@ -74,11 +73,6 @@ fn place(reading: &Reading, field: Field) -> Option<Place> {
         Field::NdTll => whole(reading.neighbour.target_address?, 6),
         _ => None,
     }
-}
-
-/// The bits of a field that there are: TOS is the six bits of DSCP in OpenFlow 1.0 §5.2.3 (`nw_tos`).
-fn known(field: Field) -> u128 {
-    if field == Field::NwTos { 0xfc } else { u128::MAX }
 }
 
 /// A field's value; none where the packet has no such field.
@@ -101,7 +95,7 @@ pub(super) fn get(frame: &[u8], reading: &Reading, field: Field) -> Option<u128>
     }
     let Place { at, len, shift, width } = place(reading, field)?;
     let ones = u128::MAX >> (128 - width);
-    Some(number(&frame[at..at + len]) >> shift & ones & known(field))
+    Some(number(&frame[at..at + len]) >> shift & ones)
 }
 
 /// Sets bits of a field. Where the packet has no such field nothing happens.
@@ -119,7 +113,7 @@ pub(super) fn set(frame: &mut Vec<u8>, field: Field, value: u128, mask: u128) {
     {
         return; // The CRC is over all fragments: whoever changed the ports could not set it right.
     }
-    let mask = (mask & known(field)) << shift;
+    let mask = mask << shift;
     let old = number(&frame[at..at + len]);
     let new = old & !mask | value << shift & mask;
     let errors = Errors::of(frame, &reading);
