@@ -1,0 +1,234 @@
+//! Random rules × random packets through Open vSwitch and through the switch: what leaves by each port must be
+//! the same, byte for byte and in order, and so must the rules' counters.
+//!
+//! A case follows from its number. `FLOWLANE_OVS_CASES` says how many are run, `FLOWLANE_OVS_FIRST` which is the
+//! first; `FLOWLANE_OVS_INCLUDE` names a class of [`DIFFERENCES`] that is not left out, to see what it holds.
+
+use std::fmt::Write as _;
+
+use flowlane_switch::worker::MalformedPolicy;
+
+use super::differences::{Asked, left_out, rule_left_out, without_bytes, without_caches};
+use super::ovs::{Ovs, PORTS, Programs, Sent};
+use super::packets::{Class, Classes, Random, packet_of};
+use super::rules::{Labels, Limits, Rules, rules};
+use super::shape::Shape;
+use super::switch::Flowlane;
+
+/// Cases that are run where nothing else is said: some 20 s.
+const CASES_DEFAULT: u64 = 100;
+
+/// Packets of a case, half of them through each of two ports.
+const PACKETS: usize = 50;
+
+/// Differences that are shown before the run ends.
+const SHOWN_MAX: usize = 20;
+
+/// A case.
+struct Case {
+    seed: u64,
+    rules: Rules,
+    policy: MalformedPolicy,
+    /// The class that is not left out, if one is.
+    included: Option<String>,
+    /// By port, from port 1 on.
+    packets: Vec<Vec<Vec<u8>>>,
+}
+
+impl Case {
+    fn new(seed: u64, included: Option<String>) -> Self {
+        let r = &mut Random::new(seed);
+        let limits = Limits {
+            labels: r.pick(&[Labels::Push, Labels::Pop, Labels::Neither]),
+            sets_options: r.one_in(2),
+        };
+        let mut rules = rules(r, limits);
+        rules.leave_out(|rule| rule_left_out(rule, included.as_deref()));
+        let policy = r.pick(&[MalformedPolicy::Drop, MalformedPolicy::Forward]);
+        let classes = Classes::all().without(Class::Runt);
+        let mut compared = || {
+            let one_that_is = |_| {
+                let packet = packet_of(r, classes);
+                let asked = Asked { rules: &rules, policy, shape: &Shape::of(&packet) };
+                left_out(asked, included.as_deref()).is_none().then_some(packet)
+            };
+            (0..10_000).find_map(one_that_is).unwrap_or_else(|| panic!("case {seed} leaves all out:\n{}", rules.text))
+        };
+        let packets = (0..2).map(|_| (0..PACKETS / 2).map(|_| compared()).collect()).collect();
+        Self { seed, rules, policy, included, packets }
+    }
+
+    /// Says what differs.
+    fn run(&self, ovs: &mut Ovs) -> Result<(), String> {
+        let Self { seed, rules, policy, .. } = self;
+        let text = &rules.text;
+        let refused = |who: &str, why: &str| format!("case {seed}: {who} refuses a rule: {why}\n{text}");
+        let mut ours = Flowlane::new(rules, *policy, *seed).map_err(|why| refused("Flowlane", &why))?;
+        ovs.set_rules(text).map_err(|why| refused("Open vSwitch", &why))?;
+        // What is found malformed on its way has been credited to rules before it was dropped.
+        let mut credited = false;
+        for (in_port, packets) in (1..).zip(&self.packets) {
+            let (mut sent, mut sound) = (Sent::default(), Vec::new());
+            for packet in packets {
+                let (frames, malformed) = ours.forward(in_port, packet);
+                if *policy == MalformedPolicy::Drop && malformed > 0 {
+                    credited |= Shape::of(packet).labelled;
+                    continue;
+                }
+                sound.push(packet.as_slice());
+                sent.iter_mut().zip(frames).for_each(|(all, new)| all.extend(new));
+            }
+            if sent != self.theirs(ovs, in_port, &sound) {
+                return Err(self.explain(ovs, in_port, &sound));
+            }
+        }
+        let (mut ours, mut theirs) = (ours.counters(), ovs.counters()?);
+        if without_bytes(rules, self.included.as_deref()) {
+            ours.iter_mut().chain(&mut theirs).for_each(|(_, counters)| counters.bytes = 0);
+        }
+        ours.sort_by_key(|c| c.0);
+        theirs.sort_by_key(|c| c.0);
+        if credited || ours == theirs {
+            return Ok(());
+        }
+        let pairs = ours.iter().zip(&theirs).filter(|(a, b)| a != b);
+        let pairs: String = pairs.map(|(a, b)| format!("  Flowlane {a:?} Open vSwitch {b:?}\n")).collect();
+        Err(format!("case {seed}: counters differ:\n{pairs}{text}"))
+    }
+
+    /// What Open vSwitch sends.
+    fn theirs(&self, ovs: &mut Ovs, in_port: usize, packets: &[&[u8]]) -> Sent {
+        let alone = without_caches(&self.rules, self.included.as_deref());
+        let mut all = Sent::default();
+        // Labelled packets are those that may be by themselves.
+        for lot in packets.chunk_by(|a, b| !(alone && (Shape::of(a).labelled || Shape::of(b).labelled))) {
+            let sent = ovs.forward(in_port, lot);
+            all.iter_mut().zip(sent).for_each(|(all, new)| all.extend(new));
+            if alone {
+                ovs.forget_megaflows();
+            }
+        }
+        all
+    }
+
+    /// Finds packets that suffice to make a difference, and the rules that it takes.
+    fn explain(&self, ovs: &mut Ovs, in_port: usize, packets: &[&[u8]]) -> String {
+        let mut packets = packets.to_vec();
+        let mut rules = self.rules.clone();
+        let Some(mut sent) = self.difference(ovs, &rules, in_port, &packets) else {
+            return format!("case {}: what differed does not when it is run again", self.seed);
+        };
+        // One that differs by itself is best; else they are left out one by one.
+        if let Some(one) = packets.iter().find(|p| self.difference(ovs, &rules, in_port, &[p]).is_some()) {
+            packets = vec![one];
+        }
+        for at in (0..packets.len()).rev() {
+            let mut fewer = packets.clone();
+            fewer.remove(at);
+            if self.difference(ovs, &rules, in_port, &fewer).is_some() {
+                packets = fewer;
+            }
+        }
+        while let Some((fewer, found)) = shorter(&rules)
+            .into_iter()
+            .find_map(|rules| self.difference(ovs, &rules, in_port, &packets).map(|found| (rules, found)))
+        {
+            (rules, sent) = (fewer, found);
+        }
+        let Case { seed, policy, .. } = self;
+        let packets: String = packets.iter().map(|packet| format!("  {}\n", hex(packet))).collect();
+        let (text, ours, theirs) = (&rules.text, sent_text(&sent.0), sent_text(&sent.1));
+        format!(
+            "case {seed}, malformed={policy:?}, in_port {in_port}\n{text}packets\n{packets}Flowlane\n{ours}Open vSwitch\n{theirs}"
+        )
+    }
+
+    /// What both send for these packets, where that is not the same.
+    fn difference(
+        &self,
+        ovs: &mut Ovs,
+        rules: &Rules,
+        in_port: usize,
+        packets: &[&[u8]],
+    ) -> Option<(Sent, Sent)> {
+        let mut flowlane = Flowlane::new(rules, self.policy, self.seed).ok()?;
+        let mut ours = Sent::default();
+        for packet in packets {
+            let (sent, _) = flowlane.forward(in_port, packet);
+            ours.iter_mut().zip(sent).for_each(|(all, new)| all.extend(new));
+        }
+        ovs.set_rules(&rules.text).ok()?;
+        let theirs = self.theirs(ovs, in_port, packets);
+        (ours != theirs).then_some((ours, theirs))
+    }
+}
+
+/// The rules with one of them, or one part of one, left out.
+fn shorter(rules: &Rules) -> Vec<Rules> {
+    let lines: Vec<&str> = rules.text.lines().collect();
+    let with = |at: usize, line: Option<String>| {
+        let kept = lines.iter().enumerate().filter_map(|(i, l)| if i == at { line.clone() } else { Some((*l).to_owned()) });
+        Rules { text: kept.map(|line| line + "\n").collect(), tables: rules.tables }
+    };
+    let mut out: Vec<Rules> = (0..lines.len()).map(|at| with(at, None)).collect();
+    for (at, line) in lines.iter().enumerate() {
+        let (matches, actions) = line.split_once("actions=").expect("every rule has actions");
+        let parts: Vec<&str> = actions.split(',').collect();
+        for left_out in 0..parts.len() {
+            let kept: Vec<&str> = (0..parts.len()).filter(|&i| i != left_out).map(|i| parts[i]).collect();
+            // What a push leaves open is set behind it.
+            let belongs = actions.contains("push_mpls") && parts[left_out].contains("->mpls_");
+            if !kept.is_empty() && !belongs {
+                out.push(with(at, Some(format!("{matches}actions={}", kept.join(",")))));
+            }
+        }
+        let parts: Vec<&str> = matches.trim_end_matches(',').split(',').collect();
+        for left_out in 3..parts.len() {
+            let kept: Vec<&str> = (0..parts.len()).filter(|&i| i != left_out).map(|i| parts[i]).collect();
+            out.push(with(at, Some(format!("{},actions={actions}", kept.join(",")))));
+        }
+    }
+    out
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn sent_text(sent: &Sent) -> String {
+    let mut out = String::new();
+    for (port, frames) in (1..=PORTS).zip(sent) {
+        for frame in frames {
+            writeln!(out, "  {port} {}", hex(frame)).expect("text takes text");
+        }
+    }
+    out
+}
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+#[test]
+fn open_vswitch_sends_the_same_frames() {
+    let Some(programs) = Programs::find() else { return };
+    let mut ovs = Ovs::start(&programs);
+    let first = variable("FLOWLANE_OVS_FIRST").unwrap_or(0);
+    let cases = variable("FLOWLANE_OVS_CASES").unwrap_or(CASES_DEFAULT);
+    let included = std::env::var("FLOWLANE_OVS_INCLUDE").ok();
+    let mut packets = 0;
+    let mut found = Vec::new();
+    for seed in first..first + cases {
+        let case = Case::new(seed, included.clone());
+        packets += case.packets.iter().map(Vec::len).sum::<usize>();
+        if let Err(difference) = case.run(&mut ovs) {
+            println!("{difference}");
+            found.push(seed);
+            if found.len() == SHOWN_MAX || included.is_some() {
+                break;
+            }
+        }
+    }
+    println!("{packets} packets in {cases} cases beside Open vSwitch");
+    assert!(found.is_empty(), "cases that differ: {found:?}");
+}

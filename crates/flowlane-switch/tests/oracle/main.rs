@@ -1,0 +1,11 @@
+//! The switch against others that do not share its code: Open vSwitch, and a model made of the standards.
+
+mod against_model;
+mod differences;
+mod differential;
+mod model;
+mod ovs;
+mod packets;
+mod rules;
+mod shape;
+mod switch;

@@ -1,0 +1,423 @@
+//! The pipeline as OpenFlow 1.3.5 and ovs-actions(7) describe it, for one packet at a time.
+//!
+//! It shares nothing with the product but rules as data: the packet is read from its bytes anew before every
+//! match and every action ([`reading`]), fields and checksums have their places here ([`writing`]). There are
+//! no caches, no masks and no keys.
+
+mod reading;
+mod routes;
+mod writing;
+
+use std::collections::BTreeMap;
+
+use flowlane::packet::Field;
+use flowlane::rule::{Action, Match, Rule};
+
+use reading::Reading;
+pub(crate) use routes::{Route, Routes};
+
+/// The controller's place among the ports.
+pub(crate) const CONTROLLER: u32 = u32::MAX;
+
+/// What happens to packets that no rule of a table matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Miss {
+    Drop,
+    Controller,
+    Continue,
+}
+
+/// What a table is.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// One of rules.
+    Rules(Miss),
+    Routes(Routes),
+}
+
+/// A table with its counters.
+struct Table {
+    kind: Kind,
+    /// Its rules with their packets, in the order in which they were added.
+    rules: Vec<(Rule, u64)>,
+    /// Packets of its next hops.
+    hops: Vec<u64>,
+    missed: u64,
+}
+
+/// What is counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counters {
+    /// Packets of each table's rules, in the order in which they were added, or of its next hops; and its misses.
+    pub(crate) tables: BTreeMap<u8, (Vec<u64>, u64)>,
+    /// Packets with something wrong, on arrival or where they were parsed anew.
+    pub(crate) malformed: u64,
+    /// Packets that were sent nowhere.
+    pub(crate) by_rule: u64,
+    pub(crate) ttl_expired: u64,
+    /// Outputs to ports that there are not.
+    pub(crate) no_port: u64,
+}
+
+/// The switch.
+pub(crate) struct Model {
+    tables: BTreeMap<u8, Table>,
+    /// The ports, in order.
+    ports: Vec<u32>,
+    pub(crate) forward_malformed: bool,
+    counters: Counters,
+}
+
+/// A packet on its way.
+struct Packet {
+    bytes: Vec<u8>,
+    in_port: u32,
+    /// What is in no header: registers, metadata, mark.
+    outside: BTreeMap<Field, u128>,
+    /// The headers were changed so that what is known of them holds no longer.
+    stale: bool,
+    sent: Vec<(u32, Vec<u8>)>,
+    /// Whether a step was met that sends, even if to where it came from.
+    gone: bool,
+}
+
+/// Why a packet's way ends before its end.
+enum Stop {
+    Malformed,
+    Expired,
+    /// The standards do not say what happens.
+    Undecided(&'static str),
+}
+
+impl Model {
+    pub(crate) fn new(kinds: &[Kind], ports: &[u32]) -> Self {
+        let table = |kind: &Kind| {
+            let hops = if let Kind::Routes(routes) = kind { routes.hops.len() } else { 0 };
+            Table { kind: kind.clone(), rules: Vec::new(), hops: vec![0; hops], missed: 0 }
+        };
+        let tables = (0..).zip(kinds.iter().map(table)).collect();
+        Self { tables, ports: ports.to_vec(), forward_malformed: false, counters: Counters::default() }
+    }
+
+    /// Adds a rule; one of the same priority and match takes new actions (OpenFlow 1.3.5 §6.4).
+    pub(crate) fn add(&mut self, rule: &Rule) {
+        let rules = &mut self.tables.get_mut(&rule.table).expect("the rule's table").rules;
+        let same = |old: &&mut (Rule, u64)| old.0.priority == rule.priority && old.0.matches == rule.matches;
+        match rules.iter_mut().find(same) {
+            Some(old) => old.0.actions.clone_from(&rule.actions),
+            None => rules.push((rule.clone(), 0)),
+        }
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let mut out = self.counters.clone();
+        for (&number, table) in &self.tables {
+            let rules = table.rules.iter().map(|(_, packets)| *packets);
+            let packets = rules.chain(table.hops.iter().copied()).collect();
+            out.tables.insert(number, (packets, table.missed));
+        }
+        out
+    }
+
+    /// What is sent where for a packet, in order.
+    ///
+    /// # Errors
+    /// What the standards leave open and this packet meets; nothing has been counted then.
+    pub(crate) fn switch(&mut self, in_port: u32, bytes: &[u8]) -> Result<Vec<(u32, Vec<u8>)>, &'static str> {
+        let before = self.counters();
+        let outside = BTreeMap::from([(Field::InPort, in_port.into())]);
+        let (bytes, sent) = (bytes.to_vec(), Vec::new());
+        let mut packet = Packet { bytes, in_port, outside, stale: true, sent, gone: false };
+        match self.walk(&mut packet) {
+            Ok(()) => self.counters.by_rule += u64::from(!packet.gone),
+            Err(Stop::Malformed) => {}
+            Err(Stop::Expired) => self.counters.ttl_expired += 1,
+            Err(Stop::Undecided(why)) => {
+                self.restore(before);
+                return Err(why);
+            }
+        }
+        Ok(packet.sent)
+    }
+
+    fn restore(&mut self, counters: Counters) {
+        for (number, (packets, missed)) in &counters.tables {
+            let table = self.tables.get_mut(number).expect("a table stays");
+            table.missed = *missed;
+            let counters = table.rules.iter_mut().map(|rule| &mut rule.1).chain(&mut table.hops);
+            counters.zip(packets).for_each(|(counter, packets)| *counter = *packets);
+        }
+        self.counters = Counters { tables: BTreeMap::new(), ..counters };
+    }
+
+    fn walk(&mut self, packet: &mut Packet) -> Result<(), Stop> {
+        let mut at = Some(0);
+        while let Some(number) = at {
+            self.parse(packet)?;
+            let Some(table) = self.tables.get_mut(&number) else { return Ok(()) };
+            let found = table.find(packet);
+            let next = match &table.kind {
+                Kind::Rules(Miss::Continue) => Some(number + 1),
+                Kind::Rules(Miss::Controller) | Kind::Routes(Routes { to_controller: true, .. }) => {
+                    if found.is_none() {
+                        packet.send(CONTROLLER);
+                    }
+                    None
+                }
+                _ => None,
+            };
+            at = match found {
+                Some(actions) => self.act_all(packet, &actions)?,
+                None => next,
+            };
+        }
+        Ok(())
+    }
+
+    /// Does what a rule or a next hop says; says which table comes next.
+    fn act_all(&mut self, packet: &mut Packet, actions: &[Action]) -> Result<Option<u8>, Stop> {
+        for action in actions {
+            if let Action::Goto(next) = *action {
+                return Ok(Some(next));
+            }
+            self.act(packet, action)?;
+        }
+        Ok(None)
+    }
+
+    /// Parses the packet, where that has not been done since its headers changed.
+    fn parse(&mut self, packet: &mut Packet) -> Result<(), Stop> {
+        if std::mem::take(&mut packet.stale) && Reading::of(&packet.bytes).fault.is_some() {
+            self.counters.malformed += 1;
+            if !self.forward_malformed {
+                return Err(Stop::Malformed);
+            }
+        }
+        Ok(())
+    }
+
+    fn act(&mut self, packet: &mut Packet, action: &Action) -> Result<(), Stop> {
+        if looks_at_headers(action) {
+            self.parse(packet)?;
+        }
+        match *action {
+            Action::Output(port) => {
+                packet.gone = true;
+                if !self.ports.contains(&port.0) {
+                    self.counters.no_port += 1;
+                } else if port.0 != packet.in_port {
+                    packet.send(port.0);
+                }
+            }
+            Action::InPort => packet.send(packet.in_port),
+            Action::Flood => {
+                packet.gone = true;
+                let from = packet.in_port;
+                let others = self.ports.iter().filter(|&&port| port != from);
+                others.for_each(|&port| packet.send(port));
+            }
+            Action::Controller { max_len } => {
+                packet.send(CONTROLLER);
+                let whole = max_len == u16::MAX;
+                let sent = packet.sent.last_mut().expect("sent just now");
+                sent.1.truncate(if whole { usize::MAX } else { max_len.into() });
+            }
+            Action::Count(_) => {}
+            ref other => return packet.change(other),
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    /// What is to be done with a packet, which is counted.
+    fn find(&mut self, packet: &Packet) -> Option<Vec<Action>> {
+        let reading = Reading::of(&packet.bytes);
+        if let Kind::Routes(routes) = &self.kind {
+            let hop = routes.hop(&packet.bytes, &reading);
+            *hop.map_or(&mut self.missed, |hop| &mut self.hops[hop]) += 1;
+            return hop.map(|hop| routes.hops[hop].clone());
+        }
+        let mut best: Option<&mut (Rule, u64)> = None;
+        for rule in &mut self.rules {
+            let better = best.as_ref().is_none_or(|best| rule.0.priority > best.0.priority);
+            if better && packet.matches(&reading, &rule.0.matches) {
+                best = Some(rule);
+            }
+        }
+        let Some((rule, packets)) = best else {
+            self.missed += 1;
+            return None;
+        };
+        *packets += 1;
+        Some(rule.actions.clone())
+    }
+}
+
+/// Actions that need to know where headers are.
+fn looks_at_headers(action: &Action) -> bool {
+    match action {
+        Action::SetField { field, .. } => !is_outside(*field),
+        Action::PushVlan(_)
+        | Action::PopVlan
+        | Action::PushMpls(_)
+        | Action::PopMpls(_)
+        | Action::Move { .. }
+        | Action::DecTtl
+        | Action::DecMplsTtl => true,
+        _ => false,
+    }
+}
+
+/// Whether a field is in no header.
+fn is_outside(field: Field) -> bool {
+    use Field::{Metadata, PktMark, Reg0, Reg1, Reg2, Reg3};
+    matches!(field, Metadata | PktMark | Reg0 | Reg1 | Reg2 | Reg3)
+}
+
+impl Packet {
+    fn send(&mut self, port: u32) {
+        self.gone = true;
+        self.sent.push((port, self.bytes.clone()));
+    }
+
+    /// A field's value: 0 where the packet has no such field.
+    fn get(&self, reading: &Reading, field: Field) -> u128 {
+        match self.outside.get(&field) {
+            Some(&value) => value,
+            None => writing::get(&self.bytes, reading, field).unwrap_or(0),
+        }
+    }
+
+    fn set(&mut self, field: Field, value: u128, mask: u128) -> Result<(), Stop> {
+        if is_outside(field) {
+            let old = self.outside.entry(field).or_default();
+            *old = *old & !mask | value & mask;
+            return Ok(());
+        }
+        if field == Field::VlanTci && mask & 0x1000 == 0 && Reading::of(&self.bytes).tags.is_empty() {
+            return Err(Stop::Undecided("bits of a tag that is not there are set"));
+        }
+        if field == Field::VlanTci && value & mask != 0 && mask & 0x1000 != 0 && value & 0x1000 == 0 {
+            return Err(Stop::Undecided("a tag is set without the bit that says that there is one"));
+        }
+        let before = Reading::of(&self.bytes);
+        writing::set(&mut self.bytes, field, value, mask);
+        let after = Reading::of(&self.bytes);
+        self.stale |= after.tags.len() < before.tags.len();
+        match after.neighbour.target == before.neighbour.target && after.fault == before.fault {
+            false if field == Field::IcmpType || field == Field::IcmpCode => {
+                Err(Stop::Undecided("another ICMPv6 message becomes neighbour discovery, or this another"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn change(&mut self, action: &Action) -> Result<(), Stop> {
+        match *action {
+            Action::PushVlan(tpid) => {
+                writing::push_vlan(&mut self.bytes, tpid);
+                self.stale = true;
+            }
+            Action::PopVlan => {
+                writing::pop_vlan(&mut self.bytes);
+                self.stale = true;
+            }
+            Action::PushMpls(ether_type) => {
+                if !writing::push_mpls(&mut self.bytes, ether_type) {
+                    return Err(Stop::Undecided("a label is pushed behind more tags than are parsed"));
+                }
+                self.stale = true;
+            }
+            Action::PopMpls(ether_type) => {
+                writing::pop_mpls(&mut self.bytes, ether_type);
+                self.stale = true;
+            }
+            Action::SetField { field, value, mask } => return self.set(field, value, mask),
+            Action::Move { from, to } => {
+                let reading = Reading::of(&self.bytes);
+                let has = |field| writing::get(&self.bytes, &reading, field).is_some();
+                if SHARED.iter().any(|&(a, b)| a == from && has(b) || b == from && has(a)) && !has(from) {
+                    return Err(Stop::Undecided("a field is moved that is another in this packet"));
+                }
+                return self.set(to, self.get(&reading, from), to.info().ones());
+            }
+            Action::DecTtl | Action::DecMplsTtl => {
+                let field = if *action == Action::DecTtl { Field::NwTtl } else { Field::MplsTtl };
+                if !writing::decrement(&mut self.bytes, field) {
+                    self.send(CONTROLLER);
+                    return Err(Stop::Expired);
+                }
+            }
+            ref other => panic!("{other:?} is not in the model"),
+        }
+        Ok(())
+    }
+
+    fn matches(&self, reading: &Reading, wanted: &Match) -> bool {
+        let agrees = |&field: &Field| {
+            let (value, mask) = wanted.get(field);
+            (self.get(reading, field) ^ value) & mask == 0
+        };
+        // Some fields share their place in a rule, since no packet has both: one that it has not reads as 0.
+        let shared = |a: Field, b: Field| {
+            let (value, mask) = wanted.get(a);
+            (self.get(reading, a) | self.get(reading, b)) & mask == value
+        };
+        let port = |field| self.get(reading, field) as u16;
+        MATCHED.iter().all(agrees)
+            && SHARED.iter().all(|&(a, b)| shared(a, b))
+            && wanted.tp_src_range().is_none_or(|range| range.contains(port(Field::TpSrc)))
+            && wanted.tp_dst_range().is_none_or(|range| range.contains(port(Field::TpDst)))
+    }
+}
+
+/// Fields that a rule can match by themselves.
+const MATCHED: [Field; 38] = [
+    Field::InPort,
+    Field::Metadata,
+    Field::PktMark,
+    Field::Reg0,
+    Field::Reg1,
+    Field::Reg2,
+    Field::Reg3,
+    Field::EthDst,
+    Field::EthSrc,
+    Field::EthType,
+    Field::VlanTci,
+    Field::VlanTpid,
+    Field::VlanTci1,
+    Field::MplsLabel,
+    Field::MplsTc,
+    Field::MplsBos,
+    Field::MplsTtl,
+    Field::MplsLse1,
+    Field::MplsLse2,
+    Field::Ipv6Src,
+    Field::Ipv6Dst,
+    Field::Ipv6Label,
+    Field::TpSrc,
+    Field::TpDst,
+    Field::NwProto,
+    Field::IpDscp,
+    Field::IpEcn,
+    Field::NwTtl,
+    Field::IpFrag,
+    Field::TcpFlags,
+    Field::IcmpType,
+    Field::IcmpCode,
+    Field::ArpOp,
+    Field::NdTarget,
+    Field::TunId,
+    Field::TunSrc,
+    Field::TunDst,
+    Field::TunFlags,
+];
+
+/// Fields that share their place in a rule's match.
+const SHARED: [(Field, Field); 4] = [
+    (Field::Ipv4Src, Field::ArpSpa),
+    (Field::Ipv4Dst, Field::ArpTpa),
+    (Field::NdSll, Field::ArpSha),
+    (Field::NdTll, Field::ArpTha),
+];

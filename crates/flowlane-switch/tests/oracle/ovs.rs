@@ -1,0 +1,343 @@
+//! An Open vSwitch of one's own: its daemons over a dummy datapath, in a folder that goes with them.
+//!
+//! Nothing of the system is touched and no privilege is needed: with `--enable-dummy=override` every port is
+//! `netdev-dummy`, which takes frames by a command (`netdev-dummy/receive PORT HEX…`, ovs-vswitchd's control
+//! socket) and writes what it is to send to a capture (`options:tx_pcap`). A frame is received and sent on in
+//! the daemon's main loop, one at a time; a marker behind each lot says when the lot is through.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Deserializer, Value, json};
+use tempfile::TempDir;
+
+/// Ports of the bridge: 1 to this.
+pub(crate) const PORTS: usize = 4;
+
+/// Frames sent at once at most: `netdev-dummy` keeps 100 and forgets what comes besides.
+pub(crate) const LOT_MAX: usize = 99;
+
+/// Where the packages were unpacked, if not into the system.
+const ROOT_VARIABLE: &str = "FLOWLANE_OVS_ROOT";
+
+/// Tests fail, and do not skip, without Open vSwitch where this is 1. Set in CI where it is installed.
+const REQUIRE_VARIABLE: &str = "FLOWLANE_REQUIRE_OVS";
+
+/// Far longer than anything takes on a machine that is busy with other things.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An EtherType for experiments (IEEE 802 §9.2.4): of markers, and of nothing else. Every megaflow of Open
+/// vSwitch is of one EtherType, so that the markers' rule widens no mask.
+const MARKER_TYPE: u16 = 0x88b5;
+
+/// A cookie that no other rule has.
+const MARKER_COOKIE: u64 = u64::MAX >> 1;
+
+/// The programs, and what they need to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    root: PathBuf,
+}
+
+impl Programs {
+    /// The programs, if they are here; says that it skipped where they are not.
+    ///
+    /// # Panics
+    /// Where they are missing and [`REQUIRE_VARIABLE`] asks for them.
+    pub(crate) fn find() -> Option<Self> {
+        let root = std::env::var_os(ROOT_VARIABLE).map_or_else(|| PathBuf::from("/"), PathBuf::from);
+        let programs = Self { root };
+        let wanted = ["ovsdb-tool", "ovsdb-server", "ovs-vsctl", "ovs-vswitchd", "ovs-ofctl"];
+        let missing: Vec<&str> = wanted.into_iter().filter(|name| programs.path(name).is_none()).collect();
+        if missing.is_empty() && programs.schema().exists() {
+            return Some(programs);
+        }
+        let root = programs.root.display();
+        let required = std::env::var(REQUIRE_VARIABLE).is_ok_and(|value| value == "1");
+        assert!(!required, "{REQUIRE_VARIABLE}=1, but Open vSwitch is not in {root}: {missing:?}");
+        println!("skipped: there is no Open vSwitch in {root} (apt-get install openvswitch-switch)");
+        None
+    }
+
+    fn path(&self, program: &str) -> Option<PathBuf> {
+        // Debian's daemon is made known under /usr/sbin only when the package is configured.
+        let folders = ["usr/sbin", "usr/bin", "usr/lib/openvswitch-switch"];
+        folders.iter().map(|folder| self.root.join(folder).join(program)).find(|path| path.exists())
+    }
+
+    fn schema(&self) -> PathBuf {
+        self.root.join("usr/share/openvswitch/vswitch.ovsschema")
+    }
+
+    /// A command that keeps to `folder` whatever it is to find or write.
+    fn command(&self, program: &str, folder: &Path) -> Command {
+        let mut command = Command::new(self.path(program).expect("looked for before"));
+        self.surround(&mut command, folder);
+        command
+    }
+
+    fn surround(&self, command: &mut Command, folder: &Path) {
+        for variable in ["OVS_RUNDIR", "OVS_LOGDIR", "OVS_DBDIR", "OVS_SYSCONFDIR"] {
+            command.env(variable, folder);
+        }
+        if self.root != Path::new("/") {
+            let folders = ["usr/lib", "lib"].map(|lib| self.root.join(lib));
+            let inner = folders.iter().filter_map(|lib| lib.read_dir().ok()).flatten().flatten();
+            let libraries = inner.map(|e| e.path()).filter(|p| p.to_string_lossy().ends_with("-linux-gnu"));
+            command.env("LD_LIBRARY_PATH", std::env::join_paths(libraries).expect("no colons in paths"));
+        }
+    }
+
+    /// Runs a program to its end, `input` being what it reads.
+    fn run(&self, program: &str, folder: &Path, arguments: &[&str], input: &str) -> Result<String, String> {
+        let mut command = self.command(program, folder);
+        let piped = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().map_err(|error| format!("{program}: {error}"))?;
+        // One that has ended says why on its standard error.
+        let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
+        let Output { status, stdout, stderr } =
+            child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;
+        match status.success() {
+            true => Ok(String::from_utf8_lossy(&stdout).into_owned()),
+            false => Err(format!("{program} {}: {}", arguments.join(" "), String::from_utf8_lossy(&stderr))),
+        }
+    }
+}
+
+/// A process that ends with this, and with the tests' process however that ends: a shell stands between, which
+/// kills the process when its own standard input is closed.
+struct Daemon(Child);
+
+impl Daemon {
+    fn start(programs: &Programs, program: &str, folder: &Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new("sh");
+        programs.surround(&mut command, folder);
+        let keep = r#""$@" & daemon=$!; read -r _; kill -9 "$daemon"; wait "$daemon""#;
+        command.args(["-c", keep, "sh"]).arg(programs.path(program).expect("looked for before"));
+        command.args(["--no-chdir", "-vconsole:off", "-vsyslog:off"]).args(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(command.spawn().expect("there is a shell"))
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+/// The daemon's control socket: JSON-RPC, one request at a time.
+struct Control(UnixStream);
+
+impl Control {
+    fn call(&mut self, method: &str, parameters: &[String]) -> Result<String, String> {
+        let request = json!({"id": 0, "method": method, "params": parameters});
+        self.0.write_all(request.to_string().as_bytes()).map_err(|error| format!("{method}: {error}"))?;
+        let reply = Deserializer::from_reader(&self.0).into_iter::<Value>().next();
+        let reply = reply.ok_or("the socket is closed")?.map_err(|error| format!("{method}: {error}"))?;
+        match &reply["error"] {
+            Value::Null => Ok(reply["result"].as_str().unwrap_or_default().to_owned()),
+            error => Err(format!("{method}: {error}")),
+        }
+    }
+}
+
+/// A capture that grows.
+struct Capture {
+    file: File,
+    read: Vec<u8>,
+}
+
+/// Bytes of a capture's header, and of one in front of each frame.
+const FILE_HEADER: usize = 24;
+const RECORD_HEADER: usize = 16;
+
+impl Capture {
+    fn open(path: &Path) -> Self {
+        let mut file = File::open(path).expect("the port has made its capture");
+        let mut header = [0; FILE_HEADER];
+        file.read_exact(&mut header).expect("a header is written at once");
+        Self { file, read: Vec::new() }
+    }
+
+    /// What was sent before `marker`, once that has been sent.
+    fn before(&mut self, marker: &[u8]) -> Vec<Vec<u8>> {
+        let (mut frames, mut at, start) = (Vec::new(), 0, Instant::now());
+        loop {
+            while let Some((frame, next)) = self.record(at) {
+                at = next;
+                if frame == marker {
+                    self.read.drain(..at);
+                    return frames;
+                }
+                frames.push(frame);
+            }
+            assert!(start.elapsed() < PATIENCE, "Open vSwitch does not send the marker");
+            std::thread::sleep(Duration::from_micros(300));
+            self.file.read_to_end(&mut self.read).expect("the capture is readable");
+        }
+    }
+
+    /// The record at this place, if it is all there, and the next one's place.
+    fn record(&self, at: usize) -> Option<(Vec<u8>, usize)> {
+        let header = self.read.get(at..at + RECORD_HEADER)?;
+        let len = u32::from_ne_bytes(header[8..12].try_into().expect("four bytes")) as usize;
+        let next = at + RECORD_HEADER + len;
+        Some((self.read.get(at + RECORD_HEADER..next)?.to_vec(), next))
+    }
+}
+
+/// A rule's counters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+}
+
+/// What was sent, by port.
+pub(crate) type Sent = [Vec<Vec<u8>>; PORTS];
+
+/// A running switch with ports 1 to [`PORTS`].
+pub(crate) struct Ovs {
+    programs: Programs,
+    control: Control,
+    captures: Vec<Capture>,
+    markers: u32,
+    // Dropped in this order: who uses the folder before the folder.
+    _daemons: [Daemon; 2],
+    folder: TempDir,
+}
+
+impl Ovs {
+    pub(crate) fn start(programs: &Programs) -> Self {
+        let folder = tempfile::Builder::new().prefix("flowlane-ovs").tempdir().expect("a temporary folder");
+        let at = folder.path();
+        let text = |name: &str| at.join(name).to_str().expect("the folder's name is text").to_owned();
+        let schema = programs.schema();
+        let schema = schema.to_str().expect("the root's name is text");
+        programs.run("ovsdb-tool", at, &["create", &text("conf.db"), schema], "").expect("a database");
+        let (database, control) = (format!("unix:{}", text("db.sock")), text("control"));
+        let remote = format!("--remote=p{database}");
+        let own = format!("--unixctl={}", text("database-control"));
+        let server = Daemon::start(programs, "ovsdb-server", at, &[&remote, &own, &text("conf.db")]);
+        let vsctl = |arguments: &str| {
+            let (db, timeout) = (format!("--db={database}"), format!("--timeout={}", PATIENCE.as_secs()));
+            let arguments = [&db, &timeout, "--retry"].into_iter().chain(arguments.split(' '));
+            programs.run("ovs-vsctl", at, &arguments.collect::<Vec<_>>(), "").expect("a bridge")
+        };
+        // It is read at start only, and by default tags behind the first are payload.
+        vsctl("--no-wait init -- set Open_vSwitch . other_config:vlan-limit=2");
+        let (own, log) = (format!("--unixctl={control}"), format!("--log-file={}", text("log")));
+        let quiet = ["--enable-dummy=override", "--disable-system", "--disable-system-route"];
+        let arguments = [&[database.as_str(), &own, &log], &quiet[..]].concat();
+        let switch = Daemon::start(programs, "ovs-vswitchd", at, &arguments);
+        let mut bridge =
+            "add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure protocols=OpenFlow13".to_owned();
+        for port in 1..=PORTS {
+            let capture = text(&format!("p{port}.pcap"));
+            write!(
+                bridge,
+                " -- add-port br0 p{port} -- set interface p{port} type=dummy ofport_request={port} \
+                 options:tx_pcap={capture}"
+            )
+            .expect("text takes text");
+        }
+        vsctl(&bridge);
+        let control = UnixStream::connect(control).expect("the daemon has said that it is configured");
+        control.set_read_timeout(Some(PATIENCE)).expect("not zero");
+        let mut control = Control(control);
+        // Revalidators would work at any time, and a purge passes over the megaflows that they have in hand.
+        control.call("revalidator/pause", &[]).expect("revalidators can be paused");
+        let ovs = Self {
+            programs: programs.clone(),
+            control,
+            captures: (1..=PORTS).map(|port| Capture::open(&at.join(format!("p{port}.pcap")))).collect(),
+            markers: 0,
+            _daemons: [switch, server],
+            folder,
+        };
+        // By default first fragments have no ports, either.
+        ovs.ofctl(&["set-frags"], &["nx-match"], "").expect("fragments have fields of their own");
+        ovs
+    }
+
+    /// Has these rules and no others from now on, their counters 0.
+    ///
+    /// # Errors
+    /// What `ovs-ofctl` or the switch says where it refuses one; none is there then.
+    pub(crate) fn set_rules(&mut self, rules: &str) -> Result<(), String> {
+        let all: Vec<String> = (1..=PORTS).map(|port| format!("output:{port}")).collect();
+        let mut text = format!(
+            "delete\nadd table=0,priority=65535,cookie={MARKER_COOKIE:#x},dl_type={MARKER_TYPE:#x},actions={},in_port\n",
+            all.join(",")
+        );
+        for rule in rules.lines() {
+            writeln!(text, "add {rule}").expect("text takes text");
+        }
+        let result = self.ofctl(&["--bundle", "add-flows"], &["-"], &text);
+        // Nobody else removes the megaflows of earlier rules.
+        self.forget_megaflows();
+        result.map(|_| ())
+    }
+
+    /// Removes all megaflows; their packets are credited to the rules.
+    pub(crate) fn forget_megaflows(&mut self) {
+        self.control.call("revalidator/purge", &[]).expect("megaflows can be removed");
+    }
+
+    fn ofctl(&self, command: &[&str], arguments: &[&str], input: &str) -> Result<String, String> {
+        let bridge = format!("unix:{}", self.folder.path().join("br0.mgmt").display());
+        let all = [&["-OOpenFlow13"], command, &[&bridge], arguments].concat();
+        self.programs.run("ovs-ofctl", self.folder.path(), &all, input)
+    }
+
+    /// Lets a port receive frames; returns what was sent because of them.
+    ///
+    /// # Panics
+    /// Where there are more than [`LOT_MAX`], or one is shorter than an Ethernet header: such cannot be given.
+    pub(crate) fn forward<F: AsRef<[u8]>>(&mut self, in_port: usize, frames: &[F]) -> Sent {
+        assert!(frames.len() <= LOT_MAX);
+        let marker = self.marker();
+        let all = frames.iter().map(AsRef::as_ref).chain([&marker[..]]);
+        let hex = all.map(|frame| frame.iter().map(|byte| format!("{byte:02x}")).collect());
+        let parameters: Vec<String> = [format!("p{in_port}")].into_iter().chain(hex).collect();
+        self.control.call("netdev-dummy/receive", &parameters).expect("frames are taken");
+        let mut sent = self.captures.iter_mut().map(|capture| capture.before(&marker));
+        std::array::from_fn(|_| sent.next().expect("one capture a port"))
+    }
+
+    /// A frame like none before.
+    fn marker(&mut self) -> Vec<u8> {
+        self.markers += 1;
+        let mut frame = [&[0xff; 12][..], &MARKER_TYPE.to_be_bytes(), &self.markers.to_be_bytes()].concat();
+        frame.resize(60, 0);
+        frame
+    }
+
+    /// The rules' counters by cookie, all packets counted.
+    ///
+    /// # Errors
+    /// What the switch says where it does not answer.
+    pub(crate) fn counters(&mut self) -> Result<Vec<(u64, Counters)>, String> {
+        self.forget_megaflows();
+        let dump = self.ofctl(&["dump-flows"], &[], "")?;
+        let number = |line: &str, name: &str| {
+            let rest = line.split_once(name)?.1;
+            let digits = rest.split([',', ' ']).next()?;
+            let hex = digits.strip_prefix("0x");
+            hex.map_or_else(|| digits.parse(), |hex| u64::from_str_radix(hex, 16)).ok()
+        };
+        let rules = dump.lines().filter_map(|line| {
+            let counters =
+                Counters { packets: number(line, "n_packets=")?, bytes: number(line, "n_bytes=")? };
+            Some((number(line, "cookie=")?, counters))
+        });
+        Ok(rules.filter(|(cookie, _)| *cookie != MARKER_COOKIE).collect())
+    }
+}

@@ -1,0 +1,439 @@
+//! Random rules, in the syntax that `ovs-ofctl` and Flowlane read, over the few values that packets have.
+
+use super::packets::Random;
+
+/// What a packet must be for a field to be there, and what a rule must therefore say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Needs {
+    Nothing,
+    Vlan,
+    Arp,
+    Ip,
+    Ipv4,
+    Ipv6,
+    Tcp,
+    Udp,
+    Sctp,
+    Icmp,
+    Icmp6,
+    Neighbour,
+    Solicitation,
+    Advertisement,
+    Mpls,
+}
+
+use Needs::{Advertisement, Neighbour, Solicitation};
+use Needs::{Arp, Icmp, Icmp6, Ip, Ipv4, Ipv6, Mpls, Nothing, Sctp, Tcp, Udp, Vlan};
+
+/// What a rule may say its packets are, and the fields that they have therefore.
+const STACKS: [(&str, &[Needs]); 28] = [
+    ("", &[]),
+    ("", &[]),
+    ("vlan_tci=0x1000/0x1000", &[Vlan]),
+    ("dl_vlan=5", &[Vlan]),
+    ("dl_vlan_pcp=3", &[Vlan]),
+    ("arp", &[Arp]),
+    ("rarp", &[Arp]),
+    ("ip", &[Ip, Ipv4]),
+    ("ip", &[Ip, Ipv4]),
+    ("ipv6", &[Ip, Ipv6]),
+    ("ipv6", &[Ip, Ipv6]),
+    ("tcp", &[Ip, Ipv4, Tcp]),
+    ("tcp6", &[Ip, Ipv6, Tcp]),
+    ("udp", &[Ip, Ipv4, Udp]),
+    ("udp", &[Ip, Ipv4, Udp]),
+    ("udp6", &[Ip, Ipv6, Udp]),
+    ("sctp", &[Ip, Ipv4, Sctp]),
+    ("sctp6", &[Ip, Ipv6, Sctp]),
+    ("icmp", &[Ip, Ipv4, Icmp]),
+    ("icmp6", &[Ip, Ipv6, Icmp6]),
+    ("icmp6,icmp_type=135,icmp_code=0", &[Ip, Ipv6, Neighbour, Solicitation]),
+    ("icmp6,icmp_type=136,icmp_code=0", &[Ip, Ipv6, Neighbour, Advertisement]),
+    ("ip,vlan_tci=0x1000/0x1000", &[Ip, Ipv4, Vlan]),
+    ("udp6,dl_vlan=6", &[Ip, Ipv6, Udp, Vlan]),
+    ("dl_vlan=0xffff,ip", &[Ip, Ipv4]),
+    ("mpls", &[Mpls]),
+    ("mplsm", &[Mpls]),
+    ("mpls,vlan_tci=0x1000/0x1000", &[Mpls, Vlan]),
+];
+
+/// A field: what it needs, by which values it is matched, to which it is set.
+type Row = (&'static str, Needs, &'static [&'static str], &'static [&'static str]);
+
+const MACS: &[&str] = &[
+    "02:00:00:00:00:01",
+    "02:00:00:00:00:02",
+    "00:00:00:00:00:01/00:00:00:00:00:01",
+    "01:00:00:00:00:00/01:00:00:00:00:00",
+    "02:00:00:00:00:00/ff:ff:ff:ff:ff:00",
+];
+const MACS_SET: &[&str] = &["02:00:00:00:00:02", "0a:0b:0c:0d:0e:0f", "00:00:00:00:00:02/00:00:00:00:00:ff"];
+const IPV4: &[&str] = &["10.0.0.1", "10.0.0.2", "192.0.2.7", "10.0.0.0/8", "10.0.0.0/24", "0.0.0.1/0.0.0.1"];
+const IPV4_SET: &[&str] = &["10.0.0.2", "9.9.9.9", "0.0.0.2/0.0.0.255", "255.255.0.0/255.255.0.0"];
+const IPV6: &[&str] = &["2001:db8::1", "2001:db8::2", "2001:db8::/64", "2001:db8::/32", "::1/::1"];
+const IPV6_SET: &[&str] = &["2001:db8::2", "fe80::9", "::7/::f"];
+const PORTS: &[&str] = &["80", "443", "53", "40000", "0x40/0xffc0", "1/1"];
+const PORTS_SET: &[&str] = &["53", "80", "65535", "0x1/0xff"];
+const REGISTERS: &[&str] = &["0", "1", "2", "0x1/0x1", "0x10/0xf0"];
+const REGISTERS_SET: &[&str] = &["1", "2", "0x12", "0x1/0x3", "0x20/0xf0"];
+
+const FIELDS: [Row; 47] = [
+    ("in_port", Nothing, &["1", "2"], &[]),
+    ("dl_src", Nothing, MACS, MACS_SET),
+    ("dl_dst", Nothing, MACS, MACS_SET),
+    ("metadata", Nothing, REGISTERS, REGISTERS_SET),
+    ("reg0", Nothing, REGISTERS, REGISTERS_SET),
+    ("reg1", Nothing, REGISTERS, REGISTERS_SET),
+    ("reg2", Nothing, REGISTERS, REGISTERS_SET),
+    ("reg3", Nothing, REGISTERS, REGISTERS_SET),
+    ("pkt_mark", Nothing, REGISTERS, REGISTERS_SET),
+    ("vlan_vid", Vlan, &["0x1005", "0x1006", "0x1001/0x1001"], &["0x1005", "0x1006", "0x1000"]),
+    ("vlan_tci", Vlan, &["0x1005", "0x7005", "0x1006/0x1fff", "0x3000/0x3000"], &["0x1005", "0x7006", "0"]),
+    ("dl_vlan_pcp", Vlan, &["0", "3", "7"], &[]),
+    ("vlan_pcp", Vlan, &[], &["0", "3", "5"]),
+    ("arp_op", Arp, &["1", "2"], &["2", "1"]),
+    ("arp_spa", Arp, IPV4, IPV4_SET),
+    ("arp_tpa", Arp, IPV4, IPV4_SET),
+    ("arp_sha", Arp, MACS, MACS_SET),
+    ("arp_tha", Arp, MACS, MACS_SET),
+    ("nw_src", Ipv4, IPV4, IPV4_SET),
+    ("nw_dst", Ipv4, IPV4, IPV4_SET),
+    ("nw_tos", Ip, &["0", "32", "184"], &["0", "32", "184"]),
+    ("ip_dscp", Ip, &["0", "8", "46"], &["8", "46"]),
+    ("nw_ecn", Ip, &["0", "1", "3"], &["0", "2", "3"]),
+    ("nw_ttl", Ip, &["0", "1", "2", "3", "63", "64"], &["0", "1", "2", "64"]),
+    ("ip_frag", Ip, &["no", "yes", "first", "later", "not_later"], &[]),
+    ("ipv6_src", Ipv6, IPV6, IPV6_SET),
+    ("ipv6_dst", Ipv6, IPV6, IPV6_SET),
+    ("ipv6_label", Ipv6, &["0", "5", "0xfffff", "0x1/0x1"], &["0", "7", "0x2/0xf"]),
+    ("tcp_src", Tcp, PORTS, PORTS_SET),
+    ("tcp_dst", Tcp, PORTS, PORTS_SET),
+    ("tcp_flags", Tcp, &["+syn-ack", "+rst", "0x12/0x3f", "0x800/0xe00", "0x10"], &[]),
+    ("udp_src", Udp, PORTS, PORTS_SET),
+    ("udp_dst", Udp, PORTS, PORTS_SET),
+    ("sctp_src", Sctp, PORTS, PORTS_SET),
+    ("sctp_dst", Sctp, PORTS, PORTS_SET),
+    ("icmp_type", Icmp, &["8", "0", "3"], &["0", "9"]),
+    ("icmp_code", Icmp, &["0", "1"], &["0", "5"]),
+    ("icmpv6_type", Icmp6, &["128", "1", "135"], &["129", "135"]),
+    ("icmpv6_code", Icmp6, &["0", "4"], &["0", "1"]),
+    ("nd_target", Neighbour, IPV6, IPV6_SET),
+    ("nd_sll", Solicitation, MACS, MACS_SET),
+    ("nd_tll", Advertisement, MACS, MACS_SET),
+    ("mpls_label", Mpls, &["3", "7", "16", "1048575"], &["7", "99", "1048575"]),
+    ("mpls_tc", Mpls, &["0", "3", "7"], &["1", "7"]),
+    ("mpls_bos", Mpls, &["0", "1"], &[]),
+    ("mpls_ttl", Mpls, &["0", "1", "2", "64"], &["1", "2", "77"]),
+    ("nw_proto", Ip, &["1", "6", "17", "44", "58", "132", "136"], &[]),
+];
+
+/// Actions that are not [`FIELDS`] set.
+const ACTIONS: [(Needs, &str); 52] = [
+    (Nothing, "mod_dl_src:02:00:00:00:00:01"),
+    (Nothing, "mod_dl_dst:02:00:00:00:00:03"),
+    (Nothing, "move:dl_src->dl_dst"),
+    (Nothing, "move:reg0->reg1"),
+    (Nothing, "move:NXM_NX_REG1[]->NXM_NX_REG2[]"),
+    (Nothing, "move:pkt_mark->reg0"),
+    (Nothing, "load:3->NXM_NX_REG0[4..7]"),
+    (Nothing, "load:1->reg3[0]"),
+    (Nothing, "load:0xa->OXM_OF_METADATA[8..11]"),
+    (Nothing, "push_vlan:0x8100"),
+    (Nothing, "push_vlan:0x88a8"),
+    (Vlan, "mod_vlan_vid:6"),
+    (Vlan, "mod_vlan_pcp:2"),
+    (Vlan, "load:9->vlan_tci[0..3]"),
+    (Vlan, "load:0x1007->NXM_OF_VLAN_TCI[]"),
+    (Vlan, "pop_vlan"),
+    (Vlan, "strip_vlan"),
+    (Arp, "move:arp_spa->arp_tpa"),
+    (Arp, "move:NXM_NX_ARP_SHA[]->NXM_NX_ARP_THA[]"),
+    (Arp, "move:arp_sha->dl_dst"),
+    (Arp, "move:reg0->arp_spa"),
+    (Arp, "load:2->NXM_OF_ARP_OP[]"),
+    (Ipv4, "mod_nw_src:10.0.0.2"),
+    (Ipv4, "mod_nw_dst:10.1.0.1"),
+    (Ipv4, "move:nw_src->nw_dst"),
+    (Ipv4, "move:NXM_OF_IP_DST[]->NXM_NX_REG0[]"),
+    (Ipv4, "move:reg0->nw_src"),
+    (Ipv4, "load:5->NXM_OF_IP_DST[0..7]"),
+    (Ip, "mod_nw_tos:40"),
+    (Ip, "mod_nw_ecn:1"),
+    (Ip, "mod_nw_ttl:3"),
+    (Ip, "dec_ttl"),
+    (Ip, "dec_ttl"),
+    (Ip, "load:32->NXM_OF_IP_TOS[]"),
+    (Ip, "load:3->ip_dscp[0..1]"),
+    (Ip, "load:1->NXM_NX_IP_TTL[]"),
+    (Ipv6, "move:ipv6_src->ipv6_dst"),
+    (Ipv6, "load:0x77->NXM_NX_IPV6_DST[0..15]"),
+    (Ipv6, "load:1->ipv6_label[0..3]"),
+    (Tcp, "mod_tp_src:80"),
+    (Tcp, "move:tcp_dst->tcp_src"),
+    (Tcp, "load:1->NXM_OF_TCP_DST[0..7]"),
+    (Udp, "mod_tp_dst:443"),
+    (Udp, "move:udp_src->udp_dst"),
+    (Udp, "load:0->OXM_OF_UDP_SRC[]"),
+    (Icmp, "load:1->icmp_code[0]"),
+    (Mpls, "set_mpls_label:16"),
+    (Mpls, "set_mpls_tc:3"),
+    (Mpls, "set_mpls_ttl:2"),
+    (Mpls, "dec_mpls_ttl"),
+    (Mpls, "dec_mpls_ttl"),
+    (Mpls, "load:2->mpls_tc[0..1]"),
+];
+
+const OUTPUTS: [&str; 10] =
+    ["output:1", "output:2", "output:3", "output:4", "2", "output:7", "in_port", "flood", "all", "controller"];
+
+/// What a case's rules do with labels: one of these, since Open vSwitch cancels a label that is pushed and popped
+/// again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Labels {
+    Push,
+    Pop,
+    Neither,
+}
+
+/// What is left out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) labels: Labels,
+    /// Link-layer options of neighbour discovery are set, and then not matched.
+    pub(crate) sets_options: bool,
+}
+
+/// Rules, one a line, each with its own cookie.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Rules {
+    pub(crate) text: String,
+    pub(crate) tables: u8,
+}
+
+impl Rules {
+    /// Forgets the rules for which this holds.
+    pub(crate) fn leave_out(&mut self, holds: impl Fn(&str) -> bool) {
+        let kept = self.text.lines().filter(|line| !holds(line));
+        self.text = kept.map(|line| format!("{line}\n")).collect();
+    }
+
+    /// How often a packet may meet an action on its way, at most.
+    pub(crate) fn most(&self, action: &str) -> usize {
+        let of_table = |table| {
+            let start = format!("table={table},");
+            let rules = self.text.lines().filter(|line| line.starts_with(&start));
+            rules.map(|line| line.matches(action).count()).max().unwrap_or(0)
+        };
+        (0..self.tables).map(of_table).sum()
+    }
+
+    /// Whether some rule's actions contain one of these texts.
+    pub(crate) fn does(&self, actions: &[&str]) -> bool {
+        let mut all = self.text.lines().filter_map(|line| line.split_once("actions=")).map(|(_, a)| a);
+        all.any(|text| actions.iter().any(|action| text.contains(action)))
+    }
+
+    /// Whether some rule sets a field whose name begins with one of these.
+    pub(crate) fn sets(&self, fields: &[&str]) -> bool {
+        fields.iter().any(|field| {
+            let by_load = nxm(field).is_some_and(|name| self.does(&[&format!("->{name}")]));
+            by_load || self.does(&[&format!("->{field}"), &format!("mod_{field}")])
+        })
+    }
+}
+
+/// The name by which [`ACTIONS`] have a field besides its own.
+fn nxm(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "vlan" => "NXM_OF_VLAN_TCI",
+        "arp" => "NXM_OF_ARP",
+        "nw_dst" => "NXM_OF_IP_DST",
+        "nw_tos" => "NXM_OF_IP_TOS",
+        "nw_ttl" => "NXM_NX_IP_TTL",
+        "ipv6_dst" => "NXM_NX_IPV6_DST",
+        "tcp" => "NXM_OF_TCP",
+        "udp" => "OXM_OF_UDP",
+        _ => return None,
+    })
+}
+
+/// Random rules.
+pub(crate) fn rules(r: &mut Random, limits: Limits) -> Rules {
+    let tables = 1 + r.below(4) as u8;
+    // Labels are pushed in one table only: Open vSwitch keeps three.
+    let pushes = r.below(tables.into()) as u8;
+    let mut text = String::new();
+    let mut cookie = 0;
+    for table in 0..tables {
+        let count = 2 + r.below(7) + u32::from(tables == 1) * 4;
+        for place in 0..count {
+            cookie += 1;
+            let mut writer =
+                Writer { r, limits, needs: vec![], matches: vec![], actions: vec![], table, tables };
+            writer.write(table == pushes);
+            let (matches, actions) = (writer.matches.join(","), writer.actions.join(","));
+            // Which of two rules of one priority wins is undefined (OpenFlow 1.3.5 §5.3).
+            let priority = 1 + r.below(3) * 100 + place;
+            let line = format!("table={table},priority={priority},cookie={cookie},{matches}");
+            text.push_str(&format!("{},actions={actions}\n", line.trim_end_matches(',')));
+        }
+    }
+    let mut rules = Rules { text, tables };
+    // Nor more than two tags.
+    while rules.most("push_vlan") > 2 {
+        let last = rules.text.lines().rfind(|line| line.contains("push_vlan")).map(str::to_owned);
+        rules.leave_out(|rule| Some(rule) == last.as_deref());
+    }
+    rules
+}
+
+/// Writes one rule.
+struct Writer<'a> {
+    r: &'a mut Random,
+    limits: Limits,
+    /// What its packets are at the place to which the actions have been written.
+    needs: Vec<Needs>,
+    matches: Vec<String>,
+    actions: Vec<String>,
+    table: u8,
+    tables: u8,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, may_push: bool) {
+        let pops = self.limits.labels == Labels::Pop && self.r.one_in(4);
+        let bottom = self.r.one_in(2);
+        if pops {
+            self.matches.push(format!("mpls,mpls_bos={}", u8::from(bottom)));
+            self.needs = vec![Mpls];
+        } else {
+            let (text, needs) = self.r.pick(&STACKS);
+            self.matches.extend((!text.is_empty()).then(|| text.to_owned()));
+            self.needs = needs.to_vec();
+        }
+        for _ in 0..self.r.pick(&[0, 0, 1, 1, 2]) {
+            self.match_field();
+        }
+        for _ in 0..self.r.pick(&[0, 1, 1, 2, 3, 4]) {
+            self.act();
+        }
+        if pops {
+            self.pop(bottom);
+        } else if may_push && self.limits.labels == Labels::Push && self.r.one_in(2) {
+            self.push();
+        }
+        if self.r.below(3) > 0 {
+            self.actions.push(self.r.pick(&OUTPUTS).to_owned());
+        }
+        if self.r.one_in(6) {
+            let (value, mask) = self.r.pick(&[("0x5", ""), ("0x1", "/0x3"), ("0x10", "/0xf0")]);
+            self.actions.push(format!("write_metadata:{value}{mask}"));
+        }
+        let behind = self.tables - 1 - self.table;
+        if behind > 0 && self.r.below(4) > 0 {
+            let next = self.table + 1 + self.r.below(behind.into()) as u8;
+            self.actions.push(format!("goto_table:{next}"));
+        }
+        if self.actions.is_empty() {
+            self.actions.push("drop".to_owned());
+        }
+    }
+
+    fn has(&self, needs: Needs) -> bool {
+        needs == Nothing || self.needs.contains(&needs)
+    }
+
+    fn match_field(&mut self) {
+        let (name, needs, values, _) = self.r.pick(&FIELDS);
+        let has = |name: &str| {
+            let same = |m: &str| m.split('=').next() == Some(name);
+            self.matches.iter().any(|text| text.split(',').any(same))
+        };
+        let options = self.limits.sets_options && matches!(needs, Solicitation | Advertisement);
+        let transport = [Tcp, Udp, Sctp, Icmp, Icmp6, Neighbour].iter().any(|&n| self.has(n));
+        let vlan = needs == Vlan && self.matches.iter().any(|m| m.contains("vlan"));
+        let twice = has(name) || vlan || name == "nw_proto" && transport;
+        let dscp = matches!(name, "nw_tos" | "ip_dscp") && (has("nw_tos") || has("ip_dscp"));
+        if self.has(needs) && !values.is_empty() && !options && !twice && !dscp {
+            let value = self.r.pick(values);
+            if (name, value) == ("ip_frag", "later") && transport {
+                // There are no ports to set, says Open vSwitch, and refuses rules that do.
+                return;
+            }
+            self.matches.push(format!("{name}={value}"));
+        }
+    }
+
+    fn act(&mut self) {
+        match self.r.below(6) {
+            0 => self.actions.push(self.r.pick(&OUTPUTS).to_owned()),
+            1 | 2 => {
+                // Open vSwitch refuses rules that push onto two tags.
+                let full = self.needs.iter().filter(|&&n| n == Vlan).count() == 2;
+                let fits = |(needs, text): &&(Needs, &str)| {
+                    self.has(*needs) && !(full && text.starts_with("push_vlan"))
+                };
+                let possible: Vec<_> = ACTIONS.iter().filter(fits).collect();
+                let (_, text) = *self.r.pick(&possible);
+                self.actions.push(text.to_owned());
+                match text {
+                    // Open vSwitch does not know whether there is a tag where a part of its TCI is set.
+                    "pop_vlan" | "strip_vlan" | "load:9->vlan_tci[0..3]" => self.needs.retain(|&n| n != Vlan),
+                    _ if text.starts_with("push_vlan") => self.needs.push(Vlan),
+                    _ => {}
+                }
+            }
+            _ => self.set_field(),
+        }
+    }
+
+    fn set_field(&mut self) {
+        let sets = |row: &&Row| {
+            let options = matches!(row.1, Solicitation | Advertisement) && !self.limits.sets_options;
+            self.has(row.1) && !row.3.is_empty() && !options
+        };
+        let mut possible: Vec<&Row> = FIELDS.iter().filter(sets).collect();
+        // Registers are always there, and would be nearly all that is set.
+        let headers: Vec<&Row> = possible.iter().copied().filter(|row| row.1 != Nothing).collect();
+        if !headers.is_empty() && self.r.below(4) > 0 {
+            possible = headers;
+        }
+        let (name, _, _, values) = self.r.pick(&possible);
+        let value = self.r.pick(values);
+        self.actions.push(format!("set_field:{value}->{name}"));
+        if (*name, value) == ("vlan_tci", "0") {
+            self.needs.retain(|&n| n != Vlan);
+        }
+    }
+
+    /// Pushes a label, and sets in it what has no source in the packet (OpenFlow 1.3.5 §5.12.1).
+    fn push(&mut self) {
+        let kind = self.r.pick(&["0x8847", "0x8848"]);
+        let (label, tc) = (self.r.pick(&[7, 99, 0xf_ffff]), self.r.pick(&[0, 5]));
+        self.actions.push(format!("push_mpls:{kind}"));
+        self.actions.push(format!("set_field:{label}->mpls_label,set_field:{tc}->mpls_tc"));
+        if self.r.one_in(2) {
+            self.actions.push(format!("set_field:{}->mpls_ttl", self.r.pick(&[1, 2, 64])));
+        }
+        self.needs = vec![Mpls];
+    }
+
+    /// Pops a label, to the type that fits.
+    fn pop(&mut self, bottom: bool) {
+        let kind = if bottom { self.r.pick(&["0x0800", "0x0800", "0x86dd"]) } else { "0x8847" };
+        self.actions.push(format!("pop_mpls:{kind}"));
+        self.needs.retain(|&n| n == Vlan);
+        self.needs.extend(match kind {
+            "0x0800" => &[Ip, Ipv4][..],
+            "0x86dd" => &[Ip, Ipv6],
+            _ => &[Mpls],
+        });
+        for _ in 0..self.r.pick(&[0, 0, 1, 2]) {
+            self.act();
+        }
+        // Move behind MPLS is refused.
+        let popped = self.actions.iter().position(|a| a.starts_with("pop_mpls")).expect("it is there");
+        let behind = self.actions.split_off(popped + 1);
+        self.actions.extend(behind.into_iter().filter(|action| !action.starts_with("move")));
+    }
+}

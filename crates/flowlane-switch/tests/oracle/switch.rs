@@ -1,0 +1,77 @@
+//! The switch under test, by its public interface.
+
+use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Format, ReadOptions, read};
+use flowlane_switch::mac_table::MacTable;
+use flowlane_switch::pipeline::{Miss, Pipeline};
+use flowlane_switch::port::{MemoryHandle, MemoryPort};
+use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
+
+use super::ovs::{Counters, PORTS, Sent};
+use super::rules::Rules;
+
+/// A worker with ports 1 to [`PORTS`] that takes one frame at a time.
+pub(crate) struct Flowlane {
+    worker: Worker,
+    ports: Vec<MemoryHandle>,
+}
+
+impl Flowlane {
+    /// A worker with these rules; `seed` chooses engine and caches, by which nothing may change.
+    ///
+    /// # Errors
+    /// What it says where it refuses a rule.
+    pub(crate) fn new(rules: &Rules, policy: MalformedPolicy, seed: u64) -> Result<Self, String> {
+        let mut pipeline = Pipeline::new();
+        for table in 0..rules.tables {
+            let engine: Box<dyn Classifier> = match seed % 3 {
+                0 => Box::new(LinearSearch::new(1000)),
+                _ => Box::new(TupleSearch::new(1000, seed as u32)),
+            };
+            pipeline.add_table(table, "", engine, Miss::Drop);
+        }
+        let options = ReadOptions::default();
+        let read = read(&rules.text, "rules", Some(Format::Flows), &options).map_err(|e| e.to_string())?;
+        for rule in read {
+            let cookie = rule.cookie;
+            pipeline.add_rule(rule).map_err(|error| format!("rule {cookie}: {error}"))?;
+        }
+        let caches = CacheConfig {
+            exact_entries: if seed.is_multiple_of(2) { 64 } else { 0 },
+            exact_insert_inverse: 2,
+            signature_entries: if seed.is_multiple_of(5) { 64 } else { 0 },
+            signature_insert_inverse: 2,
+            megaflows_max: if seed.is_multiple_of(7) { 0 } else { 1000 },
+            masks_max: 100,
+            ..CacheConfig::default()
+        };
+        let mut egress = Egress::new(MacTable::new(16, 300, 1), 1);
+        let mut ports = Vec::new();
+        for number in 1..=PORTS {
+            let (port, handle) = MemoryPort::new();
+            let name = format!("p{number}");
+            egress.ports.add(PortSlot::new(PortNo(number as u32), &name, "", Box::new(port)));
+            ports.push(handle);
+        }
+        let mut worker = Worker::new(Lookup::new(pipeline, caches), egress, 1, Clock::Frames);
+        worker.malformed_policy = policy;
+        Ok(Self { worker, ports })
+    }
+
+    /// Forwards one frame; returns what was sent because of it, and how often something was found malformed.
+    pub(crate) fn forward(&mut self, in_port: usize, frame: &[u8]) -> (Sent, u64) {
+        let before: u64 = self.worker.malformed.iter().sum();
+        self.worker.inject(in_port - 1, &[frame]).expect("ports in memory do not fail");
+        let sent = std::array::from_fn(|port| self.ports[port].take_sent());
+        (sent, self.worker.malformed.iter().sum::<u64>() - before)
+    }
+
+    /// The rules' counters by cookie.
+    pub(crate) fn counters(&mut self) -> Vec<(u64, Counters)> {
+        self.worker.lookup.collect_counters();
+        let tables = self.worker.lookup.pipeline.tables();
+        let rules = tables.flat_map(|(_, table)| table.rules());
+        rules.map(|(_, e)| (e.rule.cookie, Counters { packets: e.packets, bytes: e.bytes })).collect()
+    }
+}
