@@ -55,16 +55,16 @@ impl Flowlane {
             ports.push(handle);
         }
         let mut worker = Worker::new(Lookup::new(pipeline, caches), egress, 1, Clock::Frames);
-        worker.malformed_policy = policy;
+        worker.egress.faults.policy = policy;
         Ok(Self { worker, ports })
     }
 
     /// Forwards one frame; returns what was sent because of it, and how often something was found malformed.
     pub(crate) fn forward(&mut self, in_port: usize, frame: &[u8]) -> (Sent, u64) {
-        let before: u64 = self.worker.malformed.iter().sum();
+        let before: u64 = self.worker.egress.faults.found.iter().sum();
         self.worker.inject(in_port - 1, &[frame]).expect("ports in memory do not fail");
         let sent = std::array::from_fn(|port| self.ports[port].take_sent());
-        (sent, self.worker.malformed.iter().sum::<u64>() - before)
+        (sent, self.worker.egress.faults.found.iter().sum::<u64>() - before)
     }
 
     /// The rules' counters by cookie.
