@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::Outcome;
 use super::measured::Measured;
-use super::text::label;
 use crate::config::Approach;
 
 /// How many times larger one of the two may be for anything simulated to be told in times of software: 20 % more.
@@ -60,21 +59,24 @@ pub(super) fn doubt(trust: &[Trust], measured: &Measured) -> Option<String> {
             "how long a cycle of this core is was not measured, and ticks of the time-stamp counter are no cycles".to_owned(),
         );
     };
-    if let Some(sentence) = measured.disturbed.and_then(|disturbed| disturbed.sentence()) {
-        return Some(sentence);
-    }
+    let disturbed = measured.disturbed.and_then(|disturbed| disturbed.sentence());
+    let reasons: Vec<String> = too_far(trust, &ratios).into_iter().chain(disturbed).collect();
+    (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+/// What is simulated the farthest from what it takes, where that is too far.
+fn too_far(trust: &[Trust], ratios: &[f64]) -> Option<String> {
     let apart = |ratio: f64| ratio.max(1.0 / ratio);
     let worst = (0..ratios.len()).max_by(|a, b| apart(ratios[*a]).total_cmp(&apart(ratios[*b])))?;
     (apart(ratios[worst]) > APART_MOST).then(|| {
         let (t, ratio) = (&trust[worst], ratios[worst]);
         format!(
-            "simulated and measured cycles of the same software differ by more than {:.0} %: {} takes {:.0} here, and {:.0} as \
-             simulated ({}), {ratio:.2} times as many",
+            "simulated and measured cycles of the same software differ by more than {:.0} % ({} takes {:.0} here, and {:.0} as \
+             simulated: {ratio:.2} times as many)",
             100.0 * (APART_MOST - 1.0),
             t.measured,
             t.measured_cycles.unwrap_or(0.0),
             t.simulated_cycles,
-            label(t.simulated)
         )
     })
 }
@@ -109,5 +111,8 @@ mod tests {
         let steady = Some(Disturbed { steady: 0.9, ..Disturbed::default() });
         let disturbed = Measured { disturbed: steady, ..Measured::default() };
         assert!(doubt(&of(&[Some(1.0)]), &disturbed).unwrap().contains("disturbed"));
+        // How far they are apart comes first.
+        let both = doubt(&of(&[Some(2.0)]), &disturbed).unwrap();
+        assert!(both.starts_with("simulated and measured") && both.contains("disturbed"), "{both}");
     }
 }

@@ -186,7 +186,7 @@ pub(super) fn break_evens(report: &Report) -> Vec<Vec<String>> {
 }
 
 pub(super) fn text(report: &Report) -> String {
-    let mut out = doubt_sentence(report).map_or_else(String::new, |sentence| sentence + "\n\n");
+    let mut out = doubt_sentence(report).map_or_else(String::new, |sentence| sentence + "\n");
     let facts: Vec<Vec<String>> =
         facts(report).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     out.push_str(&output::text_table("", &["what if", ""], &facts));
