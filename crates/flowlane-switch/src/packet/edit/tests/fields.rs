@@ -95,7 +95,7 @@ fn a_destination_on_the_way_is_not_in_the_transport_checksum() {
     for kind in [0, 2, 3, 4, 77] {
         for left in [0, 1] {
             let make = |ip: &mut Ip, r: &mut Random| {
-                (ip.extensions.clear(), ip.last = None);
+                (ip.extensions, ip.last) = (Vec::new(), None);
                 ip.push_routing(kind, left, r);
                 ip.v6
                     && matches!(ip.proto, 6 | 17 | 58 | 136)
@@ -135,7 +135,8 @@ fn udp_lite_checksums_follow_addresses_and_are_never_zero() {
     let mut packet = ip_packets(&mut r, 1, make).remove(0);
     let Body::Ip(ip) = &mut packet.body else { unreachable!("IP packets") };
     ip.checksum = Stored::Right;
-    (ip.datagram[4..6].fill(0), ip.src = [0; 16]);
+    ip.datagram[4..6].fill(0);
+    ip.src = [0; 16];
     let without = ip.summed();
     let (mut frame, mut headers, key) = frame_of(&packet.build());
     assert_eq!((key.get(Field::TpSrc), key.get(Field::TpDst)), (0, 0));
