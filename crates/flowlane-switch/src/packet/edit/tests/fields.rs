@@ -155,6 +155,20 @@ fn udp_lite_checksums_follow_addresses_and_are_never_zero() {
     assert_eq!(parse(&short, 1, &mut FlowKey::zero()).malformed, None);
 }
 
+/// A solicitation without options; what stands behind the packet looks like one.
+#[test]
+fn options_behind_the_packet_are_padding() {
+    let mut r = Random(6);
+    let make = |ip: &mut Ip, _: &mut Random| ip.nd.is_some_and(|nd| nd[0].is_none()) && !ip.is_fragment();
+    for mut packet in ip_packets(&mut r, 20, make) {
+        packet.padding = vec![1, 1, 2, 0, 0, 0, 0, 9];
+        let bytes = packet.build();
+        let (mut frame, mut headers, _) = frame_of(&bytes);
+        assert!(!set_field(&mut frame, &mut headers, Field::NdSll, 0x0200_0000_0005, (1 << 48) - 1));
+        assert_eq!(frame.bytes(), bytes);
+    }
+}
+
 /// Packets as they are sent, and packets that were cut or of which bytes were changed.
 pub(crate) fn sound_or_broken(r: &mut Random) -> Vec<u8> {
     let mut bytes = Packet::random(r).build();
