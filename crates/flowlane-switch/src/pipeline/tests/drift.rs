@@ -80,6 +80,18 @@ fn the_key_that_rules_have_written_is_that_of_the_packet_parsed_anew() {
     assert!(followed > 15_000 && changed > 8_000, "{followed} {changed}");
 }
 
+#[test]
+fn an_option_whose_address_became_zero_can_be_set_again() {
+    let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
+    message.extend([[7; 16].as_slice(), &[1, 1, 2, 0, 0, 0, 0, 6]].concat());
+    let bytes = [&[2; 12][..], &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 32, 58, 255], &[3; 32], &message].concat();
+    let mut key = FlowKey::zero();
+    parse(&bytes, 1, &mut key);
+    let set = |value| Action::SetField { field: Field::NdSll, value, mask: (1 << 48) - 1 };
+    let steps = pipeline(vec![set(0), set(5)], &key).translate(&key).steps;
+    assert_eq!(steps[1..], [Step::Do(set(0)), Step::Do(set(5))]);
+}
+
 /// Packets that agree in what a path depended on go the same way: whether they have a field is a part of that.
 #[test]
 fn packets_under_one_mask_are_changed_alike() {

@@ -95,7 +95,7 @@ fn a_destination_on_the_way_is_not_in_the_transport_checksum() {
     for kind in [0, 2, 3, 4, 77] {
         for left in [0, 1] {
             let make = |ip: &mut Ip, r: &mut Random| {
-                (ip.extensions.clear(), ip.last = None);
+                (ip.extensions, ip.last) = (Vec::new(), None);
                 ip.push_routing(kind, left, r);
                 ip.v6
                     && matches!(ip.proto, 6 | 17 | 58 | 136)
@@ -135,7 +135,8 @@ fn udp_lite_checksums_follow_addresses_and_are_never_zero() {
     let mut packet = ip_packets(&mut r, 1, make).remove(0);
     let Body::Ip(ip) = &mut packet.body else { unreachable!("IP packets") };
     ip.checksum = Stored::Right;
-    (ip.datagram[4..6].fill(0), ip.src = [0; 16]);
+    ip.datagram[4..6].fill(0);
+    ip.src = [0; 16];
     let without = ip.summed();
     let (mut frame, mut headers, key) = frame_of(&packet.build());
     assert_eq!((key.get(Field::TpSrc), key.get(Field::TpDst)), (0, 0));
@@ -152,6 +153,20 @@ fn udp_lite_checksums_follow_addresses_and_are_never_zero() {
     let l3 = usize::from(headers.l3);
     short[l3 + 2..l3 + 4].copy_from_slice(&((cut - l3) as u16).to_be_bytes());
     assert_eq!(parse(&short, 1, &mut FlowKey::zero()).malformed, None);
+}
+
+/// A solicitation without options; what stands behind the packet looks like one.
+#[test]
+fn options_behind_the_packet_are_padding() {
+    let mut r = Random(6);
+    let make = |ip: &mut Ip, _: &mut Random| ip.nd.is_some_and(|nd| nd[0].is_none()) && !ip.is_fragment();
+    for mut packet in ip_packets(&mut r, 20, make) {
+        packet.padding = vec![1, 1, 2, 0, 0, 0, 0, 9];
+        let bytes = packet.build();
+        let (mut frame, mut headers, _) = frame_of(&bytes);
+        assert!(!set_field(&mut frame, &mut headers, Field::NdSll, 0x0200_0000_0005, (1 << 48) - 1));
+        assert_eq!(frame.bytes(), bytes);
+    }
 }
 
 /// Packets as they are sent, and packets that were cut or of which bytes were changed.

@@ -263,7 +263,7 @@ impl Packet {
                 let by =
                     [12, 9, 0][usize::from(field != Field::MplsLabel) + usize::from(field == Field::MplsTtl)];
                 let Some(first) = self.labels.first_mut() else { return false };
-                *first = *first & !((mask as u32) << by) | (value & mask) as u32 * (1 << by);
+                *first = *first & !((mask as u32) << by) | ((value & mask) as u32) << by;
             }
             Field::ArpOp | Field::ArpSha | Field::ArpSpa | Field::ArpTha | Field::ArpTpa => {
                 let Body::Arp(arp) = &mut self.body else { return false };
