@@ -2,6 +2,7 @@
 //! has to say the same.
 
 mod time;
+mod tunnels;
 
 use flowlane::classify::LinearSearch;
 use flowlane::route::Prefix;
