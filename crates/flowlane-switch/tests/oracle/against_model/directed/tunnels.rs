@@ -2,14 +2,15 @@
 
 use super::{Ip, PLAIN, Switch, drops, ethernet, hex, ipv4, ipv6, print, rules, udp4, v6};
 use crate::against_model::worker::Options;
+use crate::model::Frames;
 use crate::packets::{Random, sum};
 
 /// What is sent where for a frame that comes in through a port that takes tunnels off.
-fn decapsulated(text: &str, frame: &[u8]) -> Vec<(u32, Vec<u8>)> {
+fn decapsulated(text: &str, frame: &[u8]) -> Frames {
     let mut switch = Switch::new(&drops(2), Options::plain(&mut Random::new(1)));
     switch.worker.egress.ports.slots_mut()[0].decapsulate = true;
     rules(text).iter().for_each(|rule| assert!(switch.add(rule)));
-    switch.run(&[(1, frame)]).pop().unwrap()
+    switch.run(&[(1, frame)]).unwrap().pop().unwrap()
 }
 
 /// A datagram to a tunnel's port, from other addresses than what is inside. Its checksum of 0 says that there is none.
