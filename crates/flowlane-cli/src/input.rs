@@ -15,23 +15,42 @@ use crate::arguments::{RoutesFormat, RoutesInput, RulesFormat, RulesInput, Trace
 use crate::failure::Failure;
 use crate::mrt;
 
-/// The most bytes that a text file may have, decompressed: enough for ten million rules.
-const TEXT_BYTES_MAX: u64 = 2 << 30;
+/// The most bytes that a file may have, decompressed: enough for ten million rules.
+const FILE_BYTES_MAX: u64 = 2 << 30;
+
+/// The most bytes that gzip may make of one, beyond [`INFLATED_BYTES`]. Rules, routes and captures become 5 to 50 times
+/// smaller; a file of a few megabytes that becomes a thousand times as large (deflate's most is 1032) was made to fill
+/// memory, and whoever means it can decompress it.
+const INFLATION_MAX: u64 = 100;
+
+/// What may be made of any file, however small.
+const INFLATED_BYTES: u64 = 64 << 20;
 
 /// A file's bytes; one that is gzipped is decompressed.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |e: &std::io::Error| Failure::file(path, "read", e);
     let file = std::fs::File::open(path).map_err(|e| failed(&e))?;
     let mut bytes = Vec::new();
-    file.take(TEXT_BYTES_MAX).read_to_end(&mut bytes).map_err(|e| failed(&e))?;
-    if bytes.starts_with(&[0x1f, 0x8b]) {
-        let mut inner = Vec::new();
-        let decoder = flate2::read::MultiGzDecoder::new(&bytes[..]);
-        decoder.take(TEXT_BYTES_MAX).read_to_end(&mut inner).map_err(|e| failed(&e))?;
-        bytes = inner;
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|e| failed(&e))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(Failure::input(format!("{} is larger than {FILE_BYTES_MAX} bytes", path.display())));
     }
-    if bytes.len() as u64 >= TEXT_BYTES_MAX {
-        return Err(Failure::input(format!("{} is larger than {TEXT_BYTES_MAX} bytes", path.display())));
+    match bytes.starts_with(&[0x1f, 0x8b]) {
+        true => inflate(&bytes, path),
+        false => Ok(bytes),
+    }
+}
+
+/// What gzip has made of a file's bytes, as far as that is bounded.
+fn inflate(packed: &[u8], path: &Path) -> Result<Vec<u8>, Failure> {
+    let most = (packed.len() as u64 * INFLATION_MAX).clamp(INFLATED_BYTES, FILE_BYTES_MAX);
+    let mut bytes = Vec::new();
+    let decoder = flate2::read::MultiGzDecoder::new(packed);
+    decoder.take(most + 1).read_to_end(&mut bytes).map_err(|e| Failure::file(path, "read", &e))?;
+    if bytes.len() as u64 > most {
+        let message = format!("{} becomes larger than {most} bytes when decompressed", path.display());
+        let help = format!("decompress it first, where that is meant: up to {FILE_BYTES_MAX} bytes are read");
+        return Err(Failure::input_help(message, help));
     }
     Ok(bytes)
 }
@@ -65,7 +84,7 @@ pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Fail
     }
 }
 
-/// The keys of a trace, and how many of its packets were malformed.
+/// The keys of a trace, and how many of its packets were malformed or not to be taken out of their tunnels.
 pub(crate) fn read_trace(input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Failure> {
     let bytes = read_bytes(&input.trace)?;
     let pcap = [
@@ -96,7 +115,7 @@ pub(crate) fn read_trace(input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Fail
 fn capture_keys(bytes: &[u8], input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Failure> {
     let failed = |e| Failure::input(format!("{}: {e}", input.trace.display()));
     let mut reader = CaptureReader::new(Cursor::new(bytes)).map_err(failed)?;
-    let (mut keys, mut malformed) = (Vec::new(), 0);
+    let (mut keys, mut malformed, mut refused) = (Vec::new(), 0, 0);
     let (mut record, mut frame) = (Vec::new(), Frame::default());
     let parser = Parser::new();
     while reader.next(&mut record).map_err(failed)?.is_some() {
@@ -104,12 +123,16 @@ fn capture_keys(bytes: &[u8], input: &TraceInput) -> Result<(Vec<FlowKey>, u64),
         let mut key = FlowKey::zero();
         let mut headers = parser.parse_one(frame.bytes(), input.in_port, &mut key);
         if input.decapsulate {
-            headers = decapsulate(&parser, &mut frame, input.in_port, headers, &mut key);
+            match decapsulate(&parser, &mut frame, input.in_port, headers, &mut key, &[]) {
+                Ok(inner) => headers = inner,
+                // It stays what it was outside, so that every packet has its row.
+                Err(_) => refused += 1,
+            }
         }
         malformed += u64::from(headers.malformed.is_some());
         keys.push(key);
     }
-    Ok((keys, malformed))
+    Ok((keys, malformed + refused))
 }
 
 /// The routes of a file, and the name of the format that they were written in.

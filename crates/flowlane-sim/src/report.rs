@@ -49,9 +49,13 @@ pub struct Chart {
 pub(crate) struct Csv(String);
 
 impl Csv {
-    /// With the hash of the machine as its first line.
-    pub(crate) fn of_machine(hash: &str) -> Self {
-        Self(format!("machine,{hash}\n"))
+    /// With names and hashes of the machines as its first lines.
+    pub(crate) fn of_machines<'a>(machines: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let mut csv = Self(String::new());
+        for (name, hash) in machines {
+            csv.line(["machine", name, hash].map(str::to_owned));
+        }
+        csv
     }
 
     pub(crate) fn line(&mut self, cells: impl IntoIterator<Item = String>) {
@@ -116,9 +120,9 @@ mod tests {
             lines: true,
             series,
         };
-        let mut csv = Csv::of_machine("0f");
+        let mut csv = Csv::of_machines([("here", "0f")]);
         csv.charts(&[chart]);
-        let lines = ["machine,0f", "figure,series,place,value,unit"];
+        let lines = ["machine,here,0f", "figure,series,place,value,unit"];
         let values = ["one,\"a, \"\"b\"\"\",1,1234,cycles", "one,\"a, \"\"b\"\"\",2,,cycles"];
         assert_eq!(csv.finish(), [lines, values].concat().join("\n") + "\n");
     }

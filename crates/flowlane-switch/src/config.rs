@@ -538,8 +538,7 @@ fn suggest(message: &str) -> Option<String> {
     if !message.starts_with("unknown") {
         return None;
     }
-    let nearest = known.min_by_key(|k| strsim::damerau_levenshtein(k, unknown))?;
-    Some(format!("did you mean `{nearest}`?"))
+    flowlane::names::nearest(unknown, known).map(|name| format!("did you mean `{name}`?"))
 }
 
 #[cfg(test)]

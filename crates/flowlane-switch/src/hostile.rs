@@ -32,7 +32,7 @@ pub fn packet_parse(frame: &[u8]) {
     match headers.transport {
         Transport::None => {}
         Transport::Tcp => within(headers.l4, 20),
-        Transport::Udp | Transport::Icmpv4 => within(headers.l4, 8),
+        Transport::Udp | Transport::UdpLite | Transport::Icmpv4 => within(headers.l4, 8),
         Transport::Sctp => within(headers.l4, 12),
         Transport::Icmpv6 => within(headers.l4, 4),
     }
@@ -193,7 +193,7 @@ fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
     egress.controller = Some(Box::new(controller));
     handles.push(handle);
     let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, 32, Clock::Frames);
-    worker.malformed_policy = MalformedPolicy::Forward;
+    worker.egress.faults.policy = MalformedPolicy::Forward;
     (worker, handles)
 }
 
@@ -245,7 +245,17 @@ fn rules() -> Vec<Rule> {
         );
     }
     let (out, go) = (Action::Output(PortNo(3)), Action::Goto);
-    add(0, 5, &[(Field::EthType, 0x8847)], vec![Action::PopMpls(0x0800), out.clone(), go(1)]);
+    let moves = |from, to| Action::Move { from, to };
+    let behind = vec![
+        Action::PopMpls(0x0800),
+        Action::DecTtl,
+        moves(Field::Ipv4Src, Field::Ipv4Dst),
+        moves(Field::TpDst, Field::TpSrc),
+        moves(Field::Ipv4Src, Field::Reg1),
+        out.clone(),
+        go(1),
+    ];
+    add(0, 5, &[(Field::EthType, 0x8847)], behind);
     add(
         0,
         5,
@@ -258,7 +268,12 @@ fn rules() -> Vec<Rule> {
         &[(Field::EthType, 0x86dd)],
         vec![Action::DecTtl, Action::PushVlan(0x88a8), out.clone(), go(1)],
     );
-    add(0, 4, &[(Field::VlanTci, 0x1005)], vec![Action::PopVlan, Action::PopVlan, out.clone(), go(2)]);
+    add(
+        0,
+        4,
+        &[(Field::VlanTci, 0x1005)],
+        vec![Action::PopVlan, Action::PopVlan, moves(Field::Ipv4Dst, Field::Ipv4Src), out.clone(), go(2)],
+    );
     let swap = Action::Move { from: Field::EthSrc, to: Field::EthDst };
     add(0, 1, &[], vec![swap, Action::Sample { probability: 9 }, go(1)]);
     add(

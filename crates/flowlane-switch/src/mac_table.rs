@@ -15,6 +15,9 @@ use flowlane::rule::action::PortNo;
 /// Entries looked at for one to replace in a full table.
 pub const NEIGHBOURHOOD: usize = 16;
 
+/// Slots that are looked at for addresses too old where a new one comes.
+const SWEEP_PER_ADDRESS: usize = 8;
+
 /// The slots that an empty table begins with.
 const SLOTS_MIN: usize = 64;
 
@@ -116,7 +119,12 @@ impl MacTable {
                     self.counters.moved += 1;
                 }
             }
-            Err(at) => self.add(at, Entry { key, port: port.0, seen_s: now_s }),
+            Err(_) => {
+                // Here and not only in maintenance, so that what is forgotten depends on frames and their times alone.
+                self.sweep(now_s, SWEEP_PER_ADDRESS);
+                let at = self.find(key).expect_err("the address is new");
+                self.add(at, Entry { key, port: port.0, seen_s: now_s });
+            }
         }
     }
 

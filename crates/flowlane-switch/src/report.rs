@@ -41,6 +41,8 @@ pub struct PortReport {
     pub open: String,
     pub rx_packets: u64,
     pub rx_bytes: u64,
+    /// Came, and the system could not hand them over.
+    pub rx_dropped: u64,
     pub tx_packets: u64,
     pub tx_bytes: u64,
     pub tx_dropped: u64,
@@ -210,7 +212,7 @@ impl Report {
     /// The counters of `worker`, up to this moment.
     pub fn of(worker: &mut Worker) -> Self {
         worker.lookup.collect_counters();
-        let reasons = Malformed::ALL.iter().zip(worker.malformed);
+        let reasons = Malformed::ALL.iter().zip(worker.egress.faults.found);
         let malformed: Vec<Counted> = reasons
             .filter(|(_, packets)| *packets > 0)
             .map(|(reason, packets)| Counted { reason: reason.name(), packets })
@@ -249,6 +251,7 @@ fn ports(worker: &Worker) -> Vec<PortReport> {
             open: slot.spec.clone(),
             rx_packets: slot.counters.rx_packets,
             rx_bytes: slot.counters.rx_bytes,
+            rx_dropped: slot.counters.rx_dropped,
             tx_packets: slot.counters.tx_packets,
             tx_bytes: slot.counters.tx_bytes,
             tx_dropped: slot.counters.tx_dropped,
@@ -386,7 +389,7 @@ fn waiting(worker: &Worker) -> WaitingReport {
 
 fn drops(worker: &Worker, malformed: u64) -> DropReport {
     let drops = worker.egress.drops;
-    let dropped = worker.malformed_policy == crate::worker::MalformedPolicy::Drop;
+    let dropped = worker.egress.faults.policy == crate::worker::MalformedPolicy::Drop;
     DropReport {
         by_rule: drops.by_rule,
         malformed: if dropped { malformed } else { 0 },

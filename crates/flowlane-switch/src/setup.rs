@@ -3,6 +3,7 @@
 mod engine;
 mod functions;
 mod gpu;
+mod limits;
 mod routes;
 mod tunnels;
 
@@ -20,8 +21,8 @@ use flowlane_gpu::{Device, GpuError};
 use self::functions::FunctionSetup;
 use self::routes::RoutesSetup;
 use crate::config::{
-    CacheSection, ClockChoice, Config, ConfigError, EngineChoice, MalformedChoice, MeterSection, MissChoice,
-    TableSection, VariantChoice,
+    ClockChoice, Config, ConfigError, EngineChoice, MalformedChoice, MeterSection, MissChoice, TableSection,
+    VariantChoice,
 };
 use crate::mac_table::MacTable;
 use crate::meter::{Meter, Rate};
@@ -29,15 +30,6 @@ use crate::pipeline::{Engine, Given, Miss, NotAdded, Pipeline, PipelineError};
 use crate::port::{PortError, PortSpec};
 use crate::tunnel::Tunnels;
 use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
-
-/// The most entries of a signature-match cache: 2 GiB.
-const SIGNATURE_ENTRIES_MAX: usize = 1 << 28;
-
-/// Entries of 128 bytes that are allocated at once.
-const EXACT_ENTRIES_MAX: usize = 1 << 24;
-
-/// Megaflows that 32-bit references can name, and then some room.
-const MEGAFLOWS_MAX: usize = 1_000_000_000;
 
 /// Why a switch cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -129,8 +121,9 @@ impl Setup {
     /// Whether the tables take what they are to hold: builds them, on the CPU, and forgets them.
     ///
     /// # Errors
-    /// The first thing that a table or tunnel refuses.
+    /// The first thing that a table or tunnel refuses, or that this machine has no room for.
     pub fn check(&self) -> Result<(), SetupError> {
+        limits::room(&self.config, &self.checker())?;
         self.tunnels(0)?;
         self.pipeline(self.rules.clone(), 0, None, None)?;
         Ok(())
@@ -162,6 +155,7 @@ impl Setup {
     /// # Errors
     /// The first thing that a table or tunnel refuses, or the first port that cannot be opened.
     pub fn open(mut self, random: u32) -> Result<Worker, SetupError> {
+        limits::room(&self.config, &self.checker())?;
         let seed = self.config.switch.seed.unwrap_or(random);
         let tunnels = self.tunnels(seed.rotate_left(23))?;
         // What is wrong with the configuration is said before what the machine lacks.
@@ -192,7 +186,7 @@ impl Setup {
             assert!(usable, "read() has checked that the variant can be used here");
         }
         worker.set_max_delay(Duration::from_micros(config.gpu.max_delay_us));
-        worker.malformed_policy = match config.switch.malformed {
+        worker.egress.faults.policy = match config.switch.malformed {
             MalformedChoice::Drop => MalformedPolicy::Drop,
             MalformedChoice::Forward => MalformedPolicy::Forward,
         };
@@ -421,7 +415,7 @@ impl Checker<'_> {
             let help = Some("`flowlane cpu` says which can; leave it out to take the fastest".to_owned());
             return Err(ConfigError { environment: true, ..self.error("variant", message, help) });
         }
-        self.cache_sizes(&config.cache)?;
+        limits::check(config, self)?;
         if table_numbers(config).next().is_none() {
             return fail("", "there is no table".to_owned(), "add a [[table]] with number = 0");
         }
@@ -457,30 +451,6 @@ impl Checker<'_> {
             if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {
                 let message = format!("meter {} needs one rate", meter.number);
                 return fail("[[meter]]", message, "give either rate_kbps or rate_pps");
-            }
-        }
-        Ok(())
-    }
-
-    fn cache_sizes(&self, cache: &CacheSection) -> Result<(), ConfigError> {
-        let default = CacheConfig::default();
-        let (exact, signature) = (cache.exact_entries, cache.signature_entries);
-        let sizes = [
-            ("exact_entries", "entries in the exact-match cache", exact, default.exact_entries),
-            (
-                "signature_entries",
-                "entries in the signature-match cache",
-                signature,
-                default.signature_entries,
-            ),
-            ("megaflows_max", "megaflows", cache.megaflows_max, default.megaflows_max),
-        ];
-        let limits =
-            [(EXACT_ENTRIES_MAX, " (2 GiB)"), (SIGNATURE_ENTRIES_MAX, " (2 GiB)"), (MEGAFLOWS_MAX, "")];
-        for ((name, what, value, default), (most, bytes)) in sizes.into_iter().zip(limits) {
-            if value > most {
-                let help = format!("take up to {most}{bytes}; {default} is the default");
-                return Err(self.error(name, format!("{value} {what}"), Some(help)));
             }
         }
         Ok(())

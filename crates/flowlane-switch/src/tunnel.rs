@@ -1,11 +1,14 @@
 //! The switch's tunnels: whose packets are terminated, and what goes in front of packets that leave through one.
 //!
 //! ```text
-//! in    parsed burst ─ Decapsulator ─┬ terminated: outer headers go, the inner frame is parsed, tun_* and in_port set
+//! in    parsed burst ─ Decapsulator ─┬ terminated: outer headers go, the inner frame is parsed, tun_* and in_port set,
+//!                                    │             congestion outside is marked inside (RFC 6040), or the packet dropped
 //!                                    ├ for this node, but refused: dropped, counted by reason
 //!                                    └ others' tunnels, no tunnel: go on as they are
 //! out   `encap:N` ─ Encapsulator of tunnel N ─ what follows sees the outer headers
 //! ```
+//!
+//! Where no tunnel is configured, every tunnel's packets are taken out ([`Tunnels::of_anyone`]).
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -90,6 +93,8 @@ pub struct Tunnels {
     found: Box<Decapsulated>,
     /// The addresses at which tunnels end here.
     local: HashSet<IpAddr>,
+    /// Whether all tunnels end here, configured or not.
+    of_anyone: bool,
     refused: Vec<u64>,
     flow_hash: FlowHash,
 }
@@ -132,9 +137,17 @@ impl Tunnels {
             decapsulator,
             found: Box::default(),
             local,
+            of_anyone: false,
             refused: vec![0; Refused::ALL.len()],
             flow_hash: FlowHash::new(u64::from(seed) ^ 0x7455_6e31),
         })
+    }
+
+    /// Takes every tunnel's packets out, whoever they are addressed to; none are configured. Of the policy the GENEVE
+    /// options count.
+    pub fn of_anyone(policy: Policy) -> Self {
+        let none = Self::new(&[], policy, 0);
+        Self { of_anyone: true, ..none.expect("no tunnel is wrong where there is none") }
     }
 
     /// The tunnels, in order.
@@ -162,6 +175,9 @@ impl Tunnels {
         keys: &mut [FlowKey],
         headers: &mut [Headers],
     ) -> LaneMask {
+        if self.of_anyone {
+            return self.decapsulate_all(parser, frames, in_port, keys, headers);
+        }
         let mut bytes: [&[u8]; BATCH_MAX] = [&[]; BATCH_MAX];
         let mut sound = LaneMask(0);
         for (lane, frame) in frames.iter().enumerate() {
@@ -169,21 +185,52 @@ impl Tunnels {
             sound.0 |= u64::from(headers[lane].malformed.is_none()) << lane;
         }
         self.decapsulator.decapsulate(&bytes[..frames.len()], headers, vrf, sound, &mut self.found);
+        let understood = &self.decapsulator.policy().geneve_options;
+        let mut drop = LaneMask(0);
         for lane in self.found.terminated.lanes() {
             let tunnel = &mut self.tunnels[self.found.endpoint(lane).0 as usize];
             let (at, len) = (self.found.inner_at[lane], self.found.inner_len[lane]);
-            frames[lane].truncate(usize::from(at) + usize::from(len));
+            let (frame, key) = (&mut frames[lane], &mut keys[lane]);
+            frame.truncate(usize::from(at) + usize::from(len));
+            let port = tunnel.spec.in_port.unwrap_or(in_port);
+            match decapsulate(parser, frame, port, headers[lane], key, understood) {
+                Ok(inner) => headers[lane] = inner,
+                Err(reason) => {
+                    self.refused[reason as usize] += 1;
+                    drop.0 |= 1 << lane;
+                    continue;
+                }
+            }
             tunnel.received_packets += 1;
             tunnel.received_bytes += u64::from(len);
-            let port = tunnel.spec.in_port.unwrap_or(in_port);
-            headers[lane] = decapsulate(parser, &mut frames[lane], port, headers[lane], &mut keys[lane]);
         }
-        let mut drop = LaneMask(0);
         for lane in self.found.refused.lanes() {
             // What others' tunnels look like is not this node's to judge.
             if self.local.contains(&destination(&keys[lane])) {
                 self.refused[self.found.reasons[lane] as usize] += 1;
                 drop.0 |= 1 << lane;
+            }
+        }
+        drop
+    }
+
+    fn decapsulate_all(
+        &mut self,
+        parser: &Parser,
+        frames: &mut [Frame],
+        in_port: u32,
+        keys: &mut [FlowKey],
+        headers: &mut [Headers],
+    ) -> LaneMask {
+        let understood = &self.decapsulator.policy().geneve_options;
+        let mut drop = LaneMask(0);
+        for (lane, ((frame, key), headers)) in frames.iter_mut().zip(keys).zip(headers).enumerate() {
+            match decapsulate(parser, frame, in_port, *headers, key, understood) {
+                Ok(inner) => *headers = inner,
+                Err(reason) => {
+                    self.refused[reason as usize] += 1;
+                    drop.0 |= 1 << lane;
+                }
             }
         }
         drop

@@ -38,6 +38,17 @@ impl UnknownName {
     }
 }
 
+/// The known name that an unknown one was probably meant to be: the nearest, where at most every third letter and one more
+/// differ. Names that are too long or too short for that are not compared, so that the cost does not grow with an
+/// unknown name that somebody else has written.
+pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let letters = unknown.chars().count();
+    let differ_max = 1 + letters / 3;
+    let known = known.into_iter().filter(|name| name.chars().count().abs_diff(letters) <= differ_max);
+    let nearest = known.map(|name| (strsim::damerau_levenshtein(unknown, name), name)).min()?;
+    (nearest.0 <= differ_max).then_some(nearest.1)
+}
+
 /// Names, as a sentence has them.
 struct Listed<'a>(&'a [&'static str]);
 
@@ -62,6 +73,18 @@ impl fmt::Display for Listed<'_> {
 mod tests {
     use crate::isa::Variant;
     use crate::route::HopSize;
+
+    use super::nearest;
+
+    #[test]
+    fn the_nearest_name_is_found_and_a_huge_one_is_not_compared() {
+        let known = ["output", "in_port", "drop"];
+        assert_eq!(nearest("ouput", known), Some("output"));
+        assert_eq!(nearest("import", known), Some("in_port"));
+        assert_eq!(nearest("resubmit", known), None);
+        // Compared letter by letter, it would take minutes, and gigabytes.
+        assert_eq!(nearest(&"output".repeat(1 << 20), known), None);
+    }
 
     #[test]
     fn unknown_names_are_answered_with_those_there_are() {
@@ -147,6 +170,7 @@ mod tests {
                 "gtpu-extension-length",
                 "gtpu-extension",
                 "inner-protocol",
+                "ecn-not-capable",
                 "unknown-endpoint",
             ]
         );

@@ -26,8 +26,13 @@ Examples:
   flowlane sim run examples/sim.toml --effective effective.toml --csv result.csv";
 
 const PAPER_HELP: &str = "\
-Every value that the paper states stands beside the simulated one, with its error, and with what that is worth: \
-calibrated, predicted, identity, not attempted. The envelope is over the choices that the paper leaves open.
+Every value that the paper states stands beside the simulated one, with its error, and with what that is worth: calibrated, \
+assumption (it hangs on something that was chosen here), predicted (nothing that it follows from was chosen to meet it), \
+identity, not attempted. What the text does not state in numbers is not scored. The envelope is over the choices that the \
+paper leaves open.
+
+With the preset `paper`, what the paper simulated is simulated on its gem5's machine, and what it measured on a Xeon (figures \
+3, 4 and 12) on `skylake-sp`; with any other machine everything is simulated on that.
 
 Examples:
   flowlane sim paper --report halo.html
@@ -38,7 +43,8 @@ Examples:
 const WHAT_IF_HELP: &str = "\
 Rules become one exact-match table for each distinct mask. Software is measured on this machine, with every engine that \
 `flowlane classify` has for it, and simulated on the machine of the preset; accelerators and TCAMs are simulated. The ratio \
-of the same software simulated and measured says how far to trust the rest. Every answer is compared with that of linear \
+of the same software simulated and measured, in cycles of both cores, says how far to trust the rest: where the two are more \
+than 20 % apart, or the machine was disturbed, that is said first, and no accelerator is told in times of software. Every answer is compared with that of linear \
 search, or above 300 million comparisons with that of the library's tuple search.
 
 What each way waits for is found by making each part of the machine ideal; what the accelerator hangs on by halving and \

@@ -39,7 +39,7 @@ pub(crate) fn run(verb: &RulesVerb) -> Result<(), Failure> {
 
 /// Rules as text; `Auto` is ClassBench where all rules can be written so, else flows.
 pub(crate) fn print(rules: &[Rule], format: RulesFormat) -> Result<String, Failure> {
-    let flows = || rules.iter().map(|r| flow_syntax::print_rule(r) + "\n").collect();
+    let flows = || flow_syntax::print_rules(rules);
     match format {
         RulesFormat::Flows => Ok(flows()),
         RulesFormat::Classbench => classbench::print(rules)

@@ -110,13 +110,13 @@ fn ports(report: &Report) -> String {
         .ports
         .iter()
         .map(|p| {
-            let numbers = [p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes, p.tx_dropped];
+            let numbers = [p.rx_packets, p.rx_bytes, p.rx_dropped, p.tx_packets, p.tx_bytes, p.tx_dropped];
             let mut row = vec![format!("{} {}", p.number, p.name)];
             row.extend(numbers.map(count));
             row
         })
         .collect();
-    output::table("", &["port", "received", "bytes", "sent", "bytes", "not sent"], &rows)
+    output::table("", &["port", "received", "bytes", "lost", "sent", "bytes", "not sent"], &rows)
 }
 
 fn rules(table: &TableReport, shown: usize) -> String {

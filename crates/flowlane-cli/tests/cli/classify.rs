@@ -1,6 +1,7 @@
 //! `flowlane classify`, `generate` and `rules`, from outside.
 
 use std::fs;
+use std::io::Read;
 
 use crate::support::{data, run};
 use tempfile::tempdir;
@@ -44,13 +45,32 @@ fn verdicts_are_positions_in_the_file_and_quoted_where_needed() {
     fs::write(at.join("r.flows"), "priority=7,tcp actions=output:1,output:2\nip actions=drop\n").unwrap();
     let (csv, _) = run(at, "classify --rules r.flows --trace t.trace", 0);
     assert_eq!(csv, "packet,rule,priority,action\n0,1,32768,drop\n1,1,32768,drop\n2,1,32768,drop\n");
-    fs::write(at.join("r.flows"), "priority=70000,tcp actions=output:1,output:2\nip actions=drop\n").unwrap();
+    fs::write(at.join("r.flows"), "priority=60000,tcp actions=output:1,output:2\nip actions=drop\n").unwrap();
     let (csv, _) = run(at, "classify --rules r.flows --trace t.trace", 0);
-    assert!(csv.contains("0,0,70000,\"output:1,output:2\"\n"), "{csv}");
+    assert!(csv.contains("0,0,60000,\"output:1,output:2\"\n"), "{csv}");
     let (json, _) = run(at, "classify --rules r.flows --trace t.trace --json", 0);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["summary"]["hits"], 3);
     assert_eq!(json["verdicts"][0]["action"], "output:1,output:2");
+}
+
+#[test]
+fn what_was_packed_to_fill_memory_is_refused_before_it_does() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let pack = |name: &str, bytes: usize| {
+        let file = fs::File::create(at.join(name)).unwrap();
+        let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::fast());
+        std::io::copy(&mut std::io::repeat(b'#').take(bytes as u64), &mut packed).unwrap();
+        packed.finish().unwrap();
+    };
+    // Up to 64 MiB are made of any file, and beyond that a hundred times what it has.
+    pack("most.gz", 64 << 20);
+    run(at, "rules show most.gz", 0);
+    pack("bomb.gz", (64 << 20) + 1);
+    let (_, error) = run(at, "rules show bomb.gz", 2);
+    assert!(error.contains("bomb.gz becomes larger than 67108864 bytes when decompressed"), "{error}");
+    assert!(error.contains("decompress it first"), "{error}");
 }
 
 #[test]

@@ -72,6 +72,10 @@ fn the_evaluation_is_a_table_a_page_and_csv() {
         "Table 4",
         "calibrated",
         "predicted",
+        "assumption",
+        "machines: paper (",
+        "skylake-sp (",
+        "there is no crossing",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -86,12 +90,15 @@ fn the_evaluation_is_that_of_a_machine_in_a_file_too() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     // One core, a small shared cache, numbers that nobody calibrated.
-    let machine = "preset = \"skylake-sp\"\n[machine.core]\ncores = 1\nbase_cpi_milli = 500\n[machine.llc]\nslice_kib = 88\n";
+    let machine = "preset = \"skylake-sp\"\n[machine.core]\ncores = 1\nbase_cpi_milli = 500\n[machine.llc]\nslice_kib = 44\n\
+                   [machine.software]\nlock_instructions = 50\n[machine.accelerator]\nfixed_cycles = 7\nslice_cycles = 9\n";
     fs::write(at.join("here.toml"), machine).unwrap();
     let (json, _) = run(at, "sim paper --quick --preset here.toml --json", 0);
     let report: Value = serde_json::from_str(&json).unwrap();
     let rows = report["rows"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["status"] != "calibrated"));
+    // One machine for everything.
+    assert!(rows.iter().all(|row| row["machine"] == "here.toml" || row["machine"] == ""));
     let figure = |row: &&Value| row["place"] == "Figure 9" && !row["simulated"].is_null();
     assert_eq!(rows.iter().filter(figure).count(), 2);
     let charts = report["charts"].as_array().unwrap();

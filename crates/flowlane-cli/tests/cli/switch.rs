@@ -164,6 +164,28 @@ fn a_run_ends_when_it_was_told_to() {
 }
 
 #[test]
+fn sizes_that_cannot_be_had_are_refused_by_check_and_by_run() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let rest = "[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n";
+    let sizes = [
+        (format!("[cache]\nexact_entries = 99999999999\n{rest}"), "take up to 16777216"),
+        (format!("[cache]\nsignature_entries = 999999999\n{rest}"), "take up to 268435456"),
+        (format!("[cache]\nmegaflows_max = 1000000000\n{rest}"), "take up to 33554432 (2 GiB"),
+        (format!("[cache]\nmasks_max = 1000000000\n{rest}"), "take up to 65536"),
+        (format!("[macs]\nentries_max = 9000000000000000000\n{rest}"), "take up to 16777216 (512 MiB)"),
+        (format!("{rest}rules_max = 9000000000000000000\n"), "take up to 1073741824"),
+    ];
+    for (config, part) in sizes {
+        fs::write(at.join("c.toml"), &config).unwrap();
+        for command in ["switch check c.toml", "switch run c.toml --packets 1"] {
+            let (_, err) = run(at, command, 2);
+            assert!(err.contains(part), "{config}\n{err}");
+        }
+    }
+}
+
+#[test]
 fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
     let folder = tempdir().unwrap();
     let at = folder.path();
@@ -198,11 +220,8 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
         (format!("{port}{table}[[meter]]\nnumber = 1\n"), "either rate_kbps or rate_pps"),
         (format!("[[port]]\nnumber = 1\nopen = \"pcpa:x\"\n{table}"), "did you mean `pcap`?"),
         (format!("[switch]\nburst = 65\n{port}{table}"), "take 1 to 64"),
-        (format!("[cache]\nexact_entries = 99999999999\n{port}{table}"), "take up to 16777216"),
         (format!("[switch]\nvariant = \"avx\"\n{port}{table}"), "did you mean `avx2`?"),
         (format!("[cache]\ndesign = \"majority\"\n{port}{table}"), "unknown field `design`"),
-        (format!("[cache]\nsignature_entries = 999999999\n{port}{table}"), "take up to 268435456"),
-        (format!("[cache]\nmegaflows_max = 99999999999\n{port}{table}"), "take up to 1000000000"),
         (format!("{port}{table}[[route_table]]\nnumber = 0\n"), "table number 0 is in use"),
         (format!("{port}{table}{routes}routes = [\"10.0.0.0/33 1\"]\n"), "length of a prefix is 0 to 32"),
         (

@@ -40,14 +40,19 @@ fn rules_and_a_trace_give_tables_a_page_and_csv() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // Where the same software is simulated far from what it takes here, that is said first, and nothing is told in its times.
+    let csv = fs::read_to_string(at.join("w.csv")).unwrap();
+    let doubted = text.starts_with("No accelerator is told in times of software");
+    assert_eq!((text.contains("no ratio, for"), csv.contains("\nno ratio,")), (doubted, doubted), "{text}");
+    assert_eq!(text.contains("as it is") && text.contains(", beside "), !doubted, "{text}");
     let page = fs::read_to_string(at.join("w.html")).unwrap();
+    assert_eq!(page.contains("No accelerator is told"), doubted);
     assert!(
         page.matches("<svg ").count() >= 8
             && page.contains("id=\"tornado\"")
             && page.contains("base_cpi_milli")
     );
     assert!(!page.contains("src=") && !page.contains("<link") && !page.contains("@import"));
-    let csv = fs::read_to_string(at.join("w.csv")).unwrap();
     assert!(
         csv.contains("\napproach,kind,cycles") && csv.contains("\nby-rules,") && csv.contains(",measured,")
     );
@@ -72,6 +77,16 @@ fn what_is_simulated_is_the_same_again_on_any_number_of_threads() {
     for m in report["measured"]["base"].as_array().unwrap() {
         assert!(m["ns"][1].as_f64().unwrap() > 0.0, "{m}");
     }
+    // How long a cycle of this core is, in which software is told beside what is simulated: not a tick's.
+    let cycle_ns = report["measured"]["cycle_ns"].as_f64().unwrap();
+    let (trust, base) = (&report["trust"][0], &report["measured"]["base"]);
+    let of = |m: &&Value| m["name"] == trust["measured"];
+    let ns = base.as_array().unwrap().iter().find(of).unwrap()["ns"][1].as_f64().unwrap();
+    let told = trust["measured_cycles"].as_f64().unwrap();
+    assert!(
+        (told * cycle_ns / ns - 1.0).abs() < 1e-9 && (0.1..2.0).contains(&cycle_ns),
+        "{told} {ns} {cycle_ns}"
+    );
     // The same software both ways, and every scale measured.
     assert!(report["trust"].as_array().unwrap().len() >= 3);
     assert!(report["measured"]["sizes"].as_array().unwrap().len() >= 3);

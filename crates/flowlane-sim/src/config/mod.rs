@@ -325,17 +325,16 @@ fn suggest(message: &str) -> Option<String> {
     if !message.starts_with("unknown") {
         return None;
     }
-    let nearest = known.min_by_key(|k| strsim::damerau_levenshtein(k, unknown))?;
-    Some(format!("did you mean `{nearest}`?"))
+    names::nearest(unknown, known).map(|name| format!("did you mean `{name}`?"))
 }
 
 /// A machine that comes with the simulator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Preset>)]
 pub enum Preset {
-    /// The paper's.
+    /// That of the paper's simulations: gem5, full-system.
     Paper,
-    /// A real Skylake-SP.
+    /// That of its measurements: a Xeon Platinum 8160, Skylake-SP.
     SkylakeSp,
 }
 
@@ -509,7 +508,7 @@ mod tests {
             for line in preset.text().lines().filter(|l| l.contains(" = ") && !l.starts_with('#')) {
                 let origin = line.split_once('#').map_or("", |(_, origin)| origin);
                 assert!(
-                    ["[P]", "[S]", "[C]", "[O]", "[M]"].iter().any(|o| origin.contains(o)),
+                    ["[P]", "[S]", "[C]", "[H]", "[O]", "[M]"].iter().any(|o| origin.contains(o)),
                     "{preset}: {line}"
                 );
             }

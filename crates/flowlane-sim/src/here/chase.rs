@@ -93,20 +93,6 @@ const ZERO: usize = 2;
 /// Chains that are followed at once: more than a core asks memory for at a time.
 pub(super) const MANY: usize = 24;
 
-/// Nanoseconds of a cycle: of a chain of rotations and additions, a cycle each on every core that there is.
-pub(super) fn cycle_ns() -> f64 {
-    const STEPS: u64 = 100_000;
-    let mut value = black_box(1u64);
-    let add = black_box(0x9e37_79b9_7f4a_7c15u64);
-    let begun = Instant::now();
-    for _ in 0..STEPS {
-        value = value.rotate_left(7).wrapping_add(add);
-    }
-    let took = begun.elapsed();
-    black_box(value);
-    took.as_secs_f64() * 1e9 / (2 * STEPS) as f64
-}
-
 /// Branches that go as coins fall, and as many that go one way and the other by turns: both do the same work.
 pub(super) struct Branches {
     coins: Vec<u8>,

@@ -7,9 +7,11 @@
 mod chase;
 mod fit;
 pub mod lookups;
+mod pace;
 mod transfer;
 
 pub use fit::{Fit, fit};
+pub use pace::{Disturbed, Pace};
 
 use flowlane::names;
 use serde::Serialize;
@@ -130,8 +132,8 @@ pub struct Measured {
     pub lookups: Vec<Lookup>,
     /// The share of the memory that is on huge pages; none where the system does not tell.
     pub huge: Option<f64>,
-    /// How much longer than told half of the passes in the first cache took, as a share: what others do beside this.
-    pub disturbed: f64,
+    /// What others did beside this.
+    pub disturbed: Disturbed,
 }
 
 /// The tables whose lookups were measured.
@@ -151,10 +153,12 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     let branches = Branches::new();
     let rounds = if quick { QUICK_ROUNDS } else { ROUNDS };
     let mut passes: Vec<Vec<f64>> = vec![Vec::new(); 3 + chains.len() + cases.len()];
+    let (mut steps, begun) = (Vec::new(), pace::ran_and_waited());
     for round in 0..rounds {
         let mut into = passes.iter_mut();
         let mut note = |ns: f64| into.next().expect("one for each").push(ns);
-        note(chase::cycle_ns());
+        steps.push(pace::step_ns());
+        note(pace::cycle_ns());
         note(branches.nanoseconds());
         for (_, chain) in &mut chains {
             // What fits a cache is in it again.
@@ -169,13 +173,14 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
         }
         watch((round + 1) as f64 / rounds as f64);
     }
-    let calm = |passes: &[f64]| passes[passes.len() / 10] / passes[passes.len() / 2];
+    let waited = pace::waited_since(begun);
     passes.iter_mut().for_each(|passes| passes.sort_by(f64::total_cmp));
+    let steps: Vec<f64> = steps.into_iter().map(|ns| ns / told_of(&passes[0])).collect();
     // The first case is computing alone: what changes it is others.
-    let disturbed = 1.0 / calm(&passes[3 + chains.len()]) - 1.0;
+    let disturbed = Disturbed::of(&passes[3 + chains.len()], &steps, waited);
     // Others can only take registers away.
     let many_ns = passes[2 + chains.len()][0];
-    let mut told = passes.into_iter().map(|passes| passes[passes.len() / 10]);
+    let mut told = passes.into_iter().map(|passes| told_of(&passes));
     let mut next = || told.next().expect("one for each");
     let (cycle_ns, mispredict_ns) = (next(), next());
     // Without the addition.
@@ -189,6 +194,11 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     let dirty_line_ns = transfer::dirty_line_ns();
     let latencies = Latencies { cycle_ns, mispredict_ns, chain_ns, many_ns, dirty_line_ns };
     (Measured { caches, latencies, lookups, huge, disturbed }, Cases(cases))
+}
+
+/// What is told of passes, sorted.
+fn told_of(passes: &[f64]) -> f64 {
+    passes[passes.len() * pace::TOLD / 1000]
 }
 
 /// Of a process's memory (`smaps_rollup` of Linux), the share that is on huge pages.

@@ -8,16 +8,16 @@
 use serde::Serialize;
 
 use super::figure10::bars;
-use crate::config::{Approach, MachineConfig};
+use crate::config::{Approach, MachineConfig, Preset};
 use crate::machine::SimError;
 use crate::report::Effort;
 use crate::search::least;
 
 /// Shares of software's time: data, lock; and of the accelerator in it: computing, data.
-const SOFTWARE_DATA: f64 = 0.54;
+pub(super) const SOFTWARE_DATA: f64 = 0.54;
 const LOCK: f64 = 0.131;
-const HALO_COMPUTE: f64 = 0.171;
-const HALO_DATA: f64 = 0.132;
+pub(super) const HALO_COMPUTE: f64 = 0.171;
+pub(super) const HALO_DATA: f64 = 0.132;
 
 /// What calibration gives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -41,6 +41,15 @@ impl Calibration {
             fixed_cycles: machine.accelerator.fixed_cycles,
             slice_cycles: machine.accelerator.slice_cycles,
         }
+    }
+
+    /// Whether a machine has one of the four that were found on Figure 10: then what these bars say of it is no prediction.
+    pub(super) fn concerns(machine: &MachineConfig) -> bool {
+        let (its, found) = (Self::of(machine), Self::of(&Preset::Paper.machine()));
+        its.base_cpi_milli == found.base_cpi_milli
+            || its.lock_instructions == found.lock_instructions
+            || its.fixed_cycles == found.fixed_cycles
+            || its.slice_cycles == found.slice_cycles
     }
 
     /// A machine with these.
@@ -86,4 +95,27 @@ pub fn calibrate(machine: &MachineConfig, effort: Effort) -> Result<Calibration,
         Ok(bars(&machine, effort, Approach::HaloBlocking, false)?.compute >= HALO_COMPUTE * software)
     })?;
     Ok(Calibration::of(&machine))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figure_9_follows_from_the_targets_of_the_calibration() {
+        assert!((1.0 / (HALO_COMPUTE + HALO_DATA) - 3.3).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_machine_with_one_calibrated_number_is_a_calibrated_one() {
+        assert!(Calibration::concerns(&Preset::Paper.machine()));
+        // The accelerator is the paper's on a real Skylake, too; the core is not.
+        let mut machine = Preset::SkylakeSp.machine();
+        assert!(Calibration::concerns(&machine));
+        assert_ne!(machine.core.base_cpi_milli, Preset::Paper.machine().core.base_cpi_milli);
+        machine.software.lock_instructions += 1;
+        machine.accelerator.fixed_cycles += 1;
+        machine.accelerator.slice_cycles += 1;
+        assert!(!Calibration::concerns(&machine));
+    }
 }

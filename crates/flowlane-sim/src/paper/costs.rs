@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{Row, Stated, Status};
+use super::{Row, Stated};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::machine::cost::{ACCELERATOR, SRAM_AREA, SRAM_POWER, TCAM, break_even_bytes, sram_tcam};
@@ -21,15 +21,13 @@ pub(super) fn table_1(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Ro
     let own = run(&config, Approach::Scalar, &tables)?;
     let s = &machine.software;
     let percent = |permille: u32| f64::from(permille) / 10.0;
-    let row = |what: &str, value, simulated| {
-        Row::new("Table 1", what, exact(value), Status::Identity).is(simulated)
-    };
+    let row = |what: &str, value, simulated| Row::identity("Table 1", what, exact(value)).is(simulated);
     let rows = vec![
         row("instructions of a lookup", 210.0, software.instructions_per_lookup)
             .note(format!("this project's scalar lookup has {:.0}", own.instructions_per_lookup)),
         row("loads (%)", 36.2, percent(s.loads_permille)),
         row("stores (%)", 11.8, percent(s.stores_permille)).note("36.2 and 11.8 are 48.0; the text has 48.1"),
-        Row::new("Table 1", "arithmetic (%)", exact(21.0), Status::NotAttempted)
+        Row::not_attempted("Table 1", "arithmetic (%)", exact(21.0))
             .note("what is neither a load nor a store is one kind here"),
     ];
     Ok((rows, Vec::new()))
@@ -47,15 +45,16 @@ pub(super) fn table_2(machine: &MachineConfig) -> (Vec<Row>, Vec<Chart>) {
         ("L2 ways", 16.0, m.l2.ways as f64),
         ("LLC (MiB)", 32.0, llc_mib as f64),
         ("LLC ways", 16.0, m.llc.ways as f64),
-        ("MSHR", 20.0, f64::from(m.core.miss_registers)),
         ("load queue", 128.0, f64::from(m.core.load_queue_entries)),
         ("store queue", 128.0, f64::from(m.core.store_queue_entries)),
         ("ROB", 192.0, f64::from(m.core.rob_entries)),
     ];
-    let row = |(what, value, ours): (&str, f64, f64)| {
-        Row::new("Table 2", what, exact(value), Status::Identity).is(ours)
-    };
-    (numbers.into_iter().map(row).collect(), Vec::new())
+    let row = |what: &str, value, ours| Row::identity("Table 2", what, exact(value)).is(ours);
+    let mut rows: Vec<Row> =
+        numbers.into_iter().map(|(what, value, ours): (&str, f64, f64)| row(what, value, ours)).collect();
+    let misses = row("MSHR", 20.0, f64::from(m.core.miss_registers));
+    rows.push(misses.assumption("the text lists them with the LLC; here each core has so many of its own"));
+    (rows, Vec::new())
 }
 
 pub(super) fn table_4() -> (Vec<Row>, Vec<Chart>) {
@@ -68,13 +67,11 @@ pub(super) fn table_4() -> (Vec<Row>, Vec<Chart>) {
             ("static power (mW)", cost.static_mw, ours.static_mw),
             ("energy of a query (nJ)", cost.query_nj, ours.query_nj),
         ] {
-            rows.push(
-                Row::new("Table 4", format!("{name}: {what}"), exact(stated), Status::Identity).is(value),
-            );
+            rows.push(Row::identity("Table 4", format!("{name}: {what}"), exact(stated)).is(value));
         }
     }
     rows.push(
-        Row::new("6.4", "energy of a query, TCAM of 1 MB over HALO", Stated::UpTo { value: 48.2 }, Status::Identity)
+        Row::identity("6.4", "energy of a query, TCAM of 1 MB over HALO", Stated::UpTo { value: 48.2 })
             .is(TCAM[3].query_nj / ACCELERATOR.query_nj)
             .note(format!(
                 "of queries alone; below {:.0} KB a TCAM's query takes less than HALO's. With the power of doing nothing, at \
@@ -86,7 +83,7 @@ pub(super) fn table_4() -> (Vec<Row>, Vec<Chart>) {
     );
     let sram = sram_tcam(1e6, false).expect("a point of the table");
     rows.push(
-        Row::new("6.4", "SRAM-TCAM, power less (%)", exact(45.0), Status::Identity)
+        Row::identity("6.4", "SRAM-TCAM, power less (%)", exact(45.0))
             .is(100.0 * (1.0 - sram.static_mw / TCAM[3].static_mw))
             .note(format!("put in as {SRAM_POWER} of the power and {SRAM_AREA} of the area")),
     );

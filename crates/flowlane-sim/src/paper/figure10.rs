@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use super::{Row, SLOT_BYTES, Stated, Status};
-use crate::config::{Approach, MachineConfig, Preset};
+use super::{Calibration, Row, SLOT_BYTES, Stated};
+use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::report::{Chart, Effort, Series};
 use crate::run::{run, tables_of};
@@ -78,23 +78,19 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let halo = bars(machine, effort, Approach::HaloBlocking, false)?;
     let soft_memory = bars(machine, effort, Approach::Software, true)?;
     let halo_memory = bars(machine, effort, Approach::HaloBlocking, true)?;
-    // It is the paper's preset that was.
-    let calibrated = match *machine == Preset::Paper.machine() {
-        true => Status::Calibrated,
-        false => Status::Predicted,
+    let row = |what: &str, value| Row::predicted("Figure 10", what, Stated::Exact { value });
+    let target = |row: Row| match Calibration::concerns(machine) {
+        true => row.calibrated("a target of the calibration, whose numbers the machine has"),
+        false => row,
     };
-    let exact = |value| Stated::Exact { value };
-    let row = |what: &str, value, status| Row::new("Figure 10", what, exact(value), status);
     let rows = vec![
-        row("computing, less than software's, table in LLC (%)", 48.1, calibrated)
+        target(row("computing, less than software's, table in LLC (%)", 48.1))
             .is(100.0 * (1.0 - halo.compute / soft.compute)),
-        row("data in LLC, times faster", 4.1, calibrated).is(soft.data / halo.data),
-        row("lock, share of software's time (%)", 13.1, calibrated).is(100.0 * soft.lock / soft.total()),
-        row("data in memory, times faster", 1.6, Status::Predicted)
-            .is(soft_memory.data / halo_memory.data)
-            .note(
-                "1.6 with 4.1 in LLC needs memory at 2.0 times the LLC's latency; DDR4-2400 is further away",
-            ),
+        target(row("data in LLC, times faster", 4.1)).is(soft.data / halo.data),
+        target(row("lock, share of software's time (%)", 13.1)).is(100.0 * soft.lock / soft.total()),
+        row("data in memory, times faster", 1.6).is(soft_memory.data / halo_memory.data).note(
+            "1.6 with 4.1 in LLC needs memory at 2.0 times the LLC's latency; DDR4-2400 is further away",
+        ),
     ];
     let all = [
         ("software, LLC", soft),

@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use flowlane::generate::Random;
 
-use super::{Row, Stated, Status};
+use super::{Row, Stated};
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::parallel;
-use crate::report::{Chart, Effort, Series};
+use crate::report::{Chart, Effort, Series, number};
 use crate::run::{RunResult, run, tables_of};
 
 /// Slots of a bucket ("8-way set associative", 3.3).
@@ -51,6 +51,39 @@ fn misses(machine: &MachineConfig, result: &RunResult) -> [f64; 2] {
     [(llc + memory) / all, memory / all]
 }
 
+/// How full a table of one hash function is in the end.
+fn slots_in_use(seed: u64) -> Row {
+    let mut random = Random::for_purpose(seed, "figure 4");
+    let tables = 9;
+    let mut in_use = |buckets: usize| {
+        (0..tables).map(|_| single_hash_use(buckets, &mut random)).sum::<f64>() / f64::from(tables)
+    };
+    let [in_use, fewer, more] = [BUCKETS, BUCKETS / 10, BUCKETS * 10].map(&mut in_use);
+    let (what, stated) = ("one hash function: slots in use (%)", Stated::Exact { value: SINGLE as f64 });
+    Row::predicted("Figure 4", what, stated)
+        .is(in_use)
+        .assumption(format!(
+            "{BUCKETS} buckets: those of 100,000 flows at the {SINGLE} % that are to come out; with a tenth or ten times as many \
+             it is {} and {} %",
+            number(fewer),
+            number(more)
+        ))
+        .note("when the first key finds its bucket of eight full")
+}
+
+/// Of loads that miss the second cache, those that the shared one answers.
+fn hits(machine: &MachineConfig, flows: u64, [beyond_l2, beyond_llc]: [f64; 2]) -> Row {
+    let hit = 100.0 * (1.0 - beyond_llc / beyond_l2.max(f64::MIN_POSITIVE));
+    let what = "cuckoo hashing, most flows: loads beyond L2 that hit LLC (%)";
+    Row::predicted("Figure 4", what, Stated::Words { text: "most of the load instructions" })
+        .is(hit)
+        .note(format!(
+            "the text has it of four million flows, whose table has 112 MiB: with keys that come as often as each other {} MiB \
+             cannot hold most of it (chart figure-4); here with {flows}",
+            machine.llc.bytes() >> 20
+        ))
+}
+
 pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
     let flows: &[u64] =
         if effort.quick { &[1000, 10_000] } else { &[1000, 10_000, 100_000, 1_000_000, 4_000_000] };
@@ -65,32 +98,8 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
     let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
     let (cuckoo, single) = results.split_at(flows.len());
-    let mut random = Random::for_purpose(effort.seed, "figure 4");
-    let tables = 9;
-    let in_use = (0..tables).map(|_| single_hash_use(BUCKETS, &mut random)).sum::<f64>() / f64::from(tables);
-    let [beyond_l2, beyond_llc] = cuckoo[flows.len() - 1];
-    let hit = 100.0 * (1.0 - beyond_llc / beyond_l2.max(f64::MIN_POSITIVE));
-    let rows = vec![
-        Row::new(
-            "Figure 4",
-            "one hash function: slots in use (%)",
-            Stated::Exact { value: SINGLE as f64 },
-            Status::Predicted,
-        )
-        .is(in_use)
-        .note("when the first key finds its bucket of eight full, with the buckets that 100,000 flows take"),
-        Row::new(
-            "Figure 4",
-            "cuckoo hashing, most flows: loads beyond L2 that hit LLC (%)",
-            Stated::Range { low: 50.0, high: 100.0 },
-            Status::Predicted,
-        )
-        .is(hit)
-        .note(
-            "the text: \"most of the load instructions\" hit it with four million flows. Their table has 112 MiB: with keys that \
-             come as often as each other 32 MiB cannot hold most of it (chart figure-4)",
-        ),
-    ];
+    let most = flows.len() - 1;
+    let rows = vec![slots_in_use(effort.seed), hits(machine, flows[most], cuckoo[most])];
     let series = |name: &str, results: &[[f64; 2]], of: usize| Series {
         name: name.into(),
         values: (0..flows.len()).map(|n| results.get(n).map(|r| r[of])).collect(),

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use super::Machines;
 use super::figure3::{self, TRAFFIC};
 use super::figure11::{ENTRIES, TUPLES};
 use super::figure12::{Beside, FLOWS, FUNCTIONS, neighbour};
@@ -16,10 +17,11 @@ use crate::report::{Chart, Effort, Series, number};
 use crate::run::{run, tables_of};
 use crate::workload::{Match, Tables, tables_for};
 
-pub(super) fn charts(machine: &MachineConfig, effort: Effort) -> Result<Vec<Chart>, SimError> {
-    let mut all = vec![instructions(machine, effort)?, memory(machine, effort)?];
+pub(super) fn charts(machines: &Machines, effort: Effort) -> Result<Vec<Chart>, SimError> {
+    let (machine, measured) = (&machines.simulated.machine, &machines.measured.machine);
+    let mut all = vec![instructions(measured, effort)?, memory(machine, effort)?];
     all.extend(tuples(machine, effort)?);
-    all.push(window(machine, effort)?);
+    all.push(window(measured, effort)?);
     // A writer has a core of its own.
     if machine.core.cores > 1 {
         all.push(lock(machine, effort)?);

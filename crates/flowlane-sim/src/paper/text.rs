@@ -13,29 +13,43 @@ fn extent([least, most]: [f64; 2]) -> String {
 
 impl Row {
     /// The head of [`cells`](Self::cells).
-    pub const HEAD: [&str; 9] =
-        ["where", "what", "paper", "kind", "simulated", "error %", "status", "envelope", "note"];
+    pub const HEAD: [&str; 11] = [
+        "where",
+        "what",
+        "machine",
+        "paper",
+        "kind",
+        "simulated",
+        "error %",
+        "status",
+        "envelope",
+        "chosen",
+        "note",
+    ];
 
     /// The row, as text.
-    pub fn cells(&self) -> [String; 9] {
+    pub fn cells(&self) -> [String; 11] {
         [
             self.place.to_owned(),
             self.what.clone(),
+            if self.machine.is_empty() { "–".to_owned() } else { self.machine.clone() },
             self.stated.text(),
             self.stated.name().to_owned(),
             self.simulated.map_or("–".to_owned(), extent),
             self.error.map_or("–".to_owned(), |e| format!("{:+.1}", 100.0 * e)),
             self.status.name().to_owned(),
             self.envelope.map_or("–".to_owned(), extent),
+            self.why.clone(),
             self.note.clone(),
         ]
     }
 }
 
 impl Report {
-    /// Rows, then the curves as figure, series, place, value; the hash of the machine first.
+    /// Rows, then the curves as figure, series, place, value; the hashes of the machines first.
     pub fn csv(&self) -> String {
-        let mut csv = Csv::of_machine(&self.machine_hash);
+        let mut csv =
+            Csv::of_machines(self.machines.all().iter().map(|m| (m.name.as_str(), m.hash.as_str())));
         csv.head(&Row::HEAD);
         self.rows.iter().for_each(|row| csv.line(row.cells()));
         csv.charts(&self.charts);

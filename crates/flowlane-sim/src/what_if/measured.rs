@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::config::Approach;
+use crate::here::Disturbed;
 
 /// A way of looking up that was measured.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -10,9 +11,7 @@ pub struct Measurement {
     pub name: String,
     /// Whether packets were looked up one by one, and not in batches.
     pub single: bool,
-    /// Cycles of the time-stamp counter a packet: a quarter, half, three quarters of the rounds took less.
-    pub cycles: [f64; 3],
-    /// The same in nanoseconds.
+    /// Nanoseconds a packet: a quarter, half, three quarters of the rounds took less.
     pub ns: [f64; 3],
     /// How long it took to build the table, in milliseconds.
     pub build_ms: f64,
@@ -35,8 +34,10 @@ impl Measurement {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Measured {
     pub cpu: String,
-    /// Nanoseconds of a cycle of the time-stamp counter.
-    pub ns_per_cycle: f64,
+    /// Nanoseconds of a cycle of the core, taken meanwhile; none where it was not. The time-stamp counter has its own pace.
+    pub cycle_ns: Option<f64>,
+    /// By how much others disturbed it, where that was looked at.
+    pub disturbed: Option<Disturbed>,
     /// With the rules that were asked about.
     pub base: Vec<Measurement>,
     /// For each of [`Plan::sizes`](super::Plan::sizes).
@@ -54,6 +55,11 @@ pub fn fastest<'a>(of: impl IntoIterator<Item = &'a Measurement>) -> Option<&'a 
 }
 
 impl Measured {
+    /// Cycles of the core that something took: quartiles; none where nobody knows how long a cycle is.
+    pub fn cycles(&self, of: &Measurement) -> Option<[f64; 3]> {
+        self.cycle_ns.map(|cycle| of.ns.map(|ns| ns / cycle))
+    }
+
     /// The fastest of all.
     pub fn best(&self) -> Option<&Measurement> {
         fastest(&self.base)

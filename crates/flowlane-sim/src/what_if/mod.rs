@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The simulated part is the same to the byte whatever the number of threads. How far to trust it is said by
-//! [`Trust`]: the same software, measured and simulated.
+//! [`Trust`]: the same software, measured and simulated. Where that is far apart nothing is told in times of software.
 
 mod bottleneck;
 mod break_even;
@@ -23,6 +23,7 @@ mod program;
 mod run;
 mod text;
 mod tornado;
+mod trust;
 
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ pub use plan::Plan;
 pub use run::{Outcome, Run};
 pub use text::label;
 pub use tornado::{Bar, Setting, Variation, bars, variations};
+pub use trust::{APART_MOST, Trust};
 
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
@@ -129,19 +131,6 @@ pub struct Line {
     pub refused: Option<String>,
 }
 
-/// The same software, measured and simulated, both without a flow cache.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Trust {
-    /// What was measured.
-    pub measured: String,
-    /// What was simulated.
-    pub simulated: Approach,
-    /// Cycles a packet, of this machine's time-stamp counter and of the simulated core.
-    pub cycles: [f64; 2],
-    /// Simulated over measured, in cycles and in time.
-    pub ratios: [f64; 2],
-}
-
 /// What each parameter moves.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tornado {
@@ -151,8 +140,8 @@ pub struct Tornado {
     pub software: Approach,
     /// Cycles a packet of the accelerator.
     pub cycles: f64,
-    /// How many times faster that is than the software.
-    pub advantage: f64,
+    /// How many times faster that is than the software; none where that is not to be told.
+    pub advantage: Option<f64>,
     /// Cycles a packet of a TCAM.
     pub tcam_cycles: f64,
     /// The parameters, those that move most first.
@@ -170,6 +159,8 @@ pub struct Report {
     pub machine_hash: String,
     /// Its numbers.
     pub machine: MachineConfig,
+    /// Why nothing that is simulated is told in times of software; none where it is. To be said first.
+    pub doubt: Option<String>,
     /// How much was simulated.
     pub effort: Effort,
     /// Flows of the cache in front of what is simulated, but not of the library's tuple search and of TCAMs.
@@ -202,6 +193,8 @@ pub(crate) struct Base<'a> {
     /// single lookups and batches, not the library's tuple search.
     pub(crate) accelerator: Approach,
     pub(crate) software: Approach,
+    /// Why nothing is told in times of software.
+    pub(crate) doubt: Option<String>,
 }
 
 impl Base<'_> {
@@ -215,6 +208,11 @@ impl Base<'_> {
         (self.question.cache_flows > 0).then_some(
             "not compared: what is simulated has a flow cache in front, what was measured has none",
         )
+    }
+
+    /// Why an accelerator is not told in times of software, measured or simulated; none where it is.
+    pub(crate) fn no_ratio(&self) -> Option<&'static str> {
+        self.doubt.is_some().then_some(trust::NO_RATIO)
     }
 
     pub(crate) fn outcome(&self, approach: Approach) -> &Outcome {
@@ -245,7 +243,7 @@ impl Report {
         let outcomes = simulate(&jobs, effort, &|_| {})?;
         let accelerator = faster(&outcomes, &[Approach::HaloBlocking, Approach::HaloNonBlocking]);
         let software = faster(&outcomes, &[Approach::Scalar, Approach::Bulk, Approach::Avx512]);
-        let base = Base { question, plan, machine, outcomes, accelerator, software };
+        let base = Base { question, plan, machine, outcomes, accelerator, software, doubt: None };
         // All other runs at once, so that no thread waits for the last of a kind.
         let (relieved, ideal) = relief_jobs(&base);
         let varied = variations(&base.machine);
@@ -261,6 +259,8 @@ impl Report {
         let mut rest = results.split_off(ideal.len());
         let mut plain_outcomes = rest.split_off(tornado.len());
         let for_curves = plain_outcomes.split_off(plain.len());
+        let trust = trust::trust(if flows > 0 { &plain_outcomes } else { &base.outcomes }, &measured);
+        let base = Base { doubt: trust::doubt(&trust, &measured), ..base };
         let bottlenecks = bottlenecks(&base, &relieved, &results);
         let tornado = tornado_of(&base, &varied, &rest);
         let (break_evens, charts) = curves.finish(&base, &measured, &for_curves);
@@ -269,11 +269,12 @@ impl Report {
             preset: question.preset.clone(),
             machine_hash: format!("{:016x}", question.machine.hash()),
             machine: question.machine.clone(),
+            doubt: base.doubt.clone(),
             effort,
             cache_flows: flows,
             facts: Facts::of(&plan.base, break_even::asked(&plan.base)),
             lines: base.outcomes.iter().map(|outcome| line(&base, outcome)).collect(),
-            trust: trust(if flows > 0 { &plain_outcomes } else { &base.outcomes }, &measured),
+            trust,
             measured,
             bottlenecks,
             tornado,
@@ -300,19 +301,6 @@ fn plain_jobs(base: &Base<'_>, measured: &Measured) -> Vec<Job> {
     let both = |a: &&Approach| cached && measured.base.iter().any(|m| m.simulated_as == Some(**a));
     let plain = |a: &Approach| Job::new(&base.machine, &base.plan.base, *a, 0);
     APPROACHES.iter().filter(both).map(plain).collect()
-}
-
-fn trust(outcomes: &[Outcome], measured: &Measured) -> Vec<Trust> {
-    let both = measured.base.iter().filter_map(|m| {
-        let outcome = outcomes.iter().find(|o| Some(o.approach) == m.simulated_as)?;
-        Some(Trust {
-            measured: m.name.clone(),
-            simulated: outcome.approach,
-            cycles: [m.cycles[1], outcome.cycles],
-            ratios: [outcome.cycles / m.cycles[1], outcome.ns() / m.ns[1]],
-        })
-    });
-    both.collect()
 }
 
 /// For each approach the parts that are made ideal, and the runs of all.
@@ -355,12 +343,13 @@ fn tornado_jobs(base: &Base<'_>, varied: &[Variation]) -> Vec<Job> {
 
 fn tornado_of(base: &Base<'_>, varied: &[Variation], results: &[Outcome]) -> Tornado {
     let (cycles, software) = (base.outcome(base.accelerator).cycles, base.outcome(base.software).cycles);
+    let times = |software: f64, cycles: f64| base.no_ratio().is_none().then_some(software / cycles);
     let settings =
         varied.iter().zip(results.as_chunks::<3>().0).map(|(variation, [accelerator, software, tcam])| {
             let setting = Setting {
                 setting: variation.setting.clone(),
                 cycles: accelerator.cycles,
-                advantage: software.cycles / accelerator.cycles,
+                advantage: times(software.cycles, accelerator.cycles),
                 tcam_cycles: tcam.cycles,
             };
             (variation.parameter, setting)
@@ -369,7 +358,7 @@ fn tornado_of(base: &Base<'_>, varied: &[Variation], results: &[Outcome]) -> Tor
         accelerator: base.accelerator,
         software: base.software,
         cycles,
-        advantage: software / cycles,
+        advantage: times(software, cycles),
         tcam_cycles: base.outcome(Approach::Tcam).cycles,
         bars: bars(cycles, settings.collect()),
     }

@@ -20,10 +20,18 @@ pub fn label(approach: Approach) -> &'static str {
     }
 }
 
+/// A number, or nothing.
+fn optional(value: Option<f64>) -> String {
+    value.map_or_else(String::new, number)
+}
+
 impl Report {
     /// All tables, one after the other, each with its head; the hash of the machine first.
     pub fn csv(&self) -> String {
-        let mut csv = Csv::of_machine(&self.machine_hash);
+        let mut csv = Csv::of_machines([(self.preset.as_str(), self.machine_hash.as_str())]);
+        if let Some(doubt) = &self.doubt {
+            csv.line(["no ratio".to_owned(), doubt.clone()]);
+        }
         self.side_by_side(&mut csv);
         self.machine_parts(&mut csv);
         csv.head(&["axis", "question", "answer"]);
@@ -47,7 +55,8 @@ impl Report {
         ];
         csv.head(&head);
         for m in &self.measured.base {
-            let numbers = [m.cycles[1], m.ns[1], m.millions_per_second()].map(number);
+            let cycles = self.measured.cycles(m).map(|[_, median, _]| median);
+            let numbers = [cycles, Some(m.ns[1]), Some(m.millions_per_second())].map(optional);
             let names = [m.name.clone(), "measured".to_owned()];
             csv.line(names.into_iter().chain(numbers).chain([const { String::new() }; 3]));
         }
@@ -68,8 +77,9 @@ impl Report {
             "ratio_time",
         ]);
         for t in &self.trust {
-            let numbers = t.cycles.iter().chain(&t.ratios).map(|n| number(*n));
-            csv.line([t.measured.clone(), t.simulated.name().to_owned()].into_iter().chain(numbers));
+            let numbers = [t.measured_cycles, Some(t.simulated_cycles), t.ratio, Some(t.time_ratio)];
+            let names = [t.measured.clone(), t.simulated.name().to_owned()];
+            csv.line(names.into_iter().chain(numbers.map(optional)));
         }
     }
 
@@ -85,7 +95,7 @@ impl Report {
         csv.head(&["parameter", "setting", "cycles", "advantage", "tcam_cycles"]);
         for bar in &self.tornado.bars {
             for s in &bar.settings {
-                let numbers = [s.cycles, s.advantage, s.tcam_cycles].map(number);
+                let numbers = [Some(s.cycles), s.advantage, Some(s.tcam_cycles)].map(optional);
                 csv.line([bar.parameter.to_owned(), s.setting.clone()].into_iter().chain(numbers));
             }
         }

@@ -226,8 +226,9 @@ pub struct Setting {
     pub setting: String,
     /// Cycles a packet of the accelerator.
     pub cycles: f64,
-    /// How many times faster that is than the software that is the fastest on the machine as it is.
-    pub advantage: f64,
+    /// How many times faster that is than the software that is the fastest on the machine as it is; none where that is not to
+    /// be told.
+    pub advantage: Option<f64>,
     /// Cycles a packet of a TCAM.
     pub tcam_cycles: f64,
 }
@@ -285,7 +286,7 @@ mod tests {
 
     #[test]
     fn bars_are_sorted_by_what_they_move_and_the_base_counts() {
-        let setting = |cycles| Setting { setting: String::new(), cycles, advantage: 1.0, tcam_cycles: 1.0 };
+        let setting = |cycles| Setting { setting: String::new(), cycles, advantage: None, tcam_cycles: 1.0 };
         let of = |base, settings: &[(&'static str, f64)]| {
             bars(base, settings.iter().map(|(name, cycles)| (*name, setting(*cycles))).collect())
         };

@@ -89,13 +89,14 @@ impl Stage {
 
     fn process(&mut self, lanes: &mut Lanes) -> [u8; BURST] {
         self.now_ns += 1000;
-        let len = lanes.len;
+        let (len, times_ns) = (lanes.len, [self.now_ns; BURST]);
         let mut packets = Packets {
             frames: &mut lanes.frames[..len],
             keys: &mut lanes.keys[..len],
             headers: &lanes.headers[..len],
+            times_ns: &times_ns[..len],
         };
-        std::hint::black_box(self.function.process(&mut packets, LaneMask::first(len), self.now_ns))
+        std::hint::black_box(self.function.process(&mut packets, LaneMask::first(len)))
     }
 }
 

@@ -186,8 +186,9 @@ impl Work {
             let (mut frames, mut keys) = ([Frame::default()], [FlowKey::zero()]);
             frames[0].fill(bytes);
             let headers: [Headers; 1] = [parse(bytes, 1, &mut keys[0])];
-            let mut packets = Packets { frames: &mut frames, keys: &mut keys, headers: &headers };
-            function.process(&mut packets, LaneMask::first(1), 0);
+            let mut packets =
+                Packets { frames: &mut frames, keys: &mut keys, headers: &headers, times_ns: &[0] };
+            function.process(&mut packets, LaneMask::first(1));
             let flow = flow(i);
             let port = (keys[0].word(word::PORTS) >> 16) as u16;
             let address = keys[0].word(word::IPV4_SRC);

@@ -21,9 +21,9 @@ const NONE: u32 = u32::MAX;
 /// The idle time of an entry that never goes.
 pub const NEVER: u32 = u32::MAX;
 
-/// How many entries the hand looks at where a burst of packets comes: so that what is due all at once delays no packet by
-/// more than some microseconds.
-pub const BURST_BUDGET: usize = 128;
+/// How many entries the hand looks at where a packet comes, at the packet's own time, so that nothing depends on how packets
+/// fall into bursts: few enough that what is due all at once delays none by more than some microseconds.
+pub const PACKET_BUDGET: usize = 128;
 
 /// How many it looks at where a table is full and something is due.
 pub const FULL_BUDGET: usize = 64;

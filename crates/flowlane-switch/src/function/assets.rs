@@ -13,7 +13,7 @@ use flowlane::packet::parse::{ether_type, ip_proto};
 use flowlane::packet::{Headers, Network, Transport};
 use flowlane::route::Prefix;
 
-use super::ageing::{BURST_BUDGET, NEVER, Ticks};
+use super::ageing::{NEVER, PACKET_BUDGET, Ticks};
 use super::burst::{Gathered, Lookups, Packets};
 use super::flag;
 use super::table::AgedTable;
@@ -161,18 +161,11 @@ impl Assets {
         }
     }
 
-    pub(super) fn process(
-        &mut self,
-        packets: &Packets<'_>,
-        lanes: LaneMask,
-        now_ns: u64,
-        verdicts: &mut [u8; LANES_MAX],
-    ) {
-        self.age(now_ns);
-        let now = self.ticks.now();
+    pub(super) fn process(&mut self, packets: &Packets<'_>, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {
         if self.config.lookups == Lookups::Scalar {
             for lane in lanes.lanes() {
                 let (host, service) = self.shown(&packets.keys[lane], &packets.headers[lane]);
+                let now = self.come_to(packets.times_ns[lane]);
                 let mut new = false;
                 for key in host.iter().chain(&service) {
                     let found = self.table.keys().lookup(key);
@@ -198,6 +191,7 @@ impl Assets {
         // A service is one of a host: where there is the one, there is the other.
         for place in 0..self.hosts.len() {
             let (lane, &key) = self.hosts.get(place);
+            let now = self.come_to(packets.times_ns[lane]);
             let found = self.table.since(changes, &key, self.hosts.found(place));
             let mut new = self.settle(&key, found, now);
             if service < self.services.len() && self.services.get(service).0 == lane {
@@ -210,6 +204,14 @@ impl Assets {
                 verdicts[lane] = NEW;
             }
         }
+    }
+
+    /// Lets a packet's time come: some of what is due goes.
+    #[inline]
+    fn come_to(&mut self, now_ns: u64) -> u32 {
+        let now = self.ticks.at(now_ns);
+        self.table.age(now, PACKET_BUDGET);
+        now
     }
 
     /// Notes that an asset has been seen, for whose key this was found; says whether it was not known.
@@ -285,7 +287,7 @@ impl Assets {
 
     pub(super) fn age(&mut self, now_ns: u64) {
         let now = self.ticks.at(now_ns);
-        self.table.age(now, BURST_BUDGET);
+        self.table.age(now, PACKET_BUDGET);
     }
 
     /// Number of assets.

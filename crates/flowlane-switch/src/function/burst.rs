@@ -26,6 +26,8 @@ pub struct Packets<'a> {
     pub keys: &'a mut [FlowKey],
     /// Where their headers are.
     pub headers: &'a [Headers],
+    /// When they came, in nanoseconds: a packet's time is not before that of those in front of it.
+    pub times_ns: &'a [u64],
 }
 
 /// Keys of a burst one behind the other, each with a number of the owner's: a lane, mostly.

@@ -9,7 +9,7 @@ use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, wo
 use flowlane::packet::key::{FlowKey, FlowMask, WORDS};
 use flowlane::packet::parse::ip_proto;
 
-use super::ageing::{BURST_BUDGET, NEVER, Ticks};
+use super::ageing::{NEVER, PACKET_BUDGET, Ticks};
 use super::burst::{Gathered, Lookups, Packets};
 use super::table::AgedTable;
 
@@ -143,7 +143,11 @@ impl KeyShape {
                 return Err(KeyError::Ttl);
             }
             let kinds = match prerequisite {
-                Prerequisite::None | Prerequisite::Vlan if field != Field::RecircId => kind::ANY,
+                Prerequisite::None | Prerequisite::Vlan
+                    if !matches!(field, Field::RecircId | Field::Malformed) =>
+                {
+                    kind::ANY
+                }
                 Prerequisite::Ipv4 => kind::IPV4,
                 Prerequisite::Ipv6 => kind::IPV6,
                 Prerequisite::Ip | Prerequisite::Ports => kind::IPV4 | kind::IPV6,
@@ -259,14 +263,14 @@ impl<const W: usize> Set<W> {
     #[inline]
     fn process(
         &mut self,
-        (policy, counters): (Policy, &mut FilterCounters),
+        (policy, counters, ticks): (Policy, &mut FilterCounters, &mut Ticks),
         packets: &Packets<'_>,
         lanes: LaneMask,
-        now: u32,
         verdicts: &mut [u8; LANES_MAX],
     ) {
         if policy.lookups == Lookups::Scalar {
             for lane in lanes.lanes() {
+                let now = self.come_to(policy, ticks.at(packets.times_ns[lane]));
                 let key = self.key(packets.keys[lane].words());
                 let found = self.table.keys().lookup(&key);
                 let bytes = packets.frames[lane].len();
@@ -286,10 +290,20 @@ impl<const W: usize> Set<W> {
         let changes = self.table.changes();
         for place in 0..self.gathered.len() {
             let (lane, &key) = self.gathered.get(place);
+            let now = self.come_to(policy, ticks.at(packets.times_ns[lane]));
             let found = self.table.since(changes, &key, self.gathered.found(place));
             let bytes = packets.frames[lane].len();
             verdicts[lane] = self.settle((policy, counters), &key, found, bytes, now);
         }
+    }
+
+    /// Lets a packet's time come: some of what is due goes.
+    #[inline]
+    fn come_to(&mut self, policy: Policy, now: u32) -> u32 {
+        if policy.ages {
+            self.table.age(now, PACKET_BUDGET);
+        }
+        now
     }
 
     /// The verdict of a packet for whose key this was found.
@@ -418,14 +432,7 @@ impl Filter {
         inserted.map_err(|()| FilterFull { entries: self.len() })
     }
 
-    pub(super) fn process(
-        &mut self,
-        packets: &Packets<'_>,
-        lanes: LaneMask,
-        now_ns: u64,
-        verdicts: &mut [u8; LANES_MAX],
-    ) {
-        self.age(now_ns);
+    pub(super) fn process(&mut self, packets: &Packets<'_>, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {
         let mut having = LaneMask(0);
         for lane in lanes.lanes() {
             verdicts[lane] = MISS;
@@ -434,14 +441,14 @@ impl Filter {
             having.0 |= u64::from(whole && self.shape.has(&packets.keys[lane])) << lane;
         }
         self.counters.without_key += (lanes.len() - having.len()) as u64;
-        let (now, state) = (self.ticks.now(), (self.policy, &mut self.counters));
-        with_set!(&mut self.set, set => set.process(state, packets, having, now, verdicts));
+        let state = (self.policy, &mut self.counters, &mut self.ticks);
+        with_set!(&mut self.set, set => set.process(state, packets, having, verdicts));
     }
 
     pub(super) fn age(&mut self, now_ns: u64) {
         let now = self.ticks.at(now_ns);
         if self.policy.ages {
-            with_set!(&mut self.set, set => set.table.age(now, BURST_BUDGET));
+            with_set!(&mut self.set, set => set.table.age(now, PACKET_BUDGET));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Functions of the pipeline: packet filters, asset detection, address translation.
 //!
-//! Like tables of routes they stand behind the caches, by numbers of the same sequence: a path ends with [`Step::Enter`],
+//! Like tables of routes they stand behind the caches, by numbers of the same sequence: a path ends with [`Step::Enter`](crate::pipeline::Step::Enter),
 //! and the packets of a burst that have come there are worked on together. All keys are gathered and looked up at once in a
 //! cuckoo table ([`flowlane::cuckoo`]); then every packet, in order, gets its verdict, and with it a list of actions as a
 //! rule has them. What a function knows (an entry, a host, a session) is therefore in no megaflow, and changes none when it
@@ -36,7 +36,7 @@ pub use nat::{Nat, NatConfig};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::Action;
 
-use crate::pipeline::{BehindError, Step, steps_behind};
+use crate::pipeline::{BehindError, Program, steps_behind};
 
 /// The verdict of a packet that the function refuses: it is dropped, and the function has counted why.
 pub const REFUSED: u8 = u8::MAX;
@@ -58,15 +58,7 @@ pub struct Verdict {
     /// Packets that got it.
     pub packets: u64,
     pub bytes: u64,
-    steps: Box<[Step]>,
-}
-
-impl Verdict {
-    /// What to do.
-    #[inline]
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
-    }
+    program: Program,
 }
 
 /// An action that a verdict cannot have.
@@ -138,32 +130,38 @@ impl Function {
         let verdict = |(&name, actions): (&&'static str, Vec<Action>)| {
             let steps =
                 steps_behind(&actions, number).map_err(|source| FunctionError { verdict: name, source })?;
-            Ok(Verdict { name, actions, packets: 0, bytes: 0, steps })
+            Ok(Verdict { name, actions, packets: 0, bytes: 0, program: Program::new(steps) })
         };
         let verdicts = names.iter().zip(actions).map(verdict).collect::<Result<_, _>>()?;
         Ok(Self { name: name.to_owned(), kind, packets: 0, cycles: 0, verdicts })
     }
 
-    /// Works on the packets of these lanes; gives the verdict of each, by lane. `now_ns` must not go back.
+    /// Works on the packets of these lanes, each at its own time; gives the verdict of each, by lane.
     #[inline]
-    pub fn process(&mut self, packets: &mut Packets<'_>, lanes: LaneMask, now_ns: u64) -> [u8; LANES_MAX] {
+    pub fn process(&mut self, packets: &mut Packets<'_>, lanes: LaneMask) -> [u8; LANES_MAX] {
         let mut verdicts = [REFUSED; LANES_MAX];
         self.packets += lanes.len() as u64;
         match &mut self.kind {
-            Kind::Filter(filter) => filter.process(packets, lanes, now_ns, &mut verdicts),
-            Kind::Assets(assets) => assets.process(packets, lanes, now_ns, &mut verdicts),
-            Kind::Nat(nat) => nat.process(packets, lanes, now_ns, &mut verdicts),
+            Kind::Filter(filter) => filter.process(packets, lanes, &mut verdicts),
+            Kind::Assets(assets) => assets.process(packets, lanes, &mut verdicts),
+            Kind::Nat(nat) => nat.process(packets, lanes, &mut verdicts),
         }
         verdicts
     }
 
     /// What to do with a packet that got a verdict, which is counted; none where it is refused.
     #[inline]
-    pub fn take(&mut self, verdict: u8, bytes: u64) -> Option<&Verdict> {
+    pub fn take(&mut self, verdict: u8, bytes: u64) -> Option<&Program> {
         let verdict = self.verdicts.get_mut(usize::from(verdict))?;
         verdict.packets += 1;
         verdict.bytes += bytes;
-        Some(verdict)
+        Some(&verdict.program)
+    }
+
+    /// What to do with packets that got a verdict; none where they are refused.
+    #[inline]
+    pub fn program(&self, verdict: u8) -> Option<&Program> {
+        self.verdicts.get(usize::from(verdict)).map(|verdict| &verdict.program)
     }
 
     /// The verdicts, by number.

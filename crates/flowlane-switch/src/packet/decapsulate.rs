@@ -1,27 +1,48 @@
-//! Removes a tunnel's headers, packet by packet: where a port takes tunnels off whoever they are addressed to. What ends at
-//! configured endpoints only, burst by burst, is [`crate::tunnel`]'s.
+//! Removes a tunnel's headers, packet by packet. Which packets' is [`crate::tunnel`]'s to say.
 
+use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::tunnel::{self, Inner};
-use flowlane::packet::{Headers, Parser};
+use flowlane::packet::tunnel::{self, GENEVE_PORT, Inner};
+use flowlane::packet::{Headers, Network, Parser};
+use flowlane::tunnel::{Refused, decapsulated_ecn, geneve_header};
 
-use super::Frame;
+use super::{Frame, edit};
 
-/// Where the frame is a tunnel's, removes the outer headers and parses what is inside.
+/// Where the frame is a tunnel's, removes the outer headers and parses what is inside, which takes over what the outer
+/// header says of congestion (RFC 6040). Critical GENEVE options are understood where `understood` has their class and
+/// type.
+///
+/// # Errors
+/// Why the packet must be dropped: it must not come out of a tunnel here, whatever becomes of malformed frames. The frame
+/// is then of no use.
 pub fn decapsulate(
     parser: &Parser,
     frame: &mut Frame,
     in_port: u32,
     headers: Headers,
     key: &mut FlowKey,
-) -> Headers {
+    understood: &[(u16, u8)],
+) -> Result<Headers, Refused> {
     if headers.malformed.is_some() {
-        return headers;
+        return Ok(headers);
     }
     let found = match tunnel::read(frame.bytes(), &headers, key) {
+        Ok(None) => return Ok(headers),
+        found => found,
+    };
+    if key.word(word::PORTS) as u16 == GENEVE_PORT {
+        let header = frame.bytes().get(usize::from(headers.payload)..).unwrap_or_default();
+        // What else is wrong with a header makes the frame malformed.
+        if let Err(reason @ (Refused::GeneveControl | Refused::GeneveCriticalOption)) =
+            geneve_header(header, understood)
+        {
+            return Err(reason);
+        }
+    }
+    let found = match found {
         Ok(Some(found)) => found,
-        Ok(None) => return headers,
-        Err(reason) => return Headers { malformed: Some(reason), ..headers },
+        Ok(None) => return Ok(headers),
+        Err(reason) => return Ok(Headers { malformed: Some(reason), ..headers }),
     };
     frame.pull(found.inner_at);
     if let Inner::Ip(eth_type) = found.inner {
@@ -32,8 +53,28 @@ pub fn decapsulate(
         bytes[12..14].copy_from_slice(&eth_type.to_be_bytes());
     }
     let mut inner = FlowKey::zero();
-    let inner_headers = parser.parse_one(frame.bytes(), in_port, &mut inner);
+    let mut inner_headers = parser.parse_one(frame.bytes(), in_port, &mut inner);
+    take_over_congestion(key, frame, &mut inner_headers, &mut inner)?;
     found.fill(key, &headers, &mut inner);
     *key = inner;
-    inner_headers
+    Ok(inner_headers)
+}
+
+/// Of what is not IP nothing is known: it goes on as it is.
+fn take_over_congestion(
+    outer: &FlowKey,
+    frame: &mut Frame,
+    headers: &mut Headers,
+    inner: &mut FlowKey,
+) -> Result<(), Refused> {
+    if !matches!(headers.network, Network::Ipv4 | Network::Ipv6) {
+        return Ok(());
+    }
+    let before = inner.get(Field::IpEcn);
+    let after = decapsulated_ecn(before as u8, outer.get(Field::IpEcn) as u8)?.into();
+    if after != before {
+        edit::set_field(frame, headers, Field::IpEcn, after, 3);
+        inner.set(Field::IpEcn, after);
+    }
+    Ok(())
 }

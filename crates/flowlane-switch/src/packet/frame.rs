@@ -94,12 +94,13 @@ impl Frame {
 pub struct Burst {
     frames: Vec<Frame>,
     len: usize,
+    limit: usize,
 }
 
 impl Burst {
     /// A burst for up to `capacity` frames.
     pub fn new(capacity: usize) -> Self {
-        Self { frames: (0..capacity).map(|_| Frame::default()).collect(), len: 0 }
+        Self { frames: (0..capacity).map(|_| Frame::default()).collect(), len: 0, limit: capacity }
     }
 
     /// The most frames that it holds.
@@ -109,7 +110,7 @@ impl Burst {
 
     /// Whether no further frame fits.
     pub fn is_full(&self) -> bool {
-        self.len == self.frames.len()
+        self.len == self.limit
     }
 
     /// Number of frames.
@@ -124,15 +125,23 @@ impl Burst {
 
     /// Forgets the frames; their buffers stay.
     pub fn clear(&mut self) {
+        self.clear_for(u64::MAX);
+    }
+
+    /// The same, and takes no more than this many until it is cleared again.
+    pub fn clear_for(&mut self, most: u64) {
         self.len = 0;
+        self.limit = self.frames.len().min(usize::try_from(most).unwrap_or(usize::MAX));
     }
 
     /// A further frame to be filled; none where the burst is full.
     #[inline]
     pub fn next_frame(&mut self) -> Option<&mut Frame> {
-        let frame = self.frames.get_mut(self.len)?;
+        if self.is_full() {
+            return None;
+        }
         self.len += 1;
-        Some(frame)
+        self.frames.get_mut(self.len - 1)
     }
 
     /// Takes back the last frame: a port that got nothing to fill it with.

@@ -1,11 +1,11 @@
 //! Keys of packets that are looked up again: after headers changed beyond what the key can follow, or with what rules wrote
 //! that is in no header.
 
-use flowlane::packet::fields::word;
+use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Headers, parse};
 
-use super::Frame;
+use super::{Frame, edit};
 
 /// Gives a recirculated packet its new key: its headers parsed, its metadata and registers as they were
 /// or as rules set them.
@@ -19,11 +19,53 @@ pub(crate) fn parse_again(
 ) {
     let before = key.clone();
     *headers = parse(frame.bytes(), in_port, key);
-    for w in before.present_words().filter(|w| !(word::ETH..word::PKT_MARK).contains(w)) {
+    let outside = |w: &usize| *w != word::RECIRC_ID && !(word::ETH..word::PKT_MARK).contains(w);
+    for w in before.present_words().filter(outside) {
         key.set_word(w, before.word(w));
     }
-    key.set_word(word::RECIRC_ID, u32::from(table) + 1);
+    key.set(Field::RecircId, u128::from(table) + 1);
     take_along(carry, key);
+}
+
+/// Moves a field of a packet whose key the rules no longer follow: what is in headers is read and written there, the rest
+/// in the key.
+pub(crate) fn move_field(
+    frame: &mut Frame,
+    headers: &mut Headers,
+    key: &mut FlowKey,
+    from: Field,
+    to: Field,
+) {
+    let value = match in_headers(from) {
+        true => {
+            let mut now = FlowKey::zero();
+            *headers = parse(frame.bytes(), 0, &mut now);
+            now.get(from)
+        }
+        false => key.get(from),
+    };
+    set_field(frame, headers, key, to, value, to.info().ones());
+}
+
+/// Sets a field where it is: in the packet, or in the key.
+pub(crate) fn set_field(
+    frame: &mut Frame,
+    headers: &mut Headers,
+    key: &mut FlowKey,
+    field: Field,
+    value: u128,
+    mask: u128,
+) {
+    match in_headers(field) {
+        true => _ = edit::set_field(frame, headers, field, value, mask),
+        false => key.set_masked(field, value, mask),
+    }
+}
+
+/// Whether a field lies in the packet's headers, and not in metadata, tunnel or register words.
+pub(crate) fn in_headers(field: Field) -> bool {
+    let w = usize::from(field.info().bit) / 32;
+    (word::ETH..word::PKT_MARK).contains(&w)
 }
 
 /// Sets words that rules have set and that are in no header.

@@ -5,9 +5,11 @@
 //! its key parsed from the frame.
 
 use flowlane::rule::Action;
+use flowlane::rule::action::HEADERS_PUSHED_MAX;
 
 use super::Step;
-use super::translate::in_packet;
+use super::translate::{looks_at_headers, misplaces_headers};
+use crate::packet::recirculate::in_headers;
 
 /// Why an action cannot be behind the caches.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -29,6 +31,16 @@ pub enum BehindError {
         /// The table that it stands in.
         table: u8,
     },
+    /// Too many headers are pushed.
+    #[error("{0} headers are pushed; at most {HEADERS_PUSHED_MAX} can be")]
+    Pushes(usize),
+}
+
+/// How many headers actions push.
+pub(super) fn pushes(actions: &[Action]) -> usize {
+    let pushes =
+        |a: &&Action| matches!(a, Action::PushVlan(_) | Action::PushMpls(_) | Action::Encapsulate(_));
+    actions.iter().filter(pushes).count()
 }
 
 /// The steps of actions in table `table`. Where no action changes headers, the table that a `goto_table` leads to may be
@@ -37,17 +49,30 @@ pub enum BehindError {
 /// # Errors
 /// The first action that cannot be here.
 pub fn steps_behind(actions: &[Action], table: u8) -> Result<Box<[Step]>, BehindError> {
+    if pushes(actions) > HEADERS_PUSHED_MAX {
+        return Err(BehindError::Pushes(pushes(actions)));
+    }
     let last = actions.len().saturating_sub(1);
     let changes = actions.iter().any(changes_headers);
     let step = |(i, action): (usize, &Action)| match *action {
         Action::Move { .. } => Err(BehindError::Move),
-        Action::SetField { field, .. } if !in_packet(field) => Err(BehindError::Field(field.info().name)),
+        Action::SetField { field, .. } if !in_headers(field) => Err(BehindError::Field(field.info().name)),
         Action::Goto(to) if to <= table || i < last => Err(BehindError::Goto { to, table }),
         Action::Goto(table) if changes => Ok(Step::Recirculate { table, carry: Vec::new() }),
         Action::Goto(table) => Ok(Step::Enter { table, carry: Vec::new() }),
         ref other => Ok(Step::Do(other.clone())),
     };
-    actions.iter().enumerate().map(step).collect()
+    let mut steps = Vec::with_capacity(actions.len());
+    let mut stale = false;
+    for (i, action) in actions.iter().enumerate() {
+        if stale && looks_at_headers(action) {
+            steps.push(Step::Parse);
+            stale = false;
+        }
+        stale |= misplaces_headers(action);
+        steps.push(step((i, action))?);
+    }
+    Ok(steps.into())
 }
 
 fn changes_headers(action: &Action) -> bool {

@@ -16,11 +16,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 pub use actions::{BehindError, steps_behind};
-pub use path::{Path, PathId, Paths, Step};
+pub use path::{Path, PathId, Paths, Program, Step};
 pub use route::RouteTable;
 pub use translate::{Translation, Walk};
 
 use flowlane::classify::{Classifier, Deferred, InsertError};
+use flowlane::rule::action::HEADERS_PUSHED_MAX;
 use flowlane::rule::{Action, Match, Priority, Rule, RuleId};
 
 use crate::function::Function;
@@ -122,11 +123,9 @@ pub enum PipelineError {
     /// A step follows `goto_table`, or would.
     #[error("goto_table:{0} must be the last action of its rule")]
     GotoNotLast(u8),
-    /// A `move` reads headers that an action before it has changed beyond what the key shows.
-    #[error(
-        "move after push_mpls, pop_mpls or encap reads headers that are parsed only in the next table; put it there"
-    )]
-    MoveBeforeParsing,
+    /// A rule pushes too many headers.
+    #[error("{0} headers are pushed; a rule may push {HEADERS_PUSHED_MAX}")]
+    Pushes(usize),
     /// The table's engine refuses it.
     #[error("table {table}: {source}")]
     Insert {
@@ -262,6 +261,10 @@ impl Pipeline {
         self.routes.get_mut(&number)
     }
 
+    pub fn routes(&self, number: u8) -> Option<&RouteTable> {
+        self.routes.get(&number)
+    }
+
     /// Adds a function. Its number must be no table's.
     pub fn add_function(&mut self, number: u8, function: Function) {
         self.functions.insert(number, function);
@@ -276,6 +279,15 @@ impl Pipeline {
     /// The functions, in order. What changes in them changes no megaflow.
     pub fn functions_mut(&mut self) -> impl Iterator<Item = (u8, &mut Function)> {
         self.functions.iter_mut().map(|(number, function)| (*number, function))
+    }
+
+    pub fn function(&self, number: u8) -> Option<&Function> {
+        self.functions.get(&number)
+    }
+
+    /// Whether there is a function of this number.
+    pub fn is_function(&self, number: u8) -> bool {
+        self.functions.contains_key(&number)
     }
 
     pub fn function_mut(&mut self, number: u8) -> Option<&mut Function> {
@@ -391,11 +403,9 @@ impl Pipeline {
     }
 
     fn check(&self, rule: &Rule) -> Result<(), PipelineError> {
-        let hides =
-            |a: &Action| matches!(a, Action::PushMpls(_) | Action::PopMpls(_) | Action::Encapsulate(_));
-        let hidden = rule.actions.iter().position(hides).unwrap_or(rule.actions.len());
-        if rule.actions[hidden..].iter().any(|a| matches!(a, Action::Move { .. })) {
-            return Err(PipelineError::MoveBeforeParsing);
+        let pushes = actions::pushes(&rule.actions);
+        if pushes > HEADERS_PUSHED_MAX {
+            return Err(PipelineError::Pushes(pushes));
         }
         for (i, action) in rule.actions.iter().enumerate() {
             let &Action::Goto(to) = action else { continue };

@@ -15,9 +15,11 @@ pub enum Step {
         /// Which; none for a miss.
         rule: Option<RuleId>,
     },
-    /// Do what a rule says. `move` has become `set_field`, since the megaflow fixes what is moved; `goto_table`
+    /// Do what a rule says. `move` has become `set_field` where the megaflow fixes what is moved; `goto_table`
     /// has been followed.
     Do(Action),
+    /// Parse the packet again, since its headers are not where they were, and the next step looks at them.
+    Parse,
     /// Go on in a table behind the caches, of routes or a function, together with the burst's other packets that come
     /// there. The last step.
     Enter {
@@ -36,6 +38,63 @@ pub enum Step {
     },
 }
 
+/// Steps, and what they mean to others: what nobody sees may be done for all packets of a burst together, the rest is done
+/// in their order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Program {
+    steps: Box<[Step]>,
+    /// No step sends the packet anywhere, or uses what other packets use too.
+    unseen: bool,
+    /// The last step leads on.
+    leads_on: bool,
+}
+
+impl Program {
+    pub fn new(steps: impl Into<Box<[Step]>>) -> Self {
+        let steps = steps.into();
+        let seen = |step: &Step| match step {
+            Step::Do(action) => matches!(
+                action,
+                Action::Output(_)
+                    | Action::InPort
+                    | Action::Flood
+                    | Action::Normal
+                    | Action::Controller { .. }
+                    | Action::Sample { .. }
+                    | Action::Meter(_)
+            ),
+            _ => false,
+        };
+        let leads_on = matches!(steps.last(), Some(Step::Enter { .. } | Step::Recirculate { .. }));
+        Self { unseen: !steps.iter().any(seen), leads_on, steps }
+    }
+
+    /// The steps, in order.
+    #[inline]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// Whether nobody can tell when its steps are taken: they change nothing but their packet. (A TTL that expires is
+    /// told apart by who takes them.)
+    #[inline]
+    pub fn is_unseen(&self) -> bool {
+        self.unseen
+    }
+
+    /// Whether the last step leads elsewhere.
+    #[inline]
+    pub fn leads_on(&self) -> bool {
+        self.leads_on
+    }
+
+    /// Whether it [is unseen](Self::is_unseen) and ends elsewhere.
+    #[inline]
+    pub fn leads_on_unseen(&self) -> bool {
+        self.unseen && self.leads_on
+    }
+}
+
 /// A path's place in [`Paths`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PathId(pub u32);
@@ -50,12 +109,14 @@ pub struct Path {
     pub packets: u64,
     pub bytes: u64,
     program: u32,
+    /// As its [`Program`] has it.
+    pub leads_on_unseen: bool,
 }
 
 /// Steps that several paths share, their marks blank.
 #[derive(Debug, Default)]
-struct Program {
-    steps: Box<[Step]>,
+struct Shared {
+    program: Program,
     /// Paths that take them.
     paths: usize,
 }
@@ -66,10 +127,11 @@ pub struct Paths {
     hot: Vec<Path>,
     /// All steps of each path, marks included: its identity. None where the place is free.
     steps: Vec<Option<Box<[Step]>>>,
-    programs: Vec<Program>,
+    programs: Vec<Shared>,
     index: HashMap<Box<[Step]>, PathId>,
     program_index: HashMap<Box<[Step]>, u32>,
     free: Vec<PathId>,
+    programs_free: Vec<u32>,
 }
 
 /// The same steps without what the marks say.
@@ -87,13 +149,15 @@ impl Paths {
             return id;
         }
         let program = self.program(blank(&steps));
-        self.programs[program as usize].paths += 1;
+        let shared = &mut self.programs[program as usize];
+        shared.paths += 1;
+        let leads_on_unseen = shared.program.leads_on_unseen();
         let id = self.free.pop().unwrap_or_else(|| {
             self.hot.push(Path::default());
             self.steps.push(None);
             PathId((self.hot.len() - 1) as u32)
         });
-        self.hot[id.0 as usize] = Path { packets: 0, bytes: 0, program };
+        self.hot[id.0 as usize] = Path { packets: 0, bytes: 0, program, leads_on_unseen };
         self.steps[id.0 as usize] = Some(steps.clone());
         self.index.insert(steps, id);
         id
@@ -103,26 +167,41 @@ impl Paths {
         if let Some(&id) = self.program_index.get(&steps) {
             return id;
         }
-        let made = Program { steps: steps.clone(), paths: 0 };
-        let free = self.programs.iter().position(|p| p.paths == 0);
-        let id = free.unwrap_or_else(|| {
-            self.programs.push(Program::default());
-            self.programs.len() - 1
+        let id = self.programs_free.pop().unwrap_or_else(|| {
+            self.programs.push(Shared::default());
+            (self.programs.len() - 1) as u32
         });
-        self.programs[id] = made;
-        self.program_index.insert(steps, id as u32);
-        id as u32
+        self.programs[id as usize] = Shared { program: Program::new(steps.clone()), paths: 0 };
+        self.program_index.insert(steps, id);
+        id
     }
 
-    /// A path, to be counted in, and its steps, without what the marks say.
+    /// A path.
     ///
     /// # Panics
     /// Where there has never been such a path.
     #[inline]
-    pub fn get_mut(&mut self, id: PathId) -> (&mut Path, &[Step]) {
+    pub fn get(&self, id: PathId) -> &Path {
+        &self.hot[id.0 as usize]
+    }
+
+    /// What a path does, without what its marks say.
+    ///
+    /// # Panics
+    /// Where there has never been such a path.
+    #[inline]
+    pub fn program_of(&self, id: PathId) -> &Program {
+        &self.programs[self.hot[id.0 as usize].program as usize].program
+    }
+
+    /// Counts a packet that has taken a path to its end.
+    ///
+    /// # Panics
+    /// Where there has never been such a path.
+    #[inline]
+    pub fn count(&mut self, id: PathId, bytes: u64) {
         let path = &mut self.hot[id.0 as usize];
-        let steps = &self.programs[path.program as usize].steps;
-        (path, steps)
+        (path.packets, path.bytes) = (path.packets + 1, path.bytes + bytes);
     }
 
     /// Asks for what a packet on this path will touch.
@@ -171,7 +250,8 @@ impl Paths {
             let program = &mut self.programs[self.hot[i].program as usize];
             program.paths -= 1;
             if program.paths == 0 {
-                self.program_index.remove(&program.steps);
+                self.program_index.remove(program.program.steps());
+                self.programs_free.push(self.hot[i].program);
             }
         }
     }
@@ -194,8 +274,8 @@ mod tests {
         let ids: Vec<PathId> = (0..10).map(|i| paths.intern(path(i, i % 2))).collect();
         assert_eq!(paths.intern(path(4, 0)), ids[4]);
         assert_eq!((paths.len(), paths.programs.len()), (10, 2));
-        paths.get_mut(ids[7]).0.packets += 5;
-        assert_eq!(paths.get_mut(ids[7]).1[1], Step::Do(Action::Output(PortNo(1))));
+        (0..5).for_each(|_| paths.count(ids[7], 10));
+        assert_eq!(paths.program_of(ids[7]).steps()[1], Step::Do(Action::Output(PortNo(1))));
         assert_eq!(paths.steps(ids[7]), path(7, 1));
         let mut credited = Vec::new();
         paths.collect(|table, rule, packets, _| credited.push((table, rule, packets)));
@@ -205,7 +285,7 @@ mod tests {
         assert_eq!(paths.len(), 2);
         let new = paths.intern(path(99, 7));
         assert!(ids.contains(&new) && paths.programs.len() == 2);
-        assert_eq!(paths.get_mut(ids[2]).1[1], Step::Do(Action::Output(PortNo(0))));
-        assert_eq!(paths.get_mut(new).1[1], Step::Do(Action::Output(PortNo(7))));
+        assert_eq!(paths.program_of(ids[2]).steps()[1], Step::Do(Action::Output(PortNo(0))));
+        assert_eq!(paths.program_of(new).steps()[1], Step::Do(Action::Output(PortNo(7))));
     }
 }

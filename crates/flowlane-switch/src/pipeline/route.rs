@@ -19,7 +19,7 @@ use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Address, BuildError, Fib, FibConfig, HopSize, Prefix, Rib, RibError};
 use flowlane::rule::Action;
 
-use super::{BehindError, Step, steps_behind};
+use super::{BehindError, Program, Step, steps_behind};
 
 /// What a next hop of a table is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +40,6 @@ pub struct NextHop {
     /// Packets that it was done to.
     pub packets: u64,
     pub bytes: u64,
-    steps: Box<[Step]>,
 }
 
 /// Why a table of routes does not take something.
@@ -74,9 +73,6 @@ pub enum RouteTableError {
 /// The answer for an address without a route. Next hops are numbered from 1 on, in order.
 const NO_ROUTE: u64 = 0;
 
-/// What is done with packets without a route, where they are not dropped.
-const TO_CONTROLLER: &[Step] = &[Step::Do(Action::Controller { max_len: u16::MAX })];
-
 /// Routes and next hops.
 pub struct RouteTable {
     /// For reports; empty where none was given.
@@ -88,6 +84,8 @@ pub struct RouteTable {
     v4: Forwarding<u32>,
     v6: Forwarding<u128>,
     hops: Vec<NextHop>,
+    /// What is done with packets: first with those without a route, then for each next hop.
+    programs: Vec<Program>,
     groups: GroupReader,
     flow_hash: FlowHash,
 }
@@ -149,6 +147,9 @@ impl RouteTable {
             Groups::new(groups).expect("no bucket is too many for next hops that stand in memory");
         let mut numbers = Vec::new();
         let mut made = Vec::new();
+        let to_controller = Step::Do(Action::Controller { max_len: u16::MAX });
+        let unrouted = if config.miss_to_controller { vec![to_controller] } else { Vec::new() };
+        let mut programs = vec![Program::new(unrouted)];
         for (position, (name, spec)) in hops.into_iter().enumerate() {
             let mut steps: Box<[Step]> = Box::default();
             let mut number = position as u64 + 1;
@@ -166,7 +167,8 @@ impl RouteTable {
                 }
             }
             numbers.push(number);
-            made.push(NextHop { name, spec, packets: 0, bytes: 0, steps });
+            programs.push(Program::new(steps));
+            made.push(NextHop { name, spec, packets: 0, bytes: 0 });
         }
         Ok(Self {
             v4: Forwarding::new(&config, v4, &numbers, Engine::Dir24)?,
@@ -175,6 +177,7 @@ impl RouteTable {
             miss_to_controller: config.miss_to_controller,
             missed: 0,
             hops: made,
+            programs,
             groups: groups.reader(),
             flow_hash: FlowHash::new(config.seed),
         })
@@ -223,16 +226,25 @@ impl RouteTable {
         found
     }
 
-    /// What to do with the packet of a lane, which is counted.
-    pub fn take(&mut self, found: &Found, lane: usize, bytes: u64) -> &[Step] {
-        let position = found.next_hops[lane].checked_sub(1);
-        let Some(hop) = position.and_then(|p| self.hops.get_mut(p as usize)) else {
+    /// Counts the packet of a lane. Gives the number of its [program](Self::program).
+    pub fn take(&mut self, found: &Found, lane: usize, bytes: u64) -> u32 {
+        let number = found.next_hops[lane];
+        let Some(hop) = number.checked_sub(1).and_then(|p| self.hops.get_mut(p as usize)) else {
             self.missed += 1;
-            return if self.miss_to_controller { TO_CONTROLLER } else { &[] };
+            return NO_ROUTE as u32;
         };
         hop.packets += 1;
         hop.bytes += bytes;
-        &hop.steps
+        number as u32
+    }
+
+    /// What is done with packets.
+    ///
+    /// # Panics
+    /// Where [`take`](Self::take) has not given this number.
+    #[inline]
+    pub fn program(&self, number: u32) -> &Program {
+        &self.programs[number as usize]
     }
 }
 

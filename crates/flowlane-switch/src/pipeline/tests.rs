@@ -5,6 +5,8 @@ use flowlane::packet::Field;
 
 use super::*;
 
+mod drift;
+
 fn rule(priority: u32, port: u128, actions: Vec<Action>) -> Rule {
     let mut matches = Match::any();
     matches.set(Field::InPort, port);

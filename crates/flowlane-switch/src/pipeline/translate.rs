@@ -10,20 +10,21 @@
 //!   field goes into the mask.
 //!
 //! Whether a packet has a field at all (so that setting it does anything) depends on its EtherType,
-//! protocol and so on: these prerequisites go into the mask. Where the key cannot follow what an action
-//! does to the headers (MPLS; a third VLAN tag), the path ends with [`Step::Recirculate`].
+//! protocol and so on: these prerequisites go into the mask.
 //!
-//! Limit: a `move` that stands in the same rule behind the `pop_vlan` of a frame with three tags or more
-//! reads its field as it was parsed on arrival, when it was hidden behind the third tag: zero. (Behind
-//! MPLS actions a `move` is refused.)
+//! Where the key cannot follow what an action does to the headers (MPLS; a third VLAN tag; a tunnel), the rest of the rule
+//! is done to the packet as it is then, whatever that is: it is [parsed](Step::Parse) before the next action that looks at
+//! headers, and nothing more goes into the mask. The next table sees it with a new key ([`Step::Recirculate`]).
 
 use flowlane::classify::Hit;
-use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, word};
+use flowlane::packet::fields::{Field, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
-use flowlane::packet::parse::{ether_type, ip_proto};
+use flowlane::packet::parse::ether_type;
 use flowlane::rule::Action;
 
 use super::{Miss, Pipeline, Step};
+use crate::packet::edit;
+use crate::packet::recirculate::in_headers;
 
 /// A path and what it depends on.
 #[derive(Debug)]
@@ -42,7 +43,12 @@ pub struct Walk {
     mask: FlowMask,
     written: FlowMask,
     derived: Vec<Field>,
+    /// The key does not follow the headers any more.
     parse_again: bool,
+    /// Nor is it known where they are.
+    stale: bool,
+    /// Fields that are in no header, written since with what only the packet knows.
+    moved: FlowMask,
     steps: Vec<Step>,
     /// The table that comes next.
     at: Option<u8>,
@@ -54,7 +60,7 @@ impl Pipeline {
     /// The table that packets with this key enter at: one that is back from recirculation says where to go on.
     #[inline]
     pub fn entry(key: &FlowKey) -> u8 {
-        key.word(word::RECIRC_ID).saturating_sub(1) as u8
+        key.get(Field::RecircId).saturating_sub(1) as u8
     }
 
     /// The path of packets with this key. Depends on nothing but the key and the rules. Waits for no table: those that
@@ -147,12 +153,15 @@ impl Walk {
     pub fn new(key: &FlowKey) -> Self {
         let mut mask = FlowMask::zero();
         mask.add_field(Field::RecircId);
+        mask.add_field(Field::Malformed);
         Self {
             key: key.clone(),
             mask,
             written: FlowMask::zero(),
             derived: Vec::new(),
             parse_again: false,
+            stale: false,
+            moved: FlowMask::zero(),
             steps: Vec::new(),
             at: Some(Pipeline::entry(key)),
             asked: 0,
@@ -195,12 +204,15 @@ impl Walk {
     }
 
     fn act(&mut self, action: &Action) {
+        if self.parse_again {
+            return self.act_unfollowed(action);
+        }
         match *action {
             Action::PushVlan(tpid) => return self.push_vlan(tpid),
             Action::PopVlan => return self.pop_vlan(),
             Action::PushMpls(_) | Action::Encapsulate(_) => self.parse_again = true,
             Action::PopMpls(_) => {
-                if !self.has(Field::MplsLabel) && !self.parse_again {
+                if !self.has(Field::MplsLabel) {
                     return;
                 }
                 self.parse_again = true;
@@ -215,7 +227,43 @@ impl Walk {
             Action::DecMplsTtl => return self.decrement(Field::MplsTtl, action),
             _ => {}
         }
+        self.stale |= misplaces_headers(action);
         self.push(action.clone());
+    }
+
+    /// An action behind one that the key could not follow.
+    fn act_unfollowed(&mut self, action: &Action) {
+        if self.stale && looks_at_headers(action) {
+            self.steps.push(Step::Parse);
+            self.stale = false;
+        }
+        match *action {
+            Action::SetField { field, value, mask } if !in_headers(field) => {
+                self.write_outside(field, value, mask);
+                if self.moved.get(field) == 0 {
+                    return;
+                }
+            }
+            Action::Move { from, to } if !in_headers(from) && self.moved.get(from) == 0 => {
+                self.depend_on_field(from, u128::MAX);
+                let (value, mask) = (self.key.get(from), to.info().ones());
+                return self.act_unfollowed(&Action::SetField { field: to, value, mask });
+            }
+            Action::Move { to, .. } if !in_headers(to) => {
+                let ones = to.info().ones();
+                self.moved.set_masked(to, ones, ones);
+                self.written.set_masked(to, 0, ones);
+            }
+            _ => {}
+        }
+        self.stale |= misplaces_headers(action);
+        self.push(action.clone());
+    }
+
+    /// Writes a field that is in no header.
+    fn write_outside(&mut self, field: Field, value: u128, mask: u128) {
+        self.key.set_masked(field, value, mask);
+        self.written.set_masked(field, mask, mask);
     }
 
     fn push(&mut self, action: Action) {
@@ -223,7 +271,10 @@ impl Walk {
     }
 
     fn set_field(&mut self, field: Field, value: u128, mask: u128) {
-        if in_packet(field) {
+        if in_headers(field) {
+            if !self.has(field) {
+                return;
+            }
             if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) {
                 self.depend_on_field(Field::VlanTci, VLAN_PRESENT.into());
                 if !self.tagged() {
@@ -234,20 +285,23 @@ impl Walk {
                     self.written.add_field(Field::VlanTpid);
                     self.written.add_field(Field::VlanTci1);
                 }
-            } else if !self.has(field) && !self.parse_again {
-                return;
             }
             self.push(Action::SetField { field, value, mask });
         }
+        let kind = matches!(field, Field::IcmpType | Field::IcmpCode);
+        let discovery = kind && edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
         self.key.set_masked(field, value, mask);
         self.written.set_masked(field, mask, mask);
+        // Another type of message has other fields.
+        self.parse_again |=
+            kind && discovery != edit::is_neighbour_discovery(|asked, bits| self.look(asked, bits));
         if matches!(field, Field::VlanTci | Field::VlanVid | Field::VlanPcp) {
             self.key.or_word(word::VLAN_ETH_TYPE, u32::from(VLAN_PRESENT) << 16);
         }
     }
 
     fn decrement(&mut self, field: Field, action: &Action) {
-        if !self.has(field) && !self.parse_again {
+        if !self.has(field) {
             return;
         }
         self.push(action.clone());
@@ -284,20 +338,22 @@ impl Walk {
     }
 
     fn push_vlan(&mut self, tpid: u16) {
+        if !self.has(Field::VlanTci) {
+            return;
+        }
         self.push(Action::PushVlan(tpid));
         self.fix_tags();
-        // The third tag of a frame is not parsed.
-        self.parse_again |= self.key.get(Field::VlanTci1) != 0;
+        // The third tag of a frame is not parsed; the first two are missed where they are cut off. Where headers are is
+        // known all the same.
+        let tags = [ether_type::VLAN, ether_type::QINQ].map(u128::from);
+        let cut = tags.contains(&self.look(Field::EthType, u128::MAX));
+        self.parse_again = cut || self.key.get(Field::VlanTci1) != 0;
         self.key.set(Field::VlanTci1, self.key.get(Field::VlanTci));
         self.key.set(Field::VlanTci, VLAN_PRESENT.into());
         self.key.set(Field::VlanTpid, tpid.into());
     }
 
     fn pop_vlan(&mut self) {
-        if self.parse_again {
-            self.push(Action::PopVlan);
-            return;
-        }
         self.depend_on_field(Field::VlanTci, VLAN_PRESENT.into());
         if !self.tagged() {
             return;
@@ -305,52 +361,23 @@ impl Walk {
         self.push(Action::PopVlan);
         self.fix_tags();
         // Behind two tags there may be a third; behind one, the key does not say which TPID the other has.
-        self.parse_again |= self.key.get(Field::VlanTci1) != 0;
+        self.parse_again = self.key.get(Field::VlanTci1) != 0;
+        self.stale = self.parse_again;
         self.key.set(Field::VlanTci, 0);
         self.key.set(Field::VlanTpid, 0);
     }
 
     /// Whether the packet has `field`; depends on what tells.
     fn has(&mut self, field: Field) -> bool {
-        let prerequisite = field.info().prerequisite;
-        let transport = |walk: &mut Self, protocols: &[u8]| {
-            walk.is_type(&[ether_type::IPV4, ether_type::IPV6])
-                && walk.test(Field::NwProto, u128::MAX, |p| protocols.iter().any(|&q| p == u128::from(q)))
-                && walk.test(Field::IpFrag, FRAG_LATER.into(), |f| f == 0)
-        };
-        match prerequisite {
-            Prerequisite::None | Prerequisite::Tunnel => true,
-            Prerequisite::Vlan => self.test(Field::VlanTci, VLAN_PRESENT.into(), |p| p != 0),
-            Prerequisite::Mpls => self.is_type(&[ether_type::MPLS, ether_type::MPLS_MULTICAST]),
-            Prerequisite::Arp => self.is_type(&[ether_type::ARP, ether_type::RARP]),
-            Prerequisite::Ip => self.is_type(&[ether_type::IPV4, ether_type::IPV6]),
-            Prerequisite::Ipv4 => self.is_type(&[ether_type::IPV4]),
-            Prerequisite::Ipv6 => self.is_type(&[ether_type::IPV6]),
-            Prerequisite::Ports => transport(self, &[ip_proto::TCP, ip_proto::UDP, ip_proto::SCTP]),
-            Prerequisite::Tcp => transport(self, &[ip_proto::TCP]),
-            Prerequisite::Icmp => {
-                let v4 = self.is_type(&[ether_type::IPV4]) && transport(self, &[ip_proto::ICMP]);
-                v4 || self.is_type(&[ether_type::IPV6]) && transport(self, &[ip_proto::ICMPV6])
-            }
-            Prerequisite::NeighbourDiscovery => {
-                self.is_type(&[ether_type::IPV6])
-                    && transport(self, &[ip_proto::ICMPV6])
-                    && self.test(Field::IpFrag, u128::MAX, |f| f == 0)
-                    && self.test(Field::IcmpType, u128::MAX, |t| t == 135 || t == 136)
-                    && self.test(Field::IcmpCode, u128::MAX, |c| c == 0)
-                    // The addresses are options: one that is there is not zero.
-                    && (field == Field::NdTarget || self.test(field, u128::MAX, |address| address != 0))
-            }
-        }
+        edit::has(field, |asked, bits| self.look(asked, bits))
     }
 
-    fn is_type(&mut self, types: &[u16]) -> bool {
-        self.test(Field::EthType, u128::MAX, |t| types.iter().any(|&u| t == u128::from(u)))
-    }
-
-    fn test(&mut self, field: Field, bits: u128, holds: impl Fn(u128) -> bool) -> bool {
+    /// Bits of the key as it is now; depends on them.
+    fn look(&mut self, field: Field, bits: u128) -> u128 {
         self.depend_on_field(field, bits);
-        holds(self.key.get(field) & bits)
+        // An address in an option tells that the option is there, unless an action wrote zeros.
+        let option = matches!(field, Field::NdSll | Field::NdTll);
+        self.key.get(field) & bits | if option { self.written.get(field) } else { 0 }
     }
 
     /// What a recirculated packet takes along: the written bits that are in no header.
@@ -364,8 +391,24 @@ impl Walk {
     }
 }
 
-/// Whether a field lies in the packet's headers, and not in metadata, tunnel or register words.
-pub(super) fn in_packet(field: Field) -> bool {
-    let w = usize::from(field.info().bit) / 32;
-    (word::ETH..word::PKT_MARK).contains(&w)
+/// Whether it is not known behind an action where headers are, or whether there are any.
+pub(super) fn misplaces_headers(action: &Action) -> bool {
+    matches!(action, Action::PushMpls(_) | Action::PopMpls(_) | Action::PopVlan)
+}
+
+/// Whether it matters to an action where headers are.
+pub(super) fn looks_at_headers(action: &Action) -> bool {
+    match *action {
+        Action::SetField { field, .. } => {
+            in_headers(field) && !matches!(field, Field::EthSrc | Field::EthDst)
+        }
+        Action::Move { .. }
+        | Action::DecTtl
+        | Action::DecMplsTtl
+        | Action::PopVlan
+        | Action::PushMpls(_)
+        | Action::PopMpls(_)
+        | Action::Encapsulate(_) => true,
+        _ => false,
+    }
 }

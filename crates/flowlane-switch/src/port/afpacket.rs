@@ -12,7 +12,7 @@ use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::SystemTime;
 
-use super::offload::{complete_checksum, segment};
+use super::offload::{complete_checksum, fragment, segment};
 use super::{Port, PortError, Received};
 use crate::packet::{Burst, Frame};
 
@@ -20,6 +20,8 @@ use crate::packet::{Burst, Frame};
 /// and offset; in the machine's byte order here.
 const VNET_HEADER: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
+/// The GSO type of a UDP datagram that leaves in IP fragments (`VIRTIO_NET_HDR_GSO_UDP`).
+const GSO_UDP_FRAGMENTS: u8 = 3;
 /// The GSO type's bit for ECN.
 const GSO_ECN: u8 = 0x80;
 
@@ -33,6 +35,18 @@ pub struct AfPacketPort {
     /// Segments of a large frame that did not fit into the burst.
     pending: VecDeque<Vec<u8>>,
     buffer: Vec<u8>,
+    /// Frames that came and could not be had, since somebody asked.
+    lost: u64,
+}
+
+/// What the socket has.
+enum Read {
+    /// A frame in the buffer: its length with the header in front, and the tag that the kernel took off (TPID and TCI).
+    Frame(usize, Option<[u8; 4]>),
+    /// A frame that the kernel cannot hand over: it is lost, and there may be others.
+    Lost,
+    /// Nothing for now.
+    Nothing,
 }
 
 impl AfPacketPort {
@@ -54,12 +68,15 @@ impl AfPacketPort {
             ),
             _ => fail(format!("cannot be opened: {error}")),
         })?;
-        Ok(Self { spec, socket, pending: VecDeque::new(), buffer: vec![0; VNET_HEADER + RECEIVE_MAX] })
+        let buffer = vec![0; VNET_HEADER + RECEIVE_MAX];
+        Ok(Self { spec, socket, pending: VecDeque::new(), buffer, lost: 0 })
     }
 
-    /// One frame from the socket into `buffer`: its length with the header in front, and the tag that the
-    /// kernel took off (TPID and TCI). None where there is no frame.
-    fn read(&mut self) -> io::Result<Option<(usize, Option<[u8; 4]>)>> {
+    /// One frame from the socket into `buffer`.
+    ///
+    /// # Errors
+    /// Where the socket is none any more.
+    fn read(&mut self) -> io::Result<Read> {
         let mut part = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: self.buffer.len() };
         let mut control = [0u64; 16];
         // SAFETY: all-zero bytes are a valid msghdr, which is a plain C structure.
@@ -72,13 +89,9 @@ impl AfPacketPort {
         // all of it alive and borrowed by nobody else during the call.
         let got = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
         if got < 0 {
-            let error = io::Error::last_os_error();
-            return match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN) => Ok(None),
-                _ => Err(error),
-            };
+            return failed_read(io::Error::last_os_error());
         }
-        Ok(Some((got as usize, tag_of(&message))))
+        Ok(Read::Frame(got as usize, tag_of(&message)))
     }
 
     fn write(&self, frame: &[u8]) -> bool {
@@ -115,20 +128,39 @@ impl Port for AfPacketPort {
                 return Ok(Received::More);
             }
             let read = self.read().map_err(|source| PortError::Io { spec: self.spec.clone(), source })?;
-            let Some((len, tag)) = read else { return Ok(Received::Idle) };
+            let (len, tag) = match read {
+                Read::Frame(len, tag) => (len, tag),
+                Read::Lost => {
+                    self.lost += 1;
+                    continue;
+                }
+                Read::Nothing => return Ok(Received::Idle),
+            };
             let Some((header, bytes)) = self.buffer[..len].split_first_chunk_mut::<VNET_HEADER>() else {
                 continue;
             };
             let number = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
             let (gso, gso_size) = (header[1] & !GSO_ECN, number(4));
+            let partial = header[0] & NEEDS_CHECKSUM != 0;
+            let checksum = (number(6), number(8));
             if gso != 0 {
                 // What is no TCP or UDP cannot be cut and is lost, as it would be on a slower link.
                 let pending = &mut self.pending;
-                segment(bytes, gso_size, |piece| pending.push_back(with_tag(piece, tag)));
+                let emit = |piece: &[u8]| pending.push_back(with_tag(piece, tag));
+                let cut = match gso {
+                    GSO_UDP_FRAGMENTS => {
+                        if partial {
+                            complete_checksum(bytes, checksum.0, checksum.1);
+                        }
+                        fragment(bytes, gso_size, emit)
+                    }
+                    _ => segment(bytes, gso_size, emit),
+                };
+                self.lost += u64::from(!cut);
                 continue;
             }
-            if header[0] & NEEDS_CHECKSUM != 0 {
-                complete_checksum(bytes, number(6), number(8));
+            if partial {
+                complete_checksum(bytes, checksum.0, checksum.1);
             }
             let Some(frame) = burst.next_frame() else { return Ok(Received::More) };
             match tag {
@@ -139,8 +171,24 @@ impl Port for AfPacketPort {
         }
     }
 
+    fn lost(&mut self) -> u64 {
+        std::mem::take(&mut self.lost)
+    }
+
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
         Ok(self.write(frame.bytes()))
+    }
+}
+
+/// What it means that the kernel has given an error instead of a frame. Only a socket that is none ends the port: an
+/// interface may come back, memory may be free again, and where the kernel cannot describe a frame's offload by virtio's
+/// header (EINVAL), only that frame is gone.
+fn failed_read(error: io::Error) -> io::Result<Read> {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => Ok(Read::Nothing),
+        Some(libc::ENOBUFS | libc::ENOMEM) => Ok(Read::Nothing),
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT | libc::ENOTCONN) | None => Err(error),
+        Some(_) => Ok(Read::Lost),
     }
 }
 
@@ -231,4 +279,20 @@ fn set_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, valu
     let set =
         unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, pointer.cast(), size_of::<T>() as _) };
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_socket_that_is_none_ends_a_port() {
+        let read = |code| failed_read(io::Error::from_raw_os_error(code));
+        // EINVAL: offload that virtio's header cannot describe.
+        assert!(matches!(read(libc::EINVAL), Ok(Read::Lost)));
+        for code in [libc::EAGAIN, libc::ENETDOWN, libc::ENXIO, libc::ENODEV, libc::ENOMEM, libc::ENOBUFS] {
+            assert!(matches!(read(code), Ok(Read::Nothing)), "{code}");
+        }
+        assert!(read(libc::EBADF).is_err() && read(libc::ENOTSOCK).is_err());
+    }
 }

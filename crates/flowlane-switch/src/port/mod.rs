@@ -74,6 +74,11 @@ pub trait Port: Send {
     /// When the port has failed for good; frames appended before that are in the burst.
     fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError>;
 
+    /// How many frames have come, since this was last asked, that the system could not hand over.
+    fn lost(&mut self) -> u64 {
+        0
+    }
+
     /// Queues a frame for sending. Says whether it was taken; a frame that was not is counted as dropped
     /// by the caller.
     ///

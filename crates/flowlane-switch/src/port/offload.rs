@@ -1,6 +1,9 @@
 //! What network cards do for the kernel, done here: a frame from another interface of the same machine may
 //! arrive without checksums and longer than the link allows.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use flowlane::packet::parse::ip_proto;
 use flowlane::packet::{FlowKey, Headers, Network, Transport, parse};
 
 use crate::packet::edit::checksum::{fold, sum};
@@ -42,6 +45,47 @@ pub fn segment(frame: &[u8], size: usize, mut emit: impl FnMut(&[u8])) -> bool {
     }
     true
 }
+
+/// Cuts a datagram into IP fragments of up to `size` bytes of payload each, rounded down to a multiple of 8 (RFC 791 §3.2,
+/// RFC 8200 §4.5); its transport checksum, which covers the whole, must be complete. Says whether it could.
+pub fn fragment(frame: &[u8], size: usize, mut emit: impl FnMut(&[u8])) -> bool {
+    let headers = parse(frame, 0, &mut FlowKey::zero());
+    let size = size & !7;
+    let whole = headers.malformed.is_none() && headers.fragment == 0 && size > 0;
+    if !whole || !matches!(headers.network, Network::Ipv4 | Network::Ipv6) {
+        return false;
+    }
+    let (l3, v6) = (usize::from(headers.l3), headers.network == Network::Ipv6);
+    // Options and extension headers for hops on the way are repeated; there are none in what a kernel cuts.
+    let payload_at = if v6 { l3 + 40 } else { usize::from(headers.l4) };
+    let (head, payload) = frame.split_at(payload_at);
+    if payload.len() > 0xffff {
+        return false;
+    }
+    let id = FRAGMENT_ID.fetch_add(1, Ordering::Relaxed);
+    let mut out = Vec::with_capacity(payload_at + 8 + size);
+    for (i, chunk) in payload.chunks(size).enumerate() {
+        let offset = i * size;
+        let more = offset + chunk.len() < payload.len();
+        out.clear();
+        out.extend_from_slice(head);
+        if v6 {
+            let [a, b] = (offset as u16 | u16::from(more)).to_be_bytes();
+            out.extend_from_slice(&[frame[l3 + 6], 0, a, b]);
+            out.extend_from_slice(&id.to_be_bytes());
+            out[l3 + 6] = ip_proto::FRAGMENT;
+        } else {
+            put(&mut out, l3 + 6, (offset / 8) as u16 | u16::from(more) << 13);
+        }
+        out.extend_from_slice(chunk);
+        fix_network(&mut out, &headers, 0);
+        emit(&out);
+    }
+    true
+}
+
+/// Identifies the datagrams of IPv6 that are cut here.
+static FRAGMENT_ID: AtomicU32 = AtomicU32::new(1);
 
 fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
@@ -165,6 +209,45 @@ mod tests {
         assert_eq!(lens, [442, 442, 242]);
         assert!(!segment(&bytes[..30], 400, |_| panic!("malformed")));
         assert!(!segment(&bytes, 0, |_| panic!("no size")));
+    }
+
+    #[test]
+    fn fragments_are_one_datagram_again_when_they_are_put_together() {
+        let payload: Vec<u8> = (0..3001u32).map(|i| (i * 7) as u8).collect();
+        for v6 in [false, true] {
+            let eth = PacketBuilder::ethernet2([2; 6], [4; 6]);
+            let mut whole = Vec::new();
+            match v6 {
+                true => eth.ipv6([1; 16], [2; 16], 9).udp(1, 2).write(&mut whole, &payload).unwrap(),
+                false => eth.ipv4([1; 4], [2; 4], 9).udp(1, 2).write(&mut whole, &payload).unwrap(),
+            }
+            let (mut together, mut ids) = (Vec::new(), Vec::new());
+            assert!(fragment(&whole, 1452, |bytes| {
+                let packet = PacketHeaders::from_ethernet_slice(bytes).unwrap();
+                let (offset, more, id) = match packet.net.unwrap() {
+                    NetHeaders::Ipv4(ip, _) => {
+                        assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+                        assert_eq!(usize::from(ip.total_len) + 14, bytes.len());
+                        (ip.fragment_offset.value(), ip.more_fragments, ip.identification.into())
+                    }
+                    NetHeaders::Ipv6(ip, extensions) => {
+                        let f = extensions.fragment.unwrap();
+                        assert_eq!(usize::from(ip.payload_length) + 54, bytes.len());
+                        (f.fragment_offset.value(), f.more_fragments, f.identification)
+                    }
+                    other => panic!("{other:?}"),
+                };
+                assert_eq!(usize::from(offset) * 8, together.len());
+                let at = if v6 { 62 } else { 34 };
+                together.extend_from_slice(&bytes[at..]);
+                assert!(bytes.len() - at <= 1448 && more == (together.len() < payload.len() + 8));
+                ids.push(id);
+            }));
+            assert_eq!(together, whole[if v6 { 54 } else { 34 }..]);
+            assert!(ids.len() == 3 && ids.iter().all(|id| *id == ids[0]), "{ids:?}");
+            assert!(!fragment(&whole, 7, |_| panic!("no room")));
+            assert!(!fragment(&whole[..40], 1452, |_| panic!("malformed")));
+        }
     }
 
     #[test]

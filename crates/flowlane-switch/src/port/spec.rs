@@ -149,12 +149,12 @@ impl FromStr for PortSpec {
             "tap" => Ok(Self::Tap { name: named("name")? }),
             "afpacket" => Ok(Self::AfPacket { interface: named("interface")? }),
             other => {
-                let nearest = SCHEMES.into_iter().min_by_key(|s| strsim::damerau_levenshtein(s, other));
-                let nearest = nearest.expect("there are schemes");
-                Err(fail(format!(
-                    "there is no kind of port `{other}`; did you mean `{nearest}`? There are {}",
-                    SCHEMES.join(", ")
-                )))
+                let hint = match flowlane::names::nearest(other, SCHEMES) {
+                    Some(name) => format!("; did you mean `{name}`?"),
+                    None => ".".to_owned(),
+                };
+                let schemes = SCHEMES.join(", ");
+                Err(fail(format!("there is no kind of port `{other}`{hint} There are {schemes}")))
             }
         }
     }

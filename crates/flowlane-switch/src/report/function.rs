@@ -1,10 +1,9 @@
 //! What functions have counted.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddrV4};
 
-use flowlane::packet::fields::{Field, Form};
 use flowlane::packet::parse::ip_proto;
-use flowlane::rule::flow_syntax::print_actions;
+use flowlane::rule::flow_syntax::{print_actions, print_value};
 use serde::Serialize;
 
 use super::Counted;
@@ -139,18 +138,6 @@ fn fill_filter(filter: &Filter, report: &mut FunctionReport) {
         .collect();
     entries.sort_by(|a, b| b.packets.cmp(&a.packets).then_with(|| a.key.cmp(&b.key)));
     report.filter_entries = entries;
-}
-
-/// A field with its value, as in rules.
-fn print_value(field: Field, value: u128) -> String {
-    let name = field.info().name;
-    match field.info().form {
-        Form::Ipv4 => format!("{name}={}", Ipv4Addr::from(value as u32)),
-        Form::Ipv6 => format!("{name}={}", Ipv6Addr::from(value)),
-        Form::Mac => format!("{name}={}", print_mac(&value.to_be_bytes()[10..])),
-        Form::Hex | Form::TcpFlags => format!("{name}={value:#x}"),
-        _ => format!("{name}={value}"),
-    }
 }
 
 fn print_mac(bytes: &[u8]) -> String {

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use flowlane::packet::fields::{Field, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, WORDS};
+use flowlane::rule::flow_syntax::read_actions;
 use flowlane::rule::{Action, Format, Match, ReadOptions, Rule};
 
 use super::SetupError;
@@ -106,13 +107,13 @@ fn actions(
     text: &str,
     options: &ReadOptions<'_>,
 ) -> Result<Vec<Action>, SetupError> {
-    let text = format!("actions={text}");
     let options = ReadOptions { table_default: number, ..*options };
     let name = format!("`{verdict}` of function {number}");
-    match flowlane::rule::read(&text, &name, Some(Format::Flows), &options) {
-        Ok(mut rules) => Ok(rules.remove(0).actions),
-        Err(errors) => Err(SetupError::Rules { table: number, text, errors }),
-    }
+    read_actions(text, &name, &options).map_err(|errors| SetupError::Rules {
+        table: number,
+        text: text.to_owned(),
+        errors,
+    })
 }
 
 fn entries_in_range(number: u8, entries_max: usize, place: Place<'_>) -> Result<(), ConfigError> {
@@ -142,8 +143,11 @@ fn filter(
     for name in &section.key {
         let field = Field::by_name(name).ok_or_else(|| {
             let known = Field::all().iter().map(|f| f.name);
-            let nearest = known.min_by_key(|k| strsim::damerau_levenshtein(k, name)).unwrap_or_default();
-            place(name, format!("there is no field `{name}`"), format!("did you mean `{nearest}`?"))
+            let help = match flowlane::names::nearest(name, known) {
+                Some(nearest) => format!("did you mean `{nearest}`?"),
+                None => "take fields by the names that they have in rules".to_owned(),
+            };
+            place(name, format!("there is no field `{name}`"), help)
         })?;
         fields.push(field);
     }

@@ -4,7 +4,8 @@ use std::path::Path;
 
 use flowlane::route::Prefix;
 use flowlane::route::read::{self, Gateway, NextHop, RouteOptions};
-use flowlane::rule::{Action, Format, ReadOptions, Rule};
+use flowlane::rule::flow_syntax::read_actions;
+use flowlane::rule::{Action, ReadOptions, Rule};
 
 use super::SetupError;
 use crate::config::{ConfigError, FibChoice, NextHopSection, RouteMissChoice, RouteTableSection};
@@ -196,12 +197,12 @@ fn actions(
     text: &str,
     options: &ReadOptions<'_>,
 ) -> Result<Vec<Action>, SetupError> {
-    let text = format!("actions={text}");
     let name = format!("next hop {} of table {}", hop.name, section.number);
-    match flowlane::rule::read(&text, &name, Some(Format::Flows), options) {
-        Ok(mut rules) => Ok(rules.remove(0).actions),
-        Err(errors) => Err(SetupError::Rules { table: section.number, text, errors }),
-    }
+    read_actions(text, &name, options).map_err(|errors| SetupError::Rules {
+        table: section.number,
+        text: text.to_owned(),
+        errors,
+    })
 }
 
 fn members(

@@ -8,10 +8,11 @@ use super::routes::Place;
 use crate::config::{Config, ConfigError, InnerChoice, TunnelKindChoice, TunnelPolicySection, TunnelSection};
 use crate::tunnel::{TunnelSpec, Tunnels};
 
-/// The tunnels of a configuration; none where it has none.
+/// The tunnels of a configuration; none where it has none and no port takes packets out of them.
 pub(super) fn open(config: &Config, seed: u32, place: Place<'_>) -> Result<Option<Tunnels>, ConfigError> {
     if config.tunnel.is_empty() {
-        return Ok(None);
+        let wanted = config.port.iter().any(|port| port.decapsulate);
+        return Ok(wanted.then(|| Tunnels::of_anyone(policy(&config.tunnel_policy))));
     }
     let mut specs: Vec<TunnelSpec> = Vec::new();
     for section in &config.tunnel {

@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use flowlane::classify::{Deferred, Hit};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 
-use super::lookup::Way;
+use super::lookup::Known;
+use super::order::{NOWHERE, Way};
 use super::stages::Stage;
 use super::validate::RunError;
 use super::waiting::{State, WaitingCounters};
@@ -51,7 +52,6 @@ impl Worker {
         port: usize,
         live: LaneMask,
         left: LaneMask,
-        now_ns: u64,
         paths: &mut [PathId; LANES_MAX],
     ) -> LaneMask {
         if left.is_empty() && self.waiting.is_empty() {
@@ -62,22 +62,23 @@ impl Worker {
         let mut going = live;
         for lane in live.lanes() {
             let frame = &mut self.burst.frames_mut()[lane];
-            let (key, headers) = (&self.keys[lane], self.headers[lane]);
+            let (key, headers, now_ns) = (&self.keys[lane], self.headers[lane], self.times_ns[lane]);
             let flow = self.waiting.flow_of(key);
-            let mut way = Way::Path(paths[lane]);
+            let mut known = Known::Path(paths[lane]);
             if left.0 >> lane & 1 == 1 {
-                way = self.lookup.begin(key, frame.len(), now_ns);
+                known = self.lookup.begin(key, frame.len(), now_ns);
             }
-            let (table, state) = match way {
-                Way::Path(path) if !self.waiting.stands(flow) => {
+            let (table, state) = match known {
+                Known::Path(path) if !self.waiting.stands(flow) => {
                     paths[lane] = path;
                     continue;
                 }
-                Way::Path(path) => (None, State::Found(path)),
-                Way::Waits { table, walk } => (Some(table), State::Asked(walk)),
+                Known::Path(path) => (None, State::Found(path)),
+                Known::Waits { table, walk } => (Some(table), State::Asked(walk)),
             };
             going.remove(lane);
-            let at = self.waiting.park(frame, key, headers, (port, now_ns), generation, flow, state);
+            let sent = self.sent.0 >> lane & 1 == 1;
+            let at = self.waiting.park(frame, key, headers, (port, now_ns, sent), generation, flow, state);
             match table {
                 Some(table) => self.ask(table, at),
                 None => self.waiting.counters.held += 1,
@@ -294,29 +295,31 @@ impl Worker {
         self.waiting.queues.values().map(|queue| queue.slots.len()).sum()
     }
 
-    /// Lets go whose turn it is: packets that came together act together.
+    /// Lets go whose turn it is, in the order in which it was.
     fn release(&mut self) -> Result<(), RunError> {
-        while let Some((_, from)) = self.waiting.first_ready() {
+        while let Some(port) = self.waiting.first_ready() {
             self.burst.clear();
-            let mut paths = [PathId(0); LANES_MAX];
-            while !self.burst.is_full() && self.waiting.first_ready().is_some_and(|(_, next)| next == from) {
+            self.sent = LaneMask(0);
+            let mut ways = NOWHERE;
+            while !self.burst.is_full() && self.waiting.first_ready() == Some(port) {
                 let lane = self.burst.len();
                 let frame = self.burst.next_frame().expect("it is not full");
                 let (at, path) = self.waiting.leave(frame).expect("one is ready");
                 let slot = self.waiting.slot(at);
-                paths[lane] = match slot.generation == self.lookup.pipeline.generation() {
+                let path = match slot.generation == self.lookup.pipeline.generation() {
                     true => path,
                     false => self.lookup.slow_path(&slot.key, frame.len(), slot.now_ns),
                 };
+                ways[lane] = Way::Path(path);
                 self.keys[lane].clone_from(&slot.key);
-                self.headers[lane] = slot.headers;
+                (self.headers[lane], self.times_ns[lane]) = (slot.headers, slot.now_ns);
+                self.sent.0 |= u64::from(slot.sent) << lane;
+                // Where it goes on to, one of its flow may be ready that has to be let go first.
+                if self.lookup.paths.program_of(path).leads_on() {
+                    break;
+                }
             }
-            let (port, now_ns) = from;
-            let timer = self.stages.start();
-            let live = LaneMask::first(self.burst.len());
-            let again = self.act_all(port, live, &paths, now_ns)?;
-            self.stages.stop(Stage::Actions, live.len() as u64, timer);
-            self.look_up(port, again, now_ns)?;
+            self.act(port, LaneMask::first(self.burst.len()), &mut ways)?;
         }
         Ok(())
     }

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use flowlane::packet::Headers;
 use flowlane::packet::key::FlowKey;
+use flowlane::packet::{Headers, parse};
 use flowlane::rule::Action;
 use flowlane::rule::action::PortNo;
 
+use super::faults::Faults;
 use super::ports::Ports;
 use crate::mac_table::{MacTable, NormalDecision};
 use crate::meter::Meter;
 use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
+use crate::packet::recirculate::{move_field, set_field};
 use crate::pipeline::Step;
 use crate::port::{Port, PortError};
 use crate::tunnel::{Tunnels, Unsent};
@@ -56,6 +58,8 @@ pub struct Egress {
     pub counts: BTreeMap<u32, (u64, u64)>,
     /// Packets that did not leave.
     pub drops: Drops,
+    /// Malformed ones.
+    pub faults: Faults,
     /// The tunnels; none where none are configured.
     pub tunnels: Option<Tunnels>,
     random: u32,
@@ -72,13 +76,16 @@ pub enum Outcome<'a> {
         /// The place.
         at: usize,
     },
+    /// There, too, since its TTL has expired: it is [to be told](Egress::expire) in its turn.
+    Expired {
+        /// The place.
+        at: usize,
+    },
     /// It goes on in a table behind the caches.
     Enter {
         table: u8,
         /// What it takes along.
         carry: &'a [(u8, u32, u32)],
-        /// Whether it has been sent somewhere already.
-        sent: bool,
     },
     /// It goes on in a table, with a new key.
     Again {
@@ -88,16 +95,19 @@ pub enum Outcome<'a> {
     },
 }
 
-/// What actions may need to know of a packet besides its bytes and headers.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
+/// A packet on its way out.
+#[derive(Debug)]
+pub struct Packet<'a> {
+    pub frame: &'a mut Frame,
+    /// Where its headers are.
+    pub headers: &'a mut Headers,
     /// Its key, as it was parsed.
-    pub key: &'a FlowKey,
+    pub key: &'a mut FlowKey,
     /// The place of the port that it came in through.
     pub port: usize,
-    /// The time.
+    /// When it came.
     pub now_ns: u64,
-    /// Whether it has been sent somewhere before.
+    /// Whether it has been sent somewhere.
     pub sent: bool,
 }
 
@@ -115,85 +125,97 @@ impl Egress {
             meters: BTreeMap::new(),
             counts: BTreeMap::new(),
             drops: Drops::default(),
+            faults: Faults::default(),
             tunnels: None,
             random: seed | 1,
             scratch: Frame::default(),
         }
     }
 
-    /// Takes a frame along a path.
+    /// Takes a packet along a path.
     ///
     /// # Errors
     /// A port that fails for good.
     #[inline]
-    pub fn run<'a>(
-        &mut self,
-        steps: &'a [Step],
-        frame: &mut Frame,
-        headers: &mut Headers,
-        arrival: Arrival<'_>,
-    ) -> Result<Outcome<'a>, PortError> {
-        let Arrival { key, port, now_ns, mut sent } = arrival;
+    pub fn run<'a>(&mut self, steps: &'a [Step], packet: &mut Packet<'_>) -> Result<Outcome<'a>, PortError> {
         for (at, step) in steps.iter().enumerate() {
             let action = match step {
                 Step::Do(action) => action,
                 Step::Matched { .. } => continue,
-                Step::Enter { table, carry } => return Ok(Outcome::Enter { table: *table, carry, sent }),
+                Step::Parse => match self.parse(packet) {
+                    true => continue,
+                    false => return Ok(Outcome::Stopped { at }),
+                },
+                Step::Enter { table, carry } => return Ok(Outcome::Enter { table: *table, carry }),
                 Step::Recirculate { table, carry } => return Ok(Outcome::Again { table: *table, carry }),
             };
             match action {
                 Action::Output(number) => {
-                    sent = true;
+                    packet.sent = true;
                     match self.ports.place(*number) {
-                        Some(place) if place == port => {}
-                        Some(place) => self.send(place, frame)?,
+                        Some(place) if place == packet.port => {}
+                        Some(place) => self.send(place, packet.frame)?,
                         None => self.drops.no_port += 1,
                     }
                 }
-                Action::DecTtl | Action::DecMplsTtl | Action::Meter(_) | Action::Encapsulate(_) => {
-                    if !self.gate(action, frame, headers, key, now_ns)? {
+                Action::DecTtl | Action::DecMplsTtl => {
+                    let ttl = match action {
+                        Action::DecTtl => edit::dec_ttl(packet.frame, packet.headers),
+                        _ => edit::dec_mpls_ttl(packet.frame, packet.headers),
+                    };
+                    if ttl == Ttl::Expired {
+                        return Ok(Outcome::Expired { at });
+                    }
+                }
+                Action::Meter(_) | Action::Encapsulate(_) => {
+                    if !self.gate(action, packet) {
                         return Ok(Outcome::Stopped { at });
                     }
                 }
-                other => sent |= self.act(other, frame, headers, port, now_ns)?,
+                other => packet.sent |= self.act(other, packet)?,
             }
         }
-        self.drops.by_rule += u64::from(!sent);
+        self.drops.by_rule += u64::from(!packet.sent);
         Ok(Outcome::Done)
     }
 
+    /// Tells the controller of a packet whose TTL has expired.
+    ///
+    /// # Errors
+    /// A port that fails for good.
+    pub fn expire(&mut self, frame: &Frame) -> Result<(), PortError> {
+        self.drops.ttl_expired += 1;
+        self.send_to_controller(frame, u16::MAX)
+    }
+
+    /// Finds the headers of a packet anew. Says whether it goes on.
+    fn parse(&mut self, packet: &mut Packet<'_>) -> bool {
+        let was = packet.headers.malformed.is_some();
+        *packet.headers = parse(packet.frame.bytes(), 0, &mut FlowKey::zero());
+        self.faults.admit(packet.headers, was)
+    }
+
     /// An action that may end the path. Says whether it goes on.
-    fn gate(
-        &mut self,
-        action: &Action,
-        frame: &mut Frame,
-        headers: &mut Headers,
-        key: &FlowKey,
-        now_ns: u64,
-    ) -> Result<bool, PortError> {
-        let ttl = match action {
-            Action::DecTtl => edit::dec_ttl(frame, headers),
-            Action::DecMplsTtl => edit::dec_mpls_ttl(frame, headers),
+    fn gate(&mut self, action: &Action, packet: &mut Packet<'_>) -> bool {
+        match *action {
             Action::Meter(number) => {
-                let passes = self.meters.get_mut(number).is_none_or(|m| m.allow(frame.len(), now_ns));
+                let meter = self.meters.get_mut(&number);
+                let passes = meter.is_none_or(|m| m.allow(packet.frame.len(), packet.now_ns));
                 self.drops.metered += u64::from(!passes);
-                return Ok(passes);
+                passes
             }
-            Action::Encapsulate(tunnel) => return Ok(self.encapsulate(*tunnel, frame, headers, key)),
-            _ => return Ok(true),
-        };
-        if ttl == Ttl::Expired {
-            self.drops.ttl_expired += 1;
-            self.send_to_controller(frame, u16::MAX)?;
-            return Ok(false);
+            Action::Encapsulate(tunnel) => self.encapsulate(tunnel, packet),
+            _ => true,
         }
-        Ok(true)
     }
 
     /// Says whether the packet has gone into the tunnel.
-    fn encapsulate(&mut self, tunnel: u32, frame: &mut Frame, headers: &mut Headers, key: &FlowKey) -> bool {
+    fn encapsulate(&mut self, tunnel: u32, packet: &mut Packet<'_>) -> bool {
         let tunnels = self.tunnels.as_mut();
-        match tunnels.map_or(Err(Unsent::NoTunnel), |t| t.encapsulate(tunnel, frame, headers, key)) {
+        let sent = tunnels.map_or(Err(Unsent::NoTunnel), |tunnels| {
+            tunnels.encapsulate(tunnel, packet.frame, packet.headers, packet.key)
+        });
+        match sent {
             Ok(()) => return true,
             Err(Unsent::TooLong) => self.drops.tunnel_too_long += 1,
             Err(Unsent::NotIp | Unsent::NoTunnel) => self.drops.no_tunnel += 1,
@@ -202,18 +224,11 @@ impl Egress {
     }
 
     /// Any other action. Says whether the packet has gone somewhere.
-    fn act(
-        &mut self,
-        action: &Action,
-        frame: &mut Frame,
-        headers: &mut Headers,
-        port: usize,
-        now_ns: u64,
-    ) -> Result<bool, PortError> {
+    fn act(&mut self, action: &Action, packet: &mut Packet<'_>) -> Result<bool, PortError> {
+        let Packet { frame, headers, key, port, now_ns, .. } = packet;
         match *action {
-            Action::SetField { field, value, mask } => {
-                _ = edit::set_field(frame, headers, field, value, mask)
-            }
+            Action::SetField { field, value, mask } => set_field(frame, headers, key, field, value, mask),
+            Action::Move { from, to } => move_field(frame, headers, key, from, to),
             Action::PushVlan(tpid) => _ = edit::push_vlan(frame, headers, tpid),
             Action::PopVlan => _ = edit::pop_vlan(frame, headers),
             Action::PushMpls(eth_type) => _ = edit::push_mpls(frame, headers, eth_type),
@@ -222,9 +237,9 @@ impl Egress {
                 let counter = self.counts.entry(number).or_default();
                 *counter = (counter.0 + 1, counter.1 + frame.len() as u64);
             }
-            Action::InPort => return self.send(port, frame).map(|()| true),
-            Action::Flood => return self.flood(frame, port).map(|()| true),
-            Action::Normal => return self.normal(frame, port, now_ns).map(|()| true),
+            Action::InPort => return self.send(*port, frame).map(|()| true),
+            Action::Flood => return self.flood(frame, *port).map(|()| true),
+            Action::Normal => return self.normal(frame, *port, *now_ns).map(|()| true),
             Action::Controller { max_len } => return self.send_to_controller(frame, max_len).map(|()| true),
             Action::Sample { probability } => {
                 // Xorshift32 (Marsaglia 2003).

@@ -80,7 +80,7 @@ impl Front {
 }
 
 /// How far a packet's way is known.
-pub(super) enum Way {
+pub(super) enum Known {
     /// To its end.
     Path(PathId),
     /// To a table that answers later. No walk: that is where the packet enters.
@@ -159,7 +159,7 @@ impl Lookup {
         }
     }
 
-    /// Finds the path of every `live` lane. Gives the lanes that no cache knows where some table answers later: those
+    /// Finds the path of every `live` lane; there is one. Gives the lanes that no cache knows where some table answers later: those
     /// are to be parked.
     #[inline]
     pub(super) fn resolve(
@@ -167,13 +167,15 @@ impl Lookup {
         keys: &[FlowKey],
         frames: &[Frame],
         live: LaneMask,
-        now_ns: u64,
+        times_ns: &[u64; LANES_MAX],
         paths: &mut [PathId; LANES_MAX],
         stages: &mut Stages,
     ) -> LaneMask {
         let begun = stages.start();
         let mut timer = begun;
         let mut left = live;
+        // Caches are used at one time for all: the last frame's.
+        let now_ns = times_ns[LANES_MAX - 1 - live.0.leading_zeros() as usize];
         self.hybrid.see(keys, live, now_ns);
         let arm = self.hybrid.chooser().arm();
         if arm.exact() {
@@ -333,23 +335,23 @@ impl Lookup {
     }
 
     /// Through the tables, as far as they answer at once.
-    pub(super) fn begin(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> Way {
+    pub(super) fn begin(&mut self, key: &FlowKey, bytes: usize, now_ns: u64) -> Known {
         if let Some(path) = self.known(key, bytes, now_ns) {
-            return Way::Path(path);
+            return Known::Path(path);
         }
         self.slow += 1;
         let table = Pipeline::entry(key);
         if self.pipeline.table(table).is_some_and(|table| table.deferred().is_some()) {
-            return Way::Waits { table, walk: None };
+            return Known::Waits { table, walk: None };
         }
         let mut walk = Box::new(Walk::new(key));
         if let Some(table) = self.pipeline.advance(&mut walk, None) {
-            return Way::Waits { table, walk: Some(walk) };
+            return Known::Waits { table, walk: Some(walk) };
         }
         let end = walk.end();
         let path = self.paths.intern(end.steps);
         self.insert(key, &end.mask, path, bytes, now_ns);
-        Way::Path(path)
+        Known::Path(path)
     }
 
     /// Makes an answer that came later a megaflow, unless another packet has brought one meanwhile: its path counts.

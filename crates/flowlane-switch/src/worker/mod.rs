@@ -11,12 +11,14 @@
 //! Everything here belongs to one thread. A stage takes a burst's lanes and narrows them; the stages'
 //! cycles are counted per burst ([`Stages`]).
 
-mod behind;
 mod choice;
 mod deferral;
 mod egress;
+mod faults;
 mod hybrid;
 mod lookup;
+mod merge;
+mod order;
 mod ports;
 mod stages;
 mod validate;
@@ -30,38 +32,30 @@ use std::time::{Duration, Instant};
 
 pub use choice::Arm;
 pub use deferral::MAX_DELAY;
-pub use egress::{Arrival, Drops, Egress};
+pub use egress::{Drops, Egress, Packet};
+pub use faults::{Faults, MalformedPolicy};
 pub use hybrid::{HybridCounters, Mode};
 pub use lookup::{CacheConfig, Lookup};
 pub use ports::{PortCounters, PortSlot, Ports};
-pub use stages::{Stage, StageCounters, Stages};
+pub use stages::{Stage, StageCounters, Stages, Timer};
 pub use validate::{Difference, RunError};
 pub use waiting::WaitingCounters;
 
-use behind::Behind;
-use egress::Outcome;
+use merge::Merge;
+use order::{NOWHERE, Way, Ways};
 use validate::Validator;
 use waiting::Waiting;
 
 use flowlane::isa::Variant;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Headers, Malformed, Parser};
+use flowlane::packet::{Headers, Parser};
+use flowlane::tunnel::Policy;
 
-use crate::packet::recirculate::{parse_again, take_along};
-use crate::packet::{Burst, Frame, decapsulate};
+use crate::packet::{Burst, Frame};
 use crate::pipeline::PathId;
 use crate::port::Received;
-
-/// What happens to frames in which something is malformed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum MalformedPolicy {
-    /// They are dropped (and counted).
-    #[default]
-    Drop,
-    /// They are matched on what could be parsed (and counted), as Open vSwitch does.
-    Forward,
-}
+use crate::tunnel::Tunnels;
 
 /// By what clock meters and address ageing go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -69,7 +63,8 @@ pub enum Clock {
     /// The machine's.
     #[default]
     Wall,
-    /// The frames' own times: a replayed capture gives the same result at any speed.
+    /// The frames' own times: a replayed capture gives the same result at any speed, however its frames fall into bursts.
+    /// Several captures are replayed together in the order of their times.
     Frames,
 }
 
@@ -96,10 +91,6 @@ pub struct Worker {
     pub egress: Egress,
     /// Cycles per stage.
     pub stages: Stages,
-    /// What happens to malformed frames.
-    pub malformed_policy: MalformedPolicy,
-    /// Malformed frames by reason.
-    pub malformed: [u64; Malformed::ALL.len()],
     parser: Parser,
     validator: Option<Validator>,
     clock: Clock,
@@ -110,6 +101,11 @@ pub struct Worker {
     burst: Burst,
     keys: Vec<FlowKey>,
     headers: Vec<Headers>,
+    /// When each frame came: not before those in front of it.
+    times_ns: [u64; LANES_MAX],
+    /// Those that have been sent somewhere.
+    sent: LaneMask,
+    merge: Merge,
     waiting: Waiting,
     max_delay: Duration,
 }
@@ -126,8 +122,6 @@ impl Worker {
             lookup,
             egress,
             stages: Stages::default(),
-            malformed_policy: MalformedPolicy::default(),
-            malformed: [0; Malformed::ALL.len()],
             parser: Parser::new(),
             validator: None,
             clock,
@@ -137,6 +131,9 @@ impl Worker {
             burst: Burst::new(burst),
             keys: vec![FlowKey::zero(); burst],
             headers: vec![Headers::default(); burst],
+            times_ns: [0; LANES_MAX],
+            sent: LaneMask(0),
+            merge: Merge::default(),
             waiting: Waiting::new(seed),
             max_delay: MAX_DELAY,
         }
@@ -212,12 +209,17 @@ impl Worker {
     /// One burst from each port; returns the number of packets.
     fn round(&mut self, most: u64) -> Result<u64, RunError> {
         let mut received = 0;
-        for port in 0..self.egress.ports.len() {
-            if self.egress.ports.slots()[port].finished || received >= most {
-                continue;
-            }
+        if self.clock == Clock::Frames && self.merge.is_needed(&self.egress.ports) {
             self.wait_for_room()?;
-            received += self.receive_from(port)?;
+            received = self.receive_in_time(most)?;
+        } else {
+            for port in 0..self.egress.ports.len() {
+                if self.egress.ports.slots()[port].finished || received >= most {
+                    continue;
+                }
+                self.wait_for_room()?;
+                received += self.receive_from(port, most - received)?;
+            }
         }
         self.poll()?;
         let timer = self.stages.start();
@@ -227,27 +229,44 @@ impl Worker {
         if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) || self.bursts == 32 {
             let now_ns = self.now_ns();
             self.lookup.maintain(now_ns, SWEEP_BUDGET, || self.waiting.paths());
-            self.egress.maintain(now_ns);
-            // Before the first frame has set the clock, nothing has begun that could age.
-            if now_ns > 0 {
+            // By the frames' clock, time stands still where no frame comes, and what frames find must not depend on bursts.
+            if self.clock == Clock::Wall {
+                self.egress.maintain(now_ns);
                 self.lookup.pipeline.functions_mut().for_each(|(_, function)| function.age(now_ns));
             }
         }
         Ok(received)
     }
 
-    fn receive_from(&mut self, port: usize) -> Result<u64, RunError> {
+    fn receive_from(&mut self, port: usize, most: u64) -> Result<u64, RunError> {
         let timer = self.stages.start();
-        self.burst.clear();
+        self.burst.clear_for(most);
         let slot = &mut self.egress.ports.slots_mut()[port];
         match slot.port.receive(&mut self.burst)? {
             Received::Finished => slot.finished = true,
             Received::More | Received::Idle => {}
         }
+        slot.counters.rx_dropped += slot.port.lost();
+        self.received(port, timer)
+    }
+
+    /// The same from all ports, in the order of the frames' times.
+    fn receive_in_time(&mut self, most: u64) -> Result<u64, RunError> {
+        let timer = self.stages.start();
+        self.burst.clear_for(most);
+        match self.merge.next(&mut self.egress.ports, &mut self.burst)? {
+            Some(port) => self.received(port, timer),
+            None => Ok(0),
+        }
+    }
+
+    /// Counts and switches the frames of a burst.
+    fn received(&mut self, port: usize, timer: Timer) -> Result<u64, RunError> {
         let packets = self.burst.len() as u64;
         if packets > 0 {
-            slot.counters.rx_packets += packets;
-            slot.counters.rx_bytes += self.burst.frames().iter().map(|f| f.len() as u64).sum::<u64>();
+            let counters = &mut self.egress.ports.slots_mut()[port].counters;
+            counters.rx_packets += packets;
+            counters.rx_bytes += self.burst.frames().iter().map(|f| f.len() as u64).sum::<u64>();
             self.stages.stop(Stage::Receive, packets, timer);
             self.process(port)?;
         }
@@ -261,10 +280,26 @@ impl Worker {
     /// # Errors
     /// A port that fails for good while sending.
     pub fn inject(&mut self, port: usize, frames: &[&[u8]]) -> Result<(), RunError> {
-        for chunk in frames.chunks(self.burst.capacity()) {
+        let now_ns = self.frame_clock_ns;
+        self.inject_at(port, frames.iter().map(|&bytes| (now_ns, bytes)))
+    }
+
+    /// The same with the frames' own times, in nanoseconds.
+    ///
+    /// # Errors
+    /// A port that fails for good while sending.
+    pub fn inject_at<'a>(
+        &mut self,
+        port: usize,
+        frames: impl IntoIterator<Item = (u64, &'a [u8])>,
+    ) -> Result<(), RunError> {
+        let mut frames = frames.into_iter().peekable();
+        while frames.peek().is_some() {
             self.burst.clear();
-            for bytes in chunk {
-                self.burst.next_frame().expect("a chunk fits").fill(bytes);
+            for (time_ns, bytes) in frames.by_ref().take(self.burst.capacity()) {
+                let frame = self.burst.next_frame().expect("as many as fit are taken");
+                frame.fill(bytes);
+                frame.time_ns = time_ns;
             }
             self.process(port)?;
             self.poll()?;
@@ -276,31 +311,51 @@ impl Worker {
     fn process(&mut self, port: usize) -> Result<(), RunError> {
         let timer = self.stages.start();
         let live = self.parse_all(port)?;
-        self.stages.stop(Stage::Parse, self.burst.len() as u64, timer);
-        let now_ns = self.now_ns();
-        self.look_up(port, live, now_ns)
+        self.sent = LaneMask(0);
+        let packets = self.burst.len() as u64;
+        self.stages.stop(Stage::Parse, packets, timer);
+        self.set_times();
+        let mut ways = NOWHERE;
+        let live = self.find_ways(port, live, &mut ways)?;
+        self.act(port, live, &mut ways)
     }
 
-    /// Looks lanes up and does what is to be done with them, also with those that come back; what waits for a table is
-    /// parked.
+    /// Takes the lanes of a burst to the end of their ways; what that takes beside looking up anew counts as acting.
     #[inline]
-    fn look_up(&mut self, port: usize, mut live: LaneMask, now_ns: u64) -> Result<(), RunError> {
-        let mut paths = [PathId(0); LANES_MAX];
-        while !live.is_empty() {
-            let frames = self.burst.frames();
-            let left = self.lookup.resolve(&self.keys, frames, live, now_ns, &mut paths, &mut self.stages);
-            if let Some(difference) = self.lookup.difference.take() {
-                return Err(difference.into());
-            }
-            if self.lookup.pipeline.defers() {
-                live = self.park_all(port, live, left, now_ns, &mut paths);
-            }
-            let timer = self.stages.start();
-            let packets = live.len() as u64;
-            live = self.act_all(port, live, &paths, now_ns)?;
-            self.stages.stop(Stage::Actions, packets, timer);
-        }
+    fn act(&mut self, port: usize, live: LaneMask, ways: &mut Ways) -> Result<(), RunError> {
+        let (timer, before) = (self.stages.start(), self.stages.cycles());
+        self.advance(port, live, ways)?;
+        let within = self.stages.cycles() - before;
+        self.stages.stop_without(Stage::Actions, live.len() as u64, timer, within);
         Ok(())
+    }
+
+    /// Looks lanes up and does what is to be done with them.
+    fn look_up(&mut self, port: usize, lanes: LaneMask) -> Result<(), RunError> {
+        let mut ways = NOWHERE;
+        let lanes = self.find_ways(port, lanes, &mut ways)?;
+        self.advance(port, lanes, &mut ways)
+    }
+
+    /// Finds the ways of lanes; gives those that go on at once. What waits for a table is parked.
+    #[inline]
+    fn find_ways(&mut self, port: usize, mut lanes: LaneMask, ways: &mut Ways) -> Result<LaneMask, RunError> {
+        if lanes.is_empty() {
+            return Ok(lanes);
+        }
+        let mut paths = [PathId(0); LANES_MAX];
+        let (frames, times_ns) = (self.burst.frames(), &self.times_ns);
+        let left = self.lookup.resolve(&self.keys, frames, lanes, times_ns, &mut paths, &mut self.stages);
+        if let Some(difference) = self.lookup.difference.take() {
+            return Err(difference.into());
+        }
+        if self.lookup.pipeline.defers() {
+            lanes = self.park_all(port, lanes, left, &mut paths);
+        }
+        for lane in lanes.lanes() {
+            ways[lane] = Way::Path(paths[lane]);
+        }
+        Ok(lanes)
     }
 
     /// Parses the burst; returns the lanes that go on.
@@ -322,10 +377,7 @@ impl Worker {
             trouble.0 |= u64::from(headers.malformed.is_some()) << lane;
         }
         for lane in trouble.lanes() {
-            if let Some(reason) = self.headers[lane].malformed {
-                self.malformed[reason as usize] += 1;
-            }
-            if self.malformed_policy == MalformedPolicy::Drop {
+            if !self.egress.faults.admit(&self.headers[lane], false) {
                 live.remove(lane);
             }
         }
@@ -338,70 +390,31 @@ impl Worker {
         let (in_port, vrf) = (slot.number.0, slot.vrf);
         let frames = self.burst.frames_mut();
         let (keys, headers) = (&mut self.keys[..frames.len()], &mut self.headers[..frames.len()]);
-        if let Some(tunnels) = &mut self.egress.tunnels {
-            let refused = tunnels.terminate(&self.parser, frames, (in_port, vrf), keys, headers);
-            self.egress.drops.tunnel_refused += refused.len() as u64;
-            return refused;
-        }
-        for ((frame, key), headers) in frames.iter_mut().zip(keys).zip(headers) {
-            *headers = decapsulate(&self.parser, frame, in_port, *headers, key);
-        }
-        LaneMask(0)
+        let tunnels = self.egress.tunnels.get_or_insert_with(|| Tunnels::of_anyone(Policy::default()));
+        let refused = tunnels.terminate(&self.parser, frames, (in_port, vrf), keys, headers);
+        self.egress.drops.tunnel_refused += refused.len() as u64;
+        refused
     }
 
-    /// Does what the lanes' paths say; returns the lanes that are to be looked up again.
+    /// Notes when the burst's frames came.
     #[inline]
-    fn act_all(
-        &mut self,
-        port: usize,
-        live: LaneMask,
-        paths: &[PathId; LANES_MAX],
-        now_ns: u64,
-    ) -> Result<LaneMask, RunError> {
-        let mut again = LaneMask(0);
-        let mut behind = Behind::default();
-        let in_port = self.egress.ports.slots()[port].number;
-        for lane in live.lanes() {
-            let frame = &mut self.burst.frames_mut()[lane];
-            let headers = &mut self.headers[lane];
-            let bytes = frame.len() as u64;
-            let (path, steps) = self.lookup.paths.get_mut(paths[lane]);
-            match self.egress.run(
-                steps,
-                frame,
-                headers,
-                Arrival { key: &self.keys[lane], port, now_ns, sent: false },
-            )? {
-                Outcome::Stopped { at } => {
-                    self.lookup.credit_until(paths[lane], at, bytes);
-                    continue;
-                }
-                Outcome::Done => {}
-                Outcome::Enter { table, carry, sent } => {
-                    take_along(carry, &mut self.keys[lane]);
-                    behind.add(lane, table, sent);
-                }
-                Outcome::Again { table, carry } => {
-                    parse_again(frame, in_port.0, table, carry, headers, &mut self.keys[lane]);
-                    again.0 |= 1 << lane;
+    fn set_times(&mut self) {
+        let frames = self.burst.frames();
+        match self.clock {
+            Clock::Wall => self.times_ns[..frames.len()].fill(self.started.elapsed().as_nanos() as u64),
+            Clock::Frames => {
+                for (time_ns, frame) in self.times_ns.iter_mut().zip(frames) {
+                    self.frame_clock_ns = self.frame_clock_ns.max(frame.time_ns);
+                    *time_ns = self.frame_clock_ns;
                 }
             }
-            path.packets += 1;
-            path.bytes += bytes;
         }
-        again.0 |= self.behind_all(port, behind, now_ns)?.0;
-        Ok(again)
     }
 
-    fn now_ns(&mut self) -> u64 {
+    fn now_ns(&self) -> u64 {
         match self.clock {
             Clock::Wall => self.started.elapsed().as_nanos() as u64,
-            Clock::Frames => {
-                if let Some(frame) = self.burst.frames().last() {
-                    self.frame_clock_ns = self.frame_clock_ns.max(frame.time_ns);
-                }
-                self.frame_clock_ns
-            }
+            Clock::Frames => self.frame_clock_ns,
         }
     }
 }

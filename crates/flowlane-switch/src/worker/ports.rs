@@ -15,6 +15,8 @@ pub struct PortCounters {
     pub tx_bytes: u64,
     /// Packets that the port did not take.
     pub tx_dropped: u64,
+    /// Packets that came and that the system could not hand over.
+    pub rx_dropped: u64,
 }
 
 /// A port with its number, name and counters.

@@ -91,6 +91,19 @@ impl Stages {
         Timer(now)
     }
 
+    /// The same, less cycles that other stages have been credited with meanwhile.
+    pub fn stop_without(&mut self, stage: Stage, packets: u64, timer: Timer, cycles: u64) {
+        self.stop(stage, packets, timer);
+        let counters = &mut self.counters[stage as usize];
+        counters.cycles = counters.cycles.saturating_sub(cycles);
+    }
+
+    /// Cycles of all stages.
+    #[inline]
+    pub fn cycles(&self) -> u64 {
+        self.counters.iter().map(|counters| counters.cycles).sum()
+    }
+
     /// A stage's counters.
     pub fn get(&self, stage: Stage) -> StageCounters {
         self.counters[stage as usize]

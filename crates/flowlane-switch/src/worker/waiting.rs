@@ -48,6 +48,8 @@ pub(super) struct Slot {
     pub(super) port: usize,
     /// When it came.
     pub(super) now_ns: u64,
+    /// Whether it has been sent somewhere.
+    pub(super) sent: bool,
     /// The rules' generation when it was looked up.
     pub(super) generation: u32,
     pub(super) state: State,
@@ -189,7 +191,7 @@ impl Waiting {
         frame: &mut Frame,
         key: &FlowKey,
         headers: Headers,
-        (port, now_ns): (usize, u64),
+        (port, now_ns, sent): (usize, u64, bool),
         generation: u32,
         flow: u32,
         state: State,
@@ -201,6 +203,7 @@ impl Waiting {
                 headers,
                 port,
                 now_ns,
+                sent,
                 generation,
                 state: State::Found(PathId(NONE)),
                 flow,
@@ -214,7 +217,7 @@ impl Waiting {
         let slot = &mut self.slots[at as usize];
         std::mem::swap(&mut slot.frame, frame);
         slot.key.clone_from(key);
-        (slot.headers, slot.port, slot.now_ns) = (headers, port, now_ns);
+        (slot.headers, slot.port, slot.now_ns, slot.sent) = (headers, port, now_ns, sent);
         (slot.generation, slot.state, slot.flow, slot.next) = (generation, state, flow, NONE);
         let line = &mut self.lines[flow as usize];
         match first {
@@ -247,11 +250,9 @@ impl Waiting {
         }
     }
 
-    /// The next packet whose turn it is, and when and where it came in.
-    pub(super) fn first_ready(&self) -> Option<(u32, (usize, u64))> {
-        let at = *self.ready.front()?;
-        let slot = self.slot(at);
-        Some((at, (slot.port, slot.now_ns)))
+    /// Where the next packet came in whose turn it is.
+    pub(super) fn first_ready(&self) -> Option<usize> {
+        self.ready.front().map(|&at| self.slot(at).port)
     }
 
     /// Lets the [first](Self::first_ready) go: its frame changes places with this one. Gives its path and the generation
@@ -301,7 +302,7 @@ mod tests {
             let mut frame = Frame::default();
             frame.fill(&[name]);
             let flow = self.0.flow_of(&key);
-            self.0.park(&mut frame, &key, Headers::default(), (0, 0), 0, flow, state)
+            self.0.park(&mut frame, &key, Headers::default(), (0, 0, false), 0, flow, state)
         }
 
         fn leaving(&mut self) -> Vec<u8> {

@@ -69,7 +69,7 @@ impl Flowlane {
             ports.push(handle);
         }
         let mut worker = Worker::new(Lookup::new(pipeline, caches), egress, burst, Clock::Frames);
-        worker.malformed_policy = policy;
+        worker.egress.faults.policy = policy;
         Ok(Self { worker, ports })
     }
 
@@ -80,10 +80,10 @@ impl Flowlane {
 
     /// The same for frames that come one behind the other.
     pub(crate) fn forward_all(&mut self, in_port: usize, frames: &[&[u8]]) -> (Sent, u64) {
-        let before: u64 = self.worker.malformed.iter().sum();
+        let before: u64 = self.worker.egress.faults.found.iter().sum();
         self.worker.inject(in_port - 1, frames).expect("ports in memory do not fail");
         let sent = std::array::from_fn(|port| self.ports[port].take_sent());
-        (sent, self.worker.malformed.iter().sum::<u64>() - before)
+        (sent, self.worker.egress.faults.found.iter().sum::<u64>() - before)
     }
 
     /// The rules' counters by cookie.

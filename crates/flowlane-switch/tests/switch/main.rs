@@ -1,4 +1,5 @@
 //! Whole switches, and hostile packets.
 
 mod functions;
+mod language;
 mod robustness;

@@ -1,6 +1,11 @@
 //! The hash by which the exact-match and the signature-match cache know a packet: over what tells flows
 //! apart (ports, protocol, addresses), as a network card's receive-side scaling does it, and not over the
-//! whole key. Both caches compare more than the hash before they believe it, so that packets that differ
+//! whole key. Routes choose among next hops by it, too, and tunnels their source ports.
+//!
+//! Only a datagram's first fragment has ports, and over IPv6 only it names their protocol, so that for fragments addresses
+//! alone count: all of a datagram go one way.
+//!
+//! Both caches compare more than the hash before they believe it, so that packets that differ
 //! in other fields collide at worst.
 
 use crate::hash::multilinear::{self, Multilinear};
@@ -13,6 +18,9 @@ const V6: u64 = 1 << word::IPV6_SRC;
 
 /// Of the word of the protocol the protocol itself: lifetime and class may differ within a flow.
 const PROTOCOL: u32 = 0xff00_0000;
+
+/// Of the same word what says that the packet is a fragment (`ip_frag`).
+const FRAGMENT: u32 = 0xc0;
 
 /// A keyed hash of flows.
 #[derive(Clone, Debug)]
@@ -31,8 +39,9 @@ impl FlowHash {
     pub fn of(&self, key: &FlowKey) -> u32 {
         let words = key.words();
         let term = |w: usize, mask: u32| multilinear::term(self.hash.multiplier(w), words[w] & mask);
-        let mut sum = term(word::PORTS, u32::MAX)
-            .wrapping_add(term(word::NW_PROTO, PROTOCOL))
+        let whole = if words[word::NW_PROTO] & FRAGMENT == 0 { u32::MAX } else { 0 };
+        let mut sum = term(word::PORTS, whole)
+            .wrapping_add(term(word::NW_PROTO, PROTOCOL & whole))
             .wrapping_add(term(word::IPV4_SRC, u32::MAX))
             .wrapping_add(term(word::IPV4_DST, u32::MAX));
         if key.present() & V6 != 0 {
@@ -95,5 +104,33 @@ impl Dice {
         // Every n-th on average: 0 to 2n - 2 are passed over before the next.
         self.left = self.roll() % (2 * self.inverse - 1);
         Some(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::Field;
+    use crate::packet::fields::{FRAG_ANY, FRAG_LATER};
+
+    #[test]
+    fn fragments_of_a_datagram_are_one_flow_and_whole_packets_are_told_apart_by_ports() {
+        let hash = FlowHash::new(5);
+        let key = |frag: u8, proto: u8, ports: u32, v6: bool| {
+            let mut key = FlowKey::zero();
+            key.set(Field::IpFrag, frag.into());
+            key.set(Field::NwProto, proto.into());
+            key.set_word(word::PORTS, ports);
+            key.set(if v6 { Field::Ipv6Src } else { Field::Ipv4Src }, 0x0a00_0001);
+            key
+        };
+        for v6 in [false, true] {
+            let first = hash.of(&key(FRAG_ANY, 17, 0x1234_0035, v6));
+            let later = key(FRAG_ANY | FRAG_LATER, if v6 { 44 } else { 17 }, 0, v6);
+            assert_eq!(first, hash.of(&later), "v6: {v6}");
+            assert_ne!(hash.of(&key(0, 17, 1, v6)), hash.of(&key(0, 17, 2, v6)), "v6: {v6}");
+            assert_ne!(hash.of(&key(0, 17, 1, v6)), hash.of(&key(0, 6, 1, v6)), "v6: {v6}");
+        }
+        assert_ne!(hash.of(&key(FRAG_ANY, 17, 1, false)), hash.of(&key(FRAG_ANY, 17, 1, true)));
     }
 }

@@ -130,6 +130,9 @@ impl Draft {
         } else {
             [6, 17][random.index(2)]
         };
+        let later = self.want.get(Field::IpFrag) as u8 & FRAG_LATER != 0;
+        // A later IPv6 fragment shows its fragment header's protocol only.
+        let first = if later && eth_type == IPV6 { 44 } else { first };
         let protocol = self.choose(Field::NwProto, &[first, 6, 17, icmp, 132, 47], random);
         key.set(Field::NwProto, protocol.into());
         key.set(Field::NwTtl, 64);
@@ -143,7 +146,7 @@ impl Draft {
             key.set(Field::Ipv6Src, address());
             key.set(Field::Ipv6Dst, address());
         }
-        if self.want.get(Field::IpFrag) as u8 & FRAG_LATER == 0 {
+        if !later {
             self.draw_l4(key, protocol, icmp, random);
         }
     }

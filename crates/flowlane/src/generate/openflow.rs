@@ -167,7 +167,7 @@ impl Draw for OpenFlow {
         let random = &mut self.random;
         if shape.nw_tos {
             let dscp = [0u128, 8, 10, 18, 26, 34, 46, 48][random.index(8)];
-            out.set_masked(Field::NwTos, dscp << 2, 0xfc);
+            out.set(Field::IpDscp, dscp);
         }
         if shape.nw_proto {
             out.set(Field::NwProto, if random.chance(0.75) { 6 } else { 17 });

@@ -114,11 +114,16 @@ impl Part {
     }
 }
 
+/// DSCP and ECN, as IPv4 and IPv6 have them (RFC 3168 §5).
+fn traffic_class(key: &FlowKey) -> u8 {
+    (key.get(Field::IpDscp) << 2 | key.get(Field::IpEcn)) as u8
+}
+
 fn push_ipv4(key: &FlowKey, frame_bytes: usize, out: &mut Vec<u8>) {
     let start = out.len();
     let part = Part::of(key);
     let flags = if part == Part::First { 0x2000 } else { part.offset() };
-    out.extend([0x45, key.get(Field::NwTos) as u8, 0, 0, 0, 0]);
+    out.extend([0x45, traffic_class(key), 0, 0, 0, 0]);
     out.extend(flags.to_be_bytes());
     out.extend([key.get(Field::NwTtl) as u8, key.get(Field::NwProto) as u8, 0, 0]);
     out.extend(bytes::<4>(key, Field::Ipv4Src));
@@ -136,14 +141,15 @@ fn push_ipv6(key: &FlowKey, frame_bytes: usize, out: &mut Vec<u8>) {
     let start = out.len();
     let part = Part::of(key);
     let protocol = key.get(Field::NwProto) as u8;
-    let (class, label) = (key.get(Field::NwTos) as u32, key.get(Field::Ipv6Label) as u32);
+    let (class, label) = (u32::from(traffic_class(key)), key.get(Field::Ipv6Label) as u32);
     out.extend((6 << 28 | class << 20 | label).to_be_bytes());
     out.extend([0, 0, if part == Part::Whole { protocol } else { FRAGMENT }, key.get(Field::NwTtl) as u8]);
     out.extend(bytes::<16>(key, Field::Ipv6Src));
     out.extend(bytes::<16>(key, Field::Ipv6Dst));
     let pseudo = add(0, &out[start + 8..start + 40]);
     if part != Part::Whole {
-        out.extend([protocol, 0]);
+        // The key of a later fragment does not say what it is a part of: of a UDP datagram.
+        out.extend([if part == Part::Later && protocol == FRAGMENT { 17 } else { protocol }, 0]);
         out.extend((part.offset() << 3 | u16::from(part == Part::First)).to_be_bytes());
         out.extend(1u32.to_be_bytes());
     }

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!  0        in_port                       38       tp_src | tp_dst
-//!  1        recirc_id                     39       nw_proto | nw_tos | nw_ttl | nw_frag
+//!  1        malformed | recirc_id         39       nw_proto | nw_tos | nw_ttl | nw_frag
 //!  2..=3    metadata                      40..=41  nw_src, nw_dst (ARP: spa, tpa)
 //!  4..=5    tun_id                        42       ipv6_label
 //!  6..=7    tun_src, tun_dst              43       tcp_flags | icmp_type | icmp_code
@@ -31,6 +31,9 @@
 pub enum Form {
     /// A decimal number.
     Decimal,
+    /// The six bits of a DSCP as the octet that they are the upper bits of, whose lower two (ECN) do not count, as Open
+    /// vSwitch writes `nw_tos`: 32 is DSCP 8.
+    Tos,
     /// A hexadecimal number.
     Hex,
     /// A port number or port name of the switch.
@@ -82,6 +85,7 @@ pub enum Prerequisite {
 #[expect(missing_docs, reason = "every variant's documentation is its row of FIELDS")]
 pub enum Field {
     InPort,
+    Malformed,
     RecircId,
     Metadata,
     TunId,
@@ -120,7 +124,6 @@ pub enum Field {
     TpSrc,
     TpDst,
     NwProto,
-    NwTos,
     IpDscp,
     IpEcn,
     NwTtl,
@@ -163,6 +166,8 @@ pub struct FieldInfo {
     pub form: Form,
     /// What a packet must be to have the field.
     pub prerequisite: Prerequisite,
+    /// Whether rules may look at, and set, some of its bits only (ovs-fields(7), *Maskable*).
+    pub maskable: bool,
     /// Whether an action may set it.
     pub writable: bool,
 }
@@ -170,7 +175,7 @@ pub struct FieldInfo {
 /// Number of fields.
 pub const FIELD_COUNT: usize = Field::Reg3 as usize + 1;
 
-#[expect(clippy::too_many_arguments, reason = "a row of the table has eight columns")]
+#[expect(clippy::too_many_arguments, reason = "a row of the table has nine columns")]
 const fn row(
     field: Field,
     name: &'static str,
@@ -179,9 +184,10 @@ const fn row(
     width: u8,
     form: Form,
     prerequisite: Prerequisite,
+    maskable: bool,
     writable: bool,
 ) -> FieldInfo {
-    FieldInfo { field, name, aliases, bit: word * 32 + bit, width, form, prerequisite, writable }
+    FieldInfo { field, name, aliases, bit: word * 32 + bit, width, form, prerequisite, maskable, writable }
 }
 
 #[rustfmt::skip]
@@ -189,70 +195,70 @@ static FIELDS: [FieldInfo; FIELD_COUNT] = {
     use Form::*;
     use Prerequisite as P;
     [
-        //  field                  name               other names                 word, bit  width form      needs            writable
-        row(Field::InPort,         "in_port",         &[],                        (0, 0),    32,  Port,     P::None,         false),
-        row(Field::RecircId,       "recirc_id",       &[],                        (1, 0),    32,  Hex,      P::None,         false),
-        row(Field::Metadata,       "metadata",        &[],                        (2, 0),    64,  Hex,      P::None,         true),
-        row(Field::TunId,          "tun_id",          &["tunnel_id"],             (4, 0),    64,  Hex,      P::Tunnel,       true),
-        row(Field::TunSrc,         "tun_src",         &[],                        (6, 0),    32,  Ipv4,     P::Tunnel,       true),
-        row(Field::TunDst,         "tun_dst",         &[],                        (7, 0),    32,  Ipv4,     P::Tunnel,       true),
-        row(Field::TunIpv6Src,     "tun_ipv6_src",    &[],                        (8, 0),    128, Ipv6,     P::Tunnel,       true),
-        row(Field::TunIpv6Dst,     "tun_ipv6_dst",    &[],                        (12, 0),   128, Ipv6,     P::Tunnel,       true),
-        row(Field::TunFlags,       "tun_flags",       &[],                        (16, 0),   16,  Hex,      P::Tunnel,       true),
-        row(Field::TunTos,         "tun_tos",         &[],                        (16, 16),  8,   Decimal,  P::Tunnel,       true),
-        row(Field::TunTtl,         "tun_ttl",         &[],                        (16, 24),  8,   Decimal,  P::Tunnel,       true),
-        row(Field::TunGbpId,       "tun_gbp_id",      &[],                        (17, 0),   16,  Decimal,  P::Tunnel,       true),
-        row(Field::TunGbpFlags,    "tun_gbp_flags",   &[],                        (17, 16),  8,   Hex,      P::Tunnel,       true),
-        row(Field::TunType,        "tun_type",        &[],                        (17, 24),  8,   Decimal,  P::Tunnel,       false),
-        row(Field::TunGtpuFlags,   "tun_gtpu_flags",  &[],                        (18, 0),   8,   Hex,      P::Tunnel,       true),
-        row(Field::TunGtpuMsgType, "tun_gtpu_msgtype",&[],                        (18, 8),   8,   Decimal,  P::Tunnel,       true),
-        row(Field::TunOptionClass, "tun_opt_class",   &[],                        (19, 0),   16,  Hex,      P::Tunnel,       true),
-        row(Field::TunOptionType,  "tun_opt_type",    &[],                        (19, 16),  8,   Hex,      P::Tunnel,       true),
-        row(Field::TunOptionLen,   "tun_opt_len",     &[],                        (19, 24),  8,   Decimal,  P::Tunnel,       false),
-        row(Field::TunOptionData,  "tun_metadata0",   &["tun_opt_data"],          (20, 0),   64,  Hex,      P::Tunnel,       true),
-        row(Field::EthDst,         "dl_dst",          &["eth_dst"],               (22, 0),   48,  Mac,      P::None,         true),
-        row(Field::EthSrc,         "dl_src",          &["eth_src"],               (23, 16),  48,  Mac,      P::None,         true),
-        row(Field::VlanTci,        "vlan_tci",        &[],                        (25, 0),   16,  Hex,      P::None,         true),
-        row(Field::VlanVid,        "dl_vlan",         &["vlan_vid"],              (25, 4),   12,  Decimal,  P::Vlan,         true),
-        row(Field::VlanPcp,        "dl_vlan_pcp",     &["vlan_pcp"],              (25, 0),   3,   Decimal,  P::Vlan,         true),
-        row(Field::EthType,        "dl_type",         &["eth_type"],              (25, 16),  16,  Hex,      P::None,         false),
-        row(Field::VlanTpid,       "vlan_tpid",       &[],                        (26, 0),   16,  Hex,      P::Vlan,         false),
-        row(Field::VlanTci1,       "vlan_tci1",       &[],                        (26, 16),  16,  Hex,      P::Vlan,         false),
-        row(Field::MplsLabel,      "mpls_label",      &[],                        (27, 0),   20,  Decimal,  P::Mpls,         true),
-        row(Field::MplsTc,         "mpls_tc",         &[],                        (27, 20),  3,   Decimal,  P::Mpls,         true),
-        row(Field::MplsBos,        "mpls_bos",        &[],                        (27, 23),  1,   Decimal,  P::Mpls,         false),
-        row(Field::MplsTtl,        "mpls_ttl",        &[],                        (27, 24),  8,   Decimal,  P::Mpls,         true),
-        row(Field::MplsLse1,       "mpls_lse1",       &[],                        (28, 0),   32,  Hex,      P::Mpls,         false),
-        row(Field::MplsLse2,       "mpls_lse2",       &[],                        (29, 0),   32,  Hex,      P::Mpls,         false),
-        row(Field::Ipv6Src,        "ipv6_src",        &[],                        (30, 0),   128, Ipv6,     P::Ipv6,         true),
-        row(Field::Ipv6Dst,        "ipv6_dst",        &[],                        (34, 0),   128, Ipv6,     P::Ipv6,         true),
-        row(Field::TpSrc,          "tp_src",          &["tcp_src", "udp_src", "sctp_src"], (38, 0), 16, Decimal, P::Ports,   true),
-        row(Field::TpDst,          "tp_dst",          &["tcp_dst", "udp_dst", "sctp_dst"], (38, 16), 16, Decimal, P::Ports,  true),
-        row(Field::NwProto,        "nw_proto",        &["ip_proto"],              (39, 0),   8,   Decimal,  P::Ip,           false),
-        row(Field::NwTos,          "nw_tos",          &[],                        (39, 8),   8,   Decimal,  P::Ip,           true),
-        row(Field::IpDscp,         "ip_dscp",         &[],                        (39, 8),   6,   Decimal,  P::Ip,           true),
-        row(Field::IpEcn,          "nw_ecn",          &["ip_ecn"],                (39, 14),  2,   Decimal,  P::Ip,           true),
-        row(Field::NwTtl,          "nw_ttl",          &["ip_ttl"],                (39, 16),  8,   Decimal,  P::Ip,           true),
-        row(Field::IpFrag,         "ip_frag",         &["nw_frag"],               (39, 24),  2,   Frag,     P::Ip,           false),
-        row(Field::Ipv4Src,        "nw_src",          &["ip_src"],                (40, 0),   32,  Ipv4,     P::Ipv4,         true),
-        row(Field::Ipv4Dst,        "nw_dst",          &["ip_dst"],                (41, 0),   32,  Ipv4,     P::Ipv4,         true),
-        row(Field::ArpSpa,         "arp_spa",         &[],                        (40, 0),   32,  Ipv4,     P::Arp,          true),
-        row(Field::ArpTpa,         "arp_tpa",         &[],                        (41, 0),   32,  Ipv4,     P::Arp,          true),
-        row(Field::Ipv6Label,      "ipv6_label",      &[],                        (42, 12),  20,  Hex,      P::Ipv6,         true),
-        row(Field::TcpFlags,       "tcp_flags",       &[],                        (43, 4),   12,  TcpFlags, P::Tcp,          false),
-        row(Field::IcmpType,       "icmp_type",       &["icmpv6_type"],           (43, 16),  8,   Decimal,  P::Icmp,         true),
-        row(Field::IcmpCode,       "icmp_code",       &["icmpv6_code"],           (43, 24),  8,   Decimal,  P::Icmp,         true),
-        row(Field::ArpOp,          "arp_op",          &[],                        (44, 0),   16,  Decimal,  P::Arp,          true),
-        row(Field::ArpSha,         "arp_sha",         &[],                        (45, 0),   48,  Mac,      P::Arp,          true),
-        row(Field::ArpTha,         "arp_tha",         &[],                        (46, 16),  48,  Mac,      P::Arp,          true),
-        row(Field::NdSll,          "nd_sll",          &[],                        (45, 0),   48,  Mac,      P::NeighbourDiscovery, true),
-        row(Field::NdTll,          "nd_tll",          &[],                        (46, 16),  48,  Mac,      P::NeighbourDiscovery, true),
-        row(Field::NdTarget,       "nd_target",       &[],                        (49, 0),   128, Ipv6,     P::NeighbourDiscovery, true),
-        row(Field::PktMark,        "pkt_mark",        &[],                        (59, 0),   32,  Hex,      P::None,         true),
-        row(Field::Reg0,           "reg0",            &[],                        (60, 0),   32,  Hex,      P::None,         true),
-        row(Field::Reg1,           "reg1",            &[],                        (61, 0),   32,  Hex,      P::None,         true),
-        row(Field::Reg2,           "reg2",            &[],                        (62, 0),   32,  Hex,      P::None,         true),
-        row(Field::Reg3,           "reg3",            &[],                        (63, 0),   32,  Hex,      P::None,         true),
+        //  field                  name               other names                 word, bit  width form      needs            maskable  writable
+        row(Field::InPort,         "in_port",         &[],                        (0, 0),    32,  Port,     P::None,         false,    false),
+        row(Field::Malformed,      "malformed",       &[],                        (1, 0),    8,   Decimal,  P::None,         false,    false),
+        row(Field::RecircId,       "recirc_id",       &[],                        (1, 8),    24,  Hex,      P::None,         false,    false),
+        row(Field::Metadata,       "metadata",        &[],                        (2, 0),    64,  Hex,      P::None,         true,     true),
+        row(Field::TunId,          "tun_id",          &["tunnel_id"],             (4, 0),    64,  Hex,      P::Tunnel,       true,     true),
+        row(Field::TunSrc,         "tun_src",         &[],                        (6, 0),    32,  Ipv4,     P::Tunnel,       true,     true),
+        row(Field::TunDst,         "tun_dst",         &[],                        (7, 0),    32,  Ipv4,     P::Tunnel,       true,     true),
+        row(Field::TunIpv6Src,     "tun_ipv6_src",    &[],                        (8, 0),    128, Ipv6,     P::Tunnel,       true,     true),
+        row(Field::TunIpv6Dst,     "tun_ipv6_dst",    &[],                        (12, 0),   128, Ipv6,     P::Tunnel,       true,     true),
+        row(Field::TunFlags,       "tun_flags",       &[],                        (16, 0),   16,  Hex,      P::Tunnel,       true,     true),
+        row(Field::TunTos,         "tun_tos",         &[],                        (16, 16),  8,   Decimal,  P::Tunnel,       false,    true),
+        row(Field::TunTtl,         "tun_ttl",         &[],                        (16, 24),  8,   Decimal,  P::Tunnel,       false,    true),
+        row(Field::TunGbpId,       "tun_gbp_id",      &[],                        (17, 0),   16,  Decimal,  P::Tunnel,       true,     true),
+        row(Field::TunGbpFlags,    "tun_gbp_flags",   &[],                        (17, 16),  8,   Hex,      P::Tunnel,       true,     true),
+        row(Field::TunType,        "tun_type",        &[],                        (17, 24),  8,   Decimal,  P::Tunnel,       true,     false),
+        row(Field::TunGtpuFlags,   "tun_gtpu_flags",  &[],                        (18, 0),   8,   Hex,      P::Tunnel,       true,     true),
+        row(Field::TunGtpuMsgType, "tun_gtpu_msgtype",&[],                        (18, 8),   8,   Decimal,  P::Tunnel,       true,     true),
+        row(Field::TunOptionClass, "tun_opt_class",   &[],                        (19, 0),   16,  Hex,      P::Tunnel,       true,     true),
+        row(Field::TunOptionType,  "tun_opt_type",    &[],                        (19, 16),  8,   Hex,      P::Tunnel,       true,     true),
+        row(Field::TunOptionLen,   "tun_opt_len",     &[],                        (19, 24),  8,   Decimal,  P::Tunnel,       true,     false),
+        row(Field::TunOptionData,  "tun_metadata0",   &["tun_opt_data"],          (20, 0),   64,  Hex,      P::Tunnel,       true,     true),
+        row(Field::EthDst,         "dl_dst",          &["eth_dst"],               (22, 0),   48,  Mac,      P::None,         true,     true),
+        row(Field::EthSrc,         "dl_src",          &["eth_src"],               (23, 16),  48,  Mac,      P::None,         true,     true),
+        row(Field::VlanTci,        "vlan_tci",        &[],                        (25, 0),   16,  Hex,      P::None,         true,     true),
+        row(Field::VlanVid,        "dl_vlan",         &["vlan_vid"],              (25, 4),   12,  Decimal,  P::Vlan,         false,    true),
+        row(Field::VlanPcp,        "dl_vlan_pcp",     &["vlan_pcp"],              (25, 0),   3,   Decimal,  P::Vlan,         false,    true),
+        row(Field::EthType,        "dl_type",         &["eth_type"],              (25, 16),  16,  Hex,      P::None,         false,    false),
+        row(Field::VlanTpid,       "vlan_tpid",       &[],                        (26, 0),   16,  Hex,      P::Vlan,         true,     false),
+        row(Field::VlanTci1,       "vlan_tci1",       &[],                        (26, 16),  16,  Hex,      P::Vlan,         true,     false),
+        row(Field::MplsLabel,      "mpls_label",      &[],                        (27, 0),   20,  Decimal,  P::Mpls,         false,    true),
+        row(Field::MplsTc,         "mpls_tc",         &[],                        (27, 20),  3,   Decimal,  P::Mpls,         false,    true),
+        row(Field::MplsBos,        "mpls_bos",        &[],                        (27, 23),  1,   Decimal,  P::Mpls,         false,    false),
+        row(Field::MplsTtl,        "mpls_ttl",        &[],                        (27, 24),  8,   Decimal,  P::Mpls,         false,    true),
+        row(Field::MplsLse1,       "mpls_lse1",       &[],                        (28, 0),   32,  Hex,      P::Mpls,         true,     false),
+        row(Field::MplsLse2,       "mpls_lse2",       &[],                        (29, 0),   32,  Hex,      P::Mpls,         true,     false),
+        row(Field::Ipv6Src,        "ipv6_src",        &[],                        (30, 0),   128, Ipv6,     P::Ipv6,         true,     true),
+        row(Field::Ipv6Dst,        "ipv6_dst",        &[],                        (34, 0),   128, Ipv6,     P::Ipv6,         true,     true),
+        row(Field::TpSrc,          "tp_src",          &["tcp_src", "udp_src", "sctp_src"], (38, 0), 16, Decimal, P::Ports,   true,     true),
+        row(Field::TpDst,          "tp_dst",          &["tcp_dst", "udp_dst", "sctp_dst"], (38, 16), 16, Decimal, P::Ports,  true,     true),
+        row(Field::NwProto,        "nw_proto",        &["ip_proto"],              (39, 0),   8,   Decimal,  P::Ip,           false,    false),
+        row(Field::IpDscp,         "nw_tos",          &["ip_dscp"],               (39, 8),   6,   Tos,      P::Ip,           false,    true),
+        row(Field::IpEcn,          "nw_ecn",          &["ip_ecn"],                (39, 14),  2,   Decimal,  P::Ip,           false,    true),
+        row(Field::NwTtl,          "nw_ttl",          &["ip_ttl"],                (39, 16),  8,   Decimal,  P::Ip,           false,    true),
+        row(Field::IpFrag,         "ip_frag",         &["nw_frag"],               (39, 24),  2,   Frag,     P::Ip,           false,    false),
+        row(Field::Ipv4Src,        "nw_src",          &["ip_src"],                (40, 0),   32,  Ipv4,     P::Ipv4,         true,     true),
+        row(Field::Ipv4Dst,        "nw_dst",          &["ip_dst"],                (41, 0),   32,  Ipv4,     P::Ipv4,         true,     true),
+        row(Field::ArpSpa,         "arp_spa",         &[],                        (40, 0),   32,  Ipv4,     P::Arp,          true,     true),
+        row(Field::ArpTpa,         "arp_tpa",         &[],                        (41, 0),   32,  Ipv4,     P::Arp,          true,     true),
+        row(Field::Ipv6Label,      "ipv6_label",      &[],                        (42, 12),  20,  Hex,      P::Ipv6,         true,     true),
+        row(Field::TcpFlags,       "tcp_flags",       &[],                        (43, 4),   12,  TcpFlags, P::Tcp,          true,     false),
+        row(Field::IcmpType,       "icmp_type",       &["icmpv6_type"],           (43, 16),  8,   Decimal,  P::Icmp,         false,    true),
+        row(Field::IcmpCode,       "icmp_code",       &["icmpv6_code"],           (43, 24),  8,   Decimal,  P::Icmp,         false,    true),
+        row(Field::ArpOp,          "arp_op",          &[],                        (44, 0),   16,  Decimal,  P::Arp,          false,    true),
+        row(Field::ArpSha,         "arp_sha",         &[],                        (45, 0),   48,  Mac,      P::Arp,          true,     true),
+        row(Field::ArpTha,         "arp_tha",         &[],                        (46, 16),  48,  Mac,      P::Arp,          true,     true),
+        row(Field::NdSll,          "nd_sll",          &[],                        (45, 0),   48,  Mac,      P::NeighbourDiscovery, true,     true),
+        row(Field::NdTll,          "nd_tll",          &[],                        (46, 16),  48,  Mac,      P::NeighbourDiscovery, true,     true),
+        row(Field::NdTarget,       "nd_target",       &[],                        (49, 0),   128, Ipv6,     P::NeighbourDiscovery, true,     true),
+        row(Field::PktMark,        "pkt_mark",        &[],                        (59, 0),   32,  Hex,      P::None,         true,     true),
+        row(Field::Reg0,           "reg0",            &[],                        (60, 0),   32,  Hex,      P::None,         true,     true),
+        row(Field::Reg1,           "reg1",            &[],                        (61, 0),   32,  Hex,      P::None,         true,     true),
+        row(Field::Reg2,           "reg2",            &[],                        (62, 0),   32,  Hex,      P::None,         true,     true),
+        row(Field::Reg3,           "reg3",            &[],                        (63, 0),   32,  Hex,      P::None,         true,     true),
     ]
 };
 
@@ -322,7 +328,7 @@ impl FieldInfo {
 pub mod word {
     /// `in_port`.
     pub const IN_PORT: usize = 0;
-    /// `recirc_id`.
+    /// `malformed` and `recirc_id`.
     pub const RECIRC_ID: usize = 1;
     /// First of two words of `tun_id`.
     pub const TUN_ID: usize = 4;
@@ -381,7 +387,8 @@ pub const VLAN_PRESENT: u16 = 0x1000;
 
 /// `ip_frag`: the packet is a fragment.
 pub const FRAG_ANY: u8 = 1;
-/// `ip_frag`: the packet is a fragment other than the first, and has no L4 header.
+/// `ip_frag`: the packet is a fragment other than the first, and has no L4 header. Its `nw_proto` is the header's over
+/// IPv4, and 44 (the fragment header) over IPv6.
 pub const FRAG_LATER: u8 = 2;
 
 /// `tun_type` of a frame that came through VXLAN (RFC 7348).

@@ -32,6 +32,8 @@ pub enum Transport {
     Udp,
     /// SCTP (RFC 9260).
     Sctp,
+    /// UDP-Lite (RFC 3828). Its ports are in no key, as in Open vSwitch.
+    UdpLite,
     /// ICMP (RFC 792).
     Icmpv4,
     /// ICMPv6 (RFC 4443).
@@ -56,25 +58,56 @@ pub struct Headers {
     pub vlan_tags: u8,
     /// MPLS label stack entries behind the EtherType, 0 to 3 (further ones are not parsed).
     pub mpls_labels: u8,
+    /// Whether the EtherType is that of a SNAP header (an 802.3 frame, RFC 1042).
+    pub snap: bool,
     /// `ip_frag`: 0, or [`FRAG_ANY`](super::fields::FRAG_ANY), perhaps with
     /// [`FRAG_LATER`](super::fields::FRAG_LATER).
     pub fragment: u8,
+    /// Whether a Routing header has segments left: the packet does not go to its IPv6 destination in the end, and the
+    /// pseudo header of its transport checksum has another (RFC 8200 §8.1). So it is for every type of Routing header,
+    /// known or not: 0 (RFC 5095 deprecates it), 2 (RFC 6275 §6.4), 3 (RFC 6554), 4 (RFC 8754).
+    pub segments_left: bool,
     /// The first thing that was found wrong. The key then holds what came before it.
     pub malformed: Option<Malformed>,
 }
 
+/// Bytes of LLC (DSAP, SSAP, control) and SNAP (organisation, EtherType).
+pub(super) const SNAP_BYTES: usize = 8;
+
 impl Headers {
-    /// Offset of the innermost EtherType (or 802.3 length) behind the VLAN tags.
+    /// Offset of what stands behind the VLAN tags: the EtherType, or the length of an 802.3 frame.
+    #[inline]
+    pub fn type_or_length_at(&self) -> usize {
+        12 + 4 * usize::from(self.vlan_tags)
+    }
+
+    /// Offset of the innermost EtherType: behind the VLAN tags, or the last two bytes of LLC and SNAP behind the length.
+    /// An 802.3 frame without SNAP has its length there.
     #[inline]
     pub fn eth_type_at(&self) -> usize {
-        12 + 4 * usize::from(self.vlan_tags)
+        self.type_or_length_at() + if self.snap { SNAP_BYTES } else { 0 }
     }
 
     /// Offset of the first label stack entry, where there are any.
     #[inline]
     pub fn mpls_at(&self) -> usize {
-        14 + 4 * usize::from(self.vlan_tags)
+        self.eth_type_at() + 2
     }
+}
+
+/// The layers of a frame, as far as it is parsed. As a number it is the key's `malformed`: the first layer of which the key
+/// has nothing, or not all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u8)]
+pub enum Layer {
+    /// Addresses and EtherType.
+    Ethernet = 1,
+    /// Label, ARP or IP header: what the EtherType says.
+    Network = 2,
+    /// What the IP header's protocol says.
+    Transport = 3,
+    /// Behind the transport header: neighbour discovery, tunnels. Labels behind the first are here, too.
+    Message = 4,
 }
 
 /// What is wrong with a frame. Counted by reason; no packet is an error.
@@ -139,5 +172,33 @@ impl Malformed {
     /// The reason's name in counters and reports.
     pub fn name(self) -> &'static str {
         self.into()
+    }
+
+    /// The first layer of which nothing, or not all, is known.
+    pub fn layer(self) -> Layer {
+        match self {
+            Self::EthernetTruncated => Layer::Ethernet,
+            Self::VlanTruncated
+            | Self::MplsTruncated
+            | Self::ArpTruncated
+            | Self::ArpFormat
+            | Self::Ipv4Truncated
+            | Self::Ipv4Version
+            | Self::Ipv4HeaderLength
+            | Self::Ipv4TotalLength
+            | Self::Ipv6Truncated
+            | Self::Ipv6Version
+            | Self::Ipv6PayloadLength => Layer::Network,
+            Self::Ipv6ExtensionTruncated
+            | Self::Ipv6ExtensionLimit
+            | Self::TcpTruncated
+            | Self::TcpHeaderLength
+            | Self::UdpTruncated
+            | Self::UdpLength
+            | Self::SctpTruncated
+            | Self::IcmpTruncated
+            | Self::Icmpv6Truncated => Layer::Transport,
+            Self::NeighbourDiscovery | Self::TunnelTruncated | Self::TunnelFormat => Layer::Message,
+        }
     }
 }

@@ -17,7 +17,7 @@ pub mod tunnel;
 pub use batch::LaneMask;
 pub use extract::Parser;
 pub use fields::{Field, FieldInfo};
-pub use headers::{Headers, Malformed, Network, Transport};
+pub use headers::{Headers, Layer, Malformed, Network, Transport};
 pub use key::{FlowKey, FlowMask};
 pub(crate) use miniflow::Miniflow;
 pub use parse::parse;

@@ -174,7 +174,8 @@ fn ipv6_with_extensions_fragments_and_neighbour_discovery() {
         (Field::Ipv6Src, 0x2001_0db8_0000_0000_0000_0000_0000_0001),
         (Field::Ipv6Dst, 0x2001_0db8_0000_0000_0000_0000_0000_0002),
         (Field::Ipv6Label, 0x1_2345),
-        (Field::NwTos, 0xab),
+        (Field::IpDscp, 0x2a),
+        (Field::IpEcn, 3),
         (Field::NwTtl, 61),
         (Field::TpSrc, 0x1234),
         (Field::TpDst, 53),
@@ -195,6 +196,31 @@ fn ipv6_with_extensions_fragments_and_neighbour_discovery() {
     assert_eq!(headers.transport, Transport::Udp);
     let headers = expect(&kinds[8], &[(Field::IpFrag, (FRAG_ANY | FRAG_LATER).into()), (Field::TpDst, 0)]);
     assert_eq!(headers.transport, Transport::None);
+}
+
+/// Open vSwitch's flows have protocol 44 for them; a first fragment, and one that is whole (RFC 6946), its payload's.
+#[test]
+fn later_ipv6_fragments_are_of_the_protocol_of_their_fragment_header() {
+    let fragment = |next: u8, offset: u16, more: u16| {
+        let [high, low] = (offset << 3 | more).to_be_bytes();
+        [&[next, 0, high, low, 0, 0, 0, 1][..], &UDP].concat()
+    };
+    for (next, offset, more, proto, transport) in [
+        (17, 0, 0, 17, Transport::Udp),
+        (17, 0, 1, 17, Transport::Udp),
+        (17, 1, 1, 44, Transport::None),
+        (6, 1, 0, 44, Transport::None),
+        // What stands behind is not read, whatever it is said to be.
+        (0, 9, 0, 44, Transport::None),
+        (44, 9, 1, 44, Transport::None),
+    ] {
+        let headers = expect(&ipv6(44, &fragment(next, offset, more)), &[(Field::NwProto, proto)]);
+        assert_eq!((headers.transport, headers.l4), (transport, 62), "{next} {offset} {more}");
+        // Behind hop-by-hop options.
+        let payload = [&[44, 0, 1, 4, 0, 0, 0, 0][..], &fragment(next, offset, more)].concat();
+        let headers = expect(&ipv6(0, &payload), &[(Field::NwProto, proto)]);
+        assert_eq!((headers.transport, headers.l4), (transport, 70), "{next} {offset} {more}");
+    }
 }
 
 #[test]
@@ -278,7 +304,7 @@ fn check_offsets(frame: &[u8]) {
     let least = match h.transport {
         Transport::None => 0,
         Transport::Tcp => 20,
-        Transport::Udp | Transport::Icmpv4 => 8,
+        Transport::Udp | Transport::UdpLite | Transport::Icmpv4 => 8,
         Transport::Sctp => 12,
         Transport::Icmpv6 => 4,
     };

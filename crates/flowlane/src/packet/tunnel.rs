@@ -47,13 +47,13 @@ pub struct Tunnel {
     pub option: [u32; 3],
 }
 
-/// The tunnel header of an outer frame; none where it is not UDP to a tunnel's port, or carries no packet
-/// (GTP-U signalling).
+/// The tunnel header of an outer frame; none where it is not UDP to a tunnel's port, goes on to somewhere else (a
+/// Routing header has segments left), or carries no packet (GTP-U signalling).
 ///
 /// # Errors
 /// What is wrong with the tunnel header.
 pub fn read(frame: &[u8], headers: &Headers, key: &FlowKey) -> Result<Option<Tunnel>, Malformed> {
-    if headers.transport != Transport::Udp || headers.fragment != 0 {
+    if headers.transport != Transport::Udp || headers.fragment != 0 || headers.segments_left {
         return Ok(None);
     }
     let at = usize::from(headers.payload);

@@ -11,6 +11,10 @@ impl PortNo {
     pub const MAX: PortNo = PortNo(0xfeff);
 }
 
+/// The most headers that a list of actions puts on a packet, by `push_vlan`, `push_mpls` and `encap` together. Nobody stacks so
+/// many; each is work and bytes for every packet, and headers are to stay where 16 bits reach.
+pub const HEADERS_PUSHED_MAX: usize = 32;
+
 /// One step of a rule. Steps happen in order; changes to the packet are seen by the steps after them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]

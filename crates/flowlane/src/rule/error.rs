@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::names::nearest;
+
 /// Errors kept of one file; further ones are counted.
 pub const ERRORS_KEPT: usize = 20;
 
@@ -198,6 +200,19 @@ pub(crate) fn read_lines<T>(
     }
 }
 
+/// Reads a text as one line.
+pub(crate) fn read_one<T>(
+    text: &str,
+    file: &str,
+    read: impl FnOnce(Token<'_>) -> Result<T, Fault>,
+) -> Result<T, ReadErrors> {
+    read(Token { text, at: 0 }).map_err(|fault| {
+        let mut collector = Collector { text, file, errors: Vec::new(), count: 0 };
+        collector.note(1, 0, fault);
+        ReadErrors { errors: collector.errors, count: collector.count }
+    })
+}
+
 /// The lines of a text that say something: number from 1, byte where they begin, content. Comments (from
 /// `#` at the beginning) and blank lines are left out.
 pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, Token<'_>)> {
@@ -214,9 +229,5 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = (usize, usize, Token<'_>
 
 /// `; did you mean …?` where one of `known` is near.
 pub(crate) fn did_you_mean<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
-    let nearest = known.map(|k| (strsim::damerau_levenshtein(unknown, k), k)).min();
-    match nearest {
-        Some((distance, name)) if distance <= 1 + unknown.len() / 3 => format!("; did you mean `{name}`?"),
-        _ => String::new(),
-    }
+    nearest(unknown, known).map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
 }

@@ -3,6 +3,7 @@
 mod cache;
 mod checksum;
 mod decapsulate;
+mod ecn;
 mod encapsulate;
 mod endpoint;
 mod plain;
@@ -14,13 +15,14 @@ mod tests;
 
 pub use cache::EndpointCache;
 pub use decapsulate::{BATCH_MAX, Decapsulated, Decapsulator};
+pub use ecn::decapsulated_ecn;
 pub use encapsulate::{Encapsulation, EncapsulationError, Encapsulator, Oversize, Tos};
 pub use endpoint::{
     Endpoint, EndpointConfig, EndpointError, EndpointId, EndpointReader, EndpointTable, V4Key, V6Key,
     VNI_MAX, VRF_MAX,
 };
 pub use reason::{Refused, RefusedCounts};
-pub use validate::Policy;
+pub use validate::{Policy, geneve_header};
 
 /// What one packet is: for nodes that go packet by packet, those of `flowlane-paper`.
 #[doc(hidden)]

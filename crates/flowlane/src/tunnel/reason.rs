@@ -42,13 +42,15 @@ pub enum Refused {
     GtpuExtension,
     /// What is inside is neither Ethernet nor IP.
     InnerProtocol,
+    /// Congestion was experienced in the tunnel, and the packet inside is not capable of saying so (RFC 6040 §4.2).
+    EcnNotCapable,
     /// No endpoint of this source, destination, id and VRF.
     UnknownEndpoint,
 }
 
 impl Refused {
     /// Every reason.
-    pub const ALL: [Self; 16] = names::all();
+    pub const ALL: [Self; 17] = names::all();
 
     /// The reason's name in counters and reports.
     pub fn name(self) -> &'static str {

@@ -94,6 +94,10 @@ pub fn validate(
     if headers.transport != Transport::Udp || headers.fragment != 0 || headers.malformed.is_some() {
         return None;
     }
+    // It is on its way to another node, and its checksum is not over the addresses that it has now.
+    if headers.segments_left {
+        return None;
+    }
     let l4 = usize::from(headers.l4);
     let port = u16::from_be_bytes(*frame.get(l4 + 2..)?.first_chunk()?);
     let kind = policy.kind_of(port)?;
@@ -182,9 +186,13 @@ fn vxlan(body: &[u8]) -> Result<Header, Refused> {
     Ok(Header { id, id_wire, bytes: TUNNEL_BYTES, inner: Inner::Ethernet })
 }
 
-/// RFC 8926 §3.4 and §3.5.
-fn geneve(body: &[u8], policy: &Policy) -> Result<Header, Refused> {
-    let (first, second) = first_words(body)?;
+/// Whether a GENEVE header (RFC 8926 §3.4, §3.5), with which `body` begins, may be terminated where these critical
+/// options (class and type) are understood; its length with options.
+///
+/// # Errors
+/// Why it may not.
+pub fn geneve_header(body: &[u8], understood: &[(u16, u8)]) -> Result<usize, Refused> {
+    let (first, _) = first_words(body)?;
     if first >> 30 != 0 {
         return Err(Refused::GeneveVersion);
     }
@@ -195,11 +203,17 @@ fn geneve(body: &[u8], policy: &Policy) -> Result<Header, Refused> {
     }
     while let Some([class_high, class_low, kind, len]) = options.first_chunk() {
         let class = u16::from_be_bytes([*class_high, *class_low]);
-        if kind & 0x80 != 0 && !policy.geneve_options.contains(&(class, *kind)) {
+        if kind & 0x80 != 0 && !understood.contains(&(class, *kind)) {
             return Err(Refused::GeneveCriticalOption);
         }
         options = options.get(4 + usize::from(len & 0x1f) * 4..).ok_or(Refused::GeneveOptionLength)?;
     }
+    Ok(bytes)
+}
+
+fn geneve(body: &[u8], policy: &Policy) -> Result<Header, Refused> {
+    let bytes = geneve_header(body, &policy.geneve_options)?;
+    let (first, second) = first_words(body)?;
     let inner = match first as u16 {
         0x6558 => Inner::Ethernet,
         ip @ (ether_type::IPV4 | ether_type::IPV6) => Inner::Ip(ip),

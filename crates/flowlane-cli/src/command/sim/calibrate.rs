@@ -11,9 +11,6 @@ use super::open;
 use crate::failure::Failure;
 use crate::output::{self, Output, SHARES};
 
-/// Above this the numbers say more of others than of the machine.
-const DISTURBED: f64 = 0.15;
-
 /// Below this some chains or tables are on small pages: of what is measured a twentieth is smaller than a huge page.
 const HUGE: f64 = 0.93;
 
@@ -59,12 +56,8 @@ pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), 
             100.0 * huge
         ))?;
     }
-    if measured.disturbed > DISTURBED {
-        out.text(&format!(
-            "The machine was disturbed: half of the passes took {:.0} % longer than what is told here. Leave it alone, and \
-             measure again.\n",
-            100.0 * measured.disturbed
-        ))?;
+    if let Some(sentence) = measured.disturbed.sentence() {
+        out.text(&format!("Not to be trusted, {sentence}. Leave it alone, and measure again.\n"))?;
     }
     out.finish()
 }

@@ -38,7 +38,7 @@ impl Axis<'_> {
 
     /// Nothing where nothing measured may stand beside what was simulated.
     fn measured(&self, single: bool) -> Values {
-        if self.base.incomparable().is_some() {
+        if self.refused(true).is_some() {
             return vec![None; self.workloads.len()];
         }
         let of = |n: usize| {
@@ -66,25 +66,34 @@ impl Axis<'_> {
         let places = self.places();
         let software = self.base.software;
         let mut rivals = vec![
-            ("single lookups in software, simulated".to_owned(), self.simulated(Approach::Scalar)),
-            (format!("{}, simulated", label(software)), self.simulated(software)),
-            ("single lookups measured here (the fastest)".to_owned(), self.measured(true)),
-            ("the fastest software measured here".to_owned(), self.measured(false)),
+            ("single lookups in software, simulated".to_owned(), false, self.simulated(Approach::Scalar)),
+            (format!("{}, simulated", label(software)), false, self.simulated(software)),
+            ("single lookups measured here (the fastest)".to_owned(), true, self.measured(true)),
+            ("the fastest software measured here".to_owned(), true, self.measured(false)),
         ];
-        rivals.dedup_by(|a, b| a.1 == b.1 && a.1.iter().any(Option::is_some));
+        rivals.dedup_by(|a, b| a.2 == b.2 && a.2.iter().any(Option::is_some));
         let mut out = Vec::new();
         for approach in [self.base.accelerator, Approach::NearL2] {
-            for (name, theirs) in &rivals {
-                let crossed = crossing(&places, &self.simulated(approach), theirs);
-                out.push(self.answer(format!("{} is faster than {name}", label(approach)), crossed));
+            for (name, measured, theirs) in &rivals {
+                let refused = self.refused(*measured);
+                let crossed = match refused {
+                    Some(_) => None,
+                    None => crossing(&places, &self.simulated(approach), theirs),
+                };
+                let question = format!("{} is faster than {name}", label(approach));
+                out.push(self.answer(question, crossed, refused.unwrap_or("not measured")));
             }
         }
         out
     }
 
-    fn answer(&self, question: String, crossing: Option<Crossing>) -> BreakEven {
-        let why = self.base.incomparable().unwrap_or("not measured");
-        let answer = crossing.as_ref().map_or_else(|| why.to_owned(), Crossing::to_string);
+    /// Why an accelerator is not compared with software, which was measured or not; none where it is.
+    fn refused(&self, measured: bool) -> Option<&'static str> {
+        self.base.incomparable().filter(|_| measured).or(self.base.no_ratio())
+    }
+
+    fn answer(&self, question: String, crossing: Option<Crossing>, otherwise: &str) -> BreakEven {
+        let answer = crossing.as_ref().map_or_else(|| otherwise.to_owned(), Crossing::to_string);
         BreakEven { axis: self.axis, question, answer, crossing }
     }
 
@@ -134,11 +143,7 @@ impl Axis<'_> {
             let question =
                 format!("a packet's queries take less energy with {} than with {name}", label(accelerator));
             let crossed = crossing(&places, &halo, theirs);
-            let answer = BreakEven { answer: "outside of Table 4".into(), ..self.answer(question, crossed) };
-            answers.push(match &answer.crossing {
-                Some(crossing) => BreakEven { answer: crossing.to_string(), ..answer },
-                None => answer,
-            });
+            answers.push(self.answer(question, crossed, "outside of Table 4"));
         }
         let series = [(label(accelerator), halo), ("TCAM", tcam), ("SRAM-TCAM", sram)];
         let chart = Chart {

@@ -125,7 +125,8 @@ fn software(measured: &Measured) -> Vec<Changing> {
 
 /// Millions of packets a second of the fastest of them at places; none where that may not stand beside what is simulated.
 fn measured_rates(base: &Base<'_>, measured: &Measured, places: &[f64]) -> Values {
-    let software = if base.incomparable().is_some() { Vec::new() } else { software(measured) };
+    let refused = base.incomparable().or(base.no_ratio());
+    let software = if refused.is_some() { Vec::new() } else { software(measured) };
     places.iter().map(|rate| fastest(&software, *rate).map(|ns| 1000.0 / ns)).collect()
 }
 
@@ -142,7 +143,7 @@ fn beside_measured(base: &Base<'_>, measured: &Measured) -> BreakEven {
     );
     let axis = "changes a second";
     let even = |answer: String, crossing| BreakEven { axis, question, answer, crossing };
-    if let Some(why) = base.incomparable() {
+    if let Some(why) = base.incomparable().or(base.no_ratio()) {
         return even(why.to_owned(), None);
     }
     let software = software(measured);

@@ -57,7 +57,8 @@ pub(super) fn rates(
     };
     let simulated = (0..approaches.len()).map(|n| (format!("{}, simulated", label(approaches[n])), known(n)));
     let mut all: Vec<(String, Vec<(f64, f64)>)> = simulated.collect();
-    if let Some(best) = measured.best().filter(|_| base.incomparable().is_none()) {
+    let refused = base.incomparable().or(base.no_ratio());
+    if let Some(best) = measured.best().filter(|_| refused.is_none()) {
         let one = best.millions_per_second();
         // Nothing of the measurement says otherwise: each core as the first.
         let name = format!("{}, measured here; more cores assumed to be like one", best.name);
@@ -80,11 +81,14 @@ pub(super) fn rates(
     let of = |approach| approaches.iter().position(|a| *a == approach).map(|n| needed(&all[n].1, most));
     let halo = of(base.accelerator).expect("both ways are among them");
     for rival in [0].into_iter().chain((all.len() > approaches.len()).then(|| all.len() - 1)) {
-        let answer = fewer(&halo, &needed(&all[rival].1, most), most);
+        let answer = match base.no_ratio() {
+            Some(why) => why.to_owned(),
+            None => fewer(&halo, &needed(&all[rival].1, most), most),
+        };
         let question = format!("{} takes fewer cores than {}", label(base.accelerator), all[rival].0);
         answers.push(BreakEven { axis: "packets a second", question, answer, crossing: None });
     }
-    answers.extend(base.incomparable().map(|why| BreakEven {
+    answers.extend(refused.map(|why| BreakEven {
         axis: "packets a second",
         question: format!("{} takes fewer cores than the software measured here", label(base.accelerator)),
         answer: why.to_owned(),

@@ -56,7 +56,7 @@ use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse::ip_proto;
 
 use super::REFUSED;
-use super::ageing::{Aged, BURST_BUDGET, NEVER, Ticks, idle_ticks};
+use super::ageing::{Aged, NEVER, PACKET_BUDGET, Ticks, idle_ticks};
 use super::burst::{Gathered, Lookups, Packets};
 use super::table::{AgedTable, keys};
 use packet::{End, Endpoint, Place, quoted, word16, write_address, write_end, write_quoted};
@@ -163,14 +163,12 @@ impl Nat {
         &mut self,
         packets: &mut Packets<'_>,
         lanes: LaneMask,
-        now_ns: u64,
         verdicts: &mut [u8; LANES_MAX],
     ) {
-        self.age(now_ns);
-        let now = self.ticks.now();
         if self.config.lookups == Lookups::Scalar {
             for lane in lanes.lanes() {
                 let reading = self.read(packets, lane);
+                let now = self.come_to(packets.times_ns[lane]);
                 let mut found = [None; 2];
                 if let Reading::Packet(packet) = &reading {
                     found = self.find(packet);
@@ -198,6 +196,7 @@ impl Nat {
         let (changes, mut places) = (self.changes, [0; 2]);
         for lane in lanes.lanes() {
             let reading = self.readings[lane];
+            let now = self.come_to(packets.times_ns[lane]);
             let mut found = [None; 2];
             if let Reading::Packet(packet) = &reading {
                 for (side, looks) in [packet.looks_inside(), packet.looks_outside()].into_iter().enumerate() {
@@ -404,11 +403,18 @@ impl Nat {
     }
 
     pub(super) fn age(&mut self, now_ns: u64) {
+        self.come_to(now_ns);
+    }
+
+    /// Lets a time come: some of what is due goes. Gives the time in ticks.
+    #[inline]
+    fn come_to(&mut self, now_ns: u64) -> u32 {
         let now = self.ticks.at(now_ns);
-        self.remove_due(now, BURST_BUDGET);
+        self.remove_due(now, PACKET_BUDGET);
         if let Some(fragments) = &mut self.fragments {
-            fragments.age(now, BURST_BUDGET);
+            fragments.age(now, PACKET_BUDGET);
         }
+        now
     }
 
     /// Number of sessions, forwards included.

@@ -138,11 +138,12 @@ fn what_is_known_is_what_packets_have_shown_one_after_the_other() {
             ..AssetConfig::new([1, 10, 100][random.index(3)])
         };
         let bursts = bursts(&mut random, 60, draw);
-        let mut model = Model { config, base: bursts[0].0, seen: BTreeMap::new(), counters: [0; 5] };
+        let mut model = Model { config, base: bursts[0].0[0], seen: BTreeMap::new(), counters: [0; 5] };
         let mut functions =
             both(|lookups| bare(Kind::Assets(Assets::new(AssetConfig { lookups, ..model.config.clone() }))));
-        for (step, (now, descs)) in bursts.iter().enumerate() {
-            let wanted: Vec<u8> = descs.iter().map(|desc| model.verdict(desc, *now)).collect();
+        for (step, (times, descs)) in bursts.iter().enumerate() {
+            let wanted: Vec<u8> =
+                descs.iter().zip(times).map(|(desc, &now)| model.verdict(desc, now)).collect();
             let frames: Vec<Vec<u8>> = descs.iter().map(Desc::build).collect();
             let at = |tick: u64| model.base + tick * TICK;
             let listed: Vec<Listed> = model
@@ -158,7 +159,9 @@ fn what_is_known_is_what_packets_have_shown_one_after_the_other() {
                 })
                 .collect();
             for function in &mut functions {
-                let got = process(function, &frames, *now);
+                function.age(times[0]);
+                let got = process_at(function, &frames, times);
+                function.age(times[times.len() - 1]);
                 assert!(got.iter().map(|g| &g.1).eq(&frames), "packets are not changed");
                 let got: Vec<u8> = got.into_iter().map(|(v, _)| v).collect();
                 assert_eq!(got, wanted, "seed {seed}, step {step}, {:?}", model.config);

@@ -130,7 +130,7 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
             ..FilterConfig::new(KEYS[seed as usize % KEYS.len()].to_vec(), [1, 4, 30][random.index(3)])
         };
         let bursts = bursts(&mut random, 60, draw);
-        let base = bursts[0].0;
+        let base = bursts[0].0[0];
         let mut model = Model { config, base, entries: HashMap::new(), counters: [0; 4] };
         let mut functions = both(|lookups| {
             let config = FilterConfig { lookups, ..model.config.clone() };
@@ -150,11 +150,14 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
                 filter.insert(&flow_key, idle).unwrap();
             }
         }
-        for (step, (now, descs)) in bursts.iter().enumerate() {
-            let wanted: Vec<u8> = descs.iter().map(|desc| model.verdict(desc, *now)).collect();
+        for (step, (times, descs)) in bursts.iter().enumerate() {
+            let wanted: Vec<u8> =
+                descs.iter().zip(times).map(|(desc, &now)| model.verdict(desc, now)).collect();
             let frames: Vec<Vec<u8>> = descs.iter().map(Desc::build).collect();
             for function in &mut functions {
-                let got: Vec<u8> = process(function, &frames, *now).into_iter().map(|(v, _)| v).collect();
+                function.age(times[0]);
+                let got: Vec<u8> = process_at(function, &frames, times).into_iter().map(|(v, _)| v).collect();
+                function.age(times[times.len() - 1]);
                 assert_eq!(got, wanted, "seed {seed}, step {step}, {:?}", model.config);
             }
         }

@@ -219,6 +219,11 @@ impl Desc {
 
 /// Lets a function work on a burst; gives verdicts and frames. Keys must be what the frames say afterwards.
 fn process(function: &mut Function, frames: &[Vec<u8>], now_ns: u64) -> Vec<(u8, Vec<u8>)> {
+    process_at(function, frames, &vec![now_ns; frames.len()])
+}
+
+/// The same, each frame at its own time.
+fn process_at(function: &mut Function, frames: &[Vec<u8>], times_ns: &[u64]) -> Vec<(u8, Vec<u8>)> {
     let mut buffers = Vec::new();
     let mut keys = vec![FlowKey::zero(); frames.len()];
     let mut headers = vec![Headers::default(); frames.len()];
@@ -228,8 +233,8 @@ fn process(function: &mut Function, frames: &[Vec<u8>], now_ns: u64) -> Vec<(u8,
         headers[i] = parse(bytes, 1, &mut keys[i]);
         buffers.push(frame);
     }
-    let mut packets = Packets { frames: &mut buffers, keys: &mut keys, headers: &headers };
-    let verdicts = function.process(&mut packets, LaneMask::first(frames.len()), now_ns);
+    let mut packets = Packets { frames: &mut buffers, keys: &mut keys, headers: &headers, times_ns };
+    let verdicts = function.process(&mut packets, LaneMask::first(frames.len()));
     let mut out = Vec::new();
     for (i, frame) in buffers.iter().enumerate() {
         let mut key = FlowKey::zero();
@@ -242,18 +247,36 @@ fn process(function: &mut Function, frames: &[Vec<u8>], now_ns: u64) -> Vec<(u8,
     out
 }
 
-/// Bursts of up to 64, at times that stand still, creep, or leap.
+/// A time that stands still, creeps, or leaps on from this one.
+fn later(now: u64, random: &mut Random) -> u64 {
+    let leap = [0, 1, TICK, 3 * TICK, 20 * TICK, 2000 * TICK][random.index(6)];
+    now + leap + if leap > 0 { random.below(TICK) } else { 0 }
+}
+
+/// The times of a burst's packets: mostly one, else each another.
+fn times(now: &mut u64, len: usize, random: &mut Random) -> Vec<u64> {
+    *now = later(*now, random);
+    let often = [0, 0, 3, 30][random.index(4)];
+    let mut next = |_| {
+        if random.index(64) < often {
+            *now = later(*now, random);
+        }
+        *now
+    };
+    (0..len).map(&mut next).collect()
+}
+
+/// Bursts of up to 64, each packet with its time.
 fn bursts(
     random: &mut Random,
     count: usize,
     mut draw: impl FnMut(&mut Random) -> Desc,
-) -> Vec<(u64, Vec<Desc>)> {
+) -> Vec<(Vec<u64>, Vec<Desc>)> {
     let mut now = 1_700_000_000_000_000_000;
     (0..count)
         .map(|_| {
-            now += [0, 1, TICK, 3 * TICK, 20 * TICK, 2000 * TICK][random.index(6)] + random.below(TICK);
             let len = [1, 2, 7, 16, 63, 64][random.index(6)];
-            (now, (0..len).map(|_| draw(random)).collect())
+            (times(&mut now, len, random), (0..len).map(|_| draw(random)).collect())
         })
         .collect()
 }

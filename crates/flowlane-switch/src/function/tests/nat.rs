@@ -434,16 +434,14 @@ fn translation_is_what_maps_and_checksums_made_anew_say_one_packet_after_the_oth
         let mut model = Model { config, base, sessions, fragments, events, packets };
         let mut now = base;
         for step in 0..80 {
-            if step > 0 {
-                now += [0, 1, TICK, 3 * TICK, 20 * TICK, 2000 * TICK][random.index(6)] + random.below(TICK);
-            }
             let count = [1, 2, 7, 16, 63, 64][random.index(6)];
+            let times = if step > 0 { times(&mut now, count, &mut random) } else { vec![now; count] };
             let descs: Vec<Desc> = (0..count).map(|_| draw(&model, &mut random)).collect();
             let frames: Vec<Vec<u8>> = descs.iter().map(Desc::build).collect();
-            let [batch, scalar] = functions.each_mut().map(|function| process(function, &frames, now));
+            let [batch, scalar] = functions.each_mut().map(|function| process_at(function, &frames, &times));
             assert_eq!(batch, scalar, "seed {seed}, step {step}");
             for (i, (desc, (verdict, frame))) in descs.iter().zip(&batch).enumerate() {
-                let (wanted, translated) = model.step(desc, now, frame);
+                let (wanted, translated) = model.step(desc, times[i], frame);
                 let context = || format!("seed {seed}, step {step}, packet {i}: {desc:x?}");
                 assert_eq!(*verdict, wanted, "{}", context());
                 assert_eq!(frame, &translated.build(), "{}\n{translated:x?}", context());

@@ -2,12 +2,15 @@
 
 use flowlane::hash::crc32c;
 use flowlane::packet::fields::Field;
-use flowlane::packet::parse::ether_type;
+use flowlane::packet::parse::{ether_type, ip_proto};
 use flowlane::packet::{Headers, Network, Transport};
 
 use super::checksum::Delta;
 use super::headers::push_vlan;
 use crate::packet::Frame;
+
+/// Destination, source, EtherType.
+const ETHERNET_BYTES: usize = 14;
 
 /// Whose checksums a field is part of.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -73,8 +76,8 @@ fn place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
     let (v4, v6) = (headers.network == Network::Ipv4, headers.network == Network::Ipv6);
     let place = |at, len, shift, covered| Some(Place { at, len, shift, covered });
     match field {
-        Field::EthDst => place(0, 6, 0, Covered::None),
-        Field::EthSrc => place(6, 6, 0, Covered::None),
+        Field::EthDst if bytes.len() >= ETHERNET_BYTES => place(0, 6, 0, Covered::None),
+        Field::EthSrc if bytes.len() >= ETHERNET_BYTES => place(6, 6, 0, Covered::None),
         Field::VlanTci | Field::VlanVid => place(14, 2, 0, Covered::None),
         Field::VlanPcp => place(14, 2, 13, Covered::None),
         Field::MplsLabel if headers.mpls_labels > 0 => place(headers.mpls_at(), 4, 12, Covered::None),
@@ -83,13 +86,14 @@ fn place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
         Field::Ipv4Src if v4 => place(l3 + 12, 4, 0, Covered::Addresses),
         Field::Ipv4Dst if v4 => place(l3 + 16, 4, 0, Covered::Addresses),
         Field::Ipv6Src if v6 => place(l3 + 8, 16, 0, Covered::Addresses),
+        Field::Ipv6Dst if v6 && headers.segments_left => place(l3 + 24, 16, 0, Covered::None),
         Field::Ipv6Dst if v6 => place(l3 + 24, 16, 0, Covered::Addresses),
         Field::Ipv6Label if v6 => place(l3, 4, 0, Covered::None),
         Field::NwTtl if v4 => place(l3 + 8, 1, 0, Covered::Ip),
         Field::NwTtl if v6 => place(l3 + 7, 1, 0, Covered::None),
-        Field::NwTos | Field::IpEcn if v4 => place(l3 + 1, 1, 0, Covered::Ip),
+        Field::IpEcn if v4 => place(l3 + 1, 1, 0, Covered::Ip),
         Field::IpDscp if v4 => place(l3 + 1, 1, 2, Covered::Ip),
-        Field::NwTos | Field::IpEcn if v6 => place(l3, 4, 20, Covered::None),
+        Field::IpEcn if v6 => place(l3, 4, 20, Covered::None),
         Field::IpDscp if v6 => place(l3, 4, 22, Covered::None),
         Field::TpSrc if has_ports(headers) => place(l4, 2, 0, Covered::Transport),
         Field::TpDst if has_ports(headers) => place(l4 + 2, 2, 0, Covered::Transport),
@@ -136,18 +140,20 @@ fn arp_place(field: Field) -> (usize, usize) {
 /// Target and options of a neighbour solicitation or advertisement (RFC 4861 §4.3, §4.4, §4.6.1).
 fn nd_place(bytes: &[u8], headers: &Headers, field: Field) -> Option<Place> {
     let l4 = usize::from(headers.l4);
-    let message = bytes.get(l4..)?;
-    if headers.transport != Transport::Icmpv6 || !matches!(message.first(), Some(135 | 136)) {
+    let message = bytes.get(l4..packet_end(bytes, headers)?)?;
+    let whole = headers.fragment == 0 && headers.malformed.is_none();
+    if headers.transport != Transport::Icmpv6 || !whole || !matches!(message, [135 | 136, 0, ..]) {
         return None;
     }
     if field == Field::NdTarget {
-        return Some(Place { at: l4 + 8, len: 16, shift: 0, covered: Covered::Transport });
+        let target = Place { at: l4 + 8, len: 16, shift: 0, covered: Covered::Transport };
+        return (message.len() >= 24).then_some(target);
     }
     let wanted = if field == Field::NdSll { 1 } else { 2 };
     let mut at = 24;
     loop {
         let &[kind, units] = message.get(at..)?.first_chunk::<2>()?;
-        if kind == wanted {
+        if kind == wanted && message.len() >= at + 8 {
             return Some(Place { at: l4 + at + 2, len: 6, shift: 0, covered: Covered::Transport });
         }
         if units == 0 {
@@ -162,22 +168,32 @@ fn adjust_transport(bytes: &mut [u8], headers: &Headers, delta: Delta) {
     let l4 = usize::from(headers.l4);
     match headers.transport {
         Transport::Tcp => delta.apply(bytes, l4 + 16),
-        Transport::Udp => delta.apply_udp(bytes, l4 + 6),
+        // UDP-Lite's pseudo header has the packet's length, which stays, and its checksum must not be 0 (RFC 3828 §3.1):
+        // one that is 0 is wrong, and stays so.
+        Transport::Udp | Transport::UdpLite => delta.apply_udp(bytes, l4 + 6),
         Transport::Icmpv4 | Transport::Icmpv6 => delta.apply(bytes, l4 + 2),
         Transport::Sctp => sctp_checksum(bytes, headers),
         Transport::None => {}
     }
 }
 
+/// Where the IP packet ends: behind it there is padding.
+fn packet_end(bytes: &[u8], headers: &Headers) -> Option<usize> {
+    let l3 = usize::from(headers.l3);
+    let &[_, _, a, b, c, d, next] = bytes.get(l3..)?.first_chunk()?;
+    Some(match (headers.network, u16::from_be_bytes([c, d])) {
+        (Network::Ipv4, _) => l3 + usize::from(u16::from_be_bytes([a, b])),
+        // A jumbogram (RFC 2675), as the parser takes it.
+        (_, 0) if next == ip_proto::HOP_BY_HOP => bytes.len(),
+        (_, payload) => l3 + 40 + usize::from(payload),
+    })
+}
+
 /// SCTP's CRC32c over the packet with the checksum taken as 0, sent in little-endian order (RFC 9260,
 /// appendix A).
 fn sctp_checksum(bytes: &mut [u8], headers: &Headers) {
-    let (l3, l4) = (usize::from(headers.l3), usize::from(headers.l4));
-    let Some(&[_, _, a, b, c, d]) = bytes.get(l3..).and_then(|ip| ip.first_chunk::<6>()) else { return };
-    let end = match headers.network {
-        Network::Ipv4 => l3 + usize::from(u16::from_be_bytes([a, b])),
-        _ => l3 + 40 + usize::from(u16::from_be_bytes([c, d])),
-    };
+    let l4 = usize::from(headers.l4);
+    let Some(end) = packet_end(bytes, headers) else { return };
     if let Some(packet) = bytes.get_mut(l4..end).filter(|p| p.len() >= 12) {
         packet[8..12].fill(0);
         let sum = crc32c::checksum(packet);

@@ -40,13 +40,10 @@ pub fn pop_vlan(frame: &mut Frame, headers: &mut Headers) -> bool {
 
 /// Adds a label stack entry (RFC 3032) and sets the EtherType. As OpenFlow 1.3 §5.12.1 has it, the label,
 /// traffic class and TTL are those of the entry before it; else the TTL is the IP header's, or 64 where
-/// there is none, and the rest 0. Says whether the frame can have labels: an 802.3 frame cannot.
+/// there is none, and the rest 0. Says whether that was done: to an 802.3 frame, with SNAP or without, it is not.
 pub fn push_mpls(frame: &mut Frame, headers: &mut Headers, eth_type: u16) -> bool {
     let (type_at, at) = (headers.eth_type_at(), headers.mpls_at());
-    let Some(&old_type) = frame.bytes().get(type_at..).and_then(|b| b.first_chunk::<2>()) else {
-        return false;
-    };
-    if u16::from_be_bytes(old_type) < ether_type::MIN {
+    if type_or_length(frame, headers).is_none_or(|old| old < ether_type::MIN) {
         return false;
     }
     let byte = |at: usize| frame.bytes().get(at).copied();
@@ -74,19 +71,31 @@ pub fn push_mpls(frame: &mut Frame, headers: &mut Headers, eth_type: u16) -> boo
     true
 }
 
-/// Removes the outermost label stack entry and sets the EtherType. Says whether there was one.
+/// Removes the outermost label stack entry and sets the EtherType, that of SNAP in an 802.3 frame, which says that it is
+/// shorter. Says whether there was one.
 pub fn pop_mpls(frame: &mut Frame, headers: &mut Headers, eth_type: u16) -> bool {
     let (type_at, at) = (headers.eth_type_at(), headers.mpls_at());
     if headers.mpls_labels == 0 || frame.len() < at + 4 {
         return false;
     }
+    let length = type_or_length(frame, headers).filter(|_| headers.snap);
     let bytes = frame.bytes_mut();
+    if let Some(length) = length {
+        let length_at = headers.type_or_length_at();
+        bytes[length_at..length_at + 2].copy_from_slice(&length.saturating_sub(4).to_be_bytes());
+    }
     bytes[type_at..at].copy_from_slice(&eth_type.to_be_bytes());
     bytes.copy_within(0..at, 4);
     frame.pull(4);
     headers.mpls_labels -= 1;
     behind_labels(headers);
     true
+}
+
+/// The EtherType, or the length of an 802.3 frame, behind the VLAN tags.
+fn type_or_length(frame: &Frame, headers: &Headers) -> Option<u16> {
+    let bytes = frame.bytes().get(headers.type_or_length_at()..)?.first_chunk()?;
+    Some(u16::from_be_bytes(*bytes))
 }
 
 /// What is behind labels is not known until it is parsed again.

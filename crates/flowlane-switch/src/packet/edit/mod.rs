@@ -4,6 +4,10 @@
 //! wrong, so that a corrupted packet is never made to look sound. SCTP's CRC32c (RFC 9260 §6.8) is no sum
 //! and is computed anew.
 //!
+//! The pseudo header has the destination where the packet goes in the end: where a Routing header has segments left, that
+//! is not the IPv6 header's, and a change of this one is none of the checksum's (RFC 8200 §8.1), whatever the type of
+//! the Routing header. The last address, in the Routing header, is no field. Without segments left the two are one.
+//!
 //! A first fragment's checksum covers the whole datagram and is adjusted like any other; later fragments
 //! have no transport header, and an address change needs nothing more in them.
 //!
@@ -12,12 +16,14 @@
 pub mod checksum;
 mod fields;
 mod headers;
+mod presence;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use fields::set_field;
 pub use headers::{pop_mpls, pop_vlan, push_mpls, push_vlan};
+pub use presence::{has, is_neighbour_discovery};
 
 use flowlane::packet::{Headers, Network};
 

@@ -6,6 +6,11 @@ use flowlane::packet::{FlowKey, Headers, parse};
 
 use super::*;
 
+pub(crate) mod fields;
+mod labels;
+mod packets;
+pub(crate) mod reference;
+
 fn frame_of(bytes: &[u8]) -> (Frame, Headers, FlowKey) {
     let mut frame = Frame::default();
     frame.fill(bytes);
@@ -139,7 +144,7 @@ fn long_sequences_of_edits_keep_checksums_and_offsets_right() {
                     2 => _ = dec_ttl(&mut frame, &headers),
                     _ => {
                         let fields =
-                            [Field::Ipv4Src, Field::Ipv6Dst, Field::NwTos, Field::TpDst, Field::IpEcn];
+                            [Field::Ipv4Src, Field::Ipv6Dst, Field::IpDscp, Field::TpDst, Field::IpEcn];
                         let field = fields[next(&mut state) as usize % 5];
                         let value = u128::from(next(&mut state)) << 88 | u128::from(next(&mut state));
                         let ones = field.info().ones();

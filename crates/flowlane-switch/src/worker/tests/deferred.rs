@@ -198,12 +198,16 @@ fn packets_alike_leave_in_the_order_in_which_they_came() {
         }
         later.settle().unwrap();
         held += later.waiting_counters().held;
-        let mut last: BTreeMap<(u32, &[u8]), u32> = BTreeMap::new();
+        // Of copies that a packet leaves on its way, each in its turn.
+        let mut copies: BTreeMap<(u32, &[u8]), u32> = BTreeMap::new();
+        let mut last: BTreeMap<(u32, &[u8], u32), u32> = BTreeMap::new();
         let sent = sent.lock().unwrap();
         for (port, bytes) in sent.iter() {
             let (alike, number) = bytes.split_at(bytes.len() - 4);
             let number = u32::from_be_bytes(number.try_into().unwrap());
-            let before = last.insert((*port, alike), number).unwrap_or(0);
+            let copy = copies.entry((*port, bytes)).or_default();
+            *copy += 1;
+            let before = last.insert((*port, alike, *copy), number).unwrap_or(0);
             assert!(before <= number, "seed {seed} port {port}: {number} behind {before}");
         }
     }

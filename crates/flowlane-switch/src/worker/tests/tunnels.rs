@@ -6,6 +6,7 @@ use flowlane::packet::tunnel::Inner;
 use flowlane::tunnel::{Encapsulation, Endpoint, Policy, Refused, TunnelKind};
 
 use super::*;
+use crate::packet::edit::tests::reference::{self, Body, Ip, Packet, Stored};
 use crate::tunnel::{TunnelSpec, Tunnels};
 
 const INNERS: [Inner; 3] = [Inner::Ethernet, Inner::Ip(0x0800), Inner::Ip(0x86dd)];
@@ -166,4 +167,162 @@ fn packets_too_long_for_a_tunnel_are_dropped_and_counted() {
     let ports: Vec<u32> = sent.lock().unwrap().iter().map(|(port, _)| *port).collect();
     assert_eq!(ports, [3, 2, 3]);
     assert_eq!(near.egress.drops.tunnel_too_long, 1);
+}
+
+/// A tunnel's frame from a node of `specs`, or of nobody's: over IPv4 or IPv6, to this port, with this type of service.
+fn outer(v6: bool, port: u16, tos: u8, body: &[u8]) -> Vec<u8> {
+    let len = (8 + body.len()) as u16;
+    let datagram = [&[0xc0, 0][..], &port.to_be_bytes(), &len.to_be_bytes(), &[0, 0], body].concat();
+    let address = |last: u8| -> [u8; 16] {
+        let v6_address = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last];
+        if v6 { v6_address } else { [192, 0, 2, last, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] }
+    };
+    let ip = Ip {
+        v6,
+        tos,
+        ttl: 9,
+        flow: 0,
+        src: address(1),
+        dst: address(2),
+        last: None,
+        options: Vec::new(),
+        extensions: Vec::new(),
+        fragment: None,
+        header_checksum: Stored::Right,
+        proto: 17,
+        part: (0, datagram.len()),
+        datagram,
+        checksum: Stored::Right,
+        nd: None,
+    };
+    let eth_type = if v6 { 0x86dd } else { 0x0800 };
+    let packet = Packet {
+        macs: [6; 12],
+        tags: Vec::new(),
+        snap: false,
+        labels: Vec::new(),
+        eth_type,
+        body: Body::Ip(ip),
+        padding: Vec::new(),
+    };
+    packet.build()
+}
+
+/// Where tunnels are configured, and where none is; also where malformed frames go on.
+fn ends() -> Vec<(&'static str, Worker, Sent)> {
+    let all = [rule(Match::any(), vec![Action::Output(PortNo(4))])];
+    let mut out = Vec::new();
+    for (name, configured) in [("configured", true), ("anyone's", false)] {
+        for policy in [MalformedPolicy::Drop, MalformedPolicy::Forward] {
+            let (mut far, sent) = end(&all, false);
+            if !configured {
+                far.egress.tunnels = None;
+            }
+            far.egress.faults.policy = policy;
+            out.push((name, far, sent));
+        }
+    }
+    out
+}
+
+fn refused(worker: &Worker) -> Vec<(Refused, u64)> {
+    let tunnels = worker.egress.tunnels.iter().flat_map(Tunnels::refused);
+    tunnels.filter(|(_, packets)| *packets > 0).collect()
+}
+
+#[test]
+fn congestion_in_a_tunnel_is_marked_inside_or_the_packet_is_dropped() {
+    // RFC 6040 §4.2: by inner and outer, 0, ECT(1), ECT(0), CE; 9 is to drop.
+    const WANTED: [[u8; 4]; 4] = [[0, 0, 0, 9], [1, 1, 1, 3], [2, 1, 2, 3], [3, 3, 3, 3]];
+    let mut r = reference::Random(4);
+    for (name, mut far, sent) in ends() {
+        let mut dropped = 0;
+        for round in 0..600 {
+            let (v6, ecn) = (r.one_in(2), r.below(4));
+            let mut inner = Packet::random(&mut r);
+            let header = [8, 0, 0, 0, 0, 1, if v6 { 250 } else { 244 }, 0];
+            let body = [&header[..], &inner.build()].concat();
+            far.inject(0, &[&outer(v6, 4789, 0xb8 | ecn as u8, &body)]).unwrap();
+            // What is not IP goes on as it is.
+            let wanted = inner.ip().map(|ip| WANTED[usize::from(ip.tos & 3)][ecn]);
+            let found = sent.lock().unwrap().pop().map(|(_, bytes)| bytes);
+            if wanted == Some(9) {
+                dropped += 1;
+                assert_eq!(found, None, "{name} {round}");
+                continue;
+            }
+            if let Some(ecn) = wanted {
+                inner.set(Field::IpEcn, ecn.into(), 3);
+            }
+            assert_eq!(found, Some(inner.build()), "{name} {round}: {inner:?}");
+        }
+        assert!(dropped > 10, "{dropped}");
+        assert_eq!(refused(&far), [(Refused::EcnNotCapable, dropped)], "{name}");
+        assert_eq!(far.egress.drops.tunnel_refused, dropped);
+    }
+}
+
+#[test]
+fn rules_see_the_congestion_that_was_marked() {
+    let mut marked = Match::any();
+    marked.set(Field::EthType, 0x0800).set(Field::IpEcn, 3);
+    let (mut far, sent) = end(&[rule(marked, vec![Action::Output(PortNo(4))])], false);
+    let inner =
+        [&[2; 12][..], &[8, 0], &[0x45, 1, 0, 20, 0, 0, 0, 0, 9, 99, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]].concat();
+    far.inject(0, &[&outer(false, 4789, 3, &[&[8, 0, 0, 0, 0, 1, 244, 0][..], &inner].concat())]).unwrap();
+    assert_eq!(sent.lock().unwrap().len(), 1);
+}
+
+#[test]
+fn geneve_control_and_unknown_critical_options_come_out_of_no_tunnel() {
+    let inner = [&[2; 12][..], &[0x88, 0xb5], &[7; 50]].concat();
+    let geneve = |flags: u8, protocol: [u8; 2], options: &[u8]| {
+        let header = [(options.len() / 4) as u8, flags, protocol[0], protocol[1], 0, 1, 245, 0];
+        outer(false, 6081, 0, &[&header[..], options, &inner].concat())
+    };
+    let ethernet = [0x65, 0x58];
+    let (critical, other) = ([1, 2, 0x83, 1, 9, 9, 9, 9], [1, 2, 3, 0]);
+    for (name, mut far, sent) in ends() {
+        let refusals = [
+            geneve(0x80, ethernet, &[]),
+            // What control is in need not be Ethernet or IP.
+            geneve(0x80, [0, 0], &[]),
+            geneve(0x40, ethernet, &critical),
+            geneve(0x40, ethernet, &[&other[..], &critical].concat()),
+        ];
+        far.inject(0, &refusals.each_ref().map(|bytes| &bytes[..])).unwrap();
+        assert_eq!(sent.lock().unwrap().len(), 0, "{name}");
+        let wanted = [(Refused::GeneveCriticalOption, 2), (Refused::GeneveControl, 2)];
+        assert_eq!(refused(&far), wanted, "{name}");
+        assert_eq!(far.egress.faults.found.iter().sum::<u64>(), 0, "{name}");
+        // Others need not be understood.
+        far.inject(0, &[&geneve(0, ethernet, &other), &geneve(0, ethernet, &[])]).unwrap();
+        let sent = std::mem::take(&mut *sent.lock().unwrap());
+        assert_eq!(sent, [(4, inner.clone()), (4, inner.clone())], "{name}");
+    }
+    // Where this one is understood, it is.
+    let (mut far, sent) = end(&[rule(Match::any(), vec![Action::Output(PortNo(4))])], false);
+    let policy = Policy { geneve_options: vec![(0x0102, 0x83)], ..Policy::default() };
+    far.egress.tunnels = Some(Tunnels::of_anyone(policy));
+    far.inject(0, &[&geneve(0x40, ethernet, &critical)]).unwrap();
+    assert_eq!(sent.lock().unwrap().pop(), Some((4, inner)));
+}
+
+/// Such a packet goes on to its next segment, and its checksum is not over this destination.
+#[test]
+fn a_packet_with_segments_left_ends_in_no_tunnel() {
+    let inner = [&[2; 12][..], &[0x88, 0xb5], &[7; 50]].concat();
+    let body = [&[8, 0, 0, 0, 0, 1, 250, 0][..], &inner].concat();
+    for (name, mut far, sent) in ends() {
+        for left in [0, 1] {
+            let mut bytes = outer(true, 4789, 0, &body);
+            let len = (bytes.len() - 54 + 8) as u16;
+            bytes.splice(54..54, [17, 0, 99, left, 0, 0, 0, 0]);
+            bytes[18..20].copy_from_slice(&len.to_be_bytes());
+            bytes[20] = 43;
+            far.inject(0, &[&bytes]).unwrap();
+            let wanted = if left == 0 { inner.clone() } else { bytes };
+            assert_eq!(sent.lock().unwrap().pop(), Some((4, wanted)), "{name}, {left} left");
+        }
+    }
 }

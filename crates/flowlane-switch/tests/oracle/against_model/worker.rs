@@ -153,7 +153,7 @@ impl Switch {
     }
 
     pub(super) fn forward_malformed(&mut self, forward: bool) {
-        self.worker.malformed_policy = if forward { MalformedPolicy::Forward } else { MalformedPolicy::Drop };
+        self.worker.egress.faults.policy = if forward { MalformedPolicy::Forward } else { MalformedPolicy::Drop };
     }
 
     /// Adds a rule. Says whether the switch takes it.
@@ -201,7 +201,7 @@ impl Switch {
         let drops = self.worker.egress.drops;
         Counters {
             tables,
-            malformed: self.worker.malformed.iter().sum(),
+            malformed: self.worker.egress.faults.found.iter().sum(),
             by_rule: drops.by_rule,
             ttl_expired: drops.ttl_expired,
             no_port: drops.no_port,

@@ -158,7 +158,8 @@ fn rules_have_what_their_fields_need() {
         for rule in rules(profile, 2000, |c| c.overlap = Some(0.6)) {
             let m = &rule.matches;
             let looks_at = |field| m.mask().get(field) != 0;
-            let ip = [Field::Ipv4Src, Field::Ipv4Dst, Field::NwProto, Field::NwTos].into_iter().any(looks_at);
+            let ip =
+                [Field::Ipv4Src, Field::Ipv4Dst, Field::NwProto, Field::IpDscp].into_iter().any(looks_at);
             assert!(!ip || m.get(Field::EthType) == (0x0800, 0xffff), "{m:?}");
             let ports = looks_at(Field::TpSrc) || looks_at(Field::TpDst);
             assert!(!ports || matches!(m.get(Field::NwProto), (6 | 17, 0xff)), "{m:?}");

@@ -160,7 +160,9 @@ const fn stack(tpids: &[u16], v6: bool, tcp: bool) -> Stack {
         transport: if tcp { Transport::Tcp } else { Transport::Udp },
         vlan_tags: tags,
         mpls_labels: 0,
+        snap: false,
         fragment: 0,
+        segments_left: false,
         malformed: None,
     };
     let (wanted, compared) = first_bytes(tpids, v6, tcp);

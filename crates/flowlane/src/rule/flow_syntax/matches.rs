@@ -2,8 +2,9 @@
 
 use super::super::error::{Fault, Token, did_you_mean};
 use super::super::{Match, ReadOptions};
+use super::known::Known;
 use super::values;
-use crate::packet::fields::{Field, Prerequisite, VLAN_PRESENT};
+use crate::packet::fields::{Field, VLAN_PRESENT};
 use crate::packet::key::WORDS;
 use crate::packet::parse::{ether_type, ip_proto};
 
@@ -106,8 +107,8 @@ fn word(key: Token<'_>, value: Token<'_>, matches: &mut Match) -> Result<(), Fau
 /// The field that a name means for the packets matched so far: Open vSwitch gives `tp_src` and `nw_src`
 /// other meanings under ICMP and ARP.
 fn meant(field: Field, matches: &Match) -> Field {
-    let arp = is_type(matches, &[ether_type::ARP, ether_type::RARP]);
-    let icmp = proto(matches).is_some_and(|p| p == ip_proto::ICMP || p == ip_proto::ICMPV6);
+    let known = Known::of(matches);
+    let (arp, icmp) = (known.is_arp(), known.is_icmp());
     match field {
         Field::TpSrc if icmp => Field::IcmpType,
         Field::TpDst if icmp => Field::IcmpCode,
@@ -125,9 +126,11 @@ fn read_field(
     matches: &mut Match,
     options: &ReadOptions<'_>,
 ) -> Result<(), Fault> {
-    let info = field.info();
-    if let Some(missing) = missing(field, matches) {
-        return Err(key.fault(format!("{} needs {missing} on the same line", info.name)));
+    let info = values::info_as(field, key.text);
+    // `tp_src` and `nw_src` may stand for a field of another name.
+    let name = if Field::by_name(key.text) == Some(field) { key.text } else { info.name };
+    if let Some(missing) = Known::of(matches).lacks_to_match(field, name) {
+        return Err(key.fault(format!("{name} needs {missing} on the same line")));
     }
     let ports = matches!(field, Field::TpSrc | Field::TpDst);
     if let Some((low, high)) = value.split("-").filter(|_| ports) {
@@ -140,45 +143,7 @@ fn read_field(
         matches.set_range(field, first, last);
         return Ok(());
     }
-    let (value, mask) = values::value_mask(info, value, options)?;
+    let (value, mask) = values::value_mask(&info, value, options)?;
     matches.set_masked(field, value, mask);
     Ok(())
-}
-
-fn is_type(matches: &Match, types: &[u16]) -> bool {
-    let (value, mask) = matches.get(Field::EthType);
-    mask == 0xffff && types.iter().any(|&t| value == t.into())
-}
-
-fn proto(matches: &Match) -> Option<u8> {
-    let (value, mask) = matches.get(Field::NwProto);
-    (mask == 0xff).then_some(value as u8)
-}
-
-/// What a line must say for `field` to mean anything, where it does not.
-pub(super) fn missing(field: Field, matches: &Match) -> Option<&'static str> {
-    let ip = is_type(matches, &[ether_type::IPV4, ether_type::IPV6]);
-    let over = |wanted: &[u8]| proto(matches).is_some_and(|p| wanted.contains(&p));
-    let (holds, wanted) = match field.info().prerequisite {
-        Prerequisite::None | Prerequisite::Tunnel | Prerequisite::Vlan => (true, ""),
-        Prerequisite::Mpls => {
-            (is_type(matches, &[ether_type::MPLS, ether_type::MPLS_MULTICAST]), "`mpls` or `mplsm`")
-        }
-        Prerequisite::Arp => (is_type(matches, &[ether_type::ARP, ether_type::RARP]), "`arp` or `rarp`"),
-        Prerequisite::Ip => (ip, "`ip` or `ipv6`"),
-        Prerequisite::Ipv4 => (is_type(matches, &[ether_type::IPV4]), "`ip`"),
-        Prerequisite::Ipv6 => (is_type(matches, &[ether_type::IPV6]), "`ipv6`"),
-        Prerequisite::Ports => (
-            ip && !over(&[ip_proto::ICMP, ip_proto::ICMPV6]),
-            "`tcp`, `udp` or `sctp` (or `ip`, for any of them)",
-        ),
-        Prerequisite::Tcp => (ip && over(&[ip_proto::TCP]), "`tcp` or `tcp6`"),
-        Prerequisite::Icmp => (ip && over(&[ip_proto::ICMP, ip_proto::ICMPV6]), "`icmp` or `icmp6`"),
-        Prerequisite::NeighbourDiscovery => {
-            let (kind, mask) = matches.get(Field::IcmpType);
-            let nd = mask == 0xff && (kind == 135 || kind == 136);
-            (ip && over(&[ip_proto::ICMPV6]) && nd, "`icmp6,icmp_type=135` or 136")
-        }
-    };
-    (!holds).then_some(wanted)
 }

@@ -13,23 +13,31 @@
 //! - Ports may be matched for any protocol over IP (`ip,tp_dst=80`): packets without ports have 0 there.
 //! - `count:N` counts in a numbered counter. `all` is `flood`.
 //! - Fields need their prerequisites on the same line (`tcp` before `tcp_flags`): an error says which is
-//!   missing, where Open vSwitch drops the field with a warning.
+//!   missing, where Open vSwitch drops the field with a warning. `set_field`, `load` and `move` need those of their
+//!   fields in the match, as in Open vSwitch; by the names `tp_src`, `tp_dst`, `icmp_type` and `icmp_code` they are of
+//!   whichever protocol the match has.
+//! - `move` takes whole fields of one width; `nw_tos` has six bits (the DSCP).
+//! - A `vlan_tci` other than 0 is set with its bit 0x1000, which says that there is a tag; 0 is `pop_vlan`.
+//! - A rule puts at most [`HEADERS_PUSHED_MAX`] headers on a packet.
 //! - Time-outs, conntrack, groups, queues, `resubmit` and learning are not there, and said to be so.
 //! - `word12=0x1/0xff` matches a word of the key by its index: printed where no field fits.
 //!
 //! [`print_rule`] writes what [`read`] reads back as the same rule.
 
 mod actions;
+mod known;
 mod matches;
 mod print;
 #[cfg(test)]
 mod tests;
 mod values;
+mod write;
 
-pub use print::{print_actions, print_matches, print_rule};
+pub use print::{print_actions, print_matches, print_rule, print_rules, print_value};
 
-use super::error::{Fault, ReadErrors, Token, read_lines};
-use super::{Match, Priority, ReadOptions, Rule};
+use super::error::{Fault, ReadErrors, Token, read_lines, read_one};
+use super::{Action, Match, Priority, ReadOptions, Rule};
+use known::Known;
 
 /// A line longer than this is refused.
 pub const LINE_MAX: usize = 64 * 1024;
@@ -42,11 +50,28 @@ pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rul
     read_lines(text, file, (options.rules_max, "rules"), |line| read_line(line, options))
 }
 
-fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> {
-    if line.text.len() > LINE_MAX {
-        let head = Token { text: line.text.get(..40).unwrap_or(""), at: 0 };
-        return Err(head.fault(format!("the line is longer than {LINE_MAX} bytes")));
+/// Reads actions that stand alone, as the verdict of a function or a next hop: `text` is what stands behind `actions=` in
+/// a rule. What the packets are is for the rules to say that lead there, so that fields need no prerequisites.
+///
+/// # Errors
+/// What is wrong with them.
+pub fn read_actions(text: &str, name: &str, options: &ReadOptions<'_>) -> Result<Vec<Action>, ReadErrors> {
+    read_one(text, name, |line| {
+        bounded(line)?;
+        actions::read(line, options.table_default, Known::anything(), options)
+    })
+}
+
+fn bounded(line: Token<'_>) -> Result<(), Fault> {
+    if line.text.len() <= LINE_MAX {
+        return Ok(());
     }
+    let head = Token { text: line.text.get(..40).unwrap_or(""), at: 0 };
+    Err(head.fault(format!("the line is longer than {LINE_MAX} bytes")))
+}
+
+fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> {
+    bounded(line)?;
     let Some((before, after)) = line.split("actions=").or_else(|| line.split("action=")) else {
         let end = Token { text: "", at: line.text.trim_end().len() };
         return Err(end.fault("the line ends without `actions=`; write `actions=drop` to drop"));
@@ -63,7 +88,7 @@ fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> 
         }
     }
     rule.matches = matches::read(&fields, options)?;
-    rule.actions = actions::read(after, rule.table, options)?;
+    rule.actions = actions::read(after, rule.table, Known::of(&rule.matches), options)?;
     Ok(rule)
 }
 
@@ -75,20 +100,39 @@ fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Resul
     };
     match key.text {
         "table" => rule.table = number(254)? as u8,
-        "priority" => rule.priority = Priority(number(u32::MAX.into())? as u32),
+        // As in OpenFlow.
+        "priority" => rule.priority = Priority(number(u16::MAX.into())? as u32),
         "cookie" => rule.cookie = number(u64::MAX)?,
         // What dump-flows prints beside the flow.
         "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" => {}
-        "idle_timeout" | "hard_timeout" | "importance" | "send_flow_rem" | "check_overlap"
-        | "reset_counts" | "no_packet_counts" | "no_byte_counts" | "out_port" | "out_group" | "conj_id"
-        | "ct_state" | "ct_zone" | "ct_mark" | "ct_label" | "ct_nw_src" | "ct_nw_dst" | "ct_tp_src"
-        | "ct_tp_dst" | "ct_nw_proto" | "tunnel_flags" | "packet_type" | "dp_hash" | "actset_output" => {
+        "idle_timeout" | "hard_timeout" => {
+            return Err(key.fault("rules of Flowlane have no time-outs; leave it out, and the rule stays"));
+        }
+        "importance" | "send_flow_rem" | "check_overlap" | "reset_counts" | "no_packet_counts"
+        | "no_byte_counts" | "out_port" | "out_group" => {
             return Err(key.fault("Open vSwitch has this, Flowlane does not; leave it out"));
+        }
+        // Without it, the rule would be for more packets than was meant.
+        name if name.starts_with("ct_") || FIELDS_ABSENT.contains(&name) => {
+            let problem = "Flowlane cannot match this: the rule cannot be taken over, since without it it would match more";
+            return Err(key.fault(problem));
         }
         _ => return Ok(false),
     }
     Ok(true)
 }
+
+/// What Open vSwitch matches and Flowlane does not, besides connection tracking.
+const FIELDS_ABSENT: [&str; 8] = [
+    "conj_id",
+    "tunnel_flags",
+    "packet_type",
+    "dp_hash",
+    "actset_output",
+    "in_port_oxm",
+    "skb_priority",
+    "ipv6_exthdr",
+];
 
 /// Splits at commas and white space that stand in no parentheses and no quotes.
 fn split(text: Token<'_>) -> Result<Vec<Token<'_>>, Fault> {

@@ -1,17 +1,47 @@
 //! Rules as text, so that reading it gives the same rule.
 
+use std::cmp::Reverse;
 use std::fmt::{self, Write};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use super::super::{Action, Match, Rule};
-use super::matches::{SHORTHANDS, missing};
+use super::super::{Action, Match, Priority, Rule};
+use super::known::Known;
+use super::matches::SHORTHANDS;
 use super::values::FRAGMENTS;
 use crate::packet::fields::{Field, FieldInfo, Form, VLAN_PRESENT};
 use crate::packet::key::FlowMask;
 
+/// Rules as lines, so that reading them gives the same rules.
+///
+/// Where a priority is beyond the 65535 that the language has, as filters' in ClassBench's format may be, all are numbered
+/// anew from 1 on, and the best come first. More than 65535 different ones share numbers with their neighbours: of rules of
+/// one number, the first line wins here, and Open vSwitch leaves it open.
+pub fn print_rules(rules: &[Rule]) -> String {
+    let line = |rule: &Rule, priority| print_with(rule, priority) + "\n";
+    let most = u64::from(u16::MAX);
+    if rules.iter().all(|rule| u64::from(rule.priority.0) <= most) {
+        return rules.iter().map(|rule| line(rule, rule.priority)).collect();
+    }
+    let mut sorted: Vec<&Rule> = rules.iter().collect();
+    sorted.sort_by_key(|rule| Reverse(rule.priority));
+    let runs: Vec<&[&Rule]> = sorted.chunk_by(|a, b| a.priority == b.priority).collect();
+    let distinct = runs.len() as u64;
+    let number = |rank: u64| Priority((rank * most.min(distinct)).div_ceil(distinct) as u32);
+    let ranks = (1..=distinct).rev();
+    let lines = runs
+        .into_iter()
+        .zip(ranks)
+        .flat_map(|(run, rank)| run.iter().map(move |rule| line(rule, number(rank))));
+    lines.collect()
+}
+
 /// A rule as one line.
 pub fn print_rule(rule: &Rule) -> String {
-    let mut out = format!("table={},priority={}", rule.table, rule.priority);
+    print_with(rule, rule.priority)
+}
+
+fn print_with(rule: &Rule, priority: Priority) -> String {
+    let mut out = format!("table={},priority={priority}", rule.table);
     if rule.cookie != 0 {
         let _ = write!(out, ",cookie={:#x}", rule.cookie);
     }
@@ -34,10 +64,15 @@ pub fn print_matches(matches: &Match) -> String {
             left.set(field, 0);
         }
     }
+    let known = Known::of(matches);
     shorthand(matches, &mut left, &mut parts);
     for info in Field::all() {
         let (value, bits) = (key.get(info.field), left.get(info.field));
-        if bits == 0 || missing(info.field, matches).is_some() {
+        let readable = bits == info.ones() || info.maskable || info.field == Field::IpFrag;
+        if bits == 0 || !readable || known.lacks_to_match(info.field, info.name).is_some() {
+            continue;
+        }
+        if info.field == Field::IpFrag && fragment(value & bits, bits).is_none() {
             continue;
         }
         left.set(info.field, 0);
@@ -88,18 +123,28 @@ fn field(info: &FieldInfo, value: u128, mask: u128) -> String {
     if matches!(info.field, Field::VlanVid | Field::VlanPcp) {
         unreachable!("vlan_tci comes first and holds their bits");
     }
-    format!("{}={}", info.name, print_value(info, value, mask))
+    format!("{}={}", info.name, masked(info, value, mask))
+}
+
+/// The name of fragments of these bits.
+fn fragment(value: u128, mask: u128) -> Option<&'static str> {
+    let named = FRAGMENTS.iter().find(|(_, v, m)| (value, mask) == ((*v).into(), (*m).into()));
+    named.map(|(name, ..)| *name)
+}
+
+/// A field with a value, as in a match.
+pub fn print_value(field: Field, value: u128) -> String {
+    let info = field.info();
+    format!("{}={}", info.name, masked(info, value, info.ones()))
 }
 
 /// A value with its mask, where that is not all ones.
-fn print_value(info: &FieldInfo, value: u128, mask: u128) -> String {
-    if info.form == Form::Frag
-        && let Some((name, ..)) =
-            FRAGMENTS.iter().find(|(_, v, m)| (value, mask) == ((*v).into(), (*m).into()))
-    {
-        return (*name).to_owned();
+fn masked(info: &FieldInfo, value: u128, mask: u128) -> String {
+    if let Some(name) = fragment(value, mask).filter(|_| info.form == Form::Frag) {
+        return name.to_owned();
     }
     let one = |n: u128| match info.form {
+        Form::Tos => (n << 2).to_string(),
         Form::Decimal | Form::Port | Form::Frag => n.to_string(),
         Form::Hex | Form::TcpFlags => format!("{n:#x}"),
         Form::Ipv4 => Ipv4Addr::from(n as u32).to_string(),
@@ -119,6 +164,46 @@ fn print_value(info: &FieldInfo, value: u128, mask: u128) -> String {
         Form::Decimal | Form::Port => format!("{}/{mask:#x}", one(value)),
         _ => format!("{}/{}", one(value), one(mask)),
     }
+}
+
+/// The action of OpenFlow 1.0 that sets a field, which needs no prerequisites in the match: whoever wrote the rule has
+/// perhaps given none.
+fn older(field: Field) -> Option<&'static str> {
+    Some(match field {
+        Field::VlanVid => "mod_vlan_vid",
+        Field::VlanPcp => "mod_vlan_pcp",
+        Field::MplsLabel => "set_mpls_label",
+        Field::MplsTc => "set_mpls_tc",
+        Field::MplsTtl => "set_mpls_ttl",
+        Field::Ipv4Src => "mod_nw_src",
+        Field::Ipv4Dst => "mod_nw_dst",
+        Field::IpDscp => "mod_nw_tos",
+        Field::IpEcn => "mod_nw_ecn",
+        Field::NwTtl => "mod_nw_ttl",
+        Field::TpSrc => "mod_tp_src",
+        Field::TpDst => "mod_tp_dst",
+        _ => return None,
+    })
+}
+
+/// The action that sets some bits of a field.
+fn assignment(info: &FieldInfo, value: u128, mask: u128) -> String {
+    if let Some(name) = older(info.field).filter(|_| mask == info.ones()) {
+        return format!("{name}:{}", masked(info, value, mask));
+    }
+    // `nw_tos` is written as an octet.
+    let shift = if info.form == Form::Tos { 2 } else { 0 };
+    let (first, count) = (mask.trailing_zeros(), mask.count_ones());
+    if mask == info.ones() || info.maskable || mask == 0 {
+        return format!("set_field:{}->{}", masked(info, value, mask), info.name);
+    }
+    if mask >> first == u128::MAX >> (128 - count) {
+        let bits = format!("[{}..{}]", first + shift, first + count - 1 + shift);
+        return format!("load:{:#x}->{}{bits}", value >> first, info.name);
+    }
+    // By this name, the VLAN takes a mask. For other fields no reader makes such an action.
+    let name = if info.field == Field::VlanVid { "vlan_vid" } else { info.name };
+    format!("set_field:{value:#x}/{mask:#x}->{name}")
 }
 
 /// A list of actions; `drop` where there are none.
@@ -143,10 +228,7 @@ impl fmt::Display for Action {
             Action::PopVlan => f.write_str("pop_vlan"),
             Action::PushMpls(eth_type) => write!(f, "push_mpls:{eth_type:#06x}"),
             Action::PopMpls(eth_type) => write!(f, "pop_mpls:{eth_type:#06x}"),
-            Action::SetField { field, value, mask } => {
-                let info = field.info();
-                write!(f, "set_field:{}->{}", print_value(info, *value, *mask), info.name)
-            }
+            Action::SetField { field, value, mask } => f.write_str(&assignment(field.info(), *value, *mask)),
             Action::Move { from, to } => write!(f, "move:{}->{}", from.info().name, to.info().name),
             Action::DecTtl => f.write_str("dec_ttl"),
             Action::DecMplsTtl => f.write_str("dec_mpls_ttl"),

@@ -3,7 +3,9 @@ use proptest::prelude::*;
 use super::super::action::PortNo;
 use super::super::{Action, Format, Match, Priority, ReadOptions, Rule, detect_format, read as read_any};
 use super::*;
-use crate::packet::fields::{Field, Prerequisite};
+use crate::packet::fields::{Field, Prerequisite, VLAN_PRESENT};
+
+mod ovs_ofctl;
 
 fn options() -> ReadOptions<'static> {
     ReadOptions { ports: &|name| (name == "uplink").then_some(PortNo(7)), ..ReadOptions::default() }
@@ -54,7 +56,7 @@ fn what_ovs_ofctl_reads_is_read() {
 
 #[test]
 fn every_action_is_read() {
-    let actions = |text: &str| rule(&format!("actions={text}")).actions;
+    let actions = |text: &str| rule(&format!("ip actions={text}")).actions;
     assert_eq!(actions("drop"), []);
     assert_eq!(
         actions("mod_vlan_vid:5,strip_vlan,push_vlan:0x88a8,in_port,all,controller(max_len=99),dec_ttl"),
@@ -94,6 +96,120 @@ fn every_action_is_read() {
 }
 
 #[test]
+fn the_tos_is_the_dscp_and_leaves_ecn_alone() {
+    let dscp = |line: &str| rule(&format!("{line} actions=drop")).matches.get(Field::IpDscp);
+    // As ovs-ofctl reads and prints them: nw_tos=33 is nw_tos=32.
+    for line in ["ip,nw_tos=32", "ip,nw_tos=33", "ip,nw_tos=0x20", "ip,nw_tos=32/0xfc", "ip,ip_dscp=8"] {
+        assert_eq!(dscp(line), (8, 0x3f), "{line}");
+        assert!(rule(&format!("{line} actions=drop")).to_string().ends_with(",ip,nw_tos=32 actions=drop"));
+    }
+    let mut packet = rule("ip,nw_tos=32 actions=drop").matches.key();
+    packet.set(Field::IpEcn, 1);
+    assert!(rule("ip,nw_tos=32 actions=drop").matches.matches(&packet), "TOS 33");
+
+    let actions = |text: &str| rule(&format!("ip actions={text}")).actions;
+    let whole = [Action::SetField { field: Field::IpDscp, value: 16, mask: 0x3f }];
+    for text in [
+        "mod_nw_tos:64",
+        "set_field:64->nw_tos",
+        "set_field:16->ip_dscp",
+        "load:64->NXM_OF_IP_TOS[]",
+        "load:65->NXM_OF_IP_TOS[]",
+        "load:16->NXM_OF_IP_TOS[2..7]",
+        "load:16->OXM_OF_IP_DSCP[]",
+    ] {
+        assert_eq!(actions(text), whole, "{text}");
+    }
+    assert_eq!(print_actions(&whole), "mod_nw_tos:64");
+    let part = actions("load:3->nw_tos[3..4]");
+    assert_eq!(part, [Action::SetField { field: Field::IpDscp, value: 6, mask: 6 }]);
+    assert_eq!(print_actions(&part), "load:0x3->nw_tos[3..4]");
+    assert_eq!(print_value(Field::IpDscp, 8), "nw_tos=32");
+    for (text, part) in [
+        ("ip actions=set_field:65->nw_tos", "the two low bits of the TOS are ECN's"),
+        ("ip actions=mod_nw_tos:65", "use mod_nw_ecn"),
+        ("ip actions=load:1->NXM_OF_IP_TOS[0..1]", "load them into nw_ecn"),
+        ("ip,nw_tos=32/0xf0 actions=drop", "nw_tos takes no mask"),
+    ] {
+        assert!(problem(text).contains(part), "{text}: {}", problem(text));
+    }
+}
+
+#[test]
+fn a_vlan_tci_of_zero_is_no_tag() {
+    let actions = |text: &str| rule(&format!("actions={text}")).actions;
+    for text in ["set_field:0->vlan_tci", "set_field:0/0xffff->vlan_tci", "load:0->NXM_OF_VLAN_TCI[]"] {
+        assert_eq!(actions(text), [Action::PopVlan], "{text}");
+    }
+    let set = |value, mask| [Action::SetField { field: Field::VlanTci, value, mask }];
+    assert_eq!(actions("set_field:0x1000->vlan_tci"), set(0x1000, 0xffff));
+    // The bits of the VID, as in Open vSwitch: the tag stays.
+    assert_eq!(actions("load:0->NXM_OF_VLAN_TCI[0..11]"), set(0, 0xfff));
+    for text in ["set_field:5->vlan_tci", "set_field:0/0x1000->vlan_tci", "load:0->NXM_OF_VLAN_TCI[12]"] {
+        assert!(problem(&format!("actions={text}")).contains("write pop_vlan"), "{text}");
+    }
+}
+
+#[test]
+fn what_ovs_ofctl_prints_in_capitals_is_read() {
+    let actions = |text: &str| rule(&format!("actions={text}")).actions;
+    for text in ["CONTROLLER:65535", "controller", "controller()", "Controller:max_len=65535"] {
+        assert_eq!(actions(text), [Action::Controller { max_len: 65535 }], "{text}");
+    }
+    assert_eq!(
+        actions("IN_PORT,FLOOD,NORMAL,OUTPUT:2"),
+        [Action::InPort, Action::Flood, Action::Normal, Action::Output(PortNo(2))]
+    );
+    assert_eq!(actions("DROP"), []);
+}
+
+#[test]
+fn a_rule_puts_32_headers_on_a_packet_and_no_more() {
+    let most = ["push_vlan:0x8100", "push_mpls:0x8847", "encap:1", "pop_vlan"].repeat(16);
+    let line = |count: usize| format!("actions={}", most[..count].join(","));
+    // 32 that push among 42.
+    assert_eq!(rule(&line(42)).actions.len(), 42);
+    assert!(problem(&line(43)).ends_with("a rule puts at most 32 headers on a packet"));
+}
+
+#[test]
+fn actions_that_stand_alone_need_no_prerequisites() {
+    let read = |text| read_actions(text, "`hit` of function 10", &options());
+    let port = Action::SetField { field: Field::TpDst, value: 5, mask: 0xffff };
+    assert_eq!(read("set_field:5->tcp_dst,output:2"), Ok(vec![port, Action::Output(PortNo(2))]));
+    assert_eq!(read("drop"), Ok(vec![]));
+    let error = read("output:2,ouput:3").unwrap_err().to_string();
+    assert!(error.starts_with("`hit` of function 10:1:10: `ouput`: there is no such action"), "{error}");
+    for nothing in ["", " \n", "# drop"] {
+        assert!(read(nothing).is_err(), "{nothing:?}");
+    }
+}
+
+#[test]
+fn priorities_beyond_those_of_the_language_are_numbered_anew() {
+    let rules = |priorities: &[u32]| -> Vec<Rule> {
+        let rule = |(n, &priority): (usize, &u32)| Rule {
+            priority: Priority(priority),
+            cookie: n as u64,
+            ..Rule::new(Match::any(), Vec::new())
+        };
+        priorities.iter().enumerate().map(rule).collect()
+    };
+    let printed = |priorities: &[u32]| -> Vec<(u32, u64)> {
+        let text = print_rules(&rules(priorities));
+        let back = read(&text, "printed", &ReadOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+        back.iter().map(|rule| (rule.priority.0, rule.cookie)).collect()
+    };
+    assert_eq!(printed(&[5, 65535, 5]), [(5, 0), (65535, 1), (5, 2)]);
+    assert_eq!(printed(&[5, 70000, 5, 9]), [(3, 1), (2, 3), (1, 0), (1, 2)]);
+    // More than there are numbers: the order of the lines decides among neighbours.
+    let many: Vec<u32> = (1..=100_000).collect();
+    let back = printed(&many);
+    assert_eq!((back[0], back[99_999]), ((65535, 99_999), (1, 0)));
+    assert!(back.is_sorted_by(|a, b| a.0 >= b.0 && a.1 > b.1));
+}
+
+#[test]
 fn errors_say_what_where_and_how_to_mend_it() {
     let text = "# comment\n\nudp,tp_dst=443-80 actions=drop\n";
     let error = read(text, "acl.flows", &options()).unwrap_err();
@@ -121,6 +237,18 @@ fn errors_say_what_where_and_how_to_mend_it() {
         ("actions=set_field:1->in_port", "cannot be set"),
         ("actions=move:reg0->dl_src", "the same width"),
         ("idle_timeout=5 actions=drop", "leave it out"),
+        ("ct_state=+trk actions=drop", "the rule cannot be taken over"),
+        ("tcp,ct_mark=5 actions=drop", "the rule cannot be taken over"),
+        ("priority=70000 actions=drop", "a number from 0 to 65535"),
+        ("mpls,mpls_label=5/7 actions=drop", "mpls_label takes no mask"),
+        ("ip,tcp_dst=80 actions=drop", "tcp_dst needs `tcp` or `tcp6` on the same line"),
+        ("actions=set_field:5->tcp_dst", "tcp_dst needs `tcp` or `tcp6` in the match; add it"),
+        ("tcp actions=push_mpls:0x8847,set_field:5->tcp_dst", "those in front have changed the headers"),
+        ("actions=move:nw_src->reg0", "nw_src needs `ip` in the match"),
+        ("actions=dec_ttl(1,2)", "write `dec_ttl`, without identifiers"),
+        ("actions=group:1", "next hops of a [[route_table]]"),
+        ("actions=CT(commit)", "Flowlane has no connection tracking"),
+        ("actions=LOCAL", "no local port"),
         ("actions=sample(probability=1", "a `(` is not closed"),
         ("actions=push_vlan:0x800", "0x8100 or 0x88a8"),
     ];
@@ -173,11 +301,11 @@ fn any_match() -> impl Strategy<Value = Match> {
         for (field, value, mask, exact) in parts {
             let info = &Field::all()[field];
             // Any mask on any field that the base allows; or, on request, without regard to that.
-            if matches::missing(info.field, &m).is_none() || wild {
+            if Known::of(&m).lacks_to_match(info.field, info.name).is_none() || wild {
                 m.set_masked(info.field, value, if exact { u128::MAX } else { mask });
             }
         }
-        if ranged && matches::missing(Field::TpDst, &m).is_none() {
+        if ranged && Known::of(&m).lacks_to_match(Field::TpDst, "tp_dst").is_none() {
             m.set_masked(Field::TpDst, 0, 0).set_range(Field::TpDst, a.min(b), a.max(b));
         }
         m
@@ -188,7 +316,12 @@ fn any_action() -> impl Strategy<Value = Action> {
     let set =
         (0..Field::all().len(), any::<u128>(), any::<u128>()).prop_filter_map("writable", |(f, v, m)| {
             let info = &Field::all()[f];
-            let mask = if m % 3 == 0 { info.ones() } else { m & info.ones() };
+            let run = (info.ones() << (m % u128::from(info.width))) & info.ones();
+            let mask = match m % 3 {
+                0 => info.ones(),
+                _ if info.maskable => m & info.ones(),
+                _ => run,
+            };
             (info.writable && mask != 0).then_some(Action::SetField {
                 field: info.field,
                 value: v & mask,
@@ -216,21 +349,146 @@ fn any_action() -> impl Strategy<Value = Action> {
     prop_oneof![set, rest]
 }
 
+/// The actions that a rule of these matches may have: `set_field` where the packets have the field, but for what has a name
+/// in OpenFlow 1.0.
+fn allowed(matches: &Match, mut actions: Vec<Action>) -> Vec<Action> {
+    let mut known = Known::of(matches);
+    actions.retain(|action| {
+        let right = match *action {
+            Action::SetField { field: Field::VlanTci, value, mask } => {
+                let present = u128::from(VLAN_PRESENT);
+                mask & present == 0 || value & present != 0
+            }
+            Action::SetField { field, mask, .. } => {
+                let old = mask == field.info().ones() && !action.to_string().starts_with("set_field");
+                old || known.lacks_to_act(field, field.info().name).is_none()
+            }
+            _ => true,
+        };
+        if right {
+            known.after(action);
+        }
+        right
+    });
+    actions
+}
+
+const MATCHES: [&str; 26] = [
+    "ip",
+    "ipv6",
+    "tcp",
+    "udp6",
+    "icmp",
+    "icmp6",
+    "icmp_type=135",
+    "icmpv6_type=136",
+    "arp",
+    "mpls",
+    "dl_vlan=3",
+    "vlan_tci=0x1000/0x1000",
+    "dl_vlan=0xffff",
+    "nw_tos=33",
+    "ip_dscp=9",
+    "ip_frag=later",
+    "ip_frag=not_later",
+    "tp_src=1",
+    "tcp_dst=80-90",
+    "nw_src=10.0.0.0/8",
+    "nd_sll=00:00:00:00:00:01",
+    "nd_tll=00:00:00:00:00:01",
+    "word39=0x00010000/0x00030000",
+    "word27=5/0xff",
+    "in_port=3",
+    "metadata=1/3",
+];
+
+const ACTIONS: [&str; 54] = [
+    "drop",
+    "output:1",
+    "CONTROLLER:65535",
+    "controller:9",
+    "dec_ttl",
+    "mod_nw_tos:64",
+    "set_field:64->nw_tos",
+    "set_field:9->ip_dscp",
+    "load:1->nw_tos[3]",
+    "load:3->NXM_OF_IP_TOS[]",
+    "set_field:1->nw_ecn",
+    "load:1->ip_ecn[1]",
+    "mod_nw_ecn:2",
+    "mod_nw_ttl:9",
+    "set_field:9->nw_ttl",
+    "load:1->nw_ttl[2..4]",
+    "mod_vlan_vid:5",
+    "mod_vlan_pcp:3",
+    "set_field:3->vlan_pcp",
+    "set_field:0x1005->vlan_vid",
+    "set_field:5/0x505->vlan_vid",
+    "set_field:5->dl_vlan",
+    "load:1->dl_vlan[0..1]",
+    "load:1->OXM_OF_VLAN_PCP[0]",
+    "set_field:0->vlan_tci",
+    "set_field:0x1005->vlan_tci",
+    "set_field:5/0x5->vlan_tci",
+    "push_vlan:0x8100",
+    "pop_vlan",
+    "push_mpls:0x8847",
+    "pop_mpls:0x0800",
+    "pop_mpls:0x86dd",
+    "set_mpls_label(5)",
+    "set_field:5->mpls_label",
+    "load:1->mpls_tc[1]",
+    "set_mpls_ttl:4",
+    "mod_tp_dst:5",
+    "set_field:5->tcp_dst",
+    "set_field:5/5->tp_src",
+    "load:1->NXM_OF_UDP_SRC[1..3]",
+    "set_field:8->icmp_type",
+    "load:1->icmpv6_code[0]",
+    "mod_nw_src:1.2.3.4",
+    "set_field:1.2.3.4/1.0.0.4->nw_dst",
+    "set_field:::1->ipv6_src",
+    "set_field:00:00:00:00:00:01->nd_tll",
+    "set_field:00:00:00:00:00:01->nd_sll",
+    "set_field:1->arp_op",
+    "load:5->NXM_OF_ARP_SPA[]",
+    "set_field:0/0->reg0",
+    "move:nw_src->nw_dst",
+    "move:tcp_src->tcp_dst",
+    "encap:1",
+    "goto_table:3",
+];
+
 proptest! {
     #[test]
     fn what_is_printed_is_read_back(
         table in 0..200u8,
-        priority in any::<u32>(),
+        priority in any::<u16>(),
         cookie in any::<u64>(),
         matches in any_match(),
-        mut actions in prop::collection::vec(any_action(), 0..5),
+        actions in prop::collection::vec(any_action(), 0..5),
         goto in prop::option::of(201..=254u8),
     ) {
+        let mut actions = allowed(&matches, actions);
         actions.extend(goto.map(Action::Goto));
-        let rule = Rule { table, priority: Priority(priority), cookie, matches, actions };
+        let rule = Rule { table, priority: Priority(priority.into()), cookie, matches, actions };
         let text = print_rule(&rule);
         let back = read(&text, "printed", &ReadOptions::default());
         prop_assert_eq!(back.as_ref().map(|r| &r[0]), Ok(&rule), "{}", text);
+    }
+
+    /// Whatever the reader takes, by whichever of its names, it takes again as it is printed.
+    #[test]
+    fn what_is_read_is_printed_and_read_alike(
+        matches in prop::collection::vec(prop::sample::select(&MATCHES[..]), 0..4),
+        actions in prop::collection::vec(prop::sample::select(&ACTIONS[..]), 1..5),
+    ) {
+        let line = format!("{} actions={}", matches.join(","), actions.join(","));
+        if let Ok(rules) = read(&line, "line", &ReadOptions::default()) {
+            let printed = print_rule(&rules[0]);
+            let back = read(&printed, "printed", &ReadOptions::default());
+            prop_assert_eq!(back.as_ref(), Ok(&rules), "{}: {}", line, printed);
+        }
     }
 
     #[test]

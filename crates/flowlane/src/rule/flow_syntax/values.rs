@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::super::ReadOptions;
 use super::super::error::{Fault, Token};
-use crate::packet::fields::{FRAG_ANY, FRAG_LATER, FieldInfo, Form};
+use crate::packet::fields::{FRAG_ANY, FRAG_LATER, Field, FieldInfo, Form};
 
 /// TCP flag names from bit 0 on (RFC 9293, 3168, 3540).
 pub(super) const TCP_FLAGS: [&str; 9] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns"];
@@ -30,6 +30,16 @@ pub(super) fn number(token: Token<'_>, max: u128) -> Result<u128, Fault> {
     parsed.filter(|n| *n <= max).ok_or_else(expected)
 }
 
+/// A field's row, as one of its names has it: `nw_tos` is an octet, `ip_dscp` the number in it.
+pub(super) fn info_as(field: Field, name: &str) -> FieldInfo {
+    let info = field.info();
+    let form = match info.form {
+        Form::Tos if name != info.name && name != "NXM_OF_IP_TOS" => Form::Decimal,
+        form => form,
+    };
+    FieldInfo { form, ..*info }
+}
+
 /// The value and mask of a field; the mask is all ones where none is written.
 pub(super) fn value_mask(
     info: &FieldInfo,
@@ -45,8 +55,14 @@ pub(super) fn value_mask(
                 None => (token, None),
             };
             let value = one(info, value, options)?;
-            let mask = mask.map(|m| mask_of(info, m, options)).transpose()?.unwrap_or(info.ones());
-            Ok((value & mask, mask))
+            let ones = info.ones();
+            let Some(mask) = mask else { return Ok((value, ones)) };
+            match mask_of(info, mask, options)? {
+                some if some != ones && !info.maskable => {
+                    Err(mask.fault(format!("{} takes no mask, here as in Open vSwitch", info.name)))
+                }
+                mask => Ok((value & mask, mask)),
+            }
         }
     }
 }
@@ -66,6 +82,8 @@ pub(super) fn one(info: &FieldInfo, token: Token<'_>, options: &ReadOptions<'_>)
             address.map(u128::from).map_err(|_| token.fault("an IPv6 address as 2001:db8::1 is expected"))
         }
         Form::Port => port(token, options).map(u128::from),
+        // The ECN bits do not count.
+        Form::Tos => number(token, 0xff).map(|octet| octet >> 2),
         Form::Frag | Form::Decimal | Form::Hex | Form::TcpFlags => number(token, info.ones()),
     }
 }
@@ -115,11 +133,7 @@ fn fragment(token: Token<'_>) -> Result<(u128, u128), Fault> {
     if let Some((_, value, mask)) = FRAGMENTS.iter().find(|(name, ..)| *name == token.text) {
         return Ok(((*value).into(), (*mask).into()));
     }
-    let (value, mask) = token.split("/").unwrap_or((token, Token { text: "3", at: token.at }));
-    match (number(value, 3), number(mask, 3)) {
-        (Ok(value), Ok(mask)) => Ok((value & mask, mask)),
-        _ => Err(token.fault("one of no, yes, first, later, not_later is expected")),
-    }
+    Err(token.fault("one of no, yes, first, later, not_later is expected"))
 }
 
 /// `+syn-ack`: each flag set (+) or clear (-).

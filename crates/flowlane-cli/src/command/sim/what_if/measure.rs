@@ -15,6 +15,7 @@ use flowlane::packet::key::FlowKey;
 use flowlane_bench::machine::Machine;
 use flowlane_bench::measure::{Body, Effort, Measured as Timed, Meter, TimeStampCounter};
 use flowlane_sim::config::Approach;
+use flowlane_sim::here::Pace;
 use flowlane_sim::what_if::{Measured, Measurement, Plan};
 use flowlane_sim::workload::rules::{RuleTables, Workload, exact};
 
@@ -32,6 +33,8 @@ const BATCH: usize = 256;
 const CHANGES: usize = 64;
 /// Seconds for each workload that is not the one that was asked about.
 const SECONDS: f64 = 0.35;
+/// How often the pace of the core is taken before what a workload takes is measured, and after it.
+const PACES: usize = 10;
 
 /// A table that looks packets up.
 enum Table {
@@ -225,9 +228,16 @@ impl Field {
     }
 
     /// Measures everything.
-    fn measure(mut self, workload: &Workload, meter: &mut Meter<'_>) -> Result<Vec<Measurement>, Failure> {
+    fn measure(
+        mut self,
+        workload: &Workload,
+        meter: &mut Meter<'_>,
+        pace: &mut Pace,
+    ) -> Result<Vec<Measurement>, Failure> {
         self.check(workload)?;
+        (0..PACES).for_each(|_| pace.take());
         let timed = self.time(workload, meter);
+        (0..PACES).for_each(|_| pace.take());
         let bytes: Vec<usize> = self.tables.iter().map(|(table, _)| table.bytes()).collect();
         let exact = exact_change(workload);
         let changes: Vec<Option<f64>> =
@@ -237,7 +247,6 @@ impl Field {
             Measurement {
                 name: candidate.name,
                 single: candidate.single,
-                cycles: three(timed.cycles),
                 ns: three(timed.ns),
                 build_ms: self.tables[candidate.table].1,
                 bytes: bytes[candidate.table],
@@ -308,19 +317,22 @@ pub(super) fn measure(plan: &Plan, quick: bool) -> Result<Measured, Failure> {
     };
     let mut meter = Meter::new(&clock, Effort { quick, ..Effort::default() }, &mut watch);
     meter.announce(1);
-    let base = Field::all(&plan.base).measure(&plan.base, &mut meter)?;
+    let mut pace = Pace::default();
+    let base = Field::all(&plan.base).measure(&plan.base, &mut meter, &mut pace)?;
     let others = plan.sizes.len() + plan.masks.len();
     let seconds = (!quick).then_some(SECONDS * others as f64);
     let mut meter = Meter::new(&clock, Effort { quick, seconds, rounds: None }, &mut watch);
     meter.announce(others);
     let mut all = |axis: &[(f64, std::sync::Arc<Workload>)]| -> Result<Vec<Vec<Measurement>>, Failure> {
-        axis.iter().map(|(_, workload)| Field::some(workload).measure(workload, &mut meter)).collect()
+        axis.iter()
+            .map(|(_, workload)| Field::some(workload).measure(workload, &mut meter, &mut pace))
+            .collect()
     };
     let (sizes, masks) = (all(&plan.sizes)?, all(&plan.masks)?);
     bar.finish_and_clear();
-    let ns_per_cycle = base.first().map_or(0.0, |m| m.ns[1] / m.cycles[1].max(1e-9));
+    let (cycle_ns, disturbed) = (pace.cycle_ns(), pace.disturbed());
     // The very tables that software is measured with: what they cost one side, they cost the other.
     let exact = base.iter().find(|m| m.simulated_as == Some(Approach::Scalar));
     let exact_update_us = exact.and_then(|m| m.update_us);
-    Ok(Measured { cpu: Machine::here().cpu, ns_per_cycle, base, sizes, masks, exact_update_us })
+    Ok(Measured { cpu: Machine::here().cpu, cycle_ns, disturbed, base, sizes, masks, exact_update_us })
 }

@@ -10,7 +10,7 @@ const ABOUT: &str = "Rules and traffic of one's own: software as measured on thi
                      associative memories as simulated beside it. Every answer, measured or simulated, was compared with \
                      that of linear search, or, where that would take long, of the library's tuple search: as it says here.";
 
-const SIDE_BY_SIDE: &str = "One core. Measured: medians and middle halves of rounds in which all took turns. Energy, power \
+const SIDE_BY_SIDE: &str = "One core, in cycles of that core. Measured: medians and middle halves of rounds in which all took turns. Energy, power \
                             and area are Table 4's: of accelerators those of all slices.";
 
 const BOTTLENECKS: &str = "Each part of the simulated machine was made ideal, one after the other; the one that gives most \
@@ -26,7 +26,8 @@ pub(super) fn html(report: &Report) -> String {
     let mut facts = text::facts(report);
     facts.push(("simulator", format!("flowlane-sim {}", report.version)));
     facts.push(("seed", report.effort.seed.to_string()));
-    let mut page = Page::new("What if", ABOUT, &facts);
+    let about = text::doubt_sentence(report).map_or_else(String::new, |sentence| sentence + " ") + ABOUT;
+    let mut page = Page::new("What if", &about, &facts);
     page.section("side-by-side", "Side by side", SIDE_BY_SIDE);
     page.table(&text::SIDE_BY_SIDE, &text::side_by_side(report));
     let refused = report.lines.iter().filter_map(|line| {
@@ -65,11 +66,10 @@ fn tornado(report: &Report) -> Tornado {
     Tornado {
         id: "tornado".to_owned(),
         title: format!("Cycles a packet of {}", label(t.accelerator)),
-        about: format!(
-            "As it is, {:.2} times as fast as {} (simulated; the fastest software in the same tables). Widest first.",
-            t.advantage,
-            label(t.software)
-        ),
+        about: t.advantage.map_or_else(String::new, |times| {
+            let software = label(t.software);
+            format!("As it is, {times:.2} times as fast as {software} (simulated; the fastest software in the same tables). ")
+        }) + "Widest first.",
         unit: "cycles a packet".to_owned(),
         base: t.cycles,
         bars: t.bars.iter().map(bar).collect(),

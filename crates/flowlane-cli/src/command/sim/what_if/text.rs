@@ -22,9 +22,20 @@ fn number(value: f64) -> String {
 pub(super) const SIDE_BY_SIDE: [&str; 10] =
     ["approach", "kind", "cycles", "ns", "M/s", "table", "built in ms", "query nJ", "idle mW", "tiles"];
 
-fn measured(m: &Measurement) -> Vec<String> {
-    let spread = format!("{} ({} to {})", number(m.cycles[1]), number(m.cycles[0]), number(m.cycles[2]));
-    let none = || "–".to_owned();
+fn none() -> String {
+    "–".to_owned()
+}
+
+fn optional(value: Option<f64>) -> String {
+    value.map_or_else(none, number)
+}
+
+fn measured(m: &Measurement, report: &Report) -> Vec<String> {
+    let spread = report
+        .measured
+        .cycles(m)
+        .map(|[low, median, high]| format!("{} ({} to {})", number(median), number(low), number(high)));
+    let spread = spread.unwrap_or_else(none);
     vec![
         m.name.clone(),
         "measured".to_owned(),
@@ -48,7 +59,7 @@ fn simulated(line: &Line, report: &Report) -> Vec<String> {
         _ => report.facts.table_bytes as u64,
     };
     let energy = |f: fn(&flowlane_sim::what_if::Energy) -> f64| {
-        line.energy.as_ref().map_or_else(|| "–".to_owned(), |e| number(f(e)))
+        line.energy.as_ref().map_or_else(none, |e| number(f(e)))
     };
     vec![
         label(o.approach).to_owned(),
@@ -57,7 +68,7 @@ fn simulated(line: &Line, report: &Report) -> Vec<String> {
         number(o.ns()),
         number(o.millions_per_second),
         output::bytes(bytes),
-        "–".to_owned(),
+        none(),
         energy(|e| e.query_nj),
         energy(|e| e.static_mw),
         energy(|e| e.area_tiles),
@@ -67,7 +78,7 @@ fn simulated(line: &Line, report: &Report) -> Vec<String> {
 /// Software as measured, then everything that was simulated.
 pub(super) fn side_by_side(report: &Report) -> Vec<Vec<String>> {
     let simulated = report.lines.iter().map(|line| simulated(line, report));
-    report.measured.base.iter().map(measured).chain(simulated).collect()
+    report.measured.base.iter().map(|m| measured(m, report)).chain(simulated).collect()
 }
 
 /// What is known of rules and packets.
@@ -80,7 +91,7 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("tables asked for a packet, in order", number(f.asked)),
         ("TCAM", format!("{} entries of {} bits", f.tcam_entries, f.tcam_bits)),
         ("simulated machine", format!("{} ({})", report.preset, report.machine_hash)),
-        ("this machine", format!("{}, a cycle of the counter {:.3} ns", m.cpu, m.ns_per_cycle)),
+        ("this machine", format!("{}, a cycle of its core {} ns", m.cpu, optional(m.cycle_ns))),
     ];
     if report.cache_flows > 0 {
         let beside = "of what is simulated; the library's tuple search and TCAMs have none, nor has anything measured, with \
@@ -113,25 +124,29 @@ pub(super) const TRUST: [&str; 6] =
 pub(super) fn trust(report: &Report) -> Vec<Vec<String>> {
     let row = |t: &flowlane_sim::what_if::Trust| {
         let mut row = vec![t.measured.clone(), label(t.simulated).to_owned()];
-        row.extend(t.cycles.iter().chain(&t.ratios).map(|n| number(*n)));
+        row.extend([t.measured_cycles, Some(t.simulated_cycles), t.ratio, Some(t.time_ratio)].map(optional));
         row
     };
     report.trust.iter().map(row).collect()
 }
 
+/// What is to be said first: why accelerators are not told in times of software; none where they are.
+pub(super) fn doubt_sentence(report: &Report) -> Option<String> {
+    let doubt = report.doubt.as_ref()?;
+    Some(format!("No accelerator is told in times of software here: {doubt}."))
+}
+
 /// In a sentence.
 pub(super) fn trust_sentence(report: &Report) -> String {
-    let ratios = report.trust.iter().map(|t| t.ratios[0]);
-    let [least, most] = ratios.fold([f64::MAX, f64::MIN], |[l, m], r| [l.min(r), m.max(r)]);
-    match report.trust.is_empty() {
-        true => {
-            "The same software was not measured: nothing says how far to trust what is simulated.".to_owned()
-        }
-        false => format!(
-            "The simulator gives {least:.2} to {most:.2} times the cycles that the same software takes here: what it says \
-             of accelerators is worth no more than that."
-        ),
+    if let Some(sentence) = doubt_sentence(report) {
+        return sentence;
     }
+    let ratios = report.trust.iter().filter_map(|t| t.ratio);
+    let [least, most] = ratios.fold([f64::MAX, f64::MIN], |[l, m], r| [l.min(r), m.max(r)]);
+    format!(
+        "The simulator gives {least:.2} to {most:.2} times the cycles that the same software takes here, in cycles of both cores: \
+         what it says of accelerators is worth no more than that."
+    )
 }
 
 /// What each approach waits for.
@@ -146,17 +161,15 @@ pub(super) const TORNADO: [&str; 5] =
 /// What each parameter moves: the base first.
 pub(super) fn tornado(report: &Report) -> Vec<Vec<String>> {
     let t = &report.tornado;
-    let row = |parameter: &str, setting: &str, numbers: [f64; 3]| {
-        let mut row = vec![parameter.to_owned(), setting.to_owned()];
-        row.extend(numbers.map(number));
-        row
+    let row = |parameter: &str, setting: &str, (cycles, times, tcam): (f64, Option<f64>, f64)| {
+        vec![parameter.to_owned(), setting.to_owned(), number(cycles), optional(times), number(tcam)]
     };
-    let mut rows = vec![row("as it is", "", [t.cycles, t.advantage, t.tcam_cycles])];
+    let mut rows = vec![row("as it is", "", (t.cycles, t.advantage, t.tcam_cycles))];
     for bar in &t.bars {
         rows.extend(
             bar.settings
                 .iter()
-                .map(|s| row(bar.parameter, &s.setting, [s.cycles, s.advantage, s.tcam_cycles])),
+                .map(|s| row(bar.parameter, &s.setting, (s.cycles, s.advantage, s.tcam_cycles))),
         );
     }
     rows
@@ -173,7 +186,7 @@ pub(super) fn break_evens(report: &Report) -> Vec<Vec<String>> {
 }
 
 pub(super) fn text(report: &Report) -> String {
-    let mut out = String::new();
+    let mut out = doubt_sentence(report).map_or_else(String::new, |sentence| sentence + "\n\n");
     let facts: Vec<Vec<String>> =
         facts(report).into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     out.push_str(&output::text_table("", &["what if", ""], &facts));
@@ -189,8 +202,13 @@ pub(super) fn text(report: &Report) -> String {
         let _ = writeln!(out, "- {name}: {sentence}");
     }
     let t = &report.tornado;
-    let beside = "the fastest software, simulated, in the same tables";
-    let title = format!("\nwhat {} hangs on, beside {} ({beside})", label(t.accelerator), label(t.software));
+    let beside = match t.advantage {
+        Some(_) => {
+            format!(", beside {} (the fastest software, simulated, in the same tables)", label(t.software))
+        }
+        None => String::new(),
+    };
+    let title = format!("\nwhat {} hangs on{beside}", label(t.accelerator));
     let shown: usize = t.bars.iter().take(BARS).map(|bar| bar.settings.len()).sum();
     let rows = tornado(report);
     out.push_str(&output::table(&title, &TORNADO, &rows[..rows.len().min(1 + shown)]));

@@ -1,0 +1,113 @@
+//! How far to trust what is simulated: the same software, measured and simulated.
+
+use serde::Serialize;
+
+use super::Outcome;
+use super::measured::Measured;
+use super::text::label;
+use crate::config::Approach;
+
+/// How many times larger one of the two may be for anything simulated to be told in times of software: 20 % more.
+pub const APART_MOST: f64 = 1.2;
+
+/// Why there is no ratio, where one is asked for.
+pub(super) const NO_RATIO: &str = "no ratio, for the reason that is given first";
+
+/// The same software, measured and simulated, both without a flow cache.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Trust {
+    /// What was measured.
+    pub measured: String,
+    /// What was simulated.
+    pub simulated: Approach,
+    /// Cycles of this machine's core a packet; none where the core's clock was not measured: ticks of the time-stamp counter are
+    /// no cycles.
+    pub measured_cycles: Option<f64>,
+    /// Cycles of the simulated core a packet.
+    pub simulated_cycles: f64,
+    /// Simulated over measured, both in cycles of their cores.
+    pub ratio: Option<f64>,
+    /// The same in time.
+    pub time_ratio: f64,
+}
+
+pub(super) fn trust(outcomes: &[Outcome], measured: &Measured) -> Vec<Trust> {
+    let both = measured.base.iter().filter_map(|m| {
+        let outcome = outcomes.iter().find(|o| Some(o.approach) == m.simulated_as)?;
+        let cycles = measured.cycles(m).map(|[_, median, _]| median);
+        Some(Trust {
+            measured: m.name.clone(),
+            simulated: outcome.approach,
+            measured_cycles: cycles,
+            simulated_cycles: outcome.cycles,
+            ratio: cycles.map(|cycles| outcome.cycles / cycles),
+            time_ratio: outcome.ns() / m.ns[1],
+        })
+    });
+    both.collect()
+}
+
+/// Why nothing that is simulated is told in times of software; none where it may be.
+pub(super) fn doubt(trust: &[Trust], measured: &Measured) -> Option<String> {
+    if trust.is_empty() {
+        return Some(
+            "the same software was not measured, so that nothing says how near the simulation comes"
+                .to_owned(),
+        );
+    }
+    let Some(ratios) = trust.iter().map(|t| t.ratio).collect::<Option<Vec<f64>>>() else {
+        return Some(
+            "how long a cycle of this core is was not measured, and ticks of the time-stamp counter are no cycles".to_owned(),
+        );
+    };
+    if let Some(sentence) = measured.disturbed.and_then(|disturbed| disturbed.sentence()) {
+        return Some(sentence);
+    }
+    let apart = |ratio: f64| ratio.max(1.0 / ratio);
+    let worst = (0..ratios.len()).max_by(|a, b| apart(ratios[*a]).total_cmp(&apart(ratios[*b])))?;
+    (apart(ratios[worst]) > APART_MOST).then(|| {
+        let (t, ratio) = (&trust[worst], ratios[worst]);
+        format!(
+            "simulated and measured cycles of the same software differ by more than {:.0} %: {} takes {:.0} here, and {:.0} as \
+             simulated ({}), {ratio:.2} times as many",
+            100.0 * (APART_MOST - 1.0),
+            t.measured,
+            t.measured_cycles.unwrap_or(0.0),
+            t.simulated_cycles,
+            label(t.simulated)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::here::Disturbed;
+
+    fn of(ratios: &[Option<f64>]) -> Vec<Trust> {
+        let one = |ratio: &Option<f64>| Trust {
+            measured: "a".to_owned(),
+            simulated: Approach::Scalar,
+            measured_cycles: ratio.map(|_| 100.0),
+            simulated_cycles: ratio.map_or(80.0, |ratio| 100.0 * ratio),
+            ratio: *ratio,
+            time_ratio: 1.0,
+        };
+        ratios.iter().map(one).collect()
+    }
+
+    #[test]
+    fn software_that_is_off_by_a_fifth_either_way_allows_no_ratio() {
+        let measured = Measured::default();
+        let doubt_of = |ratios: &[Option<f64>]| doubt(&of(ratios), &measured);
+        assert_eq!(doubt_of(&[Some(1.19), Some(0.85)]), None);
+        assert!(doubt_of(&[Some(1.0), Some(1.21)]).unwrap().contains("takes 100 here, and 121 as simulated"));
+        assert!(doubt_of(&[Some(1.1), Some(0.45)]).unwrap().contains("0.45 times"));
+        // Nothing is said of cycles by ticks.
+        assert!(doubt_of(&[Some(1.0), None]).unwrap().contains("ticks"));
+        assert!(doubt_of(&[]).unwrap().contains("not measured"));
+        let steady = Some(Disturbed { steady: 0.9, ..Disturbed::default() });
+        let disturbed = Measured { disturbed: steady, ..Measured::default() };
+        assert!(doubt(&of(&[Some(1.0)]), &disturbed).unwrap().contains("disturbed"));
+    }
+}

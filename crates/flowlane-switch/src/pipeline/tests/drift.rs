@@ -1,0 +1,107 @@
+//! What rules write into the key is what they do to the packet.
+
+use flowlane::classify::LinearSearch;
+use flowlane::packet::{Field, FlowKey, parse};
+use flowlane::rule::{Action, Match, Rule};
+
+use crate::packet::edit::tests::fields::{change, sound_or_broken, writable};
+use crate::packet::edit::tests::reference::Random;
+use crate::packet::{Frame, edit};
+use crate::pipeline::{Miss, Pipeline, Step};
+
+/// Tables 0 and 1: `actions` for every packet, then a rule for packets of exactly this key.
+fn pipeline(actions: Vec<Action>, wanted: &FlowKey) -> Pipeline {
+    let mut pipeline = Pipeline::new();
+    for number in [1, 0] {
+        pipeline.add_table(number, "", Box::new(LinearSearch::new(4)), Miss::Drop);
+    }
+    let mut exact = Match::any();
+    for info in Field::all() {
+        exact.set(info.field, wanted.get(info.field));
+    }
+    let last = Rule { table: 1, ..Rule::new(exact, vec![Action::Normal]) };
+    pipeline.add_rule(last).expect("there is table 1");
+    pipeline.add_rule(Rule::new(Match::any(), actions)).expect("there is table 0");
+    pipeline
+}
+
+fn actions(r: &mut Random) -> Vec<Action> {
+    let fields = writable();
+    let mut actions = Vec::new();
+    // The options' addresses are rare, and may be zero after a change.
+    let near = [Field::NdSll, Field::NdTll, Field::NdTarget, Field::TpSrc, Field::EthDst, Field::VlanVid];
+    for _ in 0..1 + r.below(3) {
+        let field = if r.one_in(3) { r.pick(&near) } else { r.pick(&fields) };
+        let (value, mask) = change(r, field);
+        actions.push(match r.below(8) {
+            0 => Action::PushVlan(r.pick(&[0x8100, 0x88a8])),
+            1 => Action::PopVlan,
+            _ => Action::SetField { field, value, mask },
+        });
+    }
+    actions.push(Action::Goto(1));
+    actions
+}
+
+#[test]
+fn the_key_that_rules_have_written_is_that_of_the_packet_parsed_anew() {
+    let mut r = Random(77);
+    let (mut followed, mut changed) = (0, 0);
+    for round in 0..20_000 {
+        let bytes = sound_or_broken(&mut r);
+        let (mut key, mut anew) = (FlowKey::zero(), FlowKey::zero());
+        let mut headers = parse(&bytes, 1, &mut key);
+        let actions = actions(&mut r);
+        let steps = pipeline(actions.clone(), &key).translate(&key).steps;
+        // There the packet itself tells.
+        if steps.iter().any(|step| matches!(step, Step::Recirculate { .. })) {
+            continue;
+        }
+        let mut frame = Frame::default();
+        frame.fill(&bytes);
+        for step in &steps {
+            match *step {
+                Step::Do(Action::SetField { field, value, mask }) => {
+                    let done = edit::set_field(&mut frame, &mut headers, field, value, mask);
+                    assert!(done, "{round}: {field:?} of {:?} {bytes:02x?}", headers.malformed);
+                }
+                Step::Do(Action::PushVlan(tpid)) => assert!(edit::push_vlan(&mut frame, &mut headers, tpid)),
+                Step::Do(Action::PopVlan) => assert!(edit::pop_vlan(&mut frame, &mut headers)),
+                _ => {}
+            }
+        }
+        parse(frame.bytes(), 1, &mut anew);
+        changed += usize::from(frame.bytes() != bytes);
+        followed += 1;
+        let steps = pipeline(actions.clone(), &anew).translate(&key).steps;
+        let found = steps.iter().any(|step| matches!(step, Step::Matched { table: 1, rule: Some(_) }));
+        assert!(found, "{round}: {actions:?} {:?} {anew:?} {bytes:02x?}", headers.malformed);
+    }
+    assert!(followed > 15_000 && changed > 8_000, "{followed} {changed}");
+}
+
+/// Packets that agree in what a path depended on go the same way: whether they have a field is a part of that.
+#[test]
+fn packets_under_one_mask_are_changed_alike() {
+    let mut r = Random(78);
+    let mut alike = 0;
+    for _ in 0..60 {
+        let actions = actions(&mut r);
+        let pipeline = pipeline(actions.clone(), &FlowKey::zero());
+        let mut keys = Vec::new();
+        for _ in 0..120 {
+            let mut key = FlowKey::zero();
+            parse(&sound_or_broken(&mut r), 1, &mut key);
+            keys.push((pipeline.translate(&key), key));
+        }
+        for (made, key) in &keys {
+            for (other, other_key) in &keys {
+                if key.agrees(other_key, &made.mask) {
+                    assert_eq!(made.steps, other.steps, "{actions:?} {key:?} {other_key:?}");
+                    alike += 1;
+                }
+            }
+        }
+    }
+    assert!(alike > 60 * 121, "{alike}");
+}

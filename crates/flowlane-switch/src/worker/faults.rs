@@ -1,0 +1,39 @@
+//! Frames in which something is malformed.
+
+use flowlane::packet::{Headers, Malformed};
+
+/// What happens to frames in which something is malformed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MalformedPolicy {
+    /// They are dropped (and counted).
+    #[default]
+    Drop,
+    /// They are matched on what could be parsed (and counted), as Open vSwitch does.
+    Forward,
+}
+
+/// What is done about malformed frames, and how many there were. A frame that is sound on the outside may turn out to be
+/// malformed when a label, a tag or a tunnel has gone and it is parsed again: it is treated alike then.
+#[derive(Clone, Copy, Debug)]
+pub struct Faults {
+    /// What happens to them.
+    pub policy: MalformedPolicy,
+    /// How many, by reason: each time that one is found in a frame which was sound as far as it had been parsed.
+    pub found: [u64; Malformed::ALL.len()],
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self { policy: MalformedPolicy::default(), found: [0; Malformed::ALL.len()] }
+    }
+}
+
+impl Faults {
+    /// Counts what is wrong with a frame, unless it `was` known to be malformed. Says whether the frame goes on.
+    #[inline]
+    pub fn admit(&mut self, headers: &Headers, was: bool) -> bool {
+        let Some(reason) = headers.malformed else { return true };
+        self.found[reason as usize] += u64::from(!was);
+        self.policy == MalformedPolicy::Forward
+    }
+}

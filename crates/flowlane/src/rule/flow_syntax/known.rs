@@ -1,0 +1,187 @@
+//! What a rule says of the packets that it is for, and what a field needs to mean anything.
+//!
+//! As in ovs-ofctl, `set_field`, `load` and `move` need their fields' prerequisites in the match; the older actions
+//! (`mod_nw_src`, `mod_tp_dst`, `dec_ttl`, …) do not, and leave alone a packet that lacks the field.
+
+use super::super::{Action, Match};
+use crate::packet::fields::{Field, Prerequisite, VLAN_PRESENT};
+use crate::packet::parse::{ether_type, ip_proto};
+
+/// What a rule fixes of its packets, at some point of its actions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    tagged: bool,
+    eth_type: Option<u16>,
+    proto: Option<u8>,
+    icmp_type: Option<u8>,
+    /// A fragment other than the first: it has no L4 header.
+    later: bool,
+    /// Actions have added or removed headers.
+    changed: bool,
+    /// Nothing is known, and everything may be: the actions stand alone, or behind an outer header.
+    anything: bool,
+}
+
+impl Known {
+    /// What a match says.
+    pub(super) fn of(matches: &Match) -> Self {
+        let exactly = |field: Field| {
+            let (value, mask) = matches.get(field);
+            (mask == field.info().ones()).then_some(value)
+        };
+        let (tci, tci_mask) = matches.get(Field::VlanTci);
+        Self {
+            tagged: tci & tci_mask & u128::from(VLAN_PRESENT) != 0,
+            eth_type: exactly(Field::EthType).map(|v| v as u16),
+            proto: exactly(Field::NwProto).map(|v| v as u8),
+            icmp_type: exactly(Field::IcmpType).map(|v| v as u8),
+            later: exactly(Field::IpFrag) == Some(3),
+            changed: false,
+            anything: false,
+        }
+    }
+
+    /// Nothing, where actions stand without a match: the rules that lead to them know more.
+    pub(super) fn anything() -> Self {
+        Self { anything: true, ..Self::default() }
+    }
+
+    /// Whether an action in front has changed what the match said.
+    pub(super) fn changed(&self) -> bool {
+        self.changed
+    }
+
+    /// Follows an action.
+    pub(super) fn after(&mut self, action: &Action) {
+        let present = u128::from(VLAN_PRESENT);
+        match *action {
+            Action::PushVlan(_) | Action::SetField { field: Field::VlanVid | Field::VlanPcp, .. } => {
+                self.tagged = true;
+            }
+            Action::SetField { field: Field::VlanTci, value, mask } if mask & present != 0 => {
+                self.tagged = value & present != 0;
+            }
+            Action::PopVlan => (self.tagged, self.changed) = (false, true),
+            // What is behind a label is opaque, and stays so when the label has gone.
+            Action::PushMpls(eth_type) | Action::PopMpls(eth_type) => {
+                (self.eth_type, self.proto, self.icmp_type) = (Some(eth_type), None, None);
+                (self.later, self.changed) = (false, true);
+            }
+            Action::Encapsulate(_) => *self = Self::anything(),
+            _ => {}
+        }
+    }
+
+    fn is(&self, types: &[u16]) -> bool {
+        self.eth_type.is_some_and(|t| types.contains(&t))
+    }
+
+    fn over_ip(&self, protocols: &[u8]) -> bool {
+        self.is(&IP) && self.proto.is_some_and(|p| protocols.contains(&p))
+    }
+
+    /// Whether the packets are ARP or RARP.
+    pub(super) fn is_arp(&self) -> bool {
+        self.is(&[ether_type::ARP, ether_type::RARP])
+    }
+
+    /// Whether they are ICMP or ICMPv6.
+    pub(super) fn is_icmp(&self) -> bool {
+        let over = |eth_type, proto| self.is(&[eth_type]) && self.proto == Some(proto);
+        over(ether_type::IPV4, ip_proto::ICMP) || over(ether_type::IPV6, ip_proto::ICMPV6)
+    }
+
+    /// What the match must say for `field`, by the name `name`, to be looked at, where it does not.
+    ///
+    /// Ports may be looked at for any protocol over IP, by the names `tp_src` and `tp_dst`: packets without ports have 0
+    /// there. VLAN fields ask for a tag themselves.
+    pub(super) fn lacks_to_match(&self, field: Field, name: &str) -> Option<&'static str> {
+        let info = field.info();
+        let any_ports = "`tcp`, `udp` or `sctp` (or `ip`, for any of them)";
+        match info.prerequisite {
+            Prerequisite::Vlan => None,
+            Prerequisite::Ports if protocol_in(name).is_none() => {
+                (!self.is(&IP) || self.is_icmp()).then_some(any_ports)
+            }
+            // Later fragments have 0 where others have L4 fields.
+            _ => Self { later: false, ..self.clone() }.lacks_to_act(field, name),
+        }
+    }
+
+    /// What the match must say for an action on `field`, by the name `name`, to do anything, where it does not.
+    pub(super) fn lacks_to_act(&self, field: Field, name: &str) -> Option<&'static str> {
+        if self.anything {
+            return None;
+        }
+        let (holds, wanted) = match field.info().prerequisite {
+            Prerequisite::None | Prerequisite::Tunnel => (true, ""),
+            // By its names in OpenFlow 1.0, a VLAN field adds the tag that it needs.
+            Prerequisite::Vlan => {
+                (self.tagged || name.starts_with("dl_"), "a VLAN tag (`dl_vlan=…`, or push_vlan in front)")
+            }
+            Prerequisite::Mpls => {
+                (self.is(&[ether_type::MPLS, ether_type::MPLS_MULTICAST]), "`mpls` or `mplsm`")
+            }
+            Prerequisite::Arp => (self.is_arp(), "`arp` or `rarp`"),
+            Prerequisite::Ip => (self.is(&IP), "`ip` or `ipv6`"),
+            Prerequisite::Ipv4 => (self.is(&[ether_type::IPV4]), "`ip`"),
+            Prerequisite::Ipv6 => (self.is(&[ether_type::IPV6]), "`ipv6`"),
+            Prerequisite::Ports | Prerequisite::Tcp | Prerequisite::Icmp if self.later => {
+                (false, "packets with an L4 header: a later fragment has none, `ip_frag=not_later` does")
+            }
+            Prerequisite::Ports => {
+                let any: &[u8] = &[ip_proto::TCP, ip_proto::UDP, ip_proto::SCTP];
+                let (protocols, wanted) =
+                    protocol_in(name).unwrap_or((any, "`tcp`, `udp` or `sctp`, or that over IPv6,"));
+                (self.over_ip(protocols), wanted)
+            }
+            Prerequisite::Tcp => (self.over_ip(&[ip_proto::TCP]), "`tcp` or `tcp6`"),
+            Prerequisite::Icmp => {
+                let (v4, v6) =
+                    (icmp_name(name, "icmpv4", "NXM_OF_ICMP"), icmp_name(name, "icmpv6", "NX_ICMPV6"));
+                let right = match self.eth_type {
+                    Some(ether_type::IPV4) => !v6,
+                    _ => !v4,
+                };
+                let wanted = if v6 {
+                    "`icmp6`"
+                } else if v4 {
+                    "`icmp`"
+                } else {
+                    "`icmp` or `icmp6`"
+                };
+                (self.is_icmp() && right, wanted)
+            }
+            Prerequisite::NeighbourDiscovery => {
+                let (types, wanted): (&[u8], _) = match field {
+                    Field::NdSll => (&[135], "`icmp6,icmp_type=135`"),
+                    Field::NdTll => (&[136], "`icmp6,icmp_type=136`"),
+                    _ => (&[135, 136], "`icmp6,icmp_type=135` or 136"),
+                };
+                let nd = self.is(&[ether_type::IPV6]) && self.proto == Some(ip_proto::ICMPV6);
+                (nd && self.icmp_type.is_some_and(|t| types.contains(&t)), wanted)
+            }
+        };
+        (!holds).then_some(wanted)
+    }
+}
+
+const IP: [u16; 2] = [ether_type::IPV4, ether_type::IPV6];
+
+/// The protocol that a port is of by its name, as `tcp_dst` or `NXM_OF_UDP_SRC`.
+fn protocol_in(name: &str) -> Option<(&'static [u8], &'static str)> {
+    let name = name.to_ascii_lowercase();
+    let of: [(_, &'static [u8], _); 3] = [
+        ("tcp_", &[ip_proto::TCP], "`tcp` or `tcp6`"),
+        ("udp_", &[ip_proto::UDP], "`udp` or `udp6`"),
+        ("sctp_", &[ip_proto::SCTP], "`sctp` or `sctp6`"),
+    ];
+    of.into_iter()
+        .rev()
+        .find(|(part, ..)| name.contains(part))
+        .map(|(_, protocols, wanted)| (protocols, wanted))
+}
+
+fn icmp_name(name: &str, part: &str, other: &str) -> bool {
+    name.to_ascii_lowercase().contains(part) || name.contains(other)
+}

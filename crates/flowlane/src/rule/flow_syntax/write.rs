@@ -1,0 +1,242 @@
+//! Actions that write fields: `set_field`, `load`, `move`.
+
+use super::super::ReadOptions;
+use super::super::action::Action;
+use super::super::error::{Fault, Token, did_you_mean};
+use super::known::Known;
+use super::values;
+use crate::packet::fields::{Field, Form, VLAN_PRESENT};
+
+/// Fields by their names in the extensible matches of Open vSwitch (`NXM_`) and OpenFlow (`OXM_`). A name that begins with
+/// `OF_` is one behind either.
+const EXTENSIBLE: [(&str, Field); 62] = [
+    ("OF_ETH_DST", Field::EthDst),
+    ("OF_ETH_SRC", Field::EthSrc),
+    ("NXM_OF_ETH_TYPE", Field::EthType),
+    ("NXM_OF_VLAN_TCI", Field::VlanTci),
+    ("OXM_OF_VLAN_VID", Field::VlanVid),
+    ("OXM_OF_VLAN_PCP", Field::VlanPcp),
+    ("OXM_OF_MPLS_LABEL", Field::MplsLabel),
+    ("OXM_OF_MPLS_TC", Field::MplsTc),
+    ("OXM_OF_MPLS_BOS", Field::MplsBos),
+    ("NXM_NX_MPLS_TTL", Field::MplsTtl),
+    ("NXM_OF_IP_SRC", Field::Ipv4Src),
+    ("NXM_OF_IP_DST", Field::Ipv4Dst),
+    ("OXM_OF_IPV4_SRC", Field::Ipv4Src),
+    ("OXM_OF_IPV4_DST", Field::Ipv4Dst),
+    ("NXM_NX_IPV6_SRC", Field::Ipv6Src),
+    ("NXM_NX_IPV6_DST", Field::Ipv6Dst),
+    ("OXM_OF_IPV6_SRC", Field::Ipv6Src),
+    ("OXM_OF_IPV6_DST", Field::Ipv6Dst),
+    ("NXM_NX_IPV6_LABEL", Field::Ipv6Label),
+    ("OXM_OF_IPV6_FLABEL", Field::Ipv6Label),
+    ("NXM_OF_IP_PROTO", Field::NwProto),
+    ("OXM_OF_IP_PROTO", Field::NwProto),
+    ("NXM_OF_IP_TOS", Field::IpDscp),
+    ("OXM_OF_IP_DSCP", Field::IpDscp),
+    ("NXM_NX_IP_ECN", Field::IpEcn),
+    ("OXM_OF_IP_ECN", Field::IpEcn),
+    ("NXM_NX_IP_TTL", Field::NwTtl),
+    ("OF_TCP_SRC", Field::TpSrc),
+    ("OF_TCP_DST", Field::TpDst),
+    ("OF_UDP_SRC", Field::TpSrc),
+    ("OF_UDP_DST", Field::TpDst),
+    ("OXM_OF_SCTP_SRC", Field::TpSrc),
+    ("OXM_OF_SCTP_DST", Field::TpDst),
+    ("NXM_OF_ICMP_TYPE", Field::IcmpType),
+    ("NXM_OF_ICMP_CODE", Field::IcmpCode),
+    ("OXM_OF_ICMPV4_TYPE", Field::IcmpType),
+    ("OXM_OF_ICMPV4_CODE", Field::IcmpCode),
+    ("NXM_NX_ICMPV6_TYPE", Field::IcmpType),
+    ("NXM_NX_ICMPV6_CODE", Field::IcmpCode),
+    ("OXM_OF_ICMPV6_TYPE", Field::IcmpType),
+    ("OXM_OF_ICMPV6_CODE", Field::IcmpCode),
+    ("OF_ARP_OP", Field::ArpOp),
+    ("OF_ARP_SPA", Field::ArpSpa),
+    ("OF_ARP_TPA", Field::ArpTpa),
+    ("NXM_NX_ARP_SHA", Field::ArpSha),
+    ("NXM_NX_ARP_THA", Field::ArpTha),
+    ("OXM_OF_ARP_SHA", Field::ArpSha),
+    ("OXM_OF_ARP_THA", Field::ArpTha),
+    ("NXM_NX_ND_TARGET", Field::NdTarget),
+    ("NXM_NX_ND_SLL", Field::NdSll),
+    ("NXM_NX_ND_TLL", Field::NdTll),
+    ("NXM_NX_TUN_ID", Field::TunId),
+    ("OXM_OF_TUNNEL_ID", Field::TunId),
+    ("NXM_NX_TUN_IPV4_SRC", Field::TunSrc),
+    ("NXM_NX_TUN_IPV4_DST", Field::TunDst),
+    ("NXM_NX_TUN_METADATA0", Field::TunOptionData),
+    ("NXM_NX_PKT_MARK", Field::PktMark),
+    ("OXM_OF_METADATA", Field::Metadata),
+    ("NXM_NX_REG0", Field::Reg0),
+    ("NXM_NX_REG1", Field::Reg1),
+    ("NXM_NX_REG2", Field::Reg2),
+    ("NXM_NX_REG3", Field::Reg3),
+];
+
+/// A field by its own name, an alias, or its name in extensible matches.
+fn field_named(token: Token<'_>) -> Result<Field, Fault> {
+    let is = |name: &str| match token.text.split_at_checked(4) {
+        Some(("NXM_" | "OXM_", rest)) if name.starts_with("OF_") => rest == name,
+        _ => token.text == name,
+    };
+    let extensible = EXTENSIBLE.iter().find(|(name, _)| is(name)).map(|(_, field)| *field);
+    extensible.or_else(|| Field::by_name(token.text)).ok_or_else(|| {
+        let names = Field::all().iter().filter(|f| f.writable).map(|f| f.name);
+        token.fault(format!("there is no such field{}", did_you_mean(token.text, names)))
+    })
+}
+
+/// Whether the packets have the field that a token names, as far as a rule says.
+fn present(token: Token<'_>, field: Field, known: &Known) -> Result<(), Fault> {
+    let Some(wanted) = known.lacks_to_act(field, token.text) else { return Ok(()) };
+    let where_to = match known.changed() {
+        true => "where this action stands: those in front have changed the headers",
+        false => "in the match; add it",
+    };
+    Err(token.fault(format!("{} needs {wanted} {where_to}", token.text)))
+}
+
+/// A field that may be written, and that the packets have.
+fn written(token: Token<'_>, known: &Known) -> Result<Field, Fault> {
+    let field = field_named(token)?;
+    if !field.info().writable {
+        return Err(token.fault("this field cannot be set"));
+    }
+    present(token, field, known)?;
+    Ok(field)
+}
+
+/// `VALUE[/MASK]->FIELD`.
+pub(super) fn set_field(
+    argument: Token<'_>,
+    options: &ReadOptions<'_>,
+    known: &Known,
+) -> Result<Action, Fault> {
+    let Some((value, target)) = argument.split("->") else {
+        return Err(argument.fault("`set_field:VALUE[/MASK]->FIELD` is expected"));
+    };
+    let (value, target) = (value.trim(), target.trim());
+    let field = written(target, known)?;
+    // OpenFlow's vlan_vid has a bit that says 'tag present'; setting the field always makes it so.
+    if matches!(target.text, "vlan_vid" | "OXM_OF_VLAN_VID") {
+        return vlan_vid(value);
+    }
+    let info = values::info_as(field, target.text);
+    if info.form == Form::Tos && values::number(value.before("/"), 0xff)? & 3 != 0 {
+        return Err(value.fault("the two low bits of the TOS are ECN's and stay; set nw_ecn"));
+    }
+    let (value, mask) = values::value_mask(&info, value, options)?;
+    vlan_tci(argument, field, value, mask)
+}
+
+fn vlan_vid(token: Token<'_>) -> Result<Action, Fault> {
+    let (value, mask) = token.split("/").unwrap_or((token, Token { text: "0x1fff", at: token.at }));
+    let vid = values::number(value, 0x1fff)?;
+    match values::number(mask, 0x1fff)? & 0xfff {
+        0 => Err(mask.fault("the mask has no bit of the VID")),
+        mask => Ok(Action::SetField { field: Field::VlanVid, value: vid & mask, mask }),
+    }
+}
+
+/// Sets the field; a `vlan_tci` of 0 is no tag, as in Open vSwitch.
+fn vlan_tci(token: Token<'_>, field: Field, value: u128, mask: u128) -> Result<Action, Fault> {
+    let present = u128::from(VLAN_PRESENT);
+    match (field, mask & present != 0 && value & present == 0) {
+        (Field::VlanTci, true) if mask == field.info().ones() && value == 0 => Ok(Action::PopVlan),
+        (Field::VlanTci, true) => {
+            let problem = "a vlan_tci without the bit 0x1000 is no tag; write pop_vlan to remove the tag, or add 0x1000";
+            Err(token.fault(problem))
+        }
+        _ => Ok(Action::SetField { field, value, mask }),
+    }
+}
+
+/// Bits of a field, as `load` and `move` name them.
+struct Bits {
+    field: Field,
+    /// The lowest, from the right, of the field as it is written.
+    first: u32,
+    count: u32,
+    /// The field's width and by how much it is shifted to the left, as it is written: `nw_tos` is an octet whose upper six
+    /// bits are the field.
+    width: u32,
+    shift: u32,
+}
+
+impl Bits {
+    /// A field, or the bits of it that `[first..last]` names.
+    fn read(token: Token<'_>) -> Result<Self, Fault> {
+        let (name, inside) = match token.text.find('[') {
+            None => (token, None),
+            Some(open) => (token.part(0, open), Some(token.part(open + 1, token.text.len()))),
+        };
+        let field = field_named(name)?;
+        let (width, shift) = match values::info_as(field, name.text).form {
+            Form::Tos => (8, 2),
+            _ => (field.info().width.into(), 0),
+        };
+        let whole = Self { field, first: 0, count: width, width, shift };
+        let Some(inside) = inside else { return Ok(whole) };
+        let Some(bits) = inside.text.strip_suffix(']').map(|b| inside.part(0, b.len())) else {
+            return Err(inside.fault("`]` is expected at the end"));
+        };
+        if bits.text.is_empty() {
+            return Ok(whole);
+        }
+        let (first, last) = bits.split("..").unwrap_or((bits, bits));
+        let max = u128::from(width) - 1;
+        let (first, last) = (values::number(first, max)? as u32, values::number(last, max)? as u32);
+        match first <= last {
+            true => Ok(Self { first, count: last - first + 1, ..whole }),
+            false => Err(bits.fault("the lower bit comes first")),
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.count == self.width
+    }
+}
+
+/// The name in front of `[first..last]`.
+fn name_of(token: Token<'_>) -> Token<'_> {
+    token.before("[")
+}
+
+/// `VALUE->FIELD[first..last]`.
+pub(super) fn load(argument: Token<'_>, known: &Known) -> Result<Action, Fault> {
+    let Some((value, target)) = argument.split("->") else {
+        return Err(argument.fault("`load:VALUE->FIELD[FIRST..LAST]` is expected"));
+    };
+    let target = target.trim();
+    written(name_of(target), known)?;
+    let bits = Bits::read(target)?;
+    let ones = u128::MAX >> (128 - bits.count);
+    let value = values::number(value.trim(), ones)?;
+    let mask = (ones << bits.first) >> bits.shift;
+    if mask == 0 {
+        return Err(target.fault("these bits of the TOS are ECN's; load them into nw_ecn"));
+    }
+    vlan_tci(argument, bits.field, (value << bits.first) >> bits.shift & mask, mask)
+}
+
+/// `FIELD->FIELD`, both whole and of one width.
+pub(super) fn move_field(argument: Token<'_>, known: &Known) -> Result<Action, Fault> {
+    let Some((from, to)) = argument.split("->") else {
+        return Err(argument.fault("`move:FIELD->FIELD` is expected"));
+    };
+    let (from, to) = (from.trim(), to.trim());
+    let (source, target) = (Bits::read(from)?, Bits::read(to)?);
+    present(name_of(from), source.field, known)?;
+    written(name_of(to), known)?;
+    let widths = [source.field.info().width, target.field.info().width];
+    if widths[0] != widths[1] || !source.is_whole() || !target.is_whole() {
+        return Err(argument.fault("move takes two whole fields of the same width"));
+    }
+    if target.field == Field::VlanTci {
+        return Err(
+            to.fault("what is moved here may say that there is no tag; move to dl_vlan and dl_vlan_pcp")
+        );
+    }
+    Ok(Action::Move { from: source.field, to: target.field })
+}
