@@ -2,11 +2,12 @@
 //!
 //! The modules stand in the order in which a packet meets them, and each may use only those before it:
 //!
-//! `names ← isa ← memory ← choices ← {hash, real} ← probe ← {bloom, cuckoo, flow_register} ← packet ← rule ← {cache, classify, route, tunnel} ← generate ← {check, tune}`
+//! `names ← testing ← isa ← memory ← choices ← {hash, real} ← probe ← {bloom, cuckoo, flow_register} ← packet ← rule ← {cache, classify, route, tunnel} ← generate ← {check, tune}`
 //!
 //! | module | what |
 //! |---|---|
 //! | [`names`] | kinds of things that are read by name |
+//! | `testing` | where tests find larger data |
 //! | [`isa`] | which SIMD variants this CPU has and may use |
 //! | `memory` | memory for tables: aligned, on huge pages where it is large |
 //! | [`choices`] | which variants and kernels tables use where nobody asked for one |
@@ -26,7 +27,7 @@
 //! | `check` | engines against their definitions, for as long as one likes |
 //! | [`tune`] | measures which choices are fastest on this machine |
 //!
-//! `memory`, `real`, `probe` and `check` are there for this project's other crates, and not in the documentation.
+//! `testing`, `memory`, `real`, `probe` and `check` are there for this project's other crates, and not in the documentation.
 //!
 //! # From a packet to a verdict
 //!
@@ -81,5 +82,7 @@ pub mod probe;
 pub mod real;
 pub mod route;
 pub mod rule;
+#[doc(hidden)]
+pub mod testing;
 pub mod tune;
 pub mod tunnel;

@@ -32,14 +32,5 @@ pub(crate) fn examples() -> PathBuf {
 
 /// A folder of the test data, where it is there.
 pub(crate) fn data(folder: &str) -> Option<PathBuf> {
-    let data = std::env::var_os("FLOWLANE_TEST_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    let found = data.join(folder);
-    if !found.is_dir() {
-        println!("skipped: there is no {}", found.display());
-        return None;
-    }
-    Some(found)
+    flowlane::testing::data(folder)
 }

@@ -119,17 +119,8 @@ fn lengths_are_not_believed() {
 
 /// The folder of captures for tests, where there is one.
 fn captures() -> Vec<PathBuf> {
-    let data = std::env::var_os("FLOWLANE_TEST_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    match std::fs::read_dir(data.join("captures")) {
-        Ok(folder) => folder.map(|e| e.unwrap().path()).collect(),
-        Err(_) => {
-            println!("skipped: there are no captures in {}", data.display());
-            Vec::new()
-        }
-    }
+    let folder = flowlane::testing::data("captures").into_iter();
+    folder.flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path()).collect()
 }
 
 #[test]

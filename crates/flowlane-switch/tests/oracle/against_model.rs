@@ -75,7 +75,7 @@ impl Case {
                 Err(why) => *undecided.entry(why).or_default() += 1,
             }
         }
-        let found = switch.run(&sent);
+        let found = switch.run(&sent).map_err(|error| error.to_string())?;
         for (i, (found, wanted)) in found.iter().zip(&wanted).enumerate() {
             if found != wanted {
                 let (in_port, bytes) = sent[i];

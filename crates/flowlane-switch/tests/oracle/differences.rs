@@ -76,10 +76,6 @@ impl Asked<'_> {
         self.rules.sets(&["nw_src", "nw_dst", "ipv6_src", "ipv6_dst"])
     }
 
-    fn edits_ports(&self) -> bool {
-        self.rules.sets(&["tcp", "udp", "sctp", "tp_"])
-    }
-
     fn edits_ip(&self) -> bool {
         self.edits_addresses()
             || self.rules.sets(&["nw_", "ip_dscp", "ipv6_label"])
@@ -296,7 +292,9 @@ pub(crate) const RULES_BEING_MENDED: &[(&str, fn(&str) -> bool)] = &[
     ("A2 behind pop_mpls", |rule| {
         let behind = rule.split_once("pop_mpls:").map_or("", |(_, behind)| behind);
         behind.split(',').skip(1).any(|action| {
-            ["set", "mod", "dec", "load", "move", "push", "pop", "strip"].iter().any(|does| action.starts_with(does))
+            ["set", "mod", "dec", "load", "move", "push", "pop", "strip"]
+                .iter()
+                .any(|does| action.starts_with(does))
         })
     }),
     ("A5 nw_tos", |rule| rule.contains("nw_tos") || rule.contains("IP_TOS")),
@@ -320,10 +318,14 @@ pub(crate) fn left_out(asked: Asked<'_>, included: Option<&str>) -> Option<&'sta
 
 /// Whether packets are to find no megaflows of packets before them.
 pub(crate) fn without_caches(rules: &Rules, included: Option<&str>) -> bool {
-    DIFFERENCES.iter().any(|d| matches!(d.left_out, LeftOut::Caches(holds) if Some(d.class) != included && holds(rules)))
+    DIFFERENCES
+        .iter()
+        .any(|d| matches!(d.left_out, LeftOut::Caches(holds) if Some(d.class) != included && holds(rules)))
 }
 
 /// Whether the rules' bytes are not compared.
 pub(crate) fn without_bytes(rules: &Rules, included: Option<&str>) -> bool {
-    DIFFERENCES.iter().any(|d| matches!(d.left_out, LeftOut::Bytes(holds) if Some(d.class) != included && holds(rules)))
+    DIFFERENCES
+        .iter()
+        .any(|d| matches!(d.left_out, LeftOut::Bytes(holds) if Some(d.class) != included && holds(rules)))
 }

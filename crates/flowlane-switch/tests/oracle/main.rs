@@ -3,6 +3,7 @@
 mod against_model;
 mod differences;
 mod differential;
+mod examples;
 mod model;
 mod ovs;
 mod packets;

@@ -16,6 +16,9 @@ use flowlane::rule::{Action, Match, Rule};
 use reading::Reading;
 pub(crate) use routes::{Route, Routes};
 
+/// Frames with the ports that they were sent to, in order.
+pub(crate) type Frames = Vec<(u32, Vec<u8>)>;
+
 /// The controller's place among the ports.
 pub(crate) const CONTROLLER: u32 = u32::MAX;
 
@@ -76,7 +79,7 @@ struct Packet {
     outside: BTreeMap<Field, u128>,
     /// The headers were changed so that what is known of them holds no longer.
     stale: bool,
-    sent: Vec<(u32, Vec<u8>)>,
+    sent: Frames,
     /// Whether a step was met that sends, even if to where it came from.
     gone: bool,
 }
@@ -123,7 +126,7 @@ impl Model {
     ///
     /// # Errors
     /// What the standards leave open and this packet meets; nothing has been counted then.
-    pub(crate) fn switch(&mut self, in_port: u32, bytes: &[u8]) -> Result<Vec<(u32, Vec<u8>)>, &'static str> {
+    pub(crate) fn switch(&mut self, in_port: u32, bytes: &[u8]) -> Result<Frames, &'static str> {
         let before = self.counters();
         let outside = BTreeMap::from([(Field::InPort, in_port.into())]);
         let (bytes, sent) = (bytes.to_vec(), Vec::new());

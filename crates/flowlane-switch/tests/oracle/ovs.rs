@@ -96,7 +96,8 @@ impl Programs {
     /// Runs a program to its end, `input` being what it reads.
     fn run(&self, program: &str, folder: &Path, arguments: &[&str], input: &str) -> Result<String, String> {
         let mut command = self.command(program, folder);
-        let piped = command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let piped =
+            command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = piped.spawn().map_err(|error| format!("{program}: {error}"))?;
         // One that has ended says why on its standard error.
         let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
@@ -238,7 +239,8 @@ impl Ovs {
         let arguments = [&[database.as_str(), &own, &log], &quiet[..]].concat();
         let switch = Daemon::start(programs, "ovs-vswitchd", at, &arguments);
         let mut bridge =
-            "add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure protocols=OpenFlow13".to_owned();
+            "add-br br0 -- set bridge br0 datapath_type=dummy fail-mode=secure protocols=OpenFlow13"
+                .to_owned();
         for port in 1..=PORTS {
             let capture = text(&format!("p{port}.pcap"));
             write!(

@@ -183,8 +183,18 @@ const ACTIONS: [(Needs, &str); 52] = [
     (Mpls, "load:2->mpls_tc[0..1]"),
 ];
 
-const OUTPUTS: [&str; 10] =
-    ["output:1", "output:2", "output:3", "output:4", "2", "output:7", "in_port", "flood", "all", "controller"];
+const OUTPUTS: [&str; 10] = [
+    "output:1",
+    "output:2",
+    "output:3",
+    "output:4",
+    "2",
+    "output:7",
+    "in_port",
+    "flood",
+    "all",
+    "controller",
+];
 
 /// What a case's rules do with labels: one of these, since Open vSwitch cancels a label that is pushed and popped
 /// again.

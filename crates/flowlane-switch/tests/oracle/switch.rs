@@ -11,18 +11,32 @@ use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolic
 use super::ovs::{Counters, PORTS, Sent};
 use super::rules::Rules;
 
-/// A worker with ports 1 to [`PORTS`] that takes one frame at a time.
+/// A worker with ports 1 to [`PORTS`].
 pub(crate) struct Flowlane {
     worker: Worker,
     ports: Vec<MemoryHandle>,
 }
 
 impl Flowlane {
-    /// A worker with these rules; `seed` chooses engine and caches, by which nothing may change.
+    /// A worker with these rules that takes one frame at a time; `seed` chooses engine and caches, by which nothing
+    /// may change.
     ///
     /// # Errors
     /// What it says where it refuses a rule.
     pub(crate) fn new(rules: &Rules, policy: MalformedPolicy, seed: u64) -> Result<Self, String> {
+        Self::with_burst(rules, policy, seed, 1)
+    }
+
+    /// The same with bursts of so many frames.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub(crate) fn with_burst(
+        rules: &Rules,
+        policy: MalformedPolicy,
+        seed: u64,
+        burst: usize,
+    ) -> Result<Self, String> {
         let mut pipeline = Pipeline::new();
         for table in 0..rules.tables {
             let engine: Box<dyn Classifier> = match seed % 3 {
@@ -54,15 +68,20 @@ impl Flowlane {
             egress.ports.add(PortSlot::new(PortNo(number as u32), &name, "", Box::new(port)));
             ports.push(handle);
         }
-        let mut worker = Worker::new(Lookup::new(pipeline, caches), egress, 1, Clock::Frames);
+        let mut worker = Worker::new(Lookup::new(pipeline, caches), egress, burst, Clock::Frames);
         worker.egress.faults.policy = policy;
         Ok(Self { worker, ports })
     }
 
     /// Forwards one frame; returns what was sent because of it, and how often something was found malformed.
     pub(crate) fn forward(&mut self, in_port: usize, frame: &[u8]) -> (Sent, u64) {
+        self.forward_all(in_port, &[frame])
+    }
+
+    /// The same for frames that come one behind the other.
+    pub(crate) fn forward_all(&mut self, in_port: usize, frames: &[&[u8]]) -> (Sent, u64) {
         let before: u64 = self.worker.egress.faults.found.iter().sum();
-        self.worker.inject(in_port - 1, &[frame]).expect("ports in memory do not fail");
+        self.worker.inject(in_port - 1, frames).expect("ports in memory do not fail");
         let sent = std::array::from_fn(|port| self.ports[port].take_sent());
         (sent, self.worker.egress.faults.found.iter().sum::<u64>() - before)
     }

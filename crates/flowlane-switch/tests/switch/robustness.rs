@@ -1,6 +1,6 @@
 //! Hostile packets through parser, tables, caches and actions: recorded, truncated and mutated.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use flowlane::generate::{Random, build_frame, draw_key};
 use flowlane::packet::Field;
@@ -51,17 +51,10 @@ fn made() -> Vec<Vec<u8>> {
 
 /// Frames of the captures for tests, where they are there.
 fn recorded() -> Vec<Vec<u8>> {
-    let data = std::env::var_os("FLOWLANE_TEST_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    let Ok(folder) = std::fs::read_dir(data.join("captures")) else {
-        println!("skipped: there are no captures in {}", data.display());
-        return Vec::new();
-    };
+    let Some(folder) = flowlane::testing::data("captures") else { return Vec::new() };
     let mut frames = Vec::new();
     let mut record = Vec::new();
-    for entry in folder {
+    for entry in std::fs::read_dir(folder).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         let Ok(mut reader) = CaptureReader::new(&bytes[..]) else { continue };
         while let Ok(Some(_)) = reader.next(&mut record) {

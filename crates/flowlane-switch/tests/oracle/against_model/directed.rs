@@ -2,6 +2,7 @@
 //! has to say the same.
 
 mod time;
+mod tunnels;
 
 use flowlane::classify::LinearSearch;
 use flowlane::route::Prefix;
@@ -13,7 +14,7 @@ use flowlane_switch::worker::{CacheConfig, Lookup};
 
 use super::worker::{Options, PORTS, Switch};
 use super::{hex, print};
-use crate::model::{Counters, Kind, Miss, Model};
+use crate::model::{Counters, Frames, Kind, Miss, Model};
 use crate::packets::{Random, crc32c, sum};
 
 /// An IP packet to be put together.
@@ -101,7 +102,7 @@ fn rules(text: &str) -> Vec<Rule> {
 
 /// What becomes of a frame from port 1 by these rules, which at most two tables hold. Says what is sent and what is
 /// counted, the same in all ways of running it and by the model.
-fn switch(text: &str, forward_malformed: bool, frame: &[u8]) -> (Vec<(u32, Vec<u8>)>, Counters) {
+fn switch(text: &str, forward_malformed: bool, frame: &[u8]) -> (Frames, Counters) {
     let kinds = drops(2);
     let mut model = Model::new(&kinds, &PORTS);
     model.forward_malformed = forward_malformed;
@@ -114,7 +115,7 @@ fn switch(text: &str, forward_malformed: bool, frame: &[u8]) -> (Vec<(u32, Vec<u
         rules(text).iter().for_each(|rule| assert!(switch.add(rule), "{text}: a rule is refused"));
         // Twice, so that the second goes by the caches, where there are any.
         for time in 0..2 {
-            let found = switch.run(&[(1, frame)]).pop().unwrap();
+            let found = switch.run(&[(1, frame)]).unwrap().pop().unwrap();
             assert!(
                 found == wanted,
                 "{text}\n{} ({time}, {options:?}):\n{}the model:\n{}",
@@ -193,7 +194,7 @@ fn three_hundred_tags_are_pushed_and_popped_or_refused() {
         for options in [Options::plain(r), Options::random(r)] {
             let mut switch = Switch::new(&drops(1), options);
             if switch.add(&rules[0]) {
-                let sent = switch.run(&[(1, &frame)]).pop().unwrap();
+                let sent = switch.run(&[(1, &frame)]).unwrap().pop().unwrap();
                 assert!(sent == [(2, wanted.clone())], "{actions}:\n{}", print(&sent));
             }
         }
@@ -217,7 +218,7 @@ fn what_is_found_malformed_when_it_is_uncovered_is_dropped_and_counted() {
         let r = &mut Random::new(1);
         let mut product = Switch::new(&drops(2), Options::plain(r));
         rules(text).iter().for_each(|rule| assert!(product.add(rule)));
-        product.run(&[(1, frame)]);
+        product.run(&[(1, frame)]).unwrap();
         assert_eq!(product.counters(), counters, "{text}");
         let (sent, _) = switch(text, true, frame);
         assert_eq!(sent.len(), 1, "malformed = forward: {text}");
@@ -289,7 +290,7 @@ fn the_fragments_of_a_datagram_take_one_next_hop() {
                 [fragment(0, 1, &whole[..16]), fragment(16, 0, &whole[16..])],
             ];
             for pair in pairs {
-                let sent = switch.run(&[(1, &pair[0]), (1, &pair[1])]);
+                let sent = switch.run(&[(1, &pair[0]), (1, &pair[1])]).unwrap();
                 let (first, later) = (sent[0][0].0, sent[1][0].0);
                 assert_eq!(first, later, "datagram {flow}: {}", hex(&pair[0]));
                 ports[first as usize] += 1;
@@ -382,7 +383,7 @@ fn what_is_sent_and_then_parsed_anew_is_not_dropped_by_a_rule() {
     assert_eq!((sent.len(), counters.by_rule), (1, 0));
     let mut product = Switch::new(&drops(2), Options::plain(&mut Random::new(1)));
     rules(text).iter().for_each(|rule| assert!(product.add(rule)));
-    product.run(&[(1, &frame)]);
+    product.run(&[(1, &frame)]).unwrap();
     assert_eq!(product.counters(), counters);
 }
 

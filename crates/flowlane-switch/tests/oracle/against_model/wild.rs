@@ -14,7 +14,7 @@ const VALUES: [(Field, &[u128]); 34] = [
     (Field::EthSrc, &[0x0200_0000_0001, 0x0200_0000_0003]),
     (Field::VlanVid, &[5, 6]),
     (Field::VlanPcp, &[0, 3]),
-    (Field::VlanTci, &[0x1005, 0x7006, 0]),
+    (Field::VlanTci, &[0x1005, 0x7006, 0x1000]),
     (Field::MplsLabel, &[7, 16]),
     (Field::MplsTc, &[0, 5]),
     (Field::MplsTtl, &[1, 2, 64]),

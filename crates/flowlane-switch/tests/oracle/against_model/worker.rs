@@ -14,9 +14,11 @@ use flowlane_switch::packet::{Burst, Frame};
 use flowlane_switch::pipeline::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
 use flowlane_switch::pipeline::{self, Pipeline};
 use flowlane_switch::port::{Port, PortError, Received};
-use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Until, Worker};
+use flowlane_switch::worker::{
+    CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, RunError, Until, Worker,
+};
 
-use crate::model::{CONTROLLER, Counters, Kind, Miss, Routes};
+use crate::model::{CONTROLLER, Counters, Frames, Kind, Miss, Routes};
 use crate::packets::Random;
 
 /// The numbers of the switch's ports.
@@ -160,26 +162,29 @@ impl Switch {
     }
 
     /// Switches packets, each with the port that it comes in through. Says for each what was sent where, in order.
-    pub(super) fn run(&mut self, packets: &[(u32, &[u8])]) -> Vec<Vec<(u32, Vec<u8>)>> {
+    ///
+    /// # Errors
+    /// Where the switch itself finds that its variants differ.
+    pub(super) fn run(&mut self, packets: &[(u32, &[u8])]) -> Result<Vec<Frames>, RunError> {
         let timed: Vec<_> = (0..).zip(packets).map(|(time, &(port, bytes))| (time, port, bytes)).collect();
         let mut out = vec![Vec::new(); packets.len()];
-        for (time, port, bytes) in self.run_at(&timed) {
+        for (time, port, bytes) in self.run_at(&timed)? {
             out[time as usize].push((port, bytes));
         }
-        out
+        Ok(out)
     }
 
     /// The same at given times in nanoseconds, by which is known which packet was sent.
-    pub(super) fn run_at(&mut self, packets: &[(u64, u32, &[u8])]) -> Vec<Noted> {
+    pub(super) fn run_at(&mut self, packets: &[(u64, u32, &[u8])]) -> Result<Vec<Noted>, RunError> {
         for &(time_ns, port, bytes) in packets {
             let place = PORTS.iter().position(|&p| p == port).expect("one of the ports");
             self.incoming[place].lock().unwrap().push_back((time_ns, bytes.to_vec()));
         }
         if !packets.is_empty() {
             let until = Until { packets: Some(packets.len() as u64), duration: None };
-            self.worker.run(until, &AtomicBool::new(false), |_| {}).unwrap();
+            self.worker.run(until, &AtomicBool::new(false), |_| {})?;
         }
-        std::mem::take(&mut *self.sent.lock().unwrap())
+        Ok(std::mem::take(&mut *self.sent.lock().unwrap()))
     }
 
     pub(super) fn counters(&mut self) -> Counters {

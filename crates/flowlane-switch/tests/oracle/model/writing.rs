@@ -108,6 +108,9 @@ pub(super) fn set(frame: &mut Vec<u8>, field: Field, value: u128, mask: u128) {
         _ => {}
     }
     let Some(Place { at, len, shift, .. }) = place(&reading, field) else { return };
+    if matches!(field, Field::NdTarget | Field::NdSll | Field::NdTll) && reading.fault.is_some() {
+        return; // A message whose options lie about their lengths is left alone.
+    }
     let fragment = reading.ip.is_some_and(|ip| ip.fragment);
     if reading.transport == Some(Transport::Sctp) && fragment && matches!(field, Field::TpSrc | Field::TpDst)
     {

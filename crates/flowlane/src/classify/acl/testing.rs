@@ -1,7 +1,5 @@
 //! Rule sets and keys for the tests of all engines.
 
-use std::path::PathBuf;
-
 use super::{Condition, Entry, Layout, RankKey, WordKind};
 use crate::generate::{Profile, Random, RuleConfig, draw_key, generate_rules};
 use crate::rule::{Format, Match, Priority, ReadOptions, RuleId, read};
@@ -47,13 +45,8 @@ pub(crate) fn generated(
 
 /// A published set of 5-tuple rules (`acl1_1k`, say), and keys; none, and a line that says so, where it is not there.
 pub(crate) fn published(name: &str, keys: usize) -> Option<(Vec<Entry<4>>, Vec<[u32; 4]>)> {
-    let folder =
-        std::env::var_os("FLOWLANE_TEST_DATA").map_or_else(|| "../../../shared/data".into(), PathBuf::from);
-    let file = folder.join(format!("classbench/{name}.rules.gz"));
-    let Ok(bytes) = std::fs::read(&file) else {
-        println!("skipped: {} is not there", file.display());
-        return None;
-    };
+    let file = crate::testing::data(format!("classbench/{name}.rules.gz"))?;
+    let bytes = std::fs::read(file).expect("a file that can be read");
     let mut text = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut text).expect("gzip");
     let rules =

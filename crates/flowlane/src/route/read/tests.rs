@@ -147,15 +147,10 @@ fn traces_of_updates_are_read() {
 
 #[test]
 fn real_tables_are_read() {
-    let folder =
-        std::env::var("FLOWLANE_TEST_DATA").map_or("../../../shared/data".into(), std::path::PathBuf::from);
     let files = [("bgp-prefixes.txt", 901_899, 160_147), ("linx-rib-ipv6.20141225.txt", 0, 20_440)];
     for (name, v4, v6) in files {
-        let path = folder.join("fib").join(format!("{name}.gz"));
-        let Ok(file) = std::fs::File::open(&path) else {
-            println!("skipped: there is no {}", path.display());
-            continue;
-        };
+        let Some(path) = crate::testing::data(format!("fib/{name}.gz")) else { continue };
+        let file = std::fs::File::open(path).unwrap();
         let mut text = String::new();
         flate2::read::GzDecoder::new(file).read_to_string(&mut text).unwrap();
         let routes = read(&text, name, None, &RouteOptions::default()).unwrap();

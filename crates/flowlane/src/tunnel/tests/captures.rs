@@ -1,15 +1,8 @@
-use std::path::PathBuf;
-
 use super::*;
 
 /// The frames of a capture in the classic format; none where there is no such file.
 fn frames(name: &str) -> Option<Vec<Vec<u8>>> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let data = std::env::var_os("FLOWLANE_TEST_DATA").map_or_else(beside, PathBuf::from);
-    let Ok(bytes) = std::fs::read(data.join("captures").join(name)) else {
-        println!("skipped: no captures/{name} in {}", data.display());
-        return None;
-    };
+    let bytes = std::fs::read(crate::testing::data(format!("captures/{name}"))?).unwrap();
     assert_eq!(bytes[..4], 0xa1b2_c3d4u32.to_le_bytes(), "{name} is little-endian");
     let mut rest = &bytes[24..];
     let mut frames = Vec::new();

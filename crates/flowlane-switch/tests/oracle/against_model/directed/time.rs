@@ -21,7 +21,7 @@ fn switch(text: &str, burst: usize) -> Switch {
 fn passed(switch: &mut Switch, frames: &[(u64, u32)]) -> Vec<(u64, u32)> {
     let frame = ethernet(0x0800, &udp4(PLAIN));
     let timed: Vec<_> = frames.iter().map(|&(s, port)| (s * SECOND, port, &frame[..])).collect();
-    switch.run_at(&timed).into_iter().map(|(time, port, _)| (time / SECOND, port)).collect()
+    switch.run_at(&timed).unwrap().into_iter().map(|(time, port, _)| (time / SECOND, port)).collect()
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn learned_addresses_age_by_each_frames_time() {
         back[..6].copy_from_slice(&frame[6..12]);
         back[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 9]);
         let ports = |switch: &mut Switch, frames: &[(u64, u32, &[u8])]| -> Vec<(u64, u32)> {
-            switch.run_at(frames).into_iter().map(|(time, port, _)| (time / SECOND, port)).collect()
+            switch.run_at(frames).unwrap().into_iter().map(|(time, port, _)| (time / SECOND, port)).collect()
         };
         assert_eq!(ports(&mut switch, &[(SECOND, 1, &frame)]), [(1, 2), (1, 3), (1, 4)]);
         let sent = ports(&mut switch, &[(10 * SECOND, 2, &back), (400 * SECOND, 2, &back)]);

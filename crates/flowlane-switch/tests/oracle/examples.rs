@@ -1,0 +1,216 @@
+//! Each class of differences by an example: what this switch sends is what the table says, and what Open vSwitch
+//! sends is still something else.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use flowlane_switch::worker::MalformedPolicy;
+
+use super::differences::{BEING_MENDED, DIFFERENCES, RULES_BEING_MENDED};
+use super::ovs::{Ovs, PORTS, Programs, Sent};
+use super::rules::Rules;
+use super::switch::Flowlane;
+
+/// Where this is 1 the examples' frames and the document are written instead of compared.
+const WRITE_VARIABLE: &str = "FLOWLANE_OVS_WRITE";
+
+/// What stands at the top of the document, before the table.
+const INTRODUCTION: &str = "\
+# Where Open vSwitch differs
+
+Random rules and random packets go through this switch and through Open vSwitch (3.1, dummy datapath), and what leaves by each
+port is compared byte by byte, as are the rules' counters: `crates/flowlane-switch/tests/oracle`. These classes are left out of
+the comparison; an example of each is in `crates/flowlane-switch/tests/oracle/examples.txt`, with what both send.
+`FLOWLANE_OVS_CASES=2000 cargo test -p flowlane-switch --test oracle` compares 100,000 packets, and with
+`FLOWLANE_OVS_INCLUDE=CLASS` packets are of that class only. Written by `FLOWLANE_OVS_WRITE=1`; the source is
+`oracle/differences.rs`.
+
+| class | what differs | who is right, and why |
+|---|---|---|
+";
+
+/// What a switch sent, or why it refused the rules.
+type Outcome = Result<Sent, ()>;
+
+/// An example.
+struct Example {
+    class: String,
+    policy: MalformedPolicy,
+    rules: Rules,
+    packets: Vec<Vec<u8>>,
+    flowlane: Vec<String>,
+    open_vswitch: Vec<String>,
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+const EXAMPLES: &str = "tests/oracle/examples.txt";
+const DOCUMENT: &str = "../../docs/differences.md";
+
+fn writes() -> bool {
+    std::env::var(WRITE_VARIABLE).is_ok_and(|value| value == "1")
+}
+
+/// What stands above the first example, and the examples.
+fn examples() -> (String, Vec<Example>) {
+    let text = std::fs::read_to_string(file(EXAMPLES)).expect("examples");
+    let mut blocks = text.split("\n\n");
+    let head = blocks.next().expect("a head").to_owned();
+    (head, blocks.map(Example::read).collect())
+}
+
+impl Example {
+    fn read(block: &str) -> Self {
+        let all = |name: &str| -> Vec<String> {
+            let lines = block.lines().filter_map(|line| line.split_once(' '));
+            lines.filter(|(key, _)| *key == name).map(|(_, value)| value.to_owned()).collect()
+        };
+        let policy = match all("malformed")[0].as_str() {
+            "forward" => MalformedPolicy::Forward,
+            _ => MalformedPolicy::Drop,
+        };
+        let byte =
+            |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("hex"), 16).expect("hex");
+        Self {
+            class: all("class").remove(0),
+            policy,
+            rules: Rules { text: all("rule").iter().map(|rule| format!("{rule}\n")).collect(), tables: 2 },
+            packets: all("packet").iter().map(|hex| hex.as_bytes().chunks(2).map(byte).collect()).collect(),
+            flowlane: all("flowlane"),
+            open_vswitch: all("openvswitch"),
+        }
+    }
+
+    fn write(&self, out: &mut String) {
+        let policy = if self.policy == MalformedPolicy::Forward { "forward" } else { "drop" };
+        write!(out, "\n\nclass {}\nmalformed {policy}", self.class).expect("text takes text");
+        let rules = self.rules.text.lines().map(|rule| ("rule", rule.to_owned()));
+        let packets = self.packets.iter().map(|packet| ("packet", hex(packet)));
+        let ours = self.flowlane.iter().map(|line| ("flowlane", line.clone()));
+        let theirs = self.open_vswitch.iter().map(|line| ("openvswitch", line.clone()));
+        for (key, value) in rules.chain(packets).chain(ours).chain(theirs) {
+            write!(out, "\n{key} {value}").expect("text takes text");
+        }
+    }
+
+    fn ours(&self) -> Outcome {
+        let mut flowlane = Flowlane::new(&self.rules, self.policy, 1).map_err(|_| ())?;
+        let packets: Vec<&[u8]> = self.packets.iter().map(Vec::as_slice).collect();
+        Ok(flowlane.forward_all(1, &packets).0)
+    }
+
+    fn theirs(&self, ovs: &mut Ovs) -> Outcome {
+        ovs.set_rules(&self.rules.text).map_err(|_| ())?;
+        Ok(ovs.forward(1, &self.packets))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `PORT FRAME` for each frame, or one line that says why there is none.
+fn lines(outcome: &Outcome) -> Vec<String> {
+    let Ok(sent) = outcome else { return vec!["refuses the rules".to_owned()] };
+    let frames = (1..=PORTS).zip(sent).flat_map(|(port, frames)| frames.iter().map(move |f| (port, f)));
+    let lines: Vec<String> = frames.map(|(port, frame)| format!("{port} {}", hex(frame))).collect();
+    if lines.is_empty() { vec!["sends nothing".to_owned()] } else { lines }
+}
+
+#[test]
+fn examples_are_handled_as_the_table_says() {
+    let (head, mut examples) = examples();
+    let mut ovs = Programs::find().map(|programs| Ovs::start(&programs));
+    for example in &mut examples {
+        let class = &example.class;
+        assert!(DIFFERENCES.iter().any(|d| d.class == *class), "{class} is in the table");
+        let (ours, theirs) = (lines(&example.ours()), ovs.as_mut().map(|ovs| lines(&example.theirs(ovs))));
+        if writes() {
+            (example.flowlane, example.open_vswitch) = (ours, theirs.expect("Open vSwitch is here"));
+            continue;
+        }
+        assert_eq!(ours, example.flowlane, "{class}: what this switch sends");
+        assert_ne!(example.flowlane, example.open_vswitch, "{class}: nothing differs any more; strike it");
+        if let Some(theirs) = theirs {
+            assert_eq!(theirs, example.open_vswitch, "{class}: what Open vSwitch sends");
+        }
+    }
+    if writes() {
+        let mut text = head;
+        examples.iter().for_each(|example| example.write(&mut text));
+        std::fs::write(file(EXAMPLES), text + "\n").expect("the sources can be written");
+    }
+}
+
+#[test]
+fn every_class_has_its_example() {
+    // These are not about single packets: see the tests below.
+    const OTHERS: [&str; 2] = ["bytes-behind-headers", "order-in-burst"];
+    let (_, examples) = examples();
+    for difference in DIFFERENCES.iter().filter(|d| !OTHERS.contains(&d.class)) {
+        assert!(examples.iter().any(|e| e.class == difference.class), "{} has none", difference.class);
+    }
+}
+
+#[test]
+fn the_document_is_the_table() {
+    let mut text = INTRODUCTION.to_owned();
+    for d in DIFFERENCES {
+        writeln!(text, "| {} | {} | {} |", d.class, d.differs, d.decides).expect("text takes text");
+    }
+    if writes() {
+        std::fs::write(file(DOCUMENT), &text).expect("the sources can be written");
+    }
+    let document = std::fs::read_to_string(file(DOCUMENT)).unwrap_or_default();
+    assert!(document == text, "docs/differences.md is not as the table; write it with {WRITE_VARIABLE}=1");
+}
+
+#[test]
+fn nothing_is_being_mended() {
+    let packets = BEING_MENDED.iter().map(|(class, _)| class);
+    let all: Vec<_> = packets.chain(RULES_BEING_MENDED.iter().map(|(class, _)| class)).collect();
+    assert!(all.is_empty(), "left out for now: {all:?}");
+}
+
+/// The bytes behind a frame's addresses.
+const UDP: &str = "0800 4500 0020 0007 0000 4011 66c6 0a000001 0a000002 0050 0035 000c 7c6e 666c6f77";
+
+fn frame(behind_addresses: &str) -> Vec<u8> {
+    let digits: Vec<u8> = format!("020000000002020000000001{behind_addresses}").into_bytes();
+    let digits: Vec<u8> = digits.into_iter().filter(|c| *c != b' ').collect();
+    digits
+        .chunks(2)
+        .map(|d| u8::from_str_radix(std::str::from_utf8(d).expect("hex"), 16).expect("hex"))
+        .collect()
+}
+
+#[test]
+fn bytes_behind_a_label_that_was_pushed_are_counted_with_it() {
+    let text = "cookie=1,ip,actions=push_mpls:0x8847,goto_table:1\ntable=1,cookie=2,actions=output:2\n";
+    let rules = Rules { text: text.to_owned(), tables: 2 };
+    let mut flowlane = Flowlane::new(&rules, MalformedPolicy::Drop, 1).expect("sound rules");
+    let udp = frame(UDP);
+    flowlane.forward(1, &udp);
+    let bytes: Vec<u64> = flowlane.counters().iter().map(|(_, counters)| counters.bytes).collect();
+    assert_eq!(bytes, [udp.len() as u64, udp.len() as u64 + 4]);
+}
+
+#[test]
+fn frames_of_a_burst_that_are_parsed_anew_leave_last() {
+    let text =
+        "mpls,actions=pop_mpls:0x0800,goto_table:1\npriority=1,actions=output:2\ntable=1,actions=output:2\n";
+    let rules = Rules { text: text.to_owned(), tables: 2 };
+    let (udp, labelled) = (frame(UDP), frame(&UDP.replacen("0800", "8847 00010140", 1)));
+    let ports = |burst: usize| {
+        let worker = Flowlane::with_burst(&rules, MalformedPolicy::Drop, 1, burst);
+        let (sent, _) = worker
+            .expect("sound rules")
+            .forward_all(1, &[&labelled, &frame(&UDP.replace("666c", "0000")), &udp]);
+        sent[1].clone()
+    };
+    let (alone, together) = (ports(1), ports(3));
+    assert_eq!(alone.len(), 3);
+    assert_eq!([&alone[1], &alone[2], &alone[0]], [&together[0], &together[1], &together[2]]);
+}
