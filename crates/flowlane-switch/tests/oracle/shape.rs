@@ -32,6 +32,8 @@ pub(crate) struct Ip {
     /// The chain of extension headers is there to its end.
     pub(crate) chain_whole: bool,
     pub(crate) extensions: Vec<u8>,
+    /// A Routing header has segments left.
+    pub(crate) segments_left: bool,
     /// Payload length 0 and a hop-by-hop header.
     pub(crate) jumbogram: bool,
     pub(crate) protocol: u8,
@@ -140,6 +142,7 @@ fn ipv4(bytes: &[u8]) -> Option<Ip> {
         fragment,
         chain_whole: true,
         extensions: vec![],
+        segments_left: false,
         jumbogram: false,
         protocol: byte(9),
         transport: bytes.get(header..total.min(bytes.len())).unwrap_or_default().to_vec(),
@@ -160,6 +163,7 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
         fragment: Fragment::No,
         chain_whole: true,
         extensions: vec![],
+        segments_left: false,
         jumbogram: length == 0 && byte(6) == 0,
         protocol: byte(6),
         transport: vec![],
@@ -189,6 +193,7 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
                 _ => Fragment::Later,
             };
         }
+        ip.segments_left |= ip.protocol == 43 && payload.get(at + 3).is_some_and(|&left| left > 0);
         (ip.protocol, at) = (next, at + len);
         if ip.fragment == Fragment::Later {
             break;
