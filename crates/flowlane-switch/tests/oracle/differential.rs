@@ -107,14 +107,17 @@ impl Case {
 
     /// What Open vSwitch sends.
     fn theirs(&self, ovs: &mut Ovs, in_port: usize, packets: &[&[u8]]) -> Sent {
-        let alone = without_caches(&self.rules, self.included.as_deref());
+        let alone = |packet: &[u8]| {
+            let asked = Asked { rules: &self.rules, policy: self.policy, shape: &Shape::of(packet) };
+            without_caches(asked, self.included.as_deref())
+        };
         let mut all = Sent::default();
-        // Labelled packets are those that may be by themselves.
-        for lot in packets.chunk_by(|a, b| !(alone && (Shape::of(a).labelled || Shape::of(b).labelled))) {
-            append(&mut all, ovs.forward(in_port, lot));
-            if alone {
+        for (number, lot) in packets.chunk_by(|a, b| !alone(a) && !alone(b)).enumerate() {
+            // Where there are several lots, it is because of such packets.
+            if number > 0 {
                 ovs.forget_megaflows();
             }
+            append(&mut all, ovs.forward(in_port, lot));
         }
         all
     }
