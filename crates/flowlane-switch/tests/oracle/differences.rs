@@ -19,9 +19,9 @@ pub(crate) enum LeftOut {
     /// The generator of rules makes none that lead there.
     Rules,
     /// Packets for which this holds are not compared.
-    Packets(fn(Asked<'_>) -> bool),
+    Packets(Holds),
     /// Packets for which this holds neither find what Open vSwitch has cached nor leave anything there.
-    Caches(fn(Asked<'_>) -> bool),
+    Caches(Holds),
     /// With such rules bytes are not compared, packets are.
     Bytes(fn(&Rules) -> bool),
 }
@@ -267,8 +267,11 @@ fn pops_to_another(a: Asked<'_>) -> bool {
     a.shape.labelled && (to("pop_mpls:0x0800", Network::Ipv4) || to("pop_mpls:0x86dd", Network::Ipv6))
 }
 
+/// Says for which packets something holds.
+type Holds = fn(Asked<'_>) -> bool;
+
 /// What is being mended, and not compared until then. Empty when nothing is.
-pub(crate) const BEING_MENDED: &[(&str, fn(Asked<'_>) -> bool)] = &[];
+pub(crate) const BEING_MENDED: &[(&str, Holds)] = &[];
 
 /// Why a packet is not compared, if it is not. The class named `included` is compared nevertheless.
 pub(crate) fn left_out(asked: Asked<'_>, included: Option<&str>) -> Option<&'static str> {
