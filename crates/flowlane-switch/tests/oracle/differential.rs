@@ -4,12 +4,12 @@
 //! A case follows from its number. `FLOWLANE_OVS_CASES` says how many are run, `FLOWLANE_OVS_FIRST` which is the
 //! first; with `FLOWLANE_OVS_INCLUDE` packets are of that class of the differences only, to see what it holds.
 
-use std::fmt::Write as _;
+use std::fmt;
 
 use flowlane_switch::worker::MalformedPolicy;
 
-use super::differences::{Asked, left_out, rule_left_out, without_bytes, without_caches};
-use super::ovs::{Ovs, PORTS, Programs, Sent};
+use super::differences::{Asked, left_out, without_bytes, without_caches};
+use super::ovs::{Counters, Ovs, PORTS, Programs, Sent};
 use super::packets::{Class, Classes, Random, packet_of};
 use super::rules::{Labels, Limits, Rules, rules};
 use super::shape::Shape;
@@ -42,8 +42,7 @@ impl Case {
             labels: r.pick(&[Labels::Push, Labels::Pop, Labels::Neither]),
             sets_options: r.one_in(2),
         };
-        let mut rules = rules(r, limits);
-        rules.leave_out(|rule| rule_left_out(rule, included.as_deref()));
+        let rules = rules(r, limits);
         let policy = r.pick(&[MalformedPolicy::Drop, MalformedPolicy::Forward]);
         let classes = Classes::all().without(Class::Runt);
         let mut compared = || {
@@ -65,10 +64,11 @@ impl Case {
         let refused = |who: &str, why: &str| format!("case {seed}: {who} refuses a rule: {why}\n{text}");
         let mut ours = Flowlane::new(rules, *policy, *seed).map_err(|why| refused("Flowlane", &why))?;
         ovs.set_rules(text).map_err(|why| refused("Open vSwitch", &why))?;
+        let mut sound = vec![vec![]; self.packets.len()];
         // What is found malformed on its way has been credited to rules before it was dropped.
         let mut credited = false;
-        for (in_port, packets) in (1..).zip(&self.packets) {
-            let (mut sent, mut sound) = (Sent::default(), Vec::new());
+        for ((in_port, packets), sound) in (1..).zip(&self.packets).zip(&mut sound) {
+            let mut sent = Sent::default();
             for packet in packets {
                 let (frames, malformed) = ours.forward(in_port, packet);
                 if *policy == MalformedPolicy::Drop && malformed > 0 {
@@ -76,37 +76,48 @@ impl Case {
                     continue;
                 }
                 sound.push(packet.as_slice());
-                sent.iter_mut().zip(frames).for_each(|(all, new)| all.extend(new));
+                append(&mut sent, frames);
             }
-            if sent != self.theirs(ovs, in_port, &sound) {
-                return Err(self.explain(ovs, in_port, &sound));
+            if sent != self.theirs(ovs, in_port, sound) {
+                return Err(self.explain(ovs, in_port, sound));
             }
         }
-        let (mut ours, mut theirs) = (ours.counters(), ovs.counters()?);
-        if without_bytes(rules, self.included.as_deref()) {
-            ours.iter_mut().chain(&mut theirs).for_each(|(_, counters)| counters.bytes = 0);
-        }
-        ours.sort_by_key(|c| c.0);
-        theirs.sort_by_key(|c| c.0);
-        if credited || ours == theirs {
+        let counters = (self.counted(ours.counters()), self.counted(ovs.counters()?));
+        if credited || counters.0 == counters.1 {
             return Ok(());
         }
-        let pairs = ours.iter().zip(&theirs).filter(|(a, b)| a != b);
-        let pairs: String = pairs.map(|(a, b)| format!("  Flowlane {a:?} Open vSwitch {b:?}\n")).collect();
-        Err(format!("case {seed}: counters differ:\n{pairs}{text}"))
+        let differs = |(in_port, packets): &(usize, Vec<&[u8]>)| {
+            self.difference(ovs, rules, *in_port, packets).is_some()
+        };
+        let port = (1..).zip(sound).find(differs);
+        Err(port.map_or_else(
+            || format!("case {seed}: counters of both ports together differ\n{counters:?}\n{text}"),
+            |(in_port, packets)| self.explain(ovs, in_port, &packets),
+        ))
+    }
+
+    /// The counters that are compared, in order.
+    fn counted(&self, mut counters: Vec<(u64, Counters)>) -> Vec<(u64, Counters)> {
+        if without_bytes(&self.rules, self.included.as_deref()) {
+            counters.iter_mut().for_each(|(_, counters)| counters.bytes = 0);
+        }
+        counters.sort_by_key(|(cookie, _)| *cookie);
+        counters
     }
 
     /// What Open vSwitch sends.
     fn theirs(&self, ovs: &mut Ovs, in_port: usize, packets: &[&[u8]]) -> Sent {
-        let alone = without_caches(&self.rules, self.included.as_deref());
+        let alone = |packet: &[u8]| {
+            let asked = Asked { rules: &self.rules, policy: self.policy, shape: &Shape::of(packet) };
+            without_caches(asked, self.included.as_deref())
+        };
         let mut all = Sent::default();
-        // Labelled packets are those that may be by themselves.
-        for lot in packets.chunk_by(|a, b| !(alone && (Shape::of(a).labelled || Shape::of(b).labelled))) {
-            let sent = ovs.forward(in_port, lot);
-            all.iter_mut().zip(sent).for_each(|(all, new)| all.extend(new));
-            if alone {
+        for (number, lot) in packets.chunk_by(|a, b| !alone(a) && !alone(b)).enumerate() {
+            // Where there are several lots, it is because of such packets.
+            if number > 0 {
                 ovs.forget_megaflows();
             }
+            append(&mut all, ovs.forward(in_port, lot));
         }
         all
     }
@@ -115,7 +126,7 @@ impl Case {
     fn explain(&self, ovs: &mut Ovs, in_port: usize, packets: &[&[u8]]) -> String {
         let mut packets = packets.to_vec();
         let mut rules = self.rules.clone();
-        let Some(mut sent) = self.difference(ovs, &rules, in_port, &packets) else {
+        let Some(mut outcomes) = self.difference(ovs, &rules, in_port, &packets) else {
             return format!("case {}: what differed does not when it is run again", self.seed);
         };
         // One that differs by itself is best; else they are left out one by one.
@@ -133,34 +144,50 @@ impl Case {
             .into_iter()
             .find_map(|rules| self.difference(ovs, &rules, in_port, &packets).map(|found| (rules, found)))
         {
-            (rules, sent) = (fewer, found);
+            (rules, outcomes) = (fewer, found);
         }
         let Case { seed, policy, .. } = self;
         let packets: String = packets.iter().map(|packet| format!("  {}\n", hex(packet))).collect();
-        let (text, ours, theirs) = (&rules.text, sent_text(&sent.0), sent_text(&sent.1));
+        let (text, ours, theirs) = (&rules.text, outcomes.0, outcomes.1);
         format!(
             "case {seed}, malformed={policy:?}, in_port {in_port}\n{text}packets\n{packets}Flowlane\n{ours}Open vSwitch\n{theirs}"
         )
     }
 
-    /// What both send for these packets, where that is not the same.
+    /// What both send and count for these packets, where that is not the same.
     fn difference(
         &self,
         ovs: &mut Ovs,
         rules: &Rules,
         in_port: usize,
         packets: &[&[u8]],
-    ) -> Option<(Sent, Sent)> {
+    ) -> Option<(Outcome, Outcome)> {
         let mut flowlane = Flowlane::new(rules, self.policy, self.seed).ok()?;
-        let mut ours = Sent::default();
-        for packet in packets {
-            let (sent, _) = flowlane.forward(in_port, packet);
-            ours.iter_mut().zip(sent).for_each(|(all, new)| all.extend(new));
-        }
+        let mut sent = Sent::default();
+        packets.iter().for_each(|packet| append(&mut sent, flowlane.forward(in_port, packet).0));
+        let ours = Outcome(sent, self.counted(flowlane.counters()));
         ovs.set_rules(&rules.text).ok()?;
-        let theirs = self.theirs(ovs, in_port, packets);
+        let theirs = Outcome(self.theirs(ovs, in_port, packets), self.counted(ovs.counters().ok()?));
         (ours != theirs).then_some((ours, theirs))
     }
+}
+
+/// What was sent, and what the rules have counted.
+#[derive(PartialEq, Eq)]
+struct Outcome(Sent, Vec<(u64, Counters)>);
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (port, frames) in (1..=PORTS).zip(&self.0) {
+            frames.iter().try_for_each(|frame| writeln!(f, "  {port} {}", hex(frame)))?;
+        }
+        let counted = self.1.iter().filter(|(_, counters)| counters.packets > 0);
+        counted.into_iter().try_for_each(|(cookie, counters)| writeln!(f, "  rule {cookie}: {counters:?}"))
+    }
+}
+
+fn append(all: &mut Sent, new: Sent) {
+    all.iter_mut().zip(new).for_each(|(all, new)| all.extend(new));
 }
 
 /// The rules with one of them, or one part of one, left out.
@@ -196,16 +223,6 @@ fn shorter(rules: &Rules) -> Vec<Rules> {
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn sent_text(sent: &Sent) -> String {
-    let mut out = String::new();
-    for (port, frames) in (1..=PORTS).zip(sent) {
-        for frame in frames {
-            writeln!(out, "  {port} {}", hex(frame)).expect("text takes text");
-        }
-    }
-    out
 }
 
 fn variable(name: &str) -> Option<u64> {

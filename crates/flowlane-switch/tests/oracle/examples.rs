@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use flowlane_switch::worker::MalformedPolicy;
 
-use super::differences::{BEING_MENDED, DIFFERENCES, RULES_BEING_MENDED};
+use super::differences::{BEING_MENDED, DIFFERENCES};
 use super::ovs::{Ovs, PORTS, Programs, Sent};
 use super::rules::Rules;
 use super::switch::Flowlane;
@@ -146,10 +146,10 @@ fn examples_are_handled_as_the_table_says() {
 
 #[test]
 fn every_class_has_its_example() {
-    // These are not about single packets: see the tests below.
-    const OTHERS: [&str; 2] = ["bytes-behind-headers", "order-in-burst"];
+    // It is not about what is sent: see the test below.
+    const OTHER: &str = "bytes-behind-headers";
     let (_, examples) = examples();
-    for difference in DIFFERENCES.iter().filter(|d| !OTHERS.contains(&d.class)) {
+    for difference in DIFFERENCES.iter().filter(|d| d.class != OTHER) {
         assert!(examples.iter().any(|e| e.class == difference.class), "{} has none", difference.class);
     }
 }
@@ -169,8 +169,7 @@ fn the_document_is_the_table() {
 
 #[test]
 fn nothing_is_being_mended() {
-    let packets = BEING_MENDED.iter().map(|(class, _)| class);
-    let all: Vec<_> = packets.chain(RULES_BEING_MENDED.iter().map(|(class, _)| class)).collect();
+    let all: Vec<_> = BEING_MENDED.iter().map(|(class, _)| class).collect();
     assert!(all.is_empty(), "left out for now: {all:?}");
 }
 
@@ -195,22 +194,4 @@ fn bytes_behind_a_label_that_was_pushed_are_counted_with_it() {
     flowlane.forward(1, &udp);
     let bytes: Vec<u64> = flowlane.counters().iter().map(|(_, counters)| counters.bytes).collect();
     assert_eq!(bytes, [udp.len() as u64, udp.len() as u64 + 4]);
-}
-
-#[test]
-fn frames_of_a_burst_that_are_parsed_anew_leave_last() {
-    let text =
-        "mpls,actions=pop_mpls:0x0800,goto_table:1\npriority=1,actions=output:2\ntable=1,actions=output:2\n";
-    let rules = Rules { text: text.to_owned(), tables: 2 };
-    let (udp, labelled) = (frame(UDP), frame(&UDP.replacen("0800", "8847 00010140", 1)));
-    let ports = |burst: usize| {
-        let worker = Flowlane::with_burst(&rules, MalformedPolicy::Drop, 1, burst);
-        let (sent, _) = worker
-            .expect("sound rules")
-            .forward_all(1, &[&labelled, &frame(&UDP.replace("666c", "0000")), &udp]);
-        sent[1].clone()
-    };
-    let (alone, together) = (ports(1), ports(3));
-    assert_eq!(alone.len(), 3);
-    assert_eq!([&alone[1], &alone[2], &alone[0]], [&together[0], &together[1], &together[2]]);
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use flowlane::packet::Field;
 use flowlane::rule::{Action, Match, Rule};
 
-use reading::Reading;
+use reading::{Reading, TAGS_MAX};
 pub(crate) use routes::{Route, Routes};
 
 /// Frames with the ports that they were sent to, in order.
@@ -79,6 +79,8 @@ struct Packet {
     outside: BTreeMap<Field, u128>,
     /// The headers were changed so that what is known of them holds no longer.
     stale: bool,
+    /// Tags behind which headers are known: one more for each that a rule has pushed since the packet was parsed.
+    tags_max: usize,
     sent: Frames,
     /// Whether a step was met that sends, even if to where it came from.
     gone: bool,
@@ -130,7 +132,8 @@ impl Model {
         let before = self.counters();
         let outside = BTreeMap::from([(Field::InPort, in_port.into())]);
         let (bytes, sent) = (bytes.to_vec(), Vec::new());
-        let mut packet = Packet { bytes, in_port, outside, stale: true, sent, gone: false };
+        let mut packet =
+            Packet { bytes, in_port, outside, stale: true, tags_max: TAGS_MAX, sent, gone: false };
         match self.walk(&mut packet) {
             Ok(()) => self.counters.by_rule += u64::from(!packet.gone),
             Err(Stop::Malformed) => {}
@@ -157,6 +160,7 @@ impl Model {
         let mut at = Some(0);
         while let Some(number) = at {
             self.parse(packet)?;
+            packet.tags_max = TAGS_MAX;
             let Some(table) = self.tables.get_mut(&number) else { return Ok(()) };
             let found = table.find(packet);
             let next = match &table.kind {
@@ -190,7 +194,11 @@ impl Model {
 
     /// Parses the packet, where that has not been done since its headers changed.
     fn parse(&mut self, packet: &mut Packet) -> Result<(), Stop> {
-        if std::mem::take(&mut packet.stale) && Reading::of(&packet.bytes).fault.is_some() {
+        if !std::mem::take(&mut packet.stale) {
+            return Ok(());
+        }
+        packet.tags_max = TAGS_MAX;
+        if packet.reading().fault.is_some() {
             self.counters.malformed += 1;
             if !self.forward_malformed {
                 return Err(Stop::Malformed);
@@ -235,7 +243,7 @@ impl Model {
 impl Table {
     /// What is to be done with a packet, which is counted.
     fn find(&mut self, packet: &Packet) -> Option<Vec<Action>> {
-        let reading = Reading::of(&packet.bytes);
+        let reading = packet.reading();
         if let Kind::Routes(routes) = &self.kind {
             let hop = routes.hop(&packet.bytes, &reading);
             *hop.map_or(&mut self.missed, |hop| &mut self.hops[hop]) += 1;
@@ -260,9 +268,10 @@ impl Table {
 /// Actions that need to know where headers are.
 fn looks_at_headers(action: &Action) -> bool {
     match action {
-        Action::SetField { field, .. } => !is_outside(*field),
-        Action::PushVlan(_)
-        | Action::PopVlan
+        Action::SetField { field, .. } => {
+            !is_outside(*field) && !matches!(field, Field::EthSrc | Field::EthDst)
+        }
+        Action::PopVlan
         | Action::PushMpls(_)
         | Action::PopMpls(_)
         | Action::Move { .. }
@@ -279,6 +288,10 @@ fn is_outside(field: Field) -> bool {
 }
 
 impl Packet {
+    fn reading(&self) -> Reading {
+        Reading::of(&self.bytes, self.tags_max)
+    }
+
     fn send(&mut self, port: u32) {
         self.gone = true;
         self.sent.push((port, self.bytes.clone()));
@@ -298,15 +311,15 @@ impl Packet {
             *old = *old & !mask | value & mask;
             return Ok(());
         }
-        if field == Field::VlanTci && mask & 0x1000 == 0 && Reading::of(&self.bytes).tags.is_empty() {
+        if field == Field::VlanTci && mask & 0x1000 == 0 && self.reading().tags.is_empty() {
             return Err(Stop::Undecided("bits of a tag that is not there are set"));
         }
         if field == Field::VlanTci && value & mask != 0 && mask & 0x1000 != 0 && value & 0x1000 == 0 {
             return Err(Stop::Undecided("a tag is set without the bit that says that there is one"));
         }
-        let before = Reading::of(&self.bytes);
-        writing::set(&mut self.bytes, field, value, mask);
-        let after = Reading::of(&self.bytes);
+        let before = self.reading();
+        writing::set(&mut self.bytes, &before, field, value, mask);
+        let after = self.reading();
         self.stale |= after.tags.len() < before.tags.len();
         match after.neighbour.target == before.neighbour.target && after.fault == before.fault {
             false if field == Field::IcmpType || field == Field::IcmpCode => {
@@ -317,28 +330,28 @@ impl Packet {
     }
 
     fn change(&mut self, action: &Action) -> Result<(), Stop> {
+        let reading = self.reading();
         match *action {
             Action::PushVlan(tpid) => {
-                writing::push_vlan(&mut self.bytes, tpid);
-                self.stale = true;
+                writing::push_vlan(&mut self.bytes, &reading, tpid);
+                self.tags_max += 1;
             }
             Action::PopVlan => {
-                writing::pop_vlan(&mut self.bytes);
+                writing::pop_vlan(&mut self.bytes, &reading);
                 self.stale = true;
             }
             Action::PushMpls(ether_type) => {
-                if !writing::push_mpls(&mut self.bytes, ether_type) {
+                if !writing::push_mpls(&mut self.bytes, &reading, ether_type) {
                     return Err(Stop::Undecided("a label is pushed behind more tags than are parsed"));
                 }
                 self.stale = true;
             }
             Action::PopMpls(ether_type) => {
-                writing::pop_mpls(&mut self.bytes, ether_type);
+                writing::pop_mpls(&mut self.bytes, &reading, ether_type);
                 self.stale = true;
             }
             Action::SetField { field, value, mask } => return self.set(field, value, mask),
             Action::Move { from, to } => {
-                let reading = Reading::of(&self.bytes);
                 let has = |field| writing::get(&self.bytes, &reading, field).is_some();
                 if SHARED.iter().any(|&(a, b)| a == from && has(b) || b == from && has(a)) && !has(from) {
                     return Err(Stop::Undecided("a field is moved that is another in this packet"));
@@ -347,7 +360,7 @@ impl Packet {
             }
             Action::DecTtl | Action::DecMplsTtl => {
                 let field = if *action == Action::DecTtl { Field::NwTtl } else { Field::MplsTtl };
-                if !writing::decrement(&mut self.bytes, field) {
+                if !writing::decrement(&mut self.bytes, &reading, field) {
                     self.send(CONTROLLER);
                     return Err(Stop::Expired);
                 }

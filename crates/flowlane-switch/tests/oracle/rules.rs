@@ -222,7 +222,7 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// Forgets the rules for which this holds.
-    pub(crate) fn leave_out(&mut self, holds: impl Fn(&str) -> bool) {
+    fn leave_out(&mut self, holds: impl Fn(&str) -> bool) {
         let kept = self.text.lines().filter(|line| !holds(line));
         self.text = kept.map(|line| format!("{line}\n")).collect();
     }
@@ -246,25 +246,24 @@ impl Rules {
     /// Whether some rule sets a field whose name begins with one of these.
     pub(crate) fn sets(&self, fields: &[&str]) -> bool {
         fields.iter().any(|field| {
-            let by_load = nxm(field).is_some_and(|name| self.does(&[&format!("->{name}")]));
-            by_load || self.does(&[&format!("->{field}"), &format!("mod_{field}")])
+            let by_load = nxm(field).iter().any(|name| self.does(&[&format!("->{name}")]));
+            by_load || self.does(&[&format!("->{field}"), &format!("mod_{field}"), &format!("set_{field}")])
         })
     }
 }
 
-/// The name by which [`ACTIONS`] have a field besides its own.
-fn nxm(field: &str) -> Option<&'static str> {
-    Some(match field {
-        "vlan" => "NXM_OF_VLAN_TCI",
-        "arp" => "NXM_OF_ARP",
-        "nw_dst" => "NXM_OF_IP_DST",
-        "nw_tos" => "NXM_OF_IP_TOS",
-        "nw_ttl" => "NXM_NX_IP_TTL",
-        "ipv6_dst" => "NXM_NX_IPV6_DST",
-        "tcp" => "NXM_OF_TCP",
-        "udp" => "OXM_OF_UDP",
-        _ => return None,
-    })
+/// The beginnings of names by which [`ACTIONS`] have fields besides their own.
+fn nxm(field: &str) -> &'static [&'static str] {
+    match field {
+        "vlan" => &["NXM_OF_VLAN_TCI"],
+        "arp" => &["NXM_OF_ARP", "NXM_NX_ARP"],
+        "nw_dst" => &["NXM_OF_IP_DST"],
+        "nw_" => &["NXM_OF_IP", "NXM_NX_IP_"],
+        "ipv6_dst" => &["NXM_NX_IPV6_DST"],
+        "tcp" => &["NXM_OF_TCP"],
+        "udp" => &["OXM_OF_UDP"],
+        _ => &[],
+    }
 }
 
 /// Random rules.
@@ -426,6 +425,9 @@ impl Writer<'_> {
             self.actions.push(format!("set_field:{}->mpls_ttl", self.r.pick(&[1, 2, 64])));
         }
         self.needs = vec![Mpls];
+        for _ in 0..self.r.pick(&[0, 0, 1, 2]) {
+            self.act();
+        }
     }
 
     /// Pops a label, to the type that fits.
@@ -441,9 +443,5 @@ impl Writer<'_> {
         for _ in 0..self.r.pick(&[0, 0, 1, 2]) {
             self.act();
         }
-        // Move behind MPLS is refused.
-        let popped = self.actions.iter().position(|a| a.starts_with("pop_mpls")).expect("it is there");
-        let behind = self.actions.split_off(popped + 1);
-        self.actions.extend(behind.into_iter().filter(|action| !action.starts_with("move")));
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Ip {
     /// The chain of extension headers is there to its end.
     pub(crate) chain_whole: bool,
     pub(crate) extensions: Vec<u8>,
+    /// A Routing header has segments left.
+    pub(crate) segments_left: bool,
     /// Payload length 0 and a hop-by-hop header.
     pub(crate) jumbogram: bool,
     pub(crate) protocol: u8,
@@ -96,8 +98,8 @@ impl Shape {
         };
         let inner = if labelled && bottom { under } else { network };
         let ip = match inner {
-            Network::Ipv4 => ipv4(&rest[labels.len() * 4..]),
-            Network::Ipv6 => ipv6(&rest[labels.len() * 4..]),
+            Network::Ipv4 => Some(ipv4(&rest[labels.len() * 4..])),
+            Network::Ipv6 => Some(ipv6(&rest[labels.len() * 4..])),
             _ => None,
         };
         let is_arp = matches!(network, Network::Arp | Network::Rarp);
@@ -119,9 +121,9 @@ fn stack(bytes: &[u8]) -> (Vec<u32>, bool) {
     (labels, false)
 }
 
-/// RFC 791 §3.1; none where no byte of the header is there.
-fn ipv4(bytes: &[u8]) -> Option<Ip> {
-    let first = *bytes.first()?;
+/// RFC 791 §3.1, as far as it is there.
+fn ipv4(bytes: &[u8]) -> Ip {
+    let first = bytes.first().copied().unwrap_or(0x40);
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let header = usize::from(first & 15) * 4;
     let total = usize::from(be16(bytes, 2).unwrap_or(0));
@@ -132,7 +134,7 @@ fn ipv4(bytes: &[u8]) -> Option<Ip> {
         (0, _) => Fragment::First,
         _ => Fragment::Later,
     };
-    Some(Ip {
+    Ip {
         v6: false,
         sound: whole && first >> 4 == 4,
         version_fits: first >> 4 == 4,
@@ -140,15 +142,16 @@ fn ipv4(bytes: &[u8]) -> Option<Ip> {
         fragment,
         chain_whole: true,
         extensions: vec![],
+        segments_left: false,
         jumbogram: false,
         protocol: byte(9),
         transport: bytes.get(header..total.min(bytes.len())).unwrap_or_default().to_vec(),
-    })
+    }
 }
 
-/// RFC 8200 §3 and §4; none where no byte of the header is there.
-fn ipv6(bytes: &[u8]) -> Option<Ip> {
-    let first = *bytes.first()?;
+/// RFC 8200 §3 and §4, as far as it is there.
+fn ipv6(bytes: &[u8]) -> Ip {
+    let first = bytes.first().copied().unwrap_or(0x60);
     let byte = |at: usize| bytes.get(at).copied().unwrap_or(0);
     let length = usize::from(be16(bytes, 4).unwrap_or(0));
     let whole = bytes.len() >= 40 && 40 + length <= bytes.len();
@@ -160,6 +163,7 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
         fragment: Fragment::No,
         chain_whole: true,
         extensions: vec![],
+        segments_left: false,
         jumbogram: length == 0 && byte(6) == 0,
         protocol: byte(6),
         transport: vec![],
@@ -189,11 +193,12 @@ fn ipv6(bytes: &[u8]) -> Option<Ip> {
                 _ => Fragment::Later,
             };
         }
+        ip.segments_left |= ip.protocol == 43 && payload.get(at + 3).is_some_and(|&left| left > 0);
         (ip.protocol, at) = (next, at + len);
         if ip.fragment == Fragment::Later {
             break;
         }
     }
     ip.transport = payload.get(at..).unwrap_or_default().to_vec();
-    Some(ip)
+    ip
 }

@@ -11,32 +11,18 @@ use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolic
 use super::ovs::{Counters, PORTS, Sent};
 use super::rules::Rules;
 
-/// A worker with ports 1 to [`PORTS`].
+/// A worker with ports 1 to [`PORTS`] that takes one frame at a time.
 pub(crate) struct Flowlane {
     worker: Worker,
     ports: Vec<MemoryHandle>,
 }
 
 impl Flowlane {
-    /// A worker with these rules that takes one frame at a time; `seed` chooses engine and caches, by which nothing
-    /// may change.
+    /// A worker with these rules; `seed` chooses engine and caches, by which nothing may change.
     ///
     /// # Errors
     /// What it says where it refuses a rule.
     pub(crate) fn new(rules: &Rules, policy: MalformedPolicy, seed: u64) -> Result<Self, String> {
-        Self::with_burst(rules, policy, seed, 1)
-    }
-
-    /// The same with bursts of so many frames.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
-    pub(crate) fn with_burst(
-        rules: &Rules,
-        policy: MalformedPolicy,
-        seed: u64,
-        burst: usize,
-    ) -> Result<Self, String> {
         let mut pipeline = Pipeline::new();
         for table in 0..rules.tables {
             let engine: Box<dyn Classifier> = match seed % 3 {
@@ -68,7 +54,7 @@ impl Flowlane {
             egress.ports.add(PortSlot::new(PortNo(number as u32), &name, "", Box::new(port)));
             ports.push(handle);
         }
-        let mut worker = Worker::new(Lookup::new(pipeline, caches), egress, burst, Clock::Frames);
+        let mut worker = Worker::new(Lookup::new(pipeline, caches), egress, 1, Clock::Frames);
         worker.egress.faults.policy = policy;
         Ok(Self { worker, ports })
     }

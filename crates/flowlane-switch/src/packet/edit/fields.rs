@@ -52,6 +52,8 @@ pub fn set_field(frame: &mut Frame, headers: &mut Headers, field: Field, value: 
         mask &= !0x1000; // The bit that says 'tag present' in the key is the DEI bit on the wire.
     }
     let new = (u128::from_be_bytes(wide) & !mask | value & mask).to_be_bytes();
+    let sctp = headers.transport == Transport::Sctp && place.covered == Covered::Transport;
+    let before = if sctp { sctp_crc(bytes, headers) } else { None };
     let delta = Delta::of_write(bytes, place.at, &new[16 - place.len..]);
     match place.covered {
         Covered::None => {}
@@ -60,11 +62,14 @@ pub fn set_field(frame: &mut Frame, headers: &mut Headers, field: Field, value: 
             if headers.network == Network::Ipv4 {
                 delta.apply(bytes, usize::from(headers.l3) + 10);
             }
-            if !matches!(headers.transport, Transport::Icmpv4 | Transport::Sctp) {
+            if headers.transport != Transport::Icmpv4 {
                 adjust_transport(bytes, headers, delta);
             }
         }
         Covered::Transport => adjust_transport(bytes, headers, delta),
+    }
+    if let Some(before) = before {
+        adjust_sctp(bytes, headers, before);
     }
     true
 }
@@ -172,8 +177,8 @@ fn adjust_transport(bytes: &mut [u8], headers: &Headers, delta: Delta) {
         // one that is 0 is wrong, and stays so.
         Transport::Udp | Transport::UdpLite => delta.apply_udp(bytes, l4 + 6),
         Transport::Icmpv4 | Transport::Icmpv6 => delta.apply(bytes, l4 + 2),
-        Transport::Sctp => sctp_checksum(bytes, headers),
-        Transport::None => {}
+        // SCTP's is no sum, and has no pseudo header: see `adjust_sctp`.
+        Transport::Sctp | Transport::None => {}
     }
 }
 
@@ -189,14 +194,19 @@ fn packet_end(bytes: &[u8], headers: &Headers) -> Option<usize> {
     })
 }
 
-/// SCTP's CRC32c over the packet with the checksum taken as 0, sent in little-endian order (RFC 9260,
-/// appendix A).
-fn sctp_checksum(bytes: &mut [u8], headers: &Headers) {
-    let l4 = usize::from(headers.l4);
-    let Some(end) = packet_end(bytes, headers) else { return };
-    if let Some(packet) = bytes.get_mut(l4..end).filter(|p| p.len() >= 12) {
-        packet[8..12].fill(0);
-        let sum = crc32c::checksum(packet);
-        packet[8..12].copy_from_slice(&sum.to_le_bytes());
+/// The CRC32c of an SCTP packet as it lies there, the checksum's own bytes included.
+fn sctp_crc(bytes: &[u8], headers: &Headers) -> Option<u32> {
+    let packet = bytes.get(usize::from(headers.l4)..packet_end(bytes, headers)?)?;
+    (packet.len() >= 12).then(|| crc32c::checksum(packet))
+}
+
+/// Changes SCTP's checksum (RFC 9260 §6.8, appendix A: little-endian) by as much as the right one has changed since it was
+/// that of a packet whose CRC was `before`: a packet that was damaged stays damaged. The checksum's own bytes are the same
+/// in both packets, and so drop out.
+fn adjust_sctp(bytes: &mut [u8], headers: &Headers, before: u32) {
+    let Some(now) = sctp_crc(bytes, headers) else { return };
+    let at = usize::from(headers.l4) + 8;
+    for (byte, change) in bytes[at..at + 4].iter_mut().zip((before ^ now).to_le_bytes()) {
+        *byte ^= change;
     }
 }

@@ -202,8 +202,16 @@ fn udp_without_checksum_stays_without() {
 }
 
 #[test]
-fn sctp_gets_a_new_crc() {
-    let sctp = [0, 5, 0, 6, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4];
+fn sctp_gets_a_new_crc_that_is_as_wrong_as_the_old_one() {
+    for damage in [0, 0x10] {
+        sctp_crc_follows(damage);
+    }
+}
+
+fn sctp_crc_follows(damage: u32) {
+    let mut sctp = [0, 5, 0, 6, 0, 0, 0, 1, 0, 0, 0, 0, 1, 2, 3, 4];
+    let sum = flowlane::hash::crc32c::checksum(&sctp) ^ damage;
+    sctp[8..12].copy_from_slice(&sum.to_le_bytes());
     let mut bytes = Vec::new();
     PacketBuilder::ethernet2([2; 6], [4; 6])
         .ipv4([1; 4], [2; 4], 9)
@@ -213,7 +221,8 @@ fn sctp_gets_a_new_crc() {
     assert!(set_field(&mut frame, &mut headers, Field::TpSrc, 7, 0xffff));
     let mut wanted = sctp;
     wanted[1] = 7;
-    let sum = flowlane::hash::crc32c::checksum(&wanted);
+    wanted[8..12].fill(0);
+    let sum = flowlane::hash::crc32c::checksum(&wanted) ^ damage;
     assert_eq!(frame.bytes()[42..46], sum.to_le_bytes());
 }
 

@@ -256,6 +256,19 @@ fn labels_behind_snap_are_changed_where_they_are() {
     sends_to_2("mpls,actions=pop_mpls:0x8847,pop_mpls:0x0800,dec_ttl,output:2", &frame, &wanted);
 }
 
+/// First and later fragment of a datagram, of IPv4 and of IPv6, from an address of its own.
+fn fragmented(flow: u8) -> [[Vec<u8>; 2]; 2] {
+    let ip = Ip { src: flow, ..PLAIN };
+    let whole = udp(&[10, 0, 0, flow], &ip.dst, &[flow; 24]);
+    let v4 = |fragment, part: &[u8]| ethernet(0x0800, &ipv4(Ip { fragment, ..ip }, 17, part));
+    let v6 = |offset: u16, part: &[u8]| {
+        let header = [&[17, 0][..], &offset.to_be_bytes(), &[0, 0, 0, 7]].concat();
+        ethernet(0x86dd, &ipv6(ip, 44, &[&header[..], part].concat()))
+    };
+    let (first, later) = whole.split_at(16);
+    [[v4(0x2000, first), v4(2, later)], [v6(1, first), v6(16, later)]]
+}
+
 #[test]
 fn the_fragments_of_a_datagram_take_one_next_hop() {
     let hop = |port| HopSpec::Actions(vec![Action::Output(PortNo(port))]);
@@ -275,21 +288,7 @@ fn the_fragments_of_a_datagram_take_one_next_hop() {
         switch.worker.lookup = Lookup::new(pipeline, caches);
         let mut ports = [0; 4];
         for flow in 0..200u8 {
-            let ip = Ip { src: flow, ..PLAIN };
-            let whole = udp(&[10, 0, 0, flow], &ip.dst, &[flow; 24]);
-            let fragment = |offset: u16, more: u8, part: &[u8]| {
-                let header =
-                    [&[17, 0][..], &(offset | u16::from(more)).to_be_bytes(), &[0, 0, 0, 7]].concat();
-                ethernet(0x86dd, &ipv6(ip, 44, &[&header[..], part].concat()))
-            };
-            let pairs = [
-                [
-                    ethernet(0x0800, &ipv4(Ip { fragment: 0x2000, ..ip }, 17, &whole[..16])),
-                    ethernet(0x0800, &ipv4(Ip { fragment: 2, ..ip }, 17, &whole[16..])),
-                ],
-                [fragment(0, 1, &whole[..16]), fragment(16, 0, &whole[16..])],
-            ];
-            for pair in pairs {
+            for pair in fragmented(flow) {
                 let sent = switch.run(&[(1, &pair[0]), (1, &pair[1])]).unwrap();
                 let (first, later) = (sent[0][0].0, sent[1][0].0);
                 assert_eq!(first, later, "datagram {flow}: {}", hex(&pair[0]));

@@ -153,7 +153,8 @@ impl Switch {
     }
 
     pub(super) fn forward_malformed(&mut self, forward: bool) {
-        self.worker.egress.faults.policy = if forward { MalformedPolicy::Forward } else { MalformedPolicy::Drop };
+        self.worker.egress.faults.policy =
+            if forward { MalformedPolicy::Forward } else { MalformedPolicy::Drop };
     }
 
     /// Adds a rule. Says whether the switch takes it.

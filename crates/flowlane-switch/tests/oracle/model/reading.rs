@@ -13,7 +13,7 @@ pub(crate) struct Reading {
     pub(crate) ethernet: bool,
     /// Tag control information of the tags, outermost first, the drop eligible bit included.
     pub(crate) tags: Vec<u16>,
-    /// All tags there are, also behind the second.
+    /// All tags there are, also those behind what is looked for.
     pub(crate) tags_in_all: usize,
     /// The outermost tag's TPID.
     pub(crate) tpid: u16,
@@ -68,6 +68,9 @@ pub(crate) struct Neighbour {
     pub(crate) target_address: Option<usize>,
 }
 
+/// Tags that are looked for in a packet that is parsed.
+pub(crate) const TAGS_MAX: usize = 2;
+
 /// Extension headers that are followed.
 const EXTENSIONS_MAX: usize = 16;
 
@@ -80,14 +83,15 @@ fn be16(bytes: &[u8], at: usize) -> u16 {
 }
 
 impl Reading {
-    pub(crate) fn of(frame: &[u8]) -> Self {
+    /// Reads a frame in which no more than `tags_max` tags are looked for.
+    pub(crate) fn of(frame: &[u8], tags_max: usize) -> Self {
         let mut reading = Self::default();
-        reading.fault = reading.ethernet(frame).err();
+        reading.fault = reading.ethernet(frame, tags_max).err();
         reading
     }
 
     /// IEEE 802.3 §3.2.6, IEEE 802.1Q §9.6, RFC 1042.
-    fn ethernet(&mut self, frame: &[u8]) -> Result<(), &'static str> {
+    fn ethernet(&mut self, frame: &[u8], tags_max: usize) -> Result<(), &'static str> {
         if frame.len() < 14 {
             return Err("no Ethernet header");
         }
@@ -99,7 +103,7 @@ impl Reading {
             self.tags_in_all += 1;
             at += 4;
         }
-        for i in 0..self.tags_in_all.min(2) {
+        for i in 0..self.tags_in_all.min(tags_max) {
             self.tags.push(be16(frame, 14 + 4 * i));
             self.type_at += 4;
         }
@@ -107,7 +111,7 @@ impl Reading {
         let at = self.type_at;
         self.ether_type = be16(frame, at);
         self.ether_type_at = Some(at);
-        if self.tags.len() < 2 && is_tag(at) {
+        if self.tags.len() < tags_max && is_tag(at) {
             return Err("a tag is cut off");
         }
         let mut behind = at + 2;

@@ -99,15 +99,14 @@ pub(super) fn get(frame: &[u8], reading: &Reading, field: Field) -> Option<u128>
 }
 
 /// Sets bits of a field. Where the packet has no such field nothing happens.
-pub(super) fn set(frame: &mut Vec<u8>, field: Field, value: u128, mask: u128) {
-    let reading = Reading::of(frame);
+pub(super) fn set(frame: &mut Vec<u8>, reading: &Reading, field: Field, value: u128, mask: u128) {
     match field {
-        Field::VlanTci => return set_tci(frame, &reading, value, mask),
-        Field::VlanVid => return set_tci(frame, &reading, 0x1000 | value, 0x1000 | mask),
-        Field::VlanPcp => return set_tci(frame, &reading, 0x1000 | value << 13, 0x1000 | mask << 13),
+        Field::VlanTci => return set_tci(frame, reading, value, mask),
+        Field::VlanVid => return set_tci(frame, reading, 0x1000 | value, 0x1000 | mask),
+        Field::VlanPcp => return set_tci(frame, reading, 0x1000 | value << 13, 0x1000 | mask << 13),
         _ => {}
     }
-    let Some(Place { at, len, shift, .. }) = place(&reading, field) else { return };
+    let Some(Place { at, len, shift, .. }) = place(reading, field) else { return };
     if matches!(field, Field::NdTarget | Field::NdSll | Field::NdTll) && reading.fault.is_some() {
         return; // A message whose options lie about their lengths is left alone.
     }
@@ -119,10 +118,10 @@ pub(super) fn set(frame: &mut Vec<u8>, field: Field, value: u128, mask: u128) {
     let mask = mask << shift;
     let old = number(&frame[at..at + len]);
     let new = old & !mask | value << shift & mask;
-    let errors = Errors::of(frame, &reading);
+    let errors = Errors::of(frame, reading);
     frame[at..at + len].copy_from_slice(&new.to_be_bytes()[16 - len..]);
     if new != old {
-        errors.restore(frame, &reading);
+        errors.restore(frame, reading);
     }
 }
 
@@ -131,10 +130,10 @@ pub(super) fn set(frame: &mut Vec<u8>, field: Field, value: u128, mask: u128) {
 fn set_tci(frame: &mut Vec<u8>, reading: &Reading, value: u128, mask: u128) {
     let (value, mask) = (value as u16, mask as u16);
     if mask & 0x1000 != 0 && value & 0x1000 == 0 {
-        return pop_vlan(frame);
+        return pop_vlan(frame, reading);
     }
     if reading.tags.is_empty() {
-        push_vlan(frame, 0x8100);
+        push_vlan(frame, reading, 0x8100);
     }
     if !reading.ethernet {
         return;
@@ -145,24 +144,23 @@ fn set_tci(frame: &mut Vec<u8>, reading: &Reading, value: u128, mask: u128) {
 }
 
 /// OpenFlow 1.3.5 §5.12: a new outermost tag, all zero.
-pub(super) fn push_vlan(frame: &mut Vec<u8>, tpid: u16) {
-    if Reading::of(frame).ethernet {
+pub(super) fn push_vlan(frame: &mut Vec<u8>, reading: &Reading, tpid: u16) {
+    if reading.ethernet {
         let [high, low] = tpid.to_be_bytes();
         frame.splice(12..12, [high, low, 0, 0]);
     }
 }
 
-pub(super) fn pop_vlan(frame: &mut Vec<u8>) {
-    if !Reading::of(frame).tags.is_empty() {
+pub(super) fn pop_vlan(frame: &mut Vec<u8>, reading: &Reading) {
+    if !reading.tags.is_empty() {
         frame.drain(12..16);
     }
 }
 
 /// OpenFlow 1.3.5 §5.12, §5.12.1: a new outermost label stack entry whose fields are those of the one before it, or the
-/// TTL that of IP. An 802.3 frame takes none. Says whether this is decided: a third tag hides where labels go.
-pub(super) fn push_mpls(frame: &mut Vec<u8>, ether_type: u16) -> bool {
-    let reading = Reading::of(frame);
-    if reading.tags_in_all > 2 {
+/// TTL that of IP. An 802.3 frame takes none. Says whether this is decided: a tag that is not parsed hides where labels go.
+pub(super) fn push_mpls(frame: &mut Vec<u8>, reading: &Reading, ether_type: u16) -> bool {
+    if reading.tags_in_all > reading.tags.len() {
         return false;
     }
     let Some(at) = reading.ether_type_at.filter(|&at| at == reading.type_at) else { return true };
@@ -181,8 +179,7 @@ pub(super) fn push_mpls(frame: &mut Vec<u8>, ether_type: u16) -> bool {
 
 /// OpenFlow 1.3.5 §5.12: the outermost entry goes, and the EtherType is the one given. The length of an 802.3 frame
 /// (IEEE 802.3 §3.2.6) is that of what is left.
-pub(super) fn pop_mpls(frame: &mut Vec<u8>, ether_type: u16) {
-    let reading = Reading::of(frame);
+pub(super) fn pop_mpls(frame: &mut Vec<u8>, reading: &Reading, ether_type: u16) {
     let (Some(&label), Some(at)) = (reading.labels.first(), reading.ether_type_at) else { return };
     frame.drain(label..label + 4);
     frame[at..at + 2].copy_from_slice(&ether_type.to_be_bytes());
@@ -297,11 +294,11 @@ fn transport_sum(frame: &[u8], reading: &Reading) -> u16 {
 }
 
 /// Lowers a TTL by one. Says whether the packet may go on: one whose TTL is 0 or 1 may not.
-pub(super) fn decrement(frame: &mut Vec<u8>, field: Field) -> bool {
-    match get(frame, &Reading::of(frame), field) {
+pub(super) fn decrement(frame: &mut Vec<u8>, reading: &Reading, field: Field) -> bool {
+    match get(frame, reading, field) {
         Some(0 | 1) => false,
         Some(ttl) => {
-            set(frame, field, ttl - 1, 0xff);
+            set(frame, reading, field, ttl - 1, 0xff);
             true
         }
         None => true,

@@ -1,6 +1,10 @@
-//! What a port that takes tunnels off does with congestion marks, and with what it must not take off.
+//! What a port that takes tunnels off does with congestion marks, and with what it must not take off; and what goes
+//! into tunnels.
 
-use super::{Ip, PLAIN, Switch, drops, ethernet, hex, ipv4, ipv6, print, rules, udp4, v6};
+use flowlane::tunnel::{Encapsulation, Policy, TunnelKind};
+use flowlane_switch::tunnel::{TunnelSpec, Tunnels};
+
+use super::{Ip, PLAIN, Switch, drops, ethernet, fragmented, hex, ipv4, ipv6, print, rules, udp4, v6};
 use crate::against_model::worker::Options;
 use crate::model::Frames;
 use crate::packets::{Random, sum};
@@ -63,6 +67,33 @@ fn congestion_outside_is_marked_inside() {
             assert!(sent == wanted, "{family}, {inside} inside, {outside} outside:\n{}", print(&sent));
         }
     }
+}
+
+#[test]
+fn the_fragments_of_a_datagram_go_into_a_tunnel_from_one_port() {
+    // RFC 7348 §5: the source port is a hash of what is inside, so that routers on the way keep flows together.
+    let (near, far) = ([192, 0, 2, 1].into(), [192, 0, 2, 2].into());
+    let spec = TunnelSpec {
+        number: 1,
+        name: String::new(),
+        endpoint: None,
+        encapsulation: Some(Encapsulation::new(TunnelKind::Vxlan, 77, near, far)),
+        in_port: None,
+    };
+    let mut switch = Switch::new(&drops(1), Options::plain(&mut Random::new(1)));
+    switch.worker.egress.tunnels = Some(Tunnels::new(&[spec], Policy::default(), 7).unwrap());
+    rules("actions=encap:1,output:2").iter().for_each(|rule| assert!(switch.add(rule)));
+    let mut ports = std::collections::BTreeSet::new();
+    for flow in 0..200 {
+        for pair in fragmented(flow) {
+            let sent = switch.run(&[(1, &pair[0]), (1, &pair[1])]).unwrap();
+            // Behind Ethernet and IPv4.
+            let [first, later] = [0, 1].map(|i| sent[i][0].1[34..36].to_vec());
+            assert_eq!(first, later, "datagram {flow}: {}", hex(&pair[0]));
+            ports.insert(first);
+        }
+    }
+    assert!(ports.len() > 300, "{} ports for 400 datagrams", ports.len());
 }
 
 #[test]
