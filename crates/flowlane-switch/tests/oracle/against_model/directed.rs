@@ -170,6 +170,12 @@ fn what_lies_behind_a_third_tag_or_a_fourth_label_is_found_when_those_in_front_h
         &two,
         &tagged(&changed, &[tag(2)]),
     );
+    let moved = ethernet(0x0800, &udp4(Ip { dst: [10, 0, 0, 1], ..PLAIN }));
+    sends_to_2(
+        "ip,actions=push_vlan:0x8100,move:nw_src->nw_dst,output:2",
+        &two,
+        &tagged(&moved, &[[0x81, 0, 0, 0], tag(1), tag(2)]),
+    );
     let four = [label(false, 9), label(false, 8), label(false, 7), label(true, 6)];
     sends_to_2(
         "mpls,actions=pop_mpls:0x8847,dec_mpls_ttl,output:2",
@@ -325,6 +331,21 @@ fn later_ipv6_fragments_have_the_protocol_of_the_fragment_header() {
     sends_nothing("udp6,actions=output:2", &fragment(16));
     sends_to_2("udp6,actions=output:2", &fragment(0), &fragment(0));
     sends_nothing("ipv6,nw_proto=44,actions=output:2", &fragment(0));
+}
+
+#[test]
+fn sixteen_extension_headers_are_followed() {
+    for (count, forwarded) in [(15, true), (16, true), (17, false)] {
+        let datagram = udp(&v6(1), &v6(2), b"payload");
+        let mut payload = datagram;
+        for i in 0..count {
+            let next = if i == 0 { 17 } else { 60 };
+            payload = [&[next, 0, 1, 4, 0, 0, 0, 0][..], &payload].concat();
+        }
+        let frame = ethernet(0x86dd, &ipv6(PLAIN, 60, &payload));
+        let (sent, counters) = switch("udp6,tp_dst=53,actions=output:2", false, &frame);
+        assert_eq!((sent.len() == 1, counters.malformed == 0), (forwarded, forwarded), "{count} headers");
+    }
 }
 
 #[test]
