@@ -387,6 +387,17 @@ fn setting_vlan_tci_to_0_removes_the_tag() {
 }
 
 #[test]
+fn what_does_not_change_is_left_as_it_is() {
+    // Wrong checksums: all ones, which is another form of 0 in a sum, and a CRC.
+    let mut tcp = [&[1, 187, 0, 53][..], &[0; 8], &[0x50, 0x10, 0, 0, 0xff, 0xff, 0, 0]].concat();
+    let frame = ethernet(0x0800, &ipv4(PLAIN, 6, &tcp));
+    sends_to_2("tcp,actions=set_field:53->tcp_dst,set_field:10.0.0.2->nw_dst,output:2", &frame, &frame);
+    tcp.truncate(12);
+    let frame = ethernet(0x0800, &ipv4(PLAIN, 132, &tcp));
+    sends_to_2("sctp,actions=set_field:53->sctp_dst,output:2", &frame, &frame);
+}
+
+#[test]
 fn udp_lites_checksum_follows_addresses() {
     let packet = |dst: [u8; 4]| {
         let ip = Ip { dst, ..PLAIN };
