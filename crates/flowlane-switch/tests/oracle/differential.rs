@@ -15,8 +15,8 @@ use super::rules::{Labels, Limits, Rules, rules};
 use super::shape::Shape;
 use super::switch::Flowlane;
 
-/// Cases that are run where nothing else is said: some 20 s.
-const CASES_DEFAULT: u64 = 100;
+/// Cases that are run where nothing else is said: some 20 s on two cores that are not busy otherwise.
+const CASES_DEFAULT: u64 = 200;
 
 /// Packets of a case, half of them through each of two ports.
 const PACKETS: usize = 50;
