@@ -51,8 +51,9 @@ impl Case {
             let of_class = included.is_none() || left_out(asked, None).is_some();
             (of_class && left_out(asked, included.as_deref()).is_none()).then_some(packet)
         };
-        // A tenth of them is compared at the least, or what is left out is too much.
-        let mut packets = || (0..PACKETS * 5).filter_map(|_| compared()).take(PACKETS / 2).collect();
+        // Of a class by itself there may be few; else so many are looked at that there are enough.
+        let looked_at = if included.is_some() { 5 * PACKETS } else { 500 * PACKETS };
+        let mut packets = || (0..looked_at).filter_map(|_| compared()).take(PACKETS / 2).collect();
         let packets = vec![packets(), packets()];
         Self { seed, rules, policy, included, packets }
     }
