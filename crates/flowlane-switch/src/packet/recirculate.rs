@@ -37,14 +37,22 @@ pub(crate) fn move_field(
     to: Field,
 ) {
     let value = match in_headers(from) {
-        true => {
-            let mut now = FlowKey::zero();
-            *headers = parse(frame.bytes(), 0, &mut now);
-            now.get(from)
-        }
+        true => read(frame, headers, from),
         false => key.get(from),
     };
     set_field(frame, headers, key, to, value, to.info().ones());
+}
+
+/// A field of the packet's headers, also of those behind tags that were pushed onto two: a parser does not look behind
+/// these.
+fn read(frame: &Frame, headers: &Headers, field: Field) -> u128 {
+    use Field::{EthDst, EthSrc, VlanPcp, VlanTci, VlanTci1, VlanTpid, VlanVid};
+    let outermost = matches!(field, EthDst | EthSrc | VlanTci | VlanVid | VlanPcp | VlanTpid | VlanTci1);
+    let unseen = if outermost { 0 } else { usize::from(headers.vlan_tags.saturating_sub(2)) };
+    let mut now = FlowKey::zero();
+    // Where the addresses are expected stands something else then; they are not asked for.
+    parse(frame.bytes().get(4 * unseen..).unwrap_or_default(), 0, &mut now);
+    now.get(field)
 }
 
 /// Sets a field where it is: in the packet, or in the key.

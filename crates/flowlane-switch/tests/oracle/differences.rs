@@ -63,10 +63,6 @@ impl Asked<'_> {
         self.rules.does(&["pop_mpls"])
     }
 
-    fn edits_labels(&self) -> bool {
-        self.pushes() || self.pops() || self.rules.sets(&["mpls"])
-    }
-
     fn edits_tags(&self) -> bool {
         self.rules.sets(&["vlan"]) || self.rules.does(&["push_vlan", "pop_vlan", "strip_vlan"])
     }
@@ -105,15 +101,15 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "nobody: OpenFlow leaves it to the rule to be right; ovs-actions(7) says that the type must fit (the rules pop by mpls_bos)",
         LeftOut::Packets(|a| a.pops() && a.shape.labelled && !a.shape.bottom)),
     row("mpls-cut",
-        "labels set, pushed or popped where the first label is cut off: Open vSwitch writes a label in front of the rest",
+        "labels set, pushed or popped where the first label is cut off: Open vSwitch writes a label in front of the rest, and such packets or those behind them may be missing in counters",
         "Flowlane leaves the packet alone; a defect of Open vSwitch",
-        LeftOut::Packets(|a| a.edits_labels() && a.shape.labelled && a.shape.labels.is_empty())),
+        LeftOut::Packets(|a| a.shape.labelled && a.shape.labels.is_empty())),
     row("mpls-push-pop",
         "a label that is pushed and popped again on one path: Open vSwitch cancels the two, and the EtherType that pop_mpls names with them",
         "Flowlane: OpenFlow 1.3.5 §5.12, pop_mpls sets the EtherType (no rules have both)",
         LeftOut::Rules),
     row("mpls-zero-entry",
-        "a label stack entry of 32 zero bits is not counted by Open vSwitch: a label is edited in front of it, and such packets may be missing in counters",
+        "a label stack entry of 32 zero bits is not counted by Open vSwitch: a label is edited in front of it, and such packets or those behind them may be missing in counters",
         "Flowlane: RFC 3032 §2.1, label 0 is as good as any; a defect of Open vSwitch",
         LeftOut::Packets(|a| a.shape.labels.contains(&0))),
     row("mpls-cached-entry",

@@ -79,6 +79,8 @@ struct Packet {
     outside: BTreeMap<Field, u128>,
     /// The headers were changed so that what is known of them holds no longer.
     stale: bool,
+    /// A label was popped that was not there.
+    popped_nothing: bool,
     /// Tags behind which headers are known: one more for each that a rule has pushed since the packet was parsed.
     tags_max: usize,
     sent: Frames,
@@ -132,8 +134,16 @@ impl Model {
         let before = self.counters();
         let outside = BTreeMap::from([(Field::InPort, in_port.into())]);
         let (bytes, sent) = (bytes.to_vec(), Vec::new());
-        let mut packet =
-            Packet { bytes, in_port, outside, stale: true, tags_max: TAGS_MAX, sent, gone: false };
+        let mut packet = Packet {
+            bytes,
+            in_port,
+            outside,
+            stale: true,
+            popped_nothing: false,
+            tags_max: TAGS_MAX,
+            sent,
+            gone: false,
+        };
         match self.walk(&mut packet) {
             Ok(()) => self.counters.by_rule += u64::from(!packet.gone),
             Err(Stop::Malformed) => {}
@@ -160,7 +170,7 @@ impl Model {
         let mut at = Some(0);
         while let Some(number) = at {
             self.parse(packet)?;
-            packet.tags_max = TAGS_MAX;
+            (packet.tags_max, packet.popped_nothing) = (TAGS_MAX, false);
             let Some(table) = self.tables.get_mut(&number) else { return Ok(()) };
             let found = table.find(packet);
             let next = match &table.kind {
@@ -194,8 +204,14 @@ impl Model {
 
     /// Parses the packet, where that has not been done since its headers changed.
     fn parse(&mut self, packet: &mut Packet) -> Result<(), Stop> {
+        let popped_nothing = std::mem::take(&mut packet.popped_nothing);
         if !std::mem::take(&mut packet.stale) {
-            return Ok(());
+            return match popped_nothing && packet.tags_max > TAGS_MAX {
+                true => {
+                    Err(Stop::Undecided("a label that is not there is popped among tags that were pushed"))
+                }
+                false => Ok(()),
+            };
         }
         packet.tags_max = TAGS_MAX;
         if packet.reading().fault.is_some() {
@@ -348,7 +364,8 @@ impl Packet {
             }
             Action::PopMpls(ether_type) => {
                 writing::pop_mpls(&mut self.bytes, &reading, ether_type);
-                self.stale = true;
+                self.stale |= !reading.labels.is_empty();
+                self.popped_nothing = reading.labels.is_empty();
             }
             Action::SetField { field, value, mask } => return self.set(field, value, mask),
             Action::Move { from, to } => {

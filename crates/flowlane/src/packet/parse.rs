@@ -308,7 +308,7 @@ struct Chain {
 
 /// Follows the extension headers (RFC 8200 §4) of `packet` to the first that is none.
 fn extensions(packet: &[u8], chain: &mut Chain) -> Result<(), Malformed> {
-    for _ in 0..IPV6_EXTENSIONS_MAX {
+    for followed in 0..=IPV6_EXTENSIONS_MAX {
         let unit = match chain.proto {
             ip_proto::HOP_BY_HOP
             | ip_proto::ROUTING
@@ -318,6 +318,9 @@ fn extensions(packet: &[u8], chain: &mut Chain) -> Result<(), Malformed> {
             ip_proto::AUTHENTICATION => 4,
             _ => return Ok(()),
         };
+        if followed == IPV6_EXTENSIONS_MAX {
+            break;
+        }
         let header: &[u8; 8] = take(packet, chain.at, Malformed::Ipv6ExtensionTruncated)?;
         // In the fourth byte, whatever the type (RFC 8200 §4.4).
         chain.segments_left |= chain.proto == ip_proto::ROUTING && header[3] > 0;

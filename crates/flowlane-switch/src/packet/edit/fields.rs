@@ -51,7 +51,12 @@ pub fn set_field(frame: &mut Frame, headers: &mut Headers, field: Field, value: 
     if field == Field::VlanTci {
         mask &= !0x1000; // The bit that says 'tag present' in the key is the DEI bit on the wire.
     }
-    let new = (u128::from_be_bytes(wide) & !mask | value & mask).to_be_bytes();
+    let old = u128::from_be_bytes(wide);
+    let new = old & !mask | value & mask;
+    if new == old {
+        return true; // A wrong checksum of all ones would become 0, its other form.
+    }
+    let new = new.to_be_bytes();
     let sctp = headers.transport == Transport::Sctp && place.covered == Covered::Transport;
     let before = if sctp { sctp_crc(bytes, headers) } else { None };
     let delta = Delta::of_write(bytes, place.at, &new[16 - place.len..]);

@@ -170,6 +170,12 @@ fn what_lies_behind_a_third_tag_or_a_fourth_label_is_found_when_those_in_front_h
         &two,
         &tagged(&changed, &[tag(2)]),
     );
+    let moved = ethernet(0x0800, &udp4(Ip { dst: [10, 0, 0, 1], ..PLAIN }));
+    sends_to_2(
+        "ip,actions=push_vlan:0x8100,move:nw_src->nw_dst,output:2",
+        &two,
+        &tagged(&moved, &[[0x81, 0, 0, 0], tag(1), tag(2)]),
+    );
     let four = [label(false, 9), label(false, 8), label(false, 7), label(true, 6)];
     sends_to_2(
         "mpls,actions=pop_mpls:0x8847,dec_mpls_ttl,output:2",
@@ -328,6 +334,21 @@ fn later_ipv6_fragments_have_the_protocol_of_the_fragment_header() {
 }
 
 #[test]
+fn sixteen_extension_headers_are_followed() {
+    for (count, forwarded) in [(15, true), (16, true), (17, false)] {
+        let datagram = udp(&v6(1), &v6(2), b"payload");
+        let mut payload = datagram;
+        for i in 0..count {
+            let next = if i == 0 { 17 } else { 60 };
+            payload = [&[next, 0, 1, 4, 0, 0, 0, 0][..], &payload].concat();
+        }
+        let frame = ethernet(0x86dd, &ipv6(PLAIN, 60, &payload));
+        let (sent, counters) = switch("udp6,tp_dst=53,actions=output:2", false, &frame);
+        assert_eq!((sent.len() == 1, counters.malformed == 0), (forwarded, forwarded), "{count} headers");
+    }
+}
+
+#[test]
 fn what_is_not_set_in_the_packet_is_not_matched_as_if_it_were() {
     let mut sctp = [&[1, 187, 0, 53, 1, 2, 3, 4, 0, 0, 0, 0][..], &[0, 3, 0, 20], &[5; 16]].concat();
     let crc = crc32c(&sctp);
@@ -363,6 +384,17 @@ fn setting_vlan_tci_to_0_removes_the_tag() {
     sends_to_2("actions=set_field:0->vlan_tci,output:2", &frame, &frame);
     let text = "actions=set_field:0->vlan_tci,goto_table:1\ntable=1,vlan_tci=0,actions=output:2";
     sends_to_2(text, &one, &frame);
+}
+
+#[test]
+fn what_does_not_change_is_left_as_it_is() {
+    // Wrong checksums: all ones, which is another form of 0 in a sum, and a CRC.
+    let mut tcp = [&[1, 187, 0, 53][..], &[0; 8], &[0x50, 0x10, 0, 0, 0xff, 0xff, 0, 0]].concat();
+    let frame = ethernet(0x0800, &ipv4(PLAIN, 6, &tcp));
+    sends_to_2("tcp,actions=set_field:53->tcp_dst,set_field:10.0.0.2->nw_dst,output:2", &frame, &frame);
+    tcp.truncate(12);
+    let frame = ethernet(0x0800, &ipv4(PLAIN, 132, &tcp));
+    sends_to_2("sctp,actions=set_field:53->sctp_dst,output:2", &frame, &frame);
 }
 
 #[test]

@@ -193,38 +193,36 @@ pub(super) fn pop_mpls(frame: &mut Vec<u8>, reading: &Reading, ether_type: u16) 
 /// By how much a packet's checksums are wrong. A switch that changes a packet keeps that (RFC 1624 §1), so that nobody
 /// takes a corrupted packet for a sound one.
 struct Errors {
-    ip: Option<u16>,
-    transport: Option<u16>,
-    /// Where the transport checksum lies; none where there is none.
-    transport_at: Option<usize>,
+    /// The IPv4 header.
+    ip: Option<Vec<u8>>,
+    /// What the transport checksum covers, and where it lies.
+    transport: Option<(Vec<u8>, usize)>,
     /// The packet, where it is SCTP.
     sctp: Option<Vec<u8>>,
 }
 
 impl Errors {
     fn of(frame: &[u8], reading: &Reading) -> Self {
-        let transport_at = checksum_at(frame, reading);
         let sctp = reading.transport == Some(Transport::Sctp);
         Self {
-            ip: reading.ip.filter(|ip| !ip.v6).map(|ip| sum(&[&frame[ip.at..v4_end(frame, ip)]])),
-            transport: transport_at.map(|_| transport_sum(frame, reading)),
-            transport_at,
+            ip: reading.ip.filter(|ip| !ip.v6).map(|ip| v4_header(frame, ip)),
+            transport: checksum_at(frame, reading).map(|at| (transport_covered(frame, reading), at)),
             sctp: reading.ip.filter(|_| sctp).map(|ip| frame[ip.header_end..ip.end].to_vec()),
         }
     }
 
-    /// Sets the checksums so that the sums are what they were.
+    /// Sets the checksums of what has changed so that the sums are what they were.
     fn restore(&self, frame: &mut [u8], reading: &Reading) {
         let Some(ip) = reading.ip else { return };
-        if let Some(before) = self.ip {
-            restore(frame, ip.at + 10, before, |frame| sum(&[&frame[ip.at..v4_end(frame, ip)]]));
+        if let Some(before) = &self.ip {
+            restore(frame, ip.at + 10, before, |frame| v4_header(frame, ip));
         }
-        if let (Some(at), Some(before)) = (self.transport_at, self.transport) {
-            restore(frame, at, before, |frame| transport_sum(frame, reading));
+        if let Some((before, at)) = &self.transport {
+            restore(frame, *at, before, |frame| transport_covered(frame, reading));
             // RFC 768, RFC 3828 §3.1: 0 stands for none, so that a checksum of 0 is sent as all ones.
             let udp = matches!(reading.transport, Some(Transport::Udp | Transport::UdpLite));
-            if udp && frame[at..at + 2] == [0, 0] {
-                frame[at..at + 2].fill(0xff);
+            if udp && frame[*at..at + 2] == [0, 0] {
+                frame[*at..at + 2].fill(0xff);
             }
         }
         if let Some(before) = &self.sctp {
@@ -242,19 +240,19 @@ fn sctp_crc(packet: &[u8]) -> u32 {
     crc32c(&packet)
 }
 
-/// Sets the checksum at `at` to what makes the sum `before` again, in ones' complement.
-fn restore(frame: &mut [u8], at: usize, before: u16, sum: impl Fn(&[u8]) -> u16) {
-    if sum(frame) % 0xffff == before % 0xffff {
+/// Sets the checksum at `at` to what makes the sum of what it covers that of `before` again, in ones' complement.
+fn restore(frame: &mut [u8], at: usize, before: &[u8], covered: impl Fn(&[u8]) -> Vec<u8>) {
+    if covered(frame) == before {
         return;
     }
     frame[at..at + 2].fill(0);
-    let others = u32::from(sum(frame));
-    let new = (u32::from(before) + 0xffff - others) % 0xffff;
+    let (before, others) = (u32::from(sum(&[before])), u32::from(sum(&[&covered(frame)])));
+    let new = (before + 0xffff - others) % 0xffff;
     frame[at..at + 2].copy_from_slice(&(new as u16).to_be_bytes());
 }
 
-fn v4_end(frame: &[u8], ip: Ip) -> usize {
-    ip.at + usize::from(frame[ip.at] & 15) * 4
+fn v4_header(frame: &[u8], ip: Ip) -> Vec<u8> {
+    frame[ip.at..ip.at + usize::from(frame[ip.at] & 15) * 4].to_vec()
 }
 
 /// Where the transport checksum lies that is a sum.
@@ -269,9 +267,9 @@ fn checksum_at(frame: &[u8], reading: &Reading) -> Option<usize> {
     }
 }
 
-/// The sum over what the transport checksum covers. Of the pseudo header (RFC 768, RFC 8200 §8.1) only the addresses
+/// What the transport checksum covers. Of the pseudo header (RFC 768, RFC 8200 §8.1) only the addresses
 /// can change.
-fn transport_sum(frame: &[u8], reading: &Reading) -> u16 {
+fn transport_covered(frame: &[u8], reading: &Reading) -> Vec<u8> {
     let ip = reading.ip.expect("there is a transport header");
     let (src, dst) = if ip.v6 { (8..24, 24..40) } else { (12..16, 16..20) };
     let address = |range: std::ops::Range<usize>| &frame[ip.at + range.start..ip.at + range.end];
@@ -290,7 +288,7 @@ fn transport_sum(frame: &[u8], reading: &Reading) -> u16 {
             segment = &segment[..coverage.clamp(8, segment.len())];
         }
     }
-    sum(&[src, dst, segment])
+    [src, dst, segment].concat()
 }
 
 /// Lowers a TTL by one. Says whether the packet may go on: one whose TTL is 0 or 1 may not.
