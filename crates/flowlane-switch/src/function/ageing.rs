@@ -251,7 +251,18 @@ impl<T: Copy> Aged<T> {
 
     /// An entry that is due, to be [removed](Self::remove) by the owner before the next is asked for; none where none is,
     /// or `budget` entries have been looked at.
+    #[inline]
     pub fn due(&mut self, now: u32, budget: &mut usize) -> Option<u32> {
+        // What every packet asks.
+        if self.hand >= now && self.lists[(self.hand % SLOTS) as usize] == NONE {
+            return None;
+        }
+        self.turn(now, budget)
+    }
+
+    /// The same, where the hand has to move, or there is something to look at.
+    #[inline(never)]
+    fn turn(&mut self, now: u32, budget: &mut usize) -> Option<u32> {
         // After a turn every list has been seen.
         self.hand = self.hand.max(now.saturating_sub(SLOTS));
         loop {

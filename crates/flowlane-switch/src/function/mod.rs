@@ -158,10 +158,13 @@ impl Function {
         Some(&verdict.program)
     }
 
-    /// What to do with packets that got a verdict; none where they are refused.
+    /// What to do with packets that got a verdict.
+    ///
+    /// # Panics
+    /// Where there is no such verdict, or they are refused.
     #[inline]
-    pub fn program(&self, verdict: u8) -> Option<&Program> {
-        self.verdicts.get(usize::from(verdict)).map(|verdict| &verdict.program)
+    pub fn program(&self, verdict: u8) -> &Program {
+        &self.verdicts[usize::from(verdict)].program
     }
 
     /// The verdicts, by number.

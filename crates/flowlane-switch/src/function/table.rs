@@ -97,6 +97,7 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
     }
 
     /// Removes what is due, looking at no more than `budget` entries.
+    #[inline]
     pub fn age(&mut self, now: u32, mut budget: usize) {
         while let Some(at) = self.entries.due(now, &mut budget) {
             self.remove_aged(at);

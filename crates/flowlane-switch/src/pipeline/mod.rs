@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 pub use actions::{BehindError, steps_behind};
-pub use path::{Path, PathId, Paths, Program, Step};
+pub use path::{Path, PathId, Paths, Program, Seen, Step};
 pub use route::RouteTable;
 pub use translate::{Translation, Walk};
 
@@ -149,6 +149,8 @@ pub struct Pipeline {
     tables: BTreeMap<u8, Table>,
     routes: BTreeMap<u8, RouteTable>,
     functions: BTreeMap<u8, Function>,
+    /// The tables behind the caches, a bit each: every packet that comes to one asks.
+    behind: [u64; 4],
     generation: u32,
     defers: bool,
 }
@@ -166,6 +168,7 @@ impl Pipeline {
             tables: BTreeMap::new(),
             routes: BTreeMap::new(),
             functions: BTreeMap::new(),
+            behind: [0; 4],
             generation: 0,
             defers: false,
         }
@@ -248,6 +251,7 @@ impl Pipeline {
     /// Adds a table of routes. Its number must be no other table's.
     pub fn add_routes(&mut self, number: u8, routes: RouteTable) {
         self.routes.insert(number, routes);
+        self.behind[usize::from(number) / 64] |= 1 << (number % 64);
         self.generation += 1;
     }
 
@@ -268,6 +272,7 @@ impl Pipeline {
     /// Adds a function. Its number must be no table's.
     pub fn add_function(&mut self, number: u8, function: Function) {
         self.functions.insert(number, function);
+        self.behind[usize::from(number) / 64] |= 1 << (number % 64);
         self.generation += 1;
     }
 
@@ -285,18 +290,14 @@ impl Pipeline {
         self.functions.get(&number)
     }
 
-    /// Whether there is a function of this number.
-    pub fn is_function(&self, number: u8) -> bool {
-        self.functions.contains_key(&number)
-    }
-
     pub fn function_mut(&mut self, number: u8) -> Option<&mut Function> {
         self.functions.get_mut(&number)
     }
 
     /// Whether packets meet this table behind the caches: one of routes, or a function.
+    #[inline]
     pub fn is_behind(&self, number: u8) -> bool {
-        self.routes.contains_key(&number) || self.functions.contains_key(&number)
+        self.behind[usize::from(number) / 64] >> (number % 64) & 1 == 1
     }
 
     /// Whether there is a table of this number, of rules or behind the caches.

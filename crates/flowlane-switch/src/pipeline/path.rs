@@ -43,10 +43,20 @@ pub enum Step {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {
     steps: Box<[Step]>,
-    /// No step sends the packet anywhere, or uses what other packets use too.
-    unseen: bool,
-    /// The last step leads on.
-    leads_on: bool,
+    seen: Seen,
+}
+
+/// Whether others can tell when the steps of a [`Program`] are taken: whether one of them sends the packet somewhere, or uses
+/// what other packets use too. (A TTL that expires is told apart by who takes them.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Seen {
+    /// None does: they change nothing but the packet.
+    #[default]
+    Never,
+    /// Some does, before the last leads on.
+    Before,
+    /// Some does, and the packet goes nowhere else.
+    Last,
 }
 
 impl Program {
@@ -65,8 +75,12 @@ impl Program {
             ),
             _ => false,
         };
-        let leads_on = matches!(steps.last(), Some(Step::Enter { .. } | Step::Recirculate { .. }));
-        Self { unseen: !steps.iter().any(seen), leads_on, steps }
+        let seen = match (steps.iter().any(seen), leads_on(&steps)) {
+            (false, _) => Seen::Never,
+            (true, true) => Seen::Before,
+            (true, false) => Seen::Last,
+        };
+        Self { seen, steps }
     }
 
     /// The steps, in order.
@@ -75,24 +89,21 @@ impl Program {
         &self.steps
     }
 
-    /// Whether nobody can tell when its steps are taken: they change nothing but their packet. (A TTL that expires is
-    /// told apart by who takes them.)
+    /// Whether others see them.
     #[inline]
-    pub fn is_unseen(&self) -> bool {
-        self.unseen
+    pub fn seen(&self) -> Seen {
+        self.seen
     }
 
     /// Whether the last step leads elsewhere.
     #[inline]
     pub fn leads_on(&self) -> bool {
-        self.leads_on
+        leads_on(&self.steps)
     }
+}
 
-    /// Whether it [is unseen](Self::is_unseen) and ends elsewhere.
-    #[inline]
-    pub fn leads_on_unseen(&self) -> bool {
-        self.unseen && self.leads_on
-    }
+fn leads_on(steps: &[Step]) -> bool {
+    matches!(steps.last(), Some(Step::Enter { .. } | Step::Recirculate { .. }))
 }
 
 /// A path's place in [`Paths`].
@@ -110,7 +121,7 @@ pub struct Path {
     pub bytes: u64,
     program: u32,
     /// As its [`Program`] has it.
-    pub leads_on_unseen: bool,
+    pub seen: Seen,
 }
 
 /// Steps that several paths share, their marks blank.
@@ -151,13 +162,13 @@ impl Paths {
         let program = self.program(blank(&steps));
         let shared = &mut self.programs[program as usize];
         shared.paths += 1;
-        let leads_on_unseen = shared.program.leads_on_unseen();
+        let seen = shared.program.seen();
         let id = self.free.pop().unwrap_or_else(|| {
             self.hot.push(Path::default());
             self.steps.push(None);
             PathId((self.hot.len() - 1) as u32)
         });
-        self.hot[id.0 as usize] = Path { packets: 0, bytes: 0, program, leads_on_unseen };
+        self.hot[id.0 as usize] = Path { packets: 0, bytes: 0, program, seen };
         self.steps[id.0 as usize] = Some(steps.clone());
         self.index.insert(steps, id);
         id

@@ -330,13 +330,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Looks lanes up and does what is to be done with them.
-    fn look_up(&mut self, port: usize, lanes: LaneMask) -> Result<(), RunError> {
-        let mut ways = NOWHERE;
-        let lanes = self.find_ways(port, lanes, &mut ways)?;
-        self.advance(port, lanes, &mut ways)
-    }
-
     /// Finds the ways of lanes; gives those that go on at once. What waits for a table is parked.
     #[inline]
     fn find_ways(&mut self, port: usize, mut lanes: LaneMask, ways: &mut Ways) -> Result<LaneMask, RunError> {

@@ -1,11 +1,12 @@
 //! Taking packets along their ways, as if each had come alone.
 //!
-//! What only the packet knows of (its own bytes, parsing it again, looking it up) is done for all lanes of a burst
-//! together: [`ahead`](Worker::ahead). What others see (sending, meters, learning, what functions know) is done in the order
-//! of the packets. So the result does not depend on how packets fall into bursts, and no packet overtakes another.
+//! What only the packet knows of (its own bytes, parsing it again, looking it up, its route) is done for all lanes of a burst
+//! together: [`ahead`](Worker::ahead). What others see (sending, meters, learning) is done in the order of the packets.
+//! Functions see a burst's packets in their order, too, each function all that come to it together: packets only go on to
+//! later tables, so that all that will come to the first of the tables where some stand have come. Only a packet that is seen
+//! before it goes on keeps those behind it waiting.
 //!
-//! Lanes that come to the same function one after the other, with nothing between them that others see, are worked on
-//! together there, too ([`Company`]).
+//! So the result does not depend on how packets fall into bursts, and no packet overtakes another.
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 
@@ -15,17 +16,17 @@ use super::lookup::Lookup;
 use super::validate::RunError;
 use crate::function::Packets;
 use crate::packet::recirculate::{parse_again, take_along};
-use crate::pipeline::{PathId, Program};
+use crate::pipeline::{PathId, Program, Seen};
 
 /// Where a lane stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     /// Before a path.
     Path(PathId),
-    /// Before what a next hop says: the table of routes, which, and whether it leads on unseen.
-    Hop(u8, u32, bool),
-    /// Before what follows a verdict: the function, which, and whether it leads on unseen.
-    Verdict(u8, u8, bool),
+    /// Before what a next hop says: the table of routes, and which.
+    Hop(u8, u32, Seen),
+    /// Before what follows a verdict: the function, and which.
+    Verdict(u8, u8, Seen),
     /// Before a function.
     Function(u8),
     /// At the end, since its TTL has expired.
@@ -50,130 +51,147 @@ enum Come {
     Again,
 }
 
-/// Lanes that wait before a function for those behind them.
+/// Lanes, by what comes next.
 #[derive(Clone, Copy, Default)]
-struct Company {
-    table: u8,
+struct Standing {
     lanes: LaneMask,
+    /// Before a function.
+    functions: LaneMask,
+    /// Before something that others see, from where they go on.
+    held: LaneMask,
 }
 
 impl Lookup {
-    /// What a lane does next; nothing where it stands before a function, or at its end.
+    /// What a lane does next.
     #[inline]
-    fn program(&self, way: Way) -> Option<&Program> {
+    fn program(&self, way: Way) -> &Program {
         match way {
-            Way::Path(path) => Some(self.paths.program_of(path)),
-            Way::Hop(table, hop, _) => self.pipeline.routes(table).map(|routes| routes.program(hop)),
-            Way::Verdict(table, verdict, _) => {
-                self.pipeline.function(table).and_then(|function| function.program(verdict))
+            Way::Path(path) => self.paths.program_of(path),
+            Way::Hop(table, hop, _) => {
+                self.pipeline.routes(table).expect("a lane has come there").program(hop)
             }
-            Way::Function(_) | Way::Expired => None,
+            Way::Verdict(table, verdict, _) => {
+                self.pipeline.function(table).expect("a lane has come there").program(verdict)
+            }
+            Way::Function(_) | Way::Expired => unreachable!("these are no steps"),
         }
     }
 
-    /// Whether a lane goes on elsewhere without anybody's seeing it before.
+    /// Who sees what a lane does next; nothing where it stands before a function.
     #[inline]
-    fn leads_on_unseen(&self, way: Way) -> bool {
+    fn seen(&self, way: Way) -> Option<Seen> {
         match way {
-            Way::Path(path) => self.paths.get(path).leads_on_unseen,
-            Way::Hop(.., leads_on) | Way::Verdict(.., leads_on) => leads_on,
-            Way::Function(_) | Way::Expired => false,
+            Way::Path(path) => Some(self.paths.get(path).seen),
+            Way::Hop(.., seen) | Way::Verdict(.., seen) => Some(seen),
+            Way::Expired => Some(Seen::Last),
+            Way::Function(_) => None,
         }
     }
 }
 
 impl Worker {
     /// Takes lanes to the end of their ways.
-    pub(super) fn advance(&mut self, port: usize, lanes: LaneMask, ways: &mut Ways) -> Result<(), RunError> {
-        let lanes = self.ahead(port, lanes, ways)?;
-        let mut company = Company::default();
-        for lane in lanes.lanes() {
-            let only = LaneMask(1 << lane);
-            let mut way = ways[lane];
-            if !company.lanes.is_empty() && self.is_seen(way) {
-                self.enter(port, &mut company)?;
-            }
-            if !matches!(way, Way::Function(_) | Way::Expired) {
-                way = match self.walk(port, lane, way)? {
-                    Come::End => continue,
-                    Come::Expired => Way::Expired,
-                    Come::Behind(table) if self.lookup.pipeline.is_function(table) => Way::Function(table),
-                    Come::Behind(table) => {
-                        self.route(table, only, ways);
-                        self.advance(port, only, ways)?;
-                        continue;
-                    }
-                    Come::Again => {
-                        self.look_up(port, only)?;
-                        continue;
-                    }
-                };
-            }
-            match way {
-                Way::Function(table) => {
-                    if company.table != table {
-                        self.enter(port, &mut company)?;
-                    }
-                    company.table = table;
-                    company.lanes.0 |= only.0;
-                }
-                _ => {
-                    self.enter(port, &mut company)?;
-                    self.egress.expire(&self.burst.frames()[lane])?;
-                }
-            }
-        }
-        self.enter(port, &mut company)
-    }
-
-    /// Whether others see what a lane does before it comes to a function, if it does.
     #[inline]
-    fn is_seen(&self, way: Way) -> bool {
-        !matches!(way, Way::Function(_))
-            && self.lookup.program(way).is_none_or(|program| !program.is_unseen())
-    }
-
-    /// Takes lanes on that lead elsewhere without anybody's seeing it, all together, until there are none; gives the lanes
-    /// that go on here.
-    fn ahead(&mut self, port: usize, mut lanes: LaneMask, ways: &mut Ways) -> Result<LaneMask, RunError> {
-        loop {
-            let (mut again, mut routed) = (LaneMask(0), LaneMask(0));
-            let mut tables = [0; LANES_MAX];
-            for lane in lanes.lanes() {
-                if !self.lookup.leads_on_unseen(ways[lane]) {
-                    continue;
-                }
-                match self.walk(port, lane, ways[lane])? {
-                    Come::End => lanes.remove(lane),
-                    Come::Expired => ways[lane] = Way::Expired,
-                    Come::Again => again.0 |= 1 << lane,
-                    Come::Behind(table) if self.lookup.pipeline.is_function(table) => {
-                        ways[lane] = Way::Function(table);
-                    }
-                    Come::Behind(table) => {
-                        routed.0 |= 1 << lane;
-                        tables[lane] = table;
-                    }
-                }
+    pub(super) fn advance(
+        &mut self,
+        port: usize,
+        mut lanes: LaneMask,
+        ways: &mut Ways,
+    ) -> Result<(), RunError> {
+        while !lanes.is_empty() {
+            let standing = self.ahead(port, lanes, ways)?;
+            lanes = standing.lanes;
+            // Those up to the first that is seen and then goes on: it may come to any function.
+            let first_held = LaneMask(standing.held.0 & standing.held.0.wrapping_neg());
+            let free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));
+            let functions = LaneMask(standing.functions.0 & free.0);
+            if !functions.is_empty() {
+                lanes = self.enter(lanes, functions, ways);
+                continue;
             }
-            if again.is_empty() && routed.is_empty() {
-                return Ok(lanes);
-            }
-            let gone = again.0 & !self.find_ways(port, again, ways)?.0;
-            lanes.0 &= !gone;
-            while let Some(first) = routed.lanes().next() {
-                let same = routed.lanes().filter(|&lane| tables[lane] == tables[first]);
-                let these = same.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
-                self.route(tables[first], these, ways);
-                routed.0 &= !these.0;
+            for lane in LaneMask(free.0 | first_held.0).lanes() {
+                if !self.tell(port, lane, ways)? {
+                    lanes.remove(lane);
+                }
             }
         }
+        Ok(())
+    }
+
+    /// Takes a lane's next steps, which others see. Says whether it goes on.
+    #[inline]
+    fn tell(&mut self, port: usize, lane: usize, ways: &mut Ways) -> Result<bool, RunError> {
+        let come = match ways[lane] {
+            Way::Expired => Come::Expired,
+            way => self.walk(port, lane, way)?,
+        };
+        let only = LaneMask(1 << lane);
+        match come {
+            Come::End => return Ok(false),
+            Come::Expired => {
+                self.egress.expire(&self.burst.frames()[lane])?;
+                return Ok(false);
+            }
+            Come::Again => return Ok(!self.find_ways(port, only, ways)?.is_empty()),
+            Come::Behind(table) => self.come_to(table, only, ways),
+        }
+        Ok(true)
+    }
+
+    /// Takes lanes on whose next steps nobody sees, all together, until there are none; says where the others stand.
+    #[inline]
+    fn ahead(&mut self, port: usize, lanes: LaneMask, ways: &mut Ways) -> Result<Standing, RunError> {
+        let mut standing = Standing { lanes, ..Standing::default() };
+        let mut moved = lanes;
+        while !moved.is_empty() {
+            let mut unseen = LaneMask(0);
+            for lane in moved.lanes() {
+                match self.lookup.seen(ways[lane]) {
+                    Some(Seen::Last) => {}
+                    Some(Seen::Never) => unseen.0 |= 1 << lane,
+                    Some(Seen::Before) => standing.held.0 |= 1 << lane,
+                    None => standing.functions.0 |= 1 << lane,
+                }
+            }
+            if unseen.is_empty() {
+                break;
+            }
+            let gone = unseen.0 & !self.ahead_once(port, unseen, ways)?.0;
+            standing.lanes.0 &= !gone;
+            moved = LaneMask(unseen.0 & !gone);
+        }
+        Ok(standing)
+    }
+
+    /// Takes the next steps of lanes, which nobody sees; gives those that go on.
+    fn ahead_once(&mut self, port: usize, lanes: LaneMask, ways: &mut Ways) -> Result<LaneMask, RunError> {
+        let (mut left, mut again, mut behind) = (lanes, LaneMask(0), LaneMask(0));
+        let mut tables = [0; LANES_MAX];
+        for lane in lanes.lanes() {
+            match self.walk(port, lane, ways[lane])? {
+                Come::End => left.remove(lane),
+                Come::Expired => ways[lane] = Way::Expired,
+                Come::Again => again.0 |= 1 << lane,
+                Come::Behind(table) => {
+                    behind.0 |= 1 << lane;
+                    tables[lane] = table;
+                }
+            }
+        }
+        left.0 &= !again.0 | self.find_ways(port, again, ways)?.0;
+        while let Some(first) = behind.lanes().next() {
+            let same = behind.lanes().filter(|&lane| tables[lane] == tables[first]);
+            let these = same.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
+            self.come_to(tables[first], these, ways);
+            behind.0 &= !these.0;
+        }
+        Ok(left)
     }
 
     /// Takes a lane along its way as far as it is known.
     #[inline]
     fn walk(&mut self, port: usize, lane: usize, way: Way) -> Result<Come, RunError> {
-        let program = self.lookup.program(way).expect("it stands before something to be done");
+        let program = self.lookup.program(way);
         let mut packet = Packet {
             frame: &mut self.burst.frames_mut()[lane],
             headers: &mut self.headers[lane],
@@ -214,23 +232,30 @@ impl Worker {
         Ok(come)
     }
 
-    /// Finds the next hops of lanes that have come to a table of routes.
-    fn route(&mut self, table: u8, lanes: LaneMask, ways: &mut Ways) {
-        let routes = self.lookup.pipeline.routes_mut(table).expect("a path leads to tables that are there");
+    /// Lanes have come to a table behind the caches: finds their next hops, where it is one of routes.
+    fn come_to(&mut self, table: u8, lanes: LaneMask, ways: &mut Ways) {
+        let Some(routes) = self.lookup.pipeline.routes_mut(table) else {
+            lanes.lanes().for_each(|lane| ways[lane] = Way::Function(table));
+            return;
+        };
         let found = routes.find(&self.keys, lanes);
         for lane in lanes.lanes() {
             let hop = routes.take(&found, lane, self.burst.frames()[lane].len() as u64);
-            ways[lane] = Way::Hop(table, hop, routes.program(hop).leads_on_unseen());
+            ways[lane] = Way::Hop(table, hop, routes.program(hop).seen());
         }
     }
 
-    /// Lets a function work on the lanes that have come to it, and does what follows its verdicts.
-    fn enter(&mut self, port: usize, company: &mut Company) -> Result<(), RunError> {
-        let Company { table, lanes } = std::mem::take(company);
-        if lanes.is_empty() {
-            return Ok(());
-        }
+    /// Of lanes that have come to functions, lets the first function work on those that have come to it; gives `lanes`
+    /// without those that it refuses.
+    fn enter(&mut self, mut lanes: LaneMask, come: LaneMask, ways: &mut Ways) -> LaneMask {
         let timer = self.stages.start();
+        let table_of = |lane: usize| match ways[lane] {
+            Way::Function(table) => table,
+            _ => unreachable!("it has come to a function"),
+        };
+        let table = come.lanes().map(table_of).min().expect("some have come");
+        let these = come.lanes().filter(|&lane| table_of(lane) == table);
+        let these = these.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
         let function =
             self.lookup.pipeline.function_mut(table).expect("a path leads to tables that are there");
         let mut packets = Packets {
@@ -239,20 +264,17 @@ impl Worker {
             headers: &self.headers,
             times_ns: &self.times_ns,
         };
-        let verdicts = function.process(&mut packets, lanes);
+        let verdicts = function.process(&mut packets, these);
         function.cycles += self.stages.start().since(timer);
-        let (mut ways, mut left) = (NOWHERE, lanes);
-        for lane in lanes.lanes() {
+        for lane in these.lanes() {
             match function.take(verdicts[lane], self.burst.frames()[lane].len() as u64) {
-                Some(program) => {
-                    ways[lane] = Way::Verdict(table, verdicts[lane], program.leads_on_unseen());
-                }
+                Some(program) => ways[lane] = Way::Verdict(table, verdicts[lane], program.seen()),
                 None => {
                     self.egress.drops.function_refused += 1;
-                    left.remove(lane);
+                    lanes.remove(lane);
                 }
             }
         }
-        self.advance(port, left, &mut ways)
+        lanes
     }
 }

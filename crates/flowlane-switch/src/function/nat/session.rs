@@ -187,6 +187,7 @@ impl Nat {
         due
     }
 
+    #[inline]
     pub(super) fn remove_due(&mut self, now: u32, mut budget: usize) {
         while let Some(at) = self.sessions.due(now, &mut budget) {
             self.remove(at);
