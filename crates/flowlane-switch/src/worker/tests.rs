@@ -335,11 +335,12 @@ impl Interpreter<'_> {
             Action::PopMpls(t) => _ = edit::pop_mpls(&mut self.frame, &mut self.headers, t),
             Action::SetField { field, value, mask } => self.set(field, value, mask),
             Action::Move { from, to } => {
-                let headers = self.headers;
-                let value = self.key().get(from);
-                if !matches!(from, Field::TpDst | Field::Ipv4Src) {
-                    self.headers = headers;
-                }
+                // Headers are known behind the tags that the rule has pushed, where a parser does not look.
+                let pushed = 4 * usize::from(self.headers.vlan_tags.saturating_sub(2));
+                let mut now = FlowKey::zero();
+                parse(&self.frame.bytes()[pushed..], self.in_port, &mut now);
+                self.outside.iter().for_each(|(&w, &value)| now.set_word(w, value));
+                let value = now.get(from);
                 self.set(to, value, to.info().ones());
             }
             Action::DecTtl | Action::DecMplsTtl => {
