@@ -220,30 +220,33 @@ fn functions() -> [(u8, Function); 3] {
     ]
 }
 
-fn rules() -> Vec<Rule> {
-    let mut rules = Vec::new();
-    let mut add = |table: u8, priority: u32, matches: &[(Field, u128)], actions: Vec<Action>| {
-        let mut m = Match::any();
-        for &(field, value) in matches {
-            m.set(field, value);
-        }
-        rules.push(Rule { table, priority: Priority(priority), cookie: 0, matches: m, actions });
-    };
-    // Every field is set in turn: by the low bits of the source address, which mutation changes.
-    for (i, info) in Field::all().iter().filter(|f| f.writable).enumerate() {
+/// A rule for packets with these values.
+fn rule(table: u8, priority: u32, matches: &[(Field, u128)], actions: Vec<Action>) -> Rule {
+    let mut m = Match::any();
+    for &(field, value) in matches {
+        m.set(field, value);
+    }
+    Rule { table, priority: Priority(priority), cookie: 0, matches: m, actions }
+}
+
+/// Every field is set in turn: by the low bits of the source address, which mutation changes.
+fn setting_rules() -> impl Iterator<Item = Rule> {
+    Field::all().iter().filter(|f| f.writable).enumerate().map(|(i, info)| {
         let value = 0x5a5a_5a5a_5a5a_5a5a_5a5a_5a5a_5a5a_5a5a & info.ones();
         let set = Action::SetField { field: info.field, value, mask: info.ones() };
         let masked = Action::SetField { field: info.field, value: value & 3, mask: 3 & info.ones() };
         let step =
             [Action::PushVlan(0x8100), Action::PopVlan, Action::DecTtl, Action::Count(1)][i % 4].clone();
         let source = 0x0200_0000_0000 + i as u128;
-        add(
-            0,
-            10,
-            &[(Field::EthSrc, source)],
-            vec![set, step, masked, Action::Output(PortNo(2)), Action::Goto(1)],
-        );
-    }
+        let actions = vec![set, step, masked, Action::Output(PortNo(2)), Action::Goto(1)];
+        rule(0, 10, &[(Field::EthSrc, source)], actions)
+    })
+}
+
+fn rules() -> Vec<Rule> {
+    let mut rules: Vec<Rule> = setting_rules().collect();
+    let mut add =
+        |table, priority, matches: &[_], actions| rules.push(rule(table, priority, matches, actions));
     let (out, go) = (Action::Output(PortNo(3)), Action::Goto);
     let moves = |from, to| Action::Move { from, to };
     let behind = vec![
