@@ -113,8 +113,13 @@ impl Match {
     }
 
     /// Requires `field` to equal `value` in the bits of `mask` (right-aligned). Earlier requirements
-    /// on the same bits are replaced.
+    /// on the same bits are replaced; so is a port's range.
     pub fn set_masked(&mut self, field: Field, value: u128, mask: u128) -> &mut Self {
+        match field {
+            Field::TpSrc if mask != 0 => self.tp_src = None,
+            Field::TpDst if mask != 0 => self.tp_dst = None,
+            _ => {}
+        }
         for (word, value, mask) in field.info().spread(value, mask) {
             self.set_word(word, value, mask);
         }
@@ -143,23 +148,29 @@ impl Match {
         self
     }
 
-    /// Requires `tp_src` (or `tp_dst`) to lie in `low..=high`. A range that is one port, a prefix or
-    /// everything becomes a mask.
+    /// Requires `tp_src` (or `tp_dst`) to lie in `low..=high`, whatever was required of it before: a port has a
+    /// range or a mask, never both. A range that is one port, a prefix or everything becomes a mask.
     ///
     /// # Panics
     /// Where `low > high`, or `field` is neither of the two; readers refuse both.
     pub fn set_range(&mut self, field: Field, low: u16, high: u16) -> &mut Self {
         assert!(low <= high, "port range {low}-{high} is empty");
-        let range = PortRange { low, high };
-        let size = u32::from(high - low) + 1;
-        if size.is_power_of_two() && u32::from(low) & (size - 1) == 0 {
-            let mask = !(size - 1) & 0xffff;
-            return self.set_masked(field, low.into(), mask.into());
-        }
-        match field {
-            Field::TpSrc => self.tp_src = Some(range),
-            Field::TpDst => self.tp_dst = Some(range),
+        let (range, shift) = match field {
+            Field::TpSrc => (&mut self.tp_src, 16),
+            Field::TpDst => (&mut self.tp_dst, 0),
             other => panic!("{other:?} takes no range"),
+        };
+        let size = u32::from(high - low) + 1;
+        let prefix = size.is_power_of_two() && u32::from(low) & (size - 1) == 0;
+        *range = (!prefix).then_some(PortRange { low, high });
+        for masked in self.words.iter_mut().filter(|w| usize::from(w.word) == word::PORTS) {
+            let others = !(0xffff << shift);
+            (masked.value, masked.mask) = (masked.value & others, masked.mask & others);
+        }
+        self.words.retain(|w| w.mask != 0);
+        if prefix {
+            let mask = !(size - 1) & 0xffff;
+            self.set_masked(field, low.into(), mask.into());
         }
         self
     }
@@ -333,6 +344,23 @@ mod tests {
                 assert_eq!(m.matches(&key), expanded.iter().any(|e| e.matches(&key)), "{src} {dst}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_said_last_of_a_port_counts() {
+        let range = |m: &mut Match| _ = m.set_range(Field::TpDst, 50, 90);
+        let value = |m: &mut Match| _ = m.set(Field::TpDst, 53);
+        let other = |m: &mut Match| _ = m.set(Field::TpSrc, 7).set(Field::NwProto, 17);
+        let made = |steps: &[&dyn Fn(&mut Match)]| {
+            let mut m = Match::any();
+            steps.iter().for_each(|step| step(&mut m));
+            m
+        };
+        assert_eq!(made(&[&value, &other, &range]), made(&[&other, &range]));
+        assert_eq!(made(&[&range, &other, &value]), made(&[&other, &value]));
+        let all = |m: &mut Match| _ = m.set_range(Field::TpDst, 0, 65535);
+        assert_eq!(made(&[&value, &all]), Match::any());
+        assert_eq!(made(&[&range, &all]), Match::any());
     }
 
     #[test]
