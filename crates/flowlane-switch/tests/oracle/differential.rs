@@ -38,6 +38,16 @@ struct Case {
 impl Case {
     fn new(seed: u64, included: Option<String>) -> Self {
         let r = &mut Random::new(seed);
+        // There are rules with which nearly all packets are left out; of a class by itself there may be few.
+        loop {
+            let case = Self::draw(seed, r, included.clone());
+            if case.included.is_some() || case.packets.iter().all(|packets| packets.len() == PACKETS / 2) {
+                return case;
+            }
+        }
+    }
+
+    fn draw(seed: u64, r: &mut Random, included: Option<String>) -> Self {
         let limits = Limits {
             labels: r.pick(&[Labels::Push, Labels::Pop, Labels::Neither]),
             sets_options: r.one_in(2),
@@ -51,9 +61,7 @@ impl Case {
             let of_class = included.is_none() || left_out(asked, None).is_some();
             (of_class && left_out(asked, included.as_deref()).is_none()).then_some(packet)
         };
-        // Of a class by itself there may be few; else so many are looked at that there are enough.
-        let looked_at = if included.is_some() { 5 * PACKETS } else { 500 * PACKETS };
-        let mut packets = || (0..looked_at).filter_map(|_| compared()).take(PACKETS / 2).collect();
+        let mut packets = || (0..PACKETS * 5).filter_map(|_| compared()).take(PACKETS / 2).collect();
         let packets = vec![packets(), packets()];
         Self { seed, rules, policy, included, packets }
     }
@@ -260,7 +268,6 @@ fn open_vswitch_sends_the_same_frames() {
             }
         }
     }
-    assert!(included.is_some() || packets as u64 == cases * PACKETS as u64, "too much is left out");
     println!("{packets} packets in {cases} cases beside Open vSwitch");
     assert!(found.is_empty(), "cases that differ: {found:?}");
 }
