@@ -367,6 +367,7 @@ impl Lookup {
             return path;
         }
         mask.add_field(Field::RecircId);
+        mask.add_field(Field::Malformed);
         self.insert(key, &mask, path, bytes, now_ns);
         path
     }

@@ -229,6 +229,7 @@ fn the_table_above_has_every_field_that_open_vswitch_has() {
     // Not there, or not to be had through ovs-ofctl; in_port may be set there.
     let others = [
         "in_port",
+        "malformed",
         "recirc_id",
         "tun_flags",
         "tun_tos",
