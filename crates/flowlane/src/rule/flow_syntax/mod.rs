@@ -18,7 +18,7 @@
 //!   whichever protocol the match has.
 //! - `move` takes whole fields of one width; `nw_tos` has six bits (the DSCP).
 //! - A `vlan_tci` other than 0 is set with its bit 0x1000, which says that there is a tag; 0 is `pop_vlan`.
-//! - A rule puts at most [`HEADERS_PUSHED_MAX`] headers on a packet.
+//! - A rule puts at most [`HEADERS_PUSHED_MAX`](super::action::HEADERS_PUSHED_MAX) headers on a packet.
 //! - Time-outs, conntrack, groups, queues, `resubmit` and learning are not there, and said to be so.
 //! - `word12=0x1/0xff` matches a word of the key by its index: printed where no field fits.
 //!
