@@ -124,7 +124,7 @@ fn captures() -> Vec<PathBuf> {
 }
 
 #[test]
-fn real_captures_truncated_and_mutated_are_read_without_harm() {
+fn real_captures_truncated_and_mutated_make_no_reader_panic() {
     let mut state = 1u64;
     let mut files: Vec<Vec<u8>> = captures().iter().map(|path| std::fs::read(path).unwrap()).collect();
     files.push(written(FileFormat::Pcap, &frames()));

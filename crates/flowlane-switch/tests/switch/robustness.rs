@@ -66,7 +66,7 @@ fn recorded() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_frame_and_every_truncation_of_it_is_handled() {
+fn every_frame_and_every_truncation_of_it_is_handled_alike_with_and_without_caches() {
     let mut pair = Pair::new();
     let frames = [made(), recorded()].concat();
     let mut count = 0;

@@ -492,14 +492,14 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_refused_without_a_panic(text in "[ -~\n\t@é]{0,200}") {
+    fn garbage_makes_no_reader_panic(text in "[ -~\n\t@é]{0,200}") {
         let _ = read(&text, "garbage", &options());
         let _ = read_any(&text, "garbage", Some(Format::Classbench), &options());
         let _ = super::super::classbench::read_trace(&text, "garbage");
     }
 
     #[test]
-    fn a_line_with_a_hole_is_refused_without_a_panic(at in 0..80usize, with in "\\PC{0,3}") {
+    fn a_line_with_a_hole_makes_no_reader_panic(at in 0..80usize, with in "\\PC{0,3}") {
         let line = "table=1,priority=5,tcp,nw_src=10.0.0.0/8,tp_dst=1-2,tcp_flags=+syn-ack actions=set_field:1/3->reg0";
         let mut text = line.to_owned();
         text.replace_range(at..at + 1, &with);
