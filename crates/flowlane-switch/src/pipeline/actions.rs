@@ -75,8 +75,9 @@ pub fn steps_behind(actions: &[Action], table: u8) -> Result<Box<[Step]>, Behind
     Ok(steps.into())
 }
 
-fn changes_headers(action: &Action) -> bool {
-    !matches!(
+/// Whether an action sends the packet somewhere, or uses what other packets use too.
+pub(super) fn is_seen(action: &Action) -> bool {
+    matches!(
         action,
         Action::Output(_)
             | Action::InPort
@@ -85,9 +86,11 @@ fn changes_headers(action: &Action) -> bool {
             | Action::Controller { .. }
             | Action::Sample { .. }
             | Action::Meter(_)
-            | Action::Count(_)
-            | Action::Goto(_)
     )
+}
+
+fn changes_headers(action: &Action) -> bool {
+    !is_seen(action) && !matches!(action, Action::Count(_) | Action::Goto(_))
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use flowlane::memory::prefetch;
 use flowlane::rule::{Action, RuleId};
 
+use super::actions::is_seen;
+
 /// One step of a path. All that depends on the bits that the megaflow fixes has been decided.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Step {
@@ -62,19 +64,7 @@ pub enum Seen {
 impl Program {
     pub fn new(steps: impl Into<Box<[Step]>>) -> Self {
         let steps = steps.into();
-        let seen = |step: &Step| match step {
-            Step::Do(action) => matches!(
-                action,
-                Action::Output(_)
-                    | Action::InPort
-                    | Action::Flood
-                    | Action::Normal
-                    | Action::Controller { .. }
-                    | Action::Sample { .. }
-                    | Action::Meter(_)
-            ),
-            _ => false,
-        };
+        let seen = |step: &Step| matches!(step, Step::Do(action) if is_seen(action));
         let seen = match (steps.iter().any(seen), leads_on(&steps)) {
             (false, _) => Seen::Never,
             (true, true) => Seen::Before,
