@@ -18,8 +18,8 @@ use super::switch::Flowlane;
 /// Cases that are run where nothing else is said: some 20 s on two cores that are not busy otherwise.
 const CASES_DEFAULT: u64 = 200;
 
-/// Packets of a case, half of them through each of two ports.
-const PACKETS: usize = 50;
+/// Packets of a case, half of them through each of two ports. Those that the rules call malformed are not compared; 50 and more are.
+const PACKETS: usize = 64;
 
 /// Differences that are shown before the run ends.
 const SHOWN_MAX: usize = 20;
@@ -66,8 +66,8 @@ impl Case {
         Self { seed, rules, policy, included, packets }
     }
 
-    /// Says what differs.
-    fn run(&self, ovs: &mut Ovs) -> Result<(), String> {
+    /// How many packets were compared: not those that this switch drops as malformed. Says what differs.
+    fn run(&self, ovs: &mut Ovs) -> Result<usize, String> {
         let Self { seed, rules, policy, .. } = self;
         let text = &rules.text;
         let refused = |who: &str, why: &str| format!("case {seed}: {who} refuses a rule: {why}\n{text}");
@@ -93,7 +93,7 @@ impl Case {
         }
         let counters = (self.counted(ours.counters()), self.counted(ovs.counters()?));
         if credited || counters.0 == counters.1 {
-            return Ok(());
+            return Ok(sound.iter().map(Vec::len).sum());
         }
         let pairs = counters.0.iter().zip(&counters.1).filter(|(ours, theirs)| ours != theirs);
         let pairs: Vec<_> = pairs.collect();
@@ -255,19 +255,24 @@ fn open_vswitch_sends_the_same_frames() {
     let first = variable("FLOWLANE_OVS_FIRST").unwrap_or(0);
     let cases = variable("FLOWLANE_OVS_CASES").unwrap_or(CASES_DEFAULT);
     let included = std::env::var("FLOWLANE_OVS_INCLUDE").ok();
-    let mut packets = 0;
+    let (mut packets, mut compared) = (0, 0);
     let mut found = Vec::new();
     for seed in first..first + cases {
         let case = Case::new(seed, included.clone());
         packets += case.packets.iter().map(Vec::len).sum::<usize>();
-        if let Err(difference) = case.run(&mut ovs) {
-            println!("{difference}");
-            found.push(seed);
-            if found.len() == SHOWN_MAX || included.is_some() {
-                break;
+        match case.run(&mut ovs) {
+            Ok(count) => compared += count,
+            Err(difference) => {
+                println!("{difference}");
+                found.push(seed);
+                if found.len() == SHOWN_MAX || included.is_some() {
+                    break;
+                }
             }
         }
     }
-    println!("{packets} packets in {cases} cases beside Open vSwitch");
+    println!("{compared} of {packets} packets in {cases} cases compared with Open vSwitch");
+    // The others are malformed, and dropped here as half of the cases ask.
+    assert!(included.is_some() || !found.is_empty() || compared * 4 > packets * 3, "too few are compared");
     assert!(found.is_empty(), "cases that differ: {found:?}");
 }
