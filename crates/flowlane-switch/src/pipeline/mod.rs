@@ -5,6 +5,7 @@
 //! The caches then spare all later packets of the megaflow the tables.
 
 mod actions;
+mod by_number;
 mod path;
 pub mod route;
 #[cfg(test)]
@@ -13,10 +14,10 @@ mod translate;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
 
 pub use actions::{BehindError, steps_behind};
-pub use path::{Path, PathId, Paths, Program, Seen, Step};
+use by_number::{ByNumber, Numbers};
+pub use path::{Gist, Path, PathId, Paths, Program, Seen, Step};
 pub use route::RouteTable;
 pub use translate::{Translation, Walk};
 
@@ -146,11 +147,12 @@ pub enum NotAdded<E> {
 
 /// The tables. Table 0 comes first.
 pub struct Pipeline {
-    tables: BTreeMap<u8, Table>,
-    routes: BTreeMap<u8, RouteTable>,
-    functions: BTreeMap<u8, Function>,
-    /// The tables behind the caches, a bit each: every packet that comes to one asks.
-    behind: [u64; 4],
+    tables: ByNumber<Table>,
+    routes: ByNumber<RouteTable>,
+    functions: ByNumber<Function>,
+    /// The tables behind the caches, and those of them that are functions: every packet that comes to one asks.
+    behind: Numbers,
+    is_function: Numbers,
     generation: u32,
     defers: bool,
 }
@@ -165,10 +167,11 @@ impl Pipeline {
     /// A pipeline without tables: drops everything.
     pub fn new() -> Self {
         Self {
-            tables: BTreeMap::new(),
-            routes: BTreeMap::new(),
-            functions: BTreeMap::new(),
-            behind: [0; 4],
+            tables: ByNumber::default(),
+            routes: ByNumber::default(),
+            functions: ByNumber::default(),
+            behind: Numbers::default(),
+            is_function: Numbers::default(),
             generation: 0,
             defers: false,
         }
@@ -220,7 +223,7 @@ impl Pipeline {
             .collect();
         let engine = build(&given).map_err(NotAdded::Engine)?;
         self.add(number, name, engine, miss);
-        let table = self.tables.get_mut(&number).expect("added just now");
+        let table = self.tables.get_mut(number).expect("added just now");
         table.next_id = entries.len() as u32;
         table.rules = (0..).map(RuleId).zip(entries).collect();
         table.identities = identities;
@@ -238,7 +241,7 @@ impl Pipeline {
             next_id: 0,
         };
         self.tables.insert(number, table);
-        self.defers = self.tables.values().any(|table| table.deferred().is_some());
+        self.defers = self.tables.iter().any(|(_, table)| table.deferred().is_some());
         self.generation += 1;
     }
 
@@ -251,67 +254,71 @@ impl Pipeline {
     /// Adds a table of routes. Its number must be no other table's.
     pub fn add_routes(&mut self, number: u8, routes: RouteTable) {
         self.routes.insert(number, routes);
-        self.behind[usize::from(number) / 64] |= 1 << (number % 64);
+        self.behind.add(number);
         self.generation += 1;
     }
 
     /// The tables of routes, in order.
     pub fn route_tables(&self) -> impl Iterator<Item = (u8, &RouteTable)> {
-        self.routes.iter().map(|(number, table)| (*number, table))
+        self.routes.iter()
     }
 
     /// A table of routes. What changes in it changes no megaflow: packets meet it after these.
     pub fn routes_mut(&mut self, number: u8) -> Option<&mut RouteTable> {
-        self.routes.get_mut(&number)
+        self.routes.get_mut(number)
     }
 
     pub fn routes(&self, number: u8) -> Option<&RouteTable> {
-        self.routes.get(&number)
+        self.routes.get(number)
     }
 
     /// Adds a function. Its number must be no table's.
     pub fn add_function(&mut self, number: u8, function: Function) {
         self.functions.insert(number, function);
-        self.behind[usize::from(number) / 64] |= 1 << (number % 64);
+        self.behind.add(number);
+        self.is_function.add(number);
         self.generation += 1;
     }
 
     /// The functions, in order.
     pub fn functions(&self) -> impl Iterator<Item = (u8, &Function)> {
-        self.functions.iter().map(|(number, function)| (*number, function))
+        self.functions.iter()
     }
 
     /// The functions, in order. What changes in them changes no megaflow.
     pub fn functions_mut(&mut self) -> impl Iterator<Item = (u8, &mut Function)> {
-        self.functions.iter_mut().map(|(number, function)| (*number, function))
+        self.functions.iter_mut()
+    }
+
+    /// Which tables are functions.
+    #[inline]
+    pub(crate) fn are_functions(&self) -> Numbers {
+        self.is_function
     }
 
     pub fn function(&self, number: u8) -> Option<&Function> {
-        self.functions.get(&number)
+        self.functions.get(number)
     }
 
     pub fn function_mut(&mut self, number: u8) -> Option<&mut Function> {
-        self.functions.get_mut(&number)
+        self.functions.get_mut(number)
     }
 
     /// Whether packets meet this table behind the caches: one of routes, or a function.
     #[inline]
     pub fn is_behind(&self, number: u8) -> bool {
-        self.behind[usize::from(number) / 64] >> (number % 64) & 1 == 1
+        self.behind.has(number)
     }
 
     /// Whether there is a table of this number, of rules or behind the caches.
     pub fn has_table(&self, number: u8) -> bool {
-        self.tables.contains_key(&number) || self.is_behind(number)
+        self.tables.contains(number) || self.is_behind(number)
     }
 
     /// The table behind this one.
     fn next_table(&self, number: u8) -> Option<u8> {
-        let behind = (Bound::Excluded(number), Bound::Unbounded);
-        let rules = self.tables.range(behind).next().map(|(n, _)| *n);
-        let routes = self.routes.range(behind).next().map(|(n, _)| *n);
-        let functions = self.functions.range(behind).next().map(|(n, _)| *n);
-        rules.into_iter().chain(routes).chain(functions).min()
+        let (rules, routes) = (self.tables.behind(number), self.routes.behind(number));
+        rules.into_iter().chain(routes).chain(self.functions.behind(number)).min()
     }
 
     /// Changes whenever an answer may have changed; a megaflow of an earlier generation is made anew.
@@ -321,16 +328,16 @@ impl Pipeline {
 
     /// The tables, in order.
     pub fn tables(&self) -> impl Iterator<Item = (u8, &Table)> {
-        self.tables.iter().map(|(number, table)| (*number, table))
+        self.tables.iter()
     }
 
     pub fn table(&self, number: u8) -> Option<&Table> {
-        self.tables.get(&number)
+        self.tables.get(number)
     }
 
     /// The engine of a table that answers later.
     pub fn deferred_mut(&mut self, number: u8) -> Option<&mut dyn Deferred> {
-        match &mut self.tables.get_mut(&number)?.engine {
+        match &mut self.tables.get_mut(number)?.engine {
             Engine::Now(_) => None,
             Engine::Later(deferred) => Some(&mut **deferred),
         }
@@ -338,7 +345,7 @@ impl Pipeline {
 
     /// The tables that answer later, in order.
     pub fn deferred_tables(&self) -> impl Iterator<Item = (u8, &dyn Deferred)> {
-        self.tables.iter().filter_map(|(number, table)| Some((*number, table.deferred()?)))
+        self.tables.iter().filter_map(|(number, table)| Some((number, table.deferred()?)))
     }
 
     /// Adds a rule to the table that it names. A rule of the same priority and match is replaced, its
@@ -349,7 +356,7 @@ impl Pipeline {
     pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, PipelineError> {
         self.check(&rule)?;
         let number = rule.table;
-        let table = self.tables.get_mut(&number).ok_or(PipelineError::NoTable(number))?;
+        let table = self.tables.get_mut(number).ok_or(PipelineError::NoTable(number))?;
         let identity = (rule.priority, rule.matches.clone());
         self.generation += 1;
         if let Some(&id) = table.identities.get(&identity) {
@@ -369,7 +376,7 @@ impl Pipeline {
 
     /// Removes a rule and returns it with its counters.
     pub fn remove_rule(&mut self, table: u8, id: RuleId) -> Option<RuleEntry> {
-        let table = self.tables.get_mut(&table)?;
+        let table = self.tables.get_mut(table)?;
         let entry = table.rules.remove(&id)?;
         table.classifier_mut().remove(id);
         table.identities.remove(&(entry.rule.priority, entry.rule.matches.clone()));
@@ -379,12 +386,12 @@ impl Pipeline {
 
     /// The rule with this priority and match, if there is one.
     pub fn find_rule(&self, table: u8, priority: Priority, matches: &Match) -> Option<RuleId> {
-        self.tables.get(&table)?.identities.get(&(priority, matches.clone())).copied()
+        self.tables.get(table)?.identities.get(&(priority, matches.clone())).copied()
     }
 
     /// Credits a rule, or a table's misses where `rule` is none. A rule that has gone since is not missed.
     pub fn credit(&mut self, table: u8, rule: Option<RuleId>, packets: u64, bytes: u64) {
-        let Some(table) = self.tables.get_mut(&table) else { return };
+        let Some(table) = self.tables.get_mut(table) else { return };
         match rule {
             None => table.missed += packets,
             Some(id) => {
@@ -398,9 +405,9 @@ impl Pipeline {
 
     /// Bytes that the tables occupy.
     pub fn table_bytes(&self) -> usize {
-        let rules: usize = self.tables.values().map(|t| t.classifier().table_bytes()).sum();
-        let functions: usize = self.functions.values().map(Function::table_bytes).sum();
-        rules + functions + self.routes.values().map(RouteTable::table_bytes).sum::<usize>()
+        let rules: usize = self.tables.iter().map(|(_, t)| t.classifier().table_bytes()).sum();
+        let functions: usize = self.functions.iter().map(|(_, f)| f.table_bytes()).sum();
+        rules + functions + self.routes.iter().map(|(_, r)| r.table_bytes()).sum::<usize>()
     }
 
     fn check(&self, rule: &Rule) -> Result<(), PipelineError> {

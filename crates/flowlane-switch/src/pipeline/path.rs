@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use flowlane::memory::prefetch;
+use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, RuleId};
 
 use super::actions::is_seen;
@@ -45,7 +46,52 @@ pub enum Step {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {
     steps: Box<[Step]>,
-    seen: Seen,
+    gist: Gist,
+}
+
+/// What a program's steps come to, marks aside. What most packets meet is one step, which is known before it is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gist {
+    /// To send the packet through a port.
+    Output(PortNo),
+    /// To go on in a table as it is.
+    Enter(u8),
+    /// To several things, or another one.
+    Several(Seen),
+}
+
+impl Default for Gist {
+    fn default() -> Self {
+        Gist::Several(Seen::Never)
+    }
+}
+
+impl Gist {
+    fn of(steps: &[Step]) -> Self {
+        let mut but_marks = steps.iter().filter(|step| !matches!(step, Step::Matched { .. }));
+        let first = but_marks.next();
+        match (first, but_marks.next()) {
+            (Some(Step::Do(Action::Output(port))), None) => return Gist::Output(*port),
+            (Some(Step::Enter { table, carry }), None) if carry.is_empty() => return Gist::Enter(*table),
+            _ => {}
+        }
+        let seen = |step: &Step| matches!(step, Step::Do(action) if is_seen(action));
+        Gist::Several(match (steps.iter().any(seen), leads_on(steps)) {
+            (false, _) => Seen::Never,
+            (true, true) => Seen::Before,
+            (true, false) => Seen::Last,
+        })
+    }
+
+    /// Whether others see the steps.
+    #[inline]
+    pub fn seen(self) -> Seen {
+        match self {
+            Gist::Output(_) => Seen::Last,
+            Gist::Enter(_) => Seen::Never,
+            Gist::Several(seen) => seen,
+        }
+    }
 }
 
 /// Whether others can tell when the steps of a [`Program`] are taken: whether one of them sends the packet somewhere, or uses
@@ -64,13 +110,7 @@ pub enum Seen {
 impl Program {
     pub fn new(steps: impl Into<Box<[Step]>>) -> Self {
         let steps = steps.into();
-        let seen = |step: &Step| matches!(step, Step::Do(action) if is_seen(action));
-        let seen = match (steps.iter().any(seen), leads_on(&steps)) {
-            (false, _) => Seen::Never,
-            (true, true) => Seen::Before,
-            (true, false) => Seen::Last,
-        };
-        Self { seen, steps }
+        Self { gist: Gist::of(&steps), steps }
     }
 
     /// The steps, in order.
@@ -79,10 +119,10 @@ impl Program {
         &self.steps
     }
 
-    /// Whether others see them.
+    /// What they come to.
     #[inline]
-    pub fn seen(&self) -> Seen {
-        self.seen
+    pub fn gist(&self) -> Gist {
+        self.gist
     }
 
     /// Whether the last step leads elsewhere.
@@ -103,7 +143,7 @@ pub struct PathId(pub u32);
 /// What a packet on a path touches: which steps to take, and its counters.
 ///
 /// Kept apart from the rest, since many paths differ only in the rules that they credit: ten thousands of
-/// them take a few cache lines of steps, and 24 bytes each.
+/// them take a few cache lines of steps, and 32 bytes each.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Path {
     /// Packets that took it to its end, since the counters were last collected.
@@ -111,7 +151,7 @@ pub struct Path {
     pub bytes: u64,
     program: u32,
     /// As its [`Program`] has it.
-    pub seen: Seen,
+    pub gist: Gist,
 }
 
 /// Steps that several paths share, their marks blank.
@@ -152,13 +192,13 @@ impl Paths {
         let program = self.program(blank(&steps));
         let shared = &mut self.programs[program as usize];
         shared.paths += 1;
-        let seen = shared.program.seen();
+        let gist = shared.program.gist();
         let id = self.free.pop().unwrap_or_else(|| {
             self.hot.push(Path::default());
             self.steps.push(None);
             PathId((self.hot.len() - 1) as u32)
         });
-        self.hot[id.0 as usize] = Path { packets: 0, bytes: 0, program, seen };
+        self.hot[id.0 as usize] = Path { packets: 0, bytes: 0, program, gist };
         self.steps[id.0 as usize] = Some(steps.clone());
         self.index.insert(steps, id);
         id

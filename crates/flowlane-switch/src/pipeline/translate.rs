@@ -77,7 +77,7 @@ impl Pipeline {
     /// `answer` is that of the table before which it stood.
     pub fn advance(&self, walk: &mut Walk, mut answer: Option<Option<Hit>>) -> Option<u8> {
         while let Some(table) = walk.at {
-            let later = self.tables.get(&table).is_some_and(|table| table.deferred().is_some());
+            let later = self.tables.get(table).is_some_and(|table| table.deferred().is_some());
             if later && answer.is_none() {
                 return Some(table);
             }
@@ -100,7 +100,7 @@ impl Pipeline {
     fn visit(&self, number: u8, walk: &mut Walk, answer: Option<Option<Hit>>) -> Option<u8> {
         if self.is_behind(number) {
             // Routes and functions look packets up by the headers as they were parsed: see `route`, `function`.
-            let stale = match self.routes.contains_key(&number) {
+            let stale = match self.routes.contains(number) {
                 true => walk.destination_written(),
                 false => walk.headers_written(),
             };
@@ -112,7 +112,7 @@ impl Pipeline {
             walk.steps.push(Step::Enter { table: number, carry });
             return None;
         }
-        let table = self.tables.get(&number)?;
+        let table = self.tables.get(number)?;
         let hit = match (answer, table.deferred()) {
             (Some(hit), Some(deferred)) => {
                 walk.depend_on(deferred.looks_at());

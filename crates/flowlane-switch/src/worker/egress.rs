@@ -152,11 +152,7 @@ impl Egress {
             match action {
                 Action::Output(number) => {
                     packet.sent = true;
-                    match self.ports.place(*number) {
-                        Some(place) if place == packet.port => {}
-                        Some(place) => self.send(place, packet.frame)?,
-                        None => self.drops.no_port += 1,
-                    }
+                    self.output(*number, packet.port, packet.frame)?;
                 }
                 Action::DecTtl | Action::DecMplsTtl => {
                     let ttl = match action {
@@ -177,6 +173,22 @@ impl Egress {
         }
         self.drops.by_rule += u64::from(!packet.sent);
         Ok(Outcome::Done)
+    }
+
+    /// Sends a packet that came in through the port at place `from` through another.
+    ///
+    /// # Errors
+    /// A port that fails for good.
+    #[inline]
+    pub fn output(&mut self, to: PortNo, from: usize, frame: &Frame) -> Result<(), PortError> {
+        match self.ports.place(to) {
+            Some(place) if place == from => Ok(()),
+            Some(place) => self.send(place, frame),
+            None => {
+                self.drops.no_port += 1;
+                Ok(())
+            }
+        }
     }
 
     /// Tells the controller of a packet whose TTL has expired.

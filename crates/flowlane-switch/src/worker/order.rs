@@ -16,7 +16,7 @@ use super::lookup::Lookup;
 use super::validate::RunError;
 use crate::function::Packets;
 use crate::packet::recirculate::{parse_again, take_along};
-use crate::pipeline::{PathId, Program, Seen};
+use crate::pipeline::{Gist, PathId, Program, Seen};
 
 /// Where a lane stands.
 #[derive(Clone, Copy, Debug)]
@@ -24,9 +24,9 @@ pub(super) enum Way {
     /// Before a path.
     Path(PathId),
     /// Before what a next hop says: the table of routes, and which.
-    Hop(u8, u32, Seen),
+    Hop(u8, u32, Gist),
     /// Before what follows a verdict: the function, and which.
-    Verdict(u8, u8, Seen),
+    Verdict(u8, u8, Gist),
     /// Before a function.
     Function(u8),
     /// At the end, since its TTL has expired.
@@ -77,14 +77,22 @@ impl Lookup {
         }
     }
 
-    /// Who sees what a lane does next; nothing where it stands before a function.
+    /// What a lane's next steps come to; nothing where it stands before a function.
     #[inline]
-    fn seen(&self, way: Way) -> Option<Seen> {
+    fn gist(&self, way: Way) -> Option<Gist> {
         match way {
-            Way::Path(path) => Some(self.paths.get(path).seen),
-            Way::Hop(.., seen) | Way::Verdict(.., seen) => Some(seen),
-            Way::Expired => Some(Seen::Last),
+            Way::Path(path) => Some(self.paths.get(path).gist),
+            Way::Hop(.., gist) | Way::Verdict(.., gist) => Some(gist),
+            Way::Expired => Some(Gist::Several(Seen::Last)),
             Way::Function(_) => None,
+        }
+    }
+
+    /// Counts a packet that has come to the end of a path.
+    #[inline]
+    fn count(&mut self, way: Way, bytes: u64) {
+        if let Way::Path(path) = way {
+            self.paths.count(path, bytes);
         }
     }
 }
@@ -98,6 +106,7 @@ impl Worker {
         mut lanes: LaneMask,
         ways: &mut Ways,
     ) -> Result<(), RunError> {
+        self.forward(port, &mut lanes, ways)?;
         while !lanes.is_empty() {
             let standing = self.ahead(port, lanes, ways)?;
             lanes = standing.lanes;
@@ -114,6 +123,19 @@ impl Worker {
                     lanes.remove(lane);
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Sends the packets in front of all others that are only to be sent.
+    #[inline]
+    fn forward(&mut self, port: usize, lanes: &mut LaneMask, ways: &Ways) -> Result<(), RunError> {
+        for lane in lanes.lanes() {
+            let Some(Gist::Output(to)) = self.lookup.gist(ways[lane]) else { break };
+            let frame = &self.burst.frames()[lane];
+            self.egress.output(to, port, frame)?;
+            self.lookup.count(ways[lane], frame.len() as u64);
+            lanes.remove(lane);
         }
         Ok(())
     }
@@ -146,7 +168,7 @@ impl Worker {
         while !moved.is_empty() {
             let mut unseen = LaneMask(0);
             for lane in moved.lanes() {
-                match self.lookup.seen(ways[lane]) {
+                match self.lookup.gist(ways[lane]).map(Gist::seen) {
                     Some(Seen::Last) => {}
                     Some(Seen::Never) => unseen.0 |= 1 << lane,
                     Some(Seen::Before) => standing.held.0 |= 1 << lane,
@@ -168,7 +190,14 @@ impl Worker {
         let (mut left, mut again, mut behind) = (lanes, LaneMask(0), LaneMask(0));
         let mut tables = [0; LANES_MAX];
         for lane in lanes.lanes() {
-            match self.walk(port, lane, ways[lane])? {
+            let come = match self.lookup.gist(ways[lane]) {
+                Some(Gist::Enter(table)) if self.lookup.pipeline.is_behind(table) => {
+                    self.lookup.count(ways[lane], self.burst.frames()[lane].len() as u64);
+                    Come::Behind(table)
+                }
+                _ => self.walk(port, lane, ways[lane])?,
+            };
+            match come {
                 Come::End => left.remove(lane),
                 Come::Expired => ways[lane] = Way::Expired,
                 Come::Again => again.0 |= 1 << lane,
@@ -226,9 +255,7 @@ impl Worker {
                 }
             }
         };
-        if let Way::Path(path) = way {
-            self.lookup.paths.count(path, bytes);
-        }
+        self.lookup.count(way, bytes);
         Ok(come)
     }
 
@@ -241,7 +268,7 @@ impl Worker {
         let found = routes.find(&self.keys, lanes);
         for lane in lanes.lanes() {
             let hop = routes.take(&found, lane, self.burst.frames()[lane].len() as u64);
-            ways[lane] = Way::Hop(table, hop, routes.program(hop).seen());
+            ways[lane] = Way::Hop(table, hop, routes.program(hop).gist());
         }
     }
 
@@ -256,6 +283,7 @@ impl Worker {
         let table = come.lanes().map(table_of).min().expect("some have come");
         let these = come.lanes().filter(|&lane| table_of(lane) == table);
         let these = these.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
+        let functions = self.lookup.pipeline.are_functions();
         let function =
             self.lookup.pipeline.function_mut(table).expect("a path leads to tables that are there");
         let mut packets = Packets {
@@ -267,13 +295,16 @@ impl Worker {
         let verdicts = function.process(&mut packets, these);
         function.cycles += self.stages.start().since(timer);
         for lane in these.lanes() {
-            match function.take(verdicts[lane], self.burst.frames()[lane].len() as u64) {
-                Some(program) => ways[lane] = Way::Verdict(table, verdicts[lane], program.seen()),
-                None => {
-                    self.egress.drops.function_refused += 1;
-                    lanes.remove(lane);
-                }
-            }
+            let bytes = self.burst.frames()[lane].len() as u64;
+            let Some(program) = function.take(verdicts[lane], bytes) else {
+                self.egress.drops.function_refused += 1;
+                lanes.remove(lane);
+                continue;
+            };
+            ways[lane] = match program.gist() {
+                Gist::Enter(next) if functions.has(next) => Way::Function(next),
+                gist => Way::Verdict(table, verdicts[lane], gist),
+            };
         }
         lanes
     }

@@ -1,0 +1,103 @@
+//! Tables by their numbers, found without a search; sets of numbers.
+
+/// Where nothing is.
+const NONE: u16 = u16::MAX;
+
+/// Things that have a number each, in its order.
+#[derive(Debug)]
+pub(super) struct ByNumber<T> {
+    /// Number → place.
+    places: [u16; 256],
+    items: Vec<(u8, T)>,
+}
+
+impl<T> Default for ByNumber<T> {
+    fn default() -> Self {
+        Self { places: [NONE; 256], items: Vec::new() }
+    }
+}
+
+impl<T> ByNumber<T> {
+    /// Puts `item` where what had this number was, if anything had.
+    pub(super) fn insert(&mut self, number: u8, item: T) {
+        if let Some(before) = self.get_mut(number) {
+            *before = item;
+            return;
+        }
+        let place = self.items.partition_point(|(n, _)| *n < number);
+        self.items.insert(place, (number, item));
+        for (place, (number, _)) in (0..).zip(&self.items).skip(place) {
+            self.places[usize::from(*number)] = place;
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&self, number: u8) -> Option<&T> {
+        Some(&self.items.get(usize::from(self.places[usize::from(number)]))?.1)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, number: u8) -> Option<&mut T> {
+        Some(&mut self.items.get_mut(usize::from(self.places[usize::from(number)]))?.1)
+    }
+
+    pub(super) fn contains(&self, number: u8) -> bool {
+        self.get(number).is_some()
+    }
+
+    /// The first number behind this one.
+    pub(super) fn behind(&self, number: u8) -> Option<u8> {
+        self.items.iter().map(|(n, _)| *n).find(|n| *n > number)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u8, &T)> {
+        self.items.iter().map(|(number, item)| (*number, item))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u8, &mut T)> {
+        self.items.iter_mut().map(|(number, item)| (*number, item))
+    }
+}
+
+/// Numbers of tables.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Numbers([u64; 4]);
+
+impl Numbers {
+    pub(super) fn add(&mut self, number: u8) {
+        self.0[usize::from(number) / 64] |= 1 << (number % 64);
+    }
+
+    #[inline]
+    pub(crate) fn has(&self, number: u8) -> bool {
+        self.0[usize::from(number) / 64] >> (number % 64) & 1 == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_a_number_is_found_by_it_and_all_of_it_in_order() {
+        let mut things = ByNumber::default();
+        let mut set = Numbers::default();
+        let (mut numbers, mut state) = (Vec::new(), 1u32);
+        for round in 0..3000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let number = (state >> 24) as u8;
+            things.insert(number, round);
+            set.add(number);
+            numbers.retain(|n| *n != number);
+            numbers.push(number);
+            assert_eq!(things.get(number), Some(&round));
+        }
+        numbers.sort_unstable();
+        assert!(things.iter().map(|(n, _)| n).eq(numbers.iter().copied()));
+        for number in 0..=255 {
+            let there = numbers.contains(&number);
+            assert_eq!((things.contains(number), set.has(number)), (there, there));
+            assert_eq!(things.behind(number), numbers.iter().copied().find(|n| *n > number));
+        }
+    }
+}
