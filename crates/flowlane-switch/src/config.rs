@@ -130,10 +130,11 @@ pub struct CacheSection {
     pub signature_entries: usize,
     /// One in so many packets that a megaflow matches is inserted into the signature-match cache.
     pub signature_insert_inverse: u32,
-    /// Ask the exact-match and the signature-match cache only while the traffic is such that they pay, which is
-    /// measured all the time; if not, always.
+    /// Ask caches, or only the tables, as the traffic is such that it pays, which is measured all the time, and make
+    /// megaflows for packets that come again; if not, ask all caches always, and make a megaflow for every packet that none
+    /// knows.
     pub adaptive: bool,
-    /// Tell traffic of few flows from traffic of many, and remember for each which caches pay: changes of traffic are then
+    /// Tell traffic of few flows from traffic of many, and remember for each what pays: changes of traffic are then
     /// followed at once, at most once a second.
     pub hybrid: bool,
     /// The most megaflows (about 100 bytes each); 0 for none: every packet goes through the tables.

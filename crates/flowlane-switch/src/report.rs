@@ -121,7 +121,7 @@ pub struct CacheReport {
     pub signature_lookups: u64,
     pub signature_hits: u64,
     pub signature_bytes: usize,
-    /// The caches in front of the megaflow cache that were asked at the end.
+    /// What was asked at the end: the caches in front of the megaflow cache, or only the tables.
     pub asked: Vec<&'static str>,
     /// The mode that the number of flows led to, at the end; none where caches are not chosen by it.
     pub mode: Option<&'static str>,
@@ -139,7 +139,10 @@ pub struct CacheReport {
     pub megaflows_evicted: u64,
     pub megaflows_refused: u64,
     pub megaflow_bytes: usize,
+    /// Packets that brought a megaflow, or would have where there is room.
     pub slow_path_packets: u64,
+    /// Packets that were looked up in rule tables without one, once for each table.
+    pub table_lookups: u64,
 }
 
 /// Packets that waited for tables that answer later.
@@ -350,10 +353,14 @@ fn caches(worker: &Worker) -> CacheReport {
         signature_lookups: lookup.signature_lookups,
         signature_hits: lookup.signature_hits,
         signature_bytes: lookup.signature_bytes(),
-        asked: [("exact-match", asked.exact()), ("signature-match", asked.signature())]
-            .into_iter()
-            .filter_map(|(name, is)| is.then_some(name))
-            .collect(),
+        asked: [
+            ("exact-match", asked.exact()),
+            ("signature-match", asked.signature()),
+            ("tables", asked.tables()),
+        ]
+        .into_iter()
+        .filter_map(|(name, is)| is.then_some(name))
+        .collect(),
         mode: lookup.mode().map(|mode| mode.name()),
         mode_switches: hybrid.switches,
         cache_first_bursts: hybrid.bursts[0],
@@ -369,6 +376,7 @@ fn caches(worker: &Worker) -> CacheReport {
         megaflows_refused: counters.refused,
         megaflow_bytes: lookup.megaflows.table_bytes(),
         slow_path_packets: lookup.slow,
+        table_lookups: worker.stages.get(Stage::Tables).packets,
     }
 }
 

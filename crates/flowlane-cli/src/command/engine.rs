@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use flowlane::classify::acl::{AclConfig, AclEngine};
-use flowlane::classify::auto::{self, LINEAR_RULES_MAX, Question};
+use flowlane::classify::auto::{self, LINEAR_RULES_MAX, TUPLE_RULES_MAX};
 use flowlane::classify::{AclSearch, Classifier, Hit, InsertError, LinearSearch, TupleSearch};
 use flowlane::isa::Variant;
 use flowlane::packet::{Field, FlowKey, FlowMask};
@@ -19,8 +19,6 @@ use crate::output::{self, Output};
 
 /// Packets with which `auto` measures.
 const SAMPLE: usize = 4096;
-/// Rules up to which `auto` tries tuple search, which is slow with many masks.
-const TUPLE_RULES_MAX: usize = 1000;
 
 /// Packets looked up at a time, and between two looks at the clock: their keys stay in the nearest caches. With a device,
 /// so many that several batches are under way.
@@ -177,7 +175,7 @@ impl Engine {
         let tables: Vec<&dyn Classifier> = candidates.iter().map(Self::table).collect();
         // As large as the batches that the one which wants the largest will be given.
         let batch = candidates.iter().map(|table| table.batch(options)).max().unwrap_or(BATCH);
-        let chosen = auto::fastest(&tables, Question::Batch(batch), sample, &mut || clock.raw());
+        let chosen = auto::fastest(&tables, batch, sample, &mut || clock.raw());
         Ok(candidates.swap_remove(chosen))
     }
 

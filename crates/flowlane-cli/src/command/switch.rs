@@ -297,8 +297,8 @@ fn caches(report: &Report) -> String {
             bytes(c.megaflow_bytes as u64),
         ],
         vec![
-            "tables (slow path)".to_owned(),
-            count(c.slow_path_packets),
+            "tables".to_owned(),
+            count(c.table_lookups),
             String::new(),
             String::new(),
             String::new(),

@@ -15,13 +15,15 @@ pub struct Frame {
     end: usize,
     /// Time of arrival, nanoseconds since the epoch; a capture's own time where the port replays one.
     pub time_ns: u64,
+    /// How long it was when it came, out of its tunnel where it came in one: what rules count, whatever is pushed and popped.
+    pub(crate) counted: u32,
 }
 
 impl Default for Frame {
     fn default() -> Self {
         // Not a power of two: the beginnings of a burst's frames must not all fall into the same few sets of
         // the cache.
-        Self { buffer: vec![0; 2048 + 3 * 64], start: HEADROOM, end: HEADROOM, time_ns: 0 }
+        Self { buffer: vec![0; 2048 + 3 * 64], start: HEADROOM, end: HEADROOM, time_ns: 0, counted: 0 }
     }
 }
 

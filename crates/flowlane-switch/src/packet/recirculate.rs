@@ -55,7 +55,7 @@ fn read(frame: &Frame, headers: &Headers, field: Field) -> u128 {
     now.get(field)
 }
 
-/// Sets a field where it is: in the packet, or in the key.
+/// Sets a field where it is, in the packet or in the key; the key follows the packet.
 pub(crate) fn set_field(
     frame: &mut Frame,
     headers: &mut Headers,
@@ -65,9 +65,20 @@ pub(crate) fn set_field(
     mask: u128,
 ) {
     match in_headers(field) {
-        true => _ = edit::set_field(frame, headers, field, value, mask),
+        true => {
+            if edit::set_field(frame, headers, field, value, mask) {
+                key.set_masked(field, value, mask);
+            }
+        }
         false => key.set_masked(field, value, mask),
     }
+}
+
+/// Whether the key is right behind [`set_field`]: not where a tag is pushed, or the message becomes another one with other
+/// fields.
+pub(crate) fn is_followed(field: Field) -> bool {
+    use Field::{IcmpCode, IcmpType, VlanPcp, VlanTci, VlanVid};
+    !matches!(field, VlanTci | VlanVid | VlanPcp | IcmpType | IcmpCode)
 }
 
 /// Whether a field lies in the packet's headers, and not in metadata, tunnel or register words.

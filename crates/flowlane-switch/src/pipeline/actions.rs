@@ -7,9 +7,9 @@
 use flowlane::rule::Action;
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 
-use super::Step;
 use super::translate::{looks_at_headers, misplaces_headers};
-use crate::packet::recirculate::in_headers;
+use super::{Program, Step};
+use crate::packet::recirculate::{in_headers, is_followed};
 
 /// Why an action cannot be behind the caches.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -41,6 +41,30 @@ pub(super) fn pushes(actions: &[Action]) -> usize {
     let pushes =
         |a: &&Action| matches!(a, Action::PushVlan(_) | Action::PushMpls(_) | Action::Encapsulate(_));
     actions.iter().filter(pushes).count()
+}
+
+/// The program of a rule's actions, for packets that come to it without a megaflow: where it leads on, packets take their keys
+/// along, so that fields which are in no header may be set.
+pub(super) fn program_of(actions: &[Action]) -> Program {
+    let mut steps = Vec::with_capacity(actions.len());
+    let (mut stale, mut changed) = (false, false);
+    for action in actions {
+        if stale && looks_at_headers(action) {
+            steps.push(Step::Parse);
+            stale = false;
+        }
+        stale |= misplaces_headers(action);
+        steps.push(match *action {
+            Action::Goto(table) if changed => Step::Recirculate { table, carry: Vec::new() },
+            Action::Goto(table) => Step::Enter { table, carry: Vec::new() },
+            ref other => Step::Do(other.clone()),
+        });
+        changed |= match *action {
+            Action::SetField { field, .. } | Action::Move { to: field, .. } => !is_followed(field),
+            _ => changes_headers(action),
+        };
+    }
+    Program::new(steps)
 }
 
 /// The steps of actions in table `table`. Where no action changes headers, the table that a `goto_table` leads to may be

@@ -12,8 +12,9 @@ pub mod route;
 mod tests;
 mod translate;
 
+use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
 
 pub use actions::{BehindError, steps_behind};
 use by_number::{ByNumber, Numbers};
@@ -46,6 +47,31 @@ pub struct RuleEntry {
     /// Packets that it won.
     pub packets: u64,
     pub bytes: u64,
+    program: Program,
+}
+
+impl RuleEntry {
+    fn new(rule: Rule) -> Self {
+        Self { program: actions::program_of(&rule.actions), rule, packets: 0, bytes: 0 }
+    }
+}
+
+/// Spreads handles of rules, which nobody but the table hands out.
+#[derive(Debug, Default)]
+struct RuleHasher(u64);
+
+impl Hasher for RuleHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.0 = (self.0 ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
 }
 
 /// What finds rules in a table.
@@ -68,7 +94,9 @@ pub struct Table {
     /// Packets that matched nothing.
     pub missed: u64,
     engine: Engine,
-    rules: BTreeMap<RuleId, RuleEntry>,
+    rules: HashMap<RuleId, RuleEntry, BuildHasherDefault<RuleHasher>>,
+    /// What is done with packets that match nothing.
+    missing: Program,
     identities: HashMap<(Priority, Match), RuleId>,
     next_id: u32,
 }
@@ -76,7 +104,45 @@ pub struct Table {
 impl Table {
     /// The rules, in order of insertion.
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, &RuleEntry)> {
-        self.rules.iter().map(|(id, entry)| (*id, entry))
+        let mut rules: Vec<_> = self.rules.iter().map(|(id, entry)| (*id, entry)).collect();
+        rules.sort_unstable_by_key(|(id, _)| *id);
+        rules.into_iter()
+    }
+
+    /// Counts a packet for the rule that it matched, or among those that matched none.
+    #[inline]
+    pub fn count(&mut self, rule: Option<RuleId>, packets: u64, bytes: u64) {
+        match rule.map(|id| self.rules.get_mut(&id)) {
+            None => self.missed += packets,
+            Some(Some(entry)) => {
+                entry.packets += packets;
+                entry.bytes += bytes;
+            }
+            // A rule that has gone since is not missed.
+            Some(None) => {}
+        }
+    }
+
+    /// Counts a packet. Gives what is done with it.
+    #[inline]
+    pub fn take(&mut self, rule: Option<RuleId>, bytes: u64) -> &Program {
+        let Some(id) = rule else {
+            self.missed += 1;
+            return &self.missing;
+        };
+        let entry = self.rules.get_mut(&id).expect("the engine has no others");
+        entry.packets += 1;
+        entry.bytes += bytes;
+        &entry.program
+    }
+
+    /// What is done with packets that match this rule, or none.
+    ///
+    /// # Panics
+    /// Where there is no such rule.
+    #[inline]
+    pub fn program(&self, rule: Option<RuleId>) -> &Program {
+        rule.map_or(&self.missing, |id| &self.rules[&id].program)
     }
 
     /// The engine that finds rules here.
@@ -210,10 +276,10 @@ impl Pipeline {
             }
             let id = RuleId(entries.len() as u32);
             match identities.entry((rule.priority, rule.matches.clone())) {
-                Entry::Occupied(before) => entries[before.get().0 as usize].rule = rule,
+                Entry::Occupied(before) => entries[before.get().0 as usize] = RuleEntry::new(rule),
                 Entry::Vacant(place) => {
                     place.insert(id);
-                    entries.push(RuleEntry { rule, packets: 0, bytes: 0 });
+                    entries.push(RuleEntry::new(rule));
                 }
             }
         }
@@ -236,13 +302,30 @@ impl Pipeline {
             miss,
             missed: 0,
             engine,
-            rules: BTreeMap::new(),
+            rules: HashMap::default(),
+            missing: Program::default(),
             identities: HashMap::new(),
             next_id: 0,
         };
         self.tables.insert(number, table);
         self.defers = self.tables.iter().any(|(_, table)| table.deferred().is_some());
+        self.renew();
+    }
+
+    /// Tables have come: what led to the next one may lead elsewhere.
+    fn renew(&mut self) {
         self.generation += 1;
+        let numbers: Vec<u8> = self.tables.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            let next = self.next_table(number).map(|table| Step::Enter { table, carry: Vec::new() });
+            let table = self.tables.get_mut(number).expect("it is one of them");
+            let steps = match table.miss {
+                Miss::Drop => None,
+                Miss::Controller => Some(Step::Do(Action::Controller { max_len: u16::MAX })),
+                Miss::Continue => next,
+            };
+            table.missing = Program::new(Vec::from_iter(steps));
+        }
     }
 
     /// Whether some table answers later.
@@ -255,7 +338,7 @@ impl Pipeline {
     pub fn add_routes(&mut self, number: u8, routes: RouteTable) {
         self.routes.insert(number, routes);
         self.behind.add(number);
-        self.generation += 1;
+        self.renew();
     }
 
     /// The tables of routes, in order.
@@ -277,7 +360,7 @@ impl Pipeline {
         self.functions.insert(number, function);
         self.behind.add(number);
         self.is_function.add(number);
-        self.generation += 1;
+        self.renew();
     }
 
     /// The functions, in order.
@@ -335,6 +418,10 @@ impl Pipeline {
         self.tables.get(number)
     }
 
+    pub(crate) fn table_mut(&mut self, number: u8) -> Option<&mut Table> {
+        self.tables.get_mut(number)
+    }
+
     /// The engine of a table that answers later.
     pub fn deferred_mut(&mut self, number: u8) -> Option<&mut dyn Deferred> {
         match &mut self.tables.get_mut(number)?.engine {
@@ -360,7 +447,9 @@ impl Pipeline {
         let identity = (rule.priority, rule.matches.clone());
         self.generation += 1;
         if let Some(&id) = table.identities.get(&identity) {
-            table.rules.get_mut(&id).expect("every identity has its rule").rule = rule;
+            let entry = table.rules.get_mut(&id).expect("every identity has its rule");
+            let RuleEntry { packets, bytes, .. } = *entry;
+            *entry = RuleEntry { packets, bytes, ..RuleEntry::new(rule) };
             return Ok(id);
         }
         let id = RuleId(table.next_id);
@@ -370,7 +459,7 @@ impl Pipeline {
             .map_err(|source| PipelineError::Insert { table: number, source })?;
         table.next_id += 1;
         table.identities.insert(identity, id);
-        table.rules.insert(id, RuleEntry { rule, packets: 0, bytes: 0 });
+        table.rules.insert(id, RuleEntry::new(rule));
         Ok(id)
     }
 
@@ -391,15 +480,8 @@ impl Pipeline {
 
     /// Credits a rule, or a table's misses where `rule` is none. A rule that has gone since is not missed.
     pub fn credit(&mut self, table: u8, rule: Option<RuleId>, packets: u64, bytes: u64) {
-        let Some(table) = self.tables.get_mut(table) else { return };
-        match rule {
-            None => table.missed += packets,
-            Some(id) => {
-                if let Some(entry) = table.rules.get_mut(&id) {
-                    entry.packets += packets;
-                    entry.bytes += bytes;
-                }
-            }
+        if let Some(table) = self.tables.get_mut(table) {
+            table.count(rule, packets, bytes);
         }
     }
 

@@ -1,21 +1,31 @@
-//! Which caches to ask, decided by what they cost on this traffic.
+//! Which caches to ask, or none, decided by what that costs on this traffic.
 //!
-//! A cache in front of another pays only while it hits often enough: Open vSwitch's exact-match cache makes
-//! it slower than none where the working set is larger. So the combinations of caches that there are
-//! (*arms*) are tried in turn on a few bursts now and then, their cycles a packet are averaged, and the
-//! cheapest is used. Insertion goes on whatever the choice is, though seldom where a cache is not asked, so that
-//! a trial finds the caches filled.
+//! A cache in front of another, or in front of the tables, pays only while it hits often enough: Open vSwitch's exact-match
+//! cache makes it slower than none where the working set is larger. So the combinations of caches that there are, and
+//! tables without any (*arms*), are tried in turn on a few bursts now and then, their cycles a packet are averaged, from the
+//! parsed packet to the sent one, and the cheapest is used. Insertion goes on whatever the choice is, though seldom where a
+//! cache is not asked, so that a trial finds the caches filled.
 //!
 //! What this costs: 4 bursts of every 128 run another arm than the best, and of every 4096 once trials have
 //! brought nothing new for a while.
 
-/// A combination of caches: bit 0 the exact-match cache, bit 1 the signature-match cache.
+/// A way to find what is done with packets. A combination of caches, in front of which stand bit 0, the exact-match cache,
+/// and bit 1, the signature-match cache; or bit 2 alone: the tables, no cache at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arm(pub u8);
 
 impl Arm {
     /// Only the megaflow cache.
     pub const NONE: Arm = Arm(0);
+
+    /// No cache: the tables.
+    pub const TABLES: Arm = Arm(4);
+
+    /// Whether no cache is asked.
+    #[inline]
+    pub fn tables(self) -> bool {
+        self.0 & 4 != 0
+    }
 
     /// Whether the exact-match cache is asked.
     #[inline]
@@ -93,7 +103,7 @@ impl Chooser {
     }
 
     /// Reports what the burst cost for which [`arm`](Self::arm) was asked: so many cycles for so many packets.
-    /// Bursts in which packets went the slow way say nothing about caches, and are not to be reported.
+    /// What megaflows took that were made meanwhile does not count: it is spent so that later bursts cost less.
     #[inline]
     pub(super) fn report(&mut self, packets: usize, cycles: u64) {
         if self.arms.len() < 2 {

@@ -1,7 +1,7 @@
 //! Two modes, one for few flows and one for many: HALO's hybrid mode, on real CPUs.
 //!
 //! With few flows a cache of flows answers nearly always; with many it only gets in the way, and packets go to the
-//! megaflow tables at once. What pays in either case is measured ([`Chooser`]), but measuring takes a while to notice that
+//! megaflows or to the rule tables at once. What pays in either case is measured ([`Chooser`]), but measuring takes a while to notice that
 //! traffic has changed. A [`FlowRegister`] notices within a few bursts, and each mode remembers what paid in it.
 //!
 //! ```text
@@ -10,12 +10,12 @@
 //! ```
 
 use flowlane::flow_register::FlowRegister;
-use flowlane::hash::multilinear::{Multilinear, finish, term};
+use flowlane::hash::multilinear::Multilinear;
 use flowlane::packet::batch::LaneMask;
-use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use strum::IntoStaticStr;
 
+use super::admission::flow_hash;
 use super::choice::{Arm, Chooser};
 
 /// Bits of the register. HALO's 32 are too coarse for what stands near a threshold.
@@ -37,7 +37,7 @@ const SWITCH_NS: u64 = 1_000_000_000;
 pub enum Mode {
     /// Few flows: packets go to the caches of flows first.
     CacheFirst,
-    /// Many: they go to the megaflows first.
+    /// Many: they go to tables first.
     TableFirst,
 }
 
@@ -77,7 +77,7 @@ impl Hybrid {
     pub(super) fn new(arms: Vec<Arm>, hybrid: bool, seed: u64) -> Self {
         let mut choosers = vec![Chooser::new(arms.clone())];
         if hybrid && arms.len() > 1 {
-            // What comes last is what it begins with: no caches.
+            // What comes last is what it begins with: the tables.
             choosers.push(Chooser::new(arms.into_iter().rev().collect()));
         }
         Self {
@@ -140,13 +140,6 @@ impl Hybrid {
             self.counters.switches += 1;
         }
     }
-}
-
-/// Of addresses, protocol and ports; of MAC addresses, too, for what has no others.
-fn flow_hash(hash: &Multilinear, key: &FlowKey) -> u32 {
-    let words = (word::IPV6_SRC..=word::PORTS).chain([word::IPV4_SRC, word::IPV4_DST]);
-    let words = words.chain(word::ETH..word::ETH + 3);
-    finish(words.map(|w| term(hash.multiplier(w), key.word(w))).fold(0, u64::wrapping_add))
 }
 
 #[cfg(test)]

@@ -7,12 +7,13 @@ use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 
+use super::admission::Admission;
 use super::choice::Arm;
 use super::hybrid::{Hybrid, HybridCounters, Mode};
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
 use crate::packet::Frame;
-use crate::pipeline::{PathId, Paths, Pipeline, Step, Walk};
+use crate::pipeline::{PathId, Paths, Pipeline, Program, Step, Walk};
 
 /// Sizes and policies of the caches.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +26,8 @@ pub struct CacheConfig {
     pub signature_entries: usize,
     /// One in so many megaflow hits is inserted into it.
     pub signature_insert_inverse: u32,
-    /// Ask a cache only while it pays; else always.
+    /// Ask a cache only while it pays, and make megaflows for what comes again; else ask all always, and make one for every
+    /// packet that no cache knows.
     pub adaptive: bool,
     /// Tell traffic of few flows from traffic of many, and find out for each which caches pay.
     pub hybrid: bool,
@@ -55,6 +57,10 @@ impl Default for CacheConfig {
         }
     }
 }
+
+/// Of so many cycles one may go into megaflows: while caches are asked, and while packets go to the tables first.
+const SPENT_INVERSE: u32 = 4;
+const SPENT_INVERSE_TABLES: u32 = 32;
 
 /// Megaflows keep times in units of 2²⁰ ns, about a millisecond: 32 bits of it last 52 days.
 const TICK_SHIFT: u32 = 20;
@@ -103,8 +109,12 @@ pub struct Lookup {
     pub signature_hits: u64,
     /// Packets that it was asked for.
     pub signature_lookups: u64,
-    /// Packets that went through the tables.
+    /// Packets that no cache knew, for which a megaflow was made.
     pub slow: u64,
+    /// Cycles that making them took.
+    pub slow_cycles: u64,
+    /// Look packets of this burst up in the tables, in no cache.
+    pub(super) tables_first: bool,
     /// Compare what caches give with what they must (`--validate-simd`).
     pub(super) validate: bool,
     /// The first difference found.
@@ -112,9 +122,12 @@ pub struct Lookup {
     exact: Option<ExactMatchCache>,
     signature: Option<SignatureCache>,
     hybrid: Hybrid,
+    admission: Admission,
     config: CacheConfig,
     /// Paths above which unused ones are looked for.
     paths_limit: usize,
+    /// What is done with packets where there is no table.
+    pub(super) nothing: Program,
 }
 
 impl Lookup {
@@ -131,8 +144,12 @@ impl Lookup {
         });
         let all = Arm(u8::from(exact.is_some()) | u8::from(signature.is_some()) << 1);
         let mut arms: Vec<Arm> = (0..4).map(Arm).filter(|arm| arm.0 & !all.0 == 0).collect();
-        if !config.adaptive {
-            arms = vec![all];
+        match (config.adaptive, cached) {
+            (_, false) => arms = vec![Arm::TABLES],
+            (false, true) => arms = vec![all],
+            // Whoever waits for an answer is to bring a megaflow.
+            (true, true) if pipeline.defers() => {}
+            (true, true) => arms.insert(0, Arm::TABLES),
         }
         let megaflows = MegaflowCache::new(MegaflowConfig {
             flows_max: config.megaflows_max,
@@ -149,18 +166,40 @@ impl Lookup {
             signature_hits: 0,
             signature_lookups: 0,
             slow: 0,
+            slow_cycles: 0,
+            tables_first: false,
             validate: false,
             difference: None,
             exact,
             signature,
             hybrid: Hybrid::new(arms, config.hybrid, u64::from(config.seed ^ 0x85eb_ca6b)),
+            admission: Admission::new(u64::from(config.seed ^ 0xc2b2_ae35)),
             config,
             paths_limit: 4096,
+            nothing: Program::default(),
         }
     }
 
-    /// Finds the path of every `live` lane; there is one. Gives the lanes that no cache knows where some table answers later: those
-    /// are to be parked.
+    /// A burst has come: decides how its packets are looked up.
+    #[inline]
+    pub(super) fn begin_burst(&mut self, keys: &[FlowKey], live: LaneMask, now_ns: u64) {
+        self.hybrid.see(keys, live, now_ns);
+        // What is to be compared is what caches give.
+        self.tables_first =
+            self.hybrid.chooser().arm().tables() && !(self.validate && self.config.megaflows_max > 0);
+    }
+
+    /// A burst has been handled: so many packets took so many cycles, parsing and making megaflows apart.
+    #[inline]
+    pub(super) fn end_burst(&mut self, packets: usize, cycles: u64) {
+        self.hybrid.chooser_mut().report(packets, cycles);
+        let inverse =
+            if self.hybrid.chooser().best().tables() { SPENT_INVERSE_TABLES } else { SPENT_INVERSE };
+        self.admission.earn(cycles, inverse);
+    }
+
+    /// Finds the paths of the `live` lanes that caches know, and of those that bring a megaflow. Gives the others: they are
+    /// to go through the tables.
     #[inline]
     pub(super) fn resolve(
         &mut self,
@@ -171,12 +210,51 @@ impl Lookup {
         paths: &mut [PathId; LANES_MAX],
         stages: &mut Stages,
     ) -> LaneMask {
-        let begun = stages.start();
-        let mut timer = begun;
         let mut left = live;
         // Caches are used at one time for all: the last frame's.
         let now_ns = times_ns[LANES_MAX - 1 - live.0.leading_zeros() as usize];
-        self.hybrid.see(keys, live, now_ns);
+        if !self.tables_first {
+            left = self.ask_caches(keys, frames, left, now_ns, paths, stages);
+        }
+        if left.is_empty() || self.config.megaflows_max == 0 || self.pipeline.defers() {
+            return left;
+        }
+        if self.tables_first && !(self.admission.has_credit() && self.hybrid.chooser().offers(false)) {
+            return left;
+        }
+        let timer = stages.start();
+        let mut slow = 0;
+        for lane in left.lanes() {
+            if self.config.adaptive && !self.admission.admits(&keys[lane]) {
+                continue;
+            }
+            let began = stages.start();
+            paths[lane] = self.slow_path(&keys[lane], frames[lane].len(), now_ns);
+            left.remove(lane);
+            slow += 1;
+            self.admission.spend(stages.start().since(began));
+            if self.config.adaptive && !self.admission.has_credit() {
+                break;
+            }
+        }
+        if slow > 0 {
+            self.slow_cycles += stages.stop(Stage::SlowPath, slow, timer).since(timer);
+        }
+        left
+    }
+
+    /// Finds the paths of the lanes that caches know; gives the others.
+    #[inline]
+    fn ask_caches(
+        &mut self,
+        keys: &[FlowKey],
+        frames: &[Frame],
+        mut left: LaneMask,
+        now_ns: u64,
+        paths: &mut [PathId; LANES_MAX],
+        stages: &mut Stages,
+    ) -> LaneMask {
+        let mut timer = stages.start();
         let arm = self.hybrid.chooser().arm();
         if arm.exact() {
             let asked = left;
@@ -191,19 +269,9 @@ impl Lookup {
         if !left.is_empty() && self.config.megaflows_max > 0 {
             let asked = left;
             left = self.megaflow_stage(keys, frames, left, now_ns, paths);
-            timer = stages.stop(Stage::Megaflow, asked.len() as u64, timer);
+            stages.stop(Stage::Megaflow, asked.len() as u64, timer);
         }
-        if left.is_empty() {
-            self.hybrid.chooser_mut().report(live.len(), timer.since(begun));
-        } else if self.pipeline.defers() {
-            return left;
-        } else {
-            for lane in left.lanes() {
-                paths[lane] = self.slow_path(&keys[lane], frames[lane].len(), now_ns);
-            }
-            stages.stop(Stage::SlowPath, left.len() as u64, timer);
-        }
-        LaneMask(0)
+        left
     }
 
     /// The secret seed of the caches.

@@ -11,6 +11,7 @@
 //! Everything here belongs to one thread. A stage takes a burst's lanes and narrows them; the stages'
 //! cycles are counted per burst ([`Stages`]).
 
+mod admission;
 mod choice;
 mod deferral;
 mod egress;
@@ -314,10 +315,19 @@ impl Worker {
         self.sent = LaneMask(0);
         let packets = self.burst.len() as u64;
         self.stages.stop(Stage::Parse, packets, timer);
+        if live.is_empty() {
+            return Ok(());
+        }
+        self.burst.frames_mut().iter_mut().for_each(|frame| frame.counted = frame.len() as u32);
         self.set_times();
+        let (begun, slow) = (self.stages.start(), self.lookup.slow_cycles);
+        self.lookup.begin_burst(&self.keys, live, self.times_ns[self.burst.len() - 1]);
         let mut ways = NOWHERE;
-        let live = self.find_ways(port, live, &mut ways)?;
-        self.act(port, live, &mut ways)
+        let going = self.find_ways(port, live, &mut ways)?;
+        self.act(port, going, &mut ways)?;
+        let cycles = self.stages.start().since(begun).saturating_sub(self.lookup.slow_cycles - slow);
+        self.lookup.end_burst(live.len(), cycles);
+        Ok(())
     }
 
     /// Takes the lanes of a burst to the end of their ways; what that takes beside looking up anew counts as acting.
@@ -342,11 +352,16 @@ impl Worker {
         if let Some(difference) = self.lookup.difference.take() {
             return Err(difference.into());
         }
+        let mut known = LaneMask(lanes.0 & !left.0);
         if self.lookup.pipeline.defers() {
-            lanes = self.park_all(port, lanes, left, &mut paths);
+            known = self.park_all(port, lanes, left, &mut paths);
+            lanes = known;
         }
-        for lane in lanes.lanes() {
+        for lane in known.lanes() {
             ways[lane] = Way::Path(paths[lane]);
+        }
+        if lanes != known {
+            self.enter_tables(left, ways);
         }
         Ok(lanes)
     }

@@ -9,20 +9,26 @@
 //! So the result does not depend on how packets fall into bursts, and no packet overtakes another.
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::rule::RuleId;
 
 use super::Worker;
 use super::egress::{Outcome, Packet};
 use super::lookup::Lookup;
+use super::stages::Stage;
 use super::validate::RunError;
 use crate::function::Packets;
 use crate::packet::recirculate::{parse_again, take_along};
-use crate::pipeline::{Gist, PathId, Program, Seen};
+use crate::pipeline::{Gist, PathId, Pipeline, Program, Seen};
 
 /// Where a lane stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     /// Before a path.
     Path(PathId),
+    /// Before what a rule says, or a table to packets that match none: the table, and which.
+    Rule(u8, Option<RuleId>, Gist),
+    /// In a table that is not there.
+    Nowhere,
     /// Before what a next hop says: the table of routes, and which.
     Hop(u8, u32, Gist),
     /// Before what follows a verdict: the function, and which.
@@ -45,7 +51,7 @@ enum Come {
     End,
     /// There, because of its TTL.
     Expired,
-    /// To a table behind the caches.
+    /// To a table, as it is.
     Behind(u8),
     /// Back to the caches: it has been parsed again.
     Again,
@@ -67,6 +73,10 @@ impl Lookup {
     fn program(&self, way: Way) -> &Program {
         match way {
             Way::Path(path) => self.paths.program_of(path),
+            Way::Rule(table, rule, _) => {
+                self.pipeline.table(table).expect("a lane has come there").program(rule)
+            }
+            Way::Nowhere => &self.nothing,
             Way::Hop(table, hop, _) => {
                 self.pipeline.routes(table).expect("a lane has come there").program(hop)
             }
@@ -82,10 +92,17 @@ impl Lookup {
     fn gist(&self, way: Way) -> Option<Gist> {
         match way {
             Way::Path(path) => Some(self.paths.get(path).gist),
-            Way::Hop(.., gist) | Way::Verdict(.., gist) => Some(gist),
+            Way::Rule(.., gist) | Way::Hop(.., gist) | Way::Verdict(.., gist) => Some(gist),
+            Way::Nowhere => Some(Gist::default()),
             Way::Expired => Some(Gist::Several(Seen::Last)),
             Way::Function(_) => None,
         }
+    }
+
+    /// Whether a lane enters a table as it is. One of rules is entered so from tables; from elsewhere caches are asked before.
+    #[inline]
+    fn enters(&self, way: Way, table: u8) -> bool {
+        self.tables_first || matches!(way, Way::Rule(..)) || self.pipeline.is_behind(table)
     }
 
     /// Counts a packet that has come to the end of a path.
@@ -134,7 +151,7 @@ impl Worker {
             let Some(Gist::Output(to)) = self.lookup.gist(ways[lane]) else { break };
             let frame = &self.burst.frames()[lane];
             self.egress.output(to, port, frame)?;
-            self.lookup.count(ways[lane], frame.len() as u64);
+            self.lookup.count(ways[lane], frame.counted.into());
             lanes.remove(lane);
         }
         Ok(())
@@ -191,8 +208,8 @@ impl Worker {
         let mut tables = [0; LANES_MAX];
         for lane in lanes.lanes() {
             let come = match self.lookup.gist(ways[lane]) {
-                Some(Gist::Enter(table)) if self.lookup.pipeline.is_behind(table) => {
-                    self.lookup.count(ways[lane], self.burst.frames()[lane].len() as u64);
+                Some(Gist::Enter(table)) if self.lookup.enters(ways[lane], table) => {
+                    self.lookup.count(ways[lane], self.burst.frames()[lane].counted.into());
                     Come::Behind(table)
                 }
                 _ => self.walk(port, lane, ways[lane])?,
@@ -208,12 +225,7 @@ impl Worker {
             }
         }
         left.0 &= !again.0 | self.find_ways(port, again, ways)?.0;
-        while let Some(first) = behind.lanes().next() {
-            let same = behind.lanes().filter(|&lane| tables[lane] == tables[first]);
-            let these = same.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
-            self.come_to(tables[first], these, ways);
-            behind.0 &= !these.0;
-        }
+        self.come_to_all(&tables, behind, ways);
         Ok(left)
     }
 
@@ -229,7 +241,7 @@ impl Worker {
             now_ns: self.times_ns[lane],
             sent: self.sent.0 >> lane & 1 == 1,
         };
-        let bytes = packet.frame.len() as u64;
+        let bytes = packet.frame.counted.into();
         let outcome = self.egress.run(program.steps(), &mut packet)?;
         self.sent.0 |= u64::from(packet.sent) << lane;
         let come = match outcome {
@@ -241,7 +253,7 @@ impl Worker {
                 return Ok(if expired { Come::Expired } else { Come::End });
             }
             Outcome::Done => Come::End,
-            Outcome::Enter { table, carry } if self.lookup.pipeline.is_behind(table) => {
+            Outcome::Enter { table, carry } if self.lookup.enters(way, table) => {
                 take_along(carry, packet.key);
                 Come::Behind(table)
             }
@@ -259,16 +271,47 @@ impl Worker {
         Ok(come)
     }
 
-    /// Lanes have come to a table behind the caches: finds their next hops, where it is one of routes.
-    fn come_to(&mut self, table: u8, lanes: LaneMask, ways: &mut Ways) {
-        let Some(routes) = self.lookup.pipeline.routes_mut(table) else {
-            lanes.lanes().for_each(|lane| ways[lane] = Way::Function(table));
-            return;
-        };
-        let found = routes.find(&self.keys, lanes);
-        for lane in lanes.lanes() {
-            let hop = routes.take(&found, lane, self.burst.frames()[lane].len() as u64);
-            ways[lane] = Way::Hop(table, hop, routes.program(hop).gist());
+    /// Lanes that no cache knows go through the tables.
+    pub(super) fn enter_tables(&mut self, lanes: LaneMask, ways: &mut Ways) {
+        let mut tables = [0; LANES_MAX];
+        lanes.lanes().for_each(|lane| tables[lane] = Pipeline::entry(&self.keys[lane]));
+        self.come_to_all(&tables, lanes, ways);
+    }
+
+    /// Lanes have come to a table each: those of one table together.
+    #[inline]
+    fn come_to_all(&mut self, tables: &[u8; LANES_MAX], mut lanes: LaneMask, ways: &mut Ways) {
+        while let Some(first) = lanes.lanes().next() {
+            let same = lanes.lanes().filter(|&lane| tables[lane] == tables[first]);
+            let these = same.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
+            self.come_to(tables[first], these, ways);
+            lanes.0 &= !these.0;
+        }
+    }
+
+    /// Lanes have come to a table: finds their rules or next hops.
+    fn come_to(&mut self, number: u8, lanes: LaneMask, ways: &mut Ways) {
+        let pipeline = &mut self.lookup.pipeline;
+        if pipeline.are_functions().has(number) {
+            lanes.lanes().for_each(|lane| ways[lane] = Way::Function(number));
+        } else if let Some(routes) = pipeline.routes_mut(number) {
+            let found = routes.find(&self.keys, lanes);
+            for lane in lanes.lanes() {
+                let hop = routes.take(&found, lane, self.burst.frames()[lane].len() as u64);
+                ways[lane] = Way::Hop(number, hop, routes.program(hop).gist());
+            }
+        } else if let Some(table) = pipeline.table_mut(number) {
+            let timer = self.stages.start();
+            let mut hits = [None; LANES_MAX];
+            table.classifier().lookup_lanes(&self.keys, lanes, &mut hits);
+            for lane in lanes.lanes() {
+                let rule = hits[lane].map(|hit| hit.rule);
+                let gist = table.take(rule, self.burst.frames()[lane].counted.into()).gist();
+                ways[lane] = Way::Rule(number, rule, gist);
+            }
+            self.stages.stop(Stage::Tables, lanes.len() as u64, timer);
+        } else {
+            lanes.lanes().for_each(|lane| ways[lane] = Way::Nowhere);
         }
     }
 

@@ -18,8 +18,10 @@ pub enum Stage {
     SignatureMatch,
     /// Megaflow cache.
     Megaflow,
-    /// Rule tables, for packets that no cache knows.
+    /// Making megaflows for packets that no cache knows.
     SlowPath,
+    /// Rule tables, for packets that no cache is asked for or knows.
+    Tables,
     /// Sending batches to tables that answer later, and taking their answers.
     Device,
     /// Changing and queueing.
@@ -30,7 +32,7 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in a packet's order.
-    pub const ALL: [Self; 9] = names::all();
+    pub const ALL: [Self; 10] = names::all();
 
     /// The stage's name in reports.
     pub fn name(self) -> &'static str {

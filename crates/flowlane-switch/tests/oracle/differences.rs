@@ -224,7 +224,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         "Flowlane: IANA lists 135 as an extension header (RFC 7045 §4)",
         LeftOut::Packets(|a| a.ip(|ip| ip.extensions.contains(&135) || ip.protocol == 135))),
     row("bytes-behind-headers",
-        "bytes of rules behind a header that was pushed or popped: both count the length that the packet had when it was parsed last, and that is not at the same place",
+        "bytes of rules behind a header that was pushed or popped: Open vSwitch counts the length that the packet had when it was parsed last, Flowlane the one that it came with",
         "nobody: OpenFlow 1.3.5 §5.8 does not say at which place bytes are counted",
         LeftOut::Bytes(|rules| rules.does(&["push_", "pop_", "strip_vlan", "->vlan", "VLAN_TCI", "mod_vlan"]))),
 ];

@@ -186,12 +186,15 @@ fn frame(behind_addresses: &str) -> Vec<u8> {
 }
 
 #[test]
-fn bytes_behind_a_label_that_was_pushed_are_counted_with_it() {
+fn bytes_behind_a_label_that_was_pushed_are_counted_without_it() {
     let text = "cookie=1,ip,actions=push_mpls:0x8847,goto_table:1\ntable=1,cookie=2,actions=output:2\n";
     let rules = Rules { text: text.to_owned(), tables: 2 };
-    let mut flowlane = Flowlane::new(&rules, MalformedPolicy::Drop, 1).expect("sound rules");
     let udp = frame(UDP);
-    flowlane.forward(1, &udp);
-    let bytes: Vec<u64> = flowlane.counters().iter().map(|(_, counters)| counters.bytes).collect();
-    assert_eq!(bytes, [udp.len() as u64, udp.len() as u64 + 4]);
+    // Whichever way it goes.
+    for seed in 0..3 {
+        let mut flowlane = Flowlane::new(&rules, MalformedPolicy::Drop, seed).expect("sound rules");
+        flowlane.forward(1, &udp);
+        let bytes: Vec<u64> = flowlane.counters().iter().map(|(_, counters)| counters.bytes).collect();
+        assert_eq!(bytes, [udp.len() as u64; 2]);
+    }
 }

@@ -1,6 +1,7 @@
 //! The switch under test, by its public interface.
 
-use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
+use flowlane::classify::acl::AclConfig;
+use flowlane::classify::{AclSearch, Classifier, LinearSearch, TupleSearch};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Format, ReadOptions, read};
 use flowlane_switch::mac_table::MacTable;
@@ -25,8 +26,9 @@ impl Flowlane {
     pub(crate) fn new(rules: &Rules, policy: MalformedPolicy, seed: u64) -> Result<Self, String> {
         let mut pipeline = Pipeline::new();
         for table in 0..rules.tables {
-            let engine: Box<dyn Classifier> = match seed % 3 {
+            let engine: Box<dyn Classifier> = match seed / 3 % 3 {
                 0 => Box::new(LinearSearch::new(1000)),
+                1 => Box::new(AclSearch::new(AclConfig::default())),
                 _ => Box::new(TupleSearch::new(1000, seed as u32)),
             };
             pipeline.add_table(table, "", engine, Miss::Drop);
@@ -42,7 +44,9 @@ impl Flowlane {
             exact_insert_inverse: 2,
             signature_entries: if seed.is_multiple_of(5) { 64 } else { 0 },
             signature_insert_inverse: 2,
-            megaflows_max: if seed.is_multiple_of(7) { 0 } else { 1000 },
+            // Through the tables, through the caches, and as it comes.
+            megaflows_max: if seed.is_multiple_of(3) { 0 } else { 1000 },
+            adaptive: seed % 3 == 1,
             masks_max: 100,
             ..CacheConfig::default()
         };

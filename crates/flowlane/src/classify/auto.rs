@@ -1,15 +1,18 @@
 //! Which of several tables of the same rules is fastest: a contest on a sample of packets.
 //!
 //! Whoever asks says which tables take part, since that depends on what they are for: a trace that is classified once may
-//! take any engine, a switch wants those whose answers depend on few bits. The first is the default; another replaces it
+//! take a device, a switch wants what it can change. The first is the default; another replaces it
 //! only where it is faster by more than noise. The library has no clock, so whoever asks gives one, which may count anything.
 //! A contest costs six times what all tables take for the sample; one table alone is not measured.
 
 use super::Classifier;
-use crate::packet::key::{FlowKey, FlowMask};
+use crate::packet::key::FlowKey;
 
 /// Rules up to which linear search may be faster than what looks few rules up by their masks.
 pub const LINEAR_RULES_MAX: usize = 64;
+
+/// Rules up to which tuple search takes part: it is slow with many masks, and with few not much faster than an access list.
+pub const TUPLE_RULES_MAX: usize = 1000;
 
 /// Rounds that count, besides one to warm up.
 const ROUNDS: usize = 5;
@@ -17,22 +20,13 @@ const ROUNDS: usize = 5;
 /// Another replaces the default where it takes less than this share of its time.
 const WIN_BELOW: f64 = 0.97;
 
-/// What the tables are asked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Question {
-    /// [`Classifier::lookup_batch`], so many packets at a time.
-    Batch(usize),
-    /// [`Classifier::lookup_wildcards`], packet by packet: what a megaflow is made of.
-    Wildcards,
-}
-
-/// The place of the table that answers the question fastest. `clock` may count anything.
+/// The place of the table that answers fastest, asked for so many packets at a time. `clock` may count anything.
 ///
 /// # Panics
 /// Where there is no table, or a batch of no packets.
 pub fn fastest(
     tables: &[&dyn Classifier],
-    question: Question,
+    batch: usize,
     sample: &[FlowKey],
     clock: &mut dyn FnMut() -> u64,
 ) -> usize {
@@ -41,16 +35,9 @@ pub fn fastest(
         return 0;
     }
     let mut hits = vec![None; sample.len()];
-    let medians = medians(tables.len(), ROUNDS, clock, |place| match question {
-        Question::Batch(packets) => {
-            for (keys, hits) in sample.chunks(packets).zip(hits.chunks_mut(packets)) {
-                tables[place].lookup_batch(keys, hits);
-            }
-        }
-        Question::Wildcards => {
-            for (key, hit) in sample.iter().zip(&mut hits) {
-                *hit = tables[place].lookup_wildcards(key, &mut FlowMask::zero());
-            }
+    let medians = medians(tables.len(), ROUNDS, clock, |place| {
+        for (keys, hits) in sample.chunks(batch).zip(hits.chunks_mut(batch)) {
+            tables[place].lookup_batch(keys, hits);
         }
     });
     let ticks: Vec<_> = medians.into_iter().map(|ticks| Some(ticks as f64)).collect();
@@ -99,7 +86,7 @@ mod tests {
 
     use super::*;
     use crate::classify::{AclSearch, Hit, InsertError, LinearSearch, TupleSearch, acl::AclConfig};
-    use crate::packet::Field;
+    use crate::packet::{Field, FlowMask};
     use crate::rule::{Match, Priority, RuleId};
 
     /// What time it is.
@@ -109,14 +96,7 @@ mod tests {
     struct Slow {
         time: Time,
         ticks: u64,
-        asked: Question,
-    }
-
-    impl Slow {
-        fn pass(&self, asked: Question, packets: usize) {
-            assert_eq!(asked, self.asked, "another question than the one that was put");
-            self.time.fetch_add(self.ticks * packets as u64, Ordering::Relaxed);
-        }
+        batch: usize,
     }
 
     impl Classifier for Slow {
@@ -141,14 +121,12 @@ mod tests {
         }
 
         fn lookup_wildcards(&self, _: &FlowKey, _: &mut FlowMask) -> Option<Hit> {
-            self.pass(Question::Wildcards, 1);
-            None
+            unreachable!("not asked for wildcards")
         }
 
         fn lookup_batch(&self, keys: &[FlowKey], _: &mut [Option<Hit>]) {
-            let Question::Batch(packets) = self.asked else { panic!("not asked for batches") };
-            assert!(keys.len() <= packets);
-            self.pass(self.asked, keys.len());
+            assert!(keys.len() <= self.batch);
+            self.time.fetch_add(self.ticks * keys.len() as u64, Ordering::Relaxed);
         }
 
         fn len(&self) -> usize {
@@ -160,27 +138,25 @@ mod tests {
         }
     }
 
-    fn contest(question: Question, ticks: &[u64]) -> usize {
+    fn contest(batch: usize, ticks: &[u64]) -> usize {
         let time = Time::default();
-        let slow = |ticks: &u64| Slow { time: time.clone(), ticks: *ticks, asked: question };
+        let slow = |ticks: &u64| Slow { time: time.clone(), ticks: *ticks, batch };
         let tables: Vec<Slow> = ticks.iter().map(slow).collect();
         let tables: Vec<&dyn Classifier> = tables.iter().map(|table| table as &dyn Classifier).collect();
         let sample = vec![FlowKey::zero(); 10];
-        fastest(&tables, question, &sample, &mut || time.load(Ordering::Relaxed))
+        fastest(&tables, batch, &sample, &mut || time.load(Ordering::Relaxed))
     }
 
     #[test]
     fn the_table_that_the_clock_says_is_cheapest_is_taken() {
-        for question in [Question::Batch(3), Question::Wildcards] {
-            assert_eq!(contest(question, &[300, 200, 100, 250]), 2);
-            assert_eq!(contest(question, &[100, 200]), 0);
-        }
+        assert_eq!(contest(3, &[300, 200, 100, 250]), 2);
+        assert_eq!(contest(3, &[100, 200]), 0);
     }
 
     #[test]
     fn the_default_stays_where_no_other_is_faster_by_more_than_noise() {
-        assert_eq!(contest(Question::Batch(10), &[100, 98, 99]), 0);
-        assert_eq!(contest(Question::Batch(10), &[100, 98, 96]), 2);
+        assert_eq!(contest(10, &[100, 98, 99]), 0);
+        assert_eq!(contest(10, &[100, 98, 96]), 2);
         assert_eq!(winner(&[None, Some(9.0), Some(8.0)], 0), 2);
         assert_eq!(winner(&[None, None], 1), 1);
     }
@@ -189,8 +165,8 @@ mod tests {
     fn one_table_alone_and_no_packets_are_not_measured() {
         let table = LinearSearch::new(1);
         let mut never = || -> u64 { panic!("the clock was read") };
-        assert_eq!(fastest(&[&table], Question::Batch(1), &[FlowKey::zero()], &mut never), 0);
-        assert_eq!(fastest(&[&table, &table], Question::Batch(1), &[], &mut never), 0);
+        assert_eq!(fastest(&[&table], 1, &[FlowKey::zero()], &mut never), 0);
+        assert_eq!(fastest(&[&table, &table], 1, &[], &mut never), 0);
     }
 
     /// Whichever wins: here by a clock that means nothing.
@@ -233,11 +209,10 @@ mod tests {
                 now = now.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed);
                 now >> 40
             };
-            let chosen = fastest(&tables, Question::Wildcards, &keys, &mut clock);
+            let chosen = fastest(&tables, 32, &keys, &mut clock);
             taken[chosen] = true;
             for key in &keys {
-                let mut looked_at = FlowMask::zero();
-                assert_eq!(tables[chosen].lookup_wildcards(key, &mut looked_at), linear.lookup(key));
+                assert_eq!(tables[chosen].lookup(key), linear.lookup(key));
             }
         }
         assert!(taken.iter().filter(|taken| **taken).count() > 1, "{taken:?}: the clock decides nothing");

@@ -17,6 +17,7 @@ pub use deferred::Deferred;
 pub use linear::LinearSearch;
 pub use tuple::TupleSearch;
 
+use crate::packet::batch::LaneMask;
 use crate::packet::key::{FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
@@ -99,6 +100,15 @@ pub trait Classifier: Send {
         for (key, hit) in keys.iter().zip(hits) {
             *hit = self.lookup(key);
         }
+    }
+
+    /// The winning rules for some lanes of a burst, each at its lane in `hits`; the others stay as they are. Engines
+    /// that gain from batches override this.
+    ///
+    /// # Panics
+    /// Where a lane lies outside of the slices.
+    fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]) {
+        lanes.lanes().for_each(|lane| hits[lane] = self.lookup(&keys[lane]));
     }
 
     /// Number of rules.

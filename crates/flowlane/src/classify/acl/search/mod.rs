@@ -20,6 +20,7 @@ use super::table::AclContest;
 use super::{AclConfig, AclEngine, BuildError};
 use crate::classify::{Classifier, Hit, InsertError};
 use crate::isa::Variant;
+use crate::packet::batch::LaneMask;
 use crate::packet::{FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
@@ -235,6 +236,10 @@ impl Classifier for AclSearch {
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) {
         assert_eq!(keys.len(), hits.len());
         self.table.lookup_batch(keys, hits);
+    }
+
+    fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]) {
+        self.table.lookup_lanes(keys, lanes, hits);
     }
 
     fn len(&self) -> usize {

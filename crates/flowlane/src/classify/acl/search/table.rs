@@ -6,6 +6,7 @@ use crate::classify::Hit;
 use crate::classify::acl::table::AclContest;
 use crate::classify::acl::{Acl, AclConfig, BuildError};
 use crate::isa::Variant;
+use crate::packet::batch::{LANES_MAX, LaneMask};
 use crate::packet::{FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
@@ -28,6 +29,7 @@ pub(super) trait FlowTable: Send + std::fmt::Debug {
     fn lookup(&self, key: &FlowKey) -> Option<Hit>;
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<RuleId>;
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]);
+    fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]);
     fn explain(&self, key: &FlowKey) -> FlowExplanation;
     fn engine(&self) -> (&'static str, Variant);
     fn table_bytes(&self) -> usize;
@@ -149,6 +151,22 @@ impl<const W: usize> FlowTable for Projected<W> {
             hits.fill(None);
             places[..count].iter().zip(&found).for_each(|(place, hit)| hits[usize::from(*place)] = *hit);
         }
+    }
+
+    fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]) {
+        let mut projected = [[0; W]; LANES_MAX];
+        let mut places = [0u8; LANES_MAX];
+        let mut found = [None; LANES_MAX];
+        let mut count = 0;
+        for lane in lanes.lanes() {
+            let key = &keys[lane];
+            projected[count] = self.acl.layout().flow_key(key);
+            places[count] = lane as u8;
+            count += usize::from(self.shape.passes(key));
+            hits[lane] = None;
+        }
+        self.acl.lookup_hits(&projected[..count], &mut found[..count]);
+        places[..count].iter().zip(&found).for_each(|(place, hit)| hits[usize::from(*place)] = *hit);
     }
 
     fn explain(&self, key: &FlowKey) -> FlowExplanation {
