@@ -81,7 +81,7 @@ impl Admission {
 
     /// Notes a flow. Says whether it had been noted.
     fn see(&mut self, hash: u32) -> bool {
-        let word = (u64::from(hash) * self.young.len() as u64 >> 32) as usize;
+        let word = ((u64::from(hash) * self.young.len() as u64) >> 32) as usize;
         // The upper bits say which word; the lower are spread for those within it.
         let within = hash.wrapping_mul(0x9e37_79b1);
         let bits = 1u64 << (within >> 26) | 1 << (within >> 20 & 63) | 1 << (within >> 14 & 63);
