@@ -263,7 +263,7 @@ fn ports(worker: &Worker) -> Vec<PortReport> {
 }
 
 fn tables(worker: &Worker) -> Vec<TableReport> {
-    let rule = |entry: &crate::pipeline::RuleEntry| RuleReport {
+    let rule = |entry: crate::pipeline::RuleEntry<&flowlane::rule::Rule>| RuleReport {
         priority: entry.rule.priority.0,
         matches: entry.rule.matches.to_string(),
         actions: flowlane::rule::flow_syntax::print_actions(&entry.rule.actions),

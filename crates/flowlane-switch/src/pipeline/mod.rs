@@ -8,21 +8,25 @@ mod actions;
 mod by_number;
 mod path;
 pub mod route;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod translate;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, Hasher};
 
 pub use actions::{BehindError, steps_behind};
 use by_number::{ByNumber, Numbers};
 pub use path::{Gist, Path, PathId, Paths, Program, Seen, Step};
 pub use route::RouteTable;
+pub use rules::RuleEntry;
+use rules::Rules;
 pub use translate::{Translation, Walk};
 
-use flowlane::classify::{Classifier, Deferred, InsertError};
+use flowlane::classify::{Classifier, Deferred, Hit, InsertError};
+use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::key::FlowKey;
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 use flowlane::rule::{Action, Match, Priority, Rule, RuleId};
 
@@ -38,40 +42,6 @@ pub enum Miss {
     Controller,
     /// It goes on in the next table.
     Continue,
-}
-
-/// A rule in its table, with its counters.
-#[derive(Debug)]
-pub struct RuleEntry {
-    pub rule: Rule,
-    /// Packets that it won.
-    pub packets: u64,
-    pub bytes: u64,
-    program: Program,
-}
-
-impl RuleEntry {
-    fn new(rule: Rule) -> Self {
-        Self { program: actions::program_of(&rule.actions), rule, packets: 0, bytes: 0 }
-    }
-}
-
-/// Spreads handles of rules, which nobody but the table hands out.
-#[derive(Debug, Default)]
-struct RuleHasher(u64);
-
-impl Hasher for RuleHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
-    }
-
-    fn write_u32(&mut self, word: u32) {
-        self.0 = (self.0 ^ u64::from(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
 }
 
 /// What finds rules in a table.
@@ -94,46 +64,44 @@ pub struct Table {
     /// Packets that matched nothing.
     pub missed: u64,
     engine: Engine,
-    rules: HashMap<RuleId, RuleEntry, BuildHasherDefault<RuleHasher>>,
+    rules: Rules,
     /// What is done with packets that match nothing.
     missing: Program,
     identities: HashMap<(Priority, Match), RuleId>,
-    next_id: u32,
 }
 
 impl Table {
-    /// The rules, in order of insertion.
-    pub fn rules(&self) -> impl Iterator<Item = (RuleId, &RuleEntry)> {
-        let mut rules: Vec<_> = self.rules.iter().map(|(id, entry)| (*id, entry)).collect();
-        rules.sort_unstable_by_key(|(id, _)| *id);
-        rules.into_iter()
+    /// The rules with their counters, in order of insertion.
+    pub fn rules(&self) -> impl Iterator<Item = (RuleId, RuleEntry<&Rule>)> {
+        self.rules.iter()
     }
 
-    /// Counts a packet for the rule that it matched, or among those that matched none.
-    #[inline]
-    pub fn count(&mut self, rule: Option<RuleId>, packets: u64, bytes: u64) {
-        match rule.map(|id| self.rules.get_mut(&id)) {
+    /// Counts packets for the rule that they matched, or among those that matched none. A rule that has gone since is not
+    /// missed.
+    fn count(&mut self, rule: Option<RuleId>, packets: u64, bytes: u64) {
+        match rule {
             None => self.missed += packets,
-            Some(Some(entry)) => {
-                entry.packets += packets;
-                entry.bytes += bytes;
-            }
-            // A rule that has gone since is not missed.
-            Some(None) => {}
+            Some(id) => self.rules.count(id, packets, bytes),
         }
     }
 
-    /// Counts a packet. Gives what is done with it.
+    /// Finds the rules of some lanes' packets, and asks for what [`take`](Self::take) will touch.
     #[inline]
-    pub fn take(&mut self, rule: Option<RuleId>, bytes: u64) -> &Program {
-        let Some(id) = rule else {
-            self.missed += 1;
-            return &self.missing;
-        };
-        let entry = self.rules.get_mut(&id).expect("the engine has no others");
-        entry.packets += 1;
-        entry.bytes += bytes;
-        &entry.program
+    pub(crate) fn find(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>; LANES_MAX]) {
+        self.classifier().lookup_lanes(keys, lanes, hits);
+        lanes.lanes().filter_map(|lane| hits[lane]).for_each(|hit| self.rules.prefetch(hit.rule));
+    }
+
+    /// Counts a packet. Gives what is to be done with it.
+    #[inline]
+    pub(crate) fn take(&mut self, rule: Option<RuleId>, bytes: u64) -> Gist {
+        match rule {
+            Some(id) => self.rules.take(id, bytes),
+            None => {
+                self.missed += 1;
+                self.missing.gist()
+            }
+        }
     }
 
     /// What is done with packets that match this rule, or none.
@@ -142,7 +110,7 @@ impl Table {
     /// Where there is no such rule.
     #[inline]
     pub fn program(&self, rule: Option<RuleId>) -> &Program {
-        rule.map_or(&self.missing, |id| &self.rules[&id].program)
+        rule.map_or(&self.missing, |id| self.rules.program(id))
     }
 
     /// The engine that finds rules here.
@@ -267,31 +235,28 @@ impl Pipeline {
         miss: Miss,
         build: impl FnOnce(&[Given<'_>]) -> Result<Engine, E>,
     ) -> Result<(), NotAdded<E>> {
-        let mut entries: Vec<RuleEntry> = Vec::with_capacity(rules.len());
+        let mut kept: Vec<Rule> = Vec::with_capacity(rules.len());
         let mut identities: HashMap<_, RuleId> = HashMap::with_capacity(rules.len());
         for rule in rules {
             let rule = Rule { table: number, ..rule };
             if let Err(error) = self.check(&rule) {
                 return Err(NotAdded::Rule(Box::new(rule), error));
             }
-            let id = RuleId(entries.len() as u32);
+            let id = RuleId(kept.len() as u32);
             match identities.entry((rule.priority, rule.matches.clone())) {
-                Entry::Occupied(before) => entries[before.get().0 as usize] = RuleEntry::new(rule),
+                Entry::Occupied(before) => kept[before.get().0 as usize] = rule,
                 Entry::Vacant(place) => {
                     place.insert(id);
-                    entries.push(RuleEntry::new(rule));
+                    kept.push(rule);
                 }
             }
         }
-        let given: Vec<Given<'_>> = (0u32..)
-            .zip(&entries)
-            .map(|(id, entry)| (RuleId(id), entry.rule.priority, &entry.rule.matches))
-            .collect();
+        let given: Vec<Given<'_>> =
+            (0u32..).zip(&kept).map(|(id, rule)| (RuleId(id), rule.priority, &rule.matches)).collect();
         let engine = build(&given).map_err(NotAdded::Engine)?;
         self.add(number, name, engine, miss);
         let table = self.tables.get_mut(number).expect("added just now");
-        table.next_id = entries.len() as u32;
-        table.rules = (0..).map(RuleId).zip(entries).collect();
+        kept.into_iter().for_each(|rule| table.rules.add(rule));
         table.identities = identities;
         Ok(())
     }
@@ -302,10 +267,9 @@ impl Pipeline {
             miss,
             missed: 0,
             engine,
-            rules: HashMap::default(),
+            rules: Rules::default(),
             missing: Program::default(),
             identities: HashMap::new(),
-            next_id: 0,
         };
         self.tables.insert(number, table);
         self.defers = self.tables.iter().any(|(_, table)| table.deferred().is_some());
@@ -447,26 +411,23 @@ impl Pipeline {
         let identity = (rule.priority, rule.matches.clone());
         self.generation += 1;
         if let Some(&id) = table.identities.get(&identity) {
-            let entry = table.rules.get_mut(&id).expect("every identity has its rule");
-            let RuleEntry { packets, bytes, .. } = *entry;
-            *entry = RuleEntry { packets, bytes, ..RuleEntry::new(rule) };
+            table.rules.replace(id, rule);
             return Ok(id);
         }
-        let id = RuleId(table.next_id);
+        let id = table.rules.next();
         table
             .classifier_mut()
             .insert(id, rule.priority, &rule.matches)
             .map_err(|source| PipelineError::Insert { table: number, source })?;
-        table.next_id += 1;
         table.identities.insert(identity, id);
-        table.rules.insert(id, RuleEntry::new(rule));
+        table.rules.add(rule);
         Ok(id)
     }
 
     /// Removes a rule and returns it with its counters.
     pub fn remove_rule(&mut self, table: u8, id: RuleId) -> Option<RuleEntry> {
         let table = self.tables.get_mut(table)?;
-        let entry = table.rules.remove(&id)?;
+        let entry = table.rules.remove(id)?;
         table.classifier_mut().remove(id);
         table.identities.remove(&(entry.rule.priority, entry.rule.matches.clone()));
         self.generation += 1;
@@ -483,6 +444,19 @@ impl Pipeline {
         if let Some(table) = self.tables.get_mut(table) {
             table.count(rule, packets, bytes);
         }
+    }
+
+    /// All paths have brought their counters: handles of rules that went may be used again, but where a device may still
+    /// answer with them.
+    pub(crate) fn release(&mut self) {
+        let tables = self.tables.iter_mut().map(|(_, table)| table);
+        tables.filter(|table| table.deferred().is_none()).for_each(|table| table.rules.release());
+    }
+
+    /// Rules that went since [`release`](Self::release), as far as that concerns them.
+    pub(crate) fn retired(&self) -> usize {
+        let tables = self.tables.iter().map(|(_, table)| table);
+        tables.filter(|table| table.deferred().is_none()).map(|table| table.rules.retired()).sum()
     }
 
     /// Bytes that the tables occupy.

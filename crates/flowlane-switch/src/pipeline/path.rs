@@ -50,20 +50,17 @@ pub struct Program {
 }
 
 /// What a program's steps come to, marks aside. What most packets meet is one step, which is known before it is taken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Gist {
     /// To send the packet through a port.
     Output(PortNo),
     /// To go on in a table as it is.
     Enter(u8),
+    /// To nothing.
+    #[default]
+    Nothing,
     /// To several things, or another one.
     Several(Seen),
-}
-
-impl Default for Gist {
-    fn default() -> Self {
-        Gist::Several(Seen::Never)
-    }
 }
 
 impl Gist {
@@ -73,6 +70,7 @@ impl Gist {
         match (first, but_marks.next()) {
             (Some(Step::Do(Action::Output(port))), None) => return Gist::Output(*port),
             (Some(Step::Enter { table, carry }), None) if carry.is_empty() => return Gist::Enter(*table),
+            (None, _) => return Gist::Nothing,
             _ => {}
         }
         let seen = |step: &Step| matches!(step, Step::Do(action) if is_seen(action));
@@ -88,7 +86,7 @@ impl Gist {
     pub fn seen(self) -> Seen {
         match self {
             Gist::Output(_) => Seen::Last,
-            Gist::Enter(_) => Seen::Never,
+            Gist::Enter(_) | Gist::Nothing => Seen::Never,
             Gist::Several(seen) => seen,
         }
     }

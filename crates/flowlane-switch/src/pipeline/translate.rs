@@ -137,8 +137,7 @@ impl Pipeline {
                 Miss::Continue => self.next_table(number),
             };
         };
-        let entry = &table.rules[&rule];
-        for action in &entry.rule.actions {
+        for action in &table.rules.get(rule).actions {
             if let Action::Goto(next) = *action {
                 return Some(next);
             }

@@ -62,6 +62,9 @@ impl Default for CacheConfig {
 const SPENT_INVERSE: u32 = 4;
 const SPENT_INVERSE_TABLES: u32 = 32;
 
+/// Rules that went above which counters are collected, so that their handles are used again.
+const RETIRED_MAX: usize = 1024;
+
 /// Megaflows keep times in units of 2²⁰ ns, about a millisecond: 32 bits of it last 52 days.
 const TICK_SHIFT: u32 = 20;
 
@@ -481,6 +484,7 @@ impl Lookup {
     pub fn collect_counters(&mut self) {
         let pipeline = &mut self.pipeline;
         self.paths.collect(|table, rule, packets, bytes| pipeline.credit(table, rule, packets, bytes));
+        pipeline.release();
     }
 
     /// Ranks the masks, removes idle and outdated megaflows (of `budget`), discards unused paths: those that no megaflow
@@ -498,6 +502,9 @@ impl Lookup {
         // Signed: a clock that was set back makes megaflows young, not ancient.
         let age = |used: u32| now.wrapping_sub(used) as i32;
         self.megaflows.sweep(budget, |f| f.generation != generation || age(f.used) > idle);
+        if self.pipeline.retired() > RETIRED_MAX {
+            self.collect_counters();
+        }
         if self.paths.len() > self.paths_limit {
             self.collect_counters();
             let of_megaflows = self.megaflows.flows().filter_map(|f| self.megaflows.get(f));

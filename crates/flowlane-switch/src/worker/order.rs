@@ -144,13 +144,16 @@ impl Worker {
         Ok(())
     }
 
-    /// Sends the packets in front of all others that are only to be sent.
+    /// Sends the packets in front of all others that are only to be sent, and drops those that are only to be dropped.
     #[inline]
     fn forward(&mut self, port: usize, lanes: &mut LaneMask, ways: &Ways) -> Result<(), RunError> {
         for lane in lanes.lanes() {
-            let Some(Gist::Output(to)) = self.lookup.gist(ways[lane]) else { break };
             let frame = &self.burst.frames()[lane];
-            self.egress.output(to, port, frame)?;
+            match self.lookup.gist(ways[lane]) {
+                Some(Gist::Output(to)) => self.egress.output(to, port, frame)?,
+                Some(Gist::Nothing) => self.egress.drops.by_rule += u64::from(self.sent.0 >> lane & 1 == 0),
+                _ => break,
+            }
             self.lookup.count(ways[lane], frame.counted.into());
             lanes.remove(lane);
         }
@@ -303,10 +306,10 @@ impl Worker {
         } else if let Some(table) = pipeline.table_mut(number) {
             let timer = self.stages.start();
             let mut hits = [None; LANES_MAX];
-            table.classifier().lookup_lanes(&self.keys, lanes, &mut hits);
+            table.find(&self.keys, lanes, &mut hits);
             for lane in lanes.lanes() {
                 let rule = hits[lane].map(|hit| hit.rule);
-                let gist = table.take(rule, self.burst.frames()[lane].counted.into()).gist();
+                let gist = table.take(rule, self.burst.frames()[lane].counted.into());
                 ways[lane] = Way::Rule(number, rule, gist);
             }
             self.stages.stop(Stage::Tables, lanes.len() as u64, timer);
