@@ -6,6 +6,8 @@
 //! parsed packet to the sent one, and the cheapest is used. Insertion goes on whatever the choice is, though seldom where a
 //! cache is not asked, so that a trial finds the caches filled.
 //!
+//! What an arm on trial took before counts little, since it is from before caches were filled, or from other traffic.
+//!
 //! What this costs: 4 bursts of every 128 run another arm than the best, and of every 4096 once trials have
 //! brought nothing new for a while.
 
@@ -51,8 +53,10 @@ const SELDOM: u32 = 16;
 /// Bursts of a trial; the first of them only warms up.
 const TRIAL: u32 = 4;
 
-/// A trial counts for so much of an arm's average.
+/// A burst counts for so much of an arm's average: of the one in use, and of one on trial, which has not been seen for long
+/// and has perhaps been filled since.
 const WEIGHT: f64 = 0.125;
+const WEIGHT_ON_TRIAL: f64 = 0.5;
 
 /// An arm must be so much cheaper than the one in use to take its place.
 const ADVANTAGE: f64 = 0.97;
@@ -113,12 +117,15 @@ impl Chooser {
             self.burst = 1;
             return;
         }
-        let used = if self.on_trial() { self.trial } else { self.best };
+        let (used, weight) = match self.on_trial() {
+            true => (self.trial, WEIGHT_ON_TRIAL),
+            false => (self.best, WEIGHT),
+        };
         let cost = cycles as f64 / packets as f64;
         // A burst that was interrupted says nothing.
         if self.cycles[used].is_none_or(|average| cost < 8.0 * average) {
             let average = self.cycles[used].get_or_insert(cost);
-            *average += WEIGHT * (cost - *average);
+            *average += weight * (cost - *average);
         }
         self.burst += 1;
         if self.burst == self.period {

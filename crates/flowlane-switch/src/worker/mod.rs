@@ -1,12 +1,13 @@
 //! The worker: bursts from ports, through parser, caches and tables, to ports.
 //!
 //! ```text
-//! receive → parse → exact match → megaflow → slow path → actions → transmit
-//!                                     ↑________ recirculated lanes ______|
+//! receive → parse ┬ exact match → signature match → megaflow: a path ────────┬ actions → transmit
+//!              ↑  └ rule tables, all lanes before one together: rules, hops ┘      │
+//!              └────────────────────────── recirculated lanes ─────────────────────┘
 //! ```
 //!
-//! Where a table answers later, packets that no cache knows are parked between the slow path and their actions
-//! (`deferral`, `waiting`).
+//! Which of the two ways is cheaper is measured (`choice`, `hybrid`); what brings a megaflow is decided in `admission`. Where a
+//! table answers later, packets that no cache knows are parked before their actions (`deferral`, `waiting`).
 //!
 //! Everything here belongs to one thread. A stage takes a burst's lanes and narrows them; the stages'
 //! cycles are counted per burst ([`Stages`]).

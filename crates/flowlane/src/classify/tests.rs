@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::packet::Field;
+use crate::packet::batch::LaneMask;
 
 /// A small reproducible generator: failures name its seed.
 struct Random(u64);
@@ -123,6 +124,18 @@ fn every_engine_agrees_with_the_definition_while_rules_change() {
                 let mut hits = vec![None; keys.len()];
                 engine.lookup_batch(&keys, &mut hits);
                 assert_eq!(hits, wanted, "{} seed {seed} step {step}", engine.name());
+                // Some lanes only, in what other lanes have left.
+                let (some, stale) =
+                    (LaneMask::first(keys.len().min(64)), Hit { rule: RuleId(9999), priority });
+                let some =
+                    LaneMask(some.0 & (u64::from(r.next(u32::MAX)) << 31 | u64::from(r.next(u32::MAX))));
+                let mut hits = vec![Some(stale); keys.len()];
+                engine.lookup_lanes(&keys, some, &mut hits);
+                for (lane, hit) in hits.iter().enumerate() {
+                    let is_asked = lane < 64 && some.0 >> lane & 1 == 1;
+                    let wanted = if is_asked { wanted[lane] } else { Some(stale) };
+                    assert_eq!(*hit, wanted, "{} seed {seed} step {step} lane {lane}", engine.name());
+                }
             }
             for _ in 0..20 {
                 let key = random_key(r);
