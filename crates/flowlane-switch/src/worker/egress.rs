@@ -154,6 +154,9 @@ impl Egress {
                     packet.sent = true;
                     self.output(*number, packet.port, packet.frame)?;
                 }
+                &Action::SetField { field, value, mask } => {
+                    set_field(packet.frame, packet.headers, packet.key, field, value, mask);
+                }
                 Action::DecTtl | Action::DecMplsTtl => {
                     let ttl = match action {
                         Action::DecTtl => edit::dec_ttl(packet.frame, packet.headers),
@@ -239,7 +242,6 @@ impl Egress {
     fn act(&mut self, action: &Action, packet: &mut Packet<'_>) -> Result<bool, PortError> {
         let Packet { frame, headers, key, port, now_ns, .. } = packet;
         match *action {
-            Action::SetField { field, value, mask } => set_field(frame, headers, key, field, value, mask),
             Action::Move { from, to } => move_field(frame, headers, key, from, to),
             Action::PushVlan(tpid) => _ = edit::push_vlan(frame, headers, tpid),
             Action::PopVlan => _ = edit::pop_vlan(frame, headers),

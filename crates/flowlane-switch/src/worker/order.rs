@@ -127,6 +127,7 @@ impl Worker {
         while !lanes.is_empty() {
             let standing = self.ahead(port, lanes, ways)?;
             lanes = standing.lanes;
+            self.forward(port, &mut lanes, ways)?;
             // Those up to the first that is seen and then goes on: it may come to any function.
             let first_held = LaneMask(standing.held.0 & standing.held.0.wrapping_neg());
             let free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));
