@@ -5,7 +5,7 @@
 //! **Tuple-space explosion** (Csikor et al., *Tuple Space Explosion*, CoNEXT 2019): rules on nested prefixes
 //! of two fields, and packets that part from them at every pair of bits, so that as many megaflow masks arise as
 //! can. Defence: the mask budget (`masks_max`); masks that packets match come first; what finds no room goes
-//! through the tables.
+//! brought a megaflow.
 //!
 //! **Hash flooding**: keys that collide under one seed, in a cache with that seed and in one with another.
 //! Defence: the seed is secret, and no keys collide under all seeds (`hash::multilinear`).
@@ -105,7 +105,7 @@ fn explosion(one_in: Option<u64>, masks_max: usize) {
     let hostile = one_in.map_or("none".to_owned(), |n| format!("1 in {n}"));
     println!(
         "hostile {hostile:<9} masks at most {masks_max:>5}: {:>7.1} cycles a packet; {} masks, {} megaflows, {:.2} % \
-         through the tables",
+         brought a megaflow",
         samples[samples.len() / 2],
         worker.lookup.megaflows.masks().count(),
         worker.lookup.megaflows.len(),

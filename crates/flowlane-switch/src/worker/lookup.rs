@@ -187,9 +187,9 @@ impl Lookup {
     #[inline]
     pub(super) fn begin_burst(&mut self, keys: &[FlowKey], live: LaneMask, now_ns: u64) {
         self.hybrid.see(keys, live, now_ns);
-        // What is to be compared is what caches give.
-        self.tables_first =
-            self.hybrid.chooser().arm().tables() && !(self.validate && self.config.megaflows_max > 0);
+        // What is to be compared is what caches give; and whom a device is to answer for, it is asked for.
+        let compared = self.validate && self.config.megaflows_max > 0;
+        self.tables_first = self.hybrid.chooser().arm().tables() && !compared && !self.pipeline.defers();
     }
 
     /// A burst has been handled: so many packets took so many cycles, parsing and making megaflows apart.
