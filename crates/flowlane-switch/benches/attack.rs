@@ -5,7 +5,7 @@
 //! **Tuple-space explosion** (Csikor et al., *Tuple Space Explosion*, CoNEXT 2019): rules on nested prefixes
 //! of two fields, and packets that part from them at every pair of bits, so that as many megaflow masks arise as
 //! can. Defence: the mask budget (`masks_max`); masks that packets match come first; what finds no room goes
-//! brought a megaflow.
+//! through the tables.
 //!
 //! **Hash flooding**: keys that collide under one seed, in a cache with that seed and in one with another.
 //! Defence: the seed is secret, and no keys collide under all seeds (`hash::multilinear`).
