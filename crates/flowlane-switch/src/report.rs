@@ -274,7 +274,7 @@ fn tables(worker: &Worker) -> Vec<TableReport> {
     tables
         .map(|(number, table)| TableReport {
             number,
-            name: table.name.clone(),
+            name: table.name.to_owned(),
             engine: table.classifier().name(),
             trouble: table.deferred().and_then(|deferred| deferred.trouble()),
             table_bytes: table.classifier().table_bytes(),

@@ -36,7 +36,7 @@ pub use nat::{Nat, NatConfig};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::Action;
 
-use crate::pipeline::{BehindError, Program, steps_behind};
+use crate::pipeline::{BehindError, Steps, steps_behind};
 
 /// The verdict of a packet that the function refuses: it is dropped, and the function has counted why.
 pub const REFUSED: u8 = u8::MAX;
@@ -58,7 +58,7 @@ pub struct Verdict {
     /// Packets that got it.
     pub packets: u64,
     pub bytes: u64,
-    program: Program,
+    steps: Steps,
 }
 
 /// An action that a verdict cannot have.
@@ -130,7 +130,7 @@ impl Function {
         let verdict = |(&name, actions): (&&'static str, Vec<Action>)| {
             let steps =
                 steps_behind(&actions, number).map_err(|source| FunctionError { verdict: name, source })?;
-            Ok(Verdict { name, actions, packets: 0, bytes: 0, program: Program::new(steps) })
+            Ok(Verdict { name, actions, packets: 0, bytes: 0, steps: Steps::new(steps) })
         };
         let verdicts = names.iter().zip(actions).map(verdict).collect::<Result<_, _>>()?;
         Ok(Self { name: name.to_owned(), kind, packets: 0, cycles: 0, verdicts })
@@ -151,11 +151,11 @@ impl Function {
 
     /// What to do with a packet that got a verdict, which is counted; none where it is refused.
     #[inline]
-    pub fn take(&mut self, verdict: u8, bytes: u64) -> Option<&Program> {
+    pub fn take(&mut self, verdict: u8, bytes: u64) -> Option<&Steps> {
         let verdict = self.verdicts.get_mut(usize::from(verdict))?;
         verdict.packets += 1;
         verdict.bytes += bytes;
-        Some(&verdict.program)
+        Some(&verdict.steps)
     }
 
     /// What to do with packets that got a verdict.
@@ -163,8 +163,8 @@ impl Function {
     /// # Panics
     /// Where there is no such verdict, or they are refused.
     #[inline]
-    pub fn program(&self, verdict: u8) -> &Program {
-        &self.verdicts[usize::from(verdict)].program
+    pub fn steps(&self, verdict: u8) -> &Steps {
+        &self.verdicts[usize::from(verdict)].steps
     }
 
     /// The verdicts, by number.

@@ -8,7 +8,7 @@ use flowlane::rule::Action;
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 
 use super::translate::{looks_at_headers, misplaces_headers};
-use super::{Program, Step};
+use super::{Step, Steps};
 use crate::packet::recirculate::{in_headers, is_followed};
 
 /// Why an action cannot be behind the caches.
@@ -43,9 +43,9 @@ pub(super) fn pushes(actions: &[Action]) -> usize {
     actions.iter().filter(pushes).count()
 }
 
-/// The program of a rule's actions, for packets that come to it without a megaflow: where it leads on, packets take their keys
+/// The steps of a rule's actions, for packets that come to it without a megaflow: where it leads on, packets take their keys
 /// along, so that fields which are in no header may be set.
-pub(super) fn program_of(actions: &[Action]) -> Program {
+pub(super) fn steps_of(actions: &[Action]) -> Steps {
     let mut steps = Vec::with_capacity(actions.len());
     let (mut stale, mut changed) = (false, false);
     for action in actions {
@@ -64,7 +64,7 @@ pub(super) fn program_of(actions: &[Action]) -> Program {
             _ => changes_headers(action),
         };
     }
-    Program::new(steps)
+    Steps::new(steps)
 }
 
 /// The steps of actions in table `table`. Where no action changes headers, the table that a `goto_table` leads to may be

@@ -5,7 +5,7 @@ const NONE: u16 = u16::MAX;
 
 /// Things that have a number each, in its order.
 #[derive(Debug)]
-pub(super) struct ByNumber<T> {
+pub(crate) struct ByNumber<T> {
     /// Number → place.
     places: [u16; 256],
     items: Vec<(u8, T)>,
@@ -32,7 +32,7 @@ impl<T> ByNumber<T> {
     }
 
     #[inline]
-    pub(super) fn get(&self, number: u8) -> Option<&T> {
+    pub(crate) fn get(&self, number: u8) -> Option<&T> {
         Some(&self.items.get(usize::from(self.places[usize::from(number)]))?.1)
     }
 
@@ -41,16 +41,29 @@ impl<T> ByNumber<T> {
         Some(&mut self.items.get_mut(usize::from(self.places[usize::from(number)]))?.1)
     }
 
-    pub(super) fn contains(&self, number: u8) -> bool {
+    pub(super) fn remove(&mut self, number: u8) {
+        self.items.retain(|(n, _)| *n != number);
+        self.places = [NONE; 256];
+        for (place, (number, _)) in (0..).zip(&self.items) {
+            self.places[usize::from(*number)] = place;
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// The same numbers, with other things.
+    pub(super) fn map<U>(&self, mut other: impl FnMut(&T) -> U) -> ByNumber<U> {
+        let items = self.items.iter().map(|(number, item)| (*number, other(item))).collect();
+        ByNumber { places: self.places, items }
+    }
+
+    pub(crate) fn contains(&self, number: u8) -> bool {
         self.get(number).is_some()
     }
 
-    /// The first number behind this one.
-    pub(super) fn behind(&self, number: u8) -> Option<u8> {
-        self.items.iter().map(|(n, _)| *n).find(|n| *n > number)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u8, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u8, &T)> {
         self.items.iter().map(|(number, item)| (*number, item))
     }
 
@@ -97,7 +110,6 @@ mod tests {
         for number in 0..=255 {
             let there = numbers.contains(&number);
             assert_eq!((things.contains(number), set.has(number)), (there, there));
-            assert_eq!(things.behind(number), numbers.iter().copied().find(|n| *n > number));
         }
     }
 }

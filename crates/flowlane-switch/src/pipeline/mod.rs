@@ -6,29 +6,39 @@
 
 mod actions;
 mod by_number;
+mod counters;
 mod path;
+mod program;
+mod published;
 pub mod route;
 mod rules;
 #[cfg(test)]
 mod tests;
 mod translate;
+mod writer;
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::hash_map::Entry as Place;
+use std::sync::Arc;
 
 pub use actions::{BehindError, steps_behind};
-use by_number::{ByNumber, Numbers};
-pub use path::{Gist, Path, PathId, Paths, Program, Seen, Step};
+pub(crate) use by_number::ByNumber;
+use by_number::Numbers;
+pub(crate) use counters::Counters;
+pub use counters::{Count, Tally};
+pub use path::{Gist, Path, PathId, Paths, Seen, Step, Steps};
+pub use program::{CHANGES_KEPT, Change, Program, Table, What};
+pub(crate) use published::{Published, Reader, Subscription};
 pub use route::RouteTable;
-pub use rules::RuleEntry;
-use rules::Rules;
+pub use rules::Entry;
 pub use translate::{Translation, Walk};
+pub(crate) use writer::{Identity, Writer};
 
-use flowlane::classify::{Classifier, Deferred, Hit, InsertError};
+use flowlane::classify::{Classifier, Deferred, Hit, InsertError, Shared};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
-use flowlane::rule::{Action, Match, Priority, Rule, RuleId};
+use flowlane::rule::{Match, Priority, Rule, RuleId};
 
 use crate::function::Function;
 
@@ -47,93 +57,62 @@ pub enum Miss {
 /// What finds rules in a table.
 pub enum Engine {
     /// It answers at once.
-    Now(Box<dyn Classifier>),
+    Now(Box<dyn Shared>),
     /// It answers later.
     Later(Box<dyn Deferred>),
 }
 
+/// Rules that went above which the paths' counters are collected, so that handles are used again.
+const RETIRED_MAX: usize = 1024;
+
 /// A rule as engines are given it.
 pub type Given<'a> = (RuleId, Priority, &'a Match);
 
-/// One table of the pipeline.
-pub struct Table {
+/// A rule with its counters.
+#[derive(Clone, Debug)]
+pub struct RuleEntry<R = Rule> {
+    pub rule: R,
+    /// Packets that it won.
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// One table, with what this worker has counted.
+pub struct TableView<'a> {
     /// For reports; empty where none was given.
-    pub name: String,
+    pub name: &'a str,
     /// What happens to packets that match nothing.
     pub miss: Miss,
     /// Packets that matched nothing.
     pub missed: u64,
-    engine: Engine,
-    rules: Rules,
-    /// What is done with packets that match nothing.
-    missing: Program,
-    identities: HashMap<(Priority, Match), RuleId>,
+    table: &'a Table,
+    device: Option<&'a dyn Deferred>,
+    counters: &'a Counters,
 }
 
-impl Table {
+impl<'a> TableView<'a> {
     /// The rules with their counters, in order of insertion.
-    pub fn rules(&self) -> impl Iterator<Item = (RuleId, RuleEntry<&Rule>)> {
-        self.rules.iter()
-    }
-
-    /// Counts packets for the rule that they matched, or among those that matched none. A rule that has gone since is not
-    /// missed.
-    fn count(&mut self, rule: Option<RuleId>, packets: u64, bytes: u64) {
-        match rule {
-            None => self.missed += packets,
-            Some(id) => self.rules.count(id, packets, bytes),
-        }
-    }
-
-    /// Finds the rules of some lanes' packets, and asks for what [`take`](Self::take) will touch.
-    #[inline]
-    pub(crate) fn find(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>; LANES_MAX]) {
-        self.classifier().lookup_lanes(keys, lanes, hits);
-        lanes.lanes().filter_map(|lane| hits[lane]).for_each(|hit| self.rules.prefetch(hit.rule));
-    }
-
-    /// Counts a packet. Gives what is to be done with it.
-    #[inline]
-    pub(crate) fn take(&mut self, rule: Option<RuleId>, bytes: u64) -> Gist {
-        match rule {
-            Some(id) => self.rules.take(id, bytes),
-            None => {
-                self.missed += 1;
-                self.missing.gist()
-            }
-        }
-    }
-
-    /// What is done with packets that match this rule, or none.
-    ///
-    /// # Panics
-    /// Where there is no such rule.
-    #[inline]
-    pub fn program(&self, rule: Option<RuleId>) -> &Program {
-        rule.map_or(&self.missing, |id| self.rules.program(id))
+    pub fn rules(&self) -> impl Iterator<Item = (RuleId, RuleEntry<&'a Rule>)> + use<'a> {
+        let rules = self.table.in_order();
+        let counts = self.counters.tally().of(rules.iter().map(|(id, _)| *id));
+        rules.into_iter().zip(counts).map(|((id, entry), count)| {
+            let Count { packets, bytes } = count.since(entry.base);
+            (id, RuleEntry { rule: &entry.rule, packets, bytes })
+        })
     }
 
     /// The engine that finds rules here.
-    pub fn classifier(&self) -> &dyn Classifier {
-        match &self.engine {
-            Engine::Now(classifier) => &**classifier,
-            Engine::Later(deferred) => &**deferred,
+    pub fn classifier(&self) -> &'a dyn Classifier {
+        match (self.table.engine(), self.device) {
+            (Some(engine), _) => engine,
+            (None, Some(device)) => device,
+            (None, None) => unreachable!("a table without an engine has a device"),
         }
     }
 
     /// The same, if it answers later.
-    pub fn deferred(&self) -> Option<&dyn Deferred> {
-        match &self.engine {
-            Engine::Now(_) => None,
-            Engine::Later(deferred) => Some(&**deferred),
-        }
-    }
-
-    fn classifier_mut(&mut self) -> &mut dyn Classifier {
-        match &mut self.engine {
-            Engine::Now(classifier) => &mut **classifier,
-            Engine::Later(deferred) => &mut **deferred,
-        }
+    pub fn deferred(&self) -> Option<&'a dyn Deferred> {
+        self.device
     }
 }
 
@@ -168,6 +147,9 @@ pub enum PipelineError {
         /// What the engine says.
         source: InsertError,
     },
+    /// Rules are changed by whoever has taken them over.
+    #[error("the rules of this switch are changed by its control")]
+    Controlled,
 }
 
 /// Why a table with its rules was not added.
@@ -179,16 +161,30 @@ pub enum NotAdded<E> {
     Engine(E),
 }
 
-/// The tables. Table 0 comes first.
+/// What whoever changes rules from now on is given.
+pub(crate) struct Handed {
+    pub(crate) writer: Writer,
+    /// Equal to the program that the worker has.
+    pub(crate) copy: Arc<Program>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) reader: Arc<Reader>,
+    /// Tables whose answers come from devices.
+    pub(crate) devices: ByNumber<()>,
+}
+
+/// A worker's tables: the program, and what only this worker has. Table 0 comes first.
+///
+/// Until it is put under `control`, rules are changed here, by the worker's own thread.
 pub struct Pipeline {
-    tables: ByNumber<Table>,
+    program: Arc<Program>,
+    /// Who may change the program: here, until somebody else does.
+    writer: Option<Writer>,
+    /// Where newer programs come from.
+    source: Option<Subscription>,
+    counters: ByNumber<Counters>,
+    devices: ByNumber<Box<dyn Deferred>>,
     routes: ByNumber<RouteTable>,
     functions: ByNumber<Function>,
-    /// The tables behind the caches, and those of them that are functions: every packet that comes to one asks.
-    behind: Numbers,
-    is_function: Numbers,
-    generation: u32,
-    defers: bool,
 }
 
 impl Default for Pipeline {
@@ -201,24 +197,38 @@ impl Pipeline {
     /// A pipeline without tables: drops everything.
     pub fn new() -> Self {
         Self {
-            tables: ByNumber::default(),
+            program: Arc::default(),
+            writer: Some(Writer::default()),
+            source: None,
+            counters: ByNumber::default(),
+            devices: ByNumber::default(),
             routes: ByNumber::default(),
             functions: ByNumber::default(),
-            behind: Numbers::default(),
-            is_function: Numbers::default(),
-            generation: 0,
-            defers: false,
         }
     }
 
+    /// What rules say at present.
+    #[inline]
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// The program, to be changed, and who changes it.
+    fn own(&mut self) -> Option<(&mut Program, &mut Writer)> {
+        Some((Arc::get_mut(&mut self.program)?, self.writer.as_mut()?))
+    }
+
     /// Adds a table, or replaces one of this number together with its rules.
-    pub fn add_table(&mut self, number: u8, name: &str, classifier: Box<dyn Classifier>, miss: Miss) {
-        self.add(number, name, Engine::Now(classifier), miss);
+    ///
+    /// # Panics
+    /// Where somebody else changes the rules; so for all that adds tables.
+    pub fn add_table(&mut self, number: u8, name: &str, classifier: Box<dyn Shared>, miss: Miss) {
+        self.add(number, name, Engine::Now(classifier), miss, Vec::new());
     }
 
     /// The same with an engine that answers later. It must not be replaced while packets wait for its answers.
     pub fn add_deferred_table(&mut self, number: u8, name: &str, deferred: Box<dyn Deferred>, miss: Miss) {
-        self.add(number, name, Engine::Later(deferred), miss);
+        self.add(number, name, Engine::Later(deferred), miss, Vec::new());
     }
 
     /// Adds a table with these rules, or replaces one of this number, with the engine that `build` makes of all of them at
@@ -236,17 +246,16 @@ impl Pipeline {
         build: impl FnOnce(&[Given<'_>]) -> Result<Engine, E>,
     ) -> Result<(), NotAdded<E>> {
         let mut kept: Vec<Rule> = Vec::with_capacity(rules.len());
-        let mut identities: HashMap<_, RuleId> = HashMap::with_capacity(rules.len());
+        let mut places: HashMap<Identity, usize> = HashMap::with_capacity(rules.len());
         for rule in rules {
             let rule = Rule { table: number, ..rule };
-            if let Err(error) = self.check(&rule) {
+            if let Err(error) = self.program.check_actions(&rule) {
                 return Err(NotAdded::Rule(Box::new(rule), error));
             }
-            let id = RuleId(kept.len() as u32);
-            match identities.entry((rule.priority, rule.matches.clone())) {
-                Entry::Occupied(before) => kept[before.get().0 as usize] = rule,
-                Entry::Vacant(place) => {
-                    place.insert(id);
+            match places.entry((rule.priority, rule.matches.clone())) {
+                Place::Occupied(before) => kept[*before.get()] = rule,
+                Place::Vacant(place) => {
+                    place.insert(kept.len());
                     kept.push(rule);
                 }
             }
@@ -254,55 +263,42 @@ impl Pipeline {
         let given: Vec<Given<'_>> =
             (0u32..).zip(&kept).map(|(id, rule)| (RuleId(id), rule.priority, &rule.matches)).collect();
         let engine = build(&given).map_err(NotAdded::Engine)?;
-        self.add(number, name, engine, miss);
-        let table = self.tables.get_mut(number).expect("added just now");
-        kept.into_iter().for_each(|rule| table.rules.add(rule));
-        table.identities = identities;
+        self.add(number, name, engine, miss, kept);
         Ok(())
     }
 
-    fn add(&mut self, number: u8, name: &str, engine: Engine, miss: Miss) {
-        let table = Table {
-            name: name.to_owned(),
-            miss,
-            missed: 0,
-            engine,
-            rules: Rules::default(),
-            missing: Program::default(),
-            identities: HashMap::new(),
+    fn add(&mut self, number: u8, name: &str, engine: Engine, miss: Miss, rules: Vec<Rule>) {
+        let mut entries: Vec<Entry> = rules.into_iter().map(Entry::new).collect();
+        let mut counters = Counters::default();
+        counters.grow(entries.len());
+        self.counters.insert(number, counters);
+        let engine = match engine {
+            Engine::Now(classifier) => {
+                self.devices.remove(number);
+                Some(classifier)
+            }
+            Engine::Later(deferred) => {
+                self.devices.insert(number, deferred);
+                None
+            }
         };
-        self.tables.insert(number, table);
-        self.defers = self.tables.iter().any(|(_, table)| table.deferred().is_some());
-        self.renew();
-    }
-
-    /// Tables have come: what led to the next one may lead elsewhere.
-    fn renew(&mut self) {
-        self.generation += 1;
-        let numbers: Vec<u8> = self.tables.iter().map(|(number, _)| number).collect();
-        for number in numbers {
-            let next = self.next_table(number).map(|table| Step::Enter { table, carry: Vec::new() });
-            let table = self.tables.get_mut(number).expect("it is one of them");
-            let steps = match table.miss {
-                Miss::Drop => None,
-                Miss::Controller => Some(Step::Do(Action::Controller { max_len: u16::MAX })),
-                Miss::Continue => next,
-            };
-            table.missing = Program::new(Vec::from_iter(steps));
-        }
+        let mut table = Table::new(name, engine, miss);
+        let (program, writer) = self.own().expect("nobody else changes the rules");
+        writer.add_table(number, &mut entries);
+        table.adopt(entries.into_iter().map(Arc::new));
+        program.add_table(number, table);
     }
 
     /// Whether some table answers later.
     #[inline]
     pub fn defers(&self) -> bool {
-        self.defers
+        !self.devices.is_empty()
     }
 
     /// Adds a table of routes. Its number must be no other table's.
     pub fn add_routes(&mut self, number: u8, routes: RouteTable) {
         self.routes.insert(number, routes);
-        self.behind.add(number);
-        self.renew();
+        self.own().expect("nobody else changes the rules").0.add_behind(number, false);
     }
 
     /// The tables of routes, in order.
@@ -322,9 +318,7 @@ impl Pipeline {
     /// Adds a function. Its number must be no table's.
     pub fn add_function(&mut self, number: u8, function: Function) {
         self.functions.insert(number, function);
-        self.behind.add(number);
-        self.is_function.add(number);
-        self.renew();
+        self.own().expect("nobody else changes the rules").0.add_behind(number, true);
     }
 
     /// The functions, in order.
@@ -340,7 +334,7 @@ impl Pipeline {
     /// Which tables are functions.
     #[inline]
     pub(crate) fn are_functions(&self) -> Numbers {
-        self.is_function
+        self.program.are_functions()
     }
 
     pub fn function(&self, number: u8) -> Option<&Function> {
@@ -354,135 +348,265 @@ impl Pipeline {
     /// Whether packets meet this table behind the caches: one of routes, or a function.
     #[inline]
     pub fn is_behind(&self, number: u8) -> bool {
-        self.behind.has(number)
+        self.program.is_behind(number)
     }
 
-    /// Whether there is a table of this number, of rules or behind the caches.
-    pub fn has_table(&self, number: u8) -> bool {
-        self.tables.contains(number) || self.is_behind(number)
-    }
-
-    /// The table behind this one.
-    fn next_table(&self, number: u8) -> Option<u8> {
-        let (rules, routes) = (self.tables.behind(number), self.routes.behind(number));
-        rules.into_iter().chain(routes).chain(self.functions.behind(number)).min()
-    }
-
-    /// Changes whenever an answer may have changed; a megaflow of an earlier generation is made anew.
+    /// Changes whenever an answer may have changed.
+    #[inline]
     pub fn generation(&self) -> u32 {
-        self.generation
+        self.program.generation()
     }
 
-    /// The tables, in order.
-    pub fn tables(&self) -> impl Iterator<Item = (u8, &Table)> {
-        self.tables.iter()
+    /// The tables of rules, in order.
+    pub fn tables(&self) -> impl Iterator<Item = (u8, TableView<'_>)> {
+        self.program.tables().map(|(number, table)| (number, self.view(number, table)))
     }
 
-    pub fn table(&self, number: u8) -> Option<&Table> {
-        self.tables.get(number)
+    pub fn table(&self, number: u8) -> Option<TableView<'_>> {
+        Some(self.view(number, self.program.table(number)?))
     }
 
-    pub(crate) fn table_mut(&mut self, number: u8) -> Option<&mut Table> {
-        self.tables.get_mut(number)
+    fn view<'a>(&'a self, number: u8, table: &'a Table) -> TableView<'a> {
+        let counters = self.counters.get(number).expect("every table has counters");
+        let device = self.devices.get(number).map(|device| &**device);
+        let missed = counters.tally().missed().packets;
+        TableView { name: &table.name, miss: table.miss, missed, table, device, counters }
+    }
+
+    /// A table of rules that packets have come to, and its counters.
+    #[inline]
+    pub(crate) fn entered(&self, number: u8) -> Option<(&Table, &Counters)> {
+        Some((self.program.table(number)?, self.counters.get(number)?))
+    }
+
+    /// Finds the rules of some lanes' packets, and asks for what they will touch.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        number: u8,
+        keys: &[FlowKey],
+        lanes: LaneMask,
+        hits: &mut [Option<Hit>; LANES_MAX],
+    ) {
+        match (self.devices.get(number), self.entered(number)) {
+            (Some(device), _) => device.lookup_lanes(keys, lanes, hits),
+            (None, Some((table, counters))) => {
+                table.find(keys, lanes, hits);
+                lanes.lanes().filter_map(|lane| hits[lane]).for_each(|hit| counters.prefetch(hit.rule));
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// The engine of a table that answers later.
+    pub fn deferred(&self, number: u8) -> Option<&dyn Deferred> {
+        self.devices.get(number).map(|device| &**device)
     }
 
     /// The engine of a table that answers later.
     pub fn deferred_mut(&mut self, number: u8) -> Option<&mut dyn Deferred> {
-        match &mut self.tables.get_mut(number)?.engine {
-            Engine::Now(_) => None,
-            Engine::Later(deferred) => Some(&mut **deferred),
-        }
+        self.devices.get_mut(number).map(|device| &mut **device as &mut dyn Deferred)
     }
 
     /// The tables that answer later, in order.
     pub fn deferred_tables(&self) -> impl Iterator<Item = (u8, &dyn Deferred)> {
-        self.tables.iter().filter_map(|(number, table)| Some((number, table.deferred()?)))
+        self.devices.iter().map(|(number, device)| (number, &**device))
     }
 
     /// Adds a rule to the table that it names. A rule of the same priority and match is replaced, its
     /// counters kept, as OpenFlow's `add` does.
     ///
     /// # Errors
-    /// Where the rule leads nowhere or the table refuses it; the pipeline is as before.
+    /// Where the rule leads nowhere or the table refuses it, or somebody else changes the rules; the pipeline is as before.
     pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, PipelineError> {
-        self.check(&rule)?;
+        self.program.check(&rule)?;
         let number = rule.table;
-        let table = self.tables.get_mut(number).ok_or(PipelineError::NoTable(number))?;
-        let identity = (rule.priority, rule.matches.clone());
-        self.generation += 1;
-        if let Some(&id) = table.identities.get(&identity) {
-            table.rules.replace(id, rule);
-            return Ok(id);
-        }
-        let id = table.rules.next();
-        table
-            .classifier_mut()
-            .insert(id, rule.priority, &rule.matches)
-            .map_err(|source| PipelineError::Insert { table: number, source })?;
-        table.identities.insert(identity, id);
-        table.rules.add(rule);
-        Ok(id)
+        let tally = self.counters.get(number).map(|counters| counters.tally().clone());
+        let base = |id| tally.expect("every table has counters").of([id])[0];
+        let (program, writer) = self.own().ok_or(PipelineError::Controlled)?;
+        let found = writer.find(number, &(rule.priority, rule.matches.clone()));
+        let table = program.table(number).expect("checked above");
+        let before = found.map(|id| (id, &**table.rule(id).expect("it has a name")));
+        let change = Arc::new(writer.add(Entry::new(rule), before, base));
+        self.change(change)
     }
 
-    /// Removes a rule and returns it with its counters.
+    /// Removes a rule and returns it with its counters. None where there is none, or somebody else changes the rules.
     pub fn remove_rule(&mut self, table: u8, id: RuleId) -> Option<RuleEntry> {
-        let table = self.tables.get_mut(table)?;
-        let entry = table.rules.remove(id)?;
-        table.classifier_mut().remove(id);
-        table.identities.remove(&(entry.rule.priority, entry.rule.matches.clone()));
-        self.generation += 1;
-        Some(entry)
+        let counted = self.counters.get(table)?.get(id);
+        let (program, writer) = self.own()?;
+        let entry = program.table(table)?.rule(id)?.clone();
+        let Count { packets, bytes } = counted.since(entry.base);
+        let rule = entry.rule.clone();
+        let change = writer.remove(id, entry, program.version() + 1);
+        self.change(Arc::new(change)).expect("a rule may always go");
+        Some(RuleEntry { rule, packets, bytes })
+    }
+
+    fn change(&mut self, change: Arc<Change>) -> Result<RuleId, PipelineError> {
+        let number = change.table;
+        let applied = self.tell_device(&change).and_then(|()| {
+            let (program, _) = self.own().expect("asked before");
+            program.forget(CHANGES_KEPT);
+            program.apply(change.clone())
+        });
+        match applied {
+            Ok(()) => {
+                self.make_room(number);
+                Ok(change.id)
+            }
+            Err(error) => {
+                self.own().expect("asked before").1.undo(&change);
+                Err(error)
+            }
+        }
+    }
+
+    /// A device follows a change.
+    fn tell_device(&mut self, change: &Change) -> Result<(), PipelineError> {
+        let Some(device) = self.devices.get_mut(change.table) else { return Ok(()) };
+        let rule = &change.entry.rule;
+        match change.what {
+            What::Add => device
+                .insert(change.id, rule.priority, &rule.matches)
+                .map_err(|source| PipelineError::Insert { table: change.table, source })?,
+            What::Remove => _ = device.remove(change.id),
+            What::Replace => {}
+        }
+        Ok(())
+    }
+
+    /// Every rule of a table has its counters.
+    fn make_room(&mut self, number: u8) {
+        let rules = self.program.table(number).map_or(0, Table::handles_end);
+        if let Some(counters) = self.counters.get_mut(number) {
+            counters.grow(rules);
+        }
     }
 
     /// The rule with this priority and match, if there is one.
     pub fn find_rule(&self, table: u8, priority: Priority, matches: &Match) -> Option<RuleId> {
-        self.tables.get(table)?.identities.get(&(priority, matches.clone())).copied()
+        let of = |(id, entry): (RuleId, &Arc<Entry>)| {
+            (entry.rule.priority == priority && entry.rule.matches == *matches).then_some(id)
+        };
+        match &self.writer {
+            Some(writer) => writer.find(table, &(priority, matches.clone())),
+            None => self.program.table(table)?.rules().find_map(of),
+        }
     }
 
-    /// Credits a rule, or a table's misses where `rule` is none. A rule that has gone since is not missed.
+    /// Credits a rule, or a table's misses where `rule` is none.
     pub fn credit(&mut self, table: u8, rule: Option<RuleId>, packets: u64, bytes: u64) {
-        if let Some(table) = self.tables.get_mut(table) {
-            table.count(rule, packets, bytes);
+        if let Some(counters) = self.counters.get(table) {
+            counters.count(rule, packets, bytes);
         }
+    }
+
+    /// What paths have counted is to be credited: what is returned is for [`release`](Self::release) afterwards.
+    pub(crate) fn wanted(&self) -> u64 {
+        self.source.as_ref().map_or(0, Subscription::wanted)
     }
 
     /// All paths have brought their counters: handles of rules that went may be used again, but where a device may still
     /// answer with them.
-    pub(crate) fn release(&mut self) {
-        let tables = self.tables.iter_mut().map(|(_, table)| table);
-        tables.filter(|table| table.deferred().is_none()).for_each(|table| table.rules.release());
+    pub(crate) fn release(&mut self, wanted: u64) {
+        if let Some(source) = &self.source {
+            source.collected(wanted);
+        } else if let Some(writer) = &mut self.writer {
+            writer.release(self.program.version(), |table| self.devices.contains(table));
+        }
     }
 
-    /// Rules that went since [`release`](Self::release), as far as that concerns them.
-    pub(crate) fn retired(&self) -> usize {
-        let tables = self.tables.iter().map(|(_, table)| table);
-        tables.filter(|table| table.deferred().is_none()).map(|table| table.rules.retired()).sum()
+    /// Whether somebody waits for the paths' counters.
+    #[inline]
+    pub(crate) fn wants_counters(&self) -> bool {
+        match (&self.source, &self.writer) {
+            (Some(source), _) => source.wants_counters(),
+            (None, Some(writer)) => writer.retired() > RETIRED_MAX,
+            (None, None) => false,
+        }
+    }
+
+    /// Gives the rules into somebody else's hands, with a copy of the program: none where they have been given before. From now
+    /// on this worker goes by what is published.
+    pub(crate) fn share(&mut self) -> Option<Handed> {
+        let writer = self.writer.take()?;
+        let copy = Arc::new(self.program.duplicate());
+        let published = Arc::new(Published::new(self.program.clone()));
+        let reader = Arc::new(Reader::new(self.counters.map(|counters| counters.tally().clone())));
+        self.source = Some(Subscription::new(published.clone(), reader.clone()));
+        let devices = self.devices.map(|_| ());
+        Some(Handed { writer, copy, published, reader, devices })
+    }
+
+    /// From now on, until [`end`](Self::end), changes wait for this worker to see them.
+    pub(crate) fn begin(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.begin(self.program.version());
+        }
+    }
+
+    /// This worker sees no packets for now.
+    pub(crate) fn end(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.end();
+        }
+    }
+
+    /// Takes the newest program, where that is another; between two bursts. `now_ns` is the worker's clock.
+    #[inline]
+    pub(crate) fn follow(&mut self, now_ns: u64) {
+        let Some(source) = &self.source else { return };
+        source.tell_time(now_ns);
+        if source.version() != self.program.version() {
+            self.take_newest();
+        }
+    }
+
+    #[cold]
+    fn take_newest(&mut self) {
+        let Some(source) = &self.source else { return };
+        let before = std::mem::replace(&mut self.program, source.newest());
+        let numbers: Vec<u8> = self.program.tables().map(|(number, _)| number).collect();
+        numbers.into_iter().for_each(|number| self.make_room(number));
+        if !self.devices.is_empty() {
+            self.tell_devices(&before);
+        }
+        drop(before);
+        if let Some(source) = &self.source {
+            source.passed(self.program.version());
+        }
+    }
+
+    /// Devices follow what has changed since a program.
+    fn tell_devices(&mut self, before: &Program) {
+        let program = self.program.clone();
+        if let Some(changes) = program.changes_since(before.version()) {
+            // What a device has no room for it does not find: control has refused what is too much.
+            changes.for_each(|change| _ = self.tell_device(change));
+            return;
+        }
+        for (number, table) in
+            program.tables().filter(|(number, _)| self.devices.contains(*number)).collect::<Vec<_>>()
+        {
+            let change = |(id, entry): (RuleId, &Arc<Entry>), what| Change {
+                table: number,
+                id,
+                what,
+                entry: entry.clone(),
+            };
+            let old = before.table(number).into_iter().flat_map(Table::in_order);
+            let new = table.in_order().into_iter();
+            let changes =
+                old.map(|rule| change(rule, What::Remove)).chain(new.map(|rule| change(rule, What::Add)));
+            changes.for_each(|change| _ = self.tell_device(&change));
+        }
     }
 
     /// Bytes that the tables occupy.
     pub fn table_bytes(&self) -> usize {
-        let rules: usize = self.tables.iter().map(|(_, t)| t.classifier().table_bytes()).sum();
+        let rules: usize = self.tables().map(|(_, table)| table.classifier().table_bytes()).sum();
         let functions: usize = self.functions.iter().map(|(_, f)| f.table_bytes()).sum();
         rules + functions + self.routes.iter().map(|(_, r)| r.table_bytes()).sum::<usize>()
-    }
-
-    fn check(&self, rule: &Rule) -> Result<(), PipelineError> {
-        let pushes = actions::pushes(&rule.actions);
-        if pushes > HEADERS_PUSHED_MAX {
-            return Err(PipelineError::Pushes(pushes));
-        }
-        for (i, action) in rule.actions.iter().enumerate() {
-            let &Action::Goto(to) = action else { continue };
-            if to <= rule.table {
-                return Err(PipelineError::GotoBackwards { from: rule.table, to });
-            }
-            if i + 1 < rule.actions.len() {
-                return Err(PipelineError::GotoNotLast(to));
-            }
-            if !self.has_table(to) {
-                return Err(PipelineError::NoGotoTable(to));
-            }
-        }
-        Ok(())
     }
 }

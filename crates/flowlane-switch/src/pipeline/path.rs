@@ -1,6 +1,7 @@
 //! What is done with the packets of a megaflow: the rules' actions, flattened.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use flowlane::memory::prefetch;
 use flowlane::rule::action::PortNo;
@@ -44,8 +45,8 @@ pub enum Step {
 /// Steps, and what they mean to others: what nobody sees may be done for all packets of a burst together, the rest is done
 /// in their order.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Program {
-    steps: Box<[Step]>,
+pub struct Steps {
+    steps: Arc<[Step]>,
     gist: Gist,
 }
 
@@ -92,7 +93,7 @@ impl Gist {
     }
 }
 
-/// Whether others can tell when the steps of a [`Program`] are taken: whether one of them sends the packet somewhere, or uses
+/// Whether others can tell when the steps of a [`Steps`] are taken: whether one of them sends the packet somewhere, or uses
 /// what other packets use too. (A TTL that expires is told apart by who takes them.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Seen {
@@ -105,8 +106,8 @@ pub enum Seen {
     Last,
 }
 
-impl Program {
-    pub fn new(steps: impl Into<Box<[Step]>>) -> Self {
+impl Steps {
+    pub fn new(steps: impl Into<Arc<[Step]>>) -> Self {
         let steps = steps.into();
         Self { gist: Gist::of(&steps), steps }
     }
@@ -121,6 +122,13 @@ impl Program {
     #[inline]
     pub fn gist(&self) -> Gist {
         self.gist
+    }
+
+    /// Asks for them.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(&self.steps, 0);
+        prefetch(&self.steps, self.steps.len().saturating_sub(1));
     }
 
     /// Whether the last step leads elsewhere.
@@ -148,14 +156,14 @@ pub struct Path {
     pub packets: u64,
     pub bytes: u64,
     program: u32,
-    /// As its [`Program`] has it.
+    /// As its [`Steps`] has it.
     pub gist: Gist,
 }
 
 /// Steps that several paths share, their marks blank.
 #[derive(Debug, Default)]
 struct Shared {
-    program: Program,
+    program: Steps,
     /// Paths that take them.
     paths: usize,
 }
@@ -210,7 +218,7 @@ impl Paths {
             self.programs.push(Shared::default());
             (self.programs.len() - 1) as u32
         });
-        self.programs[id as usize] = Shared { program: Program::new(steps.clone()), paths: 0 };
+        self.programs[id as usize] = Shared { program: Steps::new(steps.clone()), paths: 0 };
         self.program_index.insert(steps, id);
         id
     }
@@ -229,7 +237,7 @@ impl Paths {
     /// # Panics
     /// Where there has never been such a path.
     #[inline]
-    pub fn program_of(&self, id: PathId) -> &Program {
+    pub fn steps_without_marks(&self, id: PathId) -> &Steps {
         &self.programs[self.hot[id.0 as usize].program as usize].program
     }
 
@@ -314,7 +322,7 @@ mod tests {
         assert_eq!(paths.intern(path(4, 0)), ids[4]);
         assert_eq!((paths.len(), paths.programs.len()), (10, 2));
         (0..5).for_each(|_| paths.count(ids[7], 10));
-        assert_eq!(paths.program_of(ids[7]).steps()[1], Step::Do(Action::Output(PortNo(1))));
+        assert_eq!(paths.steps_without_marks(ids[7]).steps()[1], Step::Do(Action::Output(PortNo(1))));
         assert_eq!(paths.steps(ids[7]), path(7, 1));
         let mut credited = Vec::new();
         paths.collect(|table, rule, packets, _| credited.push((table, rule, packets)));
@@ -324,7 +332,7 @@ mod tests {
         assert_eq!(paths.len(), 2);
         let new = paths.intern(path(99, 7));
         assert!(ids.contains(&new) && paths.programs.len() == 2);
-        assert_eq!(paths.program_of(ids[2]).steps()[1], Step::Do(Action::Output(PortNo(0))));
-        assert_eq!(paths.program_of(new).steps()[1], Step::Do(Action::Output(PortNo(7))));
+        assert_eq!(paths.steps_without_marks(ids[2]).steps()[1], Step::Do(Action::Output(PortNo(0))));
+        assert_eq!(paths.steps_without_marks(new).steps()[1], Step::Do(Action::Output(PortNo(7))));
     }
 }

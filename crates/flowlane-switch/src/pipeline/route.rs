@@ -19,7 +19,7 @@ use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Address, BuildError, Fib, FibConfig, HopSize, Prefix, Rib, RibError};
 use flowlane::rule::Action;
 
-use super::{BehindError, Program, Step, steps_behind};
+use super::{BehindError, Step, Steps, steps_behind};
 
 /// What a next hop of a table is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ pub struct RouteTable {
     v6: Forwarding<u128>,
     hops: Vec<NextHop>,
     /// What is done with packets: first with those without a route, then for each next hop.
-    programs: Vec<Program>,
+    steps: Vec<Steps>,
     groups: GroupReader,
     flow_hash: FlowHash,
 }
@@ -149,7 +149,7 @@ impl RouteTable {
         let mut made = Vec::new();
         let to_controller = Step::Do(Action::Controller { max_len: u16::MAX });
         let unrouted = if config.miss_to_controller { vec![to_controller] } else { Vec::new() };
-        let mut programs = vec![Program::new(unrouted)];
+        let mut steps_of_hops = vec![Steps::new(unrouted)];
         for (position, (name, spec)) in hops.into_iter().enumerate() {
             let mut steps: Box<[Step]> = Box::default();
             let mut number = position as u64 + 1;
@@ -167,7 +167,7 @@ impl RouteTable {
                 }
             }
             numbers.push(number);
-            programs.push(Program::new(steps));
+            steps_of_hops.push(Steps::new(steps));
             made.push(NextHop { name, spec, packets: 0, bytes: 0 });
         }
         Ok(Self {
@@ -177,7 +177,7 @@ impl RouteTable {
             miss_to_controller: config.miss_to_controller,
             missed: 0,
             hops: made,
-            programs,
+            steps: steps_of_hops,
             groups: groups.reader(),
             flow_hash: FlowHash::new(config.seed),
         })
@@ -226,7 +226,7 @@ impl RouteTable {
         found
     }
 
-    /// Counts the packet of a lane. Gives the number of its [program](Self::program).
+    /// Counts the packet of a lane. Gives the number of its [steps](Self::steps).
     pub fn take(&mut self, found: &Found, lane: usize, bytes: u64) -> u32 {
         let number = found.next_hops[lane];
         let Some(hop) = number.checked_sub(1).and_then(|p| self.hops.get_mut(p as usize)) else {
@@ -243,8 +243,8 @@ impl RouteTable {
     /// # Panics
     /// Where [`take`](Self::take) has not given this number.
     #[inline]
-    pub fn program(&self, number: u32) -> &Program {
-        &self.programs[number as usize]
+    pub fn steps(&self, number: u32) -> &Steps {
+        &self.steps[number as usize]
     }
 }
 

@@ -2,6 +2,7 @@
 
 use flowlane::classify::LinearSearch;
 use flowlane::packet::Field;
+use flowlane::rule::Action;
 
 use super::*;
 
@@ -41,8 +42,9 @@ fn a_table_of_rules_is_as_if_they_had_been_added_one_by_one() {
         assert_eq!(pipeline.find_rule(4, Priority(7), &rules[1].matches), Some(RuleId(1)));
     }
     let [one, other] = [&by_one, &at_once].map(|pipeline| pipeline.table(4).unwrap());
-    let told = |table: &Table| -> Vec<_> { table.rules().map(|(id, e)| (id, e.rule.clone())).collect() };
-    assert_eq!(told(one), told(other));
+    let told =
+        |table: &TableView<'_>| -> Vec<_> { table.rules().map(|(id, e)| (id, e.rule.clone())).collect() };
+    assert_eq!(told(&one), told(&other));
     assert_eq!((one.classifier().len(), other.classifier().len()), (5, 5));
 }
 
@@ -63,5 +65,5 @@ fn a_table_that_is_refused_changes_nothing() {
     let backwards = refused(0, 2);
     assert!(matches!(backwards, Err(NotAdded::Rule(_, PipelineError::GotoBackwards { from: 0, to: 0 }))));
     assert!(matches!(refused(1, 1), Err(NotAdded::Engine(InsertError::Full { rules_max: 1 }))));
-    assert!(!pipeline.has_table(0) && pipeline.generation() == before);
+    assert!(!pipeline.program().has_table(0) && pipeline.generation() == before);
 }

@@ -77,8 +77,7 @@ impl Pipeline {
     /// `answer` is that of the table before which it stood.
     pub fn advance(&self, walk: &mut Walk, mut answer: Option<Option<Hit>>) -> Option<u8> {
         while let Some(table) = walk.at {
-            let later = self.tables.get(table).is_some_and(|table| table.deferred().is_some());
-            if later && answer.is_none() {
+            if self.devices.contains(table) && answer.is_none() {
                 return Some(table);
             }
             self.step(table, walk, answer.take());
@@ -112,7 +111,7 @@ impl Pipeline {
             walk.steps.push(Step::Enter { table: number, carry });
             return None;
         }
-        let table = self.tables.get(number)?;
+        let table = self.table(number)?;
         let hit = match (answer, table.deferred()) {
             (Some(hit), Some(deferred)) => {
                 walk.depend_on(deferred.looks_at());
@@ -134,10 +133,12 @@ impl Pipeline {
                     walk.push(Action::Controller { max_len: u16::MAX });
                     None
                 }
-                Miss::Continue => self.next_table(number),
+                Miss::Continue => self.program.next_table(number),
             };
         };
-        for action in &table.rules.get(rule).actions {
+        let entry =
+            self.program.table(number)?.rule(rule).expect("an engine answers with rules that are there");
+        for action in &entry.rule.actions {
             if let Action::Goto(next) = *action {
                 return Some(next);
             }

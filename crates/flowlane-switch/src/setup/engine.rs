@@ -2,7 +2,7 @@
 
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
 use flowlane::classify::auto::{self, LINEAR_RULES_MAX, TUPLE_RULES_MAX};
-use flowlane::classify::{Classifier, InsertError, LinearSearch, TupleSearch};
+use flowlane::classify::{Classifier, InsertError, LinearSearch, Shared, TupleSearch};
 use flowlane::generate::{Random, draw_key};
 
 use crate::config::{EngineChoice, TableSection};
@@ -26,7 +26,7 @@ pub(super) fn build(
     rules: &[Given<'_>],
     seed: u32,
     clock: Option<&mut Clock<'_>>,
-) -> Result<Box<dyn Classifier>, InsertError> {
+) -> Result<Box<dyn Shared>, InsertError> {
     if rules.len() > table.rules_max {
         return Err(InsertError::Full { rules_max: table.rules_max });
     }
@@ -59,7 +59,7 @@ fn auto(
     rules: &[Given<'_>],
     seed: u32,
     clock: Option<&mut Clock<'_>>,
-) -> Result<Box<dyn Classifier>, InsertError> {
+) -> Result<Box<dyn Shared>, InsertError> {
     if rules.len() <= LINEAR_UNSEEN_RULES_MAX {
         return linear(table, rules);
     }
@@ -74,27 +74,27 @@ fn auto(
         // Where there is no room for another engine, the one that is there stays.
         _ = list.choose(&sample, clock);
     }
-    let mut engines: Vec<Box<dyn Classifier>> = vec![Box::new(list)];
+    let mut engines: Vec<Box<dyn Shared>> = vec![Box::new(list)];
     if rules.len() <= LINEAR_RULES_MAX {
         engines.push(linear(table, rules)?);
     }
     if rules.len() <= TUPLE_RULES_MAX {
         engines.push(tuple(table, rules, seed)?);
     }
-    let tables: Vec<&dyn Classifier> = engines.iter().map(|engine| &**engine).collect();
+    let tables: Vec<&dyn Classifier> = engines.iter().map(|engine| &**engine as &dyn Classifier).collect();
     let chosen = auto::fastest(&tables, BATCH, &sample, clock);
     Ok(engines.swap_remove(chosen))
 }
 
-fn linear(table: &TableSection, rules: &[Given<'_>]) -> Result<Box<dyn Classifier>, InsertError> {
+fn linear(table: &TableSection, rules: &[Given<'_>]) -> Result<Box<dyn Shared>, InsertError> {
     filled(Box::new(LinearSearch::new(table.rules_max)), rules)
 }
 
-fn tuple(table: &TableSection, rules: &[Given<'_>], seed: u32) -> Result<Box<dyn Classifier>, InsertError> {
+fn tuple(table: &TableSection, rules: &[Given<'_>], seed: u32) -> Result<Box<dyn Shared>, InsertError> {
     filled(Box::new(TupleSearch::new(table.rules_max, seed)), rules)
 }
 
-fn filled(mut engine: Box<dyn Classifier>, rules: &[Given<'_>]) -> Result<Box<dyn Classifier>, InsertError> {
+fn filled(mut engine: Box<dyn Shared>, rules: &[Given<'_>]) -> Result<Box<dyn Shared>, InsertError> {
     rules.iter().try_for_each(|(id, priority, matches)| engine.insert(*id, *priority, matches))?;
     Ok(engine)
 }
@@ -104,7 +104,7 @@ fn list(
     rules: &[Given<'_>],
     engine: AclEngine,
     seed: u32,
-) -> Result<Box<dyn Classifier>, InsertError> {
+) -> Result<Box<dyn Shared>, InsertError> {
     Ok(Box::new(AclSearch::build(list_config(table, engine, seed), rules.iter().copied())?))
 }
 

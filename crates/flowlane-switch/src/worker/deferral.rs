@@ -315,7 +315,7 @@ impl Worker {
                 (self.headers[lane], self.times_ns[lane]) = (slot.headers, slot.now_ns);
                 self.sent.0 |= u64::from(slot.sent) << lane;
                 // Where it goes on to, one of its flow may be ready that has to be let go first.
-                if self.lookup.paths.program_of(path).leads_on() {
+                if self.lookup.paths.steps_without_marks(path).leads_on() {
                     break;
                 }
             }

@@ -13,7 +13,7 @@ use super::hybrid::{Hybrid, HybridCounters, Mode};
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
 use crate::packet::Frame;
-use crate::pipeline::{PathId, Paths, Pipeline, Program, Step, Walk};
+use crate::pipeline::{PathId, Paths, Pipeline, Step, Steps, Walk};
 
 /// Sizes and policies of the caches.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +62,8 @@ impl Default for CacheConfig {
 const SPENT_INVERSE: u32 = 4;
 const SPENT_INVERSE_TABLES: u32 = 32;
 
-/// Rules that went above which counters are collected, so that their handles are used again.
-const RETIRED_MAX: usize = 1024;
+/// Changes that the megaflows of a burst are compared with, at most: some microseconds.
+const COMPARISONS: u32 = 512;
 
 /// Megaflows keep times in units of 2²⁰ ns, about a millisecond: 32 bits of it last 52 days.
 const TICK_SHIFT: u32 = 20;
@@ -116,6 +116,10 @@ pub struct Lookup {
     pub slow: u64,
     /// Cycles that making them took.
     pub slow_cycles: u64,
+    /// Megaflows of earlier generations that were found to hold.
+    pub restamped: u64,
+    /// Changes that megaflows of this burst may still be compared with.
+    comparisons_left: u32,
     /// Look packets of this burst up in the tables, in no cache.
     pub(super) tables_first: bool,
     /// Compare what caches give with what they must (`--validate-simd`).
@@ -130,7 +134,7 @@ pub struct Lookup {
     /// Paths above which unused ones are looked for.
     paths_limit: usize,
     /// What is done with packets where there is no table.
-    pub(super) nothing: Program,
+    pub(super) nothing: Steps,
 }
 
 impl Lookup {
@@ -170,6 +174,8 @@ impl Lookup {
             signature_lookups: 0,
             slow: 0,
             slow_cycles: 0,
+            restamped: 0,
+            comparisons_left: COMPARISONS,
             tables_first: false,
             validate: false,
             difference: None,
@@ -179,13 +185,14 @@ impl Lookup {
             admission: Admission::new(u64::from(config.seed ^ 0xc2b2_ae35)),
             config,
             paths_limit: 4096,
-            nothing: Program::default(),
+            nothing: Steps::default(),
         }
     }
 
     /// A burst has come: decides how its packets are looked up.
     #[inline]
     pub(super) fn begin_burst(&mut self, keys: &[FlowKey], live: LaneMask, now_ns: u64) {
+        self.comparisons_left = COMPARISONS;
         self.hybrid.see(keys, live, now_ns);
         // What is to be compared is what caches give; and whom a device is to answer for, it is asked for.
         let compared = self.validate && self.config.megaflows_max > 0;
@@ -366,7 +373,7 @@ impl Lookup {
     }
 
     /// Counts the packets of the lanes that were `asked` and are not `left` in their megaflows, and says their
-    /// paths. Megaflows of an earlier generation are as good as not found.
+    /// paths. Megaflows of an earlier generation that may not [hold](Self::still_holds) any more are as good as not found.
     #[inline]
     fn credit(
         &mut self,
@@ -380,17 +387,41 @@ impl Lookup {
         let generation = self.pipeline.generation();
         let used = ticks(now_ns);
         for lane in LaneMask(asked.0 & !left.0).lanes() {
-            let flow = self.megaflows.get_mut(found[lane]).filter(|f| f.generation == generation);
-            let Some(flow) = flow else {
+            let current = self.megaflows.get(found[lane]).is_some_and(|flow| flow.generation == generation);
+            if !current && !self.still_holds(found[lane]) {
                 left.0 |= 1 << lane;
                 continue;
-            };
+            }
+            let flow = self.megaflows.get_mut(found[lane]).expect("it is current");
             (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + frames[lane].len() as u64);
             flow.used = used;
             paths[lane] = PathId(flow.value);
             self.paths.prefetch(paths[lane]);
         }
         left
+    }
+
+    /// Whether a megaflow of an earlier generation has nothing to do with what has changed since; it is of this one then. Not
+    /// where finding out would take too long: packets of it go through the tables meanwhile.
+    #[cold]
+    fn still_holds(&mut self, found: FlowRef) -> bool {
+        let Some(flow) = self.megaflows.get(found) else { return false };
+        let path = PathId(flow.value);
+        let program = self.pipeline.program();
+        let Some(changes) = program.changes_since_generation(flow.generation) else { return false };
+        let Some((key, mask)) = self.megaflows.matching(found) else { return false };
+        let steps = self.paths.steps(path);
+        for change in changes {
+            let Some(left) = self.comparisons_left.checked_sub(1) else { return false };
+            self.comparisons_left = left;
+            if change.concerns(steps, &key, &mask) {
+                return false;
+            }
+        }
+        let generation = program.generation();
+        self.megaflows.get_mut(found).expect("it was there just now").generation = generation;
+        self.restamped += 1;
+        true
     }
 
     /// Through the tables; the answer becomes a megaflow.
@@ -412,7 +443,7 @@ impl Lookup {
         }
         self.slow += 1;
         let table = Pipeline::entry(key);
-        if self.pipeline.table(table).is_some_and(|table| table.deferred().is_some()) {
+        if self.pipeline.deferred(table).is_some() {
             return Known::Waits { table, walk: None };
         }
         let mut walk = Box::new(Walk::new(key));
@@ -451,8 +482,9 @@ impl Lookup {
         }
         let generation = self.pipeline.generation();
         while let Some(found) = self.megaflows.lookup(key) {
-            let flow = self.megaflows.get_mut(found).expect("found just now");
-            if flow.generation == generation {
+            let current = self.megaflows.get(found).is_some_and(|flow| flow.generation == generation);
+            if current || self.still_holds(found) {
+                let flow = self.megaflows.get_mut(found).expect("found just now");
                 (flow.packets, flow.bytes) = (flow.packets + 1, flow.bytes + bytes as u64);
                 flow.used = ticks(now_ns);
                 return Some(PathId(flow.value));
@@ -483,8 +515,18 @@ impl Lookup {
     /// Moves the paths' counters to the rules.
     pub fn collect_counters(&mut self) {
         let pipeline = &mut self.pipeline;
+        let wanted = pipeline.wanted();
         self.paths.collect(|table, rule, packets, bytes| pipeline.credit(table, rule, packets, bytes));
-        pipeline.release();
+        pipeline.release(wanted);
+    }
+
+    /// Between two bursts: takes the newest program, and brings counters to whoever waits for them.
+    #[inline]
+    pub(super) fn follow(&mut self, now_ns: u64) {
+        self.pipeline.follow(now_ns);
+        if self.pipeline.wants_counters() {
+            self.collect_counters();
+        }
     }
 
     /// Ranks the masks, removes idle and outdated megaflows (of `budget`), discards unused paths: those that no megaflow
@@ -501,10 +543,11 @@ impl Lookup {
         let idle = i32::try_from(self.config.idle_ns >> TICK_SHIFT).unwrap_or(i32::MAX);
         // Signed: a clock that was set back makes megaflows young, not ancient.
         let age = |used: u32| now.wrapping_sub(used) as i32;
-        self.megaflows.sweep(budget, |f| f.generation != generation || age(f.used) > idle);
-        if self.pipeline.retired() > RETIRED_MAX {
-            self.collect_counters();
-        }
+        // Those of an earlier generation may hold, as long as it can be told.
+        let program = self.pipeline.program();
+        let lost = |generation: u32| program.changes_since_generation(generation).is_none();
+        self.megaflows
+            .sweep(budget, |f| age(f.used) > idle || f.generation != generation && lost(f.generation));
         if self.paths.len() > self.paths_limit {
             self.collect_counters();
             let of_megaflows = self.megaflows.flows().filter_map(|f| self.megaflows.get(f));

@@ -179,6 +179,7 @@ impl Worker {
         self.started = Instant::now();
         let mut received = 0;
         let mut idle_rounds = 0u32;
+        self.lookup.pipeline.begin();
         let result = loop {
             let left = until.packets.map_or(u64::MAX, |n| n.saturating_sub(received));
             let expired = until.duration.is_some_and(|d| self.started.elapsed() >= d);
@@ -186,7 +187,10 @@ impl Worker {
                 break Ok(());
             }
             match self.round(left) {
-                Ok(0) => idle_rounds += 1,
+                Ok(0) => {
+                    idle_rounds += 1;
+                    self.lookup.follow(self.now_ns());
+                }
                 Ok(n) => {
                     received += n;
                     idle_rounds = 0;
@@ -205,6 +209,7 @@ impl Worker {
         let flushed = self.egress.flush();
         let closed = self.egress.close();
         self.lookup.collect_counters();
+        self.lookup.pipeline.end();
         result.and(flushed.map_err(RunError::from)).and(closed.map_err(RunError::from))
     }
 
@@ -311,6 +316,7 @@ impl Worker {
     }
 
     fn process(&mut self, port: usize) -> Result<(), RunError> {
+        self.lookup.follow(self.now_ns());
         let timer = self.stages.start();
         let live = self.parse_all(port)?;
         self.sent = LaneMask(0);

@@ -18,7 +18,7 @@ use super::stages::Stage;
 use super::validate::RunError;
 use crate::function::Packets;
 use crate::packet::recirculate::{parse_again, take_along};
-use crate::pipeline::{Gist, PathId, Pipeline, Program, Seen};
+use crate::pipeline::{Gist, PathId, Pipeline, Seen, Steps};
 
 /// Where a lane stands.
 #[derive(Clone, Copy, Debug)]
@@ -70,18 +70,16 @@ struct Standing {
 impl Lookup {
     /// What a lane does next.
     #[inline]
-    fn program(&self, way: Way) -> &Program {
+    fn steps(&self, way: Way) -> &Steps {
         match way {
-            Way::Path(path) => self.paths.program_of(path),
+            Way::Path(path) => self.paths.steps_without_marks(path),
             Way::Rule(table, rule, _) => {
-                self.pipeline.table(table).expect("a lane has come there").program(rule)
+                self.pipeline.program().table(table).expect("a lane has come there").steps(rule)
             }
             Way::Nowhere => &self.nothing,
-            Way::Hop(table, hop, _) => {
-                self.pipeline.routes(table).expect("a lane has come there").program(hop)
-            }
+            Way::Hop(table, hop, _) => self.pipeline.routes(table).expect("a lane has come there").steps(hop),
             Way::Verdict(table, verdict, _) => {
-                self.pipeline.function(table).expect("a lane has come there").program(verdict)
+                self.pipeline.function(table).expect("a lane has come there").steps(verdict)
             }
             Way::Function(_) | Way::Expired => unreachable!("these are no steps"),
         }
@@ -236,7 +234,7 @@ impl Worker {
     /// Takes a lane along its way as far as it is known.
     #[inline]
     fn walk(&mut self, port: usize, lane: usize, way: Way) -> Result<Come, RunError> {
-        let program = self.lookup.program(way);
+        let steps = self.lookup.steps(way);
         let mut packet = Packet {
             frame: &mut self.burst.frames_mut()[lane],
             headers: &mut self.headers[lane],
@@ -246,7 +244,7 @@ impl Worker {
             sent: self.sent.0 >> lane & 1 == 1,
         };
         let bytes = packet.frame.counted.into();
-        let outcome = self.egress.run(program.steps(), &mut packet)?;
+        let outcome = self.egress.run(steps.steps(), &mut packet)?;
         self.sent.0 |= u64::from(packet.sent) << lane;
         let come = match outcome {
             Outcome::Stopped { at } | Outcome::Expired { at } => {
@@ -302,16 +300,16 @@ impl Worker {
             let found = routes.find(&self.keys, lanes);
             for lane in lanes.lanes() {
                 let hop = routes.take(&found, lane, self.burst.frames()[lane].len() as u64);
-                ways[lane] = Way::Hop(number, hop, routes.program(hop).gist());
+                ways[lane] = Way::Hop(number, hop, routes.steps(hop).gist());
             }
-        } else if let Some(table) = pipeline.table_mut(number) {
+        } else if let Some((table, counters)) = pipeline.entered(number) {
             let timer = self.stages.start();
             let mut hits = [None; LANES_MAX];
-            table.find(&self.keys, lanes, &mut hits);
+            pipeline.find(number, &self.keys, lanes, &mut hits);
             for lane in lanes.lanes() {
                 let rule = hits[lane].map(|hit| hit.rule);
-                let gist = table.take(rule, self.burst.frames()[lane].counted.into());
-                ways[lane] = Way::Rule(number, rule, gist);
+                counters.count(rule, 1, self.burst.frames()[lane].counted.into());
+                ways[lane] = Way::Rule(number, rule, table.gist(rule));
             }
             self.stages.stop(Stage::Tables, lanes.len() as u64, timer);
         } else {
@@ -343,12 +341,12 @@ impl Worker {
         function.cycles += self.stages.start().since(timer);
         for lane in these.lanes() {
             let bytes = self.burst.frames()[lane].len() as u64;
-            let Some(program) = function.take(verdicts[lane], bytes) else {
+            let Some(steps) = function.take(verdicts[lane], bytes) else {
                 self.egress.drops.function_refused += 1;
                 lanes.remove(lane);
                 continue;
             };
-            ways[lane] = match program.gist() {
+            ways[lane] = match steps.gist() {
                 Gist::Enter(next) if functions.has(next) => Way::Function(next),
                 gist => Way::Verdict(table, verdicts[lane], gist),
             };

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 use etherparse::PacketBuilder;
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
-use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
+use flowlane::classify::{LinearSearch, Shared, TupleSearch};
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Malformed, parse};
@@ -61,7 +61,7 @@ impl By {
         [Self::Linear, Self::Tuple, Self::Tuple, Self::Acl(acl)][(n % 4) as usize]
     }
 
-    fn engine(self) -> Box<dyn Classifier> {
+    fn engine(self) -> Box<dyn Shared> {
         match self {
             By::Linear => Box::new(LinearSearch::new(10_000)),
             By::Tuple => Box::new(TupleSearch::new(10_000, 5)),

@@ -122,3 +122,16 @@ pub trait Classifier: Send {
     /// Bytes that the table occupies, its allocations included.
     fn table_bytes(&self) -> usize;
 }
+
+/// A table that many threads may read while nobody changes it, and of which there may be several copies: of two copies, one is
+/// read while the other is changed.
+pub trait Shared: Classifier + Sync {
+    /// A copy that answers alike, and goes on to do so after equal changes. What takes long to build is shared.
+    fn duplicate(&self) -> Box<dyn Shared>;
+}
+
+impl<T: Classifier + Clone + Sync + 'static> Shared for T {
+    fn duplicate(&self) -> Box<dyn Shared> {
+        Box::new(self.clone())
+    }
+}

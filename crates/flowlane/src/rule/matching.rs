@@ -205,6 +205,14 @@ impl Match {
         (value, mask)
     }
 
+    /// Whether no key that agrees with `key` in the bits of `mask` can match.
+    pub fn is_disjoint(&self, key: &FlowKey, mask: &FlowMask) -> bool {
+        self.words.iter().any(|w| {
+            let word = usize::from(w.word);
+            (key.word(word) ^ w.value) & w.mask & mask.word(word) != 0
+        })
+    }
+
     /// Whether `key` fulfils the condition. This is the definition that every engine is tested against.
     #[inline]
     pub fn matches(&self, key: &FlowKey) -> bool {

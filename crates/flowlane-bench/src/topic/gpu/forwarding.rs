@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use flowlane::classify::acl::AclConfig;
-use flowlane::classify::{AclSearch, Classifier, Deferred, TupleSearch};
+use flowlane::classify::{AclSearch, Classifier, Deferred, Shared, TupleSearch};
 use flowlane::generate::{Profile, RuleConfig, generate_rules};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
@@ -59,7 +59,7 @@ impl Scale {
 
 /// Where rules are found.
 enum Table {
-    Now(Box<dyn Classifier>),
+    Now(Box<dyn Shared>),
     Later(Box<dyn Deferred>),
 }
 

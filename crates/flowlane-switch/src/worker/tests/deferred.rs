@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use flowlane::classify::{Deferred, Hit, InsertError};
+use flowlane::classify::{Classifier, Deferred, Hit, InsertError};
 use flowlane::packet::FlowMask;
 use flowlane::rule::RuleId;
 

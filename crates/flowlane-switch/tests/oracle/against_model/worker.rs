@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
-use flowlane::classify::{Classifier, LinearSearch, TupleSearch};
+use flowlane::classify::{LinearSearch, Shared, TupleSearch};
 use flowlane::route::Prefix;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Rule, flow_syntax};
@@ -103,7 +103,7 @@ impl Options {
         Self { burst, ..self }
     }
 
-    fn engine(&self) -> Box<dyn Classifier> {
+    fn engine(&self) -> Box<dyn Shared> {
         match self.engine {
             Engine::Linear => Box::new(LinearSearch::new(10_000)),
             Engine::Tuple => Box::new(TupleSearch::new(10_000, 5)),

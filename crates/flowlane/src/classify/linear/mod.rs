@@ -19,7 +19,7 @@ use crate::rule::matching::MaskedWord;
 use crate::rule::{Match, Priority, RuleId};
 
 /// Rules in order of rank.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct LinearSearch {
     /// Best first.
     rules: Vec<(Ranked, Match)>,

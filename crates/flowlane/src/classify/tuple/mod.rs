@@ -40,7 +40,7 @@ use prefixes::{PrefixTracker, TRACKED};
 const END: u32 = u32::MAX;
 
 /// Rules grouped by mask.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TupleSearch {
     /// Those whose best rule is best come first.
     subtables: Vec<Subtable>,
@@ -52,7 +52,7 @@ pub struct TupleSearch {
 }
 
 /// The rules of one mask.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Subtable {
     mask: FlowMask,
     /// Masked key → first link of its chain.

@@ -12,7 +12,7 @@ const FIELDS: [Field; TRACKED] =
     [Field::Ipv4Src, Field::Ipv4Dst, Field::Ipv6Src, Field::Ipv6Dst, Field::TpSrc, Field::TpDst];
 
 /// The prefixes in use, with the number of masked keys that use each: by field, then length, then value.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct PrefixTracker {
     fields: [BTreeMap<u8, BTreeMap<u128, u32>>; TRACKED],
 }

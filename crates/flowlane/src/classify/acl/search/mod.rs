@@ -74,12 +74,18 @@ pub struct FlowExplanation {
 /// assert_eq!(hits.map(|hit| hit.map(|hit| hit.rule)), [Some(RuleId(1)), Some(RuleId(0))]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct AclSearch {
     config: AclConfig,
     rules: Rules,
     sequence: u64,
     table: Box<dyn FlowTable>,
+}
+
+impl Clone for Box<dyn FlowTable> {
+    fn clone(&self) -> Self {
+        self.duplicate()
+    }
 }
 
 impl AclSearch {

@@ -14,7 +14,8 @@ use crate::rule::{Match, Priority, RuleId};
 const CHUNK: usize = 128;
 
 /// What an [`AclSearch`](super::AclSearch) asks of its table.
-pub(super) trait FlowTable: Send + std::fmt::Debug {
+pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
+    fn duplicate(&self) -> Box<dyn FlowTable>;
     fn suits(&self, matches: &Match) -> bool;
     fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), BuildError>;
     fn remove(&mut self, id: RuleId) -> bool;
@@ -35,7 +36,7 @@ pub(super) trait FlowTable: Send + std::fmt::Debug {
     fn table_bytes(&self) -> usize;
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Projected<const W: usize> {
     acl: Acl<W>,
     shape: FlowShape,
@@ -80,6 +81,10 @@ impl<const W: usize> Projected<W> {
 }
 
 impl<const W: usize> FlowTable for Projected<W> {
+    fn duplicate(&self) -> Box<dyn FlowTable> {
+        Box::new(self.clone())
+    }
+
     fn suits(&self, matches: &Match) -> bool {
         self.shape.suits(matches)
     }

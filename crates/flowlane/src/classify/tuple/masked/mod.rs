@@ -45,7 +45,7 @@ struct Slot {
 }
 
 /// The hash table. Every key in it is compared in the same bits.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct MaskedTable {
     words: Vec<MaskWord>,
     /// `words[..stage_ends[s]]` belong to the stages 0 to `s`.

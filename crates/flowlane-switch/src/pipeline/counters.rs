@@ -1,0 +1,172 @@
+//! What one worker has counted for rules, and others may read at any time.
+//!
+//! Each worker has counters of its own, so that nobody waits for anybody: one writes, relaxed, with a load and a store; whoever
+//! wants a sum reads them all. They only grow. A rule begins with what its handle's counters were when it came, and has their
+//! difference; so nothing is ever set back under a worker's hands.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use flowlane::memory::prefetch;
+use flowlane::rule::RuleId;
+
+/// Packets and bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Count {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+impl Count {
+    /// What has come since `before`.
+    pub fn since(self, before: Count) -> Count {
+        let Count { packets, bytes } = before;
+        Count { packets: self.packets.wrapping_sub(packets), bytes: self.bytes.wrapping_sub(bytes) }
+    }
+}
+
+impl std::ops::AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.packets = self.packets.wrapping_add(other.packets);
+        self.bytes = self.bytes.wrapping_add(other.bytes);
+    }
+}
+
+/// Counters that are allocated together.
+const CHUNK: usize = 1024;
+
+#[derive(Debug, Default)]
+struct Counter {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counter {
+    /// One thread alone may add.
+    #[inline]
+    fn add(&self, packets: u64, bytes: u64) {
+        let add = |to: &AtomicU64, n| to.store(to.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        add(&self.packets, packets);
+        add(&self.bytes, bytes);
+    }
+
+    fn get(&self) -> Count {
+        Count { packets: self.packets.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
+    }
+}
+
+/// No other worker's counters lie on its lines.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Chunk([Counter; CHUNK]);
+
+/// A table's counters of one worker, as others see them.
+#[derive(Debug, Default)]
+pub struct Tally {
+    chunks: Mutex<Vec<Arc<Chunk>>>,
+    missed: Counter,
+}
+
+impl Tally {
+    /// What was counted for each handle of `rules`.
+    pub fn of(&self, rules: impl IntoIterator<Item = RuleId>) -> Vec<Count> {
+        let chunks = self.chunks();
+        let count = |RuleId(id): RuleId| {
+            let chunk = chunks.get(id as usize / CHUNK);
+            chunk.map_or(Count::default(), |chunk| chunk.0[id as usize % CHUNK].get())
+        };
+        rules.into_iter().map(count).collect()
+    }
+
+    /// Packets that no rule was for.
+    pub fn missed(&self) -> Count {
+        self.missed.get()
+    }
+
+    fn chunks(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Chunk>>> {
+        // Whoever panicked with it has left a list of chunks.
+        self.chunks.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A table's counters of one worker, in that worker's hands.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    chunks: Vec<Arc<Chunk>>,
+    tally: Arc<Tally>,
+}
+
+impl Counters {
+    /// What others may read.
+    pub(super) fn tally(&self) -> &Arc<Tally> {
+        &self.tally
+    }
+
+    /// Makes room for handles below `rules`.
+    pub(super) fn grow(&mut self, rules: usize) {
+        if rules <= self.chunks.len() * CHUNK {
+            return;
+        }
+        let chunk = || Arc::new(Chunk(std::array::from_fn(|_| Counter::default())));
+        self.chunks.resize_with(rules.div_ceil(CHUNK), chunk);
+        self.tally.chunks().clone_from(&self.chunks);
+    }
+
+    #[inline]
+    fn counter(&self, RuleId(id): RuleId) -> &Counter {
+        &self.chunks[id as usize / CHUNK].0[id as usize % CHUNK]
+    }
+
+    /// Counts packets for the rule that they matched, or among those that matched none.
+    ///
+    /// # Panics
+    /// Where there is [no room](Self::grow) for the rule.
+    #[inline]
+    pub(crate) fn count(&self, rule: Option<RuleId>, packets: u64, bytes: u64) {
+        rule.map_or(&self.tally.missed, |rule| self.counter(rule)).add(packets, bytes);
+    }
+
+    /// Asks for what a packet of this rule will touch.
+    #[inline]
+    pub(crate) fn prefetch(&self, RuleId(id): RuleId) {
+        prefetch(&self.chunks[id as usize / CHUNK].0, id as usize % CHUNK);
+    }
+
+    /// What was counted for a rule's handle.
+    pub(super) fn get(&self, rule: RuleId) -> Count {
+        self.tally.of([rule])[0]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_counts_others_read_while_it_grows() {
+        let mut counters = Counters::default();
+        let tally = counters.tally().clone();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut last = Count::default();
+                while last.packets < 100 {
+                    let now = tally.of([RuleId(0), RuleId(5000)])[0];
+                    assert!(now.packets >= last.packets && now.bytes >= last.bytes);
+                    last = now;
+                }
+            });
+            for round in 0..100 {
+                counters.grow(1 + 100 * round);
+                counters.count(Some(RuleId(0)), 1, 60);
+                counters.count(None, 1, 0);
+            }
+            reader.join().expect("nothing goes back");
+        });
+        counters.grow(6000);
+        counters.count(Some(RuleId(5000)), 2, 7);
+        let zero = Count { packets: 100, bytes: 6000 };
+        assert_eq!(tally.of([RuleId(0), RuleId(5000)]), [zero, Count { packets: 2, bytes: 7 }]);
+        assert_eq!((tally.missed().packets, counters.get(RuleId(0))), (100, zero));
+        assert_eq!(tally.of([RuleId(100_000)]), [Count::default()]);
+    }
+}

@@ -1,0 +1,344 @@
+//! What rules say: the rule tables with their engines. Nobody changes a program that packets go through.
+//!
+//! There are two copies of it where rules change while packets go through them (`control`). Both take the same changes in the
+//! same order, so that both answer alike; what takes long to build they share. A program remembers its latest changes: the
+//! other copy repeats them, and a megaflow of an earlier version is compared with them, since most rules that come or go have
+//! nothing to do with it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use flowlane::classify::{Hit, InsertError, Shared};
+use flowlane::packet::batch::{LANES_MAX, LaneMask};
+use flowlane::packet::fields::word;
+use flowlane::packet::key::{FlowKey, FlowMask};
+use flowlane::rule::action::HEADERS_PUSHED_MAX;
+use flowlane::rule::{Action, Rule, RuleId};
+
+use super::by_number::{ByNumber, Numbers};
+use super::rules::Rules;
+use super::{Entry, Gist, Miss, PipelineError, Step, Steps, actions};
+
+/// Changes that are remembered.
+pub const CHANGES_KEPT: usize = 1024;
+
+/// A rule that came or went.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub table: u8,
+    /// The rule's handle in its table.
+    pub id: RuleId,
+    /// What is to happen.
+    pub what: What,
+    /// The rule: the new one where it comes or replaces another, which has the same priority and match.
+    pub entry: Arc<Entry>,
+}
+
+/// What happens to a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum What {
+    /// It comes.
+    Add,
+    /// It takes the place of one with the same priority and match.
+    Replace,
+    /// It goes.
+    Remove,
+}
+
+impl Change {
+    /// Whether packets that agree with `key` in the bits of `mask`, and so take a path of these steps, may be concerned.
+    pub fn concerns(&self, steps: &[Step], key: &FlowKey, mask: &FlowMask) -> bool {
+        let here = |step: &Step| matches!(step, Step::Matched { table, .. } if *table == self.table);
+        let Some(at) = steps.iter().position(here) else { return false };
+        // Behind an action the table sees another key than the packet came with.
+        if steps[..at].iter().any(|step| !matches!(step, Step::Matched { .. })) {
+            return true;
+        }
+        let matches = &self.entry.rule.matches;
+        if at == 0 {
+            return !matches.is_disjoint(key, mask);
+        }
+        // And a field that is in no header may have been written without a step.
+        let mut in_headers = FlowMask::zero();
+        let words = mask.present_words().filter(|w| (word::ETH..word::PKT_MARK).contains(w));
+        words.for_each(|w| in_headers.or_word(w, mask.word(w)));
+        !matches.is_disjoint(key, &in_headers)
+    }
+}
+
+/// One table of rules.
+pub struct Table {
+    /// For reports; empty where none was given.
+    pub name: String,
+    /// What happens to packets that match nothing.
+    pub miss: Miss,
+    /// None where a worker's device answers.
+    engine: Option<Box<dyn Shared>>,
+    rules: Rules,
+    /// What is done with packets that match nothing.
+    missing: Steps,
+}
+
+impl Table {
+    pub(super) fn new(name: &str, engine: Option<Box<dyn Shared>>, miss: Miss) -> Self {
+        Self { name: name.to_owned(), miss, engine, rules: Rules::default(), missing: Steps::default() }
+    }
+
+    fn duplicate(&self) -> Self {
+        Self {
+            name: self.name.clone(),
+            miss: self.miss,
+            engine: self.engine.as_ref().map(|engine| engine.duplicate()),
+            rules: self.rules.clone(),
+            missing: self.missing.clone(),
+        }
+    }
+
+    /// What finds rules, where that is no worker's device.
+    pub fn engine(&self) -> Option<&dyn Shared> {
+        self.engine.as_deref()
+    }
+
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.rules.len()
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Handles of rules are below this number.
+    pub(crate) fn handles_end(&self) -> usize {
+        self.rules.end()
+    }
+
+    /// A rule, if there is one.
+    pub fn rule(&self, id: RuleId) -> Option<&Arc<Entry>> {
+        self.rules.get(id)
+    }
+
+    /// All rules, by handle.
+    pub fn rules(&self) -> impl Iterator<Item = (RuleId, &Arc<Entry>)> {
+        self.rules.iter()
+    }
+
+    /// All rules, in order of insertion.
+    pub fn in_order(&self) -> Vec<(RuleId, &Arc<Entry>)> {
+        let mut all: Vec<_> = self.rules.iter().collect();
+        all.sort_unstable_by_key(|(_, entry)| entry.sequence);
+        all
+    }
+
+    /// What is done with packets that match this rule, or none.
+    ///
+    /// # Panics
+    /// Where there has never been such a rule.
+    #[inline]
+    pub fn steps(&self, rule: Option<RuleId>) -> &Steps {
+        rule.map_or(&self.missing, |id| self.rules.steps(id))
+    }
+
+    /// What that comes to; asks for the steps where they are several.
+    #[inline]
+    pub(crate) fn gist(&self, rule: Option<RuleId>) -> Gist {
+        let steps = self.steps(rule);
+        if let Gist::Several(_) = steps.gist() {
+            steps.prefetch();
+        }
+        steps.gist()
+    }
+
+    /// Finds the rules of some lanes' packets, and asks for what they will touch.
+    #[inline]
+    pub(super) fn find(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>; LANES_MAX]) {
+        self.engine().expect("no device's table").lookup_lanes(keys, lanes, hits);
+        lanes.lanes().filter_map(|lane| hits[lane]).for_each(|hit| self.rules.prefetch(hit.rule));
+    }
+
+    fn apply(&mut self, change: &Change) -> Result<(), InsertError> {
+        let Change { id, what, ref entry, .. } = *change;
+        match (what, &mut self.engine) {
+            (What::Add, Some(engine)) => engine.insert(id, entry.rule.priority, &entry.rule.matches)?,
+            (What::Remove, Some(engine)) => _ = engine.remove(id),
+            _ => {}
+        }
+        match what {
+            What::Remove => _ = self.rules.remove(id),
+            What::Add | What::Replace => self.rules.put(id, entry.clone()),
+        }
+        Ok(())
+    }
+
+    /// Rules that the engine has already.
+    pub(super) fn adopt(&mut self, entries: impl IntoIterator<Item = Arc<Entry>>) {
+        (0..).map(RuleId).zip(entries).for_each(|(id, entry)| self.rules.put(id, entry));
+    }
+}
+
+/// The rule tables.
+#[derive(Default)]
+pub struct Program {
+    tables: ByNumber<Table>,
+    /// The tables behind the caches, and those of them that are functions: every packet that comes to one asks.
+    behind: Numbers,
+    is_function: Numbers,
+    version: u64,
+    /// The latest, each of which has made the version one more.
+    changes: VecDeque<Arc<Change>>,
+}
+
+impl Program {
+    /// Another copy.
+    pub fn duplicate(&self) -> Self {
+        Self {
+            tables: self.tables.map(Table::duplicate),
+            behind: self.behind,
+            is_function: self.is_function,
+            version: self.version,
+            changes: self.changes.clone(),
+        }
+    }
+
+    /// Increases with every change.
+    #[inline]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The same in megaflows, where it wraps.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.version as u32
+    }
+
+    /// The changes since a version; none where that is too long ago, or the tables themselves have changed.
+    pub fn changes_since(&self, version: u64) -> Option<impl Iterator<Item = &Arc<Change>>> {
+        self.latest(self.version.checked_sub(version)?)
+    }
+
+    /// The same since a [generation](Self::generation).
+    #[inline]
+    pub fn changes_since_generation(&self, generation: u32) -> Option<impl Iterator<Item = &Arc<Change>>> {
+        self.latest(self.generation().wrapping_sub(generation).into())
+    }
+
+    #[inline]
+    fn latest(&self, count: u64) -> Option<impl Iterator<Item = &Arc<Change>>> {
+        let skipped = self.changes.len().checked_sub(usize::try_from(count).ok()?)?;
+        Some(self.changes.range(skipped..))
+    }
+
+    /// The tables of rules, in order.
+    pub fn tables(&self) -> impl Iterator<Item = (u8, &Table)> {
+        self.tables.iter()
+    }
+
+    #[inline]
+    pub fn table(&self, number: u8) -> Option<&Table> {
+        self.tables.get(number)
+    }
+
+    /// Which tables are functions.
+    #[inline]
+    pub(crate) fn are_functions(&self) -> Numbers {
+        self.is_function
+    }
+
+    /// Whether packets meet this table behind the caches: one of routes, or a function.
+    #[inline]
+    pub fn is_behind(&self, number: u8) -> bool {
+        self.behind.has(number)
+    }
+
+    /// Whether there is a table of this number, of rules or behind the caches.
+    pub fn has_table(&self, number: u8) -> bool {
+        self.tables.contains(number) || self.is_behind(number)
+    }
+
+    /// The table that comes after this one.
+    pub(super) fn next_table(&self, number: u8) -> Option<u8> {
+        (number..=u8::MAX).skip(1).find(|&next| self.has_table(next))
+    }
+
+    pub(super) fn add_table(&mut self, number: u8, table: Table) {
+        self.tables.insert(number, table);
+        self.renew();
+    }
+
+    pub(super) fn add_behind(&mut self, number: u8, is_function: bool) {
+        self.behind.add(number);
+        if is_function {
+            self.is_function.add(number);
+        }
+        self.renew();
+    }
+
+    /// Tables have come: what led to the next one may lead elsewhere.
+    fn renew(&mut self) {
+        self.version += 1;
+        self.changes.clear();
+        let numbers: Vec<u8> = self.tables.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            let next = self.next_table(number).map(|table| Step::Enter { table, carry: Vec::new() });
+            let table = self.tables.get_mut(number).expect("it is one of them");
+            let steps = match table.miss {
+                Miss::Drop => None,
+                Miss::Controller => Some(Step::Do(Action::Controller { max_len: u16::MAX })),
+                Miss::Continue => next,
+            };
+            table.missing = Steps::new(Vec::from_iter(steps));
+        }
+    }
+
+    /// Makes a change. Remembers it.
+    ///
+    /// # Errors
+    /// Where a table's engine refuses a rule; nothing has changed.
+    pub fn apply(&mut self, change: Arc<Change>) -> Result<(), PipelineError> {
+        let number = change.table;
+        let table = self.tables.get_mut(number).ok_or(PipelineError::NoTable(number))?;
+        table.apply(&change).map_err(|source| PipelineError::Insert { table: number, source })?;
+        self.version += 1;
+        self.changes.push_back(change);
+        Ok(())
+    }
+
+    /// Forgets changes but the latest.
+    pub fn forget(&mut self, kept: usize) {
+        self.changes.drain(..self.changes.len().saturating_sub(kept));
+    }
+
+    /// Whether a rule leads where packets can go on.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn check(&self, rule: &Rule) -> Result<(), PipelineError> {
+        if self.table(rule.table).is_none() {
+            return Err(PipelineError::NoTable(rule.table));
+        }
+        self.check_actions(rule)
+    }
+
+    /// The same where the rule's table is still to come.
+    pub(super) fn check_actions(&self, rule: &Rule) -> Result<(), PipelineError> {
+        let pushes = actions::pushes(&rule.actions);
+        if pushes > HEADERS_PUSHED_MAX {
+            return Err(PipelineError::Pushes(pushes));
+        }
+        for (i, action) in rule.actions.iter().enumerate() {
+            let &Action::Goto(to) = action else { continue };
+            if to <= rule.table {
+                return Err(PipelineError::GotoBackwards { from: rule.table, to });
+            }
+            if i + 1 < rule.actions.len() {
+                return Err(PipelineError::GotoNotLast(to));
+            }
+            if !self.has_table(to) {
+                return Err(PipelineError::NoGotoTable(to));
+            }
+        }
+        Ok(())
+    }
+}

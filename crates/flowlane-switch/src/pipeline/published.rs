@@ -1,0 +1,163 @@
+//! How a worker comes by a newer program, and how others know that it has.
+//!
+//! The newest program is behind a lock that is taken only when there is one: workers look at its version once a burst. A
+//! worker says which version it uses. Since packets of one burst meet one program, whoever sees that a worker uses version N
+//! knows that no packet meets an earlier one any more (quiescent-state-based reclamation, McKenney and Slingwine 1998; the two
+//! copies are Ramalhete and Correia's left-right, 2013, over whole programs).
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::by_number::ByNumber;
+use super::counters::Tally;
+use super::program::Program;
+
+/// The newest program.
+pub(crate) struct Published {
+    newest: Mutex<Arc<Program>>,
+    version: AtomicU64,
+}
+
+impl Published {
+    pub(crate) fn new(program: Arc<Program>) -> Self {
+        Self { version: AtomicU64::new(program.version()), newest: Mutex::new(program) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arc<Program>> {
+        // Nothing panics while it is locked.
+        self.newest.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    pub(crate) fn newest(&self) -> Arc<Program> {
+        self.lock().clone()
+    }
+
+    /// Publishes a newer program. Gives the one before.
+    pub(crate) fn publish(&self, program: Arc<Program>) -> Arc<Program> {
+        let version = program.version();
+        let before = std::mem::replace(&mut *self.lock(), program);
+        self.version.store(version, Ordering::SeqCst);
+        before
+    }
+}
+
+/// What others know of a worker.
+pub(crate) struct Reader {
+    /// The version that it uses; [`OFFLINE`](Self::OFFLINE) while it has none in its hands.
+    passed: AtomicU64,
+    /// How often somebody has asked for the paths' counters, and up to which time that has been done.
+    wanted: AtomicU64,
+    collected: AtomicU64,
+    /// Its clock.
+    now_ns: AtomicU64,
+    pub(crate) tallies: ByNumber<Arc<Tally>>,
+}
+
+impl Reader {
+    /// Not running: it looks at the version before its next burst.
+    const OFFLINE: u64 = u64::MAX;
+
+    pub(super) fn new(tallies: ByNumber<Arc<Tally>>) -> Self {
+        Self {
+            passed: AtomicU64::new(Self::OFFLINE),
+            wanted: AtomicU64::new(0),
+            collected: AtomicU64::new(0),
+            now_ns: AtomicU64::new(0),
+            tallies,
+        }
+    }
+
+    /// Whether no packet meets a program before this version any more.
+    pub(crate) fn has_passed(&self, version: u64) -> bool {
+        self.passed.load(Ordering::SeqCst) >= version
+    }
+
+    pub(crate) fn is_offline(&self) -> bool {
+        self.passed.load(Ordering::SeqCst) == Self::OFFLINE
+    }
+
+    /// Asks for the paths' counters; what is returned tells when they [have been brought](Self::has_collected).
+    pub(crate) fn want_counters(&self) -> u64 {
+        self.wanted.fetch_add(1, Ordering::SeqCst) + 1
+    }
+
+    pub(crate) fn has_collected(&self, asked: u64) -> bool {
+        self.collected.load(Ordering::SeqCst) >= asked
+    }
+
+    /// The worker's clock when its last burst came.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::Relaxed)
+    }
+}
+
+/// A worker's side.
+pub(crate) struct Subscription {
+    published: Arc<Published>,
+    reader: Arc<Reader>,
+    online: bool,
+}
+
+impl Subscription {
+    pub(super) fn new(published: Arc<Published>, reader: Arc<Reader>) -> Self {
+        Self { published, reader, online: false }
+    }
+
+    #[inline]
+    pub(super) fn version(&self) -> u64 {
+        self.published.version.load(Ordering::Acquire)
+    }
+
+    pub(super) fn newest(&self) -> Arc<Program> {
+        self.published.newest()
+    }
+
+    /// From now on others wait for this worker, which uses this version.
+    pub(super) fn begin(&mut self, version: u64) {
+        self.online = true;
+        self.reader.passed.store(version, Ordering::SeqCst);
+        // Whoever does not see this has published before the next look at the version.
+        fence(Ordering::SeqCst);
+    }
+
+    /// The worker has nothing in its hands any more.
+    pub(super) fn end(&mut self) {
+        self.online = false;
+        self.reader.passed.store(Reader::OFFLINE, Ordering::SeqCst);
+    }
+
+    /// The worker has let go of all programs before this version.
+    pub(super) fn passed(&self, version: u64) {
+        if self.online {
+            self.reader.passed.store(version, Ordering::SeqCst);
+        }
+    }
+
+    #[inline]
+    pub(super) fn wants_counters(&self) -> bool {
+        self.reader.wanted.load(Ordering::Relaxed) != self.reader.collected.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of what has been asked for, before the paths' counters are brought.
+    pub(super) fn wanted(&self) -> u64 {
+        self.reader.wanted.load(Ordering::SeqCst)
+    }
+
+    /// The paths' counters have been brought.
+    pub(super) fn collected(&self, wanted: u64) {
+        self.reader.collected.store(wanted, Ordering::SeqCst);
+    }
+
+    #[inline]
+    pub(super) fn tell_time(&self, now_ns: u64) {
+        self.reader.now_ns.store(now_ns, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.end();
+        // Nobody is to wait for counters that will not come.
+        self.reader.collected.store(u64::MAX, Ordering::SeqCst);
+    }
+}
