@@ -12,12 +12,14 @@
 //! | [`mac_table`], [`meter`] | state of the `normal` and `meter` actions |
 //! | [`tunnel`] | tunnels that end here, and those that packets leave through |
 //! | [`worker`] | the loop: receive, parse, caches, tables, actions, transmit |
+//! | [`control`] | whoever changes rules while packets go through them |
 //! | [`config`], [`setup`] | from a TOML file to a worker |
 //! | [`report`] | what a worker has counted, as data |
 //! | [`hostile`] | what must hold for any input: for fuzzing and tests |
 
 pub mod capture;
 pub mod config;
+pub mod control;
 pub mod function;
 pub mod hostile;
 pub mod mac_table;

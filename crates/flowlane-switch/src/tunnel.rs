@@ -155,6 +155,12 @@ impl Tunnels {
         &self.tunnels
     }
 
+    /// The numbers of those that packets may leave through.
+    pub fn leaving(&self) -> impl Iterator<Item = u32> {
+        let leaving = self.tunnels().iter().filter(|tunnel| tunnel.spec.encapsulation.is_some());
+        leaving.map(|tunnel| tunnel.spec.number)
+    }
+
     /// Bytes of the table of endpoints.
     pub fn table_bytes(&self) -> usize {
         self.endpoints.table_bytes()

@@ -168,7 +168,7 @@ pub(crate) struct Handed {
     pub(crate) copy: Arc<Program>,
     pub(crate) published: Arc<Published>,
     pub(crate) reader: Arc<Reader>,
-    /// Tables whose answers come from devices.
+    /// Tables whose answers come from devices: they do not follow what is published.
     pub(crate) devices: ByNumber<()>,
 }
 
@@ -569,37 +569,9 @@ impl Pipeline {
         let before = std::mem::replace(&mut self.program, source.newest());
         let numbers: Vec<u8> = self.program.tables().map(|(number, _)| number).collect();
         numbers.into_iter().for_each(|number| self.make_room(number));
-        if !self.devices.is_empty() {
-            self.tell_devices(&before);
-        }
         drop(before);
         if let Some(source) = &self.source {
             source.passed(self.program.version());
-        }
-    }
-
-    /// Devices follow what has changed since a program.
-    fn tell_devices(&mut self, before: &Program) {
-        let program = self.program.clone();
-        if let Some(changes) = program.changes_since(before.version()) {
-            // What a device has no room for it does not find: control has refused what is too much.
-            changes.for_each(|change| _ = self.tell_device(change));
-            return;
-        }
-        for (number, table) in
-            program.tables().filter(|(number, _)| self.devices.contains(*number)).collect::<Vec<_>>()
-        {
-            let change = |(id, entry): (RuleId, &Arc<Entry>), what| Change {
-                table: number,
-                id,
-                what,
-                entry: entry.clone(),
-            };
-            let old = before.table(number).into_iter().flat_map(Table::in_order);
-            let new = table.in_order().into_iter();
-            let changes =
-                old.map(|rule| change(rule, What::Remove)).chain(new.map(|rule| change(rule, What::Add)));
-            changes.for_each(|change| _ = self.tell_device(&change));
         }
     }
 

@@ -19,6 +19,7 @@ mod egress;
 mod faults;
 mod hybrid;
 mod lookup;
+mod mail;
 mod merge;
 mod order;
 mod ports;
@@ -38,6 +39,7 @@ pub use egress::{Drops, Egress, Packet};
 pub use faults::{Faults, MalformedPolicy};
 pub use hybrid::{HybridCounters, Mode};
 pub use lookup::{CacheConfig, Lookup};
+pub use mail::Mailbox;
 pub use ports::{PortCounters, PortSlot, Ports};
 pub use stages::{Stage, StageCounters, Stages, Timer};
 pub use validate::{Difference, RunError};
@@ -110,6 +112,7 @@ pub struct Worker {
     merge: Merge,
     waiting: Waiting,
     max_delay: Duration,
+    mail: Mailbox,
 }
 
 impl Worker {
@@ -138,6 +141,7 @@ impl Worker {
             merge: Merge::default(),
             waiting: Waiting::new(seed),
             max_delay: MAX_DELAY,
+            mail: Mailbox::default(),
         }
     }
 
@@ -164,6 +168,17 @@ impl Worker {
         self.validator.as_ref().map(|v| v.packets)
     }
 
+    /// Where others may ask this worker something while it runs.
+    pub fn mailbox(&self) -> Mailbox {
+        self.mail.clone()
+    }
+
+    /// Answers what has been asked.
+    #[inline]
+    fn answer(&mut self) {
+        self.mail.take().into_iter().for_each(|question| question(self));
+    }
+
     /// Switches until every port has come to its end, `until` is reached, or `stop` is set. `progress` is
     /// called about every thousand bursts with the packets received so far.
     ///
@@ -180,12 +195,14 @@ impl Worker {
         let mut received = 0;
         let mut idle_rounds = 0u32;
         self.lookup.pipeline.begin();
+        self.mail.open();
         let result = loop {
             let left = until.packets.map_or(u64::MAX, |n| n.saturating_sub(received));
             let expired = until.duration.is_some_and(|d| self.started.elapsed() >= d);
             if left == 0 || expired || stop.load(Ordering::Relaxed) || self.egress.ports.all_finished() {
                 break Ok(());
             }
+            self.answer();
             match self.round(left) {
                 Ok(0) => {
                     idle_rounds += 1;
@@ -205,6 +222,7 @@ impl Worker {
                 rest(idle_rounds);
             }
         };
+        self.mail.close();
         let result = result.and_then(|()| self.settle());
         let flushed = self.egress.flush();
         let closed = self.egress.close();

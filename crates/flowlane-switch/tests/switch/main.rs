@@ -1,5 +1,6 @@
 //! Whole switches, and hostile packets.
 
+mod control;
 mod functions;
 mod language;
 mod robustness;

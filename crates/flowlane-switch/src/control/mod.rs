@@ -1,0 +1,413 @@
+//! Whoever changes rules while packets go through them.
+//!
+//! There are two copies of the [`Program`]: packets go through the one that is published, the other stands by. A change is made
+//! to the one that stands by, which is published then; as soon as every worker has passed on to it, the former repeats the
+//! change, and stands by. So no worker ever waits, and no packet meets half a change.
+//!
+//! ```text
+//! flow-mods ─► plan ─► apply to the copy that stands by ─► publish ─► every worker has passed ─► acknowledged
+//!                          ▲        │ refused: nothing was published                  │
+//!                          └────────┴──────── repeat on the other copy ◄──────────────┘
+//! ```
+//!
+//! `Arc::get_mut` is the proof that nobody looks at the copy that is changed. Where somebody holds it for long (a worker that
+//! does not run), another copy is made instead of waiting. A copy shares with the other what takes long to build.
+//!
+//! Where a rule has gone, megaflows may still have packets to credit it with: its handle is used again, and its last counters
+//! are told, once every worker has brought them.
+
+mod plan;
+mod timer;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, FlowMod, Rule, RuleId};
+
+use crate::pipeline::{
+    ByNumber, CHANGES_KEPT, Change, Count, Entry, PipelineError, Program, Published, Reader, What, Writer,
+};
+use crate::worker::{Mailbox, Worker};
+
+use timer::Timers;
+
+/// Why changes are refused; none of them was made.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The tables do not take a rule.
+    #[error(transparent)]
+    Pipeline(#[from] PipelineError),
+    /// A rule names what is not there.
+    #[error("there is no {what} {number}; those that there are: {there}")]
+    Absent {
+        /// Port, meter or tunnel.
+        what: &'static str,
+        number: u32,
+        /// The numbers of those that there are.
+        there: String,
+    },
+    /// A table's rules do not change while the switch runs.
+    #[error("table {0} is on a device: its rules change only when the switch starts")]
+    Device(u8),
+}
+
+/// Changes were refused because of one of them.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("line {}: {refusal}", .line)]
+pub struct Refused {
+    /// The place of the flow-mod among those that were given.
+    pub at: usize,
+    /// Its line, as it was read.
+    pub line: usize,
+    pub refusal: Refusal,
+}
+
+/// Why a rule went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Reason {
+    /// It was asked to.
+    Deleted,
+    /// No packet had come for too long.
+    IdleTimeout,
+    /// Its time was over.
+    HardTimeout,
+}
+
+/// A rule that went.
+#[derive(Clone, Debug)]
+pub struct Gone {
+    pub rule: Rule,
+    /// All that it was ever for.
+    pub count: Count,
+    /// How long it was there.
+    pub lasted: Duration,
+    pub reason: Reason,
+}
+
+/// A rule and what it was for so far.
+#[derive(Clone, Debug)]
+pub struct FlowStatistics {
+    pub rule: Rule,
+    pub count: Count,
+    /// How long it has been there.
+    pub age: Duration,
+    /// It goes when no packet has come for so long, in seconds; 0: it stays.
+    pub idle_timeout_s: u16,
+    /// It goes after so long, in seconds; 0: it stays.
+    pub hard_timeout_s: u16,
+}
+
+/// What a change comes to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Applied {
+    pub added: usize,
+    /// Rules whose actions or cookie are others now.
+    pub modified: usize,
+    pub removed: usize,
+}
+
+/// What rules may name.
+#[derive(Clone, Debug, Default)]
+struct References {
+    ports: BTreeSet<u32>,
+    meters: BTreeSet<u32>,
+    tunnels: BTreeSet<u32>,
+}
+
+/// A rule that went and whose last counters may still come.
+struct Going {
+    table: u8,
+    id: RuleId,
+    version: u64,
+    entry: Arc<Entry>,
+    reason: Reason,
+    at_ns: u64,
+}
+
+/// The owner of a switch's rules.
+pub struct Control {
+    published: Arc<Published>,
+    reader: Arc<Reader>,
+    mail: Mailbox,
+    /// Behind the published one by its last changes.
+    standby: Arc<Program>,
+    writer: Writer,
+    devices: ByNumber<()>,
+    references: References,
+    /// Oldest first.
+    going: VecDeque<Going>,
+    /// What was asked for, and the version all rules before which are done with when it has come.
+    collecting: Option<(u64, u64)>,
+    gone: Vec<Gone>,
+    timers: Timers,
+}
+
+/// Between two looks at whether workers have passed.
+const LOOK: Duration = Duration::from_micros(10);
+
+/// Looks at once before sleeping between them.
+const LOOKS_AT_ONCE: u32 = 200;
+
+/// Waits until something is so.
+fn wait_until(is_so: impl Fn() -> bool) {
+    for look in 0u32.. {
+        if is_so() {
+            return;
+        }
+        match look < LOOKS_AT_ONCE {
+            true => std::thread::yield_now(),
+            false => std::thread::sleep(LOOK),
+        }
+    }
+}
+
+impl Control {
+    /// Takes over the rules of a worker. None where somebody has done so before.
+    pub fn over(worker: &mut Worker) -> Option<Self> {
+        let handed = worker.lookup.pipeline.share()?;
+        let egress = &worker.egress;
+        let references = References {
+            ports: egress.ports.slots().iter().map(|slot| slot.number.0).collect(),
+            meters: egress.meters.keys().copied().collect(),
+            tunnels: egress.tunnels.iter().flat_map(|tunnels| tunnels.leaving()).collect(),
+        };
+        Some(Self {
+            published: handed.published,
+            reader: handed.reader,
+            mail: worker.mailbox(),
+            standby: handed.copy,
+            writer: handed.writer,
+            devices: handed.devices,
+            references,
+            going: VecDeque::new(),
+            collecting: None,
+            gone: Vec::new(),
+            timers: Timers::default(),
+        })
+    }
+
+    /// What rules say at present.
+    pub fn program(&self) -> Arc<Program> {
+        self.published.newest()
+    }
+
+    /// Where the worker may be asked something.
+    pub fn mailbox(&self) -> &Mailbox {
+        &self.mail
+    }
+
+    /// Makes these changes, all or none, and waits until no packet meets the rules as they were before.
+    ///
+    /// # Errors
+    /// The first that cannot be; nothing has changed.
+    pub fn change(&mut self, mods: &[FlowMod]) -> Result<Applied, Refused> {
+        let applied = self.publish(mods)?;
+        self.wait();
+        Ok(applied)
+    }
+
+    /// The same without waiting: they are in force for every burst that a worker takes from now on.
+    ///
+    /// # Errors
+    /// The first that cannot be; nothing has changed.
+    pub fn publish(&mut self, mods: &[FlowMod]) -> Result<Applied, Refused> {
+        self.reclaim();
+        self.catch_up();
+        let now_ns = self.reader.now_ns();
+        let mut made = Vec::new();
+        for (at, one) in mods.iter().enumerate() {
+            if let Err(refusal) = self.make(one, now_ns, &mut made) {
+                self.undo(&made);
+                return Err(Refused { at, line: one.line, refusal });
+            }
+        }
+        Ok(self.announce(&made, now_ns, |_| Reason::Deleted))
+    }
+
+    /// The copy that stands by has all changes that were published.
+    fn catch_up(&mut self) {
+        self.wait();
+        let newest = self.published.newest();
+        let behind = self.standby.version();
+        let Some(standby) = Arc::get_mut(&mut self.standby) else {
+            // Somebody looks at it who does not run.
+            self.standby = Arc::new(newest.duplicate());
+            return;
+        };
+        let changes = newest.changes_since(behind).map(|changes| changes.cloned().collect::<Vec<_>>());
+        let repeated = changes.is_some_and(|changes| changes.into_iter().all(|c| standby.apply(c).is_ok()));
+        match repeated {
+            true => standby.forget(CHANGES_KEPT),
+            false => self.standby = Arc::new(newest.duplicate()),
+        }
+    }
+
+    fn standby(&mut self) -> &mut Program {
+        Arc::get_mut(&mut self.standby).expect("nobody has the copy that stands by")
+    }
+
+    /// None of these changes is to be.
+    fn undo(&mut self, made: &[Arc<Change>]) {
+        made.iter().rev().for_each(|change| self.writer.undo(change));
+        self.standby = Arc::new(self.published.newest().duplicate());
+    }
+
+    /// Publishes what has been made of the copy that stands by.
+    fn announce(&mut self, made: &[Arc<Change>], now_ns: u64, reason: impl Fn(&Change) -> Reason) -> Applied {
+        let mut applied = Applied::default();
+        if made.is_empty() {
+            return applied;
+        }
+        let version = self.standby.version();
+        for change in made {
+            self.timers.follow(change, now_ns);
+            match change.what {
+                What::Add => applied.added += 1,
+                What::Replace => applied.modified += 1,
+                What::Remove => {
+                    applied.removed += 1;
+                    let Change { table, id, ref entry, .. } = **change;
+                    let (entry, reason) = (entry.clone(), reason(change));
+                    self.going.push_back(Going { table, id, version, entry, reason, at_ns: now_ns });
+                }
+            }
+        }
+        self.standby = self.published.publish(self.standby.clone());
+        applied
+    }
+
+    /// Waits until no packet meets another program than the newest.
+    pub fn wait(&self) {
+        let version = self.published.newest().version();
+        wait_until(|| self.reader.has_passed(version));
+    }
+
+    /// Asks for, and takes, the last counters of rules that went: those may go whose counters have all come.
+    fn reclaim(&mut self) {
+        if let Some((asked, version)) = self.collecting
+            && self.reader.has_collected(asked)
+        {
+            self.collecting = None;
+            while self.going.front().is_some_and(|going| going.version <= version) {
+                let going = self.going.pop_front().expect("it is there");
+                let count = self.counted(going.table, [going.id])[0].since(going.entry.base);
+                let lasted = Duration::from_nanos(going.at_ns.saturating_sub(going.entry.created_ns));
+                let rule = going.entry.rule.clone();
+                self.gone.push(Gone { rule, count, lasted, reason: going.reason });
+            }
+            self.writer.release(version, |_| false);
+        }
+        let version = self.published.newest().version();
+        if self.collecting.is_none() && !self.going.is_empty() && self.reader.has_passed(version) {
+            self.collecting = Some((self.reader.want_counters(), version));
+        }
+    }
+
+    /// Rules that went, with all that they were ever for, since this was last asked. What has gone just now may come later:
+    /// when every worker has brought what it had counted.
+    pub fn take_gone(&mut self) -> Vec<Gone> {
+        self.reclaim();
+        std::mem::take(&mut self.gone)
+    }
+
+    /// The same, after waiting for all that has gone; not for a worker that does not run.
+    pub fn wait_for_gone(&mut self) -> Vec<Gone> {
+        while !self.going.is_empty() && !self.reader.is_offline() {
+            self.reclaim();
+            if let Some((asked, _)) = self.collecting {
+                wait_until(|| self.reader.has_collected(asked) || self.reader.is_offline());
+            }
+        }
+        self.take_gone()
+    }
+
+    /// What has been counted for handles of rules.
+    fn counted(&self, table: u8, rules: impl IntoIterator<Item = RuleId>) -> Vec<Count> {
+        self.reader.tallies.get(table).expect("every table has counters").of(rules)
+    }
+
+    /// Has the worker bring what its paths have counted; not where it does not run.
+    fn collect(&self) {
+        let asked = self.reader.want_counters();
+        wait_until(|| self.reader.has_collected(asked) || self.reader.is_offline());
+    }
+
+    /// The rules that `wanted` selects, with their counters as they are now.
+    pub fn statistics(&self, wanted: impl Fn(u8, &Rule) -> bool) -> Vec<FlowStatistics> {
+        self.collect();
+        let (program, now_ns) = (self.program(), self.reader.now_ns());
+        let mut out = Vec::new();
+        for (number, table) in program.tables() {
+            let mut rules = table.in_order();
+            rules.retain(|(_, entry)| wanted(number, &entry.rule));
+            let counts = self.counted(number, rules.iter().map(|(id, _)| *id));
+            out.extend(rules.into_iter().zip(counts).map(|((_, entry), count)| FlowStatistics {
+                rule: entry.rule.clone(),
+                count: count.since(entry.base),
+                age: Duration::from_nanos(now_ns.saturating_sub(entry.created_ns)),
+                idle_timeout_s: entry.idle_timeout_s,
+                hard_timeout_s: entry.hard_timeout_s,
+            }));
+        }
+        out
+    }
+
+    /// Packets that no rule of a table was for; none where there is no such table.
+    pub fn missed(&self, table: u8) -> Option<u64> {
+        Some(self.reader.tallies.get(table)?.missed().packets)
+    }
+
+    /// Removes rules whose time is over. Says how many. To be called now and then: more often than once a second.
+    pub fn expire(&mut self) -> usize {
+        if self.timers.is_empty() {
+            self.reclaim();
+            return 0;
+        }
+        self.collect();
+        let now_ns = self.reader.now_ns();
+        let reader = &self.reader;
+        let count = |table, id| reader.tallies.get(table).map_or(Count::default(), |tally| tally.of([id])[0]);
+        let due = self.timers.due(now_ns, count);
+        if due.is_empty() {
+            return 0;
+        }
+        self.reclaim();
+        self.catch_up();
+        let mut made = Vec::with_capacity(due.len());
+        for (table, id, _) in &due {
+            let entry = self.standby.table(*table).and_then(|table| table.rule(*id)).cloned();
+            self.remove(*id, entry.expect("a timer is for a rule that is there"), &mut made);
+        }
+        let reason = |change: &Change| {
+            let of = |(table, id, reason): &(u8, RuleId, Reason)| {
+                (*table == change.table && *id == change.id).then_some(*reason)
+            };
+            due.iter().find_map(of).unwrap_or(Reason::Deleted)
+        };
+        self.announce(&made, now_ns, reason).removed
+    }
+
+    fn check_references(&self, actions: &[Action]) -> Result<(), Refusal> {
+        let References { ports, meters, tunnels } = &self.references;
+        let there = |numbers: &BTreeSet<u32>| match numbers.is_empty() {
+            true => "none".to_owned(),
+            false => numbers.iter().take(16).map(u32::to_string).collect::<Vec<_>>().join(", "),
+        };
+        for action in actions {
+            let (what, number, numbers) = match *action {
+                Action::Output(PortNo(number)) => ("port", number, ports),
+                Action::Meter(number) => ("meter", number, meters),
+                Action::Encapsulate(number) => ("tunnel", number, tunnels),
+                _ => continue,
+            };
+            if !numbers.contains(&number) {
+                return Err(Refusal::Absent { what, number, there: there(numbers) });
+            }
+        }
+        Ok(())
+    }
+}

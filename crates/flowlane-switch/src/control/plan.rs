@@ -1,0 +1,106 @@
+//! What a flow-mod comes to: rules that come, go, or do something else.
+
+use std::sync::Arc;
+
+use flowlane::rule::{Command, FlowMod, Rule, RuleId};
+
+use super::{Control, Refusal};
+use crate::pipeline::{Change, Entry, PipelineError};
+
+/// The changes that have been made to the copy that stands by.
+pub(super) type Made = Vec<Arc<Change>>;
+
+impl Control {
+    /// Makes what a flow-mod asks for.
+    pub(super) fn make(&mut self, one: &FlowMod, now_ns: u64, made: &mut Made) -> Result<(), Refusal> {
+        if let Some(table) = one.table
+            && self.standby.table(table).is_none()
+        {
+            return Err(PipelineError::NoTable(table).into());
+        }
+        match one.command {
+            Command::Add => {
+                let mut entry = Entry::new(one.rule.clone());
+                entry.created_ns = now_ns;
+                (entry.idle_timeout_s, entry.hard_timeout_s) = (one.idle_timeout_s, one.hard_timeout_s);
+                self.add(entry, made)
+            }
+            Command::Modify | Command::ModifyStrict => {
+                for (_, before) in self.selected(one) {
+                    let cookie = one.new_cookie.unwrap_or(before.rule.cookie);
+                    let rule = Rule { actions: one.rule.actions.clone(), cookie, ..before.rule.clone() };
+                    let entry = Entry {
+                        created_ns: before.created_ns,
+                        idle_timeout_s: before.idle_timeout_s,
+                        hard_timeout_s: before.hard_timeout_s,
+                        ..Entry::new(rule)
+                    };
+                    self.add(entry, made)?;
+                }
+                Ok(())
+            }
+            Command::Delete | Command::DeleteStrict => {
+                for (id, entry) in self.selected(one) {
+                    self.may_change(entry.rule.table)?;
+                    self.remove(id, entry, made);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The rules that a flow-mod is for.
+    fn selected(&self, one: &FlowMod) -> Vec<(RuleId, Arc<Entry>)> {
+        let tables =
+            self.standby.tables().filter(|(number, _)| one.table.is_none_or(|table| table == *number));
+        let strict = matches!(one.command, Command::ModifyStrict | Command::DeleteStrict);
+        let mut out = Vec::new();
+        for (number, table) in tables {
+            if strict {
+                // A name is found without looking at all.
+                let id = self.writer.find(number, &(one.rule.priority, one.rule.matches.clone()));
+                let found = id.and_then(|id| Some((id, table.rule(id)?.clone())));
+                out.extend(found.filter(|(_, entry)| one.selects(number, &entry.rule)));
+            } else {
+                let rules = table.rules().filter(|(_, entry)| one.selects(number, &entry.rule));
+                out.extend(rules.map(|(id, entry)| (id, entry.clone())));
+            }
+        }
+        out
+    }
+
+    fn may_change(&self, table: u8) -> Result<(), Refusal> {
+        match self.devices.contains(table) {
+            true => Err(Refusal::Device(table)),
+            false => Ok(()),
+        }
+    }
+
+    /// A rule comes, or takes the place of the one of its name.
+    fn add(&mut self, entry: Entry, made: &mut Made) -> Result<(), Refusal> {
+        let number = entry.rule.table;
+        self.standby.check(&entry.rule)?;
+        self.may_change(number)?;
+        self.check_references(&entry.rule.actions)?;
+        let found = self.writer.find(number, &(entry.rule.priority, entry.rule.matches.clone()));
+        let table = self.standby.table(number).expect("checked above");
+        let before = found.map(|id| (id, &**table.rule(id).expect("it has a name")));
+        let reader = &self.reader;
+        let base = |id| reader.tallies.get(number).expect("every table has counters").of([id])[0];
+        let change = Arc::new(self.writer.add(entry, before, base));
+        if let Err(refused) = self.standby().apply(change.clone()) {
+            self.writer.undo(&change);
+            return Err(refused.into());
+        }
+        made.push(change);
+        Ok(())
+    }
+
+    /// A rule goes.
+    pub(super) fn remove(&mut self, id: RuleId, entry: Arc<Entry>, made: &mut Made) {
+        let version = self.standby.version() + 1;
+        let change = Arc::new(self.writer.remove(id, entry, version));
+        self.standby().apply(change.clone()).expect("a rule may always go");
+        made.push(change);
+    }
+}

@@ -1,0 +1,302 @@
+//! Rules that change while packets go through them, on two threads that hinder each other as they can.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use etherparse::PacketBuilder;
+use flowlane::classify::acl::AclConfig;
+use flowlane::classify::{AclSearch, Shared, TupleSearch};
+use flowlane::packet::Field;
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, Command, FlowMod, Match, Priority, Rule};
+use flowlane_switch::control::{Control, Reason};
+use flowlane_switch::mac_table::MacTable;
+use flowlane_switch::packet::{Burst, Frame};
+use flowlane_switch::pipeline::{Miss, Pipeline};
+use flowlane_switch::port::{Port, PortError, Received};
+use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
+
+/// Destination ports of packets, each of which has a rule or none.
+const SLOTS: u16 = 6;
+
+#[derive(Clone)]
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+
+    /// Lets the other thread go ahead, now and then, for a while.
+    fn hinder(&mut self) {
+        match self.below(40) {
+            0 => std::thread::yield_now(),
+            1 => std::thread::sleep(Duration::from_micros(self.below(50))),
+            2 => (0..self.below(2000)).for_each(|_| std::hint::spin_loop()),
+            _ => {}
+        }
+    }
+}
+
+/// What all see of each slot's rule: the version that has been acknowledged.
+type Acknowledged = Arc<[AtomicU64; SLOTS as usize]>;
+
+/// Packets to all slots.
+struct Source {
+    random: Random,
+    made: Arc<AtomicU64>,
+}
+
+impl Port for Source {
+    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+        for _ in 0..=self.random.below(63) {
+            let Some(frame) = burst.next_frame() else { break };
+            let slot = self.random.below(SLOTS.into()) as u16;
+            // Some flows come again, others never.
+            let source =
+                if self.random.below(2) == 0 { self.random.below(20) } else { self.random.below(1 << 24) };
+            let [_, a, b, c] = (source as u32).to_be_bytes();
+            let mut bytes = Vec::new();
+            let packet = PacketBuilder::ethernet2([0; 6], [2; 6]).ipv4([10, a, b, c], [10, 0, 0, 1], 64);
+            packet.udp(1000, slot).write(&mut bytes, &[]).expect("it fits");
+            frame.fill(&bytes);
+            self.made.fetch_add(1, Ordering::Relaxed);
+        }
+        self.random.hinder();
+        Ok(Received::More)
+    }
+
+    fn send(&mut self, _: &Frame) -> Result<bool, PortError> {
+        Ok(false)
+    }
+}
+
+/// A packet that was sent: its slot, the version that had been acknowledged then, and that of the rule that sent it; none: it
+/// matched no rule.
+type Sent = Arc<Mutex<Vec<(u16, u64, Option<u64>)>>>;
+
+struct Sink {
+    acknowledged: Acknowledged,
+    sent: Sent,
+    controller: bool,
+    random: Random,
+}
+
+impl Port for Sink {
+    fn receive(&mut self, _: &mut Burst) -> Result<Received, PortError> {
+        Ok(Received::Idle)
+    }
+
+    fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
+        let bytes = frame.bytes();
+        let number = |bytes: &[u8]| bytes.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
+        let version = (!self.controller).then(|| number(&bytes[6..12]));
+        let slot = number(&bytes[36..38]) as u16;
+        let acknowledged = self.acknowledged[usize::from(slot)].load(Ordering::SeqCst);
+        self.sent.lock().unwrap().push((slot, acknowledged, version));
+        if self.random.below(20) == 0 {
+            self.random.hinder();
+        }
+        Ok(true)
+    }
+}
+
+fn rule(table: u8, priority: u32, slot: u16, version: u64) -> Rule {
+    let mut matches = Match::any();
+    matches.set(Field::EthType, 0x0800).set(Field::NwProto, 17).set(Field::TpDst, slot.into());
+    let mark =
+        Action::SetField { field: Field::EthSrc, value: version.into(), mask: Field::EthSrc.info().ones() };
+    Rule {
+        table,
+        priority: Priority(priority),
+        cookie: version,
+        matches,
+        actions: vec![mark, Action::Output(PortNo(2))],
+    }
+}
+
+fn flow_mod(command: Command, rule: Rule) -> FlowMod {
+    FlowMod {
+        at: None,
+        command,
+        table: Some(rule.table),
+        new_cookie: Some(rule.cookie),
+        rule,
+        cookie: None,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        out_port: None,
+        line: 1,
+    }
+}
+
+/// Stops a worker, whatever happens.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A switch whose last table has the rules; there may be one in front. Gives that table.
+fn switch(seed: u64, acknowledged: &Acknowledged) -> (Worker, u8, Arc<AtomicU64>, Sent) {
+    let mut pipeline = Pipeline::new();
+    let engine = |tuple: bool| -> Box<dyn Shared> {
+        match tuple {
+            true => Box::new(TupleSearch::new(100, 7)),
+            false => Box::new(AclSearch::new(AclConfig::default())),
+        }
+    };
+    let last = u8::from(seed % 2 == 1);
+    for table in 0..=last {
+        pipeline.add_table(table, "", engine(seed / 2 % 2 == 0), Miss::Controller);
+    }
+    if last == 1 {
+        let metadata =
+            Action::SetField { field: Field::Metadata, value: 7, mask: Field::Metadata.info().ones() };
+        pipeline.add_rule(Rule::new(Match::any(), vec![metadata, Action::Goto(1)])).unwrap();
+    }
+    let caches = match seed / 4 % 3 {
+        0 => CacheConfig::default(),
+        1 => CacheConfig {
+            adaptive: false,
+            exact_insert_inverse: 1,
+            signature_insert_inverse: 1,
+            ..CacheConfig::default()
+        },
+        _ => CacheConfig { megaflows_max: 0, ..CacheConfig::default() },
+    };
+    let (sent, made) = (Sent::default(), Arc::default());
+    let mut egress = Egress::new(MacTable::new(100, 300, 1), 1);
+    let sink = |controller| {
+        let (acknowledged, sent) = (acknowledged.clone(), sent.clone());
+        Sink { acknowledged, sent, controller, random: Random(seed + 9) }
+    };
+    egress.controller = Some(Box::new(sink(true)));
+    let source = Source { random: Random(seed), made: Arc::clone(&made) };
+    egress.ports.add(PortSlot::new(PortNo(1), "in", "", Box::new(source)));
+    egress.ports.add(PortSlot::new(PortNo(2), "out", "", Box::new(sink(false))));
+    (Worker::new(Lookup::new(pipeline, caches), egress, 64, Clock::Wall), last, made, sent)
+}
+
+/// What has become of a slot: the versions in which it had no rule, and its rule's priority now.
+#[derive(Default)]
+struct Slot {
+    absent: BTreeSet<u64>,
+    priority: Option<u32>,
+}
+
+/// Changes slots at random, for `steps` steps; acknowledges what is in force. Gives what has become of them.
+fn change_at_random(
+    control: &mut Control,
+    table: u8,
+    seed: u64,
+    steps: u64,
+    acknowledged: &Acknowledged,
+) -> Vec<Slot> {
+    let mut random = Random(seed ^ 0xabcd);
+    let mut slots: Vec<Slot> =
+        (0..SLOTS).map(|_| Slot { absent: BTreeSet::from([0]), priority: None }).collect();
+    for version in 1..=steps {
+        let mut mods = Vec::new();
+        let mut changed = Vec::new();
+        for _ in 0..=random.below(3) {
+            let number = random.below(SLOTS.into()) as u16;
+            let slot = &mut slots[usize::from(number)];
+            if changed.contains(&number) {
+                continue;
+            }
+            changed.push(number);
+            let new = |priority| rule(table, priority, number, version);
+            match (slot.priority, random.below(4)) {
+                (Some(before), 0) => {
+                    mods.push(flow_mod(Command::DeleteStrict, new(before)));
+                    slot.priority = None;
+                    slot.absent.insert(version);
+                }
+                (Some(before), 1) => {
+                    // Another rule in its place.
+                    let priority = 1 + random.below(1000) as u32;
+                    mods.push(flow_mod(Command::DeleteStrict, new(before)));
+                    mods.push(flow_mod(Command::Add, new(priority)));
+                    slot.priority = Some(priority);
+                }
+                (Some(before), 2) => mods.push(flow_mod(Command::ModifyStrict, new(before))),
+                (Some(before), _) => mods.push(flow_mod(Command::Add, new(before))),
+                (None, _) => {
+                    let priority = 1 + random.below(1000) as u32;
+                    mods.push(flow_mod(Command::Add, new(priority)));
+                    slot.priority = Some(priority);
+                }
+            }
+        }
+        if random.below(10) == 0 {
+            // Not to be: the port is not there. Nothing of it may be seen.
+            let mut bad = rule(table, 3, 0, 1 << 40);
+            bad.actions.push(Action::Output(PortNo(77)));
+            let mut refused = vec![
+                flow_mod(Command::Add, rule(table, 4, 1, 1 << 40)),
+                flow_mod(Command::Delete, rule(table, 0, 0, 0)),
+            ];
+            refused.push(flow_mod(Command::Add, bad));
+            assert_eq!(control.change(&refused).unwrap_err().at, 2);
+        }
+        control.change(&mods).unwrap();
+        changed.iter().for_each(|slot| acknowledged[usize::from(*slot)].store(version, Ordering::SeqCst));
+        random.hinder();
+    }
+    slots
+}
+
+#[test]
+fn no_packet_meets_a_rule_that_is_gone_and_none_is_lost_or_counted_twice() {
+    for seed in 0..12 {
+        let acknowledged: Acknowledged = Arc::default();
+        let (mut worker, table, made, sent) = switch(seed, &acknowledged);
+        let mut control = Control::over(&mut worker).unwrap();
+        let stop = AtomicBool::new(false);
+        let (slots, gone, statistics, missed) = std::thread::scope(|scope| {
+            let running = scope.spawn(|| worker.run(Until::default(), &stop, |_| {}));
+            let stopping = Stopping(&stop);
+            let slots = change_at_random(&mut control, table, seed, 400, &acknowledged);
+            let gone = control.wait_for_gone();
+            drop(stopping);
+            running.join().unwrap().unwrap();
+            let statistics = control.statistics(|_, _| true);
+            let missed: u64 = (0..=table).map(|table| control.missed(table).unwrap()).sum();
+            (slots, gone, statistics, missed)
+        });
+        let made = made.load(Ordering::Relaxed);
+        let sent = sent.lock().unwrap();
+        assert_eq!(sent.len() as u64, made, "seed {seed}: every packet goes somewhere");
+        for &(slot, acknowledged, version) in sent.iter() {
+            match version {
+                Some(version) => {
+                    assert!(
+                        version >= acknowledged && version < 1 << 40,
+                        "seed {seed}: {version} {acknowledged}"
+                    );
+                }
+                None => {
+                    let absent = &slots[usize::from(slot)].absent;
+                    assert!(
+                        absent.range(acknowledged..).next().is_some(),
+                        "seed {seed}: {slot} {acknowledged}"
+                    );
+                }
+            }
+        }
+        let in_table = |n: u8| statistics.iter().filter(move |flow| flow.rule.table == n);
+        assert_eq!(in_table(table).count(), slots.iter().filter(|slot| slot.priority.is_some()).count());
+        let live: u64 = in_table(table).map(|flow| flow.count.packets).sum();
+        let lost: u64 = gone.iter().map(|gone| gone.count.packets).sum();
+        assert!(gone.iter().all(|gone| gone.reason == Reason::Deleted));
+        assert_eq!(live + lost + missed, made, "seed {seed}: every packet is counted once");
+        let unmatched = sent.iter().filter(|(.., version)| version.is_none()).count() as u64;
+        assert_eq!(missed, unmatched, "seed {seed}");
+    }
+}
