@@ -249,7 +249,13 @@ Examples:
   flowlane switch run examples/quickstart.toml
   flowlane switch run gateway.toml --duration 60 --json > counters.json
   flowlane switch run gateway.toml --validate-simd
-  flowlane switch run gswitch.toml --max-delay 500";
+  flowlane switch run gswitch.toml --max-delay 500
+  flowlane switch run bridge.toml --socket /tmp/bridge.sock
+  flowlane switch run gateway.toml --changes changes.flows
+
+A file of changes has a flow-mod a line, as `ovs-ofctl bundle` reads them, and when to make it:
+  @0.5 add table=0,priority=100,tcp,tp_dst=22,actions=drop
+  @2.5 delete table=0,tcp";
 
 #[derive(Args, Debug)]
 #[command(after_help = SWITCH_RUN_HELP)]
@@ -273,7 +279,25 @@ pub(crate) struct SwitchOptions {
     /// code 1).
     #[arg(long)]
     pub(crate) validate_simd: bool,
+    /// Answer on this control socket. Where it is left out, a switch with ports of the system (TAP, AF_PACKET) answers on
+    /// the usual one.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Make the changes in this file, each at its time, in seconds since the start.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) changes: Option<PathBuf>,
     /// Print the counters as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which switch that runs, and how it is told.
+#[derive(Args, Debug)]
+pub(crate) struct Running {
+    /// The switch's control socket; where it is left out, the usual one.
+    #[arg(long, value_name = "PATH", env = "FLOWLANE_SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Print as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -291,6 +315,92 @@ pub(crate) enum SwitchVerb {
     /// Print the JSON schema of the configuration, for editors.
     #[command(after_help = "Example:\n  flowlane switch schema > flowlane.schema.json")]
     Schema,
+    /// Show what a switch that runs has done so far.
+    #[command(after_help = "Example:\n  flowlane switch show")]
+    Show {
+        #[command(flatten)]
+        running: Running,
+        /// Most rules shown of each table, those with most packets first.
+        #[arg(long, default_value_t = 20, value_name = "N")]
+        rules: usize,
+    },
+    /// List the rules of a switch that runs, with their counters.
+    #[command(
+        after_help = "Examples:\n  flowlane switch flows\n  flowlane switch flows --table 0 tcp,tp_dst=22"
+    )]
+    Flows {
+        #[command(flatten)]
+        running: Running,
+        /// Of this table only.
+        #[arg(long, value_name = "N")]
+        table: Option<u8>,
+        /// Only rules that match no packets but this flow's, as in rule files without actions.
+        flow: Vec<String>,
+    },
+    /// Add a rule to a switch that runs, or put it in the place of the one of its priority and match.
+    #[command(
+        after_help = "Example:\n  flowlane switch add-flow table=0,priority=100,tcp,tp_dst=22,actions=drop"
+    )]
+    AddFlow {
+        #[command(flatten)]
+        running: Running,
+        /// The rule, as in rule files; idle_timeout= and hard_timeout= in seconds, where it is to go by itself.
+        #[arg(required = true)]
+        flow: Vec<String>,
+    },
+    /// Give other actions to the rules that match no packets but a flow's.
+    #[command(after_help = "Example:\n  flowlane switch mod-flow tcp,tp_dst=22,actions=output:2")]
+    ModFlow {
+        #[command(flatten)]
+        running: Running,
+        /// Only to the one rule with this priority and exactly this match.
+        #[arg(long)]
+        strict: bool,
+        /// Match and actions, as in rule files.
+        #[arg(required = true)]
+        flow: Vec<String>,
+    },
+    /// Remove the rules that match no packets but a flow's; says what they were for.
+    #[command(
+        after_help = "Examples:\n  flowlane switch del-flow tcp,tp_dst=22\n  flowlane switch del-flow --strict priority=100,tcp,tp_dst=22\n  flowlane switch del-flow cookie=0x10/0xf0"
+    )]
+    DelFlow {
+        #[command(flatten)]
+        running: Running,
+        /// Only the one rule with this priority and exactly this match.
+        #[arg(long)]
+        strict: bool,
+        /// The match, as in rule files; nothing: all rules.
+        flow: Vec<String>,
+    },
+    /// Make all changes in a file, or none: each line begins with add, modify, modify_strict, delete or delete_strict.
+    #[command(after_help = "Example:\n  flowlane switch bundle changes.flows")]
+    Bundle {
+        #[command(flatten)]
+        running: Running,
+        /// The file.
+        file: PathBuf,
+    },
+    /// Read the configuration anew, and make the rules what it says; those that stay keep their counters. SIGHUP does so, too.
+    #[command(after_help = "Examples:\n  flowlane switch reload\n  flowlane switch reload other.toml")]
+    Reload {
+        #[command(flatten)]
+        running: Running,
+        /// Another configuration, which differs in rules alone.
+        file: Option<PathBuf>,
+    },
+    /// List the addresses that the switch has learned.
+    #[command(after_help = "Example:\n  flowlane switch fdb")]
+    Fdb {
+        #[command(flatten)]
+        running: Running,
+    },
+    /// Stop a switch that runs, after what is under way.
+    #[command(after_help = "Example:\n  flowlane switch stop")]
+    Stop {
+        #[command(flatten)]
+        running: Running,
+    },
 }
 
 #[derive(Debug, Subcommand)]

@@ -98,6 +98,18 @@ impl Failure {
         Self::Input(Box::new(Trouble { message, help: Some(help), place }))
     }
 
+    /// Places in a text that somebody else found to be wrong; nothing was done.
+    pub(crate) fn places(
+        message: String,
+        file: String,
+        text: String,
+        spans: Vec<(Range<usize>, String)>,
+    ) -> Self {
+        let spans = spans.into_iter().map(|(span, problem)| (span, Some(problem))).collect();
+        let place = Some(Place { file, text, spans });
+        Self::Input(Box::new(Trouble { message, help: Some("nothing was changed".to_owned()), place }))
+    }
+
     /// The same, and what it is about.
     fn about(self, what: &str) -> Self {
         match self {

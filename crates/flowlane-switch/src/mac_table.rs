@@ -175,6 +175,20 @@ impl MacTable {
         used.map(|e| (e.key >> 16, e.key as u16, PortNo(e.port), e.seen_s))
     }
 
+    /// The addresses in `budget` slots from a place on, and the place to go on from, if any: (mac, vid, port, when seen). What
+    /// comes and goes meanwhile may be told or not.
+    pub fn entries_from(
+        &self,
+        from: usize,
+        budget: usize,
+    ) -> (impl Iterator<Item = (u64, u16, PortNo, u32)>, Option<usize>) {
+        let from = from.min(self.slots.len());
+        let end = self.slots.len().min(from.saturating_add(budget));
+        let used = self.slots[from..end].iter().filter(|e| e.key != 0);
+        let next = (end < self.slots.len()).then_some(end);
+        (used.map(|e| (e.key >> 16, e.key as u16, PortNo(e.port), e.seen_s)), next)
+    }
+
     #[inline]
     fn home(&self, key: u64) -> usize {
         let hash = murmur3::mix(murmur3::mix(self.seed, key as u32), (key >> 32) as u32);

@@ -2,9 +2,11 @@
 
 mod function;
 
+use std::borrow::Cow;
+
 use flowlane::packet::Malformed;
 use flowlane::tunnel::Refused;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use self::function::{AssetReport, FilterEntryReport, ForwardReport, FunctionReport, VerdictReport};
 
@@ -13,7 +15,7 @@ use crate::tunnel::{Tunnel, Tunnels};
 use crate::worker::{Stage, Worker};
 
 /// Everything that the switch counts.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     pub ports: Vec<PortReport>,
     pub tables: Vec<TableReport>,
@@ -34,7 +36,7 @@ pub struct Report {
 }
 
 /// A port's counters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PortReport {
     pub number: u32,
     pub name: String,
@@ -49,11 +51,11 @@ pub struct PortReport {
 }
 
 /// A table's rules with their counters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TableReport {
     pub number: u8,
     pub name: String,
-    pub engine: &'static str,
+    pub engine: Cow<'static, str>,
     /// Why answers do not come from where they should, where that is so.
     pub trouble: Option<String>,
     pub table_bytes: usize,
@@ -62,7 +64,7 @@ pub struct TableReport {
 }
 
 /// A rule's counters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RuleReport {
     pub priority: u32,
     pub matches: String,
@@ -72,7 +74,7 @@ pub struct RuleReport {
 }
 
 /// A table of routes: its next hops with their counters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RouteTableReport {
     pub number: u8,
     pub name: String,
@@ -83,7 +85,7 @@ pub struct RouteTableReport {
 }
 
 /// A next hop's counters; those of a group are its members'.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NextHopReport {
     pub name: String,
     pub actions: String,
@@ -92,7 +94,7 @@ pub struct NextHopReport {
 }
 
 /// A tunnel's counters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TunnelReport {
     pub number: u32,
     pub name: String,
@@ -103,9 +105,9 @@ pub struct TunnelReport {
 }
 
 /// A stage's cycles.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StageReport {
-    pub stage: &'static str,
+    pub stage: Cow<'static, str>,
     pub calls: u64,
     pub packets: u64,
     pub packets_per_call: f64,
@@ -113,7 +115,7 @@ pub struct StageReport {
 }
 
 /// The caches' counters.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CacheReport {
     pub exact_lookups: u64,
     pub exact_hits: u64,
@@ -122,9 +124,9 @@ pub struct CacheReport {
     pub signature_hits: u64,
     pub signature_bytes: usize,
     /// What was asked at the end: the caches in front of the megaflow cache, or only the tables.
-    pub asked: Vec<&'static str>,
+    pub asked: Vec<Cow<'static, str>>,
     /// The mode that the number of flows led to, at the end; none where caches are not chosen by it.
-    pub mode: Option<&'static str>,
+    pub mode: Option<Cow<'static, str>>,
     pub mode_switches: u64,
     pub cache_first_bursts: u64,
     pub table_first_bursts: u64,
@@ -146,7 +148,7 @@ pub struct CacheReport {
 }
 
 /// Packets that waited for tables that answer later.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WaitingReport {
     pub asked_packets: u64,
     pub held_packets: u64,
@@ -160,7 +162,7 @@ pub struct WaitingReport {
 }
 
 /// Packets that did not leave.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DropReport {
     pub by_rule: u64,
     pub malformed: u64,
@@ -176,14 +178,20 @@ pub struct DropReport {
 }
 
 /// A name and a number of packets.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Counted {
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     pub packets: u64,
 }
 
+impl Counted {
+    fn new(reason: &'static str, packets: u64) -> Self {
+        Self { reason: reason.into(), packets }
+    }
+}
+
 /// The address table.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MacReport {
     pub addresses: usize,
     pub learned: u64,
@@ -194,7 +202,7 @@ pub struct MacReport {
     pub table_bytes: usize,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MeterReport {
     pub number: u32,
     pub passed_packets: u64,
@@ -204,7 +212,7 @@ pub struct MeterReport {
 }
 
 /// A `count` action's counter.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CounterReport {
     pub number: u32,
     pub packets: u64,
@@ -215,16 +223,23 @@ impl Report {
     /// The counters of `worker`, up to this moment.
     pub fn of(worker: &mut Worker) -> Self {
         worker.lookup.collect_counters();
+        let tables = tables(worker, true);
+        let functions = function::reports(worker, true);
+        Self { tables, functions, ..Self::brief(worker) }
+    }
+
+    /// The same without the lists that may be long: rules, and what functions know. For a worker that packets wait for.
+    pub fn brief(worker: &mut Worker) -> Self {
         let reasons = Malformed::ALL.iter().zip(worker.egress.faults.found);
         let malformed: Vec<Counted> = reasons
             .filter(|(_, packets)| *packets > 0)
-            .map(|(reason, packets)| Counted { reason: reason.name(), packets })
+            .map(|(reason, packets)| Counted::new(reason.name(), packets))
             .collect();
         Self {
             ports: ports(worker),
-            tables: tables(worker),
+            tables: tables(worker, false),
             route_tables: route_tables(worker),
-            functions: function::reports(worker),
+            functions: function::reports(worker, false),
             tunnels: tunnels(worker),
             tunnels_refused: tunnels_refused(worker),
             stages: stages(worker),
@@ -262,7 +277,7 @@ fn ports(worker: &Worker) -> Vec<PortReport> {
         .collect()
 }
 
-fn tables(worker: &Worker) -> Vec<TableReport> {
+fn tables(worker: &Worker, rules: bool) -> Vec<TableReport> {
     let rule = |entry: crate::pipeline::RuleEntry<&flowlane::rule::Rule>| RuleReport {
         priority: entry.rule.priority.0,
         matches: entry.rule.matches.to_string(),
@@ -275,11 +290,11 @@ fn tables(worker: &Worker) -> Vec<TableReport> {
         .map(|(number, table)| TableReport {
             number,
             name: table.name.to_owned(),
-            engine: table.classifier().name(),
+            engine: table.classifier().name().into(),
             trouble: table.deferred().and_then(|deferred| deferred.trouble()),
             table_bytes: table.classifier().table_bytes(),
             missed_packets: table.missed,
-            rules: table.rules().map(|(_, entry)| rule(entry)).collect(),
+            rules: if rules { table.rules().map(|(_, entry)| rule(entry)).collect() } else { Vec::new() },
         })
         .collect()
 }
@@ -320,7 +335,7 @@ fn tunnels(worker: &Worker) -> Vec<TunnelReport> {
 
 fn tunnels_refused(worker: &Worker) -> Vec<Counted> {
     let refused = worker.egress.tunnels.iter().flat_map(Tunnels::refused);
-    let counted = |(reason, packets): (Refused, u64)| Counted { reason: reason.name(), packets };
+    let counted = |(reason, packets): (Refused, u64)| Counted::new(reason.name(), packets);
     refused.filter(|(_, packets)| *packets > 0).map(counted).collect()
 }
 
@@ -331,7 +346,7 @@ fn stages(worker: &Worker) -> Vec<StageReport> {
         .map(|&stage| {
             let c = worker.stages.get(stage);
             StageReport {
-                stage: stage.name(),
+                stage: stage.name().into(),
                 calls: c.calls,
                 packets: c.packets,
                 packets_per_call: ratio(c.packets, c.calls),
@@ -359,9 +374,9 @@ fn caches(worker: &Worker) -> CacheReport {
             ("tables", asked.tables()),
         ]
         .into_iter()
-        .filter_map(|(name, is)| is.then_some(name))
+        .filter_map(|(name, is)| is.then_some(name.into()))
         .collect(),
-        mode: lookup.mode().map(|mode| mode.name()),
+        mode: lookup.mode().map(|mode| mode.name().into()),
         mode_switches: hybrid.switches,
         cache_first_bursts: hybrid.bursts[0],
         table_first_bursts: hybrid.bursts[1],

@@ -4,6 +4,7 @@ mod engine;
 mod functions;
 mod gpu;
 mod limits;
+mod reload;
 mod routes;
 mod tunnels;
 
@@ -17,6 +18,8 @@ use flowlane::isa::Variant;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Format, ReadErrors, ReadOptions, Rule};
 use flowlane_gpu::{Device, GpuError};
+
+pub use self::reload::Reload;
 
 use self::functions::FunctionSetup;
 use self::routes::RoutesSetup;
@@ -127,6 +130,11 @@ impl Setup {
         self.tunnels(0)?;
         self.pipeline(self.rules.clone(), 0, None, None)?;
         Ok(())
+    }
+
+    /// Whether it has ports that live on: interfaces of the system, and not only captures and generators.
+    pub fn is_live(&self) -> bool {
+        self.specs.iter().any(|spec| matches!(spec, PortSpec::Tap { .. } | PortSpec::AfPacket { .. }))
     }
 
     /// Number of rules in all tables.

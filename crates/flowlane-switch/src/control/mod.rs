@@ -17,7 +17,14 @@
 //! are told, once every worker has brought them.
 
 mod plan;
+mod rpc;
+mod served;
+mod socket;
 mod timer;
+
+pub use rpc::{CallError, Client, PROTOCOL, RpcError};
+pub use served::{ChangeReport, FlowReport, GoneReport, LineError, MacEntry, Served};
+pub use socket::{Socket, SocketError, default_path};
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -131,9 +131,4 @@ impl Writer {
     pub(crate) fn retired(&self) -> usize {
         self.retired.len()
     }
-
-    /// The version from which on the rule that went longest ago is gone, of those whose handles are not free yet.
-    pub(crate) fn oldest_retired(&self) -> Option<u64> {
-        self.retired.first().map(|retired| retired.version)
-    }
 }

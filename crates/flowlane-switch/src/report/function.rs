@@ -1,10 +1,11 @@
 //! What functions have counted.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddrV4};
 
 use flowlane::packet::parse::ip_proto;
 use flowlane::rule::flow_syntax::{print_actions, print_value};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Counted;
 use crate::function::assets::{Asset, Listed};
@@ -13,11 +14,11 @@ use crate::function::{Assets, Filter, Function, Kind, Nat, Verdict};
 use crate::worker::Worker;
 
 /// A function's counters, and what it knows.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FunctionReport {
     pub number: u8,
     pub name: String,
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     pub packets: u64,
     pub cycles_per_packet: f64,
     pub entries: usize,
@@ -26,27 +27,27 @@ pub struct FunctionReport {
     /// What has happened, by name; what has not is left out.
     pub events: Vec<Counted>,
     /// A filter's entries, where they are counted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter_entries: Vec<FilterEntryReport>,
     /// The assets that are known.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub assets: Vec<AssetReport>,
     /// The packets of services that are reached from outside.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub forwards: Vec<ForwardReport>,
 }
 
 /// What followed a verdict.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct VerdictReport {
-    pub verdict: &'static str,
+    pub verdict: Cow<'static, str>,
     pub actions: String,
     pub packets: u64,
     pub bytes: u64,
 }
 
 /// An entry of a filter.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FilterEntryReport {
     pub key: String,
     pub packets: u64,
@@ -54,7 +55,7 @@ pub struct FilterEntryReport {
 }
 
 /// A host or a service.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AssetReport {
     pub vlan: Option<u16>,
     pub address: IpAddr,
@@ -69,24 +70,26 @@ pub struct AssetReport {
 }
 
 /// A service that is reached from outside.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ForwardReport {
-    pub protocol: &'static str,
+    pub protocol: Cow<'static, str>,
     pub outside: SocketAddrV4,
     pub inside: SocketAddrV4,
     pub inbound_packets: u64,
     pub outbound_packets: u64,
 }
 
-pub(super) fn reports(worker: &Worker) -> Vec<FunctionReport> {
-    worker.lookup.pipeline.functions().map(|(number, function)| report(number, function)).collect()
+/// `lists`: what each function knows, too.
+pub(super) fn reports(worker: &Worker, lists: bool) -> Vec<FunctionReport> {
+    let functions = worker.lookup.pipeline.functions();
+    functions.map(|(number, function)| report(number, function, lists)).collect()
 }
 
-fn report(number: u8, function: &Function) -> FunctionReport {
+fn report(number: u8, function: &Function, lists: bool) -> FunctionReport {
     let mut report = FunctionReport {
         number,
         name: function.name.clone(),
-        kind: function.kind.name(),
+        kind: function.kind.name().into(),
         packets: function.packets,
         cycles_per_packet: function.cycles as f64 / function.packets.max(1) as f64,
         entries: 0,
@@ -98,9 +101,9 @@ fn report(number: u8, function: &Function) -> FunctionReport {
         forwards: Vec::new(),
     };
     match &function.kind {
-        Kind::Filter(filter) => fill_filter(filter, &mut report),
-        Kind::Assets(assets) => fill_assets(assets, &mut report),
-        Kind::Nat(nat) => fill_nat(nat, &mut report),
+        Kind::Filter(filter) => fill_filter(filter, &mut report, lists),
+        Kind::Assets(assets) => fill_assets(assets, &mut report, lists),
+        Kind::Nat(nat) => fill_nat(nat, &mut report, lists),
     }
     report.events.retain(|event| event.packets > 0);
     report
@@ -108,23 +111,23 @@ fn report(number: u8, function: &Function) -> FunctionReport {
 
 fn verdict(verdict: &Verdict) -> VerdictReport {
     VerdictReport {
-        verdict: verdict.name,
+        verdict: verdict.name.into(),
         actions: print_actions(&verdict.actions),
         packets: verdict.packets,
         bytes: verdict.bytes,
     }
 }
 
-fn fill_filter(filter: &Filter, report: &mut FunctionReport) {
+fn fill_filter(filter: &Filter, report: &mut FunctionReport, lists: bool) {
     let counters = filter.counters();
     report.entries = filter.len();
     report.events = vec![
-        Counted { reason: "without a field of the key", packets: counters.without_key },
-        Counted { reason: "entries learnt", packets: counters.learnt },
-        Counted { reason: "entries refused, set full", packets: counters.refused },
-        Counted { reason: "entries aged", packets: filter.aged() },
+        Counted::new("without a field of the key", counters.without_key),
+        Counted::new("entries learnt", counters.learnt),
+        Counted::new("entries refused, set full", counters.refused),
+        Counted::new("entries aged", filter.aged()),
     ];
-    if !filter.counts() {
+    if !lists || !filter.counts() {
         return;
     }
     let mut entries: Vec<FilterEntryReport> = filter
@@ -144,16 +147,19 @@ fn print_mac(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<String>>().join(":")
 }
 
-fn fill_assets(assets: &Assets, report: &mut FunctionReport) {
+fn fill_assets(assets: &Assets, report: &mut FunctionReport, lists: bool) {
     let counters = assets.counters();
     report.entries = assets.len();
     report.events = vec![
-        Counted { reason: "new hosts", packets: counters.hosts },
-        Counted { reason: "new services", packets: counters.services },
-        Counted { reason: "assets not noted, table full", packets: counters.refused },
-        Counted { reason: "assets aged", packets: assets.aged() },
-        Counted { reason: "packets that show none", packets: counters.without },
+        Counted::new("new hosts", counters.hosts),
+        Counted::new("new services", counters.services),
+        Counted::new("assets not noted, table full", counters.refused),
+        Counted::new("assets aged", assets.aged()),
+        Counted::new("packets that show none", counters.without),
     ];
+    if !lists {
+        return;
+    }
     report.assets = assets.list().iter().map(asset).collect();
 }
 
@@ -174,22 +180,25 @@ fn asset(listed: &Listed) -> AssetReport {
     }
 }
 
-fn fill_nat(nat: &Nat, report: &mut FunctionReport) {
+fn fill_nat(nat: &Nat, report: &mut FunctionReport, lists: bool) {
     let counters = nat.counters();
     report.entries = nat.len();
     report.events = vec![
-        Counted { reason: "sessions made", packets: counters.created },
-        Counted { reason: "sessions aged", packets: counters.aged },
-        Counted { reason: "ICMP errors translated", packets: counters.errors },
-        Counted { reason: "later fragments translated", packets: counters.fragments },
-        Counted { reason: "first fragments not remembered, table full", packets: counters.fragments_full },
+        Counted::new("sessions made", counters.created),
+        Counted::new("sessions aged", counters.aged),
+        Counted::new("ICMP errors translated", counters.errors),
+        Counted::new("later fragments translated", counters.fragments),
+        Counted::new("first fragments not remembered, table full", counters.fragments_full),
     ];
     let refused = Refusal::ALL.iter().zip(counters.refused);
-    report.events.extend(refused.map(|(reason, packets)| Counted { reason: reason.name(), packets }));
+    report.events.extend(refused.map(|(reason, packets)| Counted::new(reason.name(), packets)));
+    if !lists {
+        return;
+    }
     report.forwards = nat
         .forwards()
         .map(|session| ForwardReport {
-            protocol: if session.proto == ip_proto::TCP { "tcp" } else { "udp" },
+            protocol: if session.proto == ip_proto::TCP { "tcp" } else { "udp" }.into(),
             outside: SocketAddrV4::new(session.outside.into(), session.outside_port),
             inside: SocketAddrV4::new(session.inside.into(), session.inside_port),
             inbound_packets: session.packets[1],

@@ -444,6 +444,11 @@ impl Worker {
         }
     }
 
+    /// The worker's clock, in whole seconds: as addresses are remembered with.
+    pub fn now_s(&self) -> u32 {
+        (self.now_ns() / 1_000_000_000) as u32
+    }
+
     fn now_ns(&self) -> u64 {
         match self.clock {
             Clock::Wall => self.started.elapsed().as_nanos() as u64,

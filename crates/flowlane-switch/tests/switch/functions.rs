@@ -102,12 +102,12 @@ fn from(hosts: &[(u64, u8)]) -> Vec<Datagram> {
 }
 
 /// Packets by verdict.
-fn verdicts(function: &FunctionReport) -> Vec<(&'static str, u64)> {
-    function.verdicts.iter().map(|v| (v.verdict, v.packets)).collect()
+fn verdicts(function: &FunctionReport) -> Vec<(&str, u64)> {
+    function.verdicts.iter().map(|v| (&*v.verdict, v.packets)).collect()
 }
 
-fn events(function: &FunctionReport) -> Vec<(&'static str, u64)> {
-    function.events.iter().map(|e| (e.reason, e.packets)).collect()
+fn events(function: &FunctionReport) -> Vec<(&str, u64)> {
+    function.events.iter().map(|e| (&*e.reason, e.packets)).collect()
 }
 
 #[test]
@@ -182,7 +182,7 @@ inside = "10.0.0.5:5353"
     assert_eq!(sent, 3);
     assert_eq!(events(&functions[0]), [("refused: no session", 1)]);
     let [forward] = &functions[0].forwards[..] else { panic!("{:?}", functions[0].forwards) };
-    assert_eq!((forward.protocol, forward.inbound_packets, forward.outbound_packets), ("udp", 2, 1));
+    assert_eq!((&*forward.protocol, forward.inbound_packets, forward.outbound_packets), ("udp", 2, 1));
     assert_eq!(forward.outside, "203.0.113.1:53".parse().unwrap());
     assert_eq!(forward.inside, "10.0.0.5:5353".parse().unwrap());
 }

@@ -15,7 +15,7 @@ mod read;
 
 pub use action::Action;
 pub use error::{ERRORS_KEPT, ReadError, ReadErrors};
-pub use flow_mod::{Command, FlowMod};
+pub use flow_mod::{Command, FlowMod, read_changes};
 pub use matching::{Match, PortRange};
 pub use read::{Flags, Format, ReadOptions, detect_format, read};
 

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use flowlane::classify::acl::AclConfig;
-use flowlane::classify::{AclSearch, Classifier, Deferred, Shared, TupleSearch};
+use flowlane::classify::{AclSearch, Deferred, Shared, TupleSearch};
 use flowlane::generate::{Profile, RuleConfig, generate_rules};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};

@@ -1,89 +1,14 @@
-//! `flowlane switch`: run a switch, check its configuration.
+//! What a switch has done, as tables.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-use flowlane_switch::config::Config;
 use flowlane_switch::report::{
     AssetReport, FilterEntryReport, ForwardReport, FunctionReport, NextHopReport, Report, RouteTableReport,
     TableReport, TunnelReport, WaitingReport,
 };
-use flowlane_switch::setup::Setup;
-use flowlane_switch::worker::Until;
-use serde::Serialize;
 
-use crate::arguments::{SwitchOptions, SwitchVerb};
-use crate::failure::Failure;
-use crate::output::{self, Output, bytes, count};
+use crate::output::{self, bytes, count};
 
-pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
-    match verb {
-        SwitchVerb::Run(options) => run_switch(options),
-        SwitchVerb::Check { config } => {
-            let setup = Setup::read(config)?;
-            setup.check()?;
-            println!(
-                "{}: {} ports, {} tables, {} rules, {} routes: correct",
-                config.display(),
-                setup.ports(),
-                setup.tables(),
-                setup.rules(),
-                setup.routes()
-            );
-            Ok(())
-        }
-        SwitchVerb::Schema => output::json(&schemars::schema_for!(Config)),
-    }
-}
-
-#[derive(Serialize)]
-struct Document {
-    seconds: f64,
-    #[serde(flatten)]
-    report: Report,
-}
-
-fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
-    let duration = options.duration.map(Duration::try_from_secs_f64).transpose();
-    let duration = duration.map_err(|e| Failure::input(format!("--duration: {e}")))?;
-    let until = Until { duration, packets: options.packets };
-    let mut worker = Setup::read(&options.config)?.open(rand::random())?;
-    if options.validate_simd {
-        worker.validate();
-    }
-    if let Some(max_delay) = options.max_delay {
-        worker.set_max_delay(Duration::from_micros(max_delay));
-    }
-    let stop = Arc::new(AtomicBool::new(false));
-    let asked = stop.clone();
-    // A second Ctrl-C ends the program at once.
-    let handler = move || {
-        if asked.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    };
-    ctrlc::set_handler(handler).map_err(|e| Failure::Environment(format!("no signal handler: {e}")))?;
-    let bar = output::progress(0, "switching");
-    let begun = Instant::now();
-    let result = worker.run(until, &stop, |packets| bar.set_position(packets));
-    let seconds = begun.elapsed().as_secs_f64();
-    bar.finish_and_clear();
-    let report = Report::of(&mut worker);
-    if options.json {
-        output::json(&Document { seconds, report })?;
-    } else {
-        let mut out = Output::create(None)?;
-        out.text(&text(&report, seconds, options.rules))?;
-        out.finish()?;
-    }
-    if let (Ok(()), Some(packets)) = (&result, worker.validated()) {
-        eprintln!("every variant agreed on {} packets", count(packets));
-    }
-    result.map_err(Failure::from)
-}
-
-fn text(report: &Report, seconds: f64, rules_shown: usize) -> String {
+/// All of a report, with so many rules of each table, those with most packets first.
+pub(super) fn text(report: &Report, seconds: f64, rules_shown: usize) -> String {
     let mut out = ports(report);
     for table in &report.tables {
         out += &rules(table, rules_shown);

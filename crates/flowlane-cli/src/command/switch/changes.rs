@@ -1,0 +1,133 @@
+//! `flowlane switch run --changes FILE`: flow-mods with times, replayed.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use flowlane::rule::{FlowMod, ReadOptions, read_changes};
+use flowlane_switch::control::Served;
+use flowlane_switch::setup::Reload;
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::output::{self, count};
+
+/// Changes whose time comes within so long are made together.
+const TOGETHER: Duration = Duration::from_millis(1);
+
+/// Flow-mods in the order of their times.
+pub(super) struct Replay {
+    file: String,
+    mods: Vec<FlowMod>,
+}
+
+/// What has become of them.
+#[derive(Serialize)]
+pub(super) struct Replayed {
+    flow_mods: usize,
+    bundles: usize,
+    added: usize,
+    modified: usize,
+    removed: usize,
+    /// Those that were left when the switch ended.
+    not_due: usize,
+    /// From when a change was due until no packet met the rules as they were before, in microseconds.
+    in_force_us_median: u64,
+    in_force_us_99: u64,
+    in_force_us_most: u64,
+    /// Why a bundle was refused; all behind it was left out.
+    pub(super) refused: Option<String>,
+}
+
+impl Replay {
+    /// Reads a file of changes.
+    pub(super) fn read(file: &Path, reload: &Reload) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(file).map_err(|e| Failure::file(file, "read", &e))?;
+        let resolve = |name: &str| reload.port(name);
+        let options = ReadOptions { ports: &resolve, ..ReadOptions::default() };
+        let name = file.display().to_string();
+        let mods = read_changes(&text, &name, &options);
+        let mut mods = mods.map_err(|errors| Failure::lines(text, &errors))?;
+        mods.sort_by_key(|one| one.at);
+        Ok(Self { file: name, mods })
+    }
+
+    /// Makes each change when it is due, until the switch has ended.
+    pub(super) fn run(&self, served: &Served, begun: Instant, ended: &AtomicBool) -> Replayed {
+        let mut done = Replayed {
+            flow_mods: 0,
+            bundles: 0,
+            added: 0,
+            modified: 0,
+            removed: 0,
+            not_due: 0,
+            in_force_us_median: 0,
+            in_force_us_99: 0,
+            in_force_us_most: 0,
+            refused: None,
+        };
+        let due = |one: &FlowMod| one.at.unwrap_or_default();
+        let mut times: Vec<u64> = Vec::new();
+        let mut left = &self.mods[..];
+        while let Some(first) = left.first() {
+            let wait = due(first).saturating_sub(begun.elapsed());
+            if ended.load(Ordering::Relaxed) {
+                break;
+            }
+            if !wait.is_zero() {
+                std::thread::sleep(wait.min(Duration::from_millis(50)));
+                continue;
+            }
+            // Those that came while the last ones were made, too.
+            let now = begun.elapsed().max(due(first) + TOGETHER);
+            let (these, later) = left.split_at(left.partition_point(|one| due(one) < now));
+            let last_due = due(&these[these.len() - 1]);
+            std::thread::sleep(last_due.saturating_sub(begun.elapsed()));
+            let mut control = served.control();
+            match control.change(these) {
+                Ok(applied) => {
+                    done.bundles += 1;
+                    done.flow_mods += these.len();
+                    done.added += applied.added;
+                    done.modified += applied.modified;
+                    done.removed += applied.removed;
+                }
+                Err(refused) => {
+                    done.refused = Some(format!("{}:{}: {}", self.file, refused.line, refused.refusal));
+                    break;
+                }
+            }
+            drop(control.take_gone());
+            drop(control);
+            let in_force = begun.elapsed();
+            times.extend(these.iter().map(|one| in_force.saturating_sub(due(one)).as_micros() as u64));
+            left = later;
+        }
+        done.not_due = left.len();
+        times.sort_unstable();
+        let at = |share: f64| {
+            times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)))
+        };
+        let at = |share| at(share).copied().unwrap_or(0);
+        (done.in_force_us_median, done.in_force_us_99, done.in_force_us_most) = (at(0.5), at(0.99), at(1.0));
+        done
+    }
+}
+
+impl Replayed {
+    pub(super) fn text(&self) -> String {
+        let row = |name: &str, n: String| vec![name.to_owned(), n];
+        let rows = [
+            row("flow-mods", count(self.flow_mods as u64)),
+            row("bundles", count(self.bundles as u64)),
+            row("rules that came", count(self.added as u64)),
+            row("rules that do something else", count(self.modified as u64)),
+            row("rules that went", count(self.removed as u64)),
+            row("not due before the end", count(self.not_due as u64)),
+            row("in force after they were due, median", format!("{} µs", count(self.in_force_us_median))),
+            row("99 of 100", format!("{} µs", count(self.in_force_us_99))),
+            row("most", format!("{} µs", count(self.in_force_us_most))),
+        ];
+        output::table("", &["changes", ""], &rows)
+    }
+}

@@ -1,0 +1,192 @@
+//! The verbs for a switch that runs: what they ask on its control socket, and how its answers look.
+
+use std::path::{Path, PathBuf};
+
+use flowlane_switch::control::{
+    CallError, ChangeReport, Client, FlowReport, LineError, MacEntry, RpcError, default_path,
+};
+use flowlane_switch::report::Report;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::report;
+use crate::arguments::{Running, SwitchVerb};
+use crate::failure::Failure;
+use crate::output::{self, Output, count};
+
+/// Asks a switch that runs.
+pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
+    match verb {
+        SwitchVerb::Show { running, rules } => {
+            let said = Call::of(running).make("show", json!({}))?;
+            let seconds = said["seconds"].as_f64().unwrap_or_default();
+            let text = |report: Report| report::text(&report, seconds, *rules);
+            tell(running, &said, text)
+        }
+        SwitchVerb::Flows { running, table, flow } => {
+            let flow = flow.join(",");
+            let call = Call::about(running, "flow", format!("delete {flow}"));
+            tell(running, &call.make("flows", json!({ "table": table, "flow": flow }))?, flows)
+        }
+        SwitchVerb::AddFlow { running, flow } => change(running, "add", flow),
+        SwitchVerb::ModFlow { running, strict, flow } => {
+            change(running, if *strict { "modify_strict" } else { "modify" }, flow)
+        }
+        SwitchVerb::DelFlow { running, strict, flow } => {
+            change(running, if *strict { "delete_strict" } else { "delete" }, flow)
+        }
+        SwitchVerb::Bundle { running, file } => {
+            let text = std::fs::read_to_string(file).map_err(|e| Failure::file(file, "read", &e))?;
+            let call = Call::about(running, &file.display().to_string(), text);
+            tell(running, &call.change()?, changed)
+        }
+        SwitchVerb::Reload { running, file } => {
+            let file = file.as_deref().map(absolute).transpose()?;
+            tell(running, &Call::of(running).make("reload", json!({ "file": file }))?, changed)
+        }
+        SwitchVerb::Fdb { running } => tell(running, &Call::of(running).make("fdb", json!({}))?, addresses),
+        SwitchVerb::Stop { running } => {
+            let said = Call::of(running).make("stop", json!({}))?;
+            tell(running, &said, |(): ()| "the switch stops\n".to_owned())
+        }
+        SwitchVerb::Run(_) | SwitchVerb::Check { .. } | SwitchVerb::Schema => {
+            unreachable!("no verb of a client")
+        }
+    }
+}
+
+/// What is asked of which switch, and the text that it is about.
+struct Call {
+    socket: PathBuf,
+    file: String,
+    text: String,
+}
+
+impl Call {
+    fn of(running: &Running) -> Self {
+        Self::about(running, "", String::new())
+    }
+
+    fn about(running: &Running, file: &str, text: String) -> Self {
+        let socket = running.socket.clone().unwrap_or_else(default_path);
+        Self { socket, file: file.to_owned(), text }
+    }
+
+    fn change(self) -> Result<Value, Failure> {
+        let params = json!({ "text": self.text, "file": self.file });
+        self.make("change", params)
+    }
+
+    fn make(self, method: &str, params: Value) -> Result<Value, Failure> {
+        let socket = self.socket.display();
+        let mut client = Client::connect(&self.socket).map_err(|e| {
+            Failure::Environment(format!(
+                "no switch answers on {socket}: {e}; start one with `flowlane switch run`, or name its socket with --socket"
+            ))
+        })?;
+        client.call(method, &params).map_err(|error| match error {
+            CallError::Rpc(error) => self.said(error),
+            other => Failure::Environment(format!("{socket}: {other}")),
+        })
+    }
+
+    /// What the switch says is wrong, in the text that it is about.
+    fn said(self, error: RpcError) -> Failure {
+        let lines = error.data.as_ref().and_then(|data| data.get("lines")).cloned().unwrap_or_default();
+        let lines: Vec<LineError> = serde_json::from_value(lines).unwrap_or_default();
+        let of_text: Vec<&LineError> = lines.iter().filter(|line| line.file == self.file).collect();
+        match (error.code, of_text.is_empty()) {
+            (RpcError::STOPPED, _) => Failure::Environment(error.message),
+            (_, false) => {
+                let spans = of_text.iter().map(|l| (l.offset..l.offset + l.len.max(1), l.problem.clone()));
+                Failure::places(error.message, self.file, self.text, spans.collect())
+            }
+            _ => Failure::input_help(error.message, "nothing was changed"),
+        }
+    }
+}
+
+fn change(running: &Running, command: &str, flow: &[String]) -> Result<(), Failure> {
+    // Arguments of a shell may have been parted where there were spaces.
+    let text = format!("{command} {}", flow.join(" "));
+    tell(running, &Call::about(running, "flow", text).change()?, changed)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::fs::canonicalize(path).map_err(|e| Failure::file(path, "read", &e))
+}
+
+/// Prints what a switch has said: as it said it, or as a text.
+fn tell<T: DeserializeOwned>(
+    running: &Running,
+    said: &Value,
+    text: impl FnOnce(T) -> String,
+) -> Result<(), Failure> {
+    if running.json {
+        return output::json(said);
+    }
+    let understood = serde_json::from_value(said.clone());
+    let understood = understood.map_err(|e| {
+        Failure::Environment(format!("the switch is of another version: {e}; --json shows what it says"))
+    })?;
+    let mut out = Output::create(None)?;
+    out.text(&text(understood))?;
+    out.finish()
+}
+
+fn flows(flows: Vec<FlowReport>) -> String {
+    let row = |flow: &FlowReport| {
+        let matches = if flow.matches.is_empty() { "(any)" } else { &flow.matches };
+        let left = |timeout: u16| if timeout == 0 { String::new() } else { format!("{timeout} s") };
+        vec![
+            flow.table.to_string(),
+            flow.priority.to_string(),
+            format!("{matches} \u{2192} {}", flow.actions),
+            count(flow.packets),
+            count(flow.bytes),
+            format!("{:.1} s", flow.age_s),
+            left(flow.idle_timeout_s),
+            left(flow.hard_timeout_s),
+            if flow.cookie == 0 { String::new() } else { format!("{:#x}", flow.cookie) },
+        ]
+    };
+    let rows: Vec<Vec<String>> = flows.iter().map(row).collect();
+    let header = ["table", "priority", "rule", "packets", "bytes", "age", "idle", "hard", "cookie"];
+    output::table("", &header, &rows) + &format!("{} rules\n", count(flows.len() as u64))
+}
+
+fn changed(change: ChangeReport) -> String {
+    let ChangeReport { added, modified, removed, microseconds, gone } = change;
+    let mut out = String::new();
+    if !gone.is_empty() {
+        let row = |gone: &flowlane_switch::control::GoneReport| {
+            vec![gone.rule.clone(), count(gone.packets), count(gone.bytes), format!("{:.1} s", gone.lasted_s)]
+        };
+        let shown = 20;
+        let mut rows: Vec<Vec<String>> = gone.iter().take(shown).map(row).collect();
+        if gone.len() > shown {
+            let more = format!("… {} more", count((gone.len() - shown) as u64));
+            rows.push(vec![more, String::new(), String::new(), String::new()]);
+        }
+        out += &output::table("", &["rule that went", "packets", "bytes", "was there"], &rows);
+    }
+    let [added, modified, removed] = [added, modified, removed].map(|n| count(n as u64));
+    out + &format!(
+        "{added} rules came, {modified} do something else, {removed} went; in force after {} µs\n",
+        count(microseconds)
+    )
+}
+
+fn addresses(entries: Vec<MacEntry>) -> String {
+    let row = |entry: &MacEntry| {
+        vec![
+            entry.mac.clone(),
+            if entry.vlan == 0 { String::new() } else { entry.vlan.to_string() },
+            format!("{} {}", entry.port, entry.port_name),
+            format!("{} s", entry.age_s),
+        ]
+    };
+    let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
+    let table = output::table("", &["address", "VLAN", "port", "seen before"], &rows);
+    table + &format!("{} addresses\n", count(entries.len() as u64))
+}

@@ -1,0 +1,161 @@
+//! `flowlane switch`: run a switch, check its configuration, look at one that runs and change it.
+
+mod changes;
+mod client;
+mod report;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use flowlane_switch::config::Config;
+use flowlane_switch::control::{Control, Served, Socket, SocketError, default_path};
+use flowlane_switch::report::Report;
+use flowlane_switch::setup::{Reload, Setup};
+use flowlane_switch::worker::Until;
+use serde::Serialize;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::arguments::{SwitchOptions, SwitchVerb};
+use crate::failure::Failure;
+use crate::output::{self, Output, count};
+use changes::{Replay, Replayed};
+
+pub(crate) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
+    match verb {
+        SwitchVerb::Run(options) => run_switch(options),
+        SwitchVerb::Check { config } => {
+            let setup = Setup::read(config)?;
+            setup.check()?;
+            println!(
+                "{}: {} ports, {} tables, {} rules, {} routes: correct",
+                config.display(),
+                setup.ports(),
+                setup.tables(),
+                setup.rules(),
+                setup.routes()
+            );
+            Ok(())
+        }
+        SwitchVerb::Schema => output::json(&schemars::schema_for!(Config)),
+        running => client::run(running),
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    seconds: f64,
+    #[serde(flatten)]
+    report: Report,
+    /// Where changes were replayed.
+    changes: Option<Replayed>,
+}
+
+/// How often rules are looked at whose time may be over.
+const TICK: Duration = Duration::from_millis(200);
+
+fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
+    let duration = options.duration.map(Duration::try_from_secs_f64).transpose();
+    let duration = duration.map_err(|e| Failure::input(format!("--duration: {e}")))?;
+    let until = Until { duration, packets: options.packets };
+    let setup = Setup::read(&options.config)?;
+    let reload = Reload::of(&setup);
+    let replay = options.changes.as_deref().map(|file| Replay::read(file, &reload)).transpose()?;
+    let live = setup.is_live();
+    let mut worker = setup.open(rand::random())?;
+    if options.validate_simd {
+        worker.validate();
+    }
+    if let Some(max_delay) = options.max_delay {
+        worker.set_max_delay(Duration::from_micros(max_delay));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let control = Control::over(&mut worker).expect("the worker is new");
+    let served = Arc::new(Served::new(control, reload, stop.clone()));
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|e| Failure::Environment(format!("no signal handler: {e}")))?;
+    let (hearing, signalled) = (signals.handle(), served.clone());
+    let asked = stop.clone();
+    let ears = std::thread::spawn(move || hear(&mut signals, &signalled, &asked));
+    let socket = open_socket(options.socket.as_deref(), live, &served)?;
+    let ended = AtomicBool::new(false);
+    let bar = output::progress(0, "switching");
+    let begun = Instant::now();
+    let (result, replayed) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                served.tick();
+                std::thread::park_timeout(TICK);
+            }
+        });
+        let replaying = replay.as_ref().map(|replay| scope.spawn(|| replay.run(&served, begun, &ended)));
+        let result = worker.run(until, &stop, |packets| bar.set_position(packets));
+        ended.store(true, Ordering::Relaxed);
+        (result, replaying.map(|thread| thread.join().expect("replaying does not panic")))
+    });
+    let seconds = begun.elapsed().as_secs_f64();
+    bar.finish_and_clear();
+    drop(socket);
+    hearing.close();
+    _ = ears.join();
+    let report = Report::of(&mut worker);
+    let refused = replayed.as_ref().and_then(|replayed| replayed.refused.clone());
+    if options.json {
+        output::json(&Document { seconds, report, changes: replayed })?;
+    } else {
+        let mut out = Output::create(None)?;
+        out.text(&report::text(&report, seconds, options.rules))?;
+        if let Some(replayed) = &replayed {
+            out.text(&replayed.text())?;
+        }
+        out.finish()?;
+    }
+    if let (Ok(()), Some(packets)) = (&result, worker.validated()) {
+        eprintln!("every variant agreed on {} packets", count(packets));
+    }
+    result.map_err(Failure::from)?;
+    refused.map_or(Ok(()), |message| Err(Failure::Check(message)))
+}
+
+/// Stops the switch where it is told to, and reads its configuration anew.
+fn hear(signals: &mut Signals, served: &Served, stop: &AtomicBool) {
+    for signal in signals.forever() {
+        if signal == SIGHUP {
+            match served.reload(None) {
+                Ok(done) => {
+                    let (added, modified, removed) = (done.added, done.modified, done.removed);
+                    eprintln!(
+                        "flowlane: reloaded: {added} rules came, {modified} are others, {removed} went"
+                    );
+                }
+                Err(error) => eprintln!("flowlane: not reloaded, all is as before: {error}"),
+            }
+        } else if stop.swap(true, Ordering::Relaxed) {
+            // A second time ends the program at once.
+            std::process::exit(130);
+        }
+    }
+}
+
+/// The socket that was asked for; the usual one where the switch has ports that live on, and nobody else has it.
+fn open_socket(asked: Option<&Path>, live: bool, served: &Arc<Served>) -> Result<Option<Socket>, Failure> {
+    let path = match asked {
+        Some(path) => path.to_owned(),
+        None if live => default_path(),
+        None => return Ok(None),
+    };
+    match (Socket::open(&path, served.clone()), asked) {
+        (Ok(socket), _) => {
+            eprintln!("flowlane: control socket {}", socket.path().display());
+            Ok(Some(socket))
+        }
+        (Err(error), None) => {
+            eprintln!("flowlane: {error}");
+            Ok(None)
+        }
+        (Err(error @ SocketError::Taken(_)), Some(_)) => Err(Failure::input(error.to_string())),
+        (Err(error), Some(_)) => Err(Failure::Environment(error.to_string())),
+    }
+}

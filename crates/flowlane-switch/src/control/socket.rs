@@ -1,0 +1,147 @@
+//! The control socket: a Unix socket on which a running switch answers.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use super::rpc::{self, LINE_MAX};
+use super::served::Served;
+
+/// Connections at a time.
+const CONNECTIONS_MAX: usize = 64;
+
+/// A socket on which a switch answers. It goes when this is dropped.
+pub struct Socket {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Why there is no control socket.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// A switch that runs has it.
+    #[error("another switch answers on {}; give this one another with --socket", .0.display())]
+    Taken(PathBuf),
+    /// The system refuses it.
+    #[error("no control socket on {}: {source}", .path.display())]
+    Io {
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+/// Where a switch answers, and is looked for, if nothing else is said: for root in /run, for others in the folder that is theirs
+/// while they are logged in, or in one that only they may enter.
+pub fn default_path() -> PathBuf {
+    // Whose process this is says who owns its folder.
+    let user = std::fs::metadata("/proc/self").map_or(u32::MAX, |of_process| of_process.uid());
+    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    match (user, own) {
+        (0, _) => PathBuf::from("/run/flowlane/control.sock"),
+        (_, Some(folder)) => Path::new(&folder).join("flowlane/control.sock"),
+        (user, None) => std::env::temp_dir().join(format!("flowlane-{user}/control.sock")),
+    }
+}
+
+impl Socket {
+    /// Answers on a socket at this path from now on, to whoever may connect to it: only this user may. A folder that is not
+    /// there is made.
+    ///
+    /// # Errors
+    /// Where another switch answers there, or the system refuses it.
+    pub fn open(path: &Path, served: Arc<Served>) -> Result<Self, SocketError> {
+        let failed = |source| SocketError::Io { path: path.to_owned(), source };
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+        }
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if UnixStream::connect(path).is_ok() {
+                    return Err(SocketError::Taken(path.to_owned()));
+                }
+                // Left behind by one that was killed.
+                std::fs::remove_file(path).map_err(failed)?;
+                UnixListener::bind(path)
+            }
+            other => other,
+        }
+        .map_err(failed)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopping, path) = (stop.clone(), path.to_owned());
+        let thread = std::thread::Builder::new().name("control".to_owned());
+        let thread = thread.spawn(move || listen(&listener, &served, &stopping));
+        let thread = thread.map_err(|source| SocketError::Io { path: path.clone(), source })?;
+        Ok(Self { path, stop, thread: Some(thread) })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::SeqCst);
+        // Wakes whoever accepts.
+        drop(UnixStream::connect(&self.path));
+        _ = std::fs::remove_file(&self.path);
+        if let Some(thread) = self.thread.take() {
+            _ = thread.join();
+        }
+    }
+}
+
+fn listen(listener: &UnixListener, served: &Arc<Served>, stop: &AtomicBool) {
+    let connections = Arc::new(AtomicUsize::new(0));
+    for connection in listener.incoming() {
+        if stop.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(connection) = connection else {
+            // Too many files are open, say: others may close theirs.
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            continue;
+        };
+        if connections.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+            connections.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let (served, count) = (served.clone(), connections.clone());
+        let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+            // Whoever is connected may go at any time.
+            _ = serve(&connection, &served);
+            count.fetch_sub(1, Ordering::SeqCst);
+        });
+        if thread.is_err() {
+            connections.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Answers line after line.
+fn serve(connection: &UnixStream, served: &Served) -> io::Result<()> {
+    let mut lines = BufReader::new(connection);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if lines.by_ref().take(LINE_MAX).read_line(&mut line)? == 0 {
+            return Ok(());
+        }
+        if !line.ends_with('\n') && line.len() as u64 == LINE_MAX {
+            return Ok(());
+        }
+        if let Some(mut answer) = rpc::answer(&line, |method, params| served.call(method, params)) {
+            answer.push('\n');
+            let mut to = connection;
+            to.write_all(answer.as_bytes())?;
+        }
+    }
+}
