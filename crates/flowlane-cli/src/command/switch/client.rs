@@ -78,7 +78,7 @@ impl Call {
     }
 
     fn make(self, method: &str, params: Value) -> Result<Value, Failure> {
-        let socket = self.socket.display();
+        let socket = self.socket.display().to_string();
         let mut client = Client::connect(&self.socket).map_err(|e| {
             Failure::Environment(format!(
                 "no switch answers on {socket}: {e}; start one with `flowlane switch run`, or name its socket with --socket"

@@ -95,7 +95,7 @@ fn function(f: &FunctionReport, shown: usize) -> String {
             vec![format!("{} \u{2192} {actions}", v.verdict), count(v.packets), count(v.bytes)]
         })
         .collect();
-    rows.extend(f.events.iter().map(|e| vec![e.reason.to_owned(), count(e.packets), String::new()]));
+    rows.extend(f.events.iter().map(|e| vec![e.reason.to_string(), count(e.packets), String::new()]));
     let cycles = format!("{:.1}", f.cycles_per_packet);
     rows.push(vec!["cycles/packet, actions not included".to_owned(), cycles, String::new()]);
     let entries = count(f.entries as u64);
@@ -173,7 +173,7 @@ fn stages(report: &Report) -> String {
         .clone()
         .map(|s| {
             vec![
-                s.stage.to_owned(),
+                s.stage.to_string(),
                 count(s.calls),
                 count(s.packets),
                 format!("{:.1}", s.packets_per_call),
