@@ -8,14 +8,12 @@
 pub mod action;
 pub mod classbench;
 pub(crate) mod error;
-mod flow_mod;
 pub mod flow_syntax;
 pub mod matching;
 mod read;
 
 pub use action::Action;
 pub use error::{ERRORS_KEPT, ReadError, ReadErrors};
-pub use flow_mod::{Command, FlowMod, read_changes};
 pub use matching::{Match, PortRange};
 pub use read::{Flags, Format, ReadOptions, detect_format, read};
 
