@@ -76,10 +76,14 @@ pub fn capture(bytes: &[u8]) {
     }
 }
 
-/// The reader of flows: what it reads, it prints so that it reads the same.
+/// The readers of flows and of changes: what is read of a rule is printed so that it reads the same.
 pub fn flow_syntax(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let options = ReadOptions::default();
+    let changes = flows::read_changes(text, "fuzz", &options).unwrap_or_default();
+    for change in changes.into_iter().filter(|change| change.command == flows::Command::Add) {
+        assert_eq!(change.table, Some(change.rule.table), "what is added is for one table");
+    }
     let Ok(rules) = flows::read(text, "fuzz", &options) else { return };
     for rule in rules {
         let printed = flows::print_rule(&rule);

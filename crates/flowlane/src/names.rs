@@ -102,6 +102,7 @@ mod tests {
         use crate::classify::acl::AclEngine;
         use crate::generate::Profile;
         use crate::route::engine::Engine;
+        use crate::rule::Command;
         use crate::tunnel::TunnelKind;
 
         assert_eq!(Variant::ALL.map(Variant::name), ["scalar", "sse42", "avx2", "avx512"]);
@@ -115,6 +116,10 @@ mod tests {
         assert_eq!(AclEngine::ALL.map(AclEngine::name), ["auto", "brute", "tree", "dynamic"]);
         assert_eq!(Algorithm::ALL.map(Algorithm::name), ["scalar", "avx2-staged", "avx512-staged"]);
         assert_eq!(TunnelKind::ALL.map(TunnelKind::name), ["vxlan", "geneve", "gtpu"]);
+        assert_eq!(
+            Command::ALL.map(Command::name),
+            ["add", "modify", "modify_strict", "delete", "delete_strict"]
+        );
     }
 
     /// They are in reports and in the counters that people watch.

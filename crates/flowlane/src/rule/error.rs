@@ -177,8 +177,18 @@ impl Collector<'_> {
 pub(crate) fn read_lines<T>(
     text: &str,
     file: &str,
-    (max, what): (usize, &str),
+    limit: (usize, &str),
     mut read: impl FnMut(Token<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, ReadErrors> {
+    read_numbered_lines(text, file, limit, |_, line| read(line))
+}
+
+/// As [`read_lines`]; `read` is told the line's number, too, from 1.
+pub(crate) fn read_numbered_lines<T>(
+    text: &str,
+    file: &str,
+    (max, what): (usize, &str),
+    mut read: impl FnMut(usize, Token<'_>) -> Result<T, Fault>,
 ) -> Result<Vec<T>, ReadErrors> {
     let mut collector = Collector { text, file, errors: Vec::new(), count: 0 };
     let mut out = Vec::new();
@@ -186,7 +196,7 @@ pub(crate) fn read_lines<T>(
         if out.len() >= max {
             collector.note(number, start, line.fault(format!("more than {max} {what}; raise the limit")));
         }
-        match read(line) {
+        match read(number, line) {
             Ok(value) => out.push(value),
             Err(fault) => collector.note(number, start, fault),
         }

@@ -40,6 +40,11 @@ impl PortRange {
         masks.into_iter().find(decides).unwrap_or(u16::MAX)
     }
 
+    /// The bits that are the same in all of its ports: the mask of the longest prefix that it lies in.
+    fn common_bits(&self) -> u16 {
+        !(u16::MAX.checked_shr((self.low ^ self.high).leading_zeros()).unwrap_or(0))
+    }
+
     /// The fewest prefixes that cover the range exactly: (value, mask), ascending.
     pub fn prefixes(&self) -> Vec<(u16, u16)> {
         let mut out = Vec::new();
@@ -205,12 +210,57 @@ impl Match {
         (value, mask)
     }
 
-    /// Whether no key that agrees with `key` in the bits of `mask` can match.
+    /// Whether no key that agrees with `key` in the bits of `mask` can match. Exact, but where a port has a range here and
+    /// a mask there that is no prefix, or both here, or nothing can match at all: then it may be denied although it is so.
     pub fn is_disjoint(&self, key: &FlowKey, mask: &FlowMask) -> bool {
-        self.words.iter().any(|w| {
+        let words = self.words.iter().any(|w| {
             let word = usize::from(w.word);
             (key.word(word) ^ w.value) & w.mask & mask.word(word) != 0
-        })
+        });
+        let mut ranges = self.ranges().into_iter().filter_map(|(range, shift)| Some((range?, shift)));
+        words
+            || ranges.any(|(range, shift)| {
+                let mask = (mask.word(word::PORTS) >> shift) as u16;
+                let first = (key.word(word::PORTS) >> shift) as u16 & mask;
+                (first | !mask) < range.low || range.high < first
+            })
+    }
+
+    /// Whether every key that matches this condition matches `other`, too: what `other` asks is asked here, or follows from
+    /// a range. Exact, but where a port has a range and a mask at once, or nothing can match: then it may be denied
+    /// although it is so.
+    pub fn is_within(&self, other: &Match) -> bool {
+        let asked = other.words.iter().all(|w| {
+            let (value, mask) = self.asked(w.word.into());
+            w.mask & !mask == 0 && (value ^ w.value) & w.mask == 0
+        });
+        let inside = |((own, shift), (range, _)): ((Option<PortRange>, u32), (Option<PortRange>, u32))| {
+            let Some(range) = range else { return true };
+            let (value, mask) = self.asked(word::PORTS);
+            let (first, mask) = ((value >> shift) as u16, (mask >> shift) as u16);
+            let (low, high) = own.map_or((0, u16::MAX), |r| (r.low, r.high));
+            range.low <= first.max(low) && (first | !mask).min(high) <= range.high
+        };
+        asked && self.ranges().into_iter().zip(other.ranges()).all(inside)
+    }
+
+    /// The ranges of both ports, and where the ports begin in their word.
+    fn ranges(&self) -> [(Option<PortRange>, u32); 2] {
+        [(self.tp_src, 16), (self.tp_dst, 0)]
+    }
+
+    /// The value and the mask of the bits of word `word` that are the same in every key that matches.
+    fn asked(&self, word: usize) -> (u32, u32) {
+        let found = self.words.binary_search_by_key(&word, |w| w.word.into());
+        let (mut value, mut mask) = found.map_or((0, 0), |at| (self.words[at].value, self.words[at].mask));
+        for (range, shift) in self.ranges() {
+            if let Some(range) = range.filter(|_| word == word::PORTS) {
+                let bits = u32::from(range.common_bits()) << shift;
+                value |= u32::from(range.low) << shift & bits;
+                mask |= bits;
+            }
+        }
+        (value, mask)
     }
 
     /// Whether `key` fulfils the condition. This is the definition that every engine is tested against.
@@ -310,6 +360,9 @@ pub(crate) fn add_range_bits(
     }
     true
 }
+
+#[cfg(test)]
+mod laws;
 
 #[cfg(test)]
 mod tests {

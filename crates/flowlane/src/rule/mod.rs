@@ -4,6 +4,7 @@
 //! packet the one of the highest [`Priority`] wins; among equals, the one that was inserted first.
 //!
 //! [`read`] reads rule files in either format: [`classbench`] filters, or [`flow_syntax`] as of `ovs-ofctl`.
+//! [`read_changes`] reads what is to happen to the rules of a switch that runs.
 
 pub mod action;
 pub mod classbench;
@@ -14,6 +15,7 @@ mod read;
 
 pub use action::Action;
 pub use error::{ERRORS_KEPT, ReadError, ReadErrors};
+pub use flow_syntax::{Command, FlowMod, read_changes};
 pub use matching::{Match, PortRange};
 pub use read::{Flags, Format, ReadOptions, detect_format, read};
 

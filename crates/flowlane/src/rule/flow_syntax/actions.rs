@@ -66,7 +66,10 @@ const ABSENT: [(&str, &str); 24] = [
     ("conjunction", "Flowlane has no conjunctive matches; write a rule for each combination"),
     ("multipath", "Flowlane has no multipath; flows are shared among the next hops of a [[route_table]]"),
     ("bundle", "Flowlane has no bundles; flows are shared among the next hops of a [[route_table]]"),
-    ("fin_timeout", "rules of Flowlane have no time-outs"),
+    (
+        "fin_timeout",
+        "the end of a connection changes no time-outs; a rule that is added may have an idle_timeout",
+    ),
     ("push", "Flowlane has no stack; move keeps a value in a register"),
     ("pop", "Flowlane has no stack; move takes a value from a register"),
     ("clone", "Flowlane has no clone; actions change the packets that are sent behind them only"),
@@ -243,9 +246,14 @@ fn controller(argument: Token<'_>) -> Result<Action, Fault> {
 }
 
 fn output(token: Token<'_>, options: &ReadOptions<'_>) -> Result<Action, Fault> {
+    port(token, options).map(Action::Output)
+}
+
+/// A port that packets may be sent to.
+pub(super) fn port(token: Token<'_>, options: &ReadOptions<'_>) -> Result<PortNo, Fault> {
     let port = PortNo(values::port(token, options)?);
     match port <= PortNo::MAX && port.0 > 0 {
-        true => Ok(Action::Output(port)),
+        true => Ok(port),
         false => Err(token.fault(format!("a port number is 1 to {}", PortNo::MAX.0))),
     }
 }

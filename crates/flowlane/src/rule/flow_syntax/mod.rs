@@ -19,12 +19,15 @@
 //! - `move` takes whole fields of one width; `nw_tos` has six bits (the DSCP).
 //! - A `vlan_tci` other than 0 is set with its bit 0x1000, which says that there is a tag; 0 is `pop_vlan`.
 //! - A rule puts at most [`HEADERS_PUSHED_MAX`](super::action::HEADERS_PUSHED_MAX) headers on a packet.
-//! - Time-outs, conntrack, groups, queues, `resubmit` and learning are not there, and said to be so.
+//! - Conntrack, groups, queues, `resubmit` and learning are not there, and said to be so.
+//! - Rules of a file that [`read`] reads have no time-outs: those that a [`FlowMod`] adds may.
 //! - `word12=0x1/0xff` matches a word of the key by its index: printed where no field fits.
 //!
-//! [`print_rule`] writes what [`read`] reads back as the same rule.
+//! [`print_rule`] writes what [`read`] reads back as the same rule. [`read_changes`] reads lines that add, modify and
+//! delete rules.
 
 mod actions;
+mod flow_mod;
 mod known;
 mod matches;
 mod print;
@@ -33,6 +36,7 @@ mod tests;
 mod values;
 mod write;
 
+pub use flow_mod::{Command, FlowMod, read_changes};
 pub use print::{print_actions, print_matches, print_rule, print_rules, print_value};
 
 use super::error::{Fault, ReadErrors, Token, read_lines, read_one};
@@ -72,32 +76,51 @@ fn bounded(line: Token<'_>) -> Result<(), Fault> {
 
 fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> {
     bounded(line)?;
-    let Some((before, after)) = line.split("actions=").or_else(|| line.split("action=")) else {
-        let end = Token { text: "", at: line.text.trim_end().len() };
-        return Err(end.fault("the line ends without `actions=`; write `actions=drop` to drop"));
-    };
+    let (before, after) = split_actions(line).ok_or_else(|| without_actions(line))?;
     let mut rule = Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) };
-    let mut fields = Vec::new();
-    for token in split(before)? {
-        let (key, value) = match token.split("=") {
-            Some((key, value)) => (key.trim(), Some(value.trim())),
-            None => (token, None),
-        };
-        if !attribute(key, value, &mut rule)? {
-            fields.push((key, value));
-        }
-    }
-    rule.matches = matches::read(&fields, options)?;
+    rule.matches = read_keys(before, options, |key, value| attribute(key, value, &mut rule))?;
     rule.actions = actions::read(after, rule.table, Known::of(&rule.matches), options)?;
     Ok(rule)
 }
 
+/// What stands before and behind `actions=`.
+fn split_actions(line: Token<'_>) -> Option<(Token<'_>, Token<'_>)> {
+    line.split("actions=").or_else(|| line.split("action="))
+}
+
+fn without_actions(line: Token<'_>) -> Fault {
+    let end = Token { text: "", at: line.at + line.text.trim_end().len() };
+    end.fault("the line ends without `actions=`; write `actions=drop` to drop")
+}
+
+/// Reads what stands before the actions: `attribute` takes what is not about packets, and says so.
+fn read_keys(
+    text: Token<'_>,
+    options: &ReadOptions<'_>,
+    mut attribute: impl FnMut(Token<'_>, Option<Token<'_>>) -> Result<bool, Fault>,
+) -> Result<Match, Fault> {
+    let mut fields = Vec::new();
+    for token in split(text)? {
+        let (key, value) = match token.split("=") {
+            Some((key, value)) => (key.trim(), Some(value.trim())),
+            None => (token, None),
+        };
+        if !attribute(key, value)? {
+            fields.push((key, value));
+        }
+    }
+    matches::read(&fields, options)
+}
+
+/// The number behind `key`.
+fn number(key: Token<'_>, value: Option<Token<'_>>, max: u64) -> Result<u64, Fault> {
+    let value = value.ok_or_else(|| key.fault(format!("`{}=NUMBER` is expected", key.text)))?;
+    values::number(value, max.into()).map(|n| n as u64)
+}
+
 /// Reads what is about the rule and not about packets. Says whether `key` is such.
 fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Result<bool, Fault> {
-    let number = |max: u64| {
-        let value = value.ok_or_else(|| key.fault(format!("`{}=NUMBER` is expected", key.text)))?;
-        values::number(value, max.into()).map(|n| n as u64)
-    };
+    let number = |max: u64| number(key, value, max);
     match key.text {
         "table" => rule.table = number(254)? as u8,
         // As in OpenFlow.
@@ -106,11 +129,17 @@ fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Resul
         // What dump-flows prints beside the flow.
         "duration" | "n_packets" | "n_bytes" | "idle_age" | "hard_age" => {}
         "idle_timeout" | "hard_timeout" => {
-            return Err(key.fault("rules of Flowlane have no time-outs; leave it out, and the rule stays"));
+            let problem = "only rules that are added while the switch runs have time-outs; leave it out, and the rule stays";
+            return Err(key.fault(problem));
         }
         "importance" | "send_flow_rem" | "check_overlap" | "reset_counts" | "no_packet_counts"
-        | "no_byte_counts" | "out_port" | "out_group" => {
+        | "no_byte_counts" | "out_group" => {
             return Err(key.fault("Open vSwitch has this, Flowlane does not; leave it out"));
+        }
+        "out_port" => {
+            return Err(
+                key.fault("only `delete` and `delete_strict` ask where rules send packets; leave it out")
+            );
         }
         // Without it, the rule would be for more packets than was meant.
         name if name.starts_with("ct_") || FIELDS_ABSENT.contains(&name) => {

@@ -1,0 +1,282 @@
+//! What is to happen to the rules of a switch that runs: OpenFlow's flow-mods, a line each.
+
+use std::time::Duration;
+
+use strum::{Display, IntoStaticStr, VariantArray};
+
+use super::super::action::PortNo;
+use super::super::error::{Fault, ReadErrors, Token, read_numbered_lines};
+use super::super::{Action, Match, ReadOptions, Rule};
+use super::known::Known;
+use super::matches::SHORTHANDS;
+use super::{actions, attribute, bounded, number, read_keys, split_actions, values, without_actions};
+use crate::names;
+
+/// What happens to rules.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Command {
+    /// A rule comes, in place of one with the same table, priority and match, if there is one.
+    Add,
+    /// Rules that ask for all that is asked here get other actions. Where there is none, nothing happens.
+    Modify,
+    /// The rule with the same priority and match gets other actions.
+    ModifyStrict,
+    /// Rules that ask for all that is asked here go.
+    Delete,
+    /// The rule with the same priority and match goes.
+    DeleteStrict,
+}
+
+impl Command {
+    /// All of them.
+    pub const ALL: [Self; 5] = names::all();
+
+    /// The word for it, in files.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// Whether it is about rules of one priority and one match, and no more than one of each table.
+    pub fn is_strict(self) -> bool {
+        !matches!(self, Self::Modify | Self::Delete)
+    }
+
+    /// Whether rules go.
+    pub fn deletes(self) -> bool {
+        matches!(self, Self::Delete | Self::DeleteStrict)
+    }
+}
+
+/// A change of rules, as [`read_changes`] reads it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FlowMod {
+    /// When it is to happen, since the switch's start; none: when it comes.
+    pub at: Option<Duration>,
+    /// What happens.
+    pub command: Command,
+    /// The table that it is about; none: all. What is added is always for one.
+    pub table: Option<u8>,
+    /// Which rule comes, or what is asked of the rules that are changed, and which actions they get: none where they go.
+    /// Its table is the default one where none is named, its cookie 0 where none is set. The actions of a change of all
+    /// tables may go on in any table but the first: whoever changes a rule of a later one must look.
+    pub rule: Rule,
+    /// Value and mask of the cookies of rules that are changed; no bit of the value is outside the mask.
+    pub cookie: Option<(u64, u64)>,
+    /// The cookie that the rules get; none: those that are modified keep theirs.
+    pub new_cookie: Option<u64>,
+    /// The rule that comes goes when no packet has come for so long, in seconds; 0: it stays.
+    pub idle_timeout_s: u16,
+    /// The rule that comes goes after so long, in seconds; 0: it stays.
+    pub hard_timeout_s: u16,
+    /// Only rules that send packets to this port go.
+    pub out_port: Option<PortNo>,
+    /// The line that it was read from, from 1.
+    pub line: usize,
+}
+
+impl FlowMod {
+    /// Whether it is about a rule of table `table`: for what is added, whether it takes that rule's place.
+    pub fn selects(&self, table: u8, rule: &Rule) -> bool {
+        let asked = |matches: &Match| match self.command.is_strict() {
+            true => rule.priority == self.rule.priority && *matches == self.rule.matches,
+            false => matches.is_within(&self.rule.matches),
+        };
+        self.table.is_none_or(|own| own == table)
+            && self.cookie.is_none_or(|(value, mask)| rule.cookie & mask == value)
+            && self.out_port.is_none_or(|port| rule.actions.contains(&Action::Output(port)))
+            && asked(&rule.matches)
+    }
+
+    /// Reads what is not about packets. Says whether `key` is such.
+    fn attribute(
+        &mut self,
+        key: Token<'_>,
+        value: Option<Token<'_>>,
+        options: &ReadOptions<'_>,
+    ) -> Result<bool, Fault> {
+        let command = self.command;
+        match key.text {
+            "table" => {
+                attribute(key, value, &mut self.rule)?;
+                self.table = Some(self.rule.table);
+            }
+            "priority" if !command.is_strict() => {
+                return Err(key.fault(format!(
+                    "`{command}` is about rules of every priority; leave it out, or write `{command}_strict`"
+                )));
+            }
+            "cookie" => self.cookie(key, value)?,
+            "idle_timeout" | "hard_timeout" if command.deletes() => {
+                return Err(key.fault(format!("`{command}` does not look at time-outs; leave it out")));
+            }
+            "idle_timeout" | "hard_timeout" if command != Command::Add => {
+                return Err(key.fault(format!(
+                    "`{command}` leaves time-outs as they are; leave it out, or `add` the rule anew"
+                )));
+            }
+            "idle_timeout" => self.idle_timeout_s = number(key, value, u16::MAX.into())? as u16,
+            "hard_timeout" => self.hard_timeout_s = number(key, value, u16::MAX.into())? as u16,
+            "out_port" if command.deletes() => {
+                let port = value.ok_or_else(|| key.fault("`out_port=PORT` is expected"))?;
+                self.out_port = Some(actions::port(port, options)?);
+            }
+            _ => return attribute(key, value, &mut self.rule),
+        }
+        Ok(true)
+    }
+
+    /// A cookie is set, or asked for where it has a mask or the rules go.
+    fn cookie(&mut self, key: Token<'_>, value: Option<Token<'_>>) -> Result<(), Fault> {
+        let Some((cookie, mask)) = value.and_then(|value| value.split("/")) else {
+            let cookie = number(key, value, u64::MAX)?;
+            match self.command.deletes() {
+                true => self.cookie = Some((cookie, u64::MAX)),
+                false => (self.new_cookie, self.rule.cookie) = (Some(cookie), cookie),
+            }
+            return Ok(());
+        };
+        if self.command == Command::Add {
+            return Err(mask.fault("the cookie of a rule that is added has no mask; write `cookie=VALUE`"));
+        }
+        let value = number(key, Some(cookie), u64::MAX)?;
+        // As ovs-ofctl's manual has it.
+        let mask = if mask.text == "-1" { u64::MAX } else { values::number(mask, u64::MAX.into())? as u64 };
+        self.cookie = Some((value & mask, mask));
+        Ok(())
+    }
+}
+
+/// Reads changes, one a line, in the order in which they are to happen; `file` is the text's name in errors.
+///
+/// ```text
+/// table=1,priority=10,tcp,tp_dst=80,idle_timeout=60,actions=output:2
+/// modify table=1,tcp,actions=drop
+/// @0.25 delete cookie=0x5/-1
+/// @2.5 delete_strict priority=10,ip
+/// ```
+///
+/// A line may begin with `@` and the seconds from the switch's start until it is to happen, and then with a [`Command`];
+/// without one, a rule is added. What follows is a flow as [`read`](super::read) reads it, and:
+/// - What is deleted or modified without a `table=` is so in all tables.
+/// - `delete` and `delete_strict` take no actions. `out_port=PORT` takes rules that send to this port only.
+/// - `cookie=VALUE/MASK` takes rules with such a cookie only; a mask of -1 is all ones. Without a mask it sets the cookie of what
+///   is added or modified, and is the whole cookie of what is deleted.
+/// - `idle_timeout=` and `hard_timeout=`, in seconds, are of rules that are added.
+/// - `modify` and `delete` take no priority.
+///
+/// Differences from `ovs-ofctl`, besides those of flows: there, a modify that finds no rule may add one (OpenFlow 1.0), and so takes a
+/// priority and time-outs; a delete takes no cookie without a mask; commands may be cut short; there are no times.
+///
+/// ```
+/// use flowlane::rule::{Command, ReadOptions, read_changes};
+///
+/// let text = "priority=10,tcp,tp_dst=80,cookie=5,actions=output:1\n@0.25 delete tcp";
+/// let changes = read_changes(text, "changes.txt", &ReadOptions::default())?;
+/// assert_eq!(changes[1].command, Command::Delete);
+/// assert!(changes[1].selects(0, &changes[0].rule));
+/// let errors = read_changes("delete tcp,actions=drop", "changes.txt", &ReadOptions::default()).unwrap_err();
+/// assert!(errors.to_string().starts_with("changes.txt:1:12: `actions=drop`: `delete` takes no actions"));
+/// # Ok::<(), flowlane::rule::ReadErrors>(())
+/// ```
+///
+/// # Errors
+/// All lines that are wrong.
+pub fn read_changes(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<FlowMod>, ReadErrors> {
+    let limit = (options.rules_max, "changes");
+    read_numbered_lines(text, file, limit, |number, line| read_change(number, line, options))
+}
+
+fn read_change(number: usize, line: Token<'_>, options: &ReadOptions<'_>) -> Result<FlowMod, Fault> {
+    bounded(line)?;
+    let (at, line) = read_time(line.trim())?;
+    let (command, line) = read_command(line)?;
+    let (keys, actions) = match split_actions(line) {
+        Some((keys, _)) if command.deletes() => {
+            let given = line.part(keys.text.len(), line.text.len());
+            return Err(given.fault(format!(
+                "`{command}` takes no actions; leave them out, or write `out_port=PORT` for rules that send there"
+            )));
+        }
+        Some((keys, actions)) => (keys, Some(actions)),
+        None if command.deletes() => (line, None),
+        None => return Err(without_actions(line)),
+    };
+    let mut change = FlowMod {
+        at,
+        command,
+        table: None,
+        rule: Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) },
+        cookie: None,
+        new_cookie: None,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        out_port: None,
+        line: number,
+    };
+    change.rule.matches = read_keys(keys, options, |key, value| change.attribute(key, value, options))?;
+    if command == Command::Add {
+        change.table = Some(change.rule.table);
+    }
+    if let Some(actions) = actions {
+        let known = Known::of(&change.rule.matches);
+        change.rule.actions = actions::read(actions, change.table.unwrap_or(0), known, options)?;
+    }
+    Ok(change)
+}
+
+/// `@0.25`, and what stands behind it.
+fn read_time(line: Token<'_>) -> Result<(Option<Duration>, Token<'_>), Fault> {
+    if !line.text.starts_with('@') {
+        return Ok((None, line));
+    }
+    let (word, rest) = first_word(line, char::is_whitespace);
+    let at = seconds(&word.text[1..]).ok_or_else(|| {
+        word.fault(
+            "seconds since the switch's start are expected, with up to nine decimals: `@0.25`, and a space behind",
+        )
+    })?;
+    Ok((Some(at), rest))
+}
+
+/// Seconds in decimals, exactly.
+fn seconds(text: &str) -> Option<Duration> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(whole) || !is_number(part) || part.len() > 9 {
+        return None;
+    }
+    // 136 years: as nanoseconds, they fit into 64 bits.
+    let seconds: u32 = whole.parse().ok()?;
+    Some(Duration::new(seconds.into(), format!("{part:0<9}").parse().ok()?))
+}
+
+/// The command that a line begins with, or that it is to add, and what stands behind it.
+fn read_command(line: Token<'_>) -> Result<(Command, Token<'_>), Fault> {
+    let (word, rest) = first_word(line, |c| c == ',' || c.is_whitespace());
+    if let Some(command) = Command::ALL.into_iter().find(|command| command.name() == word.text) {
+        return Ok((command, rest));
+    }
+    let is_shorthand = SHORTHANDS.iter().any(|s| s.0 == word.text);
+    match meant(word.text).filter(|_| !is_shorthand && !word.text.contains('=')) {
+        Some(name) => Err(word.fault(format!("there is no such command; did you mean `{name}`?"))),
+        None => Ok((Command::Add, line)),
+    }
+}
+
+/// The command that a first word was probably meant to be: `del`, `modfy`.
+fn meant(word: &str) -> Option<&'static str> {
+    let commands = Command::ALL.map(Command::name);
+    let cut_short = commands.into_iter().find(|name| word.len() >= 3 && name.starts_with(word));
+    let nearest = || names::nearest(word, SHORTHANDS.iter().map(|s| s.0).chain(commands));
+    cut_short.or_else(|| nearest().filter(|name| commands.contains(name)))
+}
+
+/// The first word of a line, up to a character that ends it, and what stands behind it.
+fn first_word(line: Token<'_>, ends: impl Fn(char) -> bool) -> (Token<'_>, Token<'_>) {
+    let end = line.text.find(ends).unwrap_or(line.text.len());
+    (line.part(0, end), line.part(end, line.text.len()).trim())
+}
+
+#[cfg(test)]
+mod tests;
