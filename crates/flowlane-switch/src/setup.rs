@@ -11,6 +11,7 @@ mod tunnels;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flowlane::classify::acl::AclEngine;
@@ -27,6 +28,7 @@ use crate::config::{
     ClockChoice, Config, ConfigError, EngineChoice, MalformedChoice, MeterSection, MissChoice, TableSection,
     VariantChoice,
 };
+use crate::control::Control;
 use crate::mac_table::MacTable;
 use crate::meter::{Meter, Rate};
 use crate::pipeline::{Engine, Given, Miss, NotAdded, Pipeline, PipelineError};
@@ -199,6 +201,26 @@ impl Setup {
             MalformedChoice::Forward => MalformedPolicy::Forward,
         };
         Ok(worker)
+    }
+
+    /// The same, with whoever changes its rules while it runs.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_controlled(self, random: u32) -> Result<(Worker, Control), SetupError> {
+        let seed = self.config.switch.seed;
+        let tables: Vec<TableSection> = self.config.table.clone();
+        let mut worker = self.open(random)?;
+        let mut control = Control::over(&mut worker).expect("the worker is new");
+        for table in tables.into_iter().filter(|table| table.engine != EngineChoice::Gpu) {
+            let (number, measured) = (table.number, seed.is_none());
+            let secret = seed.unwrap_or(random) ^ u32::from(number);
+            let build = move |rules: &[Given<'_>], expected| {
+                engine::rebuild(&table, rules, secret, expected, measured)
+            };
+            control.renew_with(number, Arc::new(build));
+        }
+        Ok((worker, control))
     }
 
     /// The ports, and what sends to them.

@@ -17,27 +17,31 @@
 //! are told, once every worker has brought them.
 
 mod plan;
+mod renewal;
 mod rpc;
 mod served;
 mod socket;
 mod timer;
 
+pub use renewal::{Build, Expected};
 pub use rpc::{CallError, Client, PROTOCOL, RpcError};
 pub use served::{ChangeReport, FlowReport, GoneReport, LineError, MacEntry, Served};
 pub use socket::{Socket, SocketError, default_path};
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::thread::Thread;
 use std::time::Duration;
 
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, FlowMod, Rule, RuleId};
 
 use crate::pipeline::{
-    ByNumber, CHANGES_KEPT, Change, Count, Entry, PipelineError, Program, Published, Reader, What, Writer,
+    ByNumber, Change, Count, EVENTS_KEPT, Entry, PipelineError, Program, Published, Reader, What, Writer,
 };
 use crate::worker::{Mailbox, Worker};
 
+use renewal::Renewal;
 use timer::Timers;
 
 /// Why changes are refused; none of them was made.
@@ -151,6 +155,9 @@ pub struct Control {
     collecting: Option<(u64, u64)>,
     gone: Vec<Gone>,
     timers: Timers,
+    renewals: Vec<Renewal>,
+    /// Who is to look when something has been built.
+    waker: Option<Thread>,
 }
 
 /// Between two looks at whether workers have passed.
@@ -194,6 +201,8 @@ impl Control {
             collecting: None,
             gone: Vec::new(),
             timers: Timers::default(),
+            renewals: Vec::new(),
+            waker: None,
         })
     }
 
@@ -245,10 +254,11 @@ impl Control {
             self.standby = Arc::new(newest.duplicate());
             return;
         };
-        let changes = newest.changes_since(behind).map(|changes| changes.cloned().collect::<Vec<_>>());
-        let repeated = changes.is_some_and(|changes| changes.into_iter().all(|c| standby.apply(c).is_ok()));
+        let events = newest.events_since(behind).map(|events| events.cloned().collect::<Vec<_>>());
+        let repeated = events.is_some_and(|events| events.into_iter().all(|e| standby.apply(e).is_ok()));
+        let needed = self.oldest_needed().map_or(0, |since| (newest.version() - since) as usize);
         match repeated {
-            true => standby.forget(CHANGES_KEPT),
+            true => self.standby().forget(EVENTS_KEPT.max(needed)),
             false => self.standby = Arc::new(newest.duplicate()),
         }
     }
@@ -258,32 +268,38 @@ impl Control {
     }
 
     /// None of these changes is to be.
-    fn undo(&mut self, made: &[Arc<Change>]) {
+    fn undo(&mut self, made: &[Change]) {
         made.iter().rev().for_each(|change| self.writer.undo(change));
         self.standby = Arc::new(self.published.newest().duplicate());
     }
 
     /// Publishes what has been made of the copy that stands by.
-    fn announce(&mut self, made: &[Arc<Change>], now_ns: u64, reason: impl Fn(&Change) -> Reason) -> Applied {
+    fn announce(&mut self, made: &[Change], now_ns: u64, reason: impl Fn(&Change) -> Reason) -> Applied {
         let mut applied = Applied::default();
         if made.is_empty() {
             return applied;
         }
         let version = self.standby.version();
         for change in made {
+            if change.what != What::Replace {
+                self.note_changes(change.table, 1);
+            }
             self.timers.follow(change, now_ns);
             match change.what {
                 What::Add => applied.added += 1,
                 What::Replace => applied.modified += 1,
                 What::Remove => {
                     applied.removed += 1;
-                    let Change { table, id, ref entry, .. } = **change;
+                    let Change { table, id, ref entry, .. } = *change;
                     let (entry, reason) = (entry.clone(), reason(change));
                     self.going.push_back(Going { table, id, version, entry, reason, at_ns: now_ns });
                 }
             }
         }
         self.standby = self.published.publish(self.standby.clone());
+        if let (Some(waker), false) = (&self.waker, self.renewals.is_empty()) {
+            waker.unpark();
+        }
         applied
     }
 

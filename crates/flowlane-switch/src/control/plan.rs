@@ -5,10 +5,10 @@ use std::sync::Arc;
 use flowlane::rule::{Command, FlowMod, Rule, RuleId};
 
 use super::{Control, Refusal};
-use crate::pipeline::{Change, Entry, PipelineError};
+use crate::pipeline::{Change, Entry, Event, PipelineError};
 
 /// The changes that have been made to the copy that stands by.
-pub(super) type Made = Vec<Arc<Change>>;
+pub(super) type Made = Vec<Change>;
 
 impl Control {
     /// Makes what a flow-mod asks for.
@@ -87,8 +87,8 @@ impl Control {
         let before = found.map(|id| (id, &**table.rule(id).expect("it has a name")));
         let reader = &self.reader;
         let base = |id| reader.tallies.get(number).expect("every table has counters").of([id])[0];
-        let change = Arc::new(self.writer.add(entry, before, base));
-        if let Err(refused) = self.standby().apply(change.clone()) {
+        let change = self.writer.add(entry, before, base);
+        if let Err(refused) = self.standby().apply(Arc::new(Event::Rule(change.clone()))) {
             self.writer.undo(&change);
             return Err(refused.into());
         }
@@ -99,8 +99,8 @@ impl Control {
     /// A rule goes.
     pub(super) fn remove(&mut self, id: RuleId, entry: Arc<Entry>, made: &mut Made) {
         let version = self.standby.version() + 1;
-        let change = Arc::new(self.writer.remove(id, entry, version));
-        self.standby().apply(change.clone()).expect("a rule may always go");
+        let change = self.writer.remove(id, entry, version);
+        self.standby().apply(Arc::new(Event::Rule(change.clone()))).expect("a rule may always go");
         made.push(change);
     }
 }

@@ -261,9 +261,10 @@ impl Served {
         Ok(entries)
     }
 
-    /// Removes rules whose time is over. To be called several times a second.
+    /// Does what is due without being asked: to be called some ten times a second.
     pub fn tick(&self) {
         let mut control = self.control();
+        control.renew();
         control.expire();
         // Nobody has asked for them.
         drop(control.take_gone());

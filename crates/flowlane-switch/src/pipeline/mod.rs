@@ -27,7 +27,7 @@ use by_number::Numbers;
 pub(crate) use counters::Counters;
 pub use counters::{Count, Tally};
 pub use path::{Gist, Path, PathId, Paths, Seen, Step, Steps};
-pub use program::{CHANGES_KEPT, Change, Program, Table, What};
+pub use program::{Change, EVENTS_KEPT, Event, Program, Table, What};
 pub(crate) use published::{Published, Reader, Subscription};
 pub use route::RouteTable;
 pub use rules::Entry;
@@ -427,7 +427,7 @@ impl Pipeline {
         let found = writer.find(number, &(rule.priority, rule.matches.clone()));
         let table = program.table(number).expect("checked above");
         let before = found.map(|id| (id, &**table.rule(id).expect("it has a name")));
-        let change = Arc::new(writer.add(Entry::new(rule), before, base));
+        let change = writer.add(Entry::new(rule), before, base);
         self.change(change)
     }
 
@@ -439,16 +439,16 @@ impl Pipeline {
         let Count { packets, bytes } = counted.since(entry.base);
         let rule = entry.rule.clone();
         let change = writer.remove(id, entry, program.version() + 1);
-        self.change(Arc::new(change)).expect("a rule may always go");
+        self.change(change).expect("a rule may always go");
         Some(RuleEntry { rule, packets, bytes })
     }
 
-    fn change(&mut self, change: Arc<Change>) -> Result<RuleId, PipelineError> {
+    fn change(&mut self, change: Change) -> Result<RuleId, PipelineError> {
         let number = change.table;
         let applied = self.tell_device(&change).and_then(|()| {
             let (program, _) = self.own().expect("asked before");
-            program.forget(CHANGES_KEPT);
-            program.apply(change.clone())
+            program.forget(EVENTS_KEPT);
+            program.apply(Arc::new(Event::Rule(change.clone())))
         });
         match applied {
             Ok(()) => {
@@ -465,15 +465,7 @@ impl Pipeline {
     /// A device follows a change.
     fn tell_device(&mut self, change: &Change) -> Result<(), PipelineError> {
         let Some(device) = self.devices.get_mut(change.table) else { return Ok(()) };
-        let rule = &change.entry.rule;
-        match change.what {
-            What::Add => device
-                .insert(change.id, rule.priority, &rule.matches)
-                .map_err(|source| PipelineError::Insert { table: change.table, source })?,
-            What::Remove => _ = device.remove(change.id),
-            What::Replace => {}
-        }
-        Ok(())
+        change.tell(&mut **device).map_err(|source| PipelineError::Insert { table: change.table, source })
     }
 
     /// Every rule of a table has its counters.
@@ -531,6 +523,7 @@ impl Pipeline {
     /// on this worker goes by what is published.
     pub(crate) fn share(&mut self) -> Option<Handed> {
         let writer = self.writer.take()?;
+        Arc::get_mut(&mut self.program).expect("nobody had it yet").leave_merging();
         let copy = Arc::new(self.program.duplicate());
         let published = Arc::new(Published::new(self.program.clone()));
         let reader = Arc::new(Reader::new(self.counters.map(|counters| counters.tally().clone())));

@@ -6,9 +6,9 @@
 //! nothing to do with it.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use flowlane::classify::{Hit, InsertError, Shared};
+use flowlane::classify::{Classifier, Hit, InsertError, Shared};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::word;
 use flowlane::packet::key::{FlowKey, FlowMask};
@@ -19,10 +19,33 @@ use super::by_number::{ByNumber, Numbers};
 use super::rules::Rules;
 use super::{Entry, Gist, Miss, PipelineError, Step, Steps, actions};
 
-/// Changes that are remembered.
-pub const CHANGES_KEPT: usize = 1024;
+/// Events that are remembered.
+pub const EVENTS_KEPT: usize = 1024;
 
-/// A rule that came or went.
+/// What happens to a program.
+#[derive(Clone)]
+pub enum Event {
+    /// A rule comes or goes.
+    Rule(Change),
+    /// A table has another engine, with the same rules: answers are as before.
+    Engine {
+        table: u8,
+        /// One for each copy of the program.
+        engines: Arc<Mutex<Vec<Box<dyn Shared>>>>,
+    },
+}
+
+impl Event {
+    /// Whether packets that agree with `key` in the bits of `mask`, and so take a path of these steps, may be concerned.
+    pub fn concerns(&self, steps: &[Step], key: &FlowKey, mask: &FlowMask) -> bool {
+        match self {
+            Event::Rule(change) => change.concerns(steps, key, mask),
+            Event::Engine { .. } => false,
+        }
+    }
+}
+
+/// A rule that comes or goes.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub table: u8,
@@ -46,8 +69,21 @@ pub enum What {
 }
 
 impl Change {
-    /// Whether packets that agree with `key` in the bits of `mask`, and so take a path of these steps, may be concerned.
-    pub fn concerns(&self, steps: &[Step], key: &FlowKey, mask: &FlowMask) -> bool {
+    /// Lets an engine follow.
+    ///
+    /// # Errors
+    /// Where it refuses the rule.
+    pub(crate) fn tell(&self, engine: &mut dyn Classifier) -> Result<(), InsertError> {
+        let rule = &self.entry.rule;
+        match self.what {
+            What::Add => engine.insert(self.id, rule.priority, &rule.matches)?,
+            What::Remove => _ = engine.remove(self.id),
+            What::Replace => {}
+        }
+        Ok(())
+    }
+
+    fn concerns(&self, steps: &[Step], key: &FlowKey, mask: &FlowMask) -> bool {
         let here = |step: &Step| matches!(step, Step::Matched { table, .. } if *table == self.table);
         let Some(at) = steps.iter().position(here) else { return false };
         // Behind an action the table sees another key than the packet came with.
@@ -158,15 +194,12 @@ impl Table {
     }
 
     fn apply(&mut self, change: &Change) -> Result<(), InsertError> {
-        let Change { id, what, ref entry, .. } = *change;
-        match (what, &mut self.engine) {
-            (What::Add, Some(engine)) => engine.insert(id, entry.rule.priority, &entry.rule.matches)?,
-            (What::Remove, Some(engine)) => _ = engine.remove(id),
-            _ => {}
+        if let Some(engine) = &mut self.engine {
+            change.tell(&mut **engine)?;
         }
-        match what {
-            What::Remove => _ = self.rules.remove(id),
-            What::Add | What::Replace => self.rules.put(id, entry.clone()),
+        match change.what {
+            What::Remove => _ = self.rules.remove(change.id),
+            What::Add | What::Replace => self.rules.put(change.id, change.entry.clone()),
         }
         Ok(())
     }
@@ -186,7 +219,7 @@ pub struct Program {
     is_function: Numbers,
     version: u64,
     /// The latest, each of which has made the version one more.
-    changes: VecDeque<Arc<Change>>,
+    events: VecDeque<Arc<Event>>,
 }
 
 impl Program {
@@ -197,7 +230,7 @@ impl Program {
             behind: self.behind,
             is_function: self.is_function,
             version: self.version,
-            changes: self.changes.clone(),
+            events: self.events.clone(),
         }
     }
 
@@ -213,21 +246,21 @@ impl Program {
         self.version as u32
     }
 
-    /// The changes since a version; none where that is too long ago, or the tables themselves have changed.
-    pub fn changes_since(&self, version: u64) -> Option<impl Iterator<Item = &Arc<Change>>> {
+    /// What has happened since a version; none where that is too long ago, or the tables themselves have changed.
+    pub fn events_since(&self, version: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
         self.latest(self.version.checked_sub(version)?)
     }
 
     /// The same since a [generation](Self::generation).
     #[inline]
-    pub fn changes_since_generation(&self, generation: u32) -> Option<impl Iterator<Item = &Arc<Change>>> {
+    pub fn events_since_generation(&self, generation: u32) -> Option<impl Iterator<Item = &Arc<Event>>> {
         self.latest(self.generation().wrapping_sub(generation).into())
     }
 
     #[inline]
-    fn latest(&self, count: u64) -> Option<impl Iterator<Item = &Arc<Change>>> {
-        let skipped = self.changes.len().checked_sub(usize::try_from(count).ok()?)?;
-        Some(self.changes.range(skipped..))
+    fn latest(&self, count: u64) -> Option<impl Iterator<Item = &Arc<Event>>> {
+        let skipped = self.events.len().checked_sub(usize::try_from(count).ok()?)?;
+        Some(self.events.range(skipped..))
     }
 
     /// The tables of rules, in order.
@@ -278,7 +311,7 @@ impl Program {
     /// Tables have come: what led to the next one may lead elsewhere.
     fn renew(&mut self) {
         self.version += 1;
-        self.changes.clear();
+        self.events.clear();
         let numbers: Vec<u8> = self.tables.iter().map(|(number, _)| number).collect();
         for number in numbers {
             let next = self.next_table(number).map(|table| Step::Enter { table, carry: Vec::new() });
@@ -292,22 +325,40 @@ impl Program {
         }
     }
 
-    /// Makes a change. Remembers it.
+    /// Lets something happen. Remembers it.
     ///
     /// # Errors
     /// Where a table's engine refuses a rule; nothing has changed.
-    pub fn apply(&mut self, change: Arc<Change>) -> Result<(), PipelineError> {
-        let number = change.table;
-        let table = self.tables.get_mut(number).ok_or(PipelineError::NoTable(number))?;
-        table.apply(&change).map_err(|source| PipelineError::Insert { table: number, source })?;
+    pub fn apply(&mut self, event: Arc<Event>) -> Result<(), PipelineError> {
+        match &*event {
+            Event::Rule(change) => {
+                let number = change.table;
+                let table = self.tables.get_mut(number).ok_or(PipelineError::NoTable(number))?;
+                table.apply(change).map_err(|source| PipelineError::Insert { table: number, source })?;
+            }
+            Event::Engine { table: number, engines } => {
+                let table = self.tables.get_mut(*number).ok_or(PipelineError::NoTable(*number))?;
+                let mut engines = engines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                table.engine = Some(engines.pop().expect("there are as many as copies of the program"));
+            }
+        }
         self.version += 1;
-        self.changes.push_back(change);
+        self.events.push_back(event);
         Ok(())
     }
 
-    /// Forgets changes but the latest.
+    /// No change takes long from now on: whoever changes the rules has tables merged.
+    pub(crate) fn leave_merging(&mut self) {
+        for (_, table) in self.tables.iter_mut() {
+            if let Some(engine) = &mut table.engine {
+                engine.leave_merging();
+            }
+        }
+    }
+
+    /// Forgets what has happened but the latest.
     pub fn forget(&mut self, kept: usize) {
-        self.changes.drain(..self.changes.len().saturating_sub(kept));
+        self.events.drain(..self.events.len().saturating_sub(kept));
     }
 
     /// Whether a rule leads where packets can go on.

@@ -1,11 +1,14 @@
 //! The engines of rule tables: made of a table's rules at once.
 
+use std::time::Instant;
+
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
 use flowlane::classify::auto::{self, LINEAR_RULES_MAX, TUPLE_RULES_MAX};
 use flowlane::classify::{Classifier, InsertError, LinearSearch, Shared, TupleSearch};
 use flowlane::generate::{Random, draw_key};
 
 use crate::config::{EngineChoice, TableSection};
+use crate::control::Expected;
 use crate::pipeline::Given;
 
 /// Rules up to which `auto` takes linear search unseen.
@@ -39,6 +42,22 @@ pub(super) fn build(
         EngineChoice::Tree => list(table, rules, AclEngine::Tree, seed),
         EngineChoice::Dynamic => list(table, rules, AclEngine::Dynamic, seed),
     }
+}
+
+/// An engine for rules that have changed, of which few or many will. None where there is no room for it.
+pub(super) fn rebuild(
+    table: &TableSection,
+    rules: &[Given<'_>],
+    seed: u32,
+    expected: Expected,
+    measured: bool,
+) -> Option<Box<dyn Shared>> {
+    if (table.engine, expected) == (EngineChoice::Auto, Expected::Many) {
+        return list(table, rules, AclEngine::Dynamic, seed).ok();
+    }
+    let begun = Instant::now();
+    let mut clock = || begun.elapsed().as_nanos() as u64;
+    build(table, rules, seed, measured.then_some(&mut clock as &mut Clock<'_>)).ok()
 }
 
 /// The limits of an access list.

@@ -408,13 +408,13 @@ impl Lookup {
         let Some(flow) = self.megaflows.get(found) else { return false };
         let path = PathId(flow.value);
         let program = self.pipeline.program();
-        let Some(changes) = program.changes_since_generation(flow.generation) else { return false };
+        let Some(events) = program.events_since_generation(flow.generation) else { return false };
         let Some((key, mask)) = self.megaflows.matching(found) else { return false };
         let steps = self.paths.steps(path);
-        for change in changes {
+        for event in events {
             let Some(left) = self.comparisons_left.checked_sub(1) else { return false };
             self.comparisons_left = left;
-            if change.concerns(steps, &key, &mask) {
+            if event.concerns(steps, &key, &mask) {
                 return false;
             }
         }
@@ -545,7 +545,7 @@ impl Lookup {
         let age = |used: u32| now.wrapping_sub(used) as i32;
         // Those of an earlier generation may hold, as long as it can be told.
         let program = self.pipeline.program();
-        let lost = |generation: u32| program.changes_since_generation(generation).is_none();
+        let lost = |generation: u32| program.events_since_generation(generation).is_none();
         self.megaflows
             .sweep(budget, |f| age(f.used) > idle || f.generation != generation && lost(f.generation));
         if self.paths.len() > self.paths_limit {

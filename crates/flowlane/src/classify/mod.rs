@@ -128,10 +128,13 @@ pub trait Classifier: Send {
 pub trait Shared: Classifier + Sync {
     /// A copy that answers alike, and goes on to do so after equal changes. What takes long to build is shared.
     fn duplicate(&self) -> Box<dyn Shared>;
-}
 
-impl<T: Classifier + Clone + Sync + 'static> Shared for T {
-    fn duplicate(&self) -> Box<dyn Shared> {
-        Box::new(self.clone())
+    /// From now on no change takes long, as far as that can be: whoever owns the table has another one built on another thread
+    /// when there have been [many](Self::unmerged).
+    fn leave_merging(&mut self) {}
+
+    /// Changes that lookups make good for: none where the table is as fast as if it had been built just now.
+    fn unmerged(&self) -> usize {
+        0
     }
 }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flowlane_switch::config::Config;
-use flowlane_switch::control::{Control, Served, Socket, SocketError, default_path};
+use flowlane_switch::control::{Served, Socket, SocketError, default_path};
 use flowlane_switch::report::Report;
 use flowlane_switch::setup::{Reload, Setup};
 use flowlane_switch::worker::Until;
@@ -53,8 +53,8 @@ struct Document {
     changes: Option<Replayed>,
 }
 
-/// How often rules are looked at whose time may be over.
-const TICK: Duration = Duration::from_millis(200);
+/// How often control does what is due without being asked.
+const TICK: Duration = Duration::from_millis(50);
 
 fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let duration = options.duration.map(Duration::try_from_secs_f64).transpose();
@@ -64,7 +64,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let reload = Reload::of(&setup);
     let replay = options.changes.as_deref().map(|file| Replay::read(file, &reload)).transpose()?;
     let live = setup.is_live();
-    let mut worker = setup.open(rand::random())?;
+    let (mut worker, control) = setup.open_controlled(rand::random())?;
     if options.validate_simd {
         worker.validate();
     }
@@ -72,7 +72,6 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
         worker.set_max_delay(Duration::from_micros(max_delay));
     }
     let stop = Arc::new(AtomicBool::new(false));
-    let control = Control::over(&mut worker).expect("the worker is new");
     let served = Arc::new(Served::new(control, reload, stop.clone()));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|e| Failure::Environment(format!("no signal handler: {e}")))?;
@@ -85,6 +84,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let begun = Instant::now();
     let (result, replayed) = std::thread::scope(|scope| {
         scope.spawn(|| {
+            served.control().wake(std::thread::current());
             while !ended.load(Ordering::Relaxed) {
                 served.tick();
                 std::thread::park_timeout(TICK);

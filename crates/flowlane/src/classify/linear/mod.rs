@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::rank::{Rank, Ranked};
-use super::{Classifier, Hit, InsertError};
+use super::{Classifier, Hit, InsertError, Shared};
 use crate::packet::fields::word;
 use crate::packet::key::{FlowKey, FlowMask};
 use crate::rule::matching::MaskedWord;
@@ -45,6 +45,12 @@ impl LinearSearch {
         let at = self.rules.partition_point(|(r, _)| r.rank > rank);
         self.rules.remove(at);
         Some(rank)
+    }
+}
+
+impl Shared for LinearSearch {
+    fn duplicate(&self) -> Box<dyn Shared> {
+        Box::new(self.clone())
     }
 }
 

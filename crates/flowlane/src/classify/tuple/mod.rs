@@ -27,7 +27,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::rank::{Rank, Ranked};
-use super::{Classifier, Hit, InsertError};
+use super::{Classifier, Hit, InsertError, Shared};
 use crate::packet::fields::word;
 use crate::packet::key::{FlowKey, FlowMask};
 use crate::probe::{Dependency, NoProbe, Part, Probe};
@@ -304,6 +304,12 @@ impl Subtable {
             + self.links.capacity() * size_of::<Link>()
             + self.free_links.capacity() * 4
             + self.stages.iter().map(|s| s.capacity() * 9).sum::<usize>()
+    }
+}
+
+impl Shared for TupleSearch {
+    fn duplicate(&self) -> Box<dyn Shared> {
+        Box::new(self.clone())
     }
 }
 

@@ -97,15 +97,22 @@ impl<const W: usize> Brute<W> {
     /// Where the table would be larger.
     #[inline(never)]
     pub fn build(kinds: &[WordKind; W], entries: &[Entry<W>], memory_max: usize) -> Result<Self, BuildError> {
-        let blocks = entries.len().div_ceil(BLOCK);
-        let needed = size_of_val(entries)
-            + blocks * (W * size_of::<Column>() + size_of::<[u16; CATEGORIES_MAX]>())
-            + 8 * entries.len();
-        if needed > memory_max {
-            let rules = entries.len();
-            return Err(BuildError::Memory { engine: "brute", rules, needed_bytes: needed, memory_max });
-        }
+        Self::fits(entries.len(), memory_max)?;
         Ok(Self::new(kinds, entries))
+    }
+
+    /// Whether a table of so many entries fits a budget of bytes.
+    ///
+    /// # Errors
+    /// Where it would be larger.
+    pub(super) fn fits(rules: usize, memory_max: usize) -> Result<(), BuildError> {
+        let blocks = rules.div_ceil(BLOCK);
+        let needed_bytes = rules * (size_of::<Entry<W>>() + 8)
+            + blocks * (W * size_of::<Column>() + size_of::<[u16; CATEGORIES_MAX]>());
+        match needed_bytes > memory_max {
+            true => Err(BuildError::Memory { engine: "brute", rules, needed_bytes, memory_max }),
+            false => Ok(()),
+        }
     }
 
     /// The same, looked up by this variant, where it may be used here.

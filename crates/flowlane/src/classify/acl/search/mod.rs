@@ -13,12 +13,13 @@ mod shape;
 mod table;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 pub use self::shape::FlowShape;
 use self::table::FlowTable;
 use super::table::AclContest;
 use super::{AclConfig, AclEngine, BuildError};
-use crate::classify::{Classifier, Hit, InsertError};
+use crate::classify::{Classifier, Hit, InsertError, Shared};
 use crate::isa::Variant;
 use crate::packet::batch::LaneMask;
 use crate::packet::{FlowKey, FlowMask};
@@ -33,7 +34,8 @@ struct Rule {
     priority: Priority,
     /// Its place among its equals.
     sequence: u64,
-    matches: Match,
+    /// Copies of the table share it.
+    matches: Arc<Match>,
 }
 
 type Rules = HashMap<RuleId, Rule>;
@@ -80,6 +82,8 @@ pub struct AclSearch {
     rules: Rules,
     sequence: u64,
     table: Box<dyn FlowTable>,
+    /// Whoever owns it has it built anew.
+    merged_aside: bool,
 }
 
 impl Clone for Box<dyn FlowTable> {
@@ -92,7 +96,13 @@ impl AclSearch {
     /// An empty table.
     pub fn new(config: AclConfig) -> Self {
         let table = table::table(FlowShape::default(), config, &Rules::new());
-        Self { config, rules: Rules::new(), sequence: 0, table: table.expect("no rules need no memory") }
+        Self {
+            config,
+            rules: Rules::new(),
+            sequence: 0,
+            table: table.expect("no rules need no memory"),
+            merged_aside: false,
+        }
     }
 
     /// A table of these rules, built at once; of equal priority the earlier wins.
@@ -105,7 +115,7 @@ impl AclSearch {
     ) -> Result<Self, BuildError> {
         let mut out = Self::new(config);
         for (id, priority, matches) in rules {
-            let rule = Rule { priority, sequence: out.sequence, matches: matches.clone() };
+            let rule = Rule { priority, sequence: out.sequence, matches: Arc::new(matches.clone()) };
             out.sequence += 1;
             if out.rules.insert(id, rule).is_some() {
                 return Err(BuildError::Duplicate(id));
@@ -118,10 +128,13 @@ impl AclSearch {
     /// Makes the table anew for all rules, and perhaps one more or instead of one.
     fn make_anew(&mut self, new: Option<(RuleId, Rule)>) -> Result<(), BuildError> {
         let old = new.map(|(id, rule)| (id, self.rules.insert(id, rule)));
-        let shape = FlowShape::of(self.rules.values().map(|rule| &rule.matches));
+        let shape = FlowShape::of(self.rules.values().map(|rule| &*rule.matches));
         match table::table(shape, self.config, &self.rules) {
             Ok(table) => {
                 self.table = table;
+                if self.merged_aside {
+                    self.table.leave_merging();
+                }
                 Ok(())
             }
             Err(error) => {
@@ -170,10 +183,25 @@ impl AclSearch {
     /// After a change: merges, where there have been many.
     fn follow(&mut self) {
         let changes = self.table.changes();
-        if changes > CHANGES_MIN && changes > self.rules.len() / 2 {
+        if !self.merged_aside && changes > CHANGES_MIN && changes > self.rules.len() / 2 {
             // Without room for it, all stays right.
             _ = self.table.rebuild();
         }
+    }
+}
+
+impl Shared for AclSearch {
+    fn duplicate(&self) -> Box<dyn Shared> {
+        Box::new(self.clone())
+    }
+
+    fn leave_merging(&mut self) {
+        self.merged_aside = true;
+        self.table.leave_merging();
+    }
+
+    fn unmerged(&self) -> usize {
+        self.table.changes()
     }
 }
 
@@ -192,7 +220,7 @@ impl Classifier for AclSearch {
         if self.rules.len() >= self.config.rules_max {
             return Err(InsertError::Full { rules_max: self.config.rules_max });
         }
-        let rule = Rule { priority, sequence: self.sequence, matches: matches.clone() };
+        let rule = Rule { priority, sequence: self.sequence, matches: Arc::new(matches.clone()) };
         if !self.rules.is_empty() && self.table.suits(matches) {
             self.table.insert(id, priority, matches)?;
             self.rules.insert(id, rule);
@@ -213,7 +241,7 @@ impl Classifier for AclSearch {
     fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> bool {
         let Some(rule) = self.rules.get_mut(&id) else { return false };
         let sequence = rule.sequence;
-        let new = Rule { priority, sequence, matches: matches.clone() };
+        let new = Rule { priority, sequence, matches: Arc::new(matches.clone()) };
         let replaced = self.table.suits(matches) && self.table.replace(id, priority, matches).is_ok();
         if replaced {
             *rule = new;

@@ -27,6 +27,7 @@ pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
         clock: &mut dyn FnMut() -> u64,
     ) -> Result<AclContest, BuildError>;
     fn changes(&self) -> usize;
+    fn leave_merging(&mut self);
     fn lookup(&self, key: &FlowKey) -> Option<Hit>;
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<RuleId>;
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]);
@@ -118,6 +119,10 @@ impl<const W: usize> FlowTable for Projected<W> {
 
     fn changes(&self) -> usize {
         self.acl.changes()
+    }
+
+    fn leave_merging(&mut self) {
+        self.acl.leave_merging();
     }
 
     fn lookup(&self, key: &FlowKey) -> Option<Hit> {

@@ -49,11 +49,8 @@ impl<const W: usize> Snapshot<W> {
     pub fn build(self) -> Result<Bulk<W>, BuildError> {
         let engine: Option<Box<dyn Settled<W>>> = match self.engine {
             AclEngine::Brute => {
-                let brute = Brute::build(&self.kinds, &self.entries, self.memory_max)?;
-                let brute = match self.config.usable_variant().and_then(|v| brute.clone().with_variant(v)) {
-                    Some(asked) => asked,
-                    None => brute,
-                };
+                Brute::<W>::fits(self.entries.len(), self.memory_max)?;
+                let brute = self.config.brute(&self.kinds, &self.entries);
                 Some(Box::new(brute))
             }
             AclEngine::Dynamic => None,
@@ -172,6 +169,7 @@ impl<const W: usize> Acl<W> {
         (self.states, self.dead, self.deaths) = (states, dead, deaths);
         self.bulk = bulk.engine.is_some().then_some(bulk);
         self.frozen = false;
+        self.gather_few();
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-use crate::classify::acl::{BuildError, Dynamic, DynamicConfig, Entry, WordKind, tree};
+use crate::classify::acl::{Brute, BuildError, Dynamic, DynamicConfig, Entry, WordKind, tree};
 use crate::isa::Variant;
 use crate::names::{self, Named, UnknownName};
 
@@ -91,6 +91,15 @@ impl AclConfig {
         match self.usable_variant().unwrap_or_else(|| tree::chosen().variant()) {
             Variant::Avx512 | Variant::Avx2 => 10,
             _ => 32,
+        }
+    }
+
+    /// Brute force over these entries.
+    pub(super) fn brute<const W: usize>(&self, kinds: &[WordKind; W], entries: &[Entry<W>]) -> Brute<W> {
+        let brute = Brute::new(kinds, entries);
+        match self.usable_variant().and_then(|variant| brute.clone().with_variant(variant)) {
+            Some(asked) => asked,
+            None => brute,
         }
     }
 

@@ -107,10 +107,13 @@ impl<const W: usize> Acl<W> {
         if !self.overlay.is_empty() {
             let mut newer = [Verdict::NONE; CHUNK * CATEGORIES_MAX];
             let newer = &mut newer[..slots.len()];
-            Self::engine_slots(&self.overlay, keys, categories, newer);
+            match &self.few {
+                Some(few) => Self::engine_slots(&**few, keys, categories, newer),
+                None => Self::engine_slots(&self.overlay, keys, categories, newer),
+            }
             for (slot, newer) in slots.iter_mut().zip(newer) {
-                // A dead rule's successor is looked for below, unless this one is better anyway.
-                if self.rank(*newer) > self.rank(*slot) {
+                // A dead rule's successor is looked for below, unless this one is better anyway. Most have no newer one.
+                if newer.rule().is_some() && self.rank(*newer) > self.rank(*slot) {
                     *slot = *newer;
                 }
             }

@@ -15,9 +15,12 @@ pub use config::{AclConfig, AclEngine};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey, order};
+use super::{Brute, BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey, order};
 use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
+
+/// Up to so many rules of the overlay are compared one by one: what a vector holds.
+const FEW_MAX: usize = 16;
 
 /// With so many rules the overlay is planned for the first time, and with twice as many again.
 const REPLAN_MIN: usize = 64;
@@ -58,6 +61,8 @@ pub struct Acl<const W: usize> {
     deaths: usize,
     /// Rules that came since the bulk was built.
     overlay: Dynamic<W>,
+    /// The same, where beside a bulk they are so few that brute force finds them fastest.
+    few: Option<Arc<Brute<W>>>,
     /// At how many rules the overlay is planned anew.
     replan_at: usize,
     /// What the last contest chose.
@@ -65,6 +70,8 @@ pub struct Acl<const W: usize> {
     /// Slots below this number may be in a snapshot that is being built: they are not used again before that is
     /// adopted.
     frozen: bool,
+    /// Whoever owns the table has another built instead: no change takes long.
+    merged_aside: bool,
 }
 
 impl<const W: usize> Acl<W> {
@@ -87,9 +94,11 @@ impl<const W: usize> Acl<W> {
             dead: Vec::new(),
             deaths: 0,
             overlay,
+            few: None,
             replan_at: REPLAN_MIN,
             chosen: None,
             frozen: false,
+            merged_aside: false,
         }
     }
 
@@ -136,6 +145,11 @@ impl<const W: usize> Acl<W> {
     /// the dynamic engine has them all, none.
     pub fn changes(&self) -> usize {
         if self.bulk.is_none() { 0 } else { self.overlay.len() + self.deaths }
+    }
+
+    /// No change takes long from now on: there is no other plan for rules that came, however many they are.
+    pub(super) fn leave_merging(&mut self) {
+        self.merged_aside = true;
     }
 
     /// The rules, in no order.
@@ -230,7 +244,7 @@ impl<const W: usize> Acl<W> {
             return Err(BuildError::Memory { engine, rules, needed_bytes, memory_max });
         }
         self.put(entry, State::Overlay);
-        if self.overlay.len() >= self.replan_at {
+        if self.overlay.len() >= self.replan_at && !self.merged_aside {
             // The old plan is slower, not wrong, where there is no room for another.
             if let Ok(planned) = self.overlay.replan() {
                 self.overlay = planned;
@@ -281,6 +295,7 @@ impl<const W: usize> Acl<W> {
     /// After a change to a table so small that brute force is fastest: makes that anew, in microseconds, unless another
     /// engine was named.
     fn follow(&mut self) {
+        self.gather_few();
         let small = self.len() <= self.config.brute_rules_max() && !self.frozen;
         let brute = match self.config.engine {
             AclEngine::Brute => true,
@@ -291,6 +306,15 @@ impl<const W: usize> Acl<W> {
             // Where there is no room, the change is in the overlay.
             _ = self.rebuild();
         }
+    }
+
+    /// What came since the bulk was built is compared one by one, as long as it is little.
+    fn gather_few(&mut self) {
+        let few = self.bulk.is_some() && (1..=FEW_MAX).contains(&self.overlay.len());
+        self.few = few.then(|| {
+            let entries: Vec<Entry<W>> = self.overlay.entries().collect();
+            Arc::new(self.config.brute(self.layout.kinds(), &entries))
+        });
     }
 
     /// Gives the rules new places in the order, which stays the same, so that there is room behind the last.
