@@ -395,6 +395,20 @@ pub(crate) enum SwitchVerb {
         #[command(flatten)]
         running: Running,
     },
+    /// Say what would become of a packet, and why: every table, rule, function, change and port. Nothing is sent or counted.
+    #[command(
+        after_help = "Examples:\n  flowlane switch trace in_port=1,tcp,nw_dst=10.0.0.5,tp_dst=22\n  flowlane switch trace --in-port 2 capture.pcap:7\n  flowlane switch trace --in-port 1 ffffffffffff0200000000010806..."
+    )]
+    Trace {
+        #[command(flatten)]
+        running: Running,
+        /// The number of the port that it comes in through; where it is left out, the flow's, or the first.
+        #[arg(long, value_name = "N")]
+        in_port: Option<u32>,
+        /// A flow as in rule files, of which a packet is made; FILE:N, the Nth packet of a capture, from 1; or a frame in
+        /// hexadecimal.
+        packet: String,
+    },
     /// Stop a switch that runs, after what is under way.
     #[command(after_help = "Example:\n  flowlane switch stop")]
     Stop {

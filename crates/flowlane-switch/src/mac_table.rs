@@ -86,14 +86,19 @@ impl MacTable {
     /// Learns where a frame's source is, and says where the frame goes. `now_s` is the caller's clock.
     #[inline]
     pub fn switch(&mut self, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
-        let Some(eth) = frame.first_chunk::<14>() else { return NormalDecision::Drop };
-        let mac = |at: usize| eth[at..at + 6].iter().fold(0u64, |mac, &byte| mac << 8 | u64::from(byte));
-        let vid = match (u16::from_be_bytes([eth[12], eth[13]]), frame.get(14..16)) {
-            (ether_type::VLAN | ether_type::QINQ, Some(tci)) => u16::from_be_bytes([tci[0], tci[1]]) & 0xfff,
-            _ => 0,
-        };
-        self.learn(mac(6), vid, port, now_s);
-        let destination = mac(0);
+        let Some((destination, source, vid)) = addresses(frame) else { return NormalDecision::Drop };
+        self.learn(source, vid, port, now_s);
+        self.decide(destination, vid, now_s)
+    }
+
+    /// Where a frame would go, as far as is known: nothing is learned.
+    pub fn would_switch(&self, frame: &[u8], now_s: u32) -> NormalDecision {
+        let Some((destination, _, vid)) = addresses(frame) else { return NormalDecision::Drop };
+        self.decide(destination, vid, now_s)
+    }
+
+    #[inline]
+    fn decide(&self, destination: u64, vid: u16, now_s: u32) -> NormalDecision {
         if destination >> 4 == 0x0018_0c20_0000 {
             return NormalDecision::Drop;
         }
@@ -131,7 +136,9 @@ impl MacTable {
     /// The port where `mac` was last seen in VLAN `vid`, unless that is too long ago.
     #[inline]
     pub fn lookup(&self, mac: u64, vid: u16, now_s: u32) -> Option<PortNo> {
-        let entry = &self.slots[self.find(mac << 16 | u64::from(vid)).ok()?];
+        let key = mac << 16 | u64::from(vid);
+        // Nobody's address is that of free slots.
+        let entry = &self.slots[self.find(key).ok().filter(|_| key != 0)?];
         (now_s.saturating_sub(entry.seen_s) < self.ageing_s).then_some(PortNo(entry.port))
     }
 
@@ -272,6 +279,18 @@ impl MacTable {
     }
 }
 
+/// A frame's destination, source and VLAN; none where it is too short.
+#[inline]
+fn addresses(frame: &[u8]) -> Option<(u64, u64, u16)> {
+    let eth = frame.first_chunk::<14>()?;
+    let mac = |at: usize| eth[at..at + 6].iter().fold(0u64, |mac, &byte| mac << 8 | u64::from(byte));
+    let vid = match (u16::from_be_bytes([eth[12], eth[13]]), frame.get(14..16)) {
+        (ether_type::VLAN | ether_type::QINQ, Some(tci)) => u16::from_be_bytes([tci[0], tci[1]]) & 0xfff,
+        _ => 0,
+    };
+    Some((mac(0), mac(6), vid))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
@@ -341,5 +360,9 @@ mod tests {
         let reserved = [1, 0x80, 0xc2, 0, 0, 0xe];
         assert_eq!(table.switch(&frame(reserved, host), PortNo(1), 0), NormalDecision::Drop);
         assert_eq!(table.switch(&[0; 5], PortNo(1), 0), NormalDecision::Drop);
+        // Nobody has the address of zeros.
+        assert_eq!(table.switch(&frame([0; 6], host), PortNo(1), 0), NormalDecision::Flood);
+        assert_eq!(table.would_switch(&frame(host, [0; 6]), 0), NormalDecision::To(PortNo(1)));
+        assert_eq!(table.len(), 1);
     }
 }

@@ -253,15 +253,31 @@ impl Tunnels {
         headers: &mut Headers,
         key: &FlowKey,
     ) -> Result<(), Unsent> {
+        let place = self.wrap(number, frame, headers, key)?;
+        let tunnel = &mut self.tunnels[place];
+        tunnel.sent_packets += 1;
+        tunnel.sent_bytes += frame.len() as u64;
+        Ok(())
+    }
+
+    /// The same, not counted. Gives the tunnel's place.
+    pub(crate) fn wrap(
+        &self,
+        number: u32,
+        frame: &mut Frame,
+        headers: &mut Headers,
+        key: &FlowKey,
+    ) -> Result<usize, Unsent> {
         let place = *self.places.get(&number).ok_or(Unsent::NoTunnel)?;
         let wrap = self.encapsulators[place].as_ref().ok_or(Unsent::NoTunnel)?;
-        self.tunnels[place].push(wrap, frame, headers, self.flow_hash.of(key))
+        self.tunnels[place].push(wrap, frame, headers, self.flow_hash.of(key))?;
+        Ok(place)
     }
 }
 
 impl Tunnel {
     fn push(
-        &mut self,
+        &self,
         wrap: &Encapsulator,
         frame: &mut Frame,
         headers: &mut Headers,
@@ -290,8 +306,6 @@ impl Tunnel {
                 return Err(Unsent::TooLong);
             }
         }
-        self.sent_packets += 1;
-        self.sent_bytes += frame.len() as u64;
         *headers = outer_headers(encapsulation.destination);
         Ok(())
     }

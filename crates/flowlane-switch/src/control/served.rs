@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
+use flowlane::generate::packet::build_frame;
+use flowlane::packet::fields::word;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::print_actions;
 use flowlane::rule::{FlowMod, ReadErrors, ReadOptions, read_changes};
@@ -16,7 +18,7 @@ use super::rpc::{PROTOCOL, RpcError};
 use super::{Control, FlowStatistics, Gone, Refused};
 use crate::report::{Report, RuleReport};
 use crate::setup::{Reload, SetupError};
-use crate::worker::{Mailbox, Worker};
+use crate::worker::{Mailbox, Trace, Worker};
 
 /// A switch that runs, for those who look at it and change it.
 pub struct Served {
@@ -113,6 +115,17 @@ struct ChangeParams {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+struct TraceParams {
+    /// A port's number; none: the flow's, or else the first.
+    in_port: Option<u32>,
+    /// In hexadecimal.
+    frame: String,
+    /// Instead of a frame: a flow as of rule files, of which one is made.
+    flow: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct ReloadParams {
     file: Option<PathBuf>,
 }
@@ -148,6 +161,10 @@ impl Served {
                 told(&self.reload(file.as_deref())?)
             }
             "fdb" => told(&self.fdb()?),
+            "trace" => {
+                let TraceParams { in_port, frame, flow } = read(params)?;
+                told(&self.trace(in_port, &frame, &flow)?)
+            }
             "stop" => {
                 self.stop.store(true, Ordering::Relaxed);
                 Ok(Value::Null)
@@ -261,6 +278,31 @@ impl Served {
         Ok(entries)
     }
 
+    /// What would become of a packet that came in through a port, and why: a frame in hexadecimal, or one of a flow.
+    ///
+    /// # Errors
+    /// Where it is not understood, there is no such port, or the switch does not run.
+    pub fn trace(&self, in_port: Option<u32>, frame: &str, flow: &str) -> Result<Trace, RpcError> {
+        let refused = |message: String| RpcError::new(RpcError::PARAMS, message);
+        let mut port = in_port;
+        let mut bytes = Vec::new();
+        if frame.is_empty() {
+            let key = self.read_changes(&format!("delete {flow}"), "flow")?.remove(0).rule.matches.key();
+            let of_flow = key.word(word::IN_PORT);
+            port = port.or((of_flow != 0).then_some(of_flow));
+            build_frame(&key, FRAME_BYTES, &mut bytes);
+        } else {
+            let byte = |at: usize| frame.get(at..at + 2).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+            let read: Option<Vec<u8>> = (0..frame.len()).step_by(2).map(byte).collect();
+            bytes = read.ok_or_else(|| refused("a frame is hexadecimal digits, two a byte".to_owned()))?;
+        }
+        let traced = self.ask(move |worker| {
+            let first = worker.egress.ports.slots().first().map_or(PortNo(0), |slot| slot.number);
+            worker.trace(port.map_or(first, PortNo), &bytes)
+        })?;
+        traced.map_err(refused)
+    }
+
     /// Does what is due without being asked: to be called some ten times a second.
     pub fn tick(&self) {
         let mut control = self.control();
@@ -270,6 +312,9 @@ impl Served {
         drop(control.take_gone());
     }
 }
+
+/// Of a frame that is made of a flow, at least.
+const FRAME_BYTES: usize = 60;
 
 /// Slots of the address table that are read at a time.
 const SLOTS: usize = 4096;

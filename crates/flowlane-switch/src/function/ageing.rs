@@ -59,6 +59,12 @@ impl Ticks {
         self.now
     }
 
+    /// The tick that [`at`](Self::at) would give.
+    pub fn would_be_at(&self, now_ns: u64) -> u32 {
+        let mut ticks = *self;
+        ticks.at(now_ns)
+    }
+
     /// The latest tick that [`at`](Self::at) has given.
     pub fn now(&self) -> u32 {
         self.now

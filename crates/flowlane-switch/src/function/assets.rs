@@ -23,8 +23,8 @@ use std::net::IpAddr;
 /// The verdicts, by number.
 pub const VERDICTS: [&str; 2] = ["known", "new"];
 
-const KNOWN: u8 = 0;
-const NEW: u8 = 1;
+pub(super) const KNOWN: u8 = 0;
+pub(super) const NEW: u8 = 1;
 
 /// Words of a key: what it is and its VLAN, four of the address, two of MAC address or port.
 const WORDS: usize = 7;
@@ -165,6 +165,7 @@ impl Assets {
         if self.config.lookups == Lookups::Scalar {
             for lane in lanes.lanes() {
                 let (host, service) = self.shown(&packets.keys[lane], &packets.headers[lane]);
+                self.counters.without += u64::from(host.is_none());
                 let now = self.come_to(packets.times_ns[lane]);
                 let mut new = false;
                 for key in host.iter().chain(&service) {
@@ -180,6 +181,7 @@ impl Assets {
         for lane in lanes.lanes() {
             verdicts[lane] = KNOWN;
             let (host, service) = self.shown(&packets.keys[lane], &packets.headers[lane]);
+            self.counters.without += u64::from(host.is_none());
             host.map(|key| self.hosts.push(lane, key));
             service.map(|key| self.services.push(lane, key));
         }
@@ -236,7 +238,7 @@ impl Assets {
 
     /// The keys of the host and of the service that a packet shows.
     #[inline]
-    fn shown(&mut self, key: &FlowKey, headers: &Headers) -> (Option<Key>, Option<Key>) {
+    fn shown(&self, key: &FlowKey, headers: &Headers) -> (Option<Key>, Option<Key>) {
         let [vlan_tci, eth_type] = halves(key.word(word::VLAN_ETH_TYPE));
         let vlan = if vlan_tci & VLAN_PRESENT == 0 { UNTAGGED } else { u32::from(vlan_tci & 0xfff) };
         let mac =
@@ -249,13 +251,9 @@ impl Assets {
                 let sender = [key.word(word::ARP_HA), key.word(word::ARP_HA + 1) >> 16];
                 (v4, sender, 0)
             }
-            _ => {
-                self.counters.without += 1;
-                return (None, None);
-            }
+            _ => return (None, None),
         };
         if !self.counts(address, version) {
-            self.counters.without += 1;
             return (None, None);
         }
         let [a, b, c, d] = address;
@@ -269,6 +267,17 @@ impl Assets {
         let service =
             [kind::SERVICE | version | vlan, a, b, c, d, u32::from(protocol) << 16 | u32::from(port), 0];
         (Some(host), Some(service))
+    }
+
+    /// Whether the host and the service are known that the first of some packets shows; none where it shows none.
+    pub(super) fn would_know(&self, packets: &Packets<'_>) -> (Option<bool>, Option<bool>) {
+        let now = self.ticks.would_be_at(packets.times_ns[0]);
+        let known = |key: Key| {
+            let found = self.table.keys().lookup(&key);
+            found.is_some_and(|at| !self.table.entries.is_due(at, now))
+        };
+        let (host, service) = self.shown(&packets.keys[0], &packets.headers[0]);
+        (host.map(known), service.map(known))
     }
 
     /// Whether an address can be a host's, and is of the networks that count.

@@ -16,8 +16,8 @@ use super::table::AgedTable;
 /// The verdicts, by number.
 pub const VERDICTS: [&str; 2] = ["hit", "miss"];
 
-const HIT: u8 = 0;
-const MISS: u8 = 1;
+pub(super) const HIT: u8 = 0;
+pub(super) const MISS: u8 = 1;
 
 /// Words of a small set's keys: an IPv4 5-tuple.
 const NARROW: usize = 4;
@@ -443,6 +443,23 @@ impl Filter {
         self.counters.without_key += (lanes.len() - having.len()) as u64;
         let state = (self.policy, &mut self.counters, &mut self.ticks);
         with_set!(&mut self.set, set => set.process(state, packets, having, verdicts));
+    }
+
+    /// Whether there is an entry for the first of some packets; none where it has no key.
+    pub(super) fn would_find(&self, packets: &Packets<'_>) -> Option<bool> {
+        let has = packets.headers[0].malformed.is_none() && self.shape.has(&packets.keys[0]);
+        let now = self.ticks.would_be_at(packets.times_ns[0]);
+        has.then(|| {
+            with_set!(&self.set, set => {
+                let found = set.table.keys().lookup(&set.key(packets.keys[0].words()));
+                found.is_some_and(|at| !self.policy.ages || !set.table.entries.is_due(at, now))
+            })
+        })
+    }
+
+    /// Whether packets add entries.
+    pub(super) fn learns(&self) -> bool {
+        self.policy.learn
     }
 
     pub(super) fn age(&mut self, now_ns: u64) {

@@ -21,6 +21,7 @@
 pub mod ageing;
 pub mod assets;
 pub mod burst;
+mod explain;
 pub mod filter;
 pub mod nat;
 pub mod table;
@@ -30,6 +31,7 @@ mod tests;
 
 pub use assets::{AssetConfig, Assets};
 pub use burst::{Lookups, Packets};
+pub use explain::Explained;
 pub use filter::{Filter, FilterConfig};
 pub use nat::{Nat, NatConfig};
 

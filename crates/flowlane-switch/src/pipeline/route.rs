@@ -8,6 +8,8 @@
 //!
 //! A next hop is a list of actions, or a group of other next hops of which the packet's flow picks one.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
+
 use flowlane::cache::flow_hash::FlowHash;
 use flowlane::packet::Field;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
@@ -224,6 +226,34 @@ impl RouteTable {
             }
         }
         found
+    }
+
+    /// The number that [`take`](Self::take) would give for a packet with this key, and why.
+    pub fn explain(&self, key: &FlowKey) -> (u32, String) {
+        let found = self.find(std::slice::from_ref(key), LaneMask(1)).next_hops[0];
+        let route = match key.word(word::VLAN_ETH_TYPE) as u16 {
+            ether_type::IPV4 => {
+                let route = self.v4.rib.lookup(key.word(word::IPV4_DST));
+                route.map(|(prefix, hop)| {
+                    (format!("{}/{}", Ipv4Addr::from(prefix.first()), prefix.len()), hop)
+                })
+            }
+            ether_type::IPV6 => {
+                let route = self.v6.rib.lookup(key.get(Field::Ipv6Dst));
+                route.map(|(prefix, hop)| {
+                    (format!("{}/{}", Ipv6Addr::from(prefix.first()), prefix.len()), hop)
+                })
+            }
+            _ => None,
+        };
+        let why = match route {
+            None => "no prefix has its destination".to_owned(),
+            Some((prefix, hop)) if hop > self.hops.len() as u64 => {
+                format!("{prefix}, where its flow picks one of a group")
+            }
+            Some((prefix, _)) => prefix,
+        };
+        (found as u32, why)
     }
 
     /// Counts the packet of a lane. Gives the number of its [steps](Self::steps).

@@ -24,6 +24,7 @@ mod merge;
 mod order;
 mod ports;
 mod stages;
+mod trace;
 mod validate;
 mod waiting;
 
@@ -42,6 +43,7 @@ pub use lookup::{CacheConfig, Lookup};
 pub use mail::Mailbox;
 pub use ports::{PortCounters, PortSlot, Ports};
 pub use stages::{Stage, StageCounters, Stages, Timer};
+pub use trace::{Trace, TraceSent, TraceStep};
 pub use validate::{Difference, RunError};
 pub use waiting::WaitingCounters;
 

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etherparse::PacketBuilder;
-use flowlane::classify::acl::AclConfig;
-use flowlane::classify::{AclSearch, Shared, TupleSearch};
+use flowlane::classify::acl::{AclConfig, AclEngine};
+use flowlane::classify::{AclSearch, LinearSearch, Shared, TupleSearch};
 use flowlane::packet::Field;
 use flowlane::rule::action::PortNo;
-use flowlane::rule::{Action, Command, FlowMod, Match, Priority, Rule};
+use flowlane::rule::{Action, Command, FlowMod, Match, Priority, ReadOptions, Rule, read, read_changes};
 use flowlane_switch::control::{Control, Reason};
 use flowlane_switch::mac_table::MacTable;
 use flowlane_switch::packet::{Burst, Frame};
-use flowlane_switch::pipeline::{Miss, Pipeline};
-use flowlane_switch::port::{Port, PortError, Received};
+use flowlane_switch::pipeline::{Given, Miss, Pipeline};
+use flowlane_switch::port::{MemoryPort, Port, PortError, Received};
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 
 /// Destination ports of packets, each of which has a rule or none.
@@ -142,13 +142,18 @@ impl Drop for Stopping<'_> {
     }
 }
 
+/// An access list that is built anew when its rules have changed.
+fn tree() -> AclConfig {
+    AclConfig::default().with_engine(AclEngine::Tree)
+}
+
 /// A switch whose last table has the rules; there may be one in front. Gives that table.
 fn switch(seed: u64, acknowledged: &Acknowledged) -> (Worker, u8, Arc<AtomicU64>, Sent) {
     let mut pipeline = Pipeline::new();
     let engine = |tuple: bool| -> Box<dyn Shared> {
         match tuple {
             true => Box::new(TupleSearch::new(100, 7)),
-            false => Box::new(AclSearch::new(AclConfig::default())),
+            false => Box::new(AclSearch::new(tree())),
         }
     };
     let last = u8::from(seed % 2 == 1);
@@ -246,6 +251,9 @@ fn change_at_random(
             assert_eq!(control.change(&refused).unwrap_err().at, 2);
         }
         control.change(&mods).unwrap();
+        if random.below(3) == 0 {
+            control.renew();
+        }
         changed.iter().for_each(|slot| acknowledged[usize::from(*slot)].store(version, Ordering::SeqCst));
         random.hinder();
     }
@@ -258,6 +266,13 @@ fn no_packet_meets_a_rule_that_is_gone_and_none_is_lost_or_counted_twice() {
         let acknowledged: Acknowledged = Arc::default();
         let (mut worker, table, made, sent) = switch(seed, &acknowledged);
         let mut control = Control::over(&mut worker).unwrap();
+        let built = Arc::new(AtomicU64::new(0));
+        let count = built.clone();
+        let build = move |rules: &[Given<'_>], _| -> Option<Box<dyn Shared>> {
+            count.fetch_add(1, Ordering::Relaxed);
+            Some(Box::new(AclSearch::build(tree(), rules.iter().copied()).unwrap()))
+        };
+        control.renew_with(table, Arc::new(build));
         let stop = AtomicBool::new(false);
         let (slots, gone, statistics, missed) = std::thread::scope(|scope| {
             let running = scope.spawn(|| worker.run(Until::default(), &stop, |_| {}));
@@ -270,6 +285,8 @@ fn no_packet_meets_a_rule_that_is_gone_and_none_is_lost_or_counted_twice() {
             let missed: u64 = (0..=table).map(|table| control.missed(table).unwrap()).sum();
             (slots, gone, statistics, missed)
         });
+        let trees = seed / 2 % 2 == 1;
+        assert!(!trees || built.load(Ordering::Relaxed) > 0, "seed {seed}: {built:?}");
         let made = made.load(Ordering::Relaxed);
         let sent = sent.lock().unwrap();
         assert_eq!(sent.len() as u64, made, "seed {seed}: every packet goes somewhere");
@@ -299,4 +316,150 @@ fn no_packet_meets_a_rule_that_is_gone_and_none_is_lost_or_counted_twice() {
         let unmatched = sent.iter().filter(|(.., version)| version.is_none()).count() as u64;
         assert_eq!(missed, unmatched, "seed {seed}");
     }
+}
+
+/// A worker that does not run, with these rules in a table of linear search, and every packet brings a megaflow.
+fn still(rules: &str) -> (Worker, Control) {
+    let mut pipeline = Pipeline::new();
+    pipeline.add_table(0, "", Box::new(LinearSearch::new(10)), Miss::Drop);
+    for rule in read(rules, "rules", None, &ReadOptions::default()).unwrap() {
+        pipeline.add_rule(rule).unwrap();
+    }
+    let mut egress = Egress::new(MacTable::new(100, 300, 1), 1);
+    for number in 1..=3 {
+        egress.ports.add(PortSlot::new(PortNo(number), "", "", Box::new(MemoryPort::new().0)));
+    }
+    let caches = CacheConfig { adaptive: false, ..CacheConfig::default() };
+    let mut worker = Worker::new(Lookup::new(pipeline, caches), egress, 64, Clock::Frames);
+    let control = Control::over(&mut worker).unwrap();
+    (worker, control)
+}
+
+fn udp(to: u16) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let packet =
+        PacketBuilder::ethernet2([0; 6], [2; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(1000, to);
+    packet.write(&mut bytes, b"x").unwrap();
+    bytes
+}
+
+fn changes(text: &str) -> Vec<FlowMod> {
+    read_changes(text, "changes", &ReadOptions::default()).unwrap()
+}
+
+#[test]
+fn a_change_leaves_megaflows_alone_that_it_does_not_concern() {
+    let (mut worker, mut control) =
+        still("priority=1,udp,tp_dst=53,actions=output:2\npriority=1,udp,tp_dst=80,actions=output:2");
+    let both = [udp(53), udp(80)];
+    let both: Vec<&[u8]> = both.iter().map(Vec::as_slice).collect();
+    worker.inject(0, &both).unwrap();
+    assert_eq!((worker.lookup.slow, worker.lookup.restamped), (2, 0));
+    control.change(&changes("add priority=7,udp,tp_dst=80,actions=output:3\ntcp,actions=drop")).unwrap();
+    worker.inject(0, &both).unwrap();
+    assert_eq!((worker.lookup.slow, worker.lookup.restamped), (3, 1));
+    worker.inject(0, &both).unwrap();
+    assert_eq!((worker.lookup.slow, worker.lookup.restamped), (3, 1));
+    worker.lookup.collect_counters();
+    let counted =
+        control.statistics(|_, _| true).into_iter().map(|flow| (flow.rule.to_string(), flow.count.packets));
+    let counted: Vec<(String, u64)> = counted.collect();
+    let packets: Vec<u64> = counted.iter().map(|(_, packets)| *packets).collect();
+    assert_eq!(packets, [3, 1, 2, 0], "{counted:?}");
+}
+
+#[test]
+fn flow_mods_do_what_openflow_says() {
+    let (_, mut control) = still(
+        "priority=5,udp,actions=output:2\npriority=5,udp,tp_dst=53,cookie=7,actions=output:2\ntcp,actions=drop",
+    );
+    let rules = |control: &Control| -> Vec<String> {
+        control.statistics(|_, _| true).into_iter().map(|flow| flow.rule.to_string()).collect()
+    };
+    let mut change = |text: &str| control.change(&changes(text)).map(|a| (a.added, a.modified, a.removed));
+    // Of one priority and match: in its place. As specific as: others, too.
+    assert_eq!(change("priority=5,udp,actions=output:3"), Ok((0, 1, 0)));
+    assert_eq!(change("modify udp,actions=in_port"), Ok((0, 2, 0)));
+    assert_eq!(change("modify_strict priority=5,udp,actions=output:3"), Ok((0, 1, 0)));
+    assert_eq!(change("modify_strict priority=6,udp,actions=output:3"), Ok((0, 0, 0)));
+    assert_eq!(change("modify cookie=7/-1,actions=output:1"), Ok((0, 1, 0)));
+    assert_eq!(change("delete out_port=2"), Ok((0, 0, 0)));
+    assert_eq!(change("delete out_port=1"), Ok((0, 0, 1)));
+    assert_eq!(change("delete_strict priority=5,udp"), Ok((0, 0, 1)));
+    // All or none.
+    let refused = change("priority=9,udp,actions=output:1\n\ndelete tcp\npriority=9,icmp,actions=output:9")
+        .unwrap_err();
+    assert_eq!((refused.at, refused.line), (2, 4));
+    assert_eq!(refused.to_string(), "line 4: there is no port 9; those that there are: 1, 2, 3");
+    assert!(change("table=3,actions=drop").unwrap_err().to_string().contains("no table 3"));
+    assert!(change("actions=goto_table:2").unwrap_err().to_string().contains("does not exist"));
+    let one_by_one: String = (0..20).map(|n| format!("priority={n},arp,actions=drop\n")).collect();
+    assert!(change(&one_by_one).unwrap_err().to_string().contains("limit of 10 rules"));
+    assert_eq!(rules(&control), ["table=0,priority=32768,tcp actions=drop"]);
+    assert_eq!(control.change(&changes("delete")).map(|a| a.removed), Ok(1));
+    assert!(rules(&control).is_empty());
+}
+
+#[test]
+fn rules_go_when_their_time_is_over_or_nobody_uses_them() {
+    let (mut worker, mut control) = still("");
+    let second = 1_000_000_000;
+    let mut at = |control: &mut Control, s: u64, to: Option<u16>| {
+        let frame = udp(to.unwrap_or(1));
+        worker.inject_at(0, [(s * second, &frame[..])]).unwrap();
+        worker.lookup.collect_counters();
+        control.expire()
+    };
+    at(&mut control, 1, None);
+    let rule = |to: u16, timeouts: &str| format!("udp,tp_dst={to},{timeouts},actions=output:2\n");
+    let rules = [
+        rule(10, "idle_timeout=10"),
+        rule(20, "hard_timeout=25"),
+        rule(30, "idle_timeout=5,hard_timeout=60"),
+    ];
+    control.change(&changes(&rules.concat())).unwrap();
+    assert_eq!(at(&mut control, 4, Some(30)), 0);
+    assert_eq!(at(&mut control, 8, Some(10)), 0);
+    // 30 has been idle since second 4.
+    assert_eq!(at(&mut control, 9, Some(20)), 1);
+    assert_eq!(at(&mut control, 17, Some(20)), 0);
+    assert_eq!(at(&mut control, 18, Some(20)), 1);
+    assert_eq!(at(&mut control, 25, Some(20)), 0);
+    assert_eq!(at(&mut control, 26, Some(20)), 1);
+    at(&mut control, 27, None);
+    at(&mut control, 28, None);
+    let gone: Vec<_> =
+        control.take_gone().into_iter().map(|g| (g.reason, g.count.packets, g.lasted.as_secs())).collect();
+    let expected = [(Reason::IdleTimeout, 1, 8), (Reason::IdleTimeout, 1, 17), (Reason::HardTimeout, 5, 25)];
+    assert_eq!(gone, expected);
+}
+
+#[test]
+fn a_hundred_thousand_changes_leave_nothing_behind() {
+    let (mut worker, mut control) = still("udp,actions=output:2");
+    let mut random = Random(3);
+    let frame = udp(5);
+    let mut there = BTreeSet::new();
+    for _ in 0..10_000 {
+        let mods: String = (0..10)
+            .map(|_| {
+                let slot = random.below(8);
+                match there.remove(&slot) {
+                    true => format!("delete_strict priority=9,udp,tp_dst={slot}\n"),
+                    false => {
+                        there.insert(slot);
+                        format!("priority=9,udp,tp_dst={slot},actions=output:3\n")
+                    }
+                }
+            })
+            .collect();
+        control.change(&changes(&mods)).unwrap();
+        worker.inject(0, &[&frame]).unwrap();
+        control.take_gone();
+    }
+    assert_eq!(control.program().tables().map(|(_, table)| table.len()).sum::<usize>(), 1 + there.len());
+    // Handles are used again: as many as went before the worker had brought its counters, at most.
+    let end = control.program().table(0).unwrap().rules().map(|(id, _)| id.0).max().unwrap();
+    assert!(end < 1000, "{end}");
+    assert!(worker.lookup.paths.len() < 10_000);
 }

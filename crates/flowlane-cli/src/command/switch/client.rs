@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use flowlane_switch::capture::CaptureReader;
 use flowlane_switch::control::{
     CallError, ChangeReport, Client, FlowReport, LineError, MacEntry, RpcError, default_path,
 };
 use flowlane_switch::report::Report;
+use flowlane_switch::worker::{Trace, TraceSent, TraceStep};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -45,6 +47,14 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
             tell(running, &Call::of(running).make("reload", json!({ "file": file }))?, changed)
         }
         SwitchVerb::Fdb { running } => tell(running, &Call::of(running).make("fdb", json!({}))?, addresses),
+        SwitchVerb::Trace { running, in_port, packet } => {
+            let params = match frame(packet)? {
+                Some(frame) => json!({ "in_port": in_port, "frame": frame }),
+                None => json!({ "in_port": in_port, "flow": packet }),
+            };
+            let call = Call::about(running, "flow", format!("delete {packet}"));
+            tell(running, &call.make("trace", params)?, trace)
+        }
         SwitchVerb::Stop { running } => {
             let said = Call::of(running).make("stop", json!({}))?;
             tell(running, &said, |(): ()| "the switch stops\n".to_owned())
@@ -112,6 +122,32 @@ fn change(running: &Running, command: &str, flow: &[String]) -> Result<(), Failu
     tell(running, &Call::about(running, "flow", text).change()?, changed)
 }
 
+/// The frame that is meant, in hexadecimal; none where a flow is.
+fn frame(packet: &str) -> Result<Option<String>, Failure> {
+    let digits: String = packet.chars().filter(|c| !c.is_whitespace() && *c != ':').collect();
+    if !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit()) {
+        return Ok(Some(digits));
+    }
+    let Some((file, number)) = packet.rsplit_once(':') else { return Ok(None) };
+    let (path, Ok(number)) = (Path::new(file), number.parse::<u64>()) else { return Ok(None) };
+    if !path.is_file() {
+        return Ok(None);
+    }
+    let wrong = |e: &dyn std::fmt::Display| Failure::input(format!("{file}: {e}"));
+    let opened = std::fs::File::open(path).map_err(|e| Failure::file(path, "read", &e))?;
+    let mut reader = CaptureReader::new(std::io::BufReader::new(opened)).map_err(|e| wrong(&e))?;
+    let mut frame = Vec::new();
+    for at in 1..=number {
+        if reader.next(&mut frame).map_err(|e| wrong(&e))?.is_none() {
+            return Err(Failure::input_help(
+                format!("{file} has {} packets", at - 1),
+                "they are counted from 1",
+            ));
+        }
+    }
+    Ok(Some(frame.iter().map(|byte| format!("{byte:02x}")).collect()))
+}
+
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::fs::canonicalize(path).map_err(|e| Failure::file(path, "read", &e))
 }
@@ -175,6 +211,26 @@ fn changed(change: ChangeReport) -> String {
         "{added} rules came, {modified} do something else, {removed} went; in force after {} µs\n",
         count(microseconds)
     )
+}
+
+fn trace(trace: Trace) -> String {
+    let mut out = String::new();
+    for TraceStep { place, what, why } in &trace.steps {
+        out += &format!("{place}\n    {what}\n");
+        if !why.is_empty() {
+            out += &format!("    {why}\n");
+        }
+    }
+    let row = |sent: &TraceSent| {
+        let port = sent.port.map_or_else(String::new, |number| number.to_string());
+        vec![
+            format!("{port} {}", sent.port_name).trim().to_owned(),
+            (sent.frame.len() / 2).to_string(),
+            sent.frame.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = trace.sent.iter().map(row).collect();
+    if rows.is_empty() { out } else { out + &output::table("", &["leaves through", "bytes", "frame"], &rows) }
 }
 
 fn addresses(entries: Vec<MacEntry>) -> String {

@@ -451,6 +451,56 @@ impl Nat {
     }
 }
 
+/// What translation means to do with a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Meant {
+    /// Nothing: it gets this verdict.
+    Left(u8),
+    /// To refuse it.
+    Refused(Refusal),
+    /// To make a session for it, and to translate it accordingly.
+    Opened(u8),
+    /// To translate it, which has been done to the packet.
+    Translated(u8),
+}
+
+impl Nat {
+    /// What would become of the first of some packets: nothing here changes, but the packet as it would.
+    pub(super) fn would(&self, packets: &mut Packets<'_>) -> Meant {
+        let packet = match self.read(packets, 0) {
+            Reading::Other => return Meant::Left(OTHER),
+            Reading::Refused(refusal) => return Meant::Refused(refusal),
+            Reading::Packet(packet) => packet,
+        };
+        let now = self.ticks.would_be_at(packets.times_ns[0]);
+        let [source, destination] =
+            self.find(&packet).map(|found| found.filter(|&at| !self.sessions.is_due(at, now)));
+        let verdict = packet.way.verdict();
+        match packet.what {
+            What::LaterFragment | What::Error => {
+                // Where its first fragment, or what it quotes, is known, it goes where that went.
+                let known = packet.what == What::LaterFragment || source.or(destination).is_some();
+                return if known { Meant::Left(verdict) } else { Meant::Refused(Refusal::ErrorAlone) };
+            }
+            What::Opens | What::Goes => {}
+        }
+        if packet.looks_outside() && destination.is_none() {
+            return Meant::Refused(Refusal::NoSession);
+        }
+        if let Some(at) = destination {
+            write(packets, 0, packet.proto, End::Destination, self.sessions.get(at).inside_end());
+        }
+        match source {
+            Some(at) => write(packets, 0, packet.proto, End::Source, self.sessions.get(at).outside_end()),
+            None if !packet.looks_inside() => {}
+            None if packet.what != What::Opens => return Meant::Refused(Refusal::TcpWithoutSyn),
+            None if self.sessions.is_full() => return Meant::Refused(Refusal::Full),
+            None => return Meant::Opened(verdict),
+        }
+        Meant::Translated(verdict)
+    }
+}
+
 /// Writes an end into a lane's frame and key.
 #[inline]
 fn write(packets: &mut Packets<'_>, lane: usize, proto: u8, end: End, to: Endpoint) {
