@@ -2,6 +2,7 @@
 
 mod bench;
 mod classify;
+mod control;
 mod gpu;
 mod namespaces;
 mod route;

@@ -168,7 +168,8 @@ fn carries_ping_and_tcp(tap: bool) {
     let path = folder.path().join("bridge.toml");
     fs::write(&path, config).unwrap();
     let mut switch = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
-    switch.args(["switch", "run", "--json", "--duration", "60"]).arg(&path).stdout(Stdio::piped());
+    switch.args(["switch", "run", "--json", "--duration", "60", "--socket"]);
+    switch.arg(folder.path().join("control.sock")).arg(&path).stdout(Stdio::piped());
     let mut switch = Switch(Some(switch.spawn().unwrap()));
     std::thread::sleep(Duration::from_millis(500));
     if tap {
@@ -192,6 +193,49 @@ fn carries_ping_and_tcp(tap: bool) {
     assert!(bytes > TRANSFER_BYTES as u64, "{report:#}");
     assert!(report["macs"]["addresses"].as_u64() >= Some(2));
     println!("ping and {TRANSFER_BYTES} bytes of TCP were carried");
+}
+
+/// The commands in the README for a switch that is changed while it runs, as they stand there.
+fn readme_commands() -> String {
+    let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
+    let (_, marked) =
+        readme.split_once("<!-- Run by tests/cli/namespaces.rs as it stands. -->\n```sh\n").unwrap();
+    marked.split_once("```").unwrap().0.to_owned()
+}
+
+#[test]
+fn what_the_readme_says_of_a_switch_that_runs_works_as_it_stands() {
+    let isolated = "unshare --net --mount sh -ec 'mount -t tmpfs tmpfs /run && ip netns add try'";
+    if !sh("test $(id -u) = 0 && command -v ip && command -v ping && command -v unshare") || !sh(isolated) {
+        println!("skipped: needs root, ip, ping, unshare, and network namespaces");
+        return;
+    }
+    let binary = assert_cmd::cargo::cargo_bin!("flowlane");
+    let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    // Nobody else's switch, nor namespaces of these names, are in the way there.
+    let script = format!("mount -t tmpfs tmpfs /run\n{}\nwait\n", readme_commands());
+    let output = Command::new("timeout")
+        .args(["60", "unshare", "--net", "--mount", "sh", "-e", "-c", &script])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .env("PATH", path)
+        .env("FLOWLANE_TUNE", "/dev/null")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{told}");
+    assert!(text.contains("30 received, 0% packet loss"), "{text}");
+    let rule =
+        text.lines().find(|line| line.contains("icmp,icmp_type=8 \u{2192} normal")).expect("it is listed");
+    let packets: u32 = rule.split('|').nth(4).unwrap().trim().parse().unwrap();
+    assert!((5..=30).contains(&packets), "{rule}");
+    for part in
+        ["1 rules came", "sent through port 2 right", "priority 32768, (any) \u{2192} normal", "2 addresses"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert!(text.contains("0 rules came, 0 do something else, 1 went"), "reloaded: {text}");
+    println!("the README's commands work");
 }
 
 #[test]

@@ -1,0 +1,255 @@
+//! A switch that is looked at and changed while it runs, from outside.
+#![cfg(unix)]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::{TempDir, tempdir};
+
+use crate::support::run;
+
+const CONFIG: &str = r#"
+[[port]]
+number = 1
+name = "in"
+open = "gen:udp,rate=20000"
+[[port]]
+number = 2
+name = "out"
+open = "null"
+[[table]]
+number = 0
+rules = ["priority=1,udp,actions=output:out", "priority=2,tcp,tp_dst=22,cookie=0x16,actions=drop"]
+"#;
+
+/// A switch that runs in a folder of its own, on `control.sock` there.
+struct Switch {
+    folder: TempDir,
+    child: Option<Child>,
+}
+
+impl Switch {
+    fn start(config: &str, more: &[&str]) -> Self {
+        let folder = tempdir().unwrap();
+        fs::write(folder.path().join("switch.toml"), config).unwrap();
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+        command.current_dir(folder.path()).args([
+            "switch",
+            "run",
+            "switch.toml",
+            "--json",
+            "--duration",
+            "60",
+        ]);
+        command.args(["--socket", "control.sock"]).args(more).env("FLOWLANE_TUNE", "/dev/null");
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let switch = Self { folder, child: Some(child) };
+        let begun = Instant::now();
+        while UnixStream::connect(switch.at().join("control.sock")).is_err() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "the switch does not answer");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        switch
+    }
+
+    fn at(&self) -> &Path {
+        self.folder.path()
+    }
+
+    #[track_caller]
+    fn say(&self, verb: &str, code: i32) -> (String, String) {
+        run(self.at(), &format!("switch {verb} --socket control.sock"), code)
+    }
+
+    #[track_caller]
+    fn json(&self, verb: &str) -> Value {
+        serde_json::from_str(&self.say(&format!("{verb} --json"), 0).0).unwrap()
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.as_ref().unwrap().id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    /// What it said when it had ended.
+    fn end(mut self) -> Output {
+        self.child.take().unwrap().wait_with_output().unwrap()
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            _ = child.kill();
+        }
+    }
+}
+
+#[test]
+fn a_switch_that_runs_is_looked_at_and_changed() {
+    let switch = Switch::start(CONFIG, &[]);
+    let (told, _) = switch.say("add-flow priority=9,udp,nw_dst=0.0.0.0/0,actions=output:out", 0);
+    assert!(told.starts_with("1 rules came, 0 do something else, 0 went; in force after"), "{told}");
+    std::thread::sleep(Duration::from_millis(200));
+    let flows = switch.json("flows udp");
+    let packets = |flow: &Value| flow["packets"].as_u64().unwrap();
+    assert_eq!(flows.as_array().unwrap().len(), 2);
+    assert!(packets(&flows[1]) > 100, "{flows}");
+    assert!(switch.say("flows --table 0", 0).0.contains("3 rules"));
+    let other = switch.json("mod-flow --strict priority=9,udp,actions=drop");
+    assert_eq!((&other["added"], &other["modified"]), (&0.into(), &1.into()));
+    let gone = switch.json("del-flow --strict priority=9,udp");
+    assert_eq!((&gone["removed"], &gone["gone"][0]["reason"]), (&1.into(), &"deleted".into()));
+    assert!(gone["gone"][0]["packets"].as_u64() >= flows[1]["packets"].as_u64(), "{gone}");
+    let (shown, _) = switch.say("show", 0);
+    for part in ["1 in", "udp \u{2192} output:2", "cycles/packet", "megaflow"] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(switch.json("show")["ports"][0]["rx_packets"].as_u64() > Some(100));
+    assert_eq!(switch.json("fdb"), Value::Array(Vec::new()));
+    let (traced, _) = switch.say("trace in_port=in,tcp,tp_dst=22", 0);
+    for part in ["port 1 in", "priority 2, tcp,tp_dst=22 \u{2192} drop", "cookie 0x16", "nothing is sent"] {
+        assert!(traced.contains(part), "{part}: {traced}");
+    }
+    let sent = switch.json("trace in_port=1,udp,tp_dst=53");
+    assert_eq!((&sent["sent"][0]["port"], &sent["sent"][0]["port_name"]), (&2.into(), &"out".into()));
+    let frame = sent["sent"][0]["frame"].as_str().unwrap();
+    assert_eq!(switch.json(&format!("trace --in-port 1 {frame}"))["sent"], sent["sent"]);
+    switch.say("stop", 0);
+    let output = switch.end();
+    assert!(output.status.success());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rules = report["tables"][0]["rules"].as_array().unwrap();
+    let counted: u64 = rules.iter().map(|rule| rule["packets"].as_u64().unwrap()).sum();
+    let received = report["ports"][0]["rx_packets"].as_u64().unwrap();
+    assert_eq!(
+        counted + gone["gone"][0]["packets"].as_u64().unwrap(),
+        received,
+        "no packet is lost by a change"
+    );
+}
+
+#[test]
+fn a_bad_change_is_refused_whole_with_its_place() {
+    let switch = Switch::start(CONFIG, &[]);
+    let before = switch.json("flows")[0]["matches"].clone();
+    let changes = "add udp,tp_dst=1,actions=drop\n\ndelete tcp\nadd udp,tp_dts=4,actions=drop\nmodify udp,actions=outptu:2\n";
+    fs::write(switch.at().join("bad.flows"), changes).unwrap();
+    let (_, told) = switch.say("bundle bad.flows", 2);
+    for part in
+        ["bad.flows:4:9: `tp_dts`", "did you mean `tp_dst`", "did you mean `output`", "nothing was changed"]
+    {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    fs::write(switch.at().join("port.flows"), "add udp,tp_dst=1,actions=drop\nadd arp,actions=output:9\n")
+        .unwrap();
+    let (_, told) = switch.say("bundle port.flows", 2);
+    assert!(told.contains("port.flows:2:1: there is no port 9; those that there are: 1, 2"), "{told}");
+    assert!(switch.say("add-flow table=7,actions=drop", 2).1.contains("there is no table 7"));
+    assert!(switch.say("add-flow actions=goto_table:9", 2).1.contains("goto_table:9"));
+    assert!(switch.say("trace --in-port 9 00ff", 2).1.contains("there is no port 9; there are 1 in, 2 out"));
+    let flows = switch.json("flows");
+    assert_eq!((flows.as_array().unwrap().len(), &flows[0]["matches"]), (2, &before));
+    fs::write(switch.at().join("good.flows"), "delete tcp\nadd arp,actions=drop\nadd icmp,actions=drop\n")
+        .unwrap();
+    let done = switch.json("bundle good.flows");
+    assert_eq!((&done["added"], &done["removed"]), (&2.into(), &1.into()));
+}
+
+#[test]
+fn a_reload_makes_rules_what_the_configuration_says() {
+    let switch = Switch::start(CONFIG, &[]);
+    switch.say("add-flow arp,actions=drop", 0);
+    let file = switch.at().join("switch.toml");
+    let write = |text: String| fs::write(&file, text).unwrap();
+    write(CONFIG.replace("tp_dst=22", "tp_dst=23"));
+    let done = switch.json("reload");
+    assert_eq!((&done["added"], &done["modified"], &done["removed"]), (&1.into(), &0.into(), &2.into()));
+    let flows = switch.json("flows");
+    assert!(flows[0]["packets"].as_u64() > Some(0), "what stays keeps its counters: {flows}");
+    // Whatever else is in it was read when the switch began.
+    write(CONFIG.replace("open = \"null\"", "open = \"pcap-out:x.pcap\""));
+    assert!(switch.say("reload", 2).1.contains("[[port]] is not as it was"));
+    write(CONFIG.replace("output:out", "output:nowhere"));
+    assert!(switch.say("reload", 2).1.contains("nowhere"));
+    assert_eq!(switch.json("flows").as_array().unwrap().len(), 2);
+    write(CONFIG.to_owned());
+    switch.signal("-HUP");
+    let begun = Instant::now();
+    while !switch.say("flows", 0).0.contains("tp_dst=22") {
+        assert!(begun.elapsed() < Duration::from_secs(10), "SIGHUP reloads");
+    }
+    switch.signal("-TERM");
+    let output = switch.end();
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stderr).contains("reloaded: 1 rules came")
+    );
+}
+
+#[test]
+fn changes_are_made_at_their_times() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("switch.toml"), CONFIG).unwrap();
+    let steps = "@0.1 add priority=5,udp,actions=drop\n@0.3 delete_strict priority=5,udp\n@9 delete\n";
+    fs::write(at.join("changes.flows"), steps).unwrap();
+    let (json, _) = run(at, "switch run switch.toml --duration 0.5 --changes changes.flows --json", 0);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let changes = &json["changes"];
+    assert_eq!(
+        (&changes["flow_mods"], &changes["removed"], &changes["not_due"]),
+        (&2.into(), &1.into(), &1.into())
+    );
+    let (received, sent) = (&json["ports"][0]["rx_packets"], &json["ports"][1]["tx_packets"]);
+    let share = sent.as_f64().unwrap() / received.as_f64().unwrap();
+    assert!((0.3..0.9).contains(&share), "about two fifths were dropped: {share}");
+    fs::write(at.join("changes.flows"), "@0 add upd,actions=drop\n").unwrap();
+    let (_, told) = run(at, "switch run switch.toml --duration 0.5 --changes changes.flows", 2);
+    assert!(told.contains("changes.flows:1:8"), "{told}");
+    fs::write(at.join("changes.flows"), "@0 add udp,actions=output:8\n").unwrap();
+    let (_, told) = run(at, "switch run switch.toml --duration 0.3 --changes changes.flows", 1);
+    assert!(told.contains("changes.flows:1: there is no port 8"), "{told}");
+}
+
+#[test]
+fn the_socket_speaks_json_rpc_and_is_nobody_elses() {
+    let switch = Switch::start(CONFIG, &[]);
+    let path = switch.at().join("control.sock");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&path).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+    let mut stream = BufReader::new(UnixStream::connect(&path).unwrap());
+    let mut ask = |line: &str| -> Value {
+        stream.get_mut().write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_line(&mut answer).unwrap();
+        serde_json::from_str(&answer).unwrap()
+    };
+    let version = ask(r#"{"jsonrpc":"2.0","method":"version","id":1}"#);
+    assert_eq!((&version["id"], &version["result"]["protocol"]), (&1.into(), &1.into()));
+    assert_eq!(ask("nonsense")["error"]["code"], -32700);
+    assert_eq!(ask(r#"{"jsonrpc":"2.0","method":"dance","id":2}"#)["error"]["code"], -32601);
+    assert_eq!(
+        ask(r#"{"jsonrpc":"2.0","method":"flows","params":{"tabel":1},"id":2}"#)["error"]["code"],
+        -32602
+    );
+    let refused = ask(
+        r#"{"jsonrpc":"2.0","method":"change","params":{"text":"add upd,actions=drop","file":"x"},"id":2}"#,
+    );
+    assert_eq!(refused["error"]["data"]["lines"][0]["column"], 5, "{refused}");
+    // A second switch has to take another; one that was killed leaves nothing in the way.
+    let taken = "switch run switch.toml --duration 1 --socket control.sock";
+    assert!(run(switch.at(), taken, 2).1.contains("another switch answers on control.sock"));
+    switch.signal("-KILL");
+    let Switch { folder, .. } = &switch;
+    std::thread::sleep(Duration::from_millis(100));
+    assert!(path.exists());
+    run(folder.path(), "switch run switch.toml --duration 0.1 --socket control.sock", 0);
+    assert!(!path.exists());
+    let (_, told) = run(folder.path(), "switch show --socket control.sock", 3);
+    assert!(told.contains("no switch answers on control.sock"), "{told}");
+}
