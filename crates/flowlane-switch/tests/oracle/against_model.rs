@@ -1,6 +1,7 @@
 //! The switch against the model: random rules and random packets, with caches and without, by every engine,
 //! one packet at a time and in bursts.
 
+mod changing;
 mod directed;
 mod wild;
 mod worker;

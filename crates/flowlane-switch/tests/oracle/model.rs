@@ -11,7 +11,7 @@ mod writing;
 use std::collections::BTreeMap;
 
 use flowlane::packet::Field;
-use flowlane::rule::{Action, Match, Rule};
+use flowlane::rule::{Action, Command, FlowMod, Match, Rule};
 
 use reading::{Reading, TAGS_MAX};
 pub(crate) use routes::{Route, Routes};
@@ -69,6 +69,8 @@ pub(crate) struct Model {
     ports: Vec<u32>,
     pub(crate) forward_malformed: bool,
     counters: Counters,
+    /// The packets of rules that went.
+    pub(crate) gone: Vec<u64>,
 }
 
 /// A packet on its way.
@@ -103,7 +105,13 @@ impl Model {
             Table { kind: kind.clone(), rules: Vec::new(), hops: vec![0; hops], missed: 0 }
         };
         let tables = (0..).zip(kinds.iter().map(table)).collect();
-        Self { tables, ports: ports.to_vec(), forward_malformed: false, counters: Counters::default() }
+        Self {
+            tables,
+            ports: ports.to_vec(),
+            forward_malformed: false,
+            counters: Counters::default(),
+            gone: Vec::new(),
+        }
     }
 
     /// Adds a rule; one of the same priority and match takes new actions (OpenFlow 1.3.5 §6.4).
@@ -113,6 +121,22 @@ impl Model {
         match rules.iter_mut().find(same) {
             Some(old) => old.0.actions.clone_from(&rule.actions),
             None => rules.push((rule.clone(), 0)),
+        }
+    }
+
+    /// Makes a change to one rule, where it is there (OpenFlow 1.3.5 §6.4).
+    pub(crate) fn change(&mut self, change: &FlowMod) {
+        let wanted = &change.rule;
+        if change.command == Command::Add {
+            return self.add(wanted);
+        }
+        let rules = &mut self.tables.get_mut(&wanted.table).expect("the rule's table").rules;
+        let same = |old: &(Rule, u64)| old.0.priority == wanted.priority && old.0.matches == wanted.matches;
+        let Some(at) = rules.iter().position(same) else { return };
+        match change.command {
+            Command::ModifyStrict => rules[at].0.actions.clone_from(&wanted.actions),
+            Command::DeleteStrict => self.gone.push(rules.remove(at).1),
+            other => panic!("{other:?} is not for one rule"),
         }
     }
 

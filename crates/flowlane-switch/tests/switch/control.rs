@@ -318,10 +318,12 @@ fn no_packet_meets_a_rule_that_is_gone_and_none_is_lost_or_counted_twice() {
     }
 }
 
-/// A worker that does not run, with these rules in a table of linear search, and every packet brings a megaflow.
+/// A worker that does not run, with these rules in two tables of linear search, and every packet brings a megaflow.
 fn still(rules: &str) -> (Worker, Control) {
     let mut pipeline = Pipeline::new();
-    pipeline.add_table(0, "", Box::new(LinearSearch::new(10)), Miss::Drop);
+    for table in 0..2 {
+        pipeline.add_table(table, "", Box::new(LinearSearch::new(10)), Miss::Drop);
+    }
     for rule in read(rules, "rules", None, &ReadOptions::default()).unwrap() {
         pipeline.add_rule(rule).unwrap();
     }
@@ -366,6 +368,19 @@ fn a_change_leaves_megaflows_alone_that_it_does_not_concern() {
     let counted: Vec<(String, u64)> = counted.collect();
     let packets: Vec<u64> = counted.iter().map(|(_, packets)| *packets).collect();
     assert_eq!(packets, [3, 1, 2, 0], "{counted:?}");
+}
+
+#[test]
+fn what_a_rule_has_written_is_what_a_change_to_a_later_table_is_about() {
+    // The megaflow asks for metadata of zero, as packets come; the second table sees another.
+    let (mut worker, mut control) =
+        still("metadata=0,actions=set_field:5->metadata,goto_table:1\ntable=1,priority=1,actions=output:2");
+    worker.inject(0, &[&udp(53)]).unwrap();
+    control.change(&changes("table=1,priority=2,metadata=5,actions=output:3")).unwrap();
+    worker.inject(0, &[&udp(53)]).unwrap();
+    worker.lookup.collect_counters();
+    let counted = control.statistics(|table, _| table == 1).into_iter().map(|flow| flow.count.packets);
+    assert_eq!((counted.collect::<Vec<u64>>(), worker.lookup.restamped), (vec![1, 1], 0));
 }
 
 #[test]

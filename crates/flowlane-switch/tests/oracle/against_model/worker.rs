@@ -103,7 +103,7 @@ impl Options {
         Self { burst, ..self }
     }
 
-    fn engine(&self) -> Box<dyn Shared> {
+    pub(super) fn engine(&self) -> Box<dyn Shared> {
         match self.engine {
             Engine::Linear => Box::new(LinearSearch::new(10_000)),
             Engine::Tuple => Box::new(TupleSearch::new(10_000, 5)),
