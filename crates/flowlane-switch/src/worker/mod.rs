@@ -178,7 +178,11 @@ impl Worker {
     /// Answers what has been asked.
     #[inline]
     fn answer(&mut self) {
-        self.mail.take().into_iter().for_each(|question| question(self));
+        for question in self.mail.take() {
+            // Whoever has changed rules and asks then is to be told of these.
+            self.lookup.follow(self.now_ns());
+            question(self);
+        }
     }
 
     /// Switches until every port has come to its end, `until` is reached, or `stop` is set. `progress` is

@@ -376,6 +376,17 @@ fn interpret(pipeline: &Pipeline, in_port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u
         .run()
 }
 
+/// What a trace says would be sent; none where that depends on a port which nobody knows before.
+fn traced(worker: &Worker, port: usize, bytes: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
+    let trace = worker.trace(PortNo(port as u32 + 1), bytes).unwrap();
+    let hex = |text: &str| -> Vec<u8> {
+        (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+    };
+    let known = !trace.steps.iter().any(|step| step.why.contains("a new session"));
+    let sent = trace.sent.iter().map(|sent| (sent.port.unwrap_or(CONTROLLER), hex(&sent.frame)));
+    known.then(|| sent.collect())
+}
+
 fn counters(worker: &mut Worker) -> Vec<(u8, u32, u64, u64)> {
     worker.lookup.collect_counters();
     let mut out = Vec::new();
@@ -418,8 +429,10 @@ fn caches_change_nothing_and_the_pipeline_is_what_openflow_describes() {
             // One at a time, so that what is sent can be told apart by packet.
             let mut all = Vec::new();
             for (i, bytes) in borrowed.iter().enumerate() {
+                let told = traced(&plain, port, bytes);
                 plain.inject(port, &[bytes]).unwrap();
                 let sent = std::mem::take(&mut *plain_sent.lock().unwrap());
+                assert_eq!(told, Some(sent.clone()), "seed {seed} round {round} packet {i} {bytes:02x?}");
                 let wanted = interpret(&plain.lookup.pipeline, port as u32 + 1, bytes);
                 assert_eq!(sent, wanted, "seed {seed} round {round} packet {i} {bytes:02x?}\n{rules:#?}");
                 cached.inject(port, &[bytes]).unwrap();

@@ -90,6 +90,25 @@ struct FirstFragment {
     destination: u32,
 }
 
+impl FirstFragment {
+    /// Gives a lane's packet, a later fragment, the addresses of the first.
+    fn send_after(self, packets: &mut Packets<'_>, lane: usize) {
+        let l3 = usize::from(packets.headers[lane].l3);
+        let bytes = packets.frames[lane].bytes_mut();
+        write_address(bytes, l3, End::Source, self.source);
+        write_address(bytes, l3, End::Destination, self.destination);
+        packets.keys[lane].set_word(word::IPV4_SRC, self.source);
+        packets.keys[lane].set_word(word::IPV4_DST, self.destination);
+    }
+}
+
+/// What tells the datagram of a lane's packet, a fragment, from others.
+fn datagram(packet: &Packet, packets: &Packets<'_>, lane: usize) -> Result<[u32; 3], Refusal> {
+    let (key, l3) = (&packets.keys[lane], usize::from(packets.headers[lane].l3));
+    let id = word16(packets.frames[lane].bytes(), l3 + 4).ok_or(Refusal::Malformed)?;
+    Ok([key.word(word::IPV4_SRC), key.word(word::IPV4_DST), u32::from(packet.proto) << 16 | u32::from(id)])
+}
+
 /// Translation, with its sessions.
 #[derive(Debug)]
 pub struct Nat {
@@ -245,7 +264,11 @@ impl Nat {
         let found = [source, destination];
         let settled = match packet.what {
             What::LaterFragment => self.later_fragment(packet, packets, lane, now),
-            What::Error => self.error(packet, found, packets, lane),
+            What::Error => {
+                let settled = self.error(packet, found, packets, lane);
+                self.counters.errors += u64::from(settled.is_ok());
+                settled
+            }
             What::Opens | What::Goes => self.packet(packet, found, packets, lane, now),
         };
         settled.unwrap_or_else(|refusal| self.refuse(refusal))
@@ -312,7 +335,7 @@ impl Nat {
     /// An ICMP error: the packet that it quotes is translated back, and the error goes where that came from.
     #[cold]
     fn error(
-        &mut self,
+        &self,
         packet: &Packet,
         [source, destination]: [Option<u32>; 2],
         packets: &mut Packets<'_>,
@@ -338,7 +361,6 @@ impl Nat {
             write_address(bytes, l3, End::Source, session.outside);
             key.set_word(word::IPV4_SRC, session.outside);
         }
-        self.counters.errors += 1;
         Ok(packet.way.verdict())
     }
 
@@ -382,22 +404,15 @@ impl Nat {
         lane: usize,
         now: u32,
     ) -> Result<u8, Refusal> {
+        let datagram = datagram(packet, packets, lane)?;
         let fragments = self.fragments.as_mut().ok_or(Refusal::FragmentAlone)?;
-        let key = &mut packets.keys[lane];
-        let l3 = usize::from(packets.headers[lane].l3);
-        let bytes = packets.frames[lane].bytes_mut();
-        let id = word16(bytes, l3 + 4).ok_or(Refusal::Malformed)?;
-        let (source, destination) = (key.word(word::IPV4_SRC), key.word(word::IPV4_DST));
-        let datagram = [source, destination, u32::from(packet.proto) << 16 | u32::from(id)];
         let at = fragments.find(&datagram, now).ok_or(Refusal::FragmentAlone)?;
         let first = fragments.entries.get(at).value;
-        if word16(bytes, l3 + 6).is_some_and(|word| word & MORE_FRAGMENTS == 0) {
+        let l3 = usize::from(packets.headers[lane].l3);
+        if word16(packets.frames[lane].bytes(), l3 + 6).is_some_and(|word| word & MORE_FRAGMENTS == 0) {
             fragments.entries.change_idle(at, idle_ticks(LAST_FRAGMENT_IDLE_S));
         }
-        write_address(bytes, l3, End::Source, first.source);
-        write_address(bytes, l3, End::Destination, first.destination);
-        key.set_word(word::IPV4_SRC, first.source);
-        key.set_word(word::IPV4_DST, first.destination);
+        first.send_after(packets, lane);
         self.counters.fragments += 1;
         Ok(first.verdict)
     }
@@ -476,13 +491,13 @@ impl Nat {
         let [source, destination] =
             self.find(&packet).map(|found| found.filter(|&at| !self.sessions.is_due(at, now)));
         let verdict = packet.way.verdict();
-        match packet.what {
-            What::LaterFragment | What::Error => {
-                // Where its first fragment, or what it quotes, is known, it goes where that went.
-                let known = packet.what == What::LaterFragment || source.or(destination).is_some();
-                return if known { Meant::Left(verdict) } else { Meant::Refused(Refusal::ErrorAlone) };
-            }
-            What::Opens | What::Goes => {}
+        let settled = match packet.what {
+            What::LaterFragment => Some(self.would_follow(&packet, packets, now)),
+            What::Error => Some(self.error(&packet, [source, destination], packets, 0)),
+            What::Opens | What::Goes => None,
+        };
+        if let Some(settled) = settled {
+            return settled.map_or_else(Meant::Refused, Meant::Translated);
         }
         if packet.looks_outside() && destination.is_none() {
             return Meant::Refused(Refusal::NoSession);
@@ -498,6 +513,16 @@ impl Nat {
             None => return Meant::Opened(verdict),
         }
         Meant::Translated(verdict)
+    }
+
+    /// The same for a later fragment.
+    fn would_follow(&self, packet: &Packet, packets: &mut Packets<'_>, now: u32) -> Result<u8, Refusal> {
+        let datagram = datagram(packet, packets, 0)?;
+        let fragments = self.fragments.as_ref().ok_or(Refusal::FragmentAlone)?;
+        let found = fragments.keys().lookup(&datagram).filter(|&at| !fragments.entries.is_due(at, now));
+        let first = fragments.entries.get(found.ok_or(Refusal::FragmentAlone)?).value;
+        first.send_after(packets, 0);
+        Ok(first.verdict)
     }
 }
 

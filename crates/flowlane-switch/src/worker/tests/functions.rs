@@ -3,7 +3,10 @@
 use flowlane::packet::parse::ip_proto;
 use flowlane::route::Prefix;
 
+use flowlane::rule::{ReadOptions, read_changes};
+
 use super::*;
+use crate::control::Control;
 use crate::function::nat::Forward;
 use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
 use crate::pipeline::route::{HopSpec, RouteTable, RouteTableConfig};
@@ -91,33 +94,68 @@ pub(super) fn counted(worker: &Worker) -> Vec<Counted> {
     functions.map(|(number, f)| (number, f.packets, verdicts(f))).collect()
 }
 
+/// Changes to rules in front of functions and behind.
+const CHANGES: [&str; 8] = [
+    "add table=0,priority=4,udp,tp_dst=80,actions=goto_table:7",
+    "delete table=0,udp,tp_dst=80",
+    "add table=0,priority=9,tcp,nw_ttl=3,actions=output:2",
+    "delete_strict table=0,priority=9,tcp,nw_ttl=3",
+    "add table=9,priority=4,reg0=2,actions=output:1",
+    "delete_strict table=9,priority=4,reg0=2",
+    "modify_strict table=9,priority=2,reg0=2,actions=output:4",
+    "modify_strict table=9,priority=2,reg0=2,actions=output:3",
+];
+
 #[test]
 fn bursts_through_functions_are_packets_one_after_the_other_with_caches_and_without() {
     for seed in 0..60u64 {
+        let changes = seed % 2 == 1;
         let r = &mut Random(seed);
         let (mut alone, alone_sent) = with_functions(no_caches(), Lookups::Scalar);
         let (mut plain, plain_sent) = with_functions(no_caches(), Lookups::Batch);
         let caches = CacheConfig { exact_insert_inverse: 1, ..CacheConfig::default() };
         let (mut cached, cached_sent) = with_functions(caches, Lookups::Batch);
+        let mut told_right = 0;
+        let mut controls = [&mut alone, &mut plain, &mut cached].map(|worker| Control::over(worker).unwrap());
         for round in 0..20 {
+            if changes {
+                let mods = read_changes(r.pick(&CHANGES), "changes", &ReadOptions::default()).unwrap();
+                let made = controls.each_mut().map(|control| control.change(&mods).unwrap());
+                assert!(made[0] == made[1] && made[1] == made[2]);
+                alone.lookup.follow(0);
+            }
             let port = r.next(2) as usize;
             let frames: Vec<Vec<u8>> = (0..32).map(|_| packet(r)).collect();
             let borrowed: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
             plain.inject(port, &borrowed).unwrap();
             cached.inject(port, &borrowed).unwrap();
             for frame in &borrowed {
+                let (before, told) = (alone_sent.lock().unwrap().len(), traced(&alone, port, frame));
                 alone.inject(port, &[frame]).unwrap();
+                // What is told before it is done is what is done, but where nobody knows.
+                told_right += usize::from(told.is_some());
+                let is = alone_sent.lock().unwrap()[before..].to_vec();
+                assert!(
+                    told.as_ref().is_none_or(|told| *told == is),
+                    "seed {seed} {frame:02x?}\n told {told:02x?}\n   is {is:02x?}"
+                );
             }
             let [a, b, c] =
                 [&alone_sent, &plain_sent, &cached_sent].map(|s| std::mem::take(&mut *s.lock().unwrap()));
             assert_eq!(b, c, "seed {seed}, round {round}");
             assert_eq!(a, b, "seed {seed}, round {round}");
         }
+        assert!(told_right > 300, "{told_right}");
         assert_eq!(counted(&alone), counted(&plain), "seed {seed}");
         assert_eq!(counted(&cached), counted(&plain), "seed {seed}");
         assert_eq!(alone.egress.drops, plain.egress.drops, "seed {seed}");
         assert_eq!(cached.egress.drops, plain.egress.drops, "seed {seed}");
         let counts = counted(&plain);
+        let of_rules = [&mut alone, &mut plain, &mut cached].map(|worker| counters(worker));
+        assert!(of_rules[0] == of_rules[1] && of_rules[1] == of_rules[2], "seed {seed}: {of_rules:?}");
+        if changes {
+            continue;
+        }
         assert!(counts.iter().all(|(_, packets, _)| *packets > 100), "{counts:?}");
         assert!(plain.egress.drops.function_refused > 0);
     }
