@@ -14,6 +14,7 @@
 //! | [`worker`] | the loop: receive, parse, caches, tables, actions, transmit |
 //! | [`control`] | whoever changes rules while packets go through them |
 //! | [`config`], [`setup`] | from a TOML file to a worker |
+//! | [`socket`] | on which a switch that runs answers |
 //! | [`report`] | what a worker has counted, as data |
 //! | [`hostile`] | what must hold for any input: for fuzzing and tests |
 
@@ -29,5 +30,6 @@ pub mod pipeline;
 pub mod port;
 pub mod report;
 pub mod setup;
+pub mod socket;
 pub mod tunnel;
 pub mod worker;

@@ -18,15 +18,9 @@
 
 mod plan;
 mod renewal;
-mod rpc;
-mod served;
-mod socket;
 mod timer;
 
 pub use renewal::{Build, Expected};
-pub use rpc::{CallError, Client, PROTOCOL, RpcError};
-pub use served::{ChangeReport, FlowReport, GoneReport, LineError, MacEntry, Served};
-pub use socket::{Socket, SocketError, default_path};
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -304,7 +304,7 @@ impl Tracer<'_> {
             Action::InPort => self.send(&text, self.port, ""),
             Action::Flood => self.flood(&text, ""),
             Action::Normal => self.normal(&text),
-            Action::Controller { max_len } => self.to_controller(&text, max_len),
+            Action::Controller { max_len } => self.send_to_controller(&text, max_len),
             Action::Sample { .. } => self.tell(text, "perhaps to the controller, too", "the dice say which"),
             Action::Count(_) => self.tell(text, "it is counted", ""),
             Action::Meter(number) => return self.meter(&text, number),
@@ -314,7 +314,7 @@ impl Tracer<'_> {
                     _ => edit::dec_mpls_ttl(&mut self.frame, &self.headers),
                 };
                 if ttl == Ttl::Expired {
-                    self.to_controller(&text, u16::MAX);
+                    self.send_to_controller(&text, u16::MAX);
                     self.tell(text, "dropped", "its TTL has expired");
                     return false;
                 }
@@ -407,7 +407,7 @@ impl Tracer<'_> {
         self.trace.sent.push(TraceSent { port: Some(to.0), port_name: name, frame });
     }
 
-    fn to_controller(&mut self, text: &str, max_len: u16) {
+    fn send_to_controller(&mut self, text: &str, max_len: u16) {
         if self.worker.egress.controller.is_none() {
             return self.tell(text, "not sent", "there is no controller port");
         }

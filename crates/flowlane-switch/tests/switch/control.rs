@@ -158,7 +158,7 @@ fn switch(seed: u64, acknowledged: &Acknowledged) -> (Worker, u8, Arc<AtomicU64>
     };
     let last = u8::from(seed % 2 == 1);
     for table in 0..=last {
-        pipeline.add_table(table, "", engine(seed / 2 % 2 == 0), Miss::Controller);
+        pipeline.add_table(table, "", engine((seed / 2).is_multiple_of(2)), Miss::Controller);
     }
     if last == 1 {
         let metadata =

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flowlane::rule::{FlowMod, ReadOptions, read_changes};
-use flowlane_switch::control::Served;
 use flowlane_switch::setup::Reload;
+use flowlane_switch::socket::Served;
 use serde::Serialize;
 
 use crate::failure::Failure;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use flowlane_switch::capture::CaptureReader;
-use flowlane_switch::control::{
+use flowlane_switch::report::Report;
+use flowlane_switch::socket::{
     CallError, ChangeReport, Client, FlowReport, LineError, MacEntry, RpcError, default_path,
 };
-use flowlane_switch::report::Report;
 use flowlane_switch::worker::{Trace, TraceSent, TraceStep};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -195,7 +195,7 @@ fn changed(change: ChangeReport) -> String {
     let ChangeReport { added, modified, removed, microseconds, gone } = change;
     let mut out = String::new();
     if !gone.is_empty() {
-        let row = |gone: &flowlane_switch::control::GoneReport| {
+        let row = |gone: &flowlane_switch::socket::GoneReport| {
             vec![gone.rule.clone(), count(gone.packets), count(gone.bytes), format!("{:.1} s", gone.lasted_s)]
         };
         let shown = 20;

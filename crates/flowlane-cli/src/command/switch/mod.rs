@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flowlane_switch::config::Config;
-use flowlane_switch::control::{Served, Socket, SocketError, default_path};
 use flowlane_switch::report::Report;
 use flowlane_switch::setup::{Reload, Setup};
+use flowlane_switch::socket::{Served, Socket, SocketError, default_path};
 use flowlane_switch::worker::Until;
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

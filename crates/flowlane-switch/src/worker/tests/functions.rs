@@ -151,7 +151,7 @@ fn bursts_through_functions_are_packets_one_after_the_other_with_caches_and_with
         assert_eq!(alone.egress.drops, plain.egress.drops, "seed {seed}");
         assert_eq!(cached.egress.drops, plain.egress.drops, "seed {seed}");
         let counts = counted(&plain);
-        let of_rules = [&mut alone, &mut plain, &mut cached].map(|worker| counters(worker));
+        let of_rules = [&mut alone, &mut plain, &mut cached].map(counters);
         assert!(of_rules[0] == of_rules[1] && of_rules[1] == of_rules[2], "seed {seed}: {of_rules:?}");
         if changes {
             continue;

@@ -102,7 +102,8 @@ fn run(case: &Case, r: &mut Random, options: Options) -> Result<(), String> {
         switch.worker.lookup.collect_counters();
     }
     let mut left = model.gone.clone();
-    (gone.sort_unstable(), left.sort_unstable());
+    gone.sort_unstable();
+    left.sort_unstable();
     match gone == left {
         true => Ok(()),
         false => Err(format!("of rules that went {gone:?}\nwanted {left:?}")),

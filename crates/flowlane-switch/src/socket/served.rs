@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::rpc::{PROTOCOL, RpcError};
-use super::{Control, FlowStatistics, Gone, Refused};
+use crate::control::{Control, FlowStatistics, Gone, Refused};
 use crate::report::{Report, RuleReport};
 use crate::setup::{Reload, SetupError};
 use crate::worker::{Mailbox, Trace, Worker};

@@ -1,4 +1,10 @@
-//! The control socket: a Unix socket on which a running switch answers.
+//! The control socket: a Unix socket on which a running switch answers, in JSON-RPC 2.0.
+
+mod rpc;
+mod served;
+
+pub use rpc::{CallError, Client, PROTOCOL, RpcError};
+pub use served::{ChangeReport, FlowReport, GoneReport, LineError, MacEntry, Served};
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -8,8 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use super::rpc::{self, LINE_MAX};
-use super::served::Served;
+use rpc::LINE_MAX;
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 64;
