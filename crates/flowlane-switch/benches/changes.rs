@@ -1,0 +1,150 @@
+//! Rules that change while packets go through them: packets a second beside ten and beside 100,000 flow-mods a second, of those
+//! without any; and how long after it was due a change was in force.
+//!
+//! `cargo bench -p flowlane-switch --bench changes -- [rounds=N] [seconds=N] [NAME …]`: 3 rounds of 3 seconds each where nothing
+//! else is said; only workloads whose names contain one of those given. Each flow-mod removes a rule that is drawn at random, or
+//! adds it again. A second core has to be free for whoever changes the rules, a third for engines that are built anew.
+
+mod large;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use flowlane::generate::{Profile, Random};
+use flowlane::rule::{Command, FlowMod, Rule};
+use flowlane_switch::control::Control;
+use flowlane_switch::setup::Setup;
+use flowlane_switch::worker::Until;
+
+use large::{Workload, generated, masks, write};
+
+/// What one run gave.
+struct Measured {
+    packets_per_s: f64,
+    /// From when a change was due until it was in force, in microseconds, sorted.
+    in_force_us: Vec<u64>,
+}
+
+impl Measured {
+    fn at(&self, share: f64) -> u64 {
+        let last = self.in_force_us.len().saturating_sub(1);
+        self.in_force_us.get((last as f64 * share) as usize).copied().unwrap_or(0)
+    }
+}
+
+fn flow_mod(command: Command, rule: &Rule) -> FlowMod {
+    FlowMod {
+        at: None,
+        command,
+        table: Some(rule.table),
+        new_cookie: None,
+        rule: rule.clone(),
+        cookie: None,
+        idle_timeout_s: 0,
+        hard_timeout_s: 0,
+        out_port: None,
+        line: 0,
+    }
+}
+
+/// Makes so many changes a second, those of a millisecond together, until told to stop. Gives how long each took.
+fn change(control: &mut Control, rules: &[Rule], per_s: u32, stop: &AtomicBool) -> Vec<u64> {
+    control.wake(std::thread::current());
+    let mut random = Random::new(7);
+    let mut gone: Option<usize> = None;
+    let (begun, mut made, mut took) = (Instant::now(), 0u64, Vec::new());
+    let due = |n: u64| Duration::from_secs_f64((n as f64 + 1.0) / f64::from(per_s.max(1)));
+    while !stop.load(Ordering::Relaxed) {
+        let together = begun.elapsed();
+        let mut mods = Vec::new();
+        let first = made;
+        while per_s > 0 && due(made) <= together {
+            mods.push(match gone.take() {
+                Some(at) => flow_mod(Command::Add, &rules[at]),
+                None => {
+                    let at = random.index(rules.len());
+                    gone = Some(at);
+                    flow_mod(Command::DeleteStrict, &rules[at])
+                }
+            });
+            made += 1;
+        }
+        if !mods.is_empty() {
+            control.change(&mods).expect("rules that were there may come again");
+            let now = begun.elapsed();
+            took.extend((first..made).map(|n| now.saturating_sub(due(n)).as_micros() as u64));
+            drop(control.take_gone());
+        }
+        control.renew();
+        let next = if per_s > 0 { due(made + u64::from(per_s) / 1000) } else { Duration::MAX };
+        std::thread::park_timeout(next.saturating_sub(begun.elapsed()).min(Duration::from_millis(50)));
+    }
+    took.sort_unstable();
+    took
+}
+
+fn measure(config: &Path, rules: &[Rule], per_s: u32, seconds: u64) -> Measured {
+    let (mut worker, mut control) =
+        Setup::read(config).and_then(|setup| setup.open_controlled(5)).expect("the configuration is right");
+    let (stop, changing) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mail = worker.mailbox();
+    let received = || mail.ask(|worker| worker.egress.ports.slots()[0].counters.rx_packets).expect("it runs");
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run(Until::default(), &stop, |_| {}).expect("no port fails"));
+        // The caches fill first, and what pays is found out.
+        std::thread::sleep(Duration::from_secs(1));
+        let rate = scope.spawn(|| {
+            let (before, begun) = (received(), Instant::now());
+            std::thread::sleep(Duration::from_secs(seconds));
+            let rate = (received() - before) as f64 / begun.elapsed().as_secs_f64();
+            changing.store(true, Ordering::Relaxed);
+            rate
+        });
+        let in_force_us = change(&mut control, rules, per_s, &changing);
+        let packets_per_s = rate.join().expect("it does not panic");
+        stop.store(true, Ordering::Relaxed);
+        Measured { packets_per_s, in_force_us }
+    })
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    let number = |name: &str| arguments.iter().find_map(|a| a.strip_prefix(name)?.parse::<u64>().ok());
+    let (rounds, seconds) = (number("rounds=").unwrap_or(3), number("seconds=").unwrap_or(3));
+    let names: Vec<&String> = arguments.iter().filter(|a| !a.contains('=')).collect();
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut all: Vec<Workload> = vec![masks(1, 1024), masks(40, 40), masks(160, 40)];
+    for (profile, count) in [
+        (Profile::Acl, 1000),
+        (Profile::Fw, 1000),
+        (Profile::Ipc, 1000),
+        (Profile::Acl, 10_000),
+        (Profile::Fw, 10_000),
+        (Profile::Ipc, 10_000),
+        (Profile::Acl, 100_000),
+    ] {
+        all.push(generated(profile, count, 21));
+    }
+    let wanted = |w: &&Workload| names.is_empty() || names.iter().any(|name| w.name.contains(name.as_str()));
+    println!(
+        "                                          quiet, M/s   10/s: share, in force 50 %, 99 %   100,000/s: share, in force 50 %, 99 %"
+    );
+    for workload in all.iter().filter(wanted) {
+        let config = write(workload, folder.path());
+        for round in 0..rounds {
+            let [quiet, few, many] =
+                [0, 10, 100_000].map(|rate| measure(&config, &workload.rules, rate, seconds));
+            let told = |m: &Measured| {
+                format!(
+                    "{:>6.1} %  {:>8} µs {:>8} µs",
+                    100.0 * m.packets_per_s / quiet.packets_per_s,
+                    m.at(0.5),
+                    m.at(0.99)
+                )
+            };
+            let (name, rate) = (&workload.name, quiet.packets_per_s / 1e6);
+            println!("round {round}  {name:<32} {rate:>8.1}     {}       {}", told(&few), told(&many));
+        }
+    }
+}
