@@ -132,7 +132,9 @@ impl MacTable {
     #[inline]
     pub fn lookup(&self, mac: u64, vid: u16, now_s: u32) -> Option<PortNo> {
         let entry = &self.slots[self.find(mac << 16 | u64::from(vid)).ok()?];
-        (now_s.saturating_sub(entry.seen_s) < self.ageing_s).then_some(PortNo(entry.port))
+        // Address zero in no VLAN is found in any free slot.
+        let is_known = entry.key != 0 && now_s.saturating_sub(entry.seen_s) < self.ageing_s;
+        is_known.then_some(PortNo(entry.port))
     }
 
     /// Forgets what has not been seen for the ageing time, of the next `budget` slots.
@@ -338,6 +340,8 @@ mod tests {
         assert_eq!(table.switch(&frame(group, group), PortNo(1), 0), NormalDecision::Flood);
         assert!(table.is_empty());
         assert_eq!(table.switch(&frame(host, host), PortNo(1), 0), NormalDecision::To(PortNo(1)));
+        // Nobody has address zero, however new the table is.
+        assert_eq!(table.switch(&frame([0; 6], host), PortNo(1), 0), NormalDecision::Flood);
         let reserved = [1, 0x80, 0xc2, 0, 0, 0xe];
         assert_eq!(table.switch(&frame(reserved, host), PortNo(1), 0), NormalDecision::Drop);
         assert_eq!(table.switch(&[0; 5], PortNo(1), 0), NormalDecision::Drop);
