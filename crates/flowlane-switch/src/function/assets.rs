@@ -6,6 +6,8 @@
 //! is another asset: so moves, routers and forgeries show. What is not noted since the table is full stays new. Nothing is
 //! sent, and no packet is changed.
 
+mod explain;
+
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::{VLAN_PRESENT, word};
 use flowlane::packet::key::FlowKey;
@@ -165,6 +167,7 @@ impl Assets {
         if self.config.lookups == Lookups::Scalar {
             for lane in lanes.lanes() {
                 let (host, service) = self.shown(&packets.keys[lane], &packets.headers[lane]);
+                self.counters.without += u64::from(host.is_none());
                 let now = self.come_to(packets.times_ns[lane]);
                 let mut new = false;
                 for key in host.iter().chain(&service) {
@@ -180,6 +183,7 @@ impl Assets {
         for lane in lanes.lanes() {
             verdicts[lane] = KNOWN;
             let (host, service) = self.shown(&packets.keys[lane], &packets.headers[lane]);
+            self.counters.without += u64::from(host.is_none());
             host.map(|key| self.hosts.push(lane, key));
             service.map(|key| self.services.push(lane, key));
         }
@@ -236,7 +240,7 @@ impl Assets {
 
     /// The keys of the host and of the service that a packet shows.
     #[inline]
-    fn shown(&mut self, key: &FlowKey, headers: &Headers) -> (Option<Key>, Option<Key>) {
+    fn shown(&self, key: &FlowKey, headers: &Headers) -> (Option<Key>, Option<Key>) {
         let [vlan_tci, eth_type] = halves(key.word(word::VLAN_ETH_TYPE));
         let vlan = if vlan_tci & VLAN_PRESENT == 0 { UNTAGGED } else { u32::from(vlan_tci & 0xfff) };
         let mac =
@@ -249,13 +253,9 @@ impl Assets {
                 let sender = [key.word(word::ARP_HA), key.word(word::ARP_HA + 1) >> 16];
                 (v4, sender, 0)
             }
-            _ => {
-                self.counters.without += 1;
-                return (None, None);
-            }
+            _ => return (None, None),
         };
         if !self.counts(address, version) {
-            self.counters.without += 1;
             return (None, None);
         }
         let [a, b, c, d] = address;
@@ -318,18 +318,12 @@ impl Assets {
     pub fn list(&self) -> Vec<Listed> {
         let entries = &self.table.entries;
         let listed = |at: u32| {
-            let (entry, [first, a, b, c, d, e, f]) = (entries.get(at), entries.get(at).key);
-            let v6 = [a, b, c, d].iter().fold(0u128, |v6, &word| v6 << 32 | u128::from(word));
-            let [_, _, m0, m1] = (e >> 16).to_be_bytes();
-            let [_, _, m2, m3] = e.to_be_bytes();
-            let [_, _, m4, m5] = f.to_be_bytes();
+            let entry = entries.get(at);
+            let (vlan, address, asset) = named(&entry.key);
             Listed {
-                vlan: (first & 0xffff != UNTAGGED).then_some(first as u16),
-                address: if first & kind::IPV6 == 0 { IpAddr::V4(d.into()) } else { IpAddr::V6(v6.into()) },
-                asset: match first & kind::SERVICE {
-                    0 => Asset::Host([m0, m1, m2, m3, m4, m5]),
-                    _ => Asset::Service((e >> 16) as u8, e as u16),
-                },
+                vlan,
+                address,
+                asset,
                 first_ns: self.ticks.ns_of(entry.value.first),
                 last_ns: self.ticks.ns_of(entries.used(at)),
                 packets: entry.value.packets,
@@ -339,6 +333,20 @@ impl Assets {
         list.sort_unstable();
         list
     }
+}
+
+/// The asset that a key stands for: VLAN, address, and what it is.
+fn named(&[first, a, b, c, d, e, f]: &Key) -> (Option<u16>, IpAddr, Asset) {
+    let v6 = [a, b, c, d].iter().fold(0u128, |v6, &word| v6 << 32 | u128::from(word));
+    let [_, _, m0, m1] = (e >> 16).to_be_bytes();
+    let [_, _, m2, m3] = e.to_be_bytes();
+    let [_, _, m4, m5] = f.to_be_bytes();
+    let asset = match first & kind::SERVICE {
+        0 => Asset::Host([m0, m1, m2, m3, m4, m5]),
+        _ => Asset::Service((e >> 16) as u8, e as u16),
+    };
+    let address = if first & kind::IPV6 == 0 { IpAddr::V4(d.into()) } else { IpAddr::V6(v6.into()) };
+    ((first & 0xffff != UNTAGGED).then_some(first as u16), address, asset)
 }
 
 /// The upper and the lower half of a word.

@@ -41,6 +41,7 @@
 //! to be let through, and for a limit.
 
 pub mod config;
+mod explain;
 mod packet;
 pub mod ports;
 mod reading;
@@ -88,6 +89,18 @@ struct FirstFragment {
     verdict: u8,
     source: u32,
     destination: u32,
+}
+
+impl FirstFragment {
+    /// Writes where the first went into another fragment.
+    fn write(&self, packets: &mut Packets<'_>, lane: usize) {
+        let (bytes, l3) = (packets.frames[lane].bytes_mut(), usize::from(packets.headers[lane].l3));
+        write_address(bytes, l3, End::Source, self.source);
+        write_address(bytes, l3, End::Destination, self.destination);
+        let key = &mut packets.keys[lane];
+        key.set_word(word::IPV4_SRC, self.source);
+        key.set_word(word::IPV4_DST, self.destination);
+    }
 }
 
 /// Translation, with its sessions.
@@ -245,7 +258,11 @@ impl Nat {
         let found = [source, destination];
         let settled = match packet.what {
             What::LaterFragment => self.later_fragment(packet, packets, lane, now),
-            What::Error => self.error(packet, found, packets, lane),
+            What::Error => {
+                let settled = self.error(packet, found, packets, lane);
+                self.counters.errors += u64::from(settled.is_ok());
+                settled
+            }
             What::Opens | What::Goes => self.packet(packet, found, packets, lane, now),
         };
         settled.unwrap_or_else(|refusal| self.refuse(refusal))
@@ -273,7 +290,7 @@ impl Nat {
             None if packet.looks_inside() => Some(self.open(packet, now)?),
             source => source,
         };
-        let before = [packets.keys[lane].word(word::IPV4_SRC), packets.keys[lane].word(word::IPV4_DST)];
+        let before = addresses(packets, lane);
         if let Some(at) = source {
             let to = self.use_session(at, packet, 0, now).outside_end();
             write(packets, lane, packet.proto, End::Source, to);
@@ -312,7 +329,7 @@ impl Nat {
     /// An ICMP error: the packet that it quotes is translated back, and the error goes where that came from.
     #[cold]
     fn error(
-        &mut self,
+        &self,
         packet: &Packet,
         [source, destination]: [Option<u32>; 2],
         packets: &mut Packets<'_>,
@@ -338,7 +355,6 @@ impl Nat {
             write_address(bytes, l3, End::Source, session.outside);
             key.set_word(word::IPV4_SRC, session.outside);
         }
-        self.counters.errors += 1;
         Ok(packet.way.verdict())
     }
 
@@ -355,8 +371,7 @@ impl Nat {
     ) {
         let Some(fragments) = &mut self.fragments else { return };
         let key = &packets.keys[lane];
-        let id = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 4).unwrap_or(0);
-        let datagram = [before[0], before[1], u32::from(packet.proto) << 16 | u32::from(id)];
+        let datagram = datagram(before, packet, packets, lane);
         let (source, destination) = (key.word(word::IPV4_SRC), key.word(word::IPV4_DST));
         let first = FirstFragment { verdict, source, destination };
         match fragments.find(&datagram, now) {
@@ -383,21 +398,14 @@ impl Nat {
         now: u32,
     ) -> Result<u8, Refusal> {
         let fragments = self.fragments.as_mut().ok_or(Refusal::FragmentAlone)?;
-        let key = &mut packets.keys[lane];
-        let l3 = usize::from(packets.headers[lane].l3);
-        let bytes = packets.frames[lane].bytes_mut();
-        let id = word16(bytes, l3 + 4).ok_or(Refusal::Malformed)?;
-        let (source, destination) = (key.word(word::IPV4_SRC), key.word(word::IPV4_DST));
-        let datagram = [source, destination, u32::from(packet.proto) << 16 | u32::from(id)];
+        let datagram = datagram(addresses(packets, lane), packet, packets, lane);
         let at = fragments.find(&datagram, now).ok_or(Refusal::FragmentAlone)?;
         let first = fragments.entries.get(at).value;
-        if word16(bytes, l3 + 6).is_some_and(|word| word & MORE_FRAGMENTS == 0) {
+        let word = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 6);
+        if word.is_some_and(|word| word & MORE_FRAGMENTS == 0) {
             fragments.entries.change_idle(at, idle_ticks(LAST_FRAGMENT_IDLE_S));
         }
-        write_address(bytes, l3, End::Source, first.source);
-        write_address(bytes, l3, End::Destination, first.destination);
-        key.set_word(word::IPV4_SRC, first.source);
-        key.set_word(word::IPV4_DST, first.destination);
+        first.write(packets, lane);
         self.counters.fragments += 1;
         Ok(first.verdict)
     }
@@ -449,6 +457,23 @@ impl Nat {
         let hosts = self.hosts.as_ref().map_or(0, AgedTable::table_bytes);
         tables[0] + tables[1] + self.sessions.table_bytes() + self.pool.table_bytes() + fragments + hosts
     }
+}
+
+/// Source and destination of a lane's packet.
+#[inline]
+fn addresses(packets: &Packets<'_>, lane: usize) -> [u32; 2] {
+    [word::IPV4_SRC, word::IPV4_DST].map(|word| packets.keys[lane].word(word))
+}
+
+/// The key of the datagram that a lane's fragment is of: the addresses that it came with, protocol and identification.
+fn datagram(
+    [source, destination]: [u32; 2],
+    packet: &Packet,
+    packets: &Packets<'_>,
+    lane: usize,
+) -> [u32; 3] {
+    let id = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 4).unwrap_or(0);
+    [source, destination, u32::from(packet.proto) << 16 | u32::from(id)]
 }
 
 /// Writes an end into a lane's frame and key.
