@@ -43,6 +43,51 @@ pub enum NormalDecision {
     Drop,
 }
 
+/// What the table asks of a frame.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    destination: u64,
+    source: u64,
+    vid: u16,
+}
+
+impl Ends {
+    #[inline]
+    fn of(frame: &[u8]) -> Option<Self> {
+        let eth = frame.first_chunk::<14>()?;
+        let mac = |at: usize| eth[at..at + 6].iter().fold(0u64, |mac, &byte| mac << 8 | u64::from(byte));
+        let vid = match (u16::from_be_bytes([eth[12], eth[13]]), frame.get(14..16)) {
+            (ether_type::VLAN | ether_type::QINQ, Some(tci)) => u16::from_be_bytes([tci[0], tci[1]]) & 0xfff,
+            _ => 0,
+        };
+        Some(Self { destination: mac(0), source: mac(6), vid })
+    }
+
+    /// Where the frame goes. `find`: where its destination is, if that is one station's.
+    #[inline]
+    fn decide(&self, find: impl FnOnce() -> Option<PortNo>) -> NormalDecision {
+        if self.destination >> 4 == 0x0018_0c20_0000 {
+            return NormalDecision::Drop;
+        }
+        if self.destination >> 40 & 1 == 1 {
+            return NormalDecision::Flood;
+        }
+        find().map_or(NormalDecision::Flood, NormalDecision::To)
+    }
+}
+
+/// Whether an address is one that a station may have: neither a group's nor zero.
+#[inline]
+fn is_station(mac: u64) -> bool {
+    mac >> 40 & 1 == 0 && mac != 0
+}
+
+/// What stands for an address in a VLAN.
+#[inline]
+fn key_of(mac: u64, vid: u16) -> u64 {
+    mac << 16 | u64::from(vid)
+}
+
 /// What has happened so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MacCounters {
@@ -86,35 +131,41 @@ impl MacTable {
     /// Learns where a frame's source is, and says where the frame goes. `now_s` is the caller's clock.
     #[inline]
     pub fn switch(&mut self, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
-        let Some((destination, source, vid)) = addresses(frame) else { return NormalDecision::Drop };
-        self.learn(source, vid, port, now_s);
-        self.decide(destination, vid, now_s)
+        let Some(ends) = Ends::of(frame) else { return NormalDecision::Drop };
+        self.learn(ends.source, ends.vid, port, now_s);
+        ends.decide(|| self.lookup(ends.destination, ends.vid, now_s))
     }
 
-    /// Where a frame would go, as far as is known: nothing is learned.
-    pub fn would_switch(&self, frame: &[u8], now_s: u32) -> NormalDecision {
-        let Some((destination, _, vid)) = addresses(frame) else { return NormalDecision::Drop };
-        self.decide(destination, vid, now_s)
+    /// What [`switch`](Self::switch) would say. Nothing is learnt.
+    pub fn would_switch(&self, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
+        let Some(ends) = Ends::of(frame) else { return NormalDecision::Drop };
+        ends.decide(|| self.would_find(&ends, port, now_s))
     }
 
-    #[inline]
-    fn decide(&self, destination: u64, vid: u16, now_s: u32) -> NormalDecision {
-        if destination >> 4 == 0x0018_0c20_0000 {
-            return NormalDecision::Drop;
+    /// Where the destination would be found once the source, which may be the same, has been learnt: that may take the
+    /// destination's place.
+    fn would_find(&self, ends: &Ends, port: PortNo, now_s: u32) -> Option<PortNo> {
+        let [source, destination] = [ends.source, ends.destination].map(|mac| key_of(mac, ends.vid));
+        let comes = is_station(ends.source) && self.find(source).is_err();
+        let no_room = comes && self.len >= self.entries_max && !self.would_sweep(now_s, SWEEP_PER_ADDRESS);
+        let replaced = if no_room { self.replaceable(self.home(source), now_s) } else { None };
+        if is_station(ends.source) && source == destination {
+            let is_learnt = !no_room || replaced.is_some();
+            return (is_learnt && self.ageing_s > 0).then_some(port);
         }
-        if destination >> 40 & 1 == 1 {
-            return NormalDecision::Flood;
+        if replaced.is_some_and(|at| self.slots[at].key == destination) {
+            return None;
         }
-        self.lookup(destination, vid, now_s).map_or(NormalDecision::Flood, NormalDecision::To)
+        self.lookup(ends.destination, ends.vid, now_s)
     }
 
     /// Notes that `mac` was seen in VLAN `vid` at a port. Group addresses and zero are nobody's source.
     #[inline]
     pub fn learn(&mut self, mac: u64, vid: u16, port: PortNo, now_s: u32) {
-        if mac >> 40 & 1 == 1 || mac == 0 {
+        if !is_station(mac) {
             return;
         }
-        let key = mac << 16 | u64::from(vid);
+        let key = key_of(mac, vid);
         match self.find(key) {
             Ok(at) => {
                 let entry = &mut self.slots[at];
@@ -136,10 +187,10 @@ impl MacTable {
     /// The port where `mac` was last seen in VLAN `vid`, unless that is too long ago.
     #[inline]
     pub fn lookup(&self, mac: u64, vid: u16, now_s: u32) -> Option<PortNo> {
-        let key = mac << 16 | u64::from(vid);
-        // Nobody's address is that of free slots.
-        let entry = &self.slots[self.find(key).ok().filter(|_| key != 0)?];
-        (now_s.saturating_sub(entry.seen_s) < self.ageing_s).then_some(PortNo(entry.port))
+        let entry = &self.slots[self.find(key_of(mac, vid)).ok()?];
+        // Address zero in no VLAN is found in any free slot.
+        let is_known = entry.key != 0 && now_s.saturating_sub(entry.seen_s) < self.ageing_s;
+        is_known.then_some(PortNo(entry.port))
     }
 
     /// Forgets what has not been seen for the ageing time, of the next `budget` slots.
@@ -147,13 +198,25 @@ impl MacTable {
         for _ in 0..budget.min(self.slots.len()) {
             let at = self.hand & (self.slots.len() - 1);
             let entry = self.slots[at];
-            if entry.key != 0 && now_s.saturating_sub(entry.seen_s) >= self.ageing_s {
+            if self.is_old(&entry, now_s) {
                 self.remove(at); // Another entry may have moved here: look again.
                 self.counters.aged += 1;
             } else {
                 self.hand = at + 1;
             }
         }
+    }
+
+    /// Whether [`sweep`](Self::sweep) would forget any.
+    fn would_sweep(&self, now_s: u32, budget: usize) -> bool {
+        // Nothing moves before the first goes.
+        let next = (0..budget.min(self.slots.len())).map(|i| (self.hand + i) & (self.slots.len() - 1));
+        next.map(|at| &self.slots[at]).any(|entry| self.is_old(entry, now_s))
+    }
+
+    #[inline]
+    fn is_old(&self, entry: &Entry, now_s: u32) -> bool {
+        entry.key != 0 && now_s.saturating_sub(entry.seen_s) >= self.ageing_s
     }
 
     /// Number of addresses, those too old that have not been swept included.
@@ -234,19 +297,21 @@ impl MacTable {
 
     /// Removes the entry longest unseen of those from `from` on, if it has been quiet for long enough.
     fn make_room(&mut self, from: usize, now_s: u32) -> bool {
+        let Some(at) = self.replaceable(from, now_s) else { return false };
+        self.remove(at);
+        self.counters.replaced += 1;
+        true
+    }
+
+    /// The slot of the entry longest unseen of those from `from` on, if it has been quiet for long enough.
+    fn replaceable(&self, from: usize, now_s: u32) -> Option<usize> {
         let wrap = self.slots.len() - 1;
         let oldest = (from..from + NEIGHBOURHOOD.min(self.slots.len()))
             .map(|at| at & wrap)
             .filter(|&at| self.slots[at].key != 0)
-            .min_by_key(|&at| self.slots[at].seen_s);
-        match oldest {
-            Some(at) if now_s.saturating_sub(self.slots[at].seen_s) >= (self.ageing_s / 10).max(1) => {
-                self.remove(at);
-                self.counters.replaced += 1;
-                true
-            }
-            _ => false,
-        }
+            .min_by_key(|&at| self.slots[at].seen_s)?;
+        let quiet_s = now_s.saturating_sub(self.slots[oldest].seen_s);
+        (quiet_s >= (self.ageing_s / 10).max(1)).then_some(oldest)
     }
 
     /// Frees a slot and moves back what would no longer be found beyond it.
@@ -279,21 +344,11 @@ impl MacTable {
     }
 }
 
-/// A frame's destination, source and VLAN; none where it is too short.
-#[inline]
-fn addresses(frame: &[u8]) -> Option<(u64, u64, u16)> {
-    let eth = frame.first_chunk::<14>()?;
-    let mac = |at: usize| eth[at..at + 6].iter().fold(0u64, |mac, &byte| mac << 8 | u64::from(byte));
-    let vid = match (u16::from_be_bytes([eth[12], eth[13]]), frame.get(14..16)) {
-        (ether_type::VLAN | ether_type::QINQ, Some(tci)) => u16::from_be_bytes([tci[0], tci[1]]) & 0xfff,
-        _ => 0,
-    };
-    Some((mac(0), mac(6), vid))
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+
+    use flowlane::generate::Random;
 
     use super::*;
 
@@ -357,12 +412,48 @@ mod tests {
         assert_eq!(table.switch(&frame(group, group), PortNo(1), 0), NormalDecision::Flood);
         assert!(table.is_empty());
         assert_eq!(table.switch(&frame(host, host), PortNo(1), 0), NormalDecision::To(PortNo(1)));
+        // Nobody has address zero, however new the table is.
+        assert_eq!(table.switch(&frame([0; 6], host), PortNo(1), 0), NormalDecision::Flood);
         let reserved = [1, 0x80, 0xc2, 0, 0, 0xe];
         assert_eq!(table.switch(&frame(reserved, host), PortNo(1), 0), NormalDecision::Drop);
         assert_eq!(table.switch(&[0; 5], PortNo(1), 0), NormalDecision::Drop);
-        // Nobody has the address of zeros.
-        assert_eq!(table.switch(&frame([0; 6], host), PortNo(1), 0), NormalDecision::Flood);
-        assert_eq!(table.would_switch(&frame(host, [0; 6]), 0), NormalDecision::To(PortNo(1)));
-        assert_eq!(table.len(), 1);
+    }
+
+    #[test]
+    fn what_would_be_done_with_a_frame_is_done_then_and_asking_changes_nothing() {
+        use NormalDecision::{Drop, Flood, To};
+        // Decisions, and those of full tables in which one address took the place of the other.
+        let (mut decisions, mut made_room) = ([0; 3], 0);
+        for seed in 0..60 {
+            let mut random = Random::new(seed);
+            let (most, ageing_s) = ([0, 1, 6, 40, 500][random.index(5)], [0, 1, 15, 60][random.index(4)]);
+            let mut table = MacTable::new(most, ageing_s, random.bits() as u32);
+            let (hosts, mut now) = ([3, 20, 300][random.index(3)], 0);
+            for step in 0..2000 {
+                now += [0, 0, 0, 1, 1, 4, 40][random.index(7)];
+                let mut frame = vec![0; random.index(20).max(random.index(20))];
+                for mac in frame.chunks_mut(6).take(2).filter(|mac| mac.len() == 6) {
+                    let host = random.below(hosts).to_be_bytes();
+                    mac.copy_from_slice(match random.below(12) {
+                        0 => &[0x01, 0x80, 0xc2, 0, 0, 3],
+                        1 => &[3, 0, 0, 0, 0, 1],
+                        _ => &host[2..],
+                    });
+                }
+                if random.chance(0.3) && frame.len() >= 14 {
+                    frame[12..14].copy_from_slice(&[0x81, 0]);
+                    frame[14..].fill(random.below(2) as u8);
+                }
+                let port = PortNo(random.below(3) as u32);
+                let before = format!("{table:?}");
+                let would = table.would_switch(&frame, port, now);
+                assert_eq!(format!("{table:?}"), before, "seed {seed}, step {step}");
+                let replaced = table.counters.replaced;
+                assert_eq!(table.switch(&frame, port, now), would, "seed {seed}, step {step}: {frame:x?}");
+                decisions[[Drop, Flood].iter().position(|d| *d == would).unwrap_or(2)] += 1;
+                made_room += u32::from(table.counters.replaced > replaced && matches!(would, To(_)));
+            }
+        }
+        assert!(decisions.iter().all(|&n| n > 1000) && made_room > 10, "{decisions:?}, {made_room}");
     }
 }

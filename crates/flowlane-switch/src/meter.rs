@@ -43,23 +43,42 @@ impl Meter {
     /// Whether a packet of `bytes` may pass at `now_ns`; counts it. A clock that goes backwards gives no
     /// tokens until it has caught up.
     pub fn allow(&mut self, bytes: usize, now_ns: u64) -> bool {
-        if now_ns > self.last_ns {
-            let elapsed = u128::from(now_ns - self.last_ns);
-            self.tokens =
-                self.tokens_max.min(self.tokens.saturating_add(elapsed.saturating_mul(self.per_second)));
-            self.last_ns = now_ns;
-        }
-        let cost = if self.bits { bytes as u128 * 8 * NS } else { NS };
+        self.tokens = self.tokens_at(now_ns);
+        self.last_ns = self.last_ns.max(now_ns);
+        let cost = self.cost(bytes);
         let passes = cost <= self.tokens;
         let counter = if passes { &mut self.passed } else { &mut self.dropped };
         *counter = (counter.0 + 1, counter.1 + bytes as u64);
         self.tokens -= if passes { cost } else { 0 };
         passes
     }
+
+    /// What [`allow`](Self::allow) would say; takes no tokens and counts nothing.
+    pub fn would_allow(&self, bytes: usize, now_ns: u64) -> bool {
+        self.cost(bytes) <= self.tokens_at(now_ns)
+    }
+
+    /// The tokens at a time.
+    #[inline]
+    fn tokens_at(&self, now_ns: u64) -> u128 {
+        if now_ns <= self.last_ns {
+            return self.tokens;
+        }
+        let elapsed = u128::from(now_ns - self.last_ns);
+        self.tokens_max.min(self.tokens.saturating_add(elapsed.saturating_mul(self.per_second)))
+    }
+
+    /// What a packet takes.
+    #[inline]
+    fn cost(&self, bytes: usize) -> u128 {
+        if self.bits { bytes as u128 * 8 * NS } else { NS }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use flowlane::generate::Random;
+
     use super::*;
 
     #[test]
@@ -85,5 +104,24 @@ mod tests {
         assert_eq!(passed(&mut meter, u64::MAX), 3);
         assert_eq!(passed(&mut meter, 0), 0);
         assert_eq!(passed(&mut Meter::new(Rate::Kbps(u64::MAX), u64::MAX), u64::MAX), 5);
+    }
+
+    #[test]
+    fn what_would_pass_does_pass_then_and_asking_takes_nothing() {
+        let mut passed = [0; 2];
+        for seed in 0..50 {
+            let mut random = Random::new(seed);
+            let rate = [Rate::Kbps, Rate::Pps][random.index(2)](random.below(2000));
+            let (mut meter, mut now) = (Meter::new(rate, random.below(20)), 0_u64);
+            for step in 0..500 {
+                now = (now + random.below(3_000_000)).saturating_sub(random.below(100_000));
+                let (bytes, before) = (random.index(3000), format!("{meter:?}"));
+                let would = meter.would_allow(bytes, now);
+                assert_eq!(format!("{meter:?}"), before, "seed {seed}, step {step}");
+                assert_eq!(meter.allow(bytes, now), would, "seed {seed}, step {step}");
+                passed[usize::from(would)] += 1;
+            }
+        }
+        assert!(passed.iter().all(|&n| n > 1000), "{passed:?}");
     }
 }

@@ -59,8 +59,8 @@ impl Ticks {
         self.now
     }
 
-    /// The tick that [`at`](Self::at) would give.
-    pub fn would_be_at(&self, now_ns: u64) -> u32 {
+    /// What [`at`](Self::at) would give.
+    pub fn peek(&self, now_ns: u64) -> u32 {
         let mut ticks = *self;
         ticks.at(now_ns)
     }
@@ -144,6 +144,11 @@ impl<T: Copy> Aged<T> {
     #[inline]
     pub fn is_full(&self) -> bool {
         self.len >= self.entries_max
+    }
+
+    /// How many further ones fit.
+    pub fn free(&self) -> usize {
+        self.entries_max.saturating_sub(self.len)
     }
 
     /// Bytes of the entries that have been in use at a time.
@@ -292,20 +297,68 @@ impl<T: Copy> Aged<T> {
         }
     }
 
+    /// What [`due`](Self::due) would give, one after the other, until `budget` entries have been looked at.
+    pub fn would_go(&self, now: u32, budget: usize) -> Vec<u32> {
+        let begin = self.hand.max(now.saturating_sub(SLOTS));
+        let (mut gone, mut again, mut left) = (Vec::new(), Vec::new(), budget);
+        for hand in begin..=now.max(begin) {
+            // What the hand itself has hung in front of it is in front of the list, and not due.
+            let hung = again.iter().filter(|&&tick| tick == hand).count();
+            let Some(rest) = left.checked_sub(hung) else { return gone };
+            left = rest;
+            // After a whole turn it comes to the first list again, and has emptied it.
+            let seen = hand - begin >= SLOTS;
+            let mut at = if seen { NONE } else { self.lists[(hand % SLOTS) as usize] };
+            while at != NONE {
+                if left == 0 {
+                    return gone;
+                }
+                left -= 1;
+                match self.is_due(at, now) {
+                    true => gone.push(at),
+                    false => again.push(self.tick_of(at, hand)),
+                }
+                at = self.links[at as usize].next;
+            }
+        }
+        gone
+    }
+
+    /// The entries that would go where a packet comes at this tick, finds those of `found` that are due, and adds an entry.
+    pub fn would_go_for_new(&self, found: &[u32], now: u32) -> Vec<u32> {
+        let mut gone = self.would_go(now, PACKET_BUDGET);
+        for &at in found.iter().filter(|&&at| self.is_due(at, now)) {
+            if !gone.contains(&at) {
+                gone.push(at);
+            }
+        }
+        if self.is_full() && gone.is_empty() {
+            // The hand goes on where it has stopped.
+            return self.would_go(now, PACKET_BUDGET + FULL_BUDGET);
+        }
+        gone
+    }
+
     /// The entries' numbers.
     pub fn numbers(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.slots.len() as u32).filter(|&at| self.slots[at as usize].taken)
     }
 
-    /// Hangs an entry into the list of the tick at which it will be due, or of the last tick of the hand's turn.
-    fn hang(&mut self, at: u32) {
+    /// The tick at which an entry will be due, or the last one of a turn that begins at `hand`.
+    #[inline]
+    fn tick_of(&self, at: u32, hand: u32) -> u32 {
         let slot = &self.slots[at as usize];
-        if slot.idle == NEVER {
+        let due = slot.used.saturating_add(slot.idle).saturating_add(1);
+        due.clamp(hand, hand.saturating_add(SLOTS - 1))
+    }
+
+    /// Hangs an entry into the list of its tick.
+    fn hang(&mut self, at: u32) {
+        if self.slots[at as usize].idle == NEVER {
             self.links[at as usize].list = NONE;
             return;
         }
-        let due = slot.used.saturating_add(slot.idle).saturating_add(1);
-        let list = due.clamp(self.hand, self.hand.saturating_add(SLOTS - 1)) % SLOTS;
+        let list = self.tick_of(at, self.hand) % SLOTS;
         let next = std::mem::replace(&mut self.lists[list as usize], at);
         if next != NONE {
             self.links[next as usize].previous = at;
@@ -399,6 +452,36 @@ mod tests {
                 assert!(numbers.iter().eq(model.keys()) && aged.len() == model.len());
             }
         }
+    }
+
+    #[test]
+    fn what_would_go_is_what_goes_wherever_the_hand_stops() {
+        let (mut went, mut stopped) = (0, 0);
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let mut aged = Aged::new(60);
+            let mut now = 0;
+            for step in 0..300 {
+                now += [0, 1, 3, 200, 1023, 1024, 1025, 5000][random.index(8)];
+                for _ in 0..random.index(20) {
+                    let idle = [NEVER, 0, 1, 7, 1022, 1023, 1024, 3000][random.index(8)];
+                    let old = random.index(60) as u32;
+                    match random.below(3) {
+                        0 if aged.numbers().any(|at| at == old) => aged.touch(old, now),
+                        1 if aged.numbers().any(|at| at == old) => _ = aged.remove(old),
+                        _ => _ = aged.insert(step, idle, now),
+                    }
+                }
+                let mut budget = [0, 1, 5, 20, 100][random.index(5)];
+                let would = aged.would_go(now, budget);
+                let mut next = || aged.due(now, &mut budget).inspect(|&at| _ = aged.remove(at));
+                let gone: Vec<u32> = std::iter::from_fn(&mut next).collect();
+                assert_eq!(would, gone, "seed {seed}, step {step}, tick {now}");
+                went += gone.len();
+                stopped += u32::from(budget == 0);
+            }
+        }
+        assert!(went > 10_000 && stopped > 10_000, "{went} went, {stopped} stops");
     }
 
     #[test]

@@ -6,6 +6,8 @@
 //! is another asset: so moves, routers and forgeries show. What is not noted since the table is full stays new. Nothing is
 //! sent, and no packet is changed.
 
+mod explain;
+
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::{VLAN_PRESENT, word};
 use flowlane::packet::key::FlowKey;
@@ -23,8 +25,8 @@ use std::net::IpAddr;
 /// The verdicts, by number.
 pub const VERDICTS: [&str; 2] = ["known", "new"];
 
-pub(super) const KNOWN: u8 = 0;
-pub(super) const NEW: u8 = 1;
+const KNOWN: u8 = 0;
+const NEW: u8 = 1;
 
 /// Words of a key: what it is and its VLAN, four of the address, two of MAC address or port.
 const WORDS: usize = 7;
@@ -269,17 +271,6 @@ impl Assets {
         (Some(host), Some(service))
     }
 
-    /// Whether the host and the service are known that the first of some packets shows; none where it shows none.
-    pub(super) fn would_know(&self, packets: &Packets<'_>) -> (Option<bool>, Option<bool>) {
-        let now = self.ticks.would_be_at(packets.times_ns[0]);
-        let known = |key: Key| {
-            let found = self.table.keys().lookup(&key);
-            found.is_some_and(|at| !self.table.entries.is_due(at, now))
-        };
-        let (host, service) = self.shown(&packets.keys[0], &packets.headers[0]);
-        (host.map(known), service.map(known))
-    }
-
     /// Whether an address can be a host's, and is of the networks that count.
     #[inline]
     fn counts(&self, address: [u32; 4], version: u32) -> bool {
@@ -327,18 +318,12 @@ impl Assets {
     pub fn list(&self) -> Vec<Listed> {
         let entries = &self.table.entries;
         let listed = |at: u32| {
-            let (entry, [first, a, b, c, d, e, f]) = (entries.get(at), entries.get(at).key);
-            let v6 = [a, b, c, d].iter().fold(0u128, |v6, &word| v6 << 32 | u128::from(word));
-            let [_, _, m0, m1] = (e >> 16).to_be_bytes();
-            let [_, _, m2, m3] = e.to_be_bytes();
-            let [_, _, m4, m5] = f.to_be_bytes();
+            let entry = entries.get(at);
+            let (vlan, address, asset) = named(&entry.key);
             Listed {
-                vlan: (first & 0xffff != UNTAGGED).then_some(first as u16),
-                address: if first & kind::IPV6 == 0 { IpAddr::V4(d.into()) } else { IpAddr::V6(v6.into()) },
-                asset: match first & kind::SERVICE {
-                    0 => Asset::Host([m0, m1, m2, m3, m4, m5]),
-                    _ => Asset::Service((e >> 16) as u8, e as u16),
-                },
+                vlan,
+                address,
+                asset,
                 first_ns: self.ticks.ns_of(entry.value.first),
                 last_ns: self.ticks.ns_of(entries.used(at)),
                 packets: entry.value.packets,
@@ -348,6 +333,20 @@ impl Assets {
         list.sort_unstable();
         list
     }
+}
+
+/// The asset that a key stands for: VLAN, address, and what it is.
+fn named(&[first, a, b, c, d, e, f]: &Key) -> (Option<u16>, IpAddr, Asset) {
+    let v6 = [a, b, c, d].iter().fold(0u128, |v6, &word| v6 << 32 | u128::from(word));
+    let [_, _, m0, m1] = (e >> 16).to_be_bytes();
+    let [_, _, m2, m3] = e.to_be_bytes();
+    let [_, _, m4, m5] = f.to_be_bytes();
+    let asset = match first & kind::SERVICE {
+        0 => Asset::Host([m0, m1, m2, m3, m4, m5]),
+        _ => Asset::Service((e >> 16) as u8, e as u16),
+    };
+    let address = if first & kind::IPV6 == 0 { IpAddr::V4(d.into()) } else { IpAddr::V6(v6.into()) };
+    ((first & 0xffff != UNTAGGED).then_some(first as u16), address, asset)
 }
 
 /// The upper and the lower half of a word.

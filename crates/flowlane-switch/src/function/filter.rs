@@ -4,6 +4,9 @@
 //! A key is made of fields of the packet: of one address, of a 5-tuple, of whatever takes no more than 12 words of the flow
 //! key. A packet that lacks one of the fields (an IPv6 packet, where the key has IPv4 addresses) is in no set.
 
+mod explain;
+
+use flowlane::packet::Headers;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask, WORDS};
@@ -16,8 +19,8 @@ use super::table::AgedTable;
 /// The verdicts, by number.
 pub const VERDICTS: [&str; 2] = ["hit", "miss"];
 
-pub(super) const HIT: u8 = 0;
-pub(super) const MISS: u8 = 1;
+const HIT: u8 = 0;
+const MISS: u8 = 1;
 
 /// Words of a small set's keys: an IPv4 5-tuple.
 const NARROW: usize = 4;
@@ -372,6 +375,7 @@ macro_rules! with_set {
         }
     };
 }
+use with_set;
 
 /// A set of keys, and what happens to it.
 #[derive(Debug)]
@@ -436,30 +440,18 @@ impl Filter {
         let mut having = LaneMask(0);
         for lane in lanes.lanes() {
             verdicts[lane] = MISS;
-            // What is cut short has zeros where its fields would be.
-            let whole = packets.headers[lane].malformed.is_none();
-            having.0 |= u64::from(whole && self.shape.has(&packets.keys[lane])) << lane;
+            having.0 |= u64::from(self.has_key(&packets.keys[lane], &packets.headers[lane])) << lane;
         }
         self.counters.without_key += (lanes.len() - having.len()) as u64;
         let state = (self.policy, &mut self.counters, &mut self.ticks);
         with_set!(&mut self.set, set => set.process(state, packets, having, verdicts));
     }
 
-    /// Whether there is an entry for the first of some packets; none where it has no key.
-    pub(super) fn would_find(&self, packets: &Packets<'_>) -> Option<bool> {
-        let has = packets.headers[0].malformed.is_none() && self.shape.has(&packets.keys[0]);
-        let now = self.ticks.would_be_at(packets.times_ns[0]);
-        has.then(|| {
-            with_set!(&self.set, set => {
-                let found = set.table.keys().lookup(&set.key(packets.keys[0].words()));
-                found.is_some_and(|at| !self.policy.ages || !set.table.entries.is_due(at, now))
-            })
-        })
-    }
-
-    /// Whether packets add entries.
-    pub(super) fn learns(&self) -> bool {
-        self.policy.learn
+    /// Whether a packet has all the fields of a key.
+    #[inline]
+    fn has_key(&self, key: &FlowKey, headers: &Headers) -> bool {
+        // What is cut short has zeros where its fields would be.
+        headers.malformed.is_none() && self.shape.has(key)
     }
 
     pub(super) fn age(&mut self, now_ns: u64) {

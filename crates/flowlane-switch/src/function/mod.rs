@@ -13,6 +13,7 @@
 //! | [`nat`] | source translation of IPv4 | inside address and port; outside address and port |
 //! | [`ageing`] | entries that go when they are idle | |
 //! | [`table`], [`burst`] | a cuckoo table of such entries; keys of a burst | |
+//! | [`explain`] | what a function would do with a packet | |
 //!
 //! Within a burst a packet sees what those before it have done: where entries have come or gone since the keys were looked
 //! up together, its key is looked up again. So the result is that of one packet after the other, which is how tests
@@ -21,7 +22,7 @@
 pub mod ageing;
 pub mod assets;
 pub mod burst;
-mod explain;
+pub mod explain;
 pub mod filter;
 pub mod nat;
 pub mod table;
@@ -31,7 +32,7 @@ mod tests;
 
 pub use assets::{AssetConfig, Assets};
 pub use burst::{Lookups, Packets};
-pub use explain::Explained;
+pub use explain::{Explained, Translated};
 pub use filter::{Filter, FilterConfig};
 pub use nat::{Nat, NatConfig};
 

@@ -12,6 +12,38 @@ pub struct Entry<const W: usize, T> {
     pub value: T,
 }
 
+/// What a table would answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Peeked {
+    /// There is no entry.
+    Absent,
+    /// There is one that has been idle for too long: it would go.
+    Due(u32),
+    /// The entry.
+    Live(u32),
+}
+
+impl Peeked {
+    /// The answer where this entry was found.
+    pub fn of<T: Copy>(entries: &Aged<T>, found: Option<u32>, now: u32) -> Self {
+        match found {
+            None => Self::Absent,
+            Some(at) if entries.is_due(at, now) => Self::Due(at),
+            Some(at) => Self::Live(at),
+        }
+    }
+
+    /// The entry, where it is not due.
+    pub fn live(self) -> Option<u32> {
+        if let Self::Live(at) = self { Some(at) } else { None }
+    }
+
+    /// The entry that is due.
+    pub fn due(self) -> Option<u32> {
+        if let Self::Due(at) = self { Some(at) } else { None }
+    }
+}
+
 /// Entries by key.
 #[derive(Debug)]
 pub struct AgedTable<const W: usize, T> {
@@ -80,6 +112,19 @@ impl<const W: usize, T: Copy> AgedTable<W, T> {
             return None;
         }
         Some(at)
+    }
+
+    /// What [`find`](Self::find) would find.
+    pub fn peek(&self, key: &[u32; W], now: u32) -> Peeked {
+        Peeked::of(&self.entries, self.keys.lookup(key), now)
+    }
+
+    /// How many new entries a packet of this tick would find room for, for whose keys this was found.
+    ///
+    /// Where there is room, cuckoo tables may still refuse a key; that is not foreseen.
+    pub fn places(&self, peeked: &[Peeked], now: u32) -> usize {
+        let due: Vec<u32> = peeked.iter().filter_map(|peeked| peeked.due()).collect();
+        self.entries.free() + self.entries.would_go_for_new(&due, now).len()
     }
 
     /// Adds an entry whose key is new; none where the table is full and nothing in it is due.

@@ -8,8 +8,6 @@
 //!
 //! A next hop is a list of actions, or a group of other next hops of which the packet's flow picks one.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-
 use flowlane::cache::flow_hash::FlowHash;
 use flowlane::packet::Field;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
@@ -228,32 +226,40 @@ impl RouteTable {
         found
     }
 
-    /// The number that [`take`](Self::take) would give for a packet with this key, and why.
+    /// The number that [`take`](Self::take) would give for a packet with this key, and why: its route, and the next hop that
+    /// its flow picks. Counts nothing.
     pub fn explain(&self, key: &FlowKey) -> (u32, String) {
-        let found = self.find(std::slice::from_ref(key), LaneMask(1)).next_hops[0];
-        let route = match key.word(word::VLAN_ETH_TYPE) as u16 {
-            ether_type::IPV4 => {
-                let route = self.v4.rib.lookup(key.word(word::IPV4_DST));
-                route.map(|(prefix, hop)| {
-                    (format!("{}/{}", Ipv4Addr::from(prefix.first()), prefix.len()), hop)
-                })
-            }
-            ether_type::IPV6 => {
-                let route = self.v6.rib.lookup(key.get(Field::Ipv6Dst));
-                route.map(|(prefix, hop)| {
-                    (format!("{}/{}", Ipv6Addr::from(prefix.first()), prefix.len()), hop)
-                })
-            }
-            _ => None,
+        let number = self.find(std::slice::from_ref(key), LaneMask::first(1)).next_hops[0];
+        let (v4, v6) = (key.word(word::IPV4_DST), key.get(Field::Ipv6Dst));
+        let (destination, route) = match key.word(word::VLAN_ETH_TYPE) as u16 {
+            ether_type::IPV4 => (v4.to_ip(), self.v4.route(v4)),
+            ether_type::IPV6 => (v6.to_ip(), self.v6.route(v6)),
+            _ => return (number as u32, "no route: neither IPv4 nor IPv6".to_owned()),
         };
-        let why = match route {
-            None => "no prefix has its destination".to_owned(),
-            Some((prefix, hop)) if hop > self.hops.len() as u64 => {
-                format!("{prefix}, where its flow picks one of a group")
-            }
-            Some((prefix, _)) => prefix,
+        let Some((prefix, first)) = route else {
+            return (number as u32, format!("no route for {destination}"));
         };
-        (found as u32, why)
+        let name = |number: u64| {
+            let hop = number.checked_sub(1).and_then(|position| self.hops.get(position as usize));
+            hop.map_or("", |hop| hop.name.as_str())
+        };
+        let why = match self.groups_by_number().find(|(group, _)| *group == first) {
+            Some((_, group)) => {
+                format!(
+                    "route {prefix} to group `{}`, of which the flow picks `{}`",
+                    group.name,
+                    name(number)
+                )
+            }
+            None => format!("route {prefix} to next hop `{}`", name(number)),
+        };
+        (number as u32, why)
+    }
+
+    /// The groups, each with the number that stands for it in tables.
+    fn groups_by_number(&self) -> impl Iterator<Item = (u64, &NextHop)> {
+        let groups = self.hops.iter().filter(|hop| matches!(hop.spec, HopSpec::Group(_)));
+        (self.hops.len() as u64 + 1..).zip(groups)
     }
 
     /// Counts the packet of a lane. Gives the number of its [steps](Self::steps).
@@ -310,6 +316,11 @@ impl<A: Family> Forwarding<A> {
     fn table_bytes(&self) -> usize {
         self.rib.table_bytes() + self.fib.table_bytes()
     }
+
+    /// The longest prefix that an address is in, as text, and the number of its next hop.
+    fn route(&self, address: A) -> Option<(String, u64)> {
+        self.rib.lookup(address).map(|(prefix, number)| (prefix.to_string(), number))
+    }
 }
 
 /// Addresses of one family, one behind the other.
@@ -339,3 +350,6 @@ impl<A: Address> Gathered<A> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -382,7 +382,7 @@ fn traced(worker: &Worker, port: usize, bytes: &[u8]) -> Option<Vec<(u32, Vec<u8
     let hex = |text: &str| -> Vec<u8> {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     };
-    let known = !trace.steps.iter().any(|step| step.why.contains("a new session"));
+    let known = !trace.port_is_open;
     let sent = trace.sent.iter().map(|sent| (sent.port.unwrap_or(CONTROLLER), hex(&sent.frame)));
     known.then(|| sent.collect())
 }

@@ -13,7 +13,6 @@ use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::faults::MalformedPolicy;
-use crate::function::{Packets, REFUSED};
 use crate::mac_table::NormalDecision;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, parse_again, set_field, take_along};
@@ -26,6 +25,8 @@ pub struct Trace {
     pub steps: Vec<TraceStep>,
     /// What would leave.
     pub sent: Vec<TraceSent>,
+    /// The source port of what would leave is drawn when it does: that of the packet stands for it.
+    pub port_is_open: bool,
 }
 
 /// Something that happens to a packet.
@@ -240,16 +241,9 @@ impl Tracer<'_> {
 
     fn function(&mut self, number: u8) -> Next {
         let function = self.worker.lookup.pipeline.function(number)?;
-        let before = self.key.clone();
-        let mut packets = Packets {
-            frames: std::slice::from_mut(&mut self.frame),
-            keys: std::slice::from_mut(&mut self.key),
-            headers: std::slice::from_ref(&self.headers),
-            times_ns: &[self.now_ns],
-        };
-        let explained = function.explain(&mut packets);
+        let explained = function.explain(&self.frame, &self.key, &self.headers, self.now_ns);
         let place = format!("{} {number} {}", function.kind.name(), function.name);
-        if explained.verdict == REFUSED {
+        if explained.is_refused() {
             self.tell(place.trim_end(), "dropped", explained.why);
             return None;
         }
@@ -257,8 +251,12 @@ impl Tracer<'_> {
         let what = format!("verdict {} \u{2192} {}", verdict.name, print_actions(&verdict.actions));
         let steps = function.steps(explained.verdict).clone();
         self.tell(place.trim_end(), what, explained.why);
-        if before != self.key {
-            self.tell("translation", difference(&before, &self.key), "");
+        for edit in explained.edits {
+            self.tell("translation", edit, "");
+        }
+        if let Some(translated) = explained.translated {
+            (self.frame, self.key) = (translated.frame, translated.key);
+            self.trace.port_is_open |= translated.port_is_open;
         }
         self.follow(steps.steps())
     }
@@ -365,8 +363,8 @@ impl Tracer<'_> {
     }
 
     fn meter(&mut self, text: &str, number: u32) -> bool {
-        let meter = self.worker.egress.meters.get(&number).cloned();
-        let passes = meter.is_none_or(|mut meter| meter.allow(self.frame.len(), self.now_ns));
+        let meter = self.worker.egress.meters.get(&number);
+        let passes = meter.is_none_or(|meter| meter.would_allow(self.frame.len(), self.now_ns));
         match passes {
             true => self.tell(text, "it passes", "the meter has tokens left at present"),
             false => self.tell(text, "dropped", "the meter's rate is exceeded at present"),
@@ -376,7 +374,7 @@ impl Tracer<'_> {
 
     fn normal(&mut self, text: &str) {
         let now_s = (self.now_ns / 1_000_000_000) as u32;
-        match self.worker.egress.macs.would_switch(self.frame.bytes(), now_s) {
+        match self.worker.egress.macs.would_switch(self.frame.bytes(), self.port, now_s) {
             NormalDecision::To(to) if to == self.port => {
                 self.tell(
                     text,

@@ -41,6 +41,7 @@
 //! to be let through, and for a limit.
 
 pub mod config;
+mod explain;
 mod packet;
 pub mod ports;
 mod reading;
@@ -91,22 +92,15 @@ struct FirstFragment {
 }
 
 impl FirstFragment {
-    /// Gives a lane's packet, a later fragment, the addresses of the first.
-    fn send_after(self, packets: &mut Packets<'_>, lane: usize) {
-        let l3 = usize::from(packets.headers[lane].l3);
-        let bytes = packets.frames[lane].bytes_mut();
+    /// Writes where the first went into another fragment.
+    fn write(&self, packets: &mut Packets<'_>, lane: usize) {
+        let (bytes, l3) = (packets.frames[lane].bytes_mut(), usize::from(packets.headers[lane].l3));
         write_address(bytes, l3, End::Source, self.source);
         write_address(bytes, l3, End::Destination, self.destination);
-        packets.keys[lane].set_word(word::IPV4_SRC, self.source);
-        packets.keys[lane].set_word(word::IPV4_DST, self.destination);
+        let key = &mut packets.keys[lane];
+        key.set_word(word::IPV4_SRC, self.source);
+        key.set_word(word::IPV4_DST, self.destination);
     }
-}
-
-/// What tells the datagram of a lane's packet, a fragment, from others.
-fn datagram(packet: &Packet, packets: &Packets<'_>, lane: usize) -> Result<[u32; 3], Refusal> {
-    let (key, l3) = (&packets.keys[lane], usize::from(packets.headers[lane].l3));
-    let id = word16(packets.frames[lane].bytes(), l3 + 4).ok_or(Refusal::Malformed)?;
-    Ok([key.word(word::IPV4_SRC), key.word(word::IPV4_DST), u32::from(packet.proto) << 16 | u32::from(id)])
 }
 
 /// Translation, with its sessions.
@@ -296,7 +290,7 @@ impl Nat {
             None if packet.looks_inside() => Some(self.open(packet, now)?),
             source => source,
         };
-        let before = [packets.keys[lane].word(word::IPV4_SRC), packets.keys[lane].word(word::IPV4_DST)];
+        let before = addresses(packets, lane);
         if let Some(at) = source {
             let to = self.use_session(at, packet, 0, now).outside_end();
             write(packets, lane, packet.proto, End::Source, to);
@@ -377,8 +371,7 @@ impl Nat {
     ) {
         let Some(fragments) = &mut self.fragments else { return };
         let key = &packets.keys[lane];
-        let id = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 4).unwrap_or(0);
-        let datagram = [before[0], before[1], u32::from(packet.proto) << 16 | u32::from(id)];
+        let datagram = datagram(before, packet, packets, lane);
         let (source, destination) = (key.word(word::IPV4_SRC), key.word(word::IPV4_DST));
         let first = FirstFragment { verdict, source, destination };
         match fragments.find(&datagram, now) {
@@ -404,15 +397,15 @@ impl Nat {
         lane: usize,
         now: u32,
     ) -> Result<u8, Refusal> {
-        let datagram = datagram(packet, packets, lane)?;
         let fragments = self.fragments.as_mut().ok_or(Refusal::FragmentAlone)?;
+        let datagram = datagram(addresses(packets, lane), packet, packets, lane);
         let at = fragments.find(&datagram, now).ok_or(Refusal::FragmentAlone)?;
         let first = fragments.entries.get(at).value;
-        let l3 = usize::from(packets.headers[lane].l3);
-        if word16(packets.frames[lane].bytes(), l3 + 6).is_some_and(|word| word & MORE_FRAGMENTS == 0) {
+        let word = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 6);
+        if word.is_some_and(|word| word & MORE_FRAGMENTS == 0) {
             fragments.entries.change_idle(at, idle_ticks(LAST_FRAGMENT_IDLE_S));
         }
-        first.send_after(packets, lane);
+        first.write(packets, lane);
         self.counters.fragments += 1;
         Ok(first.verdict)
     }
@@ -466,64 +459,21 @@ impl Nat {
     }
 }
 
-/// What translation means to do with a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Meant {
-    /// Nothing: it gets this verdict.
-    Left(u8),
-    /// To refuse it.
-    Refused(Refusal),
-    /// To make a session for it, and to translate it accordingly.
-    Opened(u8),
-    /// To translate it, which has been done to the packet.
-    Translated(u8),
+/// Source and destination of a lane's packet.
+#[inline]
+fn addresses(packets: &Packets<'_>, lane: usize) -> [u32; 2] {
+    [word::IPV4_SRC, word::IPV4_DST].map(|word| packets.keys[lane].word(word))
 }
 
-impl Nat {
-    /// What would become of the first of some packets: nothing here changes, but the packet as it would.
-    pub(super) fn would(&self, packets: &mut Packets<'_>) -> Meant {
-        let packet = match self.read(packets, 0) {
-            Reading::Other => return Meant::Left(OTHER),
-            Reading::Refused(refusal) => return Meant::Refused(refusal),
-            Reading::Packet(packet) => packet,
-        };
-        let now = self.ticks.would_be_at(packets.times_ns[0]);
-        let [source, destination] =
-            self.find(&packet).map(|found| found.filter(|&at| !self.sessions.is_due(at, now)));
-        let verdict = packet.way.verdict();
-        let settled = match packet.what {
-            What::LaterFragment => Some(self.would_follow(&packet, packets, now)),
-            What::Error => Some(self.error(&packet, [source, destination], packets, 0)),
-            What::Opens | What::Goes => None,
-        };
-        if let Some(settled) = settled {
-            return settled.map_or_else(Meant::Refused, Meant::Translated);
-        }
-        if packet.looks_outside() && destination.is_none() {
-            return Meant::Refused(Refusal::NoSession);
-        }
-        if let Some(at) = destination {
-            write(packets, 0, packet.proto, End::Destination, self.sessions.get(at).inside_end());
-        }
-        match source {
-            Some(at) => write(packets, 0, packet.proto, End::Source, self.sessions.get(at).outside_end()),
-            None if !packet.looks_inside() => {}
-            None if packet.what != What::Opens => return Meant::Refused(Refusal::TcpWithoutSyn),
-            None if self.sessions.is_full() => return Meant::Refused(Refusal::Full),
-            None => return Meant::Opened(verdict),
-        }
-        Meant::Translated(verdict)
-    }
-
-    /// The same for a later fragment.
-    fn would_follow(&self, packet: &Packet, packets: &mut Packets<'_>, now: u32) -> Result<u8, Refusal> {
-        let datagram = datagram(packet, packets, 0)?;
-        let fragments = self.fragments.as_ref().ok_or(Refusal::FragmentAlone)?;
-        let found = fragments.keys().lookup(&datagram).filter(|&at| !fragments.entries.is_due(at, now));
-        let first = fragments.entries.get(found.ok_or(Refusal::FragmentAlone)?).value;
-        first.send_after(packets, 0);
-        Ok(first.verdict)
-    }
+/// The key of the datagram that a lane's fragment is of: the addresses that it came with, protocol and identification.
+fn datagram(
+    [source, destination]: [u32; 2],
+    packet: &Packet,
+    packets: &Packets<'_>,
+    lane: usize,
+) -> [u32; 3] {
+    let id = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 4).unwrap_or(0);
+    [source, destination, u32::from(packet.proto) << 16 | u32::from(id)]
 }
 
 /// Writes an end into a lane's frame and key.

@@ -176,8 +176,6 @@ impl Pool {
     /// Draws a free port for a session of this inside address and port; none where those of the addresses that are tried
     /// are in use. Ports of UDP are even where the inside port is, while there are such (RFC 4787 REQ-4).
     pub fn draw(&mut self, proto: u8, inside: u32, inside_port: u16) -> Option<(u32, u16)> {
-        let count = self.addresses.len();
-        let first = (self.secret.hash(0, inside.into()) % count.max(1) as u64) as usize;
         self.drawn += 1;
         let start = self.secret.hash(1, self.drawn);
         let parity = match (proto, inside_port & 1) {
@@ -185,7 +183,7 @@ impl Pool {
             (ip_proto::UDP, _) => ODD,
             _ => u64::MAX,
         };
-        for at in (0..count.min(ADDRESSES_TRIED)).map(|i| (first + i) % count) {
+        for at in self.tried(inside) {
             let place = at * PROTOCOLS + class(proto);
             let port =
                 self.find_free(place, parity, start).or_else(|| self.find_free(place, u64::MAX, start));
@@ -195,6 +193,20 @@ impl Pool {
             }
         }
         None
+    }
+
+    /// The address of the port that [`draw`](Self::draw) would draw, were those of the addresses given back that are told.
+    pub fn would_draw(&self, proto: u8, inside: u32, given_back: impl Fn(u32) -> bool) -> Option<u32> {
+        let has_free = |at: usize| self.open[at * PROTOCOLS + class(proto)].rows != [0; 2];
+        let mut addresses = self.tried(inside).map(|at| (at, self.addresses[at]));
+        addresses.find(|&(at, address)| has_free(at) || given_back(address)).map(|found| found.1)
+    }
+
+    /// The places of the addresses that are tried for an inside address, in order.
+    fn tried(&self, inside: u32) -> impl Iterator<Item = usize> + use<> {
+        let count = self.addresses.len();
+        let first = (self.secret.hash(0, inside.into()) % count.max(1) as u64) as usize;
+        (0..count.min(ADDRESSES_TRIED)).map(move |i| (first + i) % count)
     }
 
     /// Takes a port that is named; says whether it was free.

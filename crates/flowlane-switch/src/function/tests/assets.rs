@@ -140,7 +140,7 @@ fn what_is_known_is_what_packets_have_shown_one_after_the_other() {
         let bursts = bursts(&mut random, 60, draw);
         let mut model = Model { config, base: bursts[0].0[0], seen: BTreeMap::new(), counters: [0; 5] };
         let mut functions =
-            both(|lookups| bare(Kind::Assets(Assets::new(AssetConfig { lookups, ..model.config.clone() }))));
+            each(|lookups| bare(Kind::Assets(Assets::new(AssetConfig { lookups, ..model.config.clone() }))));
         for (step, (times, descs)) in bursts.iter().enumerate() {
             let wanted: Vec<u8> =
                 descs.iter().zip(times).map(|(desc, &now)| model.verdict(desc, now)).collect();
@@ -158,9 +158,9 @@ fn what_is_known_is_what_packets_have_shown_one_after_the_other() {
                     packets: s.packets,
                 })
                 .collect();
-            for function in &mut functions {
+            for (function, process) in &mut functions {
                 function.age(times[0]);
-                let got = process_at(function, &frames, times);
+                let got = process(function, &frames, times);
                 function.age(times[times.len() - 1]);
                 assert!(got.iter().map(|g| &g.1).eq(&frames), "packets are not changed");
                 let got: Vec<u8> = got.into_iter().map(|(v, _)| v).collect();

@@ -8,7 +8,7 @@ use super::*;
 use crate::function::ageing::NEVER;
 use crate::function::filter::{KeyError, Listed};
 
-fn draw(random: &mut Random) -> Desc {
+pub(super) fn draw(random: &mut Random) -> Desc {
     let (src, dst) = (random.port(1, 4), random.port(1, 3));
     let l4 = match random.below(5) {
         0 | 1 => L4::Udp { src, dst, checksum: true },
@@ -132,7 +132,7 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
         let bursts = bursts(&mut random, 60, draw);
         let base = bursts[0].0[0];
         let mut model = Model { config, base, entries: HashMap::new(), counters: [0; 4] };
-        let mut functions = both(|lookups| {
+        let mut functions = each(|lookups| {
             let config = FilterConfig { lookups, ..model.config.clone() };
             bare(Kind::Filter(Filter::new(&config).unwrap()))
         });
@@ -145,7 +145,7 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
             model.entries.entry(key).or_insert(Entry { since: 0, idle, packets: 0, bytes: 0 });
             let mut flow_key = FlowKey::zero();
             parse(&desc.build(), 1, &mut flow_key);
-            for function in &mut functions {
+            for (function, _) in &mut functions {
                 let Kind::Filter(filter) = &mut function.kind else { unreachable!() };
                 filter.insert(&flow_key, idle).unwrap();
             }
@@ -154,14 +154,14 @@ fn a_filter_is_a_map_that_packets_ask_one_after_the_other() {
             let wanted: Vec<u8> =
                 descs.iter().zip(times).map(|(desc, &now)| model.verdict(desc, now)).collect();
             let frames: Vec<Vec<u8>> = descs.iter().map(Desc::build).collect();
-            for function in &mut functions {
+            for (function, process) in &mut functions {
                 function.age(times[0]);
-                let got: Vec<u8> = process_at(function, &frames, times).into_iter().map(|(v, _)| v).collect();
+                let got: Vec<u8> = process(function, &frames, times).into_iter().map(|(v, _)| v).collect();
                 function.age(times[times.len() - 1]);
                 assert_eq!(got, wanted, "seed {seed}, step {step}, {:?}", model.config);
             }
         }
-        for function in &functions {
+        for (function, _) in &functions {
             let Kind::Filter(filter) = &function.kind else { unreachable!() };
             let c = filter.counters();
             let counters = [c.without_key, c.learnt, c.refused, filter.aged()];

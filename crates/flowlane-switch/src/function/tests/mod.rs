@@ -1,6 +1,7 @@
 //! Functions against models that take one packet after the other, and make what they expect from scratch.
 
 mod assets;
+mod explain;
 mod filter;
 mod nat;
 
@@ -281,9 +282,17 @@ fn bursts(
         .collect()
 }
 
-/// The same function with both ways of looking up.
-fn both(mut make: impl FnMut(Lookups) -> Function) -> [Function; 2] {
-    [Lookups::Batch, Lookups::Scalar].map(&mut make)
+/// How a function is made to work on frames, each at its own time; gives verdicts and frames.
+type Process = fn(&mut Function, &[Vec<u8>], &[u64]) -> Vec<(u8, Vec<u8>)>;
+
+/// The same function with both ways of looking up, and one that foretells what it does.
+fn each(mut make: impl FnMut(Lookups) -> Function) -> [(Function, Process); 3] {
+    let ways: [(Lookups, Process); 3] = [
+        (Lookups::Batch, process_at),
+        (Lookups::Scalar, process_at),
+        (Lookups::Batch, explain::process_foretold),
+    ];
+    ways.map(|(lookups, process)| (make(lookups), process))
 }
 
 /// A function without actions.
