@@ -21,6 +21,8 @@ use crate::pipeline::{Entry, Event, Given, Table};
 pub enum Expected {
     /// Few of them will change: what looks up fastest is best.
     Few,
+    /// The same, and the engine of this name has been found to be that for rules like these.
+    Alike(&'static str),
     /// Many will: what is changed fastest is best.
     Many,
 }
@@ -129,10 +131,11 @@ impl Renewal {
         let many = self.lately.max(self.changes - self.window.1) > rules as u64 / MANY_INVERSE;
         match self.expected {
             Expected::Many => (!many).then_some(Expected::Few),
-            Expected::Few => {
+            Expected::Few | Expected::Alike(_) => {
                 let others = rules > 2 * self.rules + 8 || rules < self.rules / 4;
-                let unmerged = table.engine().is_some_and(|engine| engine.unmerged() > 0);
-                (others || unmerged).then_some(Expected::Few)
+                let unmerged = table.engine().filter(|engine| engine.unmerged() > 0);
+                let alike = unmerged.map(|engine| Expected::Alike(engine.chosen()));
+                if others { Some(Expected::Few) } else { alike }
             }
         }
     }
@@ -232,7 +235,7 @@ impl Control {
         let newest = self.published.newest();
         let renewal = &mut self.renewals[at];
         let (table, meanwhile) = (renewal.table, renewal.changes - running.changes);
-        if running.expected == Expected::Few && meanwhile > running.rules as u64 / MANY_INVERSE {
+        if running.expected != Expected::Many && meanwhile > running.rules as u64 / MANY_INVERSE {
             if let Some(of_rules) = newest.table(table) {
                 renewal.begin(of_rules, newest.version(), Expected::Many, self.waker.clone());
             }
@@ -251,7 +254,11 @@ impl Control {
         if self.standby().apply(Arc::new(Event::Engine { table, engines })).is_ok() {
             self.standby = self.published.publish(self.standby.clone());
             let renewal = &mut self.renewals[at];
-            (renewal.expected, renewal.rules) = (running.expected, running.rules);
+            renewal.expected = running.expected;
+            if !matches!(running.expected, Expected::Alike(_)) {
+                // For so many rules the engine has been chosen.
+                renewal.rules = running.rules;
+            }
         }
     }
 }

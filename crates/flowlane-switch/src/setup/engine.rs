@@ -55,6 +55,19 @@ pub(super) fn rebuild(
     if (table.engine, expected) == (EngineChoice::Auto, Expected::Many) {
         return list(table, rules, AclEngine::Dynamic, seed).ok();
     }
+    if let (EngineChoice::Auto, Expected::Alike(name)) = (table.engine, expected) {
+        return match name {
+            "linear" => linear(table, rules).ok(),
+            "tuple" => tuple(table, rules, seed).ok(),
+            name => {
+                let config = list_config(table, AclEngine::Auto, seed);
+                let mut list = AclSearch::build(config, rules.iter().copied()).ok()?;
+                // Where there is no room for it, the one that is there stays.
+                _ = list.prefer(name.parse().unwrap_or_default());
+                Some(Box::new(list))
+            }
+        };
+    }
     let begun = Instant::now();
     let mut clock = || begun.elapsed().as_nanos() as u64;
     build(table, rules, seed, measured.then_some(&mut clock as &mut Clock<'_>)).ok()

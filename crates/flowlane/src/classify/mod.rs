@@ -129,6 +129,11 @@ pub trait Shared: Classifier + Sync {
     /// A copy that answers alike, and goes on to do so after equal changes. What takes long to build is shared.
     fn duplicate(&self) -> Box<dyn Shared>;
 
+    /// The engine that has the rules, where the table has a choice: a table built with it again is as this one.
+    fn chosen(&self) -> &'static str {
+        self.name()
+    }
+
     /// From now on no change takes long, as far as that can be: whoever owns the table has another one built on another thread
     /// when there have been [many](Self::unmerged).
     fn leave_merging(&mut self) {}

@@ -170,6 +170,18 @@ impl AclSearch {
         self.table.choose(sample, clock)
     }
 
+    /// Builds the table again with this engine, and prefers it as long as the rules are about as many: what
+    /// [`choose`](Self::choose) has found before, say. Nothing where it has the rules already.
+    ///
+    /// # Errors
+    /// Where the budget is too small; the table is as before.
+    pub fn prefer(&mut self, engine: AclEngine) -> Result<(), BuildError> {
+        match self.engine().0 == engine.name() || engine == AclEngine::Auto {
+            true => Ok(()),
+            false => self.table.rebuild_with(engine),
+        }
+    }
+
     /// The engine that has the bulk of the rules, and its variant.
     pub fn engine(&self) -> (&'static str, Variant) {
         self.table.engine()
@@ -193,6 +205,10 @@ impl AclSearch {
 impl Shared for AclSearch {
     fn duplicate(&self) -> Box<dyn Shared> {
         Box::new(self.clone())
+    }
+
+    fn chosen(&self) -> &'static str {
+        self.engine().0
     }
 
     fn leave_merging(&mut self) {

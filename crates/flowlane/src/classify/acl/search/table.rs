@@ -4,7 +4,7 @@ use super::shape::FlowShape;
 use super::{FlowExplanation, Rule, Rules};
 use crate::classify::Hit;
 use crate::classify::acl::table::AclContest;
-use crate::classify::acl::{Acl, AclConfig, BuildError};
+use crate::classify::acl::{Acl, AclConfig, AclEngine, BuildError};
 use crate::isa::Variant;
 use crate::packet::batch::{LANES_MAX, LaneMask};
 use crate::packet::{FlowKey, FlowMask};
@@ -21,6 +21,7 @@ pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
     fn remove(&mut self, id: RuleId) -> bool;
     fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<bool, BuildError>;
     fn rebuild(&mut self) -> Result<(), BuildError>;
+    fn rebuild_with(&mut self, engine: AclEngine) -> Result<(), BuildError>;
     fn choose(
         &mut self,
         sample: &[FlowKey],
@@ -106,6 +107,10 @@ impl<const W: usize> FlowTable for Projected<W> {
 
     fn rebuild(&mut self) -> Result<(), BuildError> {
         self.acl.rebuild()
+    }
+
+    fn rebuild_with(&mut self, engine: AclEngine) -> Result<(), BuildError> {
+        self.acl.rebuild_with(engine)
     }
 
     fn choose(

@@ -174,7 +174,7 @@ impl<const W: usize> Acl<W> {
     }
 
     /// Rebuilds with this engine, and again with it as long as the rules are about as many.
-    pub(super) fn rebuild_with(&mut self, engine: AclEngine) -> Result<(), BuildError> {
+    pub(in crate::classify::acl) fn rebuild_with(&mut self, engine: AclEngine) -> Result<(), BuildError> {
         let bulk = self.snapshot_for(engine).build()?;
         self.adopt(Arc::new(bulk))?;
         self.chosen = Some(engine);
