@@ -123,7 +123,10 @@ impl Counters {
     /// Where there is [no room](Self::grow) for the rule.
     #[inline]
     pub(crate) fn count(&self, rule: Option<RuleId>, packets: u64, bytes: u64) {
-        rule.map_or(&self.tally.missed, |rule| self.counter(rule)).add(packets, bytes);
+        match rule {
+            Some(rule) => self.counter(rule).add(packets, bytes),
+            None => self.tally.missed.add(packets, bytes),
+        }
     }
 
     /// Asks for what a packet of this rule will touch.

@@ -392,7 +392,10 @@ impl Pipeline {
             (Some(device), _) => device.lookup_lanes(keys, lanes, hits),
             (None, Some((table, counters))) => {
                 table.find(keys, lanes, hits);
-                lanes.lanes().filter_map(|lane| hits[lane]).for_each(|hit| counters.prefetch(hit.rule));
+                for hit in lanes.lanes().filter_map(|lane| hits[lane]) {
+                    table.prefetch(hit.rule);
+                    counters.prefetch(hit.rule);
+                }
             }
             (None, None) => {}
         }

@@ -179,18 +179,23 @@ impl Table {
     /// What that comes to; asks for the steps where they are several.
     #[inline]
     pub(crate) fn gist(&self, rule: Option<RuleId>) -> Gist {
-        let steps = self.steps(rule);
-        if let Gist::Several(_) = steps.gist() {
-            steps.prefetch();
+        let gist = rule.map_or(self.missing.gist(), |id| self.rules.gist(id));
+        if let Gist::Several(_) = gist {
+            self.steps(rule).prefetch();
         }
-        steps.gist()
+        gist
     }
 
-    /// Finds the rules of some lanes' packets, and asks for what they will touch.
+    /// Asks for what a packet of this rule will touch.
+    #[inline]
+    pub(super) fn prefetch(&self, id: RuleId) {
+        self.rules.prefetch(id);
+    }
+
+    /// Finds the rules of some lanes' packets.
     #[inline]
     pub(super) fn find(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>; LANES_MAX]) {
         self.engine().expect("no device's table").lookup_lanes(keys, lanes, hits);
-        lanes.lanes().filter_map(|lane| hits[lane]).for_each(|hit| self.rules.prefetch(hit.rule));
     }
 
     fn apply(&mut self, change: &Change) -> Result<(), InsertError> {

@@ -6,7 +6,7 @@ use flowlane::memory::prefetch;
 use flowlane::rule::{Rule, RuleId};
 
 use super::actions::steps_of;
-use super::{Count, Steps};
+use super::{Count, Gist, Steps};
 
 /// A rule as a program has it. Copies of the program share it.
 #[derive(Clone, Debug)]
@@ -45,6 +45,8 @@ impl Entry {
 /// Rules by handle.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
+    /// What the steps come to: all that most packets need, eight rules a line.
+    gists: Vec<Gist>,
     steps: Vec<Steps>,
     entries: Vec<Option<Arc<Entry>>>,
     len: usize,
@@ -66,7 +68,9 @@ impl Rules {
         if at >= self.entries.len() {
             self.entries.resize(at + 1, None);
             self.steps.resize(at + 1, Steps::default());
+            self.gists.resize(at + 1, Gist::default());
         }
+        self.gists[at] = entry.steps.gist();
         self.steps[at] = entry.steps.clone();
         self.len += usize::from(self.entries[at].replace(entry).is_none());
     }
@@ -74,6 +78,7 @@ impl Rules {
     pub(super) fn remove(&mut self, id: RuleId) -> Option<Arc<Entry>> {
         let entry = self.entries.get_mut(id.0 as usize)?.take()?;
         self.steps[id.0 as usize] = Steps::default();
+        self.gists[id.0 as usize] = Gist::default();
         self.len -= 1;
         Some(entry)
     }
@@ -92,10 +97,19 @@ impl Rules {
         &self.steps[id.0 as usize]
     }
 
+    /// What that comes to.
+    ///
+    /// # Panics
+    /// Where there has never been such a rule.
+    #[inline]
+    pub(super) fn gist(&self, id: RuleId) -> Gist {
+        self.gists[id.0 as usize]
+    }
+
     /// Asks for what a packet of this rule will touch.
     #[inline]
     pub(super) fn prefetch(&self, id: RuleId) {
-        prefetch(&self.steps, id.0 as usize);
+        prefetch(&self.gists, id.0 as usize);
     }
 
     /// All, by handle.
