@@ -56,6 +56,15 @@ struct Document {
 /// How often control does what is due without being asked.
 const TICK: Duration = Duration::from_millis(50);
 
+/// Tells those who look that the switch has ended.
+struct Ending<'a>(&'a AtomicBool);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let duration = options.duration.map(Duration::try_from_secs_f64).transpose();
     let duration = duration.map_err(|e| Failure::input(format!("--duration: {e}")))?;
@@ -83,6 +92,8 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let bar = output::progress(0, "switching");
     let begun = Instant::now();
     let (result, replayed) = std::thread::scope(|scope| {
+        // Also where the worker panics: nobody is to wait for threads that wait for it.
+        let ending = Ending(&ended);
         scope.spawn(|| {
             served.control().wake(std::thread::current());
             while !ended.load(Ordering::Relaxed) {
@@ -92,7 +103,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
         });
         let replaying = replay.as_ref().map(|replay| scope.spawn(|| replay.run(&served, begun, &ended)));
         let result = worker.run(until, &stop, |packets| bar.set_position(packets));
-        ended.store(true, Ordering::Relaxed);
+        drop(ending);
         (result, replaying.map(|thread| thread.join().expect("replaying does not panic")))
     });
     let seconds = begun.elapsed().as_secs_f64();
