@@ -254,6 +254,35 @@ fn interleaved_queries_find_and_count_what_one_mask_after_the_other_does() {
     assert!(masks_most > 1000, "{masks_most}");
 }
 
+/// The search under several masks at once ends however many masks there are, where nothing is found.
+#[test]
+fn misses_end_after_the_last_of_many_masks() {
+    for (masks, in_flight) in [(300, 4), (300, 16), (2000, 4), (2000, 16)] {
+        let config = MegaflowConfig {
+            masks_max: masks,
+            threshold: Some(65),
+            in_flight: Some(in_flight),
+            ..MegaflowConfig::default()
+        };
+        let mut cache = MegaflowCache::new(config);
+        let mut key = FlowKey::zero();
+        for bits in 1..=masks as u64 {
+            let mut mask = FlowMask::zero();
+            mask.set(Field::Ipv4Src, bits.into());
+            key.set(Field::Ipv4Src, bits.into());
+            cache.insert(&key, &mask, 7, 0, 0).unwrap();
+        }
+        assert_eq!(cache.masks().count(), masks);
+        for lanes in [1, 2, 8, 64] {
+            let keys = vec![FlowKey::zero(); lanes];
+            let live = LaneMask::first(lanes);
+            let probes = cache.counters().probes;
+            assert_eq!(cache.lookup_batch(&keys, live, &mut [FlowRef::NONE; 64]), live);
+            assert_eq!(cache.counters().probes - probes, (lanes * masks) as u64);
+        }
+    }
+}
+
 /// The live check compares with the definition also where nothing was looked up since the masks changed.
 #[test]
 fn variants_are_compared_right_after_a_mask_came() {

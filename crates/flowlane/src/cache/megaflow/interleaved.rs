@@ -175,7 +175,7 @@ fn portable(
         }
         search.test_and_compare(masks, 1 + group * GROUP, room);
         group += ends.len();
-        together *= 2;
+        together = (together * 2).min(MASKS_MAX / GROUP);
     }
     let masks = order.len() as u64 + 1;
     (search.left, search.probes + search.left.len() as u64 * masks)
