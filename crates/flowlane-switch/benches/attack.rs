@@ -21,9 +21,10 @@ use flowlane::packet::fields::word;
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
-use flowlane_switch::mac_table::MacTable;
-use flowlane_switch::pipeline::{Miss, Pipeline};
+use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::NullPort;
+use flowlane_switch::program::Miss;
+use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Worker};
 
 /// The addresses around which the rules are.

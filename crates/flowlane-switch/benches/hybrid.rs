@@ -15,10 +15,11 @@ use std::time::{Duration, Instant};
 use flowlane::classify::TupleSearch;
 use flowlane::generate::Random;
 use flowlane::rule::action::PortNo;
-use flowlane_switch::mac_table::MacTable;
 use flowlane_switch::packet::{Burst, Frame};
-use flowlane_switch::pipeline::{Miss, Pipeline};
+use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::{NullPort, Port, PortError, Received};
+use flowlane_switch::program::Miss;
+use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 use workload::{Flow, flows, frame, rule};
 

@@ -16,9 +16,10 @@ use flowlane::classify::TupleSearch;
 use flowlane::generate::Random;
 use flowlane::rule::action::PortNo;
 use flowlane_switch::capture::{CaptureWriter, FileFormat};
-use flowlane_switch::mac_table::MacTable;
-use flowlane_switch::pipeline::{Miss, Pipeline};
+use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::{NullPort, PcapConfig, PcapPort};
+use flowlane_switch::program::Miss;
+use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Stage, Until, Worker};
 use workload::{Flow, flows, frame, rule};
 

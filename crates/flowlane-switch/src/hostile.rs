@@ -12,10 +12,11 @@ use flowlane::rule::{
 
 use crate::capture::CaptureReader;
 use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Nat, NatConfig};
-use crate::mac_table::MacTable;
-use crate::meter::{Meter, Rate};
-use crate::pipeline::{Miss, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::port::{MemoryHandle, MemoryPort};
+use crate::program::Miss;
+use crate::state::mac_table::MacTable;
+use crate::state::meter::{Meter, Rate};
 use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 
 /// The parser: every header that it says is there lies within the frame.

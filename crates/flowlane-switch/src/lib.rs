@@ -1,21 +1,23 @@
 //! A software switch over the `flowlane` library.
 //!
-//! The modules in the order of a packet's way, then those that put a switch together:
+//! Each module uses only those before it:
+//! `{state, packet} ← {capture, tunnel, program} ← {port, function} ← pipeline ← worker ← control ← config ← {setup, report} ← socket ← hostile`.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`packet`] | what is done to bytes: frames in memory, edits, decapsulation |
+//! | [`packet`] | what is done to bytes: frames in memory, bursts of them, edits, decapsulation |
+//! | [`state`] | what packets change and others see: learned addresses, meters |
 //! | [`capture`] | readers and writers for pcap and pcapng |
 //! | [`port`] | where frames come from and go to |
-//! | [`pipeline`] | rule tables, and the paths of packets through them |
-//! | [`function`] | packet filter, asset detection, address translation |
-//! | [`mac_table`], [`meter`] | state of the `normal` and `meter` actions |
 //! | [`tunnel`] | tunnels that end here, and those that packets leave through |
+//! | [`program`] | what rules say; how a newer program reaches workers |
+//! | [`function`] | packet filter, asset detection, address translation |
+//! | [`pipeline`] | a worker's tables, and the paths of packets through them |
 //! | [`worker`] | the loop: receive, parse, caches, tables, actions, transmit |
 //! | [`control`] | whoever changes rules while packets go through them |
 //! | [`config`], [`setup`] | from a TOML file to a worker |
-//! | [`socket`] | on which a switch that runs answers |
 //! | [`report`] | what a worker has counted, as data |
+//! | [`socket`] | on which a switch that runs answers |
 //! | [`hostile`] | what must hold for any input: for fuzzing and tests |
 
 pub mod capture;
@@ -23,13 +25,13 @@ pub mod config;
 pub mod control;
 pub mod function;
 pub mod hostile;
-pub mod mac_table;
-pub mod meter;
 pub mod packet;
 pub mod pipeline;
 pub mod port;
+pub mod program;
 pub mod report;
 pub mod setup;
 pub mod socket;
+pub mod state;
 pub mod tunnel;
 pub mod worker;

@@ -29,10 +29,11 @@ use crate::config::{
     VariantChoice,
 };
 use crate::control::Control;
-use crate::mac_table::MacTable;
-use crate::meter::{Meter, Rate};
-use crate::pipeline::{Engine, Given, Miss, NotAdded, Pipeline, PipelineError};
+use crate::pipeline::{Engine, Given, NotAdded, Pipeline};
 use crate::port::{PortError, PortSpec};
+use crate::program::{Miss, ProgramError};
+use crate::state::mac_table::MacTable;
+use crate::state::meter::{Meter, Rate};
 use crate::tunnel::Tunnels;
 use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 
@@ -492,7 +493,7 @@ impl Checker<'_> {
             if let Action::Goto(to) = action
                 && !tables.contains(to)
             {
-                let message = PipelineError::NoGotoTable(*to).to_string();
+                let message = ProgramError::NoGotoTable(*to).to_string();
                 return Err(self.error(&format!("goto_table:{to}"), message, None));
             }
         }

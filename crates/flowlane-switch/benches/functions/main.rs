@@ -24,10 +24,11 @@ use flowlane::packet::{Headers, parse};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Rule};
 use flowlane_switch::function::{Function, Lookups, Packets};
-use flowlane_switch::mac_table::MacTable;
 use flowlane_switch::packet::{Burst, Frame};
-use flowlane_switch::pipeline::{Miss, Pipeline};
+use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::{NullPort, Port, PortError, Received};
+use flowlane_switch::program::Miss;
+use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 use work::{Asked, FRAME_BYTES, Keys, Name, Work};
 

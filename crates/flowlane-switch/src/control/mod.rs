@@ -30,8 +30,8 @@ use std::time::Duration;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, FlowMod, Rule, RuleId};
 
-use crate::pipeline::{
-    ByNumber, Change, Count, EVENTS_KEPT, Entry, PipelineError, Program, Published, Reader, What, Writer,
+use crate::program::{
+    ByNumber, Change, Count, EVENTS_KEPT, Entry, Program, ProgramError, Published, Reader, What, Writer,
 };
 use crate::worker::{Mailbox, Worker};
 
@@ -44,7 +44,7 @@ use timer::Timers;
 pub enum Refusal {
     /// The tables do not take a rule.
     #[error(transparent)]
-    Pipeline(#[from] PipelineError),
+    Pipeline(#[from] ProgramError),
     /// A rule names what is not there.
     #[error("there is no {what} {number}; those that there are: {there}")]
     Absent {

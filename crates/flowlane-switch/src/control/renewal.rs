@@ -14,7 +14,8 @@ use flowlane::classify::Shared;
 use flowlane::rule::RuleId;
 
 use super::Control;
-use crate::pipeline::{Entry, Event, Given, Table};
+use crate::pipeline::Given;
+use crate::program::{Entry, Event, Table};
 
 /// How rules will go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use flowlane::rule::RuleId;
 
 use super::Reason;
-use crate::pipeline::{Change, Count, What};
+use crate::program::{Change, Count, What};
 
 const NS: u64 = 1_000_000_000;
 

@@ -1,6 +1,6 @@
 //! Functions of the pipeline: packet filters, asset detection, address translation.
 //!
-//! Like tables of routes they stand behind the caches, by numbers of the same sequence: a path ends with [`Step::Enter`](crate::pipeline::Step::Enter),
+//! Like tables of routes they stand behind the caches, by numbers of the same sequence: a path ends with [`Step::Enter`](crate::program::Step::Enter),
 //! and the packets of a burst that have come there are worked on together. All keys are gathered and looked up at once in a
 //! cuckoo table ([`flowlane::cuckoo`]); then every packet, in order, gets its verdict, and with it a list of actions as a
 //! rule has them. What a function knows (an entry, a host, a session) is therefore in no megaflow, and changes none when it
@@ -39,7 +39,7 @@ pub use nat::{Nat, NatConfig};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::Action;
 
-use crate::pipeline::{BehindError, Steps, steps_behind};
+use crate::program::{BehindError, Steps, steps_behind};
 
 /// The verdict of a packet that the function refuses: it is dropped, and the function has counted why.
 pub const REFUSED: u8 = u8::MAX;

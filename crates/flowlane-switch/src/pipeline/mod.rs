@@ -1,58 +1,33 @@
-//! The rule tables, and the way of a packet through them.
+//! A worker's tables, and the way of a packet through them.
 //!
 //! [`Pipeline::translate`] follows a key from table to table and flattens what the winning rules do into
 //! one list of [`Step`]s, together with the mask of the bits that this depended on: that is a megaflow.
 //! The caches then spare all later packets of the megaflow the tables.
 
-mod actions;
-mod by_number;
-mod counters;
 mod path;
-mod program;
-mod published;
 pub mod route;
-mod rules;
 #[cfg(test)]
 mod tests;
 mod translate;
-mod writer;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::sync::Arc;
 
-pub use actions::{BehindError, steps_behind};
-pub(crate) use by_number::ByNumber;
-use by_number::Numbers;
-pub(crate) use counters::Counters;
-pub use counters::{Count, Tally};
-pub use path::{Gist, Path, PathId, Paths, Seen, Step, Steps};
-pub use program::{Change, EVENTS_KEPT, Event, Program, Table, What};
-pub(crate) use published::{Published, Reader, Subscription};
+pub use path::{Path, PathId, Paths};
 pub use route::RouteTable;
-pub use rules::Entry;
 pub use translate::{Translation, Walk};
-pub(crate) use writer::{Identity, Writer};
 
-use flowlane::classify::{Classifier, Deferred, Hit, InsertError, Shared};
+use flowlane::classify::{Classifier, Deferred, Hit, Shared};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
-use flowlane::rule::action::HEADERS_PUSHED_MAX;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
 use crate::function::Function;
-
-/// What happens to a packet that no rule of a table matches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Miss {
-    /// It is dropped (OpenFlow 1.3's default).
-    #[default]
-    Drop,
-    /// It goes to the controller port.
-    Controller,
-    /// It goes on in the next table.
-    Continue,
-}
+use crate::program::{
+    ByNumber, Change, Count, Counters, EVENTS_KEPT, Entry, Event, Identity, Miss, Numbers, Program,
+    ProgramError, Published, Reader, Subscription, Table, Writer,
+};
 
 /// What finds rules in a table.
 pub enum Engine {
@@ -116,47 +91,11 @@ impl<'a> TableView<'a> {
     }
 }
 
-/// Why a rule was not accepted.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PipelineError {
-    /// The rule names a table that does not exist.
-    #[error("there is no table {0}; declare it in the configuration")]
-    NoTable(u8),
-    /// A `goto_table` leads to a table that does not exist.
-    #[error("goto_table:{0} leads to a table that does not exist; declare it in the configuration")]
-    NoGotoTable(u8),
-    /// A `goto_table` does not lead onwards, so that packets might go round for ever.
-    #[error("goto_table:{to} in table {from} does not lead to a later table")]
-    GotoBackwards {
-        /// The rule's table.
-        from: u8,
-        /// Where it leads.
-        to: u8,
-    },
-    /// A step follows `goto_table`, or would.
-    #[error("goto_table:{0} must be the last action of its rule")]
-    GotoNotLast(u8),
-    /// A rule pushes too many headers.
-    #[error("{0} headers are pushed; a rule may push {HEADERS_PUSHED_MAX}")]
-    Pushes(usize),
-    /// The table's engine refuses it.
-    #[error("table {table}: {source}")]
-    Insert {
-        table: u8,
-        /// What the engine says.
-        source: InsertError,
-    },
-    /// Rules are changed by whoever has taken them over.
-    #[error("the rules of this switch are changed by its control")]
-    Controlled,
-}
-
 /// Why a table with its rules was not added.
 #[derive(Debug)]
 pub enum NotAdded<E> {
     /// Because of this rule.
-    Rule(Box<Rule>, PipelineError),
+    Rule(Box<Rule>, ProgramError),
     /// There is no engine for them.
     Engine(E),
 }
@@ -421,12 +360,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// Where the rule leads nowhere or the table refuses it, or somebody else changes the rules; the pipeline is as before.
-    pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, PipelineError> {
+    pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, ProgramError> {
         self.program.check(&rule)?;
         let number = rule.table;
         let tally = self.counters.get(number).map(|counters| counters.tally().clone());
         let base = |id| tally.expect("every table has counters").of([id])[0];
-        let (program, writer) = self.own().ok_or(PipelineError::Controlled)?;
+        let (program, writer) = self.own().ok_or(ProgramError::Controlled)?;
         let found = writer.find(number, &(rule.priority, rule.matches.clone()));
         let table = program.table(number).expect("checked above");
         let before = found.map(|id| (id, &**table.rule(id).expect("it has a name")));
@@ -446,7 +385,7 @@ impl Pipeline {
         Some(RuleEntry { rule, packets, bytes })
     }
 
-    fn change(&mut self, change: Change) -> Result<RuleId, PipelineError> {
+    fn change(&mut self, change: Change) -> Result<RuleId, ProgramError> {
         let number = change.table;
         let applied = self.tell_device(&change).and_then(|()| {
             let (program, _) = self.own().expect("asked before");
@@ -466,9 +405,9 @@ impl Pipeline {
     }
 
     /// A device follows a change.
-    fn tell_device(&mut self, change: &Change) -> Result<(), PipelineError> {
+    fn tell_device(&mut self, change: &Change) -> Result<(), ProgramError> {
         let Some(device) = self.devices.get_mut(change.table) else { return Ok(()) };
-        change.tell(&mut **device).map_err(|source| PipelineError::Insert { table: change.table, source })
+        change.tell(&mut **device).map_err(|source| ProgramError::Insert { table: change.table, source })
     }
 
     /// Every rule of a table has its counters.

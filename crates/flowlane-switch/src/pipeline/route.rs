@@ -19,7 +19,7 @@ use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Address, BuildError, Fib, FibConfig, HopSize, Prefix, Rib, RibError};
 use flowlane::rule::Action;
 
-use super::{BehindError, Step, Steps, steps_behind};
+use crate::program::{BehindError, Step, Steps, steps_behind};
 
 /// What a next hop of a table is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -22,9 +22,10 @@ use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::packet::parse::ether_type;
 use flowlane::rule::Action;
 
-use super::{Miss, Pipeline, Step};
+use super::Pipeline;
 use crate::packet::edit;
 use crate::packet::recirculate::in_headers;
+use crate::program::{Miss, Step, looks_at_headers, misplaces_headers};
 
 /// A path and what it depends on.
 #[derive(Debug)]
@@ -392,27 +393,5 @@ impl Walk {
             .filter(outside)
             .map(|w| (w as u8, self.key.word(w) & self.written.word(w), self.written.word(w)))
             .collect()
-    }
-}
-
-/// Whether it is not known behind an action where headers are, or whether there are any.
-pub(super) fn misplaces_headers(action: &Action) -> bool {
-    matches!(action, Action::PushMpls(_) | Action::PopMpls(_) | Action::PopVlan)
-}
-
-/// Whether it matters to an action where headers are.
-pub(super) fn looks_at_headers(action: &Action) -> bool {
-    match *action {
-        Action::SetField { field, .. } => {
-            in_headers(field) && !matches!(field, Field::EthSrc | Field::EthDst)
-        }
-        Action::Move { .. }
-        | Action::DecTtl
-        | Action::DecMplsTtl
-        | Action::PopVlan
-        | Action::PushMpls(_)
-        | Action::PopMpls(_)
-        | Action::Encapsulate(_) => true,
-        _ => false,
     }
 }

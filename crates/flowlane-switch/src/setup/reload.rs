@@ -8,7 +8,7 @@ use flowlane::rule::{Command, FlowMod, Rule};
 
 use super::{Checker, Setup, SetupError, port_names};
 use crate::config::{Config, TableSection};
-use crate::pipeline::Program;
+use crate::program::Program;
 
 /// What a running switch remembers of its configuration.
 pub struct Reload {

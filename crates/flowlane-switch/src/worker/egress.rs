@@ -9,13 +9,13 @@ use flowlane::rule::action::PortNo;
 
 use super::faults::Faults;
 use super::ports::Ports;
-use crate::mac_table::{MacTable, NormalDecision};
-use crate::meter::Meter;
 use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, set_field};
-use crate::pipeline::Step;
 use crate::port::{Port, PortError};
+use crate::program::Step;
+use crate::state::mac_table::{MacTable, NormalDecision};
+use crate::state::meter::Meter;
 use crate::tunnel::{Tunnels, Unsent};
 
 /// Packets that did not leave, by reason.

@@ -13,7 +13,8 @@ use super::hybrid::{Hybrid, HybridCounters, Mode};
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
 use crate::packet::Frame;
-use crate::pipeline::{PathId, Paths, Pipeline, Step, Steps, Walk};
+use crate::pipeline::{PathId, Paths, Pipeline, Walk};
+use crate::program::{Step, Steps};
 
 /// Sizes and policies of the caches.
 #[derive(Clone, Copy, Debug)]

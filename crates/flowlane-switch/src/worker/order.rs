@@ -18,7 +18,8 @@ use super::stages::Stage;
 use super::validate::RunError;
 use crate::function::Packets;
 use crate::packet::recirculate::{parse_again, take_along};
-use crate::pipeline::{Gist, PathId, Pipeline, Seen, Steps};
+use crate::pipeline::{PathId, Pipeline};
+use crate::program::{Gist, Seen, Steps};
 
 /// Where a lane stands.
 #[derive(Clone, Copy, Debug)]

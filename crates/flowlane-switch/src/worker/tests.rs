@@ -21,10 +21,11 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
 
 use super::*;
-use crate::mac_table::MacTable;
 use crate::packet::edit;
-use crate::pipeline::{Miss, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::port::{Port, PortError};
+use crate::program::Miss;
+use crate::state::mac_table::MacTable;
 
 /// What was sent: (port number, frame).
 type Sent = Arc<Mutex<Vec<(u32, Vec<u8>)>>>;

@@ -13,11 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::faults::MalformedPolicy;
-use crate::mac_table::NormalDecision;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, parse_again, set_field, take_along};
 use crate::packet::{Frame, decapsulate};
-use crate::pipeline::{Miss, Pipeline, Step};
+use crate::pipeline::Pipeline;
+use crate::program::{Miss, Step};
+use crate::state::mac_table::NormalDecision;
 
 /// What would become of a packet.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

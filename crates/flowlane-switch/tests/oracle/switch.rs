@@ -4,9 +4,10 @@ use flowlane::classify::acl::AclConfig;
 use flowlane::classify::{AclSearch, LinearSearch, Shared, TupleSearch};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Format, ReadOptions, read};
-use flowlane_switch::mac_table::MacTable;
-use flowlane_switch::pipeline::{Miss, Pipeline};
+use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
+use flowlane_switch::program::Miss;
+use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 
 use super::ovs::{Counters, PORTS, Sent};

@@ -12,10 +12,11 @@ use flowlane::packet::Field;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Match, Priority, ReadOptions, Rule, read, read_changes};
 use flowlane_switch::control::{Control, Reason};
-use flowlane_switch::mac_table::MacTable;
 use flowlane_switch::packet::{Burst, Frame};
-use flowlane_switch::pipeline::{Given, Miss, Pipeline};
+use flowlane_switch::pipeline::{Given, Pipeline};
 use flowlane_switch::port::{MemoryPort, Port, PortError, Received};
+use flowlane_switch::program::Miss;
+use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 
 /// Destination ports of packets, each of which has a rule or none.

@@ -31,7 +31,6 @@ pub(crate) const BACKWARDS: &[Backwards] = &[
         to: "workload",
         why: "programs look up in the workload's tables",
     },
-    Backwards { of: "flowlane-switch", from: "function", to: "pipeline", why: "verdicts are steps of paths" },
 ];
 
 /// Long files and functions.

@@ -42,12 +42,12 @@ fn assert_says(complaints: &[String], text: &str) {
 }
 
 #[test]
-fn modules_of_the_library_use_those_before_them() {
-    assert_tidy(&order::library(&Tree::of_this_repository()));
+fn modules_of_library_and_switch_use_those_before_them() {
+    assert_tidy(&order::modules(&Tree::of_this_repository()));
 }
 
 #[test]
-fn modules_of_the_library_are_listed() {
+fn modules_of_library_and_switch_are_listed() {
     assert_tidy(&order::modules_listed(&Tree::of_this_repository()));
 }
 

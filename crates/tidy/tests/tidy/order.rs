@@ -7,43 +7,51 @@ use crate::modules::Modules;
 use crate::tree::Tree;
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-const LIBRARY: &str = "crates/flowlane/src/lib.rs";
+/// Crates whose modules stand in an order, which ARCHITECTURE and the crate's own documentation give: the library, the switch.
+const ORDERED: [&str; 2] = ["crates/flowlane/src/lib.rs", "crates/flowlane-switch/src/lib.rs"];
 
-/// Each module of the library uses only those that stand before it in ARCHITECTURE's line of arrows.
-pub(crate) fn library(tree: &Tree) -> Vec<String> {
-    let groups = groups(tree.text(ARCHITECTURE).unwrap_or_default());
-    let place = |name: &str| groups.iter().position(|group| group.contains(&name));
-    let edges = Modules::of(tree, LIBRARY).edges();
-    edges
-        .iter()
-        .filter(|edge| edge.parent.is_empty() && place(&edge.from) <= place(&edge.to))
-        .map(|edge| {
+/// Each module of the library, and of the switch, uses only those that stand before it in ARCHITECTURE's lines of arrows.
+pub(crate) fn modules(tree: &Tree) -> Vec<String> {
+    let orders = orders(tree.text(ARCHITECTURE).unwrap_or_default());
+    let mut found = Vec::new();
+    for (root, groups) in ORDERED.iter().zip(orders) {
+        let place = |name: &str| groups.iter().position(|group| group.contains(&name));
+        let edges = Modules::of(tree, root).edges();
+        let backwards =
+            edges.iter().filter(|edge| edge.parent.is_empty() && place(&edge.from) <= place(&edge.to));
+        found.extend(backwards.map(|edge| {
             format!(
                 "{}: module `{}` uses `{}`, which does not stand before it in {ARCHITECTURE}'s order; move what both \
                  need to a module before them, or the using code to one behind them",
                 edge.at, edge.from, edge.to
             )
-        })
-        .collect()
+        }));
+    }
+    found
 }
 
 /// The documents' lists of modules have the modules that there are.
 pub(crate) fn modules_listed(tree: &Tree) -> Vec<String> {
-    let modules = Modules::of(tree, LIBRARY);
-    let there: BTreeSet<&str> = modules.top().collect();
-    let library = tree.text(LIBRARY).unwrap_or_default();
-    let table = rows(library, "//! | module | what |").map(|row| row[0].trim_matches(['[', ']', '`']));
-    let order = |text| groups(text).into_iter().flatten().collect();
-    let mut found = differences(
-        ARCHITECTURE,
-        "order of modules",
-        &there,
-        order(tree.text(ARCHITECTURE).unwrap_or_default()),
-    );
-    found.extend(differences(LIBRARY, "order of modules", &there, order(library)));
-    found.extend(differences(LIBRARY, "table of modules", &there, table.collect()));
-    if groups(library) != groups(tree.text(ARCHITECTURE).unwrap_or_default()) {
-        found.push(format!("{LIBRARY}: the order of modules is not {ARCHITECTURE}'s; make them equal"));
+    let mut orders = orders(tree.text(ARCHITECTURE).unwrap_or_default());
+    let mut found = Vec::new();
+    for root in ORDERED.into_iter().filter(|root| tree.text(root).is_some()) {
+        let modules = Modules::of(tree, root);
+        let there: BTreeSet<&str> = modules.top().collect();
+        let text = tree.text(root).unwrap_or_default();
+        let own = self::orders(text).next().unwrap_or_default();
+        let common = orders.next().unwrap_or_default();
+        let table = rows(text, "//! | module | what |").flat_map(|row| quoted(row[0]));
+        found.extend(differences(
+            ARCHITECTURE,
+            "order of modules",
+            &there,
+            common.iter().flatten().copied().collect(),
+        ));
+        found.extend(differences(root, "order of modules", &there, own.iter().flatten().copied().collect()));
+        found.extend(differences(root, "table of modules", &there, table.collect()));
+        if own != common {
+            found.push(format!("{root}: the order of modules is not {ARCHITECTURE}'s; make them equal"));
+        }
     }
     found
 }
@@ -96,10 +104,12 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The modules of a document's line `a ← b ← {c, d}`, in groups that each use those before them.
-fn groups(text: &str) -> Vec<Vec<&str>> {
-    let order = text.lines().flat_map(quoted).find(|text| text.contains(" ← ")).unwrap_or_default();
-    order.split(" ← ").map(|group| group.trim_matches(['{', '}']).split(", ").collect()).collect()
+/// The modules of a document's lines `a ← b ← {c, d}`, in groups that each use those before them.
+fn orders(text: &str) -> impl Iterator<Item = Vec<Vec<&str>>> {
+    let lines = text.lines().flat_map(quoted).filter(|text| text.contains(" ← "));
+    lines.map(|order| {
+        order.split(" ← ").map(|group| group.trim_matches(['{', '}']).split(", ").collect()).collect()
+    })
 }
 
 fn differences(file: &str, list: &str, there: &BTreeSet<&str>, listed: BTreeSet<&str>) -> Vec<String> {
@@ -123,7 +133,7 @@ mod tests {
     fn with(path: &'static str, text: &'static str) -> Tree {
         let mut files = vec![
             (ARCHITECTURE, ORDER),
-            (LIBRARY, LIB),
+            (ORDERED[0], LIB),
             ("crates/flowlane/src/rule.rs", "use crate::{isa, bloom};"),
             (
                 "crates/flowlane/Cargo.toml",
@@ -141,18 +151,25 @@ mod tests {
 
     #[test]
     fn modules_use_what_stands_before_them() {
-        assert!(library(&with("x", "")).is_empty());
+        assert!(modules(&with("x", "")).is_empty());
         let backwards = with("crates/flowlane/src/isa.rs", "\nuse crate::rule::Rule;");
-        assert_says(&library(&backwards), "crates/flowlane/src/isa.rs:2: module `isa` uses `rule`");
+        assert_says(&modules(&backwards), "crates/flowlane/src/isa.rs:2: module `isa` uses `rule`");
         let beside = with("crates/flowlane/src/bloom.rs", "fn f() { super::cuckoo::g() }");
-        assert_says(&library(&beside), "bloom.rs:1: module `bloom` uses `cuckoo`");
+        assert_says(&modules(&beside), "bloom.rs:1: module `bloom` uses `cuckoo`");
+        let order = concat!("`isa ← {bloom, cuckoo} ← rule`\n", "`packet ← worker`");
+        let switch = Tree::of(&[
+            (ARCHITECTURE, order),
+            (ORDERED[1], "mod packet; mod worker;"),
+            ("crates/flowlane-switch/src/packet.rs", "use crate::worker::Worker;"),
+        ]);
+        assert_says(&modules(&switch), "packet.rs:1: module `packet` uses `worker`");
     }
 
     #[test]
     fn lists_of_modules_are_complete() {
         assert!(modules_listed(&with("x", "")).is_empty());
         let gone =
-            with(LIBRARY, "//! `isa ← {bloom, cuckoo} ← rule`\nmod isa; mod bloom; mod cuckoo; mod new;");
+            with(ORDERED[0], "//! `isa ← {bloom, cuckoo} ← rule`\nmod isa; mod bloom; mod cuckoo; mod new;");
         assert_says(&modules_listed(&gone), "ARCHITECTURE.md: the order of modules lacks `new`");
         assert_says(
             &modules_listed(&gone),

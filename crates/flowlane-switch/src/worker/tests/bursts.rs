@@ -8,7 +8,7 @@ use super::*;
 use crate::function::ageing::idle_ticks;
 use crate::function::nat::Forward;
 use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Kind, Nat, NatConfig};
-use crate::meter::{Meter, Rate};
+use crate::state::meter::{Meter, Rate};
 
 const SECOND: u64 = 1_000_000_000;
 

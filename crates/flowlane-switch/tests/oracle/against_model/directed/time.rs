@@ -1,7 +1,7 @@
 //! A frame's time is its own, however many frames are received together.
 
-use flowlane_switch::mac_table::MacTable;
-use flowlane_switch::meter::{Meter, Rate};
+use flowlane_switch::state::mac_table::MacTable;
+use flowlane_switch::state::meter::{Meter, Rate};
 use flowlane_switch::worker::{CacheConfig, Lookup};
 
 use super::{PLAIN, Switch, ethernet, pipeline, udp4};

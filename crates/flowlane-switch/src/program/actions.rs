@@ -4,10 +4,10 @@
 //! (metadata, registers) is what later tables of the same walk look at: here no walk goes on, and a packet that does has
 //! its key parsed from the frame.
 
+use flowlane::packet::Field;
 use flowlane::rule::Action;
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 
-use super::translate::{looks_at_headers, misplaces_headers};
 use super::{Step, Steps};
 use crate::packet::recirculate::{in_headers, is_followed};
 
@@ -117,9 +117,30 @@ fn changes_headers(action: &Action) -> bool {
     !is_seen(action) && !matches!(action, Action::Count(_) | Action::Goto(_))
 }
 
+/// Whether it is not known behind an action where headers are, or whether there are any.
+pub(crate) fn misplaces_headers(action: &Action) -> bool {
+    matches!(action, Action::PushMpls(_) | Action::PopMpls(_) | Action::PopVlan)
+}
+
+/// Whether it matters to an action where headers are.
+pub(crate) fn looks_at_headers(action: &Action) -> bool {
+    match *action {
+        Action::SetField { field, .. } => {
+            in_headers(field) && !matches!(field, Field::EthSrc | Field::EthDst)
+        }
+        Action::Move { .. }
+        | Action::DecTtl
+        | Action::DecMplsTtl
+        | Action::PopVlan
+        | Action::PushMpls(_)
+        | Action::PopMpls(_)
+        | Action::Encapsulate(_) => true,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use flowlane::packet::Field;
     use flowlane::rule::action::PortNo;
 
     use super::*;

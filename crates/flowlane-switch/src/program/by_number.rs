@@ -19,7 +19,7 @@ impl<T> Default for ByNumber<T> {
 
 impl<T> ByNumber<T> {
     /// Puts `item` where what had this number was, if anything had.
-    pub(super) fn insert(&mut self, number: u8, item: T) {
+    pub(crate) fn insert(&mut self, number: u8, item: T) {
         if let Some(before) = self.get_mut(number) {
             *before = item;
             return;
@@ -37,11 +37,11 @@ impl<T> ByNumber<T> {
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, number: u8) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, number: u8) -> Option<&mut T> {
         Some(&mut self.items.get_mut(usize::from(self.places[usize::from(number)]))?.1)
     }
 
-    pub(super) fn remove(&mut self, number: u8) {
+    pub(crate) fn remove(&mut self, number: u8) {
         self.items.retain(|(n, _)| *n != number);
         self.places = [NONE; 256];
         for (place, (number, _)) in (0..).zip(&self.items) {
@@ -49,12 +49,12 @@ impl<T> ByNumber<T> {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
     /// The same numbers, with other things.
-    pub(super) fn map<U>(&self, mut other: impl FnMut(&T) -> U) -> ByNumber<U> {
+    pub(crate) fn map<U>(&self, mut other: impl FnMut(&T) -> U) -> ByNumber<U> {
         let items = self.items.iter().map(|(number, item)| (*number, other(item))).collect();
         ByNumber { places: self.places, items }
     }
@@ -67,7 +67,7 @@ impl<T> ByNumber<T> {
         self.items.iter().map(|(number, item)| (*number, item))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (u8, &mut T)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u8, &mut T)> {
         self.items.iter_mut().map(|(number, item)| (*number, item))
     }
 }
@@ -77,7 +77,7 @@ impl<T> ByNumber<T> {
 pub(crate) struct Numbers([u64; 4]);
 
 impl Numbers {
-    pub(super) fn add(&mut self, number: u8) {
+    pub(crate) fn add(&mut self, number: u8) {
         self.0[usize::from(number) / 64] |= 1 << (number % 64);
     }
 

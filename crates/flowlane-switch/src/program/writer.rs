@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flowlane::rule::{Match, Priority, RuleId};
 
 use super::by_number::ByNumber;
-use super::program::{Change, What};
+use super::snapshot::{Change, What};
 use super::{Count, Entry};
 
 /// What names a rule in its table.

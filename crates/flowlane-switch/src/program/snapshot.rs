@@ -17,7 +17,7 @@ use flowlane::rule::{Action, Rule, RuleId};
 
 use super::by_number::{ByNumber, Numbers};
 use super::rules::Rules;
-use super::{Entry, Gist, Miss, PipelineError, Step, Steps, actions};
+use super::{Entry, Gist, Miss, ProgramError, Step, Steps, actions};
 
 /// Events that are remembered.
 pub const EVENTS_KEPT: usize = 1024;
@@ -116,7 +116,7 @@ pub struct Table {
 }
 
 impl Table {
-    pub(super) fn new(name: &str, engine: Option<Box<dyn Shared>>, miss: Miss) -> Self {
+    pub(crate) fn new(name: &str, engine: Option<Box<dyn Shared>>, miss: Miss) -> Self {
         Self { name: name.to_owned(), miss, engine, rules: Rules::default(), missing: Steps::default() }
     }
 
@@ -188,13 +188,13 @@ impl Table {
 
     /// Asks for what a packet of this rule will touch.
     #[inline]
-    pub(super) fn prefetch(&self, id: RuleId) {
+    pub(crate) fn prefetch(&self, id: RuleId) {
         self.rules.prefetch(id);
     }
 
     /// Finds the rules of some lanes' packets.
     #[inline]
-    pub(super) fn find(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>; LANES_MAX]) {
+    pub(crate) fn find(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>; LANES_MAX]) {
         self.engine().expect("no device's table").lookup_lanes(keys, lanes, hits);
     }
 
@@ -210,7 +210,7 @@ impl Table {
     }
 
     /// Rules that the engine has already.
-    pub(super) fn adopt(&mut self, entries: impl IntoIterator<Item = Arc<Entry>>) {
+    pub(crate) fn adopt(&mut self, entries: impl IntoIterator<Item = Arc<Entry>>) {
         (0..).map(RuleId).zip(entries).for_each(|(id, entry)| self.rules.put(id, entry));
     }
 }
@@ -296,16 +296,16 @@ impl Program {
     }
 
     /// The table that comes after this one.
-    pub(super) fn next_table(&self, number: u8) -> Option<u8> {
+    pub(crate) fn next_table(&self, number: u8) -> Option<u8> {
         (number..=u8::MAX).skip(1).find(|&next| self.has_table(next))
     }
 
-    pub(super) fn add_table(&mut self, number: u8, table: Table) {
+    pub(crate) fn add_table(&mut self, number: u8, table: Table) {
         self.tables.insert(number, table);
         self.renew();
     }
 
-    pub(super) fn add_behind(&mut self, number: u8, is_function: bool) {
+    pub(crate) fn add_behind(&mut self, number: u8, is_function: bool) {
         self.behind.add(number);
         if is_function {
             self.is_function.add(number);
@@ -334,15 +334,15 @@ impl Program {
     ///
     /// # Errors
     /// Where a table's engine refuses a rule; nothing has changed.
-    pub fn apply(&mut self, event: Arc<Event>) -> Result<(), PipelineError> {
+    pub fn apply(&mut self, event: Arc<Event>) -> Result<(), ProgramError> {
         match &*event {
             Event::Rule(change) => {
                 let number = change.table;
-                let table = self.tables.get_mut(number).ok_or(PipelineError::NoTable(number))?;
-                table.apply(change).map_err(|source| PipelineError::Insert { table: number, source })?;
+                let table = self.tables.get_mut(number).ok_or(ProgramError::NoTable(number))?;
+                table.apply(change).map_err(|source| ProgramError::Insert { table: number, source })?;
             }
             Event::Engine { table: number, engines } => {
-                let table = self.tables.get_mut(*number).ok_or(PipelineError::NoTable(*number))?;
+                let table = self.tables.get_mut(*number).ok_or(ProgramError::NoTable(*number))?;
                 let mut engines = engines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 table.engine = Some(engines.pop().expect("there are as many as copies of the program"));
             }
@@ -370,29 +370,29 @@ impl Program {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn check(&self, rule: &Rule) -> Result<(), PipelineError> {
+    pub fn check(&self, rule: &Rule) -> Result<(), ProgramError> {
         if self.table(rule.table).is_none() {
-            return Err(PipelineError::NoTable(rule.table));
+            return Err(ProgramError::NoTable(rule.table));
         }
         self.check_actions(rule)
     }
 
     /// The same where the rule's table is still to come.
-    pub(super) fn check_actions(&self, rule: &Rule) -> Result<(), PipelineError> {
+    pub(crate) fn check_actions(&self, rule: &Rule) -> Result<(), ProgramError> {
         let pushes = actions::pushes(&rule.actions);
         if pushes > HEADERS_PUSHED_MAX {
-            return Err(PipelineError::Pushes(pushes));
+            return Err(ProgramError::Pushes(pushes));
         }
         for (i, action) in rule.actions.iter().enumerate() {
             let &Action::Goto(to) = action else { continue };
             if to <= rule.table {
-                return Err(PipelineError::GotoBackwards { from: rule.table, to });
+                return Err(ProgramError::GotoBackwards { from: rule.table, to });
             }
             if i + 1 < rule.actions.len() {
-                return Err(PipelineError::GotoNotLast(to));
+                return Err(ProgramError::GotoNotLast(to));
             }
             if !self.has_table(to) {
-                return Err(PipelineError::NoGotoTable(to));
+                return Err(ProgramError::NoGotoTable(to));
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::by_number::ByNumber;
 use super::counters::Tally;
-use super::program::Program;
+use super::snapshot::Program;
 
 /// The newest program.
 pub(crate) struct Published {
@@ -57,7 +57,7 @@ impl Reader {
     /// Not running: it looks at the version before its next burst.
     const OFFLINE: u64 = u64::MAX;
 
-    pub(super) fn new(tallies: ByNumber<Arc<Tally>>) -> Self {
+    pub(crate) fn new(tallies: ByNumber<Arc<Tally>>) -> Self {
         Self {
             passed: AtomicU64::new(Self::OFFLINE),
             wanted: AtomicU64::new(0),
@@ -99,21 +99,21 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    pub(super) fn new(published: Arc<Published>, reader: Arc<Reader>) -> Self {
+    pub(crate) fn new(published: Arc<Published>, reader: Arc<Reader>) -> Self {
         Self { published, reader, online: false }
     }
 
     #[inline]
-    pub(super) fn version(&self) -> u64 {
+    pub(crate) fn version(&self) -> u64 {
         self.published.version.load(Ordering::Acquire)
     }
 
-    pub(super) fn newest(&self) -> Arc<Program> {
+    pub(crate) fn newest(&self) -> Arc<Program> {
         self.published.newest()
     }
 
     /// From now on others wait for this worker, which uses this version.
-    pub(super) fn begin(&mut self, version: u64) {
+    pub(crate) fn begin(&mut self, version: u64) {
         self.online = true;
         self.reader.passed.store(version, Ordering::SeqCst);
         // Whoever does not see this has published before the next look at the version.
@@ -121,35 +121,35 @@ impl Subscription {
     }
 
     /// The worker has nothing in its hands any more.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         self.online = false;
         self.reader.passed.store(Reader::OFFLINE, Ordering::SeqCst);
     }
 
     /// The worker has let go of all programs before this version.
-    pub(super) fn passed(&self, version: u64) {
+    pub(crate) fn passed(&self, version: u64) {
         if self.online {
             self.reader.passed.store(version, Ordering::SeqCst);
         }
     }
 
     #[inline]
-    pub(super) fn wants_counters(&self) -> bool {
+    pub(crate) fn wants_counters(&self) -> bool {
         self.reader.wanted.load(Ordering::Relaxed) != self.reader.collected.load(Ordering::Relaxed)
     }
 
     /// Takes note of what has been asked for, before the paths' counters are brought.
-    pub(super) fn wanted(&self) -> u64 {
+    pub(crate) fn wanted(&self) -> u64 {
         self.reader.wanted.load(Ordering::SeqCst)
     }
 
     /// The paths' counters have been brought.
-    pub(super) fn collected(&self, wanted: u64) {
+    pub(crate) fn collected(&self, wanted: u64) {
         self.reader.collected.store(wanted, Ordering::SeqCst);
     }
 
     #[inline]
-    pub(super) fn tell_time(&self, now_ns: u64) {
+    pub(crate) fn tell_time(&self, now_ns: u64) {
         self.reader.now_ns.store(now_ns, Ordering::Relaxed);
     }
 }

@@ -98,12 +98,12 @@ pub(crate) struct Counters {
 
 impl Counters {
     /// What others may read.
-    pub(super) fn tally(&self) -> &Arc<Tally> {
+    pub(crate) fn tally(&self) -> &Arc<Tally> {
         &self.tally
     }
 
     /// Makes room for handles below `rules`.
-    pub(super) fn grow(&mut self, rules: usize) {
+    pub(crate) fn grow(&mut self, rules: usize) {
         if rules <= self.chunks.len() * CHUNK {
             return;
         }
@@ -136,7 +136,7 @@ impl Counters {
     }
 
     /// What was counted for a rule's handle.
-    pub(super) fn get(&self, rule: RuleId) -> Count {
+    pub(crate) fn get(&self, rule: RuleId) -> Count {
         self.tally.of([rule])[0]
     }
 }

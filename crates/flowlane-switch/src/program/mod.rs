@@ -1,0 +1,83 @@
+//! What rules say: tables, what is done for their rules, and how a newer program reaches workers.
+//!
+//! | module | what |
+//! |---|---|
+//! | `actions`, `step` | what a rule's actions come to |
+//! | `rules`, `snapshot` | the rules of a table; the tables; what changed last |
+//! | `writer` | rules by name, and their handles: whoever changes a program |
+//! | `counters` | what a worker has counted, read by others |
+//! | `published` | the newest program, and which workers have passed it |
+//! | `by_number` | things by the numbers of tables |
+//!
+//! Nothing here knows workers, functions or ports.
+
+mod actions;
+mod by_number;
+mod counters;
+mod published;
+mod rules;
+mod snapshot;
+mod step;
+mod writer;
+
+pub use actions::{BehindError, steps_behind};
+pub(crate) use actions::{looks_at_headers, misplaces_headers};
+pub(crate) use by_number::{ByNumber, Numbers};
+pub(crate) use counters::Counters;
+pub use counters::{Count, Tally};
+pub(crate) use published::{Published, Reader, Subscription};
+pub use rules::Entry;
+pub use snapshot::{Change, EVENTS_KEPT, Event, Program, Table, What};
+pub use step::{Gist, Seen, Step, Steps};
+pub(crate) use writer::{Identity, Writer};
+
+use flowlane::classify::InsertError;
+use flowlane::rule::action::HEADERS_PUSHED_MAX;
+
+/// What happens to a packet that no rule of a table matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Miss {
+    /// It is dropped (OpenFlow 1.3's default).
+    #[default]
+    Drop,
+    /// It goes to the controller port.
+    Controller,
+    /// It goes on in the next table.
+    Continue,
+}
+
+/// Why a rule was not accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ProgramError {
+    /// The rule names a table that does not exist.
+    #[error("there is no table {0}; declare it in the configuration")]
+    NoTable(u8),
+    /// A `goto_table` leads to a table that does not exist.
+    #[error("goto_table:{0} leads to a table that does not exist; declare it in the configuration")]
+    NoGotoTable(u8),
+    /// A `goto_table` does not lead onwards, so that packets might go round for ever.
+    #[error("goto_table:{to} in table {from} does not lead to a later table")]
+    GotoBackwards {
+        /// The rule's table.
+        from: u8,
+        /// Where it leads.
+        to: u8,
+    },
+    /// A step follows `goto_table`, or would.
+    #[error("goto_table:{0} must be the last action of its rule")]
+    GotoNotLast(u8),
+    /// A rule pushes too many headers.
+    #[error("{0} headers are pushed; a rule may push {HEADERS_PUSHED_MAX}")]
+    Pushes(usize),
+    /// The table's engine refuses it.
+    #[error("table {table}: {source}")]
+    Insert {
+        table: u8,
+        /// What the engine says.
+        source: InsertError,
+    },
+    /// Rules are changed by whoever has taken them over.
+    #[error("the rules of this switch are changed by its control")]
+    Controlled,
+}

@@ -1,0 +1,142 @@
+//! What is done with a packet, step by step.
+
+use std::sync::Arc;
+
+use flowlane::memory::prefetch;
+use flowlane::rule::action::PortNo;
+use flowlane::rule::{Action, RuleId};
+
+use super::actions::is_seen;
+
+/// One step of a path. All that depends on the bits that the megaflow fixes has been decided.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// A rule won, or none did: a mark for the counters.
+    Matched {
+        /// Where.
+        table: u8,
+        /// Which; none for a miss.
+        rule: Option<RuleId>,
+    },
+    /// Do what a rule says. `move` has become `set_field` where the megaflow fixes what is moved; `goto_table`
+    /// has been followed.
+    Do(Action),
+    /// Parse the packet again, since its headers are not where they were, and the next step looks at them.
+    Parse,
+    /// Go on in a table behind the caches, of routes or a function, together with the burst's other packets that come
+    /// there. The last step.
+    Enter {
+        /// Which.
+        table: u8,
+        /// Words of the key that rules have set and that are in no header: (word, value, mask).
+        carry: Vec<(u8, u32, u32)>,
+    },
+    /// Parse the packet again, since its headers are not what the key says any more, and look it up again
+    /// from a table on. The last step.
+    Recirculate {
+        /// Where to go on.
+        table: u8,
+        /// Words of the key that rules have set and that are in no header: (word, value, mask).
+        carry: Vec<(u8, u32, u32)>,
+    },
+}
+
+/// Steps, and what they mean to others: what nobody sees may be done for all packets of a burst together, the rest is done
+/// in their order.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Steps {
+    steps: Arc<[Step]>,
+    gist: Gist,
+}
+
+/// What a program's steps come to, marks aside. What most packets meet is one step, which is known before it is taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Gist {
+    /// To send the packet through a port.
+    Output(PortNo),
+    /// To go on in a table as it is.
+    Enter(u8),
+    /// To nothing.
+    #[default]
+    Nothing,
+    /// To several things, or another one.
+    Several(Seen),
+}
+
+impl Gist {
+    fn of(steps: &[Step]) -> Self {
+        let mut but_marks = steps.iter().filter(|step| !matches!(step, Step::Matched { .. }));
+        let first = but_marks.next();
+        match (first, but_marks.next()) {
+            (Some(Step::Do(Action::Output(port))), None) => return Gist::Output(*port),
+            (Some(Step::Enter { table, carry }), None) if carry.is_empty() => return Gist::Enter(*table),
+            (None, _) => return Gist::Nothing,
+            _ => {}
+        }
+        let seen = |step: &Step| matches!(step, Step::Do(action) if is_seen(action));
+        Gist::Several(match (steps.iter().any(seen), leads_on(steps)) {
+            (false, _) => Seen::Never,
+            (true, true) => Seen::Before,
+            (true, false) => Seen::Last,
+        })
+    }
+
+    /// Whether others see the steps.
+    #[inline]
+    pub fn seen(self) -> Seen {
+        match self {
+            Gist::Output(_) => Seen::Last,
+            Gist::Enter(_) | Gist::Nothing => Seen::Never,
+            Gist::Several(seen) => seen,
+        }
+    }
+}
+
+/// Whether others can tell when the steps of a [`Steps`] are taken: whether one of them sends the packet somewhere, or uses
+/// what other packets use too. (A TTL that expires is told apart by who takes them.)
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Seen {
+    /// None does: they change nothing but the packet.
+    #[default]
+    Never,
+    /// Some does, before the last leads on.
+    Before,
+    /// Some does, and the packet goes nowhere else.
+    Last,
+}
+
+impl Steps {
+    pub fn new(steps: impl Into<Arc<[Step]>>) -> Self {
+        let steps = steps.into();
+        Self { gist: Gist::of(&steps), steps }
+    }
+
+    /// The steps, in order.
+    #[inline]
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    /// What they come to.
+    #[inline]
+    pub fn gist(&self) -> Gist {
+        self.gist
+    }
+
+    /// Asks for them.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(&self.steps, 0);
+        prefetch(&self.steps, self.steps.len().saturating_sub(1));
+    }
+
+    /// Whether the last step leads elsewhere.
+    #[inline]
+    pub fn leads_on(&self) -> bool {
+        leads_on(&self.steps)
+    }
+}
+
+fn leads_on(steps: &[Step]) -> bool {
+    matches!(steps.last(), Some(Step::Enter { .. } | Step::Recirculate { .. }))
+}
