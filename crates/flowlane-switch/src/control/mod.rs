@@ -150,6 +150,8 @@ pub struct Control {
     gone: Vec<Gone>,
     timers: Timers,
     renewals: Vec<Renewal>,
+    /// Between two engines of a table, as long as few rules change.
+    pause: Duration,
     /// Who is to look when something has been built.
     waker: Option<Thread>,
 }
@@ -196,6 +198,7 @@ impl Control {
             gone: Vec::new(),
             timers: Timers::default(),
             renewals: Vec::new(),
+            pause: renewal::PAUSE,
             waker: None,
         })
     }

@@ -40,7 +40,12 @@ const MANY_INVERSE: u64 = 8;
 /// For so long changes are counted to tell whether they are many.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// So many events an engine follows while others wait for it; more of them on the other thread.
+/// As long as an engine makes good for no more changes than these, which costs little, another is not built more often than this:
+/// to build takes a core, and packets find all of a new tree in no cache.
+const LITTLE: usize = 16;
+pub(super) const PAUSE: Duration = Duration::from_millis(500);
+
+/// So many events an engine follows while others wait for it; more of them on the other thread, as long as they become fewer.
 const FOLLOWED_AT_ONCE: usize = 300;
 
 /// What is known of a table's engine.
@@ -50,6 +55,8 @@ pub(super) struct Renewal {
     running: Option<Running>,
     /// Until then nothing is built.
     not_before: Instant,
+    /// When the latest was there.
+    built: Option<Instant>,
     /// What the present engine was built for, and for how many rules.
     expected: Expected,
     rules: usize,
@@ -72,6 +79,8 @@ struct Running {
     rules: usize,
     /// What there was when it began.
     changes: u64,
+    /// Events that it follows at present; none while it is built.
+    following: usize,
 }
 
 /// Has another thread do some work.
@@ -111,6 +120,7 @@ impl Renewal {
             build,
             running: None,
             not_before: now,
+            built: None,
             expected: Expected::Few,
             rules,
             changes: 0,
@@ -120,7 +130,7 @@ impl Renewal {
     }
 
     /// What the table had better have, if it is another engine.
-    fn wanted(&mut self, table: &Table, now: Instant) -> Option<Expected> {
+    fn wanted(&mut self, table: &Table, now: Instant, pause: Duration) -> Option<Expected> {
         if now.duration_since(self.window.0) >= WINDOW {
             self.lately = self.changes - self.window.1;
             self.window = (now, self.changes);
@@ -134,8 +144,12 @@ impl Renewal {
             Expected::Many => (!many).then_some(Expected::Few),
             Expected::Few | Expected::Alike(_) => {
                 let others = rules > 2 * self.rules + 8 || rules < self.rules / 4;
-                let unmerged = table.engine().filter(|engine| engine.unmerged() > 0);
-                let alike = unmerged.map(|engine| Expected::Alike(engine.chosen()));
+                let alike = table.engine().filter(|engine| match engine.unmerged() {
+                    0 => false,
+                    1..=LITTLE => self.built.is_none_or(|built| now >= built + pause),
+                    _ => true,
+                });
+                let alike = alike.map(|engine| Expected::Alike(engine.chosen()));
                 if others { Some(Expected::Few) } else { alike }
             }
         }
@@ -151,13 +165,16 @@ impl Renewal {
             let held: Vec<_> = entries.iter().map(given).collect();
             let given: Vec<Given<'_>> =
                 held.iter().map(|(id, p, entry)| (*id, *p, &entry.rule.matches)).collect();
-            build(&given, expected).map(|engine| vec![engine.duplicate(), engine])
+            let mut engine = build(&given, expected)?;
+            engine.leave_merging();
+            Some(vec![engine.duplicate(), engine])
         };
         let (begun, changes) = (Instant::now(), self.changes);
         // Without a thread, another time.
         self.not_before = begun + WINDOW;
         let done = aside(work, waker);
-        self.running = done.map(|done| Running { done, since, begun, expected, rules, changes });
+        self.running =
+            done.map(|done| Running { done, since, begun, expected, rules, changes, following: 0 });
     }
 
     /// Has engines follow what has happened while they were built, until version `until`.
@@ -169,9 +186,9 @@ impl Renewal {
         until: u64,
         waker: Option<Thread>,
     ) {
-        let table = self.table;
+        let (table, following) = (self.table, events.len());
         let done = aside(move || followed(engines, table, &events), waker);
-        self.running = done.map(|done| Running { done, since: until, ..running });
+        self.running = done.map(|done| Running { done, since: until, following, ..running });
     }
 
     /// What has been built, if something has.
@@ -184,7 +201,9 @@ impl Renewal {
         };
         let running = self.running.take().expect("it is there");
         let took = running.begun.elapsed();
-        self.not_before = Instant::now() + if took < LONG { took } else { REST * took };
+        let now = Instant::now();
+        self.built = Some(now);
+        self.not_before = now + if took < LONG { took } else { REST * took };
         Some((running, built))
     }
 }
@@ -194,6 +213,11 @@ impl Control {
     pub fn renew_with(&mut self, table: u8, build: Build) {
         let rules = self.standby.table(table).map_or(0, Table::len);
         self.renewals.push(Renewal::new(table, build, rules));
+    }
+
+    /// For few changes engines are built anew no more often than this; by default, every half a second.
+    pub fn renew_every(&mut self, pause: Duration) {
+        self.pause = pause;
     }
 
     /// Wakes this thread when something is due: it is to [renew](Self::renew).
@@ -220,9 +244,9 @@ impl Control {
             }
             let now = Instant::now();
             let newest = self.published.newest();
-            let renewal = &mut self.renewals[at];
+            let (renewal, pause) = (&mut self.renewals[at], self.pause);
             let Some(table) = newest.table(renewal.table) else { continue };
-            if let Some(expected) = renewal.wanted(table, now) {
+            if let Some(expected) = renewal.wanted(table, now, pause) {
                 renewal.begin(table, newest.version(), expected, self.waker.clone());
             }
         }
@@ -244,12 +268,13 @@ impl Control {
         }
         let Some(events) = newest.events_since(running.since) else { return };
         let events: Vec<Arc<Event>> = events.cloned().collect();
-        if events.len() > FOLLOWED_AT_ONCE {
+        // Where rules change about as fast as an engine follows, it would never be there.
+        let nears = running.following == 0 || events.len() < running.following / 2;
+        if events.len() > FOLLOWED_AT_ONCE && nears {
             return renewal.follow(running, engines, events, newest.version(), self.waker.clone());
         }
         drop(newest);
-        let Some(mut engines) = followed(engines, table, &events) else { return };
-        engines.iter_mut().for_each(|engine| engine.leave_merging());
+        let Some(engines) = followed(engines, table, &events) else { return };
         self.catch_up();
         let engines = Arc::new(Mutex::new(engines));
         if self.standby().apply(Arc::new(Event::Engine { table, engines })).is_ok() {

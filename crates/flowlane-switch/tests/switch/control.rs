@@ -274,6 +274,7 @@ fn no_packet_meets_a_rule_that_is_gone_and_none_is_lost_or_counted_twice() {
             Some(Box::new(AclSearch::build(tree(), rules.iter().copied()).unwrap()))
         };
         control.renew_with(table, Arc::new(build));
+        control.renew_every(Duration::ZERO);
         let stop = AtomicBool::new(false);
         let (slots, gone, statistics, missed) = std::thread::scope(|scope| {
             let running = scope.spawn(|| worker.run(Until::default(), &stop, |_| {}));

@@ -55,9 +55,9 @@ pub struct DynamicConfig {
     pub variant: Option<Variant>,
     /// What the plan reckons with.
     pub costs: Costs,
-    /// Rules of which the plan is made, where there are more. With twice as many as by default a plan takes three times as
-    /// long, and lookups as long as before.
-    pub sample: usize,
+    /// Rules of which the plan is made, where there are more; none: 1,024, and one of 64 of those that there are, up to 3,072 in all.
+    /// With three times as many a plan takes five times as long.
+    pub sample: Option<usize>,
 }
 
 impl DynamicConfig {
@@ -69,7 +69,7 @@ impl DynamicConfig {
             seed,
             variant: None,
             costs: Costs::default(),
-            sample: 3072,
+            sample: None,
         }
     }
 }
@@ -149,6 +149,20 @@ impl<const W: usize> Dynamic<W> {
         }
         let tables = plan::tables(kinds, entries, &config);
         Self::with_tables(kinds, entries, config, tables)
+    }
+
+    /// A table without rules, with a plan for rules like these.
+    pub(super) fn for_rules_like(
+        kinds: &[WordKind; W],
+        entries: &[Entry<W>],
+        config: DynamicConfig,
+    ) -> Result<Self, BuildError> {
+        let tables = plan::tables(kinds, entries, &config);
+        let mut made = Self::with_tables(kinds, &[], config, tables)?;
+        let mut ranks: Vec<u64> = entries.iter().map(|e| e.rank.0).collect();
+        ranks.sort_unstable();
+        made.classes = Classes::of_ranks(&ranks);
+        Ok(made)
     }
 
     /// The same table; from now on somebody else keeps its size within limits.

@@ -34,6 +34,11 @@ impl Default for Costs {
 /// Rules that are looked at, at least.
 const SAMPLE_MIN: usize = 64;
 
+/// Rules that are looked at where nothing is said, of few and of many.
+const SAMPLE_OF_FEW: usize = 1024;
+const SAMPLE_OF_MANY: usize = 3072;
+const SAMPLE_INVERSE: usize = 64;
+
 /// One of so many rules counts as one that asks for few bits.
 const COARSE: usize = 16;
 
@@ -151,7 +156,8 @@ pub(super) fn tables<const W: usize>(
 
 impl<const W: usize> Sample<W> {
     fn draw(kinds: &[WordKind; W], all: &[Entry<W>], config: &DynamicConfig, draws: &mut Draws) -> Self {
-        let drawn = drawn(kinds, all, config.sample.max(SAMPLE_MIN), draws);
+        let by_default = (SAMPLE_OF_FEW + all.len() / SAMPLE_INVERSE).min(SAMPLE_OF_MANY);
+        let drawn = drawn(kinds, all, config.sample.unwrap_or(by_default).max(SAMPLE_MIN), draws);
         let order = order::descending(drawn.iter().map(|(e, _)| e.rank.0));
         let (entries, weights): (Vec<Entry<W>>, Vec<f64>) =
             order.into_iter().map(|i| drawn[i as usize]).unzip();

@@ -6,6 +6,9 @@ use crate::classify::acl::{Brute, BuildError, Dynamic, DynamicConfig, Entry, Wor
 use crate::isa::Variant;
 use crate::names::{self, Named, UnknownName};
 
+/// Rules of which an overlay's plan is made that is to be there at once: it has few rules, mostly.
+const OVERLAY_SAMPLE: usize = 256;
+
 /// Which engine looks up.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Display, EnumString, IntoStaticStr, VariantArray,
@@ -113,5 +116,16 @@ impl AclConfig {
     ) -> Result<Dynamic<W>, BuildError> {
         let variant = self.usable_variant();
         Dynamic::build(kinds, entries, DynamicConfig { memory_max, variant, ..DynamicConfig::new(self.seed) })
+    }
+
+    /// A table without rules, planned for rules like these: roughly, in some 30 ms however many they are.
+    pub(super) fn dynamic_for_rules_like<const W: usize>(
+        &self,
+        kinds: &[WordKind; W],
+        entries: &[Entry<W>],
+    ) -> Result<Dynamic<W>, BuildError> {
+        let (variant, sample) = (self.usable_variant(), Some(OVERLAY_SAMPLE));
+        let config = DynamicConfig { variant, sample, ..DynamicConfig::new(self.seed) };
+        Dynamic::for_rules_like(kinds, entries, config)
     }
 }

@@ -1,6 +1,6 @@
 //! Lookups: the bulk's answer, made good for what has changed since it was built.
 
-use super::{Acl, Bulk, State};
+use super::{Acl, State};
 use crate::classify::Hit;
 use crate::classify::acl::{CATEGORIES_MAX, Engine, Explanation, RankKey, Verdict, best};
 use crate::isa::Variant;
@@ -104,14 +104,14 @@ impl<const W: usize> Acl<W> {
 
     /// Makes up for what has changed since the bulk was built.
     fn make_good(&self, keys: &[[u32; W]], categories: usize, slots: &mut [Verdict]) {
+        let mut newer = [Verdict::NONE; CHUNK * CATEGORIES_MAX];
+        let newer = &mut newer[..slots.len()];
         if !self.overlay.is_empty() {
-            let mut newer = [Verdict::NONE; CHUNK * CATEGORIES_MAX];
-            let newer = &mut newer[..slots.len()];
             match &self.few {
                 Some(few) => Self::engine_slots(&**few, keys, categories, newer),
                 None => Self::engine_slots(&self.overlay, keys, categories, newer),
             }
-            for (slot, newer) in slots.iter_mut().zip(newer) {
+            for (slot, newer) in slots.iter_mut().zip(&*newer) {
                 // A dead rule's successor is looked for below, unless this one is better anyway. Most have no newer one.
                 if newer.rule().is_some() && self.rank(*newer) > self.rank(*slot) {
                     *slot = *newer;
@@ -119,10 +119,11 @@ impl<const W: usize> Acl<W> {
             }
         }
         let Some(bulk) = self.bulk.as_deref().filter(|_| self.deaths != 0) else { return };
-        for (i, key) in keys.iter().enumerate() {
-            let slots = &mut slots[i * categories..(i + 1) * categories];
-            if slots.iter().any(|slot| self.is_dead(*slot)) {
-                self.without_the_dead(bulk, key, slots);
+        for (at, (slot, newer)) in slots.iter_mut().zip(newer).enumerate() {
+            if self.is_dead(*slot) {
+                let alive = |slot| !self.is_dead(Verdict::of(slot));
+                let next = bulk.engine().best_alive(&keys[at / categories], at % categories, &alive);
+                *slot = if self.rank(*newer) > self.rank(next) { *newer } else { next };
             }
         }
     }
@@ -135,17 +136,6 @@ impl<const W: usize> Acl<W> {
         // Slots behind the last word are newer than the bulk.
         let word = |slot: RuleId| self.dead.get(slot.0 as usize / 64).copied().unwrap_or(0);
         slot.rule().is_some_and(|slot| word(slot) >> (slot.0 % 64) & 1 == 1)
-    }
-
-    /// The winners for one key among those of the bulk that are alive, and the overlay's.
-    fn without_the_dead(&self, bulk: &Bulk<W>, key: &[u32; W], slots: &mut [Verdict]) {
-        let mut newer = [Verdict::NONE; CATEGORIES_MAX];
-        let newer = &mut newer[..slots.len()];
-        Self::engine_slots(&self.overlay, &[*key], slots.len(), newer);
-        for (category, (slot, newer)) in slots.iter_mut().zip(newer).enumerate() {
-            let alive = bulk.engine().best_alive(key, category, &|slot| !self.is_dead(Verdict::of(slot)));
-            *slot = if self.rank(*newer) > self.rank(alive) { *newer } else { alive };
-        }
     }
 
     /// How the answer for a key comes about.

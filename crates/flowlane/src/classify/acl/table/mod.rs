@@ -147,8 +147,16 @@ impl<const W: usize> Acl<W> {
         if self.bulk.is_none() { 0 } else { self.overlay.len() + self.deaths }
     }
 
-    /// No change takes long from now on: there is no other plan for rules that came, however many they are.
+    /// No change takes long from now on: rules that come are found by a plan that is made now, for rules like those that are
+    /// there, and there is no other however many they are.
     pub(super) fn leave_merging(&mut self) {
+        if !self.merged_aside && self.bulk.is_some() && self.overlay.is_empty() {
+            let entries: Vec<Entry<W>> = self.entries().copied().collect();
+            // Without it rules that come are found all the same.
+            if let Ok(planned) = self.config.dynamic_for_rules_like(self.layout.kinds(), &entries) {
+                self.overlay = planned.without_memory_limit();
+            }
+        }
         self.merged_aside = true;
     }
 

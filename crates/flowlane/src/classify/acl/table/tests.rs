@@ -269,6 +269,22 @@ fn a_change_during_the_building_is_not_lost() {
     agrees(&acl, &keys);
 }
 
+/// Where merging is left to others, rules that came are found by a plan, and not by going through all that came.
+#[test]
+fn rules_that_go_and_come_again_are_found_by_a_plan() {
+    let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 2000);
+    acl.leave_merging();
+    for entry in &entries {
+        assert!(acl.remove(entry.rule));
+        acl.insert(entry.rule, entry.rank.priority(), entry.condition, CATEGORY).unwrap();
+    }
+    assert_eq!(acl.changes(), 4000);
+    agrees(&acl, &keys);
+    let read: u32 = keys.iter().map(|key| acl.overlay.explain(key).rules).sum();
+    let each = f64::from(read) / keys.len() as f64;
+    assert!(each < 100.0, "{each} of 2000 rules");
+}
+
 #[test]
 fn engines_are_read_back() {
     for engine in AclEngine::ALL {
