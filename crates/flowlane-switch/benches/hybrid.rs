@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use flowlane::classify::TupleSearch;
 use flowlane::generate::Random;
 use flowlane::rule::action::PortNo;
-use flowlane_switch::packet::{Burst, Frame};
+use flowlane_switch::packet::{Frame, Frames};
 use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::{NullPort, Port, PortError, Received};
 use flowlane_switch::program::Miss;
@@ -47,7 +47,7 @@ struct Swing {
 }
 
 impl Port for Swing {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, out: &mut Frames) -> Result<Received, PortError> {
         let (begun, raw) = *self.begun.get_or_insert_with(|| (Instant::now(), self.clock.raw()));
         let passed = begun.elapsed().as_secs_f64();
         let cycles = self.clock.raw() - raw;
@@ -64,7 +64,7 @@ impl Port for Swing {
             }
         }
         let (frames, at) = (&self.frames[self.now % 2], &mut self.at[self.now % 2]);
-        while let Some(frame) = burst.next_frame() {
+        while let Some(frame) = out.next_frame() {
             frame.fill(&frames[*at..*at + FRAME_BYTES]);
             *at = (*at + FRAME_BYTES) % frames.len();
             phases[self.now].packets += 1;

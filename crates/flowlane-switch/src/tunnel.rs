@@ -25,7 +25,7 @@ use flowlane::tunnel::{
     EndpointConfig, EndpointError, EndpointId, EndpointTable, Policy, Refused,
 };
 
-use crate::packet::{Frame, decapsulate};
+use crate::packet::{Burst, Frame, decapsulate};
 
 /// A tunnel as it is configured.
 #[derive(Clone, Debug)]
@@ -173,14 +173,10 @@ impl Tunnels {
 
     /// Terminates the tunnels among a burst's frames, which came in through a port of `vrf`; returns the lanes that
     /// are to be dropped.
-    pub fn terminate(
-        &mut self,
-        parser: &Parser,
-        frames: &mut [Frame],
-        (in_port, vrf): (u32, u32),
-        keys: &mut [FlowKey],
-        headers: &mut [Headers],
-    ) -> LaneMask {
+    pub fn terminate(&mut self, parser: &Parser, burst: &mut Burst, (in_port, vrf): (u32, u32)) -> LaneMask {
+        let len = burst.len();
+        let Burst { frames, keys, headers, .. } = burst;
+        let (frames, keys, headers) = (&mut frames[..], &mut keys[..len], &mut headers[..len]);
         if self.of_anyone {
             return self.decapsulate_all(parser, frames, in_port, keys, headers);
         }

@@ -18,13 +18,11 @@ use std::sync::atomic::AtomicBool;
 
 use flowlane::classify::LinearSearch;
 use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
-use flowlane::packet::batch::LaneMask;
-use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Headers, parse};
+use flowlane::packet::parse;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Rule};
-use flowlane_switch::function::{Function, Lookups, Packets};
-use flowlane_switch::packet::{Burst, Frame};
+use flowlane_switch::function::{Function, Lookups};
+use flowlane_switch::packet::{Burst, Frame, Frames};
 use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::{NullPort, Port, PortError, Received};
 use flowlane_switch::program::Miss;
@@ -80,65 +78,42 @@ struct Stage {
 impl Stage {
     fn new(work: &Work, lookups: Lookups) -> Self {
         let mut stage = Self { function: work.function(lookups), now_ns: 0 };
-        let mut lanes = Lanes::new();
+        let mut lanes = Burst::new(BURST);
         for burst in work.opening.chunks(BURST) {
-            lanes.fill(burst.iter());
+            fill(&mut lanes, burst.iter());
             stage.process(&mut lanes);
         }
         stage
     }
 
-    fn process(&mut self, lanes: &mut Lanes) -> [u8; BURST] {
+    fn process(&mut self, burst: &mut Burst) -> [u8; BURST] {
         self.now_ns += 1000;
-        let (len, times_ns) = (lanes.len, [self.now_ns; BURST]);
-        let mut packets = Packets {
-            frames: &mut lanes.frames[..len],
-            keys: &mut lanes.keys[..len],
-            headers: &lanes.headers[..len],
-            times_ns: &times_ns[..len],
-        };
-        std::hint::black_box(self.function.process(&mut packets, LaneMask::first(len)))
+        burst.times_ns = [self.now_ns; BURST];
+        let lanes = burst.lanes();
+        std::hint::black_box(self.function.process(burst, lanes))
     }
 }
 
-/// The buffers of a burst.
-struct Lanes {
-    frames: Vec<Frame>,
-    keys: Vec<FlowKey>,
-    headers: Vec<Headers>,
-    len: usize,
-}
-
-impl Lanes {
-    fn new() -> Self {
-        Self {
-            frames: (0..BURST).map(|_| Frame::default()).collect(),
-            keys: vec![FlowKey::zero(); BURST],
-            headers: vec![Headers::default(); BURST],
-            len: 0,
-        }
-    }
-
-    fn fill<'a>(&mut self, frames: impl Iterator<Item = &'a [u8; FRAME_BYTES]>) {
-        self.len = 0;
-        for (lane, bytes) in frames.enumerate() {
-            self.frames[lane].fill(bytes);
-            self.headers[lane] = parse(bytes, 1, &mut self.keys[lane]);
-            self.len += 1;
-        }
+/// Fills a burst with these frames.
+fn fill<'a>(burst: &mut Burst, frames: impl Iterator<Item = &'a [u8; FRAME_BYTES]>) {
+    burst.clear_for(0, u64::MAX);
+    for bytes in frames {
+        let lane = burst.len();
+        burst.frames.next_frame().expect("as many as fit").fill(bytes);
+        burst.headers[lane] = parse(bytes, 1, &mut burst.keys[lane]);
     }
 }
 
 /// The function alone, its packets in the first cache.
 fn function(work: &Work, rounds: usize, clock: &quanta::Clock) -> Rounds {
     let mut stages = [Lookups::Batch, Lookups::Scalar].map(|lookups| (lookups, Stage::new(work, lookups)));
-    let (mut out, mut lanes) = (Rounds::default(), Lanes::new());
+    let (mut out, mut lanes) = (Rounds::default(), Burst::new(BURST));
     for round in 0..=rounds {
         for way in ways(round) {
             let (_, stage) = stages.iter_mut().find(|(lookups, _)| *lookups == way).expect("there are both");
             let mut cycles = 0;
             for burst in work.order.chunks_exact(BURST) {
-                lanes.fill(burst.iter().map(|&i| &work.packets[i as usize]));
+                fill(&mut lanes, burst.iter().map(|&i| &work.packets[i as usize]));
                 let begun = clock.raw();
                 let verdicts = stage.process(&mut lanes);
                 cycles += clock.raw() - begun;
@@ -205,8 +180,8 @@ struct Source {
 }
 
 impl Port for Source {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
-        while let Some(frame) = burst.next_frame() {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
+        while let Some(frame) = frames.next_frame() {
             frame.fill(&self.work.packets[self.work.order[self.at] as usize]);
             self.at = (self.at + 1) % self.work.order.len();
         }

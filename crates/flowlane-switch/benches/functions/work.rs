@@ -4,14 +4,14 @@ use flowlane::generate::{Random, build_frame};
 use flowlane::packet::batch::LaneMask;
 use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Field, Headers, parse};
+use flowlane::packet::{Field, parse};
 use flowlane::route::Prefix;
 use flowlane::rule::Action;
 use flowlane_switch::function::ageing::NEVER;
 use flowlane_switch::function::{
-    AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig, Packets,
+    AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig,
 };
-use flowlane_switch::packet::Frame;
+use flowlane_switch::packet::Burst;
 
 pub(crate) const FRAME_BYTES: usize = 60;
 
@@ -183,12 +183,12 @@ impl Work {
         let mut function = self.function(Lookups::Batch);
         let mut asks = Asked { tables: vec![Vec::new(); 2], ..Asked::default() };
         for (i, bytes) in self.opening.iter().enumerate() {
-            let (mut frames, mut keys) = ([Frame::default()], [FlowKey::zero()]);
-            frames[0].fill(bytes);
-            let headers: [Headers; 1] = [parse(bytes, 1, &mut keys[0])];
-            let mut packets =
-                Packets { frames: &mut frames, keys: &mut keys, headers: &headers, times_ns: &[0] };
-            function.process(&mut packets, LaneMask::first(1));
+            let mut key = FlowKey::zero();
+            let headers = parse(bytes, 1, &mut key);
+            let mut burst = Burst::new(1);
+            burst.push(bytes, &key, headers, 0);
+            function.process(&mut burst, LaneMask::first(1));
+            let keys = &burst.keys;
             let flow = flow(i);
             let port = (keys[0].word(word::PORTS) >> 16) as u16;
             let address = keys[0].word(word::IPV4_SRC);

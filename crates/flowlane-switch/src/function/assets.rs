@@ -16,9 +16,10 @@ use flowlane::packet::{Headers, Network, Transport};
 use flowlane::route::Prefix;
 
 use super::ageing::{NEVER, PACKET_BUDGET, Ticks};
-use super::burst::{Gathered, Lookups, Packets};
 use super::flag;
+use super::gathered::{Gathered, Lookups};
 use super::table::AgedTable;
+use crate::packet::Burst;
 
 use std::net::IpAddr;
 
@@ -163,7 +164,7 @@ impl Assets {
         }
     }
 
-    pub(super) fn process(&mut self, packets: &Packets<'_>, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {
+    pub(super) fn process(&mut self, packets: &Burst, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {
         if self.config.lookups == Lookups::Scalar {
             for lane in lanes.lanes() {
                 let (host, service) = self.shown(&packets.keys[lane], &packets.headers[lane]);

@@ -13,8 +13,9 @@ use flowlane::packet::key::{FlowKey, FlowMask, WORDS};
 use flowlane::packet::parse::ip_proto;
 
 use super::ageing::{NEVER, PACKET_BUDGET, Ticks};
-use super::burst::{Gathered, Lookups, Packets};
+use super::gathered::{Gathered, Lookups};
 use super::table::AgedTable;
+use crate::packet::Burst;
 
 /// The verdicts, by number.
 pub const VERDICTS: [&str; 2] = ["hit", "miss"];
@@ -267,7 +268,7 @@ impl<const W: usize> Set<W> {
     fn process(
         &mut self,
         (policy, counters, ticks): (Policy, &mut FilterCounters, &mut Ticks),
-        packets: &Packets<'_>,
+        packets: &Burst,
         lanes: LaneMask,
         verdicts: &mut [u8; LANES_MAX],
     ) {
@@ -436,7 +437,7 @@ impl Filter {
         inserted.map_err(|()| FilterFull { entries: self.len() })
     }
 
-    pub(super) fn process(&mut self, packets: &Packets<'_>, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {
+    pub(super) fn process(&mut self, packets: &Burst, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {
         let mut having = LaneMask(0);
         for lane in lanes.lanes() {
             verdicts[lane] = MISS;

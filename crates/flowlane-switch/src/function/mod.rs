@@ -12,7 +12,7 @@
 //! | [`assets`] | hosts and services that have been seen | VLAN, address, MAC address; port |
 //! | [`nat`] | source translation of IPv4 | inside address and port; outside address and port |
 //! | [`ageing`] | entries that go when they are idle | |
-//! | [`table`], [`burst`] | a cuckoo table of such entries; keys of a burst | |
+//! | [`table`], [`gathered`] | a cuckoo table of such entries; keys of a burst | |
 //! | [`explain`] | what a function would do with a packet | |
 //!
 //! Within a burst a packet sees what those before it have done: where entries have come or gone since the keys were looked
@@ -21,9 +21,9 @@
 
 pub mod ageing;
 pub mod assets;
-pub mod burst;
 pub mod explain;
 pub mod filter;
+pub mod gathered;
 pub mod nat;
 pub mod table;
 
@@ -31,14 +31,15 @@ pub mod table;
 mod tests;
 
 pub use assets::{AssetConfig, Assets};
-pub use burst::{Lookups, Packets};
 pub use explain::{Explained, Translated};
 pub use filter::{Filter, FilterConfig};
+pub use gathered::Lookups;
 pub use nat::{Nat, NatConfig};
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::Action;
 
+use crate::packet::Burst;
 use crate::program::{BehindError, Steps, steps_behind};
 
 /// The verdict of a packet that the function refuses: it is dropped, and the function has counted why.
@@ -141,7 +142,7 @@ impl Function {
 
     /// Works on the packets of these lanes, each at its own time; gives the verdict of each, by lane.
     #[inline]
-    pub fn process(&mut self, packets: &mut Packets<'_>, lanes: LaneMask) -> [u8; LANES_MAX] {
+    pub fn process(&mut self, packets: &mut Burst, lanes: LaneMask) -> [u8; LANES_MAX] {
         let mut verdicts = [REFUSED; LANES_MAX];
         self.packets += lanes.len() as u64;
         match &mut self.kind {

@@ -1,5 +1,7 @@
 //! A frame in memory, with room in front for headers that actions push.
 
+use std::ops::{Deref, DerefMut};
+
 /// Bytes kept free in front of a received frame: the outer headers of a tunnel over IPv6 (70), and then some VLAN tags
 /// and labels.
 pub const HEADROOM: usize = 128;
@@ -91,16 +93,16 @@ impl Frame {
     }
 }
 
-/// Frames that travel through the switch together. The frames' buffers stay with the burst.
-#[derive(Debug)]
-pub struct Burst {
+/// Frames that came together. Their buffers stay with it.
+#[derive(Debug, Default)]
+pub struct Frames {
     frames: Vec<Frame>,
     len: usize,
     limit: usize,
 }
 
-impl Burst {
-    /// A burst for up to `capacity` frames.
+impl Frames {
+    /// Room for up to `capacity` frames.
     pub fn new(capacity: usize) -> Self {
         Self { frames: (0..capacity).map(|_| Frame::default()).collect(), len: 0, limit: capacity }
     }
@@ -115,16 +117,6 @@ impl Burst {
         self.len == self.limit
     }
 
-    /// Number of frames.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// Forgets the frames; their buffers stay.
     pub fn clear(&mut self) {
         self.clear_for(u64::MAX);
@@ -136,7 +128,7 @@ impl Burst {
         self.limit = self.frames.len().min(usize::try_from(most).unwrap_or(usize::MAX));
     }
 
-    /// A further frame to be filled; none where the burst is full.
+    /// A further frame to be filled; none where there is no room.
     #[inline]
     pub fn next_frame(&mut self) -> Option<&mut Frame> {
         if self.is_full() {
@@ -150,15 +142,20 @@ impl Burst {
     pub fn unget(&mut self) {
         self.len = self.len.saturating_sub(1);
     }
+}
+
+impl Deref for Frames {
+    type Target = [Frame];
 
     #[inline]
-    pub fn frames(&self) -> &[Frame] {
+    fn deref(&self) -> &[Frame] {
         &self.frames[..self.len]
     }
+}
 
-    /// The frames, to be changed.
+impl DerefMut for Frames {
     #[inline]
-    pub fn frames_mut(&mut self) -> &mut [Frame] {
+    fn deref_mut(&mut self) -> &mut [Frame] {
         &mut self.frames[..self.len]
     }
 }

@@ -2,17 +2,20 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`frame`] | a frame, with room to push headers, and a burst of them |
+//! | [`frame`] | a frame, with room to push headers; several that came together |
+//! | [`burst`] | packets that are under way together, with all that is known of them |
 //! | [`edit`] | changing frames in place, checksums included |
 //! | `decapsulate` | what is inside a tunnel's packet |
 //! | `recirculate` | the key of a packet that comes back |
 //!
 //! Nothing here knows ports, tables or workers.
 
+pub mod burst;
 pub mod decapsulate;
 pub mod edit;
 pub mod frame;
 pub(crate) mod recirculate;
 
+pub use burst::Burst;
 pub use decapsulate::decapsulate;
-pub use frame::{Burst, Frame};
+pub use frame::{Frame, Frames};

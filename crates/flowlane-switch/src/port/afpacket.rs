@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use super::offload::{complete_checksum, fragment, segment};
 use super::{Port, PortError, Received};
-use crate::packet::{Burst, Frame};
+use crate::packet::{Frame, Frames};
 
 /// `struct virtio_net_hdr` (virtio 1.2 §5.1.6): flags, GSO type, header length, GSO size, checksum start
 /// and offset; in the machine's byte order here.
@@ -112,19 +112,19 @@ impl AfPacketPort {
 }
 
 impl Port for AfPacketPort {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let time_ns = now.as_nanos() as u64;
         loop {
             while let Some(bytes) = self.pending.pop_front() {
-                let Some(frame) = burst.next_frame() else {
+                let Some(frame) = frames.next_frame() else {
                     self.pending.push_front(bytes);
                     return Ok(Received::More);
                 };
                 frame.fill(&bytes);
                 frame.time_ns = time_ns;
             }
-            if burst.is_full() {
+            if frames.is_full() {
                 return Ok(Received::More);
             }
             let read = self.read().map_err(|source| PortError::Io { spec: self.spec.clone(), source })?;
@@ -162,7 +162,7 @@ impl Port for AfPacketPort {
             if partial {
                 complete_checksum(bytes, checksum.0, checksum.1);
             }
-            let Some(frame) = burst.next_frame() else { return Ok(Received::More) };
+            let Some(frame) = frames.next_frame() else { return Ok(Received::More) };
             match tag {
                 None => frame.fill(bytes),
                 Some(_) => frame.fill(&with_tag(bytes, tag)),

@@ -17,7 +17,7 @@
 //! port are counted and forgotten.
 
 use super::{Port, PortError, Received};
-use crate::packet::{Burst, Frame};
+use crate::packet::{Frame, Frames};
 use flowlane::generate::packet::FRAME_MIN;
 use flowlane::generate::{
     Locality, Profile, Random, RuleConfig, Sampler, Trace, TraceConfig, build_frame, generate_rules,
@@ -306,11 +306,11 @@ fn size_of_frame(profile: GenProfile, random: &mut Random) -> usize {
 }
 
 impl Port for GenPort {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         if self.left == Some(0) {
             return Ok(Received::Finished);
         }
-        let room = (burst.capacity() - burst.len()) as u64;
+        let room = (frames.capacity() - frames.len()) as u64;
         let wanted = self.pace.as_mut().map_or(room, |pace| pace.take(room)).min(self.left.unwrap_or(room));
         if wanted == 0 {
             return Ok(if room == 0 { Received::More } else { Received::Idle });
@@ -318,7 +318,7 @@ impl Port for GenPort {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         for _ in 0..wanted {
             let place = self.places[self.sampler.draw(&mut self.random) as usize];
-            let Some(frame) = burst.next_frame() else { break };
+            let Some(frame) = frames.next_frame() else { break };
             let start = place.start as usize;
             frame.fill(&self.arena[start..start + place.len as usize]);
             frame.time_ns = now.as_nanos() as u64;
@@ -386,11 +386,11 @@ mod tests {
     }
 
     fn frames(port: &mut GenPort, most: usize) -> Vec<Vec<u8>> {
-        let (mut out, mut burst) = (Vec::new(), Burst::new(32));
+        let (mut out, mut burst) = (Vec::new(), Frames::new(32));
         while out.len() < most {
             burst.clear();
             let received = port.receive(&mut burst).expect("no failure");
-            out.extend(burst.frames().iter().map(|f| f.bytes().to_vec()));
+            out.extend(burst.iter().map(|f| f.bytes().to_vec()));
             if received == Received::Finished {
                 break;
             }
@@ -471,7 +471,7 @@ mod tests {
         frame.fill(&[0; 60]);
         assert!((0..5).all(|_| port.send(&frame).is_ok_and(|taken| taken)));
         assert_eq!((port.sent_frames(), port.sent_bytes()), (5, 300));
-        let mut full = Burst::new(0);
+        let mut full = Frames::new(0);
         assert!(matches!(port.receive(&mut full), Ok(Received::More)));
     }
 

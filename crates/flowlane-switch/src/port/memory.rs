@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use super::{Port, PortError, Received};
-use crate::packet::{Burst, Frame};
+use crate::packet::{Frame, Frames};
 
 /// Gives nothing and takes everything.
 #[derive(Debug, Default)]
 pub struct NullPort;
 
 impl Port for NullPort {
-    fn receive(&mut self, _: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, _: &mut Frames) -> Result<Received, PortError> {
         Ok(Received::Finished)
     }
 
@@ -67,11 +67,11 @@ impl MemoryHandle {
 }
 
 impl Port for MemoryPort {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         let handle = MemoryHandle(self.0.clone());
         let queues = &mut *handle.queues();
         while let Some(bytes) = queues.incoming.pop_front() {
-            match burst.next_frame() {
+            match frames.next_frame() {
                 Some(frame) => frame.fill(&bytes),
                 None => {
                     queues.incoming.push_front(bytes);

@@ -15,7 +15,7 @@ pub use memory::{MemoryHandle, MemoryPort, NullPort};
 pub use pcap::{PcapConfig, PcapOutPort, PcapPort};
 pub use spec::PortSpec;
 
-use crate::packet::{Burst, Frame};
+use crate::packet::{Frame, Frames};
 
 /// What [`Port::receive`] says beside the frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,7 +72,7 @@ pub trait Port: Send {
     ///
     /// # Errors
     /// When the port has failed for good; frames appended before that are in the burst.
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError>;
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError>;
 
     /// How many frames have come, since this was last asked, that the system could not hand over.
     fn lost(&mut self) -> u64 {

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use super::{Port, PortError, Received};
 use crate::capture::{CaptureError, CaptureReader, CaptureWriter, FileFormat};
-use crate::packet::{Burst, Frame};
+use crate::packet::{Frame, Frames};
 
 /// The most bytes of frames that are kept to be replayed several times.
 pub const REPLAY_BYTES_MAX: usize = 1 << 30;
@@ -154,23 +154,23 @@ impl Input {
 }
 
 impl Port for PcapPort {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
         let most = self.pace.as_ref().map_or(u64::MAX, Pace::allowed);
         let mut taken = 0;
         while taken < most {
-            let Some(frame) = burst.next_frame() else { break };
+            let Some(frame) = frames.next_frame() else { break };
             match self.input.next(frame) {
                 Ok(true) => taken += 1,
                 Ok(false) => {
-                    burst.unget();
+                    frames.unget();
                     self.input = Input::Done;
                     return Ok(Received::Finished);
                 }
                 Err(error) => {
-                    burst.unget();
+                    frames.unget();
                     self.input = Input::Done;
                     self.failed = Some(capture_error(&self.spec, error));
                     break;
@@ -180,7 +180,7 @@ impl Port for PcapPort {
         if let Some(pace) = &mut self.pace {
             pace.gone += taken;
         }
-        Ok(if burst.is_full() { Received::More } else { Received::Idle })
+        Ok(if frames.is_full() { Received::More } else { Received::Idle })
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
@@ -222,7 +222,7 @@ impl PcapOutPort {
 }
 
 impl Port for PcapOutPort {
-    fn receive(&mut self, _: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, _: &mut Frames) -> Result<Received, PortError> {
         Ok(Received::Finished)
     }
 
@@ -249,11 +249,11 @@ mod tests {
 
     fn drain(port: &mut PcapPort) -> Vec<(u64, Vec<u8>)> {
         let mut out = Vec::new();
-        let mut burst = Burst::new(4);
+        let mut burst = Frames::new(4);
         loop {
             burst.clear();
             let received = port.receive(&mut burst).unwrap();
-            out.extend(burst.frames().iter().map(|f| (f.time_ns, f.bytes().to_vec())));
+            out.extend(burst.iter().map(|f| (f.time_ns, f.bytes().to_vec())));
             if received == Received::Finished {
                 return out;
             }
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(replayed, [frames.clone(), frames.clone(), frames].concat());
         let slow = PcapConfig { rate_pps: Some(1), ..PcapConfig::new(&file) };
         let mut slow = PcapPort::open(&slow).unwrap();
-        let mut burst = Burst::new(4);
+        let mut burst = Frames::new(4);
         assert_eq!(slow.receive(&mut burst).unwrap(), Received::Idle);
         assert_eq!(burst.len(), 1);
         std::fs::remove_dir_all(&folder).unwrap();

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::time::SystemTime;
 
 use super::{Port, PortError, Received};
-use crate::packet::{Burst, Frame};
+use crate::packet::{Frame, Frames};
 
 /// The longest frame that the kernel hands over.
 const RECEIVE_MAX: usize = 65_536 + 64;
@@ -102,12 +102,12 @@ fn set_up(name: &str) -> io::Result<()> {
 }
 
 impl Port for TapPort {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        while !burst.is_full() {
+        while !frames.is_full() {
             match self.file.read(&mut self.buffer) {
                 Ok(len) => {
-                    let Some(frame) = burst.next_frame() else { break };
+                    let Some(frame) = frames.next_frame() else { break };
                     frame.fill(&self.buffer[..len]);
                     frame.time_ns = now.as_nanos() as u64;
                 }

@@ -15,6 +15,7 @@ use super::stages::Stage;
 use super::validate::RunError;
 use super::waiting::{State, WaitingCounters};
 use super::{Lookup, Worker};
+use crate::packet::Burst;
 use crate::pipeline::{PathId, Walk};
 
 /// How long a packet waits at most for others to fill its batch, where nothing is said. The paper's GSwitch forwards
@@ -49,7 +50,7 @@ impl Worker {
     /// go on at once.
     pub(super) fn park_all(
         &mut self,
-        port: usize,
+        burst: &mut Burst,
         live: LaneMask,
         left: LaneMask,
         paths: &mut [PathId; LANES_MAX],
@@ -61,8 +62,8 @@ impl Worker {
         let generation = self.lookup.pipeline.generation();
         let mut going = live;
         for lane in live.lanes() {
-            let frame = &mut self.burst.frames_mut()[lane];
-            let (key, headers, now_ns) = (&self.keys[lane], self.headers[lane], self.times_ns[lane]);
+            let frame = &mut burst.frames[lane];
+            let (key, headers, now_ns) = (&burst.keys[lane], burst.headers[lane], burst.times_ns[lane]);
             let flow = self.waiting.flow_of(key);
             let mut known = Known::Path(paths[lane]);
             if left.0 >> lane & 1 == 1 {
@@ -77,8 +78,9 @@ impl Worker {
                 Known::Waits { table, walk } => (Some(table), State::Asked(walk)),
             };
             going.remove(lane);
-            let sent = self.sent.0 >> lane & 1 == 1;
-            let at = self.waiting.park(frame, key, headers, (port, now_ns, sent), generation, flow, state);
+            let sent = burst.sent.0 >> lane & 1 == 1;
+            let at =
+                self.waiting.park(frame, key, headers, (burst.port, now_ns, sent), generation, flow, state);
             match table {
                 Some(table) => self.ask(table, at),
                 None => self.waiting.counters.held += 1,
@@ -211,7 +213,7 @@ impl Worker {
     ///
     /// # Errors
     /// A port that fails for good while sending.
-    pub(super) fn poll(&mut self) -> Result<(), RunError> {
+    pub(super) fn poll(&mut self, burst: &mut Burst) -> Result<(), RunError> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -226,7 +228,7 @@ impl Worker {
                 worker.waiting.counters.batches_due += 1;
             }
         });
-        self.release()
+        self.release(burst)
     }
 
     /// Waits until no packet waits any more.
@@ -234,16 +236,21 @@ impl Worker {
     /// # Errors
     /// A port that fails for good while sending.
     pub fn settle(&mut self) -> Result<(), RunError> {
+        self.with_burst(Self::settle_by)
+    }
+
+    /// The same; what goes then goes in this burst.
+    pub(super) fn settle_by(&mut self, burst: &mut Burst) -> Result<(), RunError> {
         while !self.waiting.is_empty() {
-            self.relieve()?;
+            self.relieve(burst)?;
         }
         Ok(())
     }
 
     /// Waits until a burst of packets may be received.
-    pub(super) fn wait_for_room(&mut self) -> Result<(), RunError> {
-        while !self.waiting.is_empty() && self.waiting.len() + self.burst.capacity() > self.waiting_max() {
-            self.relieve()?;
+    pub(super) fn wait_for_room(&mut self, burst: &mut Burst) -> Result<(), RunError> {
+        while !self.waiting.is_empty() && self.waiting.len() + burst.capacity() > self.waiting_max() {
+            self.relieve(burst)?;
         }
         Ok(())
     }
@@ -256,14 +263,14 @@ impl Worker {
     }
 
     /// Waits for the oldest batch of each table.
-    fn relieve(&mut self) -> Result<(), RunError> {
+    fn relieve(&mut self, burst: &mut Burst) -> Result<(), RunError> {
         self.take_answers(|worker, table| {
             if worker.send(table) {
                 worker.waiting.counters.batches_forced += 1;
             }
             worker.receive(table, true);
         });
-        self.release()
+        self.release(burst)
     }
 
     /// Does this for each table that packets wait for.
@@ -296,14 +303,13 @@ impl Worker {
     }
 
     /// Lets go whose turn it is, in the order in which it was.
-    fn release(&mut self) -> Result<(), RunError> {
+    fn release(&mut self, burst: &mut Burst) -> Result<(), RunError> {
         while let Some(port) = self.waiting.first_ready() {
-            self.burst.clear();
-            self.sent = LaneMask(0);
+            burst.clear_for(port, u64::MAX);
             let mut ways = NOWHERE;
-            while !self.burst.is_full() && self.waiting.first_ready() == Some(port) {
-                let lane = self.burst.len();
-                let frame = self.burst.next_frame().expect("it is not full");
+            while !burst.frames.is_full() && self.waiting.first_ready() == Some(port) {
+                let lane = burst.len();
+                let frame = burst.frames.next_frame().expect("it is not full");
                 let (at, path) = self.waiting.leave(frame).expect("one is ready");
                 let slot = self.waiting.slot(at);
                 let path = match slot.generation == self.lookup.pipeline.generation() {
@@ -311,15 +317,15 @@ impl Worker {
                     false => self.lookup.slow_path(&slot.key, frame.len(), slot.now_ns),
                 };
                 ways[lane] = Way::Path(path);
-                self.keys[lane].clone_from(&slot.key);
-                (self.headers[lane], self.times_ns[lane]) = (slot.headers, slot.now_ns);
-                self.sent.0 |= u64::from(slot.sent) << lane;
+                burst.keys[lane].clone_from(&slot.key);
+                (burst.headers[lane], burst.times_ns[lane]) = (slot.headers, slot.now_ns);
+                burst.sent.0 |= u64::from(slot.sent) << lane;
                 // Where it goes on to, one of its flow may be ready that has to be let go first.
                 if self.lookup.paths.steps_without_marks(path).leads_on() {
                     break;
                 }
             }
-            self.act(port, LaneMask::first(self.burst.len()), &mut ways)?;
+            self.act(burst, burst.lanes(), &mut ways)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::choice::Arm;
 use super::hybrid::{Hybrid, HybridCounters, Mode};
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
-use crate::packet::Frame;
+use crate::packet::{Burst, Frame};
 use crate::pipeline::{PathId, Paths, Pipeline, Walk};
 use crate::program::{Step, Steps};
 
@@ -192,9 +192,9 @@ impl Lookup {
 
     /// A burst has come: decides how its packets are looked up.
     #[inline]
-    pub(super) fn begin_burst(&mut self, keys: &[FlowKey], live: LaneMask, now_ns: u64) {
+    pub(super) fn begin_burst(&mut self, burst: &Burst, live: LaneMask) {
         self.comparisons_left = COMPARISONS;
-        self.hybrid.see(keys, live, now_ns);
+        self.hybrid.see(&burst.keys, live, burst.times_ns[burst.len() - 1]);
         // What is to be compared is what caches give; and whom a device is to answer for, it is asked for.
         let compared = self.validate && self.config.megaflows_max > 0;
         self.tables_first = self.hybrid.chooser().arm().tables() && !compared && !self.pipeline.defers();
@@ -214,18 +214,16 @@ impl Lookup {
     #[inline]
     pub(super) fn resolve(
         &mut self,
-        keys: &[FlowKey],
-        frames: &[Frame],
+        burst: &Burst,
         live: LaneMask,
-        times_ns: &[u64; LANES_MAX],
         paths: &mut [PathId; LANES_MAX],
         stages: &mut Stages,
     ) -> LaneMask {
         let mut left = live;
         // Caches are used at one time for all: the last frame's.
-        let now_ns = times_ns[LANES_MAX - 1 - live.0.leading_zeros() as usize];
+        let now_ns = burst.times_ns[LANES_MAX - 1 - live.0.leading_zeros() as usize];
         if !self.tables_first {
-            left = self.ask_caches(keys, frames, left, now_ns, paths, stages);
+            left = self.ask_caches(burst, left, now_ns, paths, stages);
         }
         if left.is_empty() || self.config.megaflows_max == 0 || self.pipeline.defers() {
             return left;
@@ -236,11 +234,11 @@ impl Lookup {
         let timer = stages.start();
         let mut slow = 0;
         for lane in left.lanes() {
-            if self.config.adaptive && !self.admission.admits(&keys[lane]) {
+            if self.config.adaptive && !self.admission.admits(&burst.keys[lane]) {
                 continue;
             }
             let began = stages.start();
-            paths[lane] = self.slow_path(&keys[lane], frames[lane].len(), now_ns);
+            paths[lane] = self.slow_path(&burst.keys[lane], burst.frames[lane].len(), now_ns);
             left.remove(lane);
             slow += 1;
             self.admission.spend(stages.start().since(began));
@@ -258,8 +256,7 @@ impl Lookup {
     #[inline]
     fn ask_caches(
         &mut self,
-        keys: &[FlowKey],
-        frames: &[Frame],
+        burst: &Burst,
         mut left: LaneMask,
         now_ns: u64,
         paths: &mut [PathId; LANES_MAX],
@@ -269,17 +266,17 @@ impl Lookup {
         let arm = self.hybrid.chooser().arm();
         if arm.exact() {
             let asked = left;
-            left = self.front_stage(Front::Exact, keys, frames, left, now_ns, paths);
+            left = self.front_stage(Front::Exact, burst, left, now_ns, paths);
             timer = stages.stop(Stage::ExactMatch, asked.len() as u64, timer);
         }
         if arm.signature() && !left.is_empty() {
             let asked = left;
-            left = self.front_stage(Front::Signature, keys, frames, left, now_ns, paths);
+            left = self.front_stage(Front::Signature, burst, left, now_ns, paths);
             timer = stages.stop(Stage::SignatureMatch, asked.len() as u64, timer);
         }
         if !left.is_empty() && self.config.megaflows_max > 0 {
             let asked = left;
-            left = self.megaflow_stage(keys, frames, left, now_ns, paths);
+            left = self.megaflow_stage(burst, left, now_ns, paths);
             stages.stop(Stage::Megaflow, asked.len() as u64, timer);
         }
         left
@@ -309,8 +306,7 @@ impl Lookup {
     fn front_stage(
         &mut self,
         front: Front,
-        keys: &[FlowKey],
-        frames: &[Frame],
+        burst: &Burst,
         asked: LaneMask,
         now_ns: u64,
         paths: &mut [PathId; LANES_MAX],
@@ -318,19 +314,20 @@ impl Lookup {
         let mut found = [FlowRef::NONE; LANES_MAX];
         let megaflows = &self.megaflows;
         let left = match (front, &self.exact, &self.signature) {
-            (Front::Exact, Some(exact), _) => exact.lookup_batch(megaflows, keys, asked, &mut found),
+            (Front::Exact, Some(exact), _) => exact.lookup_batch(megaflows, &burst.keys, asked, &mut found),
             (Front::Signature, _, Some(signature)) => {
-                signature.lookup_batch(megaflows, keys, asked, &mut found)
+                signature.lookup_batch(megaflows, &burst.keys, asked, &mut found)
             }
             _ => return asked,
         };
         if self.validate && self.difference.is_none() {
             let hit = LaneMask(asked.0 & !left.0);
+            let (keys, frames) = (&burst.keys, &burst.frames);
             let in_port = keys[0].word(word::IN_PORT);
             let checked = Validator::hits(front.name(), megaflows, keys, frames, (hit, &found), in_port);
             self.difference = checked.err();
         }
-        let left = self.credit(frames, asked, left, &found, now_ns, paths);
+        let left = self.credit(&burst.frames, asked, left, &found, now_ns, paths);
         let (lookups, hits) = match front {
             Front::Exact => (&mut self.exact_lookups, &mut self.exact_hits),
             Front::Signature => (&mut self.signature_lookups, &mut self.signature_hits),
@@ -343,32 +340,32 @@ impl Lookup {
     #[inline]
     fn megaflow_stage(
         &mut self,
-        keys: &[FlowKey],
-        frames: &[Frame],
+        burst: &Burst,
         asked: LaneMask,
         now_ns: u64,
         paths: &mut [PathId; LANES_MAX],
     ) -> LaneMask {
         if self.validate && self.difference.is_none() {
+            let (keys, frames) = (&burst.keys, &burst.frames);
             let in_port = keys[0].word(word::IN_PORT);
             let compared = Validator::megaflows(&mut self.megaflows, keys, frames, asked, in_port);
             self.difference = compared.err();
         }
         let mut found = [FlowRef::NONE; LANES_MAX];
-        let left = self.megaflows.lookup_batch(keys, asked, &mut found);
-        let left = self.credit(frames, asked, left, &found, now_ns, paths);
+        let left = self.megaflows.lookup_batch(&burst.keys, asked, &mut found);
+        let left = self.credit(&burst.frames, asked, left, &found, now_ns, paths);
         let hit = LaneMask(asked.0 & !left.0);
         let chooser = self.hybrid.chooser();
         let asked = chooser.best();
         if let Some(exact) = &mut self.exact
             && chooser.offers(asked.exact())
         {
-            exact.offer_batch(keys, hit, &found);
+            exact.offer_batch(&burst.keys, hit, &found);
         }
         if let Some(signature) = &mut self.signature
             && chooser.offers(asked.signature())
         {
-            signature.offer_batch(keys, hit, &found);
+            signature.offer_batch(&burst.keys, hit, &found);
         }
         left
     }

@@ -1,7 +1,7 @@
 //! Frames of several captures in the order of their times.
 
 use super::ports::Ports;
-use crate::packet::Burst;
+use crate::packet::Frames;
 use crate::port::{PortError, Received};
 
 /// What ports have given and has not been switched.
@@ -13,7 +13,7 @@ pub(super) struct Merge {
 
 #[derive(Debug)]
 struct Ahead {
-    frames: Burst,
+    frames: Frames,
     /// The first that has not been switched.
     next: usize,
     /// The port has come to its end.
@@ -22,7 +22,7 @@ struct Ahead {
 
 impl Ahead {
     fn time_ns(&self) -> Option<u64> {
-        self.frames.frames().get(self.next).map(|frame| frame.time_ns)
+        self.frames.get(self.next).map(|frame| frame.time_ns)
     }
 }
 
@@ -33,14 +33,14 @@ impl Merge {
         under_way || ports.slots().iter().filter(|slot| !slot.finished).count() > 1
     }
 
-    /// Moves to `burst` the frames that come next, all of one port: those that are not younger than any other port's next.
+    /// Moves to `out` the frames that come next, all of one port: those that are not younger than any other port's next.
     /// Gives the port; none where no port has anything.
     ///
     /// # Errors
     /// A port that fails for good.
-    pub(super) fn next(&mut self, ports: &mut Ports, burst: &mut Burst) -> Result<Option<usize>, PortError> {
-        let capacity = burst.capacity();
-        let empty = || Ahead { frames: Burst::new(capacity), next: 0, ended: false };
+    pub(super) fn next(&mut self, ports: &mut Ports, out: &mut Frames) -> Result<Option<usize>, PortError> {
+        let capacity = out.capacity();
+        let empty = || Ahead { frames: Frames::new(capacity), next: 0, ended: false };
         self.ahead.resize_with(ports.len(), empty);
         for (slot, ahead) in ports.slots_mut().iter_mut().zip(&mut self.ahead) {
             if ahead.time_ns().is_none() && !ahead.ended && !slot.finished {
@@ -58,11 +58,11 @@ impl Merge {
         let others = self.ahead.iter().enumerate().filter(|(port, _)| *port != first);
         let limit = others.filter_map(next).min();
         let Ahead { frames, next, .. } = &mut self.ahead[first];
-        for frame in &mut frames.frames_mut()[*next..] {
+        for frame in &mut frames[*next..] {
             if limit.is_some_and(|limit| limit < (frame.time_ns, first)) {
                 break;
             }
-            let Some(place) = burst.next_frame() else { break };
+            let Some(place) = out.next_frame() else { break };
             std::mem::swap(place, frame);
             *next += 1;
         }

@@ -9,7 +9,7 @@
 //! Which of the two ways is cheaper is measured (`choice`, `hybrid`); what brings a megaflow is decided in `admission`. Where a
 //! table answers later, packets that no cache knows are parked before their actions (`deferral`, `waiting`).
 //!
-//! Everything here belongs to one thread. A stage takes a burst's lanes and narrows them; the stages'
+//! Everything here belongs to one thread. A stage takes a [`Burst`] and some of its lanes, and narrows them; the stages'
 //! cycles are counted per burst ([`Stages`]).
 
 mod admission;
@@ -18,6 +18,7 @@ mod deferral;
 mod egress;
 mod faults;
 mod hybrid;
+mod intake;
 mod lookup;
 mod mail;
 mod merge;
@@ -53,15 +54,11 @@ use validate::Validator;
 use waiting::Waiting;
 
 use flowlane::isa::Variant;
+use flowlane::packet::Parser;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
-use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Headers, Parser};
-use flowlane::tunnel::Policy;
 
-use crate::packet::{Burst, Frame};
+use crate::packet::Burst;
 use crate::pipeline::PathId;
-use crate::port::Received;
-use crate::tunnel::Tunnels;
 
 /// By what clock meters and address ageing go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -104,13 +101,8 @@ pub struct Worker {
     /// The latest frame time seen, in [`Clock::Frames`].
     frame_clock_ns: u64,
     bursts: u64,
+    /// Between two runs. Stages are given it beside the worker.
     burst: Burst,
-    keys: Vec<FlowKey>,
-    headers: Vec<Headers>,
-    /// When each frame came: not before those in front of it.
-    times_ns: [u64; LANES_MAX],
-    /// Those that have been sent somewhere.
-    sent: LaneMask,
     merge: Merge,
     waiting: Waiting,
     max_delay: Duration,
@@ -136,10 +128,6 @@ impl Worker {
             frame_clock_ns: 0,
             bursts: 0,
             burst: Burst::new(burst),
-            keys: vec![FlowKey::zero(); burst],
-            headers: vec![Headers::default(); burst],
-            times_ns: [0; LANES_MAX],
-            sent: LaneMask(0),
             merge: Merge::default(),
             waiting: Waiting::new(seed),
             max_delay: MAX_DELAY,
@@ -198,27 +186,41 @@ impl Worker {
         mut progress: impl FnMut(u64),
     ) -> Result<(), RunError> {
         self.started = Instant::now();
-        let mut received = 0;
-        let mut idle_rounds = 0u32;
         self.lookup.pipeline.begin();
         self.mail.open();
-        let result = loop {
+        let result = self.with_burst(|worker, burst| {
+            let ended = worker.rounds(burst, until, stop, &mut progress);
+            worker.mail.close();
+            ended.and_then(|()| worker.settle_by(burst))
+        });
+        let flushed = self.egress.flush();
+        let closed = self.egress.close();
+        self.lookup.collect_counters();
+        self.lookup.pipeline.end();
+        result.and(flushed.map_err(RunError::from)).and(closed.map_err(RunError::from))
+    }
+
+    /// Rounds, until there is an end.
+    fn rounds(
+        &mut self,
+        burst: &mut Burst,
+        until: Until,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<(), RunError> {
+        let (mut received, mut idle_rounds) = (0, 0u32);
+        loop {
             let left = until.packets.map_or(u64::MAX, |n| n.saturating_sub(received));
             let expired = until.duration.is_some_and(|d| self.started.elapsed() >= d);
             if left == 0 || expired || stop.load(Ordering::Relaxed) || self.egress.ports.all_finished() {
-                break Ok(());
+                return Ok(());
             }
             self.answer();
-            match self.round(left) {
-                Ok(0) => {
-                    idle_rounds += 1;
-                    self.lookup.follow(self.now_ns());
-                }
-                Ok(n) => {
-                    received += n;
-                    idle_rounds = 0;
-                }
-                Err(error) => break Err(error),
+            let came = self.round(burst, left)?;
+            received += came;
+            idle_rounds = if came == 0 { idle_rounds + 1 } else { 0 };
+            if came == 0 {
+                self.lookup.follow(self.now_ns());
             }
             if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) {
                 progress(received);
@@ -227,81 +229,64 @@ impl Worker {
             if self.waiting.is_empty() {
                 rest(idle_rounds);
             }
-        };
-        self.mail.close();
-        let result = result.and_then(|()| self.settle());
-        let flushed = self.egress.flush();
-        let closed = self.egress.close();
-        self.lookup.collect_counters();
-        self.lookup.pipeline.end();
-        result.and(flushed.map_err(RunError::from)).and(closed.map_err(RunError::from))
+        }
     }
 
-    /// One burst from each port; returns the number of packets.
-    fn round(&mut self, most: u64) -> Result<u64, RunError> {
-        let mut received = 0;
-        if self.clock == Clock::Frames && self.merge.is_needed(&self.egress.ports) {
-            self.wait_for_room()?;
-            received = self.receive_in_time(most)?;
-        } else {
-            for port in 0..self.egress.ports.len() {
-                if self.egress.ports.slots()[port].finished || received >= most {
-                    continue;
-                }
-                self.wait_for_room()?;
-                received += self.receive_from(port, most - received)?;
-            }
-        }
-        self.poll()?;
+    /// A burst from each port, through the switch, and out; gives the number of packets.
+    fn round(&mut self, burst: &mut Burst, most: u64) -> Result<u64, RunError> {
+        let received = match self.clock == Clock::Frames && self.merge.is_needed(&self.egress.ports) {
+            true => self.take_in_time(burst, most)?,
+            false => self.take_from_each(burst, most)?,
+        };
+        self.poll(burst)?;
         let timer = self.stages.start();
         self.egress.flush()?;
         self.stages.stop(Stage::Transmit, received, timer);
         self.bursts += 1;
         if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) || self.bursts == 32 {
-            let now_ns = self.now_ns();
-            self.lookup.maintain(now_ns, SWEEP_BUDGET, || self.waiting.paths());
-            // By the frames' clock, time stands still where no frame comes, and what frames find must not depend on bursts.
-            if self.clock == Clock::Wall {
-                self.egress.maintain(now_ns);
-                self.lookup.pipeline.functions_mut().for_each(|(_, function)| function.age(now_ns));
-            }
+            self.maintain();
         }
         Ok(received)
     }
 
-    fn receive_from(&mut self, port: usize, most: u64) -> Result<u64, RunError> {
-        let timer = self.stages.start();
-        self.burst.clear_for(most);
-        let slot = &mut self.egress.ports.slots_mut()[port];
-        match slot.port.receive(&mut self.burst)? {
-            Received::Finished => slot.finished = true,
-            Received::More | Received::Idle => {}
+    /// The way of a burst: the only place that knows its order.
+    ///
+    /// ```text
+    /// the newest program → parse → caches ─ or tables ─► ways → actions ⇄ tables → ports
+    /// ```
+    fn switch(&mut self, burst: &mut Burst) -> Result<(), RunError> {
+        self.lookup.follow(self.now_ns());
+        let live = self.parse(burst)?;
+        if live.is_empty() {
+            return Ok(());
         }
-        slot.counters.rx_dropped += slot.port.lost();
-        self.received(port, timer)
+        let (begun, slow) = (self.stages.start(), self.lookup.slow_cycles);
+        self.lookup.begin_burst(burst, live);
+        let mut ways = NOWHERE;
+        let going = self.find_ways(burst, live, &mut ways)?;
+        self.act(burst, going, &mut ways)?;
+        let cycles = self.stages.start().since(begun).saturating_sub(self.lookup.slow_cycles - slow);
+        self.lookup.end_burst(live.len(), cycles);
+        Ok(())
     }
 
-    /// The same from all ports, in the order of the frames' times.
-    fn receive_in_time(&mut self, most: u64) -> Result<u64, RunError> {
-        let timer = self.stages.start();
-        self.burst.clear_for(most);
-        match self.merge.next(&mut self.egress.ports, &mut self.burst)? {
-            Some(port) => self.received(port, timer),
-            None => Ok(0),
+    /// Now and then: what is idle goes.
+    fn maintain(&mut self) {
+        let now_ns = self.now_ns();
+        self.lookup.maintain(now_ns, SWEEP_BUDGET, || self.waiting.paths());
+        // By the frames' clock, time stands still where no frame comes, and what frames find must not depend on bursts.
+        if self.clock == Clock::Wall {
+            self.egress.maintain(now_ns);
+            self.lookup.pipeline.functions_mut().for_each(|(_, function)| function.age(now_ns));
         }
     }
 
-    /// Counts and switches the frames of a burst.
-    fn received(&mut self, port: usize, timer: Timer) -> Result<u64, RunError> {
-        let packets = self.burst.len() as u64;
-        if packets > 0 {
-            let counters = &mut self.egress.ports.slots_mut()[port].counters;
-            counters.rx_packets += packets;
-            counters.rx_bytes += self.burst.frames().iter().map(|f| f.len() as u64).sum::<u64>();
-            self.stages.stop(Stage::Receive, packets, timer);
-            self.process(port)?;
-        }
-        Ok(packets)
+    /// Does something with the burst, which stages are given beside the worker.
+    fn with_burst<T>(&mut self, work: impl FnOnce(&mut Self, &mut Burst) -> T) -> T {
+        let mut burst = std::mem::take(&mut self.burst);
+        let result = work(self, &mut burst);
+        self.burst = burst;
+        result
     }
 
     /// Switches frames that came in through the port at place `port`, as if it had received them: for
@@ -325,47 +310,27 @@ impl Worker {
         frames: impl IntoIterator<Item = (u64, &'a [u8])>,
     ) -> Result<(), RunError> {
         let mut frames = frames.into_iter().peekable();
-        while frames.peek().is_some() {
-            self.burst.clear();
-            for (time_ns, bytes) in frames.by_ref().take(self.burst.capacity()) {
-                let frame = self.burst.next_frame().expect("as many as fit are taken");
-                frame.fill(bytes);
-                frame.time_ns = time_ns;
+        self.with_burst(|worker, burst| {
+            while frames.peek().is_some() {
+                burst.clear_for(port, u64::MAX);
+                for (time_ns, bytes) in frames.by_ref().take(burst.capacity()) {
+                    let frame = burst.frames.next_frame().expect("as many as fit are taken");
+                    frame.fill(bytes);
+                    frame.time_ns = time_ns;
+                }
+                worker.switch(burst)?;
+                worker.poll(burst)?;
+                worker.wait_for_room(burst)?;
             }
-            self.process(port)?;
-            self.poll()?;
-            self.wait_for_room()?;
-        }
-        Ok(self.egress.flush()?)
-    }
-
-    fn process(&mut self, port: usize) -> Result<(), RunError> {
-        self.lookup.follow(self.now_ns());
-        let timer = self.stages.start();
-        let live = self.parse_all(port)?;
-        self.sent = LaneMask(0);
-        let packets = self.burst.len() as u64;
-        self.stages.stop(Stage::Parse, packets, timer);
-        if live.is_empty() {
-            return Ok(());
-        }
-        self.burst.frames_mut().iter_mut().for_each(|frame| frame.counted = frame.len() as u32);
-        self.set_times();
-        let (begun, slow) = (self.stages.start(), self.lookup.slow_cycles);
-        self.lookup.begin_burst(&self.keys, live, self.times_ns[self.burst.len() - 1]);
-        let mut ways = NOWHERE;
-        let going = self.find_ways(port, live, &mut ways)?;
-        self.act(port, going, &mut ways)?;
-        let cycles = self.stages.start().since(begun).saturating_sub(self.lookup.slow_cycles - slow);
-        self.lookup.end_burst(live.len(), cycles);
-        Ok(())
+            Ok(worker.egress.flush()?)
+        })
     }
 
     /// Takes the lanes of a burst to the end of their ways; what that takes beside looking up anew counts as acting.
     #[inline]
-    fn act(&mut self, port: usize, live: LaneMask, ways: &mut Ways) -> Result<(), RunError> {
+    fn act(&mut self, burst: &mut Burst, live: LaneMask, ways: &mut Ways) -> Result<(), RunError> {
         let (timer, before) = (self.stages.start(), self.stages.cycles());
-        self.advance(port, live, ways)?;
+        self.advance(burst, live, ways)?;
         let within = self.stages.cycles() - before;
         self.stages.stop_without(Stage::Actions, live.len() as u64, timer, within);
         Ok(())
@@ -373,81 +338,32 @@ impl Worker {
 
     /// Finds the ways of lanes; gives those that go on at once. What waits for a table is parked.
     #[inline]
-    fn find_ways(&mut self, port: usize, mut lanes: LaneMask, ways: &mut Ways) -> Result<LaneMask, RunError> {
+    fn find_ways(
+        &mut self,
+        burst: &mut Burst,
+        mut lanes: LaneMask,
+        ways: &mut Ways,
+    ) -> Result<LaneMask, RunError> {
         if lanes.is_empty() {
             return Ok(lanes);
         }
         let mut paths = [PathId(0); LANES_MAX];
-        let (frames, times_ns) = (self.burst.frames(), &self.times_ns);
-        let left = self.lookup.resolve(&self.keys, frames, lanes, times_ns, &mut paths, &mut self.stages);
+        let left = self.lookup.resolve(burst, lanes, &mut paths, &mut self.stages);
         if let Some(difference) = self.lookup.difference.take() {
             return Err(difference.into());
         }
         let mut known = LaneMask(lanes.0 & !left.0);
         if self.lookup.pipeline.defers() {
-            known = self.park_all(port, lanes, left, &mut paths);
+            known = self.park_all(burst, lanes, left, &mut paths);
             lanes = known;
         }
         for lane in known.lanes() {
             ways[lane] = Way::Path(paths[lane]);
         }
         if lanes != known {
-            self.enter_tables(left, ways);
+            self.enter_tables(burst, left, ways);
         }
         Ok(lanes)
-    }
-
-    /// Parses the burst; returns the lanes that go on.
-    #[inline]
-    fn parse_all(&mut self, port: usize) -> Result<LaneMask, Difference> {
-        let slot = &self.egress.ports.slots()[port];
-        let (in_port, decapsulate) = (slot.number.0, slot.decapsulate);
-        let mut live = LaneMask::first(self.burst.len());
-        let frames = self.burst.frames().iter().map(Frame::bytes);
-        self.parser.parse_all(frames, in_port, &mut self.keys, &mut self.headers);
-        if let Some(validator) = &mut self.validator {
-            validator.parsed(self.burst.frames(), in_port, &self.keys, &self.headers)?;
-        }
-        if decapsulate {
-            live.0 &= !self.decapsulate_all(port).0;
-        }
-        let mut trouble = LaneMask(0);
-        for (lane, headers) in self.headers[..self.burst.len()].iter().enumerate() {
-            trouble.0 |= u64::from(headers.malformed.is_some()) << lane;
-        }
-        for lane in trouble.lanes() {
-            if !self.egress.faults.admit(&self.headers[lane], false) {
-                live.remove(lane);
-            }
-        }
-        Ok(live)
-    }
-
-    /// Terminates the burst's tunnels; returns the lanes that are to be dropped.
-    fn decapsulate_all(&mut self, port: usize) -> LaneMask {
-        let slot = &self.egress.ports.slots()[port];
-        let (in_port, vrf) = (slot.number.0, slot.vrf);
-        let frames = self.burst.frames_mut();
-        let (keys, headers) = (&mut self.keys[..frames.len()], &mut self.headers[..frames.len()]);
-        let tunnels = self.egress.tunnels.get_or_insert_with(|| Tunnels::of_anyone(Policy::default()));
-        let refused = tunnels.terminate(&self.parser, frames, (in_port, vrf), keys, headers);
-        self.egress.drops.tunnel_refused += refused.len() as u64;
-        refused
-    }
-
-    /// Notes when the burst's frames came.
-    #[inline]
-    fn set_times(&mut self) {
-        let frames = self.burst.frames();
-        match self.clock {
-            Clock::Wall => self.times_ns[..frames.len()].fill(self.started.elapsed().as_nanos() as u64),
-            Clock::Frames => {
-                for (time_ns, frame) in self.times_ns.iter_mut().zip(frames) {
-                    self.frame_clock_ns = self.frame_clock_ns.max(frame.time_ns);
-                    *time_ns = self.frame_clock_ns;
-                }
-            }
-        }
     }
 
     /// The worker's clock, in whole seconds: as addresses are remembered with.

@@ -16,7 +16,7 @@ use super::egress::{Outcome, Packet};
 use super::lookup::Lookup;
 use super::stages::Stage;
 use super::validate::RunError;
-use crate::function::Packets;
+use crate::packet::Burst;
 use crate::packet::recirculate::{parse_again, take_along};
 use crate::pipeline::{PathId, Pipeline};
 use crate::program::{Gist, Seen, Steps};
@@ -118,25 +118,25 @@ impl Worker {
     #[inline]
     pub(super) fn advance(
         &mut self,
-        port: usize,
+        burst: &mut Burst,
         mut lanes: LaneMask,
         ways: &mut Ways,
     ) -> Result<(), RunError> {
-        self.forward(port, &mut lanes, ways)?;
+        self.forward(burst, &mut lanes, ways)?;
         while !lanes.is_empty() {
-            let standing = self.ahead(port, lanes, ways)?;
+            let standing = self.ahead(burst, lanes, ways)?;
             lanes = standing.lanes;
-            self.forward(port, &mut lanes, ways)?;
+            self.forward(burst, &mut lanes, ways)?;
             // Those up to the first that is seen and then goes on: it may come to any function.
             let first_held = LaneMask(standing.held.0 & standing.held.0.wrapping_neg());
             let free = LaneMask(lanes.0 & first_held.0.wrapping_sub(1));
             let functions = LaneMask(standing.functions.0 & free.0);
             if !functions.is_empty() {
-                lanes = self.enter(lanes, functions, ways);
+                lanes = self.enter(burst, lanes, functions, ways);
                 continue;
             }
             for lane in LaneMask(free.0 | first_held.0).lanes() {
-                if !self.tell(port, lane, ways)? {
+                if !self.tell(burst, lane, ways)? {
                     lanes.remove(lane);
                 }
             }
@@ -146,12 +146,12 @@ impl Worker {
 
     /// Sends the packets in front of all others that are only to be sent, and drops those that are only to be dropped.
     #[inline]
-    fn forward(&mut self, port: usize, lanes: &mut LaneMask, ways: &Ways) -> Result<(), RunError> {
+    fn forward(&mut self, burst: &Burst, lanes: &mut LaneMask, ways: &Ways) -> Result<(), RunError> {
         for lane in lanes.lanes() {
-            let frame = &self.burst.frames()[lane];
+            let frame = &burst.frames[lane];
             match self.lookup.gist(ways[lane]) {
-                Some(Gist::Output(to)) => self.egress.output(to, port, frame)?,
-                Some(Gist::Nothing) => self.egress.drops.by_rule += u64::from(self.sent.0 >> lane & 1 == 0),
+                Some(Gist::Output(to)) => self.egress.output(to, burst.port, frame)?,
+                Some(Gist::Nothing) => self.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0),
                 _ => break,
             }
             self.lookup.count(ways[lane], frame.counted.into());
@@ -162,27 +162,27 @@ impl Worker {
 
     /// Takes a lane's next steps, which others see. Says whether it goes on.
     #[inline]
-    fn tell(&mut self, port: usize, lane: usize, ways: &mut Ways) -> Result<bool, RunError> {
+    fn tell(&mut self, burst: &mut Burst, lane: usize, ways: &mut Ways) -> Result<bool, RunError> {
         let come = match ways[lane] {
             Way::Expired => Come::Expired,
-            way => self.walk(port, lane, way)?,
+            way => self.walk(burst, lane, way)?,
         };
         let only = LaneMask(1 << lane);
         match come {
             Come::End => return Ok(false),
             Come::Expired => {
-                self.egress.expire(&self.burst.frames()[lane])?;
+                self.egress.expire(&burst.frames[lane])?;
                 return Ok(false);
             }
-            Come::Again => return Ok(!self.find_ways(port, only, ways)?.is_empty()),
-            Come::Behind(table) => self.come_to(table, only, ways),
+            Come::Again => return Ok(!self.find_ways(burst, only, ways)?.is_empty()),
+            Come::Behind(table) => self.come_to(burst, table, only, ways),
         }
         Ok(true)
     }
 
     /// Takes lanes on whose next steps nobody sees, all together, until there are none; says where the others stand.
     #[inline]
-    fn ahead(&mut self, port: usize, lanes: LaneMask, ways: &mut Ways) -> Result<Standing, RunError> {
+    fn ahead(&mut self, burst: &mut Burst, lanes: LaneMask, ways: &mut Ways) -> Result<Standing, RunError> {
         let mut standing = Standing { lanes, ..Standing::default() };
         let mut moved = lanes;
         while !moved.is_empty() {
@@ -198,7 +198,7 @@ impl Worker {
             if unseen.is_empty() {
                 break;
             }
-            let gone = unseen.0 & !self.ahead_once(port, unseen, ways)?.0;
+            let gone = unseen.0 & !self.ahead_once(burst, unseen, ways)?.0;
             standing.lanes.0 &= !gone;
             moved = LaneMask(unseen.0 & !gone);
         }
@@ -206,16 +206,21 @@ impl Worker {
     }
 
     /// Takes the next steps of lanes, which nobody sees; gives those that go on.
-    fn ahead_once(&mut self, port: usize, lanes: LaneMask, ways: &mut Ways) -> Result<LaneMask, RunError> {
+    fn ahead_once(
+        &mut self,
+        burst: &mut Burst,
+        lanes: LaneMask,
+        ways: &mut Ways,
+    ) -> Result<LaneMask, RunError> {
         let (mut left, mut again, mut behind) = (lanes, LaneMask(0), LaneMask(0));
         let mut tables = [0; LANES_MAX];
         for lane in lanes.lanes() {
             let come = match self.lookup.gist(ways[lane]) {
                 Some(Gist::Enter(table)) if self.lookup.enters(ways[lane], table) => {
-                    self.lookup.count(ways[lane], self.burst.frames()[lane].counted.into());
+                    self.lookup.count(ways[lane], burst.frames[lane].counted.into());
                     Come::Behind(table)
                 }
-                _ => self.walk(port, lane, ways[lane])?,
+                _ => self.walk(burst, lane, ways[lane])?,
             };
             match come {
                 Come::End => left.remove(lane),
@@ -227,26 +232,26 @@ impl Worker {
                 }
             }
         }
-        left.0 &= !again.0 | self.find_ways(port, again, ways)?.0;
-        self.come_to_all(&tables, behind, ways);
+        left.0 &= !again.0 | self.find_ways(burst, again, ways)?.0;
+        self.come_to_all(burst, &tables, behind, ways);
         Ok(left)
     }
 
     /// Takes a lane along its way as far as it is known.
     #[inline]
-    fn walk(&mut self, port: usize, lane: usize, way: Way) -> Result<Come, RunError> {
+    fn walk(&mut self, burst: &mut Burst, lane: usize, way: Way) -> Result<Come, RunError> {
         let steps = self.lookup.steps(way);
         let mut packet = Packet {
-            frame: &mut self.burst.frames_mut()[lane],
-            headers: &mut self.headers[lane],
-            key: &mut self.keys[lane],
-            port,
-            now_ns: self.times_ns[lane],
-            sent: self.sent.0 >> lane & 1 == 1,
+            frame: &mut burst.frames[lane],
+            headers: &mut burst.headers[lane],
+            key: &mut burst.keys[lane],
+            port: burst.port,
+            now_ns: burst.times_ns[lane],
+            sent: burst.sent.0 >> lane & 1 == 1,
         };
         let bytes = packet.frame.counted.into();
         let outcome = self.egress.run(steps.steps(), &mut packet)?;
-        self.sent.0 |= u64::from(packet.sent) << lane;
+        burst.sent.0 |= u64::from(packet.sent) << lane;
         let come = match outcome {
             Outcome::Stopped { at } | Outcome::Expired { at } => {
                 let expired = matches!(outcome, Outcome::Expired { .. });
@@ -261,7 +266,7 @@ impl Worker {
                 Come::Behind(table)
             }
             Outcome::Enter { table, carry } | Outcome::Again { table, carry } => {
-                let in_port = self.egress.ports.slots()[port].number.0;
+                let in_port = self.egress.ports.slots()[burst.port].number.0;
                 let was = packet.headers.malformed.is_some();
                 parse_again(packet.frame, in_port, table, carry, packet.headers, packet.key);
                 match self.egress.faults.admit(packet.headers, was) {
@@ -275,41 +280,41 @@ impl Worker {
     }
 
     /// Lanes that no cache knows go through the tables.
-    pub(super) fn enter_tables(&mut self, lanes: LaneMask, ways: &mut Ways) {
+    pub(super) fn enter_tables(&mut self, burst: &Burst, lanes: LaneMask, ways: &mut Ways) {
         let mut tables = [0; LANES_MAX];
-        lanes.lanes().for_each(|lane| tables[lane] = Pipeline::entry(&self.keys[lane]));
-        self.come_to_all(&tables, lanes, ways);
+        lanes.lanes().for_each(|lane| tables[lane] = Pipeline::entry(&burst.keys[lane]));
+        self.come_to_all(burst, &tables, lanes, ways);
     }
 
     /// Lanes have come to a table each: those of one table together.
     #[inline]
-    fn come_to_all(&mut self, tables: &[u8; LANES_MAX], mut lanes: LaneMask, ways: &mut Ways) {
+    fn come_to_all(&mut self, burst: &Burst, tables: &[u8; LANES_MAX], mut lanes: LaneMask, ways: &mut Ways) {
         while let Some(first) = lanes.lanes().next() {
             let same = lanes.lanes().filter(|&lane| tables[lane] == tables[first]);
             let these = same.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
-            self.come_to(tables[first], these, ways);
+            self.come_to(burst, tables[first], these, ways);
             lanes.0 &= !these.0;
         }
     }
 
     /// Lanes have come to a table: finds their rules or next hops.
-    fn come_to(&mut self, number: u8, lanes: LaneMask, ways: &mut Ways) {
+    fn come_to(&mut self, burst: &Burst, number: u8, lanes: LaneMask, ways: &mut Ways) {
         let pipeline = &mut self.lookup.pipeline;
         if pipeline.are_functions().has(number) {
             lanes.lanes().for_each(|lane| ways[lane] = Way::Function(number));
         } else if let Some(routes) = pipeline.routes_mut(number) {
-            let found = routes.find(&self.keys, lanes);
+            let found = routes.find(&burst.keys, lanes);
             for lane in lanes.lanes() {
-                let hop = routes.take(&found, lane, self.burst.frames()[lane].len() as u64);
+                let hop = routes.take(&found, lane, burst.frames[lane].len() as u64);
                 ways[lane] = Way::Hop(number, hop, routes.steps(hop).gist());
             }
         } else if let Some((table, counters)) = pipeline.entered(number) {
             let timer = self.stages.start();
             let mut hits = [None; LANES_MAX];
-            pipeline.find(number, &self.keys, lanes, &mut hits);
+            pipeline.find(number, &burst.keys, lanes, &mut hits);
             for lane in lanes.lanes() {
                 let rule = hits[lane].map(|hit| hit.rule);
-                counters.count(rule, 1, self.burst.frames()[lane].counted.into());
+                counters.count(rule, 1, burst.frames[lane].counted.into());
                 ways[lane] = Way::Rule(number, rule, table.gist(rule));
             }
             self.stages.stop(Stage::Tables, lanes.len() as u64, timer);
@@ -320,7 +325,7 @@ impl Worker {
 
     /// Of lanes that have come to functions, lets the first function work on those that have come to it; gives `lanes`
     /// without those that it refuses.
-    fn enter(&mut self, mut lanes: LaneMask, come: LaneMask, ways: &mut Ways) -> LaneMask {
+    fn enter(&mut self, burst: &mut Burst, mut lanes: LaneMask, come: LaneMask, ways: &mut Ways) -> LaneMask {
         let timer = self.stages.start();
         let table_of = |lane: usize| match ways[lane] {
             Way::Function(table) => table,
@@ -332,16 +337,10 @@ impl Worker {
         let functions = self.lookup.pipeline.are_functions();
         let function =
             self.lookup.pipeline.function_mut(table).expect("a path leads to tables that are there");
-        let mut packets = Packets {
-            frames: self.burst.frames_mut(),
-            keys: &mut self.keys,
-            headers: &self.headers,
-            times_ns: &self.times_ns,
-        };
-        let verdicts = function.process(&mut packets, these);
+        let verdicts = function.process(burst, these);
         function.cycles += self.stages.start().since(timer);
         for lane in these.lanes() {
-            let bytes = self.burst.frames()[lane].len() as u64;
+            let bytes = burst.frames[lane].len() as u64;
             let Some(steps) = function.take(verdicts[lane], bytes) else {
                 self.egress.drops.function_refused += 1;
                 lanes.remove(lane);

@@ -16,14 +16,14 @@ use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch};
 use flowlane::classify::{LinearSearch, Shared, TupleSearch};
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Malformed, parse};
+use flowlane::packet::{Headers, Malformed, parse};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
 
 use super::*;
-use crate::packet::edit;
+use crate::packet::{Frame, Frames, edit};
 use crate::pipeline::Pipeline;
-use crate::port::{Port, PortError};
+use crate::port::{Port, PortError, Received};
 use crate::program::Miss;
 use crate::state::mac_table::MacTable;
 
@@ -34,7 +34,7 @@ type Sent = Arc<Mutex<Vec<(u32, Vec<u8>)>>>;
 struct Recorder(u32, Sent);
 
 impl Port for Recorder {
-    fn receive(&mut self, _: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, _: &mut Frames) -> Result<Received, PortError> {
         Ok(Received::Finished)
     }
 

@@ -12,7 +12,7 @@ use flowlane::packet::Field;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Match, Priority, ReadOptions, Rule, read, read_changes};
 use flowlane_switch::control::{Control, Reason};
-use flowlane_switch::packet::{Burst, Frame};
+use flowlane_switch::packet::{Frame, Frames};
 use flowlane_switch::pipeline::{Given, Pipeline};
 use flowlane_switch::port::{MemoryPort, Port, PortError, Received};
 use flowlane_switch::program::Miss;
@@ -52,9 +52,9 @@ struct Source {
 }
 
 impl Port for Source {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         for _ in 0..=self.random.below(63) {
-            let Some(frame) = burst.next_frame() else { break };
+            let Some(frame) = frames.next_frame() else { break };
             let slot = self.random.below(SLOTS.into()) as u16;
             // Some flows come again, others never.
             let source =
@@ -87,7 +87,7 @@ struct Sink {
 }
 
 impl Port for Sink {
-    fn receive(&mut self, _: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, _: &mut Frames) -> Result<Received, PortError> {
         Ok(Received::Idle)
     }
 

@@ -12,8 +12,8 @@ use super::packet::{End, Endpoint, quoted};
 use super::reading::{Packet, Reading, Way, What};
 use super::{Nat, OTHER, VERDICTS, addresses, datagram, write};
 use crate::function::table::Peeked;
-use crate::function::{Explained, Packets, REFUSED, Translated};
-use crate::packet::Frame;
+use crate::function::{Explained, REFUSED, Translated};
+use crate::packet::{Burst, Frame};
 
 /// What would be done, while it is being found out.
 struct Would {
@@ -31,12 +31,10 @@ impl Nat {
         headers: &Headers,
         now_ns: u64,
     ) -> Explained {
-        let mut copy = Frame::default();
-        copy.fill(frame.bytes());
-        (copy.time_ns, copy.counted) = (frame.time_ns, frame.counted);
-        let (mut frames, mut keys) = ([copy], [key.clone()]);
-        let (headers, times_ns) = (&[*headers], &[now_ns]);
-        let mut packets = Packets { frames: &mut frames, keys: &mut keys, headers, times_ns };
+        // A copy of it, alone.
+        let mut packets = Burst::new(1);
+        packets.push(frame.bytes(), key, *headers, now_ns);
+        (packets.frames[0].time_ns, packets.frames[0].counted) = (frame.time_ns, frame.counted);
         let refused = |refusal: Refusal, more: &str| {
             Explained::unchanged(REFUSED, format!("nat: {}{more}", refusal.name()))
         };
@@ -63,7 +61,7 @@ impl Nat {
             Err(refusal) => return refused(refusal, ""),
         };
         let why = format!("nat: {why} ({})", VERDICTS[usize::from(verdict)]);
-        let ([frame], [key]) = (frames, keys);
+        let (frame, key) = (std::mem::take(&mut packets.frames[0]), packets.keys.swap_remove(0));
         Explained { verdict, why, edits, translated: Some(Translated { frame, key, port_is_open }) }
     }
 
@@ -72,7 +70,7 @@ impl Nat {
         &self,
         packet: &Packet,
         found: [Peeked; 2],
-        packets: &mut Packets<'_>,
+        packets: &mut Burst,
         now: u32,
     ) -> Result<Would, Refusal> {
         let [source, destination] = found.map(Peeked::live);
@@ -138,7 +136,7 @@ impl Nat {
     }
 
     /// Whether [`remember_fragment`](Self::remember_fragment) would find room.
-    fn would_remember(&self, before: [u32; 2], packet: &Packet, packets: &Packets<'_>, now: u32) -> bool {
+    fn would_remember(&self, before: [u32; 2], packet: &Packet, packets: &Burst, now: u32) -> bool {
         let Some(fragments) = &self.fragments else { return false };
         let peeked = fragments.peek(&datagram(before, packet, packets, 0), now);
         peeked.live().is_some() || fragments.places(&[peeked], now) > 0
@@ -149,7 +147,7 @@ impl Nat {
         &self,
         packet: &Packet,
         found: [Peeked; 2],
-        packets: &mut Packets<'_>,
+        packets: &mut Burst,
     ) -> Result<Would, Refusal> {
         let before = addresses(packets, 0);
         let quoted = quoted(packets.frames[0].bytes(), &packets.headers[0]).ok_or(Refusal::ErrorAlone)?;
@@ -167,7 +165,7 @@ impl Nat {
     }
 
     /// What [`later_fragment`](Self::later_fragment) would do.
-    fn would_follow(&self, packet: &Packet, packets: &mut Packets<'_>, now: u32) -> Result<Would, Refusal> {
+    fn would_follow(&self, packet: &Packet, packets: &mut Burst, now: u32) -> Result<Would, Refusal> {
         let before = addresses(packets, 0);
         let fragments = self.fragments.as_ref().ok_or(Refusal::FragmentAlone)?;
         let peeked = fragments.peek(&datagram(before, packet, packets, 0), now);

@@ -58,8 +58,9 @@ use flowlane::packet::parse::ip_proto;
 
 use super::REFUSED;
 use super::ageing::{Aged, NEVER, PACKET_BUDGET, Ticks, idle_ticks};
-use super::burst::{Gathered, Lookups, Packets};
+use super::gathered::{Gathered, Lookups};
 use super::table::{AgedTable, keys};
+use crate::packet::Burst;
 use packet::{End, Endpoint, Place, quoted, word16, write_address, write_end, write_quoted};
 use ports::Pool;
 use reading::{Packet, Reading, Way, What};
@@ -93,7 +94,7 @@ struct FirstFragment {
 
 impl FirstFragment {
     /// Writes where the first went into another fragment.
-    fn write(&self, packets: &mut Packets<'_>, lane: usize) {
+    fn write(&self, packets: &mut Burst, lane: usize) {
         let (bytes, l3) = (packets.frames[lane].bytes_mut(), usize::from(packets.headers[lane].l3));
         write_address(bytes, l3, End::Source, self.source);
         write_address(bytes, l3, End::Destination, self.destination);
@@ -172,12 +173,7 @@ impl Nat {
         Ok(nat)
     }
 
-    pub(super) fn process(
-        &mut self,
-        packets: &mut Packets<'_>,
-        lanes: LaneMask,
-        verdicts: &mut [u8; LANES_MAX],
-    ) {
+    pub(super) fn process(&mut self, packets: &mut Burst, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {
         if self.config.lookups == Lookups::Scalar {
             for lane in lanes.lanes() {
                 let reading = self.read(packets, lane);
@@ -241,7 +237,7 @@ impl Nat {
         &mut self,
         reading: &Reading,
         found: [Option<u32>; 2],
-        packets: &mut Packets<'_>,
+        packets: &mut Burst,
         lane: usize,
         now: u32,
     ) -> u8 {
@@ -279,7 +275,7 @@ impl Nat {
         &mut self,
         packet: &Packet,
         [source, destination]: [Option<u32>; 2],
-        packets: &mut Packets<'_>,
+        packets: &mut Burst,
         lane: usize,
         now: u32,
     ) -> Result<u8, Refusal> {
@@ -332,7 +328,7 @@ impl Nat {
         &self,
         packet: &Packet,
         [source, destination]: [Option<u32>; 2],
-        packets: &mut Packets<'_>,
+        packets: &mut Burst,
         lane: usize,
     ) -> Result<u8, Refusal> {
         let headers = packets.headers[lane];
@@ -365,7 +361,7 @@ impl Nat {
         before: [u32; 2],
         packet: &Packet,
         verdict: u8,
-        packets: &Packets<'_>,
+        packets: &Burst,
         lane: usize,
         now: u32,
     ) {
@@ -393,7 +389,7 @@ impl Nat {
     fn later_fragment(
         &mut self,
         packet: &Packet,
-        packets: &mut Packets<'_>,
+        packets: &mut Burst,
         lane: usize,
         now: u32,
     ) -> Result<u8, Refusal> {
@@ -461,24 +457,19 @@ impl Nat {
 
 /// Source and destination of a lane's packet.
 #[inline]
-fn addresses(packets: &Packets<'_>, lane: usize) -> [u32; 2] {
+fn addresses(packets: &Burst, lane: usize) -> [u32; 2] {
     [word::IPV4_SRC, word::IPV4_DST].map(|word| packets.keys[lane].word(word))
 }
 
 /// The key of the datagram that a lane's fragment is of: the addresses that it came with, protocol and identification.
-fn datagram(
-    [source, destination]: [u32; 2],
-    packet: &Packet,
-    packets: &Packets<'_>,
-    lane: usize,
-) -> [u32; 3] {
+fn datagram([source, destination]: [u32; 2], packet: &Packet, packets: &Burst, lane: usize) -> [u32; 3] {
     let id = word16(packets.frames[lane].bytes(), usize::from(packets.headers[lane].l3) + 4).unwrap_or(0);
     [source, destination, u32::from(packet.proto) << 16 | u32::from(id)]
 }
 
 /// Writes an end into a lane's frame and key.
 #[inline]
-fn write(packets: &mut Packets<'_>, lane: usize, proto: u8, end: End, to: Endpoint) {
+fn write(packets: &mut Burst, lane: usize, proto: u8, end: End, to: Endpoint) {
     let place = Place::of(&packets.headers[lane], proto);
     write_end(packets.frames[lane].bytes_mut(), place, end, to);
     let key: &mut FlowKey = &mut packets.keys[lane];

@@ -8,7 +8,8 @@ use super::config::Refusal;
 use super::packet::{Icmp, icmp, quoted, word16};
 use super::session::session_key;
 use super::{HAIRPIN, INBOUND, Nat, OUTBOUND};
-use crate::function::{Packets, flag};
+use crate::function::flag;
+use crate::packet::Burst;
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +78,7 @@ impl Packet {
 impl Nat {
     /// Reads what translation asks of a lane's packet.
     #[inline]
-    pub(super) fn read(&self, packets: &Packets<'_>, lane: usize) -> Reading {
+    pub(super) fn read(&self, packets: &Burst, lane: usize) -> Reading {
         let (key, headers) = (&packets.keys[lane], &packets.headers[lane]);
         if headers.network != Network::Ipv4 {
             return Reading::Other;

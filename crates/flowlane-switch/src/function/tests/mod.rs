@@ -10,8 +10,7 @@ use flowlane::packet::fields::word;
 use flowlane::packet::parse;
 
 use super::*;
-use crate::packet::Frame;
-use flowlane::packet::Headers;
+use crate::packet::{Burst, Frame};
 use flowlane::packet::key::FlowKey;
 
 /// A tick, in nanoseconds.
@@ -225,23 +224,19 @@ fn process(function: &mut Function, frames: &[Vec<u8>], now_ns: u64) -> Vec<(u8,
 
 /// The same, each frame at its own time.
 fn process_at(function: &mut Function, frames: &[Vec<u8>], times_ns: &[u64]) -> Vec<(u8, Vec<u8>)> {
-    let mut buffers = Vec::new();
-    let mut keys = vec![FlowKey::zero(); frames.len()];
-    let mut headers = vec![Headers::default(); frames.len()];
-    for (i, bytes) in frames.iter().enumerate() {
-        let mut frame = Frame::default();
-        frame.fill(bytes);
-        headers[i] = parse(bytes, 1, &mut keys[i]);
-        buffers.push(frame);
+    let mut burst = Burst::new(frames.len());
+    for (bytes, time_ns) in frames.iter().zip(times_ns) {
+        let mut key = FlowKey::zero();
+        let headers = parse(bytes, 1, &mut key);
+        burst.push(bytes, &key, headers, *time_ns);
     }
-    let mut packets = Packets { frames: &mut buffers, keys: &mut keys, headers: &headers, times_ns };
-    let verdicts = function.process(&mut packets, LaneMask::first(frames.len()));
+    let verdicts = function.process(&mut burst, LaneMask::first(frames.len()));
     let mut out = Vec::new();
-    for (i, frame) in buffers.iter().enumerate() {
+    for (i, frame) in burst.frames.iter().enumerate() {
         let mut key = FlowKey::zero();
         parse(frame.bytes(), 1, &mut key);
         for w in [word::IPV4_SRC, word::IPV4_DST, word::PORTS] {
-            assert_eq!(key.word(w), keys[i].word(w), "word {w} of the key of lane {i}");
+            assert_eq!(key.word(w), burst.keys[i].word(w), "word {w} of the key of lane {i}");
         }
         out.push((verdicts[i], frame.bytes().to_vec()));
     }

@@ -19,10 +19,10 @@ struct Capture {
 }
 
 impl Port for Capture {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
-        while !burst.is_full() {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
+        while !frames.is_full() {
             let Some((time_ns, bytes)) = self.frames.next() else { return Ok(Received::Finished) };
-            let frame = burst.next_frame().unwrap();
+            let frame = frames.next_frame().unwrap();
             frame.fill(&bytes);
             frame.time_ns = time_ns;
         }

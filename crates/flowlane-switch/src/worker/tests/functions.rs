@@ -236,13 +236,13 @@ fn bursts_that_have_waited_for_an_answer_go_through_a_function_together() {
 struct Timed(u32, std::vec::IntoIter<(u64, Vec<u8>)>);
 
 impl Port for Timed {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         if self.0 > 0 {
             self.0 -= 1;
             return Ok(Received::Idle);
         }
         let Some((time_ns, bytes)) = self.1.next() else { return Ok(Received::Finished) };
-        let frame = burst.next_frame().expect("a burst has room for one");
+        let frame = frames.next_frame().expect("a burst has room for one");
         frame.fill(&bytes);
         frame.time_ns = time_ns;
         Ok(Received::More)

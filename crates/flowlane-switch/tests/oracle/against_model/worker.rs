@@ -9,7 +9,7 @@ use flowlane::classify::{LinearSearch, Shared, TupleSearch};
 use flowlane::route::Prefix;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Rule, flow_syntax};
-use flowlane_switch::packet::{Burst, Frame};
+use flowlane_switch::packet::Frame;
 use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::pipeline::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
 use flowlane_switch::port::{Port, PortError, Received};
@@ -39,10 +39,10 @@ struct Recorder {
 }
 
 impl Port for Recorder {
-    fn receive(&mut self, burst: &mut Burst) -> Result<Received, PortError> {
+    fn receive(&mut self, frames: &mut flowlane_switch::packet::Frames) -> Result<Received, PortError> {
         let mut incoming = self.incoming.lock().unwrap();
         while !incoming.is_empty() {
-            let Some(frame) = burst.next_frame() else { return Ok(Received::More) };
+            let Some(frame) = frames.next_frame() else { return Ok(Received::More) };
             let (time_ns, bytes) = incoming.pop_front().unwrap();
             frame.fill(&bytes);
             frame.time_ns = time_ns;

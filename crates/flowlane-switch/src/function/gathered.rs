@@ -1,11 +1,7 @@
-//! The packets of a burst that a function works on, and their keys, gathered to be looked up together.
+//! The keys of a burst's packets, gathered to be looked up together.
 
 use flowlane::cuckoo::{BATCH_MAX, CuckooWriter};
-use flowlane::packet::Headers;
 use flowlane::packet::batch::LANES_MAX;
-use flowlane::packet::key::FlowKey;
-
-use crate::packet::Frame;
 
 const _: () = assert!(BATCH_MAX >= LANES_MAX);
 
@@ -17,17 +13,6 @@ pub enum Lookups {
     Batch,
     /// One key after the other, each when its packet's turn comes: what a function without vectors does. For comparison.
     Scalar,
-}
-
-/// A burst's packets, by lane. Functions may change frames, and keep keys in step with them.
-#[derive(Debug)]
-pub struct Packets<'a> {
-    pub frames: &'a mut [Frame],
-    pub keys: &'a mut [FlowKey],
-    /// Where their headers are.
-    pub headers: &'a [Headers],
-    /// When they came, in nanoseconds: a packet's time is not before that of those in front of it.
-    pub times_ns: &'a [u64],
 }
 
 /// Keys of a burst one behind the other, each with a number of the owner's: a lane, mostly.
