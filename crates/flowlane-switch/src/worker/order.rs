@@ -69,10 +69,10 @@ struct Standing {
 }
 
 impl Lookup {
-    /// What a lane does next.
+    /// What a lane does next. (Ways are read where they lie: copied in one piece, what was written in two would be waited for.)
     #[inline]
-    fn steps(&self, way: Way) -> &Steps {
-        match way {
+    fn steps(&self, way: &Way) -> &Steps {
+        match *way {
             Way::Path(path) => self.paths.steps_without_marks(path),
             Way::Rule(table, rule, _) => {
                 self.pipeline.program().table(table).expect("a lane has come there").steps(rule)
@@ -88,8 +88,8 @@ impl Lookup {
 
     /// What a lane's next steps come to; nothing where it stands before a function.
     #[inline]
-    fn gist(&self, way: Way) -> Option<Gist> {
-        match way {
+    fn gist(&self, way: &Way) -> Option<Gist> {
+        match *way {
             Way::Path(path) => Some(self.paths.get(path).gist),
             Way::Rule(.., gist) | Way::Hop(.., gist) | Way::Verdict(.., gist) => Some(gist),
             Way::Nowhere => Some(Gist::default()),
@@ -100,14 +100,14 @@ impl Lookup {
 
     /// Whether a lane enters a table as it is. One of rules is entered so from tables; from elsewhere caches are asked before.
     #[inline]
-    fn enters(&self, way: Way, table: u8) -> bool {
+    fn enters(&self, way: &Way, table: u8) -> bool {
         self.tables_first || matches!(way, Way::Rule(..)) || self.pipeline.is_behind(table)
     }
 
     /// Counts a packet that has come to the end of a path.
     #[inline]
-    fn count(&mut self, way: Way, bytes: u64) {
-        if let Way::Path(path) = way {
+    fn count(&mut self, way: &Way, bytes: u64) {
+        if let Way::Path(path) = *way {
             self.paths.count(path, bytes);
         }
     }
@@ -149,12 +149,12 @@ impl Worker {
     fn forward(&mut self, burst: &Burst, lanes: &mut LaneMask, ways: &Ways) -> Result<(), RunError> {
         for lane in lanes.lanes() {
             let frame = &burst.frames[lane];
-            match self.lookup.gist(ways[lane]) {
+            match self.lookup.gist(&ways[lane]) {
                 Some(Gist::Output(to)) => self.egress.output(to, burst.port, frame)?,
                 Some(Gist::Nothing) => self.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0),
                 _ => break,
             }
-            self.lookup.count(ways[lane], frame.counted.into());
+            self.lookup.count(&ways[lane], frame.counted.into());
             lanes.remove(lane);
         }
         Ok(())
@@ -165,7 +165,7 @@ impl Worker {
     fn tell(&mut self, burst: &mut Burst, lane: usize, ways: &mut Ways) -> Result<bool, RunError> {
         let come = match ways[lane] {
             Way::Expired => Come::Expired,
-            way => self.walk(burst, lane, way)?,
+            way => self.walk(burst, lane, &way)?,
         };
         let only = LaneMask(1 << lane);
         match come {
@@ -188,7 +188,7 @@ impl Worker {
         while !moved.is_empty() {
             let mut unseen = LaneMask(0);
             for lane in moved.lanes() {
-                match self.lookup.gist(ways[lane]).map(Gist::seen) {
+                match self.lookup.gist(&ways[lane]).map(Gist::seen) {
                     Some(Seen::Last) => {}
                     Some(Seen::Never) => unseen.0 |= 1 << lane,
                     Some(Seen::Before) => standing.held.0 |= 1 << lane,
@@ -215,12 +215,12 @@ impl Worker {
         let (mut left, mut again, mut behind) = (lanes, LaneMask(0), LaneMask(0));
         let mut tables = [0; LANES_MAX];
         for lane in lanes.lanes() {
-            let come = match self.lookup.gist(ways[lane]) {
-                Some(Gist::Enter(table)) if self.lookup.enters(ways[lane], table) => {
-                    self.lookup.count(ways[lane], burst.frames[lane].counted.into());
+            let come = match self.lookup.gist(&ways[lane]) {
+                Some(Gist::Enter(table)) if self.lookup.enters(&ways[lane], table) => {
+                    self.lookup.count(&ways[lane], burst.frames[lane].counted.into());
                     Come::Behind(table)
                 }
-                _ => self.walk(burst, lane, ways[lane])?,
+                _ => self.walk(burst, lane, &ways[lane])?,
             };
             match come {
                 Come::End => left.remove(lane),
@@ -239,7 +239,7 @@ impl Worker {
 
     /// Takes a lane along its way as far as it is known.
     #[inline]
-    fn walk(&mut self, burst: &mut Burst, lane: usize, way: Way) -> Result<Come, RunError> {
+    fn walk(&mut self, burst: &mut Burst, lane: usize, way: &Way) -> Result<Come, RunError> {
         let steps = self.lookup.steps(way);
         let mut packet = Packet {
             frame: &mut burst.frames[lane],
@@ -255,7 +255,7 @@ impl Worker {
         let come = match outcome {
             Outcome::Stopped { at } | Outcome::Expired { at } => {
                 let expired = matches!(outcome, Outcome::Expired { .. });
-                if let Way::Path(path) = way {
+                if let Way::Path(path) = *way {
                     self.lookup.credit_until(path, at, bytes);
                 }
                 return Ok(if expired { Come::Expired } else { Come::End });
