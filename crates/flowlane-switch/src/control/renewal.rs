@@ -40,6 +40,10 @@ const MANY_INVERSE: u64 = 8;
 /// For so long changes are counted to tell whether they are many.
 const WINDOW: Duration = Duration::from_secs(1);
 
+/// How much those give way who build, to whoever changes rules and to workers: where there is no core to spare, an engine that comes
+/// later costs less than changes that do.
+const NICE: i32 = 10;
+
 /// As long as an engine makes good for no more changes than these, which costs little, another is not built more often than this:
 /// to build takes a core, and packets find all of a new tree in no cache.
 const LITTLE: usize = 16;
@@ -90,6 +94,9 @@ fn aside(
 ) -> Option<Receiver<Option<Engines>>> {
     let (finished, done) = channel();
     let work = move || {
+        // Of this thread alone, on Linux. Where it may not be, others wait for it a little.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::nice(NICE);
         // Whoever wanted it may have gone.
         _ = finished.send(work());
         if let Some(waker) = waker {
