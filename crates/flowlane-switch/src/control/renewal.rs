@@ -44,10 +44,10 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// later costs less than changes that do.
 const NICE: i32 = 10;
 
-/// As long as an engine makes good for no more changes than these, which costs little, another is not built more often than this:
-/// to build takes a core, and packets find all of a new tree in no cache.
+/// As long as an engine makes good for no more changes than these, which takes packets a tenth longer at most, another is not built
+/// more often than this, nor for more than a fifth of the time.
 const LITTLE: usize = 16;
-pub(super) const PAUSE: Duration = Duration::from_millis(500);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 
 /// So many events an engine follows while others wait for it; more of them on the other thread, as long as they become fewer.
 const FOLLOWED_AT_ONCE: usize = 300;
@@ -59,8 +59,8 @@ pub(super) struct Renewal {
     running: Option<Running>,
     /// Until then nothing is built.
     not_before: Instant,
-    /// When the latest was there.
-    built: Option<Instant>,
+    /// When the latest was there, and how long that had taken.
+    built: Option<(Instant, Duration)>,
     /// What the present engine was built for, and for how many rules.
     expected: Expected,
     rules: usize,
@@ -153,7 +153,9 @@ impl Renewal {
                 let others = rules > 2 * self.rules + 8 || rules < self.rules / 4;
                 let alike = table.engine().filter(|engine| match engine.unmerged() {
                     0 => false,
-                    1..=LITTLE => self.built.is_none_or(|built| now >= built + pause),
+                    1..=LITTLE => {
+                        self.built.is_none_or(|(built, took)| now >= built + pause.max(REST * took))
+                    }
                     _ => true,
                 });
                 let alike = alike.map(|engine| Expected::Alike(engine.chosen()));
@@ -209,7 +211,7 @@ impl Renewal {
         let running = self.running.take().expect("it is there");
         let took = running.begun.elapsed();
         let now = Instant::now();
-        self.built = Some(now);
+        self.built = Some((now, took));
         self.not_before = now + if took < LONG { took } else { REST * took };
         Some((running, built))
     }
@@ -222,7 +224,7 @@ impl Control {
         self.renewals.push(Renewal::new(table, build, rules));
     }
 
-    /// For few changes engines are built anew no more often than this; by default, every half a second.
+    /// For few changes engines are built anew no more often than this; by default, every tenth of a second.
     pub fn renew_every(&mut self, pause: Duration) {
         self.pause = pause;
     }
