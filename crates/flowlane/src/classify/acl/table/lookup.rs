@@ -97,15 +97,16 @@ impl<const W: usize> Acl<W> {
         if self.bulk.is_none() || self.overlay.is_empty() && self.deaths == 0 {
             return;
         }
-        for (keys, slots) in keys.chunks(CHUNK).zip(slots.chunks_mut(CHUNK * categories)) {
-            self.make_good(keys, categories, slots);
+        // To clear room for all categories would take packets of one longer than to ask for them.
+        let mut newer = [Verdict::NONE; CHUNK];
+        let chunk = if categories == 1 { CHUNK } else { CHUNK / CATEGORIES_MAX };
+        for (keys, slots) in keys.chunks(chunk).zip(slots.chunks_mut(chunk * categories)) {
+            self.make_good(keys, categories, slots, &mut newer[..keys.len() * categories]);
         }
     }
 
-    /// Makes up for what has changed since the bulk was built.
-    fn make_good(&self, keys: &[[u32; W]], categories: usize, slots: &mut [Verdict]) {
-        let mut newer = [Verdict::NONE; CHUNK * CATEGORIES_MAX];
-        let newer = &mut newer[..slots.len()];
+    /// Makes up for what has changed since the bulk was built; `newer` is room for as many verdicts, without any.
+    fn make_good(&self, keys: &[[u32; W]], categories: usize, slots: &mut [Verdict], newer: &mut [Verdict]) {
         if !self.overlay.is_empty() {
             match &self.few {
                 Some(few) => Self::engine_slots(&**few, keys, categories, newer),
