@@ -303,6 +303,7 @@ impl Control {
     /// Waits until no packet meets another program than the newest.
     pub fn wait(&self) {
         let version = self.published.newest().version();
+        self.mail.waker().wake();
         wait_until(|| self.reader.has_passed(version));
     }
 
@@ -339,6 +340,7 @@ impl Control {
         while !self.going.is_empty() && !self.reader.is_offline() {
             self.reclaim();
             if let Some((asked, _)) = self.collecting {
+                self.mail.waker().wake();
                 wait_until(|| self.reader.has_collected(asked) || self.reader.is_offline());
             }
         }
@@ -353,6 +355,7 @@ impl Control {
     /// Has the worker bring what its paths have counted; not where it does not run.
     fn collect(&self) {
         let asked = self.reader.want_counters();
+        self.mail.waker().wake();
         wait_until(|| self.reader.has_collected(asked) || self.reader.is_offline());
     }
 

@@ -1,7 +1,7 @@
 //! A worker's tables, and the way of a packet through them.
 //!
 //! [`Pipeline::translate`] follows a key from table to table and flattens what the winning rules do into
-//! one list of [`Step`]s, together with the mask of the bits that this depended on: that is a megaflow.
+//! one list of [`Step`](crate::program::Step)s, together with the mask of the bits that this depended on: that is a megaflow.
 //! The caches then spare all later packets of the megaflow the tables.
 
 mod path;
@@ -496,6 +496,12 @@ impl Pipeline {
         if source.version() != self.program.version() {
             self.take_newest();
         }
+    }
+
+    /// Whether somebody waits for this worker: there is a newer program, or counters are wanted.
+    pub(crate) fn is_asked(&self) -> bool {
+        let newer = self.source.as_ref().is_some_and(|source| source.version() != self.program.version());
+        newer || self.wants_counters()
     }
 
     #[cold]

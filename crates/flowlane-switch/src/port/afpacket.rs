@@ -4,12 +4,15 @@
 //! to be filled in and sends TCP in pieces of up to 64 KiB. With `PACKET_VNET_HDR` it says so, and the port
 //! does what a network card would ([`offload`](super::offload)). VLAN tags that the kernel has taken off
 //! come back from its auxiliary data.
+//!
+//! Up to 32 frames are received, or sent, by one call of the system.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::io;
 use std::mem::{size_of, zeroed};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::SystemTime;
 
 use super::offload::{complete_checksum, fragment, segment};
@@ -28,21 +31,49 @@ const GSO_ECN: u8 = 0x80;
 /// The longest frame that the kernel hands over.
 const RECEIVE_MAX: usize = 65_536 + 256;
 
+/// Frames received or sent in one call.
+const BATCH: usize = 32;
+
+/// Room for each of them.
+const SLOT: usize = VNET_HEADER + RECEIVE_MAX;
+
 /// An interface.
 pub struct AfPacketPort {
     spec: String,
     socket: OwnedFd,
     /// Segments of a large frame that did not fit into the burst.
     pending: VecDeque<Vec<u8>>,
-    buffer: Vec<u8>,
+    incoming: Incoming,
+    outgoing: Outgoing,
     /// Frames that came and could not be had, since somebody asked.
     lost: u64,
 }
 
-/// What the socket has.
+/// Frames that the socket has given.
+struct Incoming {
+    /// [`BATCH`] slots. The system commits what is touched: as long as frames are short, the beginnings of the slots.
+    bytes: Vec<u8>,
+    /// Of each: its length with the header in front, and the tag that the kernel took off (TPID and TCI).
+    frames: [(usize, Option<[u8; 4]>); BATCH],
+    /// Those that have not been taken.
+    ready: Range<usize>,
+    /// There may be more at once: the last call gave as many as it could.
+    more: bool,
+}
+
+/// Frames that are to be sent, one behind the other.
+#[derive(Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    /// Frames that the system did not take, since somebody asked.
+    dropped: u64,
+}
+
+/// What a call for frames came to.
 enum Read {
-    /// A frame in the buffer: its length with the header in front, and the tag that the kernel took off (TPID and TCI).
-    Frame(usize, Option<[u8; 4]>),
+    /// So many.
+    Frames(usize),
     /// A frame that the kernel cannot hand over: it is lost, and there may be others.
     Lost,
     /// Nothing for now.
@@ -68,46 +99,83 @@ impl AfPacketPort {
             ),
             _ => fail(format!("cannot be opened: {error}")),
         })?;
-        let buffer = vec![0; VNET_HEADER + RECEIVE_MAX];
-        Ok(Self { spec, socket, pending: VecDeque::new(), buffer, lost: 0 })
+        let incoming =
+            Incoming { bytes: vec![0; BATCH * SLOT], frames: [(0, None); BATCH], ready: 0..0, more: false };
+        Ok(Self { spec, socket, pending: VecDeque::new(), incoming, outgoing: Outgoing::default(), lost: 0 })
     }
 
-    /// One frame from the socket into `buffer`.
+    /// Asks the socket for up to `most` frames.
     ///
     /// # Errors
     /// Where the socket is none any more.
-    fn read(&mut self) -> io::Result<Read> {
-        let mut part = libc::iovec { iov_base: self.buffer.as_mut_ptr().cast(), iov_len: self.buffer.len() };
-        let mut control = [0u64; 16];
-        // SAFETY: all-zero bytes are a valid msghdr, which is a plain C structure.
-        let mut message: libc::msghdr = unsafe { zeroed() };
-        message.msg_iov = &raw mut part;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = size_of_val(&control) as _;
-        // SAFETY: the message points to `part` and `control`, which point to memory of the lengths given,
-        // all of it alive and borrowed by nobody else during the call.
-        let got = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    fn read(&mut self, most: usize) -> io::Result<Read> {
+        let most = most.min(BATCH);
+        let mut control = [[0u64; 8]; BATCH];
+        // SAFETY: all-zero bytes are valid iovecs and mmsghdrs, which are plain C structures.
+        let (mut parts, mut messages) = unsafe { zeroed::<([libc::iovec; BATCH], [libc::mmsghdr; BATCH])>() };
+        for (i, slot) in self.incoming.bytes.chunks_exact_mut(SLOT).enumerate() {
+            parts[i] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+            let message = &mut messages[i].msg_hdr;
+            message.msg_iov = &raw mut parts[i];
+            message.msg_iovlen = 1;
+            message.msg_control = control[i].as_mut_ptr().cast();
+            message.msg_controllen = size_of_val(&control[i]) as _;
+        }
+        // SAFETY: each message points to its part and control memory, those to memory of the lengths given, all of it alive and
+        // borrowed by nobody else during the call, which has at most as many messages as there are.
+        let got = unsafe {
+            let (socket, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
+            libc::recvmmsg(socket, messages.as_mut_ptr(), most as _, flags, std::ptr::null_mut())
+        };
+        self.incoming.more = got == most as libc::c_int;
         if got < 0 {
             return failed_read(io::Error::last_os_error());
         }
-        Ok(Read::Frame(got as usize, tag_of(&message)))
+        let got = got as usize;
+        for (frame, message) in self.incoming.frames.iter_mut().zip(&messages[..got]) {
+            *frame = (message.msg_len as usize, tag_of(&message.msg_hdr));
+        }
+        Ok(Read::Frames(got))
     }
 
-    fn write(&self, frame: &[u8]) -> bool {
+    /// Sends what is queued. What the system does not take is dropped.
+    fn send_queued(&mut self) {
+        let Outgoing { bytes, ends, dropped } = &mut self.outgoing;
         let header = [0u8; VNET_HEADER];
-        let mut parts = [
-            libc::iovec { iov_base: header.as_ptr().cast_mut().cast(), iov_len: header.len() },
-            libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() },
-        ];
-        // SAFETY: all-zero bytes are a valid msghdr.
-        let mut message: libc::msghdr = unsafe { zeroed() };
-        message.msg_iov = parts.as_mut_ptr();
-        message.msg_iovlen = 2;
-        // SAFETY: the message points to `parts`, which point to `header` and `frame`, alive during the call;
-        // sendmsg only reads them.
-        let sent = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
-        sent >= 0
+        // SAFETY: all-zero bytes are valid iovecs and mmsghdrs.
+        let (mut parts, mut messages) =
+            unsafe { zeroed::<([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH])>() };
+        let mut from = 0;
+        for (i, &end) in ends.iter().enumerate() {
+            let frame = &bytes[from..end];
+            from = end;
+            parts[i] = [
+                libc::iovec { iov_base: header.as_ptr().cast_mut().cast(), iov_len: header.len() },
+                libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() },
+            ];
+            messages[i].msg_hdr.msg_iov = parts[i].as_mut_ptr();
+            messages[i].msg_hdr.msg_iovlen = 2;
+        }
+        let mut at = 0;
+        while at < ends.len() {
+            let left = &mut messages[at..ends.len()];
+            // SAFETY: each message points to its parts, those to `header` and to frames within `bytes`, all alive during the call;
+            // sendmmsg only reads frames, and there are as many messages as it is told.
+            let sent = unsafe {
+                let (socket, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
+                libc::sendmmsg(socket, left.as_mut_ptr(), left.len() as _, flags)
+            };
+            // It stops at the first that it does not take, and says why when that is the first of a call.
+            match usize::try_from(sent) {
+                Ok(sent) if sent > 0 => at += sent,
+                _ => {
+                    *dropped += 1;
+                    at += 1;
+                }
+            }
+        }
+        bytes.clear();
+        ends.clear();
     }
 }
 
@@ -115,6 +183,7 @@ impl Port for AfPacketPort {
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let time_ns = now.as_nanos() as u64;
+        let mut asked = false;
         loop {
             while let Some(bytes) = self.pending.pop_front() {
                 let Some(frame) = frames.next_frame() else {
@@ -127,16 +196,24 @@ impl Port for AfPacketPort {
             if frames.is_full() {
                 return Ok(Received::More);
             }
-            let read = self.read().map_err(|source| PortError::Io { spec: self.spec.clone(), source })?;
-            let (len, tag) = match read {
-                Read::Frame(len, tag) => (len, tag),
-                Read::Lost => {
-                    self.lost += 1;
-                    continue;
+            if self.incoming.ready.is_empty() {
+                if asked && !self.incoming.more {
+                    return Ok(Received::Idle);
                 }
-                Read::Nothing => return Ok(Received::Idle),
-            };
-            let Some((header, bytes)) = self.buffer[..len].split_first_chunk_mut::<VNET_HEADER>() else {
+                let read =
+                    self.read(BATCH).map_err(|source| PortError::Io { spec: self.spec.clone(), source })?;
+                match read {
+                    Read::Frames(got) => (self.incoming.ready, asked) = (0..got, true),
+                    Read::Lost => self.lost += 1,
+                    Read::Nothing => return Ok(Received::Idle),
+                }
+                continue;
+            }
+            let at = self.incoming.ready.start;
+            self.incoming.ready.start += 1;
+            let (len, tag) = self.incoming.frames[at];
+            let slot = &mut self.incoming.bytes[at * SLOT..][..len.min(SLOT)];
+            let Some((header, bytes)) = slot.split_first_chunk_mut::<VNET_HEADER>() else {
                 continue;
             };
             let number = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
@@ -175,8 +252,24 @@ impl Port for AfPacketPort {
         std::mem::take(&mut self.lost)
     }
 
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
-        Ok(self.write(frame.bytes()))
+        self.outgoing.bytes.extend_from_slice(frame.bytes());
+        self.outgoing.ends.push(self.outgoing.bytes.len());
+        if self.outgoing.ends.len() == BATCH {
+            self.send_queued();
+        }
+        Ok(true)
+    }
+
+    fn flush(&mut self) -> Result<u64, PortError> {
+        if !self.outgoing.ends.is_empty() {
+            self.send_queued();
+        }
+        Ok(std::mem::take(&mut self.outgoing.dropped))
     }
 }
 

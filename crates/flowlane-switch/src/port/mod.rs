@@ -15,6 +15,8 @@ pub use memory::{MemoryHandle, MemoryPort, NullPort};
 pub use pcap::{PcapConfig, PcapOutPort, PcapPort};
 pub use spec::PortSpec;
 
+use std::os::fd::BorrowedFd;
+
 use crate::packet::{Frame, Frames};
 
 /// What [`Port::receive`] says beside the frames.
@@ -73,6 +75,11 @@ pub trait Port: Send {
     /// # Errors
     /// When the port has failed for good; frames appended before that are in the burst.
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError>;
+
+    /// What is ready to be read when frames have come; none where there is no such thing: the port is asked again and again.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// How many frames have come, since this was last asked, that the system could not hand over.
     fn lost(&mut self) -> u64 {

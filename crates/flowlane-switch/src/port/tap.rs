@@ -6,7 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::mem::zeroed;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::SystemTime;
 
@@ -121,6 +121,10 @@ impl Port for TapPort {
             }
         }
         Ok(Received::More)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::Worker;
+use super::rest::Waker;
 
 /// Something that is to be asked.
 type Question = Box<dyn FnOnce(&mut Worker) + Send>;
@@ -28,6 +29,7 @@ struct Questions {
 pub struct Mailbox {
     questions: Arc<Mutex<Questions>>,
     full: Arc<AtomicBool>,
+    waker: Waker,
 }
 
 impl Mailbox {
@@ -48,6 +50,7 @@ impl Mailbox {
         questions.waiting.push(question);
         self.full.store(true, Ordering::Release);
         drop(questions);
+        self.waker.wake();
         self.wait(&answers)
     }
 
@@ -76,6 +79,16 @@ impl Mailbox {
         questions.open = false;
         questions.waiting.clear();
         self.full.store(false, Ordering::Release);
+    }
+
+    /// Wakes the worker.
+    pub fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Whether nothing has been asked.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.full.load(Ordering::Acquire)
     }
 
     /// What has been asked.

@@ -24,6 +24,7 @@ mod mail;
 mod merge;
 mod order;
 mod ports;
+mod rest;
 mod stages;
 mod trace;
 mod validate;
@@ -43,6 +44,7 @@ pub use hybrid::{HybridCounters, Mode};
 pub use lookup::{CacheConfig, Lookup};
 pub use mail::Mailbox;
 pub use ports::{PortCounters, PortSlot, Ports};
+pub use rest::Waker;
 pub use stages::{Stage, StageCounters, Stages, Timer};
 pub use trace::{Trace, TraceSent, TraceStep};
 pub use validate::{Difference, RunError};
@@ -50,6 +52,7 @@ pub use waiting::WaitingCounters;
 
 use merge::Merge;
 use order::{NOWHERE, Way, Ways};
+use rest::Idle;
 use validate::Validator;
 use waiting::Waiting;
 
@@ -208,27 +211,27 @@ impl Worker {
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), RunError> {
-        let (mut received, mut idle_rounds) = (0, 0u32);
+        let (mut received, mut idle) = (0, Idle::default());
         loop {
             let left = until.packets.map_or(u64::MAX, |n| n.saturating_sub(received));
-            let expired = until.duration.is_some_and(|d| self.started.elapsed() >= d);
-            if left == 0 || expired || stop.load(Ordering::Relaxed) || self.egress.ports.all_finished() {
+            let time_left = until.duration.map(|d| d.saturating_sub(self.started.elapsed()));
+            if left == 0
+                || time_left == Some(Duration::ZERO)
+                || stop.load(Ordering::Relaxed)
+                || self.egress.ports.all_finished()
+            {
                 return Ok(());
             }
             self.answer();
             let came = self.round(burst, left)?;
             received += came;
-            idle_rounds = if came == 0 { idle_rounds + 1 } else { 0 };
             if came == 0 {
                 self.lookup.follow(self.now_ns());
             }
             if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) {
                 progress(received);
             }
-            // What waits for answers is not to wait for this thread to wake.
-            if self.waiting.is_empty() {
-                rest(idle_rounds);
-            }
+            self.rest(&mut idle, came > 0, time_left);
         }
     }
 
@@ -376,15 +379,5 @@ impl Worker {
             Clock::Wall => self.started.elapsed().as_nanos() as u64,
             Clock::Frames => self.frame_clock_ns,
         }
-    }
-}
-
-/// Lets the core rest a little where nothing has come for a while: first the hyperthread's sibling, then
-/// other processes, then the battery.
-fn rest(idle_rounds: u32) {
-    match idle_rounds {
-        0..200 => std::hint::spin_loop(),
-        200..1000 => std::thread::yield_now(),
-        _ => std::thread::sleep(Duration::from_micros(50)),
     }
 }

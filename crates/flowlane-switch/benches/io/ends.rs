@@ -1,0 +1,127 @@
+//! What is done at the ends: sending, receiving, answering.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+const PORT: u16 = 7077;
+/// With headers, 64 bytes (the frame's checksum counted).
+const PAYLOAD: usize = 18;
+/// Between two round trips.
+const APART: Duration = Duration::from_millis(2);
+
+/// What an end does, and for how many seconds. It writes numbers to standard output.
+pub(crate) enum Role {
+    /// Sends as many packets as it can: how many.
+    UdpSend(Ipv4Addr, u64),
+    /// How many packets came.
+    UdpReceive(u64),
+    /// Sends as much as it can.
+    TcpSend(Ipv4Addr, u64),
+    /// How many bytes came.
+    TcpReceive(u64),
+    /// Round trips in microseconds: the median, and that of 99 in 100.
+    Ping(Ipv4Addr, u64),
+    /// Sends back what comes.
+    Echo(u64),
+}
+
+impl Role {
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let nowhere = Ipv4Addr::UNSPECIFIED;
+        let (name, to, seconds) = match *self {
+            Role::UdpSend(to, seconds) => ("udp-send", to, seconds),
+            Role::UdpReceive(seconds) => ("udp-receive", nowhere, seconds),
+            Role::TcpSend(to, seconds) => ("tcp-send", to, seconds),
+            Role::TcpReceive(seconds) => ("tcp-receive", nowhere, seconds),
+            Role::Ping(to, seconds) => ("ping", to, seconds),
+            Role::Echo(seconds) => ("echo", nowhere, seconds),
+        };
+        vec![name.to_owned(), to.to_string(), seconds.to_string()]
+    }
+
+    pub(crate) fn read(arguments: &[String]) -> Option<Self> {
+        let [name, to, seconds] = arguments else { return None };
+        let (to, seconds) = (to.parse().ok()?, seconds.parse().ok()?);
+        Some(match name.as_str() {
+            "udp-send" => Role::UdpSend(to, seconds),
+            "udp-receive" => Role::UdpReceive(seconds),
+            "tcp-send" => Role::TcpSend(to, seconds),
+            "tcp-receive" => Role::TcpReceive(seconds),
+            "ping" => Role::Ping(to, seconds),
+            "echo" => Role::Echo(seconds),
+            _ => return None,
+        })
+    }
+}
+
+fn socket(port: u16) -> UdpSocket {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, port)).expect("nobody else has the port");
+    socket.set_read_timeout(Some(Duration::from_millis(200))).expect("it is not zero");
+    socket
+}
+
+pub(crate) fn run_role(role: Role) {
+    let begun = Instant::now();
+    let is_over = |seconds: u64| begun.elapsed() >= Duration::from_secs(seconds);
+    match role {
+        Role::UdpSend(to, seconds) => {
+            let (from, mut sent) = (socket(0), 0u64);
+            from.connect((to, PORT)).expect("there is a route");
+            while !is_over(seconds) {
+                // What the other end refuses at first is told here.
+                sent += (0..64).filter(|_| from.send(&[7; PAYLOAD]).is_ok()).count() as u64;
+            }
+            println!("{sent}");
+        }
+        Role::UdpReceive(seconds) => {
+            let (at, mut came) = (socket(PORT), 0u64);
+            while !is_over(seconds) {
+                came += (0..64).filter(|_| at.recv(&mut [0; 64]).is_ok()).count() as u64;
+            }
+            println!("{came}");
+        }
+        Role::TcpSend(to, seconds) => {
+            let mut stream = TcpStream::connect((to, PORT)).expect("somebody listens");
+            let bytes = vec![7; 1 << 18];
+            while !is_over(seconds) && stream.write_all(&bytes).is_ok() {}
+        }
+        Role::TcpReceive(_) => {
+            let listener =
+                TcpListener::bind((Ipv4Addr::UNSPECIFIED, PORT)).expect("nobody else has the port");
+            let (mut stream, _) = listener.accept().expect("somebody connects");
+            let (mut bytes, mut came) = (vec![0; 1 << 18], 0);
+            while let Ok(some @ 1..) = stream.read(&mut bytes) {
+                came += some;
+            }
+            println!("{came}");
+        }
+        Role::Ping(to, seconds) => {
+            let (from, mut trips) = (socket(0), Vec::new());
+            from.connect((to, PORT)).expect("there is a route");
+            while !is_over(seconds) {
+                let sent = Instant::now();
+                _ = from.send(&[7; PAYLOAD]);
+                if from.recv(&mut [0; 64]).is_ok() {
+                    trips.push(sent.elapsed().as_secs_f64() * 1e6);
+                }
+                std::thread::sleep(APART);
+            }
+            // The first is told the way.
+            trips = trips.split_off(trips.len().min(1));
+            trips.sort_by(f64::total_cmp);
+            let at =
+                |share: f64| trips.get((trips.len() as f64 * share) as usize).copied().unwrap_or(f64::NAN);
+            println!("{} {}", at(0.5), at(0.99));
+        }
+        Role::Echo(seconds) => {
+            let at = socket(PORT);
+            while !is_over(seconds) {
+                let mut bytes = [0; 64];
+                if let Ok((len, from)) = at.recv_from(&mut bytes) {
+                    _ = at.send_to(&bytes[..len], from);
+                }
+            }
+        }
+    }
+}

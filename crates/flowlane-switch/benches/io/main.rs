@@ -1,0 +1,182 @@
+//! Interfaces of the system: two network namespaces, joined by the kernel's bridge and by the switch, in turn.
+//!
+//! `cargo bench -p flowlane-switch --bench io -- [rounds=N] [seconds=N]`, as root: 64-byte UDP packets a second, one TCP stream, round
+//! trips of UDP packets 2 ms apart, and what of a core the switch uses while nothing comes. 3 rounds of 3 seconds each where nothing
+//! else is said. Where namespaces cannot be made it says so and measures nothing.
+
+mod ends;
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use flowlane_switch::setup::Setup;
+use flowlane_switch::worker::{Mailbox, Until};
+
+use ends::{Role, run_role};
+
+/// The namespaces, and their addresses.
+const NAMES: [&str; 2] = ["flowlane-io-a", "flowlane-io-b"];
+const ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 213, 0, 1), Ipv4Addr::new(10, 213, 0, 2)];
+/// The ends of their links that are outside.
+const OUTSIDE: [&str; 2] = ["flio-a", "flio-b"];
+const BRIDGE: &str = "flio-br";
+
+/// What a round gave.
+#[derive(Default)]
+struct Measured {
+    sent: f64,
+    received: f64,
+    tcp_gbit: f64,
+    /// Round trips, in microseconds: the median, and that of 99 in 100.
+    median: f64,
+    tail: f64,
+    /// Of a core, while nothing comes, in percent; none for the kernel, whose work is nobody's.
+    idle: Option<f64>,
+}
+
+/// Runs `ip`; gives whether it did what it was to.
+fn ip(arguments: &str) -> bool {
+    let done = Command::new("ip").args(arguments.split(' ')).output();
+    done.is_ok_and(|done| done.status.success())
+}
+
+/// Two namespaces with a link each, until it is dropped.
+struct Namespaces;
+
+impl Namespaces {
+    fn new() -> Option<Self> {
+        drop(Self);
+        let made = Self;
+        for ((name, outside), address) in NAMES.iter().zip(OUTSIDE).zip(ADDRESSES) {
+            let inside = format!("-n {name} link set eth0 up");
+            let steps = [
+                format!("netns add {name}"),
+                format!("link add {outside} type veth peer name eth0 netns {name}"),
+                format!("-n {name} address add {address}/24 dev eth0"),
+                inside,
+                format!("link set {outside} up"),
+            ];
+            if !steps.iter().all(|step| ip(step)) {
+                return None;
+            }
+        }
+        Some(made)
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        ip(&format!("link delete {BRIDGE}"));
+        NAMES.iter().for_each(|name| _ = ip(&format!("netns delete {name}")));
+        OUTSIDE.iter().for_each(|outside| _ = ip(&format!("link delete {outside}")));
+    }
+}
+
+/// Lets an end do its part in its namespace: this program once more.
+fn end(namespace: usize, role: &Role) -> std::process::Child {
+    let this = std::env::current_exe().expect("a running program has a path");
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", NAMES[namespace]]).arg(this).args(role.arguments());
+    command.stdout(std::process::Stdio::piped()).spawn().expect("`ip` is there")
+}
+
+fn told(child: std::process::Child) -> Vec<f64> {
+    let output = child.wait_with_output().expect("it was started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
+}
+
+/// Measures what joins the namespaces.
+fn measure(seconds: u64) -> Measured {
+    let to = ADDRESSES[1];
+    let both = |inner: Role, outer: Role| {
+        let inner = end(1, &inner);
+        std::thread::sleep(Duration::from_millis(300));
+        let outer = told(end(0, &outer));
+        (told(inner), outer)
+    };
+    let (echoed, trips) = both(Role::Echo(seconds), Role::Ping(to, seconds));
+    drop(echoed);
+    let (received, sent) = both(Role::UdpReceive(seconds + 1), Role::UdpSend(to, seconds));
+    let (tcp, _) = both(Role::TcpReceive(seconds + 1), Role::TcpSend(to, seconds));
+    let first = |numbers: &[f64]| numbers.first().copied().unwrap_or(f64::NAN);
+    let rate = |numbers: &[f64]| first(numbers) / seconds as f64;
+    Measured {
+        sent: rate(&sent),
+        received: rate(&received),
+        tcp_gbit: rate(&tcp) * 8e-9,
+        median: first(&trips),
+        tail: trips.get(1).copied().unwrap_or(f64::NAN),
+        idle: None,
+    }
+}
+
+/// How long the worker's thread has had a core.
+fn used(mail: &Mailbox) -> Duration {
+    let read = |_: &mut _| std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let text = mail.ask(read).expect("it runs");
+    Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+}
+
+fn by_switch(folder: &Path, seconds: u64) -> Measured {
+    let config = folder.join("io.toml");
+    let port = |number, name| format!("[[port]]\nnumber = {number}\nopen = \"afpacket:{name}\"\n");
+    let table = "[[table]]\nnumber = 0\nrules = [\"actions=normal\"]\n";
+    let text = [port(1, OUTSIDE[0]), port(2, OUTSIDE[1]), table.to_owned()].concat();
+    std::fs::write(&config, text).expect("the folder is there");
+    let mut worker = Setup::read(&config).and_then(|setup| setup.open(5)).expect("interfaces are there");
+    let (stop, mail) = (AtomicBool::new(false), worker.mailbox());
+    std::thread::scope(|scope| {
+        scope.spawn(|| worker.run(Until::default(), &stop, |_| {}).expect("no port fails"));
+        let measured = measure(seconds);
+        std::thread::sleep(Duration::from_millis(500));
+        let before = used(&mail);
+        std::thread::sleep(Duration::from_secs(2));
+        let idle = (used(&mail) - before).as_secs_f64() / 2.0 * 100.0;
+        stop.store(true, Ordering::Relaxed);
+        Measured { idle: Some(idle), ..measured }
+    })
+}
+
+fn by_bridge(seconds: u64) -> Measured {
+    let joined = ip(&format!("link add {BRIDGE} type bridge"))
+        && OUTSIDE.iter().all(|outside| ip(&format!("link set {outside} master {BRIDGE}")))
+        && ip(&format!("link set {BRIDGE} up"));
+    if !joined {
+        return Measured { sent: f64::NAN, ..Measured::default() };
+    }
+    let measured = measure(seconds);
+    ip(&format!("link delete {BRIDGE}"));
+    measured
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| a != "--bench").collect();
+    if let Some(role) = Role::read(&arguments) {
+        return run_role(role);
+    }
+    let number = |name: &str| arguments.iter().find_map(|a| a.strip_prefix(name)?.parse::<u64>().ok());
+    let (rounds, seconds) = (number("rounds=").unwrap_or(3), number("seconds=").unwrap_or(3));
+    let Some(_namespaces) = Namespaces::new() else {
+        return println!("skipped: network namespaces need root and iproute2");
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    println!(
+        "                        UDP received (sent), thousand/s   TCP, Gbit/s   round trip 50 %, 99 %, µs   idle, % of a core"
+    );
+    for round in 0..rounds {
+        let told = |name: &str, m: &Measured| {
+            let idle = m.idle.map_or("–".to_owned(), |idle| format!("{idle:.1}"));
+            let (received, sent) = (m.received / 1e3, m.sent / 1e3);
+            println!(
+                "round {round}  {name:<16} {received:>12.0} ({sent:.0}) {:>22.2} {:>16.0} {:>8.0} {idle:>20}",
+                m.tcp_gbit, m.median, m.tail
+            );
+        };
+        told("kernel's bridge", &by_bridge(seconds));
+        told("switch", &by_switch(folder.path(), seconds));
+    }
+}

@@ -1,0 +1,140 @@
+//! What a worker does while nothing comes.
+//!
+//! Frames come in crowds, so it looks again at once for [`BUSY`]. After that it waits for the descriptors of its ports, where
+//! all have one: the kernel wakes it with the first frame, and the core is free meanwhile. Whoever asks it something, or changes
+//! rules, wakes it, too.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use super::Worker;
+
+/// So long after the last packet it looks again at once.
+const BUSY: Duration = Duration::from_micros(50);
+
+/// It waits no longer than this at a time: then it sees to what is idle, and whether it is to stop.
+const WAIT_MAX: Duration = Duration::from_millis(100);
+
+/// Looks at ports that have no descriptor: at once, then behind other threads, then after a while.
+const LOOKS_AT_ONCE: u32 = 200;
+const LOOKS_BEHIND_OTHERS: u32 = 1000;
+const A_WHILE: Duration = Duration::from_micros(50);
+
+/// After so many wakes in a row for nothing (a descriptor that is ready and has nothing), it waits a little before.
+const WAKES_FOR_NOTHING: u32 = 8;
+const A_LITTLE: Duration = Duration::from_millis(1);
+
+/// Nothing has come for some time.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    since: Option<Instant>,
+    rounds: u32,
+    wakes: u32,
+}
+
+/// Wakes a worker that waits.
+#[derive(Clone, Debug, Default)]
+pub struct Waker(Arc<Sleeper>);
+
+#[derive(Debug, Default)]
+struct Sleeper {
+    asleep: AtomicBool,
+    #[cfg(target_os = "linux")]
+    event: std::sync::OnceLock<Option<std::os::fd::OwnedFd>>,
+}
+
+impl Waker {
+    /// Wakes it, where it waits. What it is to find must be there already.
+    #[inline]
+    pub fn wake(&self) {
+        // Either it sees what was there before this, or this sees that it is going to wait.
+        fence(Ordering::SeqCst);
+        if self.0.asleep.load(Ordering::Relaxed) {
+            self.ring();
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    fn ring(&self) {
+        if let Some(event) = self.event() {
+            // Full, it is ready all the same.
+            _ = rustix::io::write(event, &1u64.to_ne_bytes());
+        }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn ring(&self) {}
+
+    #[cfg(target_os = "linux")]
+    fn event(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        use rustix::event::{EventfdFlags, eventfd};
+        use std::os::fd::AsFd;
+        let made = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok();
+        self.0.event.get_or_init(made).as_ref().map(AsFd::as_fd)
+    }
+}
+
+impl Worker {
+    /// Something has come, or nothing: lets the core rest, for no longer than `most`, where it is idle.
+    #[inline]
+    pub(super) fn rest(&mut self, idle: &mut Idle, came: bool, most: Option<Duration>) {
+        // What waits for answers is not to wait for this thread to wake.
+        if came || !self.waiting.is_empty() {
+            *idle = Idle::default();
+        } else {
+            self.rest_idle(idle, most);
+        }
+    }
+
+    #[cold]
+    fn rest_idle(&mut self, idle: &mut Idle, most: Option<Duration>) {
+        idle.rounds = idle.rounds.saturating_add(1);
+        let since = *idle.since.get_or_insert_with(Instant::now);
+        if since.elapsed() < BUSY {
+            return std::hint::spin_loop();
+        }
+        let timeout = most.map_or(WAIT_MAX, |most| most.min(WAIT_MAX));
+        match self.wait_for_ports(timeout) {
+            Some(true) if idle.wakes < WAKES_FOR_NOTHING => idle.wakes += 1,
+            Some(true) => std::thread::sleep(A_LITTLE),
+            // What is idle is seen to by rounds, and there are none.
+            Some(false) => self.maintain(),
+            None => match idle.rounds {
+                0..LOOKS_AT_ONCE => std::hint::spin_loop(),
+                LOOKS_AT_ONCE..LOOKS_BEHIND_OTHERS => std::thread::yield_now(),
+                _ => std::thread::sleep(A_WHILE),
+            },
+        }
+    }
+
+    /// Waits until a port may have something, or somebody wants something. Says whether it was that, and not the time's end; none
+    /// where there is nothing to wait for.
+    #[cfg(target_os = "linux")]
+    fn wait_for_ports(&self, timeout: Duration) -> Option<bool> {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let (waker, sleeper) = (self.mail.waker(), &self.mail.waker().0);
+        let event = waker.event()?;
+        let mut waited_for = vec![PollFd::from_borrowed_fd(event, PollFlags::IN)];
+        for slot in self.egress.ports.slots().iter().filter(|slot| !slot.finished) {
+            waited_for.push(PollFd::from_borrowed_fd(slot.port.descriptor()?, PollFlags::IN));
+        }
+        sleeper.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let mut woken = !self.mail.is_empty() || self.lookup.pipeline.is_asked();
+        if !woken {
+            let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
+            // A signal ends it, too.
+            woken = poll(&mut waited_for, Some(&timeout)).map_or(true, |ready| ready > 0);
+        }
+        sleeper.asleep.store(false, Ordering::Relaxed);
+        let mut count = [0; 8];
+        _ = rustix::io::read(event, &mut count);
+        Some(woken)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn wait_for_ports(&self, _: Duration) -> Option<bool> {
+        None
+    }
+}
