@@ -9,6 +9,27 @@ pub const HEADROOM: usize = 128;
 /// The largest frame that a port may hand in (a 64 KiB jumbogram with its headers fits).
 pub const FRAME_MAX: usize = 128 * 1024;
 
+/// What a kernel has left to whoever sends a frame, as network cards do it (virtio 1.2 §5.1.6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Offload {
+    /// Where a checksum is to be completed: where what it covers begins, and its place behind that, which holds the sum of the
+    /// pseudo header.
+    pub checksum: Option<(u16, u16)>,
+    /// The frame is to be cut.
+    pub cut: Option<Cut>,
+}
+
+/// Into what a frame is to be cut.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// As virtio names it, the bit for ECN included.
+    pub kind: u8,
+    /// Bytes of payload of each frame.
+    pub size: u16,
+    /// Bytes of headers, which each of them gets.
+    pub headers: u16,
+}
+
 /// A frame. Its buffer is reused from burst to burst and grows only when a longer frame comes.
 #[derive(Debug)]
 pub struct Frame {
@@ -19,13 +40,22 @@ pub struct Frame {
     pub time_ns: u64,
     /// How long it was when it came, out of its tunnel where it came in one: what rules count, whatever is pushed and popped.
     pub(crate) counted: u32,
+    /// What is to be done before it goes over a wire; only where rules do nothing but send it.
+    pub offload: Option<Offload>,
 }
 
 impl Default for Frame {
     fn default() -> Self {
         // Not a power of two: the beginnings of a burst's frames must not all fall into the same few sets of
         // the cache.
-        Self { buffer: vec![0; 2048 + 3 * 64], start: HEADROOM, end: HEADROOM, time_ns: 0, counted: 0 }
+        Self {
+            buffer: vec![0; 2048 + 3 * 64],
+            start: HEADROOM,
+            end: HEADROOM,
+            time_ns: 0,
+            counted: 0,
+            offload: None,
+        }
     }
 }
 
@@ -65,6 +95,7 @@ impl Frame {
     pub fn space(&mut self, len: usize) -> &mut [u8] {
         self.start = HEADROOM;
         self.end = HEADROOM + len;
+        self.offload = None;
         if self.end > self.buffer.len() {
             self.buffer.resize(self.end.next_power_of_two(), 0);
         }

@@ -18,4 +18,4 @@ pub(crate) mod recirculate;
 
 pub use burst::Burst;
 pub use decapsulate::decapsulate;
-pub use frame::{Frame, Frames};
+pub use frame::{Cut, Frame, Frames, Offload};

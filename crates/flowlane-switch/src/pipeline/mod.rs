@@ -498,6 +498,11 @@ impl Pipeline {
         }
     }
 
+    /// Whether packets are only sent on as they came, and none waits.
+    pub(crate) fn only_forwards(&self) -> bool {
+        self.program.only_forwards() && !self.defers()
+    }
+
     /// Whether somebody waits for this worker: there is a newer program, or counters are wanted.
     pub(crate) fn is_asked(&self) -> bool {
         let newer = self.source.as_ref().is_some_and(|source| source.version() != self.program.version());

@@ -15,18 +15,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::SystemTime;
 
-use super::offload::{complete_checksum, fragment, segment};
+use super::offload::VNET_HEADER;
 use super::{Port, PortError, Received};
-use crate::packet::{Frame, Frames};
-
-/// `struct virtio_net_hdr` (virtio 1.2 §5.1.6): flags, GSO type, header length, GSO size, checksum start
-/// and offset; in the machine's byte order here.
-const VNET_HEADER: usize = 10;
-const NEEDS_CHECKSUM: u8 = 1;
-/// The GSO type of a UDP datagram that leaves in IP fragments (`VIRTIO_NET_HDR_GSO_UDP`).
-const GSO_UDP_FRAGMENTS: u8 = 3;
-/// The GSO type's bit for ECN.
-const GSO_ECN: u8 = 0x80;
+use crate::packet::{Frame, Frames, Offload};
 
 /// The longest frame that the kernel hands over.
 const RECEIVE_MAX: usize = 65_536 + 256;
@@ -47,6 +38,8 @@ pub struct AfPacketPort {
     outgoing: Outgoing,
     /// Frames that came and could not be had, since somebody asked.
     lost: u64,
+    /// What the kernel has left to do stays with the frames.
+    keeps_offloads: bool,
 }
 
 /// Frames that the socket has given.
@@ -61,7 +54,7 @@ struct Incoming {
     more: bool,
 }
 
-/// Frames that are to be sent, one behind the other.
+/// Frames that are to be sent, one behind the other, each behind its header.
 #[derive(Default)]
 struct Outgoing {
     bytes: Vec<u8>,
@@ -101,7 +94,16 @@ impl AfPacketPort {
         })?;
         let incoming =
             Incoming { bytes: vec![0; BATCH * SLOT], frames: [(0, None); BATCH], ready: 0..0, more: false };
-        Ok(Self { spec, socket, pending: VecDeque::new(), incoming, outgoing: Outgoing::default(), lost: 0 })
+        let outgoing = Outgoing::default();
+        Ok(Self {
+            spec,
+            socket,
+            pending: VecDeque::new(),
+            incoming,
+            outgoing,
+            lost: 0,
+            keeps_offloads: false,
+        })
     }
 
     /// Asks the socket for up to `most` frames.
@@ -141,25 +143,20 @@ impl AfPacketPort {
     /// Sends what is queued. What the system does not take is dropped.
     fn send_queued(&mut self) {
         let Outgoing { bytes, ends, dropped } = &mut self.outgoing;
-        let header = [0u8; VNET_HEADER];
         // SAFETY: all-zero bytes are valid iovecs and mmsghdrs.
-        let (mut parts, mut messages) =
-            unsafe { zeroed::<([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH])>() };
+        let (mut parts, mut messages) = unsafe { zeroed::<([libc::iovec; BATCH], [libc::mmsghdr; BATCH])>() };
         let mut from = 0;
         for (i, &end) in ends.iter().enumerate() {
             let frame = &bytes[from..end];
             from = end;
-            parts[i] = [
-                libc::iovec { iov_base: header.as_ptr().cast_mut().cast(), iov_len: header.len() },
-                libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() },
-            ];
-            messages[i].msg_hdr.msg_iov = parts[i].as_mut_ptr();
-            messages[i].msg_hdr.msg_iovlen = 2;
+            parts[i] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+            messages[i].msg_hdr.msg_iov = &raw mut parts[i];
+            messages[i].msg_hdr.msg_iovlen = 1;
         }
         let mut at = 0;
         while at < ends.len() {
             let left = &mut messages[at..ends.len()];
-            // SAFETY: each message points to its parts, those to `header` and to frames within `bytes`, all alive during the call;
+            // SAFETY: each message points to its part, those to frames within `bytes`, all alive during the call;
             // sendmmsg only reads frames, and there are as many messages as it is told.
             let sent = unsafe {
                 let (socket, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
@@ -216,34 +213,26 @@ impl Port for AfPacketPort {
             let Some((header, bytes)) = slot.split_first_chunk_mut::<VNET_HEADER>() else {
                 continue;
             };
-            let number = |at: usize| usize::from(u16::from_ne_bytes([header[at], header[at + 1]]));
-            let (gso, gso_size) = (header[1] & !GSO_ECN, number(4));
-            let partial = header[0] & NEEDS_CHECKSUM != 0;
-            let checksum = (number(6), number(8));
-            if gso != 0 {
+            let mut offload = Offload::read(header);
+            if let Some(left) = offload
+                && !(self.keeps_offloads && left.can_be_left())
+            {
                 // What is no TCP or UDP cannot be cut and is lost, as it would be on a slower link.
                 let pending = &mut self.pending;
-                let emit = |piece: &[u8]| pending.push_back(with_tag(piece, tag));
-                let cut = match gso {
-                    GSO_UDP_FRAGMENTS => {
-                        if partial {
-                            complete_checksum(bytes, checksum.0, checksum.1);
-                        }
-                        fragment(bytes, gso_size, emit)
-                    }
-                    _ => segment(bytes, gso_size, emit),
-                };
-                self.lost += u64::from(!cut);
-                continue;
-            }
-            if partial {
-                complete_checksum(bytes, checksum.0, checksum.1);
+                if left.cut.is_some() {
+                    let cut = left.finish(bytes, |piece| pending.push_back(with_tag(piece, tag)));
+                    self.lost += u64::from(!cut);
+                    continue;
+                }
+                left.finish(bytes, |_| {});
+                offload = None;
             }
             let Some(frame) = frames.next_frame() else { return Ok(Received::More) };
             match tag {
                 None => frame.fill(bytes),
                 Some(_) => frame.fill(&with_tag(bytes, tag)),
             }
+            frame.offload = offload.map(|left| left.behind(if tag.is_some() { 4 } else { 0 }));
             frame.time_ns = time_ns;
         }
     }
@@ -252,11 +241,20 @@ impl Port for AfPacketPort {
         std::mem::take(&mut self.lost)
     }
 
+    fn keep_offloads(&mut self, keep: bool) {
+        self.keeps_offloads = keep;
+    }
+
+    fn carries_offloads(&self) -> bool {
+        true
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.socket.as_fd())
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
+        self.outgoing.bytes.extend_from_slice(&Offload::header(frame.offload));
         self.outgoing.bytes.extend_from_slice(frame.bytes());
         self.outgoing.ends.push(self.outgoing.bytes.len());
         if self.outgoing.ends.len() == BATCH {

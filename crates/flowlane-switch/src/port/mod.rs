@@ -76,6 +76,15 @@ pub trait Port: Send {
     /// When the port has failed for good; frames appended before that are in the burst.
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError>;
 
+    /// From now on frames may, or may not, come with [something left to do](Frame::offload): large ones whole, checksums to be
+    /// completed. A port that knows of none need not do anything.
+    fn keep_offloads(&mut self, _keep: bool) {}
+
+    /// Whether frames may be sent here with something left to do.
+    fn carries_offloads(&self) -> bool {
+        false
+    }
+
     /// What is ready to be read when frames have come; none where there is no such thing: the port is asked again and again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

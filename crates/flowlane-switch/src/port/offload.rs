@@ -7,6 +7,77 @@ use flowlane::packet::parse::ip_proto;
 use flowlane::packet::{FlowKey, Headers, Network, Transport, parse};
 
 use crate::packet::edit::checksum::{fold, sum};
+use crate::packet::{Cut, Offload};
+
+/// `struct virtio_net_hdr` (virtio 1.2 §5.1.6): flags, GSO type, header length, GSO size, checksum start
+/// and offset; in the machine's byte order here.
+pub(super) const VNET_HEADER: usize = 10;
+const NEEDS_CHECKSUM: u8 = 1;
+/// The GSO type of a UDP datagram that leaves in IP fragments (`VIRTIO_NET_HDR_GSO_UDP`).
+const GSO_UDP_FRAGMENTS: u8 = 3;
+/// The GSO type's bit for ECN.
+const GSO_ECN: u8 = 0x80;
+
+impl Offload {
+    /// What a header says; none where nothing is left to do.
+    pub(super) fn read(header: &[u8; VNET_HEADER]) -> Option<Self> {
+        let number = |at: usize| u16::from_ne_bytes([header[at], header[at + 1]]);
+        let checksum = (header[0] & NEEDS_CHECKSUM != 0).then(|| (number(6), number(8)));
+        let cut = header[1] & !GSO_ECN != 0;
+        let cut = cut.then(|| Cut { kind: header[1], size: number(4), headers: number(2) });
+        (checksum.is_some() || cut.is_some()).then_some(Self { checksum, cut })
+    }
+
+    /// The header that says this.
+    pub(super) fn header(offload: Option<Self>) -> [u8; VNET_HEADER] {
+        let Self { checksum, cut } = offload.unwrap_or_default();
+        let (start, offset) = checksum.unwrap_or_default();
+        let Cut { kind, size, headers } = cut.unwrap_or(Cut { kind: 0, size: 0, headers: 0 });
+        let mut header = [0; VNET_HEADER];
+        (header[0], header[1]) = (if checksum.is_some() { NEEDS_CHECKSUM } else { 0 }, kind);
+        for (at, number) in [(2, headers), (4, size), (6, start), (8, offset)] {
+            header[at..at + 2].copy_from_slice(&number.to_ne_bytes());
+        }
+        header
+    }
+
+    /// Whether the system does it for a frame that is sent: UDP datagrams in fragments it does not everywhere.
+    pub(super) fn can_be_left(self) -> bool {
+        self.cut.is_none_or(|cut| cut.kind & !GSO_ECN != GSO_UDP_FRAGMENTS && self.checksum.is_some())
+    }
+
+    /// The same with so many bytes more in front of what it is about.
+    pub(super) fn behind(mut self, more: u16) -> Self {
+        if let Some((start, _)) = &mut self.checksum {
+            *start += more;
+        }
+        if let Some(cut) = &mut self.cut {
+            cut.headers += more;
+        }
+        self
+    }
+
+    /// Does it: gives the frames that are to be sent. Says whether it could.
+    pub fn finish(self, frame: &mut [u8], mut emit: impl FnMut(&[u8])) -> bool {
+        let complete = |frame: &mut [u8]| {
+            if let Some((start, offset)) = self.checksum {
+                complete_checksum(frame, start.into(), offset.into());
+            }
+        };
+        match self.cut {
+            None => {
+                complete(frame);
+                emit(frame);
+                true
+            }
+            Some(Cut { kind, size, .. }) if kind & !GSO_ECN == GSO_UDP_FRAGMENTS => {
+                complete(frame);
+                fragment(frame, size.into(), emit)
+            }
+            Some(Cut { size, .. }) => segment(frame, size.into(), emit),
+        }
+    }
+}
 
 /// Completes the checksum at `start + offset`, which holds the sum of the pseudo header, over the bytes
 /// from `start` on (virtio 1.2 §5.1.6.2, `VIRTIO_NET_HDR_F_NEEDS_CSUM`). Nothing where it does not lie
@@ -174,6 +245,27 @@ mod tests {
         }
         .unwrap();
         bytes
+    }
+
+    #[test]
+    fn what_is_left_to_do_is_read_as_it_is_written_and_moves_with_what_is_in_front() {
+        assert_eq!(Offload::read(&[0; VNET_HEADER]), None);
+        assert_eq!(Offload::header(None), [0; VNET_HEADER]);
+        let cut = Some(Cut { kind: 1 | GSO_ECN, size: 1448, headers: 66 });
+        for left in [
+            Offload { checksum: Some((34, 16)), cut },
+            Offload { checksum: Some((34, 6)), cut: None },
+            Offload { checksum: None, cut },
+        ] {
+            assert_eq!(Offload::read(&Offload::header(Some(left))), Some(left));
+            let behind = left.behind(4);
+            assert_eq!(behind.checksum, left.checksum.map(|(start, offset)| (start + 4, offset)));
+            assert_eq!(behind.cut.map(|cut| cut.headers), left.cut.map(|_| 70));
+        }
+        // UDP in fragments is cut here.
+        let fragments = Some(Cut { kind: GSO_UDP_FRAGMENTS, size: 1480, headers: 42 });
+        assert!(!Offload { checksum: Some((34, 6)), cut: fragments }.can_be_left());
+        assert!(Offload { checksum: Some((34, 16)), cut }.can_be_left());
     }
 
     #[test]

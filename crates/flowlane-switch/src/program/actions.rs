@@ -113,6 +113,11 @@ pub(super) fn is_seen(action: &Action) -> bool {
     )
 }
 
+/// Whether an action does nothing with a packet but send it on as it came.
+pub(super) fn forwards(action: &Action) -> bool {
+    matches!(action, Action::Output(_) | Action::InPort | Action::Flood | Action::Normal | Action::Goto(_))
+}
+
 fn changes_headers(action: &Action) -> bool {
     !is_seen(action) && !matches!(action, Action::Count(_) | Action::Goto(_))
 }

@@ -77,6 +77,10 @@ impl<T> ByNumber<T> {
 pub(crate) struct Numbers([u64; 4]);
 
 impl Numbers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+
     pub(crate) fn add(&mut self, number: u8) {
         self.0[usize::from(number) / 64] |= 1 << (number % 64);
     }

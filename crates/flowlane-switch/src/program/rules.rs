@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowlane::memory::prefetch;
 use flowlane::rule::{Rule, RuleId};
 
-use super::actions::steps_of;
+use super::actions::{forwards, steps_of};
 use super::{Count, Gist, Steps};
 
 /// A rule as a program has it. Copies of the program share it.
@@ -40,6 +40,11 @@ impl Entry {
             hard_timeout_s: 0,
         }
     }
+
+    /// Whether it does nothing with packets but send them on as they came.
+    fn only_forwards(&self) -> bool {
+        self.rule.actions.iter().all(forwards)
+    }
 }
 
 /// Rules by handle.
@@ -50,6 +55,8 @@ pub(super) struct Rules {
     steps: Vec<Steps>,
     entries: Vec<Option<Arc<Entry>>>,
     len: usize,
+    /// Those that do more with a packet than to send it on as it came.
+    more: usize,
 }
 
 impl Rules {
@@ -62,6 +69,11 @@ impl Rules {
         self.len
     }
 
+    /// Whether they do nothing with packets but send them on as they came.
+    pub(super) fn only_forward(&self) -> bool {
+        self.more == 0
+    }
+
     /// Adds a rule, or lets it take another's place.
     pub(super) fn put(&mut self, id: RuleId, entry: Arc<Entry>) {
         let at = id.0 as usize;
@@ -72,7 +84,11 @@ impl Rules {
         }
         self.gists[at] = entry.steps.gist();
         self.steps[at] = entry.steps.clone();
-        self.len += usize::from(self.entries[at].replace(entry).is_none());
+        self.more += usize::from(!entry.only_forwards());
+        match self.entries[at].replace(entry) {
+            Some(before) => self.more -= usize::from(!before.only_forwards()),
+            None => self.len += 1,
+        }
     }
 
     pub(super) fn remove(&mut self, id: RuleId) -> Option<Arc<Entry>> {
@@ -80,6 +96,7 @@ impl Rules {
         self.steps[id.0 as usize] = Steps::default();
         self.gists[id.0 as usize] = Gist::default();
         self.len -= 1;
+        self.more -= usize::from(!entry.only_forwards());
         Some(entry)
     }
 

@@ -296,6 +296,11 @@ impl Program {
     }
 
     /// The table that comes after this one.
+    /// Whether all rules do nothing with packets but send them on as they came, and nothing stands behind the caches.
+    pub(crate) fn only_forwards(&self) -> bool {
+        self.behind.is_empty() && self.tables.iter().all(|(_, table)| table.rules.only_forward())
+    }
+
     pub(crate) fn next_table(&self, number: u8) -> Option<u8> {
         (number..=u8::MAX).skip(1).find(|&next| self.has_table(next))
     }

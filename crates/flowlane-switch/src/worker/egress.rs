@@ -111,6 +111,14 @@ pub struct Packet<'a> {
     pub sent: bool,
 }
 
+/// The frames that a frame comes to when what is left to do with it is done.
+fn finished(frame: &Frame) -> Vec<Vec<u8>> {
+    let (mut bytes, mut out) = (frame.bytes().to_vec(), Vec::new());
+    // What cannot be cut does not come to ports that would cut it either.
+    frame.offload.unwrap_or_default().finish(&mut bytes, |piece| out.push(piece.to_vec()));
+    out
+}
+
 /// How many nanoseconds a second has.
 const NS: u64 = 1_000_000_000;
 
@@ -273,6 +281,9 @@ impl Egress {
     #[inline]
     fn send(&mut self, place: usize, frame: &Frame) -> Result<(), PortError> {
         let slot = &mut self.ports.slots_mut()[place];
+        if frame.offload.is_some() && !slot.port.carries_offloads() {
+            return self.send_finished(place, frame);
+        }
         if slot.port.send(frame)? {
             slot.counters.tx_packets += 1;
             slot.counters.tx_bytes += frame.len() as u64;
@@ -280,6 +291,19 @@ impl Egress {
             slot.counters.tx_dropped += 1;
         }
         Ok(())
+    }
+
+    /// Does what is left to do with a frame before it is sent.
+    #[cold]
+    fn send_finished(&mut self, place: usize, frame: &Frame) -> Result<(), PortError> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let sent = finished(frame).iter().try_for_each(|piece| {
+            scratch.fill(piece);
+            scratch.time_ns = frame.time_ns;
+            self.send(place, &scratch)
+        });
+        self.scratch = scratch;
+        sent
     }
 
     fn flood(&mut self, frame: &Frame, from: usize) -> Result<(), PortError> {
@@ -313,6 +337,9 @@ impl Egress {
             self.drops.no_controller += 1;
             return Ok(());
         };
+        if frame.offload.is_some() {
+            return self.send_finished_to_controller(frame, max_len);
+        }
         let whole = max_len == u16::MAX || frame.len() <= usize::from(max_len);
         let taken = if whole {
             port.send(frame)?
@@ -327,6 +354,16 @@ impl Egress {
             self.drops.no_controller += 1;
         }
         Ok(())
+    }
+
+    #[cold]
+    fn send_finished_to_controller(&mut self, frame: &Frame, max_len: u16) -> Result<(), PortError> {
+        let mut piece = Frame::default();
+        finished(frame).iter().try_for_each(|bytes| {
+            piece.fill(bytes);
+            piece.time_ns = frame.time_ns;
+            self.send_to_controller(&piece, max_len)
+        })
     }
 
     /// Hands what is queued to the system.

@@ -14,14 +14,21 @@ impl Worker {
     /// A burst from each port after the other, each through the switch; gives the number of packets.
     pub(super) fn take_from_each(&mut self, burst: &mut Burst, most: u64) -> Result<u64, RunError> {
         let mut received = 0;
+        // By the machine's clock alone: captures have nothing left to do.
+        let may_be_left =
+            self.clock == Clock::Wall && self.egress.tunnels.is_none() && self.validator.is_none();
         for port in 0..self.egress.ports.len() {
             if self.egress.ports.slots()[port].finished || received >= most {
                 continue;
             }
             self.wait_for_room(burst)?;
+            // Before it is known what the port may leave to others: a burst meets one program from here to its end.
+            self.lookup.follow(self.now_ns());
             let timer = self.stages.start();
             burst.clear_for(port, most - received);
+            let left = may_be_left && self.lookup.pipeline.only_forwards();
             let slot = &mut self.egress.ports.slots_mut()[port];
+            slot.port.keep_offloads(left && !slot.decapsulate);
             match slot.port.receive(&mut burst.frames)? {
                 Received::Finished => slot.finished = true,
                 Received::More | Received::Idle => {}
@@ -35,6 +42,7 @@ impl Worker {
     /// The same in the order of the frames' times, of all ports.
     pub(super) fn take_in_time(&mut self, burst: &mut Burst, most: u64) -> Result<u64, RunError> {
         self.wait_for_room(burst)?;
+        self.lookup.follow(self.now_ns());
         let timer = self.stages.start();
         burst.frames.clear_for(most);
         let Some(port) = self.merge.next(&mut self.egress.ports, &mut burst.frames)? else { return Ok(0) };

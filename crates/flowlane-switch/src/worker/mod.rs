@@ -225,9 +225,6 @@ impl Worker {
             self.answer();
             let came = self.round(burst, left)?;
             received += came;
-            if came == 0 {
-                self.lookup.follow(self.now_ns());
-            }
             if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) {
                 progress(received);
             }
@@ -255,10 +252,9 @@ impl Worker {
     /// The way of a burst: the only place that knows its order.
     ///
     /// ```text
-    /// the newest program → parse → caches ─ or tables ─► ways → actions ⇄ tables → ports
+    /// (the newest program → a port's frames) → parse → caches ─ or tables ─► ways → actions ⇄ tables → ports
     /// ```
     fn switch(&mut self, burst: &mut Burst) -> Result<(), RunError> {
-        self.lookup.follow(self.now_ns());
         let live = self.parse(burst)?;
         if live.is_empty() {
             return Ok(());
@@ -315,6 +311,7 @@ impl Worker {
         let mut frames = frames.into_iter().peekable();
         self.with_burst(|worker, burst| {
             while frames.peek().is_some() {
+                worker.lookup.follow(worker.now_ns());
                 burst.clear_for(port, u64::MAX);
                 for (time_ns, bytes) in frames.by_ref().take(burst.capacity()) {
                     let frame = burst.frames.next_frame().expect("as many as fit are taken");

@@ -5,6 +5,7 @@ mod anew;
 mod bursts;
 mod deferred;
 mod functions;
+mod offload;
 mod rest;
 mod routes;
 mod tunnels;

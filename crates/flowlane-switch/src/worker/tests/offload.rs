@@ -1,0 +1,105 @@
+//! Frames that come with something left to do: large ones, and such without their checksum.
+
+use std::sync::atomic::AtomicBool;
+
+use flowlane::classify::LinearSearch;
+
+use super::*;
+use crate::control::Control;
+use crate::packet::{Cut, Offload};
+use crate::port::offload::segment;
+
+/// What was sent: whether something was left to do, and the frame.
+type Whole = Vec<(bool, Vec<u8>)>;
+
+/// What a kernel's port would give and take: a large frame each time it is asked, whole where it may be.
+struct Kernel {
+    frame: Vec<u8>,
+    keeps: bool,
+    left: u32,
+    sent: Arc<Mutex<Whole>>,
+    carries: bool,
+}
+
+const LEFT: Offload =
+    Offload { checksum: Some((34, 16)), cut: Some(Cut { kind: 1, size: 1000, headers: 54 }) };
+
+impl Port for Kernel {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
+        if self.left == 0 {
+            return Ok(Received::Finished);
+        }
+        self.left -= 1;
+        if self.keeps {
+            let frame = frames.next_frame().unwrap();
+            frame.fill(&self.frame);
+            frame.offload = Some(LEFT);
+        } else {
+            segment(&self.frame, 1000, |piece| frames.next_frame().unwrap().fill(piece));
+        }
+        Ok(Received::More)
+    }
+
+    fn keep_offloads(&mut self, keep: bool) {
+        self.keeps = keep;
+    }
+
+    fn carries_offloads(&self) -> bool {
+        self.carries
+    }
+
+    fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
+        self.sent.lock().unwrap().push((frame.offload.is_some(), frame.bytes().to_vec()));
+        Ok(true)
+    }
+}
+
+fn large() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let payload: Vec<u8> = (0..4500u32).map(|i| (i * 7) as u8).collect();
+    let packet = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4([1; 4], [2; 4], 9);
+    packet.tcp(1, 2, 3, 5).ack(1).write(&mut bytes, &payload).unwrap();
+    bytes
+}
+
+/// Sends a large frame through these rules to a port that takes it whole, or not. Gives what was sent, and the bytes of the first
+/// rule.
+fn through(rules: &[&str], carries: bool) -> (Whole, u64) {
+    let (sent, mut egress) = (Arc::default(), Egress::new(MacTable::new(1000, 300, 1), 1));
+    let port = |left, sent: &Arc<_>| {
+        let sent = Arc::clone(sent);
+        Box::new(Kernel { frame: large(), keeps: false, left, sent, carries })
+    };
+    egress.ports.add(PortSlot::new(PortNo(1), "in", "", port(1, &Arc::default())));
+    egress.ports.add(PortSlot::new(PortNo(2), "out", "", port(0, &sent)));
+    let mut pipeline = Pipeline::new();
+    for table in 0..2 {
+        pipeline.add_table(table, "", Box::new(LinearSearch::new(10)), Miss::Drop);
+    }
+    let options = flowlane::rule::ReadOptions::default();
+    for rule in flowlane::rule::read(&rules.join("\n"), "rules", None, &options).unwrap() {
+        pipeline.add_rule(rule).unwrap();
+    }
+    let mut worker = Worker::new(Lookup::new(pipeline, CacheConfig::default()), egress, 32, Clock::Wall);
+    let control = Control::over(&mut worker).unwrap();
+    worker.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
+    let bytes = control.statistics(|_, _| true)[0].count.bytes;
+    let sent = std::mem::take(&mut *sent.lock().unwrap());
+    (sent, bytes)
+}
+
+/// Where rules only send frames on, they go whole to ports that take them so, and are finished for others; where a rule does more,
+/// no frame comes with anything left to do. What comes out is the same, and counts the same where it is cut at the same place.
+#[test]
+fn large_frames_stay_whole_as_long_as_nothing_is_done_to_them() {
+    let mut pieces = Vec::new();
+    assert!(segment(&large(), 1000, |piece| pieces.push((false, piece.to_vec()))));
+    assert_eq!(pieces.len(), 5);
+    let forward = ["actions=goto_table:1", "table=1,actions=output:2"];
+    assert_eq!(through(&forward, true), (vec![(true, large())], large().len() as u64));
+    assert_eq!(through(&forward, false), (pieces.clone(), large().len() as u64));
+    let in_pieces = pieces.iter().map(|(_, piece)| piece.len() as u64).sum();
+    // A rule that no packet meets is enough.
+    let edit = [forward[0], forward[1], "priority=9,arp,actions=dec_ttl,output:2"];
+    assert_eq!(through(&edit, true), (pieces, in_pieces));
+}
