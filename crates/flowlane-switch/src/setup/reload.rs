@@ -1,6 +1,7 @@
 //! A configuration that is read again while the switch runs: its rules may be others.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::path::{Path, PathBuf};
 
 use flowlane::rule::action::PortNo;
@@ -17,8 +18,17 @@ pub struct Reload {
     ports: HashMap<String, PortNo>,
 }
 
-/// All that is in a configuration but rules, by section.
-fn but_rules(config: &Config) -> Vec<(&'static str, String)> {
+/// All that is in a configuration but rules, by section, and in the files that these name.
+fn but_rules(setup: &Setup) -> Vec<(&'static str, String)> {
+    let config: &Config = &setup.config;
+    let folder = setup.file.parent().unwrap_or(Path::new(""));
+    // Of a file that is not there any more, nothing is left.
+    let content = |file: &Option<PathBuf>| {
+        let bytes = file.as_ref().and_then(|file| std::fs::read(folder.join(file)).ok());
+        BuildHasherDefault::<DefaultHasher>::new().hash_one(bytes)
+    };
+    let routes: Vec<u64> = config.route_table.iter().map(|table| content(&table.routes_file)).collect();
+    let entries: Vec<u64> = config.filter_table.iter().map(|table| content(&table.entries_file)).collect();
     let table = |table: &TableSection| TableSection { rules: Vec::new(), rules_file: None, ..table.clone() };
     let tables: Vec<TableSection> = config.table.iter().map(table).collect();
     vec![
@@ -29,8 +39,8 @@ fn but_rules(config: &Config) -> Vec<(&'static str, String)> {
         ("[controller]", format!("{:?}", config.controller)),
         ("[[port]]", format!("{:?}", config.port)),
         ("[[table]]", format!("{tables:?}")),
-        ("[[route_table]]", format!("{:?}", config.route_table)),
-        ("[[filter_table]]", format!("{:?}", config.filter_table)),
+        ("[[route_table]]", format!("{:?} {routes:?}", config.route_table)),
+        ("[[filter_table]]", format!("{:?} {entries:?}", config.filter_table)),
         ("[[asset_table]]", format!("{:?}", config.asset_table)),
         ("[[nat_table]]", format!("{:?}", config.nat_table)),
         ("[[tunnel]]", format!("{:?}", config.tunnel)),
@@ -42,11 +52,7 @@ fn but_rules(config: &Config) -> Vec<(&'static str, String)> {
 impl Reload {
     /// What to remember of the configuration that a switch is set up from.
     pub fn of(setup: &Setup) -> Self {
-        Self {
-            file: setup.file.clone(),
-            sections: but_rules(&setup.config),
-            ports: port_names(&setup.config),
-        }
+        Self { file: setup.file.clone(), sections: but_rules(setup), ports: port_names(&setup.config) }
     }
 
     /// The port of this name.
@@ -60,11 +66,12 @@ impl Reload {
     /// Where it is wrong, or differs in more than rules.
     pub fn read(&self, file: Option<&Path>) -> Result<Vec<Rule>, SetupError> {
         let setup = Setup::read(file.unwrap_or(&self.file))?;
-        let new = but_rules(&setup.config);
+        let new = but_rules(&setup);
         let differs = self.sections.iter().zip(&new).find(|(old, new)| old.1 != new.1);
         if let Some(((section, _), _)) = differs {
             let message = format!(
-                "{section} is not as it was when the switch was started: reloading changes rules only"
+                "{section}, or a file that it names, is not as it was when the switch was started: reloading changes rules \
+                 only"
             );
             let help = Some("undo that, or stop the switch and start it again".to_owned());
             let checker = Checker { file: &setup.file, text: &setup.text };
@@ -103,5 +110,27 @@ fn flow_mod(command: Command, rule: Rule) -> FlowMod {
         hard_timeout_s: 0,
         out_port: None,
         line: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONFIG: &str = "[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n\
+        [[route_table]]\nnumber = 1\nroutes_file = \"routes.txt\"\n\
+        [[route_table.next_hop]]\nname = \"192.0.2.1\"\nactions = \"output:1\"\n";
+
+    #[test]
+    fn a_file_of_routes_that_has_changed_is_not_passed_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let [config, routes] = ["switch.toml", "routes.txt"].map(|name| folder.path().join(name));
+        std::fs::write(&config, CONFIG).unwrap();
+        std::fs::write(&routes, "10.0.0.0/8 192.0.2.1\n").unwrap();
+        let reload = Reload::of(&Setup::read(&config).unwrap());
+        assert_eq!(reload.read(None).unwrap(), []);
+        std::fs::write(&routes, "10.0.0.0/9 192.0.2.1\n").unwrap();
+        let refused = reload.read(None).unwrap_err().to_string();
+        assert!(refused.contains("[[route_table]], or a file that it names, is not as it was"), "{refused}");
     }
 }
