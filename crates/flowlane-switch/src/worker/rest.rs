@@ -25,6 +25,16 @@ const A_WHILE: Duration = Duration::from_micros(50);
 const WAKES_FOR_NOTHING: u32 = 8;
 const A_LITTLE: Duration = Duration::from_millis(1);
 
+/// Why it waits no longer.
+enum Woken {
+    /// A port may have something.
+    Port,
+    /// Somebody wants something.
+    Asked,
+    /// The time is over.
+    Time,
+}
+
 /// Nothing has come for some time.
 #[derive(Debug, Default)]
 pub(super) struct Idle {
@@ -96,10 +106,11 @@ impl Worker {
         }
         let timeout = most.map_or(WAIT_MAX, |most| most.min(WAIT_MAX));
         match self.wait_for_ports(timeout) {
-            Some(true) if idle.wakes < WAKES_FOR_NOTHING => idle.wakes += 1,
-            Some(true) => std::thread::sleep(A_LITTLE),
+            Some(Woken::Port) if idle.wakes < WAKES_FOR_NOTHING => idle.wakes += 1,
+            Some(Woken::Port) => std::thread::sleep(A_LITTLE),
+            Some(Woken::Asked) => {}
             // What is idle is seen to by rounds, and there are none.
-            Some(false) => self.maintain(),
+            Some(Woken::Time) => self.maintain(),
             None => match idle.rounds {
                 0..LOOKS_AT_ONCE => std::hint::spin_loop(),
                 LOOKS_AT_ONCE..LOOKS_BEHIND_OTHERS => std::thread::yield_now(),
@@ -108,10 +119,9 @@ impl Worker {
         }
     }
 
-    /// Waits until a port may have something, or somebody wants something. Says whether it was that, and not the time's end; none
-    /// where there is nothing to wait for.
+    /// Waits until a port may have something, or somebody wants something; none where there is nothing to wait for.
     #[cfg(target_os = "linux")]
-    fn wait_for_ports(&self, timeout: Duration) -> Option<bool> {
+    fn wait_for_ports(&self, timeout: Duration) -> Option<Woken> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let (waker, sleeper) = (self.mail.waker(), &self.mail.waker().0);
         let event = waker.event()?;
@@ -121,20 +131,24 @@ impl Worker {
         }
         sleeper.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let mut woken = !self.mail.is_empty() || self.lookup.pipeline.is_asked();
-        if !woken {
+        let woken = if !self.mail.is_empty() || self.lookup.pipeline.is_asked() {
+            Woken::Asked
+        } else {
             let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
-            // A signal ends it, too.
-            woken = poll(&mut waited_for, Some(&timeout)).map_or(true, |ready| ready > 0);
-        }
+            match poll(&mut waited_for, Some(&timeout)) {
+                Ok(0) => Woken::Time,
+                Ok(_) if waited_for[0].revents().is_empty() => Woken::Port,
+                // A signal ends it, too.
+                _ => Woken::Asked,
+            }
+        };
         sleeper.asleep.store(false, Ordering::Relaxed);
-        let mut count = [0; 8];
-        _ = rustix::io::read(event, &mut count);
+        _ = rustix::io::read(event, &mut [0; 8]);
         Some(woken)
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn wait_for_ports(&self, _: Duration) -> Option<bool> {
+    fn wait_for_ports(&self, _: Duration) -> Option<Woken> {
         None
     }
 }
