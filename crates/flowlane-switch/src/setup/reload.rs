@@ -70,8 +70,8 @@ impl Reload {
         let differs = self.sections.iter().zip(&new).find(|(old, new)| old.1 != new.1);
         if let Some(((section, _), _)) = differs {
             let message = format!(
-                "{section}, or a file that it names, is not as it was when the switch was started: reloading changes rules \
-                 only"
+                "{section} is not as it was when the switch was started (its text, or a file that it names): \
+                 reloading changes rules only"
             );
             let help = Some("undo that, or stop the switch and start it again".to_owned());
             let checker = Checker { file: &setup.file, text: &setup.text };
@@ -131,6 +131,6 @@ mod tests {
         assert_eq!(reload.read(None).unwrap(), []);
         std::fs::write(&routes, "10.0.0.0/9 192.0.2.1\n").unwrap();
         let refused = reload.read(None).unwrap_err().to_string();
-        assert!(refused.contains("[[route_table]], or a file that it names, is not as it was"), "{refused}");
+        assert!(refused.contains("[[route_table]] is not as it was"), "{refused}");
     }
 }
