@@ -51,12 +51,11 @@ impl Namespaces {
         drop(Self);
         let made = Self;
         for ((name, outside), address) in NAMES.iter().zip(OUTSIDE).zip(ADDRESSES) {
-            let inside = format!("-n {name} link set eth0 up");
             let steps = [
                 format!("netns add {name}"),
                 format!("link add {outside} type veth peer name eth0 netns {name}"),
                 format!("-n {name} address add {address}/24 dev eth0"),
-                inside,
+                format!("-n {name} link set eth0 up"),
                 format!("link set {outside} up"),
             ];
             if !steps.iter().all(|step| ip(step)) {

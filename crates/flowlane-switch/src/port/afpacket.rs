@@ -106,12 +106,11 @@ impl AfPacketPort {
         })
     }
 
-    /// Asks the socket for up to `most` frames.
+    /// Asks the socket for frames.
     ///
     /// # Errors
     /// Where the socket is none any more.
-    fn read(&mut self, most: usize) -> io::Result<Read> {
-        let most = most.min(BATCH);
+    fn read(&mut self) -> io::Result<Read> {
         let mut control = [[0u64; 8]; BATCH];
         // SAFETY: all-zero bytes are valid iovecs and mmsghdrs, which are plain C structures.
         let (mut parts, mut messages) = unsafe { zeroed::<([libc::iovec; BATCH], [libc::mmsghdr; BATCH])>() };
@@ -127,9 +126,9 @@ impl AfPacketPort {
         // borrowed by nobody else during the call, which has at most as many messages as there are.
         let got = unsafe {
             let (socket, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
-            libc::recvmmsg(socket, messages.as_mut_ptr(), most as _, flags, std::ptr::null_mut())
+            libc::recvmmsg(socket, messages.as_mut_ptr(), BATCH as _, flags, std::ptr::null_mut())
         };
-        self.incoming.more = got == most as libc::c_int;
+        self.incoming.more = got == BATCH as libc::c_int;
         if got < 0 {
             return failed_read(io::Error::last_os_error());
         }
@@ -197,8 +196,7 @@ impl Port for AfPacketPort {
                 if asked && !self.incoming.more {
                     return Ok(Received::Idle);
                 }
-                let read =
-                    self.read(BATCH).map_err(|source| PortError::Io { spec: self.spec.clone(), source })?;
+                let read = self.read().map_err(|source| PortError::Io { spec: self.spec.clone(), source })?;
                 match read {
                     Read::Frames(got) => (self.incoming.ready, asked) = (0..got, true),
                     Read::Lost => self.lost += 1,

@@ -2,6 +2,3 @@
 
 pub mod mac_table;
 pub mod meter;
-
-pub use mac_table::MacTable;
-pub use meter::Meter;

@@ -21,9 +21,7 @@ impl Worker {
             if self.egress.ports.slots()[port].finished || received >= most {
                 continue;
             }
-            self.wait_for_room(burst)?;
-            // Before it is known what the port may leave to others: a burst meets one program from here to its end.
-            self.lookup.follow(self.now_ns());
+            self.make_ready(burst)?;
             let timer = self.stages.start();
             burst.clear_for(port, most - received);
             let left = may_be_left && self.lookup.pipeline.only_forwards();
@@ -41,13 +39,20 @@ impl Worker {
 
     /// The same in the order of the frames' times, of all ports.
     pub(super) fn take_in_time(&mut self, burst: &mut Burst, most: u64) -> Result<u64, RunError> {
-        self.wait_for_room(burst)?;
-        self.lookup.follow(self.now_ns());
+        self.make_ready(burst)?;
         let timer = self.stages.start();
         burst.frames.clear_for(most);
         let Some(port) = self.merge.next(&mut self.egress.ports, &mut burst.frames)? else { return Ok(0) };
         burst.start(port);
         self.take(burst, timer)
+    }
+
+    /// Before a burst: there is room for those who have to wait, and the newest program is there. The burst meets that one to its
+    /// end, since it says what a port may leave to others.
+    fn make_ready(&mut self, burst: &mut Burst) -> Result<(), RunError> {
+        self.wait_for_room(burst)?;
+        self.lookup.follow(self.now_ns());
+        Ok(())
     }
 
     /// Counts the frames of a burst, and switches them.

@@ -97,9 +97,9 @@ impl<const W: usize> Acl<W> {
         if self.bulk.is_none() || self.overlay.is_empty() && self.deaths == 0 {
             return;
         }
-        // To clear room for all categories would take packets of one longer than to ask for them.
+        // To clear room for all categories of as many keys would take longer than to ask for them.
         let mut newer = [Verdict::NONE; CHUNK];
-        let chunk = if categories == 1 { CHUNK } else { CHUNK / CATEGORIES_MAX };
+        let chunk = CHUNK / categories;
         for (keys, slots) in keys.chunks(chunk).zip(slots.chunks_mut(chunk * categories)) {
             self.make_good(keys, categories, slots, &mut newer[..keys.len() * categories]);
         }
