@@ -213,7 +213,7 @@ impl Port for AfPacketPort {
             };
             let mut offload = Offload::read(header);
             if let Some(left) = offload
-                && !(self.keeps_offloads && left.can_be_left())
+                && !(self.keeps_offloads && tag.is_none() && left.can_be_left())
             {
                 // What is no TCP or UDP cannot be cut and is lost, as it would be on a slower link.
                 let pending = &mut self.pending;
@@ -230,7 +230,7 @@ impl Port for AfPacketPort {
                 None => frame.fill(bytes),
                 Some(_) => frame.fill(&with_tag(bytes, tag)),
             }
-            frame.offload = offload.map(|left| left.behind(if tag.is_some() { 4 } else { 0 }));
+            frame.offload = offload;
             frame.time_ns = time_ns;
         }
     }
