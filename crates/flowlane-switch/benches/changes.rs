@@ -85,13 +85,13 @@ fn change(control: &mut Control, rules: &[Rule], per_s: u32, stop: &AtomicBool) 
 }
 
 fn measure(config: &Path, rules: &[Rule], per_s: u32, seconds: u64) -> Measured {
-    let (mut worker, mut control) =
+    let (mut switch, mut control) =
         Setup::read(config).and_then(|setup| setup.open_controlled(5)).expect("the configuration is right");
     let (stop, changing) = (AtomicBool::new(false), AtomicBool::new(false));
-    let mail = worker.mailbox();
+    let mail = control.mailboxes()[0].clone();
     let received = || mail.ask(|worker| worker.egress.ports.slots()[0].counters.rx_packets).expect("it runs");
     std::thread::scope(|scope| {
-        scope.spawn(|| worker.run(Until::default(), &stop, |_| {}).expect("no port fails"));
+        scope.spawn(|| switch.run(Until::default(), &stop, |_| {}).expect("no port fails"));
         // The caches fill first, and what pays is found out.
         std::thread::sleep(Duration::from_secs(1));
         let rate = scope.spawn(|| {

@@ -58,6 +58,9 @@ pub struct Config {
 pub struct SwitchConfig {
     /// Frames taken from a port at a time, 1 to 64.
     pub burst: usize,
+    /// Threads that switch packets, each on a core of its own where there are as many: 1 to 64; 0 for one on every core. Flows
+    /// are spread over them.
+    pub workers: usize,
     /// What happens to malformed frames.
     pub malformed: MalformedChoice,
     /// By what clock meters and address ageing go.
@@ -74,6 +77,7 @@ impl Default for SwitchConfig {
     fn default() -> Self {
         Self {
             burst: 64,
+            workers: 1,
             malformed: MalformedChoice::Drop,
             clock: ClockChoice::Auto,
             variant: None,

@@ -1,6 +1,8 @@
 //! What must hold for any bytes whatever: checked by the fuzz targets and, on recorded and mutated input, by
 //! plain tests. Each check panics where its promise is broken.
 
+use std::sync::Arc;
+
 use flowlane::classify::TupleSearch;
 use flowlane::isa::Variant;
 use flowlane::packet::fields::Field;
@@ -185,7 +187,7 @@ fn every_action(cache: CacheConfig) -> (Worker, Vec<MemoryHandle>) {
         pipeline.add_rule(rule).expect("the rules are right");
     }
     let mut egress = Egress::new(MacTable::new(64, 300, 1), 1);
-    egress.meters.insert(1, Meter::new(Rate::Pps(1), u64::MAX));
+    egress.meters.insert(1, Arc::new(Meter::new(Rate::Pps(1), u64::MAX)));
     let mut handles = Vec::new();
     for number in 1..=3 {
         let (port, handle) = MemoryPort::new();

@@ -1,8 +1,10 @@
 //! What a switch has done, as data: the command line prints it as tables or as JSON.
 
 mod function;
+mod merge;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use flowlane::packet::Malformed;
 use flowlane::tunnel::Refused;
@@ -11,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use self::function::{AssetReport, FilterEntryReport, ForwardReport, FunctionReport, VerdictReport};
 
 use crate::pipeline::route::{HopSpec, NextHop, RouteTable};
+use crate::state::meter::{Meter, MeterCounters};
 use crate::tunnel::{Tunnel, Tunnels};
 use crate::worker::{Stage, Worker};
 
@@ -226,6 +229,21 @@ impl Report {
         let tables = tables(worker, true);
         let functions = function::reports(worker, true);
         Self { tables, functions, ..Self::brief(worker) }
+    }
+
+    /// The counters of all workers of a switch.
+    pub fn of_all(workers: &mut [Worker]) -> Option<Self> {
+        // What they have in common is in the first's report, and is to be complete.
+        workers.iter_mut().for_each(|worker| worker.lookup.collect_counters());
+        Self::sum(workers.iter_mut().map(Self::of))
+    }
+
+    /// What several workers' reports come to; none of none.
+    pub fn sum(reports: impl IntoIterator<Item = Self>) -> Option<Self> {
+        reports.into_iter().reduce(|mut sum, report| {
+            sum.add(report);
+            sum
+        })
     }
 
     /// The same without the lists that may be long: rules, and what functions know. For a worker that packets wait for.
@@ -444,13 +462,15 @@ fn macs(worker: &Worker) -> MacReport {
 
 fn meters(worker: &Worker) -> Vec<MeterReport> {
     let meters = worker.egress.meters.iter();
-    meters
-        .map(|(&number, meter)| MeterReport {
+    let report = |(&number, meter): (&u32, &Arc<Meter>)| {
+        let MeterCounters { passed, dropped } = meter.counters();
+        MeterReport {
             number,
-            passed_packets: meter.passed.0,
-            passed_bytes: meter.passed.1,
-            dropped_packets: meter.dropped.0,
-            dropped_bytes: meter.dropped.1,
-        })
-        .collect()
+            passed_packets: passed.0,
+            passed_bytes: passed.1,
+            dropped_packets: dropped.0,
+            dropped_bytes: dropped.1,
+        }
+    };
+    meters.map(report).collect()
 }

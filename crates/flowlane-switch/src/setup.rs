@@ -7,12 +7,12 @@ mod limits;
 mod reload;
 mod routes;
 mod tunnels;
+mod workers;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use flowlane::classify::acl::AclEngine;
 use flowlane::isa::Variant;
@@ -25,17 +25,16 @@ pub use self::reload::Reload;
 use self::functions::FunctionSetup;
 use self::routes::RoutesSetup;
 use crate::config::{
-    ClockChoice, Config, ConfigError, EngineChoice, MalformedChoice, MeterSection, MissChoice, TableSection,
-    VariantChoice,
+    ClockChoice, Config, ConfigError, EngineChoice, MeterSection, MissChoice, TableSection, VariantChoice,
 };
 use crate::control::Control;
+use crate::function::Share;
 use crate::pipeline::{Engine, Given, NotAdded, Pipeline};
 use crate::port::{PortError, PortSpec};
 use crate::program::{Miss, ProgramError};
-use crate::state::mac_table::MacTable;
 use crate::state::meter::{Meter, Rate};
 use crate::tunnel::Tunnels;
-use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
+use crate::worker::{Clock, Switch, Worker};
 
 /// Why a switch cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +130,7 @@ impl Setup {
     pub fn check(&self) -> Result<(), SetupError> {
         limits::room(&self.config, &self.checker())?;
         self.tunnels(0)?;
-        self.pipeline(self.rules.clone(), 0, None, None)?;
+        self.pipeline(self.rules.clone(), 0, None, None, Share::default())?;
         Ok(())
     }
 
@@ -160,59 +159,41 @@ impl Setup {
         self.routes.iter().map(RoutesSetup::len).sum()
     }
 
-    /// Builds the tables, opens the ports and puts the switch together. `random` is the seed of all hashes where the
-    /// configuration gives none.
+    /// Builds the tables, opens the ports and puts one worker together, whatever the configuration says of their number.
+    /// `random` is the seed of all hashes where the configuration gives none.
     ///
     /// # Errors
     /// The first thing that a table or tunnel refuses, or the first port that cannot be opened.
-    pub fn open(mut self, random: u32) -> Result<Worker, SetupError> {
-        limits::room(&self.config, &self.checker())?;
-        let seed = self.config.switch.seed.unwrap_or(random);
-        let tunnels = self.tunnels(seed.rotate_left(23))?;
-        // What is wrong with the configuration is said before what the machine lacks.
-        let device = gpu::open(&self.config).or_else(|lack| self.check().and(Err(lack.into())))?;
-        let begun = Instant::now();
-        let mut clock = || begun.elapsed().as_nanos() as u64;
-        // Who gives the seed wants to repeat a run exactly.
-        let clock = self.config.switch.seed.is_none().then_some(&mut clock as &mut engine::Clock<'_>);
-        let rules = std::mem::take(&mut self.rules);
-        let pipeline = self.pipeline(rules, seed, device.as_ref(), clock)?;
-        let egress = self.egress(seed, tunnels)?;
-        let config = &self.config;
-        let cache = CacheConfig {
-            exact_entries: config.cache.exact_entries,
-            exact_insert_inverse: config.cache.exact_insert_inverse,
-            signature_entries: config.cache.signature_entries,
-            signature_insert_inverse: config.cache.signature_insert_inverse,
-            adaptive: config.cache.adaptive,
-            hybrid: config.cache.hybrid,
-            megaflows_max: config.cache.megaflows_max,
-            masks_max: config.cache.masks_max,
-            idle_ns: config.cache.idle_s.saturating_mul(1_000_000_000),
-            seed,
-        };
-        let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, config.switch.burst, self.clock());
-        if let Some(variant) = config.switch.variant {
-            let usable = worker.set_variant(variant_of(variant));
-            assert!(usable, "read() has checked that the variant can be used here");
-        }
-        worker.set_max_delay(Duration::from_micros(config.gpu.max_delay_us));
-        worker.egress.faults.policy = match config.switch.malformed {
-            MalformedChoice::Drop => MalformedPolicy::Drop,
-            MalformedChoice::Forward => MalformedPolicy::Forward,
-        };
-        Ok(worker)
+    pub fn open(self, random: u32) -> Result<Worker, SetupError> {
+        Ok(self.open_workers(random, 1)?.remove(0))
     }
 
-    /// The same, with whoever changes its rules while it runs.
+    /// The same with all workers.
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_controlled(self, random: u32) -> Result<(Worker, Control), SetupError> {
+    pub fn open_all(self, random: u32) -> Result<Vec<Worker>, SetupError> {
+        let workers = self.workers();
+        self.open_workers(random, workers)
+    }
+
+    /// How many workers there are to be.
+    pub fn workers(&self) -> usize {
+        match self.config.switch.workers {
+            0 => std::thread::available_parallelism().map_or(1, usize::from).min(limits::WORKERS_MAX),
+            workers => workers,
+        }
+    }
+
+    /// The switch with all its workers, and whoever changes its rules while it runs.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_controlled(self, random: u32) -> Result<(Switch, Control), SetupError> {
         let seed = self.config.switch.seed;
         let tables: Vec<TableSection> = self.config.table.clone();
-        let mut worker = self.open(random)?;
-        let mut control = Control::over(&mut worker).expect("the worker is new");
+        let mut workers = self.open_all(random)?;
+        let mut control = Control::over_all(&mut workers).expect("the workers are new");
         for table in tables.into_iter().filter(|table| table.engine != EngineChoice::Gpu) {
             let (number, measured) = (table.number, seed.is_none());
             let secret = seed.unwrap_or(random) ^ u32::from(number);
@@ -221,24 +202,7 @@ impl Setup {
             };
             control.renew_with(number, Arc::new(build));
         }
-        Ok((worker, control))
-    }
-
-    /// The ports, and what sends to them.
-    fn egress(&self, seed: u32, tunnels: Option<Tunnels>) -> Result<Egress, SetupError> {
-        let config = &self.config;
-        let macs = MacTable::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
-        let mut egress = Egress::new(macs, seed.rotate_left(13));
-        egress.tunnels = tunnels;
-        for (section, spec) in config.port.iter().zip(&self.specs) {
-            let name = port_name(section.number, section.name.as_deref());
-            let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, spec.open()?);
-            (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
-            egress.ports.add(slot);
-        }
-        egress.controller = self.controller.as_ref().map(PortSpec::open).transpose()?;
-        egress.meters = config.meter.iter().map(|m| (m.number, meter(m))).collect();
-        Ok(egress)
+        Ok((Switch::new(workers), control))
     }
 
     fn checker(&self) -> Checker<'_> {
@@ -258,6 +222,7 @@ impl Setup {
         seed: u32,
         device: Option<&Device>,
         mut clock: Option<&mut engine::Clock<'_>>,
+        share: Share,
     ) -> Result<Pipeline, SetupError> {
         let refused = |message: String| self.checker().error("[[table]]", message, None);
         let mut pipeline = Pipeline::new();
@@ -266,9 +231,7 @@ impl Setup {
             pipeline.add_routes(routes.number(), table);
         }
         for function in &self.functions {
-            let number = function.number();
-            let made = function.open(seed.rotate_left(29));
-            pipeline.add_function(number, made.map_err(|e| refused(format!("function {number}: {e}")))?);
+            pipeline.add_function(function.number(), self.function(function, seed, share)?);
         }
         // Best first: what engines insert fastest.
         rules.sort_by_key(|rule| Reverse(rule.priority));

@@ -31,7 +31,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, FlowMod, Rule, RuleId};
 
 use crate::program::{
-    ByNumber, Change, Count, EVENTS_KEPT, Entry, Program, ProgramError, Published, Reader, What, Writer,
+    ByNumber, Change, Count, EVENTS_KEPT, Entry, Program, ProgramError, Published, Readers, What, Writer,
 };
 use crate::worker::{Mailbox, Worker};
 
@@ -136,8 +136,8 @@ struct Going {
 /// The owner of a switch's rules.
 pub struct Control {
     published: Arc<Published>,
-    reader: Arc<Reader>,
-    mail: Mailbox,
+    readers: Readers,
+    mail: Vec<Mailbox>,
     /// Behind the published one by its last changes.
     standby: Arc<Program>,
     writer: Writer,
@@ -146,7 +146,7 @@ pub struct Control {
     /// Oldest first.
     going: VecDeque<Going>,
     /// What was asked for, and the version all rules before which are done with when it has come.
-    collecting: Option<(u64, u64)>,
+    collecting: Option<(Vec<u64>, u64)>,
     gone: Vec<Gone>,
     timers: Timers,
     renewals: Vec<Renewal>,
@@ -178,8 +178,18 @@ fn wait_until(is_so: impl Fn() -> bool) {
 impl Control {
     /// Takes over the rules of a worker. None where somebody has done so before.
     pub fn over(worker: &mut Worker) -> Option<Self> {
-        let handed = worker.lookup.pipeline.share()?;
-        let egress = &worker.egress;
+        Self::over_all(std::slice::from_mut(worker))
+    }
+
+    /// The same for workers that [go by one program](crate::pipeline::Pipeline::fork).
+    pub fn over_all(workers: &mut [Worker]) -> Option<Self> {
+        let mail = workers.iter().map(Worker::mailbox).collect();
+        let (first, others) = workers.split_first_mut()?;
+        let handed = first.lookup.pipeline.share()?;
+        let mut readers = Readers(vec![handed.reader]);
+        let published = &handed.published;
+        readers.0.extend(others.iter_mut().map(|other| other.lookup.pipeline.subscribe(published)));
+        let egress = &first.egress;
         let references = References {
             ports: egress.ports.slots().iter().map(|slot| slot.number.0).collect(),
             meters: egress.meters.keys().copied().collect(),
@@ -187,8 +197,8 @@ impl Control {
         };
         Some(Self {
             published: handed.published,
-            reader: handed.reader,
-            mail: worker.mailbox(),
+            readers,
+            mail,
             standby: handed.copy,
             writer: handed.writer,
             devices: handed.devices,
@@ -208,9 +218,14 @@ impl Control {
         self.published.newest()
     }
 
-    /// Where the worker may be asked something.
-    pub fn mailbox(&self) -> &Mailbox {
+    /// Where each worker may be asked something.
+    pub fn mailboxes(&self) -> &[Mailbox] {
         &self.mail
+    }
+
+    /// Workers are to look at what is there for them.
+    fn wake_workers(&self) {
+        self.mail.iter().for_each(|mail| mail.waker().wake());
     }
 
     /// Makes these changes, all or none, and waits until no packet meets the rules as they were before.
@@ -230,7 +245,7 @@ impl Control {
     pub fn publish(&mut self, mods: &[FlowMod]) -> Result<Applied, Refused> {
         self.reclaim();
         self.catch_up();
-        let now_ns = self.reader.now_ns();
+        let now_ns = self.readers.now_ns();
         let mut made = Vec::new();
         for (at, one) in mods.iter().enumerate() {
             if let Err(refusal) = self.make(one, now_ns, &mut made) {
@@ -303,15 +318,20 @@ impl Control {
     /// Waits until no packet meets another program than the newest.
     pub fn wait(&self) {
         let version = self.published.newest().version();
-        self.mail.waker().wake();
-        wait_until(|| self.reader.has_passed(version));
+        self.wake_workers();
+        wait_until(|| self.readers.have_passed(version));
     }
 
     /// Asks for, and takes, the last counters of rules that went: those may go whose counters have all come.
     fn reclaim(&mut self) {
-        if let Some((asked, version)) = self.collecting
-            && self.reader.has_collected(asked)
+        self.reclaim_when(|readers, asked| readers.have_collected(asked));
+    }
+
+    fn reclaim_when(&mut self, is_complete: fn(&Readers, &[u64]) -> bool) {
+        if let Some((asked, version)) = &self.collecting
+            && is_complete(&self.readers, asked)
         {
+            let version = *version;
             self.collecting = None;
             while self.going.front().is_some_and(|going| going.version <= version) {
                 let going = self.going.pop_front().expect("it is there");
@@ -323,8 +343,8 @@ impl Control {
             self.writer.release(version, |_| false);
         }
         let version = self.published.newest().version();
-        if self.collecting.is_none() && !self.going.is_empty() && self.reader.has_passed(version) {
-            self.collecting = Some((self.reader.want_counters(), version));
+        if self.collecting.is_none() && !self.going.is_empty() && self.readers.have_passed(version) {
+            self.collecting = Some((self.readers.want_counters(), version));
         }
     }
 
@@ -335,34 +355,35 @@ impl Control {
         std::mem::take(&mut self.gone)
     }
 
-    /// The same, after waiting for all that has gone; not for a worker that does not run.
+    /// The same, after waiting for all that has gone; not for workers that packets come to without [running](Worker::run).
     pub fn wait_for_gone(&mut self) -> Vec<Gone> {
-        while !self.going.is_empty() && !self.reader.is_offline() {
-            self.reclaim();
-            if let Some((asked, _)) = self.collecting {
-                self.mail.waker().wake();
-                wait_until(|| self.reader.has_collected(asked) || self.reader.is_offline());
+        while !self.going.is_empty() {
+            // Who has stopped has brought everything.
+            self.reclaim_when(Readers::have_collected_or_stopped);
+            if let Some((asked, _)) = &self.collecting {
+                self.wake_workers();
+                wait_until(|| self.readers.have_collected_or_stopped(asked));
             }
         }
-        self.take_gone()
+        std::mem::take(&mut self.gone)
     }
 
     /// What has been counted for handles of rules.
     fn counted(&self, table: u8, rules: impl IntoIterator<Item = RuleId>) -> Vec<Count> {
-        self.reader.tallies.get(table).expect("every table has counters").of(rules)
+        self.readers.counts(table, rules)
     }
 
-    /// Has the worker bring what its paths have counted; not where it does not run.
+    /// Has the workers bring what their paths have counted; not where they do not run.
     fn collect(&self) {
-        let asked = self.reader.want_counters();
-        self.mail.waker().wake();
-        wait_until(|| self.reader.has_collected(asked) || self.reader.is_offline());
+        let asked = self.readers.want_counters();
+        self.wake_workers();
+        wait_until(|| self.readers.have_collected_or_stopped(&asked));
     }
 
     /// The rules that `wanted` selects, with their counters as they are now.
     pub fn statistics(&self, wanted: impl Fn(u8, &Rule) -> bool) -> Vec<FlowStatistics> {
         self.collect();
-        let (program, now_ns) = (self.program(), self.reader.now_ns());
+        let (program, now_ns) = (self.program(), self.readers.now_ns());
         let mut out = Vec::new();
         for (number, table) in program.tables() {
             let mut rules = table.in_order();
@@ -381,7 +402,7 @@ impl Control {
 
     /// Packets that no rule of a table was for; none where there is no such table.
     pub fn missed(&self, table: u8) -> Option<u64> {
-        Some(self.reader.tallies.get(table)?.missed().packets)
+        self.readers.missed(table)
     }
 
     /// Removes rules whose time is over. Says how many. To be called now and then: more often than once a second.
@@ -391,10 +412,8 @@ impl Control {
             return 0;
         }
         self.collect();
-        let now_ns = self.reader.now_ns();
-        let reader = &self.reader;
-        let count = |table, id| reader.tallies.get(table).map_or(Count::default(), |tally| tally.of([id])[0]);
-        let due = self.timers.due(now_ns, count);
+        let now_ns = self.readers.now_ns();
+        let due = self.timers.due(now_ns, |table, id| self.readers.counts(table, [id])[0]);
         if due.is_empty() {
             return 0;
         }

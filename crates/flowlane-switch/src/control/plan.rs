@@ -85,8 +85,8 @@ impl Control {
         let found = self.writer.find(number, &(entry.rule.priority, entry.rule.matches.clone()));
         let table = self.standby.table(number).expect("checked above");
         let before = found.map(|id| (id, &**table.rule(id).expect("it has a name")));
-        let reader = &self.reader;
-        let base = |id| reader.tallies.get(number).expect("every table has counters").of([id])[0];
+        let readers = &self.readers;
+        let base = |id| readers.counts(number, [id])[0];
         let change = self.writer.add(entry, before, base);
         if let Err(refused) = self.standby().apply(Arc::new(Event::Rule(change.clone()))) {
             self.writer.undo(&change);

@@ -8,6 +8,7 @@
 
 mod explain;
 
+use flowlane::hash::murmur3;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::{VLAN_PRESENT, word};
 use flowlane::packet::key::FlowKey;
@@ -18,6 +19,7 @@ use flowlane::route::Prefix;
 use super::ageing::{NEVER, PACKET_BUDGET, Ticks};
 use super::flag;
 use super::gathered::{Gathered, Lookups};
+use super::share::Share;
 use super::table::AgedTable;
 use crate::packet::Burst;
 
@@ -67,6 +69,8 @@ pub struct AssetConfig {
     pub lookups: Lookups,
     /// Keys the hash.
     pub seed: u32,
+    /// Whose assets these are.
+    pub share: Share,
 }
 
 impl AssetConfig {
@@ -79,6 +83,7 @@ impl AssetConfig {
             udp_port_max: UDP_PORT_MAX,
             lookups: Lookups::default(),
             seed: 0,
+            share: Share::default(),
         }
     }
 }
@@ -162,6 +167,17 @@ impl Assets {
             counters: AssetCounters::default(),
             ticks: Ticks::default(),
         }
+    }
+
+    /// By VLAN and address: a service's are its host's.
+    #[inline]
+    pub(super) fn owner(&self, packets: &Burst, lane: usize) -> Option<usize> {
+        if !self.config.share.is_part() {
+            return None;
+        }
+        let (host, _) = self.shown(&packets.keys[lane], &packets.headers[lane]);
+        let hash = host?[..5].iter().fold(!self.config.seed, |hash, &word| murmur3::mix(hash, word));
+        Some(self.config.share.owner(murmur3::finish(hash, 20)))
     }
 
     pub(super) fn process(&mut self, packets: &Burst, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {

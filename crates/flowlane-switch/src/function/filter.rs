@@ -6,6 +6,7 @@
 
 mod explain;
 
+use flowlane::hash::murmur3;
 use flowlane::packet::Headers;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT, word};
@@ -14,6 +15,7 @@ use flowlane::packet::parse::ip_proto;
 
 use super::ageing::{NEVER, PACKET_BUDGET, Ticks};
 use super::gathered::{Gathered, Lookups};
+use super::share::Share;
 use super::table::AgedTable;
 use crate::packet::Burst;
 
@@ -48,6 +50,8 @@ pub struct FilterConfig {
     pub lookups: Lookups,
     /// Keys the hash.
     pub seed: u32,
+    /// Whose entries these are.
+    pub share: Share,
 }
 
 impl FilterConfig {
@@ -62,6 +66,7 @@ impl FilterConfig {
             count: false,
             lookups: Lookups::default(),
             seed: 0,
+            share: Share::default(),
         }
     }
 }
@@ -255,6 +260,13 @@ impl<const W: usize> Set<W> {
         self.words.map(|(w, mask)| words[usize::from(w) % WORDS] & mask)
     }
 
+    /// Of what is no member's place in the table, so that shares are filled evenly.
+    #[inline]
+    fn hash(&self, words: &[u32; WORDS], seed: u32) -> u32 {
+        let hash = self.key(words).into_iter().fold(!seed, murmur3::mix);
+        murmur3::finish(hash, 4 * W as u32)
+    }
+
     fn insert(&mut self, words: &[u32; WORDS], idle: u32, now: u32) -> Result<bool, ()> {
         let key = self.key(words);
         if self.table.find(&key, now).is_some() {
@@ -386,6 +398,8 @@ pub struct Filter {
     policy: Policy,
     counters: FilterCounters,
     ticks: Ticks,
+    share: Share,
+    seed: u32,
 }
 
 /// An entry, for reports.
@@ -417,7 +431,8 @@ impl Filter {
             ages: config.learn && config.idle != NEVER,
             lookups: config.lookups,
         };
-        Ok(Self { shape, set, policy, counters: FilterCounters::default(), ticks: Ticks::default() })
+        let (counters, ticks) = (FilterCounters::default(), Ticks::default());
+        Ok(Self { shape, set, policy, counters, ticks, share: config.share, seed: config.seed })
     }
 
     /// What its keys are made of.
@@ -435,6 +450,36 @@ impl Filter {
         let now = self.ticks.now();
         let inserted = with_set!(&mut self.set, set => set.insert(key.words(), idle, now));
         inserted.map_err(|()| FilterFull { entries: self.len() })
+    }
+
+    /// Entries will come that age, or will not.
+    pub fn share_out(&mut self, ages: bool) {
+        self.policy.ages |= ages;
+    }
+
+    /// Whether packets change what is in it: then an entry is in one share; else all have all.
+    fn is_shared_out(&self) -> bool {
+        self.share.is_part() && (self.policy.learn || self.policy.ages)
+    }
+
+    /// Whether another worker has the same entries, and is asked for them.
+    pub fn is_copy(&self) -> bool {
+        self.share.me > 0 && !self.is_shared_out()
+    }
+
+    /// The worker whose share has, or would have, the entry with the key of packets with this flow key; none where all have it.
+    pub fn owner_of(&self, key: &FlowKey) -> Option<usize> {
+        let hash = || with_set!(&self.set, set => set.hash(key.words(), self.seed));
+        self.is_shared_out().then(|| self.share.owner(hash()))
+    }
+
+    #[inline]
+    pub(super) fn owner(&self, packets: &Burst, lane: usize) -> Option<usize> {
+        let key = &packets.keys[lane];
+        if !self.has_key(key, &packets.headers[lane]) {
+            return None;
+        }
+        self.owner_of(key)
     }
 
     pub(super) fn process(&mut self, packets: &Burst, lanes: LaneMask, verdicts: &mut [u8; LANES_MAX]) {

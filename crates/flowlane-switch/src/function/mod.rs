@@ -14,6 +14,7 @@
 //! | [`ageing`] | entries that go when they are idle | |
 //! | [`table`], [`gathered`] | a cuckoo table of such entries; keys of a burst | |
 //! | [`explain`] | what a function would do with a packet | |
+//! | [`share`] | which worker a packet is for | |
 //!
 //! Within a burst a packet sees what those before it have done: where entries have come or gone since the keys were looked
 //! up together, its key is looked up again. So the result is that of one packet after the other, which is how tests
@@ -25,6 +26,7 @@ pub mod explain;
 pub mod filter;
 pub mod gathered;
 pub mod nat;
+pub mod share;
 pub mod table;
 
 #[cfg(test)]
@@ -35,6 +37,7 @@ pub use explain::{Explained, Translated};
 pub use filter::{Filter, FilterConfig};
 pub use gathered::Lookups;
 pub use nat::{Nat, NatConfig};
+pub use share::{Owner, Share};
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::Action;
@@ -151,6 +154,17 @@ impl Function {
             Kind::Nat(nat) => nat.process(packets, lanes, &mut verdicts),
         }
         verdicts
+    }
+
+    /// Who is to work on a lane's packet, where several workers have a share of this.
+    #[inline]
+    pub fn owner(&mut self, packets: &mut Burst, lane: usize) -> Owner {
+        let worker = match &mut self.kind {
+            Kind::Filter(filter) => filter.owner(packets, lane),
+            Kind::Assets(assets) => assets.owner(packets, lane),
+            Kind::Nat(nat) => return nat.owner(packets, lane),
+        };
+        worker.map_or(Owner::Anyone, Owner::Worker)
     }
 
     /// What to do with a packet that got a verdict, which is counted; none where it is refused.

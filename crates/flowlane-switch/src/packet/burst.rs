@@ -22,6 +22,8 @@ pub struct Burst {
     pub port: usize,
     /// Lanes whose packet has been sent somewhere.
     pub sent: LaneMask,
+    /// The packets have come from another worker, which has done half of what the function before them does.
+    pub other_half: bool,
 }
 
 impl Default for Burst {
@@ -41,6 +43,7 @@ impl Burst {
             times_ns: [0; LANES_MAX],
             port: 0,
             sent: LaneMask(0),
+            other_half: false,
         }
     }
 
@@ -74,7 +77,7 @@ impl Burst {
 
     /// The frames have come in through the port at place `port`, and nothing has been done with them.
     pub fn start(&mut self, port: usize) {
-        (self.port, self.sent) = (port, LaneMask(0));
+        (self.port, self.sent, self.other_half) = (port, LaneMask(0), false);
     }
 
     /// Adds a packet that is parsed already, without the frame's own time.

@@ -169,6 +169,11 @@ impl Frames {
         self.frames.get_mut(self.len - 1)
     }
 
+    /// Forgets those behind the first `len`.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
     /// Takes back the last frame: a port that got nothing to fill it with.
     pub fn unget(&mut self) {
         self.len = self.len.saturating_sub(1);

@@ -7,6 +7,7 @@
 //! | [`edit`] | changing frames in place, checksums included |
 //! | `decapsulate` | what is inside a tunnel's packet |
 //! | `recirculate` | the key of a packet that comes back |
+//! | [`spread`] | which worker a frame is for |
 //!
 //! Nothing here knows ports, tables or workers.
 
@@ -15,7 +16,9 @@ pub mod decapsulate;
 pub mod edit;
 pub mod frame;
 pub(crate) mod recirculate;
+pub mod spread;
 
 pub use burst::Burst;
 pub use decapsulate::decapsulate;
 pub use frame::{Cut, Frame, Frames, Offload};
+pub use spread::Spread;

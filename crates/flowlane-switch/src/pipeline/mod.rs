@@ -26,7 +26,7 @@ use flowlane::rule::{Match, Priority, Rule, RuleId};
 use crate::function::Function;
 use crate::program::{
     ByNumber, Change, Count, Counters, EVENTS_KEPT, Entry, Event, Identity, Miss, Numbers, Program,
-    ProgramError, Published, Reader, Subscription, Table, Writer,
+    ProgramError, Published, Reader, Subscription, Table, Tally, Writer, sums,
 };
 
 /// What finds rules in a table.
@@ -52,7 +52,7 @@ pub struct RuleEntry<R = Rule> {
     pub bytes: u64,
 }
 
-/// One table, with what this worker has counted.
+/// One table, with what all workers have counted.
 pub struct TableView<'a> {
     /// For reports; empty where none was given.
     pub name: &'a str,
@@ -62,14 +62,15 @@ pub struct TableView<'a> {
     pub missed: u64,
     table: &'a Table,
     device: Option<&'a dyn Deferred>,
-    counters: &'a Counters,
+    /// Of all workers.
+    tallies: Vec<&'a Arc<Tally>>,
 }
 
 impl<'a> TableView<'a> {
     /// The rules with their counters, in order of insertion.
     pub fn rules(&self) -> impl Iterator<Item = (RuleId, RuleEntry<&'a Rule>)> + use<'a> {
         let rules = self.table.in_order();
-        let counts = self.counters.tally().of(rules.iter().map(|(id, _)| *id));
+        let counts = sums(self.tallies.iter().copied(), rules.iter().map(|(id, _)| *id));
         rules.into_iter().zip(counts).map(|((id, entry), count)| {
             let Count { packets, bytes } = count.since(entry.base);
             (id, RuleEntry { rule: &entry.rule, packets, bytes })
@@ -121,6 +122,8 @@ pub struct Pipeline {
     /// Where newer programs come from.
     source: Option<Subscription>,
     counters: ByNumber<Counters>,
+    /// What other workers that go by this program have counted.
+    others: ByNumber<Vec<Arc<Tally>>>,
     devices: ByNumber<Box<dyn Deferred>>,
     routes: ByNumber<RouteTable>,
     functions: ByNumber<Function>,
@@ -140,6 +143,7 @@ impl Pipeline {
             writer: Some(Writer::default()),
             source: None,
             counters: ByNumber::default(),
+            others: ByNumber::default(),
             devices: ByNumber::default(),
             routes: ByNumber::default(),
             functions: ByNumber::default(),
@@ -306,10 +310,12 @@ impl Pipeline {
     }
 
     fn view<'a>(&'a self, number: u8, table: &'a Table) -> TableView<'a> {
-        let counters = self.counters.get(number).expect("every table has counters");
+        let own = self.counters.get(number).expect("every table has counters").tally();
+        let others = self.others.get(number).into_iter().flatten();
+        let tallies: Vec<&Arc<Tally>> = std::iter::once(own).chain(others).collect();
         let device = self.devices.get(number).map(|device| &**device);
-        let missed = counters.tally().missed().packets;
-        TableView { name: &table.name, miss: table.miss, missed, table, device, counters }
+        let missed = tallies.iter().map(|tally| tally.missed().packets).sum();
+        TableView { name: &table.name, miss: table.miss, missed, table, device, tallies }
     }
 
     /// A table of rules that packets have come to, and its counters.
@@ -465,13 +471,66 @@ impl Pipeline {
     /// on this worker goes by what is published.
     pub(crate) fn share(&mut self) -> Option<Handed> {
         let writer = self.writer.take()?;
-        Arc::get_mut(&mut self.program).expect("nobody had it yet").leave_merging();
+        if let Some(program) = Arc::get_mut(&mut self.program) {
+            program.leave_merging();
+        }
         let copy = Arc::new(self.program.duplicate());
         let published = Arc::new(Published::new(self.program.clone()));
-        let reader = Arc::new(Reader::new(self.counters.map(|counters| counters.tally().clone())));
-        self.source = Some(Subscription::new(published.clone(), reader.clone()));
+        let reader = self.subscribe(&published);
         let devices = self.devices.map(|_| ());
         Some(Handed { writer, copy, published, reader, devices })
+    }
+
+    /// Goes by what is published from now on.
+    pub(crate) fn subscribe(&mut self, published: &Arc<Published>) -> Arc<Reader> {
+        let reader = Arc::new(Reader::new(self.counters.map(|counters| counters.tally().clone())));
+        self.source = Some(Subscription::new(published.clone(), reader.clone()));
+        reader
+    }
+
+    /// As many others for other workers: they go by the same program, and have counters of their own. Without functions, whose
+    /// state is each worker's: they are to be [brought](Self::take_function). From now on rules are changed by
+    /// [`Control`](crate::control::Control) alone.
+    ///
+    /// # Panics
+    /// Where a table answers later: its device has one session, with one worker.
+    pub fn fork(&mut self, others: usize) -> Vec<Self> {
+        assert!(!self.defers(), "a device answers one worker");
+        if let Some(program) = Arc::get_mut(&mut self.program) {
+            program.leave_merging();
+        }
+        let fork = |_| Self {
+            program: self.program.clone(),
+            writer: None,
+            source: None,
+            counters: self.counters.map(Counters::alike),
+            others: ByNumber::default(),
+            devices: ByNumber::default(),
+            routes: self.routes.map(RouteTable::share),
+            functions: ByNumber::default(),
+        };
+        let mut forks: Vec<Self> = (0..others).map(fork).collect();
+        let tallies = |worker: &Self| worker.counters.map(|counters| counters.tally().clone());
+        let all: Vec<_> = std::iter::once(&*self).chain(&forks).map(tallies).collect();
+        for (place, worker) in std::iter::once(self).chain(&mut forks).enumerate() {
+            let of_others = |number| {
+                let others = all.iter().enumerate().filter(|(other, _)| *other != place);
+                others.filter_map(|(_, tallies)| tallies.get(number).cloned()).collect()
+            };
+            for (number, _) in worker.program.tables() {
+                worker.others.insert(number, of_others(number));
+            }
+        }
+        forks
+    }
+
+    /// This worker's share of a function that the program has.
+    ///
+    /// # Panics
+    /// Where it has none of this number.
+    pub fn take_function(&mut self, number: u8, function: Function) {
+        assert!(self.are_functions().has(number), "the program has no function {number}");
+        self.functions.insert(number, function);
     }
 
     /// From now on, until [`end`](Self::end), changes wait for this worker to see them.

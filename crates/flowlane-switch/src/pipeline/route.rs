@@ -8,6 +8,8 @@
 //!
 //! A next hop is a list of actions, or a group of other next hops of which the packet's flow picks one.
 
+use std::sync::Arc;
+
 use flowlane::cache::flow_hash::FlowHash;
 use flowlane::packet::Field;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
@@ -31,7 +33,7 @@ pub enum HopSpec {
 }
 
 /// What happens to the packets of a route.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct NextHop {
     /// Its name in routes and reports.
     pub name: String,
@@ -81,12 +83,17 @@ pub struct RouteTable {
     pub miss_to_controller: bool,
     /// Packets without a route.
     pub missed: u64,
+    routes: Arc<Routes>,
+    hops: Vec<NextHop>,
+    groups: GroupReader,
+}
+
+/// What all workers go by.
+struct Routes {
     v4: Forwarding<u32>,
     v6: Forwarding<u128>,
-    hops: Vec<NextHop>,
     /// What is done with packets: first with those without a route, then for each next hop.
     steps: Vec<Steps>,
-    groups: GroupReader,
     flow_hash: FlowHash,
 }
 
@@ -170,17 +177,33 @@ impl RouteTable {
             steps_of_hops.push(Steps::new(steps));
             made.push(NextHop { name, spec, packets: 0, bytes: 0 });
         }
-        Ok(Self {
+        let routes = Routes {
             v4: Forwarding::new(&config, v4, &numbers, Engine::Dir24)?,
             v6: Forwarding::new(&config, v6, &numbers, Engine::Trie)?,
+            steps: steps_of_hops,
+            flow_hash: FlowHash::new(config.seed),
+        };
+        Ok(Self {
             name: config.name,
             miss_to_controller: config.miss_to_controller,
             missed: 0,
+            routes: Arc::new(routes),
             hops: made,
-            steps: steps_of_hops,
             groups: groups.reader(),
-            flow_hash: FlowHash::new(config.seed),
         })
+    }
+
+    /// The same routes for another worker, with counters of its own.
+    pub fn share(&self) -> Self {
+        let hop = |hop: &NextHop| NextHop { packets: 0, bytes: 0, ..hop.clone() };
+        Self {
+            name: self.name.clone(),
+            miss_to_controller: self.miss_to_controller,
+            missed: 0,
+            routes: self.routes.clone(),
+            hops: self.hops.iter().map(hop).collect(),
+            groups: self.groups.clone(),
+        }
     }
 
     /// The next hops, in order.
@@ -190,7 +213,7 @@ impl RouteTable {
 
     /// Number of routes.
     pub fn len(&self) -> usize {
-        self.v4.rib.len() + self.v6.rib.len()
+        self.routes.v4.rib.len() + self.routes.v6.rib.len()
     }
 
     /// Whether there are no routes.
@@ -200,7 +223,7 @@ impl RouteTable {
 
     /// Bytes of routes and forwarding tables.
     pub fn table_bytes(&self) -> usize {
-        self.v4.table_bytes() + self.v6.table_bytes()
+        self.routes.v4.table_bytes() + self.routes.v6.table_bytes()
     }
 
     /// Looks up where the packets of these lanes go.
@@ -215,12 +238,12 @@ impl RouteTable {
                 _ => {}
             }
         }
-        v4.look_up(&self.v4.fib, &mut found);
-        v6.look_up(&self.v6.fib, &mut found);
+        v4.look_up(&self.routes.v4.fib, &mut found);
+        v6.look_up(&self.routes.v6.fib, &mut found);
         for lane in lanes.lanes() {
             let next_hop = &mut found.next_hops[lane];
             if *next_hop > self.hops.len() as u64 {
-                *next_hop = self.groups.resolve(*next_hop, self.flow_hash.of(&keys[lane]));
+                *next_hop = self.groups.resolve(*next_hop, self.routes.flow_hash.of(&keys[lane]));
             }
         }
         found
@@ -232,8 +255,8 @@ impl RouteTable {
         let number = self.find(std::slice::from_ref(key), LaneMask::first(1)).next_hops[0];
         let (v4, v6) = (key.word(word::IPV4_DST), key.get(Field::Ipv6Dst));
         let (destination, route) = match key.word(word::VLAN_ETH_TYPE) as u16 {
-            ether_type::IPV4 => (v4.to_ip(), self.v4.route(v4)),
-            ether_type::IPV6 => (v6.to_ip(), self.v6.route(v6)),
+            ether_type::IPV4 => (v4.to_ip(), self.routes.v4.route(v4)),
+            ether_type::IPV6 => (v6.to_ip(), self.routes.v6.route(v6)),
             _ => return (number as u32, "no route: neither IPv4 nor IPv6".to_owned()),
         };
         let Some((prefix, first)) = route else {
@@ -280,7 +303,7 @@ impl RouteTable {
     /// Where [`take`](Self::take) has not given this number.
     #[inline]
     pub fn steps(&self, number: u32) -> &Steps {
-        &self.steps[number as usize]
+        &self.routes.steps[number as usize]
     }
 }
 

@@ -17,7 +17,7 @@
 //! port are counted and forgotten.
 
 use super::{Port, PortError, Received};
-use crate::packet::{Frame, Frames};
+use crate::packet::{Frame, Frames, Spread};
 use flowlane::generate::packet::FRAME_MIN;
 use flowlane::generate::{
     Locality, Profile, Random, RuleConfig, Sampler, Trace, TraceConfig, build_frame, generate_rules,
@@ -183,6 +183,8 @@ pub struct GenPort {
     places: Vec<Place>,
     sampler: Sampler,
     random: Random,
+    /// Which frames are this worker's.
+    mine: Vec<bool>,
     /// Frames that are still to come; none: no end.
     left: Option<u64>,
     pace: Option<Pace>,
@@ -203,6 +205,14 @@ impl GenPort {
     /// # Errors
     /// Where the flows need more memory than that, or the rules do not give so many.
     pub fn new(config: GenConfig) -> Result<Self, PortError> {
+        Self::share(config, Spread::ALL)
+    }
+
+    /// The same, that draws the same frames, and gives those that are for one worker.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn share(config: GenConfig, spread: Spread) -> Result<Self, PortError> {
         let fail = |problem: String| PortError::Spec { spec: config.to_string(), problem };
         // The shortest possible: whether there is more is seen when the frames are there.
         let frame_bytes = config.size.unwrap_or(FRAME_MIN).next_multiple_of(64);
@@ -214,6 +224,7 @@ impl GenPort {
         let rules = rules_of(&config).map_err(&fail)?;
         let trace = Trace::generate(&rules, &trace).map_err(|e| fail(e.to_string()))?;
         let (mut arena, mut places, mut frame) = (Vec::new(), Vec::new(), Vec::new());
+        let mut mine = Vec::new();
         let mut random = Random::for_purpose(config.seed, "gen port");
         for flow in trace.flows() {
             build_frame(
@@ -225,6 +236,7 @@ impl GenPort {
                 let flows = places.len();
                 return Err(fail(format!("the frames need more than 1 GiB; {flows} flows would fit")));
             }
+            mine.push(spread.is_mine(&frame));
             places.push(Place { start: arena.len() as u32, len: frame.len() as u32 });
             arena.extend(&frame);
             arena.resize(arena.len().next_multiple_of(64), 0);
@@ -233,6 +245,7 @@ impl GenPort {
             arena,
             sampler: Sampler::new(config.locality, places.len() as u32),
             places,
+            mine,
             random,
             left: (config.count > 0).then_some(config.count),
             pace: (config.rate_pps > 0).then(|| Pace::new(config.rate_pps)),
@@ -317,7 +330,11 @@ impl Port for GenPort {
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         for _ in 0..wanted {
-            let place = self.places[self.sampler.draw(&mut self.random) as usize];
+            let drawn = self.sampler.draw(&mut self.random) as usize;
+            if !self.mine[drawn] {
+                continue;
+            }
+            let place = self.places[drawn];
             let Some(frame) = frames.next_frame() else { break };
             let start = place.start as usize;
             frame.fill(&self.arena[start..start + place.len as usize]);

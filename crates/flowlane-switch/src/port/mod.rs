@@ -6,6 +6,7 @@ pub mod r#gen;
 pub mod memory;
 pub mod offload;
 pub mod pcap;
+pub mod shared;
 pub mod spec;
 #[cfg(target_os = "linux")]
 pub mod tap;
@@ -13,6 +14,7 @@ pub mod tap;
 pub use r#gen::{GenConfig, GenPort, GenProfile};
 pub use memory::{MemoryHandle, MemoryPort, NullPort};
 pub use pcap::{PcapConfig, PcapOutPort, PcapPort};
+pub use shared::SharedPort;
 pub use spec::PortSpec;
 
 use std::os::fd::BorrowedFd;
@@ -68,7 +70,7 @@ pub enum PortError {
     },
 }
 
-/// A port. One worker owns it; none of its calls blocks for longer than a few milliseconds.
+/// A port, or a worker's queue of one. That worker owns it; none of its calls blocks for longer than a few milliseconds.
 pub trait Port: Send {
     /// Appends frames to `burst` until it is full or there are no more for now.
     ///
@@ -88,6 +90,11 @@ pub trait Port: Send {
     /// What is ready to be read when frames have come; none where there is no such thing: the port is asked again and again.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    /// Whether what is received here is for all workers: it is to be spread over them.
+    fn is_for_all(&self) -> bool {
+        false
     }
 
     /// How many frames have come, since this was last asked, that the system could not hand over.

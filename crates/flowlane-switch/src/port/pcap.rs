@@ -5,12 +5,15 @@ use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::{Port, PortError, Received};
+use super::{Port, PortError, Received, SharedPort};
 use crate::capture::{CaptureError, CaptureReader, CaptureWriter, FileFormat};
-use crate::packet::{Frame, Frames};
+use crate::packet::{Frame, Frames, Spread};
 
 /// The most bytes of frames that are kept to be replayed several times.
 pub const REPLAY_BYTES_MAX: usize = 1 << 30;
+
+/// The most frames that are read in one go: those for other workers are passed over.
+const READ_MAX: u64 = 1024;
 
 /// What to replay, and how.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -53,10 +56,12 @@ enum Input {
 pub struct PcapPort {
     spec: String,
     input: Input,
+    /// Which frames are given, of those that are read.
+    spread: Spread,
     /// What ended the input: told when the frames before it have been delivered.
     failed: Option<PortError>,
     pace: Option<Pace>,
-    output: Option<PcapOutPort>,
+    output: Option<Box<dyn Port>>,
 }
 
 /// Keeps a rate: so many packets may have gone by now.
@@ -80,15 +85,41 @@ impl PcapPort {
     /// # Errors
     /// Where it cannot be read, is no capture, or is too large to be replayed from memory.
     pub fn open(config: &PcapConfig) -> Result<Self, PortError> {
+        Ok(Self::open_all(config, 1)?.remove(0))
+    }
+
+    /// The same for as many workers: each reads the capture for itself, and keeps its share of the frames. What is sent goes to
+    /// one file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_all(config: &PcapConfig, workers: usize) -> Result<Vec<Self>, PortError> {
+        let output = config.out.as_deref().map(|out| PcapOutPort::create(out, None)).transpose()?;
+        let mut outputs: Vec<Box<dyn Port>> = match (output, workers) {
+            (None, _) => Vec::new(),
+            (Some(output), 1) => vec![Box::new(output)],
+            (Some(output), _) => {
+                let handles = SharedPort::handles(Box::new(output), workers);
+                handles.into_iter().map(|handle| Box::new(handle) as _).collect()
+            }
+        };
+        outputs.reverse();
+        (0..workers).map(|me| Self::share(config, Spread { me, of: workers }, outputs.pop())).collect()
+    }
+
+    fn share(config: &PcapConfig, spread: Spread, output: Option<Box<dyn Port>>) -> Result<Self, PortError> {
         let spec = format!("pcap:{}", config.file.display());
         let io = |source| PortError::Io { spec: spec.clone(), source };
         let file = File::open(&config.file).map_err(io)?;
         let reader = CaptureReader::new(BufReader::with_capacity(1 << 18, file));
         let mut reader = reader.map_err(|e| capture_error(&spec, e))?;
+        // What is read is what a rate is of: in memory there is only what this worker gives.
+        let (mut mine, mut all) = (1, 1);
         let input = if config.loops == 1 {
             Input::Stream { reader, record: Vec::new() }
         } else {
-            let arena = load(&mut reader, &spec)?;
+            let (arena, frames) = load(&mut reader, &spec, spread)?;
+            (mine, all) = (arena.frames.len() as u128, frames);
             let left = config.loops.checked_sub(1);
             if arena.frames.is_empty() {
                 Input::Done
@@ -96,9 +127,10 @@ impl PcapPort {
                 Input::Memory { arena, next: 0, start: 0, left }
             }
         };
-        let output = config.out.as_deref().map(|out| PcapOutPort::create(out, None)).transpose()?;
-        let pace = config.rate_pps.map(|rate_pps| Pace { rate_pps, begun: Instant::now(), gone: 0 });
-        Ok(Self { spec, input, failed: None, pace, output })
+        let rate = |rate_pps: u64| (u128::from(rate_pps) * mine / all.max(1)) as u64;
+        let pace = |rate_pps| Pace { rate_pps: rate(rate_pps).max(1), begun: Instant::now(), gone: 0 };
+        let pace = config.rate_pps.map(pace);
+        Ok(Self { spec, input, spread, failed: None, pace, output })
     }
 }
 
@@ -106,10 +138,19 @@ fn capture_error(spec: &str, error: CaptureError) -> PortError {
     PortError::Capture { spec: spec.to_owned(), problem: error.to_string() }
 }
 
-fn load(reader: &mut CaptureReader<BufReader<File>>, spec: &str) -> Result<Arena, PortError> {
-    let mut arena = Arena::default();
+/// Reads the frames of one worker; says how many there are in all.
+fn load(
+    reader: &mut CaptureReader<BufReader<File>>,
+    spec: &str,
+    spread: Spread,
+) -> Result<(Arena, u128), PortError> {
+    let (mut arena, mut frames) = (Arena::default(), 0);
     let mut record = Vec::new();
     while let Some(read) = reader.next(&mut record).map_err(|e| capture_error(spec, e))? {
+        frames += 1;
+        if !spread.is_mine(&record) {
+            continue;
+        }
         if arena.bytes.len() + record.len() > REPLAY_BYTES_MAX {
             let problem = format!(
                 "its frames take more than {REPLAY_BYTES_MAX} bytes, too many to replay from memory; \
@@ -120,10 +161,16 @@ fn load(reader: &mut CaptureReader<BufReader<File>>, spec: &str) -> Result<Arena
         arena.bytes.extend_from_slice(&record);
         arena.frames.push((arena.bytes.len() as u32, read.time_ns));
     }
-    Ok(arena)
+    Ok((arena, frames))
 }
 
 impl Input {
+    /// Whether frames come that are for other workers.
+    #[inline]
+    fn has_others(&self) -> bool {
+        matches!(self, Input::Stream { .. })
+    }
+
     /// Puts the next frame into `frame`; says whether there was one.
     #[inline]
     fn next(&mut self, frame: &mut Frame) -> Result<bool, CaptureError> {
@@ -160,10 +207,15 @@ impl Port for PcapPort {
         }
         let most = self.pace.as_ref().map_or(u64::MAX, Pace::allowed);
         let mut taken = 0;
-        while taken < most {
+        while taken < most.min(READ_MAX) {
             let Some(frame) = frames.next_frame() else { break };
             match self.input.next(frame) {
-                Ok(true) => taken += 1,
+                Ok(true) => {
+                    taken += 1;
+                    if self.input.has_others() && !self.spread.is_mine(frame.bytes()) {
+                        frames.unget();
+                    }
+                }
                 Ok(false) => {
                     frames.unget();
                     self.input = Input::Done;
@@ -188,7 +240,7 @@ impl Port for PcapPort {
     }
 
     fn close(&mut self) -> Result<(), PortError> {
-        self.output.as_mut().map_or(Ok(()), Port::close)
+        self.output.as_mut().map_or(Ok(()), |output| output.close())
     }
 
     fn sends(&self) -> bool {

@@ -7,8 +7,9 @@ use std::str::FromStr;
 use super::r#gen::{GenConfig, GenPort};
 use super::memory::NullPort;
 use super::pcap::{PcapConfig, PcapOutPort, PcapPort};
-use super::{Port, PortError};
+use super::{Port, PortError, SharedPort};
 use crate::capture::FileFormat;
+use crate::packet::Spread;
 
 /// A port that can be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,6 +56,32 @@ impl PortSpec {
         }
     }
 
+    /// Opens the port for as many workers: a queue for each.
+    ///
+    /// # Errors
+    /// Where a file, interface or permission is missing.
+    pub fn open_all(&self, workers: usize) -> Result<Vec<Box<dyn Port>>, PortError> {
+        fn boxed<P: Port + 'static>(ports: Vec<P>) -> Vec<Box<dyn Port>> {
+            ports.into_iter().map(|port| Box::new(port) as _).collect()
+        }
+        match self {
+            _ if workers == 1 => Ok(vec![self.open()?]),
+            Self::Null => Ok((0..workers).map(|_| Box::new(NullPort) as _).collect()),
+            // What is no file can be read once only.
+            Self::Pcap(config) if config.file.is_file() => Ok(boxed(PcapPort::open_all(config, workers)?)),
+            Self::Gen { .. } => Ok(boxed(self.generator(workers)?)),
+            _ => Ok(boxed(SharedPort::handles(self.open()?, workers))),
+        }
+    }
+
+    /// Generators of the same frames, each of which gives its worker's share.
+    fn generator(&self, workers: usize) -> Result<Vec<GenPort>, PortError> {
+        let Self::Gen { profile, options } = self else { unreachable!("only asked of generators") };
+        let config = GenConfig::from_options(profile, options)
+            .map_err(|problem| PortError::Spec { spec: self.to_string(), problem })?;
+        (0..workers).map(|me| GenPort::share(config.clone(), Spread { me, of: workers })).collect()
+    }
+
     /// Opens the port.
     ///
     /// # Errors
@@ -63,11 +90,7 @@ impl PortSpec {
         match self {
             Self::Pcap(config) => Ok(Box::new(PcapPort::open(config)?)),
             Self::PcapOut { file, format } => Ok(Box::new(PcapOutPort::create(file, *format)?)),
-            Self::Gen { profile, options } => {
-                let config = GenConfig::from_options(profile, options)
-                    .map_err(|problem| PortError::Spec { spec: self.to_string(), problem })?;
-                Ok(Box::new(GenPort::new(config)?))
-            }
+            Self::Gen { .. } => Ok(Box::new(self.generator(1)?.remove(0))),
             Self::Null => Ok(Box::new(NullPort)),
             #[cfg(target_os = "linux")]
             Self::Tap { name } => Ok(Box::new(super::tap::TapPort::open(name)?)),

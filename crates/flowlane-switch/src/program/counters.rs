@@ -89,6 +89,19 @@ impl Tally {
     }
 }
 
+/// What several workers have counted, together, for each handle of `rules`.
+pub(crate) fn sums<'a>(
+    tallies: impl IntoIterator<Item = &'a Arc<Tally>>,
+    rules: impl IntoIterator<Item = RuleId>,
+) -> Vec<Count> {
+    let rules: Vec<RuleId> = rules.into_iter().collect();
+    let mut sums = vec![Count::default(); rules.len()];
+    for tally in tallies {
+        sums.iter_mut().zip(tally.of(rules.iter().copied())).for_each(|(sum, count)| *sum += count);
+    }
+    sums
+}
+
 /// A table's counters of one worker, in that worker's hands.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -100,6 +113,13 @@ impl Counters {
     /// What others may read.
     pub(crate) fn tally(&self) -> &Arc<Tally> {
         &self.tally
+    }
+
+    /// As many for another worker, which has counted nothing.
+    pub(crate) fn alike(&self) -> Self {
+        let mut alike = Self::default();
+        alike.grow(self.chunks.len() * CHUNK);
+        alike
     }
 
     /// Makes room for handles below `rules`.

@@ -8,8 +8,10 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use flowlane::rule::RuleId;
+
 use super::by_number::ByNumber;
-use super::counters::Tally;
+use super::counters::{Count, Tally, sums};
 use super::snapshot::Program;
 
 /// The newest program.
@@ -88,6 +90,46 @@ impl Reader {
     /// The worker's clock when its last burst came.
     pub(crate) fn now_ns(&self) -> u64 {
         self.now_ns.load(Ordering::Relaxed)
+    }
+}
+
+/// What others know of all workers.
+#[derive(Default)]
+pub(crate) struct Readers(pub(crate) Vec<Arc<Reader>>);
+
+impl Readers {
+    /// Whether no packet meets a program before this version any more.
+    pub(crate) fn have_passed(&self, version: u64) -> bool {
+        self.0.iter().all(|reader| reader.has_passed(version))
+    }
+
+    /// Asks for the paths' counters; what is returned tells when they [have been brought](Self::have_collected).
+    pub(crate) fn want_counters(&self) -> Vec<u64> {
+        self.0.iter().map(|reader| reader.want_counters()).collect()
+    }
+
+    pub(crate) fn have_collected(&self, asked: &[u64]) -> bool {
+        self.0.iter().zip(asked).all(|(reader, &asked)| reader.has_collected(asked))
+    }
+
+    /// The same, of those that run.
+    pub(crate) fn have_collected_or_stopped(&self, asked: &[u64]) -> bool {
+        self.0.iter().zip(asked).all(|(reader, &asked)| reader.has_collected(asked) || reader.is_offline())
+    }
+
+    /// The clock of the worker that is furthest.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.0.iter().map(|reader| reader.now_ns()).max().unwrap_or(0)
+    }
+
+    /// What was counted for each handle of `rules`; nothing where there is no such table.
+    pub(crate) fn counts(&self, table: u8, rules: impl IntoIterator<Item = RuleId>) -> Vec<Count> {
+        sums(self.0.iter().filter_map(|reader| reader.tallies.get(table)), rules)
+    }
+
+    /// Packets that no rule of a table was for; none where there is no such table.
+    pub(crate) fn missed(&self, table: u8) -> Option<u64> {
+        self.0.iter().map(|reader| Some(reader.tallies.get(table)?.missed().packets)).sum()
     }
 }
 

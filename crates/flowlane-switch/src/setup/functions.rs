@@ -17,7 +17,9 @@ use crate::config::{AssetTableSection, Config, ConfigError, FilterTableSection, 
 use crate::function::ageing::{NEVER, idle_ticks};
 use crate::function::filter::KeyShape;
 use crate::function::nat::ports::Secret;
-use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
+use crate::function::{
+    AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig, Share,
+};
 
 /// The most entries of a function's table.
 const ENTRIES_MAX: usize = 1 << 26;
@@ -79,22 +81,33 @@ impl FunctionSetup {
     }
 
     /// Puts the function together.
-    pub(super) fn open(&self, seed: u32) -> Result<Function, String> {
+    pub(super) fn open(&self, seed: u32, share: Share) -> Result<Function, String> {
         let seed = seed ^ u32::from(self.number);
         let kind = match &self.kind {
             KindSetup::Filter { config, entries } => {
-                let config = FilterConfig { seed, ..config.clone() };
+                let mut config = FilterConfig { seed, share, ..config.clone() };
+                if config.learn {
+                    config.entries_max = share.part(config.entries_max).max(entries.len());
+                }
                 let mut filter = Filter::new(&config).map_err(|e| e.to_string())?;
+                let ages = entries.iter().any(|(_, idle)| *idle != NEVER);
+                filter.share_out(ages);
                 for (key, idle) in entries {
+                    if filter.owner_of(key).is_some_and(|owner| owner != share.me) {
+                        continue;
+                    }
                     filter.insert(key, *idle).map_err(|e| format!("{e}; raise `entries_max`"))?;
                 }
                 Kind::Filter(filter)
             }
             KindSetup::Nat(config) => {
-                let config = NatConfig { seed, ..config.clone() };
+                let config = NatConfig { seed, share, ..config.clone() };
                 Kind::Nat(Nat::new(config).map_err(|e| e.to_string())?)
             }
-            KindSetup::Assets(config) => Kind::Assets(Assets::new(AssetConfig { seed, ..config.clone() })),
+            KindSetup::Assets(config) => {
+                let entries_max = share.part(config.entries_max);
+                Kind::Assets(Assets::new(AssetConfig { seed, share, entries_max, ..config.clone() }))
+            }
         };
         Function::new(self.number, &self.name, kind, self.actions.clone()).map_err(|e| e.to_string())
     }

@@ -22,6 +22,8 @@ const MASKS_MAX: usize = 1 << 16;
 const MACS_MAX: usize = 1 << 24;
 /// Rules and routes are numbered with 32 bits, some of which mark what they are.
 const NUMBERED_MAX: usize = 1 << 30;
+/// Threads. Each looks at what all others have handed over.
+pub(super) const WORKERS_MAX: usize = 64;
 /// A terabyte.
 const MEMORY_MIB_MAX: usize = 1 << 20;
 
@@ -42,6 +44,7 @@ fn sizes(config: &Config) -> Vec<Size> {
     let cache = &config.cache;
     let size = |key, what, value, most, because, default| Size { key, what, value, most, because, default };
     let mut sizes = vec![
+        size("workers", "workers", config.switch.workers, WORKERS_MAX, "each is a thread", Some(1)),
         size(
             "exact_entries",
             "entries in the exact-match cache",

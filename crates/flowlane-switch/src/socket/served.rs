@@ -23,7 +23,8 @@ use crate::worker::{Mailbox, Trace, Worker};
 /// A switch that runs, for those who look at it and change it.
 pub struct Served {
     control: Mutex<Control>,
-    mail: Mailbox,
+    /// Of each worker.
+    mail: Vec<Mailbox>,
     reload: Reload,
     stop: Arc<AtomicBool>,
     begun: Instant,
@@ -133,7 +134,7 @@ struct ReloadParams {
 impl Served {
     /// A switch whose rules this control changes. `stop` is set where somebody asks it to stop.
     pub fn new(control: Control, reload: Reload, stop: Arc<AtomicBool>) -> Self {
-        let mail = control.mailbox().clone();
+        let mail = control.mailboxes().to_vec();
         Self { control: Mutex::new(control), mail, reload, stop, begun: Instant::now() }
     }
 
@@ -177,13 +178,19 @@ impl Served {
         }
     }
 
-    /// Has the worker answer a question.
+    /// Has a worker answer a question.
     fn ask<T: Send + 'static>(
         &self,
+        worker: usize,
         question: impl FnOnce(&mut Worker) -> T + Send + 'static,
     ) -> Result<T, RpcError> {
         let stopped = || RpcError::new(RpcError::STOPPED, "the switch does not run");
-        self.mail.ask(question).ok_or_else(stopped)
+        self.mail[worker].ask(question).ok_or_else(stopped)
+    }
+
+    /// Has each worker answer a question.
+    fn ask_all<T: Send + 'static>(&self, question: fn(&mut Worker) -> T) -> Result<Vec<T>, RpcError> {
+        (0..self.mail.len()).map(|worker| self.ask(worker, question)).collect()
     }
 
     /// Everything that the switch counts, and for how many seconds it has run.
@@ -191,7 +198,7 @@ impl Served {
     /// # Errors
     /// Where it does not run.
     pub fn show(&self) -> Result<Value, RpcError> {
-        let mut report = self.ask(Report::brief)?;
+        let mut report = Report::sum(self.ask_all(Report::brief)?).expect("there is a worker");
         for flow in self.flows(None, "")? {
             let Some(table) = report.tables.iter_mut().find(|table| table.number == flow.table) else {
                 continue;
@@ -271,7 +278,7 @@ impl Served {
         let mut entries = Vec::new();
         let mut from = Some(0);
         while let Some(at) = from {
-            let (some, next) = self.ask(move |worker| addresses(worker, at))?;
+            let (some, next) = self.ask(0, move |worker| addresses(worker, at))?;
             entries.extend(some);
             from = next;
         }
@@ -296,7 +303,7 @@ impl Served {
             let read: Option<Vec<u8>> = (0..frame.len()).step_by(2).map(byte).collect();
             bytes = read.ok_or_else(|| refused("a frame is hexadecimal digits, two a byte".to_owned()))?;
         }
-        let traced = self.ask(move |worker| {
+        let traced = self.ask(0, move |worker| {
             let first = worker.egress.ports.slots().first().map_or(PortNo(0), |slot| slot.number);
             worker.trace(port.map_or(first, PortNo), &bytes)
         })?;
@@ -334,7 +341,7 @@ fn addresses(worker: &mut Worker, from: usize) -> (Vec<MacEntry>, Option<usize>)
             age_s: now_s.saturating_sub(seen_s),
         }
     };
-    (entries.map(entry).collect(), next)
+    (entries.into_iter().map(entry).collect(), next)
 }
 
 fn read<T: DeserializeOwned + Default>(params: Value) -> Result<T, RpcError> {

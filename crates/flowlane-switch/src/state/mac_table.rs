@@ -8,29 +8,27 @@
 //! otherwise it is not learned (and counted), and packets to it are flooded. So a flood of made-up
 //! addresses can neither grow the table nor push out hosts that are talking.
 
-use flowlane::hash::murmur3;
+mod slots;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
 use flowlane::packet::parse::ether_type;
 use flowlane::rule::action::PortNo;
 
+use slots::{Entry, Slots};
+
 /// Entries looked at for one to replace in a full table.
 pub const NEIGHBOURHOOD: usize = 16;
+
+/// An address: (mac, vid, port, when seen).
+pub type Listed = (u64, u16, PortNo, u32);
 
 /// Slots that are looked at for addresses too old where a new one comes.
 const SWEEP_PER_ADDRESS: usize = 8;
 
 /// The slots that an empty table begins with.
 const SLOTS_MIN: usize = 64;
-
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    /// Address and VLAN: `mac << 16 | vid`. 0, which no station has, marks a free slot.
-    key: u64,
-    port: u32,
-    seen_s: u32,
-}
-
-const FREE: Entry = Entry { key: 0, port: 0, seen_s: 0 };
-const _: () = assert!(size_of::<Entry>() == 16);
 
 /// Where a frame goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,29 +101,49 @@ pub struct MacCounters {
     pub refused: u64,
 }
 
+/// What whoever has the lock may do.
 #[derive(Debug)]
-pub struct MacTable {
-    slots: Vec<Entry>,
+struct Learnt {
+    slots: Arc<Slots>,
     len: usize,
-    entries_max: usize,
-    ageing_s: u32,
-    seed: u32,
     hand: usize,
     counters: MacCounters,
+}
+
+#[derive(Debug)]
+struct Shared {
+    learnt: Mutex<Learnt>,
+    /// How often the slots have been replaced by others.
+    replaced: AtomicU64,
+    entries_max: usize,
+    ageing_s: u32,
+}
+
+/// A worker's hold on the table: what one learns, all see.
+///
+/// Looking up takes no lock and writes nothing, but for the time, once a second for each address. New addresses, those that have
+/// moved and those that go are seen to under a lock.
+#[derive(Debug)]
+pub struct MacTable {
+    shared: Arc<Shared>,
+    /// As they were when this was last asked.
+    slots: Arc<Slots>,
+    replaced: u64,
 }
 
 impl MacTable {
     /// A table of at most `entries_max` addresses, forgotten when unseen for `ageing_s` seconds.
     pub fn new(entries_max: usize, ageing_s: u32, seed: u32) -> Self {
-        Self {
-            slots: vec![FREE; SLOTS_MIN],
-            len: 0,
-            entries_max,
-            ageing_s,
-            seed,
-            hand: 0,
-            counters: MacCounters::default(),
-        }
+        let slots = Arc::new(Slots::new(SLOTS_MIN, seed));
+        let learnt = Learnt { slots: slots.clone(), len: 0, hand: 0, counters: MacCounters::default() };
+        let shared =
+            Shared { learnt: Mutex::new(learnt), replaced: AtomicU64::new(0), entries_max, ageing_s };
+        Self { shared: Arc::new(shared), slots, replaced: 0 }
+    }
+
+    /// The same table, for another worker.
+    pub fn share(&self) -> Self {
+        Self { shared: self.shared.clone(), slots: self.slots.clone(), replaced: self.replaced }
     }
 
     /// Learns where a frame's source is, and says where the frame goes. `now_s` is the caller's clock.
@@ -139,24 +157,8 @@ impl MacTable {
     /// What [`switch`](Self::switch) would say. Nothing is learnt.
     pub fn would_switch(&self, frame: &[u8], port: PortNo, now_s: u32) -> NormalDecision {
         let Some(ends) = Ends::of(frame) else { return NormalDecision::Drop };
-        ends.decide(|| self.would_find(&ends, port, now_s))
-    }
-
-    /// Where the destination would be found once the source, which may be the same, has been learnt: that may take the
-    /// destination's place.
-    fn would_find(&self, ends: &Ends, port: PortNo, now_s: u32) -> Option<PortNo> {
-        let [source, destination] = [ends.source, ends.destination].map(|mac| key_of(mac, ends.vid));
-        let comes = is_station(ends.source) && self.find(source).is_err();
-        let no_room = comes && self.len >= self.entries_max && !self.would_sweep(now_s, SWEEP_PER_ADDRESS);
-        let replaced = if no_room { self.replaceable(self.home(source), now_s) } else { None };
-        if is_station(ends.source) && source == destination {
-            let is_learnt = !no_room || replaced.is_some();
-            return (is_learnt && self.ageing_s > 0).then_some(port);
-        }
-        if replaced.is_some_and(|at| self.slots[at].key == destination) {
-            return None;
-        }
-        self.lookup(ends.destination, ends.vid, now_s)
+        let learnt = self.lock();
+        ends.decide(|| self.shared.would_find(&learnt, &ends, port, now_s))
     }
 
     /// Notes that `mac` was seen in VLAN `vid` at a port. Group addresses and zero are nobody's source.
@@ -166,20 +168,13 @@ impl MacTable {
             return;
         }
         let key = key_of(mac, vid);
-        match self.find(key) {
-            Ok(at) => {
-                let entry = &mut self.slots[at];
-                entry.seen_s = entry.seen_s.max(now_s);
-                if entry.port != port.0 {
-                    entry.port = port.0;
-                    self.counters.moved += 1;
-                }
-            }
-            Err(_) => {
-                // Here and not only in maintenance, so that what is forgotten depends on frames and their times alone.
-                self.sweep(now_s, SWEEP_PER_ADDRESS);
-                let at = self.find(key).expect_err("the address is new");
-                self.add(at, Entry { key, port: port.0, seen_s: now_s });
+        self.follow();
+        match self.slots.entry(key) {
+            Some((entry, _)) if entry.port == port.0 && entry.seen_s >= now_s => {}
+            Some((entry, slot)) if entry.port == port.0 => slot.touch(entry, now_s),
+            _ => {
+                self.shared.note(&mut self.lock(), Entry { key, port: port.0, seen_s: now_s });
+                self.follow();
             }
         }
     }
@@ -187,31 +182,138 @@ impl MacTable {
     /// The port where `mac` was last seen in VLAN `vid`, unless that is too long ago.
     #[inline]
     pub fn lookup(&self, mac: u64, vid: u16, now_s: u32) -> Option<PortNo> {
-        let entry = &self.slots[self.find(key_of(mac, vid)).ok()?];
-        // Address zero in no VLAN is found in any free slot.
-        let is_known = entry.key != 0 && now_s.saturating_sub(entry.seen_s) < self.ageing_s;
-        is_known.then_some(PortNo(entry.port))
+        self.shared.look_up(&self.slots, key_of(mac, vid), now_s)
     }
 
     /// Forgets what has not been seen for the ageing time, of the next `budget` slots.
     pub fn sweep(&mut self, now_s: u32, budget: usize) {
-        for _ in 0..budget.min(self.slots.len()) {
-            let at = self.hand & (self.slots.len() - 1);
-            let entry = self.slots[at];
-            if self.is_old(&entry, now_s) {
-                self.remove(at); // Another entry may have moved here: look again.
-                self.counters.aged += 1;
+        self.shared.sweep(&mut self.lock(), now_s, budget);
+    }
+
+    /// Takes the newest slots.
+    #[inline]
+    fn follow(&mut self) {
+        let replaced = self.shared.replaced.load(Ordering::Acquire);
+        if replaced != self.replaced {
+            let newest = self.lock().slots.clone();
+            self.slots = newest;
+            self.replaced = replaced;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Learnt> {
+        // Nothing panics while it is locked.
+        self.shared.learnt.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Number of addresses, those too old that have not been swept included.
+    pub fn len(&self) -> usize {
+        self.lock().len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> MacCounters {
+        self.lock().counters
+    }
+
+    /// Bytes allocated.
+    pub fn table_bytes(&self) -> usize {
+        size_of_val(&*self.lock().slots.slots)
+    }
+
+    /// Every address.
+    pub fn entries(&self) -> Vec<Listed> {
+        self.entries_from(0, usize::MAX).0
+    }
+
+    /// The addresses in `budget` slots from a place on, and the place to go on from, if any. What
+    /// comes and goes meanwhile may be told or not.
+    pub fn entries_from(&self, from: usize, budget: usize) -> (Vec<Listed>, Option<usize>) {
+        let learnt = self.lock();
+        let len = learnt.slots.len();
+        let from = from.min(len);
+        let end = len.min(from.saturating_add(budget));
+        (learnt.slots.entries(from..end), (end < len).then_some(end))
+    }
+}
+
+/// What is done under the lock.
+impl Shared {
+    /// An address is new, or at another port.
+    fn note(&self, learnt: &mut Learnt, entry: Entry) {
+        if let Ok(at) = learnt.slots.find(entry.key) {
+            let known = learnt.slots.slots[at].get();
+            learnt.counters.moved += u64::from(known.port != entry.port);
+            let seen_s = known.seen_s.max(entry.seen_s);
+            learnt.slots.slots[at].change(Entry { seen_s, ..entry });
+            return;
+        }
+        // Here and not only in maintenance, so that what is forgotten depends on frames and their times alone.
+        self.sweep(learnt, entry.seen_s, SWEEP_PER_ADDRESS);
+        if learnt.len >= self.entries_max {
+            let Some(at) = self.replaceable(learnt, entry.key, entry.seen_s) else {
+                learnt.counters.refused += 1;
+                return;
+            };
+            learnt.remove(at);
+            learnt.counters.replaced += 1;
+        } else if (learnt.len + 1) * 2 > learnt.slots.len() {
+            learnt.slots = Arc::new(learnt.slots.doubled());
+            self.replaced.fetch_add(1, Ordering::Release);
+        }
+        let at = learnt.slots.find(entry.key).expect_err("the address is new");
+        learnt.slots.slots[at].set(Some(entry));
+        learnt.len += 1;
+        learnt.counters.learned += 1;
+    }
+
+    #[inline]
+    fn look_up(&self, slots: &Slots, key: u64, now_s: u32) -> Option<PortNo> {
+        let (entry, _) = slots.entry(key)?;
+        (!self.is_old(&entry, now_s)).then_some(PortNo(entry.port))
+    }
+
+    /// Where the destination would be found once the source, which may be the same, has been learnt: that may take the
+    /// destination's place.
+    fn would_find(&self, learnt: &Learnt, ends: &Ends, port: PortNo, now_s: u32) -> Option<PortNo> {
+        let [source, destination] = [ends.source, ends.destination].map(|mac| key_of(mac, ends.vid));
+        let comes = is_station(ends.source) && learnt.slots.find(source).is_err();
+        let full = learnt.len >= self.entries_max;
+        let no_room = comes && full && !self.would_sweep(learnt, now_s, SWEEP_PER_ADDRESS);
+        let replaced = if no_room { self.replaceable(learnt, source, now_s) } else { None };
+        if is_station(ends.source) && source == destination {
+            let is_learnt = !no_room || replaced.is_some();
+            return (is_learnt && self.ageing_s > 0).then_some(port);
+        }
+        if replaced.is_some_and(|at| learnt.slots.slots[at].key() == destination) {
+            return None;
+        }
+        self.look_up(&learnt.slots, destination, now_s)
+    }
+
+    fn sweep(&self, learnt: &mut Learnt, now_s: u32, budget: usize) {
+        for _ in 0..budget.min(learnt.slots.len()) {
+            let at = learnt.hand & (learnt.slots.len() - 1);
+            if self.is_old(&learnt.slots.slots[at].get(), now_s) {
+                learnt.remove(at); // Another entry may have moved here: look again.
+                learnt.counters.aged += 1;
             } else {
-                self.hand = at + 1;
+                learnt.hand = at + 1;
             }
         }
     }
 
     /// Whether [`sweep`](Self::sweep) would forget any.
-    fn would_sweep(&self, now_s: u32, budget: usize) -> bool {
+    fn would_sweep(&self, learnt: &Learnt, now_s: u32, budget: usize) -> bool {
         // Nothing moves before the first goes.
-        let next = (0..budget.min(self.slots.len())).map(|i| (self.hand + i) & (self.slots.len() - 1));
-        next.map(|at| &self.slots[at]).any(|entry| self.is_old(entry, now_s))
+        let slots = &learnt.slots;
+        let next = (0..budget.min(slots.len())).map(|i| (learnt.hand + i) & (slots.len() - 1));
+        next.map(|at| slots.slots[at].get()).any(|entry| self.is_old(&entry, now_s))
     }
 
     #[inline]
@@ -219,128 +321,18 @@ impl MacTable {
         entry.key != 0 && now_s.saturating_sub(entry.seen_s) >= self.ageing_s
     }
 
-    /// Number of addresses, those too old that have not been swept included.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// What has happened so far.
-    pub fn counters(&self) -> MacCounters {
-        self.counters
-    }
-
-    /// Bytes allocated.
-    pub fn table_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Entry>()
-    }
-
-    /// Every address: (mac, vid, port, when seen).
-    pub fn entries(&self) -> impl Iterator<Item = (u64, u16, PortNo, u32)> {
-        let used = self.slots.iter().filter(|e| e.key != 0);
-        used.map(|e| (e.key >> 16, e.key as u16, PortNo(e.port), e.seen_s))
-    }
-
-    /// The addresses in `budget` slots from a place on, and the place to go on from, if any: (mac, vid, port, when seen). What
-    /// comes and goes meanwhile may be told or not.
-    pub fn entries_from(
-        &self,
-        from: usize,
-        budget: usize,
-    ) -> (impl Iterator<Item = (u64, u16, PortNo, u32)>, Option<usize>) {
-        let from = from.min(self.slots.len());
-        let end = self.slots.len().min(from.saturating_add(budget));
-        let used = self.slots[from..end].iter().filter(|e| e.key != 0);
-        let next = (end < self.slots.len()).then_some(end);
-        (used.map(|e| (e.key >> 16, e.key as u16, PortNo(e.port), e.seen_s)), next)
-    }
-
-    #[inline]
-    fn home(&self, key: u64) -> usize {
-        let hash = murmur3::mix(murmur3::mix(self.seed, key as u32), (key >> 32) as u32);
-        murmur3::finish(hash, 8) as usize & (self.slots.len() - 1)
-    }
-
-    /// The slot of `key`, or the free one where it would go.
-    #[inline]
-    fn find(&self, key: u64) -> Result<usize, usize> {
-        let wrap = self.slots.len() - 1;
-        let mut at = self.home(key);
-        loop {
-            match self.slots[at].key {
-                found if found == key => return Ok(at),
-                0 => return Err(at),
-                _ => at = (at + 1) & wrap,
-            }
-        }
-    }
-
-    fn add(&mut self, mut at: usize, entry: Entry) {
-        if self.len >= self.entries_max {
-            if !self.make_room(self.home(entry.key), entry.seen_s) {
-                self.counters.refused += 1;
-                return;
-            }
-            at = self.find(entry.key).expect_err("the address is new");
-        } else if (self.len + 1) * 2 > self.slots.len() {
-            self.grow();
-            at = self.find(entry.key).expect_err("the address is new");
-        }
-        self.slots[at] = entry;
-        self.len += 1;
-        self.counters.learned += 1;
-    }
-
-    /// Removes the entry longest unseen of those from `from` on, if it has been quiet for long enough.
-    fn make_room(&mut self, from: usize, now_s: u32) -> bool {
-        let Some(at) = self.replaceable(from, now_s) else { return false };
-        self.remove(at);
-        self.counters.replaced += 1;
-        true
-    }
-
-    /// The slot of the entry longest unseen of those from `from` on, if it has been quiet for long enough.
-    fn replaceable(&self, from: usize, now_s: u32) -> Option<usize> {
-        let wrap = self.slots.len() - 1;
-        let oldest = (from..from + NEIGHBOURHOOD.min(self.slots.len()))
-            .map(|at| at & wrap)
-            .filter(|&at| self.slots[at].key != 0)
-            .min_by_key(|&at| self.slots[at].seen_s)?;
-        let quiet_s = now_s.saturating_sub(self.slots[oldest].seen_s);
+    /// The slot of the entry longest unseen of those next to the place of a new address, if it has been quiet for long enough.
+    fn replaceable(&self, learnt: &Learnt, key: u64, now_s: u32) -> Option<usize> {
+        let oldest = learnt.slots.oldest_near(key)?;
+        let quiet_s = now_s.saturating_sub(learnt.slots.slots[oldest].get().seen_s);
         (quiet_s >= (self.ageing_s / 10).max(1)).then_some(oldest)
     }
+}
 
-    /// Frees a slot and moves back what would no longer be found beyond it.
-    fn remove(&mut self, mut hole: usize) {
-        let wrap = self.slots.len() - 1;
-        let mut at = hole;
-        loop {
-            at = (at + 1) & wrap;
-            let entry = self.slots[at];
-            if entry.key == 0 {
-                break;
-            }
-            let home = self.home(entry.key);
-            if at.wrapping_sub(home) & wrap >= at.wrapping_sub(hole) & wrap {
-                self.slots[hole] = entry;
-                hole = at;
-            }
-        }
-        self.slots[hole] = FREE;
+impl Learnt {
+    fn remove(&mut self, at: usize) {
+        self.slots.remove(at);
         self.len -= 1;
-    }
-
-    fn grow(&mut self) {
-        let double = vec![FREE; self.slots.len() * 2];
-        let old = std::mem::replace(&mut self.slots, double);
-        for entry in old.into_iter().filter(|e| e.key != 0) {
-            let at = self.find(entry.key).expect_err("every address once");
-            self.slots[at] = entry;
-        }
     }
 }
 
@@ -448,10 +440,10 @@ mod tests {
                 let before = format!("{table:?}");
                 let would = table.would_switch(&frame, port, now);
                 assert_eq!(format!("{table:?}"), before, "seed {seed}, step {step}");
-                let replaced = table.counters.replaced;
+                let replaced = table.counters().replaced;
                 assert_eq!(table.switch(&frame, port, now), would, "seed {seed}, step {step}: {frame:x?}");
                 decisions[[Drop, Flood].iter().position(|d| *d == would).unwrap_or(2)] += 1;
-                made_room += u32::from(table.counters.replaced > replaced && matches!(would, To(_)));
+                made_room += u32::from(table.counters().replaced > replaced && matches!(would, To(_)));
             }
         }
         assert!(decisions.iter().all(|&n| n > 1000) && made_room > 10, "{decisions:?}, {made_room}");

@@ -1,5 +1,7 @@
 //! Meters: token buckets that drop what exceeds a rate (OpenFlow 1.3 §5.7, the drop band).
 
+use std::sync::{Mutex, MutexGuard};
+
 /// What a meter measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rate {
@@ -9,19 +11,29 @@ pub enum Rate {
     Pps(u64),
 }
 
-#[derive(Clone, Debug)]
+/// A rate that all workers keep together.
+#[derive(Debug)]
 pub struct Meter {
     /// Units a second: bits or packets.
     per_second: u128,
     /// Counts bits, not packets.
     bits: bool,
+    tokens_max: u128,
+    bucket: Mutex<Bucket>,
+}
+
+#[derive(Clone, Debug)]
+struct Bucket {
     /// Tokens, in units times nanoseconds per second, so that nothing is ever rounded.
     tokens: u128,
-    tokens_max: u128,
     last_ns: u64,
-    /// Packets and bytes that passed.
+    counters: MeterCounters,
+}
+
+/// Packets and bytes, of each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MeterCounters {
     pub passed: (u64, u64),
-    /// Packets and bytes that were dropped.
     pub dropped: (u64, u64),
 }
 
@@ -37,35 +49,47 @@ impl Meter {
             Rate::Pps(n) => (n.into(), 1, false),
         };
         let tokens_max = u128::from(burst.max(1)) * unit * NS;
-        Self { per_second, bits, tokens: tokens_max, tokens_max, last_ns: 0, passed: (0, 0), dropped: (0, 0) }
+        let bucket = Bucket { tokens: tokens_max, last_ns: 0, counters: MeterCounters::default() };
+        Self { per_second, bits, tokens_max, bucket: Mutex::new(bucket) }
     }
 
-    /// Whether a packet of `bytes` may pass at `now_ns`; counts it. A clock that goes backwards gives no
-    /// tokens until it has caught up.
-    pub fn allow(&mut self, bytes: usize, now_ns: u64) -> bool {
-        self.tokens = self.tokens_at(now_ns);
-        self.last_ns = self.last_ns.max(now_ns);
-        let cost = self.cost(bytes);
-        let passes = cost <= self.tokens;
-        let counter = if passes { &mut self.passed } else { &mut self.dropped };
+    /// Whether a packet of `bytes` may pass at `now_ns`; counts it. A clock that goes backwards, or a worker whose packet is
+    /// earlier than another's, gives no tokens until it has caught up.
+    pub fn allow(&self, bytes: usize, now_ns: u64) -> bool {
+        let (cost, mut bucket) = (self.cost(bytes), self.bucket());
+        bucket.tokens = self.tokens_at(&bucket, now_ns);
+        bucket.last_ns = bucket.last_ns.max(now_ns);
+        let passes = cost <= bucket.tokens;
+        bucket.tokens -= if passes { cost } else { 0 };
+        let MeterCounters { passed, dropped } = &mut bucket.counters;
+        let counter = if passes { passed } else { dropped };
         *counter = (counter.0 + 1, counter.1 + bytes as u64);
-        self.tokens -= if passes { cost } else { 0 };
         passes
     }
 
     /// What [`allow`](Self::allow) would say; takes no tokens and counts nothing.
     pub fn would_allow(&self, bytes: usize, now_ns: u64) -> bool {
-        self.cost(bytes) <= self.tokens_at(now_ns)
+        self.cost(bytes) <= self.tokens_at(&self.bucket(), now_ns)
+    }
+
+    /// What has passed and what has not.
+    pub fn counters(&self) -> MeterCounters {
+        self.bucket().counters
+    }
+
+    fn bucket(&self) -> MutexGuard<'_, Bucket> {
+        // Nothing panics while it is locked.
+        self.bucket.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// The tokens at a time.
     #[inline]
-    fn tokens_at(&self, now_ns: u64) -> u128 {
-        if now_ns <= self.last_ns {
-            return self.tokens;
+    fn tokens_at(&self, bucket: &Bucket, now_ns: u64) -> u128 {
+        if now_ns <= bucket.last_ns {
+            return bucket.tokens;
         }
-        let elapsed = u128::from(now_ns - self.last_ns);
-        self.tokens_max.min(self.tokens.saturating_add(elapsed.saturating_mul(self.per_second)))
+        let elapsed = u128::from(now_ns - bucket.last_ns);
+        self.tokens_max.min(bucket.tokens.saturating_add(elapsed.saturating_mul(self.per_second)))
     }
 
     /// What a packet takes.
@@ -83,26 +107,26 @@ mod tests {
 
     #[test]
     fn the_long_run_rate_is_exact() {
-        let mut packets = Meter::new(Rate::Pps(1000), 10);
+        let packets = Meter::new(Rate::Pps(1000), 10);
         // A hundred thousand packets a second, for ten seconds.
         for i in 0..1_000_000u64 {
             packets.allow(64, i * 10_000);
         }
-        assert_eq!(packets.passed.0, 10 + 10_000 - 1);
-        let mut bits = Meter::new(Rate::Kbps(800), 8);
+        assert_eq!(packets.counters().passed.0, 10 + 10_000 - 1);
+        let bits = Meter::new(Rate::Kbps(800), 8);
         for i in 0..1_000_000u64 {
             bits.allow(100, i * 10_000);
         }
-        assert_eq!(bits.passed.0, 10 + 10_000 - 1);
-        assert_eq!(bits.passed.0 + bits.dropped.0, 1_000_000);
+        assert_eq!(bits.counters().passed.0, 10 + 10_000 - 1);
+        assert_eq!(bits.counters().passed.0 + bits.counters().dropped.0, 1_000_000);
     }
 
     #[test]
     fn a_burst_passes_and_a_clock_that_goes_back_does_no_harm() {
-        let mut meter = Meter::new(Rate::Pps(1), 3);
-        let passed = |m: &mut Meter, now| (0..5).filter(|_| m.allow(60, now)).count();
-        assert_eq!(passed(&mut meter, u64::MAX), 3);
-        assert_eq!(passed(&mut meter, 0), 0);
+        let meter = Meter::new(Rate::Pps(1), 3);
+        let passed = |m: &Meter, now| (0..5).filter(|_| m.allow(60, now)).count();
+        assert_eq!(passed(&meter, u64::MAX), 3);
+        assert_eq!(passed(&meter, 0), 0);
         assert_eq!(passed(&mut Meter::new(Rate::Kbps(u64::MAX), u64::MAX), u64::MAX), 5);
     }
 
@@ -112,7 +136,7 @@ mod tests {
         for seed in 0..50 {
             let mut random = Random::new(seed);
             let rate = [Rate::Kbps, Rate::Pps][random.index(2)](random.below(2000));
-            let (mut meter, mut now) = (Meter::new(rate, random.below(20)), 0_u64);
+            let (meter, mut now) = (Meter::new(rate, random.below(20)), 0_u64);
             for step in 0..500 {
                 now = (now + random.below(3_000_000)).saturating_sub(random.below(100_000));
                 let (bytes, before) = (random.index(3000), format!("{meter:?}"));

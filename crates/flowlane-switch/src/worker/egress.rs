@@ -1,6 +1,7 @@
 //! Doing what a path says: changing the frame, sending copies.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Headers, parse};
@@ -52,8 +53,8 @@ pub struct Egress {
     pub controller_packets: u64,
     /// Learned addresses.
     pub macs: MacTable,
-    /// Meters by number.
-    pub meters: BTreeMap<u32, Meter>,
+    /// Meters by number, which all workers keep together.
+    pub meters: BTreeMap<u32, Arc<Meter>>,
     /// Packets and bytes of `count` actions, by number.
     pub counts: BTreeMap<u32, (u64, u64)>,
     /// Packets that did not leave.
@@ -222,7 +223,7 @@ impl Egress {
     fn gate(&mut self, action: &Action, packet: &mut Packet<'_>) -> bool {
         match *action {
             Action::Meter(number) => {
-                let meter = self.meters.get_mut(&number);
+                let meter = self.meters.get(&number);
                 let passes = meter.is_none_or(|m| m.allow(packet.frame.len(), packet.now_ns));
                 self.drops.metered += u64::from(!passes);
                 passes

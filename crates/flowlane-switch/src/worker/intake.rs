@@ -3,10 +3,11 @@
 use flowlane::packet::batch::LaneMask;
 use flowlane::tunnel::Policy;
 
+use super::handoff::Entrance;
 use super::stages::{Stage, Timer};
 use super::validate::{Difference, RunError};
 use super::{Clock, Worker};
-use crate::packet::{Burst, Frame};
+use crate::packet::{Burst, Frame, Spread};
 use crate::port::Received;
 use crate::tunnel::Tunnels;
 
@@ -49,7 +50,7 @@ impl Worker {
 
     /// Before a burst: there is room for those who have to wait, and the newest program is there. The burst meets that one to its
     /// end, since it says what a port may leave to others.
-    fn make_ready(&mut self, burst: &mut Burst) -> Result<(), RunError> {
+    pub(super) fn make_ready(&mut self, burst: &mut Burst) -> Result<(), RunError> {
         self.wait_for_room(burst)?;
         self.lookup.follow(self.now_ns());
         Ok(())
@@ -62,10 +63,34 @@ impl Worker {
             let counters = &mut self.egress.ports.slots_mut()[burst.port].counters;
             counters.rx_packets += packets;
             counters.rx_bytes += burst.frames.iter().map(|f| f.len() as u64).sum::<u64>();
+            self.spread(burst);
             self.stages.stop(Stage::Receive, packets, timer);
             self.switch(burst)?;
         }
         Ok(packets)
+    }
+
+    /// Hands those frames over that are for other workers, where the port does not know for whom they are.
+    fn spread(&mut self, burst: &mut Burst) {
+        let Some(links) = &mut self.links else { return };
+        if !self.egress.ports.slots()[burst.port].port.is_for_all() {
+            return;
+        }
+        let spread = Spread { me: links.me(), of: links.workers() };
+        let mut kept = 0;
+        for lane in 0..burst.len() {
+            match spread.worker(burst.frames[lane].bytes()) {
+                me if me == spread.me => {
+                    burst.frames.swap(kept, lane);
+                    kept += 1;
+                }
+                other => {
+                    links.hand(other, burst, lane, Entrance::Port);
+                    self.handed += 1;
+                }
+            }
+        }
+        burst.frames.truncate(kept);
     }
 
     /// Parses the burst; returns the lanes that go on.

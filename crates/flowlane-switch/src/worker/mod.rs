@@ -17,6 +17,7 @@ mod choice;
 mod deferral;
 mod egress;
 mod faults;
+mod handoff;
 mod hybrid;
 mod intake;
 mod lookup;
@@ -26,6 +27,7 @@ mod order;
 mod ports;
 mod rest;
 mod stages;
+mod switch;
 mod trace;
 mod validate;
 mod waiting;
@@ -33,7 +35,7 @@ mod waiting;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 pub use choice::Arm;
@@ -46,13 +48,16 @@ pub use mail::Mailbox;
 pub use ports::{PortCounters, PortSlot, Ports};
 pub use rest::Waker;
 pub use stages::{Stage, StageCounters, Stages, Timer};
+pub use switch::Switch;
 pub use trace::{Trace, TraceSent, TraceStep};
 pub use validate::{Difference, RunError};
 pub use waiting::WaitingCounters;
 
+use handoff::{Entrance, Links};
 use merge::Merge;
 use order::{NOWHERE, Way, Ways};
 use rest::Idle;
+use switch::Run;
 use validate::Validator;
 use waiting::Waiting;
 
@@ -110,6 +115,10 @@ pub struct Worker {
     waiting: Waiting,
     max_delay: Duration,
     mail: Mailbox,
+    /// To other workers, while there are such.
+    links: Option<Links>,
+    /// Packets that were handed over to others.
+    pub handed: u64,
 }
 
 impl Worker {
@@ -135,6 +144,8 @@ impl Worker {
             waiting: Waiting::new(seed),
             max_delay: MAX_DELAY,
             mail: Mailbox::default(),
+            links: None,
+            handed: 0,
         }
     }
 
@@ -188,11 +199,16 @@ impl Worker {
         stop: &AtomicBool,
         mut progress: impl FnMut(u64),
     ) -> Result<(), RunError> {
-        self.started = Instant::now();
+        self.run_by(&Run::new(until, stop), &mut progress)
+    }
+
+    /// The same, perhaps with others.
+    fn run_by(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), RunError> {
+        self.started = run.begun();
         self.lookup.pipeline.begin();
         self.mail.open();
         let result = self.with_burst(|worker, burst| {
-            let ended = worker.rounds(burst, until, stop, &mut progress);
+            let ended = worker.rounds(burst, run, progress);
             worker.mail.close();
             ended.and_then(|()| worker.settle_by(burst))
         });
@@ -203,50 +219,106 @@ impl Worker {
         result.and(flushed.map_err(RunError::from)).and(closed.map_err(RunError::from))
     }
 
+    /// Nobody is to wait for this worker any more.
+    fn leave(&mut self) {
+        self.mail.close();
+        self.lookup.pipeline.end();
+    }
+
     /// Rounds, until there is an end.
     fn rounds(
         &mut self,
         burst: &mut Burst,
-        until: Until,
-        stop: &AtomicBool,
+        run: &Run<'_>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<(), RunError> {
-        let (mut received, mut idle) = (0, Idle::default());
+        let (mut untold, mut idle) = (0, Idle::default());
         loop {
-            let left = until.packets.map_or(u64::MAX, |n| n.saturating_sub(received));
-            let time_left = until.duration.map(|d| d.saturating_sub(self.started.elapsed()));
-            if left == 0
-                || time_left == Some(Duration::ZERO)
-                || stop.load(Ordering::Relaxed)
-                || self.egress.ports.all_finished()
-            {
+            let ends = run.is_to_end() || self.egress.ports.all_finished();
+            if run.has_failed() || ends && self.is_over() {
                 return Ok(());
             }
             self.answer();
-            let came = self.round(burst, left)?;
-            received += came;
+            let taken_over = self.take_over(burst)?;
+            let received = if ends { 0 } else { self.take_in(burst, run)? };
+            self.finish_round(burst, taken_over + received)?;
+            untold += received;
             if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) {
-                progress(received);
+                progress(run.add_received(std::mem::take(&mut untold)));
             }
-            self.rest(&mut idle, came > 0, time_left);
+            let time_left = if ends { None } else { run.time_left() };
+            self.rest(&mut idle, taken_over + received > 0, time_left);
         }
     }
 
-    /// A burst from each port, through the switch, and out; gives the number of packets.
-    fn round(&mut self, burst: &mut Burst, most: u64) -> Result<u64, RunError> {
+    /// Whether nothing is left to be done, once nothing more is received.
+    fn is_over(&mut self) -> bool {
+        self.links.as_mut().is_none_or(|links| {
+            links.retire();
+            links.is_over()
+        })
+    }
+
+    /// A burst from each port, through the switch; gives the number of packets.
+    fn take_in(&mut self, burst: &mut Burst, run: &Run<'_>) -> Result<u64, RunError> {
+        // What others have no room for is bounded by this.
+        if self.links.as_ref().is_some_and(Links::is_backed_up) {
+            return Ok(0);
+        }
+        let claimed = run.claim((burst.capacity() * self.egress.ports.len()) as u64);
         let received = match self.clock == Clock::Frames && self.merge.is_needed(&self.egress.ports) {
-            true => self.take_in_time(burst, most)?,
-            false => self.take_from_each(burst, most)?,
+            true => self.take_in_time(burst, claimed)?,
+            false => self.take_from_each(burst, claimed)?,
         };
+        run.give_back(claimed - received);
+        Ok(received)
+    }
+
+    /// What has been done in a round goes out.
+    fn finish_round(&mut self, burst: &mut Burst, packets: u64) -> Result<(), RunError> {
         self.poll(burst)?;
         let timer = self.stages.start();
         self.egress.flush()?;
-        self.stages.stop(Stage::Transmit, received, timer);
+        if let Some(links) = &mut self.links {
+            links.send();
+        }
+        self.stages.stop(Stage::Transmit, packets, timer);
         self.bursts += 1;
         if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) || self.bursts == 32 {
             self.maintain();
         }
-        Ok(received)
+        Ok(())
+    }
+
+    /// Goes on with packets that other workers have handed over; gives their number.
+    #[inline]
+    fn take_over(&mut self, burst: &mut Burst) -> Result<u64, RunError> {
+        let inlets = self.links.as_ref().map_or(0, Links::inlets);
+        let mut packets = 0;
+        for inlet in 0..inlets {
+            let Some(mut parcel) = self.links.as_mut().and_then(|links| links.take(inlet)) else { continue };
+            self.make_ready(burst)?;
+            while let Some(entrance) = parcel.unpack(burst) {
+                packets += burst.len() as u64;
+                self.go_on(burst, entrance)?;
+            }
+            self.links.as_mut().expect("asked above").give_back(inlet, parcel);
+        }
+        Ok(packets)
+    }
+
+    /// Takes a burst to its end that another worker has begun with.
+    fn go_on(&mut self, burst: &mut Burst, entrance: Entrance) -> Result<(), RunError> {
+        match entrance {
+            Entrance::Port => self.switch(burst),
+            Entrance::Function(table) | Entrance::OtherHalf(table) => {
+                burst.other_half = matches!(entrance, Entrance::OtherHalf(_));
+                if let (Clock::Frames, Some(&last)) = (self.clock, burst.times_ns[..burst.len()].last()) {
+                    self.frame_clock_ns = self.frame_clock_ns.max(last);
+                }
+                self.advance(burst, burst.lanes(), &mut [Way::Function(table); LANES_MAX])
+            }
+        }
     }
 
     /// The way of a burst: the only place that knows its order.

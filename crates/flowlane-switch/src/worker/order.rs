@@ -13,9 +13,11 @@ use flowlane::rule::RuleId;
 
 use super::Worker;
 use super::egress::{Outcome, Packet};
+use super::handoff::Entrance;
 use super::lookup::Lookup;
 use super::stages::Stage;
 use super::validate::RunError;
+use crate::function::Owner;
 use crate::packet::Burst;
 use crate::packet::recirculate::{parse_again, take_along};
 use crate::pipeline::{PathId, Pipeline};
@@ -323,6 +325,33 @@ impl Worker {
         }
     }
 
+    /// Of lanes that have come to a function, hands those over that other workers' shares of it are for. Gives the lanes that
+    /// have gone.
+    fn hand_over(&mut self, burst: &mut Burst, table: u8, lanes: LaneMask) -> LaneMask {
+        let (Some(links), Some(function)) = (&mut self.links, self.lookup.pipeline.function_mut(table))
+        else {
+            return LaneMask(0);
+        };
+        let mut gone = LaneMask(0);
+        for lane in lanes.lanes() {
+            let (to, entrance) = match function.owner(burst, lane) {
+                Owner::Worker(to) if to != links.me() => (to, Entrance::Function(table)),
+                Owner::OtherHalf(to) => (to, Entrance::OtherHalf(table)),
+                Owner::Worker(_) | Owner::Anyone => continue,
+                Owner::Nobody => {
+                    self.egress.drops.function_refused += 1;
+                    function.packets += 1;
+                    gone.0 |= 1 << lane;
+                    continue;
+                }
+            };
+            links.hand(to, burst, lane, entrance);
+            self.handed += 1;
+            gone.0 |= 1 << lane;
+        }
+        gone
+    }
+
     /// Of lanes that have come to functions, lets the first function work on those that have come to it; gives `lanes`
     /// without those that it refuses.
     fn enter(&mut self, burst: &mut Burst, mut lanes: LaneMask, come: LaneMask, ways: &mut Ways) -> LaneMask {
@@ -333,7 +362,11 @@ impl Worker {
         };
         let table = come.lanes().map(table_of).min().expect("some have come");
         let these = come.lanes().filter(|&lane| table_of(lane) == table);
-        let these = these.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
+        let mut these = these.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
+        if self.links.is_some() {
+            let handed = self.hand_over(burst, table, these);
+            (lanes.0, these.0) = (lanes.0 & !handed.0, these.0 & !handed.0);
+        }
         let functions = self.lookup.pipeline.are_functions();
         let function =
             self.lookup.pipeline.function_mut(table).expect("a path leads to tables that are there");

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::Worker;
+use super::handoff::Links;
 
 /// So long after the last packet it looks again at once.
 const BUSY: Duration = Duration::from_micros(50);
@@ -90,7 +91,7 @@ impl Worker {
     #[inline]
     pub(super) fn rest(&mut self, idle: &mut Idle, came: bool, most: Option<Duration>) {
         // What waits for answers is not to wait for this thread to wake.
-        if came || !self.waiting.is_empty() {
+        if came || !self.waiting.is_empty() || self.links.as_ref().is_some_and(Links::is_backed_up) {
             *idle = Idle::default();
         } else {
             self.rest_idle(idle, most);
@@ -131,7 +132,8 @@ impl Worker {
         }
         sleeper.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let woken = if !self.mail.is_empty() || self.lookup.pipeline.is_asked() {
+        let has_incoming = self.links.as_ref().is_some_and(Links::has_incoming);
+        let woken = if has_incoming || !self.mail.is_empty() || self.lookup.pipeline.is_asked() {
             Woken::Asked
         } else {
             let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };

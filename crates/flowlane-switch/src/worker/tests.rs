@@ -8,6 +8,7 @@ mod functions;
 mod offload;
 mod rest;
 mod routes;
+mod several;
 mod tunnels;
 
 use std::collections::BTreeMap;

@@ -24,6 +24,14 @@ pub enum RunError {
     /// Two variants differ, or a cache is wrong: a bug.
     #[error(transparent)]
     Difference(#[from] Difference),
+    /// A bug.
+    #[error(
+        "worker {worker} panicked, and the others were stopped; this is a bug: please report it: {message}"
+    )]
+    Panicked { worker: usize, message: String },
+    /// The system has no thread for a worker.
+    #[error("no thread for a worker: {0}")]
+    Thread(std::io::Error),
 }
 
 /// Two variants gave different answers for a packet.

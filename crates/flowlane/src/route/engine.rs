@@ -159,7 +159,7 @@ impl<A: Address> fmt::Debug for AnyFib<A> {
 }
 
 impl<A: Family> AnyFib<A> {
-    fn of<F: Fib<A> + Send + 'static>(
+    fn of<F: Fib<A> + Send + Sync + 'static>(
         engine: Engine,
         rib: &Rib<A>,
         config: &FibConfig,
@@ -248,7 +248,7 @@ impl<A: Address> FibReader<A> for AnyReader<A> {
 }
 
 /// What [`Fib`] is without its types.
-trait AnyTable<A: Address>: Send {
+trait AnyTable<A: Address>: Send + Sync {
     fn update(&mut self, rib: &Rib<A>, changed: Prefix<A>) -> Result<(), BuildError>;
     fn reader(&self) -> Box<dyn AnyView<A>>;
     fn lookup(&self, address: A) -> u64;
@@ -257,7 +257,7 @@ trait AnyTable<A: Address>: Send {
     fn variant(&self) -> Variant;
 }
 
-impl<A: Address, F: Fib<A> + Send> AnyTable<A> for F
+impl<A: Address, F: Fib<A> + Send + Sync> AnyTable<A> for F
 where
     F::Reader: 'static,
 {

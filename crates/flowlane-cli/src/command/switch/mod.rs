@@ -13,7 +13,7 @@ use flowlane_switch::config::Config;
 use flowlane_switch::report::Report;
 use flowlane_switch::setup::{Reload, Setup};
 use flowlane_switch::socket::{Served, Socket, SocketError, default_path};
-use flowlane_switch::worker::Until;
+use flowlane_switch::worker::{Until, Worker};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -73,12 +73,14 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let reload = Reload::of(&setup);
     let replay = options.changes.as_deref().map(|file| Replay::read(file, &reload)).transpose()?;
     let live = setup.is_live();
-    let (mut worker, control) = setup.open_controlled(rand::random())?;
-    if options.validate_simd {
-        worker.validate();
-    }
-    if let Some(max_delay) = options.max_delay {
-        worker.set_max_delay(Duration::from_micros(max_delay));
+    let (mut switch, control) = setup.open_controlled(rand::random())?;
+    for worker in switch.workers_mut() {
+        if options.validate_simd {
+            worker.validate();
+        }
+        if let Some(max_delay) = options.max_delay {
+            worker.set_max_delay(Duration::from_micros(max_delay));
+        }
     }
     let stop = Arc::new(AtomicBool::new(false));
     let served = Arc::new(Served::new(control, reload, stop.clone()));
@@ -102,7 +104,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
             }
         });
         let replaying = replay.as_ref().map(|replay| scope.spawn(|| replay.run(&served, begun, &ended)));
-        let result = worker.run(until, &stop, |packets| bar.set_position(packets));
+        let result = switch.run(until, &stop, |packets| bar.set_position(packets));
         drop(ending);
         (result, replaying.map(|thread| thread.join().expect("replaying does not panic")))
     });
@@ -111,7 +113,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     drop(socket);
     hearing.close();
     _ = ears.join();
-    let report = Report::of(&mut worker);
+    let report = Report::of_all(switch.workers_mut()).expect("a switch has a worker");
     let refused = replayed.as_ref().and_then(|replayed| replayed.refused.clone());
     if options.json {
         output::json(&Document { seconds, report, changes: replayed })?;
@@ -123,7 +125,8 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
         }
         out.finish()?;
     }
-    if let (Ok(()), Some(packets)) = (&result, worker.validated()) {
+    let validated = switch.workers().iter().filter_map(Worker::validated).reduce(|a, b| a + b);
+    if let (Ok(()), Some(packets)) = (&result, validated) {
         eprintln!("every variant agreed on {} packets", count(packets));
     }
     result.map_err(Failure::from)?;

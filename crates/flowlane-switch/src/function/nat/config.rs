@@ -7,8 +7,8 @@ use strum::{IntoStaticStr, VariantArray};
 
 use super::ports::{Range, Secret};
 use super::session::state;
-use crate::function::Lookups;
 use crate::function::ageing::idle_ticks;
+use crate::function::{Lookups, Share};
 
 /// A session that is always there: a service inside that is reached from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +48,8 @@ pub struct NatConfig {
     pub seed: u32,
     /// What ports are drawn from.
     pub secret: Secret,
+    /// Whose sessions these are.
+    pub share: Share,
 }
 
 /// The ports that sessions get by default: those that need no privilege.
@@ -114,6 +116,7 @@ impl NatConfig {
             lookups: Lookups::default(),
             seed: 0,
             secret: Secret::seeded(0),
+            share: Share::default(),
         }
     }
 }

@@ -42,6 +42,7 @@
 
 pub mod config;
 mod explain;
+mod owner;
 mod packet;
 pub mod ports;
 mod reading;
@@ -49,6 +50,8 @@ mod session;
 
 pub use config::{Forward, IdleTimes, NatConfig, NatCounters, NatError, Refusal};
 pub use session::Session;
+
+use std::collections::{HashMap, HashSet};
 
 use flowlane::cuckoo::CuckooWriter;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
@@ -65,7 +68,7 @@ use packet::{End, Endpoint, Place, quoted, word16, write_address, write_end, wri
 use ports::Pool;
 use reading::{Packet, Reading, Way, What};
 use session::state::is_established;
-use session::{session_key, tcp_state};
+use session::tcp_state;
 
 /// The verdicts, by number.
 pub const VERDICTS: [&str; 4] = ["outbound", "inbound", "hairpin", "other"];
@@ -115,8 +118,14 @@ pub struct Nat {
     /// Sessions of each inside address, where these are limited.
     hosts: Option<AgedTable<1, u32>>,
     fragments: Option<AgedTable<3, FirstFragment>>,
+    /// The workers that have the sessions of forwards, by their outside ends.
+    forward_owners: HashMap<[u32; 2], usize>,
+    /// To which workers datagrams in fragments go, where there are several.
+    fragment_owners: Option<AgedTable<3, usize>>,
     gathered: Box<[Gathered<2>; 2]>,
     readings: Box<[Reading; LANES_MAX]>,
+    /// Forwards whose sessions are here.
+    forwards: u32,
     /// Sessions that came or went.
     changes: u64,
     counters: NatCounters,
@@ -129,33 +138,42 @@ impl Nat {
     /// # Errors
     /// Where forwards contradict each other or the pool.
     pub fn new(config: NatConfig) -> Result<Self, NatError> {
-        let sessions_max = config.sessions_max.saturating_add(config.forwards.len());
-        let hosts = (config.sessions_per_host_max > 0)
-            .then(|| AgedTable::new(config.sessions_max, config.seed ^ 0x9e37_79b9));
+        let share = config.share;
+        let own_max = share.part(config.sessions_max);
+        let sessions_max = own_max.saturating_add(config.forwards.len());
+        let hosts =
+            (config.sessions_per_host_max > 0).then(|| AgedTable::new(own_max, config.seed ^ 0x9e37_79b9));
         let fragments = (config.fragments_max > 0)
             .then(|| AgedTable::new(config.fragments_max, config.seed ^ 0x85eb_ca6b));
+        let fragment_owners = (config.fragments_max > 0 && share.is_part())
+            .then(|| AgedTable::new(config.fragments_max, config.seed ^ 0x27d4_eb2f));
         let mut nat = Self {
-            pool: Pool::new(&config.pool, config.ports, config.secret),
+            pool: Pool::new(&config.pool, config.ports, config.secret, share),
             sessions: Aged::new(sessions_max),
             inside: keys(sessions_max, config.seed),
             outside: keys(sessions_max, config.seed ^ 0x5bd1_e995),
             hosts,
             fragments,
+            forward_owners: HashMap::new(),
+            fragment_owners,
             gathered: Box::default(),
             readings: Box::new([Reading::Other; LANES_MAX]),
+            forwards: 0,
             changes: 0,
             counters: NatCounters::default(),
             ticks: Ticks::default(),
             config,
         };
+        let mut insides = HashSet::new();
         for (i, forward) in nat.config.forwards.clone().iter().enumerate() {
             let (inside, outside) = (forward.inside, forward.outside);
             if !nat.config.is_inside(inside.0) {
                 return Err(NatError::NotInside(i));
             }
-            if nat.inside.lookup(&session_key(inside.0, forward.proto, inside.1)).is_some() {
+            if !insides.insert((forward.proto, inside)) {
                 return Err(NatError::Inside(i));
             }
+            // Whoever has the session: nobody is to draw its port.
             if !nat.pool.take(forward.proto, outside.0, outside.1) {
                 return Err(NatError::Outside(i));
             }
@@ -168,7 +186,12 @@ impl Nat {
                 state: 0,
                 packets: [0; 2],
             };
-            nat.enter(session, NEVER).ok_or(NatError::Inside(i))?;
+            let owner = nat.owner_inside(inside.0);
+            nat.forward_owners.insert(session.outside_key(), owner);
+            if owner == share.me {
+                nat.enter(session, NEVER).ok_or(NatError::Inside(i))?;
+                nat.forwards += 1;
+            }
         }
         Ok(nat)
     }
@@ -295,7 +318,8 @@ impl Nat {
             let to = self.use_session(at, packet, 1, now).inside_end();
             write(packets, lane, packet.proto, End::Destination, to);
         }
-        let verdict = packet.way.verdict();
+        // Half of what turns round has been done.
+        let verdict = if packets.other_half { HAIRPIN } else { packet.way.verdict() };
         if packet.first_fragment {
             self.remember_fragment(before, packet, verdict, packets, lane, now);
         }
@@ -444,7 +468,7 @@ impl Nat {
     /// The sessions of forwards, in order.
     pub fn forwards(&self) -> impl Iterator<Item = &Session> {
         // They came first, and never go.
-        (0..self.config.forwards.len() as u32).map(|at| self.sessions.get(at))
+        (0..self.forwards).map(|at| self.sessions.get(at))
     }
 
     pub(super) fn table_bytes(&self) -> usize {

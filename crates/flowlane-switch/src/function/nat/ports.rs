@@ -19,6 +19,8 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 
 use flowlane::packet::parse::ip_proto;
 
+use crate::function::Share;
+
 /// Outside addresses that are tried for a session.
 const ADDRESSES_TRIED: usize = 16;
 
@@ -84,9 +86,9 @@ struct Open {
 
 impl Open {
     /// All ports of a range.
-    fn all(ports: Ports) -> Self {
+    fn all(ports: Ports, own: &[u64]) -> Self {
         let mut open = Self::default();
-        (0..WORDS).for_each(|word| open.note(word, within(ports, word)));
+        (0..WORDS).for_each(|word| open.note(word, within(ports, word) & own[word]));
         open
     }
 
@@ -130,6 +132,8 @@ pub struct Pool {
     open: Vec<Open>,
     /// Ports that sessions get; ICMP identifiers are any.
     ports: Ports,
+    /// Those of each word that sessions of this share get.
+    own: Box<[u64]>,
     secret: Secret,
     drawn: u64,
 }
@@ -149,19 +153,21 @@ fn ports_of(class: usize, ports: Ports) -> Ports {
 }
 
 impl Pool {
-    /// A pool of the addresses in these ranges; sessions get the ports of `ports`, both ends included.
-    pub fn new(ranges: &[Range], ports: Ports, secret: Secret) -> Self {
+    /// A pool of the addresses in these ranges; sessions get the ports of `ports`, both ends included, that are this share's.
+    pub fn new(ranges: &[Range], ports: Ports, secret: Secret, share: Share) -> Self {
         let mut addresses: Vec<u32> = ranges.iter().flat_map(|&(first, last)| first..=last).collect();
         addresses.sort_unstable();
         addresses.dedup();
         let places = addresses.len() * PROTOCOLS;
-        let kinds = [0, 1, 2].map(|class| Open::all(ports_of(class, ports)));
+        let own: Box<[u64]> = (0..WORDS).map(|word| share.ports(word)).collect();
+        let kinds = [0, 1, 2].map(|class| Open::all(ports_of(class, ports), &own));
         Self {
             ranges: ranges.to_vec(),
             used: vec![0; places * WORDS],
             open: kinds.into_iter().cycle().take(places).collect(),
             addresses,
             ports,
+            own,
             secret,
             drawn: 0,
         }
@@ -234,7 +240,7 @@ impl Pool {
         let before = *bits;
         *bits = before & !(1 << bit) | u64::from(used) << bit;
         let ports = ports_of(place % PROTOCOLS, self.ports);
-        self.open[place].note(word, !*bits & within(ports, word));
+        self.open[place].note(word, !*bits & within(ports, word) & self.own[word]);
         *bits != before
     }
 
@@ -245,7 +251,7 @@ impl Pool {
         let begin = usize::from(low) + (start % span) as usize;
         let (used, open) = (&self.used[place * WORDS..][..WORDS], &self.open[place]);
         let first = |word: usize, from: u64| {
-            let free = !used[word] & within(ports, word) & parity & from;
+            let free = !used[word] & self.own[word] & within(ports, word) & parity & from;
             (free != 0).then(|| (word * 64) as u16 + free.trailing_zeros() as u16)
         };
         let from = |word: usize| open.word_from(word, parity).and_then(|word| first(word, u64::MAX));
@@ -265,7 +271,7 @@ mod tests {
     #[test]
     fn every_port_is_drawn_once_and_within_the_range() {
         for (low, high) in [(1024, 65_535), (63, 65), (64, 64), (0, 127), (65_535, 65_535), (100, 1000)] {
-            let mut pool = Pool::new(&[(10, 11)], (low, high), Secret::seeded(7));
+            let mut pool = Pool::new(&[(10, 11)], (low, high), Secret::seeded(7), Share::default());
             let wanted = 2 * (usize::from(high - low) + 1);
             let mut seen = HashSet::new();
             for i in 0..wanted {
@@ -300,7 +306,7 @@ mod tests {
             let (low, high) =
                 [(1024, 65_535), (0, 65_535), (5000, 5000), (4090, 4100), (63, 64), (1000, 9000)]
                     [seed as usize % 6];
-            let mut pool = Pool::new(&[(7, 8)], (low, high), Secret::seeded(seed));
+            let mut pool = Pool::new(&[(7, 8)], (low, high), Secret::seeded(seed), Share::default());
             // All but a few are in use, those included that sessions do not get.
             for place in 0..2 * PROTOCOLS {
                 (0..=u16::MAX).for_each(|port| _ = pool.set(place, port, true));
@@ -325,7 +331,7 @@ mod tests {
 
     #[test]
     fn an_inside_address_keeps_its_outside_address_and_udp_its_parity() {
-        let mut pool = Pool::new(&[(1, 40)], (1024, 65_535), Secret::seeded(7));
+        let mut pool = Pool::new(&[(1, 40)], (1024, 65_535), Secret::seeded(7), Share::default());
         let mut addresses = HashSet::new();
         for inside in 0..100 {
             let draws: Vec<_> = (0..20).filter_map(|port| pool.draw(ip_proto::UDP, inside, port)).collect();
@@ -339,7 +345,7 @@ mod tests {
     #[test]
     fn ports_depend_on_the_secret_and_do_not_follow_each_other() {
         let draw = |secret| {
-            let mut pool = Pool::new(&[(1, 1)], (1024, 65_535), secret);
+            let mut pool = Pool::new(&[(1, 1)], (1024, 65_535), secret, Share::default());
             (0..200).filter_map(|_| pool.draw(ip_proto::TCP, 5, 5)).map(|(_, port)| port).collect::<Vec<_>>()
         };
         let first = draw(Secret::seeded(1));

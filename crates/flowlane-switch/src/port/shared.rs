@@ -1,0 +1,111 @@
+//! One port for several workers, where it has no queue for each.
+//!
+//! Each worker has a handle. What it sends waits until its burst is over, and goes then under a lock. One of them receives, and
+//! hands on what is for others.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::{Port, PortError, Received};
+use crate::packet::{Frame, Frames};
+
+/// Frames that a handle keeps before it takes the lock.
+const KEPT: usize = 64;
+
+struct Inner {
+    port: Box<dyn Port>,
+    /// Handles that have not been closed in this run.
+    open: usize,
+    handles: usize,
+}
+
+/// A worker's handle on a port.
+pub struct SharedPort {
+    inner: Arc<Mutex<Inner>>,
+    receives: bool,
+    sends: bool,
+    kept: Frames,
+    dropped: u64,
+}
+
+impl SharedPort {
+    /// As many handles as there are workers; the first receives.
+    pub fn handles(port: Box<dyn Port>, workers: usize) -> Vec<Self> {
+        let sends = port.sends();
+        let inner = Arc::new(Mutex::new(Inner { port, open: workers, handles: workers }));
+        let handle = |place| Self {
+            inner: inner.clone(),
+            receives: place == 0,
+            sends,
+            kept: Frames::new(if sends { KEPT } else { 0 }),
+            dropped: 0,
+        };
+        (0..workers).map(handle).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Ports are used by whole frames: whoever panicked has left it between two.
+        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Sends what has been kept.
+    fn send_kept(&mut self) -> Result<(), PortError> {
+        let inner = self.inner.clone();
+        let mut inner = inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let sent = self.kept.iter().try_for_each(|frame| {
+            self.dropped += u64::from(!inner.port.send(frame)?);
+            Ok(())
+        });
+        self.kept.clear();
+        self.dropped += inner.port.flush()?;
+        sent
+    }
+}
+
+impl Port for SharedPort {
+    fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
+        if self.receives { self.lock().port.receive(frames) } else { Ok(Received::Finished) }
+    }
+
+    fn is_for_all(&self) -> bool {
+        self.receives
+    }
+
+    fn lost(&mut self) -> u64 {
+        if self.receives { self.lock().port.lost() } else { 0 }
+    }
+
+    fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
+        if !self.sends {
+            return Ok(false);
+        }
+        if self.kept.is_full() {
+            self.send_kept()?;
+        }
+        if let Some(place) = self.kept.next_frame() {
+            place.fill(frame.bytes());
+            place.time_ns = frame.time_ns;
+        }
+        Ok(true)
+    }
+
+    fn flush(&mut self) -> Result<u64, PortError> {
+        if !self.kept.is_empty() {
+            self.send_kept()?;
+        }
+        Ok(std::mem::take(&mut self.dropped))
+    }
+
+    fn close(&mut self) -> Result<(), PortError> {
+        let mut inner = self.lock();
+        inner.open -= 1;
+        if inner.open > 0 {
+            return Ok(());
+        }
+        inner.open = inner.handles;
+        inner.port.close()
+    }
+
+    fn sends(&self) -> bool {
+        self.sends
+    }
+}

@@ -1,0 +1,127 @@
+//! The workers of a switch: what each has for itself, and what they have in common.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use flowlane::rule::Rule;
+use flowlane::rule::action::PortNo;
+use flowlane_gpu::Device;
+
+use super::functions::FunctionSetup;
+use super::{Setup, SetupError, engine, gpu, limits, meter, port_name, variant_of};
+use crate::config::{ConfigError, MalformedChoice};
+use crate::function::{Function, Share};
+use crate::pipeline::Pipeline;
+use crate::state::mac_table::MacTable;
+use crate::worker::{CacheConfig, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
+
+impl Setup {
+    pub(super) fn open_workers(mut self, random: u32, workers: usize) -> Result<Vec<Worker>, SetupError> {
+        limits::room(&self.config, &self.checker())?;
+        let seed = self.config.switch.seed.unwrap_or(random);
+        // What is wrong with the configuration is said before what the machine lacks.
+        let device = gpu::open(&self.config).or_else(|lack| self.check().and(Err(lack.into())))?;
+        let begun = Instant::now();
+        let mut clock = || begun.elapsed().as_nanos() as u64;
+        // Who gives the seed wants to repeat a run exactly.
+        let clock = self.config.switch.seed.is_none().then_some(&mut clock as &mut engine::Clock<'_>);
+        let rules = std::mem::take(&mut self.rules);
+        let pipelines = self.pipelines(rules, seed, device.as_ref(), clock, workers)?;
+        let egresses = self.egresses(seed, workers)?;
+        Ok(pipelines
+            .into_iter()
+            .zip(egresses)
+            .map(|(pipeline, egress)| self.worker(pipeline, egress, seed))
+            .collect())
+    }
+
+    /// A worker of what it has.
+    fn worker(&self, pipeline: Pipeline, egress: Egress, seed: u32) -> Worker {
+        let config = &self.config;
+        let cache = CacheConfig {
+            exact_entries: config.cache.exact_entries,
+            exact_insert_inverse: config.cache.exact_insert_inverse,
+            signature_entries: config.cache.signature_entries,
+            signature_insert_inverse: config.cache.signature_insert_inverse,
+            adaptive: config.cache.adaptive,
+            hybrid: config.cache.hybrid,
+            megaflows_max: config.cache.megaflows_max,
+            masks_max: config.cache.masks_max,
+            idle_ns: config.cache.idle_s.saturating_mul(1_000_000_000),
+            seed,
+        };
+        let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, config.switch.burst, self.clock());
+        if let Some(variant) = config.switch.variant {
+            let usable = worker.set_variant(variant_of(variant));
+            assert!(usable, "read() has checked that the variant can be used here");
+        }
+        worker.set_max_delay(Duration::from_micros(config.gpu.max_delay_us));
+        worker.egress.faults.policy = match config.switch.malformed {
+            MalformedChoice::Drop => MalformedPolicy::Drop,
+            MalformedChoice::Forward => MalformedPolicy::Forward,
+        };
+        worker
+    }
+
+    /// The ports, and what sends to them, of each worker.
+    fn egresses(&self, seed: u32, workers: usize) -> Result<Vec<Egress>, SetupError> {
+        let config = &self.config;
+        let macs = MacTable::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
+        let egress = |place: usize| -> Result<Egress, SetupError> {
+            let mut egress = Egress::new(macs.share(), seed.rotate_left(13).wrapping_add(place as u32));
+            egress.tunnels = self.tunnels(seed.rotate_left(23))?;
+            Ok(egress)
+        };
+        let mut egresses = (0..workers).map(egress).collect::<Result<Vec<_>, _>>()?;
+        for (section, spec) in config.port.iter().zip(&self.specs) {
+            let name = port_name(section.number, section.name.as_deref());
+            for (egress, queue) in egresses.iter_mut().zip(spec.open_all(workers)?) {
+                let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, queue);
+                (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
+                egress.ports.add(slot);
+            }
+        }
+        if let Some(spec) = &self.controller {
+            let queues = spec.open_all(workers)?;
+            egresses.iter_mut().zip(queues).for_each(|(egress, queue)| egress.controller = Some(queue));
+        }
+        for section in &config.meter {
+            let meter = Arc::new(meter(section));
+            egresses.iter_mut().for_each(|egress| _ = egress.meters.insert(section.number, meter.clone()));
+        }
+        Ok(egresses)
+    }
+
+    /// The tables with these rules, for each worker.
+    fn pipelines(
+        &self,
+        rules: Vec<Rule>,
+        seed: u32,
+        device: Option<&Device>,
+        clock: Option<&mut engine::Clock<'_>>,
+        workers: usize,
+    ) -> Result<Vec<Pipeline>, SetupError> {
+        let share = |me| Share { me, of: workers };
+        let mut first = self.pipeline(rules, seed, device, clock, share(0))?;
+        let mut others = if workers > 1 { first.fork(workers - 1) } else { Vec::new() };
+        for (me, pipeline) in (1..).zip(&mut others) {
+            for function in &self.functions {
+                pipeline.take_function(function.number(), self.function(function, seed, share(me))?);
+            }
+        }
+        others.insert(0, first);
+        Ok(others)
+    }
+
+    /// A worker's share of a function.
+    pub(super) fn function(
+        &self,
+        function: &FunctionSetup,
+        seed: u32,
+        share: Share,
+    ) -> Result<Function, ConfigError> {
+        let number = function.number();
+        let made = function.open(seed.rotate_left(29), share);
+        made.map_err(|e| self.checker().error("[[table]]", format!("function {number}: {e}"), None))
+    }
+}

@@ -1,0 +1,219 @@
+//! Workers that are one switch: a thread each, on a core of its own.
+//!
+//! All go by one program and run to completion: what a worker receives it takes to its end, but for packets that another's share of
+//! a function is for, which are [handed over](super::handoff). They have in common: the address table, meters, the program and the
+//! clock.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::handoff::Links;
+use super::{RunError, Until, Worker};
+
+/// A switch of one or more workers.
+pub struct Switch {
+    workers: Vec<Worker>,
+}
+
+/// What the workers of a run go by.
+#[derive(Debug)]
+pub(super) struct Run<'a> {
+    begun: Instant,
+    duration: Option<Duration>,
+    stop: &'a AtomicBool,
+    /// One has failed: the others are to stop, and not to wait for it.
+    failed: AtomicBool,
+    /// Packets that may still be taken; none: any number.
+    left: Option<AtomicU64>,
+    /// Packets that have come, of those that workers have told of.
+    received: AtomicU64,
+}
+
+impl<'a> Run<'a> {
+    /// One that begins now.
+    pub(super) fn new(until: Until, stop: &'a AtomicBool) -> Self {
+        Self {
+            begun: Instant::now(),
+            duration: until.duration,
+            stop,
+            failed: AtomicBool::new(false),
+            left: until.packets.map(AtomicU64::new),
+            received: AtomicU64::new(0),
+        }
+    }
+
+    /// When it began: all workers' clocks go from there.
+    pub(super) fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// How long it may still go on; none: for ever.
+    #[inline]
+    pub(super) fn time_left(&self) -> Option<Duration> {
+        self.duration.map(|duration| duration.saturating_sub(self.begun.elapsed()))
+    }
+
+    /// Whether nothing more is to be received.
+    #[inline]
+    pub(super) fn is_to_end(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+            || self.left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed) == 0)
+            || self.time_left() == Some(Duration::ZERO)
+    }
+
+    pub(super) fn fail(&self) {
+        self.failed.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Asks for packets; gives how many may be taken, up to `most`.
+    #[inline]
+    pub(super) fn claim(&self, most: u64) -> u64 {
+        let Some(left) = &self.left else { return most };
+        let less = |left: u64| Some(left - left.min(most));
+        let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        before.unwrap_or_else(|left| left).min(most)
+    }
+
+    /// Of those that were claimed some have not come.
+    #[inline]
+    pub(super) fn give_back(&self, packets: u64) {
+        if let Some(left) = &self.left {
+            left.fetch_add(packets, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds to what has come; gives all.
+    pub(super) fn add_received(&self, packets: u64) -> u64 {
+        self.received.fetch_add(packets, Ordering::Relaxed) + packets
+    }
+}
+
+impl Switch {
+    /// A switch of these workers, which have the same ports in the same places, and go by one program.
+    ///
+    /// # Panics
+    /// Where there is none.
+    pub fn new(workers: Vec<Worker>) -> Self {
+        assert!(!workers.is_empty(), "a switch has a worker");
+        Self { workers }
+    }
+
+    /// The workers, while the switch does not run.
+    pub fn workers(&self) -> &[Worker] {
+        &self.workers
+    }
+
+    /// The workers, to be changed.
+    pub fn workers_mut(&mut self) -> &mut [Worker] {
+        &mut self.workers
+    }
+
+    /// Switches until every port has come to its end, `until` is reached, or `stop` is set. `progress` is called now and then
+    /// with the packets received so far. One worker runs on the calling thread; several have threads of their own, each on a core
+    /// of its own where there are as many.
+    ///
+    /// # Errors
+    /// The first worker's failure, as of [`Worker::run`], or that it panicked; the others are stopped then.
+    pub fn run(
+        &mut self,
+        until: Until,
+        stop: &AtomicBool,
+        mut progress: impl FnMut(u64) + Send,
+    ) -> Result<(), RunError> {
+        if let [worker] = &mut self.workers[..] {
+            return worker.run(until, stop, progress);
+        }
+        let wakers: Vec<_> = self.workers.iter().map(|worker| worker.mail.waker().clone()).collect();
+        let links = Links::between(&wakers);
+        self.workers.iter_mut().zip(links).for_each(|(worker, links)| worker.links = Some(links));
+        let run = &Run::new(until, stop);
+        let mut cores = cores();
+        if cores.len() < self.workers.len() {
+            cores.clear();
+        }
+        let mut first: Option<&mut (dyn FnMut(u64) + Send)> = Some(&mut progress);
+        let result = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (place, worker) in self.workers.iter_mut().enumerate() {
+                let (mut tell, core) = (first.take(), cores.get(place).copied());
+                let body = move || {
+                    if let Some(core) = core {
+                        pin(core);
+                    }
+                    worker.run_of(run, place, &mut |packets| {
+                        if let Some(tell) = &mut tell {
+                            tell(packets);
+                        }
+                    })
+                };
+                let thread = std::thread::Builder::new().name(format!("worker-{place}"));
+                match thread.spawn_scoped(scope, body) {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => {
+                        run.fail();
+                        return Err(RunError::Thread(error));
+                    }
+                }
+            }
+            let ended = threads.into_iter().map(|thread| thread.join().expect("it catches panics"));
+            let ended: Vec<Result<(), RunError>> = ended.collect();
+            ended.into_iter().collect()
+        });
+        self.workers.iter_mut().for_each(|worker| worker.links = None);
+        result
+    }
+}
+
+impl Worker {
+    /// One worker's part of a run.
+    fn run_of(&mut self, run: &Run<'_>, place: usize, tell: &mut dyn FnMut(u64)) -> Result<(), RunError> {
+        let ended = catch_unwind(AssertUnwindSafe(|| self.run_by(run, tell)));
+        let result = ended.unwrap_or_else(|panic| {
+            // Nobody is to wait for its answers.
+            self.leave();
+            Err(RunError::Panicked { worker: place, message: message_of(&*panic) })
+        });
+        if result.is_err() {
+            run.fail();
+        }
+        if let Some(links) = &self.links {
+            links.wake_all();
+        }
+        result
+    }
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
+}
+
+/// The cores that this process may use.
+#[cfg(target_os = "linux")]
+fn cores() -> Vec<usize> {
+    let Ok(may) = rustix::thread::sched_getaffinity(None) else { return Vec::new() };
+    (0..rustix::thread::CpuSet::MAX_CPU).filter(|&core| may.is_set(core)).collect()
+}
+
+/// Keeps this thread on a core. Where that is refused it goes where the system lets it.
+#[cfg(target_os = "linux")]
+fn pin(core: usize) {
+    let mut only = rustix::thread::CpuSet::new();
+    only.set(core);
+    _ = rustix::thread::sched_setaffinity(None, &only);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn cores() -> Vec<usize> {
+    Vec::new()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn pin(_: usize) {}
