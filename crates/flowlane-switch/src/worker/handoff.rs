@@ -18,8 +18,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use flowlane::packet::Headers;
-use flowlane::packet::key::FlowKey;
+use flowlane::memory::prefetch_at;
+use flowlane::packet::{FlowKey, Headers, Miniflow};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use super::rest::Waker;
@@ -27,6 +27,12 @@ use crate::packet::{Burst, Frame};
 
 /// Packets in a parcel: what waits is bounded, and an atomic operation is for many.
 const PACKETS: usize = 32;
+
+/// Words of a key that a packet takes along, in two lines of a cache: an IPv6 packet with a tag or two has as many.
+const KEY_WORDS: usize = 22;
+
+/// Packets of a parcel that are asked for ahead of being filled.
+const AHEAD: usize = 3;
 
 /// Parcels in a ring.
 const PARCELS: usize = 32;
@@ -46,7 +52,9 @@ pub(super) enum Entrance {
 #[derive(Debug)]
 struct Handed {
     frame: Frame,
-    key: FlowKey,
+    key: Miniflow<KEY_WORDS>,
+    /// Where it has more words than that.
+    whole_key: Option<Box<FlowKey>>,
     headers: Headers,
     /// The place of the port that it came in through.
     port: usize,
@@ -58,8 +66,17 @@ struct Handed {
 
 impl Default for Handed {
     fn default() -> Self {
-        let (frame, key, headers) = (Frame::default(), FlowKey::zero(), Headers::default());
-        Self { frame, key, headers, port: 0, now_ns: 0, sent: false, entrance: Entrance::Port }
+        let (frame, key, headers) = (Frame::default(), Miniflow::EMPTY, Headers::default());
+        Self {
+            frame,
+            key,
+            whole_key: None,
+            headers,
+            port: 0,
+            now_ns: 0,
+            sent: false,
+            entrance: Entrance::Port,
+        }
     }
 }
 
@@ -77,15 +94,30 @@ impl Parcel {
         if self.len == self.packets.len() {
             self.packets.push(Handed::default());
         }
+        self.prefetch(self.len + AHEAD);
         let packet = &mut self.packets[self.len];
         self.len += 1;
         std::mem::swap(&mut packet.frame, &mut burst.frames[lane]);
         if entrance != Entrance::Port {
-            packet.key.clone_from(&burst.keys[lane]);
+            let key = &burst.keys[lane];
+            let packed = Miniflow::pack(key);
+            packet.whole_key = packed.is_none().then(|| Box::new(key.clone()));
+            packet.key = packed.unwrap_or(Miniflow::EMPTY);
             packet.headers = burst.headers[lane];
         }
         (packet.port, packet.now_ns) = (burst.port, burst.times_ns[lane]);
         (packet.sent, packet.entrance) = (burst.sent.0 >> lane & 1 == 1, entrance);
+    }
+
+    /// Asks for a packet's lines, which another core has had.
+    #[inline]
+    fn prefetch(&self, at: usize) {
+        if let Some(packet) = self.packets.get(at) {
+            let packet: *const Handed = packet;
+            (0..size_of::<Handed>())
+                .step_by(64)
+                .for_each(|line| prefetch_at(packet.cast::<u8>().wrapping_add(line)));
+        }
     }
 
     /// Moves the next packets, which came in through one port and go on in one place, into a burst. Gives that place; none where
@@ -94,6 +126,7 @@ impl Parcel {
         let first = self.packets[..self.len].get(self.at)?;
         let (port, entrance) = (first.port, first.entrance);
         burst.clear_for(port, u64::MAX);
+        (self.at..self.len).for_each(|at| self.prefetch(at));
         for packet in &mut self.packets[self.at..self.len] {
             if (packet.port, packet.entrance) != (port, entrance) {
                 break;
@@ -101,10 +134,15 @@ impl Parcel {
             let lane = burst.len();
             let Some(frame) = burst.frames.next_frame() else { break };
             std::mem::swap(frame, &mut packet.frame);
+            // Its headers are read when the whole burst is here.
+            prefetch_at(frame.bytes().as_ptr());
             burst.times_ns[lane] = packet.now_ns;
             burst.sent.0 |= u64::from(packet.sent) << lane;
             if entrance != Entrance::Port {
-                burst.keys[lane].clone_from(&packet.key);
+                match packet.whole_key.take() {
+                    Some(key) => burst.keys[lane] = *key,
+                    None => packet.key.unpack(&mut burst.keys[lane]),
+                }
                 burst.headers[lane] = packet.headers;
             }
             self.at += 1;

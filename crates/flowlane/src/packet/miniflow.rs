@@ -9,18 +9,18 @@ use super::key::{BitIter, Flow};
 /// The words of a key or mask that may be non-zero, packed, at most `N` of them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(C)]
-pub(crate) struct Miniflow<const N: usize> {
+pub struct Miniflow<const N: usize> {
     present: u64,
     words: [u32; N],
 }
 
 impl<const N: usize> Miniflow<N> {
     /// One without words.
-    pub(crate) const EMPTY: Self = Self { present: 0, words: [0; N] };
+    pub const EMPTY: Self = Self { present: 0, words: [0; N] };
 
     /// Packs `flow`; none where it has more than `N` words.
     #[inline]
-    pub(crate) fn pack<K>(flow: &Flow<K>) -> Option<Self> {
+    pub fn pack<K>(flow: &Flow<K>) -> Option<Self> {
         let mut out = Self::EMPTY;
         if flow.present().count_ones() as usize > N {
             return None;
@@ -30,6 +30,16 @@ impl<const N: usize> Miniflow<N> {
             *packed = flow.word(w);
         }
         Some(out)
+    }
+
+    /// Gives `flow` this content, whatever it had.
+    #[inline]
+    pub fn unpack<K>(&self, flow: &mut Flow<K>) {
+        let words = flow.words_mut();
+        for (&packed, w) in self.words.iter().zip(BitIter(self.present)) {
+            words[w] = packed;
+        }
+        flow.finish(self.present);
     }
 
     /// Whether this is `flow`, packed: the same bitmap and the same words.
@@ -56,6 +66,10 @@ mod tests {
         }
         let mini: Miniflow<8> = Miniflow::pack(&key).unwrap();
         assert!(mini.is(&key));
+        let mut unpacked = FlowKey::zero();
+        (0..WORDS).step_by(3).for_each(|w| unpacked.set_word(w, 9));
+        mini.unpack(&mut unpacked);
+        assert_eq!((unpacked.present(), unpacked.words()), (key.present(), key.words()));
         for w in 0..WORDS {
             let mut other = key.clone();
             other.set_word(w, key.word(w) ^ 1000);

@@ -19,7 +19,7 @@ pub use extract::Parser;
 pub use fields::{Field, FieldInfo};
 pub use headers::{Headers, Layer, Malformed, Network, Transport};
 pub use key::{FlowKey, FlowMask};
-pub(crate) use miniflow::Miniflow;
+pub use miniflow::Miniflow;
 pub use parse::parse;
 
 #[cfg(test)]
