@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     Input(Box<Trouble>),
     /// The environment lacks something: exit code 3.
     Environment(String),
+    /// A bug of ours: exit code 101, as of a panic.
+    Bug(String),
     /// Whoever read the output has gone: no reason to say anything.
     OutputClosed,
 }
@@ -121,7 +123,7 @@ impl Failure {
     /// What went wrong, in a line.
     pub(crate) fn message(&self) -> String {
         match self {
-            Self::Check(message) | Self::Environment(message) => message.clone(),
+            Self::Check(message) | Self::Environment(message) | Self::Bug(message) => message.clone(),
             Self::Input(trouble) => trouble.message.clone(),
             Self::OutputClosed => "nobody reads the output".to_owned(),
         }
@@ -141,6 +143,10 @@ impl Failure {
             Failure::Environment(message) => {
                 eprintln!("flowlane: {message}");
                 ExitCode::from(3)
+            }
+            Failure::Bug(message) => {
+                eprintln!("flowlane: {message}");
+                ExitCode::from(101)
             }
             Failure::OutputClosed => ExitCode::SUCCESS,
         }
@@ -175,6 +181,8 @@ impl From<RunError> for Failure {
         match error {
             RunError::Port(error) => error.into(),
             RunError::Difference(difference) => Self::Check(difference.to_string()),
+            bug @ RunError::Panicked { .. } => Self::Bug(bug.to_string()),
+            RunError::Thread(_) => Self::Environment(error.to_string()),
             other => Self::input(other.to_string()),
         }
     }

@@ -179,10 +179,7 @@ impl Setup {
 
     /// How many workers there are to be.
     pub fn workers(&self) -> usize {
-        match self.config.switch.workers {
-            0 => std::thread::available_parallelism().map_or(1, usize::from).min(limits::WORKERS_MAX),
-            workers => workers,
-        }
+        workers::number(&self.config)
     }
 
     /// The switch with all its workers, and whoever changes its rules while it runs.
@@ -410,6 +407,7 @@ impl Checker<'_> {
             return Err(ConfigError { environment: true, ..self.error("variant", message, help) });
         }
         limits::check(config, self)?;
+        workers::check(config, self)?;
         if table_numbers(config).next().is_none() {
             return fail("", "there is no table".to_owned(), "add a [[table]] with number = 0");
         }

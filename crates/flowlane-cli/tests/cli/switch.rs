@@ -147,6 +147,51 @@ fn the_nat_gateway_translates_filters_and_lists_who_is_there() {
     }
 }
 
+/// What a report says that does not depend on who has done it.
+fn counted(report: &serde_json::Value) -> serde_json::Value {
+    let mut counted =
+        serde_json::json!([report["ports"], report["drops"], report["malformed"], report["counters"]]);
+    for table in report["tables"].as_array().unwrap() {
+        let rules = table["rules"].as_array().unwrap().iter().map(|rule| rule["packets"].clone());
+        counted
+            .as_array_mut()
+            .unwrap()
+            .push(serde_json::json!([table["missed_packets"], rules.collect::<Vec<_>>()]));
+    }
+    counted
+}
+
+#[test]
+fn more_workers_do_the_same() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    copy_examples(at);
+    for name in ["quickstart", "nat-gateway"] {
+        // Whom a meter lets through depends on who is first.
+        let config = fs::read_to_string(at.join(format!("{name}.toml"))).unwrap().replace("meter:1, ", "");
+        let mut before = None;
+        for workers in [1, 2, 4] {
+            let setting = format!("[switch]\nworkers = {workers}\n");
+            let config = match config.contains("[switch]\n") {
+                true => config.replace("[switch]\n", &setting),
+                false => format!("{setting}{config}"),
+            };
+            fs::write(at.join("several.toml"), config).unwrap();
+            let (json, _) = run(at, "switch run several.toml --json", 0);
+            let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!(
+                *before.get_or_insert_with(|| counted(&report)),
+                counted(&report),
+                "{name}, {workers} workers"
+            );
+        }
+    }
+    let (_, err) = run(at, "switch check quickstart.toml", 0);
+    assert!(err.is_empty(), "{err}");
+    fs::write(at.join("many.toml"), "[switch]\nworkers = 65\n[[table]]\nnumber = 0\n").unwrap();
+    assert!(run(at, "switch check many.toml", 2).1.contains("65 workers"));
+}
+
 #[test]
 fn a_run_ends_when_it_was_told_to() {
     let folder = tempdir().unwrap();

@@ -8,12 +8,47 @@ use flowlane::rule::action::PortNo;
 use flowlane_gpu::Device;
 
 use super::functions::FunctionSetup;
-use super::{Setup, SetupError, engine, gpu, limits, meter, port_name, variant_of};
-use crate::config::{ConfigError, MalformedChoice};
+use super::{Checker, Setup, SetupError, engine, gpu, limits, meter, port_name, variant_of};
+use crate::config::{Config, ConfigError, EngineChoice, MalformedChoice};
 use crate::function::{Function, Share};
 use crate::pipeline::Pipeline;
 use crate::state::mac_table::MacTable;
 use crate::worker::{CacheConfig, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
+
+/// How many workers a configuration asks for.
+pub(super) fn number(config: &Config) -> usize {
+    match config.switch.workers {
+        0 => std::thread::available_parallelism().map_or(1, usize::from).min(limits::WORKERS_MAX),
+        workers => workers,
+    }
+}
+
+/// Whether all that is configured can be for so many workers.
+pub(super) fn check(config: &Config, checker: &Checker<'_>) -> Result<(), ConfigError> {
+    let workers = number(config);
+    let fail = |needle: &str, message: String, help: &str| {
+        Err(checker.error(needle, message, Some(help.to_owned())))
+    };
+    if workers > 1 && config.table.iter().any(|table| table.engine == EngineChoice::Gpu) {
+        let message = format!("{workers} workers with a table on a device, which answers one");
+        return fail("workers", message, "take workers = 1, or another engine");
+    }
+    for nat in &config.nat_table {
+        let ports = usize::from(nat.ports.1.saturating_sub(nat.ports.0)) + 1;
+        if workers > 1 && ports < 2 * workers {
+            let message = format!(
+                "{ports} ports of nat {} for {workers} workers, each of which draws its own",
+                nat.number
+            );
+            return fail(
+                "ports",
+                message,
+                "give it two ports for each worker at least, or take fewer workers",
+            );
+        }
+    }
+    Ok(())
+}
 
 impl Setup {
     pub(super) fn open_workers(mut self, random: u32, workers: usize) -> Result<Vec<Worker>, SetupError> {
