@@ -5,7 +5,6 @@
 //! many workers as there are cores where nothing else is said; only workloads whose names contain one of those given. *Handed* are
 //! packets that go from one worker to another, of 100.
 
-#[allow(dead_code, reason = "shared with other benchmarks")]
 mod large;
 
 use std::path::Path;
@@ -33,9 +32,9 @@ fn through(name: &str, functions: &'static str) -> Work {
     for packet in 0..100_000u32 {
         let mut key: FlowKey = matching(&[rule(0, 1, udp(), Vec::new())], 1, &mut random).remove(0);
         let flow = (packet * 7919) % 20_000;
-        key.set(Field::Ipv4Src, (0x0a00_0000 | flow / 8).into());
+        key.set(Field::Ipv4Src, (0x0a00_0000 + flow / 8).into());
         key.set(Field::TpSrc, (1024 + flow % 8).into());
-        key.set(Field::Ipv4Dst, (0x0808_0000 | flow % 251).into());
+        key.set(Field::Ipv4Dst, (0x0808_0000 + flow % 251).into());
         key.set(Field::TpDst, 443);
         keys.push(key);
     }
