@@ -6,6 +6,12 @@
 //! come back from its auxiliary data.
 //!
 //! Up to 32 frames are received, or sent, by one call of the system.
+//!
+//! *Several workers* have a socket each, among which the kernel spreads frames by a hash of addresses and ports that is the same for both
+//! directions of a flow, and on all interfaces (`PACKET_FANOUT_HASH`; of fragments by addresses alone).
+//!
+//! *An interface that goes away* leaves a socket without one. Its name is looked for ten times a second, and when there is an interface of
+//! that name again the socket is bound to it; one of several has to be opened anew, which needs permission again.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -13,7 +19,8 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::offload::VNET_HEADER;
 use super::{Port, PortError, Received};
@@ -28,10 +35,20 @@ const BATCH: usize = 32;
 /// Room for each of them.
 const SLOT: usize = VNET_HEADER + RECEIVE_MAX;
 
-/// An interface.
+/// Between two looks at whether an interface is there again.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// An interface, or a worker's part of what comes in through one.
 pub struct AfPacketPort {
     spec: String,
+    interface: String,
     socket: OwnedFd,
+    /// The interface that the socket is bound to.
+    index: libc::c_int,
+    /// Where it is one of several.
+    spread: Option<Arc<Spread>>,
+    /// When the interface was last looked for; none while it is there.
+    looked: Option<Instant>,
     /// Segments of a large frame that did not fit into the burst.
     pending: VecDeque<Vec<u8>>,
     incoming: Incoming,
@@ -41,6 +58,9 @@ pub struct AfPacketPort {
     /// What the kernel has left to do stays with the frames.
     keeps_offloads: bool,
 }
+
+/// The group of sockets that the kernel spreads an interface's frames over: of this interface, with this number.
+type Spread = Mutex<Option<(libc::c_int, u16)>>;
 
 /// Frames that the socket has given.
 struct Incoming {
@@ -79,12 +99,29 @@ impl AfPacketPort {
     /// # Errors
     /// Where there is no such interface, or no permission.
     pub fn open(interface: &str) -> Result<Self, PortError> {
+        Ok(Self::open_all(interface, 1)?.remove(0))
+    }
+
+    /// The same for as many workers.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_all(interface: &str, workers: usize) -> Result<Vec<Self>, PortError> {
+        let spread = (workers > 1).then(Arc::default);
+        let mut ports =
+            (0..workers).map(|_| Self::open_one(interface, spread.clone())).collect::<Result<Vec<_>, _>>()?;
+        // What came before all were there has come to several.
+        ports.iter_mut().filter(|_| workers > 1).for_each(Self::forget);
+        Ok(ports)
+    }
+
+    fn open_one(interface: &str, spread: Option<Arc<Spread>>) -> Result<Self, PortError> {
         let spec = format!("afpacket:{interface}");
         let fail = |problem: String| PortError::Environment { spec: spec.clone(), problem };
         let index = interface_index(interface).ok_or_else(|| {
             fail(format!("there is no interface `{interface}`; there are {}", interfaces().join(", ")))
         })?;
-        let socket = open_socket(index).map_err(|error| match error.raw_os_error() {
+        let socket = open_socket(index, spread.as_deref()).map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => fail(
                 "packet sockets need permission: run as root, or allow it with \
                  `setcap cap_net_raw,cap_net_admin+ep` on the flowlane binary"
@@ -97,13 +134,51 @@ impl AfPacketPort {
         let outgoing = Outgoing::default();
         Ok(Self {
             spec,
+            interface: interface.to_owned(),
             socket,
+            index,
+            spread,
+            looked: None,
             pending: VecDeque::new(),
             incoming,
             outgoing,
             lost: 0,
             keeps_offloads: false,
         })
+    }
+
+    /// Forgets what has come.
+    fn forget(&mut self) {
+        while matches!(self.read(), Ok(Read::Frames(1..) | Read::Lost)) {}
+        self.incoming.more = false;
+    }
+
+    /// The interface may have gone, or be there again.
+    #[cold]
+    fn look(&mut self) {
+        if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        match interface_index(&self.interface) {
+            // It was only down.
+            Some(index) if index == self.index && is_up(&self.socket, index) => self.looked = None,
+            Some(index) if index != self.index && self.follow(index).is_ok() => {
+                (self.index, self.looked) = (index, None);
+            }
+            // It will be looked for again.
+            _ => {}
+        }
+    }
+
+    /// Goes on with another interface of the same name.
+    fn follow(&mut self, index: libc::c_int) -> io::Result<()> {
+        match &self.spread {
+            // A socket of a group is never bound again.
+            Some(spread) => self.socket = open_socket(index, Some(spread))?,
+            None => attach(&self.socket, index)?,
+        }
+        Ok(())
     }
 
     /// Asks the socket for frames.
@@ -130,7 +205,11 @@ impl AfPacketPort {
         };
         self.incoming.more = got == BATCH as libc::c_int;
         if got < 0 {
-            return failed_read(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) {
+                self.looked.get_or_insert_with(Instant::now);
+            }
+            return failed_read(error);
         }
         let got = got as usize;
         for (frame, message) in self.incoming.frames.iter_mut().zip(&messages[..got]) {
@@ -180,6 +259,9 @@ impl Port for AfPacketPort {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let time_ns = now.as_nanos() as u64;
         let mut asked = false;
+        if self.looked.is_some() {
+            self.look();
+        }
         loop {
             while let Some(bytes) = self.pending.pop_front() {
                 let Some(frame) = frames.next_frame() else {
@@ -328,7 +410,8 @@ fn interfaces() -> Vec<String> {
     names
 }
 
-fn open_socket(index: libc::c_int) -> io::Result<OwnedFd> {
+/// A socket that frames of an interface come to, perhaps as one of several.
+fn open_socket(index: libc::c_int, spread: Option<&Spread>) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no pointers are passed.
     let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
@@ -343,13 +426,47 @@ fn open_socket(index: libc::c_int) -> io::Result<OwnedFd> {
     // Room for a burst of large frames; less where the system's limit says so.
     let room: libc::c_int = 4 << 20;
     set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &room)?;
+    attach(&socket, index)?;
+    if let Some(spread) = spread {
+        // Whoever panicked with it has not changed it.
+        join(&socket, index, &mut spread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))?;
+    }
+    Ok(socket)
+}
+
+/// Makes a socket one of those that an interface's frames are spread over.
+fn join(socket: &OwnedFd, index: libc::c_int, group: &mut Option<(libc::c_int, u16)>) -> io::Result<()> {
+    let kind = (libc::PACKET_FANOUT_HASH | libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING) << 16;
+    if let Some((of, number)) = *group
+        && of == index
+    {
+        return set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(u32::from(number) | kind));
+    }
+    // The kernel finds a number that nobody has.
+    let new = kind | libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &new)?;
+    let (mut given, mut len) = (0u32, size_of::<u32>() as libc::socklen_t);
+    // SAFETY: the option is written to `given`, which is alive and of the length given.
+    let got = unsafe {
+        let (socket, to) = (socket.as_raw_fd(), (&raw mut given).cast());
+        libc::getsockopt(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, to, &raw mut len)
+    };
+    if got < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    *group = Some((index, given as u16));
+    Ok(())
+}
+
+/// Has a socket given the frames of an interface, for whatever address.
+fn attach(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
     let membership = libc::packet_mreq {
         mr_ifindex: index,
         mr_type: libc::PACKET_MR_PROMISC as _,
         mr_alen: 0,
         mr_address: [0; 8],
     };
-    set_option(&socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)?;
     // SAFETY: all-zero bytes are a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as _;
@@ -359,7 +476,21 @@ fn open_socket(index: libc::c_int) -> io::Result<OwnedFd> {
     let bound = unsafe {
         libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as _)
     };
-    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
+    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Whether an interface is up.
+fn is_up(socket: &OwnedFd, index: libc::c_int) -> bool {
+    // SAFETY: all-zero bytes are a valid ifreq, which is a plain C structure.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    request.ifr_ifru.ifru_ifindex = index;
+    // SAFETY: SIOCGIFNAME reads the index of an ifreq, and fills in its name; SIOCGIFFLAGS reads that and fills in its flags.
+    unsafe {
+        let socket = socket.as_raw_fd();
+        libc::ioctl(socket, libc::SIOCGIFNAME as _, &raw mut request) == 0
+            && libc::ioctl(socket, libc::SIOCGIFFLAGS as _, &raw mut request) == 0
+            && request.ifr_ifru.ifru_flags & libc::IFF_UP as libc::c_short != 0
+    }
 }
 
 fn set_option<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {

@@ -70,6 +70,12 @@ impl PortSpec {
             // What is no file can be read once only.
             Self::Pcap(config) if config.file.is_file() => Ok(boxed(PcapPort::open_all(config, workers)?)),
             Self::Gen { .. } => Ok(boxed(self.generator(workers)?)),
+            #[cfg(target_os = "linux")]
+            Self::Tap { name } => Ok(boxed(super::tap::TapPort::open_all(name, workers)?)),
+            #[cfg(target_os = "linux")]
+            Self::AfPacket { interface } => {
+                Ok(boxed(super::afpacket::AfPacketPort::open_all(interface, workers)?))
+            }
             _ => Ok(boxed(SharedPort::handles(self.open()?, workers))),
         }
     }

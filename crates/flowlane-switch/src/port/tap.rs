@@ -30,6 +30,18 @@ impl TapPort {
     /// # Errors
     /// Where the kernel has no TAP, or there is no permission.
     pub fn open(name: &str) -> Result<Self, PortError> {
+        Ok(Self::open_all(name, 1)?.remove(0))
+    }
+
+    /// The same with a queue for each of several workers: the kernel gives a flow's frames to the queue that its answers came from.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_all(name: &str, workers: usize) -> Result<Vec<Self>, PortError> {
+        (0..workers).map(|_| Self::open_queue(name, workers > 1)).collect()
+    }
+
+    fn open_queue(name: &str, is_one_of_several: bool) -> Result<Self, PortError> {
         let spec = format!("tap:{name}");
         let fail = |problem: String| PortError::Environment { spec: spec.clone(), problem };
         if name.len() >= libc::IFNAMSIZ || !name.is_ascii() {
@@ -39,7 +51,7 @@ impl TapPort {
             let mut options = OpenOptions::new();
             options.read(true).write(true).custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
             let file = options.open("/dev/net/tun")?;
-            attach(&file, name)?;
+            attach(&file, name, is_one_of_several)?;
             set_up(name)?;
             Ok(file)
         };
@@ -67,9 +79,10 @@ fn request(name: &str) -> libc::ifreq {
 }
 
 /// Makes `file` the other end of interface `name`.
-fn attach(file: &File, name: &str) -> io::Result<()> {
+fn attach(file: &File, name: &str, is_one_of_several: bool) -> io::Result<()> {
     let mut request = request(name);
-    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+    let queues = if is_one_of_several { libc::IFF_MULTI_QUEUE } else { 0 };
+    request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI | queues) as libc::c_short;
     // SAFETY: TUNSETIFF reads and writes an ifreq, which `request` is.
     let done = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

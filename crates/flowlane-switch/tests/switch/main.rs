@@ -2,5 +2,6 @@
 
 mod control;
 mod functions;
+mod interfaces;
 mod language;
 mod robustness;

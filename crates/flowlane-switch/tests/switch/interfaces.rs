@@ -1,0 +1,201 @@
+//! Interfaces of the system as ports: virtual pairs, of which the test has both ends. As root, with iproute2; else skipped.
+#![cfg(target_os = "linux")]
+
+use std::collections::{BTreeMap, HashMap};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use flowlane::generate::build_frame;
+use flowlane::packet::{Field, FlowKey};
+use flowlane_switch::packet::{Frame, Frames};
+use flowlane_switch::port::Port;
+use flowlane_switch::port::afpacket::AfPacketPort;
+
+fn ip(arguments: &str) -> bool {
+    Command::new("ip").args(arguments.split(' ')).output().is_ok_and(|done| done.status.success())
+}
+
+/// A virtual pair, until it is dropped.
+struct Pair {
+    ends: [String; 2],
+}
+
+impl Pair {
+    fn new(name: &str) -> Option<Self> {
+        let ends = ["a", "b"].map(|end| format!("fl{name}{end}{}", std::process::id() % 10_000));
+        let pair = Self { ends };
+        pair.make().then_some(pair)
+    }
+
+    fn make(&self) -> bool {
+        let [a, b] = &self.ends;
+        // Nobody is to say anything on it but this test.
+        let quiet = |end: &String| {
+            let path = format!("/proc/sys/net/ipv6/conf/{end}/disable_ipv6");
+            // Where there is no IPv6 there is nothing to be turned off.
+            _ = std::fs::write(path, "1");
+            ip(&format!("link set {end} up"))
+        };
+        ip(&format!("link add {a} type veth peer name {b}")) && quiet(a) && quiet(b)
+    }
+
+    fn delete(&self) {
+        ip(&format!("link delete {}", self.ends[0]));
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.delete();
+    }
+}
+
+/// Pairs of these names; none where they cannot be made.
+fn pairs<const N: usize>(names: [&str; N]) -> Option<[Pair; N]> {
+    let pairs: Vec<Pair> = names.iter().map_while(|name| Pair::new(name)).collect();
+    let pairs = pairs.try_into().ok();
+    if pairs.is_none() {
+        println!("skipped: virtual pairs need root and iproute2");
+    }
+    pairs
+}
+
+/// A UDP packet of a flow, one way or the other.
+fn frame(flow: u32, back: bool) -> Frame {
+    let mut key = FlowKey::zero();
+    let mut ends = [(0x0a00_0001 + flow % 5, 1000 + flow), (0x0a01_0001, 53)];
+    if back {
+        ends.reverse();
+    }
+    let [(source, from), (destination, to)] = ends;
+    let fields = [
+        (Field::EthSrc, 2),
+        (Field::EthDst, 4),
+        (Field::EthType, 0x0800),
+        (Field::NwProto, 17),
+        (Field::NwTtl, 64),
+        (Field::Ipv4Src, source.into()),
+        (Field::Ipv4Dst, destination.into()),
+        (Field::TpSrc, from.into()),
+        (Field::TpDst, to.into()),
+    ];
+    fields.into_iter().for_each(|(field, value): (Field, u128)| key.set(field, value));
+    let (mut bytes, mut frame) = (Vec::new(), Frame::default());
+    build_frame(&key, 80, &mut bytes);
+    frame.fill(&bytes);
+    frame
+}
+
+fn send(port: &mut impl Port, frame: &Frame) -> bool {
+    port.send(frame).unwrap() && port.flush().unwrap() == 0
+}
+
+/// What comes until so many have, or nothing for a while.
+fn receive(port: &mut impl Port, wanted: usize) -> Vec<Vec<u8>> {
+    let (mut frames, mut out) = (Frames::new(32), Vec::new());
+    let mut last = Instant::now();
+    while out.len() < wanted && last.elapsed() < Duration::from_millis(80) {
+        frames.clear();
+        port.receive(&mut frames).unwrap();
+        if !frames.is_empty() {
+            last = Instant::now();
+            out.extend(frames.iter().map(|frame| frame.bytes().to_vec()));
+        }
+    }
+    out
+}
+
+#[test]
+fn both_directions_of_a_flow_come_to_one_worker_whatever_interface_they_come_through() {
+    let Some([x, y]) = pairs(["sx", "sy"]) else { return };
+    const FLOWS: u32 = 200;
+    for workers in [2, 4] {
+        let mut ports = [&x, &y].map(|pair| AfPacketPort::open_all(&pair.ends[0], workers).unwrap());
+        let mut peers = [&x, &y].map(|pair| AfPacketPort::open(&pair.ends[1]).unwrap());
+        for (peer, back) in peers.iter_mut().zip([false, true]) {
+            assert!((0..FLOWS).all(|flow| send(peer, &frame(flow, back))));
+        }
+        let mut worker_of: [HashMap<Vec<u8>, usize>; 2] = Default::default();
+        for (ports, workers) in ports.iter_mut().zip(&mut worker_of) {
+            for (worker, port) in ports.iter_mut().enumerate() {
+                for bytes in receive(port, FLOWS as usize) {
+                    assert_eq!(workers.insert(bytes, worker), None, "it comes once");
+                }
+            }
+        }
+        let mut spread: BTreeMap<usize, u32> = BTreeMap::new();
+        for flow in 0..FLOWS {
+            let [there, back] = [false, true].map(|back| frame(flow, back).bytes().to_vec());
+            let worker = worker_of[0].get(&there).expect("nothing is lost");
+            assert_eq!(worker_of[1].get(&back), Some(worker), "flow {flow} of {workers} workers");
+            *spread.entry(*worker).or_default() += 1;
+        }
+        assert_eq!(spread.len(), workers, "{spread:?}");
+        // What is sent does not come back.
+        assert!(send(&mut ports[0][1], &frame(7, true)));
+        assert_eq!(receive(&mut peers[0], 1).len(), 1);
+        assert!(ports[0].iter_mut().all(|port| receive(port, 1).is_empty()));
+    }
+}
+
+/// Whether frames go both ways within a second.
+fn goes(port: &mut [AfPacketPort], end: &str) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(1) {
+        // The other end is new, too.
+        let Ok(mut peer) = AfPacketPort::open(end) else { continue };
+        let sent = send(&mut peer, &frame(1, false));
+        let came = port.iter_mut().any(|port| !receive(port, 1).is_empty());
+        if sent && came && send(&mut port[0], &frame(2, true)) && !receive(&mut peer, 1).is_empty() {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn an_interface_that_comes_back_goes_on_and_others_lose_nothing() {
+    let Some([x, y]) = pairs(["gx", "gy"]) else { return };
+    for workers in [1, 2] {
+        let mut port = AfPacketPort::open_all(&x.ends[0], workers).unwrap();
+        let mut other = AfPacketPort::open(&y.ends[0]).unwrap();
+        let mut peer = AfPacketPort::open(&y.ends[1]).unwrap();
+        let mut sent = 0;
+        let mut traffic =
+            |n: u32| (0..n).for_each(|i| sent += usize::from(send(&mut peer, &frame(i, false))));
+        assert!(goes(&mut port, &x.ends[1]));
+        // Down and up.
+        for _ in 0..10 {
+            ip(&format!("link set {} down", x.ends[0]));
+            traffic(5);
+            assert!(port.iter_mut().all(|port| receive(port, 1).is_empty()));
+            assert!(!send(&mut port[0], &frame(3, false)), "nobody takes it");
+            ip(&format!("link set {} up", x.ends[0]));
+        }
+        assert!(goes(&mut port, &x.ends[1]), "up again, {workers} workers");
+        // Gone, and made again.
+        for _ in 0..3 {
+            x.delete();
+            traffic(5);
+            assert!(port.iter_mut().all(|port| receive(port, 1).is_empty()));
+            assert!(!send(&mut port[0], &frame(3, false)), "nobody takes it");
+            assert!(x.make());
+            assert!(goes(&mut port, &x.ends[1]), "made again, {workers} workers");
+        }
+        assert_eq!(receive(&mut other, sent + 1).len(), sent, "{workers} workers");
+    }
+}
+
+#[test]
+fn what_is_too_long_for_an_interface_is_dropped_and_the_rest_goes_out() {
+    let Some([x]) = pairs(["mx"]) else { return };
+    let mut port = AfPacketPort::open(&x.ends[0]).unwrap();
+    let mut peer = AfPacketPort::open(&x.ends[1]).unwrap();
+    let mut long = Frame::default();
+    long.fill(&[&frame(1, false).bytes()[..], &[0; 3000]].concat());
+    for frame in [&frame(1, false), &long, &frame(2, false)] {
+        assert!(port.send(frame).unwrap());
+    }
+    assert_eq!(port.flush().unwrap(), 1);
+    assert_eq!(receive(&mut peer, 3).len(), 2);
+}
