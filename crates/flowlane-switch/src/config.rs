@@ -199,7 +199,7 @@ pub struct PortSection {
     /// Its name in rules and reports; `portN` where it is left out.
     pub name: Option<String>,
     /// What it is: `pcap:FILE[,loop=N][,rate=PPS][,out=FILE]`, `pcap-out:FILE`, `gen:PROFILE`, `null`,
-    /// `tap:NAME` or `afpacket:INTERFACE`. Files are relative to the configuration's folder.
+    /// `tap:NAME`, `afpacket:INTERFACE` or `afxdp:INTERFACE[,mode=auto|skb|native|zerocopy]`. Files are relative to the configuration's folder.
     pub open: String,
     /// Match frames of VXLAN, GENEVE and GTP-U on what is inside, with the tunnel fields set: of the tunnels that are
     /// configured, or of all where none is.

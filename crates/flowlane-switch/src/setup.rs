@@ -136,7 +136,7 @@ impl Setup {
 
     /// Whether it has ports that live on: interfaces of the system, and not only captures and generators.
     pub fn is_live(&self) -> bool {
-        self.specs.iter().any(|spec| matches!(spec, PortSpec::Tap { .. } | PortSpec::AfPacket { .. }))
+        self.specs.iter().any(PortSpec::is_live)
     }
 
     /// Number of rules in all tables.
@@ -277,9 +277,7 @@ impl Setup {
     }
 
     fn clock(&self) -> Clock {
-        let capture = |s: &PortSpec| {
-            !matches!(s, PortSpec::Tap { .. } | PortSpec::AfPacket { .. } | PortSpec::Gen { .. })
-        };
+        let capture = |spec: &PortSpec| !spec.is_live() && !matches!(spec, PortSpec::Gen { .. });
         match self.config.switch.clock {
             ClockChoice::Wall => Clock::Wall,
             ClockChoice::Frames => Clock::Frames,

@@ -70,9 +70,10 @@ struct Net {
 
 impl Net {
     /// Two namespaces with an address each; `tap` names the second one's interface, which the switch makes.
-    fn new(tap: bool, workers: usize) -> Option<Self> {
+    fn new(kind: &str, workers: usize) -> Option<Self> {
+        let tap = kind == "tap";
         let id = std::process::id() % 100_000;
-        let kind = if tap { 't' } else { 'v' };
+        let kind = &kind[1..3];
         let name = |side: char| format!("fl{kind}{workers}{side}{id}");
         let net = Self { a: name('a'), b: name('b'), host_a: name('x'), host_b: name('y') };
         let ready = sh(&format!(
@@ -156,19 +157,21 @@ fn wait_for(child: &mut Child, what: &str) {
     }
 }
 
-fn carries_ping_and_tcp(tap: bool, workers: usize) {
+fn carries_ping_and_tcp(kind: &str, workers: usize) {
+    let tap = kind == "tap";
+    let first = if tap { "afpacket" } else { kind };
     if !sh("test $(id -u) = 0 && command -v ip && command -v ping") {
         println!("skipped: needs root, ip and ping");
         return;
     }
-    let Some(net) = Net::new(tap, workers) else {
+    let Some(net) = Net::new(kind, workers) else {
         println!("skipped: network namespaces cannot be made here");
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let second = if tap { format!("tap:{}", net.host_b) } else { format!("afpacket:{}", net.host_b) };
+    let second = if tap { format!("tap:{}", net.host_b) } else { format!("{kind}:{}", net.host_b) };
     let config = format!(
-        "[switch]\nworkers = {workers}\n[[port]]\nnumber = 1\nopen = \"afpacket:{}\"\n[[port]]\nnumber = 2\nopen = \"{second}\"\n\
+        "[switch]\nworkers = {workers}\n[[port]]\nnumber = 1\nopen = \"{first}:{}\"\n[[port]]\nnumber = 2\nopen = \"{second}\"\n\
          [[table]]\nnumber = 0\nrules = [\"actions=normal\"]\n",
         net.host_a
     );
@@ -207,7 +210,7 @@ fn carries_ping_and_tcp(tap: bool, workers: usize) {
         let begun = Instant::now();
         switch = Switch(Some(start()));
         assert!(
-            sh(&format!("ip netns exec {} ping -c 1 -w 1 10.77.0.2", net.a)),
+            sh(&format!("ip netns exec {} ping -c 1 -i 0.1 -w 1 10.77.0.2", net.a)),
             "after {:?}",
             begun.elapsed()
         );
@@ -270,12 +273,18 @@ fn what_the_readme_says_of_a_switch_that_runs_works_as_it_stands() {
 
 #[test]
 fn interfaces_carry_ping_and_tcp_between_namespaces() {
-    carries_ping_and_tcp(false, 1);
-    carries_ping_and_tcp(false, 2);
+    carries_ping_and_tcp("afpacket", 1);
+    carries_ping_and_tcp("afpacket", 2);
 }
 
 #[test]
 fn a_tap_interface_carries_ping_and_tcp() {
-    carries_ping_and_tcp(true, 1);
-    carries_ping_and_tcp(true, 2);
+    carries_ping_and_tcp("tap", 1);
+    carries_ping_and_tcp("tap", 2);
+}
+
+#[test]
+fn interfaces_past_the_network_stack_carry_ping_and_tcp() {
+    carries_ping_and_tcp("afxdp", 1);
+    carries_ping_and_tcp("afxdp", 2);
 }

@@ -390,7 +390,7 @@ fn tag_of(message: &libc::msghdr) -> Option<[u8; 4]> {
     Some([a, b, c, d])
 }
 
-fn interface_index(interface: &str) -> Option<libc::c_int> {
+pub(super) fn interface_index(interface: &str) -> Option<libc::c_int> {
     let name = CString::new(interface).ok()?;
     // SAFETY: `name` ends with a zero byte.
     let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
@@ -398,7 +398,7 @@ fn interface_index(interface: &str) -> Option<libc::c_int> {
 }
 
 /// The names of all interfaces, for messages.
-fn interfaces() -> Vec<String> {
+pub(super) fn interfaces() -> Vec<String> {
     let folder = std::fs::read_dir("/sys/class/net");
     let mut names: Vec<String> = folder
         .into_iter()

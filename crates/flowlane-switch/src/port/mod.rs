@@ -2,6 +2,8 @@
 
 #[cfg(target_os = "linux")]
 pub mod afpacket;
+#[cfg(target_os = "linux")]
+pub mod afxdp;
 pub mod r#gen;
 pub mod memory;
 pub mod offload;
@@ -15,7 +17,7 @@ pub use r#gen::{GenConfig, GenPort, GenProfile};
 pub use memory::{MemoryHandle, MemoryPort, NullPort};
 pub use pcap::{PcapConfig, PcapOutPort, PcapPort};
 pub use shared::SharedPort;
-pub use spec::PortSpec;
+pub use spec::{PortSpec, XdpMode};
 
 use std::os::fd::BorrowedFd;
 

@@ -3,6 +3,7 @@
 //! Each worker has a handle. What it sends waits until its burst is over, and goes then under a lock. One of them receives, and
 //! hands on what is for others.
 
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::{Port, PortError, Received};
@@ -22,6 +23,8 @@ struct Inner {
 pub struct SharedPort {
     inner: Arc<Mutex<Inner>>,
     receives: bool,
+    /// What is ready when frames have come.
+    descriptor: Option<OwnedFd>,
     sends: bool,
     kept: Frames,
     dropped: u64,
@@ -31,15 +34,19 @@ impl SharedPort {
     /// As many handles as there are workers; the first receives.
     pub fn handles(port: Box<dyn Port>, workers: usize) -> Vec<Self> {
         let sends = port.sends();
+        let descriptor = port.descriptor().and_then(|fd| fd.try_clone_to_owned().ok());
         let inner = Arc::new(Mutex::new(Inner { port, open: workers, handles: workers }));
         let handle = |place| Self {
             inner: inner.clone(),
             receives: place == 0,
+            descriptor: None,
             sends,
             kept: Frames::new(if sends { KEPT } else { 0 }),
             dropped: 0,
         };
-        (0..workers).map(handle).collect()
+        let mut handles: Vec<Self> = (0..workers).map(handle).collect();
+        handles[0].descriptor = descriptor;
+        handles
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -64,6 +71,10 @@ impl SharedPort {
 impl Port for SharedPort {
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
         if self.receives { self.lock().port.receive(frames) } else { Ok(Received::Finished) }
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.descriptor.as_ref().map(AsFd::as_fd)
     }
 
     fn is_for_all(&self) -> bool {

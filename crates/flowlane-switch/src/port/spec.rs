@@ -39,9 +39,40 @@ pub enum PortSpec {
     },
     /// `afpacket:INTERFACE`: a network interface of the system.
     AfPacket { interface: String },
+    /// `afxdp:INTERFACE[,mode=auto|skb|native|zerocopy]`: one of the system's, past the network stack.
+    AfXdp {
+        interface: String,
+        /// How frames are to be had.
+        mode: XdpMode,
+    },
 }
 
-const SCHEMES: [&str; 6] = ["pcap", "pcap-out", "gen", "null", "tap", "afpacket"];
+/// How frames are to be had through an AF_XDP socket.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum XdpMode {
+    /// In the fastest way that the driver knows.
+    #[default]
+    Auto,
+    /// From the network stack, whatever the driver.
+    Skb,
+    /// From the driver, copied.
+    Native,
+    /// From the driver, into our buffers.
+    ZeroCopy,
+}
+
+impl XdpMode {
+    /// All, with their names.
+    pub const ALL: [(Self, &str); 4] =
+        [(Self::Auto, "auto"), (Self::Skb, "skb"), (Self::Native, "native"), (Self::ZeroCopy, "zerocopy")];
+
+    /// Its name in specifications.
+    pub fn name(self) -> &'static str {
+        Self::ALL.into_iter().find(|(mode, _)| *mode == self).map_or("auto", |(_, name)| name)
+    }
+}
+
+const SCHEMES: [&str; 7] = ["pcap", "pcap-out", "gen", "null", "tap", "afpacket", "afxdp"];
 
 impl PortSpec {
     /// Takes relative files as relative to `folder`.
@@ -52,8 +83,14 @@ impl PortSpec {
                 config.out = config.out.take().map(|out| folder.join(out));
             }
             Self::PcapOut { file, .. } => *file = folder.join(&*file),
-            Self::Gen { .. } | Self::Null | Self::Tap { .. } | Self::AfPacket { .. } => {}
+            Self::Gen { .. } | Self::Null | Self::Tap { .. } | Self::AfPacket { .. } | Self::AfXdp { .. } => {
+            }
         }
+    }
+
+    /// Whether it goes on as long as nobody ends it, at its own pace.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Self::Tap { .. } | Self::AfPacket { .. } | Self::AfXdp { .. })
     }
 
     /// Opens the port for as many workers: a queue for each.
@@ -75,6 +112,19 @@ impl PortSpec {
             #[cfg(target_os = "linux")]
             Self::AfPacket { interface } => {
                 Ok(boxed(super::afpacket::AfPacketPort::open_all(interface, workers)?))
+            }
+            #[cfg(target_os = "linux")]
+            Self::AfXdp { interface, mode } => {
+                let mut ports = super::afxdp::AfXdpPort::open_all(interface, *mode, workers)?;
+                // An interface with fewer queues than there are workers has one port for all.
+                match ports.len() == workers {
+                    true => Ok(boxed(ports)),
+                    false => {
+                        drop(ports);
+                        ports = super::afxdp::AfXdpPort::open_all(interface, *mode, 1)?;
+                        Ok(boxed(SharedPort::handles(Box::new(ports.remove(0)), workers)))
+                    }
+                }
             }
             _ => Ok(boxed(SharedPort::handles(self.open()?, workers))),
         }
@@ -102,8 +152,12 @@ impl PortSpec {
             Self::Tap { name } => Ok(Box::new(super::tap::TapPort::open(name)?)),
             #[cfg(target_os = "linux")]
             Self::AfPacket { interface } => Ok(Box::new(super::afpacket::AfPacketPort::open(interface)?)),
+            #[cfg(target_os = "linux")]
+            Self::AfXdp { interface, mode } => {
+                Ok(Box::new(super::afxdp::AfXdpPort::open_all(interface, *mode, 1)?.remove(0)))
+            }
             #[cfg(not(target_os = "linux"))]
-            Self::Tap { .. } | Self::AfPacket { .. } => Err(PortError::Environment {
+            Self::Tap { .. } | Self::AfPacket { .. } | Self::AfXdp { .. } => Err(PortError::Environment {
                 spec: self.to_string(),
                 problem: "this kind of port needs Linux".to_owned(),
             }),
@@ -116,6 +170,23 @@ fn split_options(text: &str) -> (&str, Vec<(&str, &str)>) {
     let mut parts = text.split(',');
     let first = parts.next().unwrap_or("");
     (first, parts.map(|p| p.split_once('=').unwrap_or((p, ""))).collect())
+}
+
+/// What stands behind `pcap:`: a file and options; or the option that is wrong, and what is wrong with it where it is known.
+fn pcap(file: &str, options: &[(&str, &str)]) -> Result<PcapConfig, (String, Option<String>)> {
+    let mut config = PcapConfig::new(file);
+    for &(key, value) in options {
+        let wrong = |problem: &str| (key.to_owned(), Some(format!("`{key}={value}`: {problem}")));
+        let number = || value.parse::<u64>().map_err(|_| wrong("a number is expected"));
+        match key {
+            "loop" => config.loops = number()?,
+            "rate" if number()? == 0 => return Err(wrong("a rate is at least 1")),
+            "rate" => config.rate_pps = Some(number()?),
+            "out" if !value.is_empty() => config.out = Some(PathBuf::from(value)),
+            _ => return Err((key.to_owned(), None)),
+        }
+    }
+    Ok(config)
 }
 
 impl FromStr for PortSpec {
@@ -137,23 +208,11 @@ impl FromStr for PortSpec {
             Err(fail(problem))
         };
         match scheme {
-            "pcap" => {
-                let mut config = PcapConfig::new(named("file")?);
-                for (key, value) in options {
-                    let number = || {
-                        let problem = || fail(format!("`{key}={value}`: a number is expected"));
-                        value.parse::<u64>().map_err(|_| problem())
-                    };
-                    match key {
-                        "loop" => config.loops = number()?,
-                        "rate" if number()? == 0 => return Err(fail("a rate is at least 1".to_owned())),
-                        "rate" => config.rate_pps = Some(number()?),
-                        "out" if !value.is_empty() => config.out = Some(PathBuf::from(value)),
-                        other => return unknown(other, &["loop=N", "rate=PPS", "out=FILE"]),
-                    }
-                }
-                Ok(Self::Pcap(config))
-            }
+            "pcap" => match pcap(&named("file")?, &options) {
+                Ok(config) => Ok(Self::Pcap(config)),
+                Err((_, Some(problem))) => Err(fail(problem)),
+                Err((other, None)) => unknown(&other, &["loop=N", "rate=PPS", "out=FILE"]),
+            },
             "pcap-out" => {
                 let mut format = None;
                 for option in options {
@@ -172,6 +231,16 @@ impl FromStr for PortSpec {
                 // What is wrong with it should come out when a configuration is checked.
                 GenConfig::from_options(&profile, &options).map_err(fail)?;
                 Ok(Self::Gen { profile, options })
+            }
+            "afxdp" => {
+                let interface = named("interface")?;
+                let Some(&(key, value)) = options.last() else {
+                    return Ok(Self::AfXdp { interface, mode: XdpMode::Auto });
+                };
+                match XdpMode::ALL.into_iter().find(|(_, name)| *name == value) {
+                    Some((mode, _)) if key == "mode" => Ok(Self::AfXdp { interface, mode }),
+                    _ => unknown(&format!("{key}={value}"), &["mode=auto|skb|native|zerocopy"]),
+                }
             }
             _ if !options.is_empty() => unknown(options[0].0, &[]),
             "null" => Ok(Self::Null),
@@ -220,6 +289,8 @@ impl fmt::Display for PortSpec {
             Self::Null => f.write_str("null"),
             Self::Tap { name } => write!(f, "tap:{name}"),
             Self::AfPacket { interface } => write!(f, "afpacket:{interface}"),
+            Self::AfXdp { interface, mode: XdpMode::Auto } => write!(f, "afxdp:{interface}"),
+            Self::AfXdp { interface, mode } => write!(f, "afxdp:{interface},mode={}", mode.name()),
         }
     }
 }
@@ -239,6 +310,8 @@ mod tests {
             "null",
             "tap:flow0",
             "afpacket:eth0",
+            "afxdp:eth0",
+            "afxdp:eth0,mode=native",
         ] {
             assert_eq!(text.parse::<PortSpec>().unwrap().to_string(), text);
         }
@@ -253,6 +326,7 @@ mod tests {
         assert!(problem("pcap:x,loop=many").contains("a number is expected"));
         assert!(problem("pcap:x,rate=0").contains("at least 1"));
         assert!(problem("tap:x,y=1").contains("`tap` has no options"));
+        assert!(problem("afxdp:x,mode=fast").contains("no option `mode=fast`; there are mode=auto|skb"));
         assert!(problem("gen:nothing").contains("there is no profile"));
     }
 }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use flowlane::generate::build_frame;
 use flowlane::packet::{Field, FlowKey};
 use flowlane_switch::packet::{Frame, Frames};
-use flowlane_switch::port::Port;
 use flowlane_switch::port::afpacket::AfPacketPort;
+use flowlane_switch::port::afxdp::AfXdpPort;
+use flowlane_switch::port::{Port, PortSpec, XdpMode};
 
 fn ip(arguments: &str) -> bool {
     Command::new("ip").args(arguments.split(' ')).output().is_ok_and(|done| done.status.success())
@@ -18,12 +19,17 @@ fn ip(arguments: &str) -> bool {
 /// A virtual pair, until it is dropped.
 struct Pair {
     ends: [String; 2],
+    queues: u32,
 }
 
 impl Pair {
     fn new(name: &str) -> Option<Self> {
+        Self::with_queues(name, 1)
+    }
+
+    fn with_queues(name: &str, queues: u32) -> Option<Self> {
         let ends = ["a", "b"].map(|end| format!("fl{name}{end}{}", std::process::id() % 10_000));
-        let pair = Self { ends };
+        let pair = Self { ends, queues };
         pair.make().then_some(pair)
     }
 
@@ -36,7 +42,11 @@ impl Pair {
             _ = std::fs::write(path, "1");
             ip(&format!("link set {end} up"))
         };
-        ip(&format!("link add {a} type veth peer name {b}")) && quiet(a) && quiet(b)
+        ip(&format!(
+            "link add {a} numrxqueues {n} numtxqueues {n} type veth peer name {b} numrxqueues {n} numtxqueues {n}",
+            n = self.queues
+        )) && quiet(a)
+            && quiet(b)
     }
 
     fn delete(&self) {
@@ -139,7 +149,7 @@ fn both_directions_of_a_flow_come_to_one_worker_whatever_interface_they_come_thr
 }
 
 /// Whether frames go both ways within a second.
-fn goes(port: &mut [AfPacketPort], end: &str) -> bool {
+fn goes(port: &mut [impl Port], end: &str) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(1) {
         // The other end is new, too.
@@ -192,10 +202,103 @@ fn what_is_too_long_for_an_interface_is_dropped_and_the_rest_goes_out() {
     let mut port = AfPacketPort::open(&x.ends[0]).unwrap();
     let mut peer = AfPacketPort::open(&x.ends[1]).unwrap();
     let mut long = Frame::default();
-    long.fill(&[&frame(1, false).bytes()[..], &[0; 3000]].concat());
+    long.fill(&[frame(1, false).bytes(), &[0; 3000]].concat());
     for frame in [&frame(1, false), &long, &frame(2, false)] {
         assert!(port.send(frame).unwrap());
     }
     assert_eq!(port.flush().unwrap(), 1);
     assert_eq!(receive(&mut peer, 3).len(), 2);
+}
+
+/// Whether an interface has a program.
+fn has_program(interface: &str) -> bool {
+    let shown =
+        Command::new("ip").args(["link", "show", interface]).output().expect("it has been run before");
+    String::from_utf8_lossy(&shown.stdout).contains("xdp")
+}
+
+#[test]
+fn frames_pass_by_the_network_stack_both_ways_whole_and_in_order() {
+    let Some([x]) = pairs(["xx"]) else { return };
+    let mut peer = AfPacketPort::open(&x.ends[1]).unwrap();
+    for mode in [XdpMode::Auto, XdpMode::Skb, XdpMode::Native] {
+        let mut port = AfXdpPort::open_all(&x.ends[0], mode, 1).unwrap().remove(0);
+        assert!(has_program(&x.ends[0]));
+        let frames: Vec<Frame> = (0..1500u32)
+            .map(|n| {
+                let mut sized = Frame::default();
+                let mut bytes = frame(n, false).bytes().to_vec();
+                bytes.resize(80 + n as usize % 1434, n as u8);
+                sized.fill(&bytes);
+                sized
+            })
+            .collect();
+        let bytes: Vec<Vec<u8>> = frames.iter().map(|frame| frame.bytes().to_vec()).collect();
+        for (frames, bytes) in frames.chunks(60).zip(bytes.chunks(60)) {
+            assert!(frames.iter().all(|frame| peer.send(frame).unwrap()) && peer.flush().unwrap() == 0);
+            assert!(receive(&mut port, 60) == bytes, "{mode:?}: in");
+            assert!(frames.iter().all(|frame| port.send(frame).unwrap()) && port.flush().unwrap() == 0);
+            assert!(receive(&mut peer, 60) == bytes, "{mode:?}: out");
+        }
+        assert_eq!(port.lost(), 0);
+        // More at once than the rings hold: what finds no room is not taken.
+        let taken = (0..5000).filter(|_| port.send(&frames[7]).unwrap()).count();
+        assert!(taken >= 2000, "{taken}");
+        assert_eq!(port.flush().unwrap(), 0);
+        receive(&mut peer, taken);
+        // Nobody else can have the interface, and is told so.
+        let second = AfXdpPort::open_all(&x.ends[0], mode, 1).err().unwrap().to_string();
+        assert!(second.contains("something else has a program"), "{second}");
+        drop(port);
+        assert!(!has_program(&x.ends[0]), "{mode:?}");
+    }
+    let refused = AfXdpPort::open_all(&x.ends[0], XdpMode::ZeroCopy, 1).err().unwrap().to_string();
+    assert!(refused.contains("no mode `zerocopy`"), "{refused}");
+}
+
+#[test]
+fn each_worker_has_receive_queues_of_its_own_or_the_first_has_all() {
+    let Some(x) = Pair::with_queues("qx", 2) else {
+        return println!("skipped: virtual pairs need root and iproute2");
+    };
+    let mut peer = AfPacketPort::open(&x.ends[1]).unwrap();
+    for workers in [1, 2, 3] {
+        let spec: PortSpec = format!("afxdp:{}", x.ends[0]).parse().unwrap();
+        let mut ports = spec.open_all(workers).unwrap();
+        assert_eq!(ports.len(), workers);
+        (0..300).for_each(|flow| assert!(send(&mut peer, &frame(flow, false))));
+        let mut came: Vec<usize> = Vec::new();
+        for port in &mut ports {
+            let (mut frames, mut count, begun) = (Frames::new(64), 0, Instant::now());
+            while begun.elapsed() < Duration::from_millis(80) {
+                frames.clear();
+                port.receive(&mut frames).unwrap();
+                count += frames.len();
+            }
+            came.push(count);
+        }
+        assert_eq!(came.iter().sum::<usize>(), 300, "{came:?}");
+        // All can send.
+        for port in &mut ports {
+            assert!(port.send(&frame(1, true)).unwrap() && port.flush().unwrap() == 0);
+        }
+        assert_eq!(receive(&mut peer, workers).len(), workers);
+    }
+}
+
+#[test]
+fn an_interface_with_a_program_that_comes_back_goes_on() {
+    let Some([x]) = pairs(["bx"]) else { return };
+    let mut port = AfXdpPort::open_all(&x.ends[0], XdpMode::Auto, 1).unwrap();
+    assert!(goes(&mut port, &x.ends[1]));
+    for _ in 0..3 {
+        ip(&format!("link set {} down", x.ends[0]));
+        ip(&format!("link set {} up", x.ends[0]));
+        assert!(goes(&mut port, &x.ends[1]), "up again");
+        x.delete();
+        assert!(receive(&mut port[0], 1).is_empty());
+        _ = send(&mut port[0], &frame(3, false));
+        assert!(x.make());
+        assert!(goes(&mut port, &x.ends[1]), "made again");
+    }
 }

@@ -1,0 +1,137 @@
+//! The program that hands an interface's frames to sockets: loaded by bpf(2), without a compiler or a library.
+//!
+//! Frames of a receive queue go to the socket that stands at its number in a map, and to the system where none does. The program is
+//! attached by a link, which goes with its last descriptor: at the end of the process, however that comes.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Commands of bpf(2), and what they are about (linux/bpf.h).
+mod bpf {
+    pub(super) const MAP_CREATE: libc::c_long = 0;
+    pub(super) const MAP_UPDATE_ELEM: libc::c_long = 2;
+    pub(super) const PROG_LOAD: libc::c_long = 5;
+    pub(super) const LINK_CREATE: libc::c_long = 28;
+    pub(super) const MAP_TYPE_XSKMAP: u32 = 17;
+    pub(super) const PROG_TYPE_XDP: u32 = 6;
+    pub(super) const ATTACH_XDP: u32 = 37;
+    pub(super) const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
+    pub(super) const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+}
+
+/// Queues that a map has room for.
+const QUEUES_MAX: u32 = 256;
+
+/// How long a program, or a queue, of one that has just ended may still be in the way.
+const IN_THE_WAY: Duration = Duration::from_secs(1);
+
+/// Where a program works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Attachment {
+    /// In the driver.
+    Native,
+    /// In the network stack, where the driver knows nothing of such programs: frames are the system's first.
+    Skb,
+}
+
+/// A program at an interface.
+#[derive(Debug)]
+pub(super) struct Program {
+    map: OwnedFd,
+    /// The program is there as long as this is.
+    _link: OwnedFd,
+    pub(super) index: u32,
+    pub(super) attachment: Attachment,
+}
+
+/// An instruction: operation, registers (destination low, source high), offset, value.
+const fn instruction(operation: u8, registers: u8, offset: i16, value: i32) -> u64 {
+    operation as u64 | (registers as u64) << 8 | (offset as u16 as u64) << 16 | (value as u32 as u64) << 32
+}
+
+/// `return bpf_redirect_map(&map, context->rx_queue_index, XDP_PASS)`.
+fn instructions(map: BorrowedFd<'_>) -> [u64; 6] {
+    [
+        // r2 = *(u32 *)(r1 + 16)
+        instruction(0x61, 0x12, 16, 0),
+        // r1 = map (a pseudo instruction of two, by its descriptor)
+        instruction(0x18, 0x11, 0, map.as_raw_fd()),
+        0,
+        // r3 = XDP_PASS, where there is no socket
+        instruction(0xb7, 0x03, 0, 2),
+        // call bpf_redirect_map
+        instruction(0x85, 0, 0, 51),
+        // exit
+        instruction(0x95, 0, 0, 0),
+    ]
+}
+
+/// Calls bpf(2) with attributes of 32-bit words.
+fn call(command: libc::c_long, attributes: &[u32]) -> io::Result<libc::c_long> {
+    // SAFETY: the kernel reads as many bytes of the attributes as it is told; what these point to is alive during the call, which
+    // callers see to.
+    let done = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size_of_val(attributes)) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
+}
+
+/// The same, where a descriptor comes of it.
+fn descriptor(command: libc::c_long, attributes: &[u32]) -> io::Result<OwnedFd> {
+    let fd = call(command, attributes)?;
+    // SAFETY: the kernel has just returned this descriptor, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// An address as two words.
+fn halves<T>(at: *const T) -> [u32; 2] {
+    let at = at as u64;
+    [at as u32, (at >> 32) as u32]
+}
+
+/// Tries again for a while where something that has just been closed is in the way.
+pub(super) fn patiently<T>(mut what: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let begun = Instant::now();
+    loop {
+        match what() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && begun.elapsed() < IN_THE_WAY => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
+    }
+}
+
+impl Program {
+    /// Attaches a program to an interface: in one of these ways, the first that the interface takes.
+    pub(super) fn attach(index: u32, ways: &[Attachment]) -> io::Result<Self> {
+        let map = descriptor(bpf::MAP_CREATE, &[bpf::MAP_TYPE_XSKMAP, 4, 4, QUEUES_MAX, 0])?;
+        let instructions = instructions(map.as_fd());
+        let licence = c"Dual MIT/GPL";
+        let [code, code_above] = halves(instructions.as_ptr());
+        let [licence, licence_above] = halves(licence.as_ptr());
+        let attributes =
+            [bpf::PROG_TYPE_XDP, instructions.len() as u32, code, code_above, licence, licence_above];
+        let program = descriptor(bpf::PROG_LOAD, &attributes)?;
+        let mut refused = io::Error::from_raw_os_error(libc::EOPNOTSUPP);
+        for &attachment in ways {
+            let flags = match attachment {
+                Attachment::Native => bpf::XDP_FLAGS_DRV_MODE,
+                Attachment::Skb => bpf::XDP_FLAGS_SKB_MODE,
+            };
+            let attributes = [program.as_raw_fd() as u32, index, bpf::ATTACH_XDP, flags];
+            match patiently(|| descriptor(bpf::LINK_CREATE, &attributes)) {
+                Ok(link) => return Ok(Self { map, _link: link, index, attachment }),
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    /// Gives a queue's frames to a socket.
+    pub(super) fn lead(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let value = socket.as_raw_fd() as u32;
+        let ([key, key_above], [to, to_above]) = (halves(&raw const queue), halves(&raw const value));
+        let map = self.map.as_raw_fd() as u32;
+        call(bpf::MAP_UPDATE_ELEM, &[map, 0, key, key_above, to, to_above, 0, 0]).map(|_| ())
+    }
+}
