@@ -1,10 +1,13 @@
-//! Interfaces of the system: two network namespaces, joined by the kernel's bridge and by the switch, in turn.
+//! Interfaces of the system: two network namespaces, joined by the kernel's bridge, by the switch with packet sockets and with AF_XDP,
+//! and by Open vSwitch's userspace datapath with both where it is installed, in turn.
 //!
-//! `cargo bench -p flowlane-switch --bench io -- [rounds=N] [seconds=N]`, as root: 64-byte UDP packets a second, one TCP stream, round
-//! trips of UDP packets 2 ms apart, and what of a core the switch uses while nothing comes. 3 rounds of 3 seconds each where nothing
-//! else is said. Where namespaces cannot be made it says so and measures nothing.
+//! `cargo bench -p flowlane-switch --bench io -- [rounds=N] [seconds=N] [workers=N] [NAME …]`, as root: 64-byte UDP packets a second, one
+//! TCP stream, round trips of UDP packets 2 ms apart, and what of a core the switch uses while nothing comes. 3 rounds of 3 seconds
+//! each, one worker, where nothing else is said; only what has a name that contains one of those given. Where namespaces cannot be made it
+//! says so and measures nothing. Open vSwitch finishes checksums only with TSO, so else the ends do (`ethtool -K eth0 tx off`).
 
 mod ends;
+mod ovs;
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -113,31 +116,52 @@ fn measure(seconds: u64) -> Measured {
     }
 }
 
-/// How long the worker's thread has had a core.
-fn used(mail: &Mailbox) -> Duration {
+/// How long the workers' threads have had a core.
+fn used(mail: &[Mailbox]) -> Duration {
     let read = |_: &mut _| std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let text = mail.ask(read).expect("it runs");
-    Duration::from_nanos(text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0))
+    let texts = mail.iter().map(|mail| mail.ask(read).expect("it runs"));
+    let nanoseconds = texts.filter_map(|text| text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()));
+    Duration::from_nanos(nanoseconds.sum())
 }
 
-fn by_switch(folder: &Path, seconds: u64) -> Measured {
+fn by_switch(folder: &Path, seconds: u64, ports: &str, workers: u64) -> Measured {
     let config = folder.join("io.toml");
-    let port = |number, name| format!("[[port]]\nnumber = {number}\nopen = \"afpacket:{name}\"\n");
+    let port = |number, name| format!("[[port]]\nnumber = {number}\nopen = \"{ports}:{name}\"\n");
     let table = "[[table]]\nnumber = 0\nrules = [\"actions=normal\"]\n";
-    let text = [port(1, OUTSIDE[0]), port(2, OUTSIDE[1]), table.to_owned()].concat();
+    let switch = format!("[switch]\nworkers = {workers}\n");
+    let text = [switch, port(1, OUTSIDE[0]), port(2, OUTSIDE[1]), table.to_owned()].concat();
     std::fs::write(&config, text).expect("the folder is there");
-    let mut worker = Setup::read(&config).and_then(|setup| setup.open(5)).expect("interfaces are there");
-    let (stop, mail) = (AtomicBool::new(false), worker.mailbox());
+    let setup = Setup::read(&config).and_then(|setup| setup.open_controlled(5));
+    let (mut switch, control) = setup.expect("interfaces are there");
+    let (stop, mail) = (AtomicBool::new(false), control.mailboxes());
     std::thread::scope(|scope| {
-        scope.spawn(|| worker.run(Until::default(), &stop, |_| {}).expect("no port fails"));
+        scope.spawn(|| switch.run(Until::default(), &stop, |_| {}).expect("no port fails"));
         let measured = measure(seconds);
         std::thread::sleep(Duration::from_millis(500));
-        let before = used(&mail);
+        let before = used(mail);
         std::thread::sleep(Duration::from_secs(2));
-        let idle = (used(&mail) - before).as_secs_f64() / 2.0 * 100.0;
+        let idle = (used(mail) - before).as_secs_f64() / 2.0 * 100.0;
         stop.store(true, Ordering::Relaxed);
         Measured { idle: Some(idle), ..measured }
     })
+}
+
+/// Joined by Open vSwitch with ports of a kind; none where there is no such Open vSwitch.
+fn by_ovs(seconds: u64, ports: ovs::Ports) -> Option<Measured> {
+    let ends = |checksums: &str| {
+        let set = |name: &str| ip(&format!("netns exec {name} ethtool -K eth0 tx {checksums}"));
+        NAMES.iter().all(|name| set(name))
+    };
+    let finishes = ports == ovs::Ports::Whole;
+    if !finishes && !ends("off") {
+        println!("skipped: Open vSwitch without checksums needs ethtool");
+        return None;
+    }
+    let measured = ovs::Ovs::start(ports, &OUTSIDE).map(|_running| measure(seconds));
+    if !finishes {
+        ends("on");
+    }
+    measured
 }
 
 fn by_bridge(seconds: u64) -> Measured {
@@ -159,6 +183,8 @@ fn main() {
     }
     let number = |name: &str| arguments.iter().find_map(|a| a.strip_prefix(name)?.parse::<u64>().ok());
     let (rounds, seconds) = (number("rounds=").unwrap_or(3), number("seconds=").unwrap_or(3));
+    let workers = number("workers=").unwrap_or(1);
+    let names: Vec<&String> = arguments.iter().filter(|a| !a.contains('=')).collect();
     let Some(_namespaces) = Namespaces::new() else {
         return println!("skipped: network namespaces need root and iproute2");
     };
@@ -171,11 +197,26 @@ fn main() {
             let idle = m.idle.map_or("–".to_owned(), |idle| format!("{idle:.1}"));
             let (received, sent) = (m.received / 1e3, m.sent / 1e3);
             println!(
-                "round {round}  {name:<16} {received:>12.0} ({sent:.0}) {:>22.2} {:>16.0} {:>8.0} {idle:>20}",
+                "round {round}  {name:<20} {received:>12.0} ({sent:.0}) {:>22.2} {:>16.0} {:>8.0} {idle:>20}",
                 m.tcp_gbit, m.median, m.tail
             );
         };
-        told("kernel's bridge", &by_bridge(seconds));
-        told("switch", &by_switch(folder.path(), seconds));
+        let wanted = |name: &str| names.is_empty() || names.iter().any(|part| name.contains(part.as_str()));
+        if wanted("kernel's bridge") {
+            told("kernel's bridge", &by_bridge(seconds));
+        }
+        for ports in ["afpacket", "afxdp"] {
+            let name = format!("switch, {ports}");
+            if wanted(&name) {
+                told(&name, &by_switch(folder.path(), seconds, ports, workers));
+            }
+        }
+        for (name, ports) in ovs::Ports::ALL {
+            if wanted(name)
+                && let Some(measured) = by_ovs(seconds, ports)
+            {
+                told(name, &measured);
+            }
+        }
     }
 }
