@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use super::Worker;
 use super::handoff::Links;
 
-/// So long after the last packet it looks again at once.
+/// So long after the last packet it looks again at once. Where all of the machine is busy, the core goes to others between two looks:
+/// to whom it waits for, where that is a neighbour on this machine. (Spinning instead: a third fewer packets, and twice the
+/// round trip, between two namespaces on two cores.)
 const BUSY: Duration = Duration::from_micros(50);
 
 /// It waits no longer than this at a time: then it sees to what is idle, and whether it is to stop.
@@ -103,7 +105,7 @@ impl Worker {
         idle.rounds = idle.rounds.saturating_add(1);
         let since = *idle.since.get_or_insert_with(Instant::now);
         if since.elapsed() < BUSY {
-            return std::hint::spin_loop();
+            return std::thread::yield_now();
         }
         let timeout = most.map_or(WAIT_MAX, |most| most.min(WAIT_MAX));
         match self.wait_for_ports(timeout) {
