@@ -2,6 +2,7 @@
 
 mod function;
 mod merge;
+mod worker;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use flowlane::tunnel::Refused;
 use serde::{Deserialize, Serialize};
 
 pub use self::function::{AssetReport, FilterEntryReport, ForwardReport, FunctionReport, VerdictReport};
+pub use self::worker::{QueueReport, WorkerReport};
 
 use crate::pipeline::route::{HopSpec, NextHop, RouteTable};
 use crate::state::meter::{Meter, MeterCounters};
@@ -248,11 +250,7 @@ impl Report {
 
     /// The same without the lists that may be long: rules, and what functions know. For a worker that packets wait for.
     pub fn brief(worker: &mut Worker) -> Self {
-        let reasons = Malformed::ALL.iter().zip(worker.egress.faults.found);
-        let malformed: Vec<Counted> = reasons
-            .filter(|(_, packets)| *packets > 0)
-            .map(|(reason, packets)| Counted::new(reason.name(), packets))
-            .collect();
+        let malformed = malformed(worker);
         Self {
             ports: ports(worker),
             tables: tables(worker, false),
@@ -276,6 +274,12 @@ impl Report {
             controller_packets: worker.egress.controller_packets,
         }
     }
+}
+
+fn malformed(worker: &Worker) -> Vec<Counted> {
+    let reasons = Malformed::ALL.iter().zip(worker.egress.faults.found);
+    let found = reasons.filter(|(_, packets)| *packets > 0);
+    found.map(|(reason, packets)| Counted::new(reason.name(), packets)).collect()
 }
 
 fn ports(worker: &Worker) -> Vec<PortReport> {

@@ -87,6 +87,32 @@ pub(crate) enum SwitchVerb {
         #[arg(long, default_value_t = 20, value_name = "N")]
         rules: usize,
     },
+    /// Show where packets' time goes: the stages of each worker, and how long packets take from receive to send.
+    #[command(after_help = "Example:\n  flowlane switch stages")]
+    Stages {
+        #[command(flatten)]
+        running: Running,
+    },
+    /// Show which worker receives from which port, the load that this is, and what was lost.
+    #[command(after_help = "Example:\n  flowlane switch rxq")]
+    Rxq {
+        #[command(flatten)]
+        running: Running,
+    },
+    /// Show workers and ports live: load, packets a second, what is lost, how long packets take. Ctrl-C ends it.
+    #[command(
+        after_help = "Examples:\n  flowlane switch top\n  flowlane switch top --interval 5\n  flowlane switch top --count 1 --json"
+    )]
+    Top {
+        #[command(flatten)]
+        running: Running,
+        /// Seconds between two views: each is of what was since the one before.
+        #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+        interval: f64,
+        /// End after so many views.
+        #[arg(long, value_name = "N")]
+        count: Option<u64>,
+    },
     /// List the rules of a switch that runs, with their counters.
     #[command(
         after_help = "Examples:\n  flowlane switch flows\n  flowlane switch flows --table 0 tcp,tp_dst=22"

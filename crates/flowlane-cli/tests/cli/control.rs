@@ -253,3 +253,49 @@ fn the_socket_speaks_json_rpc_and_is_nobody_elses() {
     let (_, told) = run(folder.path(), "switch show --socket control.sock", 3);
     assert!(told.contains("no switch answers on control.sock"), "{told}");
 }
+
+#[test]
+fn where_packets_time_goes_is_shown_by_worker_stage_and_queue() {
+    let switch = Switch::start(&format!("[switch]\nworkers = 2\n{CONFIG}"), &[]);
+    std::thread::sleep(Duration::from_millis(300));
+    let number = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no number: {value}"));
+    let workers = switch.json("rxq");
+    let workers = workers.as_array().unwrap();
+    assert_eq!(workers.len(), 2);
+    for (place, worker) in workers.iter().enumerate() {
+        assert_eq!(number(&worker["worker"]), place as u64);
+        let queues = worker["queues"].as_array().unwrap();
+        assert_eq!((&queues[0]["name"], &queues[1]["name"]), (&"in".into(), &"out".into()));
+        let received = number(&queues[0]["rx_packets"]);
+        assert!(received > 100, "each worker has its share: {worker}");
+        assert_eq!(number(&queues[1]["tx_packets"]), received, "{worker}");
+        assert!((1..number(&worker["cycles"])).contains(&number(&queues[0]["cycles"])), "{worker}");
+        let measured =
+            worker["latency_ns"].as_array().unwrap().iter().map(|step| number(&step[1])).sum::<u64>();
+        assert!((1..received).contains(&measured), "{measured} of {received}");
+        let stages = worker["stages"].as_array().unwrap();
+        let parsed = stages.iter().find(|stage| stage["stage"] == "parse").unwrap();
+        assert_eq!(number(&parsed["packets"]), received);
+    }
+    let (stages, _) = switch.say("stages", 0);
+    for part in ["worker 0", "worker 1", "parse", "transmit", "idle, or waiting", "receive to send, µs"] {
+        assert!(stages.contains(part), "{part}: {stages}");
+    }
+    let most =
+        stages.lines().rev().find(|line| line.starts_with("| ")).and_then(|line| line.split('|').nth(5));
+    assert!(most.and_then(|most| most.trim().parse::<f64>().ok()) > Some(0.0), "{stages}");
+    let (queues, _) = switch.say("rxq", 0);
+    assert_eq!(queues.matches("| 1 in").count(), 2, "{queues}");
+    let (live, _) = switch.say("top --interval 0.1 --count 2", 0);
+    assert_eq!(live.matches("packets/s").count(), 2, "where it is no terminal, view follows view: {live}");
+    let live = switch.json("top --interval 0.2 --count 1");
+    let of_all = number(&switch.json("show")["ports"][0]["rx_packets"]);
+    let of_view: u64 = live["workers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|worker| number(&worker["queues"][0]["rx_packets"]))
+        .sum();
+    assert!((1..of_all).contains(&of_view), "a view is of its time alone: {of_view} of {of_all}");
+    assert!(switch.say("top --interval 0", 2).1.contains("--interval"));
+}

@@ -35,6 +35,9 @@ const BATCH: usize = 32;
 /// Room for each of them.
 const SLOT: usize = VNET_HEADER + RECEIVE_MAX;
 
+/// After so many calls that gave frames the kernel is asked how many it had no room for.
+const ASK_FOR_LOST: u32 = 256;
+
 /// Between two looks at whether an interface is there again.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -55,6 +58,8 @@ pub struct AfPacketPort {
     outgoing: Outgoing,
     /// Frames that came and could not be had, since somebody asked.
     lost: u64,
+    /// Calls that gave frames since the kernel was asked how many it had no room for.
+    calls_untold: u32,
     /// What the kernel has left to do stays with the frames.
     keeps_offloads: bool,
 }
@@ -72,6 +77,8 @@ struct Incoming {
     ready: Range<usize>,
     /// There may be more at once: the last call gave as many as it could.
     more: bool,
+    /// The last call gave none.
+    is_over: bool,
 }
 
 /// Frames that are to be sent, one behind the other, each behind its header.
@@ -129,8 +136,13 @@ impl AfPacketPort {
             ),
             _ => fail(format!("cannot be opened: {error}")),
         })?;
-        let incoming =
-            Incoming { bytes: vec![0; BATCH * SLOT], frames: [(0, None); BATCH], ready: 0..0, more: false };
+        let incoming = Incoming {
+            bytes: vec![0; BATCH * SLOT],
+            frames: [(0, None); BATCH],
+            ready: 0..0,
+            more: false,
+            is_over: false,
+        };
         let outgoing = Outgoing::default();
         Ok(Self {
             spec,
@@ -143,6 +155,7 @@ impl AfPacketPort {
             incoming,
             outgoing,
             lost: 0,
+            calls_untold: 0,
             keeps_offloads: false,
         })
     }
@@ -204,6 +217,8 @@ impl AfPacketPort {
             libc::recvmmsg(socket, messages.as_mut_ptr(), BATCH as _, flags, std::ptr::null_mut())
         };
         self.incoming.more = got == BATCH as libc::c_int;
+        self.incoming.is_over = got <= 0;
+        self.calls_untold += u32::from(got > 0);
         if got < 0 {
             let error = io::Error::last_os_error();
             if matches!(error.raw_os_error(), Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV)) {
@@ -318,6 +333,11 @@ impl Port for AfPacketPort {
     }
 
     fn lost(&mut self) -> u64 {
+        // Seldom under load, and when it has ended.
+        if self.calls_untold >= ASK_FOR_LOST || self.calls_untold > 0 && self.incoming.is_over {
+            self.lost += dropped_by_kernel(&self.socket);
+            self.calls_untold = 0;
+        }
         std::mem::take(&mut self.lost)
     }
 
@@ -456,6 +476,18 @@ fn join(socket: &OwnedFd, index: libc::c_int, group: &mut Option<(libc::c_int, u
     }
     *group = Some((index, given as u16));
     Ok(())
+}
+
+/// Frames that the kernel had no room for in this socket, since this was last asked.
+fn dropped_by_kernel(socket: &OwnedFd) -> u64 {
+    let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+    let mut len = size_of_val(&statistics) as libc::socklen_t;
+    // SAFETY: the kernel writes no more than `len` bytes to `statistics`, which is as long and borrowed by nobody else.
+    let got = unsafe {
+        let to = (&raw mut statistics).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &raw mut len)
+    };
+    if got < 0 { 0 } else { statistics.tp_drops.into() }
 }
 
 /// Has a socket given the frames of an interface, for whatever address.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::rpc::{PROTOCOL, RpcError};
 use crate::control::{Control, FlowStatistics, Gone, Refused};
-use crate::report::{Report, RuleReport};
+use crate::report::{Report, RuleReport, WorkerReport};
 use crate::setup::{Reload, SetupError};
 use crate::worker::{Mailbox, Trace, Worker};
 
@@ -161,6 +161,7 @@ impl Served {
                 let ReloadParams { file } = read(params)?;
                 told(&self.reload(file.as_deref())?)
             }
+            "workers" => told(&self.workers()?),
             "fdb" => told(&self.fdb()?),
             "trace" => {
                 let TraceParams { in_port, frame, flow } = read(params)?;
@@ -171,7 +172,7 @@ impl Served {
                 Ok(Value::Null)
             }
             _ => {
-                let known = "version, show, flows, change, reload, fdb, trace, stop";
+                let known = "version, show, workers, flows, change, reload, fdb, trace, stop";
                 let message = format!("there is no method `{method}`; there are {known}");
                 Err(RpcError::new(RpcError::METHOD, message))
             }
@@ -209,6 +210,15 @@ impl Served {
         let mut report = told(&report)?;
         report["seconds"] = json!(self.begun.elapsed().as_secs_f64());
         Ok(report)
+    }
+
+    /// Where packets' time goes: what each worker has done, by stage and by queue.
+    ///
+    /// # Errors
+    /// Where the switch does not run.
+    pub fn workers(&self) -> Result<Vec<WorkerReport>, RpcError> {
+        let report = |place| self.ask(place, move |worker| WorkerReport::of(place, worker));
+        (0..self.mail.len()).map(report).collect()
     }
 
     /// The rules with their counters: of one table or of all, and all or those that are at least as specific as a flow.

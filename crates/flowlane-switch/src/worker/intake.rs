@@ -63,9 +63,13 @@ impl Worker {
             let counters = &mut self.egress.ports.slots_mut()[burst.port].counters;
             counters.rx_packets += packets;
             counters.rx_bytes += burst.frames.iter().map(|f| f.len() as u64).sum::<u64>();
+            let port = burst.port;
+            self.set_times(burst);
             self.spread(burst);
             self.stages.stop(Stage::Receive, packets, timer);
             self.switch(burst)?;
+            let cycles = self.stages.start().since(timer);
+            self.egress.ports.slots_mut()[port].cycles += cycles;
         }
         Ok(packets)
     }
@@ -121,14 +125,13 @@ impl Worker {
             }
         }
         burst.frames.iter_mut().for_each(|frame| frame.counted = frame.len() as u32);
-        self.set_times(burst);
         self.stages.stop(Stage::Parse, burst.len() as u64, timer);
         Ok(live)
     }
 
     /// Notes when the burst's frames came.
     #[inline]
-    fn set_times(&mut self, burst: &mut Burst) {
+    pub(super) fn set_times(&mut self, burst: &mut Burst) {
         match self.clock {
             Clock::Wall => {
                 burst.times_ns[..burst.frames.len()].fill(self.started.elapsed().as_nanos() as u64)

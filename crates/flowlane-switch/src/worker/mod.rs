@@ -20,6 +20,7 @@ mod faults;
 mod handoff;
 mod hybrid;
 mod intake;
+mod latency;
 mod lookup;
 mod mail;
 mod merge;
@@ -43,6 +44,7 @@ pub use deferral::MAX_DELAY;
 pub use egress::{Drops, Egress, Packet};
 pub use faults::{Faults, MalformedPolicy};
 pub use hybrid::{HybridCounters, Mode};
+pub use latency::Latency;
 pub use lookup::{CacheConfig, Lookup};
 pub use mail::Mailbox;
 pub use ports::{PortCounters, PortSlot, Ports};
@@ -102,6 +104,8 @@ pub struct Worker {
     pub egress: Egress,
     /// Cycles per stage.
     pub stages: Stages,
+    /// How long packets take, by the machine's clock.
+    pub latency: Latency,
     parser: Parser,
     validator: Option<Validator>,
     clock: Clock,
@@ -133,6 +137,7 @@ impl Worker {
             lookup,
             egress,
             stages: Stages::default(),
+            latency: Latency::default(),
             parser: Parser::new(),
             validator: None,
             clock,
@@ -205,6 +210,7 @@ impl Worker {
     /// The same, perhaps with others.
     fn run_by(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), RunError> {
         self.started = run.begun();
+        self.stages.begin();
         self.lookup.pipeline.begin();
         self.mail.open();
         let result = self.with_burst(|worker, burst| {
@@ -282,7 +288,11 @@ impl Worker {
         if let Some(links) = &mut self.links {
             links.send();
         }
-        self.stages.stop(Stage::Transmit, packets, timer);
+        if packets > 0 {
+            self.stages.stop(Stage::Transmit, packets, timer);
+        }
+        let begun = self.started;
+        self.latency.end_round(packets, || begun.elapsed().as_nanos() as u64);
         self.bursts += 1;
         if self.bursts.is_multiple_of(MAINTENANCE_BURSTS) || self.bursts == 32 {
             self.maintain();
@@ -309,13 +319,14 @@ impl Worker {
 
     /// Takes a burst to its end that another worker has begun with.
     fn go_on(&mut self, burst: &mut Burst, entrance: Entrance) -> Result<(), RunError> {
+        if let (Clock::Frames, Some(&last)) = (self.clock, burst.times_ns[..burst.len()].last()) {
+            self.frame_clock_ns = self.frame_clock_ns.max(last);
+        }
         match entrance {
             Entrance::Port => self.switch(burst),
             Entrance::Function(table) | Entrance::OtherHalf(table) => {
                 burst.other_half = matches!(entrance, Entrance::OtherHalf(_));
-                if let (Clock::Frames, Some(&last)) = (self.clock, burst.times_ns[..burst.len()].last()) {
-                    self.frame_clock_ns = self.frame_clock_ns.max(last);
-                }
+                self.latency.note(burst.times_ns[0], burst.len());
                 self.advance(burst, burst.lanes(), &mut [Way::Function(table); LANES_MAX])
             }
         }
@@ -390,6 +401,7 @@ impl Worker {
                     frame.fill(bytes);
                     frame.time_ns = time_ns;
                 }
+                worker.set_times(burst);
                 worker.switch(burst)?;
                 worker.poll(burst)?;
                 worker.wait_for_room(burst)?;
@@ -402,6 +414,9 @@ impl Worker {
     #[inline]
     fn act(&mut self, burst: &mut Burst, live: LaneMask, ways: &mut Ways) -> Result<(), RunError> {
         let (timer, before) = (self.stages.start(), self.stages.cycles());
+        if let Some(first) = live.lanes().next() {
+            self.latency.note(burst.times_ns[first], live.len());
+        }
         self.advance(burst, live, ways)?;
         let within = self.stages.cycles() - before;
         self.stages.stop_without(Stage::Actions, live.len() as u64, timer, within);
@@ -436,6 +451,11 @@ impl Worker {
             self.enter_tables(burst, left, ways);
         }
         Ok(lanes)
+    }
+
+    /// By what clock it goes.
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// The worker's clock, in whole seconds: as addresses are remembered with.

@@ -36,6 +36,8 @@ pub struct PortSlot {
     pub port: Box<dyn Port>,
     /// What went through it.
     pub counters: PortCounters,
+    /// Cycles that what came in here took.
+    pub cycles: u64,
     /// It has come to its end: nothing more will be received.
     pub finished: bool,
 }
@@ -51,6 +53,7 @@ impl PortSlot {
             vrf: 0,
             port,
             counters: PortCounters::default(),
+            cycles: 0,
             finished: false,
         }
     }

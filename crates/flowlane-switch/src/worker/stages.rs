@@ -55,11 +55,13 @@ pub struct StageCounters {
 pub struct Stages {
     counters: [StageCounters; Stage::ALL.len()],
     clock: quanta::Clock,
+    begun: Timer,
 }
 
 impl Default for Stages {
     fn default() -> Self {
-        Self { counters: Default::default(), clock: quanta::Clock::new() }
+        let clock = quanta::Clock::new();
+        Self { counters: Default::default(), begun: Timer(clock.raw()), clock }
     }
 }
 
@@ -76,6 +78,16 @@ impl Timer {
 }
 
 impl Stages {
+    /// The worker begins now.
+    pub(super) fn begin(&mut self) {
+        self.begun = self.start();
+    }
+
+    /// Cycles since the worker began.
+    pub fn elapsed(&self) -> u64 {
+        self.start().since(self.begun)
+    }
+
     /// Now.
     #[inline]
     pub fn start(&self) -> Timer {

@@ -211,6 +211,26 @@ fn what_is_too_long_for_an_interface_is_dropped_and_the_rest_goes_out() {
 }
 
 /// Whether an interface has a program.
+#[test]
+fn what_the_kernel_has_no_room_for_is_counted_as_lost() {
+    let Some([x]) = pairs(["xl"]) else { return };
+    let mut peer = AfPacketPort::open(&x.ends[1]).unwrap();
+    let mut port = AfPacketPort::open(&x.ends[0]).unwrap();
+    let frame = frame(1, false);
+    let sent = 200_000;
+    assert!((0..sent).all(|_| send(&mut peer, &frame)));
+    let (mut received, mut lost, mut frames) = (0, 0, Frames::new(32));
+    let begun = Instant::now();
+    while received + lost < sent && begun.elapsed() < Duration::from_secs(10) {
+        frames.clear();
+        port.receive(&mut frames).unwrap();
+        received += frames.len() as u64;
+        lost += port.lost();
+    }
+    assert!(received > 0 && lost > 0, "{received} received, {lost} lost");
+    assert_eq!(received + lost, sent);
+}
+
 fn has_program(interface: &str) -> bool {
     let shown =
         Command::new("ip").args(["link", "show", interface]).output().expect("it has been run before");

@@ -11,7 +11,7 @@ use flowlane_switch::worker::{Trace, TraceSent, TraceStep};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::report;
+use super::{report, workers};
 use crate::arguments::{Running, SwitchVerb};
 use crate::failure::Failure;
 use crate::output::{self, Output, count};
@@ -24,6 +24,16 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
             let seconds = said["seconds"].as_f64().unwrap_or_default();
             let text = |report: Report| report::text(&report, seconds, *rules);
             tell(running, &said, text)
+        }
+        SwitchVerb::Stages { running } => {
+            tell(running, &Call::of(running).make("workers", json!({}))?, workers::stages)
+        }
+        SwitchVerb::Rxq { running } => {
+            tell(running, &Call::of(running).make("workers", json!({}))?, workers::queues)
+        }
+        SwitchVerb::Top { running, interval, count } => {
+            let ask = || Call::of(running).make("workers", json!({}));
+            workers::top(ask, *interval, *count, running.json)
         }
         SwitchVerb::Flows { running, table, flow } => {
             let flow = flow.join(",");

@@ -3,6 +3,7 @@
 mod changes;
 mod client;
 mod report;
+mod workers;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,0 +1,73 @@
+//! Where a packet's time goes: what each worker has done, by stage and by queue.
+
+use serde::{Deserialize, Serialize};
+
+use super::{DropReport, StageReport, drops, malformed, stages};
+use crate::worker::{Clock, Worker};
+
+/// What one worker has done since it began.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WorkerReport {
+    /// Its place among the workers, from 0.
+    pub worker: usize,
+    /// Cycles of the time-stamp counter since it began. Those of its stages are those in which it was busy.
+    pub cycles: u64,
+    /// Packets that it handed over to other workers.
+    pub handed_packets: u64,
+    pub stages: Vec<StageReport>,
+    pub queues: Vec<QueueReport>,
+    /// Where time is the machine's: times from receive to send in nanoseconds, and how many packets took so long, of the rounds that
+    /// were measured.
+    pub latency_ns: Vec<(u64, u64)>,
+    pub drops: DropReport,
+}
+
+/// A worker's queue of a port.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct QueueReport {
+    /// The port's.
+    pub number: u32,
+    /// The port's.
+    pub name: String,
+    /// Cycles in which the worker was busy with what it received here.
+    pub cycles: u64,
+    pub rx_packets: u64,
+    pub rx_bytes: u64,
+    /// Came, and the system could not hand them over.
+    pub rx_dropped: u64,
+    pub tx_packets: u64,
+    pub tx_bytes: u64,
+    pub tx_dropped: u64,
+}
+
+impl WorkerReport {
+    /// What `worker` has done, which is at this place.
+    pub fn of(place: usize, worker: &Worker) -> Self {
+        let slots = worker.egress.ports.slots().iter();
+        let queue = |slot: &crate::worker::PortSlot| QueueReport {
+            number: slot.number.0,
+            name: slot.name.clone(),
+            cycles: slot.cycles,
+            rx_packets: slot.counters.rx_packets,
+            rx_bytes: slot.counters.rx_bytes,
+            rx_dropped: slot.counters.rx_dropped,
+            tx_packets: slot.counters.tx_packets,
+            tx_bytes: slot.counters.tx_bytes,
+            tx_dropped: slot.counters.tx_dropped,
+        };
+        let times = worker.latency.times().iter_recorded();
+        let latency_ns = times.map(|step| (step.value_iterated_to(), step.count_at_value()));
+        Self {
+            worker: place,
+            cycles: worker.stages.elapsed(),
+            handed_packets: worker.handed,
+            stages: stages(worker),
+            queues: slots.map(queue).collect(),
+            latency_ns: match worker.clock() {
+                Clock::Wall => latency_ns.collect(),
+                Clock::Frames => Vec::new(),
+            },
+            drops: drops(worker, malformed(worker).iter().map(|m| m.packets).sum()),
+        }
+    }
+}
