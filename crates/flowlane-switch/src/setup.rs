@@ -4,6 +4,7 @@ mod engine;
 mod functions;
 mod gpu;
 mod limits;
+mod privileges;
 mod reload;
 mod routes;
 mod tunnels;
@@ -20,6 +21,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Format, ReadErrors, ReadOptions, Rule};
 use flowlane_gpu::{Device, GpuError};
 
+pub use self::privileges::Privileges;
 pub use self::reload::Reload;
 
 use self::functions::FunctionSetup;

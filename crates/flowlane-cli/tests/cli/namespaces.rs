@@ -157,6 +157,31 @@ fn wait_for(child: &mut Child, what: &str) {
     }
 }
 
+/// Every thread has given up what it does not need any more.
+fn has_given_up(process: u32, kind: &str, workers: usize) {
+    // As of capabilities(7).
+    let [read, net_admin, net_raw, ipc_lock, bpf] = [2, 12, 13, 14, 39].map(|bit| 1u64 << bit);
+    let may = match (kind, workers) {
+        ("afxdp", _) => read | net_admin | net_raw | ipc_lock | bpf,
+        (_, 1) => read,
+        _ => read | net_raw,
+    };
+    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let mut seen = 0;
+    for thread in threads {
+        let status = fs::read_to_string(thread.unwrap().path().join("status")).unwrap();
+        let value =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned();
+        for set in ["CapEff:", "CapPrm:", "CapInh:", "CapAmb:"] {
+            let has = u64::from_str_radix(&value(set), 16).unwrap();
+            assert_eq!(has & !may, 0, "{kind}, {workers} workers: {set}");
+        }
+        assert_eq!(value("NoNewPrivs:"), "1", "{kind}, {workers} workers");
+        seen += 1;
+    }
+    assert!(seen >= workers);
+}
+
 fn carries_ping_and_tcp(kind: &str, workers: usize) {
     let tap = kind == "tap";
     let first = if tap { "afpacket" } else { kind };
@@ -185,6 +210,7 @@ fn carries_ping_and_tcp(kind: &str, workers: usize) {
     };
     let mut switch = Switch(Some(start()));
     std::thread::sleep(Duration::from_millis(500));
+    has_given_up(switch.0.as_ref().unwrap().id(), kind, workers);
     if tap {
         // The switch holds its end wherever the other one goes.
         let moved = format!(
@@ -226,6 +252,70 @@ fn carries_ping_and_tcp(kind: &str, workers: usize) {
     assert!(bytes > TRANSFER_BYTES as u64, "{report:#}");
     assert!(report["macs"]["addresses"].as_u64() >= Some(2));
     println!("ping and {TRANSFER_BYTES} bytes of TCP were carried");
+}
+
+#[test]
+fn a_user_needs_no_more_than_the_capabilities_that_are_named() {
+    if !sh("test $(id -u) = 0 && command -v ip && command -v ping && command -v setpriv") {
+        println!("skipped: needs root, ip, ping and setpriv");
+        return;
+    }
+    let Some(net) = Net::new("user", 1) else {
+        println!("skipped: network namespaces cannot be made here");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let config = |kind: &str| {
+        format!(
+            "[[port]]\nnumber = 1\nopen = \"{kind}:{}\"\n[[port]]\nnumber = 2\nopen = \"{kind}:{}\"\n\
+             [[table]]\nnumber = 0\nrules = [\"actions=normal\"]\n",
+            net.host_a, net.host_b
+        )
+    };
+    for kind in ["afpacket", "afxdp"] {
+        fs::write(folder.path().join(format!("{kind}.toml")), config(kind)).unwrap();
+    }
+    fs::copy(assert_cmd::cargo::cargo_bin!("flowlane"), folder.path().join("flowlane")).unwrap();
+    assert!(sh(&format!("chown -R 65534:65534 {0} && chmod 755 {0}/flowlane", folder.path().display())));
+    let run = |capabilities: &str, kind: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
+        if !capabilities.is_empty() {
+            command.args(["--inh-caps", capabilities, "--ambient-caps", capabilities]);
+        }
+        command.arg(folder.path().join("flowlane")).args(["switch", "run", "--json", "--duration", "60"]);
+        command.args(["--socket", "control.sock", &format!("{kind}.toml")]).current_dir(folder.path());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    for (capabilities, kind, missing) in [
+        ("", "afpacket", "cap_net_raw"),
+        ("", "afxdp", "cap_net_raw"),
+        ("+net_raw", "afxdp", "cap_net_admin"),
+        ("+net_raw,+net_admin", "afxdp", "cap_bpf"),
+    ] {
+        let refused = run(capabilities, kind).wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).to_lowercase();
+        assert_eq!(refused.status.code(), Some(3), "{kind} with `{capabilities}`: {said}");
+        // Those that are there are not called missing.
+        let named = format!("missing: {missing} (");
+        assert!(said.contains(&named), "{kind} with `{capabilities}`: {said}");
+    }
+    for (capabilities, kind) in [("+net_raw", "afpacket"), ("+net_raw,+net_admin,+bpf,+ipc_lock", "afxdp")] {
+        let mut switch = Switch(Some(run(capabilities, kind)));
+        let begun = Instant::now();
+        while !folder.path().join("control.sock").exists() {
+            if let Some(child) = switch.0.take_if(|child| child.try_wait().unwrap().is_some()) {
+                let said = child.wait_with_output().unwrap().stderr;
+                panic!("{kind} with `{capabilities}`: {}", String::from_utf8_lossy(&said));
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "{kind}: no control socket");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        has_given_up(switch.0.as_ref().unwrap().id(), kind, 1);
+        let ping = format!("ip netns exec {} ping -c 3 -i 0.2 -W 2 10.77.0.2", net.a);
+        assert!(sh(&ping) || sh(&ping), "{kind}: ping");
+        switch.stop();
+    }
 }
 
 /// The commands in the README for a switch that is changed while it runs, as they stand there.

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::offload::VNET_HEADER;
-use super::{Port, PortError, Received};
+use super::{Port, PortError, Received, permission};
 use crate::packet::{Frame, Frames, Offload};
 
 /// The longest frame that the kernel hands over.
@@ -129,11 +129,9 @@ impl AfPacketPort {
             fail(format!("there is no interface `{interface}`; there are {}", interfaces().join(", ")))
         })?;
         let socket = open_socket(index, spread.as_deref()).map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => fail(
-                "packet sockets need permission: run as root, or allow it with \
-                 `setcap cap_net_raw,cap_net_admin+ep` on the flowlane binary"
-                    .to_owned(),
-            ),
+            Some(libc::EPERM | libc::EACCES) => {
+                fail(permission::refused("packet sockets", &[permission::SOCKETS]))
+            }
             _ => fail(format!("cannot be opened: {error}")),
         })?;
         let incoming = Incoming {

@@ -8,6 +8,8 @@ pub mod r#gen;
 pub mod memory;
 pub mod offload;
 pub mod pcap;
+#[cfg(target_os = "linux")]
+mod permission;
 pub mod shared;
 pub mod spec;
 #[cfg(target_os = "linux")]

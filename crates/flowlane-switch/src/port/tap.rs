@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::SystemTime;
 
-use super::{Port, PortError, Received};
+use super::{Port, PortError, Received, permission};
 use crate::packet::{Frame, Frames};
 
 /// The longest frame that the kernel hands over.
@@ -58,9 +58,8 @@ impl TapPort {
         let file = open().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => fail("there is no /dev/net/tun; load the module tun".to_owned()),
             io::ErrorKind::PermissionDenied => fail(
-                "TAP interfaces need permission: run as root, or make the interface beforehand with \
-                 `ip tuntap add dev NAME mode tap user USER` and set it up"
-                    .to_owned(),
+                permission::refused("TAP interfaces", &[permission::INTERFACES])
+                    + ", or make the interface beforehand with `ip tuntap add dev NAME mode tap user USER` and set it up",
             ),
             _ => fail(format!("cannot be opened: {error}")),
         })?;

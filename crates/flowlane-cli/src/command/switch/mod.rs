@@ -73,8 +73,12 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     let setup = Setup::read(&options.config)?;
     let reload = Reload::of(&setup);
     let replay = options.changes.as_deref().map(|file| Replay::read(file, &reload)).transpose()?;
-    let live = setup.is_live();
+    let (live, privileges) = (setup.is_live(), setup.privileges());
     let (mut switch, control) = setup.open_controlled(rand::random())?;
+    // Packets come from anybody; and before there are threads, of which each would have its own.
+    if let Err(error) = privileges.give_up_others() {
+        eprintln!("flowlane: privileges that are needed no more are kept: {error}");
+    }
     for worker in switch.workers_mut() {
         if options.validate_simd {
             worker.validate();

@@ -31,7 +31,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::afpacket::{interface_index, interfaces};
-use super::{Port, PortError, Received, XdpMode};
+use super::{Port, PortError, Received, XdpMode, permission};
 use crate::packet::{Frame, Frames};
 
 pub use program::Attachment;
@@ -185,10 +185,10 @@ fn any_of(queues: &[Queue]) -> io::Result<OwnedFd> {
 /// What is in the way, and how to mend it.
 fn problem(error: &io::Error, mode: XdpMode) -> String {
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => "AF_XDP needs permission: cap_net_raw for sockets, cap_net_admin and cap_bpf \
-                                             for the program; run as root, or allow it with `setcap \
-                                             cap_net_raw,cap_net_admin,cap_bpf+ep` on the flowlane binary"
-            .to_owned(),
+        Some(libc::EPERM | libc::EACCES) => permission::refused(
+            "AF_XDP",
+            &[permission::SOCKETS, permission::INTERFACES, permission::PROGRAMS],
+        ),
         Some(libc::ENOBUFS | libc::ENOMEM) => {
             "the system gives no memory for buffers (16 MiB a receive queue): raise `ulimit -l`, or add cap_ipc_lock"
                 .to_owned()
