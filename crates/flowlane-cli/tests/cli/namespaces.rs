@@ -182,6 +182,14 @@ fn has_given_up(process: u32, kind: &str, workers: usize) {
     assert!(seen >= workers);
 }
 
+/// Bytes go from one end to the other by TCP, and arrive.
+fn transfer(net: &Net) {
+    let mut receiver = Net::within(&net.b, "receive");
+    let mut sender = Net::within(&net.a, "send");
+    wait_for(&mut sender, "the sender");
+    wait_for(&mut receiver, "the receiver");
+}
+
 fn carries_ping_and_tcp(kind: &str, workers: usize) {
     let tap = kind == "tap";
     let first = if tap { "afpacket" } else { kind };
@@ -223,10 +231,7 @@ fn carries_ping_and_tcp(kind: &str, workers: usize) {
     let ping = format!("ip netns exec {} ping -c 3 -i 0.2 -W 2 10.77.0.2", net.a);
     // The first may meet an interface that is still coming up.
     assert!(sh(&ping) || sh(&ping), "ping");
-    let mut receiver = Net::within(&net.b, "receive");
-    let mut sender = Net::within(&net.a, "send");
-    wait_for(&mut sender, "the sender");
-    wait_for(&mut receiver, "the receiver");
+    transfer(&net);
     if !tap {
         // Killed under load and started again, it forwards within a second; the socket that was left is taken over.
         let load = format!("ip netns exec {} ping -f -c 100000 -w 5 10.77.0.2", net.a);
@@ -242,10 +247,7 @@ fn carries_ping_and_tcp(kind: &str, workers: usize) {
         );
         _ = load.kill();
         _ = load.wait();
-        let mut receiver = Net::within(&net.b, "receive");
-        let mut sender = Net::within(&net.a, "send");
-        wait_for(&mut sender, "the sender");
-        wait_for(&mut receiver, "the receiver");
+        transfer(&net);
     }
     let report: serde_json::Value = serde_json::from_str(&switch.stop()).unwrap();
     let bytes = report["ports"][1]["tx_bytes"].as_u64().unwrap();

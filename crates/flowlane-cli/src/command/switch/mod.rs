@@ -79,14 +79,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     if let Err(error) = privileges.give_up_others() {
         eprintln!("flowlane: privileges that are needed no more are kept: {error}");
     }
-    for worker in switch.workers_mut() {
-        if options.validate_simd {
-            worker.validate();
-        }
-        if let Some(max_delay) = options.max_delay {
-            worker.set_max_delay(Duration::from_micros(max_delay));
-        }
-    }
+    switch.workers_mut().iter_mut().for_each(|worker| adjust(worker, options));
     let stop = Arc::new(AtomicBool::new(false));
     let served = Arc::new(Served::new(control, reload, stop.clone()));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
@@ -136,6 +129,15 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     }
     result.map_err(Failure::from)?;
     refused.map_or(Ok(()), |message| Err(Failure::Check(message)))
+}
+
+fn adjust(worker: &mut Worker, options: &SwitchOptions) {
+    if options.validate_simd {
+        worker.validate();
+    }
+    if let Some(max_delay) = options.max_delay {
+        worker.set_max_delay(Duration::from_micros(max_delay));
+    }
 }
 
 /// Stops the switch where it is told to, and reads its configuration anew.
