@@ -85,6 +85,11 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
+    /// What is written to.
+    pub(crate) fn output_mut(&mut self) -> &mut W {
+        &mut self.output
+    }
+
     /// Hands what is buffered to the system.
     ///
     /// # Errors

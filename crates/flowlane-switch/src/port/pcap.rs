@@ -1,7 +1,7 @@
 //! Capture files as ports.
 
 use std::fs::File;
-use std::io::{self, BufReader, BufWriter};
+use std::io::{self, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -248,10 +248,26 @@ impl Port for PcapPort {
     }
 }
 
+/// Bytes of whole records that are written at once.
+const WRITTEN_AT_ONCE: usize = 1 << 18;
+
 /// Writes what is sent to it into a capture.
+///
+/// Where the file takes no more (a full disk), this is said once; frames are counted as not sent from then on, and the switch goes
+/// on. The file ends behind a whole record.
 pub struct PcapOutPort {
     spec: String,
-    writer: CaptureWriter<BufWriter<File>>,
+    file: File,
+    /// Records that are still to be written.
+    records: CaptureWriter<Vec<u8>>,
+    /// How many frames those hold.
+    frames: u64,
+    /// Bytes of whole records in the file.
+    len: u64,
+    /// Frames that were taken, and lost.
+    lost: u64,
+    /// Why no more are taken.
+    failed: Option<io::Error>,
 }
 
 impl PcapOutPort {
@@ -265,11 +281,32 @@ impl PcapOutPort {
             if let Some(folder) = file.parent() {
                 std::fs::create_dir_all(folder)?;
             }
-            let output = BufWriter::with_capacity(1 << 18, File::create(file)?);
-            CaptureWriter::new(output, format.unwrap_or(FileFormat::of_path(file)))
+            let format = format.unwrap_or(FileFormat::of_path(file));
+            let records = CaptureWriter::new(Vec::with_capacity(WRITTEN_AT_ONCE), format)?;
+            Ok((File::create(file)?, records))
         };
-        let writer = create().map_err(|source| PortError::Io { spec: spec.clone(), source })?;
-        Ok(Self { spec, writer })
+        let (file, records) = create().map_err(|source| PortError::Io { spec: spec.clone(), source })?;
+        Ok(Self { spec, file, records, frames: 0, len: 0, lost: 0, failed: None })
+    }
+
+    /// Writes the records that wait.
+    fn write(&mut self) {
+        let records = self.records.output_mut();
+        if self.failed.is_some() {
+            return;
+        }
+        match self.file.write_all(records) {
+            Ok(()) => self.len += records.len() as u64,
+            Err(error) => {
+                // What is no regular file has no length to be set.
+                _ = self.file.set_len(self.len);
+                self.lost += self.frames;
+                eprintln!("flowlane: port `{}`: {error}; nothing more is written there", self.spec);
+                self.failed = Some(error);
+            }
+        }
+        records.clear();
+        self.frames = 0;
     }
 }
 
@@ -279,12 +316,33 @@ impl Port for PcapOutPort {
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
-        let written = self.writer.write(frame.time_ns, frame.bytes());
-        written.map(|()| true).map_err(|source| PortError::Io { spec: self.spec.clone(), source })
+        if self.failed.is_some() {
+            return Ok(false);
+        }
+        let written = self.records.write(frame.time_ns, frame.bytes());
+        written.map_err(|source| PortError::Io { spec: self.spec.clone(), source })?;
+        self.frames += 1;
+        if self.records.output_mut().len() >= WRITTEN_AT_ONCE {
+            self.write();
+        }
+        Ok(true)
+    }
+
+    fn flush(&mut self) -> Result<u64, PortError> {
+        Ok(std::mem::take(&mut self.lost))
     }
 
     fn close(&mut self) -> Result<(), PortError> {
-        self.writer.flush().map_err(|source| PortError::Io { spec: self.spec.clone(), source })
+        self.write();
+        let error = self.failed.as_ref().map(|error| io::Error::new(error.kind(), error.to_string()));
+        error.map_or(Ok(()), |source| Err(PortError::Io { spec: self.spec.clone(), source }))
+    }
+}
+
+impl Drop for PcapOutPort {
+    /// What has been taken is not lost where the switch ends otherwise.
+    fn drop(&mut self) {
+        self.write();
     }
 }
 
@@ -332,6 +390,25 @@ mod tests {
         assert_eq!(slow.receive(&mut burst).unwrap(), Received::Idle);
         assert_eq!(burst.len(), 1);
         std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_a_full_disk_does_not_take_is_counted() {
+        let mut out = PcapOutPort::create(Path::new("/dev/full"), None).unwrap();
+        let frames = 2 * (WRITTEN_AT_ONCE as u64 / 1000);
+        let taken = (0..frames).filter(|&i| out.send(&frame(&[1; 1000], i)).unwrap()).count() as u64;
+        assert!(taken < frames);
+        assert_eq!(out.flush().unwrap(), taken);
+        assert_eq!(out.flush().unwrap(), 0);
+        let error = out.close().unwrap_err().to_string();
+        assert!(error.contains("/dev/full"), "{error}");
+        // Those that were still waiting are counted, too.
+        let mut out = PcapOutPort::create(Path::new("/dev/full"), None).unwrap();
+        assert!(out.send(&frame(&[1; 1000], 0)).unwrap());
+        assert_eq!(out.flush().unwrap(), 0);
+        assert!(out.close().is_err());
+        assert_eq!(out.flush().unwrap(), 1);
     }
 
     #[test]

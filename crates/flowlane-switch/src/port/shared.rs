@@ -107,13 +107,16 @@ impl Port for SharedPort {
     }
 
     fn close(&mut self) -> Result<(), PortError> {
-        let mut inner = self.lock();
+        let inner = self.inner.clone();
+        let mut inner = inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         inner.open -= 1;
         if inner.open > 0 {
             return Ok(());
         }
         inner.open = inner.handles;
-        inner.port.close()
+        let closed = inner.port.close();
+        self.dropped += inner.port.flush()?;
+        closed
     }
 
     fn sends(&self) -> bool {

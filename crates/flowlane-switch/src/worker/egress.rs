@@ -373,9 +373,7 @@ impl Egress {
     /// The first port that fails for good.
     pub fn flush(&mut self) -> Result<(), PortError> {
         for slot in self.ports.slots_mut() {
-            let dropped = slot.port.flush()?;
-            slot.counters.tx_dropped += dropped;
-            slot.counters.tx_packets -= dropped.min(slot.counters.tx_packets);
+            slot.flush()?;
         }
         if let Some(port) = &mut self.controller {
             self.drops.no_controller += port.flush()?;
@@ -389,9 +387,13 @@ impl Egress {
     /// The first port that could not bring everything to its place; the others are closed all the same.
     pub fn close(&mut self) -> Result<(), PortError> {
         let mut result = Ok(());
-        let ports = self.ports.slots_mut().iter_mut().map(|slot| &mut slot.port);
-        for port in ports.chain(&mut self.controller) {
+        for slot in self.ports.slots_mut() {
+            // Closed first: what does not get to its place even then is counted.
+            result = result.and(slot.port.close()).and(slot.flush());
+        }
+        if let Some(port) = &mut self.controller {
             result = result.and(port.close());
+            self.drops.no_controller += port.flush().unwrap_or(0);
         }
         result
     }

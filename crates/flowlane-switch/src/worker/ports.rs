@@ -2,7 +2,7 @@
 
 use flowlane::rule::action::PortNo;
 
-use crate::port::Port;
+use crate::port::{Port, PortError};
 
 /// Packets and bytes of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,6 +56,17 @@ impl PortSlot {
             cycles: 0,
             finished: false,
         }
+    }
+
+    /// Hands what is queued to the system, and counts what it does not take.
+    ///
+    /// # Errors
+    /// When the port has failed for good.
+    pub fn flush(&mut self) -> Result<(), PortError> {
+        let dropped = self.port.flush()?;
+        self.counters.tx_dropped += dropped;
+        self.counters.tx_packets -= dropped.min(self.counters.tx_packets);
+        Ok(())
     }
 }
 
