@@ -63,7 +63,7 @@ fn measure(work: &Work, folder: &Path, workers: usize, seconds: u64) -> Measured
     let received = |switch: &mut flowlane_switch::worker::Switch| {
         let report = Report::of_all(switch.workers_mut()).expect("there is a worker");
         let handed: u64 = switch.workers().iter().map(|worker| worker.handed).sum();
-        [report.ports[0].rx_packets, handed]
+        [report.ports[0].counters.rx_packets, handed]
     };
     let before = received(&mut switch);
     switch.run(until, &stop, |_| {}).expect("no port fails");

@@ -17,7 +17,7 @@ pub use self::worker::{QueueReport, WorkerReport};
 use crate::pipeline::route::{HopSpec, NextHop, RouteTable};
 use crate::state::meter::{Meter, MeterCounters};
 use crate::tunnel::{Tunnel, Tunnels};
-use crate::worker::{Stage, Worker};
+use crate::worker::{PortCounters, Stage, Worker};
 
 /// Everything that the switch counts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,13 +46,8 @@ pub struct PortReport {
     pub number: u32,
     pub name: String,
     pub open: String,
-    pub rx_packets: u64,
-    pub rx_bytes: u64,
-    /// Came, and the system could not hand them over.
-    pub rx_dropped: u64,
-    pub tx_packets: u64,
-    pub tx_bytes: u64,
-    pub tx_dropped: u64,
+    #[serde(flatten)]
+    pub counters: PortCounters,
 }
 
 /// A table's rules with their counters.
@@ -182,6 +177,38 @@ pub struct DropReport {
     pub function_refused: u64,
 }
 
+impl DropReport {
+    /// Each reason in words, and its packets.
+    pub fn reasons(&self) -> [(&'static str, u64); 11] {
+        let Self {
+            by_rule,
+            malformed,
+            ttl_expired,
+            metered,
+            no_such_port,
+            reserved_address,
+            no_controller,
+            tunnel_refused,
+            tunnel_too_long,
+            no_tunnel,
+            function_refused,
+        } = *self;
+        [
+            ("sent nowhere by rule", by_rule),
+            ("malformed", malformed),
+            ("TTL expired", ttl_expired),
+            ("over a meter's rate", metered),
+            ("for a port that does not exist", no_such_port),
+            ("for a reserved address", reserved_address),
+            ("for the controller, not taken", no_controller),
+            ("tunnel packet refused", tunnel_refused),
+            ("too long for their tunnel", tunnel_too_long),
+            ("not what their tunnel carries", no_tunnel),
+            ("refused by a function", function_refused),
+        ]
+    }
+}
+
 /// A name and a number of packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Counted {
@@ -289,12 +316,7 @@ fn ports(worker: &Worker) -> Vec<PortReport> {
             number: slot.number.0,
             name: slot.name.clone(),
             open: slot.spec.clone(),
-            rx_packets: slot.counters.rx_packets,
-            rx_bytes: slot.counters.rx_bytes,
-            rx_dropped: slot.counters.rx_dropped,
-            tx_packets: slot.counters.tx_packets,
-            tx_bytes: slot.counters.tx_bytes,
-            tx_dropped: slot.counters.tx_dropped,
+            counters: slot.counters,
         })
         .collect()
 }

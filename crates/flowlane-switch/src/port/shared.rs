@@ -4,7 +4,7 @@
 //! hands on what is for others.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Port, PortError, Received};
 use crate::packet::{Frame, Frames};
@@ -17,6 +17,11 @@ struct Inner {
     /// Handles that have not been closed in this run.
     open: usize,
     handles: usize,
+}
+
+/// Ports are used by whole frames: whoever panicked has left it between two.
+fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
+    inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A worker's handle on a port.
@@ -49,15 +54,9 @@ impl SharedPort {
         handles
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Ports are used by whole frames: whoever panicked has left it between two.
-        self.inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
     /// Sends what has been kept.
     fn send_kept(&mut self) -> Result<(), PortError> {
-        let inner = self.inner.clone();
-        let mut inner = inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut inner = lock(&self.inner);
         let sent = self.kept.iter().try_for_each(|frame| {
             self.dropped += u64::from(!inner.port.send(frame)?);
             Ok(())
@@ -70,7 +69,7 @@ impl SharedPort {
 
 impl Port for SharedPort {
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError> {
-        if self.receives { self.lock().port.receive(frames) } else { Ok(Received::Finished) }
+        if self.receives { lock(&self.inner).port.receive(frames) } else { Ok(Received::Finished) }
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
@@ -82,7 +81,7 @@ impl Port for SharedPort {
     }
 
     fn lost(&mut self) -> u64 {
-        if self.receives { self.lock().port.lost() } else { 0 }
+        if self.receives { lock(&self.inner).port.lost() } else { 0 }
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
@@ -107,8 +106,7 @@ impl Port for SharedPort {
     }
 
     fn close(&mut self) -> Result<(), PortError> {
-        let inner = self.inner.clone();
-        let mut inner = inner.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut inner = lock(&self.inner);
         inner.open -= 1;
         if inner.open > 0 {
             return Ok(());

@@ -31,9 +31,7 @@ impl Report {
     /// Adds what another worker of the same switch has counted. What workers have in common (rules, addresses, meters) is in both
     /// reports, and stays as it is.
     pub(super) fn add(&mut self, other: Self) {
-        each(&mut self.ports, other.ports, |to, other: PortReport| {
-            add!(to, other; rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped);
-        });
+        each(&mut self.ports, other.ports, |to, other: PortReport| to.counters += other.counters);
         each(&mut self.route_tables, other.route_tables, add_routes);
         each(&mut self.functions, other.functions, add_function);
         each(&mut self.tunnels, other.tunnels, |to, other: TunnelReport| {

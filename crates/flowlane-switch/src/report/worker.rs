@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{DropReport, StageReport, drops, malformed, stages};
-use crate::worker::{Clock, Worker};
+use crate::worker::{Clock, PortCounters, Worker};
 
 /// What one worker has done since it began.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,13 +31,8 @@ pub struct QueueReport {
     pub name: String,
     /// Cycles in which the worker was busy with what it received here.
     pub cycles: u64,
-    pub rx_packets: u64,
-    pub rx_bytes: u64,
-    /// Came, and the system could not hand them over.
-    pub rx_dropped: u64,
-    pub tx_packets: u64,
-    pub tx_bytes: u64,
-    pub tx_dropped: u64,
+    #[serde(flatten)]
+    pub counters: PortCounters,
 }
 
 impl WorkerReport {
@@ -48,12 +43,7 @@ impl WorkerReport {
             number: slot.number.0,
             name: slot.name.clone(),
             cycles: slot.cycles,
-            rx_packets: slot.counters.rx_packets,
-            rx_bytes: slot.counters.rx_bytes,
-            rx_dropped: slot.counters.rx_dropped,
-            tx_packets: slot.counters.tx_packets,
-            tx_bytes: slot.counters.tx_bytes,
-            tx_dropped: slot.counters.tx_dropped,
+            counters: slot.counters,
         };
         let times = worker.latency.times().iter_recorded();
         let latency_ns = times.map(|step| (step.value_iterated_to(), step.count_at_value()));

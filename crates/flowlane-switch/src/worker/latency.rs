@@ -20,10 +20,21 @@ pub struct Latency {
     round: Vec<(u64, u64)>,
 }
 
+/// No times yet, in nanoseconds.
+fn no_times() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, MAX_NS, 2).expect("the bounds are in order")
+}
+
+/// These times in nanoseconds, each of so many packets, as one distribution.
+pub fn distribution(times: impl IntoIterator<Item = (u64, u64)>) -> Histogram<u64> {
+    let mut all = no_times();
+    times.into_iter().for_each(|(ns, packets)| all.saturating_record_n(ns, packets));
+    all
+}
+
 impl Default for Latency {
     fn default() -> Self {
-        let times = Histogram::new_with_bounds(1, MAX_NS, 2).expect("the bounds are in order");
-        Self { times, rounds: 0, round: Vec::new() }
+        Self { times: no_times(), rounds: 0, round: Vec::new() }
     }
 }
 

@@ -44,7 +44,7 @@ pub use deferral::MAX_DELAY;
 pub use egress::{Drops, Egress, Packet};
 pub use faults::{Faults, MalformedPolicy};
 pub use hybrid::{HybridCounters, Mode};
-pub use latency::Latency;
+pub use latency::{Latency, distribution};
 pub use lookup::{CacheConfig, Lookup};
 pub use mail::Mailbox;
 pub use ports::{PortCounters, PortSlot, Ports};

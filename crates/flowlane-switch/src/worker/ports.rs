@@ -1,11 +1,14 @@
 //! The worker's ports, by number.
 
+use std::ops::AddAssign;
+
 use flowlane::rule::action::PortNo;
+use serde::{Deserialize, Serialize};
 
 use crate::port::{Port, PortError};
 
 /// Packets and bytes of a port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortCounters {
     /// Received packets.
     pub rx_packets: u64,
@@ -17,6 +20,31 @@ pub struct PortCounters {
     pub tx_dropped: u64,
     /// Packets that came and that the system could not hand over.
     pub rx_dropped: u64,
+}
+
+impl PortCounters {
+    /// Does this for each of ours and theirs.
+    fn each(&mut self, theirs: &Self, change: impl Fn(&mut u64, u64)) {
+        change(&mut self.rx_packets, theirs.rx_packets);
+        change(&mut self.rx_bytes, theirs.rx_bytes);
+        change(&mut self.tx_packets, theirs.tx_packets);
+        change(&mut self.tx_bytes, theirs.tx_bytes);
+        change(&mut self.tx_dropped, theirs.tx_dropped);
+        change(&mut self.rx_dropped, theirs.rx_dropped);
+    }
+
+    /// What has been counted since `before`.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        self.each(before, |now, before| *now = now.saturating_sub(before));
+        self
+    }
+}
+
+impl AddAssign for PortCounters {
+    fn add_assign(&mut self, other: Self) {
+        self.each(&other, |sum, other| *sum += other);
+    }
 }
 
 /// A port with its number, name and counters.

@@ -87,8 +87,8 @@ fn run(name: &str, functions: &str, entries: &str, datagrams: &[Datagram]) -> (V
     let mut worker = Setup::read(&folder.0.join("c.toml")).unwrap().open(1).unwrap();
     worker.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
     let report = Report::of(&mut worker);
-    assert_eq!(report.ports[0].rx_packets, datagrams.len() as u64);
-    (report.functions, report.ports[1].tx_packets)
+    assert_eq!(report.ports[0].counters.rx_packets, datagrams.len() as u64);
+    (report.functions, report.ports[1].counters.tx_packets)
 }
 
 /// Packets from these last numbers of addresses, at these seconds.

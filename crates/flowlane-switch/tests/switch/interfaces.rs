@@ -210,7 +210,6 @@ fn what_is_too_long_for_an_interface_is_dropped_and_the_rest_goes_out() {
     assert_eq!(receive(&mut peer, 3).len(), 2);
 }
 
-/// Whether an interface has a program.
 #[test]
 fn what_the_kernel_has_no_room_for_is_counted_as_lost() {
     let Some([x]) = pairs(["xl"]) else { return };
@@ -231,6 +230,7 @@ fn what_the_kernel_has_no_room_for_is_counted_as_lost() {
     assert_eq!(received + lost, sent);
 }
 
+/// Whether an interface has a program.
 fn has_program(interface: &str) -> bool {
     let shown =
         Command::new("ip").args(["link", "show", interface]).output().expect("it has been run before");

@@ -5,6 +5,7 @@ use flowlane_switch::report::{
     TableReport, TunnelReport, WaitingReport,
 };
 
+use super::workers::stage_row;
 use crate::output::{self, bytes, count};
 
 /// All of a report, with so many rules of each table, those with most packets first.
@@ -26,7 +27,7 @@ pub(super) fn text(report: &Report, seconds: f64, rules_shown: usize) -> String 
     out += &caches(report);
     out += &report.waiting.as_ref().map_or_else(String::new, waiting);
     out += &others(report);
-    let packets: u64 = report.ports.iter().map(|p| p.rx_packets).sum();
+    let packets: u64 = report.ports.iter().map(|p| p.counters.rx_packets).sum();
     out + &format!("{} packets in {seconds:.3} s\n", count(packets))
 }
 
@@ -35,7 +36,8 @@ fn ports(report: &Report) -> String {
         .ports
         .iter()
         .map(|p| {
-            let numbers = [p.rx_packets, p.rx_bytes, p.rx_dropped, p.tx_packets, p.tx_bytes, p.tx_dropped];
+            let c = &p.counters;
+            let numbers = [c.rx_packets, c.rx_bytes, c.rx_dropped, c.tx_packets, c.tx_bytes, c.tx_dropped];
             let mut row = vec![format!("{} {}", p.number, p.name)];
             row.extend(numbers.map(count));
             row
@@ -169,19 +171,8 @@ fn tunnels(report: &Report, shown: usize) -> String {
 
 fn stages(report: &Report) -> String {
     let used = report.stages.iter().filter(|s| s.packets > 0);
-    let mut rows: Vec<Vec<String>> = used
-        .clone()
-        .map(|s| {
-            vec![
-                s.stage.to_string(),
-                count(s.calls),
-                count(s.packets),
-                format!("{:.1}", s.packets_per_call),
-                format!("{:.1}", s.cycles_per_packet),
-            ]
-        })
-        .collect();
-    let received = report.ports.iter().map(|p| p.rx_packets).sum::<u64>().max(1) as f64;
+    let mut rows: Vec<Vec<String>> = used.clone().map(stage_row).collect();
+    let received = report.ports.iter().map(|p| p.counters.rx_packets).sum::<u64>().max(1) as f64;
     let all: f64 = used.map(|s| s.cycles_per_packet * s.packets as f64).sum();
     let blank = String::new;
     rows.push(vec![
@@ -251,7 +242,6 @@ fn waiting(w: &WaitingReport) -> String {
 
 /// What happened seldom: only what did is shown.
 fn others(report: &Report) -> String {
-    let d = &report.drops;
     let mut rows = Vec::new();
     for table in &report.tables {
         if let Some(trouble) = &table.trouble {
@@ -266,22 +256,15 @@ fn others(report: &Report) -> String {
             rows.push(vec![name, count(n)]);
         }
     };
-    add("sent nowhere by rule".to_owned(), d.by_rule);
-    add("dropped as malformed".to_owned(), d.malformed);
+    for (reason, packets) in report.drops.reasons() {
+        add(reason.to_owned(), packets);
+    }
     for reason in &report.malformed {
         add(format!("malformed: {}", reason.reason), reason.packets);
     }
-    add("TTL expired".to_owned(), d.ttl_expired);
-    add("over a meter's rate".to_owned(), d.metered);
-    add("for a port that does not exist".to_owned(), d.no_such_port);
-    add("for a reserved address".to_owned(), d.reserved_address);
-    add("for the controller, not taken".to_owned(), d.no_controller);
     for reason in &report.tunnels_refused {
         add(format!("tunnel packet refused: {}", reason.reason), reason.packets);
     }
-    add("too long for their tunnel".to_owned(), d.tunnel_too_long);
-    add("not what their tunnel carries".to_owned(), d.no_tunnel);
-    add("refused by a function".to_owned(), d.function_refused);
     add("for the controller".to_owned(), report.controller_packets);
     add("changes between cache-first and table-first".to_owned(), report.caches.mode_switches);
     add("megaflows evicted".to_owned(), report.caches.megaflows_evicted);

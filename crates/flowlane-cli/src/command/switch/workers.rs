@@ -3,29 +3,21 @@
 use std::time::{Duration, Instant};
 
 use console::Term;
-use flowlane_switch::report::{DropReport, QueueReport, StageReport, WorkerReport};
-use hdrhistogram::Histogram;
+use flowlane_switch::report::{QueueReport, StageReport, WorkerReport};
+use flowlane_switch::worker::{PortCounters, distribution};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::{self, count};
-
-/// The longest time told apart: as workers do.
-const MAX_NS: u64 = 10_000_000_000;
 
 /// The stages of each worker.
 pub(super) fn stages(workers: Vec<WorkerReport>) -> String {
     let mut out = String::new();
     for worker in &workers {
         let row = |stage: &StageReport| {
-            vec![
-                stage.stage.to_string(),
-                count(stage.calls),
-                count(stage.packets),
-                format!("{:.1}", stage.packets_per_call),
-                format!("{:.1}", stage.cycles_per_packet),
-                percent(cycles(stage), worker.cycles as f64),
-            ]
+            let mut row = stage_row(stage);
+            row.push(percent(cycles(stage), worker.cycles as f64));
+            row
         };
         let used = worker.stages.iter().filter(|stage| stage.packets > 0);
         let mut rows: Vec<Vec<String>> = used.map(row).collect();
@@ -42,13 +34,24 @@ pub(super) fn stages(workers: Vec<WorkerReport>) -> String {
     out + &latency(&workers) + &drops(&workers)
 }
 
+/// What a stage has done, under "stage", "calls", "packets", "packets/call" and "cycles/packet".
+pub(super) fn stage_row(stage: &StageReport) -> Vec<String> {
+    vec![
+        stage.stage.to_string(),
+        count(stage.calls),
+        count(stage.packets),
+        format!("{:.1}", stage.packets_per_call),
+        format!("{:.1}", stage.cycles_per_packet),
+    ]
+}
+
 /// The workers' queues, by port.
 pub(super) fn queues(workers: Vec<WorkerReport>) -> String {
     let mut rows: Vec<(u32, Vec<String>)> = Vec::new();
     for worker in &workers {
         rows.extend(worker.queues.iter().map(|queue| {
-            let numbers =
-                [queue.rx_packets, queue.rx_bytes, queue.rx_dropped, queue.tx_packets, queue.tx_dropped];
+            let c = &queue.counters;
+            let numbers = [c.rx_packets, c.rx_bytes, c.rx_dropped, c.tx_packets, c.tx_dropped];
             let mut row = vec![
                 format!("{} {}", queue.number, queue.name),
                 worker.worker.to_string(),
@@ -124,20 +127,8 @@ fn since(now: &WorkerReport, before: &WorkerReport) -> WorkerReport {
         stage.packets_per_call = stage.packets as f64 / stage.calls.max(1) as f64;
     }
     for (queue, before) in between.queues.iter_mut().zip(&before.queues) {
-        let QueueReport {
-            cycles, rx_packets, rx_bytes, rx_dropped, tx_packets, tx_bytes, tx_dropped, ..
-        } = queue;
-        for (now, before) in [
-            (cycles, before.cycles),
-            (rx_packets, before.rx_packets),
-            (rx_bytes, before.rx_bytes),
-            (rx_dropped, before.rx_dropped),
-            (tx_packets, before.tx_packets),
-            (tx_bytes, before.tx_bytes),
-            (tx_dropped, before.tx_dropped),
-        ] {
-            *now -= before.min(*now);
-        }
+        queue.cycles = queue.cycles.saturating_sub(before.cycles);
+        queue.counters = queue.counters.since(&before.counters);
     }
     between.latency_ns.retain_mut(|(time, packets)| {
         let known = before.latency_ns.binary_search_by_key(time, |&(time, _)| time);
@@ -149,9 +140,8 @@ fn since(now: &WorkerReport, before: &WorkerReport) -> WorkerReport {
 
 fn view_of(workers: &[WorkerReport], seconds: f64) -> String {
     let rate = |n: u64| count((n as f64 / seconds).round() as u64);
-    let sum = |worker: &WorkerReport, of: fn(&QueueReport) -> u64| worker.queues.iter().map(of).sum::<u64>();
     let row = |worker: &WorkerReport| {
-        let packets = sum(worker, |queue| queue.rx_packets);
+        let packets = total(&worker.queues).rx_packets;
         let most = worker.stages.iter().max_by(|a, b| cycles(a).total_cmp(&cycles(b)));
         vec![
             worker.worker.to_string(),
@@ -167,18 +157,17 @@ fn view_of(workers: &[WorkerReport], seconds: f64) -> String {
     let mut out = output::table("", &header, &rows);
     let ports = workers.first().map_or(0, |worker| worker.queues.len());
     let row = |port: usize| {
-        let sum =
-            |of: fn(&QueueReport) -> u64| workers.iter().map(|worker| of(&worker.queues[port])).sum::<u64>();
+        let sum = total(workers.iter().map(|worker| &worker.queues[port]));
         let megabits = |bytes: u64| format!("{:.1}", bytes as f64 * 8e-6 / seconds);
         let first = &workers[0].queues[port];
         vec![
             format!("{} {}", first.number, first.name),
-            rate(sum(|queue| queue.rx_packets)),
-            megabits(sum(|queue| queue.rx_bytes)),
-            rate(sum(|queue| queue.rx_dropped)),
-            rate(sum(|queue| queue.tx_packets)),
-            megabits(sum(|queue| queue.tx_bytes)),
-            rate(sum(|queue| queue.tx_dropped)),
+            rate(sum.rx_packets),
+            megabits(sum.rx_bytes),
+            rate(sum.rx_dropped),
+            rate(sum.tx_packets),
+            megabits(sum.tx_bytes),
+            rate(sum.tx_dropped),
         ]
     };
     let rows: Vec<Vec<String>> = (0..ports).map(row).collect();
@@ -187,12 +176,17 @@ fn view_of(workers: &[WorkerReport], seconds: f64) -> String {
     out + &latency(workers)
 }
 
+/// What queues have counted together.
+fn total<'a>(queues: impl IntoIterator<Item = &'a QueueReport>) -> PortCounters {
+    queues.into_iter().fold(PortCounters::default(), |mut sum, queue| {
+        sum += queue.counters;
+        sum
+    })
+}
+
 /// How long packets took; nothing where that is not measured.
 fn latency(workers: &[WorkerReport]) -> String {
-    let mut all = Histogram::<u64>::new_with_bounds(1, MAX_NS, 2).expect("the bounds are in order");
-    for &(time, packets) in workers.iter().flat_map(|worker| &worker.latency_ns) {
-        all.saturating_record_n(time, packets);
-    }
+    let all = distribution(workers.iter().flat_map(|worker| worker.latency_ns.iter().copied()));
     if all.is_empty() {
         return String::new();
     }
@@ -207,33 +201,7 @@ fn latency(workers: &[WorkerReport]) -> String {
 fn drops(workers: &[WorkerReport]) -> String {
     let mut rows = Vec::new();
     for WorkerReport { worker, drops, .. } in workers {
-        let DropReport {
-            by_rule,
-            malformed,
-            ttl_expired,
-            metered,
-            no_such_port,
-            reserved_address,
-            no_controller,
-            tunnel_refused,
-            tunnel_too_long,
-            no_tunnel,
-            function_refused,
-        } = *drops;
-        let reasons = [
-            ("sent nowhere by rule", by_rule),
-            ("malformed", malformed),
-            ("TTL expired", ttl_expired),
-            ("over a meter's rate", metered),
-            ("for a port that does not exist", no_such_port),
-            ("for a reserved address", reserved_address),
-            ("for the controller, not taken", no_controller),
-            ("tunnel packet refused", tunnel_refused),
-            ("too long for their tunnel", tunnel_too_long),
-            ("not what their tunnel carries", no_tunnel),
-            ("refused by a function", function_refused),
-        ];
-        let some = reasons.into_iter().filter(|&(_, packets)| packets > 0);
+        let some = drops.reasons().into_iter().filter(|&(_, packets)| packets > 0);
         rows.extend(
             some.map(|(reason, packets)| vec![reason.to_owned(), worker.to_string(), count(packets)]),
         );

@@ -132,8 +132,7 @@ fn by_flow(frames: &[Vec<u8>], sent: Vec<(u32, Vec<u8>)>) -> HashMap<(u64, u32),
 /// What does not depend on which worker has done it.
 fn told(switch: &mut Switch) -> serde_json::Value {
     let report = Report::of_all(switch.workers_mut()).expect("there is one");
-    let ports: Vec<_> =
-        report.ports.iter().map(|p| (p.rx_packets, p.rx_bytes, p.tx_packets, p.tx_bytes)).collect();
+    let ports: Vec<_> = report.ports.iter().map(|p| p.counters).collect();
     let rules: Vec<_> = report
         .tables
         .iter()
@@ -287,7 +286,7 @@ fn what_one_learns_is_known_whatever_worker_the_next_packet_comes_to() {
                 (f.packets, f.entries, verdicts, events, assets)
             })
             .collect();
-        let told = format!("{functions:?} {:?}", report.ports[0].rx_bytes);
+        let told = format!("{functions:?} {:?}", report.ports[0].counters.rx_bytes);
         assert_eq!(*before.get_or_insert_with(|| told.clone()), told, "{workers} workers, {how:?}");
         assert_eq!(switch.workers().iter().any(|worker| worker.handed > 0), workers > 1);
     }
@@ -455,12 +454,12 @@ fn so_many_packets_are_taken_as_were_asked_for_whatever_worker_takes_them() {
         let told = Mutex::new(0);
         switch.run(until, &AtomicBool::new(false), |n| *told.lock().unwrap() = n).unwrap();
         let report = Report::of_all(switch.workers_mut()).expect("there is one");
-        assert_eq!(report.ports[0].rx_packets, 12_345, "{workers} workers, {how:?}");
+        assert_eq!(report.ports[0].counters.rx_packets, 12_345, "{workers} workers, {how:?}");
         // Once more, to the end.
         switch.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
         let report = Report::of_all(switch.workers_mut()).expect("there is one");
         assert_eq!(
-            (report.ports[0].rx_packets, report.drops.by_rule),
+            (report.ports[0].counters.rx_packets, report.drops.by_rule),
             (50_000, 50_000),
             "{workers}, {how:?}"
         );
