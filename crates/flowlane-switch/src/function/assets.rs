@@ -169,13 +169,17 @@ impl Assets {
         }
     }
 
+    pub(super) fn share(&self) -> Share {
+        self.config.share
+    }
+
     /// By VLAN and address: a service's are its host's.
     #[inline]
-    pub(super) fn owner(&self, packets: &Burst, lane: usize) -> Option<usize> {
+    pub(super) fn owner(&self, key: &FlowKey, headers: &Headers) -> Option<usize> {
         if !self.config.share.is_part() {
             return None;
         }
-        let (host, _) = self.shown(&packets.keys[lane], &packets.headers[lane]);
+        let (host, _) = self.shown(key, headers);
         let hash = host?[..5].iter().fold(!self.config.seed, |hash, &word| murmur3::mix(hash, word));
         Some(self.config.share.owner(murmur3::finish(hash, 20)))
     }

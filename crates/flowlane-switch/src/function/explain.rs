@@ -8,7 +8,7 @@
 use flowlane::packet::Headers;
 use flowlane::packet::key::FlowKey;
 
-use super::{Function, Kind, REFUSED};
+use super::{Function, Kind, Owner, REFUSED};
 use crate::packet::Frame;
 
 /// What a function would do with a packet.
@@ -48,12 +48,32 @@ impl Explained {
 }
 
 impl Function {
+    /// Whom else [`owner`](Self::owner) would give this packet to, were it the next, and came at this time; [`Owner::Anyone`]
+    /// where it is to be worked on here.
+    pub fn would_own(&self, frame: &Frame, key: &FlowKey, headers: &Headers, now_ns: u64) -> Owner {
+        let of_worker = |worker: Option<usize>| worker.map_or(Owner::Anyone, Owner::Worker);
+        let (share, owner) = match &self.kind {
+            Kind::Filter(filter) => (filter.share(), of_worker(filter.owner(key, headers))),
+            Kind::Assets(assets) => (assets.share(), of_worker(assets.owner(key, headers))),
+            Kind::Nat(nat) => (nat.share(), nat.would_own(frame, key, headers, now_ns)),
+        };
+        if owner == Owner::Worker(share.me) { Owner::Anyone } else { owner }
+    }
+
     /// What [`process`](Self::process) would do with this packet, were it the next, and came at this time.
-    pub fn explain(&self, frame: &Frame, key: &FlowKey, headers: &Headers, now_ns: u64) -> Explained {
+    /// `other_half`: of a packet that turns round, and whose source another worker has translated.
+    pub fn explain(
+        &self,
+        frame: &Frame,
+        key: &FlowKey,
+        headers: &Headers,
+        now_ns: u64,
+        other_half: bool,
+    ) -> Explained {
         match &self.kind {
             Kind::Filter(filter) => filter.explain(key, headers, now_ns),
             Kind::Assets(assets) => assets.explain(key, headers, now_ns),
-            Kind::Nat(nat) => nat.explain(frame, key, headers, now_ns),
+            Kind::Nat(nat) => nat.explain(frame, key, headers, now_ns, other_half),
         }
     }
 }

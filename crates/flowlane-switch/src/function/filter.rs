@@ -473,10 +473,13 @@ impl Filter {
         self.is_shared_out().then(|| self.share.owner(hash()))
     }
 
+    pub(super) fn share(&self) -> Share {
+        self.share
+    }
+
     #[inline]
-    pub(super) fn owner(&self, packets: &Burst, lane: usize) -> Option<usize> {
-        let key = &packets.keys[lane];
-        if !self.has_key(key, &packets.headers[lane]) {
+    pub(super) fn owner(&self, key: &FlowKey, headers: &Headers) -> Option<usize> {
+        if !self.has_key(key, headers) {
             return None;
         }
         self.owner_of(key)

@@ -160,8 +160,8 @@ impl Function {
     #[inline]
     pub fn owner(&mut self, packets: &mut Burst, lane: usize) -> Owner {
         let worker = match &mut self.kind {
-            Kind::Filter(filter) => filter.owner(packets, lane),
-            Kind::Assets(assets) => assets.owner(packets, lane),
+            Kind::Filter(filter) => filter.owner(&packets.keys[lane], &packets.headers[lane]),
+            Kind::Assets(assets) => assets.owner(&packets.keys[lane], &packets.headers[lane]),
             Kind::Nat(nat) => return nat.owner(packets, lane),
         };
         worker.map_or(Owner::Anyone, Owner::Worker)

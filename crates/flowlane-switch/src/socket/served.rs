@@ -18,7 +18,7 @@ use super::rpc::{PROTOCOL, RpcError};
 use crate::control::{Control, FlowStatistics, Gone, Refused};
 use crate::report::{Report, RuleReport, WorkerReport};
 use crate::setup::{Reload, SetupError};
-use crate::worker::{Mailbox, Trace, Worker};
+use crate::worker::{Mailbox, Trace, Tracing, Worker};
 
 /// A switch that runs, for those who look at it and change it.
 pub struct Served {
@@ -313,11 +313,19 @@ impl Served {
             let read: Option<Vec<u8>> = (0..frame.len()).step_by(2).map(byte).collect();
             bytes = read.ok_or_else(|| refused("a frame is hexadecimal digits, two a byte".to_owned()))?;
         }
-        let traced = self.ask(0, move |worker| {
+        let begun = self.ask(0, move |worker| {
             let first = worker.egress.ports.slots().first().map_or(PortNo(0), |slot| slot.number);
             worker.trace(port.map_or(first, PortNo), &bytes)
         })?;
-        traced.map_err(refused)
+        let mut tracing = begun.map_err(refused)?;
+        loop {
+            tracing = match tracing {
+                Tracing::Ended(trace) => return Ok(trace),
+                Tracing::On { worker, packet, function } => {
+                    self.ask(worker, move |worker| worker.trace_on(packet, function))?
+                }
+            };
+        }
     }
 
     /// Does what is due without being asked: to be called some ten times a second.

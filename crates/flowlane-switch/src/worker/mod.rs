@@ -51,7 +51,7 @@ pub use ports::{PortCounters, PortSlot, Ports};
 pub use rest::Waker;
 pub use stages::{Stage, StageCounters, Stages, Timer};
 pub use switch::Switch;
-pub use trace::{Trace, TraceSent, TraceStep};
+pub use trace::{Trace, TraceSent, TraceStep, Traced, Tracing};
 pub use validate::{Difference, RunError};
 pub use waiting::WaitingCounters;
 

@@ -382,7 +382,13 @@ fn interpret(pipeline: &Pipeline, in_port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u
 
 /// What a trace says would be sent; none where that depends on a port which nobody knows before.
 fn traced(worker: &Worker, port: usize, bytes: &[u8]) -> Option<Vec<(u32, Vec<u8>)>> {
-    let trace = worker.trace(PortNo(port as u32 + 1), bytes).unwrap();
+    let Ok(Tracing::Ended(trace)) = worker.trace(PortNo(port as u32 + 1), bytes) else {
+        panic!("there is one worker, and this port");
+    };
+    told_sent(&trace)
+}
+
+fn told_sent(trace: &Trace) -> Option<Vec<(u32, Vec<u8>)>> {
     let hex = |text: &str| -> Vec<u8> {
         (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
     };

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::faults::MalformedPolicy;
+use crate::function::{Function, Owner, Translated};
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, parse_again, set_field, take_along};
 use crate::packet::{Frame, decapsulate};
@@ -54,12 +55,44 @@ pub struct TraceSent {
 /// Tables that a packet meets at most: as many as there are, and as often as it can be parsed anew.
 const TABLES_MAX: usize = 512;
 
+/// A packet that is followed on its way, from worker to worker.
+#[derive(Debug)]
+pub struct Traced {
+    frame: Frame,
+    headers: Headers,
+    key: FlowKey,
+    place: usize,
+    port: PortNo,
+    now_ns: u64,
+    /// Tables that it has met.
+    tables: usize,
+    /// It is half through the function where it goes on.
+    half: bool,
+    trace: Trace,
+}
+
+/// How far a trace has come.
+#[derive(Debug)]
+pub enum Tracing {
+    /// To the packet's end.
+    Ended(Trace),
+    /// To a function whose state another worker has, as far as the packet is concerned: [`trace_on`](Worker::trace_on) there.
+    On {
+        /// Who it is.
+        worker: usize,
+        /// The packet.
+        packet: Box<Traced>,
+        /// The function's number.
+        function: u8,
+    },
+}
+
 impl Worker {
-    /// What would become of a frame that came in through a port.
+    /// What would become of a frame that came in through a port, and was received by this worker.
     ///
     /// # Errors
     /// The ports that there are, where this is none.
-    pub fn trace(&self, port: PortNo, bytes: &[u8]) -> Result<Trace, String> {
+    pub fn trace(&self, port: PortNo, bytes: &[u8]) -> Result<Tracing, String> {
         let Some(place) = self.egress.ports.place(port) else {
             let there =
                 self.egress.ports.slots().iter().map(|slot| format!("{} {}", slot.number.0, slot.name));
@@ -74,26 +107,45 @@ impl Worker {
         let mut key = FlowKey::zero();
         let headers = parse(frame.bytes(), port.0, &mut key);
         let now_ns = self.now_ns();
-        let mut tracer =
-            Tracer { worker: self, frame, headers, key, place, port, now_ns, trace: Trace::default() };
-        tracer.run();
-        Ok(tracer.trace)
+        let trace = Trace::default();
+        let packet =
+            Box::new(Traced { frame, headers, key, place, port, now_ns, tables: 0, half: false, trace });
+        let mut tracer = Tracer { worker: self, packet };
+        let entry = tracer.come_in();
+        Ok(tracer.run(entry))
+    }
+
+    /// Goes on with a trace: what would become of a packet that another worker had handed over to this one before this function.
+    pub fn trace_on(&self, packet: Box<Traced>, function: u8) -> Tracing {
+        let mut tracer = Tracer { worker: self, packet };
+        let next = match tracer.packet.half {
+            true => tracer.function(function),
+            false => tracer.function_of_any(function),
+        };
+        tracer.run(next)
     }
 }
 
 struct Tracer<'a> {
     worker: &'a Worker,
-    frame: Frame,
-    headers: Headers,
-    key: FlowKey,
-    place: usize,
-    port: PortNo,
-    now_ns: u64,
-    trace: Trace,
+    packet: Box<Traced>,
 }
 
-/// Where a packet goes on: none where its way has ended.
-type Next = Option<u8>;
+/// Where a packet goes on.
+#[derive(Clone, Copy)]
+enum Next {
+    /// Nowhere: its way has ended.
+    End,
+    /// In this table.
+    Table(u8),
+    /// With another worker.
+    Worker { to: usize, function: u8 },
+}
+
+/// A function, as traces name it.
+fn named(function: &Function, number: u8) -> String {
+    format!("{} {number} {}", function.kind.name(), function.name).trim_end().to_owned()
+}
 
 /// Fields by which two keys of a packet differ: what they were and are.
 fn difference(before: &FlowKey, after: &FlowKey) -> String {
@@ -115,46 +167,64 @@ fn difference(before: &FlowKey, after: &FlowKey) -> String {
 
 impl Tracer<'_> {
     fn tell(&mut self, place: impl Into<String>, what: impl Into<String>, why: impl Into<String>) {
-        self.trace.steps.push(TraceStep { place: place.into(), what: what.into(), why: why.into() });
+        self.packet.trace.steps.push(TraceStep { place: place.into(), what: what.into(), why: why.into() });
     }
 
-    fn run(&mut self) {
-        let slot = &self.worker.egress.ports.slots()[self.place];
+    /// Takes it from the port to the first table.
+    fn come_in(&mut self) -> Next {
+        let slot = &self.worker.egress.ports.slots()[self.packet.place];
         let name = format!("port {} {}", slot.number.0, slot.name);
         if slot.decapsulate {
-            let before = self.frame.len();
-            match decapsulate(&Parser::new(), &mut self.frame, self.port.0, self.headers, &mut self.key, &[])
-            {
-                Ok(headers) => self.headers = headers,
+            let before = self.packet.frame.len();
+            match decapsulate(
+                &Parser::new(),
+                &mut self.packet.frame,
+                self.packet.port.0,
+                self.packet.headers,
+                &mut self.packet.key,
+                &[],
+            ) {
+                Ok(headers) => self.packet.headers = headers,
                 Err(reason) => {
-                    return self.tell(name, "dropped", format!("tunnel packet refused: {}", reason.name()));
+                    self.tell(name, "dropped", format!("tunnel packet refused: {}", reason.name()));
+                    return Next::End;
                 }
             }
-            if self.frame.len() != before {
+            if self.packet.frame.len() != before {
                 let why = "tunnels end at this port; whose packets it takes is not asked here";
                 self.tell(name.as_str(), "the tunnel's headers are taken off", why);
             }
         }
         if !self.is_sound(&name) {
-            return;
+            return Next::End;
         }
-        self.tell(name, format!("{} bytes", self.frame.len()), self.flow());
-        let mut next = Some(Pipeline::entry(&self.key));
-        for _ in 0..TABLES_MAX {
-            let Some(table) = next else { break };
+        self.tell(name, format!("{} bytes", self.packet.frame.len()), self.flow());
+        Next::Table(Pipeline::entry(&self.packet.key))
+    }
+
+    /// Takes it from table to table until its way has ended, or goes on with another worker.
+    fn run(mut self, mut next: Next) -> Tracing {
+        while let Next::Table(table) = next
+            && self.packet.tables < TABLES_MAX
+        {
+            self.packet.tables += 1;
             next = self.enter(table);
         }
-        if self.trace.sent.is_empty() {
+        if let Next::Worker { to: worker, function } = next {
+            return Tracing::On { worker, packet: self.packet, function };
+        }
+        if self.packet.trace.sent.is_empty() {
             self.tell("end", "nothing is sent", "");
         }
+        Tracing::Ended(self.packet.trace)
     }
 
     /// The packet as a match has it: fields that it has, but those that are zero.
     fn flow(&self) -> String {
         let mut out = Match::any();
         for field in Field::all().iter().map(|info| info.field) {
-            let there = edit::has(field, |asked, bits| self.key.get(asked) & bits);
-            let value = self.key.get(field);
+            let there = edit::has(field, |asked, bits| self.packet.key.get(asked) & bits);
+            let value = self.packet.key.get(field);
             if there && value != 0 && !matches!(field, Field::RecircId | Field::Malformed) {
                 out.set(field, value);
             }
@@ -164,7 +234,7 @@ impl Tracer<'_> {
 
     /// Whether it goes on though something may be malformed.
     fn is_sound(&mut self, place: &str) -> bool {
-        let Some(reason) = self.headers.malformed else { return true };
+        let Some(reason) = self.packet.headers.malformed else { return true };
         let dropped = self.worker.egress.faults.policy == MalformedPolicy::Drop;
         let what = if dropped { "dropped" } else { "goes on as far as it could be parsed" };
         self.tell(place, what, format!("malformed: {}", reason.name()));
@@ -176,7 +246,7 @@ impl Tracer<'_> {
         if pipeline.routes(number).is_some() {
             self.route(number)
         } else if pipeline.function(number).is_some() {
-            self.function(number)
+            self.function_of_any(number)
         } else {
             self.rules(number)
         }
@@ -186,19 +256,19 @@ impl Tracer<'_> {
         let pipeline = &self.worker.lookup.pipeline;
         let Some(table) = pipeline.table(number) else {
             self.tell(format!("table {number}"), "dropped", "there is no such table");
-            return None;
+            return Next::End;
         };
         let mut looked_at = FlowMask::zero();
-        let hit = table.classifier().lookup_wildcards(&self.key, &mut looked_at);
-        let because = Match::from_key(&self.key, &looked_at).to_string();
+        let hit = table.classifier().lookup_wildcards(&self.packet.key, &mut looked_at);
+        let because = Match::from_key(&self.packet.key, &looked_at).to_string();
         let place = format!("table {number} {}", table.name);
         let why = match because.is_empty() {
             true => "whatever the packet".to_owned(),
             false => format!("since {because}"),
         };
-        let steps =
-            self.worker.lookup.pipeline.program().table(number)?.steps(hit.map(|hit| hit.rule)).clone();
-        match hit.and_then(|hit| pipeline.program().table(number)?.rule(hit.rule)) {
+        let program = pipeline.program().table(number).expect("it has been there");
+        let steps = program.steps(hit.map(|hit| hit.rule)).clone();
+        match hit.and_then(|hit| program.rule(hit.rule)) {
             Some(entry) => {
                 let rule = &entry.rule;
                 let matches = if rule.matches.to_string().is_empty() {
@@ -228,8 +298,8 @@ impl Tracer<'_> {
     }
 
     fn route(&mut self, number: u8) -> Next {
-        let routes = self.worker.lookup.pipeline.routes(number)?;
-        let (hop, why) = routes.explain(&self.key);
+        let Some(routes) = self.worker.lookup.pipeline.routes(number) else { return Next::End };
+        let (hop, why) = routes.explain(&self.packet.key);
         let what = match routes.next_hops().get((hop as usize).wrapping_sub(1)) {
             Some(hop) => format!("next hop {}", hop.name),
             None if routes.miss_to_controller => "no route: to the controller".to_owned(),
@@ -240,26 +310,59 @@ impl Tracer<'_> {
         self.follow(steps.steps())
     }
 
+    /// A function, of which another worker may have the share that the packet is for.
+    fn function_of_any(&mut self, number: u8) -> Next {
+        let Some(function) = self.worker.lookup.pipeline.function(number) else { return Next::End };
+        let Traced { frame, key, headers, now_ns, .. } = &*self.packet;
+        let owner = function.would_own(frame, key, headers, *now_ns);
+        let place = named(function, number);
+        let to = match owner {
+            Owner::Worker(to) => to,
+            Owner::OtherHalf(to) => {
+                let explained = function.explain(frame, key, headers, *now_ns, false);
+                if explained.is_refused() {
+                    self.tell(place, "dropped", explained.why);
+                    return Next::End;
+                }
+                self.tell(place.as_str(), "its source is translated", explained.why);
+                self.translate(explained.edits, explained.translated);
+                self.packet.half = true;
+                to
+            }
+            Owner::Anyone | Owner::Nobody => return self.function(number),
+        };
+        self.tell(place, format!("handed over to worker {to}"), "what the function knows of it is there");
+        Next::Worker { to, function: number }
+    }
+
+    /// A function that works on the packet here.
     fn function(&mut self, number: u8) -> Next {
-        let function = self.worker.lookup.pipeline.function(number)?;
-        let explained = function.explain(&self.frame, &self.key, &self.headers, self.now_ns);
-        let place = format!("{} {number} {}", function.kind.name(), function.name);
+        let Some(function) = self.worker.lookup.pipeline.function(number) else { return Next::End };
+        let half = std::mem::take(&mut self.packet.half);
+        let Traced { frame, key, headers, now_ns, .. } = &*self.packet;
+        let explained = function.explain(frame, key, headers, *now_ns, half);
+        let place = named(function, number);
         if explained.is_refused() {
-            self.tell(place.trim_end(), "dropped", explained.why);
-            return None;
+            self.tell(place, "dropped", explained.why);
+            return Next::End;
         }
         let verdict = &function.verdicts()[usize::from(explained.verdict)];
         let what = format!("verdict {} \u{2192} {}", verdict.name, print_actions(&verdict.actions));
         let steps = function.steps(explained.verdict).clone();
-        self.tell(place.trim_end(), what, explained.why);
-        for edit in explained.edits {
+        self.tell(place, what, explained.why);
+        self.translate(explained.edits, explained.translated);
+        self.follow(steps.steps())
+    }
+
+    /// What a function has changed.
+    fn translate(&mut self, edits: Vec<String>, translated: Option<Translated>) {
+        for edit in edits {
             self.tell("translation", edit, "");
         }
-        if let Some(translated) = explained.translated {
-            (self.frame, self.key) = (translated.frame, translated.key);
-            self.trace.port_is_open |= translated.port_is_open;
+        if let Some(translated) = translated {
+            (self.packet.frame, self.packet.key) = (translated.frame, translated.key);
+            self.packet.trace.port_is_open |= translated.port_is_open;
         }
-        self.follow(steps.steps())
     }
 
     /// Takes the packet along steps.
@@ -269,38 +372,48 @@ impl Tracer<'_> {
                 Step::Do(action) => action,
                 Step::Matched { .. } => continue,
                 Step::Parse => {
-                    self.headers = parse(self.frame.bytes(), 0, &mut FlowKey::zero());
+                    self.packet.headers = parse(self.packet.frame.bytes(), 0, &mut FlowKey::zero());
                     match self.is_sound("parsed again") {
                         true => continue,
-                        false => return None,
+                        false => return Next::End,
                     }
                 }
                 Step::Enter { table, carry } => {
-                    take_along(carry, &mut self.key);
-                    return Some(*table);
+                    take_along(carry, &mut self.packet.key);
+                    return Next::Table(*table);
                 }
                 Step::Recirculate { table, carry } => {
-                    parse_again(&self.frame, self.port.0, *table, carry, &mut self.headers, &mut self.key);
+                    parse_again(
+                        &self.packet.frame,
+                        self.packet.port.0,
+                        *table,
+                        carry,
+                        &mut self.packet.headers,
+                        &mut self.packet.key,
+                    );
                     self.tell("parsed again", format!("on to table {table}"), "its headers have changed");
-                    return self.is_sound("parsed again").then_some(*table);
+                    return match self.is_sound("parsed again") {
+                        true => Next::Table(*table),
+                        false => Next::End,
+                    };
                 }
             };
             if !self.act(action) {
-                return None;
+                return Next::End;
             }
         }
-        None
+        Next::End
     }
 
     /// Does what an action says to the packet. Says whether it goes on.
     fn act(&mut self, action: &Action) -> bool {
         let text = print_actions(std::slice::from_ref(action));
         match *action {
-            Action::Output(to) if to == self.port => {
+            Action::Output(to) if to == self.packet.port => {
                 self.tell(text, "not sent", "it came in there: `in_port` sends it back")
             }
             Action::Output(to) => self.send(&text, to, ""),
-            Action::InPort => self.send(&text, self.port, ""),
+            Action::InPort => self.send(&text, self.packet.port, ""),
             Action::Flood => self.flood(&text, ""),
             Action::Normal => self.normal(&text),
             Action::Controller { max_len } => self.send_to_controller(&text, max_len),
@@ -309,8 +422,8 @@ impl Tracer<'_> {
             Action::Meter(number) => return self.meter(&text, number),
             Action::DecTtl | Action::DecMplsTtl => {
                 let ttl = match action {
-                    Action::DecTtl => edit::dec_ttl(&mut self.frame, &self.headers),
-                    _ => edit::dec_mpls_ttl(&mut self.frame, &self.headers),
+                    Action::DecTtl => edit::dec_ttl(&mut self.packet.frame, &self.packet.headers),
+                    _ => edit::dec_mpls_ttl(&mut self.packet.frame, &self.packet.headers),
                 };
                 if ttl == Ttl::Expired {
                     self.send_to_controller(&text, u16::MAX);
@@ -331,8 +444,8 @@ impl Tracer<'_> {
             parse(frame.bytes(), 0, &mut key);
             key
         };
-        let (before, outside) = (parsed(&self.frame), self.key.clone());
-        let (frame, headers, key) = (&mut self.frame, &mut self.headers, &mut self.key);
+        let (before, outside) = (parsed(&self.packet.frame), self.packet.key.clone());
+        let (frame, headers, key) = (&mut self.packet.frame, &mut self.packet.headers, &mut self.packet.key);
         match *action {
             Action::SetField { field, value, mask } => set_field(frame, headers, key, field, value, mask),
             Action::Move { from, to } => move_field(frame, headers, key, from, to),
@@ -354,9 +467,9 @@ impl Tracer<'_> {
             }
             _ => {}
         }
-        let after = parsed(&self.frame);
+        let after = parsed(&self.packet.frame);
         let change = match before == after {
-            true => difference(&outside, &self.key),
+            true => difference(&outside, &self.packet.key),
             false => difference(&before, &after),
         };
         self.tell(text, change, "");
@@ -365,7 +478,7 @@ impl Tracer<'_> {
 
     fn meter(&mut self, text: &str, number: u32) -> bool {
         let meter = self.worker.egress.meters.get(&number);
-        let passes = meter.is_none_or(|meter| meter.would_allow(self.frame.len(), self.now_ns));
+        let passes = meter.is_none_or(|meter| meter.would_allow(self.packet.frame.len(), self.packet.now_ns));
         match passes {
             true => self.tell(text, "it passes", "the meter has tokens left at present"),
             false => self.tell(text, "dropped", "the meter's rate is exceeded at present"),
@@ -374,9 +487,9 @@ impl Tracer<'_> {
     }
 
     fn normal(&mut self, text: &str) {
-        let now_s = (self.now_ns / 1_000_000_000) as u32;
-        match self.worker.egress.macs.would_switch(self.frame.bytes(), self.port, now_s) {
-            NormalDecision::To(to) if to == self.port => {
+        let now_s = (self.packet.now_ns / 1_000_000_000) as u32;
+        match self.worker.egress.macs.would_switch(self.packet.frame.bytes(), self.packet.port, now_s) {
+            NormalDecision::To(to) if to == self.packet.port => {
                 self.tell(
                     text,
                     "not sent",
@@ -391,7 +504,7 @@ impl Tracer<'_> {
 
     fn flood(&mut self, text: &str, why: &str) {
         let slots = self.worker.egress.ports.slots();
-        let others = slots.iter().filter(|slot| slot.number != self.port && slot.port.sends());
+        let others = slots.iter().filter(|slot| slot.number != self.packet.port && slot.port.sends());
         let others: Vec<PortNo> = others.map(|slot| slot.number).collect();
         others.into_iter().for_each(|to| self.send(text, to, why));
     }
@@ -402,8 +515,8 @@ impl Tracer<'_> {
         };
         let name = self.worker.egress.ports.slots()[place].name.clone();
         self.tell(text, format!("sent through port {} {name}", to.0), why);
-        let frame = hex(self.frame.bytes());
-        self.trace.sent.push(TraceSent { port: Some(to.0), port_name: name, frame });
+        let frame = hex(self.packet.frame.bytes());
+        self.packet.trace.sent.push(TraceSent { port: Some(to.0), port_name: name, frame });
     }
 
     fn send_to_controller(&mut self, text: &str, max_len: u16) {
@@ -411,10 +524,10 @@ impl Tracer<'_> {
             return self.tell(text, "not sent", "there is no controller port");
         }
         self.tell(text, "to the controller", "");
-        let bytes = self.frame.bytes();
+        let bytes = self.packet.frame.bytes();
         let whole = max_len == u16::MAX || bytes.len() <= usize::from(max_len);
         let frame = hex(if whole { bytes } else { &bytes[..max_len.into()] });
-        self.trace.sent.push(TraceSent { port: None, port_name: "controller".to_owned(), frame });
+        self.packet.trace.sent.push(TraceSent { port: None, port_name: "controller".to_owned(), frame });
     }
 }
 

@@ -10,7 +10,7 @@ use flowlane::packet::parse::ip_proto;
 use super::config::Refusal;
 use super::packet::{End, Endpoint, quoted};
 use super::reading::{Packet, Reading, Way, What};
-use super::{Nat, OTHER, VERDICTS, addresses, datagram, write};
+use super::{HAIRPIN, Nat, OTHER, VERDICTS, addresses, datagram, write};
 use crate::function::table::Peeked;
 use crate::function::{Explained, REFUSED, Translated};
 use crate::packet::{Burst, Frame};
@@ -23,18 +23,26 @@ struct Would {
     port_is_open: bool,
 }
 
+/// A copy of a packet, alone in a burst.
+pub(super) fn alone(frame: &Frame, key: &FlowKey, headers: &Headers, now_ns: u64) -> Burst {
+    let mut packets = Burst::new(1);
+    packets.push(frame.bytes(), key, *headers, now_ns);
+    (packets.frames[0].time_ns, packets.frames[0].counted) = (frame.time_ns, frame.counted);
+    packets
+}
+
 impl Nat {
+    /// What would be done; of a packet that turns round and whose destination's session is another worker's, this half.
     pub(in crate::function) fn explain(
         &self,
         frame: &Frame,
         key: &FlowKey,
         headers: &Headers,
         now_ns: u64,
+        other_half: bool,
     ) -> Explained {
-        // A copy of it, alone.
-        let mut packets = Burst::new(1);
-        packets.push(frame.bytes(), key, *headers, now_ns);
-        (packets.frames[0].time_ns, packets.frames[0].counted) = (frame.time_ns, frame.counted);
+        let mut packets = alone(frame, key, headers, now_ns);
+        packets.other_half = other_half;
         let refused = |refusal: Refusal, more: &str| {
             Explained::unchanged(REFUSED, format!("nat: {}{more}", refusal.name()))
         };
@@ -74,7 +82,7 @@ impl Nat {
         now: u32,
     ) -> Result<Would, Refusal> {
         let [source, destination] = found.map(Peeked::live);
-        if packet.looks_outside() && destination.is_none() {
+        if packet.looks_outside() && destination.is_none() && self.other_half(packet).is_none() {
             return Err(Refusal::NoSession);
         }
         let before = addresses(packets, 0);
@@ -107,7 +115,8 @@ impl Nat {
                 false => "; the other fragments would be refused, since no more first ones can be remembered",
             });
         }
-        Ok(Would { verdict: packet.way.verdict(), why, edits, port_is_open })
+        let verdict = if packets.other_half { HAIRPIN } else { packet.way.verdict() };
+        Ok(Would { verdict, why, edits, port_is_open })
     }
 
     /// The outside address of the session that [`open`](Self::open) would make; `found` for the packet's source, which is

@@ -9,13 +9,15 @@
 //! destination's.
 
 use flowlane::hash::murmur3;
+use flowlane::packet::{FlowKey, Headers};
 
 use super::config::Refusal;
+use super::explain::alone;
 use super::packet::End;
 use super::reading::{Packet, Reading, Way, What};
 use super::{FRAGMENT_IDLE_S, Nat, addresses, datagram, idle_ticks, write};
 use crate::function::share::{Owner, Share};
-use crate::packet::Burst;
+use crate::packet::{Burst, Frame};
 
 impl Share {
     /// The worker whose sessions get this port: ports come in pairs, since those of UDP stay even or odd.
@@ -46,6 +48,48 @@ impl Nat {
         forward.unwrap_or_else(|| self.config.share.owner_of_port(outside[1] as u16))
     }
 
+    /// The worker that has a packet's session; that of its source where it has two.
+    #[inline]
+    fn owner_of_first(&self, packet: &Packet) -> usize {
+        match packet.way {
+            Way::Inbound => self.owner_outside(&packet.outside),
+            Way::Outbound | Way::Hairpin => self.owner_inside(packet.inside[0]),
+        }
+    }
+
+    /// The worker that has the session of the destination of a packet that turns round, where that of its source is here, and
+    /// that is another.
+    #[inline]
+    pub(super) fn other_half(&self, packet: &Packet) -> Option<usize> {
+        let me = self.config.share.me;
+        let turns = packet.way == Way::Hairpin && self.owner_inside(packet.inside[0]) == me;
+        turns.then(|| self.owner_outside(&packet.outside)).filter(|&destination| destination != me)
+    }
+
+    pub(in crate::function) fn share(&self) -> Share {
+        self.config.share
+    }
+
+    /// What [`owner`](Self::owner) would say.
+    pub(in crate::function) fn would_own(
+        &self,
+        frame: &Frame,
+        key: &FlowKey,
+        headers: &Headers,
+        now_ns: u64,
+    ) -> Owner {
+        let packets = alone(frame, key, headers, now_ns);
+        let Reading::Packet(packet) = self.read(&packets, 0) else { return Owner::Anyone };
+        if packet.what == What::LaterFragment {
+            let Some(owners) = &self.fragment_owners else { return Owner::Anyone };
+            let datagram = datagram(addresses(&packets, 0), &packet, &packets, 0);
+            let known = owners.peek(&datagram, self.ticks.peek(now_ns)).live();
+            return known.map_or(Owner::Anyone, |at| Owner::Worker(owners.entries.get(at).value));
+        }
+        let destination = self.other_half(&packet);
+        destination.map_or_else(|| Owner::Worker(self.owner_of_first(&packet)), Owner::OtherHalf)
+    }
+
     /// Who is to work on a lane's packet. Where it turns round, and its source's session is here and its destination's is not,
     /// its source has been translated then.
     #[inline]
@@ -57,18 +101,11 @@ impl Nat {
         if packet.what == What::LaterFragment {
             return self.owner_of_fragment(&packet, packets, lane).map_or(Owner::Anyone, Owner::Worker);
         }
-        let owner = match packet.way {
-            Way::Inbound => self.owner_outside(&packet.outside),
-            Way::Outbound | Way::Hairpin => self.owner_inside(packet.inside[0]),
-        };
+        let owner = self.owner_of_first(&packet);
         if packet.first_fragment {
             self.remember_owner(&packet, packets, lane, owner);
         }
-        let destination = self.owner_outside(&packet.outside);
-        let me = self.config.share.me;
-        if packet.way != Way::Hairpin || owner != me || destination == me {
-            return Owner::Worker(owner);
-        }
+        let Some(destination) = self.other_half(&packet) else { return Owner::Worker(owner) };
         let now = self.ticks.at(packets.times_ns[lane]);
         match self.turn(&packet, packets, lane, now) {
             Ok(()) => Owner::OtherHalf(destination),

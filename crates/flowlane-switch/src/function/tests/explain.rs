@@ -62,9 +62,9 @@ pub(super) fn process_foretold(
         let mut key = FlowKey::zero();
         let headers = parse(bytes, 1, &mut key);
         let before = counted(function);
-        let explained = function.explain(&frame, &key, &headers, time_ns);
+        let explained = function.explain(&frame, &key, &headers, time_ns, false);
         assert_eq!(counted(function), before);
-        assert_eq!(function.explain(&frame, &key, &headers, time_ns).why, explained.why);
+        assert_eq!(function.explain(&frame, &key, &headers, time_ns, false).why, explained.why);
         let (verdict, got) = process_at(function, std::slice::from_ref(bytes), &[time_ns]).remove(0);
         let context = format!("{bytes:x?}, {explained:x?}");
         assert_eq!(verdict, explained.verdict, "{context}");
@@ -132,7 +132,7 @@ fn asking_changes_nothing() {
                     let (mut frame, mut key) = (Frame::default(), FlowKey::zero());
                     frame.fill(bytes);
                     let headers = parse(bytes, 1, &mut key);
-                    function.explain(&frame, &key, &headers, time_ns + random.below(100) * TICK);
+                    function.explain(&frame, &key, &headers, time_ns + random.below(100) * TICK, false);
                 }
                 assert!(format!("{function:?}") == before, "seed {seed}");
             }
@@ -184,7 +184,7 @@ fn a_line_says_why_and_what_would_be_changed() {
         let (mut frame, mut key) = (Frame::default(), FlowKey::zero());
         frame.fill(bytes);
         let headers = parse(bytes, 1, &mut key);
-        let Explained { verdict, why, edits, .. } = function.explain(&frame, &key, &headers, 1);
+        let Explained { verdict, why, edits, .. } = function.explain(&frame, &key, &headers, 1, false);
         (verdict, why, edits.join("; "))
     };
     let said = |verdict, why: &str, edits: &str| (verdict, why.to_owned(), edits.to_owned());

@@ -51,6 +51,24 @@ fn echo(frame: &[u8]) -> Vec<u8> {
     udp(destination, source, &frame[42..])
 }
 
+/// What a trace says would be sent, whatever worker it begins with.
+fn traced_from_any(switch: &Switch, port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8>)> {
+    let workers = switch.workers();
+    let from = |first: &Worker| {
+        let mut tracing = first.trace(PortNo(port), bytes).unwrap();
+        loop {
+            tracing = match tracing {
+                Tracing::Ended(trace) => return told_sent(&trace).expect("its session is known"),
+                Tracing::On { worker, packet, function } => workers[worker].trace_on(packet, function),
+            };
+        }
+    };
+    let mut told = workers.iter().map(from);
+    let first = told.next().expect("there is a worker");
+    assert!(told.all(|told| told == first), "{} workers", workers.len());
+    first
+}
+
 #[test]
 fn sessions_are_found_from_either_side_whatever_worker_a_packet_comes_to() {
     for (workers, how) in
@@ -82,6 +100,14 @@ fn sessions_are_found_from_either_side_whatever_worker_a_packet_comes_to() {
             assert_eq!((peer, outside.0), (to, POOL));
             assert_eq!(*outside_of.entry(inside).or_insert(outside), outside, "one end, one outside end");
             assert!(inside.1 % 2 == outside.1 % 2 || outside.1 == 53, "even stays even");
+        }
+        for (port, frame) in out.iter().step_by(97) {
+            let told = traced_from_any(&switch, 1, &frames[number_of(frame)]);
+            assert_eq!(told, [(*port, frame.clone())], "{workers} workers");
+            let [(1, back)] = &traced_from_any(&switch, 2, &echo(frame))[..] else {
+                panic!("it goes inside")
+            };
+            assert_eq!(ends(back)[1], ends(&frames[number_of(frame)])[0], "{workers} workers");
         }
         let distinct: HashSet<_> = outside_of.values().collect();
         assert_eq!(distinct.len(), outside_of.len(), "no outside end is two's");
@@ -122,6 +148,10 @@ fn packets_that_turn_round_between_workers_are_translated_both_ways() {
         let (to_service, to_hosts): (Vec<_>, Vec<_>) =
             sent.into_iter().partition(|(_, frame)| ends(frame)[1] == (0x0a00_0002, 4000));
         assert!(to_service.iter().all(|(port, frame)| *port == 1 && ends(frame)[0].0 == POOL));
+        for (port, frame) in to_service.iter().step_by(7) {
+            let asked = frames.iter().find(|asked| asked[42..46] == frame[42..46]).unwrap();
+            assert_eq!(traced_from_any(&switch, 1, asked), [(*port, frame.clone())], "{workers} workers");
+        }
         let answered: HashSet<_> = to_hosts.iter().map(|(_, frame)| ends(frame)).collect();
         let wanted: HashSet<_> = hosts.iter().map(|&host| [(POOL, 53), host]).collect();
         assert_eq!(answered, wanted, "{workers} workers");
