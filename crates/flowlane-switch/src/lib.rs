@@ -33,5 +33,6 @@ pub mod report;
 pub mod setup;
 pub mod socket;
 pub mod state;
+mod sync;
 pub mod tunnel;
 pub mod worker;

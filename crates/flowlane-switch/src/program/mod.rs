@@ -20,6 +20,9 @@ mod snapshot;
 mod step;
 mod writer;
 
+#[cfg(all(loom, test))]
+mod loom;
+
 pub use actions::{BehindError, steps_behind};
 pub(crate) use actions::{looks_at_headers, misplaces_headers};
 pub(crate) use by_number::{ByNumber, Numbers};

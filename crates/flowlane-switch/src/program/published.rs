@@ -5,14 +5,14 @@
 //! knows that no packet meets an earlier one any more (quiescent-state-based reclamation, McKenney and Slingwine 1998; the two
 //! copies are Ramalhete and Correia's left-right, 2013, over whole programs).
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use flowlane::rule::RuleId;
 
 use super::by_number::ByNumber;
 use super::counters::{Count, Tally, sums};
 use super::snapshot::Program;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
 /// The newest program.
 pub(crate) struct Published {
@@ -39,6 +39,8 @@ impl Published {
         let version = program.version();
         let before = std::mem::replace(&mut *self.lock(), program);
         self.version.store(version, Ordering::SeqCst);
+        // A worker that is not seen to begin after this looks at the version after it, and sees this one.
+        fence(Ordering::SeqCst);
         before
     }
 }

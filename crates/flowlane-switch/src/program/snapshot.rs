@@ -239,6 +239,12 @@ impl Program {
         }
     }
 
+    /// Without tables.
+    #[cfg(all(loom, test))]
+    pub(super) fn of_version(version: u64) -> Self {
+        Self { version, ..Self::default() }
+    }
+
     /// Increases with every change.
     #[inline]
     pub fn version(&self) -> u64 {

@@ -16,14 +16,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use flowlane::memory::prefetch_at;
 use flowlane::packet::{FlowKey, Headers, Miniflow};
-use rtrb::{Consumer, Producer, RingBuffer};
 
-use super::rest::Waker;
+use super::waker::Waker;
 use crate::packet::{Burst, Frame};
+use crate::sync::{AtomicU64, AtomicUsize, Consumer, Ordering, Producer, PushError, RingBuffer};
 
 /// Packets in a parcel: what waits is bounded, and an atomic operation is for many.
 const PACKETS: usize = 32;
@@ -171,7 +170,7 @@ impl Outlet {
     fn send(&mut self) {
         let mut sent = false;
         while let Some(parcel) = self.waiting.pop_front() {
-            if let Err(rtrb::PushError::Full(parcel)) = self.to.push(parcel) {
+            if let Err(PushError::Full(parcel)) = self.to.push(parcel) {
                 self.waiting.push_front(parcel);
                 break;
             }

@@ -32,7 +32,10 @@ mod switch;
 mod trace;
 mod validate;
 mod waiting;
+mod waker;
 
+#[cfg(all(loom, test))]
+mod loom;
 #[cfg(test)]
 mod tests;
 
@@ -48,12 +51,12 @@ pub use latency::{Latency, distribution};
 pub use lookup::{CacheConfig, Lookup};
 pub use mail::Mailbox;
 pub use ports::{PortCounters, PortSlot, Ports};
-pub use rest::Waker;
 pub use stages::{Stage, StageCounters, Stages, Timer};
 pub use switch::Switch;
 pub use trace::{Trace, TraceSent, TraceStep, Traced, Tracing};
 pub use validate::{Difference, RunError};
 pub use waiting::WaitingCounters;
+pub use waker::Waker;
 
 use handoff::{Entrance, Links};
 use merge::Merge;

@@ -4,8 +4,6 @@
 //! all have one: the kernel wakes it with the first frame, and the core is free meanwhile. Whoever asks it something, or changes
 //! rules, wakes it, too.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use super::Worker;
@@ -46,48 +44,6 @@ pub(super) struct Idle {
     wakes: u32,
 }
 
-/// Wakes a worker that waits.
-#[derive(Clone, Debug, Default)]
-pub struct Waker(Arc<Sleeper>);
-
-#[derive(Debug, Default)]
-struct Sleeper {
-    asleep: AtomicBool,
-    #[cfg(target_os = "linux")]
-    event: std::sync::OnceLock<Option<std::os::fd::OwnedFd>>,
-}
-
-impl Waker {
-    /// Wakes it, where it waits. What it is to find must be there already.
-    #[inline]
-    pub fn wake(&self) {
-        // Either it sees what was there before this, or this sees that it is going to wait.
-        fence(Ordering::SeqCst);
-        if self.0.asleep.load(Ordering::Relaxed) {
-            self.ring();
-        }
-    }
-
-    #[cfg(target_os = "linux")]
-    fn ring(&self) {
-        if let Some(event) = self.event() {
-            // Full, it is ready all the same.
-            _ = rustix::io::write(event, &1u64.to_ne_bytes());
-        }
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn ring(&self) {}
-
-    #[cfg(target_os = "linux")]
-    fn event(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
-        use rustix::event::{EventfdFlags, eventfd};
-        use std::os::fd::AsFd;
-        let made = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok();
-        self.0.event.get_or_init(made).as_ref().map(AsFd::as_fd)
-    }
-}
-
 impl Worker {
     /// Something has come, or nothing: lets the core rest, for no longer than `most`, where it is idle.
     #[inline]
@@ -126,18 +82,17 @@ impl Worker {
     #[cfg(target_os = "linux")]
     fn wait_for_ports(&self, timeout: Duration) -> Option<Woken> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let (waker, sleeper) = (self.mail.waker(), &self.mail.waker().0);
-        let event = waker.event()?;
-        let mut waited_for = vec![PollFd::from_borrowed_fd(event, PollFlags::IN)];
+        let waker = self.mail.waker();
+        let bell = waker.bell().descriptor()?;
+        let mut waited_for = vec![PollFd::from_borrowed_fd(bell, PollFlags::IN)];
         for slot in self.egress.ports.slots().iter().filter(|slot| !slot.finished) {
             waited_for.push(PollFd::from_borrowed_fd(slot.port.descriptor()?, PollFlags::IN));
         }
-        sleeper.asleep.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let has_incoming = self.links.as_ref().is_some_and(Links::has_incoming);
-        let woken = if has_incoming || !self.mail.is_empty() || self.lookup.pipeline.is_asked() {
-            Woken::Asked
-        } else {
+        let is_asked = || {
+            let has_incoming = self.links.as_ref().is_some_and(Links::has_incoming);
+            has_incoming || !self.mail.is_empty() || self.lookup.pipeline.is_asked()
+        };
+        let woken = waker.sleep(is_asked, || {
             let timeout = Timespec { tv_sec: 0, tv_nsec: timeout.as_nanos() as i64 };
             match poll(&mut waited_for, Some(&timeout)) {
                 Ok(0) => Woken::Time,
@@ -145,10 +100,8 @@ impl Worker {
                 // A signal ends it, too.
                 _ => Woken::Asked,
             }
-        };
-        sleeper.asleep.store(false, Ordering::Relaxed);
-        _ = rustix::io::read(event, &mut [0; 8]);
-        Some(woken)
+        });
+        Some(woken.unwrap_or(Woken::Asked))
     }
 
     #[cfg(not(target_os = "linux"))]

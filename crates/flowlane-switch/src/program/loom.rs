@@ -1,0 +1,96 @@
+//! How a newer program reaches a worker, and what it has counted others, in every order in which they can take turns (loom):
+//! `RUSTFLAGS="--cfg loom" cargo test -p flowlane-switch --release --lib loom`.
+
+use std::sync::Arc;
+
+use flowlane::rule::RuleId;
+use loom::thread;
+
+use super::by_number::ByNumber;
+use super::counters::{Count, Counters};
+use super::published::{Published, Reader, Subscription};
+use super::snapshot::Program;
+use crate::sync::{AtomicBool, Ordering};
+
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+fn program(version: u64) -> Arc<Program> {
+    Arc::new(Program::of_version(version))
+}
+
+/// A program that all have passed is changed for the next time, so nobody may look at it any more.
+#[test]
+fn nobody_uses_a_program_that_all_have_passed() {
+    check(|| {
+        let published = Arc::new(Published::new(program(1)));
+        let reader = Arc::new(Reader::new(ByNumber::default()));
+        let changed = loom::sync::Arc::new(AtomicBool::new(false));
+        let working = thread::spawn({
+            let mut source = Subscription::new(published.clone(), reader.clone());
+            let changed = changed.clone();
+            move || {
+                let mut used = 1;
+                source.begin(used);
+                for _ in 0..2 {
+                    // As a worker's pipeline follows before each burst.
+                    if source.version() != used {
+                        used = source.newest().version();
+                        source.passed(used);
+                    }
+                    assert!(used == 2 || !changed.load(Ordering::Relaxed), "the first is in use");
+                }
+                source.end();
+            }
+        });
+        assert_eq!(published.publish(program(2)).version(), 1);
+        if reader.has_passed(2) {
+            changed.store(true, Ordering::Relaxed);
+        }
+        working.join().unwrap();
+        assert!(reader.is_offline());
+        assert_eq!(published.newest().version(), 2);
+    });
+}
+
+#[test]
+fn what_was_counted_before_it_was_asked_for_is_in_the_sum_and_nothing_goes_back() {
+    check(|| {
+        let published = Arc::new(Published::new(program(1)));
+        let reader = Arc::new(Reader::new(ByNumber::default()));
+        let mut counters = Counters::default();
+        let tally = counters.tally().clone();
+        let working = thread::spawn({
+            let mut source = Subscription::new(published, reader.clone());
+            move || {
+                source.begin(1);
+                // What a path has counted is brought when it is asked for, and at the end; the table grows meanwhile.
+                let mut of_path = 0;
+                for rule in [0, 2] {
+                    counters.grow(rule + 1);
+                    of_path += 1;
+                    if source.wants_counters() {
+                        let wanted = source.wanted();
+                        counters.count(Some(RuleId(0)), std::mem::take(&mut of_path), 0);
+                        source.collected(wanted);
+                    }
+                }
+                counters.count(Some(RuleId(0)), of_path, 0);
+                counters.count(Some(RuleId(2)), 1, 60);
+            }
+        });
+        let asked = reader.want_counters();
+        while !reader.has_collected(asked) {
+            thread::yield_now();
+        }
+        let sum = tally.of([RuleId(0), RuleId(2)]);
+        assert!(sum[0].packets > 0, "it is said to have been brought");
+        working.join().unwrap();
+        let after = tally.of([RuleId(0), RuleId(2)]);
+        assert!(sum.iter().zip(&after).all(|(sum, after)| sum.packets <= after.packets));
+        assert_eq!(after, [Count { packets: 2, bytes: 0 }, Count { packets: 1, bytes: 60 }]);
+    });
+}

@@ -1,0 +1,119 @@
+//! How a worker that waits is woken.
+
+use std::sync::Arc;
+
+use crate::sync::{AtomicBool, Ordering, fence};
+
+/// Wakes a worker that waits.
+#[derive(Clone, Debug, Default)]
+pub struct Waker(Arc<Sleeper>);
+
+#[derive(Debug, Default)]
+struct Sleeper {
+    asleep: AtomicBool,
+    bell: Bell,
+}
+
+impl Waker {
+    /// Wakes it, where it waits. What it is to find must be there already.
+    #[inline]
+    pub fn wake(&self) {
+        // Either it sees what was there before this, or this sees that it is going to wait.
+        fence(Ordering::SeqCst);
+        if self.0.asleep.load(Ordering::Relaxed) {
+            self.0.bell.ring();
+        }
+    }
+
+    /// What ends the worker's sleep.
+    pub(super) fn bell(&self) -> &Bell {
+        &self.0.bell
+    }
+
+    /// The worker sleeps, by `sleep`, which the [bell](Self::bell) must end; but where it is asked for something. None then.
+    pub(super) fn sleep<T>(&self, is_asked: impl FnOnce() -> bool, sleep: impl FnOnce() -> T) -> Option<T> {
+        self.0.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let slept = (!is_asked()).then(sleep);
+        self.0.asleep.store(false, Ordering::Relaxed);
+        self.0.bell.silence();
+        slept
+    }
+}
+
+/// A descriptor that is ready once it has been rung, until it is silenced.
+#[cfg(all(target_os = "linux", not(all(loom, test))))]
+#[derive(Debug, Default)]
+pub(super) struct Bell(std::sync::OnceLock<Option<std::os::fd::OwnedFd>>);
+
+#[cfg(all(target_os = "linux", not(all(loom, test))))]
+impl Bell {
+    /// None where the system has none left: nobody waits then.
+    pub(super) fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        use rustix::event::{EventfdFlags, eventfd};
+        use std::os::fd::AsFd;
+        let made = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).ok();
+        self.0.get_or_init(made).as_ref().map(AsFd::as_fd)
+    }
+
+    fn ring(&self) {
+        if let Some(descriptor) = self.descriptor() {
+            // Full, it is ready all the same.
+            _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
+        }
+    }
+
+    fn silence(&self) {
+        if let Some(descriptor) = self.descriptor() {
+            _ = rustix::io::read(descriptor, &mut [0; 8]);
+        }
+    }
+}
+
+/// Nobody waits here for descriptors.
+#[cfg(all(not(target_os = "linux"), not(all(loom, test))))]
+#[derive(Debug, Default)]
+pub(super) struct Bell;
+
+#[cfg(all(not(target_os = "linux"), not(all(loom, test))))]
+impl Bell {
+    fn ring(&self) {}
+
+    fn silence(&self) {}
+}
+
+/// Stands in for the descriptor where the protocol is model-checked.
+#[cfg(all(loom, test))]
+#[derive(Debug)]
+pub(super) struct Bell(crate::sync::Mutex<bool>, loom::sync::Condvar);
+
+#[cfg(all(loom, test))]
+impl Default for Bell {
+    fn default() -> Self {
+        Self(crate::sync::Mutex::new(false), loom::sync::Condvar::new())
+    }
+}
+
+#[cfg(all(loom, test))]
+impl Bell {
+    pub(super) fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        None
+    }
+
+    /// Until it has been rung.
+    pub(super) fn wait(&self) {
+        let mut rung = self.0.lock().unwrap();
+        while !*rung {
+            rung = self.1.wait(rung).unwrap();
+        }
+    }
+
+    fn ring(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_one();
+    }
+
+    fn silence(&self) {
+        *self.0.lock().unwrap() = false;
+    }
+}
