@@ -1,9 +1,10 @@
 //! What more workers bring: million packets a second of the whole switch with one worker and with more, in turn, from captures
 //! that each worker reads its share of.
 //!
-//! `cargo bench -p flowlane-switch --bench workers -- [rounds=N] [seconds=N] [most=N] [NAME …]`: 3 rounds of one second each and as
-//! many workers as there are cores where nothing else is said; only workloads whose names contain one of those given. *Handed* are
-//! packets that go from one worker to another, of 100.
+//! `cargo bench -p flowlane-switch --bench workers -- [rounds=N] [seconds=N] [most=N] [spread=auto|flow] [NAME …]`: 3 rounds of one
+//! second each and as many workers as there are cores where nothing else is said; only workloads whose names contain one of those
+//! given. *Handed* are packets that go from one worker to another, of 100. With `spread=flow` packets of functions come to any worker,
+//! as a network card spreads them.
 
 mod large;
 
@@ -48,10 +49,10 @@ struct Measured {
     handed: f64,
 }
 
-fn measure(work: &Work, folder: &Path, workers: usize, seconds: u64) -> Measured {
+fn measure(work: &Work, folder: &Path, workers: usize, spread: &str, seconds: u64) -> Measured {
     let path = write(&work.workload, folder);
     let config = std::fs::read_to_string(&path).expect("it has just been written");
-    let config = format!("[switch]\nworkers = {workers}\n{config}{}", work.functions);
+    let config = format!("[switch]\nworkers = {workers}\nspread = \"{spread}\"\n{config}{}", work.functions);
     std::fs::write(&path, config).expect("a temporary file");
     let setup = Setup::read(&path).and_then(|setup| setup.open_controlled(5));
     let (mut switch, _control) = setup.expect("the configuration is right");
@@ -78,6 +79,7 @@ fn main() {
     let (rounds, seconds) = (number("rounds=").unwrap_or(3), number("seconds=").unwrap_or(1));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let most = number("most=").map_or(cores, |most| most as usize);
+    let spread = arguments.iter().find_map(|a| a.strip_prefix("spread=")).unwrap_or("auto");
     let names: Vec<&String> = arguments.iter().filter(|a| !a.contains('=')).collect();
     let folder = tempfile::tempdir().expect("a temporary folder");
     let plain = |workload| Work { workload, functions: "" };
@@ -107,7 +109,8 @@ fn main() {
             }
             let mut one = f64::NAN;
             for workers in 1..=most {
-                let Measured { million_per_s, handed } = measure(work, folder.path(), workers, seconds);
+                let Measured { million_per_s, handed } =
+                    measure(work, folder.path(), workers, spread, seconds);
                 if workers == 1 {
                     one = million_per_s;
                 }

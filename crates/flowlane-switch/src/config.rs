@@ -61,6 +61,8 @@ pub struct SwitchConfig {
     /// Threads that switch packets, each on a core of its own where there are as many: 1 to 64; 0 for one on every core. Flows
     /// are spread over them.
     pub workers: usize,
+    /// How ports that spread frames over workers themselves do that: captures, generators, and those that one worker receives from.
+    pub spread: SpreadChoice,
     /// What happens to malformed frames.
     pub malformed: MalformedChoice,
     /// By what clock meters and address ageing go.
@@ -78,12 +80,23 @@ impl Default for SwitchConfig {
         Self {
             burst: 64,
             workers: 1,
+            spread: SpreadChoice::Auto,
             malformed: MalformedChoice::Drop,
             clock: ClockChoice::Auto,
             variant: None,
             seed: None,
         }
     }
+}
+
+/// How frames are spread over workers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SpreadChoice {
+    /// To whoever has their share of what a function knows, so that few are handed over; by flow where there is no such function.
+    Auto,
+    /// By a hash of addresses and ports that both directions of a flow have in common, as network cards do.
+    Flow,
 }
 
 /// What happens to malformed frames.

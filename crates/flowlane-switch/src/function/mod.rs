@@ -15,6 +15,7 @@
 //! | [`table`], [`gathered`] | a cuckoo table of such entries; keys of a burst | |
 //! | [`explain`] | what a function would do with a packet | |
 //! | [`share`] | which worker a packet is for | |
+//! | [`steering`] | the same, for ports that spread frames | |
 //!
 //! Within a burst a packet sees what those before it have done: where entries have come or gone since the keys were looked
 //! up together, its key is looked up again. So the result is that of one packet after the other, which is how tests
@@ -27,6 +28,7 @@ pub mod filter;
 pub mod gathered;
 pub mod nat;
 pub mod share;
+pub mod steering;
 pub mod table;
 
 #[cfg(test)]
@@ -37,7 +39,8 @@ pub use explain::{Explained, Translated};
 pub use filter::{Filter, FilterConfig};
 pub use gathered::Lookups;
 pub use nat::{Nat, NatConfig};
-pub use share::{Owner, Share};
+pub use share::{Owner, Owners, Share};
+pub use steering::Steering;
 
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::Action;
@@ -165,6 +168,26 @@ impl Function {
             Kind::Nat(nat) => return nat.owner(packets, lane),
         };
         worker.map_or(Owner::Anyone, Owner::Worker)
+    }
+
+    /// Whether two workers may have a packet's state, so that one does half, and the other the rest.
+    #[inline]
+    pub fn has_halves(&self) -> bool {
+        matches!(&self.kind, Kind::Nat(nat) if nat.turns_packets_round())
+    }
+
+    /// The same for lanes, as told to the worker whose share this is.
+    pub fn owners(&mut self, packets: &mut Burst, lanes: LaneMask) -> Owners {
+        let worker = |worker: Option<usize>| worker.map_or(Owner::Anyone, Owner::Worker);
+        match &mut self.kind {
+            Kind::Filter(filter) => Owners::ask(lanes, filter.share().me, |lane| {
+                worker(filter.owner(&packets.keys[lane], &packets.headers[lane]))
+            }),
+            Kind::Assets(assets) => Owners::ask(lanes, assets.share().me, |lane| {
+                worker(assets.owner(&packets.keys[lane], &packets.headers[lane]))
+            }),
+            Kind::Nat(nat) => Owners::ask(lanes, nat.share().me, |lane| nat.owner(packets, lane)),
+        }
     }
 
     /// What to do with a packet that got a verdict, which is counted; none where it is refused.

@@ -22,8 +22,19 @@ pub struct Burst {
     pub port: usize,
     /// Lanes whose packet has been sent somewhere.
     pub sent: LaneMask,
-    /// The packets have come from another worker, which has done half of what the function before them does.
-    pub other_half: bool,
+    /// What another worker has done of the function that they have come to.
+    pub handover: Handover,
+}
+
+/// Whether another worker has given packets to this one, for its share of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Handover {
+    #[default]
+    No,
+    /// All of the function is to be done.
+    Whole,
+    /// Half of it has been done there.
+    Half,
 }
 
 impl Default for Burst {
@@ -43,7 +54,7 @@ impl Burst {
             times_ns: [0; LANES_MAX],
             port: 0,
             sent: LaneMask(0),
-            other_half: false,
+            handover: Handover::No,
         }
     }
 
@@ -77,7 +88,7 @@ impl Burst {
 
     /// The frames have come in through the port at place `port`, and nothing has been done with them.
     pub fn start(&mut self, port: usize) {
-        (self.port, self.sent, self.other_half) = (port, LaneMask(0), false);
+        (self.port, self.sent, self.handover) = (port, LaneMask(0), Handover::No);
     }
 
     /// Adds a packet that is parsed already, without the frame's own time.

@@ -18,7 +18,7 @@ pub mod frame;
 pub(crate) mod recirculate;
 pub mod spread;
 
-pub use burst::Burst;
+pub use burst::{Burst, Handover};
 pub use decapsulate::decapsulate;
 pub use frame::{Cut, Frame, Frames, Offload};
-pub use spread::Spread;
+pub use spread::{Spread, Steer};

@@ -1,7 +1,8 @@
 //! Which worker a frame is for, where its port does not say.
 //!
 //! By a hash of what both directions of a flow have in common, as network cards spread them: addresses, and ports where all
-//! fragments have them. So a flow keeps its order, and its answers come to the same worker.
+//! fragments have them. So a flow keeps its order, and its answers come to the same worker. Where each worker has a share of what a
+//! function knows, whoever knows whose share a frame is for [steers](Steer) it there at once, and nobody has to hand it over.
 
 use flowlane::packet::parse::{ether_type, ip_proto};
 
@@ -76,32 +77,58 @@ fn of_stations(frame: &[u8]) -> Option<u64> {
     Some(station(0)?.wrapping_add(station(6)?))
 }
 
+/// Knows better than by its flow which worker a frame is for.
+///
+/// It is told of all frames of a port, in their order, and says the same whoever asks it.
+pub trait Steer: Send {
+    /// The worker that a frame is for that came at this time; none where it is for anyone.
+    fn worker(&mut self, frame: &[u8], now_ns: u64) -> Option<usize>;
+}
+
 /// A worker's share of frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spread {
     /// The worker's place.
-    pub me: usize,
+    me: usize,
     /// Workers.
-    pub of: usize,
+    of: usize,
+    steer: Option<Box<dyn Steer>>,
 }
 
 impl Spread {
+    /// The share of one of so many workers, by flow.
+    pub fn new(me: usize, of: usize) -> Self {
+        Self { me, of, steer: None }
+    }
+
     /// All frames, for one worker.
-    pub const ALL: Self = Self { me: 0, of: 1 };
+    pub fn all() -> Self {
+        Self::new(0, 1)
+    }
+
+    /// By this, where it knows.
+    pub fn steered(self, steer: Option<Box<dyn Steer>>) -> Self {
+        Self { steer, ..self }
+    }
+
+    /// The worker's place.
+    pub fn me(&self) -> usize {
+        self.me
+    }
 
     /// The worker that a frame is for.
     #[inline]
-    pub fn worker(self, frame: &[u8]) -> usize {
+    pub fn worker(&mut self, frame: &[u8], now_ns: u64) -> usize {
         if self.of == 1 {
             return 0;
         }
-        ((u128::from(mix(flow_of(frame))) * self.of as u128) >> 64) as usize
+        let steered = self.steer.as_mut().and_then(|steer| steer.worker(frame, now_ns));
+        steered.unwrap_or_else(|| ((u128::from(mix(flow_of(frame))) * self.of as u128) >> 64) as usize)
     }
 
     /// Whether a frame is for this worker.
     #[inline]
-    pub fn is_mine(self, frame: &[u8]) -> bool {
-        self.of == 1 || self.worker(frame) == self.me
+    pub fn is_mine(&mut self, frame: &[u8], now_ns: u64) -> bool {
+        self.of == 1 || self.worker(frame, now_ns) == self.me
     }
 }
 
@@ -147,7 +174,7 @@ mod tests {
                 let [there, back] =
                     both_ways(ip, [0x0a00_0001 + flow / 16, 0x0a00_0002], [1000 + flow % 16, 80], tag);
                 assert_eq!(flow_of(&there), flow_of(&back), "{flow}");
-                counts[Spread { me: 0, of: 4 }.worker(&there)] += 1;
+                counts[Spread::new(0, 4).worker(&there, 0)] += 1;
             }
             assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
         }
@@ -162,7 +189,7 @@ mod tests {
         assert_eq!(flow_of(&first), flow_of(&later));
         assert_ne!(flow_of(&first), flow_of(&both_ways(ether_type::IPV4, [1, 2], [3, 4], false)[0]));
         for len in 0..60 {
-            let worker = Spread { me: 0, of: 3 }.worker(&first[..len]);
+            let worker = Spread::new(0, 3).worker(&first[..len], 0);
             assert!(worker < 3);
         }
     }

@@ -205,14 +205,14 @@ impl GenPort {
     /// # Errors
     /// Where the flows need more memory than that, or the rules do not give so many.
     pub fn new(config: GenConfig) -> Result<Self, PortError> {
-        Self::share(config, Spread::ALL)
+        Self::share(config, Spread::all())
     }
 
     /// The same, that draws the same frames, and gives those that are for one worker.
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn share(config: GenConfig, spread: Spread) -> Result<Self, PortError> {
+    pub fn share(config: GenConfig, mut spread: Spread) -> Result<Self, PortError> {
         let fail = |problem: String| PortError::Spec { spec: config.to_string(), problem };
         // The shortest possible: whether there is more is seen when the frames are there.
         let frame_bytes = config.size.unwrap_or(FRAME_MIN).next_multiple_of(64);
@@ -236,7 +236,7 @@ impl GenPort {
                 let flows = places.len();
                 return Err(fail(format!("the frames need more than 1 GiB; {flows} flows would fit")));
             }
-            mine.push(spread.is_mine(&frame));
+            mine.push(spread.is_mine(&frame, 0));
             places.push(Place { start: arena.len() as u32, len: frame.len() as u32 });
             arena.extend(&frame);
             arena.resize(arena.len().next_multiple_of(64), 0);

@@ -85,7 +85,7 @@ impl PcapPort {
     /// # Errors
     /// Where it cannot be read, is no capture, or is too large to be replayed from memory.
     pub fn open(config: &PcapConfig) -> Result<Self, PortError> {
-        Ok(Self::open_all(config, 1)?.remove(0))
+        Ok(Self::open_all(config, vec![Spread::all()])?.remove(0))
     }
 
     /// The same for as many workers: each reads the capture for itself, and keeps its share of the frames. What is sent goes to
@@ -93,7 +93,8 @@ impl PcapPort {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn open_all(config: &PcapConfig, workers: usize) -> Result<Vec<Self>, PortError> {
+    pub fn open_all(config: &PcapConfig, spreads: Vec<Spread>) -> Result<Vec<Self>, PortError> {
+        let workers = spreads.len();
         let output = config.out.as_deref().map(|out| PcapOutPort::create(out, None)).transpose()?;
         let mut outputs: Vec<Box<dyn Port>> = match (output, workers) {
             (None, _) => Vec::new(),
@@ -104,10 +105,14 @@ impl PcapPort {
             }
         };
         outputs.reverse();
-        (0..workers).map(|me| Self::share(config, Spread { me, of: workers }, outputs.pop())).collect()
+        spreads.into_iter().map(|spread| Self::share(config, spread, outputs.pop())).collect()
     }
 
-    fn share(config: &PcapConfig, spread: Spread, output: Option<Box<dyn Port>>) -> Result<Self, PortError> {
+    fn share(
+        config: &PcapConfig,
+        mut spread: Spread,
+        output: Option<Box<dyn Port>>,
+    ) -> Result<Self, PortError> {
         let spec = format!("pcap:{}", config.file.display());
         let io = |source| PortError::Io { spec: spec.clone(), source };
         let file = File::open(&config.file).map_err(io)?;
@@ -118,7 +123,7 @@ impl PcapPort {
         let input = if config.loops == 1 {
             Input::Stream { reader, record: Vec::new() }
         } else {
-            let (arena, frames) = load(&mut reader, &spec, spread)?;
+            let (arena, frames) = load(&mut reader, &spec, &mut spread)?;
             (mine, all) = (arena.frames.len() as u128, frames);
             let left = config.loops.checked_sub(1);
             if arena.frames.is_empty() {
@@ -142,13 +147,13 @@ fn capture_error(spec: &str, error: CaptureError) -> PortError {
 fn load(
     reader: &mut CaptureReader<BufReader<File>>,
     spec: &str,
-    spread: Spread,
+    spread: &mut Spread,
 ) -> Result<(Arena, u128), PortError> {
     let (mut arena, mut frames) = (Arena::default(), 0);
     let mut record = Vec::new();
     while let Some(read) = reader.next(&mut record).map_err(|e| capture_error(spec, e))? {
         frames += 1;
-        if !spread.is_mine(&record) {
+        if !spread.is_mine(&record, read.time_ns) {
             continue;
         }
         if arena.bytes.len() + record.len() > REPLAY_BYTES_MAX {
@@ -212,7 +217,7 @@ impl Port for PcapPort {
             match self.input.next(frame) {
                 Ok(true) => {
                     taken += 1;
-                    if self.input.has_others() && !self.spread.is_mine(frame.bytes()) {
+                    if self.input.has_others() && !self.spread.is_mine(frame.bytes(), frame.time_ns) {
                         frames.unget();
                     }
                 }

@@ -98,6 +98,15 @@ impl PortSpec {
     /// # Errors
     /// Where a file, interface or permission is missing.
     pub fn open_all(&self, workers: usize) -> Result<Vec<Box<dyn Port>>, PortError> {
+        self.open_spread((0..workers).map(|me| Spread::new(me, workers)).collect())
+    }
+
+    /// The same, where each worker's share of frames is told, by a port that spreads them itself.
+    ///
+    /// # Errors
+    /// As [`open_all`](Self::open_all).
+    pub fn open_spread(&self, spreads: Vec<Spread>) -> Result<Vec<Box<dyn Port>>, PortError> {
+        let workers = spreads.len();
         fn boxed<P: Port + 'static>(ports: Vec<P>) -> Vec<Box<dyn Port>> {
             ports.into_iter().map(|port| Box::new(port) as _).collect()
         }
@@ -105,8 +114,8 @@ impl PortSpec {
             _ if workers == 1 => Ok(vec![self.open()?]),
             Self::Null => Ok((0..workers).map(|_| Box::new(NullPort) as _).collect()),
             // What is no file can be read once only.
-            Self::Pcap(config) if config.file.is_file() => Ok(boxed(PcapPort::open_all(config, workers)?)),
-            Self::Gen { .. } => Ok(boxed(self.generator(workers)?)),
+            Self::Pcap(config) if config.file.is_file() => Ok(boxed(PcapPort::open_all(config, spreads)?)),
+            Self::Gen { .. } => Ok(boxed(self.generator(spreads)?)),
             #[cfg(target_os = "linux")]
             Self::Tap { name } => Ok(boxed(super::tap::TapPort::open_all(name, workers)?)),
             #[cfg(target_os = "linux")]
@@ -131,11 +140,11 @@ impl PortSpec {
     }
 
     /// Generators of the same frames, each of which gives its worker's share.
-    fn generator(&self, workers: usize) -> Result<Vec<GenPort>, PortError> {
+    fn generator(&self, spreads: Vec<Spread>) -> Result<Vec<GenPort>, PortError> {
         let Self::Gen { profile, options } = self else { unreachable!("only asked of generators") };
         let config = GenConfig::from_options(profile, options)
             .map_err(|problem| PortError::Spec { spec: self.to_string(), problem })?;
-        (0..workers).map(|me| GenPort::share(config.clone(), Spread { me, of: workers })).collect()
+        spreads.into_iter().map(|spread| GenPort::share(config.clone(), spread)).collect()
     }
 
     /// Opens the port.
@@ -146,7 +155,7 @@ impl PortSpec {
         match self {
             Self::Pcap(config) => Ok(Box::new(PcapPort::open(config)?)),
             Self::PcapOut { file, format } => Ok(Box::new(PcapOutPort::create(file, *format)?)),
-            Self::Gen { .. } => Ok(Box::new(self.generator(1)?.remove(0))),
+            Self::Gen { .. } => Ok(Box::new(self.generator(vec![Spread::all()])?.remove(0))),
             Self::Null => Ok(Box::new(NullPort)),
             #[cfg(target_os = "linux")]
             Self::Tap { name } => Ok(Box::new(super::tap::TapPort::open(name)?)),

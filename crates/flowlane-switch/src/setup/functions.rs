@@ -80,19 +80,30 @@ impl FunctionSetup {
         self.actions.iter().map(rule)
     }
 
+    /// How much is gained where packets come at once to whoever has their share of it.
+    pub(super) fn weight(&self) -> u8 {
+        match &self.kind {
+            KindSetup::Nat(_) => 3,
+            KindSetup::Assets(_) => 2,
+            KindSetup::Filter { .. } => 1,
+        }
+    }
+
     /// Puts the function together.
     pub(super) fn open(&self, seed: u32, share: Share) -> Result<Function, String> {
         let seed = seed ^ u32::from(self.number);
         let kind = match &self.kind {
             KindSetup::Filter { config, entries } => {
                 let mut config = FilterConfig { seed, share, ..config.clone() };
-                if config.learn {
+                if share.is_nobodys() {
+                    config.entries_max = 1;
+                } else if config.learn {
                     config.entries_max = share.part(config.entries_max).max(entries.len());
                 }
                 let mut filter = Filter::new(&config).map_err(|e| e.to_string())?;
                 let ages = entries.iter().any(|(_, idle)| *idle != NEVER);
                 filter.share_out(ages);
-                for (key, idle) in entries {
+                for (key, idle) in entries.iter().filter(|_| !share.is_nobodys()) {
                     if filter.owner_of(key).is_some_and(|owner| owner != share.me) {
                         continue;
                     }
@@ -101,11 +112,12 @@ impl FunctionSetup {
                 Kind::Filter(filter)
             }
             KindSetup::Nat(config) => {
-                let config = NatConfig { seed, share, ..config.clone() };
+                let sessions_max = if share.is_nobodys() { 1 } else { config.sessions_max };
+                let config = NatConfig { seed, share, sessions_max, ..config.clone() };
                 Kind::Nat(Nat::new(config).map_err(|e| e.to_string())?)
             }
             KindSetup::Assets(config) => {
-                let entries_max = share.part(config.entries_max);
+                let entries_max = if share.is_nobodys() { 1 } else { share.part(config.entries_max) };
                 Kind::Assets(Assets::new(AssetConfig { seed, share, entries_max, ..config.clone() }))
             }
         };

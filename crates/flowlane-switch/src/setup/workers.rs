@@ -9,8 +9,9 @@ use flowlane_gpu::Device;
 
 use super::functions::FunctionSetup;
 use super::{Checker, Setup, SetupError, engine, gpu, limits, meter, port_name, variant_of};
-use crate::config::{Config, ConfigError, EngineChoice, MalformedChoice};
-use crate::function::{Function, Share};
+use crate::config::{Config, ConfigError, EngineChoice, MalformedChoice, PortSection, SpreadChoice};
+use crate::function::{Function, Share, Steering};
+use crate::packet::{Spread, Steer};
 use crate::pipeline::Pipeline;
 use crate::state::mac_table::MacTable;
 use crate::worker::{CacheConfig, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
@@ -110,9 +111,13 @@ impl Setup {
         let mut egresses = (0..workers).map(egress).collect::<Result<Vec<_>, _>>()?;
         for (section, spec) in config.port.iter().zip(&self.specs) {
             let name = port_name(section.number, section.name.as_deref());
-            for (egress, queue) in egresses.iter_mut().zip(spec.open_all(workers)?) {
+            let spreads = self.spreads(section, seed, workers)?;
+            for (egress, queue) in egresses.iter_mut().zip(spec.open_spread(spreads)?) {
                 let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, queue);
                 (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
+                if slot.port.is_for_all() {
+                    slot.spread = self.spreads(section, seed, workers)?.into_iter().next();
+                }
                 egress.ports.add(slot);
             }
         }
@@ -125,6 +130,29 @@ impl Setup {
             egresses.iter_mut().for_each(|egress| _ = egress.meters.insert(section.number, meter.clone()));
         }
         Ok(egresses)
+    }
+
+    /// Each worker's share of a port's frames.
+    fn spreads(&self, port: &PortSection, seed: u32, workers: usize) -> Result<Vec<Spread>, ConfigError> {
+        let spread = |me| Ok(Spread::new(me, workers).steered(self.steering(port, seed, workers)?));
+        (0..workers).map(spread).collect()
+    }
+
+    /// What knows for whom a port's frames are, better than their flows say.
+    fn steering(
+        &self,
+        port: &PortSection,
+        seed: u32,
+        workers: usize,
+    ) -> Result<Option<Box<dyn Steer>>, ConfigError> {
+        // What comes in a tunnel is only seen when it is out.
+        let is_asked_for =
+            self.config.switch.spread == SpreadChoice::Auto && !port.decapsulate && workers > 1;
+        let function =
+            self.functions.iter().filter(|_| is_asked_for).max_by_key(|function| function.weight());
+        let Some(function) = function else { return Ok(None) };
+        let function = self.function(function, seed, Share::of_nobody(workers))?;
+        Ok(Some(Box::new(Steering::new(function, port.number))))
     }
 
     /// The tables with these rules, for each worker.

@@ -17,8 +17,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use flowlane::memory::prefetch_at;
-use flowlane::packet::{FlowKey, Headers, Miniflow};
+use flowlane::memory::{LINE_BYTES, prefetch_at};
+use flowlane::packet::{FlowKey, Headers, pack_words, unpack_words};
 
 use super::waker::Waker;
 use crate::packet::{Burst, Frame};
@@ -27,14 +27,21 @@ use crate::sync::{AtomicU64, AtomicUsize, Consumer, Ordering, Producer, PushErro
 /// Packets in a parcel: what waits is bounded, and an atomic operation is for many.
 const PACKETS: usize = 32;
 
-/// Words of a key that a packet takes along, in two lines of a cache: an IPv6 packet with a tag or two has as many.
-const KEY_WORDS: usize = 22;
+/// Bytes of a frame that go in the parcel; a longer frame's buffer changes places with an empty one.
+const SHORT: usize = 192;
+
+/// Words of a key that go in the parcel: an IPv6 packet with a tag or two has 22.
+const KEY_WORDS: usize = 32;
 
 /// Packets of a parcel that are asked for ahead of being filled.
 const AHEAD: usize = 3;
 
+/// Rounds that a parcel is kept to be filled, at most; and no more than there are workers, since it is full by then where bursts are
+/// spread evenly.
+const ROUNDS: usize = 16;
+
 /// Parcels in a ring.
-const PARCELS: usize = 32;
+pub(super) const PARCELS: usize = 32;
 
 /// Where a packet that was handed over goes on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,34 +55,68 @@ pub(super) enum Entrance {
 }
 
 /// A packet that has been handed over.
+///
+/// Cores pass lines of their caches to each other one by one, so what most packets have lies together: 64 bytes of a frame, at the
+/// end of `bytes`; what is known of it; 16 words of its key. That is three lines of six.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Handed {
-    frame: Frame,
-    key: Miniflow<KEY_WORDS>,
-    /// Where it has more words than that.
-    whole_key: Option<Box<FlowKey>>,
-    headers: Headers,
-    /// The place of the port that it came in through.
-    port: usize,
+    /// The frame's are the last ones.
+    bytes: [u8; SHORT],
+    /// As of the frame.
+    time_ns: u64,
+    /// As of the burst.
     now_ns: u64,
+    /// Its key, where that has more words than there is room for.
+    whole_key: Option<Box<FlowKey>>,
+    counted: u32,
+    /// The place of the port that it came in through.
+    port: u32,
+    len: u16,
+    entrance: Entrance,
     /// Whether it has been sent somewhere.
     sent: bool,
-    entrance: Entrance,
+    headers: Headers,
+    /// Which words its key has, and these.
+    present: u64,
+    words: [u32; KEY_WORDS],
 }
 
-impl Default for Handed {
-    fn default() -> Self {
-        let (frame, key, headers) = (Frame::default(), Miniflow::EMPTY, Headers::default());
+const _: () = assert!(size_of::<Handed>() == 6 * LINE_BYTES);
+
+impl Handed {
+    /// The length of one whose frame is not here.
+    const LONG: u16 = u16::MAX;
+
+    fn new() -> Self {
         Self {
-            frame,
-            key,
-            whole_key: None,
-            headers,
-            port: 0,
+            bytes: [0; SHORT],
+            time_ns: 0,
             now_ns: 0,
-            sent: false,
+            whole_key: None,
+            counted: 0,
+            port: 0,
+            len: 0,
             entrance: Entrance::Port,
+            sent: false,
+            headers: Headers::default(),
+            present: 0,
+            words: [0; KEY_WORDS],
         }
+    }
+
+    /// Takes a copy of a short frame; says whether it is one.
+    #[inline]
+    fn copy(&mut self, frame: &Frame) -> bool {
+        let bytes = frame.bytes();
+        let is_short = bytes.len() <= SHORT && frame.offload.is_none();
+        if is_short {
+            self.bytes[SHORT - bytes.len()..].copy_from_slice(bytes);
+            (self.len, self.counted, self.time_ns) = (bytes.len() as u16, frame.counted, frame.time_ns);
+        } else {
+            self.len = Self::LONG;
+        }
+        is_short
     }
 }
 
@@ -86,25 +127,36 @@ pub(super) struct Parcel {
     len: usize,
     /// Those before this have been worked on.
     at: usize,
+    /// The long frames, in order.
+    frames: Vec<Frame>,
+    frames_len: usize,
+    frames_at: usize,
 }
 
 impl Parcel {
     fn push(&mut self, burst: &mut Burst, lane: usize, entrance: Entrance) {
         if self.len == self.packets.len() {
-            self.packets.push(Handed::default());
+            self.packets.push(Handed::new());
         }
         self.prefetch(self.len + AHEAD);
         let packet = &mut self.packets[self.len];
         self.len += 1;
-        std::mem::swap(&mut packet.frame, &mut burst.frames[lane]);
+        if !packet.copy(&burst.frames[lane]) {
+            if self.frames_len == self.frames.len() {
+                self.frames.push(Frame::default());
+            }
+            std::mem::swap(&mut self.frames[self.frames_len], &mut burst.frames[lane]);
+            self.frames_len += 1;
+        }
         if entrance != Entrance::Port {
             let key = &burst.keys[lane];
-            let packed = Miniflow::pack(key);
-            packet.whole_key = packed.is_none().then(|| Box::new(key.clone()));
-            packet.key = packed.unwrap_or(Miniflow::EMPTY);
+            packet.present = key.present();
+            if !pack_words(key, &mut packet.words) {
+                packet.whole_key = Some(Box::new(key.clone()));
+            }
             packet.headers = burst.headers[lane];
         }
-        (packet.port, packet.now_ns) = (burst.port, burst.times_ns[lane]);
+        (packet.port, packet.now_ns) = (burst.port as u32, burst.times_ns[lane]);
         (packet.sent, packet.entrance) = (burst.sent.0 >> lane & 1 == 1, entrance);
     }
 
@@ -112,10 +164,9 @@ impl Parcel {
     #[inline]
     fn prefetch(&self, at: usize) {
         if let Some(packet) = self.packets.get(at) {
-            let packet: *const Handed = packet;
-            (0..size_of::<Handed>())
-                .step_by(64)
-                .for_each(|line| prefetch_at(packet.cast::<u8>().wrapping_add(line)));
+            let packet: *const u8 = std::ptr::from_ref(packet).cast();
+            let used = SHORT - LINE_BYTES..SHORT + 2 * LINE_BYTES;
+            used.step_by(LINE_BYTES).for_each(|line| prefetch_at(packet.wrapping_add(line)));
         }
     }
 
@@ -124,29 +175,42 @@ impl Parcel {
     pub(super) fn unpack(&mut self, burst: &mut Burst) -> Option<Entrance> {
         let first = self.packets[..self.len].get(self.at)?;
         let (port, entrance) = (first.port, first.entrance);
-        burst.clear_for(port, u64::MAX);
-        (self.at..self.len).for_each(|at| self.prefetch(at));
+        if self.at == 0 {
+            (1..self.len).for_each(|at| self.prefetch(at));
+        }
+        burst.clear_for(port as usize, u64::MAX);
         for packet in &mut self.packets[self.at..self.len] {
             if (packet.port, packet.entrance) != (port, entrance) {
                 break;
             }
             let lane = burst.len();
             let Some(frame) = burst.frames.next_frame() else { break };
-            std::mem::swap(frame, &mut packet.frame);
-            // Its headers are read when the whole burst is here.
-            prefetch_at(frame.bytes().as_ptr());
+            if packet.len == Handed::LONG {
+                std::mem::swap(frame, &mut self.frames[self.frames_at]);
+                self.frames_at += 1;
+                // Its headers are read when the whole burst is here.
+                prefetch_at(frame.bytes().as_ptr());
+            } else {
+                frame.fill(&packet.bytes[SHORT - usize::from(packet.len)..]);
+                (frame.counted, frame.time_ns) = (packet.counted, packet.time_ns);
+            }
             burst.times_ns[lane] = packet.now_ns;
             burst.sent.0 |= u64::from(packet.sent) << lane;
             if entrance != Entrance::Port {
                 match packet.whole_key.take() {
                     Some(key) => burst.keys[lane] = *key,
-                    None => packet.key.unpack(&mut burst.keys[lane]),
+                    None => unpack_words(packet.present, &packet.words, &mut burst.keys[lane]),
                 }
                 burst.headers[lane] = packet.headers;
             }
             self.at += 1;
         }
         Some(entrance)
+    }
+
+    /// Forgets all packets.
+    fn clear(&mut self) {
+        (self.len, self.at, self.frames_len, self.frames_at) = (0, 0, 0, 0);
     }
 }
 
@@ -155,6 +219,8 @@ struct Outlet {
     to: Producer<Box<Parcel>>,
     back: Consumer<Box<Parcel>>,
     filling: Option<Box<Parcel>>,
+    /// Rounds that this has been filled in.
+    rounds: usize,
     /// Those for which there was no room in the ring.
     waiting: VecDeque<Box<Parcel>>,
     waker: Waker,
@@ -164,6 +230,7 @@ impl Outlet {
     /// The parcel that is being filled is to go.
     fn seal(&mut self) {
         self.waiting.extend(self.filling.take());
+        self.rounds = 0;
     }
 
     /// Sends what there is room for.
@@ -236,8 +303,9 @@ impl Links {
                 // There are no more parcels on the way back than fit: those that were sent, and those in hand.
                 let (giver, taker) = RingBuffer::new(2 * PARCELS);
                 let waker = wakers[to].clone();
-                let (filling, waiting) = (None, VecDeque::new());
-                all[from].outlets.push(Some(Outlet { to: sender, back: taker, filling, waiting, waker }));
+                let (filling, rounds, waiting) = (None, 0, VecDeque::new());
+                let outlet = Outlet { to: sender, back: taker, filling, rounds, waiting, waker };
+                all[from].outlets.push(Some(outlet));
                 all[to].inlets.push(Inlet { from: receiver, back: giver });
             }
         }
@@ -271,11 +339,18 @@ impl Links {
         }
     }
 
-    /// Sends what has been handed over, as far as there is room.
+    /// Sends what has been handed over, as far as there is room. Where more packets are about to come, parcels may be kept to be
+    /// filled: with many workers a burst has few packets for each, and what a parcel costs is to be for many.
     #[inline]
-    pub(super) fn send(&mut self) {
+    pub(super) fn send(&mut self, more_come: bool) {
+        let rounds_max = if more_come { self.outlets.len().min(ROUNDS) } else { 0 };
         for outlet in self.outlets.iter_mut().flatten() {
-            outlet.seal();
+            if outlet.filling.is_some() {
+                outlet.rounds += 1;
+                if outlet.rounds > rounds_max {
+                    outlet.seal();
+                }
+            }
             if !outlet.waiting.is_empty() {
                 outlet.send();
             }
@@ -306,7 +381,7 @@ impl Links {
 
     /// A parcel has been worked on; it goes back empty.
     pub(super) fn give_back(&mut self, inlet: usize, mut parcel: Box<Parcel>) {
-        (parcel.len, parcel.at) = (0, 0);
+        parcel.clear();
         // Where there is no room for it, it is not needed.
         _ = self.inlets[inlet].back.push(parcel);
         let worked_on = &self.group.parcels[self.me].worked_on;

@@ -77,14 +77,15 @@ impl Worker {
     /// Hands those frames over that are for other workers, where the port does not know for whom they are.
     fn spread(&mut self, burst: &mut Burst) {
         let Some(links) = &mut self.links else { return };
-        if !self.egress.ports.slots()[burst.port].port.is_for_all() {
+        let slot = &mut self.egress.ports.slots_mut()[burst.port];
+        if !slot.port.is_for_all() {
             return;
         }
-        let spread = Spread { me: links.me(), of: links.workers() };
+        let spread = slot.spread.get_or_insert_with(|| Spread::new(links.me(), links.workers()));
         let mut kept = 0;
         for lane in 0..burst.len() {
-            match spread.worker(burst.frames[lane].bytes()) {
-                me if me == spread.me => {
+            match spread.worker(burst.frames[lane].bytes(), burst.times_ns[lane]) {
+                me if me == spread.me() => {
                     burst.frames.swap(kept, lane);
                     kept += 1;
                 }

@@ -52,7 +52,7 @@ fn rounds(mut links: Links, hands: bool, bounces: usize, ended: &AtomicUsize) ->
     };
     if hands {
         hand(&mut links, &mut burst);
-        links.send();
+        links.send(false);
     }
     let mut came = 0;
     loop {
@@ -72,7 +72,7 @@ fn rounds(mut links: Links, hands: bool, bounces: usize, ended: &AtomicUsize) ->
             }
             links.give_back(0, parcel);
         }
-        links.send();
+        links.send(false);
         thread::yield_now();
     }
 }

@@ -58,7 +58,7 @@ pub use validate::{Difference, RunError};
 pub use waiting::WaitingCounters;
 pub use waker::Waker;
 
-use handoff::{Entrance, Links};
+use handoff::{Entrance, Links, PARCELS};
 use merge::Merge;
 use order::{NOWHERE, Way, Ways};
 use rest::Idle;
@@ -70,7 +70,7 @@ use flowlane::isa::Variant;
 use flowlane::packet::Parser;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 
-use crate::packet::Burst;
+use crate::packet::{Burst, Handover};
 use crate::pipeline::PathId;
 
 /// By what clock meters and address ageing go.
@@ -289,7 +289,7 @@ impl Worker {
         let timer = self.stages.start();
         self.egress.flush()?;
         if let Some(links) = &mut self.links {
-            links.send();
+            links.send(packets >= burst.capacity() as u64);
         }
         if packets > 0 {
             self.stages.stop(Stage::Transmit, packets, timer);
@@ -309,13 +309,17 @@ impl Worker {
         let inlets = self.links.as_ref().map_or(0, Links::inlets);
         let mut packets = 0;
         for inlet in 0..inlets {
-            let Some(mut parcel) = self.links.as_mut().and_then(|links| links.take(inlet)) else { continue };
-            self.make_ready(burst)?;
-            while let Some(entrance) = parcel.unpack(burst) {
-                packets += burst.len() as u64;
-                self.go_on(burst, entrance)?;
+            // All of them: what others have handed over goes before what comes in, or rings would fill, and whoever fills them would
+            // have to wait.
+            for _ in 0..PARCELS {
+                let Some(mut parcel) = self.links.as_mut().and_then(|links| links.take(inlet)) else { break };
+                self.make_ready(burst)?;
+                while let Some(entrance) = parcel.unpack(burst) {
+                    packets += burst.len() as u64;
+                    self.go_on(burst, entrance)?;
+                }
+                self.links.as_mut().expect("asked above").give_back(inlet, parcel);
             }
-            self.links.as_mut().expect("asked above").give_back(inlet, parcel);
         }
         Ok(packets)
     }
@@ -328,7 +332,8 @@ impl Worker {
         match entrance {
             Entrance::Port => self.switch(burst),
             Entrance::Function(table) | Entrance::OtherHalf(table) => {
-                burst.other_half = matches!(entrance, Entrance::OtherHalf(_));
+                burst.handover =
+                    if matches!(entrance, Entrance::Function(_)) { Handover::Whole } else { Handover::Half };
                 self.latency.note(burst.times_ns[0], burst.len());
                 self.advance(burst, burst.lanes(), &mut [Way::Function(table); LANES_MAX])
             }

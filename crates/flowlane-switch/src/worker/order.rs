@@ -17,9 +17,9 @@ use super::handoff::Entrance;
 use super::lookup::Lookup;
 use super::stages::Stage;
 use super::validate::RunError;
-use crate::function::Owner;
-use crate::packet::Burst;
+use crate::function::Function;
 use crate::packet::recirculate::{parse_again, take_along};
+use crate::packet::{Burst, Handover};
 use crate::pipeline::{PathId, Pipeline};
 use crate::program::{Gist, Seen, Steps};
 
@@ -325,6 +325,13 @@ impl Worker {
         }
     }
 
+    /// Whether packets that have come to a function may be for other workers.
+    fn is_to_ask_for_owners(&self, burst: &Burst, table: u8) -> bool {
+        // Who has given them has asked; what two workers do one after the other the first of them asks for, too.
+        let function = self.lookup.pipeline.function(table);
+        self.links.is_some() && (burst.handover == Handover::No || function.is_some_and(Function::has_halves))
+    }
+
     /// Of lanes that have come to a function, hands those over that other workers' shares of it are for. Gives the lanes that
     /// have gone.
     fn hand_over(&mut self, burst: &mut Burst, table: u8, lanes: LaneMask) -> LaneMask {
@@ -332,24 +339,19 @@ impl Worker {
         else {
             return LaneMask(0);
         };
-        let mut gone = LaneMask(0);
-        for lane in lanes.lanes() {
-            let (to, entrance) = match function.owner(burst, lane) {
-                Owner::Worker(to) if to != links.me() => (to, Entrance::Function(table)),
-                Owner::OtherHalf(to) => (to, Entrance::OtherHalf(table)),
-                Owner::Worker(_) | Owner::Anyone => continue,
-                Owner::Nobody => {
-                    self.egress.drops.function_refused += 1;
-                    function.packets += 1;
-                    gone.0 |= 1 << lane;
-                    continue;
-                }
-            };
-            links.hand(to, burst, lane, entrance);
+        let owners = function.owners(burst, lanes);
+        for lane in owners.elsewhere.lanes() {
+            if owners.nobody.0 >> lane & 1 == 1 {
+                self.egress.drops.function_refused += 1;
+                function.packets += 1;
+                continue;
+            }
+            let is_half = owners.halves.0 >> lane & 1 == 1;
+            let entrance = if is_half { Entrance::OtherHalf(table) } else { Entrance::Function(table) };
+            links.hand(owners.worker[lane].into(), burst, lane, entrance);
             self.handed += 1;
-            gone.0 |= 1 << lane;
         }
-        gone
+        owners.elsewhere
     }
 
     /// Of lanes that have come to functions, lets the first function work on those that have come to it; gives `lanes`
@@ -363,7 +365,7 @@ impl Worker {
         let table = come.lanes().map(table_of).min().expect("some have come");
         let these = come.lanes().filter(|&lane| table_of(lane) == table);
         let mut these = these.fold(LaneMask(0), |these, lane| LaneMask(these.0 | 1 << lane));
-        if self.links.is_some() {
+        if self.is_to_ask_for_owners(burst, table) {
             let handed = self.hand_over(burst, table, these);
             (lanes.0, these.0) = (lanes.0 & !handed.0, these.0 & !handed.0);
         }
@@ -371,6 +373,7 @@ impl Worker {
         let function =
             self.lookup.pipeline.function_mut(table).expect("a path leads to tables that are there");
         let verdicts = function.process(burst, these);
+        burst.handover = Handover::No;
         function.cycles += self.stages.start().since(timer);
         for lane in these.lanes() {
             let bytes = burst.frames[lane].len() as u64;

@@ -5,6 +5,7 @@ use std::ops::AddAssign;
 use flowlane::rule::action::PortNo;
 use serde::{Deserialize, Serialize};
 
+use crate::packet::Spread;
 use crate::port::{Port, PortError};
 
 /// Packets and bytes of a port.
@@ -62,6 +63,8 @@ pub struct PortSlot {
     pub vrf: u32,
     /// The port itself.
     pub port: Box<dyn Port>,
+    /// To whom its frames go, where it does not know; by flow, where nothing is said.
+    pub spread: Option<Spread>,
     /// What went through it.
     pub counters: PortCounters,
     /// Cycles that what came in here took.
@@ -77,6 +80,7 @@ impl PortSlot {
             number,
             name: name.to_owned(),
             spec: spec.to_owned(),
+            spread: None,
             decapsulate: false,
             vrf: 0,
             port,

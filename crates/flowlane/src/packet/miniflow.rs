@@ -21,25 +21,14 @@ impl<const N: usize> Miniflow<N> {
     /// Packs `flow`; none where it has more than `N` words.
     #[inline]
     pub fn pack<K>(flow: &Flow<K>) -> Option<Self> {
-        let mut out = Self::EMPTY;
-        if flow.present().count_ones() as usize > N {
-            return None;
-        }
-        out.present = flow.present();
-        for (packed, w) in out.words.iter_mut().zip(BitIter(flow.present())) {
-            *packed = flow.word(w);
-        }
-        Some(out)
+        let mut out = Self { present: flow.present(), ..Self::EMPTY };
+        pack_words(flow, &mut out.words).then_some(out)
     }
 
     /// Gives `flow` this content, whatever it had.
     #[inline]
     pub fn unpack<K>(&self, flow: &mut Flow<K>) {
-        let words = flow.words_mut();
-        for (&packed, w) in self.words.iter().zip(BitIter(self.present)) {
-            words[w] = packed;
-        }
-        flow.finish(self.present);
+        unpack_words(self.present, &self.words, flow);
     }
 
     /// Whether this is `flow`, packed: the same bitmap and the same words.
@@ -51,6 +40,25 @@ impl<const N: usize> Miniflow<N> {
         }
         different == 0
     }
+}
+
+/// Writes the words that `flow` marks present, ascending, to the beginning of `packed`. Says whether there was room for all.
+#[inline]
+pub fn pack_words<K>(flow: &Flow<K>, packed: &mut [u32]) -> bool {
+    for (packed, w) in packed.iter_mut().zip(BitIter(flow.present())) {
+        *packed = flow.word(w);
+    }
+    flow.present().count_ones() as usize <= packed.len()
+}
+
+/// Gives `flow` the words that [`pack_words`] has packed of one with this bitmap, whatever it had.
+#[inline]
+pub fn unpack_words<K>(present: u64, packed: &[u32], flow: &mut Flow<K>) {
+    let words = flow.words_mut();
+    for (&packed, w) in packed.iter().zip(BitIter(present)) {
+        words[w] = packed;
+    }
+    flow.finish(present);
 }
 
 #[cfg(test)]

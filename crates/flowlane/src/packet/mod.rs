@@ -19,7 +19,7 @@ pub use extract::Parser;
 pub use fields::{Field, FieldInfo};
 pub use headers::{Headers, Layer, Malformed, Network, Transport};
 pub use key::{FlowKey, FlowMask};
-pub use miniflow::Miniflow;
+pub use miniflow::{Miniflow, pack_words, unpack_words};
 pub use parse::parse;
 
 #[cfg(test)]

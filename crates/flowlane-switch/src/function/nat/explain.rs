@@ -13,7 +13,7 @@ use super::reading::{Packet, Reading, Way, What};
 use super::{HAIRPIN, Nat, OTHER, VERDICTS, addresses, datagram, write};
 use crate::function::table::Peeked;
 use crate::function::{Explained, REFUSED, Translated};
-use crate::packet::{Burst, Frame};
+use crate::packet::{Burst, Frame, Handover};
 
 /// What would be done, while it is being found out.
 struct Would {
@@ -42,7 +42,7 @@ impl Nat {
         other_half: bool,
     ) -> Explained {
         let mut packets = alone(frame, key, headers, now_ns);
-        packets.other_half = other_half;
+        packets.handover = if other_half { Handover::Half } else { Handover::No };
         let refused = |refusal: Refusal, more: &str| {
             Explained::unchanged(REFUSED, format!("nat: {}{more}", refusal.name()))
         };
@@ -115,7 +115,7 @@ impl Nat {
                 false => "; the other fragments would be refused, since no more first ones can be remembered",
             });
         }
-        let verdict = if packets.other_half { HAIRPIN } else { packet.way.verdict() };
+        let verdict = if packets.handover == Handover::Half { HAIRPIN } else { packet.way.verdict() };
         Ok(Would { verdict, why, edits, port_is_open })
     }
 

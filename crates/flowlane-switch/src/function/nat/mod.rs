@@ -63,7 +63,7 @@ use super::REFUSED;
 use super::ageing::{Aged, NEVER, PACKET_BUDGET, Ticks, idle_ticks};
 use super::gathered::{Gathered, Lookups};
 use super::table::{AgedTable, keys};
-use crate::packet::Burst;
+use crate::packet::{Burst, Handover};
 use packet::{End, Endpoint, Place, quoted, word16, write_address, write_end, write_quoted};
 use ports::Pool;
 use reading::{Packet, Reading, Way, What};
@@ -124,6 +124,8 @@ pub struct Nat {
     fragment_owners: Option<AgedTable<3, usize>>,
     gathered: Box<[Gathered<2>; 2]>,
     readings: Box<[Reading; LANES_MAX]>,
+    /// Lanes whose readings are of this burst: whose packets are has been asked.
+    were_read: LaneMask,
     /// Forwards whose sessions are here.
     forwards: u32,
     /// Sessions that came or went.
@@ -158,6 +160,7 @@ impl Nat {
             fragment_owners,
             gathered: Box::default(),
             readings: Box::new([Reading::Other; LANES_MAX]),
+            were_read: LaneMask(0),
             forwards: 0,
             changes: 0,
             counters: NatCounters::default(),
@@ -210,9 +213,12 @@ impl Nat {
             return;
         }
         self.gathered.iter_mut().for_each(Gathered::clear);
+        let were_read = std::mem::take(&mut self.were_read);
         for lane in lanes.lanes() {
-            let reading = self.read(packets, lane);
-            if let Reading::Packet(packet) = &reading {
+            if were_read.0 >> lane & 1 == 0 {
+                self.readings[lane] = self.read(packets, lane);
+            }
+            if let Reading::Packet(packet) = &self.readings[lane] {
                 if packet.looks_inside() {
                     self.gathered[0].push(lane, packet.inside);
                 }
@@ -220,7 +226,6 @@ impl Nat {
                     self.gathered[1].push(lane, packet.outside);
                 }
             }
-            self.readings[lane] = reading;
         }
         self.gathered[0].look_up(&self.inside);
         self.gathered[1].look_up(&self.outside);
@@ -319,7 +324,7 @@ impl Nat {
             write(packets, lane, packet.proto, End::Destination, to);
         }
         // Half of what turns round has been done.
-        let verdict = if packets.other_half { HAIRPIN } else { packet.way.verdict() };
+        let verdict = if packets.handover == Handover::Half { HAIRPIN } else { packet.way.verdict() };
         if packet.first_fragment {
             self.remember_fragment(before, packet, verdict, packets, lane, now);
         }

@@ -66,6 +66,10 @@ impl Nat {
         turns.then(|| self.owner_outside(&packet.outside)).filter(|&destination| destination != me)
     }
 
+    pub(in crate::function) fn turns_packets_round(&self) -> bool {
+        self.config.hairpin
+    }
+
     pub(in crate::function) fn share(&self) -> Share {
         self.config.share
     }
@@ -97,7 +101,9 @@ impl Nat {
         if !self.config.share.is_part() {
             return Owner::Anyone;
         }
-        let Reading::Packet(packet) = self.read(packets, lane) else { return Owner::Anyone };
+        self.readings[lane] = self.read(packets, lane);
+        self.were_read.0 |= 1 << lane;
+        let Reading::Packet(packet) = self.readings[lane] else { return Owner::Anyone };
         if packet.what == What::LaterFragment {
             return self.owner_of_fragment(&packet, packets, lane).map_or(Owner::Anyone, Owner::Worker);
         }

@@ -10,9 +10,9 @@ use flowlane::rule::{ReadOptions, read_changes};
 use super::functions::{function, rule};
 use super::*;
 use crate::control::Control;
-use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Share};
-use crate::packet::Spread;
+use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Share, Steering};
 use crate::packet::spread::flow_of;
+use crate::packet::{Spread, Steer};
 use crate::port::SharedPort;
 use crate::report::Report;
 use crate::state::meter::{Meter, Rate};
@@ -59,10 +59,14 @@ impl Port for Source {
 }
 
 /// How frames come to workers.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Spreading {
     /// One receives, and hands over.
     ByOne,
+    /// The same, to whoever has the share of this function of so many workers.
+    ByOneSteered(fn(usize) -> Function),
+    /// Each has a queue of its own, of those frames whose share of this it has.
+    Steered(fn(usize) -> Function),
     /// Each has a queue of its own.
     ByPort,
     /// Each has a queue of its own, into which any packets come, so that functions' shares are elsewhere.
@@ -70,19 +74,30 @@ enum Spreading {
 }
 
 fn queues(source: Source, workers: usize, how: Spreading) -> Vec<Box<dyn Port>> {
-    if how == Spreading::ByOne {
+    if matches!(how, Spreading::ByOne | Spreading::ByOneSteered(_)) {
         let handles = SharedPort::handles(Box::new(source), workers);
         return handles.into_iter().map(|handle| Box::new(handle) as _).collect();
     }
     let queue = |me| {
-        let mine = |bytes: &[u8]| match how {
+        let mut spread = spread(how, source.number, me, workers);
+        let mut mine = |bytes: &[u8]| match how {
             Spreading::Wrong => flow_of(bytes) as usize % 7 % workers == me,
-            _ => Spread { me, of: workers }.is_mine(bytes),
+            _ => spread.is_mine(bytes, 0),
         };
         let frames = source.frames.iter().filter(|(_, bytes)| mine(bytes)).cloned();
         Box::new(Source::new(source.number, frames, &source.sent)) as _
     };
     (0..workers).map(queue).collect()
+}
+
+fn spread(how: Spreading, port: u32, me: usize, workers: usize) -> Spread {
+    let steer = match how {
+        Spreading::Steered(function) | Spreading::ByOneSteered(function) => {
+            Some(Box::new(Steering::new(function(workers), port)) as Box<dyn Steer>)
+        }
+        _ => None,
+    };
+    Spread::new(me, workers).steered(steer)
 }
 
 fn egresses(sources: Vec<Source>, sent: &Sent, workers: usize, how: Spreading) -> Vec<Egress> {
@@ -91,7 +106,9 @@ fn egresses(sources: Vec<Source>, sent: &Sent, workers: usize, how: Spreading) -
     for source in sources {
         let number = source.number;
         for (egress, queue) in egresses.iter_mut().zip(queues(source, workers, how)) {
-            egress.ports.add(PortSlot::new(PortNo(number), &format!("port{number}"), "", queue));
+            let mut slot = PortSlot::new(PortNo(number), &format!("port{number}"), "", queue);
+            slot.spread = slot.port.is_for_all().then(|| spread(how, number, 0, workers));
+            egress.ports.add(slot);
         }
     }
     for egress in &mut egresses {
@@ -258,9 +275,17 @@ fn what_one_learns_is_known_whatever_worker_the_next_packet_comes_to() {
     let r = &mut Random(5);
     let frames: Vec<Vec<u8>> = (0..3000).map(|number| numbered(packet(r), number)).collect();
     let mut before = None;
-    for (workers, how) in
-        [(1, Spreading::ByPort), (2, Spreading::ByOne), (3, Spreading::Wrong), (4, Spreading::ByPort)]
-    {
+    let (filter, assets): (fn(usize) -> Function, fn(usize) -> Function) =
+        (|workers| learning(Share::of_nobody(workers)).0, |workers| learning(Share::of_nobody(workers)).1);
+    for (workers, how) in [
+        (1, Spreading::ByPort),
+        (2, Spreading::ByOne),
+        (3, Spreading::Wrong),
+        (4, Spreading::ByPort),
+        (2, Spreading::Steered(filter)),
+        (4, Spreading::Steered(assets)),
+        (3, Spreading::ByOneSteered(filter)),
+    ] {
         let sent = Sent::default();
         let numbered =
             |port, on: bool| Source::new(port, frames.iter().filter(|_| on).map(|f| (0, f.clone())), &sent);

@@ -11,28 +11,36 @@ use crate::function::{Nat, NatConfig};
 
 const POOL: u32 = 0xcb00_7101;
 
-/// Rules (0) and translation (5): inside behind port 1, outside behind port 2.
-fn translating(workers: usize, hairpin: bool) -> Vec<Pipeline> {
-    let (out, go) = (|port| Action::Output(PortNo(port)), Action::Goto);
+/// A share of translation (5): inside behind port 1, outside behind port 2.
+fn translation(share: Share, hairpin: bool) -> Function {
+    let out = |port| Action::Output(PortNo(port));
     let forward = Forward { proto: ip_proto::UDP, outside: (POOL, 53), inside: (0x0a00_0002, 4000) };
-    let nat = |me| {
-        let nat = NatConfig {
-            hairpin,
-            forwards: vec![forward],
-            sessions_per_host_max: 40,
-            share: Share { me, of: workers },
-            ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 16)], vec![(POOL, POOL)], 4000)
-        };
-        function(
-            5,
-            Kind::Nat(Nat::new(nat).unwrap()),
-            vec![vec![out(2)], vec![out(1)], vec![Action::InPort], vec![]],
-        )
+    let nat = NatConfig {
+        hairpin,
+        forwards: vec![forward],
+        sessions_per_host_max: 40,
+        share,
+        ..NatConfig::new(vec![Prefix::truncated(0x0a00_0000, 16)], vec![(POOL, POOL)], 4000)
     };
+    function(
+        5,
+        Kind::Nat(Nat::new(nat).unwrap()),
+        vec![vec![out(2)], vec![out(1)], vec![Action::InPort], vec![]],
+    )
+}
+
+/// Frames go to the worker that translates them.
+const STEERED: Spreading = Spreading::Steered(|workers| translation(Share::of_nobody(workers), false));
+const BY_ONE_STEERED: Spreading =
+    Spreading::ByOneSteered(|workers| translation(Share::of_nobody(workers), false));
+
+/// Rules (0) and translation.
+fn translating(workers: usize, hairpin: bool) -> Vec<Pipeline> {
+    let nat = |me| translation(Share { me, of: workers }, hairpin);
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "", By::Tuple.engine(), Miss::Drop);
     pipeline.add_function(5, nat(0));
-    pipeline.add_rule(rule(0, 1, &[], vec![go(5)])).unwrap();
+    pipeline.add_rule(rule(0, 1, &[], vec![Action::Goto(5)])).unwrap();
     let mut all = forked(pipeline, workers);
     all.iter_mut().enumerate().skip(1).for_each(|(me, pipeline)| pipeline.take_function(5, nat(me)));
     all
@@ -71,9 +79,14 @@ fn traced_from_any(switch: &Switch, port: u32, bytes: &[u8]) -> Vec<(u32, Vec<u8
 
 #[test]
 fn sessions_are_found_from_either_side_whatever_worker_a_packet_comes_to() {
-    for (workers, how) in
-        [(1, Spreading::ByOne), (2, Spreading::ByOne), (3, Spreading::ByOne), (4, Spreading::ByOne)]
-    {
+    for (workers, how) in [
+        (1, Spreading::ByOne),
+        (2, Spreading::ByOne),
+        (3, Spreading::ByOne),
+        (4, Spreading::ByOne),
+        (2, BY_ONE_STEERED),
+        (4, BY_ONE_STEERED),
+    ] {
         let sent = Sent::default();
         // Twenty hosts, thirty ports each, three peers each; and a forward's answers.
         let flows = (0..20u32).flat_map(|host| (0..30u16).map(move |port| (0x0a00_0010 + host, 5000 + port)));
@@ -120,6 +133,11 @@ fn sessions_are_found_from_either_side_whatever_worker_a_packet_comes_to() {
             };
             assert_eq!(ends(frame), [peer, inside], "{workers} workers");
         }
+        if let Spreading::ByOneSteered(_) = how {
+            // Whoever receives hands what is others' over, and nobody does so again.
+            let handed: Vec<u64> = switch.workers().iter().map(|worker| worker.handed).collect();
+            assert!(handed[0] > 0 && handed[1..].iter().all(|&handed| handed == 0), "{handed:?}");
+        }
         let report = Report::of_all(switch.workers_mut()).expect("there is one");
         assert_eq!(report.functions[0].entries, 601, "{workers} workers");
         assert_eq!(report.functions[0].forwards.len(), 1);
@@ -162,7 +180,13 @@ fn packets_that_turn_round_between_workers_are_translated_both_ways() {
 
 #[test]
 fn fragments_follow_their_first_to_the_worker_that_has_the_session() {
-    for (workers, how) in [(1, Spreading::ByPort), (2, Spreading::ByPort), (4, Spreading::ByOne)] {
+    for (workers, how) in [
+        (1, Spreading::ByPort),
+        (2, Spreading::ByPort),
+        (4, Spreading::ByOne),
+        (2, STEERED),
+        (3, BY_ONE_STEERED),
+    ] {
         let sent = Sent::default();
         let mut frames = Vec::new();
         for host in 0..50u32 {
@@ -190,6 +214,9 @@ fn fragments_follow_their_first_to_the_worker_that_has_the_session() {
         switch.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
         let sent = std::mem::take(&mut *sent.lock().unwrap());
         assert_eq!(sent.len(), frames.len(), "{workers} workers, {how:?}");
+        if let Spreading::Steered(_) = how {
+            assert!(switch.workers().iter().all(|worker| worker.handed == 0));
+        }
         // The first before the others, of each datagram.
         let mut seen: HashMap<[u8; 2], u16> = HashMap::new();
         for (_, frame) in &sent {
