@@ -48,18 +48,26 @@ impl Default for Frame {
     fn default() -> Self {
         // Not a power of two: the beginnings of a burst's frames must not all fall into the same few sets of
         // the cache.
-        Self {
-            buffer: vec![0; 2048 + 3 * 64],
-            start: HEADROOM,
-            end: HEADROOM,
-            time_ns: 0,
-            counted: 0,
-            offload: None,
-        }
+        Self { buffer: vec![0; 2048 + 3 * 64], ..Self::empty() }
     }
 }
 
 impl Frame {
+    /// An empty one with room for `len` bytes. The system commits what is touched of it.
+    pub fn with_room(len: usize) -> Self {
+        Self { buffer: vec![0; HEADROOM + len + 3 * 64], ..Self::empty() }
+    }
+
+    /// How many bytes it may have without a larger buffer.
+    pub fn room(&self) -> usize {
+        self.buffer.len().saturating_sub(HEADROOM)
+    }
+
+    /// Without a buffer.
+    fn empty() -> Self {
+        Self { buffer: Vec::new(), start: HEADROOM, end: HEADROOM, time_ns: 0, counted: 0, offload: None }
+    }
+
     /// The frame, from its Ethernet header on.
     #[inline]
     pub fn bytes(&self) -> &[u8] {

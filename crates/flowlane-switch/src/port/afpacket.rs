@@ -5,7 +5,8 @@
 //! does what a network card would ([`offload`](super::offload)). VLAN tags that the kernel has taken off
 //! come back from its auxiliary data.
 //!
-//! Up to 32 frames are received, or sent, by one call of the system.
+//! Up to 32 frames are received, or sent, by one call of the system. Short ones are copied, so that they lie together; the buffer of a
+//! long one changes places with that of the burst, and goes to the kernel from there.
 //!
 //! *Several workers* have a socket each, among which the kernel spreads frames by a hash of addresses and ports that is the same for both
 //! directions of a flow, and on all interfaces (`PACKET_FANOUT_HASH`; of fragments by addresses alone).
@@ -15,12 +16,14 @@
 
 use std::collections::VecDeque;
 use std::ffi::CString;
-use std::io;
+use std::io::{self, IoSlice};
 use std::mem::{size_of, zeroed};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
+
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::offload::VNET_HEADER;
 use super::{Port, PortError, Received, permission};
@@ -32,8 +35,11 @@ const RECEIVE_MAX: usize = 65_536 + 256;
 /// Frames received or sent in one call.
 const BATCH: usize = 32;
 
-/// Room for each of them.
-const SLOT: usize = VNET_HEADER + RECEIVE_MAX;
+/// Frames beyond this length are not copied.
+const SHORT: usize = 2048;
+
+/// What may wait in a socket: some tens of large frames.
+const ROOM: libc::c_int = 8 << 20;
 
 /// After so many calls that gave frames the kernel is asked how many it had no room for.
 const ASK_FOR_LOST: u32 = 256;
@@ -69,10 +75,11 @@ type Spread = Mutex<Option<(libc::c_int, u16)>>;
 
 /// Frames that the socket has given.
 struct Incoming {
-    /// [`BATCH`] slots. The system commits what is touched: as long as frames are short, the beginnings of the slots.
-    bytes: Vec<u8>,
-    /// Of each: its length with the header in front, and the tag that the kernel took off (TPID and TCI).
-    frames: [(usize, Option<[u8; 4]>); BATCH],
+    /// [`BATCH`] of them, with room for the longest.
+    frames: Vec<Frame>,
+    /// Of each: the header that stood in front of it, its length with that, and the tag that the kernel took off (TPID and TCI).
+    headers: [[u8; VNET_HEADER]; BATCH],
+    about: [(usize, Option<[u8; 4]>); BATCH],
     /// Those that have not been taken.
     ready: Range<usize>,
     /// There may be more at once: the last call gave as many as it could.
@@ -135,8 +142,9 @@ impl AfPacketPort {
             _ => fail(format!("cannot be opened: {error}")),
         })?;
         let incoming = Incoming {
-            bytes: vec![0; BATCH * SLOT],
-            frames: [(0, None); BATCH],
+            frames: (0..BATCH).map(|_| Frame::with_room(RECEIVE_MAX)).collect(),
+            headers: [[0; VNET_HEADER]; BATCH],
+            about: [(0, None); BATCH],
             ready: 0..0,
             more: false,
             is_over: false,
@@ -199,17 +207,22 @@ impl AfPacketPort {
     fn read(&mut self) -> io::Result<Read> {
         let mut control = [[0u64; 8]; BATCH];
         // SAFETY: all-zero bytes are valid iovecs and mmsghdrs, which are plain C structures.
-        let (mut parts, mut messages) = unsafe { zeroed::<([libc::iovec; BATCH], [libc::mmsghdr; BATCH])>() };
-        for (i, slot) in self.incoming.bytes.chunks_exact_mut(SLOT).enumerate() {
-            parts[i] = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: slot.len() };
+        let (mut parts, mut messages) =
+            unsafe { zeroed::<([[libc::iovec; 2]; BATCH], [libc::mmsghdr; BATCH])>() };
+        let Incoming { frames, headers, .. } = &mut self.incoming;
+        for (i, (frame, header)) in frames.iter_mut().zip(headers).enumerate() {
+            if frame.room() < RECEIVE_MAX {
+                *frame = Frame::with_room(RECEIVE_MAX);
+            }
+            parts[i] = [part(header), part(frame.space(RECEIVE_MAX))];
             let message = &mut messages[i].msg_hdr;
-            message.msg_iov = &raw mut parts[i];
-            message.msg_iovlen = 1;
+            message.msg_iov = parts[i].as_mut_ptr();
+            message.msg_iovlen = 2;
             message.msg_control = control[i].as_mut_ptr().cast();
             message.msg_controllen = size_of_val(&control[i]) as _;
         }
-        // SAFETY: each message points to its part and control memory, those to memory of the lengths given, all of it alive and
-        // borrowed by nobody else during the call, which has at most as many messages as there are.
+        // SAFETY: each message points to its two parts and control memory, those to memory of the lengths given, all of it alive
+        // and borrowed by nobody else during the call, which has at most as many messages as there are.
         let got = unsafe {
             let (socket, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
             libc::recvmmsg(socket, messages.as_mut_ptr(), BATCH as _, flags, std::ptr::null_mut())
@@ -225,15 +238,26 @@ impl AfPacketPort {
             return failed_read(error);
         }
         let got = got as usize;
-        for (frame, message) in self.incoming.frames.iter_mut().zip(&messages[..got]) {
-            *frame = (message.msg_len as usize, tag_of(&message.msg_hdr));
+        for (about, message) in self.incoming.about.iter_mut().zip(&messages[..got]) {
+            *about = (message.msg_len as usize, tag_of(&message.msg_hdr));
         }
         Ok(Read::Frames(got))
+    }
+
+    /// Sends a frame from where it lies. Says whether the system took it.
+    fn send_long(&self, frame: &Frame) -> bool {
+        let (header, bytes) = (Offload::header(frame.offload), frame.bytes());
+        let parts = [IoSlice::new(&header), IoSlice::new(bytes)];
+        rustix::net::sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT)
+            .is_ok()
     }
 
     /// Sends what is queued. What the system does not take is dropped.
     fn send_queued(&mut self) {
         let Outgoing { bytes, ends, dropped } = &mut self.outgoing;
+        if ends.is_empty() {
+            return;
+        }
         // SAFETY: all-zero bytes are valid iovecs and mmsghdrs.
         let (mut parts, mut messages) = unsafe { zeroed::<([libc::iovec; BATCH], [libc::mmsghdr; BATCH])>() };
         let mut from = 0;
@@ -301,12 +325,12 @@ impl Port for AfPacketPort {
             }
             let at = self.incoming.ready.start;
             self.incoming.ready.start += 1;
-            let (len, tag) = self.incoming.frames[at];
-            let slot = &mut self.incoming.bytes[at * SLOT..][..len.min(SLOT)];
-            let Some((header, bytes)) = slot.split_first_chunk_mut::<VNET_HEADER>() else {
-                continue;
-            };
-            let mut offload = Offload::read(header);
+            let (len, tag) = self.incoming.about[at];
+            let Some(len) = len.checked_sub(VNET_HEADER) else { continue };
+            let received = &mut self.incoming.frames[at];
+            received.truncate(len);
+            let bytes = received.bytes_mut();
+            let mut offload = Offload::read(&self.incoming.headers[at]);
             if let Some(left) = offload
                 && !(self.keeps_offloads && tag.is_none() && left.can_be_left())
             {
@@ -322,7 +346,8 @@ impl Port for AfPacketPort {
             }
             let Some(frame) = frames.next_frame() else { return Ok(Received::More) };
             match tag {
-                None => frame.fill(bytes),
+                None if len <= SHORT => frame.fill(bytes),
+                None => std::mem::swap(frame, received),
                 Some(_) => frame.fill(&with_tag(bytes, tag)),
             }
             frame.offload = offload;
@@ -352,6 +377,10 @@ impl Port for AfPacketPort {
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
+        if frame.len() > SHORT {
+            self.send_queued();
+            return Ok(self.send_long(frame));
+        }
         self.outgoing.bytes.extend_from_slice(&Offload::header(frame.offload));
         self.outgoing.bytes.extend_from_slice(frame.bytes());
         self.outgoing.ends.push(self.outgoing.bytes.len());
@@ -362,11 +391,14 @@ impl Port for AfPacketPort {
     }
 
     fn flush(&mut self) -> Result<u64, PortError> {
-        if !self.outgoing.ends.is_empty() {
-            self.send_queued();
-        }
+        self.send_queued();
         Ok(std::mem::take(&mut self.outgoing.dropped))
     }
+}
+
+/// Memory that a call of the system is to fill.
+fn part(bytes: &mut [u8]) -> libc::iovec {
+    libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
 }
 
 /// What it means that the kernel has given an error instead of a frame. Only a socket that is none ends the port: an
@@ -441,9 +473,9 @@ fn open_socket(index: libc::c_int, spread: Option<&Spread>) -> io::Result<OwnedF
     for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
         set_option(&socket, libc::SOL_PACKET, option, &1 as &libc::c_int)?;
     }
-    // Room for a burst of large frames; less where the system's limit says so.
-    let room: libc::c_int = 4 << 20;
-    set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &room)?;
+    // Beyond the system's limit, where that is allowed.
+    set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &ROOM)
+        .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &ROOM))?;
     attach(&socket, index)?;
     if let Some(spread) = spread {
         // Whoever panicked with it has not changed it.
