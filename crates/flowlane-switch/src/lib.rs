@@ -1,10 +1,11 @@
 //! A software switch over the `flowlane` library.
 //!
 //! Each module uses only those before it:
-//! `{state, packet} ← {capture, tunnel, program} ← {port, function} ← pipeline ← worker ← control ← config ← {setup, report} ← socket ← hostile`.
+//! `sync ← {state, packet} ← {capture, tunnel, program} ← {port, function} ← pipeline ← worker ← control ← config ← {setup, report} ← socket ← hostile`.
 //!
 //! | module | what |
 //! |---|---|
+//! | `sync` | what threads have in common of other libraries, or of the model checker |
 //! | [`packet`] | what is done to bytes: frames in memory, bursts of them, edits, decapsulation |
 //! | [`state`] | what packets change and others see: learned addresses, meters |
 //! | [`capture`] | readers and writers for pcap and pcapng |

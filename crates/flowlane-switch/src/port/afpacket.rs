@@ -6,7 +6,7 @@
 //! come back from its auxiliary data.
 //!
 //! Up to 32 frames are received, or sent, by one call of the system. Short ones are copied, so that they lie together; the buffer of a
-//! long one changes places with that of the burst, and goes to the kernel from there.
+//! long one changes places with that of the burst, and goes to the kernel from there. Short datagrams of one flow go as one (`train`).
 //!
 //! *Several workers* have a socket each, among which the kernel spreads frames by a hash of addresses and ports that is the same for both
 //! directions of a flow, and on all interfaces (`PACKET_FANOUT_HASH`; of fragments by addresses alone).
@@ -14,17 +14,19 @@
 //! *An interface that goes away* leaves a socket without one. Its name is looked for ten times a second, and when there is an interface of
 //! that name again the socket is bound to it; one of several has to be opened anew, which needs permission again.
 
+mod outgoing;
+mod train;
+
 use std::collections::VecDeque;
 use std::ffi::CString;
-use std::io::{self, IoSlice};
+use std::io;
 use std::mem::{size_of, zeroed};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use rustix::net::{SendAncillaryBuffer, SendFlags};
-
+use self::outgoing::Outgoing;
 use super::offload::VNET_HEADER;
 use super::{Port, PortError, Received, permission};
 use crate::packet::{Frame, Frames, Offload};
@@ -86,15 +88,6 @@ struct Incoming {
     more: bool,
     /// The last call gave none.
     is_over: bool,
-}
-
-/// Frames that are to be sent, one behind the other, each behind its header.
-#[derive(Default)]
-struct Outgoing {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-    /// Frames that the system did not take, since somebody asked.
-    dropped: u64,
 }
 
 /// What a call for frames came to.
@@ -243,52 +236,6 @@ impl AfPacketPort {
         }
         Ok(Read::Frames(got))
     }
-
-    /// Sends a frame from where it lies. Says whether the system took it.
-    fn send_long(&self, frame: &Frame) -> bool {
-        let (header, bytes) = (Offload::header(frame.offload), frame.bytes());
-        let parts = [IoSlice::new(&header), IoSlice::new(bytes)];
-        rustix::net::sendmsg(&self.socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT)
-            .is_ok()
-    }
-
-    /// Sends what is queued. What the system does not take is dropped.
-    fn send_queued(&mut self) {
-        let Outgoing { bytes, ends, dropped } = &mut self.outgoing;
-        if ends.is_empty() {
-            return;
-        }
-        // SAFETY: all-zero bytes are valid iovecs and mmsghdrs.
-        let (mut parts, mut messages) = unsafe { zeroed::<([libc::iovec; BATCH], [libc::mmsghdr; BATCH])>() };
-        let mut from = 0;
-        for (i, &end) in ends.iter().enumerate() {
-            let frame = &bytes[from..end];
-            from = end;
-            parts[i] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
-            messages[i].msg_hdr.msg_iov = &raw mut parts[i];
-            messages[i].msg_hdr.msg_iovlen = 1;
-        }
-        let mut at = 0;
-        while at < ends.len() {
-            let left = &mut messages[at..ends.len()];
-            // SAFETY: each message points to its part, those to frames within `bytes`, all alive during the call;
-            // sendmmsg only reads frames, and there are as many messages as it is told.
-            let sent = unsafe {
-                let (socket, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
-                libc::sendmmsg(socket, left.as_mut_ptr(), left.len() as _, flags)
-            };
-            // It stops at the first that it does not take, and says why when that is the first of a call.
-            match usize::try_from(sent) {
-                Ok(sent) if sent > 0 => at += sent,
-                _ => {
-                    *dropped += 1;
-                    at += 1;
-                }
-            }
-        }
-        bytes.clear();
-        ends.clear();
-    }
 }
 
 impl Port for AfPacketPort {
@@ -377,22 +324,13 @@ impl Port for AfPacketPort {
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {
-        if frame.len() > SHORT {
-            self.send_queued();
-            return Ok(self.send_long(frame));
-        }
-        self.outgoing.bytes.extend_from_slice(&Offload::header(frame.offload));
-        self.outgoing.bytes.extend_from_slice(frame.bytes());
-        self.outgoing.ends.push(self.outgoing.bytes.len());
-        if self.outgoing.ends.len() == BATCH {
-            self.send_queued();
-        }
+        self.outgoing.put(&self.socket, frame);
         Ok(true)
     }
 
     fn flush(&mut self) -> Result<u64, PortError> {
-        self.send_queued();
-        Ok(std::mem::take(&mut self.outgoing.dropped))
+        self.outgoing.flush(&self.socket);
+        Ok(self.outgoing.take_dropped())
     }
 }
 

@@ -15,6 +15,8 @@ pub(super) const VNET_HEADER: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
 /// The GSO type of a UDP datagram that leaves in IP fragments (`VIRTIO_NET_HDR_GSO_UDP`).
 const GSO_UDP_FRAGMENTS: u8 = 3;
+/// That of one that leaves as several, each with headers of its own (`VIRTIO_NET_HDR_GSO_UDP_L4`).
+pub(super) const GSO_UDP_SEGMENTS: u8 = 5;
 /// The GSO type's bit for ECN.
 const GSO_ECN: u8 = 0x80;
 

@@ -58,15 +58,18 @@ impl Port for Source {
     }
 }
 
+/// Makes a function of nobody's share, of so many workers.
+type Asked = fn(usize) -> Function;
+
 /// How frames come to workers.
 #[derive(Clone, Copy, Debug)]
 enum Spreading {
     /// One receives, and hands over.
     ByOne,
     /// The same, to whoever has the share of this function of so many workers.
-    ByOneSteered(fn(usize) -> Function),
+    ByOneSteered(Asked),
     /// Each has a queue of its own, of those frames whose share of this it has.
-    Steered(fn(usize) -> Function),
+    Steered(Asked),
     /// Each has a queue of its own.
     ByPort,
     /// Each has a queue of its own, into which any packets come, so that functions' shares are elsewhere.
@@ -275,7 +278,7 @@ fn what_one_learns_is_known_whatever_worker_the_next_packet_comes_to() {
     let r = &mut Random(5);
     let frames: Vec<Vec<u8>> = (0..3000).map(|number| numbered(packet(r), number)).collect();
     let mut before = None;
-    let (filter, assets): (fn(usize) -> Function, fn(usize) -> Function) =
+    let (filter, assets): (Asked, Asked) =
         (|workers| learning(Share::of_nobody(workers)).0, |workers| learning(Share::of_nobody(workers)).1);
     for (workers, how) in [
         (1, Spreading::ByPort),

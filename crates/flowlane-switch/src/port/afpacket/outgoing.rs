@@ -1,0 +1,142 @@
+//! What a packet socket is to send.
+
+use std::io::{self, IoSlice};
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::{SendAncillaryBuffer, SendFlags};
+
+use super::train::Train;
+use super::{BATCH, SHORT};
+use crate::packet::{Frame, Offload};
+use crate::port::offload::VNET_HEADER;
+
+/// What is to be sent, one behind the other, each behind its header.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    bytes: Vec<u8>,
+    /// Where each ends, and how many frames it is.
+    ends: Vec<(usize, usize)>,
+    /// The last, where others may be appended to it.
+    train: Option<Train>,
+    /// The kernel does not cut what has been put together.
+    is_single: bool,
+    /// Frames that the system did not take, since somebody asked.
+    dropped: u64,
+}
+
+impl Outgoing {
+    /// Frames that the system did not take, since this was last asked.
+    pub(super) fn take_dropped(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+
+    /// Queues a frame, or sends it, behind what is queued.
+    #[inline]
+    pub(super) fn put(&mut self, socket: &OwnedFd, frame: &Frame) {
+        if frame.len() > SHORT {
+            self.flush(socket);
+            self.dropped += u64::from(!send(socket, &Offload::header(frame.offload), frame.bytes()));
+        } else if !self.append(frame) {
+            if self.ends.len() == BATCH {
+                self.flush(socket);
+            }
+            self.push(frame);
+        }
+    }
+
+    /// Appends a frame to the last one, where the kernel can cut it off again; says whether it did.
+    #[inline]
+    fn append(&mut self, frame: &Frame) -> bool {
+        let (Some(train), Some((end, frames))) = (&mut self.train, self.ends.last_mut()) else {
+            return false;
+        };
+        let is_next = train.append(&mut self.bytes, frame);
+        if is_next {
+            (*end, *frames) = (self.bytes.len(), *frames + 1);
+        }
+        is_next
+    }
+
+    #[inline]
+    fn push(&mut self, frame: &Frame) {
+        self.close();
+        self.train = if self.is_single { None } else { Train::of(frame, self.bytes.len()) };
+        self.bytes.extend_from_slice(&Offload::header(frame.offload));
+        self.bytes.extend_from_slice(frame.bytes());
+        self.ends.push((self.bytes.len(), 1));
+    }
+
+    /// Nothing more is appended to the last one.
+    fn close(&mut self) {
+        if let Some(train) = self.train.take() {
+            train.close(&mut self.bytes);
+        }
+    }
+
+    /// Sends what is queued. What the system does not take is dropped.
+    pub(super) fn flush(&mut self, socket: &OwnedFd) {
+        self.close();
+        let Self { bytes, ends, is_single, dropped, .. } = self;
+        if ends.is_empty() {
+            return;
+        }
+        // SAFETY: all-zero bytes are valid iovecs and mmsghdrs.
+        let (mut parts, mut messages) = unsafe { zeroed::<([libc::iovec; BATCH], [libc::mmsghdr; BATCH])>() };
+        let mut from = 0;
+        for (i, &(end, _)) in ends.iter().enumerate() {
+            let frame = &bytes[from..end];
+            from = end;
+            parts[i] = libc::iovec { iov_base: frame.as_ptr().cast_mut().cast(), iov_len: frame.len() };
+            messages[i].msg_hdr.msg_iov = &raw mut parts[i];
+            messages[i].msg_hdr.msg_iovlen = 1;
+        }
+        let mut at = 0;
+        while at < ends.len() {
+            let left = &mut messages[at..ends.len()];
+            // SAFETY: each message points to its part, those to frames within `bytes`, all alive during the call;
+            // sendmmsg only reads frames, and there are as many messages as it is told.
+            let sent = unsafe {
+                let (socket, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
+                libc::sendmmsg(socket, left.as_mut_ptr(), left.len() as _, flags)
+            };
+            // It stops at the first that it does not take, and says why when that is the first of a call.
+            match usize::try_from(sent) {
+                Ok(sent) if sent > 0 => at += sent,
+                _ => {
+                    let begin = at.checked_sub(1).map_or(0, |before| ends[before].0);
+                    let (end, frames) = ends[at];
+                    // A kernel before Linux 6.2.
+                    let is_refused =
+                        frames > 1 && io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
+                    *is_single |= is_refused;
+                    *dropped += match is_refused {
+                        true => send_apart(socket, &bytes[begin..end]),
+                        false => frames as u64,
+                    };
+                    at += 1;
+                }
+            }
+        }
+        bytes.clear();
+        ends.clear();
+    }
+}
+
+/// Sends a frame behind its header; says whether the system took it.
+fn send(socket: &OwnedFd, header: &[u8], frame: &[u8]) -> bool {
+    let parts = [IoSlice::new(header), IoSlice::new(frame)];
+    rustix::net::sendmsg(socket, &parts, &mut SendAncillaryBuffer::default(), SendFlags::DONTWAIT).is_ok()
+}
+
+/// Sends what has been put together, with its header, frame by frame: for kernels that do not cut it. Says how many were lost.
+#[cold]
+fn send_apart(socket: &OwnedFd, message: &[u8]) -> u64 {
+    let Some((header, frame)) = message.split_first_chunk::<VNET_HEADER>() else { return 0 };
+    let mut lost = 0;
+    if let Some(left) = Offload::read(header) {
+        let nothing_left = Offload::header(None);
+        left.finish(&mut frame.to_vec(), |piece| lost += u64::from(!send(socket, &nothing_left, piece)));
+    }
+    lost
+}
