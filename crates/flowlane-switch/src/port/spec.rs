@@ -93,6 +93,15 @@ impl PortSpec {
         matches!(self, Self::Tap { .. } | Self::AfPacket { .. } | Self::AfXdp { .. })
     }
 
+    /// Whether it spreads its frames over workers itself, as it is [told](Self::open_spread).
+    pub fn spreads_itself(&self) -> bool {
+        match self {
+            // What is no file can be read once only, by one worker.
+            Self::Pcap(config) => config.file.is_file(),
+            _ => matches!(self, Self::Gen { .. }),
+        }
+    }
+
     /// Opens the port for as many workers: a queue for each.
     ///
     /// # Errors
@@ -113,8 +122,7 @@ impl PortSpec {
         match self {
             _ if workers == 1 => Ok(vec![self.open()?]),
             Self::Null => Ok((0..workers).map(|_| Box::new(NullPort) as _).collect()),
-            // What is no file can be read once only.
-            Self::Pcap(config) if config.file.is_file() => Ok(boxed(PcapPort::open_all(config, spreads)?)),
+            Self::Pcap(config) if self.spreads_itself() => Ok(boxed(PcapPort::open_all(config, spreads)?)),
             Self::Gen { .. } => Ok(boxed(self.generator(spreads)?)),
             #[cfg(target_os = "linux")]
             Self::Tap { name } => Ok(boxed(super::tap::TapPort::open_all(name, workers)?)),

@@ -111,12 +111,16 @@ impl Setup {
         let mut egresses = (0..workers).map(egress).collect::<Result<Vec<_>, _>>()?;
         for (section, spec) in config.port.iter().zip(&self.specs) {
             let name = port_name(section.number, section.name.as_deref());
-            let spreads = self.spreads(section, seed, workers)?;
+            let spread = |me| match spec.spreads_itself() {
+                true => self.spread(section, seed, me, workers),
+                false => Ok(Spread::new(me, workers)),
+            };
+            let spreads = (0..workers).map(spread).collect::<Result<_, _>>()?;
             for (egress, queue) in egresses.iter_mut().zip(spec.open_spread(spreads)?) {
                 let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, queue);
                 (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
                 if slot.port.is_for_all() {
-                    slot.spread = self.spreads(section, seed, workers)?.into_iter().next();
+                    slot.spread = Some(self.spread(section, seed, 0, workers)?);
                 }
                 egress.ports.add(slot);
             }
@@ -132,10 +136,15 @@ impl Setup {
         Ok(egresses)
     }
 
-    /// Each worker's share of a port's frames.
-    fn spreads(&self, port: &PortSection, seed: u32, workers: usize) -> Result<Vec<Spread>, ConfigError> {
-        let spread = |me| Ok(Spread::new(me, workers).steered(self.steering(port, seed, workers)?));
-        (0..workers).map(spread).collect()
+    /// A worker's share of a port's frames.
+    fn spread(
+        &self,
+        port: &PortSection,
+        seed: u32,
+        me: usize,
+        workers: usize,
+    ) -> Result<Spread, ConfigError> {
+        Ok(Spread::new(me, workers).steered(self.steering(port, seed, workers)?))
     }
 
     /// What knows for whom a port's frames are, better than their flows say.

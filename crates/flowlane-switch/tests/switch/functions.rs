@@ -186,3 +186,51 @@ inside = "10.0.0.5:5353"
     assert_eq!(forward.outside, "203.0.113.1:53".parse().unwrap());
     assert_eq!(forward.inside, "10.0.0.5:5353".parse().unwrap());
 }
+
+/// Packets that went from one worker to another, those that came to the function, and what it has learnt.
+fn handed(folder: &Folder, port: &str, workers: usize, spread: &str, function: &str) -> (u64, u64, u64) {
+    let config = folder.0.join("spread.toml");
+    let text = format!(
+        "[switch]\nworkers = {workers}\nspread = \"{spread}\"\n\
+         [[port]]\nnumber = 1\nopen = \"{port}\"\n[[port]]\nnumber = 2\nopen = \"null\"\n\
+         [[table]]\nnumber = 0\nrules = [\"ip,actions=goto_table:5\"]\n{function}"
+    );
+    fs::write(&config, text).unwrap();
+    let setup = Setup::read(&config).unwrap();
+    let (mut switch, _control) = setup.open_controlled(5).unwrap();
+    switch.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
+    let report = Report::of_all(switch.workers_mut()).unwrap();
+    let handed = switch.workers().iter().map(|worker| worker.handed).sum();
+    (handed, report.functions[0].packets, report.functions[0].entries as u64)
+}
+
+#[test]
+fn who_has_a_share_of_a_function_gets_its_packets_at_once() {
+    let folder = Folder::new("spread");
+    let capture = folder.0.join("in.pcap");
+    let mut writer = CaptureWriter::new(fs::File::create(&capture).unwrap(), FileFormat::Pcap).unwrap();
+    for n in 0..500u32 {
+        let [_, _, high, low] = n.to_be_bytes();
+        let datagram =
+            Datagram { seconds: 0, from: ([10, 0, high, low], 1000), to: ([8, 8, 8, low % 7], 53) };
+        writer.write(0, &datagram.frame()).unwrap();
+    }
+    drop(writer);
+    let filter = "[[filter_table]]\nnumber = 5\nkey = [\"nw_src\", \"tp_src\"]\nlearn = true\nhit = \"output:2\"\n\
+                  miss = \"output:2\"\n";
+    let nat = "[[nat_table]]\nnumber = 5\ninside = [\"10.0.0.0/8\"]\npool = [\"203.0.113.1\"]\n\
+               outbound = \"output:2\"\ninbound = \"output:1\"\n";
+    let replayed = format!("pcap:{},loop=40", capture.display());
+    for (port, function) in
+        [(&*replayed, filter), (&*replayed, nat), ("gen:udp,flows=1000,count=20000", filter)]
+    {
+        let (none, all, entries) = handed(&folder, port, 1, "auto", function);
+        assert_eq!(none, 0);
+        for workers in [2, 3] {
+            assert_eq!(handed(&folder, port, workers, "auto", function).0, 0, "{port}, {workers} workers");
+            let by_flow = handed(&folder, port, workers, "flow", function);
+            assert!(by_flow.0 > 2000, "{port}, {workers} workers: {by_flow:?}");
+            assert_eq!((by_flow.1, by_flow.2), (all, entries), "{port}, {workers} workers");
+        }
+    }
+}
