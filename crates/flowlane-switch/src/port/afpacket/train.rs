@@ -52,10 +52,10 @@ fn datagram(frame: &Frame) -> Option<usize> {
     let left = frame.offload?;
     let (start, offset) = left.checksum?;
     let l4 = usize::from(start);
-    if left.cut.is_some() || usize::from(offset) != CHECKSUM || bytes.len() <= l4 + UDP_HEADER {
+    if left.cut.is_some() || usize::from(offset) != CHECKSUM || l4 < L3 || bytes.len() <= l4 + UDP_HEADER {
         return None;
     }
-    let ip = &bytes[L3..l4.max(L3)];
+    let ip = &bytes[L3..l4];
     // Nothing behind the datagram, which would be taken for payload; no options, no fragments.
     let is_whole = match (word(bytes, L3 - 2), ip.len()) {
         (ether_type::IPV4, 20) => {
@@ -256,6 +256,19 @@ mod tests {
         assert!(!follows(&|next| next.offload = None));
         let cut = Some(Cut { kind: GSO_UDP_SEGMENTS, size: 9, headers: 42 });
         assert!(!follows(&|next| next.offload = next.offload.map(|left| Offload { cut, ..left })));
+    }
+
+    #[test]
+    fn whatever_a_neighbour_says_of_a_frame_is_borne() {
+        let whole = sent(false, 1, (5, 53), &[7; 18]);
+        for (len, start) in
+            (0..=60).flat_map(|len| [0, 9, 13, 14, 20, 34, 54, u16::MAX].map(|start| (len, start)))
+        {
+            let mut frame = Frame::default();
+            frame.fill(&whole.bytes()[..len]);
+            frame.offload = Some(Offload { checksum: Some((start, CHECKSUM as u16)), cut: None });
+            assert_eq!(Train::of(&frame, 0).is_some(), (len, start) == (60, 34), "{len}, {start}");
+        }
     }
 
     #[test]
