@@ -253,8 +253,12 @@ impl<const W: usize> World<W> {
     /// Tables of every engine while rules come, go and change, and are rebuilt now and then.
     fn changed(&mut self) -> Result<u64, Box<Difference>> {
         let mut compared = 0;
+        let variants: Vec<Variant> = Variant::ALL.into_iter().filter(|v| v.available()).collect();
         for engine in AclEngine::ALL {
-            let config = AclConfig { seed: self.seed, ..AclConfig::default() }.with_engine(engine);
+            // What changes is made good for by each variant's own body.
+            let variant = variants[self.random.index(variants.len())];
+            let config = AclConfig { seed: self.seed, ..AclConfig::default() };
+            let config = config.with_engine(engine).with_variant(variant);
             let mut acl = Acl::new(self.layout.clone(), config);
             let mut rules: Vec<Entry<W>> = Vec::new();
             let mut snapshot = None;
@@ -270,7 +274,7 @@ impl<const W: usize> World<W> {
                     0 => acl.lookup_batch(keys, verdicts),
                     n => acl.lookup_categories(keys, n, verdicts),
                 };
-                let name = format!("table {engine} ({})", acl.engine_name());
+                let name = format!("table {engine} ({}, {variant})", acl.engine_name());
                 compared += self.agrees(&name, &step, &rules, &keys, &batch)?;
                 compared += self.explains(&name, &step, &rules, &keys, &|key| acl.depends(key))?;
             }

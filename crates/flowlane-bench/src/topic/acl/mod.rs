@@ -3,6 +3,7 @@
 //!
 //! Rule sets are generated, or those of the files that were given.
 
+mod churn;
 mod set;
 mod writer;
 
@@ -58,7 +59,12 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
     let built_often = sizes.iter().filter(|rules| **rules <= BUILT_OFTEN_MAX).count();
     let few = if context.options.rules.is_empty() { FEW.len() } else { 0 };
     let some = set::some_sets_count(context);
-    sizes.len() * (TRAFFIC.len() + 1) + built_often + some + few + writer::comparisons(context)
+    sizes.len() * (TRAFFIC.len() + 1)
+        + built_often
+        + some
+        + few
+        + churn::comparisons(context)
+        + writer::comparisons(context)
 }
 
 fn look_up(engine: &dyn Engine<4>, keys: &[[u32; 4]]) {
@@ -133,8 +139,9 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     let variants = by_variant(meter, context);
     // How many rules are few does not depend on the rules that were given.
     let brute = context.options.rules.is_empty().then(|| by_kernel(meter, context));
+    let churn = churn::after_changes(meter, context);
     let beside = writer::beside_a_writer(meter, context);
-    let others = [building, changes, variants].into_iter().chain(brute).chain([beside]);
+    let others = [building, changes, variants].into_iter().chain(brute).chain([churn, beside]);
     Ok(traffic.into_iter().chain(others).collect())
 }
 

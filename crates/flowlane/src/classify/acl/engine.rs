@@ -75,13 +75,28 @@ pub enum BuildError {
     Duplicate(RuleId),
 }
 
+/// Handles of entries that are dead: one bit for each.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dead<'a>(pub(super) &'a [u32]);
+
+impl Dead<'_> {
+    /// Whether an entry is. There must be a bit for it.
+    #[inline(always)]
+    pub(super) fn has(self, rule: RuleId) -> bool {
+        self.0[rule.0 as usize / 32] >> (rule.0 % 32) & 1 == 1
+    }
+}
+
 /// An engine whose entries stay, and which can answer without those that went.
 pub(super) trait Settled<const W: usize>: Engine<W> {
-    /// For one key the best of the entries of a category that are `alive`.
-    fn best_alive(&self, key: &[u32; W], category: usize, alive: &dyn Fn(RuleId) -> bool) -> Verdict;
+    /// As [`Engine::lookup_categories`] among the entries that are not dead.
+    ///
+    /// # Panics
+    /// As there, and where `dead` has not a bit for each handle.
+    fn lookup_alive(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict], dead: Dead<'_>);
 
     /// How that comes about in category 0.
-    fn explain_alive(&self, key: &[u32; W], alive: &dyn Fn(RuleId) -> bool) -> Explanation<W>;
+    fn explain_alive(&self, key: &[u32; W], dead: Dead<'_>) -> Explanation<W>;
 }
 
 /// A table of entries that answers in batches. Keys are words in the order of the layout.

@@ -29,6 +29,6 @@ pub use engine::{BuildError, Engine, Explanation, Verdict};
 pub use entry::{CATEGORIES_MAX, Condition, Entry, RankKey, best};
 pub use layout::{FieldKind, FieldSpec, Layout, LayoutError, Value, ValueError, WordKind};
 pub use search::{AclSearch, FlowExplanation, FlowShape};
-pub use shared::{AclReader, SharedAcl};
+pub use shared::{AclReader, RenewedAcl, SharedAcl};
 pub use table::{Acl, AclConfig, AclEngine};
 pub use tree::{Tree, TreeConfig};

@@ -13,7 +13,7 @@ mod tests;
 
 pub use kernel::{BruteKernel, BruteKernelError, Shape};
 
-use super::engine::Settled;
+use super::engine::{Dead, Settled};
 use super::{
     BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, Verdict, WordKind, order, reason,
 };
@@ -131,6 +131,25 @@ impl<const W: usize> Brute<W> {
         self.kernel
     }
 
+    /// How an answer comes about among the rules that are `alive`.
+    fn explain_among(&self, key: &[u32; W], alive: impl Fn(RuleId) -> bool) -> Explanation<W> {
+        let mut looked_at = [0; W];
+        let mut plain = self.entries.iter().filter(|e| e.categories & 1 == 1 && alive(e.rule));
+        let mut rules = 0;
+        let winner = plain.by_ref().find(|e| {
+            rules += 1;
+            reason::look_at(&e.condition, &self.kinds, key, &mut looked_at)
+        });
+        let runner_up = plain.find(|e| e.condition.matches(&self.kinds, key));
+        Explanation {
+            winner: winner.map(|e| e.rule),
+            runner_up: runner_up.map(|e| e.rule),
+            nodes: 0,
+            rules,
+            looked_at,
+        }
+    }
+
     fn lookup(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
         match self.body {
             Body::Scalar => scalar::lookup(self, keys, categories, verdicts),
@@ -181,34 +200,27 @@ impl<const W: usize> Engine<W> for Brute<W> {
 
     #[inline(never)]
     fn explain(&self, key: &[u32; W]) -> Explanation<W> {
-        self.explain_alive(key, &|_| true)
+        self.explain_among(key, |_| true)
     }
 }
 
 impl<const W: usize> Settled<W> for Brute<W> {
     #[inline(never)]
-    fn best_alive(&self, key: &[u32; W], category: usize, alive: &dyn Fn(RuleId) -> bool) -> Verdict {
-        let counts = |e: &&Entry<W>| e.categories >> category & 1 == 1 && alive(e.rule);
-        let found = self.entries.iter().filter(counts).find(|e| e.condition.matches(&self.kinds, key));
-        found.map_or(Verdict::NONE, |e| Verdict::of(e.rule))
+    fn lookup_alive(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict], dead: Dead<'_>) {
+        self.lookup_categories(keys, categories, verdicts);
+        for (i, verdict) in verdicts.iter_mut().enumerate() {
+            if verdict.rule().is_some_and(|rule| dead.has(rule)) {
+                let (key, category) = (&keys[i / categories], i % categories);
+                let counts = |e: &&Entry<W>| e.categories >> category & 1 == 1 && !dead.has(e.rule);
+                let found =
+                    self.entries.iter().filter(counts).find(|e| e.condition.matches(&self.kinds, key));
+                *verdict = found.map_or(Verdict::NONE, |e| Verdict::of(e.rule));
+            }
+        }
     }
 
     #[inline(never)]
-    fn explain_alive(&self, key: &[u32; W], alive: &dyn Fn(RuleId) -> bool) -> Explanation<W> {
-        let mut looked_at = [0; W];
-        let mut plain = self.entries.iter().filter(|e| e.categories & 1 == 1 && alive(e.rule));
-        let mut rules = 0;
-        let winner = plain.by_ref().find(|e| {
-            rules += 1;
-            reason::look_at(&e.condition, &self.kinds, key, &mut looked_at)
-        });
-        let runner_up = plain.find(|e| e.condition.matches(&self.kinds, key));
-        Explanation {
-            winner: winner.map(|e| e.rule),
-            runner_up: runner_up.map(|e| e.rule),
-            nodes: 0,
-            rules,
-            looked_at,
-        }
+    fn explain_alive(&self, key: &[u32; W], dead: Dead<'_>) -> Explanation<W> {
+        self.explain_among(key, |rule| !dead.has(rule))
     }
 }

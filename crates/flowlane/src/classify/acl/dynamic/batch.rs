@@ -206,6 +206,21 @@ pub(super) fn lookup<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], ver
     }
 }
 
+/// [`Dynamic::improve_batch`].
+pub(super) fn improve<const W: usize>(
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    ranks: &[u64],
+    verdicts: &mut [Verdict],
+) {
+    let chunks = keys.chunks(BATCH).zip(ranks.chunks(BATCH)).zip(verdicts.chunks_mut(BATCH));
+    for ((keys, ranks), verdicts) in chunks {
+        let mut winners = Single::above(ranks, &engine.classes);
+        search(engine, keys, &mut winners);
+        winners.improve(verdicts);
+    }
+}
+
 /// [`Engine::lookup_categories`](crate::classify::acl::Engine::lookup_categories).
 pub(super) fn lookup_categories<const W: usize>(
     engine: &Dynamic<W>,

@@ -148,21 +148,33 @@ impl<const W: usize> Dynamic<W> {
             return Err(BuildError::Rules { rules_max });
         }
         let tables = plan::tables(kinds, entries, &config);
-        Self::with_tables(kinds, entries, config, tables)
+        Self::with_tables(kinds, entries, config, tables, None)
     }
 
-    /// A table without rules, with a plan for rules like these.
+    /// A table without rules, with a plan for rules like these and for packets that these match.
     pub(super) fn for_rules_like(
         kinds: &[WordKind; W],
         entries: &[Entry<W>],
         config: DynamicConfig,
     ) -> Result<Self, BuildError> {
         let tables = plan::tables(kinds, entries, &config);
-        let mut made = Self::with_tables(kinds, &[], config, tables)?;
         let mut ranks: Vec<u64> = entries.iter().map(|e| e.rank.0).collect();
         ranks.sort_unstable();
-        made.classes = Classes::of_ranks(&ranks);
-        Ok(made)
+        Self::with_tables(kinds, &[], config, tables, Some(Classes::of_ranks(&ranks)))
+    }
+
+    /// A table of these entries by the plan of this one, in at most so many bytes.
+    ///
+    /// # Errors
+    /// Where a limit does not allow them, or two have one handle.
+    pub(super) fn by_the_same_plan(
+        &self,
+        entries: &[Entry<W>],
+        memory_max: usize,
+    ) -> Result<Self, BuildError> {
+        let tables = self.tables.iter().map(|t| Planned { mask: t.mask, wins: t.wins }).collect();
+        let config = DynamicConfig { memory_max, ..self.config.clone() };
+        Self::with_tables(&self.kinds, entries, config, tables, Some(self.classes.clone()))
     }
 
     /// The same table; from now on somebody else keeps its size within limits.
@@ -196,16 +208,17 @@ impl<const W: usize> Dynamic<W> {
         self.tables.iter().map(|t| (t.mask, t.len()))
     }
 
-    /// Builds these tables; the last must suit all rules.
+    /// Builds these tables; the last must suit all rules. Classes where the entries' own will not do.
     fn with_tables(
         kinds: &[WordKind; W],
         entries: &[Entry<W>],
         config: DynamicConfig,
         tables: Vec<Planned<W>>,
+        classes: Option<Classes>,
     ) -> Result<Self, BuildError> {
         let order = order::ascending(entries.iter().map(|e| e.rank.0));
         let by_rank: Vec<&Entry<W>> = order.into_iter().map(|i| &entries[i as usize]).collect();
-        let ranks: Vec<u64> = by_rank.iter().map(|e| e.rank.0).collect();
+        let own_classes = || Classes::of_ranks(&by_rank.iter().map(|e| e.rank.0).collect::<Vec<u64>>());
         let room = entries.len() + entries.len() / 16;
         let handles = entries.iter().map(|e| e.rule.0);
         let chosen = || choices::choose(Slot::AclDynamic, |text| Body::of(text.parse().ok()?));
@@ -215,7 +228,7 @@ impl<const W: usize> Dynamic<W> {
             kinds: *kinds,
             masks: tables.iter().map(|t| t.mask).collect(),
             body,
-            classes: Classes::of_ranks(&ranks),
+            classes: classes.unwrap_or_else(own_classes),
             tables: tables.into_iter().enumerate().map(table).collect(),
             order: Vec::new(),
             rules: Rules::with_room(0),
@@ -299,6 +312,20 @@ impl<const W: usize> Dynamic<W> {
         Some(record.entry())
     }
 
+    /// Puts its best entry of category 0 in the place of each verdict whose rank, given beside it, is no better.
+    ///
+    /// # Panics
+    /// Where the slices differ in length.
+    #[inline(never)]
+    pub(super) fn improve_batch(&self, keys: &[[u32; W]], ranks: &[u64], verdicts: &mut [Verdict]) {
+        assert_eq!(
+            (keys.len(), keys.len()),
+            (ranks.len(), verdicts.len()),
+            "a rank and a verdict for each key"
+        );
+        batch::improve(self, keys, ranks, verdicts);
+    }
+
     /// Which table a rule goes to.
     #[inline]
     fn table_for(&self, mask: &[u32; W]) -> u8 {
@@ -377,7 +404,7 @@ impl<const W: usize> Dynamic<W> {
         let tables = self.tables.iter().map(|t| Planned { mask: t.mask, wins: t.wins }).collect();
         let entries: Vec<_> = self.entries().collect();
         // It takes less than there is: where it should not fit, all stays as it is.
-        if let Ok(made) = Self::with_tables(&self.kinds, &entries, self.config.clone(), tables) {
+        if let Ok(made) = Self::with_tables(&self.kinds, &entries, self.config.clone(), tables, None) {
             *self = made;
         }
     }

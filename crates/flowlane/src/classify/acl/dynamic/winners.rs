@@ -1,5 +1,6 @@
 //! The best rules so far for the keys of a batch.
 
+use super::classes::Classes;
 use crate::classify::acl::{CATEGORIES_MAX, Verdict};
 use crate::rule::RuleId;
 
@@ -42,6 +43,24 @@ impl Single {
     #[inline(always)]
     pub(super) fn new() -> Self {
         Self { ranks: [0; BATCH + 1], classes: [0; BATCH + 1], rules: [u32::MAX; BATCH + 1] }
+    }
+
+    /// With something of these ranks found already.
+    #[inline(always)]
+    pub(super) fn above(ranks: &[u64], classes: &Classes) -> Self {
+        let mut made = Self::new();
+        for (lane, rank) in ranks.iter().take(BATCH).enumerate() {
+            (made.ranks[lane], made.classes[lane]) = (*rank, classes.of(*rank));
+        }
+        made
+    }
+
+    /// The verdicts that are better than what had been found already.
+    #[inline(always)]
+    pub(super) fn improve(&self, verdicts: &mut [Verdict]) {
+        for (verdict, rule) in verdicts.iter_mut().zip(&self.rules) {
+            *verdict = if *rule == u32::MAX { *verdict } else { Verdict::of(RuleId(*rule)) };
+        }
     }
 
     #[inline(always)]

@@ -3,6 +3,7 @@
 mod left_right;
 #[cfg(all(loom, test))]
 mod loom;
+mod renewed;
 mod sync;
 #[cfg(all(test, not(loom)))]
 mod tests;
@@ -10,6 +11,7 @@ mod tests;
 use std::sync::Arc;
 
 use self::left_right::{Reader, Writer};
+pub use self::renewed::RenewedAcl;
 use super::table::{AclContest, Bulk, Snapshot};
 use super::{Acl, BuildError, Condition, Verdict};
 use crate::classify::Hit;
@@ -23,6 +25,7 @@ enum Change<const W: usize> {
     Replace(RuleId, Priority, Condition<W>, u16),
     Snapshot,
     Adopt(Arc<Bulk<W>>),
+    Abandon,
     /// Anything: the copy is made anew.
     Become,
 }
@@ -43,6 +46,10 @@ impl<const W: usize> Change<W> {
                 Ok(true)
             }
             Self::Adopt(bulk) => table.adopt(bulk.clone()).map(|()| true),
+            Self::Abandon => {
+                table.abandon();
+                Ok(true)
+            }
             Self::Become => Ok(false),
         }
     }
@@ -213,6 +220,12 @@ impl<const W: usize> SharedAcl<W> {
     /// As there.
     pub fn adopt(&mut self, bulk: Arc<Bulk<W>>) -> Result<(), BuildError> {
         self.transaction(|t| t.make(Change::Adopt(bulk)).map(|_| ()))
+    }
+
+    /// Nothing will be adopted of the last snapshot.
+    fn abandon(&mut self) {
+        let made = self.transaction(|t| t.make(Change::Abandon));
+        made.expect("nothing is needed for it");
     }
 
     /// Merges what has changed into the bulk, on this thread; readers go on with the old one meanwhile.

@@ -110,3 +110,67 @@ fn both_copies_end_up_the_same() {
     }
     assert_eq!(seen[0], seen[1]);
 }
+
+/// What a table of these entries says, by going through them all.
+fn expected(table: &Acl<4>, keys: &[[u32; 4]]) -> Vec<Option<RuleId>> {
+    let entries: Vec<_> = table.entries().copied().collect();
+    let best = |key| crate::classify::acl::best(&entries, table.layout().kinds(), key, 0);
+    keys.iter().map(|key| best(key).map(|entry| entry.rule)).collect()
+}
+
+#[test]
+fn a_table_that_renews_itself_is_right_at_any_moment_and_has_no_changes_left_soon() {
+    for engine in [AclEngine::Tree, AclEngine::Dynamic, AclEngine::Auto] {
+        let (entries, keys) = testing::generated(Profile::Fw, 600, 200, 4);
+        let mut shared = RenewedAcl::new(table(engine));
+        let mut reader = shared.reader();
+        let mut verdicts = vec![Verdict::NONE; keys.len()];
+        // Until it has been renewed at least twice while rules change, and all rules are others.
+        let begun = std::time::Instant::now();
+        for round in 0.. {
+            for entry in entries.iter().skip(round % 7).step_by(7) {
+                let rule = RuleId(entry.rule.0 % 300);
+                if !shared.remove(rule) || round % 2 == 0 {
+                    shared.insert(rule, Priority(entry.rule.0 % 5), entry.condition, 1).unwrap();
+                }
+            }
+            reader.lookup_batch(&keys, &mut verdicts);
+            let found: Vec<_> = verdicts.iter().map(|v| v.rule()).collect();
+            assert_eq!(found, shared.look(|table| expected(table, &keys)), "{engine}, round {round}");
+            let renewed = engine == AclEngine::Dynamic || shared.renewals() >= 2;
+            if round >= 14 && renewed || begun.elapsed().as_secs() > 60 {
+                break;
+            }
+        }
+        while shared.look(Acl::is_worn) && begun.elapsed().as_secs() < 60 {
+            thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert!(!shared.look(Acl::is_worn), "{engine}: {}", shared.look(Acl::changes));
+        reader.lookup_batch(&keys, &mut verdicts);
+        let found: Vec<_> = verdicts.iter().map(|v| v.rule()).collect();
+        assert_eq!(found, shared.look(|table| expected(table, &keys)));
+        assert!(shared.refused().is_none());
+    }
+}
+
+#[test]
+fn a_renewal_that_is_given_up_leaves_room_for_rules_that_come() {
+    let mut shared = SharedAcl::new(table(AclEngine::Tree));
+    let mut bytes = Vec::new();
+    for _ in 0..3 {
+        _ = shared.snapshot();
+        for rule in 0..100 {
+            shared.remove(RuleId(rule));
+            shared.insert(RuleId(rule), Priority(5), any(), 1).unwrap();
+        }
+        shared.abandon();
+        bytes.push(shared.look(Acl::table_bytes));
+    }
+    for _ in 0..20 {
+        for rule in 0..100 {
+            shared.remove(RuleId(rule));
+            shared.insert(RuleId(rule), Priority(5), any(), 1).unwrap();
+        }
+    }
+    assert!(shared.look(Acl::table_bytes) <= bytes[2], "{bytes:?}");
+}

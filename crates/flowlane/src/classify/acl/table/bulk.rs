@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Acl, AclConfig, AclEngine, State};
+use super::{ALIKE_MAX, Acl, AclConfig, AclEngine, Plan, State};
 use crate::classify::acl::engine::Settled;
-use crate::classify::acl::{Brute, BuildError, Engine, Entry, Tree, TreeConfig, WordKind};
+use crate::classify::acl::{Brute, BuildError, Dynamic, Engine, Entry, Tree, TreeConfig, WordKind};
 use crate::rule::RuleId;
 
 /// The rules of a table at some time, to be built on any thread while the table goes on.
@@ -17,6 +17,8 @@ pub struct Snapshot<const W: usize> {
     engine: AclEngine,
     entries: Vec<Entry<W>>,
     memory_max: usize,
+    /// Whether the rules that come will need a plan.
+    plans: bool,
 }
 
 /// What was built of a [`Snapshot`].
@@ -25,6 +27,11 @@ pub struct Bulk<const W: usize> {
     engine: Option<Box<dyn Settled<W>>>,
     slots: Vec<u32>,
     chosen: AclEngine,
+    /// The overlay's plan, a table without rules: for all of the snapshot's, where the dynamic engine has them; else for
+    /// rules like them. None: the old one will do.
+    plan: Option<Dynamic<W>>,
+    /// How many rules the snapshot had.
+    rules: usize,
 }
 
 impl<const W: usize> std::fmt::Debug for Bulk<W> {
@@ -76,9 +83,17 @@ impl<const W: usize> Snapshot<W> {
             named => named,
         };
         let chosen = if engine.is_some() { chosen } else { AclEngine::Dynamic };
-        let slots =
-            if engine.is_some() { self.entries.iter().map(|e| e.rule.0).collect() } else { Vec::new() };
-        Ok(Bulk { engine, slots, chosen })
+        let plan = match engine {
+            None => Some(self.config.dynamic_for(&self.kinds, &self.entries)?),
+            Some(_) if self.plans => {
+                let step = (self.entries.len() / ALIKE_MAX).max(1);
+                let alike: Vec<Entry<W>> = self.entries.iter().step_by(step).copied().collect();
+                Some(self.config.dynamic_for_rules_like(&self.kinds, &alike)?)
+            }
+            Some(_) => None,
+        };
+        let slots = engine.iter().flat_map(|_| self.entries.iter().map(|e| e.rule.0)).collect();
+        Ok(Bulk { engine, slots, chosen, plan, rules: self.entries.len() })
     }
 }
 
@@ -103,6 +118,7 @@ impl<const W: usize> Acl<W> {
             engine,
             entries,
             memory_max: self.config.memory_max.saturating_sub(self.own_bytes()),
+            plans: self.plan.is_for_all && self.plan.is_old(),
         }
     }
 
@@ -117,6 +133,13 @@ impl<const W: usize> Acl<W> {
     /// A snapshot has been taken, of this table or of its copy in [`shared`](super::super::shared).
     pub(in crate::classify::acl) fn freeze(&mut self) {
         self.frozen = true;
+    }
+
+    /// Nothing will be adopted of the last snapshot: slots of removed rules are used again.
+    pub(in crate::classify::acl) fn abandon(&mut self) {
+        self.frozen = false;
+        let free = |slot: &u32| self.states[*slot as usize] == State::Free;
+        self.free = (0..self.states.len() as u32).rev().filter(free).collect();
     }
 
     /// Merges what has changed into the bulk.
@@ -144,13 +167,13 @@ impl<const W: usize> Acl<W> {
                 State::Free | State::Dead => State::Free,
             })
             .collect();
-        let mut dead = vec![0u64; states.len().div_ceil(64)];
+        let mut dead = vec![0u32; states.len().div_ceil(32)];
         let mut deaths = 0;
         for slot in &bulk.slots {
             let state = &mut states[*slot as usize];
             *state = if *state == State::Overlay { State::Bulk } else { State::Dead };
             if *state == State::Dead {
-                dead[*slot as usize / 64] |= 1 << (slot % 64);
+                dead[*slot as usize / 32] |= 1 << (slot % 32);
                 deaths += 1;
             }
         }
@@ -162,9 +185,20 @@ impl<const W: usize> Acl<W> {
         // An empty overlay takes a few hundred bytes, which nobody is refused for.
         let taken = self.own_bytes() + bulk.engine.as_ref().map_or(0, |engine| engine.table_bytes());
         let room = if newer.is_empty() { usize::MAX } else { self.config.memory_max.saturating_sub(taken) };
-        let overlay = self.config.dynamic(self.layout.kinds(), &newer, room)?.without_memory_limit();
-        self.replan_at = (2 * newer.len()).max(super::REPLAN_MIN);
-        self.overlay = overlay;
+        let (overlay, plan) = match &bulk.plan {
+            Some(planned) => {
+                let since =
+                    if bulk.engine.is_some() { newer.len() } else { newer.len().abs_diff(bulk.rules) };
+                let plan = Plan { rules: bulk.rules, since, is_for_all: bulk.engine.is_some() };
+                (planned.by_the_same_plan(&newer, room)?, plan)
+            }
+            None if self.plan.is_for_all => (self.overlay.by_the_same_plan(&newer, room)?, self.plan),
+            None => {
+                let plan = Plan { rules: newer.len(), ..Plan::default() };
+                (self.config.dynamic(self.layout.kinds(), &newer, room)?, plan)
+            }
+        };
+        (self.overlay, self.plan) = (overlay.without_memory_limit(), plan);
         self.free = free;
         (self.states, self.dead, self.deaths) = (states, dead, deaths);
         self.bulk = bulk.engine.is_some().then_some(bulk);

@@ -118,6 +118,16 @@ impl AclConfig {
         Dynamic::build(kinds, entries, DynamicConfig { memory_max, variant, ..DynamicConfig::new(self.seed) })
     }
 
+    /// A dynamic table without rules, planned for these.
+    pub(super) fn dynamic_for<const W: usize>(
+        &self,
+        kinds: &[WordKind; W],
+        entries: &[Entry<W>],
+    ) -> Result<Dynamic<W>, BuildError> {
+        let variant = self.usable_variant();
+        Dynamic::for_rules_like(kinds, entries, DynamicConfig { variant, ..DynamicConfig::new(self.seed) })
+    }
+
     /// A table without rules, planned for rules like these: roughly, in some 30 ms however many they are.
     pub(super) fn dynamic_for_rules_like<const W: usize>(
         &self,

@@ -2,12 +2,13 @@
 
 use super::{Acl, State};
 use crate::classify::Hit;
+use crate::classify::acl::engine::{Dead, Settled};
 use crate::classify::acl::{CATEGORIES_MAX, Engine, Explanation, RankKey, Verdict, best};
 use crate::isa::Variant;
 use crate::rule::RuleId;
 
-/// Keys that are made good at a time.
-const CHUNK: usize = 64;
+/// Verdicts that are made at a time where both are asked: as many as engines have under way at once.
+const CHUNK: usize = 256;
 
 impl<const W: usize> Acl<W> {
     /// The engine that has the bulk of the rules.
@@ -93,38 +94,45 @@ impl<const W: usize> Acl<W> {
 
     /// The slots of the winners.
     fn slots_of(&self, keys: &[[u32; W]], categories: usize, slots: &mut [Verdict]) {
-        Self::engine_slots(self.engine(), keys, categories, slots);
-        if self.bulk.is_none() || self.overlay.is_empty() && self.deaths == 0 {
-            return;
-        }
+        let Some(bulk) = self.bulk.as_deref().filter(|_| self.changes() > 0) else {
+            return Self::engine_slots(self.engine(), keys, categories, slots);
+        };
         // To clear room for all categories of as many keys would take longer than to ask for them.
         let mut newer = [Verdict::NONE; CHUNK];
         let chunk = CHUNK / categories;
         for (keys, slots) in keys.chunks(chunk).zip(slots.chunks_mut(chunk * categories)) {
-            self.make_good(keys, categories, slots, &mut newer[..keys.len() * categories]);
+            self.best_of_both(bulk.engine(), keys, categories, slots, &mut newer[..keys.len() * categories]);
         }
     }
 
-    /// Makes up for what has changed since the bulk was built; `newer` is room for as many verdicts, without any.
-    fn make_good(&self, keys: &[[u32; W]], categories: usize, slots: &mut [Verdict], newer: &mut [Verdict]) {
-        if !self.overlay.is_empty() {
-            match &self.few {
-                Some(few) => Self::engine_slots(&**few, keys, categories, newer),
-                None => Self::engine_slots(&self.overlay, keys, categories, newer),
-            }
-            for (slot, newer) in slots.iter_mut().zip(&*newer) {
-                // A dead rule's successor is looked for below, unless this one is better anyway. Most have no newer one.
-                if newer.rule().is_some() && self.rank(*newer) > self.rank(*slot) {
-                    *slot = *newer;
-                }
-            }
+    /// The better of what the bulk has and what has come since; `newer` is room for as many verdicts, without any.
+    fn best_of_both(
+        &self,
+        bulk: &dyn Settled<W>,
+        keys: &[[u32; W]],
+        categories: usize,
+        slots: &mut [Verdict],
+        newer: &mut [Verdict],
+    ) {
+        match self.deaths {
+            0 => Self::engine_slots(bulk, keys, categories, slots),
+            _ => bulk.lookup_alive(keys, categories, slots, Dead(&self.dead)),
         }
-        let Some(bulk) = self.bulk.as_deref().filter(|_| self.deaths != 0) else { return };
-        for (at, (slot, newer)) in slots.iter_mut().zip(newer).enumerate() {
-            if self.is_dead(*slot) {
-                let alive = |slot| !self.is_dead(Verdict::of(slot));
-                let next = bulk.engine().best_alive(&keys[at / categories], at % categories, &alive);
-                *slot = if self.rank(*newer) > self.rank(next) { *newer } else { next };
+        match &self.few {
+            _ if self.overlay.is_empty() => return,
+            Some(few) => Self::engine_slots(&**few, keys, categories, newer),
+            None if categories == 1 => {
+                let mut ranks = [0; CHUNK];
+                let found = ranks.iter_mut().zip(&*slots);
+                found.for_each(|(rank, slot)| *rank = self.rank(*slot).map_or(0, |rank| rank.0));
+                return self.overlay.improve_batch(keys, &ranks[..keys.len()], slots);
+            }
+            None => Self::engine_slots(&self.overlay, keys, categories, newer),
+        }
+        for (slot, newer) in slots.iter_mut().zip(&*newer) {
+            // Most have no newer one.
+            if newer.rule().is_some() && self.rank(*newer) > self.rank(*slot) {
+                *slot = *newer;
             }
         }
     }
@@ -135,8 +143,8 @@ impl<const W: usize> Acl<W> {
 
     fn is_dead(&self, slot: Verdict) -> bool {
         // Slots behind the last word are newer than the bulk.
-        let word = |slot: RuleId| self.dead.get(slot.0 as usize / 64).copied().unwrap_or(0);
-        slot.rule().is_some_and(|slot| word(slot) >> (slot.0 % 64) & 1 == 1)
+        let word = |slot: RuleId| self.dead.get(slot.0 as usize / 32).copied().unwrap_or(0);
+        slot.rule().is_some_and(|slot| word(slot) >> (slot.0 % 32) & 1 == 1)
     }
 
     /// How the answer for a key comes about.
@@ -156,7 +164,7 @@ impl<const W: usize> Acl<W> {
         let mut told = self.engine().explain(key);
         if let Some(bulk) = &self.bulk {
             if told.winner.is_some_and(|slot| self.is_dead(Verdict::of(slot))) {
-                told = bulk.engine().explain_alive(key, &|slot| !self.is_dead(Verdict::of(slot)));
+                told = bulk.engine().explain_alive(key, Dead(&self.dead));
             }
             if !self.overlay.is_empty() {
                 add(&mut told, self.overlay.explain(key), |slot| self.rank(Verdict::of(slot)));

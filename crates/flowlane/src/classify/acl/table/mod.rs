@@ -19,11 +19,14 @@ use super::{Brute, BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKe
 use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
 
-/// Up to so many rules of the overlay are compared one by one: what a vector holds.
-const FEW_MAX: usize = 16;
+/// Up to so many rules of the overlay are compared one by one: fewer cycles than the tables take that it is planned into.
+const FEW_MAX: usize = 32;
 
-/// With so many rules the overlay is planned for the first time, and with twice as many again.
-const REPLAN_MIN: usize = 64;
+/// With so many rules the overlay is planned for the first time; and again when as many have come as it was planned for.
+const REPLAN_MIN: usize = FEW_MAX + 1;
+
+/// Rules that stand for all, where an overlay is planned for rules like them.
+const ALIKE_MAX: usize = 8192;
 
 /// Where a slot's rule is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +39,22 @@ enum State {
     Dead,
     /// In the overlay.
     Overlay,
+}
+
+/// What the overlay's plan was made for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Plan {
+    /// Rules that there were then, and rules that have come since.
+    rules: usize,
+    since: usize,
+    /// Whether it is for rules like all that there are, not only for the overlay's own.
+    is_for_all: bool,
+}
+
+impl Plan {
+    fn is_old(self) -> bool {
+        self.since >= self.rules.max(REPLAN_MIN)
+    }
 }
 
 /// An access list: rules by handle, priority and category, and the engines that look keys up.
@@ -57,14 +76,13 @@ pub struct Acl<const W: usize> {
     sequence: u32,
     bulk: Option<Arc<Bulk<W>>>,
     /// Rules of the bulk that are dead, one bit for each slot.
-    dead: Vec<u64>,
+    dead: Vec<u32>,
     deaths: usize,
     /// Rules that came since the bulk was built.
     overlay: Dynamic<W>,
     /// The same, where beside a bulk they are so few that brute force finds them fastest.
     few: Option<Arc<Brute<W>>>,
-    /// At how many rules the overlay is planned anew.
-    replan_at: usize,
+    plan: Plan,
     /// What the last contest chose.
     chosen: Option<AclEngine>,
     /// Slots below this number may be in a snapshot that is being built: they are not used again before that is
@@ -95,7 +113,7 @@ impl<const W: usize> Acl<W> {
             deaths: 0,
             overlay,
             few: None,
-            replan_at: REPLAN_MIN,
+            plan: Plan::default(),
             chosen: None,
             frozen: false,
             merged_aside: false,
@@ -151,13 +169,23 @@ impl<const W: usize> Acl<W> {
     /// there, and there is no other however many they are.
     pub(super) fn leave_merging(&mut self) {
         if !self.merged_aside && self.bulk.is_some() && self.overlay.is_empty() {
-            let entries: Vec<Entry<W>> = self.entries().copied().collect();
-            // Without it rules that come are found all the same.
-            if let Ok(planned) = self.config.dynamic_for_rules_like(self.layout.kinds(), &entries) {
-                self.overlay = planned.without_memory_limit();
-            }
+            self.plan_for_all();
         }
         self.merged_aside = true;
+    }
+
+    /// Plans the overlay for rules like all, and for packets that may hit any of them: most find nothing in it, and a plan
+    /// for its own rules alone lets them walk its chains to the end.
+    fn plan_for_all(&mut self) {
+        let step = (self.len() / ALIKE_MAX).max(1);
+        let alike: Vec<Entry<W>> = self.entries().step_by(step).copied().collect();
+        let own: Vec<Entry<W>> = self.overlay.entries().collect();
+        let planned = self.config.dynamic_for_rules_like(self.layout.kinds(), &alike);
+        // Without it rules that come are found all the same.
+        if let Ok(planned) = planned.and_then(|planned| planned.by_the_same_plan(&own, usize::MAX)) {
+            self.overlay = planned;
+            self.plan.is_for_all = true;
+        }
     }
 
     /// The rules, in no order.
@@ -252,14 +280,27 @@ impl<const W: usize> Acl<W> {
             return Err(BuildError::Memory { engine, rules, needed_bytes, memory_max });
         }
         self.put(entry, State::Overlay);
-        if self.overlay.len() >= self.replan_at && !self.merged_aside {
-            // The old plan is slower, not wrong, where there is no room for another.
-            if let Ok(planned) = self.overlay.replan() {
-                self.overlay = planned;
-            }
-            self.replan_at = 2 * self.overlay.len();
+        self.plan.since += 1;
+        if self.plan.is_old() && self.overlay.len() > FEW_MAX && !self.merged_aside {
+            self.replan();
         }
         Ok(())
+    }
+
+    /// Plans the overlay for what there is now. The old plan is slower, not wrong, where there is no room for another.
+    fn replan(&mut self) {
+        if self.bulk.is_some() {
+            self.plan_for_all();
+        } else if let Ok(planned) = self.overlay.replan() {
+            self.overlay = planned;
+        }
+        self.plan = Plan { rules: self.len(), since: 0, ..self.plan };
+    }
+
+    /// Whether lookups would be faster after a [`rebuild`](Self::rebuild): rules have come or gone since, or rules of another
+    /// kind have taken the place of those that there were.
+    pub(super) fn is_worn(&self) -> bool {
+        self.changes() > 0 || self.bulk.is_none() && self.plan.is_old()
     }
 
     /// Gives an entry a slot.
@@ -281,8 +322,7 @@ impl<const W: usize> Acl<W> {
         self.by_rule.remove(&self.slots[slot as usize].rule);
         if self.states[slot as usize] == State::Bulk {
             self.states[slot as usize] = State::Dead;
-            self.dead.resize(self.slots.len().div_ceil(64), 0);
-            self.dead[slot as usize / 64] |= 1 << (slot % 64);
+            self.dead[slot as usize / 32] |= 1 << (slot % 32);
             self.deaths += 1;
         } else {
             self.overlay.remove(RuleId(slot));
@@ -351,6 +391,6 @@ impl<const W: usize> Acl<W> {
     fn own_bytes(&self) -> usize {
         self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<Hit>() + size_of::<State>())
             + (self.by_rule.capacity() + self.free.capacity()) * size_of::<(RuleId, u32)>()
-            + 8 * self.dead.len()
+            + size_of_val(&self.dead[..])
     }
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::classify::acl::{Verdict, testing};
 use crate::generate::{Profile, Random};
+use crate::isa::Variant;
 
 const CATEGORY: u16 = 1;
 
@@ -267,6 +268,26 @@ fn a_change_during_the_building_is_not_lost() {
     acl.adopt(snapshot.build().unwrap().into()).unwrap();
     assert_eq!((acl.len(), acl.changes()), (160, 60 + 50));
     agrees(&acl, &keys);
+}
+
+#[test]
+fn removed_rules_win_nowhere_in_any_variant() {
+    for variant in Variant::ALL.into_iter().filter(|v| v.available()) {
+        for engine in [AclEngine::Tree, AclEngine::Brute] {
+            let config = AclConfig::default().with_engine(engine).with_variant(variant);
+            let (mut acl, entries, keys) = filled(config, 400);
+            for step in [10, 3, 2] {
+                for entry in entries.iter().step_by(step) {
+                    acl.remove(entry.rule);
+                }
+                agrees(&acl, &keys);
+                let mut found = vec![Verdict::NONE; 2 * keys.len()];
+                acl.lookup_categories(&keys, 2, &mut found);
+                let single = verdicts(&acl, &keys);
+                assert!(found.chunks(2).zip(single).all(|(two, one)| two == [one, Verdict::NONE]));
+            }
+        }
+    }
 }
 
 /// Where merging is left to others, rules that came are found by a plan, and not by going through all that came.

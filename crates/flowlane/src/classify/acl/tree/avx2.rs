@@ -5,6 +5,7 @@ use std::arch::x86_64::_pext_u64;
 use super::leaf::Block;
 use super::record::Record;
 use super::{Tree, lanes, sse42};
+use crate::classify::acl::engine::Dead;
 use crate::classify::acl::{Verdict, WordKind};
 use crate::isa;
 
@@ -46,8 +47,14 @@ impl lanes::Lanes for Avx2 {
 }
 
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn batch<const W: usize>(isa: isa::Avx2, tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
-    lanes::lookup_batch(Avx2(isa), tree, keys, verdicts);
+fn batch<const W: usize>(
+    isa: isa::Avx2,
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [Verdict],
+    dead: Option<Dead<'_>>,
+) {
+    lanes::lookup_batch(Avx2(isa), tree, keys, verdicts, dead);
 }
 
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
@@ -66,9 +73,10 @@ pub(super) fn lookup_batch<const W: usize>(
     tree: &Tree<W>,
     keys: &[[u32; W]],
     verdicts: &mut [Verdict],
+    dead: Option<Dead<'_>>,
 ) {
     // SAFETY: the witness proves that the CPU has these.
-    unsafe { batch(isa, tree, keys, verdicts) }
+    unsafe { batch(isa, tree, keys, verdicts, dead) }
 }
 
 pub(super) fn lookup_categories<const W: usize>(

@@ -5,6 +5,7 @@
 use super::leaf::{self, Block, NODE, NONE};
 use super::record::Record;
 use super::{Node, PARTS_MAX, Tree};
+use crate::classify::acl::engine::Dead;
 use crate::classify::acl::{CATEGORIES_MAX, Verdict, WordKind};
 use crate::memory;
 
@@ -148,7 +149,7 @@ fn fulfils<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, rank: u32, key: &
     lanes.matches(&tree.records.kinds, record, key) && tree.records.categories(rank) & 1 == 1
 }
 
-/// The best rank for key `i` of a group in category 0, in any part.
+/// The best rank of a living rule for key `i` of a group in category 0, in any part.
 #[inline(always)]
 pub(super) fn best<L: Lanes, const W: usize, const G: usize>(
     lanes: L,
@@ -157,11 +158,12 @@ pub(super) fn best<L: Lanes, const W: usize, const G: usize>(
     signatures: &[[u32; G]],
     i: usize,
     key: &[u32; W],
+    dead: Option<Dead<'_>>,
 ) -> u32 {
     let mut best = NONE;
     for (at, signatures) in at.iter().zip(signatures) {
         visit(lanes, tree, Place { block: at[i], signature: signatures[i] }, |rank| {
-            if rank < best && fulfils(lanes, tree, rank, key) {
+            if rank < best && fulfils(lanes, tree, rank, key) && !tree.is_dead(rank, dead) {
                 best = rank;
             }
             rank < best
@@ -201,6 +203,7 @@ pub(super) fn lookup_batch<L: Lanes, const W: usize>(
     tree: &Tree<W>,
     keys: &[[u32; W]],
     verdicts: &mut [Verdict],
+    dead: Option<Dead<'_>>,
 ) {
     // What the steps leave to the next, part by part: entries of the table, then blocks; and what to scan these for.
     let last = tree.records.len() as u32;
@@ -232,9 +235,11 @@ pub(super) fn lookup_batch<L: Lanes, const W: usize>(
             if candidate == NONE {
                 continue;
             }
-            let sure = fulfils(lanes, tree, candidate, key);
-            let rank =
-                if sure { candidate } else { best(lanes, tree, &at[..tree.parts], &signatures, i, key) };
+            let sure = fulfils(lanes, tree, candidate, key) && !tree.is_dead(candidate, dead);
+            let rank = match sure {
+                true => candidate,
+                false => best(lanes, tree, &at[..tree.parts], &signatures, i, key, dead),
+            };
             if rank != NONE {
                 *verdict = tree.records.verdict(rank);
             }

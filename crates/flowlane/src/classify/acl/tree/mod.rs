@@ -19,13 +19,12 @@ mod sse42;
 #[cfg(test)]
 mod tests;
 
-use super::engine::{BuildError, Engine, Explanation, Settled, Verdict};
+use super::engine::{BuildError, Dead, Engine, Explanation, Settled, Verdict};
 use super::entry::{CATEGORIES_MAX, Entry};
 use super::layout::WordKind;
 use crate::choices::{self, Slot};
 use crate::isa::{Body, Variant};
 use crate::memory::Memory;
-use crate::rule::RuleId;
 use leaf::Block;
 use record::Records;
 
@@ -98,8 +97,16 @@ impl<const W: usize> Tree<W> {
         build::tree(kinds, entries, config)
     }
 
-    fn is_alive(&self, rank: u32, alive: &dyn Fn(RuleId) -> bool) -> bool {
-        self.records.verdict(rank).rule().is_some_and(alive)
+    fn lookup(&self, keys: &[[u32; W]], verdicts: &mut [Verdict], dead: Option<Dead<'_>>) {
+        match self.body {
+            Body::Scalar => scalar::lookup_batch(self, keys, verdicts, dead),
+            #[cfg(target_arch = "x86_64")]
+            Body::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts, dead),
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts, dead),
+            #[cfg(target_arch = "x86_64")]
+            Body::Avx512(isa) => rounds::lookup_batch(isa, self, keys, verdicts, dead),
+        }
     }
 
     /// How many places a lookup searches.
@@ -137,15 +144,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
     #[inline(never)]
     fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
         assert_eq!(keys.len(), verdicts.len(), "a verdict for each key");
-        match self.body {
-            Body::Scalar => scalar::lookup_batch(self, keys, verdicts),
-            #[cfg(target_arch = "x86_64")]
-            Body::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts),
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts),
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx512(isa) => rounds::lookup_batch(isa, self, keys, verdicts),
-        }
+        self.lookup(keys, verdicts, None);
     }
 
     #[inline(never)]
@@ -170,12 +169,23 @@ impl<const W: usize> Engine<W> for Tree<W> {
 
 impl<const W: usize> Settled<W> for Tree<W> {
     #[inline(never)]
-    fn best_alive(&self, key: &[u32; W], category: usize, alive: &dyn Fn(RuleId) -> bool) -> Verdict {
-        self.verdict(self.best_of(key, category, |rank| self.is_alive(rank, alive)))
+    fn lookup_alive(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict], dead: Dead<'_>) {
+        assert!(self.records.are_within(dead.0), "a bit for each handle");
+        if categories == 1 {
+            assert_eq!(keys.len(), verdicts.len(), "a verdict for each key");
+            return self.lookup(keys, verdicts, Some(dead));
+        }
+        self.lookup_categories(keys, categories, verdicts);
+        for (i, verdict) in verdicts.iter_mut().enumerate() {
+            if verdict.rule().is_some_and(|rule| dead.has(rule)) {
+                let best = self.best_alive(&keys[i / categories], i % categories, Some(dead));
+                *verdict = self.verdict(best);
+            }
+        }
     }
 
     #[inline(never)]
-    fn explain_alive(&self, key: &[u32; W], alive: &dyn Fn(RuleId) -> bool) -> Explanation<W> {
-        explain::explain(self, key, |rank| self.is_alive(rank, alive))
+    fn explain_alive(&self, key: &[u32; W], dead: Dead<'_>) -> Explanation<W> {
+        explain::explain(self, key, |rank| !self.is_dead(rank, Some(dead)))
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Records<const W: usize> {
     pub(super) kinds: [WordKind; W],
     /// Whether all count in category 0.
     pub(super) all_plain: bool,
+    /// The highest handle.
+    handle_max: u32,
 }
 
 /// The condition of a rule.
@@ -56,9 +58,10 @@ impl<const W: usize> Records<W> {
             are_ranks &= entry.rule.0 as usize == rank;
             categories[rank] = entry.categories.into();
         }
+        let handle_max = handles.iter().copied().max().unwrap_or(0);
         let all_plain = categories.iter().all(|categories: &u32| categories & 1 == 1);
         let handles = (!are_ranks).then_some(handles);
-        Self { words, handles, categories, kinds: *kinds, all_plain }
+        Self { words, handles, categories, kinds: *kinds, all_plain, handle_max }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -91,8 +94,18 @@ impl<const W: usize> Records<W> {
     }
 
     #[inline(always)]
+    pub(super) fn handle(&self, rank: u32) -> RuleId {
+        RuleId(self.handles.as_ref().map_or(rank, |handles| handles[rank as usize]))
+    }
+
+    #[inline(always)]
     pub(super) fn verdict(&self, rank: u32) -> Verdict {
-        Verdict::of(RuleId(self.handles.as_ref().map_or(rank, |handles| handles[rank as usize])))
+        Verdict::of(self.handle(rank))
+    }
+
+    /// Whether there is a bit for each handle.
+    pub(super) fn are_within(&self, bits: &[u32]) -> bool {
+        self.len() == 0 || (self.handle_max as usize) < 32 * bits.len()
     }
 
     #[inline(always)]

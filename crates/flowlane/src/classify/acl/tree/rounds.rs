@@ -9,6 +9,7 @@ use std::arch::x86_64::*;
 use super::avx512::{self, Evex};
 use super::leaf::{self, NODE, NONE, RANKS};
 use super::{Node, PARTS_MAX, Tree, lanes};
+use crate::classify::acl::engine::Dead;
 use crate::classify::acl::{Verdict, WordKind};
 use crate::isa;
 use crate::memory;
@@ -406,6 +407,17 @@ unsafe fn failing<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], ranks: &[u3
     failing
 }
 
+/// Which of these rules are dead. There must be a bit for each that `hit` names.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+unsafe fn are_dead(dead: Dead<'_>, hit: __mmask16, handles: __m512i) -> __mmask16 {
+    let (none, words) = (_mm512_setzero_si512(), _mm512_srli_epi32::<5>(handles));
+    // SAFETY: by the caller's promise.
+    let words = unsafe { _mm512_mask_i32gather_epi32::<4>(none, hit, words, dead.0.as_ptr().cast()) };
+    let bits = _mm512_sllv_epi32(_mm512_set1_epi32(1), _mm512_and_si512(handles, _mm512_set1_epi32(31)));
+    _mm512_test_epi32_mask(words, bits)
+}
+
 /// Whole registers of keys.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn group<const W: usize>(
@@ -414,6 +426,7 @@ fn group<const W: usize>(
     group: &mut Group<W>,
     keys: &[[u32; W]],
     verdicts: &mut [Verdict],
+    dead: Option<Dead<'_>>,
 ) {
     let count = keys.len();
     group.transpose(keys);
@@ -454,6 +467,8 @@ fn group<const W: usize>(
                 Some(handles) => _mm512_mask_i32gather_epi32::<4>(none, hit, ranks, handles.as_ptr().cast()),
                 None => _mm512_mask_mov_epi32(none, hit, ranks),
             };
+            // `Tree::lookup_alive` has seen that each handle has a bit.
+            failing |= dead.map_or(0, |dead| are_dead(dead, hit, found));
             _mm512_storeu_si512(verdicts.as_mut_ptr().cast(), found);
         }
         push(&mut group.key, again, failing & hit, lanes_from(v));
@@ -461,22 +476,28 @@ fn group<const W: usize>(
     }
     for &i in &group.key[..again] {
         let i = i as usize % GROUP;
-        let rank = lanes::best(evex, tree, &group.at[..tree.parts], &group.signatures, i, &keys[i]);
+        let rank = lanes::best(evex, tree, &group.at[..tree.parts], &group.signatures, i, &keys[i], dead);
         verdicts[i] = tree.verdict((rank != NONE).then_some(rank));
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn batch<const W: usize>(isa: isa::Avx512, tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+fn batch<const W: usize>(
+    isa: isa::Avx512,
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [Verdict],
+    dead: Option<Dead<'_>>,
+) {
     let mut whole = 0;
     // Of longer keys one does not fit into a register: nothing of this is compiled for them.
     if const { W <= LANES } && tree.records.len() > 0 && keys.len() >= LANES {
         whole = keys.len() / LANES * LANES;
         let mut state = Group::NEW;
         let chunks = keys[..whole].chunks(GROUP).zip(verdicts[..whole].chunks_mut(GROUP));
-        chunks.for_each(|(keys, verdicts)| group(Evex(isa), tree, &mut state, keys, verdicts));
+        chunks.for_each(|(keys, verdicts)| group(Evex(isa), tree, &mut state, keys, verdicts, dead));
     }
-    lanes::lookup_batch(Evex(isa), tree, &keys[whole..], &mut verdicts[whole..]);
+    lanes::lookup_batch(Evex(isa), tree, &keys[whole..], &mut verdicts[whole..], dead);
 }
 
 pub(super) fn lookup_batch<const W: usize>(
@@ -484,7 +505,8 @@ pub(super) fn lookup_batch<const W: usize>(
     tree: &Tree<W>,
     keys: &[[u32; W]],
     verdicts: &mut [Verdict],
+    dead: Option<Dead<'_>>,
 ) {
     // SAFETY: the witness proves that the CPU has these.
-    unsafe { batch(isa, tree, keys, verdicts) }
+    unsafe { batch(isa, tree, keys, verdicts, dead) }
 }

@@ -3,6 +3,7 @@
 use super::leaf::{NODE, NONE};
 use super::{Node, Tree, bits, leaf};
 use crate::classify::acl::Verdict;
+use crate::classify::acl::engine::Dead;
 
 impl<const W: usize> Tree<W> {
     /// The node at which `key` leaves the tree in a part, and the leaf's first block; `visit` sees each node on the way.
@@ -41,22 +42,22 @@ impl<const W: usize> Tree<W> {
 
     /// The best rank that matches `key` in a category.
     pub(super) fn best(&self, key: &[u32; W], category: usize) -> Option<u32> {
-        self.best_of(key, category, |_| true)
+        self.best_alive(key, category, None)
     }
 
-    /// The same among those that are `alive`.
+    /// The same among the living.
     #[inline(always)]
-    pub(super) fn best_of(
-        &self,
-        key: &[u32; W],
-        category: usize,
-        alive: impl Fn(u32) -> bool,
-    ) -> Option<u32> {
+    pub(super) fn best_alive(&self, key: &[u32; W], category: usize, dead: Option<Dead<'_>>) -> Option<u32> {
         (0..self.parts).fold(None, |best, part| {
             let better = self.candidates(part, key).take_while(|rank| *rank < best.unwrap_or(NONE));
             let mut counts = better.filter(|rank| self.records.categories(*rank) >> category & 1 == 1);
-            counts.find(|rank| self.records.matches(*rank, key) && alive(*rank)).or(best)
+            counts.find(|rank| self.records.matches(*rank, key) && !self.is_dead(*rank, dead)).or(best)
         })
+    }
+
+    #[inline(always)]
+    pub(super) fn is_dead(&self, rank: u32, dead: Option<Dead<'_>>) -> bool {
+        dead.is_some_and(|dead| dead.has(self.records.handle(rank)))
     }
 
     #[inline(always)]
@@ -65,9 +66,14 @@ impl<const W: usize> Tree<W> {
     }
 }
 
-pub(super) fn lookup_batch<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+pub(super) fn lookup_batch<const W: usize>(
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [Verdict],
+    dead: Option<Dead<'_>>,
+) {
     for (key, verdict) in keys.iter().zip(verdicts) {
-        *verdict = tree.verdict(tree.best(key, 0));
+        *verdict = tree.verdict(tree.best_alive(key, 0, dead));
     }
 }
 

@@ -5,6 +5,7 @@ use std::arch::x86_64::*;
 use super::leaf::{Block, MASKS, RULES};
 use super::record::Record;
 use super::{Tree, bits, lanes};
+use crate::classify::acl::engine::Dead;
 use crate::classify::acl::{Verdict, WordKind};
 use crate::isa;
 
@@ -105,8 +106,14 @@ impl lanes::Lanes for Sse42 {
 }
 
 #[target_feature(enable = "sse4.2")]
-fn batch<const W: usize>(isa: isa::Sse42, tree: &Tree<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
-    lanes::lookup_batch(Sse42(isa), tree, keys, verdicts);
+fn batch<const W: usize>(
+    isa: isa::Sse42,
+    tree: &Tree<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [Verdict],
+    dead: Option<Dead<'_>>,
+) {
+    lanes::lookup_batch(Sse42(isa), tree, keys, verdicts, dead);
 }
 
 pub(super) fn lookup_batch<const W: usize>(
@@ -114,7 +121,8 @@ pub(super) fn lookup_batch<const W: usize>(
     tree: &Tree<W>,
     keys: &[[u32; W]],
     verdicts: &mut [Verdict],
+    dead: Option<Dead<'_>>,
 ) {
     // SAFETY: the witness proves that the CPU has SSE4.2.
-    unsafe { batch(isa, tree, keys, verdicts) }
+    unsafe { batch(isa, tree, keys, verdicts, dead) }
 }

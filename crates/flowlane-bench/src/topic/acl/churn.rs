@@ -1,0 +1,76 @@
+//! Tables whose rules have changed, beside fresh ones of the same rules.
+
+use std::hint::black_box;
+
+use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout, Verdict};
+use flowlane::generate::Locality;
+
+use super::set::{self, Set};
+use super::{BATCH, add, keys, packets_per_pass};
+use crate::figure::Figure;
+use crate::measure::{Body, Meter};
+use crate::topic::Context;
+
+/// One of so many rules is removed and inserted again.
+const CHANGED: [(usize, &str); 3] = [(100, "a hundredth"), (10, "a tenth"), (3, "a third")];
+const ENGINES: [AclEngine; 2] = [AclEngine::Tree, AclEngine::Dynamic];
+const RULES: usize = 10_000;
+
+pub(super) fn comparisons(context: &Context<'_>) -> usize {
+    set::some_sets_count(context)
+}
+
+fn look_up(acl: &Acl<4>, keys: &[[u32; 4]]) {
+    let mut verdicts = [Verdict::NONE; BATCH];
+    for keys in keys.chunks(BATCH) {
+        acl.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);
+        black_box(&verdicts);
+    }
+}
+
+/// The set in an engine, and the same after changes that nothing has merged.
+fn tables(set: &Set, engine: AclEngine) -> Vec<(String, Acl<4>)> {
+    // Handles of a table that changes are not its slots.
+    let priority = |place: usize| flowlane::rule::Priority((set.entries.len() - place) as u32);
+    let rules = set.entries.iter().enumerate();
+    let rules = rules.map(|(place, e)| (e.rule, priority(place), e.condition, e.categories));
+    let config = AclConfig::default().with_engine(engine);
+    let fresh = Acl::build(Layout::ipv4_five_tuple(), config, rules).expect("1 GiB is enough");
+    let changed = CHANGED.map(|(step, name)| {
+        let mut table = fresh.clone();
+        let some = || set.entries.iter().enumerate().step_by(step);
+        some().for_each(|(_, entry)| _ = table.remove(entry.rule));
+        for (place, entry) in some() {
+            let back = table.insert(entry.rule, priority(place), entry.condition, entry.categories);
+            back.expect("was there a moment ago");
+        }
+        (format!("{engine}, {name} changed"), table)
+    });
+    std::iter::once((engine.to_string(), fresh)).chain(changed).collect()
+}
+
+/// Fresh tables, and the same with a part of their rules removed and inserted again, before anything is merged.
+pub(super) fn after_changes(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
+    let sets: Vec<Set> = set::some_sets(context, RULES).collect();
+    let about = format!(
+        "Batches of {BATCH}, uniform traffic. A part of the rules has been removed and inserted again in place, and nothing \
+         merged since."
+    );
+    let mut figure = Figure::new("acl-churn", "Access lists: after changes", about)
+        .over("rules", sets.iter().map(|set| set.name.clone()))
+        .bars();
+    for (place, set) in sets.iter().enumerate() {
+        let keys = keys(&set.packets(packets_per_pass(context), Locality::Uniform, 0.0));
+        let tables: Vec<_> = ENGINES.into_iter().flat_map(|engine| tables(set, engine)).collect();
+        let keys = &keys;
+        let bodies = tables.iter().map(|(name, acl)| Body::new(name, move || look_up(acl, keys)).warm());
+        let what = format!("{}, changed", set.name);
+        add(&mut figure, place, &meter.compare(&what, keys.len() as u64, bodies.collect()));
+    }
+    for engine in ENGINES {
+        for (_, name) in CHANGED {
+            figure.gain(&format!("{engine}, {name} changed"), engine.name(), None);
+        }
+    }
+    figure
+}
