@@ -277,14 +277,35 @@ const GENERATE_RULES_HELP: &str = "\
 Examples:
   flowlane generate rules --profile fw --count 10000 --seed 7 --output fw.rules
   flowlane generate rules --profile openflow --count 4096 --masks 64 --format flows
-  flowlane generate rules --seed-file acl1_seed --count 1000";
+  flowlane generate rules --profile nested --count 10000 --duplicates 0.05
+  flowlane generate rules --seed-file acl1_seed --count 1000
+
+Profiles like published rule sets:
+  acl        access list: long prefixes on both sides, exact destination ports
+  fw         firewall: one side wild in most rules, source ports and ranges too
+  ipc        IP chains: a mixture
+  openflow   the 12 fields of OpenFlow 1.0
+Profiles of other networks:
+  ranges     firewall of long lists: few pairs of prefixes, many port ranges
+  groups     security groups of a cloud: few address blocks times many ports
+  blocklist  hosts to be dropped: source addresses and nothing else
+  acl6       access list of IPv6
+  mixed      access list of IPv4 and IPv6
+Profiles that are hard for some engines:
+  masks      all lengths of both prefixes, equally often: hundreds of masks
+  nested     prefixes of all lengths, nested in one another on both sides
+  disjoint   no two rules match a common packet
+  overlap    nearly everything is wild: nearly all rules overlap
+  cuts       every cut copies rules: long prefixes on one side, any on the other
+  chains     the same addresses and protocol, and nothing but port ranges differ";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum GenerateVerb {
     /// A rule set with a realistic structure.
     #[command(after_help = GENERATE_RULES_HELP)]
     Rules {
-        /// Structure: acl (access list), fw (firewall), ipc (IP chains) or openflow (12 fields).
+        /// Structure: acl, fw, ipc, openflow, ranges, groups, blocklist, acl6, mixed, masks, nested, disjoint,
+        /// overlap, cuts or chains.
         #[arg(long, default_value = "acl", value_name = "NAME", conflicts_with = "seed_file")]
         profile: String,
         /// Structure from a ClassBench parameter file.
@@ -293,12 +314,15 @@ pub(crate) enum GenerateVerb {
         /// Number of rules.
         #[arg(long, default_value_t = 1000, value_name = "N")]
         count: usize,
-        /// Number of distinct masks; the profile's own number where left out.
+        /// Number of distinct masks; the profile's own number where left out. For acl, fw, ipc and openflow.
         #[arg(long, value_name = "N", conflicts_with = "seed_file")]
         masks: Option<usize>,
-        /// Share of rules placed inside or around others, 0 to 1.
+        /// Share of rules placed inside or around others, 0 to 1. For acl, fw, ipc and openflow.
         #[arg(long, value_name = "SHARE", conflicts_with = "seed_file")]
         overlap: Option<f64>,
+        /// Share of rules that repeat the match of an earlier one and so never win, 0 to 1.
+        #[arg(long, default_value_t = 0.0, value_name = "SHARE", conflicts_with = "seed_file")]
+        duplicates: f64,
         /// With --seed-file: how far prefix lengths may stray, 0 to 64.
         #[arg(long, default_value_t = 0, value_name = "N", requires = "seed_file")]
         smoothness: u32,

@@ -107,7 +107,10 @@ mod tests {
 
         assert_eq!(Variant::ALL.map(Variant::name), ["scalar", "sse42", "avx2", "avx512"]);
         assert_eq!(Engine::ALL.map(Engine::name), ["dir24", "trie", "compact"]);
-        assert_eq!(Profile::ALL.map(Profile::name), ["acl", "fw", "ipc", "openflow"]);
+        assert_eq!(
+            Profile::ALL.map(Profile::name).join(" "),
+            "acl fw ipc openflow ranges groups blocklist acl6 mixed masks nested disjoint overlap cuts chains"
+        );
         assert_eq!(SizeClass::ALL.map(|size| size.to_string()), ["l1", "l2", "l3", "memory"]);
         assert_eq!(
             Family::ALL.map(Family::name),

@@ -54,6 +54,7 @@ fn rules(verb: &GenerateVerb) -> Result<Vec<flowlane::rule::Rule>, Failure> {
         count,
         masks,
         overlap,
+        duplicates,
         smoothness,
         address_scope,
         port_scope,
@@ -78,7 +79,14 @@ fn rules(verb: &GenerateVerb) -> Result<Vec<flowlane::rule::Rule>, Failure> {
         }
         None => {
             let profile: Profile = profile.parse().map_err(|e| Failure::input(format!("--profile: {e}")))?;
-            let config = RuleConfig { profile, rules: *count, masks: *masks, overlap: *overlap, seed: *seed };
+            let config = RuleConfig {
+                profile,
+                rules: *count,
+                masks: *masks,
+                overlap: *overlap,
+                duplicates: *duplicates,
+                seed: *seed,
+            };
             generate_rules(&config)
         }
     };

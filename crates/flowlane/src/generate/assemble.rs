@@ -101,18 +101,26 @@ impl Assembly {
         move_around(drawn, pick(&self.by_shape[shape].narrower, random)?)
     }
 
-    /// The rules: those that match least first, so that none hides one that lies inside it; priorities
-    /// from the number of rules down to 1.
-    pub(super) fn finish(self, mut actions: impl FnMut() -> Vec<Action>) -> Vec<Rule> {
-        let mut matches = self.matches;
-        matches.sort_by_cached_key(|m| std::cmp::Reverse(specificity(m)));
-        let count = matches.len() as u32;
-        let rule = |(matches, priority): (Match, u32)| Rule {
-            priority: Priority(priority),
-            ..Rule::new(matches, actions())
-        };
-        matches.into_iter().zip((1..=count).rev()).map(rule).collect()
+    /// The matches, [in order](in_order).
+    pub(super) fn in_order(self) -> Vec<Match> {
+        in_order(self.matches)
     }
+}
+
+/// `matches` with those that match least first, so that none hides one that lies inside it.
+pub(super) fn in_order(mut matches: Vec<Match>) -> Vec<Match> {
+    matches.sort_by_cached_key(|m| std::cmp::Reverse(specificity(m)));
+    matches
+}
+
+/// Rules of these matches, with priorities from the number of rules down to 1.
+pub(super) fn prioritised(matches: Vec<Match>, mut actions: impl FnMut() -> Vec<Action>) -> Vec<Rule> {
+    let count = matches.len() as u32;
+    let rule = |(matches, priority): (Match, u32)| Rule {
+        priority: Priority(priority),
+        ..Rule::new(matches, actions())
+    };
+    matches.into_iter().zip((1..=count).rev()).map(rule).collect()
 }
 
 /// Whether a match with the conditions of both has what its fields need.

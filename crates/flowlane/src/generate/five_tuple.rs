@@ -176,7 +176,7 @@ pub(super) struct Shape {
     dst_len: u8,
 }
 
-/// Draws matches of a 5-tuple profile.
+/// Draws matches of a 5-tuple profile; of `acl` where the profile is none of `acl`, `fw` and `ipc`.
 pub(super) struct FiveTuple {
     random: Random,
     scopes: Weighted<usize>,
@@ -223,6 +223,12 @@ impl FiveTuple {
             src: AddressPool::new(tables.src),
             dst: AddressPool::new(tables.dst),
         }
+    }
+
+    /// A random protocol with ports, as rules of the profile have it: IPv4, any addresses.
+    pub(super) fn service(&mut self) -> Match {
+        let shape = Shape { src_len: 0, dst_len: 0, ..self.shape(0) };
+        self.fill(&shape)
     }
 
     fn set_ports(&mut self, matches: &mut Match, field: Field, class: Ports) {

@@ -15,7 +15,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`rules`] | rule sets from the built-in profiles `acl`, `fw`, `ipc`, `openflow` |
+//! | [`rules`] | rule sets from the built-in profiles: like published sets, and unlike them |
 //! | [`seed_file`] | rule sets from a ClassBench parameter file |
 //! | [`locality`] | how often the same flow comes again: uniform, Zipf, Pareto bursts |
 //! | [`trace`] | flow keys that hit a given rule set, and some that miss it |
@@ -25,11 +25,13 @@
 
 mod assemble;
 mod checksum;
+mod families;
 mod five_tuple;
 mod header;
 pub mod locality;
 mod openflow;
 pub mod packet;
+mod profile;
 pub mod random;
 pub mod routes;
 pub mod rules;

@@ -31,70 +31,47 @@
 //! what the field needs (`dl_type=0x0800` for `nw_*`, a `nw_proto` with ports for `tp_*`, a tag for
 //! `dl_vlan_pcp`).
 //!
+//! # A proving ground
+//! The other profiles are unlike ClassBench: rules of other networks, and rules that one kind of engine finds hard.
+//!
+//! | profile | rules | hard for |
+//! |---|---|---|
+//! | `ranges` | 1 to 64 pairs of prefixes, 500 rules each and more, any ranges of both ports | hash tables by mask, which split a range into up to 30 prefixes; trees, whose cuts of ports copy rules |
+//! | `groups` | 24 source blocks from /0 to /32, 24 destination blocks, many ports | trees that cut addresses only; caches by address |
+//! | `blocklist` | hosts (4 % are /24), nothing else asked | caches, since hosts are many; engines with much memory a rule |
+//! | `acl6` | IPv6 in allocations /32, sites /48, subnets /64, hosts; ports of `acl` | engines whose keys are 104 bits wide; tries, which are deep |
+//! | `mixed` | three of five rules IPv4, the others IPv6 | engines with one layout for all rules |
+//! | `masks` | lengths 0 to 32 of both prefixes, equally often; each port exact or any | tuple search, which asks up to 1,089 pairs of lengths and more masks |
+//! | `nested` | few hosts, prefixes of all their lengths around them | tries and tuple search: a packet is in tens of prefixes of each side |
+//! | `disjoint` | boxes of which no two hold a common packet | nobody: the best case, where priorities decide nothing |
+//! | `overlap` | prefixes /0 to /3, ranges of a quarter of the ports and more | hashes and cuts, which tell hardly any two apart; linear search is the rival |
+//! | `cuts` | half source /24 and any destination, half the other way round; ranges around powers of two | cutting trees: every cut of one dimension copies all rules of the other |
+//! | `chains` | one pair of addresses, one protocol, any ranges | hash tables by mask: one bucket holds all rules |
+//!
+//! But for `acl6` and `mixed` they ask for nothing but `eth_type=0x0800` and the 5-tuple, addresses as prefixes, so
+//! that ClassBench filters and engines of 5-tuples hold them whole. Where the rules match all of IPv4, as those of
+//! `masks` and many of `nested` do, headers that miss have another EtherType, which a header trace cannot hold.
+//!
 //! # Masks and overlap
 //! `masks` asks for exactly so many distinct masks ([`Match::mask`](crate::rule::Match::mask); a port range
 //! counts in full, so engines that split ranges into prefixes see more). `overlap` is the probability with
 //! which a rule is placed inside an earlier one that looks at fewer bits (or around one that looks at more);
-//! the others are drawn on their own and may still overlap by chance, which wide prefixes do. Rules that
-//! match less stand first. No two rules have the same match.
+//! the others are drawn on their own and may still overlap by chance, which wide prefixes do. Both are for
+//! `acl`, `fw`, `ipc` and `openflow`; what the other profiles have of them is what they are made of.
+//!
+//! Rules that match less stand first. No two rules have the same match, but for the share `duplicates`: these
+//! repeat the match of an earlier rule somewhere behind it, and so are hidden, as some rules of real sets are.
 
-use super::assemble::{Assembly, ShapeKey, shape_key};
+use super::assemble::{Assembly, ShapeKey, prioritised, shape_key};
+use super::families;
 use super::five_tuple::FiveTuple;
 use super::openflow::OpenFlow;
 use super::random::Random;
-use crate::names::{self, Named, UnknownName};
 use crate::rule::action::PortNo;
 use crate::rule::{Action, Match, Rule};
 use std::collections::HashSet;
-use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-/// What kind of rule set.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Profile>)]
-#[non_exhaustive]
-pub enum Profile {
-    /// An access list: long prefixes on both sides, exact destination ports, TCP mostly.
-    Acl,
-    /// A firewall: one side wild in most rules, source ports and ranges too.
-    Fw,
-    /// IP chains: a mixture.
-    Ipc,
-    /// The twelve fields of OpenFlow 1.0.
-    OpenFlow,
-}
-
-impl Named for Profile {
-    const KIND: &'static str = "profile";
-}
-
-impl Profile {
-    /// Every profile.
-    pub const ALL: [Self; 4] = names::all();
-
-    /// The name, as on the command line.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-
-    /// The share of rules that is nested on purpose where the caller does not say.
-    fn overlap(self) -> f64 {
-        match self {
-            Profile::Acl => 0.2,
-            Profile::Fw => 0.3,
-            Profile::Ipc => 0.25,
-            Profile::OpenFlow => 0.1,
-        }
-    }
-
-    /// The share of rules that drop.
-    fn drops(self) -> f64 {
-        match self {
-            Profile::Acl | Profile::Ipc => 0.0,
-            Profile::Fw => 0.5,
-            Profile::OpenFlow => 0.2,
-        }
-    }
-}
+pub use super::profile::Profile;
 
 /// What rule set to generate.
 #[derive(Clone, PartialEq, Debug)]
@@ -104,19 +81,22 @@ pub struct RuleConfig {
     /// Number of rules.
     pub rules: usize,
     /// Number of distinct masks; `None`: as many as come of the profile (for `openflow` 24, or one per
-    /// rule where there are fewer rules).
+    /// rule where there are fewer rules). Only `acl`, `fw`, `ipc` and `openflow` have a choice.
     pub masks: Option<usize>,
     /// The share of rules (0 to 1) placed inside or around others; `None`: the profile's (acl 0.2, fw 0.3,
-    /// ipc 0.25, openflow 0.1).
+    /// ipc 0.25, openflow 0.1). Other profiles have no choice.
     pub overlap: Option<f64>,
+    /// The share of rules (0 to 1) that repeat the match of an earlier, more important one, and so never win;
+    /// at least one rule repeats nothing.
+    pub duplicates: f64,
     /// Another seed, another rule set.
     pub seed: u64,
 }
 
 impl RuleConfig {
-    /// The profile's own masks and overlap, and seed 1.
+    /// The profile's own masks and overlap, no duplicates, and seed 1.
     pub fn new(profile: Profile, rules: usize) -> Self {
-        Self { profile, rules, masks: None, overlap: None, seed: 1 }
+        Self { profile, rules, masks: None, overlap: None, duplicates: 0.0, seed: 1 }
     }
 }
 
@@ -135,6 +115,14 @@ pub enum RuleSetError {
         low: f64,
         /// The largest.
         high: f64,
+    },
+    /// The structure of the profile decides what was asked for.
+    #[error("profile {profile} has no choice of {parameter}; leave it out, or take acl, fw, ipc or openflow")]
+    NoChoice {
+        /// Which.
+        parameter: &'static str,
+        /// Whose rules are what they are.
+        profile: Profile,
     },
     /// So many masks do not exist for so few rules, or at all.
     #[error(
@@ -189,24 +177,65 @@ pub(super) trait Draw {
 const RULES_MAX: usize = 1 << 26;
 
 /// Generates a rule set, the most important rule first: its priority is the number of rules, the last
-/// one's is 1. Time and space linear in the rules, with 100 to 300 bytes each.
+/// one's is 1. Time and space linear in the rules, with 100 to 400 bytes each.
 ///
 /// # Errors
 /// Where a parameter is out of range, or so many different masks or rules cannot be drawn.
 pub fn generate_rules(config: &RuleConfig) -> Result<Vec<Rule>, RuleSetError> {
     RuleSetError::check("overlap", config.overlap.unwrap_or(0.0), 0.0, 1.0)?;
+    RuleSetError::check("duplicates", config.duplicates, 0.0, 1.0)?;
     RuleSetError::check("rules", config.rules as f64, 0.0, RULES_MAX as f64)?;
-    let matches = match config.profile {
-        Profile::Acl | Profile::Fw | Profile::Ipc => {
-            draw_set(config, config.masks, &mut FiveTuple::new(config.profile, config.seed))?
-        }
-        Profile::OpenFlow => {
-            let masks = config.masks.unwrap_or(config.rules.min(24));
-            draw_set(config, Some(masks), &mut OpenFlow::new(config.seed))?
-        }
-    };
+    let repeated = (config.rules as f64 * config.duplicates).round() as usize;
+    let distinct = (config.rules - repeated).max(config.rules.min(1));
+    let mut matches = draw_matches(config, distinct)?;
+    if distinct < config.rules {
+        matches = repeat_some(matches, config);
+    }
     let mut random = Random::for_purpose(config.seed, "actions");
-    Ok(matches.finish(|| actions(config.profile, &mut random)))
+    Ok(prioritised(matches, || actions(config.profile, &mut random)))
+}
+
+/// So many different matches, in the order of the rules.
+fn draw_matches(config: &RuleConfig, rules: usize) -> Result<Vec<Match>, RuleSetError> {
+    let profile = config.profile;
+    if let Some(mut family) = families::family(profile, rules, config.seed) {
+        for (parameter, given) in [("masks", config.masks.is_some()), ("overlap", config.overlap.is_some())] {
+            if given {
+                return Err(RuleSetError::NoChoice { parameter, profile });
+            }
+        }
+        return families::draw_set(family.as_mut(), rules, config.seed);
+    }
+    let config = &RuleConfig { rules, ..config.clone() };
+    let assembly = if profile == Profile::OpenFlow {
+        let masks = config.masks.unwrap_or(rules.min(24));
+        draw_set(config, Some(masks), &mut OpenFlow::new(config.seed))?
+    } else {
+        draw_set(config, config.masks, &mut FiveTuple::new(profile, config.seed))?
+    };
+    Ok(assembly.in_order())
+}
+
+/// `matches`, and repetitions of some of them, each anywhere behind what it repeats.
+fn repeat_some(matches: Vec<Match>, config: &RuleConfig) -> Vec<Match> {
+    let mut random = Random::for_purpose(config.seed, "duplicates");
+    let count = matches.len();
+    let mut repeated: Vec<(usize, usize)> = (count..config.rules)
+        .map(|_| {
+            let original = random.index(count);
+            (original + random.index(count - original), original)
+        })
+        .collect();
+    repeated.sort_unstable();
+    let mut out = Vec::with_capacity(config.rules);
+    let mut repeated = repeated.into_iter().peekable();
+    for at in 0..count {
+        out.push(matches[at].clone());
+        while let Some((_, original)) = repeated.next_if(|&(behind, _)| behind == at) {
+            out.push(matches[original].clone());
+        }
+    }
+    out
 }
 
 fn actions(profile: Profile, random: &mut Random) -> Vec<Action> {

@@ -1,6 +1,6 @@
 //! Grows a rule set from a ClassBench parameter file: the method is described in [`super::seed_file`].
 
-use super::assemble::Assembly;
+use super::assemble::{Assembly, prioritised};
 use super::five_tuple::prefix_mask;
 use super::random::{Random, Weighted};
 use super::rules::RuleSetError;
@@ -34,7 +34,7 @@ pub(super) fn generate(file: &SeedFile, config: &SeedConfig) -> Result<Vec<Rule>
     for filter in &filters {
         assembly.add(filter.matches(), 0.0, &mut random);
     }
-    Ok(assembly.finish(|| vec![Action::Output(PortNo(1 + random.below(2) as u32))]))
+    Ok(prioritised(assembly.in_order(), || vec![Action::Output(PortNo(1 + random.below(2) as u32))]))
 }
 
 impl Filter {

@@ -1,5 +1,6 @@
 //! What the generators promise: stable sequences, structure, and keys that fit their rules.
 
+mod families;
 mod frames;
 mod rules;
 mod seed_file;
