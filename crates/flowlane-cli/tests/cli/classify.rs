@@ -33,6 +33,24 @@ fn generated_rules_and_traces_are_classified_as_linear_search_does() {
 }
 
 #[test]
+fn rules_unlike_classbench_are_classified_as_linear_search_does() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    let profiles =
+        "ranges groups blocklist acl6 mixed masks nested disjoint overlap cuts chains".split_whitespace();
+    for profile in profiles {
+        let rules =
+            format!("generate rules --profile {profile} --count 60 --duplicates 0.1 --output r.rules");
+        run(at, &rules, 0);
+        run(at, "generate pcap --rules r.rules --count 300 --miss 0.1 --output t.pcap", 0);
+        let (_, summary) = run(at, "classify --rules r.rules --trace t.pcap --check --output v.csv", 0);
+        assert!(summary.contains("differences from linear"), "{profile}: {summary}");
+        let ipv6 = matches!(profile, "acl6" | "mixed");
+        run(at, "generate trace --rules r.rules --count 50 --output t.trace", if ipv6 { 2 } else { 0 });
+    }
+}
+
+#[test]
 fn verdicts_are_positions_in_the_file_and_quoted_where_needed() {
     let folder = tempdir().unwrap();
     let at = folder.path();
@@ -113,10 +131,11 @@ fn bad_input_says_what_where_and_how_and_writes_nothing() {
         ("--max-simd 300 cpu", "64 (none), 128, 256 or 512"),
         ("classify --rules good.flows", "--trace"),
         ("generate rules --profile nonsense", "nonsense"),
+        ("generate rules --profile cuts --masks 3", "profile cuts has no choice of masks"),
         ("generate trace --rules good.flows --locality often", "uniform, zipf:S"),
         ("rules convert good.flows --to classbench", ""),
     ];
-    for (arguments, part) in &cases[..10] {
+    for (arguments, part) in &cases[..11] {
         let (out, err) = run(at, arguments, 2);
         assert!(out.is_empty() && err.contains(part), "{arguments}: {err}");
     }
@@ -125,7 +144,7 @@ fn bad_input_says_what_where_and_how_and_writes_nothing() {
     let (out, err) = run(at, "generate trace --rules six.flows --count 50", 2);
     assert!(out.is_empty() && err.contains("flowlane generate pcap"), "{out}{err}");
     // A rule for all of IPv4 is a filter.
-    run(at, cases[10].0, 0);
+    run(at, cases[11].0, 0);
 }
 
 #[test]

@@ -51,13 +51,13 @@ impl Addresses {
         } else {
             allocation(registries, random)
         };
-        for level in 3 - fresh..3 {
+        for (level, (bits, blocks)) in LEVELS.into_iter().zip(&mut self.blocks).enumerate().skip(3 - fresh) {
             if level > 0 {
                 // Sites and subnets are numbered from 0, so small numbers are in use first.
-                let bits = 1 + random.below(16);
-                address |= u128::from(random.below(1 << bits)) << (128 - LEVELS[level]);
+                let digits = 1 + random.below(16);
+                address |= u128::from(random.below(1 << digits)) << (128 - bits);
             }
-            self.blocks[level].push(address);
+            blocks.push(address);
         }
         address | u128::from(interface(random))
     }
