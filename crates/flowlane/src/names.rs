@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(SizeClass::ALL.map(|size| size.to_string()), ["l1", "l2", "l3", "memory"]);
         assert_eq!(
             Family::ALL.map(Family::name),
-            ["zen5", "zen4", "sapphire-rapids", "ice-lake", "avx2", "sse4.2", "any"]
+            ["zen5", "zen4", "sapphire-rapids", "ice-lake", "skylake-sp", "avx2", "sse4.2", "any"]
         );
         assert_eq!(AclEngine::ALL.map(AclEngine::name), ["auto", "brute", "tree", "dynamic"]);
         assert_eq!(Algorithm::ALL.map(Algorithm::name), ["scalar", "avx2-staged", "avx512-staged"]);
