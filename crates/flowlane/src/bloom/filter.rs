@@ -5,8 +5,9 @@ use super::bits::{Bits, HASHES_MAX};
 #[cfg(target_arch = "x86_64")]
 use super::contains;
 use super::error::BloomError;
-use super::kernel::{BloomKernel, BloomKernelError, Chosen};
+use super::kernel::{self, BloomKernel, BloomKernelError, Chosen};
 use super::scalar;
+use crate::choices::Choice;
 use crate::hash::murmur3;
 use crate::memory::Memory;
 
@@ -33,7 +34,7 @@ pub struct BloomFilter {
     words: Memory<u32>,
     hashes: usize,
     seeds: [u32; HASHES_MAX],
-    chosen: Chosen,
+    chosen: Choice<Chosen>,
 }
 
 /// Seeds of a filter that was given none.
@@ -52,7 +53,7 @@ impl BloomFilter {
             return Err(BloomError::Hashes { hashes });
         }
         let words = (bits.next_power_of_two().max(32) / 32) as usize;
-        let chosen = Chosen::new(BloomKernel::default_for(4 * words)).expect("a default is available");
+        let chosen = kernel::choose(4 * words);
         let filter = Self { words: Memory::zeroed(words), hashes, seeds: [0; HASHES_MAX], chosen };
         Ok(filter.with_seed(SEED))
     }
@@ -103,13 +104,13 @@ impl BloomFilter {
     /// # Errors
     /// Where there is no such kernel here; nothing is changed then.
     pub fn set_kernel(&mut self, kernel: BloomKernel) -> Result<(), BloomKernelError> {
-        self.chosen = Chosen::new(kernel)?;
+        self.chosen = Choice::named(Chosen::new(kernel)?);
         Ok(())
     }
 
     /// The kernel that looks batches up.
     pub fn kernel(&self) -> BloomKernel {
-        self.chosen.kernel()
+        self.chosen.get().kernel()
     }
 
     /// Fills a quarter of the bits at random, as a filter of 10 bits a key and 3 hashes has them: for
@@ -200,12 +201,24 @@ impl BloomFilter {
     /// Where `hits` has not a word for each 64 keys, begun ones included.
     pub fn contains_batch(&self, keys: &[u32], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        #[cfg(target_arch = "x86_64")]
-        if let Some(witness) = self.chosen.avx512() {
-            let seed = self.digest_seed();
-            return contains::contains(witness, self.kernel().prefetch, self.view(), seed, keys, hits);
-        }
-        collect(keys, hits, |key| self.contains(*key));
+        self.chosen.batch(
+            || keys.len(),
+            |chosen| {
+                #[cfg(target_arch = "x86_64")]
+                if let Some(witness) = chosen.avx512() {
+                    let seed = self.digest_seed();
+                    return contains::contains(
+                        witness,
+                        chosen.kernel().prefetch,
+                        self.view(),
+                        seed,
+                        keys,
+                        hits,
+                    );
+                }
+                collect(keys, hits, |key| self.contains(*key));
+            },
+        );
     }
 
     /// The same for 64-bit keys.
@@ -214,12 +227,24 @@ impl BloomFilter {
     /// As [`contains_batch`](Self::contains_batch) does.
     pub fn contains_batch_u64(&self, keys: &[u64], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        #[cfg(target_arch = "x86_64")]
-        if let Some(witness) = self.chosen.avx512() {
-            let seed = self.digest_seed();
-            return contains::contains(witness, self.kernel().prefetch, self.view(), seed, keys, hits);
-        }
-        collect(keys, hits, |key| self.contains_u64(*key));
+        self.chosen.batch(
+            || keys.len(),
+            |chosen| {
+                #[cfg(target_arch = "x86_64")]
+                if let Some(witness) = chosen.avx512() {
+                    let seed = self.digest_seed();
+                    return contains::contains(
+                        witness,
+                        chosen.kernel().prefetch,
+                        self.view(),
+                        seed,
+                        keys,
+                        hits,
+                    );
+                }
+                collect(keys, hits, |key| self.contains_u64(*key));
+            },
+        );
     }
 
     /// The same for byte strings: their digests one after the other, their bits 16 keys at a time.
@@ -228,19 +253,31 @@ impl BloomFilter {
     /// As [`contains_batch`](Self::contains_batch) does.
     pub fn contains_batch_bytes(&self, keys: &[&[u8]], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        #[cfg(target_arch = "x86_64")]
-        if let Some(witness) = self.chosen.avx512() {
-            let (seed, prefetch) = (self.digest_seed(), self.kernel().prefetch);
-            for (keys, hits) in keys.chunks(64).zip(hits.chunks_mut(1)) {
-                let mut digests = [contains::Digest(0); 64];
-                for (digest, key) in digests.iter_mut().zip(keys) {
-                    *digest = contains::Digest(self.digest_bytes(key));
+        self.chosen.batch(
+            || keys.len(),
+            |chosen| {
+                #[cfg(target_arch = "x86_64")]
+                if let Some(witness) = chosen.avx512() {
+                    let (seed, prefetch) = (self.digest_seed(), chosen.kernel().prefetch);
+                    for (keys, hits) in keys.chunks(64).zip(hits.chunks_mut(1)) {
+                        let mut digests = [contains::Digest(0); 64];
+                        for (digest, key) in digests.iter_mut().zip(keys) {
+                            *digest = contains::Digest(self.digest_bytes(key));
+                        }
+                        contains::contains(
+                            witness,
+                            prefetch,
+                            self.view(),
+                            seed,
+                            &digests[..keys.len()],
+                            hits,
+                        );
+                    }
+                    return;
                 }
-                contains::contains(witness, prefetch, self.view(), seed, &digests[..keys.len()], hits);
-            }
-            return;
-        }
-        collect(keys, hits, |key| self.contains_bytes(key));
+                collect(keys, hits, |key| self.contains_bytes(key));
+            },
+        );
     }
 
     /// Writes the keys that may be in, each with its payload, to the front of `out_keys` and
@@ -257,7 +294,7 @@ impl BloomFilter {
         out_payloads: &mut [u32],
     ) -> usize {
         let mut batch = Batch::new(keys, payloads, out_keys, out_payloads);
-        self.chosen.survive(self.view(), &mut batch);
+        self.chosen.batch(|| keys.len(), |chosen| chosen.survive(self.view(), &mut batch));
         batch.out.len
     }
 

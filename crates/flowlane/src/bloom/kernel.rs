@@ -10,7 +10,7 @@ use super::bits::Bits;
 use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use super::staged;
-use crate::choices::{self, SizeClass, Slot};
+use crate::choices::{self, Choice, SizeClass, Slot};
 #[cfg(target_arch = "x86_64")]
 use crate::isa::Avx512;
 use crate::isa::{Body, Variant};
@@ -137,6 +137,11 @@ impl BloomKernel {
             text.parse().ok().filter(|k: &Self| k.available())
         })
     }
+}
+
+/// The kernel for a filter of this many bytes: the default one, or what the first batches find to be faster.
+pub(super) fn choose(table_bytes: usize) -> Choice<Chosen> {
+    Choice::of(Slot::Bloom(SizeClass::of(table_bytes)), |text| Chosen::new(text.parse().ok()?).ok())
 }
 
 /// A kernel with the proof that it may be used.

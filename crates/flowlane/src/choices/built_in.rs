@@ -97,8 +97,8 @@ impl Family {
             // stand or fall with what is slow on one of them: none stores compressed vectors to memory, which is
             // slow on Zen (`bloom/README.md`).
             Self::Zen5 | Self::Zen4 | Self::SapphireRapids | Self::IceLake => avx512(slot),
-            // Cascade Lake, 2026-11-22: AVX-512 takes 23 to 53 % fewer cycles than AVX2 for what was measured. For
-            // the rest it is as without AVX-512, which lowers the clock of these CPUs more than that of newer ones.
+            // Cascade Lake, 2026-11-22: AVX-512 takes 23 to 53 % fewer cycles than AVX2 for what was measured. The
+            // rest keeps what AVX2 has.
             Self::SkylakeSp if self.is_measured(slot) => avx512(slot),
             Self::SkylakeSp => avx2(slot),
             Self::Avx2 => avx2(slot),
@@ -106,6 +106,11 @@ impl Family {
             Self::Portable => portable(slot),
         }
     }
+}
+
+/// The choices of all rows for a slot, widest first.
+pub(super) fn by_width(slot: Slot) -> [&'static str; 4] {
+    [avx512(slot), avx2(slot), sse42(slot), portable(slot)]
 }
 
 fn is_far(size: SizeClass) -> bool {

@@ -2,13 +2,28 @@
 
 mod built_in;
 mod slot;
+mod trial;
 
 pub use built_in::Family;
 pub use slot::{SizeClass, Slot, SlotError};
 
+pub(crate) use trial::Choice;
+#[cfg(test)]
+pub(crate) use trial::testing;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
+
+/// A candidate replaces what is built in, or what comes first, where it takes less than this share of its time: what lies
+/// between is noise.
+pub(crate) const WIN_BELOW: f64 = 0.97;
+
+/// The widest of the bodies of a slot that are tried: as many.
+const TRIED: usize = 2;
+
+/// A counter of equal ticks of any length.
+pub type Clock = fn() -> u64;
 
 /// What was chosen for some slots; for the others the built-in table holds.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -46,7 +61,7 @@ impl Choices {
 
 static INSTALLED: RwLock<Choices> = RwLock::new(Choices::new());
 
-/// Makes these the choices of all tables that are built from now on: the library's second and last piece of
+/// Makes these the choices of all tables that are built from now on: the second of the library's three pieces of
 /// global state. To be called once, at the start.
 pub fn install(choices: Choices) {
     *INSTALLED.write().unwrap_or_else(PoisonError::into_inner) = choices;
@@ -55,6 +70,25 @@ pub fn install(choices: Choices) {
 /// What is installed.
 pub fn installed() -> Choices {
     INSTALLED.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+static CLOCK: RwLock<Option<Clock>> = RwLock::new(None);
+
+/// Gives the library a clock, by which tables that are built from now on measure their bodies in their first batches,
+/// where nobody has chosen and nobody has measured: the last of the library's three pieces of global state. To be called
+/// once, at the start; without it nothing is measured.
+///
+/// It is read twice for each of some 30 batches of a table.
+pub fn measure_by(clock: Clock) {
+    *CLOCK.write().unwrap_or_else(PoisonError::into_inner) = Some(clock);
+}
+
+fn clock() -> Option<Clock> {
+    #[cfg(test)]
+    if let Some(clock) = testing::forced() {
+        return Some(clock);
+    }
+    *CLOCK.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where a choice comes from.
@@ -85,6 +119,9 @@ pub struct Decision<T> {
     pub source: Source,
     /// What was installed and cannot be used here.
     pub refused: Option<String>,
+    /// What the first batches of the table measure it against; none where it is settled, or where there is no clock
+    /// ([`measure_by`]).
+    pub rivals: Vec<T>,
 }
 
 /// The choice for a slot: what is installed, else what this CPU's family has built in, else what a more general
@@ -98,12 +135,14 @@ pub fn decide<T>(slot: Slot, read: impl Fn(&str) -> Option<T>) -> Decision<T> {
         let installed = INSTALLED.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = installed.get(slot) {
             match read(text) {
-                Some(choice) => return Decision { choice, source: Source::Installed, refused },
+                Some(choice) => {
+                    return Decision { choice, source: Source::Installed, refused, rivals: Vec::new() };
+                }
                 None => refused = Some(text.to_owned()),
             }
         }
     }
-    built_in(slot, Family::this(), read, refused)
+    decide_in(slot, Family::this(), read, refused)
 }
 
 /// The built-in choice for a slot, whatever is installed.
@@ -111,10 +150,10 @@ pub fn decide<T>(slot: Slot, read: impl Fn(&str) -> Option<T>) -> Decision<T> {
 /// # Panics
 /// As [`decide`] does.
 pub fn decide_built_in<T>(slot: Slot, read: impl Fn(&str) -> Option<T>) -> Decision<T> {
-    built_in(slot, Family::this(), read, None)
+    decide_in(slot, Family::this(), read, None)
 }
 
-fn built_in<T>(
+fn decide_in<T>(
     slot: Slot,
     family: Family,
     read: impl Fn(&str) -> Option<T>,
@@ -122,10 +161,81 @@ fn built_in<T>(
 ) -> Decision<T> {
     let found = family.and_more_general().find_map(|family| Some((read(family.choice(slot))?, family)));
     let (choice, family) = found.expect("the portable choice can be used everywhere");
-    Decision { choice, source: Source::BuiltIn(family), refused }
+    let is_tried = slot.can_be_tried() && clock().is_some();
+    let rivals = if is_tried { rivals(slot, family, read) } else { Vec::new() };
+    Decision { choice, source: Source::BuiltIn(family), refused, rivals }
+}
+
+/// Whether a test wants everything tried.
+fn is_forced() -> bool {
+    #[cfg(test)]
+    return testing::forced().is_some();
+    #[cfg(not(test))]
+    false
+}
+
+/// What is to be measured against the choice of a row: the others of the widest that `read` can use. None where the row
+/// was measured, and has the widest.
+fn rivals<T>(slot: Slot, row: Family, read: impl Fn(&str) -> Option<T>) -> Vec<T> {
+    let chosen = row.choice(slot);
+    let mut usable: Vec<(&str, T)> = Vec::new();
+    for text in built_in::by_width(slot) {
+        if usable.iter().all(|(known, _)| *known != text) {
+            usable.extend(read(text).map(|choice| (text, choice)));
+        }
+    }
+    let is_forced = is_forced();
+    if row.is_measured(slot) && usable.first().is_some_and(|(widest, _)| *widest == chosen) && !is_forced {
+        return Vec::new();
+    }
+    let widest = usable.into_iter().take(if is_forced { trial::CANDIDATES_MAX } else { TRIED });
+    widest.filter(|(text, _)| *text != chosen).map(|(_, choice)| choice).collect()
 }
 
 /// What a table uses for a slot.
 pub(crate) fn choose<T>(slot: Slot, read: impl Fn(&str) -> Option<T>) -> T {
     decide(slot, read).choice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What this row's choice is measured against, where bodies are as wide as `widest` at most.
+    fn tried(row: Family, slot: Slot, widest: &[&str]) -> Vec<String> {
+        rivals(slot, row, |text| widest.iter().any(|of| text.contains(of)).then(|| text.to_owned()))
+    }
+
+    const ALL: [&str; 4] = ["avx512", "avx2", "sse42", "scalar"];
+
+    #[test]
+    fn what_was_measured_is_not_tried() {
+        for slot in Slot::all() {
+            assert!(tried(Family::Zen5, slot, &ALL).is_empty(), "{slot}");
+            assert!(tried(Family::Avx2, slot, &ALL[1..]).is_empty(), "{slot}, capped or without AVX-512");
+            assert!(tried(Family::Portable, slot, &ALL[3..]).is_empty(), "{slot}: there is one body");
+        }
+        assert!(tried(Family::SkylakeSp, Slot::AclTree, &ALL).is_empty());
+    }
+
+    #[test]
+    fn what_was_not_measured_is_tried_against_the_next_narrower_or_wider() {
+        for row in [Family::Zen4, Family::SapphireRapids, Family::IceLake] {
+            assert_eq!(tried(row, Slot::AclTree, &ALL), ["avx2"], "{row}");
+            assert_eq!(tried(row, Slot::Bloom(SizeClass::L3), &ALL), ["avx2-staged/u8/prefetch"]);
+        }
+        // A CPU with AVX-512 of which nobody knows anything.
+        assert_eq!(tried(Family::Avx2, Slot::Cuckoo(SizeClass::L1), &ALL), ["avx512"]);
+        assert_eq!(tried(Family::SkylakeSp, Slot::Routes4, &ALL), ["compact/avx512"]);
+    }
+
+    #[test]
+    fn without_a_clock_nothing_is_tried() {
+        let read = |text: &str| Some(text.to_owned());
+        for family in Family::ALL {
+            for slot in Slot::all() {
+                assert_eq!(decide_in(slot, family, read, None).rivals, [""; 0], "{family}, {slot}");
+            }
+        }
+    }
 }

@@ -6,6 +6,7 @@
 //! A contest costs six times what all tables take for the sample; one table alone is not measured.
 
 use super::Classifier;
+use crate::choices::WIN_BELOW;
 use crate::packet::key::FlowKey;
 
 /// Rules up to which linear search may be faster than what looks few rules up by their masks.
@@ -16,9 +17,6 @@ pub const TUPLE_RULES_MAX: usize = 1000;
 
 /// Rounds that count, besides one to warm up.
 const ROUNDS: usize = 5;
-
-/// Another replaces the default where it takes less than this share of its time.
-const WIN_BELOW: f64 = 0.97;
 
 /// The place of the table that answers fastest, asked for so many packets at a time. `clock` may count anything.
 ///

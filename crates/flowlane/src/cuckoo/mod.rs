@@ -32,7 +32,7 @@ use entry::Entries;
 use geometry::Geometry;
 use sync::{AtomicU64, Memory};
 
-use crate::choices::{self, SizeClass, Slot};
+use crate::choices::{Choice, SizeClass, Slot};
 #[cfg(target_arch = "x86_64")]
 use crate::hash::multilinear;
 use crate::hash::multilinear::{KEYS, KeyHash};
@@ -79,7 +79,7 @@ impl CuckooConfig {
     }
 
     /// Makes batches be looked up by the variant of this name, where it may be used here, instead of the one
-    /// chosen for tables of this size ([`choices`]).
+    /// chosen for tables of this size, or found in the first batches ([`choices`](crate::choices)).
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
         Body::of(variant).map(|body| Self { variant: Some(body), ..self })
     }
@@ -95,7 +95,7 @@ pub struct CuckooTable<const W: usize> {
     geometry: AtomicU64,
     len: AtomicU64,
     entries_max: usize,
-    body: Body,
+    body: Choice<Body>,
     hash: KeyHash<W>,
 }
 
@@ -126,10 +126,11 @@ impl<const W: usize> CuckooTable<W> {
         let buckets = Memory::zeroed(buckets_for(config.entries_max));
         let entries = Entries::zeroed(buckets_for(config.entries_max));
         let table_bytes = buckets.size_bytes() + entries.size_bytes();
-        let body = config.variant.unwrap_or_else(|| {
+        let chosen = || {
             let slot = Slot::Cuckoo(SizeClass::of(table_bytes));
-            choices::choose(slot, |text| Body::of(text.parse().ok()?))
-        });
+            Choice::of(slot, |text| Body::of(text.parse().ok()?))
+        };
+        let body = config.variant.map_or_else(chosen, Choice::named);
         Self {
             buckets,
             entries,
@@ -174,7 +175,7 @@ impl<const W: usize> CuckooTable<W> {
 
     /// Which variant looks batches up.
     pub fn variant(&self) -> Variant {
-        self.body.variant()
+        self.body.get().variant()
     }
 
     /// The hash of a key: [`Multilinear`](crate::hash::multilinear::Multilinear) under the table's seed.
@@ -193,7 +194,7 @@ impl<const W: usize> CuckooTable<W> {
         let (groups, rest) = keys.as_chunks::<KEYS>();
         let (own, own_rest) = hashes.as_chunks_mut::<KEYS>();
         for (keys, hashes) in groups.iter().zip(own) {
-            match self.body {
+            match self.body.get() {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
                 Body::Avx512(_) => unsafe { multilinear::avx512::hash_keys(&self.hash, keys, hashes) },
@@ -259,7 +260,8 @@ impl<const W: usize> CuckooTable<W> {
         if keys.is_empty() {
             return 0;
         }
-        match self.body {
+        let timed = || if self.is_empty() { 0 } else { keys.len() };
+        self.body.batch(timed, |body| match body {
             Body::Scalar => batch::lookup(batch::Portable, self, keys, request, values),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
@@ -270,6 +272,6 @@ impl<const W: usize> CuckooTable<W> {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
             Body::Avx512(isa) => unsafe { avx512::lookup(isa, self, keys, request, values) },
-        }
+        })
     }
 }

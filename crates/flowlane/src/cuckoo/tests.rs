@@ -183,7 +183,7 @@ fn fills<const W: usize>() {
             geometry: AtomicU64::new(Geometry::new(buckets as u32).to_word()),
             len: AtomicU64::new(0),
             entries_max: buckets * slots,
-            body: writer.table.body,
+            body: writer.table.body.clone(),
             hash: writer.table.hash.clone(),
         });
         let refused = (0..u32::MAX).find(|n| writer.insert(&key(*n), 0).is_err()).expect("is finite");

@@ -11,6 +11,7 @@ use super::entry::id;
 use super::geometry::{alternate_hash, signature};
 use super::ledger::Ledger;
 use super::{CuckooConfig, CuckooReader, CuckooTable};
+use crate::choices::Choice;
 use crate::isa::{Body, Variant};
 use crate::memory::prefetch;
 
@@ -99,7 +100,7 @@ impl<const W: usize> CuckooWriter<W> {
     pub(crate) fn set_variant(&mut self, variant: Variant) -> bool {
         let (table, body) = (Arc::get_mut(&mut self.table), Body::of(variant));
         let (Some(table), Some(body)) = (table, body) else { return false };
-        table.body = body;
+        table.body = Choice::named(body);
         true
     }
 

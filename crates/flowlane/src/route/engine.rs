@@ -167,9 +167,16 @@ impl<A: Family> AnyFib<A> {
     where
         F::Reader: 'static,
     {
-        let chosen = choices::choose(A::SLOT, FibChoice::read::<A>);
-        let body = config.body.or_else(|| Body::of(chosen.variant).filter(|_| chosen.engine == engine));
-        Ok(Self { engine, table: Box::new(F::build(rib, &FibConfig { body, ..*config })?) })
+        let config = if config.body.is_some() { *config } else { Self::chosen(engine, config) };
+        Ok(Self { engine, table: Box::new(F::build(rib, &config)?) })
+    }
+
+    /// The same with the body that is chosen for this engine, and the one that it is to be measured against.
+    fn chosen(engine: Engine, config: &FibConfig) -> FibConfig {
+        let chosen = choices::decide(A::SLOT, FibChoice::read::<A>);
+        let of = |choice: &FibChoice| Body::of(choice.variant).filter(|_| choice.engine == engine);
+        let body = of(&chosen.choice);
+        FibConfig { body, rival: body.and(chosen.rivals.iter().find_map(of)), ..*config }
     }
 
     /// Which engine it is.

@@ -20,6 +20,7 @@ pub use routes::{RouteError, Routes};
 
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
+use crate::choices::Choice;
 use crate::isa::{Body, Variant};
 use crate::names::{self, Named, UnknownName};
 
@@ -78,6 +79,9 @@ pub struct FibConfig {
     pub memory_max: usize,
     /// The body that looks batches up; none: the one chosen for such tables.
     pub body: Option<Body>,
+    /// A second one, against which [`Compact`](engine::Engine::Compact) tables measure that in their first batches, where
+    /// there is a clock ([`choices`](crate::choices::measure_by)).
+    pub rival: Option<Body>,
     /// Whether scalar bodies ask for memory ahead of its use.
     pub prefetch: bool,
 }
@@ -85,7 +89,7 @@ pub struct FibConfig {
 impl FibConfig {
     /// A table of next hops of this size; 0 for addresses without a route, up to a GiB of memory.
     pub fn new(hop_size: HopSize) -> Self {
-        Self { hop_size, default_next_hop: 0, memory_max: 1 << 30, body: None, prefetch: true }
+        Self { hop_size, default_next_hop: 0, memory_max: 1 << 30, body: None, rival: None, prefetch: true }
     }
 
     /// Answers `next_hop` for addresses without a route.
@@ -109,7 +113,7 @@ impl FibConfig {
     /// Makes batches be looked up by the variant of this name, where it may be used here. A table without a body for
     /// it uses the scalar one, and [says](Fib::variant) so.
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
-        Body::of(variant).map(|body| Self { body: Some(body), ..self })
+        Body::of(variant).map(|body| Self { body: Some(body), rival: None, ..self })
     }
 
     /// The body for a table that has, besides the scalar one, those of `order`, the best first.
@@ -119,6 +123,12 @@ impl FibConfig {
             Some(body) if order.contains(&body.variant()) => body,
             Some(_) => Body::Scalar,
         }
+    }
+
+    /// The same for a table that can measure it against the rival.
+    pub(crate) fn choice_of(&self, order: &[Variant]) -> Choice<Body> {
+        let rival = self.rival.filter(|rival| order.contains(&rival.variant()));
+        Choice::between(self.body_of(order), rival.as_slice())
     }
 }
 

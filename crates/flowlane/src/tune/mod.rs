@@ -5,6 +5,8 @@ mod measure;
 mod tests;
 mod usable;
 
-pub use crate::choices::{Choices, Decision, Family, SizeClass, Slot, Source, install, installed};
+pub use crate::choices::{
+    Choices, Decision, Family, SizeClass, Slot, Source, install, installed, measure_by,
+};
 pub use measure::{Budget, Candidate, Contest, Outcome, Tuning, Verdict, measure};
 pub use usable::{ChoiceError, built_in, in_use, is_usable};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::choices::{self, SizeClass, Slot};
+use crate::choices::{Choice, SizeClass, Slot};
 use crate::isa::{Body, Variant};
 
 /// A variant, and whether blocks are asked for before they are read.
@@ -56,9 +56,9 @@ pub(super) fn body(variant: Variant) -> Option<Body> {
     Body::of(variant).filter(|_| variant != Variant::Sse42)
 }
 
-/// What was chosen on this machine for a filter of this many bytes.
-pub(super) fn choose(table_bytes: usize) -> (Body, bool) {
-    choices::choose(Slot::BlockedBloom(SizeClass::of(table_bytes)), |text| {
+/// What is chosen on this machine for a filter of this many bytes: the body, and whether it asks ahead.
+pub(super) fn choose(table_bytes: usize) -> Choice<(Body, bool)> {
+    Choice::of(Slot::BlockedBloom(SizeClass::of(table_bytes)), |text| {
         let kernel: BlockedKernel = text.parse().ok()?;
         Some((body(kernel.variant)?, kernel.prefetch))
     })

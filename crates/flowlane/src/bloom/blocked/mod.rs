@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(target_arch = "x86_64")]
 use super::contains::Digest;
 use super::error::BloomError;
+use crate::choices::Choice;
 use crate::isa::{Body, Variant};
 use crate::memory::Memory;
 
@@ -49,8 +50,8 @@ const SALTS: [u32; 8] =
 pub struct BlockedBloomFilter {
     words: Memory<AtomicU64>,
     seed: u64,
-    body: Body,
-    prefetch: bool,
+    /// The body, and whether it asks ahead.
+    chosen: Choice<(Body, bool)>,
 }
 
 /// The blocks, as the bodies see them.
@@ -85,8 +86,8 @@ impl BlockedBloomFilter {
             return Err(BloomError::TooManyBits { bits });
         }
         let words = Memory::zeroed(blocks as usize * BLOCK_WORDS);
-        let (body, prefetch) = kernel::choose(blocks as usize * BLOCK_BYTES);
-        Ok(Self { words, seed: 0, body, prefetch }.with_seed(0x1d8a_f066))
+        let chosen = kernel::choose(blocks as usize * BLOCK_BYTES);
+        Ok(Self { words, seed: 0, chosen }.with_seed(0x1d8a_f066))
     }
 
     /// The smallest empty filter that, holding `items` keys, takes one that it does not hold for one that
@@ -119,22 +120,25 @@ impl BlockedBloomFilter {
 
     /// The same, looked up by this variant (scalar, AVX2 or AVX-512), where it may be used here.
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
-        Some(Self { body: kernel::body(variant)?, ..self })
+        let (_, prefetch) = self.chosen.get();
+        Some(Self { chosen: Choice::named((kernel::body(variant)?, prefetch)), ..self })
     }
 
     /// The same, asking for blocks before they are read, or not, whatever its size says.
     pub fn with_prefetch(self, prefetch: bool) -> Self {
-        Self { prefetch, ..self }
+        let (body, _) = self.chosen.get();
+        Self { chosen: Choice::named((body, prefetch)), ..self }
     }
 
     /// The variant that looks batches up.
     pub fn variant(&self) -> Variant {
-        self.body.variant()
+        self.chosen.get().0.variant()
     }
 
     /// How batches are looked up.
     pub fn kernel(&self) -> BlockedKernel {
-        BlockedKernel { variant: self.variant(), prefetch: self.prefetch }
+        let (body, prefetch) = self.chosen.get();
+        BlockedKernel { variant: body.variant(), prefetch }
     }
 
     /// Fills half of the bits at random, as a filter of the recommended size has them: for measurements, which
@@ -218,15 +222,18 @@ impl BlockedBloomFilter {
     /// Where `hits` has not a word for each 64 keys, begun ones included.
     pub fn contains_batch(&self, keys: &[u32], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        match self.body {
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx512(w) => avx512::contains(w, self.prefetch, self.blocks(), self.seed, keys, hits),
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx2(w) => {
-                avx2::contains(w, self.prefetch, self.blocks(), keys, hits, |k| self.digest((*k).into()))
-            }
-            _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest((*k).into())),
-        }
+        self.chosen.batch(
+            || keys.len(),
+            |(body, prefetch)| match body {
+                #[cfg(target_arch = "x86_64")]
+                Body::Avx512(w) => avx512::contains(w, prefetch, self.blocks(), self.seed, keys, hits),
+                #[cfg(target_arch = "x86_64")]
+                Body::Avx2(w) => {
+                    avx2::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest((*k).into()))
+                }
+                _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest((*k).into())),
+            },
+        );
     }
 
     /// The same for 64-bit keys.
@@ -235,15 +242,18 @@ impl BlockedBloomFilter {
     /// As [`contains_batch`](Self::contains_batch) does.
     pub fn contains_batch_u64(&self, keys: &[u64], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        match self.body {
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx512(w) => avx512::contains(w, self.prefetch, self.blocks(), self.seed, keys, hits),
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx2(w) => {
-                avx2::contains(w, self.prefetch, self.blocks(), keys, hits, |k| self.digest(*k));
-            }
-            _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest(*k)),
-        }
+        self.chosen.batch(
+            || keys.len(),
+            |(body, prefetch)| match body {
+                #[cfg(target_arch = "x86_64")]
+                Body::Avx512(w) => avx512::contains(w, prefetch, self.blocks(), self.seed, keys, hits),
+                #[cfg(target_arch = "x86_64")]
+                Body::Avx2(w) => {
+                    avx2::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest(*k));
+                }
+                _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest(*k)),
+            },
+        );
     }
 
     /// The same for byte strings.
@@ -252,24 +262,27 @@ impl BlockedBloomFilter {
     /// As [`contains_batch`](Self::contains_batch) does.
     pub fn contains_batch_bytes(&self, keys: &[&[u8]], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        match self.body {
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx512(w) => {
-                for (keys, hits) in keys.chunks(64).zip(hits.chunks_mut(1)) {
-                    let mut digests = [Digest(0); 64];
-                    for (digest, key) in digests.iter_mut().zip(keys) {
-                        *digest = Digest(self.digest_bytes(key));
+        self.chosen.batch(
+            || keys.len(),
+            |(body, prefetch)| match body {
+                #[cfg(target_arch = "x86_64")]
+                Body::Avx512(w) => {
+                    for (keys, hits) in keys.chunks(64).zip(hits.chunks_mut(1)) {
+                        let mut digests = [Digest(0); 64];
+                        for (digest, key) in digests.iter_mut().zip(keys) {
+                            *digest = Digest(self.digest_bytes(key));
+                        }
+                        let digests = &digests[..keys.len()];
+                        avx512::contains(w, prefetch, self.blocks(), self.seed, digests, hits);
                     }
-                    let digests = &digests[..keys.len()];
-                    avx512::contains(w, self.prefetch, self.blocks(), self.seed, digests, hits);
                 }
-            }
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx2(w) => {
-                avx2::contains(w, self.prefetch, self.blocks(), keys, hits, |k| self.digest_bytes(k));
-            }
-            _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest_bytes(k)),
-        }
+                #[cfg(target_arch = "x86_64")]
+                Body::Avx2(w) => {
+                    avx2::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest_bytes(k));
+                }
+                _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest_bytes(k)),
+            },
+        );
     }
 
     /// Writes the keys that may be in, each with its payload, to the front of `out_keys` and
@@ -290,7 +303,7 @@ impl BlockedBloomFilter {
         let mut hits = [0; BATCH / 64];
         for (keys, payloads) in keys.chunks(BATCH).zip(payloads.chunks(BATCH)) {
             self.contains_batch(keys, &mut hits);
-            match self.body {
+            match self.chosen.get().0 {
                 #[cfg(target_arch = "x86_64")]
                 Body::Avx512(w) => avx512::pack(w, keys, payloads, &hits, &mut batch.out),
                 _ => scalar::pack(keys, payloads, &hits, &mut batch.out),

@@ -5,7 +5,7 @@ use crate::bloom::tests::Numbers;
 fn for_each_variant(mut filter: BlockedBloomFilter, mut property: impl FnMut(&BlockedBloomFilter)) {
     crate::isa::testing::for_each_variant(|variant| {
         if let Some(body) = Body::of(variant).filter(|_| variant != Variant::Sse42) {
-            filter.body = body;
+            filter.chosen = Choice::named((body, filter.kernel().prefetch));
             property(&filter);
         }
     });

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::MegaflowConfig;
 use super::interleaved::MASKS_MAX;
-use crate::choices::{self, Slot};
+use crate::choices::{Choice, Slot};
 use crate::isa::{Body, Variant};
 
 /// Variant, threshold, and masks at once. Its name is `variant/fromN/xM`; where `/xM` is missing, it is 16.
@@ -58,15 +58,29 @@ impl MegaflowChoice {
     }
 }
 
-/// What a configuration asks for, and for the rest what was chosen on this machine: body, threshold, masks at once.
-pub(super) fn choose(config: &MegaflowConfig) -> (Body, usize, usize) {
-    let (chosen, body) = choices::choose(Slot::Megaflow, |text| {
+/// How a cache looks batches up: a [`MegaflowChoice`] with the proof that its body may be used.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) body: Body,
+    pub(super) threshold: usize,
+    pub(super) in_flight: usize,
+}
+
+/// What a configuration asks for, and for the rest what is chosen on this machine. Where the configuration names no
+/// variant, the first batches may find another to be faster.
+pub(super) fn choose(config: &MegaflowConfig) -> Choice<Way> {
+    let chosen = Choice::of(Slot::Megaflow, |text| {
         let choice: MegaflowChoice = text.parse().ok()?;
-        Some((choice, Body::of(choice.variant)?))
+        Some(Way {
+            body: Body::of(choice.variant)?,
+            threshold: config.threshold.unwrap_or(choice.threshold),
+            in_flight: config.in_flight.unwrap_or(choice.in_flight).clamp(1, MASKS_MAX),
+        })
     });
-    let body = config.variant.and_then(Body::of).unwrap_or(body);
-    let in_flight = config.in_flight.unwrap_or(chosen.in_flight).clamp(1, MASKS_MAX);
-    (body, config.threshold.unwrap_or(chosen.threshold), in_flight)
+    match config.variant.and_then(Body::of) {
+        Some(body) => Choice::named(Way { body, ..chosen.get() }),
+        None => chosen,
+    }
 }
 
 #[cfg(test)]

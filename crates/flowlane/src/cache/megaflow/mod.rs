@@ -40,12 +40,14 @@ mod wide;
 pub use choice::{MegaflowChoice, MegaflowChoiceError};
 pub use flow::{FlowRef, Megaflow};
 
+use crate::choices::Choice;
 use crate::hash::multilinear::Multilinear;
 use crate::isa::cpu::Cpu;
 use crate::isa::{Body, Variant};
 use crate::memory::{Memory, prefetch};
 use crate::packet::batch::{LANES_MAX, LaneMask};
 use crate::packet::key::{FlowKey, FlowMask};
+use choice::Way;
 use interleaved::{ALONE_MASKS, Ahead, GROUP, Groups, MASKS_MAX, Room};
 use subtable::Subtable;
 use wide::Scratch;
@@ -68,8 +70,8 @@ pub struct MegaflowConfig {
     pub masks_max: usize,
     /// Keys the hashes; secret where the traffic may be hostile.
     pub seed: u64,
-    /// The variant, where it can be used here; else, and where it is none, what was chosen for this machine
-    /// ([`choices`](crate::choices)).
+    /// The variant, where it can be used here; else, and where it is none, what was chosen for this machine, or what the
+    /// first batches find to be fastest ([`choices`](crate::choices)).
     pub variant: Option<Variant>,
     /// Batches of fewer packets are looked up one by one; what was chosen where it is none.
     pub threshold: Option<usize>,
@@ -172,9 +174,7 @@ pub struct MegaflowCache {
     hand: usize,
     config: MegaflowConfig,
     hash: Multilinear,
-    body: Body,
-    threshold: usize,
-    in_flight: usize,
+    way: Choice<Way>,
     /// From so many megaflows on, filters are beyond the second-level cache.
     pub(super) far_from: usize,
     /// The scratch does not fit the masks, or their order, any more.
@@ -185,7 +185,7 @@ pub struct MegaflowCache {
 impl MegaflowCache {
     /// An empty cache.
     pub fn new(config: MegaflowConfig) -> Self {
-        let (body, threshold, in_flight) = choice::choose(&config);
+        let way = choice::choose(&config);
         let tables = Tables {
             subtables: Vec::new(),
             order: Vec::new(),
@@ -202,9 +202,7 @@ impl MegaflowCache {
             hand: 0,
             config,
             hash: Multilinear::new(config.seed),
-            body,
-            threshold,
-            in_flight,
+            way,
             far_from: Cpu::this().cache_bytes[1] as usize / FILTER_BYTES / 2,
             stale: false,
             counters: MegaflowCounters::default(),
@@ -213,34 +211,34 @@ impl MegaflowCache {
 
     /// Which variant looks up batches.
     pub fn variant(&self) -> Variant {
-        self.body.variant()
+        self.way.get().body.variant()
     }
 
     /// Below how many packets a batch is looked up one by one.
     pub fn threshold(&self) -> usize {
-        self.threshold
+        self.way.get().threshold
     }
 
     /// Under how many masks at once a packet is looked for where packets are looked up one by one.
     pub fn in_flight(&self) -> usize {
-        self.in_flight
+        self.way.get().in_flight
     }
 
     /// Looks up with another variant from now on, where it can be used here. Says whether it can.
     pub fn set_variant(&mut self, variant: Variant) -> bool {
-        let body = Body::of(variant);
-        self.body = body.unwrap_or(self.body);
-        body.is_some()
+        let Some(body) = Body::of(variant) else { return false };
+        self.way = Choice::named(Way { body, ..self.way.get() });
+        true
     }
 
     /// Looks batches of fewer packets up one by one from now on.
     pub fn set_threshold(&mut self, packets: usize) {
-        self.threshold = packets;
+        self.way = Choice::named(Way { threshold: packets, ..self.way.get() });
     }
 
     /// Looks for packets under so many masks at once from now on ([`MegaflowConfig::in_flight`]).
     pub fn set_in_flight(&mut self, masks: usize) {
-        self.in_flight = masks.clamp(1, MASKS_MAX);
+        self.way = Choice::named(Way { in_flight: masks.clamp(1, MASKS_MAX), ..self.way.get() });
     }
 
     /// The megaflow that matches `key`.
@@ -260,11 +258,14 @@ impl MegaflowCache {
         if self.stale {
             self.fit_scratch();
         }
-        let ahead = Ahead { masks: self.in_flight, far: self.len() >= self.far_from };
+        let far = self.len() >= self.far_from;
         let tables = &mut self.tables;
-        let few = live.len() < self.threshold || tables.order.is_empty();
-        let (left, probes) = match self.body {
-            _ if few => one_by_one(self.body, tables, keys, live, found, ahead),
+        let is_empty = tables.order.is_empty();
+        let timed = || if is_empty { 0 } else { live.len() };
+        let (left, probes) = self.way.batch(timed, |Way { body, threshold, in_flight }| match body {
+            _ if live.len() < threshold || is_empty => {
+                one_by_one(body, tables, keys, live, found, Ahead { masks: in_flight, far })
+            }
             #[cfg(target_arch = "x86_64")]
             Body::Avx2(witness) => {
                 // SAFETY: the witness proves that the CPU has AVX2.
@@ -275,8 +276,8 @@ impl MegaflowCache {
                 // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
                 unsafe { avx512::lookup(witness, tables, keys, live, found) }
             }
-            _ => one_by_one(self.body, tables, keys, live, found, ahead),
-        };
+            _ => one_by_one(body, tables, keys, live, found, Ahead { masks: in_flight, far }),
+        });
         self.counters.lookups += live.len() as u64;
         self.counters.hits += (live.len() - left.len()) as u64;
         self.counters.probes += probes;
@@ -293,12 +294,13 @@ impl MegaflowCache {
     /// Where a lane has no key.
     pub fn compare_variants(&mut self, keys: &[FlowKey], live: LaneMask) -> Result<(), (Variant, usize)> {
         let hits: Vec<u64> = self.tables.subtables.iter().map(|s| s.hits).collect();
-        let (body, counters, in_flight) = (self.body, self.counters, self.in_flight);
+        let (counters, way) = (self.counters, self.way.get());
+        let own = std::mem::replace(&mut self.way, Choice::named(way));
         let mut wanted = None;
         let mut result = Ok(());
         let definition = [(Variant::Scalar, 1)];
-        for (variant, masks) in definition.into_iter().chain(Variant::ALL.map(|v| (v, in_flight))) {
-            self.in_flight = masks;
+        for (variant, masks) in definition.into_iter().chain(Variant::ALL.map(|v| (v, way.in_flight))) {
+            self.set_in_flight(masks);
             if !self.set_variant(variant) {
                 continue;
             }
@@ -310,7 +312,7 @@ impl MegaflowCache {
                 break;
             }
         }
-        (self.body, self.counters, self.in_flight) = (body, counters, in_flight);
+        (self.way, self.counters) = (own, counters);
         self.tables.subtables.iter_mut().zip(hits).for_each(|(s, hits)| s.hits = hits);
         result
     }

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::choices::WIN_BELOW;
+
 /// Rounds that every candidate has, whatever the time.
 const ROUNDS_MIN: usize = 25;
 /// Rounds after which more would tell no more.
@@ -9,8 +11,6 @@ const ROUNDS_MAX: usize = 501;
 /// Candidates that take so many times the best one's time leave, at every so many rounds.
 const LEAVE_AT: f64 = 1.25;
 const LEAVE_EVERY: usize = 5;
-/// A candidate replaces the default if it takes less than this share of its time in three of four rounds.
-const WIN_BELOW: f64 = 0.97;
 
 /// Work that candidates do.
 pub(in crate::tune) trait Workload {
@@ -177,7 +177,7 @@ fn judge(samples: &[Vec<f64>], default: usize) -> (usize, Verdict) {
     if samples.len() == 1 {
         return (default, Verdict::Alone);
     }
-    // Round by round: what else the machine did hit both.
+    // Round by round: what else the machine did hit both. In three of four rounds it must be faster.
     let ratios = |place: usize| -> Vec<f64> {
         let pairs = samples[place].iter().zip(&samples[default]);
         pairs.map(|(own, default)| if *default > 0.0 { own / default } else { 1.0 }).collect()

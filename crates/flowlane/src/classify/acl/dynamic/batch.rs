@@ -198,10 +198,15 @@ impl Lanes for Portable {
 }
 
 /// [`Engine::lookup_batch`](crate::classify::acl::Engine::lookup_batch).
-pub(super) fn lookup<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
+pub(super) fn lookup<const W: usize>(
+    body: Body,
+    engine: &Dynamic<W>,
+    keys: &[[u32; W]],
+    verdicts: &mut [Verdict],
+) {
     for (keys, verdicts) in keys.chunks(BATCH).zip(verdicts.chunks_mut(BATCH)) {
         let mut winners = Single::new();
-        search(engine, keys, &mut winners);
+        search(body, engine, keys, &mut winners);
         winners.verdicts(verdicts);
     }
 }
@@ -243,8 +248,8 @@ fn one_by_one<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &
     }
 }
 
-fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Single) {
-    match engine.body {
+fn search<const W: usize>(body: Body, engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Single) {
+    match body {
         Body::Scalar => one_by_one(engine, keys, winners),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has SSE4.2.
@@ -260,7 +265,7 @@ fn search<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut 
 
 /// Nobody asks for several categories yet: one body for all that have AVX2, none for SSE4.2.
 fn search_categories<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Several) {
-    match engine.body {
+    match engine.body.get() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
         Body::Avx2(isa) => unsafe { super::avx2::search_categories(isa, engine, keys, winners) },

@@ -28,7 +28,7 @@ use self::plan::Planned;
 use self::rules::Rules;
 use self::table::{Table, finest_mask};
 use super::{BuildError, Engine, Entry, Explanation, Verdict, WordKind, order};
-use crate::choices::{self, Slot};
+use crate::choices::{Choice, Slot};
 use crate::isa::{Body, Variant};
 use crate::memory::{Apart, Memory, Zeroed};
 use crate::rule::RuleId;
@@ -51,7 +51,8 @@ pub struct DynamicConfig {
     pub memory_max: usize,
     /// Secret from whoever sends packets or sets rules: it decides where keys collide.
     pub seed: u64,
-    /// Which body looks batches up; `None`: the widest that may be used here.
+    /// Which body looks batches up; `None`: what is chosen for this CPU, or what the first batches find to be fastest
+    /// ([`choices`](crate::choices)).
     pub variant: Option<Variant>,
     /// What the plan reckons with.
     pub costs: Costs,
@@ -79,7 +80,7 @@ impl DynamicConfig {
 pub struct Dynamic<const W: usize> {
     kinds: [WordKind; W],
     config: DynamicConfig,
-    body: Body,
+    body: Choice<Body>,
     classes: Classes,
     /// In the order in which a rule takes the first that suits it; the last suits all.
     tables: Vec<Table<W>>,
@@ -96,7 +97,7 @@ impl<const W: usize> fmt::Debug for Dynamic<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tables = self.tables.iter().map(|t| (t.mask.map(|m| format!("{m:08x}")), t.len()));
         f.debug_struct("Dynamic")
-            .field("variant", &self.body.variant())
+            .field("variant", &self.body.get().variant())
             .field("tables", &tables.collect::<Vec<_>>())
             .finish_non_exhaustive()
     }
@@ -221,8 +222,8 @@ impl<const W: usize> Dynamic<W> {
         let own_classes = || Classes::of_ranks(&by_rank.iter().map(|e| e.rank.0).collect::<Vec<u64>>());
         let room = entries.len() + entries.len() / 16;
         let handles = entries.iter().map(|e| e.rule.0);
-        let chosen = || choices::choose(Slot::AclDynamic, |text| Body::of(text.parse().ok()?));
-        let body = config.variant.map_or_else(chosen, |v| Body::first_of(&[v]));
+        let chosen = || Choice::of(Slot::AclDynamic, |text| Body::of(text.parse().ok()?));
+        let body = config.variant.map_or_else(chosen, |v| Choice::named(Body::first_of(&[v])));
         let table = |(i, planned)| Table::with_room(planned, i as u8, config.seed, 0);
         let mut made = Self {
             kinds: *kinds,
@@ -405,7 +406,8 @@ impl<const W: usize> Dynamic<W> {
         let entries: Vec<_> = self.entries().collect();
         // It takes less than there is: where it should not fit, all stays as it is.
         if let Ok(made) = Self::with_tables(&self.kinds, &entries, self.config.clone(), tables, None) {
-            *self = made;
+            let body = self.body.clone();
+            *self = Self { body, ..made };
         }
     }
 }
@@ -424,7 +426,7 @@ impl<const W: usize> Engine<W> for Dynamic<W> {
     }
 
     fn variant(&self) -> Variant {
-        self.body.variant()
+        self.body.get().variant()
     }
 
     fn len(&self) -> usize {
@@ -439,7 +441,8 @@ impl<const W: usize> Engine<W> for Dynamic<W> {
     #[inline(never)]
     fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
         assert_eq!(keys.len(), verdicts.len());
-        batch::lookup(self, keys, verdicts);
+        let timed = || if self.is_empty() { 0 } else { keys.len() };
+        self.body.batch(timed, |body| batch::lookup(body, self, keys, verdicts));
     }
 
     #[inline(never)]

@@ -91,7 +91,7 @@ impl AclConfig {
     /// Up to so many rules brute force is fastest, as measured with sets of all kinds: against trees in vectors, and against
     /// others.
     pub(super) fn brute_rules_max(&self) -> usize {
-        match self.usable_variant().unwrap_or_else(|| tree::chosen().variant()) {
+        match self.usable_variant().unwrap_or_else(|| tree::chosen().get().variant()) {
             Variant::Avx512 | Variant::Avx2 => 10,
             _ => 32,
         }

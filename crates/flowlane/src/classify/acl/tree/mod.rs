@@ -22,7 +22,7 @@ mod tests;
 use super::engine::{BuildError, Dead, Engine, Explanation, Settled, Verdict};
 use super::entry::{CATEGORIES_MAX, Entry};
 use super::layout::WordKind;
-use crate::choices::{self, Slot};
+use crate::choices::{Choice, Slot};
 use crate::isa::{Body, Variant};
 use crate::memory::Memory;
 use leaf::Block;
@@ -39,7 +39,8 @@ pub struct TreeConfig {
     pub memory_max: usize,
     /// How many threads build it, the caller's among them.
     pub threads: usize,
-    /// Which body looks up; none, or one that cannot be used here: the one that measured fastest of those that can.
+    /// Which body looks up; none, or one that cannot be used here: what is chosen for this CPU, or what the
+    /// first batches find to be fastest ([`choices`](crate::choices)).
     pub variant: Option<Variant>,
 }
 
@@ -51,8 +52,8 @@ impl Default for TreeConfig {
 }
 
 /// The body that is chosen for trees here.
-pub(super) fn chosen() -> Body {
-    choices::choose(Slot::AclTree, |text| Body::of(text.parse().ok()?))
+pub(super) fn chosen() -> Choice<Body> {
+    Choice::of(Slot::AclTree, |text| Body::of(text.parse().ok()?))
 }
 
 /// A place where a key is cut: which of its bits make the index, and which the signature that leaves are scanned for.
@@ -80,7 +81,7 @@ pub struct Tree<const W: usize> {
     table: Memory<u32>,
     blocks: Memory<Block>,
     records: Records<W>,
-    body: Body,
+    body: Choice<Body>,
 }
 
 impl<const W: usize> Tree<W> {
@@ -98,15 +99,18 @@ impl<const W: usize> Tree<W> {
     }
 
     fn lookup(&self, keys: &[[u32; W]], verdicts: &mut [Verdict], dead: Option<Dead<'_>>) {
-        match self.body {
-            Body::Scalar => scalar::lookup_batch(self, keys, verdicts, dead),
-            #[cfg(target_arch = "x86_64")]
-            Body::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts, dead),
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts, dead),
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx512(isa) => rounds::lookup_batch(isa, self, keys, verdicts, dead),
-        }
+        self.body.batch(
+            || keys.len(),
+            |body| match body {
+                Body::Scalar => scalar::lookup_batch(self, keys, verdicts, dead),
+                #[cfg(target_arch = "x86_64")]
+                Body::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts, dead),
+                #[cfg(target_arch = "x86_64")]
+                Body::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts, dead),
+                #[cfg(target_arch = "x86_64")]
+                Body::Avx512(isa) => rounds::lookup_batch(isa, self, keys, verdicts, dead),
+            },
+        );
     }
 
     /// How many places a lookup searches.
@@ -126,7 +130,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
     }
 
     fn variant(&self) -> Variant {
-        self.body.variant()
+        self.body.get().variant()
     }
 
     fn len(&self) -> usize {
@@ -151,7 +155,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
     fn lookup_categories(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
         assert!((1..=CATEGORIES_MAX).contains(&categories), "{categories} categories; there are 1 to 16");
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
-        match self.body {
+        match self.body.get() {
             #[cfg(target_arch = "x86_64")]
             Body::Avx2(isa) => avx2::lookup_categories(isa, self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]

@@ -79,7 +79,7 @@ impl Fib<u32> for Compact {
     }
 
     fn variant(&self) -> Variant {
-        self.0.table.body.variant()
+        self.0.table.body.get().variant()
     }
 }
 

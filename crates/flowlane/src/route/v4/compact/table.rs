@@ -8,6 +8,7 @@ use super::pool::LARGEST_WORDS;
 use super::scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
+use crate::choices::Choice;
 use crate::isa::Body;
 use crate::memory::Memory;
 
@@ -30,7 +31,7 @@ pub(super) struct Table {
     /// The direct table, and behind it the pool: in one piece, which large pages cover better.
     words: Memory<AtomicU64>,
     pub(super) next_hops: Memory<AtomicU64>,
-    pub(super) body: Body,
+    pub(super) body: Choice<Body>,
 }
 
 /// Words at the beginning of the pool with the codes 0, 1, 2 …: where an address reads on that has no chunk.
@@ -41,7 +42,7 @@ pub(super) fn words_of_own_codes(hops_max: usize) -> usize {
 impl Table {
     /// A table with so many words in its pool, those of the next hops' own codes with them, and room for so many
     /// next hops.
-    pub(super) fn zeroed(pool_words: usize, hops_max: usize, body: Body) -> Self {
+    pub(super) fn zeroed(pool_words: usize, hops_max: usize, body: Choice<Body>) -> Self {
         let words = Memory::zeroed(DIRECT_WORDS + pool_words + PADDING);
         let table = Self { words, next_hops: Memory::zeroed(hops_max), body };
         for (at, word) in table.pool().iter().enumerate().take(words_of_own_codes(hops_max)) {
@@ -65,14 +66,17 @@ impl Table {
 
     pub(super) fn lookup_batch(&self, addresses: &[u32], next_hops: &mut [u64]) {
         let next_hops = &mut next_hops[..addresses.len()];
-        match self.body {
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-            Body::Avx2(_) => unsafe { avx2::lookup_batch(self, addresses, next_hops) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-            Body::Avx512(_) => unsafe { avx512::lookup_batch(self, addresses, next_hops) },
-            _ => scalar::lookup_batch(self, addresses, next_hops),
-        }
+        self.body.batch(
+            || addresses.len(),
+            |body| match body {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
+                Body::Avx2(_) => unsafe { avx2::lookup_batch(self, addresses, next_hops) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
+                Body::Avx512(_) => unsafe { avx512::lookup_batch(self, addresses, next_hops) },
+                _ => scalar::lookup_batch(self, addresses, next_hops),
+            },
+        );
     }
 }

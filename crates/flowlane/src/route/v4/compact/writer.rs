@@ -108,7 +108,7 @@ impl Writer {
         let of_routes = rib.routes_max() * WORDS_OF_ROUTE_MAX + WORDS_SPARE;
         let of_memory = (max - needed) / size_of::<u64>();
         let pool_words = own_codes + of_memory.min(of_routes).min(POOL_WORDS_MAX - own_codes);
-        let body = config.body_of(&[Variant::Avx512, Variant::Avx2]);
+        let body = config.choice_of(&[Variant::Avx512, Variant::Avx2]);
         let table = Table::zeroed(pool_words, hops_max, body);
         let mut writer = Self {
             table: Arc::new(table),

@@ -24,6 +24,7 @@ use layout::{LINE_UNITS, LINES_MAX, Line, Word};
 
 use super::hops::{self, Hops};
 use super::pool::Pool;
+use crate::choices::Choice;
 use crate::isa::{Body, Variant};
 use crate::memory::Memory;
 use crate::route::epoch::{Epochs, Participant};
@@ -50,7 +51,7 @@ struct Table {
     lines: Memory<Line>,
     /// Next hops too large for a word.
     list: Memory<AtomicU64>,
-    body: Body,
+    body: Choice<Body>,
     /// Whether the scalar body takes many addresses at once, and asks for lines ahead.
     prefetch: bool,
     epochs: Epochs,
@@ -84,18 +85,21 @@ impl Table {
 
     fn lookup_batch(&self, addresses: &[u128], next_hops: &mut [u64]) {
         let next_hops = &mut next_hops[..addresses.len()];
-        match self.body {
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx2(isa) => avx2::lookup(isa, self.view(), addresses, next_hops),
-            #[cfg(target_arch = "x86_64")]
-            Body::Avx512(isa) => avx512::lookup(isa, self.view(), addresses, next_hops),
-            _ if self.prefetch => batch::lookup(scalar::Portable, self.view(), addresses, next_hops),
-            _ => {
-                for (address, next_hop) in addresses.iter().zip(next_hops) {
-                    *next_hop = self.lookup(*address);
+        self.body.batch(
+            || addresses.len(),
+            |body| match body {
+                #[cfg(target_arch = "x86_64")]
+                Body::Avx2(isa) => avx2::lookup(isa, self.view(), addresses, next_hops),
+                #[cfg(target_arch = "x86_64")]
+                Body::Avx512(isa) => avx512::lookup(isa, self.view(), addresses, next_hops),
+                _ if self.prefetch => batch::lookup(scalar::Portable, self.view(), addresses, next_hops),
+                _ => {
+                    for (address, next_hop) in addresses.iter().zip(next_hops) {
+                        *next_hop = self.lookup(*address);
+                    }
                 }
-            }
-        }
+            },
+        );
     }
 }
 
@@ -146,7 +150,7 @@ impl Fib<u128> for Compact {
             root: Memory::zeroed(1 << ROOT_BITS),
             lines: Memory::zeroed(lines),
             list: Memory::zeroed(listed),
-            body: config.body.unwrap_or_else(|| Body::first_of(&[Variant::Avx512, Variant::Avx2])),
+            body: config.choice_of(&[Variant::Avx512, Variant::Avx2]),
             prefetch: config.prefetch,
             epochs: Epochs::default(),
         };
@@ -187,10 +191,7 @@ impl Fib<u128> for Compact {
     }
 
     fn variant(&self) -> Variant {
-        match self.table.body.variant() {
-            Variant::Sse42 => Variant::Scalar,
-            variant => variant,
-        }
+        self.table.body.get().variant()
     }
 }
 

@@ -17,6 +17,7 @@ use super::record::{self, Records};
 #[cfg(target_arch = "x86_64")]
 use super::rounds::Vectors;
 use super::{Node, PARTS_MAX, Tree, TreeConfig, chosen};
+use crate::choices::Choice;
 use crate::classify::acl::{BuildError, Engine, Entry, WordKind, order};
 use crate::isa::Body;
 use crate::memory::Memory;
@@ -247,7 +248,7 @@ fn join<const W: usize>(records: Records<W>, parts: Vec<Piece<W>>, config: &Tree
         block += piece.blocks.len();
         node += piece.nodes.len() - 1;
     }
-    let body = config.variant.and_then(Body::of).unwrap_or_else(chosen);
+    let body = config.variant.and_then(Body::of).map_or_else(chosen, Choice::named);
     #[cfg(target_arch = "x86_64")]
     let vectors = {
         let bytes = |p: &Piece<W>| 4 * p.table.len() + size_of::<Block>() * p.blocks.len();

@@ -1,0 +1,358 @@
+//! A choice that a table makes itself: its first batches of real work are timed, and the body that took least stays.
+//!
+//! All bodies give the same answers, so any of them may look any batch up, and threads that share a table may share its
+//! trial: each batch takes the next candidate in turn. Samples are atomics without order between them. Each is written
+//! once, by whoever was given its place, and none is 0; so whoever sees all of them sees the same, and comes to the same
+//! winner. That several do is as good as that one does.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use super::{Clock, Slot, WIN_BELOW, decide};
+
+/// Most bodies that are compared.
+pub(super) const CANDIDATES_MAX: usize = 4;
+
+/// Batches of each candidate that are timed: a third of them may have been interrupted, or have come to cold caches.
+const SAMPLES: usize = 15;
+
+/// Keys of the smallest batch that is timed: with fewer, reading the clock takes as long as the work.
+const KEYS_MIN: usize = 16;
+
+/// Set in [`Choice::state`] while the trial runs.
+const TRYING: u8 = 0x80;
+
+/// Samples are in so many parts of a tick a key.
+const TICK_PARTS: u64 = 1024;
+
+/// What a table uses: settled when it was built, or by a trial in its first batches.
+///
+/// Where nothing is tried, or not any more, it costs one load and one branch a batch.
+pub(crate) struct Choice<T> {
+    /// The place of the present candidate.
+    state: AtomicU8,
+    /// The first is the built-in one; unused places repeat it.
+    candidates: [T; CANDIDATES_MAX],
+    trial: Option<Box<Trial>>,
+}
+
+impl<T: Copy> Choice<T> {
+    /// What the caller has named: nothing is tried.
+    pub(crate) fn named(choice: T) -> Self {
+        Self { state: AtomicU8::new(0), candidates: [choice; CANDIDATES_MAX], trial: None }
+    }
+
+    /// What is chosen for a slot, as [`decide`] says.
+    pub(crate) fn of(slot: Slot, read: impl Fn(&str) -> Option<T>) -> Self {
+        let decision = decide(slot, read);
+        Self::between(decision.choice, &decision.rivals)
+    }
+
+    /// The first, or what the first batches find to be faster; without a clock the first.
+    pub(crate) fn between(choice: T, rivals: &[T]) -> Self {
+        match super::clock() {
+            Some(clock) if !rivals.is_empty() => Self::trying(choice, rivals, clock),
+            _ => Self::named(choice),
+        }
+    }
+
+    /// The same by this clock. Of the rivals, as many take part as there is room for.
+    pub(crate) fn trying(choice: T, rivals: &[T], clock: Clock) -> Self {
+        let mut candidates = [choice; CANDIDATES_MAX];
+        candidates[1..].iter_mut().zip(rivals).for_each(|(to, rival)| *to = *rival);
+        let count = CANDIDATES_MAX.min(1 + rivals.len());
+        Self { state: AtomicU8::new(TRYING), candidates, trial: Some(Box::new(Trial::new(count, clock))) }
+    }
+
+    /// The present choice: while the trial runs, the built-in one.
+    #[inline]
+    pub(crate) fn get(&self) -> T {
+        self.candidates[usize::from(self.state.load(Relaxed)) % CANDIDATES_MAX]
+    }
+
+    /// Whether a trial runs.
+    #[inline]
+    pub(crate) fn is_trying(&self) -> bool {
+        self.state.load(Relaxed) & TRYING != 0
+    }
+
+    /// Looks a batch up by `run`: with the present choice, or, while a trial runs, with the candidate whose turn it is.
+    /// Of how many keys it is `keys` is asked only then; an empty table, which tells nothing, says 0.
+    #[inline]
+    pub(crate) fn batch<R>(&self, keys: impl FnOnce() -> usize, run: impl FnOnce(T) -> R) -> R {
+        let state = self.state.load(Relaxed);
+        let mut place = usize::from(state) % CANDIDATES_MAX;
+        let trial = if state & TRYING == 0 { None } else { self.trial.as_deref() };
+        let trial = trial.map(|trial| (trial, keys())).filter(|(_, keys)| *keys >= KEYS_MIN);
+        let mut before = 0;
+        if let Some((trial, _)) = trial {
+            place = trial.turn();
+            before = (trial.clock)();
+        }
+        let answer = run(self.candidates[place]);
+        if let Some((trial, keys)) = trial {
+            self.note(trial, place, before, keys);
+        }
+        answer
+    }
+
+    #[cold]
+    fn note(&self, trial: &Trial, place: usize, before: u64, keys: usize) {
+        trial.note(place, (trial.clock)().wrapping_sub(before), keys);
+        if let Some(winner) = trial.winner() {
+            self.state.store(winner as u8, Relaxed);
+        }
+    }
+}
+
+impl<T: Copy> Clone for Choice<T> {
+    /// A clone takes over what was decided; what was being tried it tries anew, since it may be used elsewhere.
+    fn clone(&self) -> Self {
+        match &self.trial {
+            Some(trial) if self.is_trying() => {
+                Self::trying(self.candidates[0], &self.candidates[1..trial.count], trial.clock)
+            }
+            _ => Self::named(self.get()),
+        }
+    }
+}
+
+impl<T: Copy + fmt::Debug> fmt::Debug for Choice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Choice").field("present", &self.get()).field("trying", &self.is_trying()).finish()
+    }
+}
+
+/// What is known so far.
+struct Trial {
+    clock: Clock,
+    /// How many candidates there are.
+    count: usize,
+    /// Batches that were given a candidate.
+    turns: AtomicU32,
+    /// Samples of each candidate that were given a place.
+    given: [AtomicU32; CANDIDATES_MAX],
+    /// In 1/[`TICK_PARTS`] of a tick a key; 0: none yet.
+    samples: [[AtomicU64; SAMPLES]; CANDIDATES_MAX],
+}
+
+impl Trial {
+    fn new(count: usize, clock: Clock) -> Self {
+        Self {
+            clock,
+            count,
+            turns: AtomicU32::new(0),
+            given: Default::default(),
+            samples: Default::default(),
+        }
+    }
+
+    /// Whose turn it is. Each begins a round in turn, so that none always comes after the same other, and work that
+    /// comes in pairs meets all.
+    #[cold]
+    fn turn(&self) -> usize {
+        let turn = self.turns.fetch_add(1, Relaxed) as usize;
+        (turn + turn / self.count) % self.count
+    }
+
+    fn note(&self, place: usize, ticks: u64, keys: usize) {
+        let at = self.given[place].fetch_add(1, Relaxed) as usize;
+        if let Some(sample) = self.samples[place].get(at) {
+            sample.store((ticks.saturating_mul(TICK_PARTS) / keys as u64).max(1), Relaxed);
+        }
+    }
+
+    /// The place of the winner, once all have their samples: the built-in one, unless another takes less by more than
+    /// noise.
+    fn winner(&self) -> Option<usize> {
+        let mut medians = [0; CANDIDATES_MAX];
+        for (median, samples) in medians.iter_mut().zip(&self.samples[..self.count]) {
+            let mut sorted: [u64; SAMPLES] = std::array::from_fn(|at| samples[at].load(Relaxed));
+            sorted.sort_unstable();
+            (sorted[0] > 0).then_some(())?;
+            *median = sorted[SAMPLES / 2];
+        }
+        let below = medians[0] as f64 * WIN_BELOW;
+        let faster = (1..self.count).filter(|place| (medians[*place] as f64) < below);
+        Some(faster.min_by_key(|place| medians[*place]).unwrap_or(0))
+    }
+}
+
+/// For tests of tables: a trial where there would be none.
+#[cfg(test)]
+pub(crate) mod testing {
+    use std::cell::Cell;
+
+    use super::super::Clock;
+
+    thread_local! {
+        static FORCED: Cell<Option<Clock>> = const { Cell::new(None) };
+        static SCRIPT: Cell<Script> = const { Cell::new(Script { place: 0, count: 1, readings: 0, now: 0 }) };
+    }
+
+    /// What [`scripted`] shows.
+    #[derive(Clone, Copy)]
+    struct Script {
+        /// The candidate that is cheap, and of how many.
+        place: usize,
+        count: usize,
+        readings: usize,
+        now: u64,
+    }
+
+    /// Tables that `make` makes on this thread try all that they have by this clock.
+    pub(crate) fn forcing<R>(clock: Clock, make: impl FnOnce() -> R) -> R {
+        FORCED.set(Some(clock));
+        let made = make();
+        FORCED.set(None);
+        made
+    }
+
+    /// The clock of [`forcing`], while it makes something.
+    pub(in crate::choices) fn forced() -> Option<Clock> {
+        FORCED.get()
+    }
+
+    /// Makes [`scripted`] begin anew, and one of `count` candidates cheap.
+    pub(crate) fn favour(place: usize, count: usize) {
+        SCRIPT.set(Script { place, count, readings: 0, now: 0 });
+    }
+
+    /// A clock by which the favoured candidate takes half of what others take, where batches are of one size and
+    /// looked up by this thread only.
+    pub(crate) fn scripted() -> u64 {
+        let Script { place, count, readings, now } = SCRIPT.get();
+        let turn = readings / 2;
+        let taken = match readings % 2 {
+            0 => 1,
+            _ if (turn + turn / count) % count == place => 1000,
+            _ => 2000,
+        };
+        SCRIPT.set(Script { place, count, readings: readings + 1, now: now + taken });
+        now + taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::atomic::AtomicU64;
+    use std::thread;
+
+    use super::*;
+    use crate::isa::Body;
+
+    thread_local! {
+        static NOW: Cell<u64> = const { Cell::new(0) };
+    }
+
+    fn now() -> u64 {
+        NOW.get()
+    }
+
+    /// Looks up by a body that takes so many ticks a batch.
+    fn run(choice: &Choice<u64>, keys: usize) -> u64 {
+        choice.batch(
+            || keys,
+            |ticks| {
+                NOW.set(NOW.get() + ticks);
+                ticks
+            },
+        )
+    }
+
+    /// What stays after a trial, and all that was looked up by until then.
+    fn tried(choice: u64, rivals: &[u64]) -> (u64, Vec<u64>) {
+        let made = Choice::trying(choice, rivals, now);
+        let mut used = Vec::new();
+        while made.is_trying() {
+            assert_eq!(made.get(), choice, "the built-in one until the end");
+            used.push(run(&made, 32));
+            assert!(used.len() <= SAMPLES * CANDIDATES_MAX);
+        }
+        (made.get(), used)
+    }
+
+    #[test]
+    fn the_fastest_by_the_clock_is_taken_and_kept_after_as_many_samples_of_each() {
+        let (winner, used) = tried(1000, &[900, 700, 800]);
+        assert_eq!((winner, used.len()), (700, 4 * SAMPLES));
+        for ticks in [1000, 900, 700, 800] {
+            assert_eq!(used.iter().filter(|used| **used == ticks).count(), SAMPLES);
+        }
+        let choice = Choice::trying(1000, &[700], now);
+        (0..100).for_each(|_| _ = run(&choice, 16));
+        assert!(!choice.is_trying() && (0..100).all(|_| run(&choice, 64) == 700));
+    }
+
+    #[test]
+    fn the_built_in_choice_stays_unless_another_is_faster_by_more_than_noise() {
+        assert_eq!(tried(1000, &[980]).0, 1000);
+        assert_eq!(tried(1000, &[1000, 980, 975]).0, 1000);
+        assert_eq!(tried(1000, &[960]).0, 960);
+        assert_eq!(tried(0, &[0]).0, 0, "a clock that stands still");
+    }
+
+    #[test]
+    fn a_third_of_the_batches_may_be_interrupted() {
+        let choice = Choice::trying(1000, &[700], now);
+        for batch in 0.. {
+            if !choice.is_trying() {
+                break;
+            }
+            let more = if batch % 3 == 0 { 1_000_000 } else { 0 };
+            choice.batch(|| 32, |ticks| NOW.set(NOW.get() + ticks + more));
+        }
+        assert_eq!(choice.get(), 700);
+    }
+
+    #[test]
+    fn what_counts_is_the_time_of_a_key_and_small_batches_do_not() {
+        let choice = Choice::trying(10, &[5], now);
+        for keys in (16..).take(2 * SAMPLES) {
+            assert!(choice.is_trying());
+            (0..KEYS_MIN).for_each(|few| assert_eq!(run(&choice, few), 10, "{few} keys are not timed"));
+            choice.batch(|| keys, |ticks| NOW.set(NOW.get() + ticks * keys as u64));
+        }
+        assert_eq!((choice.is_trying(), choice.get()), (false, 5));
+    }
+
+    #[test]
+    fn clones_keep_what_was_decided_and_try_anew_what_was_not() {
+        let choice = Choice::trying(1000, &[700], now);
+        (0..SAMPLES).for_each(|_| _ = run(&choice, 16));
+        let clone = choice.clone();
+        (0..SAMPLES).for_each(|_| _ = run(&choice, 16));
+        assert_eq!((choice.is_trying(), choice.clone().get()), (false, 700));
+        assert!(clone.is_trying() && !choice.clone().is_trying());
+        (0..2 * SAMPLES).for_each(|_| _ = run(&clone, 16));
+        assert_eq!((clone.is_trying(), clone.get()), (false, 700));
+    }
+
+    #[test]
+    fn a_named_choice_is_not_tried_and_without_a_clock_nothing_is() {
+        for choice in [Choice::named(1), Choice::between(1, &[2]), Choice::between(1, &[])] {
+            assert!(!choice.is_trying());
+            assert!((0..100).all(|_| choice.batch(|| 64, |body| body) == 1));
+        }
+        assert_eq!(size_of::<Choice<Body>>(), 16);
+    }
+
+    #[test]
+    fn threads_share_a_trial_and_come_to_one_winner() {
+        static TICKS: AtomicU64 = AtomicU64::new(0);
+        for _ in 0..20 {
+            let choice = Choice::trying(0u64, &[1, 2], || TICKS.fetch_add(1, Relaxed));
+            let winners: Vec<u64> = thread::scope(|scope| {
+                let work = || {
+                    // A thread may yet be waiting to note what it saw when another has decided.
+                    (0..1000).for_each(|_| assert!(choice.batch(|| 16, |body| body) < 3));
+                    choice.get()
+                };
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+                threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+            });
+            assert!(!choice.is_trying() && winners.iter().all(|winner| *winner == choice.get()));
+        }
+    }
+}
