@@ -3,6 +3,8 @@
 mod measure;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trials;
 mod usable;
 
 pub use crate::choices::{
