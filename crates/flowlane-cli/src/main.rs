@@ -24,6 +24,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
     input::limit_simd(arguments.max_simd.as_deref())?;
+    tuning::give_clock();
     let tune = arguments.tune.as_deref();
     if arguments.command.builds_tables() {
         tuning::load_noting(tune)?;

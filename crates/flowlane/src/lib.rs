@@ -10,7 +10,7 @@
 //! | `testing` | where tests find larger data |
 //! | [`isa`] | which SIMD variants this CPU has and may use |
 //! | `memory` | memory for tables: aligned, on huge pages where it is large |
-//! | [`choices`] | which variants and kernels tables use where nobody asked for one |
+//! | [`choices`] | which variants and kernels tables use where nobody asked for one: installed, built in, or tried in the first batches |
 //! | [`hash`] | MurmurHash3 and CRC32C over one or many keys |
 //! | `real` | logarithms and powers that are the same on every machine |
 //! | `probe` | what a scalar lookup reads and computes, for simulators |
@@ -57,7 +57,7 @@
 //! table can do is shown where it is documented.
 //!
 //! The library does no I/O, starts no threads but those that it is told to build a tree of rules with, and holds no
-//! global state but the SIMD width cap and the installed choices.
+//! global state but the SIMD width cap, the installed choices and the clock by which tables try their bodies.
 
 #![deny(missing_docs)]
 

@@ -1,6 +1,8 @@
 //! What tables take from the installed choices. In a program of its own, since these and the cap of the width are
 //! global; and in one test, since tests run side by side.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use flowlane::bloom::{BlockedBloomFilter, BloomFilter, BloomKernel};
 use flowlane::cache::{MegaflowCache, MegaflowConfig};
 use flowlane::classify::acl::{Dynamic, DynamicConfig, Engine as _, Layout, Tree, TreeConfig};
@@ -11,7 +13,9 @@ use flowlane::isa::{MaxSimd, Variant, set_max_simd};
 use flowlane::packet::Parser;
 use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Fib, FibConfig, HopSize, Rib};
-use flowlane::tune::{Choices, SizeClass, Slot, Source, built_in, in_use, install};
+use flowlane::tune::{
+    Choices, Family as CpuFamily, SizeClass, Slot, Source, built_in, in_use, install, measure_by,
+};
 
 #[test]
 fn tables_take_installed_choices_unless_told_otherwise() {
@@ -23,6 +27,7 @@ fn tables_take_installed_choices_unless_told_otherwise() {
     explicit_choices_win();
     what_cannot_be_used_is_refused();
     the_cap_is_respected();
+    only_what_is_neither_chosen_nor_measured_is_tried();
 }
 
 fn config() -> MegaflowConfig {
@@ -151,4 +156,30 @@ fn the_cap_is_respected() {
         assert_eq!(in_use(Slot::Murmur3).refused.as_deref(), Some("avx512"));
     }
     set_max_simd(MaxSimd::Bits512);
+}
+
+/// By a clock that counts how often it is read.
+fn only_what_is_neither_chosen_nor_measured_is_tried() {
+    static READINGS: AtomicU64 = AtomicU64::new(0);
+    install(Choices::new());
+    assert!(Slot::all().all(|slot| in_use(slot).rivals.is_empty()), "there is no clock");
+    measure_by(|| READINGS.fetch_add(1, Relaxed));
+    let looked_up = |tree: &Tree<4>| {
+        let mut verdicts = [flowlane::classify::acl::Verdict::NONE; 32];
+        let before = READINGS.load(Relaxed);
+        (0..100).for_each(|_| tree.lookup_batch(&[[0; 4]; 32], &mut verdicts));
+        READINGS.load(Relaxed) - before
+    };
+    let is_tried = !in_use(Slot::AclTree).rivals.is_empty();
+    assert_eq!(looked_up(&tree(None)), if is_tried { 2 * 30 } else { 0 });
+    assert_eq!(looked_up(&tree(Some(Variant::Scalar))), 0, "the caller has named it");
+    let family = CpuFamily::this();
+    let is_widest = family != CpuFamily::Avx2 || !Variant::Avx512.available();
+    if Source::BuiltIn(family) == in_use(Slot::AclTree).source && is_widest {
+        assert_eq!(is_tried, !family.is_measured(Slot::AclTree) && family != CpuFamily::Portable, "{family}");
+    }
+    let mut choices = Choices::new();
+    choices.set(Slot::AclTree, "scalar");
+    install(choices);
+    assert_eq!((in_use(Slot::AclTree).rivals.len(), looked_up(&tree(None))), (0, 0), "it is installed");
 }

@@ -72,11 +72,19 @@ fn text(tuning: &Tuning) -> String {
                 outcome.table_bytes.map_or(String::new(), bytes),
                 outcome.choice.clone(),
                 why(outcome),
+                percent(outcome.built_in_share()),
                 measured(&outcome.contests[0]),
             ]
         })
         .collect();
-    let header = ["table", "with", "choice", "why", "cycles a key or packet: built-in, fastest others"];
+    let header = [
+        "table",
+        "with",
+        "choice",
+        "why",
+        "built-in of best",
+        "cycles a key or packet: built-in, fastest others",
+    ];
     let mut text = output::text_table("", &header, &rows);
     let duels = tuning.outcomes.iter().filter(|outcome| outcome.contests.len() > 1);
     for outcome in duels {
@@ -90,7 +98,18 @@ fn text(tuning: &Tuning) -> String {
         let title = format!("\nThreshold of {}, in cycles a packet:", outcome.slot);
         text += &output::table(&title, &["", "one by one", "by vectors", "choice"], &rows);
     }
+    if let Some(worst) = tuning.worst() {
+        let share = percent(worst.built_in_share());
+        text += &format!(
+            "\nBuilt-in choices reach {share} of the best one's rate or more (least: {}).\n",
+            worst.slot
+        );
+    }
     text
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.0}%", 100.0 * share)
 }
 
 /// Why the choice is what it is.
@@ -126,6 +145,8 @@ struct Document {
     seconds: f64,
     stored: Option<String>,
     slots: Vec<SlotDocument>,
+    /// The least of the slots' `built_in_share`.
+    worst_built_in_share: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -134,6 +155,8 @@ struct SlotDocument {
     table_bytes: Option<u64>,
     choice: String,
     built_in: String,
+    /// Its rate as a share of the best one's.
+    built_in_share: f64,
     why: String,
     contests: Vec<ContestDocument>,
 }
@@ -173,6 +196,7 @@ fn document(tuning: &Tuning, taken: Duration, path: Option<&Path>) -> Document {
         table_bytes: outcome.table_bytes,
         choice: outcome.choice.clone(),
         built_in: outcome.built_in.clone(),
+        built_in_share: outcome.built_in_share(),
         why: why(outcome),
         contests: outcome.contests.iter().map(contest).collect(),
     };
@@ -180,6 +204,7 @@ fn document(tuning: &Tuning, taken: Duration, path: Option<&Path>) -> Document {
         seconds: taken.as_secs_f64(),
         stored: path.map(|p| p.display().to_string()),
         slots: tuning.outcomes.iter().map(slot).collect(),
+        worst_built_in_share: tuning.worst().map(Outcome::built_in_share),
     }
 }
 
@@ -191,6 +216,22 @@ pub(crate) struct InUse {
     pub(crate) source: String,
     /// What was stored and cannot be used here.
     pub(crate) refused: Option<String>,
+    /// What each table measures it against in its first batches.
+    pub(crate) rivals: Vec<String>,
+}
+
+impl InUse {
+    /// Where it comes from, in words.
+    fn origin(&self) -> String {
+        let mut text = self.source.clone();
+        if let Some(refused) = &self.refused {
+            text += &format!(": stored {refused} cannot be used here");
+        }
+        if !self.rivals.is_empty() {
+            text += &format!("; to be measured in the first batches, against {}", self.rivals.join(" and "));
+        }
+        text
+    }
 }
 
 /// What every table uses in this run.
@@ -202,6 +243,7 @@ pub(crate) fn choices_in_use() -> Vec<InUse> {
             choice: decision.choice,
             source: decision.source.to_string(),
             refused: decision.refused,
+            rivals: decision.rivals,
         }
     };
     Slot::all().map(of).collect()
@@ -209,13 +251,7 @@ pub(crate) fn choices_in_use() -> Vec<InUse> {
 
 /// The same as a table.
 pub(crate) fn choices_text(choices: &[InUse], origin: &Origin) -> String {
-    let row = |c: &InUse| {
-        let source = match &c.refused {
-            Some(refused) => format!("{}: stored {refused} cannot be used here", c.source),
-            None => c.source.clone(),
-        };
-        vec![c.slot.clone(), c.choice.clone(), source]
-    };
+    let row = |c: &InUse| vec![c.slot.clone(), c.choice.clone(), c.origin()];
     let rows: Vec<Vec<String>> = choices.iter().map(row).collect();
     output::text_table(&format!("\nChoices: {}", origin.text()), &["table", "choice", "from"], &rows)
 }
@@ -234,4 +270,36 @@ fn show(origin: &Origin, json: bool) -> Result<(), Failure> {
     let mut out = Output::create(None)?;
     out.text(&choices_text(&choices, origin))?;
     out.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_that_are_to_be_measured_say_so() {
+        let choice = |rivals: &[&str]| InUse {
+            slot: "acl-tree".to_owned(),
+            choice: "avx512".to_owned(),
+            source: "built-in for zen4".to_owned(),
+            refused: Some("avx9".to_owned()),
+            rivals: rivals.iter().map(|rival| (*rival).to_owned()).collect(),
+        };
+        let settled = "built-in for zen4: stored avx9 cannot be used here";
+        assert_eq!(choice(&[]).origin(), settled);
+        let tried = format!("{settled}; to be measured in the first batches, against avx2");
+        assert_eq!(choice(&["avx2"]).origin(), tried);
+        assert!(choices_text(&[choice(&["avx2"])], &Origin::BuiltIn).contains(&tried));
+    }
+
+    /// The library knows which those are; here is a clock, without which there would be none.
+    #[test]
+    fn choices_that_were_not_measured_are_measured_by_the_programs_clock() {
+        tuning::give_clock();
+        for (slot, shown) in Slot::all().zip(choices_in_use()) {
+            let is_open = !shown.rivals.is_empty();
+            assert_eq!(shown.origin().contains("first batches"), is_open, "{slot}");
+            assert!(!is_open || !flowlane::tune::Family::this().is_measured(slot), "{slot}");
+        }
+    }
 }

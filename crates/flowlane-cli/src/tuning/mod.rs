@@ -1,13 +1,18 @@
 //! The stored choices: where they are, whether they are this machine's, and making the library use them.
 //!
+//! Where there is no file, tables choose what is built in, or choose for themselves in their first batches, by this
+//! program's clock.
+//!
 //! `flowlane tune` writes the file, every command that builds tables reads it. A file from another machine is
 //! ignored, since its choices are answers to another question; the note says what differs.
 
 mod file;
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Instant;
 
-use flowlane::tune::install;
+use flowlane::tune::{install, measure_by};
 
 use crate::failure::Failure;
 
@@ -21,6 +26,13 @@ pub(crate) enum Origin {
     File(PathBuf, Box<Stored>),
     /// There is a file, which is not this machine's: what differs.
     Foreign(PathBuf, String),
+}
+
+/// Gives the library a clock, by which tables choose for themselves where nobody has measured.
+pub(crate) fn give_clock() {
+    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    LazyLock::force(&BEGUN);
+    measure_by(|| BEGUN.elapsed().as_nanos() as u64);
 }
 
 /// The file that `flowlane tune` writes: the one named, else the user's.

@@ -10,6 +10,10 @@ use tempfile::tempdir;
 fn tuned(at: &Path) -> String {
     let (table, note) = run(at, "tune --quick --table-max 1 --output x.toml", 0);
     assert!(table.contains("bloom-memory") && table.contains("Threshold of megaflow"), "{table}");
+    assert!(
+        table.contains("Built-in choices reach ") && table.contains("% of the best one's rate"),
+        "{table}"
+    );
     assert!(note.contains("stored in x.toml"), "{note}");
     fs::read_to_string(at.join("x.toml")).unwrap()
 }
@@ -29,6 +33,8 @@ fn what_is_measured_is_stored_shown_and_used() {
     let (cpu, _) = run(at, "cpu --tune x.toml --json", 0);
     let cpu: serde_json::Value = serde_json::from_str(&cpu).unwrap();
     assert_eq!(cpu["choices"][0]["source"], "stored");
+    // What is stored is settled.
+    assert!(cpu["choices"].as_array().unwrap().iter().all(|c| c["rivals"].as_array().unwrap().is_empty()));
     assert!(cpu["choices_from"].as_str().unwrap().starts_with("x.toml"));
 
     // A choice that needs more than there is gives way to the built-in one.
@@ -122,6 +128,10 @@ fn the_file_is_the_users_where_none_is_named() {
     let measured: serde_json::Value = serde_json::from_slice(&measured.stdout).unwrap();
     let slots = measured["slots"].as_array().unwrap();
     assert!(measured["stored"].is_null() && slots.len() > 10);
+    let shares: Vec<f64> = slots.iter().map(|slot| slot["built_in_share"].as_f64().unwrap()).collect();
+    assert!(shares.iter().all(|share| *share > 0.0 && *share <= 1.0), "{shares:?}");
+    let worst = measured["worst_built_in_share"].as_f64().unwrap();
+    assert!(shares.contains(&worst) && shares.iter().all(|share| *share >= worst), "{worst}: {shares:?}");
     // No filter is larger than was allowed; those of sizes beyond are as large.
     let filter = |slot: &&serde_json::Value| slot["slot"].as_str().unwrap().contains("bloom");
     let sizes: Vec<u64> = slots.iter().filter(filter).map(|s| s["table_bytes"].as_u64().unwrap()).collect();

@@ -81,22 +81,25 @@ impl<T: Copy> Choice<T> {
     #[inline]
     pub(crate) fn batch<R>(&self, keys: impl FnOnce() -> usize, run: impl FnOnce(T) -> R) -> R {
         let state = self.state.load(Relaxed);
-        let mut place = usize::from(state) % CANDIDATES_MAX;
-        let trial = if state & TRYING == 0 { None } else { self.trial.as_deref() };
-        let trial = trial.map(|trial| (trial, keys())).filter(|(_, keys)| *keys >= KEYS_MIN);
-        let mut before = 0;
-        if let Some((trial, _)) = trial {
-            place = trial.turn();
-            before = (trial.clock)();
+        if state & TRYING == 0 {
+            return run(self.candidates[usize::from(state) % CANDIDATES_MAX]);
         }
+        self.tried(keys(), run)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tried<R>(&self, keys: usize, run: impl FnOnce(T) -> R) -> R {
+        let timed = self.trial.as_deref().filter(|_| keys >= KEYS_MIN);
+        let place = timed.map_or(0, Trial::turn);
+        let before = timed.map_or(0, |trial| (trial.clock)());
         let answer = run(self.candidates[place]);
-        if let Some((trial, keys)) = trial {
+        if let Some(trial) = timed {
             self.note(trial, place, before, keys);
         }
         answer
     }
 
-    #[cold]
     fn note(&self, trial: &Trial, place: usize, before: u64, keys: usize) {
         trial.note(place, (trial.clock)().wrapping_sub(before), keys);
         if let Some(winner) = trial.winner() {
@@ -149,7 +152,6 @@ impl Trial {
 
     /// Whose turn it is. Each begins a round in turn, so that none always comes after the same other, and work that
     /// comes in pairs meets all.
-    #[cold]
     fn turn(&self) -> usize {
         let turn = self.turns.fetch_add(1, Relaxed) as usize;
         (turn + turn / self.count) % self.count

@@ -6,7 +6,7 @@
 //! has the proof that the instructions exist and that the width is allowed.
 //!
 //! The width cap ([`set_max_simd`]) is global; of global state there is besides only what
-//! [`choices`](crate::choices) installs. Its first value comes from the environment variable
+//! [`choices`](crate::choices) installs, and the clock that it is given. Its first value comes from the environment variable
 //! [`MAX_SIMD_VARIABLE`]; lowering it affects what is built from then on.
 //!
 //! Variants have a width but no order: wider is not always faster.

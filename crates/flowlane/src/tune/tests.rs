@@ -37,6 +37,8 @@ fn the_faster_candidate_replaces_the_default() {
     let found = hold(&[1000, 800, 700], 0, &|_| 0);
     assert_eq!((found.chosen, found.winner().ticks), (2, 70.0));
     assert_eq!(found.verdict, Verdict::Faster { ratio: 0.7 });
+    assert_eq!(found.default_share(), 0.7);
+    assert_eq!(hold(&[700, 1000], 0, &|_| 0).default_share(), 1.0);
     // Slow ones leave; the default does not.
     let rounds: Vec<usize> = found.candidates.iter().map(|c| c.rounds).collect();
     assert!(rounds[0] == rounds[2] && rounds[2] > 100, "{rounds:?}");
@@ -82,6 +84,8 @@ fn time_that_stands_still_changes_no_choice() {
         assert_eq!(is_usable(outcome.slot, &outcome.choice), Ok(true));
     }
     assert_eq!(tuning.choices().iter().count(), slots.len());
+    let worst = tuning.worst().expect("there are slots").built_in_share();
+    assert!(worst > 0.0 && tuning.outcomes.iter().all(|o| (worst..=1.0).contains(&o.built_in_share())));
 }
 
 #[test]

@@ -72,6 +72,13 @@ impl Contest {
     pub fn winner(&self) -> &Candidate {
         &self.candidates[self.chosen]
     }
+
+    /// The default's rate as a share of the best one's: 1 where it is the best.
+    pub fn default_share(&self) -> f64 {
+        let own = self.candidates[self.default].ticks;
+        let best = self.candidates.iter().map(|candidate| candidate.ticks).fold(own, f64::min);
+        if own > 0.0 { best / own } else { 1.0 }
+    }
 }
 
 /// The clock, and the ticks for a slot.

@@ -51,6 +51,11 @@ impl Tuning {
         self.outcomes.iter().for_each(|o| choices.set(o.slot, o.choice.as_str()));
         choices
     }
+
+    /// Of all slots the one whose built-in choice reaches least of the best one's rate.
+    pub fn worst(&self) -> Option<&Outcome> {
+        self.outcomes.iter().min_by(|a, b| a.built_in_share().total_cmp(&b.built_in_share()))
+    }
 }
 
 /// What was measured for a slot.
@@ -66,6 +71,13 @@ pub struct Outcome {
     pub table_bytes: Option<u64>,
     /// The contests; only the megaflow cache has several.
     pub contests: Vec<Contest>,
+}
+
+impl Outcome {
+    /// The rate of the built-in choice as a share of the best one's, in the first contest: what who never measures has.
+    pub fn built_in_share(&self) -> f64 {
+        self.contests.first().map_or(1.0, Contest::default_share)
+    }
 }
 
 /// Measures every slot by `clock`, whose ticks count in the budget and in the results; calls `progress` before
