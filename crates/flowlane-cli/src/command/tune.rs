@@ -218,20 +218,9 @@ pub(crate) struct InUse {
     pub(crate) refused: Option<String>,
     /// What each table measures it against in its first batches.
     pub(crate) rivals: Vec<String>,
-}
-
-impl InUse {
-    /// Where it comes from, in words.
-    fn origin(&self) -> String {
-        let mut text = self.source.clone();
-        if let Some(refused) = &self.refused {
-            text += &format!(": stored {refused} cannot be used here");
-        }
-        if !self.rivals.is_empty() {
-            text += &format!("; to be measured in the first batches, against {}", self.rivals.join(" and "));
-        }
-        text
-    }
+    /// All three in words.
+    #[serde(skip)]
+    origin: String,
 }
 
 /// What every table uses in this run.
@@ -240,6 +229,7 @@ pub(crate) fn choices_in_use() -> Vec<InUse> {
         let decision = in_use(slot);
         InUse {
             slot: slot.to_string(),
+            origin: decision.origin(),
             choice: decision.choice,
             source: decision.source.to_string(),
             refused: decision.refused,
@@ -251,7 +241,7 @@ pub(crate) fn choices_in_use() -> Vec<InUse> {
 
 /// The same as a table.
 pub(crate) fn choices_text(choices: &[InUse], origin: &Origin) -> String {
-    let row = |c: &InUse| vec![c.slot.clone(), c.choice.clone(), c.origin()];
+    let row = |c: &InUse| vec![c.slot.clone(), c.choice.clone(), c.origin.clone()];
     let rows: Vec<Vec<String>> = choices.iter().map(row).collect();
     output::text_table(&format!("\nChoices: {}", origin.text()), &["table", "choice", "from"], &rows)
 }
@@ -270,36 +260,4 @@ fn show(origin: &Origin, json: bool) -> Result<(), Failure> {
     let mut out = Output::create(None)?;
     out.text(&choices_text(&choices, origin))?;
     out.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn choices_that_are_to_be_measured_say_so() {
-        let choice = |rivals: &[&str]| InUse {
-            slot: "acl-tree".to_owned(),
-            choice: "avx512".to_owned(),
-            source: "built-in for zen4".to_owned(),
-            refused: Some("avx9".to_owned()),
-            rivals: rivals.iter().map(|rival| (*rival).to_owned()).collect(),
-        };
-        let settled = "built-in for zen4: stored avx9 cannot be used here";
-        assert_eq!(choice(&[]).origin(), settled);
-        let tried = format!("{settled}; to be measured in the first batches, against avx2");
-        assert_eq!(choice(&["avx2"]).origin(), tried);
-        assert!(choices_text(&[choice(&["avx2"])], &Origin::BuiltIn).contains(&tried));
-    }
-
-    /// The library knows which those are; here is a clock, without which there would be none.
-    #[test]
-    fn choices_that_were_not_measured_are_measured_by_the_programs_clock() {
-        tuning::give_clock();
-        for (slot, shown) in Slot::all().zip(choices_in_use()) {
-            let is_open = !shown.rivals.is_empty();
-            assert_eq!(shown.origin().contains("first batches"), is_open, "{slot}");
-            assert!(!is_open || !flowlane::tune::Family::this().is_measured(slot), "{slot}");
-        }
-    }
 }

@@ -124,6 +124,21 @@ pub struct Decision<T> {
     pub rivals: Vec<T>,
 }
 
+impl<T: fmt::Display> Decision<T> {
+    /// Where the choice comes from, what was refused for it, and what it is to be measured against, in words.
+    pub fn origin(&self) -> String {
+        let mut text = self.source.to_string();
+        if let Some(refused) = &self.refused {
+            text += &format!(": stored {refused} cannot be used here");
+        }
+        if !self.rivals.is_empty() {
+            let rivals: Vec<String> = self.rivals.iter().map(T::to_string).collect();
+            text += &format!("; to be measured in the first batches, against {}", rivals.join(" and "));
+        }
+        text
+    }
+}
+
 /// The choice for a slot: what is installed, else what this CPU's family has built in, else what a more general
 /// family has; the first that `read` can use.
 ///
@@ -227,6 +242,18 @@ mod tests {
         // A CPU with AVX-512 of which nobody knows anything.
         assert_eq!(tried(Family::Avx2, Slot::Cuckoo(SizeClass::L1), &ALL), ["avx512"]);
         assert_eq!(tried(Family::SkylakeSp, Slot::Routes4, &ALL), ["compact/avx512"]);
+    }
+
+    #[test]
+    fn choices_that_are_to_be_measured_say_so() {
+        let read = |text: &str| Some(text.to_owned());
+        let decide = || decide_in(Slot::AclTree, Family::Zen4, read, Some("avx9".to_owned()));
+        let settled = "built-in for zen4: stored avx9 cannot be used here";
+        assert_eq!(decide().origin(), settled);
+        let never = || -> u64 { panic!("the clock was read") };
+        let tried =
+            format!("{settled}; to be measured in the first batches, against avx2 and sse42 and scalar");
+        assert_eq!(testing::forcing(never, decide).origin(), tried);
     }
 
     #[test]
