@@ -85,6 +85,12 @@ impl Family {
         self.measured_on().is_some() && !is_left_out
     }
 
+    /// Whether figures were taken on CPUs of this family itself. The rows for any CPU with AVX2 or SSE4.2 were measured on
+    /// one CPU under a cap.
+    pub(super) fn is_a_measured_cpu(self) -> bool {
+        matches!(self, Self::Zen5 | Self::SkylakeSp)
+    }
+
     /// This family, and those whose choices hold where this one's cannot be used.
     pub(super) fn and_more_general(self) -> impl Iterator<Item = Self> {
         [self, Self::Avx2, Self::Sse42, Self::Portable].into_iter()

@@ -213,6 +213,7 @@ pub(super) fn lookup<const W: usize>(
 
 /// [`Dynamic::improve_batch`].
 pub(super) fn improve<const W: usize>(
+    body: Body,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
     ranks: &[u64],
@@ -221,7 +222,7 @@ pub(super) fn improve<const W: usize>(
     let chunks = keys.chunks(BATCH).zip(ranks.chunks(BATCH)).zip(verdicts.chunks_mut(BATCH));
     for ((keys, ranks), verdicts) in chunks {
         let mut winners = Single::above(ranks, &engine.classes);
-        search(engine, keys, &mut winners);
+        search(body, engine, keys, &mut winners);
         winners.improve(verdicts);
     }
 }

@@ -324,7 +324,8 @@ impl<const W: usize> Dynamic<W> {
             (ranks.len(), verdicts.len()),
             "a rank and a verdict for each key"
         );
-        batch::improve(self, keys, ranks, verdicts);
+        let timed = || if self.is_empty() { 0 } else { keys.len() };
+        self.body.batch(timed, |body| batch::improve(body, self, keys, ranks, verdicts));
     }
 
     /// Which table a rule goes to.

@@ -59,15 +59,18 @@ const EFFORT_MIN: usize = 1024;
 /// looking for all keys would take most of the time.
 const ROUGH: usize = 16;
 
+/// Masks that are tried in earnest behind the best so far, before that joins.
+const TRIED: usize = 10;
+
 /// Plans that are made, from other masks each; the best is taken.
-const PLANS: usize = 3;
+const PLANS: usize = 2;
 
 /// A plan that costs so much, in the unit of [`Costs`], is worth more attempts: so many masks that save nothing may join.
 const SLOW: f64 = 200.0;
 const PATIENCE: usize = 6;
 
 /// Rules of a chain that are compared in earnest.
-const WALKED_MAX: u32 = 32;
+const WALKED_MAX: usize = 32;
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 struct Draws(u64);
@@ -186,9 +189,8 @@ impl<const W: usize> Sample<W> {
     }
 
     fn distinct(&self, mask: &[u32; W]) -> usize {
-        let mut sums: Vec<u64> = self.keys.iter().map(|key| self.sum(key, mask)).collect();
-        sums.sort_unstable();
-        sums.chunk_by(|a, b| a == b).count()
+        let mut cells = Cells::new(self.keys.len());
+        self.keys.iter().map(|key| cells.number(self.sum(key, mask))).filter(|(_, is_new)| *is_new).count()
     }
 
     /// The plan of these tables, which are in order; those whose rules have changed are counted anew, with one key of
@@ -232,7 +234,7 @@ impl<const W: usize> Sample<W> {
             return 0.0;
         }
         let sum_of = |i: &u32| (*i, self.sum(&self.entries[*i as usize].condition.low, mask));
-        let groups = Groups::new(self.entries.len(), own.iter().map(sum_of));
+        let groups = Groups::new(own.iter().map(sum_of), &self.weights);
         self.effort.set(self.effort.get().saturating_sub((self.keys.len() / step) as u64));
         let (mut found, mut compared, mut keys) = (0.0, 0.0, 0.0);
         for (i, key) in self.keys.iter().enumerate().step_by(step) {
@@ -250,23 +252,24 @@ impl<const W: usize> Sample<W> {
     /// How likely it is that a key's chain is looked at, and how many of its rules are compared. Each rule of the
     /// sample stands for many, but for the winner.
     fn walk(&self, groups: &Groups, key: usize, before: bool, sum: u64) -> (f64, f64) {
+        let chain = groups.of(sum);
         let winner = self.winners[key];
-        let (mut others, mut compared) = (0.0, 0);
-        for i in groups.of(sum) {
+        let place = chain.rules.partition_point(|i| *i < winner);
+        if chain.rules.get(place) == Some(&winner) {
+            return (1.0, chain.weight(place) + 1.0);
+        }
+        if !before {
+            let others = chain.weight(place);
+            return (others.min(1.0), others);
+        }
+        for (i, rule) in chain.rules.iter().enumerate().take(WALKED_MAX).skip(place) {
             self.effort.set(self.effort.get().saturating_sub(1));
-            if i == winner {
-                return (1.0, others + 1.0);
-            }
-            if i > winner && !before {
-                break;
-            }
-            others += self.weights[i as usize];
-            compared += 1;
-            if i > winner && compared <= WALKED_MAX && self.matches(i, key) {
+            if self.matches(*rule, key) {
                 // If one of so many matches, then not only of the sample but of all.
-                return (1.0, others / self.weights[i as usize]);
+                return (1.0, chain.weight(i + 1) / self.weights[*rule as usize]);
             }
         }
+        let others = chain.weight(chain.rules.len());
         (others.min(1.0), others)
     }
 
@@ -316,7 +319,7 @@ impl<const W: usize> Sample<W> {
                     tried = 0;
                 }
                 tried += 1;
-                if tried > 24 {
+                if tried > TRIED {
                     break;
                 }
             }
@@ -422,42 +425,97 @@ fn drawn<const W: usize>(
     out
 }
 
-/// Rules of the sample by their sums, in their order.
+/// Numbers for sums, in the order in which they come.
+struct Cells {
+    /// By the hash: a sum, and its number plus one.
+    cells: Vec<(u64, u32)>,
+    len: u32,
+}
+
+impl Cells {
+    fn new(sums_max: usize) -> Self {
+        Self { cells: vec![(0, 0); (2 * sums_max).next_power_of_two()], len: 0 }
+    }
+
+    /// The place of a sum, or the free one where it would be.
+    fn place(&self, sum: u64) -> usize {
+        let wrap = self.cells.len() - 1;
+        let mut at = (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & wrap;
+        while self.cells[at].1 != 0 && self.cells[at].0 != sum {
+            at = (at + 1) & wrap;
+        }
+        at
+    }
+
+    fn get(&self, sum: u64) -> Option<usize> {
+        self.cells[self.place(sum)].1.checked_sub(1).map(|number| number as usize)
+    }
+
+    /// The number of a sum, and whether it has got that now.
+    fn number(&mut self, sum: u64) -> (usize, bool) {
+        let at = self.place(sum);
+        let is_new = self.cells[at].1 == 0;
+        if is_new {
+            self.len += 1;
+            self.cells[at] = (sum, self.len);
+        }
+        (self.cells[at].1 as usize - 1, is_new)
+    }
+}
+
+/// Rules of the sample by their sums.
 struct Groups {
-    /// First of a cell's, plus one.
-    first: Vec<u32>,
-    /// By the rule's number in the sample: its sum, and the next of its cell plus one.
-    next: Vec<(u64, u32)>,
+    groups: Cells,
+    /// Where the rules of each group begin, and where the last ones end.
+    starts: Vec<u32>,
+    /// Group by group, in their order.
+    rules: Vec<u32>,
+    /// For how many rules those before each of them stand.
+    weights: Vec<f64>,
+}
+
+/// The rules of a group, best first.
+struct Group<'a> {
+    rules: &'a [u32],
+    weights: &'a [f64],
+}
+
+impl Group<'_> {
+    /// For how many rules the first `count` stand.
+    fn weight(&self, count: usize) -> f64 {
+        self.weights.get(count).map_or(0.0, |until| until - self.weights[0])
+    }
 }
 
 impl Groups {
-    fn new(len: usize, rules: impl DoubleEndedIterator<Item = (u32, u64)>) -> Self {
-        let mut made = Self { first: vec![0; (2 * len).next_power_of_two()], next: vec![(0, 0); len] };
-        for (i, sum) in rules.rev() {
-            let cell = made.cell(sum);
-            made.next[i as usize] = (sum, made.first[cell]);
-            made.first[cell] = i + 1;
+    fn new(own: impl ExactSizeIterator<Item = (u32, u64)>, weights: &[f64]) -> Self {
+        let mut groups = Cells::new(own.len());
+        let mut starts = vec![0; own.len() + 2];
+        let numbered: Vec<(u32, u32)> = own.map(|(i, sum)| (i, groups.number(sum).0 as u32)).collect();
+        // Counted into the place behind the next, which is where the next begins once all are added up.
+        numbered.iter().for_each(|(_, group)| starts[*group as usize + 2] += 1);
+        (2..starts.len()).for_each(|i| starts[i] += starts[i - 1]);
+        let mut rules = vec![0; numbered.len()];
+        for (i, group) in numbered {
+            let start = &mut starts[group as usize + 1];
+            rules[*start as usize] = i;
+            *start += 1;
         }
-        made
+        let mut sum = 0.0;
+        let weight = |rule: &u32| {
+            sum += weights[*rule as usize];
+            sum
+        };
+        let weights = std::iter::once(0.0).chain(rules.iter().map(weight)).collect();
+        Self { groups, starts, rules, weights }
     }
 
-    fn cell(&self, sum: u64) -> usize {
-        (sum.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (self.first.len() - 1)
-    }
-
-    fn of(&self, sum: u64) -> impl Iterator<Item = u32> {
-        let mut at = self.first[self.cell(sum)];
-        std::iter::from_fn(move || {
-            while at != 0 {
-                let i = at - 1;
-                let (own, next) = self.next[i as usize];
-                at = next;
-                if own == sum {
-                    return Some(i);
-                }
-            }
-            None
-        })
+    fn of(&self, sum: u64) -> Group<'_> {
+        let range = self
+            .groups
+            .get(sum)
+            .map_or(0..0, |group| self.starts[group] as usize..self.starts[group + 1] as usize);
+        Group { rules: &self.rules[range.clone()], weights: &self.weights[range.start..=range.end] }
     }
 }
 
