@@ -100,6 +100,8 @@ pub struct Ratio {
     pub most: Option<Extreme>,
     /// Here, at its smallest, where the ratio is one over several places.
     pub least: Option<Extreme>,
+    /// Here, the geometric mean over the places, where there are several.
+    pub mean: Option<f64>,
     /// As stated, by the paper that the figure follows.
     pub stated: Option<f64>,
 }
@@ -124,6 +126,9 @@ pub struct Figure {
     /// Dashed lines.
     pub guides: Vec<Guide>,
     pub ratios: Vec<Ratio>,
+    /// Whether tables have a row for each place instead of one for each series: where there are many places.
+    #[serde(skip)]
+    pub tall: bool,
 }
 
 impl Figure {
@@ -141,6 +146,7 @@ impl Figure {
             series: Vec::new(),
             guides: Vec::new(),
             ratios: Vec::new(),
+            tall: false,
         }
     }
 
@@ -174,6 +180,11 @@ impl Figure {
         let colour = self.series.len();
         self.series.push(Series { name: name.into(), points, colour, dashed: false });
         self
+    }
+
+    /// With a row of the table for each place.
+    pub fn tall(self) -> Self {
+        Self { tall: true, ..self }
     }
 
     /// Drawn as bars.
@@ -224,11 +235,13 @@ impl Figure {
                 Some(Extreme { ratio, at: self.places[place].clone() })
             })
             .collect();
+        let logs: f64 = ratios.iter().map(|extreme| extreme.ratio.ln()).sum();
         let order = |a: &&Extreme, b: &&Extreme| a.ratio.total_cmp(&b.ratio);
         self.ratios.push(Ratio {
             what: format!("{series} over {over}"),
             most: ratios.iter().max_by(order).cloned(),
             least: ratios.iter().min_by(order).filter(|_| ratios.len() > 1).cloned(),
+            mean: (ratios.len() > 1).then(|| (logs / ratios.len() as f64).exp()),
             stated,
         });
     }

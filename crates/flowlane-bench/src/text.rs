@@ -5,7 +5,7 @@ use std::fmt::Write;
 use comfy_table::presets::ASCII_MARKDOWN;
 use comfy_table::{Cell, CellAlignment, Table};
 
-use crate::figure::{Figure, Quantity, Ratio, Series};
+use crate::figure::{Figure, Point, Quantity, Ratio};
 use crate::report::Report;
 
 /// A number with three digits that say something.
@@ -23,23 +23,27 @@ pub(crate) fn gain(ratio: Option<f64>) -> String {
     ratio.map_or("–".to_owned(), |r| format!("{r:.2} ({:+.0} %)", 100.0 * (r - 1.0)))
 }
 
-/// The head of a figure's table: the axis, its places, and, where it was measured, the spread.
+/// The head of a figure's table: the axis, and its places or the series.
 pub(crate) fn head(figure: &Figure) -> Vec<String> {
     let mut head = vec![figure.axis.clone()];
-    head.extend(figure.places.iter().cloned());
+    if figure.tall {
+        head.extend(figure.series.iter().map(|series| series.name.clone()));
+    } else {
+        head.extend(figure.places.iter().cloned());
+    }
     if figure.quantity != Quantity::Plain {
         head.push("spread".to_owned());
     }
     head
 }
 
-/// The rows of a figure's table: a series each. The spread is the larger half of the quartiles' distance, in
-/// percent of the median, at the place where it is largest.
+/// The rows of a figure's table: a series each, or a place each. The spread is the larger half of the quartiles' distance,
+/// in percent of the median, of what has the largest in the row.
 pub(crate) fn rows(figure: &Figure) -> Vec<Vec<String>> {
-    let row = |series: &Series| {
-        let mut row = vec![series.name.clone()];
+    let row = |name: &String, points: &mut dyn Iterator<Item = &Option<Point>>| {
+        let mut row = vec![name.clone()];
         let mut spread = 0.0f64;
-        for point in &series.points {
+        for point in points {
             row.push(point.as_ref().map_or("–".to_owned(), |point| {
                 let [low, middle, high] = point.value(figure.quantity);
                 spread = spread.max((high - middle).max(middle - low) / middle);
@@ -51,16 +55,22 @@ pub(crate) fn rows(figure: &Figure) -> Vec<Vec<String>> {
         }
         row
     };
-    figure.series.iter().map(row).collect()
+    if figure.tall {
+        let places = figure.places.iter().enumerate();
+        return places
+            .map(|(place, name)| row(name, &mut figure.series.iter().map(|s| &s.points[place])))
+            .collect();
+    }
+    figure.series.iter().map(|series| row(&series.name, &mut series.points.iter())).collect()
 }
 
 /// The head of the table of ratios.
-pub(crate) const RATIO_HEAD: [&str; 6] =
-    ["times faster", "at most", "where", "at least", "where", "paper, at most"];
+pub(crate) const RATIO_HEAD: [&str; 7] =
+    ["times faster", "geometric mean", "at most", "where", "at least", "where", "paper, at most"];
 
 /// A row of it.
 pub(crate) fn ratio_row(ratio: &Ratio) -> Vec<String> {
-    let mut row = vec![ratio.what.clone()];
+    let mut row = vec![ratio.what.clone(), gain(ratio.mean)];
     for extreme in [&ratio.most, &ratio.least] {
         row.push(gain(extreme.as_ref().map(|e| e.ratio)));
         row.push(extreme.as_ref().map_or_else(String::new, |e| e.at.clone()));

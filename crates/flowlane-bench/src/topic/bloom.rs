@@ -309,7 +309,7 @@ fn ratio(
     stated: Option<f64>,
 ) -> Ratio {
     let most = of.and_then(|(kernel, ns)| Some(Extreme { ratio: over? / ns, at: kernel.to_string() }));
-    Ratio { what: format!("{what}, {}", bytes(size.bytes as u64)), most, least: None, stated }
+    Ratio { what: format!("{what}, {}", bytes(size.bytes as u64)), most, least: None, mean: None, stated }
 }
 
 fn factors() -> impl Iterator<Item = String> {

@@ -90,6 +90,8 @@ pub enum Topic {
     Megaflow,
     /// Access lists.
     Acl,
+    /// Access lists of all kinds, at their worst.
+    Ground,
     /// Forwarding tables.
     Fib,
     /// Tunnel endpoints.
@@ -100,7 +102,7 @@ pub enum Topic {
 
 impl Topic {
     /// All of them.
-    pub const ALL: [Self; 10] = names::all();
+    pub const ALL: [Self; 11] = names::all();
 
     /// The name, on the command line and in reports.
     pub fn name(self) -> &'static str {
@@ -119,6 +121,7 @@ impl Topic {
             Self::Fib => "Routes",
             Self::Tunnel => "Tunnel endpoints",
             Self::Acl => "Access lists",
+            Self::Ground => "Access lists of all kinds",
             Self::Gpu => "Classifiers on a CUDA device and on the cores of the CPU",
         }
     }
@@ -135,6 +138,7 @@ impl Topic {
             Self::Fib => fib::comparisons(context),
             Self::Tunnel => tunnel::comparisons(context),
             Self::Acl => acl::comparisons(context),
+            Self::Ground => acl::ground::comparisons(context),
             Self::Gpu => gpu::comparisons(context),
         }
     }
@@ -154,6 +158,7 @@ impl Topic {
             Self::Fib => fib::measure(meter, context)?,
             Self::Tunnel => tunnel::measure(meter, context),
             Self::Acl => acl::measure(meter, context)?,
+            Self::Ground => acl::ground::measure(meter, context)?,
             Self::Gpu => gpu::measure(meter, context)?,
         })
     }

@@ -207,6 +207,7 @@ fn ratios(figure: &mut Figure, numbers: &[usize], widest: Variant, best: &str) {
             what: format!("{series} over {one}, {first} to {last} endpoints"),
             most: found.iter().max_by(by).map(named),
             least: found.iter().min_by(by).filter(|_| found.len() > 1).map(named),
+            mean: None,
             stated,
         });
     }

@@ -4,6 +4,7 @@
 //! Rule sets are generated, or those of the files that were given.
 
 mod churn;
+pub(super) mod ground;
 mod set;
 mod writer;
 

@@ -1,6 +1,8 @@
 //! Rule sets and traffic for them.
 
-use flowlane::classify::acl::{Dynamic, DynamicConfig, Entry, Layout, RankKey, Tree, TreeConfig};
+use flowlane::classify::acl::{
+    Acl, AclConfig, Dynamic, DynamicConfig, Entry, Layout, RankKey, Tree, TreeConfig,
+};
 use flowlane::generate::{Locality, Profile, Random, RuleConfig, Trace, TraceConfig, generate_rules};
 use flowlane::isa::Variant;
 use flowlane::packet::{Field, FlowKey};
@@ -39,16 +41,11 @@ impl Set {
 
     pub(super) fn generated(profile: Profile, name: &str, count: usize) -> Self {
         let rules = generate_rules(&RuleConfig::new(profile, count)).expect("a profile of 5-tuples");
-        let size = match count {
-            0..1000 => count.to_string(),
-            1000..1_000_000 => format!("{}K", count / 1000),
-            _ => format!("{}M", count / 1_000_000),
-        };
-        Self::new(format!("{name} {size}"), rules)
+        Self::new(format!("{name} {}", size(count)), rules)
     }
 
     /// The rules of a file, earlier ones before later ones, whatever their priority was.
-    fn given(set: &RuleSet) -> Self {
+    pub(super) fn given(set: &RuleSet) -> Self {
         let mut rules = set.rules.clone();
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
         Self::new(set.name.clone(), rules)
@@ -85,8 +82,24 @@ impl Set {
             .expect("1 GiB is enough for a million rules")
     }
 
+    /// The engine that a table of these rules takes by itself.
+    pub(super) fn automatic(&self) -> &'static str {
+        let rules = self.entries.iter().map(|e| (e.rule, e.rank.priority(), e.condition, e.categories));
+        let acl = Acl::build(Layout::ipv4_five_tuple(), AclConfig::default(), rules);
+        acl.expect("1 GiB is enough").engine_name()
+    }
+
     pub(super) fn dynamic(&self, config: DynamicConfig) -> Dynamic<4> {
         Dynamic::build(Layout::ipv4_five_tuple().kinds(), &self.entries, config).expect("there is no limit")
+    }
+}
+
+/// So many rules, in short.
+pub(super) fn size(count: usize) -> String {
+    match count {
+        0..1000 => count.to_string(),
+        1000..1_000_000 => format!("{}K", count / 1000),
+        _ => format!("{}M", count / 1_000_000),
     }
 }
 

@@ -267,6 +267,7 @@ fn figure_9(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
         what: "majority-avx512 over serial CRC".into(),
         most: None,
         least: None,
+        mean: None,
         stated: Some(OVER_CRC),
     });
     figure.gain("fixed-avx512", "majority-scalar", None);
