@@ -123,7 +123,10 @@ fn narrow(meter: &mut Meter<'_>, names: Vec<String>, sets: impl Iterator<Item = 
             Body::new("auto", || look_up(built.auto(), &keys)).warm(),
         ];
         #[cfg(feature = "peers-dpdk")]
-        let bodies = bodies.into_iter().chain(built.peer.iter().flat_map(|peer| best_of_rte_acl(peer, &records))).collect();
+        let bodies = bodies
+            .into_iter()
+            .chain(built.peer.iter().flat_map(|peer| best_of_rte_acl(peer, &records)))
+            .collect();
         add(&mut lookups, place, &meter.compare(&set.name, keys.len() as u64, bodies));
     }
     for series in ["tree", "dynamic", "auto"] {

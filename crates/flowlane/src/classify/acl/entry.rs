@@ -47,6 +47,32 @@ impl<const W: usize> Condition<W> {
         }
     }
 
+    /// A key that fulfils the condition, what is left open drawn from `state`.
+    pub(super) fn drawn(&self, kinds: &[WordKind; W], state: &mut u64) -> [u32; W] {
+        let mut bits = || {
+            // SplitMix64 (Steele, Lea, Flood 2014).
+            *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ mixed >> 31) as u32
+        };
+        std::array::from_fn(|w| {
+            let (low, high, bits) = (self.low[w], self.high[w], bits());
+            let between = |low: u32, high: u32, bits: u32| {
+                let size = u64::from(high.saturating_sub(low)) + 1;
+                low.wrapping_add((u64::from(bits) % size) as u32)
+            };
+            match kinds[w] {
+                WordKind::Ternary => low | bits & !high,
+                WordKind::Range32 => between(low, high, bits),
+                WordKind::Range16 => {
+                    between(low >> 16, high >> 16, bits >> 16) << 16
+                        | between(low & 0xffff, high & 0xffff, bits & 0xffff)
+                }
+            }
+        })
+    }
+
     /// Whether `key` fulfils the condition.
     #[inline]
     pub fn matches(&self, kinds: &[WordKind; W], key: &[u32; W]) -> bool {

@@ -165,7 +165,7 @@ impl<const W: usize> Sample<W> {
         let (entries, weights): (Vec<Entry<W>>, Vec<f64>) =
             order.into_iter().map(|i| drawn[i as usize]).unzip();
         let masks = entries.iter().map(|e| finest_mask(kinds, &e.condition.low, &e.condition.high)).collect();
-        let keys: Vec<_> = entries.iter().map(|e| key_within(kinds, e, draws)).collect();
+        let keys: Vec<_> = entries.iter().map(|e| e.condition.drawn(kinds, &mut draws.0)).collect();
         // The rule that a key was drawn from matches; there may be better ones.
         let winner = |(i, key): (usize, &[u32; W])| {
             entries[..i].iter().position(|e| e.condition.matches(kinds, key)).unwrap_or(i) as u32
@@ -517,18 +517,4 @@ impl Groups {
             .map_or(0..0, |group| self.starts[group] as usize..self.starts[group + 1] as usize);
         Group { rules: &self.rules[range.clone()], weights: &self.weights[range.start..=range.end] }
     }
-}
-
-/// A key that fulfils an entry's condition.
-fn key_within<const W: usize>(kinds: &[WordKind; W], entry: &Entry<W>, draws: &mut Draws) -> [u32; W] {
-    let (low, high) = (entry.condition.low, entry.condition.high);
-    let mut between = |low: u32, high: u32| low + draws.below((high.saturating_sub(low)) as usize + 1) as u32;
-    let mut word = |w: usize| match kinds[w] {
-        WordKind::Ternary => low[w] | between(0, u32::MAX) & !high[w],
-        WordKind::Range32 => between(low[w], high[w]),
-        WordKind::Range16 => {
-            between(low[w] >> 16, high[w] >> 16) << 16 | between(low[w] & 0xffff, high[w] & 0xffff)
-        }
-    };
-    std::array::from_fn(&mut word)
 }

@@ -101,29 +101,10 @@ pub(super) fn drawn<const W: usize>(
         mixed ^ mixed >> 31
     };
     let one = |_| match rules.get((random() % (rules.len().max(1) as u64)) as usize) {
-        Some(condition) if !random().is_multiple_of(20) => {
-            std::array::from_fn(|w| within(condition, kinds[w], w, random() as u32))
-        }
+        Some(condition) if !random().is_multiple_of(20) => condition.drawn(kinds, &mut random()),
         _ => std::array::from_fn(|_| random() as u32),
     };
     (0..keys).map(one).collect()
-}
-
-/// A word that suits, made of a random one.
-fn within<const W: usize>(condition: &Condition<W>, kind: WordKind, w: usize, random: u32) -> u32 {
-    let (low, high) = (condition.low[w], condition.high[w]);
-    let between = |low: u32, high: u32, random: u32| {
-        let size = u64::from(high.saturating_sub(low)) + 1;
-        low.wrapping_add((u64::from(random) % size) as u32)
-    };
-    match kind {
-        WordKind::Ternary => low | random & !high,
-        WordKind::Range32 => between(low, high, random),
-        WordKind::Range16 => {
-            between(low >> 16, high >> 16, random >> 16) << 16
-                | between(low & 0xffff, high & 0xffff, random & 0xffff)
-        }
-    }
 }
 
 /// The median ticks per key of each that there is.

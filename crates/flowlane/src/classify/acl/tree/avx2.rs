@@ -4,6 +4,7 @@ use std::arch::x86_64::_pext_u64;
 
 use super::leaf::Block;
 use super::record::Record;
+use super::second::Ends;
 use super::{Tree, lanes, sse42};
 use crate::classify::acl::engine::Dead;
 use crate::classify::acl::{Verdict, WordKind};
@@ -38,6 +39,11 @@ impl lanes::Lanes for Avx2 {
     #[inline(always)]
     fn candidates(self, block: &Block, signature: u32) -> u32 {
         sse42::candidates(block, signature)
+    }
+
+    #[inline(always)]
+    fn passing(self, ends: &Ends, ranges: u32, key: u32) -> u32 {
+        sse42::passing(self.0.into(), ends, ranges, key)
     }
 
     #[inline(always)]

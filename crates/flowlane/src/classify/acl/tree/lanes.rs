@@ -4,6 +4,7 @@
 
 use super::leaf::{self, Block, NODE, NONE};
 use super::record::Record;
+use super::second::Ends;
 use super::{Node, PARTS_MAX, Tree};
 use crate::classify::acl::engine::Dead;
 use crate::classify::acl::{CATEGORIES_MAX, Verdict, WordKind};
@@ -20,13 +21,8 @@ pub(super) trait Lanes: Copy {
     /// See [`leaf::candidates`].
     fn candidates(self, block: &Block, signature: u32) -> u32;
 
-    /// The rank of the first candidate, or `best` where that is better.
-    #[inline(always)]
-    fn first(self, block: &Block, signature: u32, best: u32) -> u32 {
-        // What stands behind the last rule is worse than any.
-        let candidates = self.candidates(block, signature) | 1 << leaf::RULES;
-        leaf::rank(block, candidates.trailing_zeros() as usize).min(best)
-    }
+    /// See [`second::passing`](super::second::passing).
+    fn passing(self, ends: &Ends, ranges: u32, key: u32) -> u32;
 
     /// Whether `key` fulfils the condition of a record.
     fn matches<const W: usize>(self, kinds: &[WordKind; W], record: Record<'_, W>, key: &[u32; W]) -> bool;
@@ -41,6 +37,21 @@ fn entry<const W: usize>(tree: &Tree<W>, at: u32) -> u32 {
 #[inline(always)]
 pub(super) fn block<const W: usize>(tree: &Tree<W>, at: u32) -> &Block {
     &tree.blocks[at as usize]
+}
+
+/// One bit for each rule of a block that is a candidate.
+#[inline(always)]
+fn candidates<L: Lanes, const W: usize>(
+    lanes: L,
+    tree: &Tree<W>,
+    at: u32,
+    signature: u32,
+    key: &[u32; W],
+) -> u32 {
+    let candidates = lanes.candidates(block(tree, at), signature);
+    tree.second.iter().fold(candidates, |candidates, test| {
+        candidates & lanes.passing(&test.ends[at as usize], test.ranges, key[test.word])
+    })
 }
 
 #[inline(always)]
@@ -129,11 +140,19 @@ fn descend<L: Lanes, const W: usize>(
 
 /// The first candidate of a leaf, or `best` where that is better.
 #[inline(always)]
-fn first_candidate<L: Lanes, const W: usize>(lanes: L, tree: &Tree<W>, place: Place, best: u32) -> u32 {
+fn first_candidate<L: Lanes, const W: usize>(
+    lanes: L,
+    tree: &Tree<W>,
+    place: Place,
+    key: &[u32; W],
+    best: u32,
+) -> u32 {
     let mut at = place.block;
     loop {
         let here = block(tree, at);
-        let best = lanes.first(here, place.signature, best);
+        // What stands behind the last rule is worse than any.
+        let candidates = candidates(lanes, tree, at, place.signature, key) | 1 << leaf::RULES;
+        let best = leaf::rank(here, candidates.trailing_zeros() as usize).min(best);
         // Ranks ascend: those of the next block are worse than all of this one.
         if leaf::goes_on(here).is_none_or(|next| best < next) {
             return best;
@@ -162,7 +181,7 @@ pub(super) fn best<L: Lanes, const W: usize, const G: usize>(
 ) -> u32 {
     let mut best = NONE;
     for (at, signatures) in at.iter().zip(signatures) {
-        visit(lanes, tree, Place { block: at[i], signature: signatures[i] }, |rank| {
+        visit(lanes, tree, Place { block: at[i], signature: signatures[i] }, key, |rank| {
             if rank < best && fulfils(lanes, tree, rank, key) && !tree.is_dead(rank, dead) {
                 best = rank;
             }
@@ -178,12 +197,13 @@ fn visit<L: Lanes, const W: usize>(
     lanes: L,
     tree: &Tree<W>,
     place: Place,
+    key: &[u32; W],
     mut more: impl FnMut(u32) -> bool,
 ) {
     let mut at = place.block;
     loop {
         let block = block(tree, at);
-        let mut candidates = lanes.candidates(block, place.signature);
+        let mut candidates = candidates(lanes, tree, at, place.signature, key);
         while candidates != 0 {
             if !more(leaf::rank(block, candidates.trailing_zeros() as usize)) {
                 return;
@@ -223,8 +243,8 @@ pub(super) fn lookup_batch<L: Lanes, const W: usize>(
         // The best of the first candidates of all parts.
         let mut first = [NONE; GROUP];
         for (at, signatures) in at[..tree.parts].iter().zip(&signatures) {
-            for ((&block, &signature), best) in at.iter().zip(signatures).zip(&mut first).take(keys.len()) {
-                *best = first_candidate(lanes, tree, Place { block, signature }, *best);
+            for (((&block, &signature), best), key) in at.iter().zip(signatures).zip(&mut first).zip(keys) {
+                *best = first_candidate(lanes, tree, Place { block, signature }, key, *best);
             }
         }
         for rank in &first[..keys.len()] {
@@ -262,7 +282,7 @@ pub(super) fn lookup_categories<L: Lanes, const W: usize>(
             let place = place(lanes, tree, node, key);
             // Categories that a rule of this leaf may still win.
             let mut open = asked;
-            visit(lanes, tree, place, |rank| {
+            visit(lanes, tree, place, key, |rank| {
                 let record = tree.records.record(rank);
                 let mut wins = tree.records.categories(rank) & open;
                 if wins != 0 && lanes.matches(&tree.records.kinds, record, key) {

@@ -14,6 +14,7 @@ mod record;
 #[cfg(target_arch = "x86_64")]
 mod rounds;
 mod scalar;
+mod second;
 #[cfg(target_arch = "x86_64")]
 mod sse42;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use crate::isa::{Body, Variant};
 use crate::memory::Memory;
 use leaf::Block;
 use record::Records;
+use second::Second;
 
 /// Most parts of a tree: places where a lookup searches.
 const PARTS_MAX: usize = 6;
@@ -80,6 +82,8 @@ pub struct Tree<const W: usize> {
     /// For each index of each node: a leaf's first block, or another node ([`leaf::NODE`]).
     table: Memory<u32>,
     blocks: Memory<Block>,
+    /// Tests that candidates pass besides.
+    second: Vec<Second>,
     records: Records<W>,
     body: Choice<Body>,
 }
@@ -141,6 +145,7 @@ impl<const W: usize> Engine<W> for Tree<W> {
     fn table_bytes(&self) -> usize {
         self.table.size_bytes()
             + self.blocks.size_bytes()
+            + self.second.iter().map(|second| second.ends.size_bytes()).sum::<usize>()
             + self.records.size_bytes()
             + self.nodes.capacity() * size_of::<Node<W>>()
     }

@@ -7,7 +7,8 @@
 use std::arch::x86_64::*;
 
 use super::avx512::{self, Evex};
-use super::leaf::{self, NODE, NONE, RANKS};
+use super::leaf::{self, NODE, NONE, RANKS, RULES};
+use super::second::Second;
 use super::{Node, PARTS_MAX, Tree, lanes};
 use crate::classify::acl::engine::Dead;
 use crate::classify::acl::{Verdict, WordKind};
@@ -271,15 +272,59 @@ impl<const W: usize> Group<W> {
                 memory::prefetch_at(block.wrapping_add(64));
                 memory::prefetch_at(block.wrapping_add(128));
             }
+            for second in &tree.second {
+                for at in &self.at[part][..count] {
+                    let ends = second.ends.as_ptr().wrapping_add(*at as usize).cast::<u8>();
+                    memory::prefetch_at(ends);
+                    memory::prefetch_at(ends.wrapping_add(64));
+                }
+            }
         }
+    }
+
+    /// The rank of the first candidate of a block that passes the tests of key number `i`, or what stands behind the last.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn first<const TESTS: usize>(
+        &self,
+        tree: &Tree<W>,
+        tests: [&Second; TESTS],
+        at: u32,
+        signature: u32,
+        i: usize,
+    ) -> u32 {
+        let block = lanes::block(tree, at);
+        let mut candidates = avx512::candidates(block, signature);
+        for test in tests {
+            let word = self.words[test.word % W][i];
+            candidates &= avx512::passing(&test.ends[at as usize], test.ranges, word) | 1 << RULES;
+        }
+        // There is a candidate, the last at the latest.
+        block[RANKS + _tzcnt_u32(candidates.into()) as usize]
     }
 
     /// The first candidate of each key's leaf, where it is better than what there is.
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
     fn scan(&mut self, tree: &Tree<W>, part: usize, count: usize) {
+        match &tree.second[..] {
+            [] => self.scan_with(tree, [], part, count),
+            [one] => self.scan_with(tree, [one], part, count),
+            [one, other, ..] => self.scan_with(tree, [one, other], part, count),
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+    fn scan_with<const TESTS: usize>(
+        &mut self,
+        tree: &Tree<W>,
+        tests: [&Second; TESTS],
+        part: usize,
+        count: usize,
+    ) {
         for i in 0..count {
-            self.found[i] = first(tree, self.at[part][i], self.signatures[part][i]);
+            self.found[i] = self.first(tree, tests, self.at[part][i], self.signatures[part][i], i);
         }
         let mut waiting = 0;
         for v in (0..count).step_by(LANES) {
@@ -302,7 +347,8 @@ impl<const W: usize> Group<W> {
             for i in 0..met {
                 let key = self.key[i] as usize % GROUP;
                 let block = self.block[i];
-                let found = first(tree, block, self.signatures[part][key]);
+                let signature = self.signatures[part][key];
+                let found = self.first(tree, tests, block, signature, key);
                 let best = self.best[key].min(found);
                 self.best[key] = best;
                 (self.key[waiting], self.block[waiting]) = (key as u32, block + 1);
@@ -310,16 +356,6 @@ impl<const W: usize> Group<W> {
             }
         }
     }
-}
-
-/// The rank of the first candidate of a block, or what stands behind the last.
-#[inline]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn first<const W: usize>(tree: &Tree<W>, at: u32, signature: u32) -> u32 {
-    let block = lanes::block(tree, at);
-    let candidates = avx512::candidates(block, signature);
-    // There is a candidate, the last at the latest.
-    block[RANKS + _tzcnt_u32(candidates.into()) as usize]
 }
 
 /// Which words are compared how, one bit each.

@@ -1,6 +1,7 @@
 //! One key after the other: the definition.
 
 use super::leaf::{NODE, NONE};
+use super::second::{self, Second};
 use super::{Node, Tree, bits, leaf};
 use crate::classify::acl::Verdict;
 use crate::classify::acl::engine::Dead;
@@ -25,19 +26,30 @@ impl<const W: usize> Tree<W> {
     }
 
     /// The ranks of all candidates for `key` in a part, ascending.
-    pub(super) fn candidates(&self, part: usize, key: &[u32; W]) -> impl Iterator<Item = u32> {
+    pub(super) fn candidates<'a>(
+        &'a self,
+        part: usize,
+        key: &'a [u32; W],
+    ) -> impl Iterator<Item = u32> + use<'a, W> {
         let (node, first) = self.descend(part, key, |_| ());
         let signature = bits::gather(&node.sign, key);
         let mut next = Some(first);
         let blocks = std::iter::from_fn(move || {
-            let block = &self.blocks[next?];
-            next = next.filter(|_| leaf::goes_on(block).is_some()).map(|n| n + 1);
-            Some(block)
+            let at = next?;
+            next = next.filter(|_| leaf::goes_on(&self.blocks[at]).is_some()).map(|n| n + 1);
+            Some(at)
         });
-        blocks.flat_map(move |block| {
-            let candidates = leaf::candidates(block, signature);
+        blocks.flat_map(move |at| {
+            let block = &self.blocks[at];
+            let candidates = leaf::candidates(block, signature) & self.passing(at, key);
             (0..leaf::RULES).filter(move |i| candidates >> i & 1 == 1).map(|i| leaf::rank(block, i))
         })
+    }
+
+    /// One bit for each rule of a block that passes the tests that there are.
+    fn passing(&self, at: usize, key: &[u32; W]) -> u32 {
+        let passing = |test: &Second| second::passing(&test.ends[at], test.ranges, key[test.word]);
+        self.second.iter().map(passing).fold(u32::MAX, |all, own| all & own)
     }
 
     /// The best rank that matches `key` in a category.

@@ -4,6 +4,7 @@ use std::arch::x86_64::*;
 
 use super::leaf::{Block, MASKS, RULES};
 use super::record::Record;
+use super::second::{Ends, HIGH};
 use super::{Tree, bits, lanes};
 use crate::classify::acl::engine::Dead;
 use crate::classify::acl::{Verdict, WordKind};
@@ -27,6 +28,26 @@ pub(super) fn candidates(block: &Block, signature: u32) -> u32 {
         let eight = |four: usize| _mm_packs_epi32(equal(four), equal(four + 1));
         let all = _mm_movemask_epi8(_mm_packs_epi16(eight(0), eight(2))).cast_unsigned();
         // What stands behind the last rule is none.
+        all & ((1 << RULES) - 1)
+    }
+}
+
+/// The rules of a block that pass the second test.
+#[inline(always)]
+pub(super) fn passing(_: isa::Sse42, ends: &Ends, ranges: u32, key: u32) -> u32 {
+    // SAFETY: the witness proves SSE4.2; there are sixteen low ends and then as many high ends, aligned to a cache line.
+    unsafe {
+        let (ranges, key) = (_mm_set1_epi32(ranges.cast_signed()), _mm_set1_epi32(key.cast_signed()));
+        let within = |four: usize| {
+            let low = _mm_load_si128(ends.as_ptr().cast::<__m128i>().add(four));
+            let high = _mm_load_si128(ends.as_ptr().add(HIGH).cast::<__m128i>().add(four));
+            let key = _mm_and_si128(key, _mm_or_si128(high, ranges));
+            let top = _mm_or_si128(_mm_and_si128(high, ranges), _mm_andnot_si128(ranges, low));
+            let beside = _mm_or_si128(_mm_subs_epu16(low, key), _mm_subs_epu16(key, top));
+            _mm_cmpeq_epi32(beside, _mm_setzero_si128())
+        };
+        let eight = |four: usize| _mm_packs_epi32(within(four), within(four + 1));
+        let all = _mm_movemask_epi8(_mm_packs_epi16(eight(0), eight(2))).cast_unsigned();
         all & ((1 << RULES) - 1)
     }
 }
@@ -97,6 +118,11 @@ impl lanes::Lanes for Sse42 {
     #[inline(always)]
     fn candidates(self, block: &Block, signature: u32) -> u32 {
         candidates(block, signature)
+    }
+
+    #[inline(always)]
+    fn passing(self, ends: &Ends, ranges: u32, key: u32) -> u32 {
+        passing(self.0, ends, ranges, key)
     }
 
     #[inline(always)]

@@ -81,6 +81,51 @@ fn all_variants_agree_on_generated_rules() {
     }
 }
 
+/// Wrong candidates of a packet, on average over packets that the rules match.
+fn wrong_candidates<const W: usize>(tree: &Tree<W>, keys: &[[u32; W]]) -> f64 {
+    let wrong = |key: &[u32; W]| {
+        let best = tree.best(key, 0).unwrap_or(leaf::NONE);
+        (0..tree.parts)
+            .map(|part| tree.candidates(part, key).filter(|rank| *rank < best).count())
+            .sum::<usize>()
+    };
+    keys.iter().map(wrong).sum::<usize>() as f64 / keys.len() as f64
+}
+
+#[test]
+fn where_signatures_tell_little_leaves_test_whole_words() {
+    let tests = [
+        (Profile::Acl, 0),
+        (Profile::Ranges, 1),
+        (Profile::Chains, 1),
+        (Profile::Overlap, 1),
+        (Profile::Nested, 2),
+    ];
+    for (profile, expected) in tests {
+        let (entries, keys) = testing::generated(profile, 1500, 600, 9);
+        let mut tree = build(&IPV4, &entries, Variant::Scalar);
+        assert_eq!(tree.second.len(), expected, "{profile}");
+        agrees(&IPV4, &entries, &keys);
+        let matched = keys.iter().filter(|key| tree.best(key, 0).is_some()).copied().collect::<Vec<_>>();
+        let with = wrong_candidates(&tree, &matched);
+        assert!(with < 0.3, "{profile}: {with}");
+        tree.second.clear();
+        let without = wrong_candidates(&tree, &matched);
+        assert!(expected == 0 || without > 1.0, "{profile}: {without}");
+    }
+}
+
+#[test]
+fn a_budget_that_has_no_room_for_further_tests_goes_without() {
+    let (entries, keys) = testing::generated(Profile::Ranges, 1500, 600, 9);
+    let sharp = build(&IPV4, &entries, Variant::Scalar);
+    let ends: usize = sharp.second.iter().map(|test| test.ends.size_bytes()).sum();
+    let config = TreeConfig { memory_max: sharp.table_bytes() - ends / 2, ..TreeConfig::default() };
+    let tree = Tree::build(&IPV4, &entries, &config).unwrap();
+    assert!(tree.second.is_empty() && tree.table_bytes() <= config.memory_max);
+    assert!(keys.iter().all(|key| tree.best(key, 0) == sharp.best(key, 0)));
+}
+
 #[test]
 fn rules_go_by_their_handles_whether_those_are_ranks_or_not() {
     let (mut entries, keys) = testing::generated(Profile::Acl, 300, 400, 5);

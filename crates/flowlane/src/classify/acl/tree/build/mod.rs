@@ -9,6 +9,7 @@ mod counts;
 mod cut;
 mod field;
 mod piece;
+mod sharpen;
 mod sign;
 mod ternary;
 
@@ -16,6 +17,7 @@ use super::leaf::{Block, RULES};
 use super::record::{self, Records};
 #[cfg(target_arch = "x86_64")]
 use super::rounds::Vectors;
+use super::second::{Ends, Second};
 use super::{Node, PARTS_MAX, Tree, TreeConfig, chosen};
 use crate::choices::Choice;
 use crate::classify::acl::{BuildError, Engine, Entry, WordKind, order};
@@ -120,6 +122,8 @@ struct Plan<'a, const W: usize> {
     thrift: Thrift,
     threads: usize,
     budget: Budget,
+    /// Words that leaves test as a whole: signatures do without them.
+    apart: Vec<usize>,
 }
 
 pub(super) fn tree<const W: usize>(
@@ -152,12 +156,37 @@ pub(super) fn tree<const W: usize>(
         let budget = Budget::new((config.memory_max - fixed).min(table_max));
         let (rules, packets, some_packets) = (&rules, &packets, &some_packets);
         let threads = config.threads.max(1);
-        let plan = Plan { kinds, rules, ranks: &ranks, packets, some_packets, thrift, threads, budget };
-        let Some(parts) = parts(&plan) else { continue };
+        let apart = Vec::new();
+        let plan =
+            Plan { kinds, rules, ranks: &ranks, packets, some_packets, thrift, threads, budget, apart };
+        let draft = draft(&plan);
+        let Some(made) = parts(&plan, &draft) else { continue };
         let records = Records::new(kinds, order.iter().map(|&i| &entries[i as usize]));
-        return Ok(join(records, parts, config));
+        let tree = join(records, made, config, &[]);
+        return Ok(sharpened(tree, plan, &draft, config));
     }
     Err(refused)
+}
+
+/// The tree with further tests in its leaves, as long as those pay and there is room.
+fn sharpened<const W: usize>(
+    mut tree: Tree<W>,
+    mut plan: Plan<'_, W>,
+    draft: &Draft<W>,
+    config: &TreeConfig,
+) -> Tree<W> {
+    while let Some(word) = sharpen::word(&tree) {
+        plan.apart.push(word);
+        let fixed = tree.records.size_bytes() + PARTS_MAX * size_of::<Node<W>>();
+        plan.budget = Budget::new(config.memory_max.saturating_sub(fixed));
+        let Some(made) = parts(&plan, draft) else { break };
+        let ends = made.iter().map(|part| part.blocks.len()).sum::<usize>() * size_of::<Ends>();
+        if plan.budget.take(ends * plan.apart.len()).is_none() {
+            break;
+        }
+        tree = join(tree.records, made, config, &plan.apart);
+    }
+    tree
 }
 
 /// One of every `step`, not always the same: lists of rules have periods.
@@ -204,14 +233,14 @@ fn cheapest<const W: usize>(plan: &Plan<'_, W>, ways: &[Way], known: Draft<W>) -
 }
 
 /// The parts, best rank first; none where the budget does not suffice.
-fn parts<const W: usize>(plan: &Plan<'_, W>) -> Option<Vec<Piece<W>>> {
-    let Draft { way, cuts, .. } = draft(plan);
-    let mut known = cuts.into_iter();
+fn parts<const W: usize>(plan: &Plan<'_, W>, draft: &Draft<W>) -> Option<Vec<Piece<W>>> {
+    let way = &draft.way;
+    let mut known = draft.cuts.iter().cloned();
     let mut left = plan.ranks.to_vec();
     let (mut bests, mut parts) = (Vec::new(), Vec::new());
     while !left.is_empty() || parts.is_empty() {
         let last = parts.len() + 1 >= way.parts_max;
-        let cut = known.next().unwrap_or_else(|| piece::root(plan, &way, &left, 1.0, last));
+        let cut = known.next().unwrap_or_else(|| piece::root(plan, way, &left, 1.0, last));
         let (rest, kept) = piece::evict(plan, &cut, left);
         // A part without rules, the only one, has no best rank.
         bests.push(kept.first().copied().unwrap_or(0).into());
@@ -226,8 +255,13 @@ fn parts<const W: usize>(plan: &Plan<'_, W>) -> Option<Vec<Piece<W>>> {
     )
 }
 
-/// One table of all parts: their roots first.
-fn join<const W: usize>(records: Records<W>, parts: Vec<Piece<W>>, config: &TreeConfig) -> Tree<W> {
+/// One table of all parts: their roots first. Leaves test these words as a whole.
+fn join<const W: usize>(
+    records: Records<W>,
+    parts: Vec<Piece<W>>,
+    config: &TreeConfig,
+    words: &[usize],
+) -> Tree<W> {
     let count = parts.len();
     let sum = |of: fn(&Piece<W>) -> usize| parts.iter().map(of).sum();
     let mut table = Memory::zeroed(sum(|p| p.table.len()));
@@ -262,6 +296,7 @@ fn join<const W: usize>(records: Records<W>, parts: Vec<Piece<W>>, config: &Tree
         vectors,
         cold: false,
         table,
+        second: words.iter().map(|word| Second::of(&blocks, &records, *word)).collect(),
         blocks,
         records,
         body,

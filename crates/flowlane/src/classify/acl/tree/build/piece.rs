@@ -44,7 +44,7 @@ impl Budget {
         Self { left: AtomicUsize::new(bytes) }
     }
 
-    fn take(&self, bytes: usize) -> Option<()> {
+    pub(super) fn take(&self, bytes: usize) -> Option<()> {
         let take = |left: usize| left.checked_sub(bytes);
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).ok().map(|_| ())
     }
@@ -314,6 +314,15 @@ fn bounded<const W: usize>(plan: &Plan<'_, W>, mut cut: [u32; W], members: &[u32
     }
 }
 
+impl<const W: usize> Plan<'_, W> {
+    /// The bits that signatures do without at a node with this cut.
+    fn told_otherwise(&self, cut: &[u32; W]) -> [u32; W] {
+        let mut out = *cut;
+        self.apart.iter().for_each(|word| out[*word] = u32::MAX);
+        out
+    }
+}
+
 /// A part with this cut.
 pub(super) fn part<const W: usize>(plan: &Plan<'_, W>, cut: &Cut<W>, members: &[u32]) -> Option<Piece<W>> {
     let cut = &bounded(plan, cut.mask, members);
@@ -334,8 +343,9 @@ fn node<const W: usize>(
 ) -> Option<Piece<W>> {
     plan.budget.take((4 << bits::count(cut)) + if depth > 0 { size_of::<Node<W>>() } else { 0 })?;
     let buckets = Buckets::new(plan.rules, members, cut);
-    let sign =
-        sign::choose(plan.rules, cut, packets, |packet| buckets.bucket(bits::gather(cut, packet) as usize));
+    let sign = sign::choose(plan.rules, &plan.told_otherwise(cut), packets, |packet| {
+        buckets.bucket(bits::gather(cut, packet) as usize)
+    });
     let mut out = Piece {
         nodes: vec![Node { cut: *cut, sign, first: 0 }],
         table: vec![0; buckets.len()],

@@ -31,10 +31,10 @@ pub(super) fn packets<const W: usize>(rules: &[Ternary<W>], count: usize, seed: 
     one_of_every(rules.len().div_ceil(count), rules).map(|rule| packet(rule, &mut state)).collect()
 }
 
-/// The bits for a node with the cut `cut`: `packets` with their ranks, and `leaf_of` the rules where a packet ends.
+/// The bits for a node where those of `told` are known otherwise: `packets` with their ranks, and `leaf_of` the rules where a packet ends.
 pub(super) fn choose<'a, const W: usize>(
     rules: &[Ternary<W>],
-    cut: &[u32; W],
+    told: &[u32; W],
     packets: impl Iterator<Item = ([u32; W], u32)>,
     leaf_of: impl Fn(&[u32; W]) -> &'a [u32],
 ) -> [u32; W] {
@@ -44,8 +44,8 @@ pub(super) fn choose<'a, const W: usize>(
         for &rank in leaf_of(&packet).iter().filter(|rank| **rank != own).take(64) {
             let rule = &rules[rank as usize];
             let differing: [u32; W] =
-                std::array::from_fn(|w| (packet[w] ^ rule.value[w]) & rule.mask[w] & !cut[w]);
-            (0..W).for_each(|w| seen[w] |= rule.mask[w] & !cut[w]);
+                std::array::from_fn(|w| (packet[w] ^ rule.value[w]) & rule.mask[w] & !told[w]);
+            (0..W).for_each(|w| seen[w] |= rule.mask[w] & !told[w]);
             if bits::count(&differing) != 0 {
                 all.push(differing);
             }
