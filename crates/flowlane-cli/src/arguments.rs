@@ -198,7 +198,8 @@ Examples:
   flowlane classify --rules acl.rules --trace acl.trace
   flowlane classify --rules acl.rules --trace acl.trace --engine tuple --check --output /dev/null
   flowlane classify --rules fw.flows --trace site.pcapng --json
-  flowlane classify --rules acl.rules --trace acl.trace --engine tree --explain 17";
+  flowlane classify --rules acl.rules --trace acl.trace --engine tree --explain 17
+  flowlane classify --rules filter.flows --also qos.flows --trace capture.pcap --hits hits.csv";
 
 #[derive(Debug, Args)]
 #[command(after_help = CLASSIFY_HELP)]
@@ -232,6 +233,13 @@ pub(crate) struct ClassifyOptions {
     /// Table of the rules to classify with, where the file has several.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) table: u8,
+    /// Another rule file, for another question: each packet gets a verdict by each file, all in one pass, in columns of
+    /// their own; may be given up to 15 times. With engines of access lists.
+    #[arg(long, value_name = "FILE", conflicts_with = "explain")]
+    pub(crate) also: Vec<PathBuf>,
+    /// Write how often each rule won here, as CSV.
+    #[arg(long, value_name = "FILE", conflicts_with = "explain")]
+    pub(crate) hits: Option<PathBuf>,
     /// Compare every verdict with linear search; exit with 1 at a difference.
     #[arg(long)]
     pub(crate) check: bool,

@@ -84,6 +84,12 @@ pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Fail
     }
 }
 
+/// Rules of another file, read as those of `like`.
+pub(crate) fn read_more_rules(path: &Path, like: &RulesInput) -> Result<(Vec<Rule>, Format), Failure> {
+    let RulesInput { rules_format, match_flags, .. } = *like;
+    read_rules(&RulesInput { rules: path.to_owned(), rules_format, match_flags })
+}
+
 /// The keys of a trace, and how many of its packets were malformed or not to be taken out of their tunnels.
 pub(crate) fn read_trace(input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Failure> {
     let bytes = read_bytes(&input.trace)?;

@@ -1,9 +1,12 @@
 //! `flowlane classify`: which rule wins for each packet.
 
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use flowlane::classify::Hit;
-use flowlane::rule::{Format, Rule};
+use flowlane::classify::acl::CATEGORIES_MAX;
+use flowlane::classify::{Hit, HitCounts};
+use flowlane::rule::{Format, Rule, RuleId};
 use serde::Serialize;
 
 use super::engine::{self, Engine};
@@ -33,27 +36,88 @@ struct Summary {
 }
 
 #[derive(Serialize)]
-struct Verdict {
+struct Verdict<'a> {
     packet: u64,
-    rule: Option<u32>,
-    priority: Option<u32>,
-    action: Option<String>,
+    #[serde(flatten)]
+    winner: Winner<'a>,
+    /// By the other lists.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    also: Vec<Winner<'a>>,
 }
 
 #[derive(Serialize)]
-struct Document {
+struct Winner<'a> {
+    rule: Option<u32>,
+    priority: Option<u32>,
+    action: Option<&'a str>,
+}
+
+impl Winner<'_> {
+    /// As three more columns.
+    fn write(&self, line: &mut String) -> std::fmt::Result {
+        let (Some(rule), Some(priority)) = (self.rule, self.priority) else { return line.write_str(",,,") };
+        let action = self.action.unwrap_or_default();
+        // No action has a quote in it; several are separated by commas.
+        let quote = if action.contains(',') { "\"" } else { "" };
+        write!(line, ",{rule},{priority},{quote}{action}{quote}")
+    }
+}
+
+/// The rules of a file.
+pub(crate) struct List {
+    pub(crate) path: PathBuf,
+    pub(crate) rules: Vec<Rule>,
+    /// What the CSV shows as action, by position.
+    actions: Vec<String>,
+    /// The handle of its first rule: rules of several lists are counted through.
+    pub(crate) first: u32,
+}
+
+impl List {
+    fn winner(&self, hit: Option<Hit>) -> Winner<'_> {
+        let action = |hit: Hit| self.actions[(hit.rule.0 - self.first) as usize].as_str();
+        Winner {
+            rule: hit.map(|hit| hit.rule.0 - self.first),
+            priority: hit.map(|hit| hit.priority.0),
+            action: hit.map(action).filter(|action| !action.is_empty()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
     summary: Summary,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<Verdict<'a>>,
+}
+
+/// The lists that the options name, the first one first.
+fn lists(options: &ClassifyOptions) -> Result<Vec<List>, Failure> {
+    if options.also.len() >= CATEGORIES_MAX {
+        let message = format!("--also was given {} times", options.also.len());
+        return Err(Failure::input_help(message, format!("one pass asks {CATEGORIES_MAX} lists at most")));
+    }
+    let mut lists: Vec<List> = Vec::new();
+    let first = std::iter::once((&options.rules.rules, input::read_rules(&options.rules)));
+    let more = options.also.iter().map(|path| (path, input::read_more_rules(path, &options.rules)));
+    for (path, read) in first.chain(more) {
+        let (rules, format) = read?;
+        let actions = actions(&rules, format);
+        let first = lists.last().map_or(0, |last| last.first + last.rules.len() as u32);
+        lists.push(List { path: path.clone(), rules, actions, first });
+    }
+    Ok(lists)
 }
 
 /// Runs the command.
 pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
-    let (rules, format) = input::read_rules(&options.rules)?;
+    let lists = lists(options)?;
     let (keys, malformed) = input::read_trace(&options.trace)?;
     let begun = Instant::now();
-    let engine = Engine::build(&rules, options, &options.engine, &keys)?;
+    let engine = match &lists[..] {
+        [one] => Engine::build(&one.rules, options, &options.engine, &keys)?,
+        several => Engine::of_lists(several, options)?,
+    };
     let build_seconds = begun.elapsed().as_secs_f64();
-    let actions = actions(&rules, format);
     if let Some(packet) = options.explain {
         let key = keys.get(packet).ok_or_else(|| {
             Failure::input(format!(
@@ -61,32 +125,42 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
                 keys.len()
             ))
         })?;
-        return engine::explain(&engine, packet, key, &rules, options);
+        return engine::explain(&engine, packet, key, &lists[0].rules, options);
     }
-    let oracle = if options.check { Some(Engine::build(&rules, options, "linear", &[])?) } else { None };
-    let mut sink = Sink::new(options)?;
+    let oracles = match options.check {
+        true => lists.iter().map(|list| Engine::build(&list.rules, options, "linear", &[])).collect(),
+        false => Ok(Vec::new()),
+    };
+    let oracles = oracles?;
+    let mut sink = Sink::new(options, lists.len())?;
     let bar = output::progress(keys.len() as u64, "classifying");
     let clock = quanta::Clock::new();
     let mut cycles = 0;
+    let mut counts = HitCounts::new(lists.iter().map(|list| list.rules.len()).sum());
     let (mut hits, mut differences) = (0u64, 0u64);
     let size = engine.batch(options);
-    let mut found: Vec<Option<Hit>> = vec![None; size];
+    let mut found: Vec<Option<Hit>> = vec![None; size * lists.len()];
     let mut packet = 0;
     let mut near = Vec::with_capacity(size);
     for batch in keys.chunks(size) {
-        let found = &mut found[..batch.len()];
+        let found = &mut found[..batch.len() * lists.len()];
         // Where a parser leaves them, rather than where the trace lies: what is timed is the table.
         near.clear();
         near.extend_from_slice(batch);
         let tick = clock.raw();
-        engine.table().lookup_batch(&near, found);
+        engine.lookup(&near, lists.len(), found);
+        if options.hits.is_some() {
+            counts.count(found);
+        }
         cycles += clock.raw() - tick;
-        hits += found.iter().flatten().count() as u64;
-        for (key, hit) in batch.iter().zip(found.iter()) {
-            if let Some(oracle) = &oracle {
-                differences += u64::from(oracle.table().lookup(key) != *hit);
+        for (key, found) in batch.iter().zip(found.chunks(lists.len())) {
+            hits += u64::from(found.iter().any(Option::is_some));
+            for ((oracle, list), hit) in oracles.iter().zip(&lists).zip(found) {
+                let expected = oracle.table().lookup(key);
+                let expected = expected.map(|hit| Hit { rule: RuleId(list.first + hit.rule.0), ..hit });
+                differences += u64::from(expected != *hit);
             }
-            sink.verdict(packet, *hit, &actions)?;
+            sink.verdict(packet, found, &lists)?;
             packet += 1;
         }
         bar.inc(batch.len() as u64);
@@ -108,9 +182,12 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
         cycles_per_lookup: per_packet(cycles as f64),
         table_bytes: engine.table().table_bytes(),
         build_seconds,
-        differences: oracle.is_some().then_some(differences),
+        differences: options.check.then_some(differences),
     };
     sink.finish(summary)?;
+    if let Some(path) = &options.hits {
+        write_hits(path, &lists, &counts)?;
+    }
     match differences {
         0 => Ok(()),
         n => Err(Failure::Check(format!("{n} of {packet} verdicts differ from linear search"))),
@@ -126,43 +203,54 @@ fn actions(rules: &[Rule], format: Format) -> Vec<String> {
     rules.iter().map(text).collect()
 }
 
+/// How often each rule won.
+fn write_hits(path: &Path, lists: &[List], counts: &HitCounts) -> Result<(), Failure> {
+    let mut output = Output::create(Some(path))?;
+    output.text(if lists.len() > 1 { "list,rule,priority,hits\n" } else { "rule,priority,hits\n" })?;
+    for (number, list) in lists.iter().enumerate() {
+        for (rule, handle) in list.rules.iter().zip(list.first..) {
+            let (position, hits) = (handle - list.first, counts.of(RuleId(handle)));
+            let line = format!("{position},{},{hits}\n", rule.priority);
+            output.text(&if lists.len() > 1 { format!("{},{line}", number + 1) } else { line })?;
+        }
+    }
+    output.finish()
+}
+
 /// Where verdicts go.
 enum Sink<'a> {
     Csv(Output<'a>, String),
-    Json(Vec<Verdict>, Option<&'a std::path::Path>),
+    Json(Vec<Verdict<'a>>, Option<&'a Path>),
 }
 
 impl<'a> Sink<'a> {
-    fn new(options: &'a ClassifyOptions) -> Result<Self, Failure> {
+    fn new(options: &'a ClassifyOptions, lists: usize) -> Result<Self, Failure> {
         if options.json {
             return Ok(Self::Json(Vec::new(), options.output.as_deref()));
         }
         let mut output = Output::create(options.output.as_deref())?;
-        output.text("packet,rule,priority,action\n")?;
+        output.text("packet,rule,priority,action")?;
+        for number in 2..=lists {
+            output.text(&format!(",rule{number},priority{number},action{number}"))?;
+        }
+        output.text("\n")?;
         Ok(Self::Csv(output, String::new()))
     }
 
-    fn verdict(&mut self, packet: u64, hit: Option<Hit>, actions: &[String]) -> Result<(), Failure> {
-        use std::fmt::Write;
-        let action = |hit: Hit| &actions[hit.rule.0 as usize];
+    fn verdict(&mut self, packet: u64, hits: &[Option<Hit>], lists: &'a [List]) -> Result<(), Failure> {
+        let mut winners = lists.iter().zip(hits).map(|(list, hit)| list.winner(*hit));
         match self {
-            Self::Json(verdicts, _) => verdicts.push(Verdict {
-                packet,
-                rule: hit.map(|h| h.rule.0),
-                priority: hit.map(|h| h.priority.0),
-                action: hit.map(|h| action(h).clone()).filter(|a| !a.is_empty()),
-            }),
+            Self::Json(verdicts, _) => {
+                let winner = winners.next().expect("one list at least");
+                verdicts.push(Verdict { packet, winner, also: winners.collect() });
+            }
             Self::Csv(output, line) => {
                 line.clear();
-                let written = match hit {
-                    None => writeln!(line, "{packet},,,"),
-                    // No action has a quote in it; several are separated by commas.
-                    Some(hit) if action(hit).contains(',') => {
-                        writeln!(line, "{packet},{},{},\"{}\"", hit.rule.0, hit.priority, action(hit))
-                    }
-                    Some(hit) => writeln!(line, "{packet},{},{},{}", hit.rule.0, hit.priority, action(hit)),
-                };
-                written.expect("writing to a string");
+                let mut written = write!(line, "{packet}");
+                for winner in winners {
+                    written = written.and_then(|()| winner.write(line));
+                }
+                written.and_then(|()| writeln!(line)).expect("writing to a string");
                 output.text(line)?;
             }
         }

@@ -1,6 +1,7 @@
 //! The engines of `flowlane classify`, by name; and how one comes to its answer.
 
 use std::cmp::Reverse;
+use std::path::Path;
 
 use flowlane::classify::acl::{AclConfig, AclEngine};
 use flowlane::classify::auto::{self, LINEAR_RULES_MAX, TUPLE_RULES_MAX};
@@ -13,6 +14,7 @@ use flowlane_gpu::{Changes, Device, GpuConfig, GpuSearch, Method, Rebuild, Sessi
 use flowlane_paper::opencl::{ClDevice, ClMethod, ClSearch};
 use serde::Serialize;
 
+use super::classify::List;
 use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::output::{self, Output};
@@ -46,19 +48,7 @@ impl Engine {
         name: &str,
         sample: &[FlowKey],
     ) -> Result<Self, Failure> {
-        let mut chosen: Vec<(RuleId, Priority, &Match)> = rules
-            .iter()
-            .enumerate()
-            .filter(|(_, rule)| rule.table == options.table)
-            .map(|(position, rule)| (RuleId(position as u32), rule.priority, &rule.matches))
-            .collect();
-        if chosen.is_empty() && !rules.is_empty() {
-            let message =
-                format!("{} has no rules for table {}", options.rules.rules.display(), options.table);
-            return Err(Failure::input_help(message, "name another with --table"));
-        }
-        // Best first, which is fastest; the sort keeps the order of equals.
-        chosen.sort_by_key(|(_, priority, _)| Reverse(*priority));
+        let chosen = chosen(rules, options, &options.rules.rules)?;
         let sample = &sample[..sample.len().min(SAMPLE)];
         match name {
             "auto" if options.variant.is_none() => Self::fastest(&chosen, options, sample),
@@ -79,6 +69,35 @@ impl Engine {
                 Ok(engine) => Self::list(&chosen, options, engine),
                 Err(_) => Err(unknown(other)),
             },
+        }
+    }
+
+    /// One table of several lists, a category each; rules are counted through.
+    pub(crate) fn of_lists(lists: &[List], options: &ClassifyOptions) -> Result<Self, Failure> {
+        let engine = match options.engine.as_str() {
+            "auto" | "acl" => AclEngine::Auto,
+            name => name.parse().map_err(|_| {
+                let message = format!("--also asks several lists at a time, which `{name}` does not");
+                Failure::input_help(message, "engines that do: auto, acl, brute, tree, dynamic")
+            })?,
+        };
+        let mut rules = Vec::new();
+        for (category, list) in lists.iter().enumerate() {
+            let own = chosen(&list.rules, options, &list.path)?;
+            rules.extend(own.into_iter().map(|(rule, priority, matches)| {
+                (RuleId(list.first + rule.0), priority, matches, 1 << category)
+            }));
+        }
+        let config = list_config(rules.len(), options, engine, variant(options)?);
+        let built = AclSearch::build_with_categories(config, rules);
+        built.map(|table| Self::Acl(Box::new(table))).map_err(|e| Failure::input(e.to_string()))
+    }
+
+    /// For each packet the best rule of each list.
+    pub(crate) fn lookup(&self, keys: &[FlowKey], lists: usize, hits: &mut [Option<Hit>]) {
+        match self {
+            Self::Acl(table) if lists > 1 => table.lookup_categories(keys, lists, hits),
+            _ => self.table().lookup_batch(keys, hits),
         }
     }
 
@@ -233,6 +252,26 @@ impl Engine {
             Self::OpenCl(_) => "opencl",
         }
     }
+}
+
+/// The rules of the table that the options name, best first, which is fastest; the order of equals stays.
+fn chosen<'a>(
+    rules: &'a [Rule],
+    options: &ClassifyOptions,
+    path: &Path,
+) -> Result<Vec<(RuleId, Priority, &'a Match)>, Failure> {
+    let mut chosen: Vec<(RuleId, Priority, &Match)> = rules
+        .iter()
+        .enumerate()
+        .filter(|(_, rule)| rule.table == options.table)
+        .map(|(position, rule)| (RuleId(position as u32), rule.priority, &rule.matches))
+        .collect();
+    if chosen.is_empty() && !rules.is_empty() {
+        let message = format!("{} has no rules for table {}", path.display(), options.table);
+        return Err(Failure::input_help(message, "name another with --table"));
+    }
+    chosen.sort_by_key(|(_, priority, _)| Reverse(*priority));
+    Ok(chosen)
 }
 
 fn unknown(engine: &str) -> Failure {

@@ -51,6 +51,53 @@ fn rules_unlike_classbench_are_classified_as_linear_search_does() {
 }
 
 #[test]
+fn several_lists_are_asked_in_one_pass_and_hits_are_counted() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    run(at, "generate rules --profile fw --count 200 --seed 5 --output a.rules", 0);
+    run(at, "generate rules --profile ipc --count 150 --seed 6 --output b.rules", 0);
+    run(at, "generate trace --rules a.rules --count 1500 --miss 0.1 --output t.trace", 0);
+    for list in ["a", "b"] {
+        let one =
+            format!("classify --rules {list}.rules --trace t.trace --output {list}.csv --hits {list}.hits");
+        run(at, &one, 0);
+    }
+    let csv = |name: &str| fs::read_to_string(at.join(name)).unwrap();
+    let columns = |text: &str| -> Vec<String> {
+        let behind_number = |line: &str| line.split_once(',').unwrap().1.to_owned();
+        text.lines().skip(1).map(behind_number).collect()
+    };
+    for engine in ["auto", "tree", "dynamic", "brute"] {
+        let both = format!(
+            "classify --rules a.rules --also b.rules --trace t.trace --engine {engine} --check --output c.csv --hits c.hits"
+        );
+        run(at, &both, 0);
+        let (a, b, both) = (csv("a.csv"), csv("b.csv"), csv("c.csv"));
+        assert!(both.starts_with("packet,rule,priority,action,rule2,priority2,action2\n"));
+        let expected: Vec<String> =
+            columns(&a).iter().zip(columns(&b)).map(|(a, b)| format!("{a},{b}")).collect();
+        assert_eq!(columns(&both), expected, "{engine}");
+        let hits = csv("c.hits");
+        let of = |list: &str, name: &str| -> Vec<String> {
+            csv(name).lines().skip(1).map(|line| format!("{list},{line}")).collect()
+        };
+        let expected = [of("1", "a.hits"), of("2", "b.hits")].concat();
+        assert_eq!(hits.lines().skip(1).collect::<Vec<_>>(), expected, "{engine}");
+    }
+    // Each hit of the first list is a line with a rule in its CSV.
+    let won = csv("a.csv").lines().skip(1).filter(|line| !line.ends_with(",,,")).count();
+    let counted = csv("a.hits");
+    assert!(counted.starts_with("rule,priority,hits\n") && counted.lines().count() == 201);
+    let sum: usize =
+        counted.lines().skip(1).map(|l| l.rsplit(',').next().unwrap().parse::<usize>().unwrap()).sum();
+    assert_eq!(sum, won);
+    let (json, _) = run(at, "classify --rules a.rules --also b.rules --trace t.trace --json", 0);
+    assert!(json.contains("\"also\":[{\"rule\":"), "{}", &json[..300]);
+    let (_, error) = run(at, "classify --rules a.rules --also b.rules --trace t.trace --engine tuple", 2);
+    assert!(error.contains("engines that do: auto, acl"), "{error}");
+}
+
+#[test]
 fn verdicts_are_positions_in_the_file_and_quoted_where_needed() {
     let folder = tempdir().unwrap();
     let at = folder.path();

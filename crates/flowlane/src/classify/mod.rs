@@ -4,6 +4,7 @@
 
 pub mod acl;
 pub mod auto;
+mod counts;
 mod deferred;
 pub mod linear;
 mod rank;
@@ -13,6 +14,7 @@ pub mod tuple;
 mod tests;
 
 pub use acl::AclSearch;
+pub use counts::HitCounts;
 pub use deferred::Deferred;
 pub use linear::LinearSearch;
 pub use tuple::TupleSearch;

@@ -25,6 +25,9 @@ use crate::packet::batch::LaneMask;
 use crate::packet::{FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
+/// The category of rules of which nothing is said: the one that is looked up where nothing is said either.
+const PLAIN: u16 = 1;
+
 /// So many changes are no reason to build a table anew: a tree of twice as many rules takes 0.1 ms.
 const CHANGES_MIN: usize = 16;
 
@@ -36,6 +39,8 @@ struct Rule {
     sequence: u64,
     /// Copies of the table share it.
     matches: Arc<Match>,
+    /// In which it counts, one bit each.
+    categories: u16,
 }
 
 type Rules = HashMap<RuleId, Rule>;
@@ -114,15 +119,73 @@ impl AclSearch {
         rules: impl IntoIterator<Item = (RuleId, Priority, &'a Match)>,
     ) -> Result<Self, BuildError> {
         let mut out = Self::new(config);
-        for (id, priority, matches) in rules {
-            let rule = Rule { priority, sequence: out.sequence, matches: Arc::new(matches.clone()) };
-            out.sequence += 1;
-            if out.rules.insert(id, rule).is_some() {
+        let rules = rules.into_iter().map(|(id, priority, matches)| (id, priority, matches, PLAIN));
+        out.fill(rules)?;
+        Ok(out)
+    }
+
+    /// The same of rules that count in some of up to [`CATEGORIES_MAX`](super::CATEGORIES_MAX) categories, a bit each: lists
+    /// that are asked in one pass.
+    ///
+    /// ```
+    /// use flowlane::classify::AclSearch;
+    /// use flowlane::classify::acl::AclConfig;
+    /// use flowlane::packet::Field;
+    /// use flowlane::rule::{Match, Priority, RuleId};
+    ///
+    /// // Whether a packet may pass is asked in category 0, how urgent it is in category 1.
+    /// let (mut ssh, mut voice) = (Match::any(), Match::any());
+    /// ssh.set(Field::TpDst, 22);
+    /// voice.set_range(Field::TpDst, 16_384, 32_767);
+    /// let any = Match::any();
+    /// let rules = [
+    ///     (RuleId(0), Priority(2), &ssh, 0b01),
+    ///     (RuleId(1), Priority(1), &any, 0b11),
+    ///     (RuleId(2), Priority(2), &voice, 0b10),
+    /// ];
+    /// let table = AclSearch::build_with_categories(AclConfig::default(), rules)?;
+    /// let mut key = Match::any().key();
+    /// key.set(Field::TpDst, 20_000);
+    /// let mut hits = [None; 2];
+    /// table.lookup_categories(&[key], 2, &mut hits);
+    /// assert_eq!(hits.map(|hit| hit.map(|hit| hit.rule.0)), [Some(1), Some(2)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_with_categories<'a>(
+        config: AclConfig,
+        rules: impl IntoIterator<Item = (RuleId, Priority, &'a Match, u16)>,
+    ) -> Result<Self, BuildError> {
+        let mut out = Self::new(config);
+        out.fill(rules)?;
+        Ok(out)
+    }
+
+    fn fill<'a>(
+        &mut self,
+        rules: impl IntoIterator<Item = (RuleId, Priority, &'a Match, u16)>,
+    ) -> Result<(), BuildError> {
+        for (id, priority, matches, categories) in rules {
+            let matches = Arc::new(matches.clone());
+            let rule = Rule { priority, sequence: self.sequence, matches, categories };
+            self.sequence += 1;
+            if self.rules.insert(id, rule).is_some() {
                 return Err(BuildError::Duplicate(id));
             }
         }
-        out.make_anew(None)?;
-        Ok(out)
+        self.make_anew(None)
+    }
+
+    /// The best rule of each category, in one pass: `hits[key * categories + category]`.
+    ///
+    /// # Panics
+    /// Where `categories` is 0 or above [`CATEGORIES_MAX`](super::CATEGORIES_MAX), or `hits` is not
+    /// `keys.len() * categories` long.
+    pub fn lookup_categories(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]) {
+        assert_eq!(keys.len() * categories, hits.len(), "a hit for each key and category");
+        self.table.lookup_categories(keys, categories, hits);
     }
 
     /// Makes the table anew for all rules, and perhaps one more or instead of one.
@@ -236,7 +299,8 @@ impl Classifier for AclSearch {
         if self.rules.len() >= self.config.rules_max {
             return Err(InsertError::Full { rules_max: self.config.rules_max });
         }
-        let rule = Rule { priority, sequence: self.sequence, matches: Arc::new(matches.clone()) };
+        let rule =
+            Rule { priority, sequence: self.sequence, matches: Arc::new(matches.clone()), categories: PLAIN };
         if !self.rules.is_empty() && self.table.suits(matches) {
             self.table.insert(id, priority, matches)?;
             self.rules.insert(id, rule);
@@ -257,7 +321,8 @@ impl Classifier for AclSearch {
     fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> bool {
         let Some(rule) = self.rules.get_mut(&id) else { return false };
         let sequence = rule.sequence;
-        let new = Rule { priority, sequence, matches: Arc::new(matches.clone()) };
+        let categories = rule.categories;
+        let new = Rule { priority, sequence, matches: Arc::new(matches.clone()), categories };
         let replaced = self.table.suits(matches) && self.table.replace(id, priority, matches).is_ok();
         if replaced {
             *rule = new;

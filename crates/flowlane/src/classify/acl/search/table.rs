@@ -33,6 +33,7 @@ pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<RuleId>;
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]);
     fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]);
+    fn lookup_categories(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]);
     fn explain(&self, key: &FlowKey) -> FlowExplanation;
     fn engine(&self) -> (&'static str, Variant);
     fn table_bytes(&self) -> usize;
@@ -71,7 +72,7 @@ impl<const W: usize> Projected<W> {
         let layout = shape.layout();
         let entries = in_order(rules).into_iter().map(|(id, rule)| {
             let condition = shape.condition(&layout, &rule.matches);
-            (*id, rule.priority, condition.expect("the shape was made for these rules"), 1)
+            (*id, rule.priority, condition.expect("the shape was made for these rules"), rule.categories)
         });
         let acl = Acl::build(layout.clone(), config, entries)?;
         Ok(Box::new(Self { acl, shape }))
@@ -102,7 +103,8 @@ impl<const W: usize> FlowTable for Projected<W> {
 
     fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<bool, BuildError> {
         let condition = self.shape.condition(self.acl.layout(), matches);
-        self.acl.replace(id, priority, condition.expect("asked before whether it suits"), 1)
+        let categories = self.acl.get(id).map_or(1, |entry| entry.categories);
+        self.acl.replace(id, priority, condition.expect("asked before whether it suits"), categories)
     }
 
     fn rebuild(&mut self) -> Result<(), BuildError> {
@@ -182,6 +184,26 @@ impl<const W: usize> FlowTable for Projected<W> {
         }
         self.acl.lookup_hits(&projected[..count], &mut found[..count]);
         places[..count].iter().zip(&found).for_each(|(place, hit)| hits[usize::from(*place)] = *hit);
+    }
+
+    fn lookup_categories(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]) {
+        let mut projected = [[0; W]; CHUNK];
+        let mut places = [0u8; CHUNK];
+        let mut found = vec![None; CHUNK * categories];
+        for (keys, hits) in keys.chunks(CHUNK).zip(hits.chunks_mut(CHUNK * categories)) {
+            let mut count = 0;
+            for (place, key) in keys.iter().enumerate() {
+                projected[count] = self.acl.layout().flow_key(key);
+                places[count] = place as u8;
+                count += usize::from(self.shape.passes(key));
+            }
+            let found = &mut found[..count * categories];
+            self.acl.lookup_category_hits(&projected[..count], categories, found);
+            hits.fill(None);
+            for (place, found) in places.iter().zip(found.chunks(categories)) {
+                hits[usize::from(*place) * categories..][..categories].copy_from_slice(found);
+            }
+        }
     }
 
     fn explain(&self, key: &FlowKey) -> FlowExplanation {

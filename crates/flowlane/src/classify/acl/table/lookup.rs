@@ -64,6 +64,23 @@ impl<const W: usize> Acl<W> {
         }
     }
 
+    /// As [`lookup_categories`](Self::lookup_categories), with priorities: `hits[key * categories + category]`.
+    ///
+    /// # Panics
+    /// As there.
+    #[inline(never)]
+    pub fn lookup_category_hits(&self, keys: &[[u32; W]], categories: usize, hits: &mut [Option<Hit>]) {
+        assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
+        assert_eq!(keys.len() * categories, hits.len(), "a hit for each key and category");
+        let mut found = [Verdict::NONE; CHUNK];
+        let chunk = CHUNK / categories;
+        for (keys, hits) in keys.chunks(chunk).zip(hits.chunks_mut(chunk * categories)) {
+            let found = &mut found[..hits.len()];
+            self.slots_of(keys, categories, found);
+            hits.iter_mut().zip(found).for_each(|(hit, slot)| *hit = self.hit(*slot));
+        }
+    }
+
     /// The best rule of category 0 for one key.
     #[inline(never)]
     pub fn lookup(&self, key: &[u32; W]) -> Option<Hit> {

@@ -7,14 +7,24 @@ use crate::classify::acl::{Engine, Entry, Tree, WordKind};
 /// Keys that are counted with.
 const KEYS: usize = 256;
 
-/// A tree that reads fewer rules a lookup is taken as it is: with sets of 10,000 rules of all kinds, lookups read 15 to 90.
-const RULES_FEW: f64 = 400.0;
+/// A tree whose lookups cost fewer cycles than this is taken as it is: with most kinds of sets lookups read 15 to 60 rules.
+const CYCLES_FEW: f64 = 100.0;
 
-/// What they cost, in cycles, in long lists (Zen 5, AVX-512): a rule of a tree's leaf; a table of the dynamic engine, and a
-/// rule there.
-const LEAF_RULE_CYCLES: f64 = 0.7;
+/// What they cost, in cycles (Zen 5, AVX-512): a tree's node below a root, and a rule of a leaf, near and in a table that does
+/// not lie in nearby caches.
+const NODE_CYCLES: f64 = 30.0;
+const LEAF_RULE_CYCLES: f64 = 0.6;
+const FAR_LEAF_RULE_CYCLES: f64 = 1.5;
+const FAR_BYTES: usize = 16 << 20;
+
+/// In the dynamic engine: a table, a rule by itself, and those beyond so many, which are compared in blocks.
 const TABLE_CYCLES: f64 = 5.0;
-const RULE_CYCLES: f64 = 2.6;
+const RULE_CYCLES: f64 = 5.5;
+const BLOCK_RULE_CYCLES: f64 = 2.0;
+const LONE_RULES: f64 = 16.0;
+
+/// The dynamic engine is taken where it is likely to take so much less: the estimates are rough.
+const LESS: f64 = 0.8;
 
 /// What lookups of some keys read, on average: nodes, rules.
 fn read<const W: usize>(engine: &dyn Engine<W>, keys: &[[u32; W]]) -> (f64, f64) {
@@ -38,12 +48,16 @@ impl AclConfig {
     ) -> bool {
         let rules: Vec<_> = entries.iter().map(|e| e.condition).collect();
         let keys = drawn(kinds, &rules, KEYS, self.seed);
-        let (_, in_leaves) = read(tree, &keys);
-        if in_leaves <= RULES_FEW {
+        let (nodes, in_leaves) = read(tree, &keys);
+        let leaf_rule = if tree.table_bytes() > FAR_BYTES { FAR_LEAF_RULE_CYCLES } else { LEAF_RULE_CYCLES };
+        let cycles = (nodes - tree.parts() as f64) * NODE_CYCLES + in_leaves * leaf_rule;
+        if cycles <= CYCLES_FEW {
             return false;
         }
         let Ok(dynamic) = self.dynamic(kinds, entries, memory_max) else { return false };
         let (tables, rules) = read(&dynamic, &keys);
-        tables * TABLE_CYCLES + rules * RULE_CYCLES < in_leaves * LEAF_RULE_CYCLES
+        let in_blocks = (rules - LONE_RULES).max(0.0);
+        let other = tables * TABLE_CYCLES + (rules - in_blocks) * RULE_CYCLES + in_blocks * BLOCK_RULE_CYCLES;
+        other < LESS * cycles
     }
 }

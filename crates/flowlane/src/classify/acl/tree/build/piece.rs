@@ -394,12 +394,13 @@ fn share<const W: usize>(
             entries.push(base.moved(NODE));
             continue;
         }
-        let both = united(&union, bucket);
-        if waiting > 0 && both.len() > RULES && both.len() > union.len() {
-            leaf(plan, sign, &union, &mut waiting, &mut entries, &mut out)?;
-            union = bucket.to_vec();
-        } else {
-            union = both;
+        match united(&union, bucket, RULES.max(union.len())) {
+            Some(both) if waiting > 0 => union = both,
+            _ => {
+                leaf(plan, sign, &union, &mut waiting, &mut entries, &mut out)?;
+                union.clear();
+                union.extend_from_slice(bucket);
+            }
         }
         waiting += 1;
     }
@@ -407,12 +408,25 @@ fn share<const W: usize>(
     Some((entries, out))
 }
 
-/// Both, ascending.
-fn united(a: &[u32], b: &[u32]) -> Vec<u32> {
-    let mut both = [a, b].concat();
-    both.sort_unstable();
-    both.dedup();
-    both
+/// Both, ascending, where they are so many together at most.
+fn united(a: &[u32], b: &[u32], len_max: usize) -> Option<Vec<u32>> {
+    if a.len().max(b.len()) > len_max {
+        return None;
+    }
+    let mut both = Vec::with_capacity(len_max.min(a.len() + b.len()));
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    while let Some(next) = match (a.peek(), b.peek()) {
+        (Some(x), Some(y)) => Some(**(x.min(y))),
+        (x, y) => x.or(y).map(|next| **next),
+    } {
+        if both.len() == len_max {
+            return None;
+        }
+        both.push(next);
+        a.next_if(|x| **x == next);
+        b.next_if(|y| **y == next);
+    }
+    Some(both)
 }
 
 /// How to cut a large bucket, where that helps.
