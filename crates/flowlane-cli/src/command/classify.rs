@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use flowlane::classify::acl::CATEGORIES_MAX;
 use flowlane::classify::{Hit, HitCounts};
+use flowlane::packet::FlowKey;
 use flowlane::rule::{Format, Rule, RuleId};
 use serde::Serialize;
 
@@ -119,78 +120,93 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     };
     let build_seconds = begun.elapsed().as_secs_f64();
     if let Some(packet) = options.explain {
-        let key = keys.get(packet).ok_or_else(|| {
-            Failure::input(format!(
-                "there is no packet {packet}; the trace has {}, counted from 0",
-                keys.len()
-            ))
-        })?;
+        let message = || format!("there is no packet {packet}; the trace has {}, counted from 0", keys.len());
+        let key = keys.get(packet).ok_or_else(|| Failure::input(message()))?;
         return engine::explain(&engine, packet, key, &lists[0].rules, options);
     }
-    let oracles = match options.check {
-        true => lists.iter().map(|list| Engine::build(&list.rules, options, "linear", &[])).collect(),
-        false => Ok(Vec::new()),
-    };
-    let oracles = oracles?;
     let mut sink = Sink::new(options, lists.len())?;
-    let bar = output::progress(keys.len() as u64, "classifying");
-    let clock = quanta::Clock::new();
-    let mut cycles = 0;
-    let mut counts = HitCounts::new(lists.iter().map(|list| list.rules.len()).sum());
-    let (mut hits, mut differences) = (0u64, 0u64);
-    let size = engine.batch(options);
-    let mut found: Vec<Option<Hit>> = vec![None; size * lists.len()];
-    let mut packet = 0;
-    let mut near = Vec::with_capacity(size);
-    for batch in keys.chunks(size) {
-        let found = &mut found[..batch.len() * lists.len()];
-        // Where a parser leaves them, rather than where the trace lies: what is timed is the table.
-        near.clear();
-        near.extend_from_slice(batch);
-        let tick = clock.raw();
-        engine.lookup(&near, lists.len(), found);
-        if options.hits.is_some() {
-            counts.count(found);
-        }
-        cycles += clock.raw() - tick;
-        for (key, found) in batch.iter().zip(found.chunks(lists.len())) {
-            hits += u64::from(found.iter().any(Option::is_some));
-            for ((oracle, list), hit) in oracles.iter().zip(&lists).zip(found) {
-                let expected = oracle.table().lookup(key);
-                let expected = expected.map(|hit| Hit { rule: RuleId(list.first + hit.rule.0), ..hit });
-                differences += u64::from(expected != *hit);
-            }
-            sink.verdict(packet, found, &lists)?;
-            packet += 1;
-        }
-        bar.inc(batch.len() as u64);
-    }
-    bar.finish_and_clear();
-    let per_packet = |total: f64| if packet == 0 { 0.0 } else { total / packet as f64 };
-    let taken = clock.delta(0, cycles);
+    let pass = Pass::over(&keys, &engine, &lists, options, &mut sink)?;
+    let packets = keys.len() as u64;
+    let taken = quanta::Clock::new().delta(0, pass.cycles);
     let summary = Summary {
-        packets: packet,
-        hits,
-        misses: packet - hits,
+        packets,
+        hits: pass.hits,
+        misses: packets - pass.hits,
         malformed,
         rules: engine.table().len(),
         engine: engine.name(),
         variant: engine.variant(),
         device: engine.device(),
         seconds: taken.as_secs_f64(),
-        lookups_per_second: if taken.is_zero() { 0.0 } else { packet as f64 / taken.as_secs_f64() },
-        cycles_per_lookup: per_packet(cycles as f64),
+        lookups_per_second: if taken.is_zero() { 0.0 } else { packets as f64 / taken.as_secs_f64() },
+        cycles_per_lookup: if packets == 0 { 0.0 } else { pass.cycles as f64 / packets as f64 },
         table_bytes: engine.table().table_bytes(),
         build_seconds,
-        differences: options.check.then_some(differences),
+        differences: options.check.then_some(pass.differences),
     };
     sink.finish(summary)?;
     if let Some(path) = &options.hits {
-        write_hits(path, &lists, &counts)?;
+        write_hits(path, &lists, &pass.counts)?;
     }
-    match differences {
+    match pass.differences {
         0 => Ok(()),
-        n => Err(Failure::Check(format!("{n} of {packet} verdicts differ from linear search"))),
+        n => Err(Failure::Check(format!("{n} of {packets} verdicts differ from linear search"))),
+    }
+}
+
+/// What has come of classifying all packets.
+struct Pass {
+    /// Packets that any list has a rule for.
+    hits: u64,
+    /// By rule, where that was asked for.
+    counts: HitCounts,
+    differences: u64,
+    /// Ticks of the lookups.
+    cycles: u64,
+}
+
+impl Pass {
+    fn over<'a>(
+        keys: &[FlowKey],
+        engine: &Engine,
+        lists: &'a [List],
+        options: &ClassifyOptions,
+        sink: &mut Sink<'a>,
+    ) -> Result<Self, Failure> {
+        let checked = lists.iter().filter(|_| options.check);
+        let oracles = checked.map(|list| Engine::build(&list.rules, options, "linear", &[]));
+        let oracles = oracles.collect::<Result<Vec<_>, _>>()?;
+        let bar = output::progress(keys.len() as u64, "classifying");
+        let clock = quanta::Clock::new();
+        let counts = HitCounts::new(lists.iter().map(|list| list.rules.len()).sum());
+        let mut pass = Self { hits: 0, counts, differences: 0, cycles: 0 };
+        let size = engine.batch(options);
+        let mut found: Vec<Option<Hit>> = vec![None; size * lists.len()];
+        let mut near = Vec::with_capacity(size);
+        for (number, batch) in keys.chunks(size).enumerate() {
+            let found = &mut found[..batch.len() * lists.len()];
+            // Where a parser leaves them, rather than where the trace lies: what is timed is the table.
+            near.clear();
+            near.extend_from_slice(batch);
+            let tick = clock.raw();
+            engine.lookup(&near, lists.len(), found);
+            if options.hits.is_some() {
+                pass.counts.count(found);
+            }
+            pass.cycles += clock.raw() - tick;
+            for (packet, (key, found)) in batch.iter().zip(found.chunks(lists.len())).enumerate() {
+                pass.hits += u64::from(found.iter().any(Option::is_some));
+                for ((oracle, list), hit) in oracles.iter().zip(lists).zip(found) {
+                    let expected = oracle.table().lookup(key);
+                    let expected = expected.map(|hit| Hit { rule: RuleId(list.first + hit.rule.0), ..hit });
+                    pass.differences += u64::from(expected != *hit);
+                }
+                sink.verdict((number * size + packet) as u64, found, lists)?;
+            }
+            bar.inc(batch.len() as u64);
+        }
+        bar.finish_and_clear();
+        Ok(pass)
     }
 }
 

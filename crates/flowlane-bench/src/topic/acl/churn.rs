@@ -1,9 +1,11 @@
 //! Tables whose rules have changed, beside fresh ones of the same rules.
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
-use flowlane::classify::acl::{Acl, AclConfig, AclEngine, Layout, Verdict};
+use flowlane::classify::acl::{Acl, AclConfig, AclEngine, AclReader, Layout, RenewedAcl, Verdict};
 use flowlane::generate::Locality;
+use flowlane::rule::Priority;
 
 use super::set::{self, Set};
 use super::{BATCH, add, keys, packets_per_pass};
@@ -28,20 +30,43 @@ fn look_up(acl: &Acl<4>, keys: &[[u32; 4]]) {
     }
 }
 
+/// A priority of its own for each rule, so that one that comes again comes to its old place.
+fn priority(set: &Set, place: usize) -> Priority {
+    Priority((set.entries.len() - place) as u32)
+}
+
+fn fresh(set: &Set, engine: AclEngine) -> Acl<4> {
+    let rules = set.entries.iter().enumerate();
+    let rules = rules.map(|(place, e)| (e.rule, priority(set, place), e.condition, e.categories));
+    let config = AclConfig::default().with_engine(engine);
+    Acl::build(Layout::ipv4_five_tuple(), config, rules).expect("1 GiB is enough")
+}
+
+/// A tree that renews itself, when it has done so after a tenth of its rules was removed and inserted again; and how long that
+/// took.
+fn renewed(set: &Set) -> (AclReader<4>, Duration) {
+    let mut table = RenewedAcl::new(fresh(set, AclEngine::Tree));
+    for (place, entry) in set.entries.iter().enumerate().step_by(10) {
+        table.remove(entry.rule);
+        let back = table.insert(entry.rule, priority(set, place), entry.condition, entry.categories);
+        back.expect("was there a moment ago");
+    }
+    let begun = Instant::now();
+    while table.look(Acl::changes) > 0 && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (table.reader(), begun.elapsed())
+}
+
 /// The set in an engine, and the same after changes that nothing has merged.
 fn tables(set: &Set, engine: AclEngine) -> Vec<(String, Acl<4>)> {
-    // Handles of a table that changes are not its slots.
-    let priority = |place: usize| flowlane::rule::Priority((set.entries.len() - place) as u32);
-    let rules = set.entries.iter().enumerate();
-    let rules = rules.map(|(place, e)| (e.rule, priority(place), e.condition, e.categories));
-    let config = AclConfig::default().with_engine(engine);
-    let fresh = Acl::build(Layout::ipv4_five_tuple(), config, rules).expect("1 GiB is enough");
+    let fresh = fresh(set, engine);
     let changed = CHANGED.map(|(step, name)| {
         let mut table = fresh.clone();
         let some = || set.entries.iter().enumerate().step_by(step);
         some().for_each(|(_, entry)| _ = table.remove(entry.rule));
         for (place, entry) in some() {
-            let back = table.insert(entry.rule, priority(place), entry.condition, entry.categories);
+            let back = table.insert(entry.rule, priority(set, place), entry.condition, entry.categories);
             back.expect("was there a moment ago");
         }
         (format!("{engine}, {name} changed"), table)
@@ -54,19 +79,32 @@ pub(super) fn after_changes(meter: &mut Meter<'_>, context: &Context<'_>) -> Fig
     let sets: Vec<Set> = set::some_sets(context, RULES).collect();
     let about = format!(
         "Batches of {BATCH}, uniform traffic. A part of the rules has been removed and inserted again in place, and nothing \
-         merged since."
+         merged since. `renewed`: by a reader of a table that renews itself, when it has merged a tenth; milliseconds until then:"
     );
     let mut figure = Figure::new("acl-churn", "Access lists: after changes", about)
         .over("rules", sets.iter().map(|set| set.name.clone()))
-        .bars();
+        .bars()
+        .tall();
     for (place, set) in sets.iter().enumerate() {
         let keys = keys(&set.packets(packets_per_pass(context), Locality::Uniform, 0.0));
         let tables: Vec<_> = ENGINES.into_iter().flat_map(|engine| tables(set, engine)).collect();
         let keys = &keys;
+        let (mut reader, taken) = renewed(set);
+        figure.about.push_str(&format!(" {} {:.0}.", set.name, taken.as_secs_f64() * 1e3));
+        let mut verdicts = [Verdict::NONE; BATCH];
+        let look_up_renewed = move || {
+            for keys in keys.chunks(BATCH) {
+                reader.lookup_batch(black_box(keys), &mut verdicts[..keys.len()]);
+                black_box(&verdicts);
+            }
+        };
+        let renewed = Body::new("tree, renewed", look_up_renewed).warm();
         let bodies = tables.iter().map(|(name, acl)| Body::new(name, move || look_up(acl, keys)).warm());
         let what = format!("{}, changed", set.name);
-        add(&mut figure, place, &meter.compare(&what, keys.len() as u64, bodies.collect()));
+        let bodies = bodies.chain([renewed]).collect();
+        add(&mut figure, place, &meter.compare(&what, keys.len() as u64, bodies));
     }
+    figure.gain("tree, renewed", "tree", None);
     for engine in ENGINES {
         for (_, name) in CHANGED {
             figure.gain(&format!("{engine}, {name} changed"), engine.name(), None);
