@@ -11,7 +11,7 @@ use super::Dynamic;
 use super::rules::{Block, Record, TO_BLOCK};
 use super::scalar;
 use super::table::{CLASS_BITS, CLASS_SHIFT, HEADS, OVERFLOWED, Place, TAGS, Table, head_of};
-use super::winners::{BATCH, Several, Single, Winners};
+use super::winners::{BATCH, Floor, Several, Single, Winners};
 use crate::classify::acl::{Verdict, WordKind};
 use crate::isa::Body;
 use crate::memory::prefetch;
@@ -216,12 +216,12 @@ pub(super) fn improve<const W: usize>(
     body: Body,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
-    ranks: &[u64],
+    floors: &[Floor],
     verdicts: &mut [Verdict],
 ) {
-    let chunks = keys.chunks(BATCH).zip(ranks.chunks(BATCH)).zip(verdicts.chunks_mut(BATCH));
-    for ((keys, ranks), verdicts) in chunks {
-        let mut winners = Single::above(ranks, &engine.classes);
+    let chunks = keys.chunks(BATCH).zip(floors.chunks(BATCH)).zip(verdicts.chunks_mut(BATCH));
+    for ((keys, floors), verdicts) in chunks {
+        let mut winners = Single::above(floors);
         search(body, engine, keys, &mut winners);
         winners.improve(verdicts);
     }

@@ -27,7 +27,7 @@ use self::ids::Ids;
 use self::plan::Planned;
 use self::rules::Rules;
 use self::table::{Table, finest_mask};
-use super::{BuildError, Engine, Entry, Explanation, Verdict, WordKind, order};
+use super::{BuildError, Engine, Entry, Explanation, RankKey, Verdict, WordKind, order};
 use crate::choices::{Choice, Slot};
 use crate::isa::{Body, Variant};
 use crate::memory::{Apart, Memory, Zeroed};
@@ -35,6 +35,7 @@ use crate::rule::RuleId;
 
 pub use self::changes::{Change, ChangeError};
 pub use self::plan::Costs;
+pub(super) use self::winners::Floor;
 
 /// Most hash tables that a plan may have.
 pub const TABLES_MAX: usize = 32;
@@ -148,17 +149,18 @@ impl<const W: usize> Dynamic<W> {
         if entries.len() > rules_max {
             return Err(BuildError::Rules { rules_max });
         }
-        let tables = plan::tables(kinds, entries, &config);
+        let tables = plan::tables(kinds, entries, &config, 1.0);
         Self::with_tables(kinds, entries, config, tables, None)
     }
 
-    /// A table without rules, with a plan for rules like these and for packets that these match.
-    pub(super) fn for_rules_like(
+    /// A table without rules, with a plan for a part of these and for packets that any of them match.
+    pub(super) fn for_a_part_of(
         kinds: &[WordKind; W],
         entries: &[Entry<W>],
         config: DynamicConfig,
+        share: f64,
     ) -> Result<Self, BuildError> {
-        let tables = plan::tables(kinds, entries, &config);
+        let tables = plan::tables(kinds, entries, &config, share);
         let mut ranks: Vec<u64> = entries.iter().map(|e| e.rank.0).collect();
         ranks.sort_unstable();
         Self::with_tables(kinds, &[], config, tables, Some(Classes::of_ranks(&ranks)))
@@ -313,19 +315,20 @@ impl<const W: usize> Dynamic<W> {
         Some(record.entry())
     }
 
-    /// Puts its best entry of category 0 in the place of each verdict whose rank, given beside it, is no better.
+    /// What an entry of this rank asks of those that are to be better.
+    pub(super) fn floor(&self, rank: RankKey) -> Floor {
+        Floor { rank: rank.0, class: self.classes.of(rank.0) }
+    }
+
+    /// Puts its best entry of category 0 in the place of each verdict whose floor it is not below.
     ///
     /// # Panics
     /// Where the slices differ in length.
     #[inline(never)]
-    pub(super) fn improve_batch(&self, keys: &[[u32; W]], ranks: &[u64], verdicts: &mut [Verdict]) {
-        assert_eq!(
-            (keys.len(), keys.len()),
-            (ranks.len(), verdicts.len()),
-            "a rank and a verdict for each key"
-        );
+    pub(super) fn improve_batch(&self, keys: &[[u32; W]], floors: &[Floor], verdicts: &mut [Verdict]) {
+        assert_eq!((keys.len(), keys.len()), (floors.len(), verdicts.len()), "one of each for each key");
         let timed = || if self.is_empty() { 0 } else { keys.len() };
-        self.body.batch(timed, |body| batch::improve(body, self, keys, ranks, verdicts));
+        self.body.batch(timed, |body| batch::improve(body, self, keys, floors, verdicts));
     }
 
     /// Which table a rule goes to.
@@ -406,7 +409,9 @@ impl<const W: usize> Dynamic<W> {
         let tables = self.tables.iter().map(|t| Planned { mask: t.mask, wins: t.wins }).collect();
         let entries: Vec<_> = self.entries().collect();
         // It takes less than there is: where it should not fit, all stays as it is.
-        if let Ok(made) = Self::with_tables(&self.kinds, &entries, self.config.clone(), tables, None) {
+        // Classes stay: whoever asked for floors has them yet.
+        let classes = Some(self.classes.clone());
+        if let Ok(made) = Self::with_tables(&self.kinds, &entries, self.config.clone(), tables, classes) {
             let body = self.body.clone();
             *self = Self { body, ..made };
         }

@@ -99,6 +99,8 @@ struct Sample<const W: usize> {
     winners: Vec<u32>,
     /// For each rule of the sample, how many it stands for.
     weights: Vec<f64>,
+    /// How likely it is that the rule that wins is in the tables: all rules are, or a part that nobody knows yet.
+    share: f64,
     costs: Costs,
     hash: Multilinear,
     /// Steps of counting that are left.
@@ -138,14 +140,15 @@ struct Plan<const W: usize> {
     cost: f64,
 }
 
-/// The tables for these entries, finest first; the mask of the last is 0.
+/// The tables for these entries, or for one of so many of them, finest first; the mask of the last is 0.
 pub(super) fn tables<const W: usize>(
     kinds: &[WordKind; W],
     entries: &[Entry<W>],
     config: &DynamicConfig,
+    share: f64,
 ) -> Vec<Planned<W>> {
     let mut draws = Draws(config.seed);
-    let sample = Sample::draw(kinds, entries, config, &mut draws);
+    let sample = Sample::draw(kinds, entries, config, share, &mut draws);
     let one = sample.plan(vec![Draft::new([0; W], 1)], 1);
     let plans = if sample.entries.len() > 1 { PLANS } else { 0 };
     let mut made = |_| {
@@ -158,12 +161,18 @@ pub(super) fn tables<const W: usize>(
 }
 
 impl<const W: usize> Sample<W> {
-    fn draw(kinds: &[WordKind; W], all: &[Entry<W>], config: &DynamicConfig, draws: &mut Draws) -> Self {
+    fn draw(
+        kinds: &[WordKind; W],
+        all: &[Entry<W>],
+        config: &DynamicConfig,
+        share: f64,
+        draws: &mut Draws,
+    ) -> Self {
         let by_default = (SAMPLE_OF_FEW + all.len() / SAMPLE_INVERSE).min(SAMPLE_OF_MANY);
         let drawn = drawn(kinds, all, config.sample.unwrap_or(by_default).max(SAMPLE_MIN), draws);
         let order = order::descending(drawn.iter().map(|(e, _)| e.rank.0));
         let (entries, weights): (Vec<Entry<W>>, Vec<f64>) =
-            order.into_iter().map(|i| drawn[i as usize]).unzip();
+            order.into_iter().map(|i| (drawn[i as usize].0, drawn[i as usize].1 * share)).unzip();
         let masks = entries.iter().map(|e| finest_mask(kinds, &e.condition.low, &e.condition.high)).collect();
         let keys: Vec<_> = entries.iter().map(|e| e.condition.drawn(kinds, &mut draws.0)).collect();
         // The rule that a key was drawn from matches; there may be better ones.
@@ -173,7 +182,18 @@ impl<const W: usize> Sample<W> {
         let winners = keys.iter().enumerate().map(winner).collect();
         let hash = Multilinear::new(config.seed);
         let effort = Cell::new(EFFORT_MAX * entries.len().max(EFFORT_MIN).pow(2) as u64);
-        Self { kinds: *kinds, masks, keys, winners, weights, costs: config.costs, hash, effort, entries }
+        Self {
+            kinds: *kinds,
+            masks,
+            keys,
+            winners,
+            weights,
+            share,
+            costs: config.costs,
+            hash,
+            effort,
+            entries,
+        }
     }
 
     /// The sum that stands for a key under a mask.
@@ -256,7 +276,8 @@ impl<const W: usize> Sample<W> {
         let winner = self.winners[key];
         let place = chain.rules.partition_point(|i| *i < winner);
         if chain.rules.get(place) == Some(&winner) {
-            return (1.0, chain.weight(place) + 1.0);
+            let others = chain.weight(place);
+            return (self.share.max(others.min(1.0)), others + self.share);
         }
         if !before {
             let others = chain.weight(place);

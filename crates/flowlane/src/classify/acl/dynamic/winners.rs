@@ -1,6 +1,5 @@
 //! The best rules so far for the keys of a batch.
 
-use super::classes::Classes;
 use crate::classify::acl::{CATEGORIES_MAX, Verdict};
 use crate::rule::RuleId;
 
@@ -20,6 +19,13 @@ pub(super) trait Winners {
 
     /// A rule, and whether it matches. Says whether rules of a lower rank can count yet.
     fn offer(&mut self, lane: usize, matches: bool, found: Found) -> bool;
+}
+
+/// What an entry must have to be better than one that was found elsewhere: a rank and a class no lower than these.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::classify::acl) struct Floor {
+    pub(super) rank: u64,
+    pub(super) class: u8,
 }
 
 /// A rule, without its condition.
@@ -45,12 +51,12 @@ impl Single {
         Self { ranks: [0; BATCH + 1], classes: [0; BATCH + 1], rules: [u32::MAX; BATCH + 1] }
     }
 
-    /// With something of these ranks found already.
+    /// With something found already.
     #[inline(always)]
-    pub(super) fn above(ranks: &[u64], classes: &Classes) -> Self {
+    pub(super) fn above(floors: &[Floor]) -> Self {
         let mut made = Self::new();
-        for (lane, rank) in ranks.iter().take(BATCH).enumerate() {
-            (made.ranks[lane], made.classes[lane]) = (*rank, classes.of(*rank));
+        for (lane, floor) in floors.iter().take(BATCH).enumerate() {
+            (made.ranks[lane], made.classes[lane]) = (floor.rank, floor.class);
         }
         made
     }

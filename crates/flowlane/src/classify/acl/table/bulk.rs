@@ -88,7 +88,7 @@ impl<const W: usize> Snapshot<W> {
             Some(_) if self.plans => {
                 let step = (self.entries.len() / ALIKE_MAX).max(1);
                 let alike: Vec<Entry<W>> = self.entries.iter().step_by(step).copied().collect();
-                Some(self.config.dynamic_for_rules_like(&self.kinds, &alike)?)
+                Some(self.config.overlay_for(&self.kinds, &alike)?)
             }
             Some(_) => None,
         };
@@ -202,6 +202,7 @@ impl<const W: usize> Acl<W> {
         self.free = free;
         (self.states, self.dead, self.deaths) = (states, dead, deaths);
         self.bulk = bulk.engine.is_some().then_some(bulk);
+        self.set_floors();
         self.frozen = false;
         self.gather_few();
         Ok(())

@@ -9,6 +9,9 @@ use crate::names::{self, Named, UnknownName};
 /// Rules of which an overlay's plan is made that is to be there at once: it has few rules, mostly.
 const OVERLAY_SAMPLE: usize = 256;
 
+/// The share of all rules that an overlay is planned to have: with few of them, few tables do.
+const OVERLAY_SHARE: f64 = 0.125;
+
 /// Which engine looks up.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Display, EnumString, IntoStaticStr, VariantArray,
@@ -125,17 +128,18 @@ impl AclConfig {
         entries: &[Entry<W>],
     ) -> Result<Dynamic<W>, BuildError> {
         let variant = self.usable_variant();
-        Dynamic::for_rules_like(kinds, entries, DynamicConfig { variant, ..DynamicConfig::new(self.seed) })
+        let config = DynamicConfig { variant, ..DynamicConfig::new(self.seed) };
+        Dynamic::for_a_part_of(kinds, entries, config, 1.0)
     }
 
-    /// A table without rules, planned for rules like these: roughly, in some 30 ms however many they are.
-    pub(super) fn dynamic_for_rules_like<const W: usize>(
+    /// A table without rules, planned for a part of these: roughly, in some 10 ms however many they are.
+    pub(super) fn overlay_for<const W: usize>(
         &self,
         kinds: &[WordKind; W],
         entries: &[Entry<W>],
     ) -> Result<Dynamic<W>, BuildError> {
         let (variant, sample) = (self.usable_variant(), Some(OVERLAY_SAMPLE));
         let config = DynamicConfig { variant, sample, ..DynamicConfig::new(self.seed) };
-        Dynamic::for_rules_like(kinds, entries, config)
+        Dynamic::for_a_part_of(kinds, entries, config, OVERLAY_SHARE)
     }
 }

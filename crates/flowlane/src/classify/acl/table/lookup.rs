@@ -2,6 +2,7 @@
 
 use super::{Acl, State};
 use crate::classify::Hit;
+use crate::classify::acl::dynamic::Floor;
 use crate::classify::acl::engine::{Dead, Settled};
 use crate::classify::acl::{CATEGORIES_MAX, Engine, Explanation, RankKey, Verdict, best};
 use crate::isa::Variant;
@@ -139,10 +140,10 @@ impl<const W: usize> Acl<W> {
             _ if self.overlay.is_empty() => return,
             Some(few) => Self::engine_slots(&**few, keys, categories, newer),
             None if categories == 1 => {
-                let mut ranks = [0; CHUNK];
-                let found = ranks.iter_mut().zip(&*slots);
-                found.for_each(|(rank, slot)| *rank = self.rank(*slot).map_or(0, |rank| rank.0));
-                return self.overlay.improve_batch(keys, &ranks[..keys.len()], slots);
+                let mut floors = [Floor::default(); CHUNK];
+                let found = floors.iter_mut().zip(&*slots);
+                found.for_each(|(floor, slot)| *floor = self.floor(*slot));
+                return self.overlay.improve_batch(keys, &floors[..keys.len()], slots);
             }
             None => Self::engine_slots(&self.overlay, keys, categories, newer),
         }
@@ -156,6 +157,13 @@ impl<const W: usize> Acl<W> {
 
     fn rank(&self, slot: Verdict) -> Option<RankKey> {
         slot.rule().map(|slot| self.slots[slot.0 as usize].rank)
+    }
+
+    /// What is asked of the overlay beside this answer of the bulk.
+    fn floor(&self, slot: Verdict) -> Floor {
+        let Some(slot) = slot.rule() else { return Floor::default() };
+        let known = self.floors.get(slot.0 as usize).copied();
+        known.unwrap_or_else(|| self.overlay.floor(self.slots[slot.0 as usize].rank))
     }
 
     fn is_dead(&self, slot: Verdict) -> bool {

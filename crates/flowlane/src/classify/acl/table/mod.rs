@@ -15,6 +15,7 @@ pub use config::{AclConfig, AclEngine};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::dynamic::Floor;
 use super::{Brute, BuildError, Condition, Dynamic, Engine, Entry, Layout, RankKey, order};
 use crate::classify::Hit;
 use crate::rule::{Priority, RuleId};
@@ -83,6 +84,8 @@ pub struct Acl<const W: usize> {
     /// The same, where beside a bulk they are so few that brute force finds them fastest.
     few: Option<Arc<Brute<W>>>,
     plan: Plan,
+    /// What rules of the overlay need to be better than that of each slot, where it has a plan for all.
+    floors: Vec<Floor>,
     /// What the last contest chose.
     chosen: Option<AclEngine>,
     /// Slots below this number may be in a snapshot that is being built: they are not used again before that is
@@ -114,6 +117,7 @@ impl<const W: usize> Acl<W> {
             overlay,
             few: None,
             plan: Plan::default(),
+            floors: Vec::new(),
             chosen: None,
             frozen: false,
             merged_aside: false,
@@ -180,12 +184,22 @@ impl<const W: usize> Acl<W> {
         let step = (self.len() / ALIKE_MAX).max(1);
         let alike: Vec<Entry<W>> = self.entries().step_by(step).copied().collect();
         let own: Vec<Entry<W>> = self.overlay.entries().collect();
-        let planned = self.config.dynamic_for_rules_like(self.layout.kinds(), &alike);
+        let planned = self.config.overlay_for(self.layout.kinds(), &alike);
         // Without it rules that come are found all the same.
         if let Ok(planned) = planned.and_then(|planned| planned.by_the_same_plan(&own, usize::MAX)) {
             self.overlay = planned;
             self.plan.is_for_all = true;
+            self.set_floors();
         }
+    }
+
+    /// After a change of plan, of the bulk, or of ranks.
+    fn set_floors(&mut self) {
+        let floor = |entry: &Entry<W>| self.overlay.floor(entry.rank);
+        self.floors = match self.bulk.is_some() && self.plan.is_for_all {
+            true => self.slots.iter().map(floor).collect(),
+            false => Vec::new(),
+        };
     }
 
     /// The rules, in no order.
@@ -379,6 +393,9 @@ impl<const W: usize> Acl<W> {
         // The bulk keeps its order, and tells no ranks. The overlay had room for as many rules a moment ago.
         let overlay = self.config.dynamic(self.layout.kinds(), &self.named(&[State::Overlay]), usize::MAX);
         self.overlay = overlay.expect("there is no limit, and handles differ");
+        // Its plan is its own now.
+        self.plan.is_for_all = false;
+        self.set_floors();
     }
 
     /// Bytes of rules and engines.
@@ -392,5 +409,6 @@ impl<const W: usize> Acl<W> {
         self.slots.capacity() * (size_of::<Entry<W>>() + size_of::<Hit>() + size_of::<State>())
             + (self.by_rule.capacity() + self.free.capacity()) * size_of::<(RuleId, u32)>()
             + size_of_val(&self.dead[..])
+            + size_of_val(&self.floors[..])
     }
 }

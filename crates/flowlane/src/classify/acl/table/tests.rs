@@ -290,6 +290,30 @@ fn removed_rules_win_nowhere_in_any_variant() {
     }
 }
 
+#[test]
+fn an_overlay_that_grows_and_shrinks_is_asked_for_what_is_better_than_the_bulk() {
+    let (mut acl, entries, keys) = filled(AclConfig::default().with_engine(AclEngine::Tree), 1500);
+    let mut random = Random::new(6);
+    // The same conditions once more, before and behind those of the bulk.
+    for entry in &entries {
+        let priority = Priority(entry.rank.priority().0 - 1 + random.below(3) as u32);
+        acl.insert(RuleId(10_000 + entry.rule.0), priority, entry.condition, CATEGORY).unwrap();
+    }
+    agrees(&acl, &keys);
+    for (i, entry) in entries.iter().enumerate() {
+        if i % 10 != 0 {
+            assert!(acl.remove(RuleId(10_000 + entry.rule.0)));
+        }
+        if i % 4 == 0 {
+            assert!(acl.remove(entry.rule));
+        }
+    }
+    agrees(&acl, &keys);
+    acl.sequence = u32::MAX;
+    acl.insert(RuleId(20_000), Priority(0), Condition::any(acl.layout().kinds()), CATEGORY).unwrap();
+    agrees(&acl, &keys);
+}
+
 /// Where merging is left to others, rules that came are found by a plan, and not by going through all that came.
 #[test]
 fn rules_that_go_and_come_again_are_found_by_a_plan() {
