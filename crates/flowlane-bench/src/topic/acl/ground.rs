@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use flowlane::classify::acl::{AclConfig, AclEngine, AclSearch, DynamicConfig, Engine};
-use flowlane::classify::{Classifier, Hit, TupleSearch};
+use flowlane::classify::{Classifier, Hit, HitCounts, TupleSearch};
 use flowlane::generate::{Locality, Profile, RuleConfig, RuleSetError, Trace, TraceConfig, generate_rules};
 use flowlane::packet::FlowKey;
 use flowlane::rule::{Rule, RuleId};
@@ -234,7 +234,7 @@ fn best_of_rte_acl<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> Opti
 fn wide(meter: &mut Meter<'_>, counts: &[usize]) -> Figure {
     let about = format!(
         "Lookups of flow keys, and so with the key's words taken out and the rule's priority found, in batches of {BATCH}; \
-         `tuple` is tuple-space search, as Open vSwitch does it."
+         `tuple` is tuple-space search, as Open vSwitch does it; `counted`: with how often each rule won."
     );
     let mut figure = Figure::new("ground-wide", "Access lists over other fields", about)
         .over("rules", names(&WIDE, counts))
@@ -263,13 +263,28 @@ fn wide(meter: &mut Meter<'_>, counts: &[usize]) -> Figure {
             .iter()
             .map(|(engine, search)| Body::new(engine.name(), move || look_up_keys(search, packets)).warm());
         let tuple = (count <= PEERS_MAX).then(|| Body::new("tuple", || look_up_keys(&tuple, packets)).warm());
-        let bodies = own.chain(tuple).collect();
+        let mut counts = HitCounts::new(rules.len());
+        let auto = &built[2].1;
+        let counted = Body::new("auto, counted", || count_hits(auto, packets, &mut counts)).warm();
+        let bodies = own.chain([counted]).chain(tuple).collect();
         add(&mut figure, place, &meter.compare(&format!("{profile} {count}"), PACKETS as u64, bodies));
     }
     for series in ["tree", "dynamic", "auto"] {
         figure.gain(series, "tuple", None);
     }
+    figure.gain("auto, counted", "auto", None);
     figure
+}
+
+/// The same with hits counted by rule.
+fn count_hits(classifier: &dyn Classifier, packets: &[FlowKey], counts: &mut HitCounts) {
+    let mut hits: [Option<Hit>; BATCH] = [None; BATCH];
+    for keys in packets.chunks(BATCH) {
+        let hits = &mut hits[..keys.len()];
+        classifier.lookup_batch(std::hint::black_box(keys), hits);
+        counts.count(hits);
+    }
+    std::hint::black_box(counts);
 }
 
 fn look_up_keys(classifier: &dyn Classifier, packets: &[FlowKey]) {
