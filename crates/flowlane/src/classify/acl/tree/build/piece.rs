@@ -343,7 +343,8 @@ fn node<const W: usize>(
 ) -> Option<Piece<W>> {
     plan.budget.take((4 << bits::count(cut)) + if depth > 0 { size_of::<Node<W>>() } else { 0 })?;
     let buckets = Buckets::new(plan.rules, members, cut);
-    let sign = sign::choose(plan.rules, &plan.told_otherwise(cut), packets, |packet| {
+    let pairs_max = if depth == 0 { sign::PAIRS_MAX } else { sign::PAIRS_MAX_BELOW };
+    let sign = sign::choose(plan.rules, &plan.told_otherwise(cut), packets, pairs_max, |packet| {
         buckets.bucket(bits::gather(cut, packet) as usize)
     });
     let mut out = Piece {

@@ -10,8 +10,9 @@ use crate::classify::acl::tree::bits;
 /// Bits of a signature.
 const BITS: u32 = 32;
 
-/// Most pairs of a packet and a rule.
-const PAIRS_MAX: usize = 4096;
+/// Most pairs of a packet and a rule, at a root and below, where rules are few and nodes may be thousands.
+pub(super) const PAIRS_MAX: usize = 4096;
+pub(super) const PAIRS_MAX_BELOW: usize = 256;
 
 /// A packet that `rule` may match, what is wild there drawn from `state`.
 pub(super) fn packet<const W: usize>(rule: &Ternary<W>, state: &mut u64) -> [u32; W] {
@@ -36,6 +37,7 @@ pub(super) fn choose<'a, const W: usize>(
     rules: &[Ternary<W>],
     told: &[u32; W],
     packets: impl Iterator<Item = ([u32; W], u32)>,
+    pairs_max: usize,
     leaf_of: impl Fn(&[u32; W]) -> &'a [u32],
 ) -> [u32; W] {
     let mut all: Vec<[u32; W]> = Vec::new();
@@ -50,37 +52,59 @@ pub(super) fn choose<'a, const W: usize>(
                 all.push(differing);
             }
         }
-        if all.len() >= PAIRS_MAX {
+        if all.len() >= pairs_max {
             break;
         }
     }
     let mut sign = [0; W];
     let mut left = all.clone();
+    let mut differ = Differ::of(&left);
     while bits::count(&sign) < BITS {
-        let mut counts = [[0u32; 32]; W];
-        for pair in &left {
-            for w in 0..W {
-                let mut differing = pair[w] & !sign[w];
-                while differing != 0 {
-                    counts[w][differing.trailing_zeros() as usize] += 1;
-                    differing &= differing - 1;
-                }
-            }
-        }
         let places = (0..W).flat_map(|w| (0..32).map(move |b| (w, b)));
-        let best = places.max_by_key(|&(w, b)| counts[w][b]).filter(|&(w, b)| counts[w][b] > 0);
-        match best {
+        let open = places.filter(|&(w, b)| sign[w] >> b & 1 == 0 && differ.0[w][b] > 0);
+        match open.max_by_key(|&(w, b)| differ.0[w][b]) {
             Some((w, b)) => {
                 sign[w] |= 1 << b;
-                left.retain(|pair| pair[w] >> b & 1 == 0);
+                left.retain(|pair| {
+                    let told = pair[w] >> b & 1 == 1;
+                    if told {
+                        differ.each_bit(pair, |count| *count -= 1);
+                    }
+                    !told
+                });
             }
             // All are told apart: once more, by other bits.
-            None if left.len() < all.len() => left.clone_from(&all),
+            None if left.len() < all.len() => {
+                left.clone_from(&all);
+                differ = Differ::of(&left);
+            }
             None => break,
         }
     }
     fill(&mut sign, &seen);
     sign
+}
+
+/// How many pairs differ in each bit: kept up to date, since to count them all for each bit that is taken was most of what
+/// building a tree of many nodes took.
+struct Differ<const W: usize>([[u32; 32]; W]);
+
+impl<const W: usize> Differ<W> {
+    fn of(pairs: &[[u32; W]]) -> Self {
+        let mut made = Self([[0; 32]; W]);
+        pairs.iter().for_each(|pair| made.each_bit(pair, |count| *count += 1));
+        made
+    }
+
+    fn each_bit(&mut self, pair: &[u32; W], change: impl Fn(&mut u32)) {
+        for (differing, counts) in pair.iter().zip(&mut self.0) {
+            let mut differing = *differing;
+            while differing != 0 {
+                change(&mut counts[differing.trailing_zeros() as usize]);
+                differing &= differing - 1;
+            }
+        }
+    }
 }
 
 /// Takes what else rules look at, while there is room.
