@@ -189,8 +189,9 @@ impl<const W: usize> FlowTable for Projected<W> {
     fn lookup_categories(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]) {
         let mut projected = [[0; W]; CHUNK];
         let mut places = [0u8; CHUNK];
-        let mut found = vec![None; CHUNK * categories];
-        for (keys, hits) in keys.chunks(CHUNK).zip(hits.chunks_mut(CHUNK * categories)) {
+        let mut found = [None; CHUNK];
+        let chunk = CHUNK / categories;
+        for (keys, hits) in keys.chunks(chunk).zip(hits.chunks_mut(chunk * categories)) {
             let mut count = 0;
             for (place, key) in keys.iter().enumerate() {
                 projected[count] = self.acl.layout().flow_key(key);

@@ -132,7 +132,7 @@ impl AclConfig {
         Dynamic::for_a_part_of(kinds, entries, config, 1.0)
     }
 
-    /// A table without rules, planned for a part of these: roughly, in some 10 ms however many they are.
+    /// A table without rules, planned for a part of these: roughly, from as many however many they are.
     pub(super) fn overlay_for<const W: usize>(
         &self,
         kinds: &[WordKind; W],

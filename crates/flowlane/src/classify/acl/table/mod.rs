@@ -188,7 +188,7 @@ impl<const W: usize> Acl<W> {
         // Without it rules that come are found all the same.
         if let Ok(planned) = planned.and_then(|planned| planned.by_the_same_plan(&own, usize::MAX)) {
             self.overlay = planned;
-            self.plan.is_for_all = true;
+            self.plan = Plan { rules: self.len(), since: 0, is_for_all: true };
             self.set_floors();
         }
     }
@@ -304,11 +304,12 @@ impl<const W: usize> Acl<W> {
     /// Plans the overlay for what there is now. The old plan is slower, not wrong, where there is no room for another.
     fn replan(&mut self) {
         if self.bulk.is_some() {
-            self.plan_for_all();
-        } else if let Ok(planned) = self.overlay.replan() {
+            return self.plan_for_all();
+        }
+        if let Ok(planned) = self.overlay.replan() {
             self.overlay = planned;
         }
-        self.plan = Plan { rules: self.len(), since: 0, ..self.plan };
+        self.plan = Plan { rules: self.len(), since: 0, is_for_all: false };
     }
 
     /// Whether lookups would be faster after a [`rebuild`](Self::rebuild): rules have come or gone since, or rules of another
