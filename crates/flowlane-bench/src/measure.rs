@@ -80,25 +80,33 @@ pub struct Body<'a> {
     name: String,
     prepare: Option<Box<dyn FnMut() + 'a>>,
     run: Box<dyn FnMut() + 'a>,
-    warm: bool,
+    warm_passes: usize,
     operations: Option<u64>,
 }
 
 impl std::fmt::Debug for Body<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Body").field("name", &self.name).field("warm", &self.warm).finish_non_exhaustive()
+        f.debug_struct("Body")
+            .field("name", &self.name)
+            .field("warm_passes", &self.warm_passes)
+            .finish_non_exhaustive()
     }
 }
 
 impl<'a> Body<'a> {
     /// A body that does its work once at each call.
     pub fn new(name: impl Into<String>, run: impl FnMut() + 'a) -> Self {
-        Self { name: name.into(), prepare: None, run: Box::new(run), warm: false, operations: None }
+        Self { name: name.into(), prepare: None, run: Box::new(run), warm_passes: 0, operations: None }
     }
 
     /// The same, with a pass before each timed one: what the others left in the caches is not its doing.
     pub fn warm(self) -> Self {
-        Self { warm: true, ..self }
+        self.warm_by(1)
+    }
+
+    /// The same with so many passes: caches shared with others give up what they hold by and by.
+    pub fn warm_by(self, passes: usize) -> Self {
+        Self { warm_passes: passes, ..self }
     }
 
     /// The same, doing so many operations a pass, whatever the others do.
@@ -273,8 +281,8 @@ fn pass(clock: &dyn Clock, body: &mut Body<'_>, counted: bool) -> u64 {
     if let Some(prepare) = &mut body.prepare {
         prepare();
     }
-    if body.warm && counted {
-        (body.run)();
+    if counted {
+        (0..body.warm_passes).for_each(|_| (body.run)());
     }
     let before = clock.ticks();
     (body.run)();

@@ -1,6 +1,7 @@
 //! Forwarding tables: lookups by size of the next hop and by traffic, of every engine and variant; building and
 //! updates. With the feature `peers-dpdk` DPDK's `rte_fib` and `rte_fib6` take part.
 
+mod sweep;
 mod writer;
 
 use std::cell::RefCell;
@@ -13,6 +14,8 @@ use flowlane::isa::Variant;
 use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Fib, FibConfig, HopSize, Prefix, Rib};
 
+use sweep::Sweep;
+
 use super::Context;
 use crate::figure::Figure;
 use crate::measure::{Body, Measured, Meter};
@@ -23,6 +26,8 @@ use crate::peers::{dpdk, dpdk_fib};
 /// Bytes of the addresses of a pass. They are read from memory, where a switch has them in the nearest cache: more would
 /// drive the tables out.
 const ADDRESS_BYTES: usize = 4 << 20;
+/// Passes before the one that is timed, where a table has the caches for itself.
+const WARM_PASSES: usize = 8;
 /// Addresses of a batch.
 const BATCH: usize = 64;
 /// The number of different next hops: they fit the smallest size of any engine.
@@ -137,7 +142,7 @@ impl FibBody {
 
 pub(super) fn comparisons(_: &Context<'_>) -> usize {
     let writers: usize = <u32 as Family>::ENGINES.len() + <u128 as Family>::ENGINES.len();
-    2 * (HopSize::ALL.len() + TRAFFIC.len() + 2) + writers
+    2 * (HopSize::ALL.len() + 2 * TRAFFIC.len() + 2) + writers
 }
 
 pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Vec<Figure>, BenchError> {
@@ -157,16 +162,16 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
 
 fn family<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Vec<Figure> {
     let mut sizes = by_hop_size(meter, context, work);
-    let mut traffic = by_traffic(meter, context, work);
+    let [mut alone, mut swept] = by_traffic(meter, context, work);
     let mut changes = changes(meter, context, work);
     let mut figures = Vec::new();
     if A::BITS == u128::BITS as u8 {
         figures.push(figure_8(&sizes));
     }
-    for figure in [&mut sizes, &mut traffic, &mut changes] {
+    for figure in [&mut sizes, &mut alone, &mut swept, &mut changes] {
         against_rte_fib(figure);
     }
-    figures.extend([sizes, traffic, changes, writer::beside_a_writer(meter, context, work)]);
+    figures.extend([sizes, alone, swept, changes, writer::beside_a_writer(meter, context, work)]);
     figures
 }
 
@@ -186,7 +191,29 @@ fn look_up<'a, A: Kind>(name: &str, fib: &'a AnyFib<A>, addresses: &'a [A]) -> B
             black_box(&next_hops);
         }
     })
-    .warm()
+}
+
+/// What a body finds in the caches.
+#[derive(Clone, Copy)]
+enum Caches<'a> {
+    /// What it had there itself, as in a program that does little else. All begin from swept ones, since those of a peer
+    /// share one table.
+    Own(&'a Sweep),
+    /// Nothing of the table, as where other work comes between batches.
+    Swept(&'a Sweep),
+}
+
+impl<'a> Caches<'a> {
+    fn before(self, body: Body<'a>, mut prepare: impl FnMut() + 'a) -> Body<'a> {
+        let (sweep, passes) = match self {
+            Self::Own(sweep) => (sweep, WARM_PASSES),
+            Self::Swept(sweep) => (sweep, 0),
+        };
+        body.warm_by(passes).after(move || {
+            prepare();
+            sweep.run();
+        })
+    }
 }
 
 fn by_hop_size<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Figure {
@@ -198,6 +225,8 @@ fn by_hop_size<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Wor
     .over("bytes of a next hop", HopSize::ALL.map(|size| size.to_string()))
     .bars();
     let addresses = work.addresses(Locality::Uniform, 0.0);
+    let sweep = Sweep::new(context.quick());
+    let caches = Caches::Own(&sweep);
     let mut memory = String::new();
     for (place, hop_size) in HopSize::ALL.into_iter().enumerate() {
         let what = format!("{}, next hops of {hop_size} bytes", A::FAMILY);
@@ -209,14 +238,14 @@ fn by_hop_size<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Wor
                 memory += &format!(" {engine}, {hop_size}: {mib:.1} MiB.");
             }
         }
-        let bodies = tables.iter().map(|(name, fib)| look_up(name, fib, &addresses));
+        let bodies = tables.iter().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
         let bodies: Vec<Body<'_>> = bodies.collect();
         #[cfg(feature = "peers-dpdk")]
         let theirs = dpdk_fib::RteFib::build(&work.routes, hop_size);
         #[cfg(feature = "peers-dpdk")]
         let wire: Vec<A::Wire> = addresses.iter().map(|a| a.wire()).collect();
         #[cfg(feature = "peers-dpdk")]
-        let bodies = bodies.into_iter().chain(rte_lookups(theirs.as_ref(), &wire)).collect();
+        let bodies = bodies.into_iter().chain(rte_lookups(theirs.as_ref(), &wire, caches)).collect();
         add(&mut figure, place, &meter.compare(&what, addresses.len() as u64, bodies));
     }
     figure.about = format!(
@@ -243,31 +272,46 @@ fn figure_8(sizes: &Figure) -> Figure {
     figure
 }
 
-fn by_traffic<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Figure {
+/// Each table with the caches for itself, and each out of swept ones.
+fn by_traffic<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> [Figure; 2] {
     let about = format!(
         "{}; batches of {BATCH} addresses, next hops of {HOP_SIZE} bytes. Anywhere: any address, whether there is a \
          route or not.",
         work.about()
     );
-    let title = format!("{} routes: by traffic", A::FAMILY);
-    let mut figure = Figure::new(id::<A>("traffic"), title, about)
-        .over("addresses", TRAFFIC.map(|(name, ..)| name.to_owned()))
-        .bars();
+    let sweep = Sweep::new(context.quick());
+    let kinds = [
+        (Caches::Own(&sweep), "traffic", "by traffic", "Each has looked the same addresses up before."),
+        (
+            Caches::Swept(&sweep),
+            "swept",
+            "by traffic, out of swept caches",
+            "Other memory is read before each pass, more than the caches hold.",
+        ),
+    ];
+    let mut figures = kinds.map(|(_, kind, title, state)| {
+        Figure::new(id::<A>(kind), format!("{} routes: {title}", A::FAMILY), format!("{about} {state}"))
+            .over("addresses", TRAFFIC.map(|(name, ..)| name.to_owned()))
+            .bars()
+    });
     let tables = work.tables(context, HOP_SIZE);
     #[cfg(feature = "peers-dpdk")]
     let theirs = dpdk_fib::RteFib::build(&work.routes, HOP_SIZE);
     for (place, (name, locality, miss)) in TRAFFIC.into_iter().enumerate() {
         let addresses = work.addresses(locality, miss);
-        let bodies = tables.iter().map(|(name, fib)| look_up(name, fib, &addresses));
-        let bodies: Vec<Body<'_>> = bodies.collect();
         #[cfg(feature = "peers-dpdk")]
         let wire: Vec<A::Wire> = addresses.iter().map(|a| a.wire()).collect();
-        #[cfg(feature = "peers-dpdk")]
-        let bodies = bodies.into_iter().chain(rte_lookups(theirs.as_ref(), &wire)).collect();
-        let what = format!("{}, {name}", A::FAMILY);
-        add(&mut figure, place, &meter.compare(&what, addresses.len() as u64, bodies));
+        for (figure, (caches, kind, ..)) in figures.iter_mut().zip(kinds) {
+            let bodies =
+                tables.iter().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
+            let bodies: Vec<Body<'_>> = bodies.collect();
+            #[cfg(feature = "peers-dpdk")]
+            let bodies = bodies.into_iter().chain(rte_lookups(theirs.as_ref(), &wire, caches)).collect();
+            let what = format!("{}, {name}, {kind}", A::FAMILY);
+            add(figure, place, &meter.compare(&what, addresses.len() as u64, bodies));
+        }
     }
-    figure
+    figures
 }
 
 /// The same by DPDK's lookup functions, of which each is selected before its passes.
@@ -275,6 +319,7 @@ fn by_traffic<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work
 fn rte_lookups<'a, A: Kind>(
     table: Option<&'a dpdk_fib::RteFib<A>>,
     addresses: &'a [A::Wire],
+    caches: Caches<'a>,
 ) -> impl Iterator<Item = Body<'a>> {
     table.into_iter().flat_map(move |table| {
         let here = A::LOOKUPS.iter().enumerate().filter(|(which, _)| table.select(*which));
@@ -286,9 +331,9 @@ fn rte_lookups<'a, A: Kind>(
                     black_box(&next_hops);
                 }
             };
-            Body::new(*name, pass)
-                .warm()
-                .after(move || assert!(table.select(which), "it could be selected before"))
+            caches.before(Body::new(*name, pass), move || {
+                assert!(table.select(which), "it could be selected before");
+            })
         })
     })
 }
