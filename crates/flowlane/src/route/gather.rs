@@ -10,22 +10,6 @@
 use std::arch::asm;
 use std::arch::x86_64::*;
 
-/// 16 bits from `base + 2 × index`: of a word of which others see more or less.
-///
-/// # Safety
-/// 2 bytes must be readable there.
-#[inline(always)]
-pub(super) unsafe fn code_at(base: *const u8, index: u32) -> u32 {
-    let code: u32;
-    // SAFETY: the caller's.
-    unsafe {
-        asm!("movzx {code:e}, word ptr [{base} + {index}*2]",
-            code = out(reg) code, base = in(reg) base, index = in(reg) u64::from(index),
-            options(nostack, readonly, preserves_flags));
-    }
-    code
-}
-
 /// 8 × 32 bits from `base + SCALE × index`; 0 where `mask` has no sign bit.
 ///
 /// # Safety

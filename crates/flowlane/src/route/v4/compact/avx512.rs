@@ -1,43 +1,52 @@
-//! Groups whose entries are gathered by sixteen.
+//! Groups whose places are gathered by sixteen.
 
 use std::arch::x86_64::*;
 
-use super::lanes::{GROUP, LAST, Places};
-use super::table::{DIRECT_SHIFT, Table};
+use super::lanes::{self, GROUP, LAST};
+use super::table::{Chunks, Code, SLOTS, Table};
 use crate::route::gather::avx512_32;
 
 const LANES: usize = 16;
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn lookup_batch(table: &Table, addresses: &[u32], next_hops: &mut [u64]) {
+#[target_feature(enable = "avx512f")]
+pub(super) fn lookup_batch<C: Code>(
+    table: &Table,
+    chunks: &Chunks<C>,
+    addresses: &[u32],
+    next_hops: &mut [u64],
+) {
     let (groups, rest) = addresses.as_chunks::<GROUP>();
     let (answers, rest_answers) = next_hops.as_chunks_mut::<GROUP>();
     for (group, next_hops) in groups.iter().zip(answers) {
-        places(table, group).resolve(table, group, next_hops);
+        // SAFETY: places that were found in the direct table.
+        unsafe { lanes::resolve(table, chunks, &places(chunks, group), group, next_hops) };
     }
     for (rest, next_hops) in rest.chunks(LAST).zip(rest_answers.chunks_mut(LAST)) {
-        let mut group = [0; LAST];
+        let (mut group, mut found) = ([0; LAST], [0; LAST]);
         group[..rest.len()].copy_from_slice(rest);
-        places(table, &group).resolve(table, rest, next_hops);
+        // SAFETY: as above.
+        unsafe { lanes::resolve(table, chunks, &places(chunks, &group), &group, &mut found) };
+        next_hops.copy_from_slice(&found[..next_hops.len()]);
     }
 }
 
-/// Where the addresses read further.
+/// Where the codes of the addresses stand.
 #[target_feature(enable = "avx512f")]
 #[inline]
-fn places<const N: usize>(table: &Table, addresses: &[u32; N]) -> Places<N> {
-    let base = table.direct().as_ptr().cast::<u8>();
-    let mut places = Places::NONE;
-    for (n, addresses) in addresses.as_chunks::<LANES>().0.iter().enumerate() {
+fn places<C: Code, const N: usize>(chunks: &Chunks<C>, addresses: &[u32; N]) -> [u32; N] {
+    let direct = chunks.direct.as_ptr().cast::<u8>();
+    let mut places = [0; N];
+    for (places, addresses) in
+        places.as_chunks_mut::<LANES>().0.iter_mut().zip(addresses.as_chunks::<LANES>().0)
+    {
         // SAFETY: sixteen addresses.
-        let vector = unsafe { _mm512_loadu_si512(addresses.as_ptr().cast()) };
-        let index = _mm512_srli_epi32::<DIRECT_SHIFT>(vector);
-        // SAFETY: an index has DIRECT_BITS bits, for each of which the direct table has an entry.
-        let found = unsafe { avx512_32::<4>(base, index, !0, _mm512_setzero_si512()) };
-        let mut entries = [0; LANES];
+        let addresses = unsafe { _mm512_loadu_si512(addresses.as_ptr().cast()) };
+        let blocks = _mm512_srli_epi32::<16>(addresses);
+        // SAFETY: a block's number has 16 bits, for each of which the direct table has an entry.
+        let first = unsafe { avx512_32::<4>(direct, blocks, !0, _mm512_setzero_si512()) };
+        let slots = _mm512_and_si512(_mm512_srli_epi32::<8>(addresses), _mm512_set1_epi32(SLOTS as i32 - 1));
         // SAFETY: room for sixteen.
-        unsafe { _mm512_storeu_si512(entries.as_mut_ptr().cast(), found) };
-        places.set(n * LANES, entries, addresses);
+        unsafe { _mm512_storeu_si512(places.as_mut_ptr().cast(), _mm512_add_epi32(first, slots)) };
     }
     places
 }

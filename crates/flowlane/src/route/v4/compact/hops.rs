@@ -1,17 +1,17 @@
-//! Which next hops the table knows: each once, by index, with a count of the places that name it.
+//! Which next hops the table knows: each once, by index, with a count of the slots and runs that name it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Release;
 
-use super::node::CHILDREN;
 use crate::route::hop_hash::ByNextHop;
 
-/// Most different next hops: larger codes number long chunks.
-pub const NEXT_HOPS_MAX: usize = CHILDREN as usize;
+/// Most different next hops: the largest code of two bytes says that there is a long chunk.
+pub const NEXT_HOPS_MAX: usize = u16::MAX as usize;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Hops {
+    max: usize,
     index: HashMap<u64, u16, ByNextHop>,
     /// For each index: the next hop, and how many places name it.
     counted: Vec<(u64, u32)>,
@@ -23,14 +23,31 @@ pub(super) struct Hops {
 }
 
 impl Hops {
-    /// The index of a next hop; a new one has no place yet. None: there are too many.
-    pub(super) fn index_of(&mut self, next_hop: u64, shared: &[AtomicU64]) -> Option<u16> {
+    /// Knows none yet, and up to so many.
+    pub(super) fn new(max: usize) -> Self {
+        Self {
+            max,
+            index: HashMap::default(),
+            counted: Vec::new(),
+            free: Vec::new(),
+            retired: VecDeque::new(),
+            unnamed: Vec::new(),
+        }
+    }
+
+    /// How many there may be.
+    pub(super) fn max(&self) -> usize {
+        self.max
+    }
+
+    /// The index of a next hop; a new one has no place yet. None: there are `max`.
+    pub(super) fn index_of(&mut self, next_hop: u64, max: usize, shared: &[AtomicU64]) -> Option<u16> {
         if let Some(index) = self.index.get(&next_hop) {
             return Some(*index);
         }
         let index = match self.free.pop() {
             Some(index) => index,
-            None if self.counted.len() < shared.len() => {
+            None if self.counted.len() < max => {
                 self.counted.push((0, 0));
                 self.counted.len() as u16 - 1
             }
@@ -43,15 +60,15 @@ impl Hops {
         Some(index)
     }
 
-    /// One more place names it.
-    pub(super) fn name(&mut self, index: u16) {
-        self.counted[usize::from(index)].1 += 1;
+    /// So many more places name it.
+    pub(super) fn name(&mut self, index: u16, places: u32) {
+        self.counted[usize::from(index)].1 += places;
     }
 
-    /// One place fewer names it.
-    pub(super) fn unname(&mut self, index: u16) {
+    /// So many fewer places name it.
+    pub(super) fn unname(&mut self, index: u16, places: u32) {
         let count = &mut self.counted[usize::from(index)].1;
-        *count -= 1;
+        *count -= places;
         if *count == 0 {
             self.unnamed.push(index);
         }

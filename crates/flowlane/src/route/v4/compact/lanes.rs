@@ -1,82 +1,84 @@
-//! A group of addresses in two stages, none of which has a branch that depends on an address.
-//!
-//! First all entries of the direct table are read, and from each entry is computed where its address reads further:
-//! in a chunk, or, where it leads to none, in the index's own code. Then each reads there. Nothing waits for the end of a
-//! group, and the CPU begins the next one meanwhile: so short batches cost as little an address as long ones.
+//! A group of addresses whose places were found in vectors.
 
-use std::arch::x86_64::_bzhi_u64;
 use std::sync::atomic::Ordering::Acquire;
 
-use super::node::{BITS, CHILDREN, CODES, FLAT, NODE};
-use super::scalar;
-use super::table::Table;
+use super::table::{Chunks, Code, SLOTS, Table};
+use super::{long, scalar};
 use crate::memory::prefetch;
-use crate::route::gather::code_at;
 
-/// Addresses of a group.
+/// Addresses of a group: the places of all are found before the code of any is read.
 pub(super) const GROUP: usize = 64;
 
 /// What is left of a batch goes in groups of so many, the last one filled up.
 pub(super) const LAST: usize = 16;
 
-/// Where the addresses of a group read further.
-pub(super) struct Places<const N: usize> {
-    /// The code, if no bit of the word that it is in counts.
-    pub(super) codes: [u32; N],
-    /// How many of that word's bits do: none where it is not one of bits.
-    pub(super) bits: [u32; N],
-}
+/// Addresses whose codes are read before any of their next hops: one branch for all, if none of them has a long chunk.
+const TOGETHER: usize = 8;
 
-impl<const N: usize> Places<N> {
-    pub(super) const NONE: Self = Self { codes: [0; N], bits: [0; N] };
-
-    /// Notes where addresses read further, from number `first` on, that have these entries.
-    #[inline(always)]
-    pub(super) fn set<const LANES: usize>(
-        &mut self,
-        first: usize,
-        entries: [u32; LANES],
-        addresses: &[u32; LANES],
-    ) {
-        // All bits of a lane that has the mark.
-        let marked =
-            |entry: u32, mark: u32| ((entry << mark.leading_zeros()).cast_signed() >> 31).cast_unsigned();
-        let (codes, bits) = (&mut self.codes[first..][..LANES], &mut self.bits[first..][..LANES]);
-        for (((entry, address), code), bits) in entries.iter().zip(addresses).zip(codes).zip(bits) {
-            let slot = address >> 8 & 63;
-            *code = (entry & !NODE) + (slot & marked(*entry, FLAT));
-            *bits = (slot + 1) & marked(*entry, BITS);
-        }
+/// Finds the next hops of addresses whose codes stand at `places`, after asking for all of those.
+///
+/// # Safety
+/// The places are some that [`Chunks::place`] returns.
+#[inline(always)]
+pub(super) unsafe fn resolve<C: Code, const N: usize>(
+    table: &Table,
+    chunks: &Chunks<C>,
+    places: &[u32; N],
+    addresses: &[u32; N],
+    next_hops: &mut [u64; N],
+) {
+    const { assert!(N.is_multiple_of(TOGETHER)) };
+    let (codes, known) = (&*chunks.codes, &*table.next_hops);
+    for &place in places {
+        prefetch(codes, place as usize);
     }
-
-    /// Finds the next hops of addresses that were noted.
-    #[target_feature(enable = "bmi2,popcnt")]
-    #[inline]
-    pub(super) fn resolve(&self, table: &Table, addresses: &[u32], next_hops: &mut [u64]) {
-        let pool = table.pool();
-        for &code in &self.codes {
-            prefetch(pool, code as usize / CODES);
+    let parts = places.as_chunks::<TOGETHER>().0.iter().zip(next_hops.as_chunks_mut::<TOGETHER>().0);
+    for (places_of_part, next_hops_of_part) in parts {
+        // SAFETY: the caller's; entries of the direct table lead to chunks, and a chunk has a code for each slot.
+        let codes = places_of_part.map(|place| unsafe { codes.get_unchecked(place as usize) }.code());
+        if codes.contains(&C::LONG) {
+            return with_long_chunks(table, chunks, places, addresses, next_hops);
         }
-        let places = self.codes.iter().zip(&self.bits);
-        for (((&code, &bits), &address), next_hop) in places.zip(addresses).zip(next_hops) {
-            // SAFETY: the writer has written what an entry leads to before the entry; that is in the pool.
-            let word = unsafe { pool.get_unchecked(code as usize / CODES) }.load(Acquire);
-            let rank = _bzhi_u64(word, bits).count_ones();
-            // SAFETY: as above; a chunk has a code for each of its bits.
-            let code = unsafe { code_at(pool.as_ptr().cast(), code + rank) };
-            *next_hop = if code < CHILDREN.into() {
-                // SAFETY: other codes are indices of next hops, for which the table has room.
-                unsafe { table.next_hops.get_unchecked(code as usize) }.load(Acquire)
-            } else {
-                in_long_chunk(table, address)
-            };
+        for (code, next_hop) in codes.into_iter().zip(next_hops_of_part) {
+            // SAFETY: other codes are indices of next hops, for which the table has room.
+            *next_hop = unsafe { known.get_unchecked(code as usize) }.load(Acquire);
         }
     }
 }
 
-/// Long chunks are rare in routes of the Internet: one at a time.
-#[cold]
+/// The same for a group of which some have long chunks: those go on together, a step after the other, so that none waits
+/// for the memory that another reads. Rare in routes of the Internet, and most of the work in those of a data centre.
 #[inline(never)]
-fn in_long_chunk(table: &Table, address: u32) -> u64 {
-    scalar::lookup(table, address)
+fn with_long_chunks<C: Code, const N: usize>(
+    table: &Table,
+    chunks: &Chunks<C>,
+    places: &[u32; N],
+    addresses: &[u32; N],
+    next_hops: &mut [u64; N],
+) {
+    let (mut lanes, mut count) = ([0; N], 0);
+    for (lane, &place) in places.iter().enumerate() {
+        let code = chunks.codes[place as usize].code();
+        let is_long = code == C::LONG;
+        next_hops[lane] = table.next_hops[if is_long { 0 } else { code as usize }].load(Acquire);
+        lanes[count] = lane;
+        count += usize::from(is_long);
+    }
+    let (lanes, mut at) = (&lanes[..count], [0; N]);
+    for (&lane, at) in lanes.iter().zip(&mut at) {
+        *at = table.directories[(addresses[lane] >> 16) as usize].load(Acquire);
+        prefetch(&table.pool, *at as usize);
+    }
+    for (&lane, at) in lanes.iter().zip(&mut at) {
+        // 0, where the directory does not have the slot any more.
+        *at = long::chunk(&table.pool, *at, (addresses[lane] >> 8) % SLOTS as u32).unwrap_or(0);
+        prefetch(&table.pool, *at as usize);
+    }
+    for (&lane, &at) in lanes.iter().zip(&at) {
+        next_hops[lane] = if at == 0 {
+            scalar::lookup(table, addresses[lane])
+        } else {
+            table.next_hops[long::hop(&table.pool, at, addresses[lane] & 0xff) as usize].load(Acquire)
+        };
+    }
 }

@@ -7,7 +7,7 @@ mod avx512;
 mod hops;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
-mod node;
+mod long;
 mod pool;
 mod scalar;
 mod table;
@@ -35,11 +35,6 @@ pub struct CompactReader {
 }
 
 impl Compact {
-    /// Bytes of the chunks in use: without those that wait to be used again.
-    pub fn chunk_bytes(&self) -> usize {
-        self.0.chunk_bytes()
-    }
-
     /// How many different next hops there are.
     pub fn next_hops(&self) -> usize {
         self.0.next_hops()

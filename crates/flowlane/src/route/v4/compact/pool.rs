@@ -1,13 +1,13 @@
 //! Who has which words of the pool: a buddy allocator.
 //!
-//! A block has 2 to 128 words, a power of two, and begins at a multiple of its size: one of up to 64 bytes lies in
+//! A block has 2 to 256 words, a power of two, and begins at a multiple of its size: one of up to 64 bytes lies in
 //! one cache line. Free neighbours join again, so that churn leaves nothing behind.
 
 /// Words of the smallest block.
 const UNIT: usize = 2;
 
-/// Sizes of blocks: 16, 32, … 1024 bytes.
-const ORDERS: usize = 7;
+/// Sizes of blocks: 16, 32, … 2048 bytes.
+const ORDERS: usize = 8;
 
 /// Units of the largest block.
 const LARGEST: usize = 1 << (ORDERS - 1);
@@ -27,6 +27,7 @@ pub(super) struct Blocks {
     free: [Vec<u32>; ORDERS],
     units_max: usize,
     /// Units at the beginning that belong to others.
+    #[cfg(test)]
     units_reserved: usize,
     free_units: usize,
 }
@@ -37,7 +38,14 @@ impl Blocks {
         let units_max = words_max / UNIT / LARGEST * LARGEST;
         let units_reserved = words_reserved.next_multiple_of(LARGEST_WORDS) / UNIT;
         let states = vec![WITHIN; units_reserved];
-        Self { states, free: Default::default(), units_max, units_reserved, free_units: 0 }
+        Self {
+            states,
+            free: Default::default(),
+            units_max,
+            #[cfg(test)]
+            units_reserved,
+            free_units: 0,
+        }
     }
 
     /// Words reserved, and handed out so far, back again or not.
@@ -46,6 +54,7 @@ impl Blocks {
     }
 
     /// Words in blocks that are taken.
+    #[cfg(test)]
     pub(super) fn words_taken(&self) -> usize {
         (self.states.len() - self.units_reserved - self.free_units) * UNIT
     }
@@ -56,14 +65,15 @@ impl Blocks {
             + self.free.iter().map(|list| list.capacity() * size_of::<u32>()).sum::<usize>()
     }
 
-    /// The first word of a block of `words`; none where there is no room.
-    pub(super) fn take(&mut self, words: usize) -> Option<u32> {
+    /// The first word of a block of `words`; none where there is no room, or only in words that were never used and
+    /// `may_extend` does not allow those.
+    pub(super) fn take(&mut self, words: usize, may_extend: bool) -> Option<u32> {
         let order = order_of(words);
         let mut from = order;
         let at = loop {
             if from == ORDERS {
                 from -= 1;
-                break self.extend()?;
+                break may_extend.then(|| self.extend()).flatten()?;
             }
             match self.free[from].pop() {
                 Some(at) if self.states[at as usize] == FREE | from as u8 => break at,
@@ -136,7 +146,7 @@ mod tests {
         let mut taken: Vec<(u32, usize)> = Vec::new();
         for _ in 0..20_000 {
             let words = 1 + random.index(81);
-            let block = if random.below(2) == 0 { blocks.take(words) } else { None };
+            let block = if random.below(2) == 0 { blocks.take(words, true) } else { None };
             if let Some(at) = block {
                 let len = words_of_block(words);
                 assert_eq!(at as usize % len, 0);
@@ -152,7 +162,7 @@ mod tests {
         taken.drain(..).for_each(|(at, _)| blocks.give(at));
         assert_eq!(blocks.words_taken(), 0);
         let largest = blocks.words_touched() / (UNIT * LARGEST);
-        assert!((0..largest).all(|_| blocks.take(UNIT * LARGEST).is_some()), "all have joined");
+        assert!((0..largest).all(|_| blocks.take(UNIT * LARGEST, true).is_some()), "all have joined");
         assert_eq!(blocks.words_touched(), largest * UNIT * LARGEST);
     }
 }

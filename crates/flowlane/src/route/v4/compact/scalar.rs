@@ -2,42 +2,54 @@
 
 use std::sync::atomic::Ordering::Acquire;
 
-use super::node::{self, CHILDREN, FLAT, LONG_HEAD, NODE};
-use super::table::{DIRECT_SHIFT, Table};
+use super::long;
+use super::table::{Chunks, Code, SLOTS, Table};
 
 #[inline(always)]
 pub(super) fn lookup(table: &Table, address: u32) -> u64 {
-    let entry = table.direct()[(address >> DIRECT_SHIFT) as usize].load(Acquire);
-    let hop = if entry & NODE == 0 { entry } else { in_chunk(table, entry, address) };
-    table.next_hops[hop as usize].load(Acquire)
-}
-
-/// The index of the next hop of `address`, whose entry in the direct table leads to a chunk.
-#[inline(always)]
-fn in_chunk(table: &Table, entry: u32, address: u32) -> u32 {
-    let (pool, at) = (table.pool(), node::place(entry));
-    let slot = address >> 8 & 63;
-    let code = match entry & FLAT {
-        0 => node::code(pool, at + 1, (pool[at].load(Acquire) << (63 - slot)).count_ones() - 1),
-        _ => node::code(pool, at, slot),
-    };
-    if code < CHILDREN { u32::from(code) } else { in_long_chunk(table, entry, code, address) }
-}
-
-/// The index of the next hop of `address`, whose code in the chunk that `entry` leads to names a long chunk.
-#[inline(never)]
-pub(super) fn in_long_chunk(table: &Table, entry: u32, code: u16, address: u32) -> u32 {
-    let pool = table.pool();
-    let at = node::place(node::entry_of(pool, entry, code));
-    let (word, bit) = (address >> 6 & 3, address & 63);
-    let before = (pool[at + 4].load(Acquire) >> (16 * word)) as u16;
-    let bits = pool[at + word as usize].load(Acquire);
-    let rank = u32::from(before) + (bits << (63 - bit)).count_ones() - 1;
-    node::code(pool, at + LONG_HEAD, rank).into()
-}
-
-pub(super) fn lookup_batch(table: &Table, addresses: &[u32], next_hops: &mut [u64]) {
-    for (address, next_hop) in addresses.iter().zip(next_hops) {
-        *next_hop = lookup(table, *address);
+    loop {
+        let hop = if table.is_wide.load(Acquire) {
+            index_in(table, &table.wide, address)
+        } else {
+            index_in(table, &table.narrow, address)
+        };
+        if let Some(hop) = hop {
+            return table.next_hops[hop as usize].load(Acquire);
+        }
     }
+}
+
+/// The index of an address's next hop. None: the slot had a long chunk, which the writer has taken out meanwhile; what
+/// the slot has instead was there before that.
+#[inline(always)]
+fn index_in<C: Code>(table: &Table, chunks: &Chunks<C>, address: u32) -> Option<u32> {
+    let code = chunks.codes[chunks.place(address)].code();
+    if code != C::LONG {
+        return Some(code);
+    }
+    let directory = table.directories[(address >> 16) as usize].load(Acquire);
+    let chunk = long::chunk(&table.pool, directory, (address >> 8) % SLOTS as u32)?;
+    Some(long::hop(&table.pool, chunk, address & 0xff))
+}
+
+pub(super) fn lookup_batch<C: Code>(
+    table: &Table,
+    chunks: &Chunks<C>,
+    addresses: &[u32],
+    next_hops: &mut [u64],
+) {
+    for (address, next_hop) in addresses.iter().zip(next_hops) {
+        let code = chunks.codes[chunks.place(*address)].code();
+        *next_hop = if code == C::LONG {
+            in_long_chunk(table, *address)
+        } else {
+            table.next_hops[code as usize].load(Acquire)
+        };
+    }
+}
+
+/// The next hop of an address whose slot had a long chunk when its code was read.
+#[inline(never)]
+pub(super) fn in_long_chunk(table: &Table, address: u32) -> u64 {
+    lookup(table, address)
 }

@@ -1,81 +1,112 @@
 //! What the writer and its readers share.
 
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::fmt::Debug;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-use super::node::{self, CODES};
-use super::pool::LARGEST_WORDS;
 use super::scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 use crate::choices::Choice;
 use crate::isa::Body;
-use crate::memory::Memory;
+use crate::memory::{Memory, Zeroed};
 
-/// Bits of an address that the direct table is indexed by.
-pub(super) const DIRECT_BITS: u32 = 18;
+/// Blocks of addresses: all that have their first 16 bits in common.
+pub(super) const BLOCKS: usize = 1 << 16;
 
-/// How far an address is shifted for that.
-pub(super) const DIRECT_SHIFT: u32 = 32 - DIRECT_BITS;
+/// Slots of a block: all that have the next eight bits in common, too.
+pub(super) const SLOTS: usize = 256;
 
-/// Words of the direct table, which has an entry of 32 bits for each index.
-pub(super) const DIRECT_WORDS: usize = 1 << (DIRECT_BITS - 1);
+/// What a slot's addresses have: the index of a next hop, or a long chunk.
+pub(super) trait Code: Zeroed + Debug + Send + Sync + 'static {
+    /// The code of slots with long chunks; smaller ones are indices of next hops.
+    const LONG: u32;
 
-/// A word behind the pool, so that a lane of a gather may read four bytes where a code has two.
-const PADDING: usize = 1;
+    fn code(&self) -> u32;
+
+    /// Changes it.
+    fn set_code(&self, code: u32);
+}
+
+macro_rules! code {
+    ($($atomic:ty: $plain:ty,)*) => { $(
+        impl Code for $atomic {
+            const LONG: u32 = <$plain>::MAX as u32;
+
+            #[inline(always)]
+            fn code(&self) -> u32 {
+                self.load(Acquire).into()
+            }
+
+            #[inline(always)]
+            fn set_code(&self, code: u32) {
+                self.store(code as $plain, Release);
+            }
+        }
+    )* };
+}
+
+code! { AtomicU8: u8, AtomicU16: u16, }
+
+/// Which chunk a block has, and the chunks.
+#[derive(Debug)]
+pub(super) struct Chunks<C: Code> {
+    /// By the first 16 bits of an address: the place of the first of its block's codes.
+    pub(super) direct: Memory<AtomicU32>,
+    pub(super) codes: Memory<C>,
+}
+
+impl<C: Code> Chunks<C> {
+    /// Room for so many chunks.
+    pub(super) fn zeroed(chunks: usize) -> Self {
+        let direct = Memory::zeroed(if chunks == 0 { 0 } else { BLOCKS });
+        Self { direct, codes: Memory::zeroed(chunks * SLOTS) }
+    }
+
+    /// The place of an address's code.
+    #[inline(always)]
+    pub(super) fn place(&self, address: u32) -> usize {
+        let first = self.direct[(address >> 16) as usize].load(Acquire);
+        first as usize + (address >> 8) as usize % SLOTS
+    }
+}
 
 // Alone on its lines: what the allocator puts beside it may be the writer's, and is written with each change.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Table {
-    /// The direct table, and behind it the pool: in one piece, which large pages cover better.
-    words: Memory<AtomicU64>,
+    /// Codes of one byte, as long as there are few next hops; of two from then on.
+    pub(super) narrow: Chunks<AtomicU8>,
+    pub(super) wide: Chunks<AtomicU16>,
+    pub(super) is_wide: AtomicBool,
+    /// By the first 16 bits of an address: where the directory of its block's long chunks is in the pool, or 0.
+    pub(super) directories: Memory<AtomicU32>,
+    pub(super) pool: Memory<AtomicU64>,
     pub(super) next_hops: Memory<AtomicU64>,
     pub(super) body: Choice<Body>,
 }
 
-/// Words at the beginning of the pool with the codes 0, 1, 2 …: where an address reads on that has no chunk.
-pub(super) fn words_of_own_codes(hops_max: usize) -> usize {
-    hops_max.div_ceil(CODES).next_multiple_of(LARGEST_WORDS)
-}
-
 impl Table {
-    /// A table with so many words in its pool, those of the next hops' own codes with them, and room for so many
-    /// next hops.
-    pub(super) fn zeroed(pool_words: usize, hops_max: usize, body: Choice<Body>) -> Self {
-        let words = Memory::zeroed(DIRECT_WORDS + pool_words + PADDING);
-        let table = Self { words, next_hops: Memory::zeroed(hops_max), body };
-        for (at, word) in table.pool().iter().enumerate().take(words_of_own_codes(hops_max)) {
-            word.store(node::own_codes(at), Relaxed);
-        }
-        table
-    }
-
-    #[inline(always)]
-    pub(super) fn direct(&self) -> &[AtomicU32; 1 << DIRECT_BITS] {
-        const { assert!(size_of::<[AtomicU32; 1 << DIRECT_BITS]>() == size_of::<[AtomicU64; DIRECT_WORDS]>()) };
-        // SAFETY: the first DIRECT_WORDS words, which `zeroed` has allocated; nothing else reads or writes them, so
-        // they are atomics of 32 bits throughout; those have no invalid values and a smaller alignment.
-        unsafe { &*self.words.as_ptr().cast() }
-    }
-
-    #[inline(always)]
-    pub(super) fn pool(&self) -> &[AtomicU64] {
-        &self.words[DIRECT_WORDS..]
-    }
-
     pub(super) fn lookup_batch(&self, addresses: &[u32], next_hops: &mut [u64]) {
         let next_hops = &mut next_hops[..addresses.len()];
+        if self.is_wide.load(Acquire) {
+            self.lookup_in(&self.wide, addresses, next_hops);
+        } else {
+            self.lookup_in(&self.narrow, addresses, next_hops);
+        }
+    }
+
+    fn lookup_in<C: Code>(&self, chunks: &Chunks<C>, addresses: &[u32], next_hops: &mut [u64]) {
         self.body.batch(
             || addresses.len(),
             |body| match body {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-                Body::Avx2(_) => unsafe { avx2::lookup_batch(self, addresses, next_hops) },
+                // SAFETY: the witness proves that the CPU has AVX2.
+                Body::Avx2(_) => unsafe { avx2::lookup_batch(self, chunks, addresses, next_hops) },
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-                Body::Avx512(_) => unsafe { avx512::lookup_batch(self, addresses, next_hops) },
-                _ => scalar::lookup_batch(self, addresses, next_hops),
+                // SAFETY: the witness proves that the CPU has AVX-512 F.
+                Body::Avx512(_) => unsafe { avx512::lookup_batch(self, chunks, addresses, next_hops) },
+                _ => scalar::lookup_batch(self, chunks, addresses, next_hops),
             },
         );
     }
