@@ -79,7 +79,8 @@ fn filled<const W: usize>(entries: usize, variant: Option<Variant>) -> CuckooWri
     let config = CuckooConfig::new(entries, SEED);
     let config = variant.and_then(|v| config.with_variant(v)).unwrap_or(config);
     let mut writer = CuckooWriter::new(&config);
-    (0..entries as u32).for_each(|n| _ = writer.insert(&key(n), n).expect("has room"));
+    let (keys, values): (Vec<_>, Vec<_>) = (0..entries as u32).map(|n| (key(n), n)).unzip();
+    assert_eq!(writer.insert_batch(&keys, &values), entries, "it has room");
     writer
 }
 
@@ -131,7 +132,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     let mut insertions = Figure::new(
         "cuckoo-insert",
         "Cuckoo table: insertion",
-        "One at a time, in memory that was touched before: to 72 % of the slots, from there to 95 %, and replacing the \
+        "One at a time, and in batches, in memory that was touched before: to 72 % of the slots, from there to 95 %, and replacing the \
          values of all.",
     )
     .over("key", KEY_BYTES.map(|n| format!("{n} B")))
@@ -279,8 +280,20 @@ fn insert<const W: usize>(
         let mut writer = writer.borrow_mut();
         part.iter().for_each(|key| _ = black_box(writer.insert(key, 7).expect("has room")));
     };
+    let values = vec![7; entries];
+    let put_batch = |part: &[[u32; W]]| {
+        assert_eq!(black_box(writer.borrow_mut().insert_batch(part, &values)), part.len(), "it has room");
+    };
     let clear = || writer.borrow_mut().clear();
     let bodies = vec![
+        Body::new("in batches, to 72 %", || put_batch(most)).after(clear).operations(most.len()),
+        Body::new("in batches, from 72 to 95 %", || put_batch(rest))
+            .after(|| {
+                clear();
+                put(most);
+            })
+            .operations(rest.len()),
+        Body::new("in batches, replacing", || put_batch(&all)),
         Body::new("to 72 %", || put(most)).after(clear).operations(most.len()),
         Body::new("from 72 to 95 %", || put(rest))
             .after(|| {

@@ -41,10 +41,7 @@ impl<const W: usize> CuckooWriter<W> {
     fn search(&mut self, steps: &mut Vec<Step>) -> bool {
         let mut head = 0;
         while let Some(&Step { bucket, .. }) = steps.get(head) {
-            let others: [u32; SLOTS] = std::array::from_fn(|slot| self.other_bucket(bucket, slot));
-            for other in others {
-                prefetch(&self.table.buckets, other as usize);
-            }
+            let others = self.ask_for_others(bucket);
             for (slot, other) in others.into_iter().enumerate() {
                 if self.table.buckets[other as usize].free_slot().is_some() {
                     return self.shift(steps, head, slot, other);
@@ -56,6 +53,18 @@ impl<const W: usize> CuckooWriter<W> {
             head += 1;
         }
         false
+    }
+
+    /// Asks for the other buckets of the keys in this one, and for what is read of the key that will be moved, whichever
+    /// it is. Returns those buckets.
+    fn ask_for_others(&self, bucket: u32) -> [u32; SLOTS] {
+        self.ledger.prefetch(id(bucket, 0));
+        std::array::from_fn(|slot| {
+            let other = self.other_bucket(bucket, slot);
+            prefetch(&self.table.buckets, other as usize);
+            self.table.entries.view().prefetch(self.table.entry(bucket, slot));
+            other
+        })
     }
 
     /// Moves the keys along the way that ends with `slot` of step `head` going to bucket `to`, last first.

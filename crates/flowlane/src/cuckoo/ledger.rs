@@ -8,11 +8,15 @@ use crate::memory::{Memory, prefetch};
 /// No slot, in lists.
 const NONE: u32 = 0;
 
+/// Of what is known of a slot: the hash of its key.
+const HASH: usize = 0;
+/// The next slot plus one of the list that it is in.
+const NEXT: usize = 1;
+
 /// The writer's notes.
 pub(super) struct Ledger {
-    hashes: Memory<u32>,
-    /// The next slot plus one of the list that a slot is in.
-    next: Memory<u32>,
+    /// By slot, side by side: both are wanted where a key moves.
+    slots: Memory<[u32; 2]>,
     /// For every bucket the list of the keys that its filter stands for: slot plus one. With it the filter
     /// is exact after every removal and split, where one of counters would have to forget.
     moved: Memory<u32>,
@@ -20,29 +24,29 @@ pub(super) struct Ledger {
 
 impl Ledger {
     pub(super) fn new(buckets: usize, slots: usize) -> Self {
-        Self { hashes: Memory::zeroed(slots), next: Memory::zeroed(slots), moved: Memory::zeroed(buckets) }
+        Self { slots: Memory::zeroed(slots), moved: Memory::zeroed(buckets) }
     }
 
     pub(super) fn size_bytes(&self) -> usize {
-        self.hashes.size_bytes() + self.next.size_bytes() + self.moved.size_bytes()
+        self.slots.size_bytes() + self.moved.size_bytes()
     }
 
     pub(super) fn hash(&self, id: u32) -> u32 {
-        self.hashes[id as usize]
+        self.slots[id as usize][HASH]
     }
 
     pub(super) fn set_hash(&mut self, id: u32, hash: u32) {
-        self.hashes[id as usize] = hash;
+        self.slots[id as usize][HASH] = hash;
     }
 
     /// Asks for the note of a slot.
     pub(super) fn prefetch(&self, id: u32) {
-        prefetch(&self.hashes, id as usize);
+        prefetch(&self.slots, id as usize);
     }
 
     /// Adds a key to those that are away from `primary`, which is being written, number `at`.
     pub(super) fn count_moved(&mut self, primary: &Bucket, at: u32, id: u32) {
-        self.next[id as usize] = std::mem::replace(&mut self.moved[at as usize], id + 1);
+        self.slots[id as usize][NEXT] = std::mem::replace(&mut self.moved[at as usize], id + 1);
         primary.set_filter(primary.filter() | Bucket::filter_bit(signature(self.hash(id))));
     }
 
@@ -52,14 +56,14 @@ impl Ledger {
         let mut previous = NONE;
         let mut listed = self.moved[at as usize];
         while listed != NONE {
-            let next = self.next[listed as usize - 1];
+            let next = self.slots[listed as usize - 1][NEXT];
             if listed != id + 1 {
                 filter |= Bucket::filter_bit(signature(self.hash(listed - 1)));
                 previous = listed;
             } else if previous == NONE {
                 self.moved[at as usize] = next;
             } else {
-                self.next[previous as usize - 1] = next;
+                self.slots[previous as usize - 1][NEXT] = next;
             }
             listed = next;
         }
@@ -68,14 +72,14 @@ impl Ledger {
 
     /// Puts slot `other` in the place of another in the list of the keys that are away from bucket `at`.
     pub(super) fn rename_moved(&mut self, at: u32, id: u32, other: u32) {
-        self.next[other as usize] = self.next[id as usize];
+        self.slots[other as usize][NEXT] = self.slots[id as usize][NEXT];
         let mut listed = self.moved[at as usize];
         if listed == id + 1 {
             self.moved[at as usize] = other + 1;
             return;
         }
         while listed != NONE {
-            let next = &mut self.next[listed as usize - 1];
+            let next = &mut self.slots[listed as usize - 1][NEXT];
             if *next == id + 1 {
                 *next = other + 1;
                 return;
@@ -89,7 +93,7 @@ impl Ledger {
     pub(super) fn split<'a>(&mut self, at: u32, primary: impl Fn(u32) -> (&'a Bucket, u32)) {
         let mut listed = std::mem::replace(&mut self.moved[at as usize], NONE);
         while listed != NONE {
-            let next = self.next[listed as usize - 1];
+            let next = self.slots[listed as usize - 1][NEXT];
             let (bucket, at) = primary(self.hash(listed - 1));
             self.count_moved(bucket, at, listed - 1);
             listed = next;

@@ -54,6 +54,43 @@ fn assert_batches<const W: usize>(table: &CuckooTable<W>, keys: &[[u32; W]]) {
     }
 }
 
+/// Batches of insertions, with keys that are there, that come twice, and at last too many, against a map.
+#[test]
+fn batches_of_insertions_are_insertions_in_order() {
+    for config in [CuckooConfig::new(3000, 5), CuckooConfig::new(3000, 5).growing_from(100)] {
+        let mut writer = CuckooWriter::<3>::new(&config);
+        let mut map = HashMap::new();
+        let mut numbers = Numbers(11);
+        for _ in 0..400 {
+            let len = numbers.below(150) as usize;
+            let batch: Vec<([u32; 3], u32)> =
+                (0..len).map(|_| (key(numbers.below(4000) as u32), numbers.next() as u32)).collect();
+            let (keys, values): (Vec<_>, Vec<_>) = batch.iter().copied().unzip();
+            // As many as there is room for.
+            let fits = |(key, value): &&([u32; 3], u32)| {
+                let fits = map.len() < 3000 || map.contains_key(key);
+                fits.then(|| map.insert(*key, *value));
+                fits
+            };
+            let expected = batch.iter().take_while(fits).count();
+            assert_eq!(writer.insert_batch(&keys, &values), expected);
+            assert_eq!(writer.len(), map.len());
+            for key in keys.iter().take(30) {
+                assert_eq!(writer.lookup(key), map.get(key).copied());
+                map.remove(key);
+                writer.remove(key);
+            }
+        }
+        assert_eq!(writer.iter().collect::<HashMap<_, _>>(), map);
+        let all: Vec<[u32; 3]> = (0..4000).map(key).collect();
+        let inserted = writer.insert_batch(&all, &vec![7; all.len()]);
+        assert_eq!(writer.len(), 3000, "it is full");
+        assert!(all[..inserted].iter().all(|key| writer.lookup(key) == Some(7)));
+        assert_eq!(writer.lookup(&all[inserted]), None, "the first without a place");
+        assert_eq!(writer.insert_batch(&[], &[]), 0);
+    }
+}
+
 fn agrees_with_a_map<const W: usize>(variant: Variant, config: CuckooConfig, steps: usize) {
     let mut writer = CuckooWriter::<W>::new(&config.with_variant(variant).expect("is available"));
     let mut map = HashMap::new();

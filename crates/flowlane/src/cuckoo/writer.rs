@@ -10,7 +10,7 @@ use super::displace::Path;
 use super::entry::id;
 use super::geometry::{alternate_hash, signature};
 use super::ledger::Ledger;
-use super::{CuckooConfig, CuckooReader, CuckooTable};
+use super::{BATCH_MAX, CuckooConfig, CuckooReader, CuckooTable};
 use crate::choices::Choice;
 use crate::isa::{Body, Variant};
 use crate::memory::prefetch;
@@ -139,10 +139,69 @@ impl<const W: usize> CuckooWriter<W> {
         hash: u32,
         value: u32,
     ) -> Result<Option<u32>, InsertError> {
+        self.ask_for(hash);
+        self.insert_asked(key, hash, value)
+    }
+
+    /// Inserts many keys, in their order. Returns how many of them, from the first on, are in the table now: all, or
+    /// those before the first that found no place.
+    ///
+    /// What all of a part need is asked for before the first is inserted, so that one's wait for memory does not begin
+    /// when the other's has ended: large tables are filled several times as fast as key by key.
+    ///
+    /// # Panics
+    /// Where there are fewer values than keys.
+    #[inline(never)]
+    pub fn insert_batch(&mut self, keys: &[[u32; W]], values: &[u32]) -> usize {
+        let values = &values[..keys.len()];
+        let mut hashes = [0; BATCH_MAX];
+        let mut inserted = 0;
+        for (keys, values) in keys.chunks(BATCH_MAX).zip(values.chunks(BATCH_MAX)) {
+            self.hash_batch(keys, &mut hashes);
+            let hashes = &hashes[..keys.len()];
+            hashes.iter().for_each(|hash| self.ask_for(*hash));
+            hashes.iter().for_each(|hash| self.ask_for_entry(*hash));
+            for ((key, value), hash) in keys.iter().zip(values).zip(hashes) {
+                if self.insert_asked(key, *hash, *value).is_err() {
+                    return inserted;
+                }
+                inserted += 1;
+            }
+        }
+        inserted
+    }
+
+    /// Asks for the buckets of a key that will be inserted, and for its note.
+    #[inline(always)]
+    fn ask_for(&self, hash: u32) {
         let geometry = self.geometry();
         let primary = geometry.bucket(hash);
+        prefetch(&self.table.buckets, primary as usize);
         prefetch(&self.table.buckets, geometry.bucket(alternate_hash(hash)) as usize);
         self.ledger.prefetch(id(primary, 0));
+    }
+
+    /// Asks for the entry that the key has, or will have if it is new; its buckets are there.
+    #[inline(always)]
+    fn ask_for_entry(&self, hash: u32) {
+        let (table, geometry) = (&*self.table, self.geometry());
+        let ask = |at: u32| {
+            let bucket = &table.buckets[at as usize];
+            let slots = bucket.matches(signature(hash)) << SLOTS | bucket.matches(0);
+            // The one with its signature, if there is one, else the first free one.
+            let slot = (slots != 0).then(|| slots.ilog2() as usize);
+            let slot =
+                slot.map(|slot| if slot < SLOTS { slots.trailing_zeros() as usize } else { slot - SLOTS });
+            slot.inspect(|slot| table.entries.view().prefetch(table.entry(at, *slot)))
+        };
+        if ask(geometry.bucket(hash)).is_none() {
+            let alternate = geometry.bucket(alternate_hash(hash));
+            ask(alternate).into_iter().for_each(|slot| self.ledger.prefetch(id(alternate, slot)));
+        }
+    }
+
+    /// Inserts a key whose memory was asked for.
+    fn insert_asked(&mut self, key: &[u32; W], hash: u32, value: u32) -> Result<Option<u32>, InsertError> {
         if let Some(place) = self.locate(key, hash) {
             let before = self.table.value(place.bucket, place.slot);
             self.table.set_value(place.bucket, place.slot, value);
