@@ -165,6 +165,17 @@ fn add(figure: &mut Figure, place: usize, measured: &[Measured]) {
     measured.iter().for_each(|m| figure.add(&m.name, place, m));
 }
 
+/// The same, as many at once as a vector of packets has elsewhere.
+fn look_up_many<const W: usize>(table: &CuckooTable<W>, keys: &[[u32; W]]) {
+    const MANY: usize = 4 * BATCH_MAX;
+    let (mut values, mut hits) = ([0; MANY], [0; MANY / BATCH_MAX]);
+    for (i, many) in keys.chunks(MANY).enumerate() {
+        (4 * i + 3..4 * i + 7).for_each(|batch| ask_for_next(keys, batch));
+        table.lookup_many(black_box(many), &mut values, &mut hits);
+        black_box((&values, &hits));
+    }
+}
+
 fn by_table_size(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Result<Figure, BenchError> {
     let sizes = table_slots(context);
     let name = |slots: &usize| match slots {
@@ -188,6 +199,11 @@ fn by_table_size(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Re
             let name = format!("flowlane, {hits} % hits");
             let table = &table;
             bodies.push(Body::new(name, move || look_up(table, keys)).warm());
+        }
+        for (hits, keys) in HITS.iter().zip(&sets) {
+            let name = format!("flowlane, 256 at a time, {hits} % hits");
+            let table = &table;
+            bodies.push(Body::new(name, move || look_up_many(table, keys)).warm());
         }
         bodies.push(
             Body::new("flowlane, one at a time, 100 % hits", || {

@@ -24,6 +24,17 @@ pub(super) fn lookup<const W: usize>(
     batch::lookup(Evex(isa), table, keys, request, values)
 }
 
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
+pub(super) fn lookup_many<const W: usize>(
+    isa: isa::Avx512,
+    table: &CuckooTable<W>,
+    keys: &[[u32; W]],
+    values: &mut [u32],
+    hits: &mut [u64],
+) {
+    batch::lookup_many(Evex(isa), table, keys, values, hits);
+}
+
 /// With the witness of what its bodies need.
 #[derive(Clone, Copy)]
 struct Evex(isa::Avx512);

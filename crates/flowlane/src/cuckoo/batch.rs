@@ -103,20 +103,8 @@ pub(super) struct Request<'a> {
     pub(super) used: Option<u64>,
 }
 
-/// Looks up to [`BATCH_MAX`] keys up.
-#[inline(always)]
-pub(super) fn lookup<const W: usize, L: Lanes>(
-    lanes: L,
-    table: &CuckooTable<W>,
-    keys: &[[u32; W]],
-    request: Request<'_>,
-    values: &mut [u32],
-) -> u64 {
-    let len = keys.len();
-    let values = &mut values[..len];
-    let geometry = table.geometry();
-    let view = View { buckets: &table.buckets, entries: table.entries.view() };
-    let mut stages = Stages {
+impl Stages {
+    const NOTHING: Self = Self {
         entries: [0; BATCH_MAX],
         buckets: [0; BATCH_MAX],
         versions: [0; BATCH_MAX],
@@ -126,22 +114,130 @@ pub(super) fn lookup<const W: usize, L: Lanes>(
         alternates: 0,
         again: 0,
     };
-    let mut own = [0; BATCH_MAX];
+}
+
+/// Looks up to [`BATCH_MAX`] keys up.
+#[inline(always)]
+pub(super) fn lookup<const W: usize, L: Lanes>(
+    lanes: L,
+    table: &CuckooTable<W>,
+    keys: &[[u32; W]],
+    request: Request<'_>,
+    values: &mut [u32],
+) -> u64 {
+    let (mut own, mut stages) = ([0; BATCH_MAX], Stages::NOTHING);
     let hashes = match request.hashes {
-        Some(hashes) => &hashes[..len],
+        Some(hashes) => &hashes[..keys.len()],
         None => {
             hash(lanes, table, keys, &mut own);
-            &own[..len]
+            &own[..keys.len()]
         }
     };
-    if geometry.is_even() {
-        ask::<W, true>(view, geometry, hashes, &mut stages);
-    } else {
-        ask::<W, false>(view, geometry, hashes, &mut stages);
+    let geometry = begin(table, hashes, &mut stages);
+    let later = go_on(lanes, table, geometry, hashes, &mut stages);
+    finish(lanes, table, geometry, keys, hashes, request.used, values, &mut stages, later)
+}
+
+/// A batch under way, of many.
+struct Under<'a, const W: usize> {
+    keys: &'a [[u32; W]],
+    geometry: Geometry,
+    hashes: [u32; BATCH_MAX],
+    stages: Stages,
+    later: u64,
+}
+
+/// Looks any number of keys up: a bit for each in `hits`.
+///
+/// Of three batches one asks for its buckets, the one before it for its entries, and the one before that is finished: so no
+/// batch waits for memory while there is something else to do.
+#[inline(always)]
+pub(super) fn lookup_many<const W: usize, L: Lanes>(
+    lanes: L,
+    table: &CuckooTable<W>,
+    keys: &[[u32; W]],
+    values: &mut [u32],
+    hits: &mut [u64],
+) {
+    let mut under: [Under<'_, W>; 3] = std::array::from_fn(|_| Under {
+        keys: &[],
+        geometry: table.geometry(),
+        hashes: [0; BATCH_MAX],
+        stages: Stages::NOTHING,
+        later: 0,
+    });
+    let [mut first, mut second, mut third] = under.each_mut();
+    let mut coming = keys.chunks(BATCH_MAX);
+    let mut answers = values.chunks_mut(BATCH_MAX).zip(hits);
+    loop {
+        let keys = coming.next().unwrap_or(&[]);
+        first.keys = keys;
+        if !keys.is_empty() {
+            first.stages = Stages::NOTHING;
+            hash(lanes, table, keys, &mut first.hashes);
+            first.geometry = begin(table, &first.hashes[..keys.len()], &mut first.stages);
+        }
+        if !second.keys.is_empty() {
+            let hashes = &second.hashes[..second.keys.len()];
+            second.later = go_on(lanes, table, second.geometry, hashes, &mut second.stages);
+        }
+        if !third.keys.is_empty() {
+            let Under { keys, geometry, hashes, stages, later } = &mut *third;
+            let (values, hits) = answers.next().expect("there is one for each batch");
+            let hashes = &hashes[..keys.len()];
+            *hits = finish(lanes, table, *geometry, keys, hashes, None, values, stages, *later);
+        } else if first.keys.is_empty() && second.keys.is_empty() {
+            break;
+        }
+        (first, second, third) = (third, first, second);
     }
-    lanes.primaries(view, &mut stages, len);
-    let later = alternates(lanes, view, geometry, hashes, &mut stages);
-    let mut hits = lanes.entries(view, keys, request.used, values, &mut stages, later);
+}
+
+/// Asks for the primary buckets of keys with these hashes.
+#[inline(always)]
+fn begin<const W: usize>(table: &CuckooTable<W>, hashes: &[u32], stages: &mut Stages) -> Geometry {
+    let geometry = table.geometry();
+    let view = View { buckets: &table.buckets, entries: table.entries.view() };
+    if geometry.is_even() {
+        ask::<W, true>(view, geometry, hashes, stages);
+    } else {
+        ask::<W, false>(view, geometry, hashes, stages);
+    }
+    geometry
+}
+
+/// Reads the buckets, and asks for the candidates' entries. Returns the candidates in alternate buckets.
+#[inline(always)]
+fn go_on<const W: usize, L: Lanes>(
+    lanes: L,
+    table: &CuckooTable<W>,
+    geometry: Geometry,
+    hashes: &[u32],
+    stages: &mut Stages,
+) -> u64 {
+    let view = View { buckets: &table.buckets, entries: table.entries.view() };
+    lanes.primaries(view, stages, hashes.len());
+    alternates(lanes, view, geometry, hashes, stages)
+}
+
+/// Compares the candidates' keys, and looks up alone what changed meanwhile. Returns the hits.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "what is known of a batch, in registers")]
+fn finish<const W: usize, L: Lanes>(
+    lanes: L,
+    table: &CuckooTable<W>,
+    geometry: Geometry,
+    keys: &[[u32; W]],
+    hashes: &[u32],
+    used: Option<u64>,
+    values: &mut [u32],
+    stages: &mut Stages,
+    later: u64,
+) -> u64 {
+    let len = keys.len();
+    let values = &mut values[..len];
+    let view = View { buckets: &table.buckets, entries: table.entries.view() };
+    let mut hits = lanes.entries(view, keys, used, values, stages, later);
     let mut again = stages.again;
     if table.geometry() != geometry {
         // The table grew meanwhile: a key that was missed may have gone to a new bucket.
@@ -153,7 +249,7 @@ pub(super) fn lookup<const W: usize, L: Lanes>(
         if let Some(found) = super::scalar::lookup(table, &keys[i], hashes[i]) {
             hits |= 1 << i;
             values[i] = found.value;
-            if let Some(now) = request.used {
+            if let Some(now) = used {
                 view.entries.set_used(found.id, now);
             }
         }

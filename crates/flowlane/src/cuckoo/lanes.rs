@@ -97,3 +97,25 @@ pub(super) fn avx2<const W: usize>(
 ) -> u64 {
     batch::lookup(Eight(isa), table, keys, request, values)
 }
+
+#[target_feature(enable = "sse4.2")]
+pub(super) fn sse42_many<const W: usize>(
+    isa: isa::Sse42,
+    table: &CuckooTable<W>,
+    keys: &[[u32; W]],
+    values: &mut [u32],
+    hits: &mut [u64],
+) {
+    batch::lookup_many(Eight(isa), table, keys, values, hits);
+}
+
+#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
+pub(super) fn avx2_many<const W: usize>(
+    isa: isa::Avx2,
+    table: &CuckooTable<W>,
+    keys: &[[u32; W]],
+    values: &mut [u32],
+    hits: &mut [u64],
+) {
+    batch::lookup_many(Eight(isa), table, keys, values, hits);
+}

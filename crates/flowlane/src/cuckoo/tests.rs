@@ -91,6 +91,24 @@ fn batches_of_insertions_are_insertions_in_order() {
     }
 }
 
+/// Any number of keys at once gives what single lookups give.
+fn assert_many<const W: usize>(table: &CuckooTable<W>, keys: &[[u32; W]]) {
+    for len in [0, 1, 63, 64, 65, 128, 129, 200, 1000].into_iter().filter(|len| *len <= keys.len()) {
+        let mut values = vec![u32::MAX; len + 1];
+        let mut hits = vec![u64::MAX; len.div_ceil(BATCH_MAX) + 1];
+        table.lookup_many(&keys[..len], &mut values, &mut hits);
+        for (i, key) in keys[..len].iter().enumerate() {
+            let got = (hits[i / BATCH_MAX] >> (i % BATCH_MAX) & 1 != 0).then_some(values[i]);
+            assert_eq!(got, table.lookup(key), "{}, key {i} of {len}", table.variant());
+            assert!(got.is_some() || values[i] == u32::MAX, "the value of a miss was written");
+        }
+        let beyond = hits.pop().zip(values.pop());
+        assert_eq!(beyond, Some((u64::MAX, u32::MAX)), "written behind {len}");
+        let last = len % BATCH_MAX;
+        assert!(last == 0 || hits[len / BATCH_MAX] >> last == 0, "bits beyond {len} keys");
+    }
+}
+
 fn agrees_with_a_map<const W: usize>(variant: Variant, config: CuckooConfig, steps: usize) {
     let mut writer = CuckooWriter::<W>::new(&config.with_variant(variant).expect("is available"));
     let mut map = HashMap::new();
@@ -110,6 +128,7 @@ fn agrees_with_a_map<const W: usize>(variant: Variant, config: CuckooConfig, ste
     }
     let batch: Vec<[u32; W]> = (0..keys as u32).map(key).collect();
     assert_batches(&writer, &batch);
+    assert_many(&writer, &batch);
     for key in &batch {
         assert_eq!(writer.lookup(key), map.get(key).copied());
     }
