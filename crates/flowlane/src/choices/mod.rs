@@ -190,7 +190,7 @@ fn is_forced() -> bool {
 }
 
 /// What is to be measured against the choice of a row: the others of the widest that `read` can use. None where the row
-/// was measured on CPUs of this family, and has the widest.
+/// was measured on CPUs of this family, and is its own or has the widest.
 fn rivals<T>(slot: Slot, own: Family, row: Family, read: impl Fn(&str) -> Option<T>) -> Vec<T> {
     let chosen = row.choice(slot);
     let mut usable: Vec<(&str, T)> = Vec::new();
@@ -201,7 +201,8 @@ fn rivals<T>(slot: Slot, own: Family, row: Family, read: impl Fn(&str) -> Option
     }
     let is_forced = is_forced();
     let is_measured = own.is_a_measured_cpu() && row.is_measured(slot);
-    if is_measured && usable.first().is_some_and(|(widest, _)| *widest == chosen) && !is_forced {
+    let is_widest = usable.first().is_some_and(|(widest, _)| *widest == chosen);
+    if is_measured && (row == own || is_widest) && !is_forced {
         return Vec::new();
     }
     let widest = usable.into_iter().take(if is_forced { trial::CANDIDATES_MAX } else { TRIED });
