@@ -78,6 +78,9 @@ pub struct RuleReport {
 pub struct RouteTableReport {
     pub number: u8,
     pub name: String,
+    /// Of IPv4 and of IPv6: one name where they have the same.
+    #[serde(default)]
+    pub engines: String,
     pub routes: usize,
     pub table_bytes: usize,
     pub missed_packets: u64,
@@ -347,6 +350,7 @@ fn route_tables(worker: &Worker) -> Vec<RouteTableReport> {
     let report = |(number, table): (u8, &RouteTable)| RouteTableReport {
         number,
         name: table.name.clone(),
+        engines: table.engines(),
         routes: table.len(),
         table_bytes: table.table_bytes(),
         missed_packets: table.missed,

@@ -221,6 +221,12 @@ impl RouteTable {
         self.len() == 0
     }
 
+    /// The engines of IPv4 and of IPv6, by name; one where they have the same.
+    pub fn engines(&self) -> String {
+        let [v4, v6] = [self.routes.v4.fib.engine(), self.routes.v6.fib.engine()];
+        if v4 == v6 { v4.to_string() } else { format!("{v4} and {v6}") }
+    }
+
     /// Bytes of routes and forwarding tables.
     pub fn table_bytes(&self) -> usize {
         self.routes.v4.table_bytes() + self.routes.v6.table_bytes()

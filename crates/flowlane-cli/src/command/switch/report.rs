@@ -68,7 +68,8 @@ fn rules(table: &TableReport, shown: usize) -> String {
         rows.push(vec![more, String::new(), count(packets), count(bytes)]);
     }
     rows.push(vec!["no rule".to_owned(), String::new(), count(table.missed_packets), String::new()]);
-    let title = format!("table {} {} ({})", table.number, table.name, table.engine);
+    let memory = bytes(table.table_bytes as u64);
+    let title = format!("table {} {} ({}, {memory})", table.number, table.name, table.engine);
     output::table("", &[&title, "priority", "packets", "bytes"], &rows)
 }
 
@@ -84,7 +85,9 @@ fn routes(table: &RouteTableReport, shown: usize) -> String {
         rows.push(vec![format!("… {} more next hops", hops.len() - shown), count(packets), count(bytes)]);
     }
     rows.push(vec!["no route".to_owned(), count(table.missed_packets), String::new()]);
-    let title = format!("table {} {} ({} routes)", table.number, table.name, count(table.routes as u64));
+    let (routes, memory) = (count(table.routes as u64), bytes(table.table_bytes as u64));
+    let title =
+        format!("table {} {} ({routes} routes, {}, {memory})", table.number, table.name, table.engines);
     output::table("", &[&title, "packets", "bytes"], &rows)
 }
 
@@ -101,7 +104,8 @@ fn function(f: &FunctionReport, shown: usize) -> String {
     let cycles = format!("{:.1}", f.cycles_per_packet);
     rows.push(vec!["cycles/packet, actions not included".to_owned(), cycles, String::new()]);
     let entries = count(f.entries as u64);
-    let title = format!("{} {} {} ({entries} entries)", f.kind, f.number, f.name);
+    let memory = bytes(f.table_bytes as u64);
+    let title = format!("{} {} {} ({entries} entries, {memory})", f.kind, f.number, f.name);
     let mut out = output::table("", &[&title, "packets", "bytes"], &rows);
     if !f.filter_entries.is_empty() {
         let row = |e: &FilterEntryReport| vec![e.key.clone(), count(e.packets), count(e.bytes)];
