@@ -349,7 +349,9 @@ fn a_refused_change_changes_nothing() {
         for _ in 0..3000 {
             let route = Prefix::truncated(random.bits() as u32, 20 + random.below(13) as u8);
             rib.insert(route, random.below(200)).expect("there is room");
+            let before = fib.table_bytes();
             if let Err(error) = fib.update(&rib, route) {
+                assert_eq!(fib.table_bytes(), before, "it takes nothing");
                 let BuildError::NeedsMemory { needed, max } = error else { panic!("{error}") };
                 assert!(needed > max && max == memory_max, "{error}");
                 assert!(error.to_string().contains(&needed.to_string()));
@@ -372,6 +374,79 @@ fn a_refused_change_changes_nothing() {
     check::<Dir24>((2 << 24) + 64 * 512 + 8, 0);
     // In another order the blocks leave other gaps.
     check::<Compact>(3 << 19, 1 << 13);
+}
+
+/// Many next hops one after the other are no more than two at a time, and some that stay: many of those leave few numbers
+/// of one byte to the others.
+#[test]
+fn next_hops_that_come_and_go_take_no_memory() {
+    for stay in [0, 200] {
+        let (size, mut rib) = (HopSize::B4, Rib::new(1000));
+        let route: Prefix<u32> = "10.1.2.0/24".parse().expect("a prefix");
+        let fresh = Compact::build(&rib, &config(size)).expect("there is memory").table_bytes();
+        // Not enough for codes of two bytes.
+        let config = config(size).with_memory_max(fresh + (1 << 12));
+        let mut fib = Compact::build(&rib, &config).expect("there is memory");
+        for n in 0..stay {
+            let route = Prefix::truncated(0x0a02_0000 | n << 8, 24);
+            rib.insert(route, 10_000 + u64::from(n)).expect("there is room");
+            fib.update(&rib, route).expect("there is memory");
+        }
+        for next_hop in 100..3100 {
+            rib.insert(route, next_hop).expect("there is room");
+            assert_eq!(fib.update(&rib, route), Ok(()), "next hop {next_hop}");
+            assert_eq!((fib.lookup(0x0a01_0201), fib.next_hops()), (next_hop, 2 + stay as usize));
+        }
+        assert!(fib.table_bytes() <= fresh + (1 << 12));
+    }
+}
+
+/// What a large change would have taken is there for small ones of another kind.
+#[test]
+fn a_refused_change_leaves_its_memory_to_others() {
+    for len in [24, 32] {
+        leaves_its_memory(len);
+    }
+}
+
+fn leaves_its_memory(len: u8) {
+    let host: Prefix<u32> = "192.0.2.1/32".parse().expect("a prefix");
+    let mut rib = Rib::new(4096);
+    let fresh = Compact::build(&rib, &config(HopSize::B4)).expect("there is memory").table_bytes();
+    let config = config(HopSize::B4).with_memory_max(fresh + 100_000);
+    let mut fib = Compact::build(&rib, &config).expect("there is memory");
+    let many: Vec<Prefix<u32>> = (0..1000).map(|n| Prefix::truncated(n << 16, len)).collect();
+    many.iter().for_each(|route| _ = rib.insert(*route, 7).expect("there is room"));
+    assert!(matches!(fib.update(&rib, Prefix::ALL), Err(BuildError::NeedsMemory { .. })));
+    assert_eq!(fib.table_bytes(), fresh);
+    many.iter().for_each(|route| _ = rib.remove(*route));
+    rib.insert(host, 8).expect("there is room");
+    assert_eq!(fib.update(&rib, host), Ok(()));
+    assert_same(&fib, &rib, &[0xc000_0201, 0xc000_0200, 0, 1 << 16]);
+}
+
+/// Codes would have had two bytes by the time that the change was refused.
+#[test]
+fn a_refused_change_leaves_codes_of_one_byte() {
+    let mut rib = Rib::new(4096);
+    let mut fib = Compact::build(&rib, &config(HopSize::B2)).expect("there is memory");
+    let fresh = fib.table_bytes();
+    let routes: Vec<Prefix<u32>> = (0..400).map(|n| Prefix::truncated(n << 12, 24)).collect();
+    for (n, route) in (0..).zip(&routes) {
+        rib.insert(*route, 1000 + n).expect("there is room");
+    }
+    let last = Prefix::truncated(0xff00_0000, 8);
+    rib.insert(last, 70_000).expect("there is room");
+    assert!(matches!(fib.update(&rib, Prefix::ALL), Err(BuildError::HopTooLarge { .. })));
+    assert_eq!((fib.table_bytes(), fib.next_hops()), (fresh, 1));
+    rib.insert(last, 5).expect("there is room");
+    // One after the other up to all that codes of one byte number, and beyond.
+    for route in routes.iter().chain([&last]) {
+        assert_eq!(fib.update(&rib, *route), Ok(()));
+        assert_same(&fib, &rib, &[route.first(), route.last()]);
+    }
+    assert_eq!(fib.next_hops(), 402);
+    assert_same(&fib, &rib, &(0..1600).map(|n| n << 10).collect::<Vec<u32>>());
 }
 
 #[test]

@@ -97,9 +97,17 @@ impl Hops {
         }
     }
 
-    /// Whether some would become free if readers went on.
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.retired.is_empty()
+    /// How many would become free if readers went on.
+    pub(super) fn waiting(&self) -> usize {
+        self.retired.len()
+    }
+
+    /// Forgets those from this index on, which have no place yet and never had one.
+    pub(super) fn forget_from(&mut self, index: usize) {
+        for (next_hop, _) in self.counted.drain(index.min(self.counted.len())..) {
+            self.index.remove(&next_hop);
+        }
+        self.unnamed.retain(|unnamed| usize::from(*unnamed) < index);
     }
 
     /// How many there are.

@@ -107,6 +107,14 @@ impl Blocks {
         self.put(at, order);
     }
 
+    /// Forgets that more than so many words were ever touched: all beyond are free.
+    pub(super) fn untouch(&mut self, words_touched: usize) {
+        let units = words_touched / UNIT;
+        self.free_units -= self.states.len() - units;
+        self.states.truncate(units);
+        self.free.iter_mut().for_each(|list| list.retain(|at| (*at as usize) < units));
+    }
+
     fn put(&mut self, at: u32, order: usize) {
         self.states[at as usize] = FREE | order as u8;
         self.free[order].push(at);

@@ -9,13 +9,15 @@ use super::scalar;
 use super::{avx2, avx512};
 use crate::choices::Choice;
 use crate::isa::Body;
-use crate::memory::{Memory, Zeroed};
+use crate::memory::{LINE_BYTES, Memory, Zeroed};
 
 /// Blocks of addresses: all that have their first 16 bits in common.
 pub(super) const BLOCKS: usize = 1 << 16;
 
 /// Slots of a block: all that have the next eight bits in common, too.
 pub(super) const SLOTS: usize = 256;
+
+const _: () = assert!(SLOTS.is_multiple_of(LINE_BYTES), "a chunk is whole lines");
 
 /// What a slot's addresses have: the index of a next hop, or a long chunk.
 pub(super) trait Code: Zeroed + Debug + Send + Sync + 'static {

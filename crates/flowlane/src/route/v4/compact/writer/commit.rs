@@ -15,6 +15,9 @@ impl Writer {
     /// Readers find each address's old next hop until one store, and the new one after it. A slot's long chunk is in the
     /// block's directory before its code says so, and stays there until its code says something else.
     pub(super) fn commit(&mut self) {
+        if self.is_wide() && !self.table.is_wide.load(Relaxed) {
+            self.table.is_wide.store(true, Release);
+        }
         let mut leaving = Vec::new();
         let staged = std::mem::take(&mut self.staged);
         // What is new is named before what is old is not any more: a next hop that stays is never without.

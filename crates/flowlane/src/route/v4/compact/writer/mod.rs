@@ -29,6 +29,9 @@ const CHUNKS_SPARE: usize = 1 << 10;
 const WORDS_SPARE: usize = 1 << 13;
 const HOPS_SPARE: usize = 64;
 
+/// Pieces, or next hops, taken out before the writer asks which of them are free.
+const RETIRED_AT_ONCE: usize = 64;
+
 /// Most next hops while codes have one byte.
 const NARROW_HOPS_MAX: usize = 255;
 
@@ -101,15 +104,19 @@ impl Writer {
     }
 
     pub(super) fn update(&mut self, rib: &Rib<u32>, changed: Prefix<u32>) -> Result<(), BuildError> {
-        if self.room.should_reclaim() {
+        if self.room.waiting().max(self.hops.waiting()) >= RETIRED_AT_ONCE {
             self.reclaim();
         }
         self.ask_ahead(changed.first());
+        self.room.begin();
         let staged = self.stage(rib, changed);
         if staged.is_ok() {
             self.commit();
         } else {
             self.room.give_back();
+            if !self.is_wide() {
+                self.hops.forget_from(NARROW_HOPS_MAX);
+            }
         }
         self.staged.clear();
         let epochs = &self.epochs;

@@ -2,12 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::memory::LINE_BYTES;
 use crate::route::v4::compact::pool::{Blocks, LARGEST_WORDS, words_of_block};
 use crate::route::v4::compact::table::{BLOCKS, SLOTS};
-
-/// Pieces taken out before the writer asks which of them are free.
-const RETIRED_AT_ONCE: usize = 64;
 
 /// A piece of the table's memory, by where it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +47,17 @@ pub(super) struct Room {
     fresh: Vec<u16>,
     /// Bytes for which there was no room in it.
     missing: usize,
+    /// How it was before.
+    before: Before,
+}
+
+/// What a refused update must not change.
+#[derive(Clone, Copy, Default, Debug)]
+struct Before {
+    is_wide: bool,
+    left_bytes: usize,
+    chunks_touched: usize,
+    words_touched: usize,
 }
 
 impl Room {
@@ -70,7 +77,18 @@ impl Room {
             taken: Vec::new(),
             fresh: Vec::new(),
             missing: 0,
+            before: Before::default(),
         }
+    }
+
+    /// An update begins.
+    pub(super) fn begin(&mut self) {
+        self.before = Before {
+            is_wide: self.is_wide,
+            left_bytes: self.left_bytes,
+            chunks_touched: self.chunks_touched,
+            words_touched: self.blocks.words_touched(),
+        };
     }
 
     /// Bytes of the table, without what was never used.
@@ -188,12 +206,17 @@ impl Room {
         self.fresh.clear();
     }
 
-    /// The update was not made: nobody has what it took.
+    /// The update was not made: nobody has what it took, and what was never used before was not.
     pub(super) fn give_back(&mut self) {
+        let Before { is_wide, left_bytes, chunks_touched, words_touched } = self.before;
         self.fresh.drain(..).for_each(|hop| self.constants[usize::from(hop)] = Constant::NONE);
-        for piece in std::mem::take(&mut self.taken) {
+        let is_old =
+            |piece: &Piece| !matches!(piece, Piece::Chunk(at) if *at as usize / SLOTS >= chunks_touched);
+        for piece in std::mem::take(&mut self.taken).into_iter().filter(is_old) {
             self.give(piece);
         }
+        self.blocks.untouch(words_touched);
+        (self.is_wide, self.left_bytes, self.chunks_touched) = (is_wide, left_bytes, chunks_touched);
     }
 
     fn give(&mut self, piece: Piece) {
@@ -208,13 +231,9 @@ impl Room {
         self.retired.push_back((stamp, piece));
     }
 
-    pub(super) fn should_reclaim(&self) -> bool {
-        self.retired.len() >= RETIRED_AT_ONCE
-    }
-
-    /// Whether pieces would become free if readers went on.
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.retired.is_empty()
+    /// How many pieces would become free if readers went on.
+    pub(super) fn waiting(&self) -> usize {
+        self.retired.len()
     }
 
     /// Takes back what no reader can see any more.
@@ -224,5 +243,3 @@ impl Room {
         }
     }
 }
-
-const _: () = assert!(SLOTS.is_multiple_of(LINE_BYTES), "a chunk is whole lines");

@@ -1,7 +1,7 @@
 //! What a change will be: new chunks written, stores noted.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Entry, NARROW_HOPS_MAX, Writer};
 use crate::route::v4::compact::long::{self, Hosts, PLACES, Words};
@@ -129,20 +129,20 @@ impl Writer {
             if let Some(index) = self.hops.index_of(next_hop, max, &self.table.next_hops) {
                 return Ok(index);
             }
-            if max < all {
-                self.widen()?;
-            } else if self.hops.is_waiting() {
-                // Some are free as soon as readers have ended the batches that they are in.
-                std::thread::yield_now();
+            if self.hops.len() < max {
+                // The others are free as soon as readers have ended the batches that they are in.
                 self.reclaim();
+                std::thread::yield_now();
+            } else if max < all {
+                self.widen()?;
             } else {
                 return Err(BuildError::TooManyNextHops { needed: self.hops.len() + 1, max });
             }
         }
     }
 
-    /// Gives codes two bytes. Readers in a batch go on in the chunks that they have begun with, which do not change any
-    /// more.
+    /// Gives codes two bytes. Readers come to them when the change is made; those that are in a batch then go on in the
+    /// chunks that they have begun with, which do not change any more.
     fn widen(&mut self) -> Result<(), BuildError> {
         let (needed, max) = (self.table_bytes() + self.room.bytes_to_widen(), self.room.memory_max());
         if needed > max {
@@ -156,7 +156,6 @@ impl Writer {
         for (before, after) in narrow.codes[..self.room.codes_touched()].iter().zip(wide.codes.iter()) {
             after.set_code(widened(before.code()));
         }
-        self.table.is_wide.store(true, Release);
         self.room.widen();
         Ok(())
     }
@@ -371,7 +370,7 @@ impl Writer {
             if let Some(place) = piece(&mut self.room) {
                 return Some(place);
             }
-            if !self.room.is_waiting() {
+            if self.room.waiting() == 0 {
                 self.room.lacks(words);
                 return None;
             }
