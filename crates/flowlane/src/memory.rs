@@ -38,12 +38,9 @@ zeroed! {
 // SAFETY: an array is its elements, one behind the other.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line([u8; LINE_BYTES]);
-
 enum Bytes {
-    Lines(Vec<Line>),
+    /// A line more than needed, so that one begins in the first.
+    Allocated(Vec<u8>),
     Mapped(MmapMut),
 }
 
@@ -75,19 +72,23 @@ impl<T: Zeroed> Memory<T> {
                 let _ = map.advise(memmap2::Advice::HugePage);
                 Bytes::Mapped(map)
             }
-            None => Bytes::Lines(vec![Line([0; LINE_BYTES]); size.div_ceil(LINE_BYTES)]),
+            // Zeros of the allocator's, which it need not write where it has them from the system.
+            None => Bytes::Allocated(vec![0; size.next_multiple_of(LINE_BYTES) + LINE_BYTES]),
         };
         let start = match &mut bytes {
-            Bytes::Lines(lines) => lines.as_mut_ptr().cast(),
+            Bytes::Allocated(bytes) => {
+                let first = bytes.as_mut_ptr();
+                first.wrapping_add(first.addr().wrapping_neg() % LINE_BYTES).cast()
+            }
             Bytes::Mapped(map) => map.as_mut_ptr().cast(),
         };
         Self { bytes, start, len }
     }
 
-    /// Bytes reserved; of those, mapped ones are committed when touched.
+    /// Bytes reserved. They are committed when touched, but for small ones that the allocator had in use before.
     pub fn size_bytes(&self) -> usize {
         match &self.bytes {
-            Bytes::Lines(lines) => lines.capacity() * LINE_BYTES,
+            Bytes::Allocated(bytes) => bytes.len() - LINE_BYTES,
             Bytes::Mapped(map) => map.len(),
         }
     }
