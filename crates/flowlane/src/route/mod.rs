@@ -1,5 +1,6 @@
 #![doc = include_str!("README.md")]
 
+mod cell;
 pub mod check;
 pub mod ecmp;
 pub mod engine;

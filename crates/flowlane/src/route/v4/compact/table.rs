@@ -1,7 +1,6 @@
 //! What the writer and its readers share.
 
-use std::fmt::Debug;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use super::scalar;
@@ -9,7 +8,8 @@ use super::scalar;
 use super::{avx2, avx512};
 use crate::choices::Choice;
 use crate::isa::Body;
-use crate::memory::{LINE_BYTES, Memory, Zeroed};
+use crate::memory::{LINE_BYTES, Memory};
+use crate::route::cell::Cell;
 
 /// Blocks of addresses: all that have their first 16 bits in common.
 pub(super) const BLOCKS: usize = 1 << 16;
@@ -20,35 +20,24 @@ pub(super) const SLOTS: usize = 256;
 const _: () = assert!(SLOTS.is_multiple_of(LINE_BYTES), "a chunk is whole lines");
 
 /// What a slot's addresses have: the index of a next hop, or a long chunk.
-pub(super) trait Code: Zeroed + Debug + Send + Sync + 'static {
+pub(super) trait Code: Cell {
     /// The code of slots with long chunks; smaller ones are indices of next hops.
-    const LONG: u32;
+    const LONG: u32 = (u64::MAX >> (64 - 8 * Self::BYTES)) as u32;
 
-    fn code(&self) -> u32;
+    #[inline(always)]
+    fn code(&self) -> u32 {
+        self.get() as u32
+    }
 
     /// Changes it.
-    fn set_code(&self, code: u32);
+    #[inline(always)]
+    fn set_code(&self, code: u32) {
+        self.set(code.into());
+    }
 }
 
-macro_rules! code {
-    ($($atomic:ty: $plain:ty,)*) => { $(
-        impl Code for $atomic {
-            const LONG: u32 = <$plain>::MAX as u32;
-
-            #[inline(always)]
-            fn code(&self) -> u32 {
-                self.load(Acquire).into()
-            }
-
-            #[inline(always)]
-            fn set_code(&self, code: u32) {
-                self.store(code as $plain, Release);
-            }
-        }
-    )* };
-}
-
-code! { AtomicU8: u8, AtomicU16: u16, }
+impl Code for AtomicU8 {}
+impl Code for AtomicU16 {}
 
 /// Which chunk a block has, and the chunks.
 #[derive(Debug)]

@@ -3,11 +3,12 @@
 use std::arch::x86_64::*;
 
 use super::scalar;
-use super::table::{Table, Word};
+use super::table::Table;
+use crate::route::cell::Cell;
 use crate::route::gather::{avx2_32, avx2_64};
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn lookup_batch<W: Word>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
+pub(super) fn lookup_batch<W: Cell>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
     let (groups, rest) = addresses.as_chunks::<8>();
     let (own, own_rest) = next_hops.as_chunks_mut::<8>();
     for (addresses, next_hops) in groups.iter().zip(own) {
@@ -24,7 +25,7 @@ pub(super) fn lookup_batch<W: Word>(table: &Table<W>, addresses: &[u32], next_ho
 /// Entries of up to four bytes, read as four: the table has so many behind its last entry.
 #[target_feature(enable = "avx2")]
 #[inline]
-fn lookup_8<W: Word, const BYTES: usize>(table: &Table<W>, addresses: &[u32; 8], next_hops: &mut [u64; 8]) {
+fn lookup_8<W: Cell, const BYTES: usize>(table: &Table<W>, addresses: &[u32; 8], next_hops: &mut [u64; 8]) {
     let (tbl24, tbl8) = (table.tbl24.as_ptr().cast::<u8>(), table.tbl8.as_ptr().cast::<u8>());
     let keep = _mm256_set1_epi32((u32::MAX >> (32 - 8 * BYTES)).cast_signed());
     // SAFETY: eight addresses.
@@ -58,7 +59,7 @@ fn lookup_8<W: Word, const BYTES: usize>(table: &Table<W>, addresses: &[u32; 8],
 
 #[target_feature(enable = "avx2")]
 #[inline]
-fn lookup_8_wide<W: Word>(table: &Table<W>, addresses: &[u32; 8], next_hops: &mut [u64; 8]) {
+fn lookup_8_wide<W: Cell>(table: &Table<W>, addresses: &[u32; 8], next_hops: &mut [u64; 8]) {
     let (tbl24, tbl8) = (table.tbl24.as_ptr().cast::<u8>(), table.tbl8.as_ptr().cast::<u8>());
     for half in 0..2 {
         // SAFETY: four addresses of eight.

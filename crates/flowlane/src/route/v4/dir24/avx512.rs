@@ -3,11 +3,12 @@
 use std::arch::x86_64::*;
 
 use super::scalar;
-use super::table::{Table, Word};
+use super::table::Table;
+use crate::route::cell::Cell;
 use crate::route::gather::{avx512_32, avx512_64};
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn lookup_batch<W: Word>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
+pub(super) fn lookup_batch<W: Cell>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
     let (groups, rest) = addresses.as_chunks::<16>();
     let (own, own_rest) = next_hops.as_chunks_mut::<16>();
     for (addresses, next_hops) in groups.iter().zip(own) {
@@ -24,7 +25,7 @@ pub(super) fn lookup_batch<W: Word>(table: &Table<W>, addresses: &[u32], next_ho
 /// Entries of up to four bytes, read as four: the table has so many behind its last entry.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn lookup_16<W: Word, const BYTES: usize>(
+fn lookup_16<W: Cell, const BYTES: usize>(
     table: &Table<W>,
     addresses: &[u32; 16],
     next_hops: &mut [u64; 16],
@@ -57,7 +58,7 @@ fn lookup_16<W: Word, const BYTES: usize>(
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 #[inline]
-fn lookup_16_wide<W: Word>(table: &Table<W>, addresses: &[u32; 16], next_hops: &mut [u64; 16]) {
+fn lookup_16_wide<W: Cell>(table: &Table<W>, addresses: &[u32; 16], next_hops: &mut [u64; 16]) {
     let (tbl24, tbl8) = (table.tbl24.as_ptr().cast::<u8>(), table.tbl8.as_ptr().cast::<u8>());
     for half in 0..2 {
         // SAFETY: eight addresses of sixteen.

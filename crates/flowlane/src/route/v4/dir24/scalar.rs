@@ -1,28 +1,29 @@
 //! The definition.
 
-use super::table::{GROUP, Table, Word};
+use super::table::{GROUP, Table};
 use crate::memory::prefetch;
+use crate::route::cell::Cell;
 
 /// How many addresses ahead the first table's line is asked for.
 const AHEAD: usize = 24;
 
 #[inline(always)]
-pub(super) fn lookup<W: Word>(table: &Table<W>, address: u32) -> u64 {
-    let entry = table.tbl24[(address >> 8) as usize].entry();
+pub(super) fn lookup<W: Cell>(table: &Table<W>, address: u32) -> u64 {
+    let entry = table.tbl24[(address >> 8) as usize].get();
     if entry & 1 == 0 {
         return entry >> 1;
     }
-    table.tbl8[(entry >> 1) as usize * GROUP + (address & 0xff) as usize].entry() >> 1
+    table.tbl8[(entry >> 1) as usize * GROUP + (address & 0xff) as usize].get() >> 1
 }
 
-pub(super) fn lookup_batch<W: Word>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
+pub(super) fn lookup_batch<W: Cell>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
     for (address, next_hop) in addresses.iter().zip(next_hops) {
         *next_hop = lookup(table, *address);
     }
 }
 
 /// The same, with the entries of later addresses asked for early.
-pub(super) fn lookup_batch_ahead<W: Word>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
+pub(super) fn lookup_batch_ahead<W: Cell>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
     for address in addresses.iter().take(AHEAD) {
         prefetch(&table.tbl24, (address >> 8) as usize);
     }

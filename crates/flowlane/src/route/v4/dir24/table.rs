@@ -1,14 +1,11 @@
 //! What the writer and its readers share.
 
-use std::fmt::Debug;
-use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
-
 use super::scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
 use crate::isa::Body;
-use crate::memory::{Memory, Zeroed};
+use crate::memory::Memory;
+use crate::route::cell::Cell;
 
 /// Addresses of a group: all that have their first 24 bits in common.
 pub(super) const GROUP: usize = 256;
@@ -19,48 +16,17 @@ pub(super) const TBL24: usize = 1 << 24;
 /// Entries behind the last, so that a lane of a gather may read four bytes where an entry has one.
 pub(super) const PADDING: usize = 4;
 
-/// An entry: a next hop shifted left by one, or the number of a group shifted and the lowest bit.
-pub(super) trait Word: Zeroed + Debug + Send + Sync + 'static {
-    /// Bytes of an entry.
-    const BYTES: usize;
-
-    fn entry(&self) -> u64;
-
-    /// Changes it.
-    fn set_entry(&self, entry: u64);
-}
-
-macro_rules! word {
-    ($($atomic:ty: $plain:ty,)*) => { $(
-        impl Word for $atomic {
-            const BYTES: usize = size_of::<$plain>();
-
-            #[inline(always)]
-            fn entry(&self) -> u64 {
-                self.load(Acquire).into()
-            }
-
-            #[inline(always)]
-            fn set_entry(&self, entry: u64) {
-                self.store(entry as $plain, Release);
-            }
-        }
-    )* };
-}
-
-word! { AtomicU8: u8, AtomicU16: u16, AtomicU32: u32, AtomicU64: u64, }
-
 // Alone on its lines: what the allocator puts beside it may be the writer's, and is written with each change.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Table<W: Word> {
+pub(super) struct Table<W: Cell> {
     pub(super) tbl24: Memory<W>,
     pub(super) tbl8: Memory<W>,
     pub(super) body: Body,
     pub(super) prefetch: bool,
 }
 
-impl<W: Word> Table<W> {
+impl<W: Cell> Table<W> {
     pub(super) fn lookup_batch(&self, addresses: &[u32], next_hops: &mut [u64]) {
         let next_hops = &mut next_hops[..addresses.len()];
         match self.body {

@@ -4,9 +4,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::next_hop_max;
-use super::table::{GROUP, PADDING, TBL24, Table, Word};
+use super::table::{GROUP, PADDING, TBL24, Table};
 use crate::isa::Variant;
 use crate::memory::Memory;
+use crate::route::cell::Cell;
 use crate::route::epoch::Epochs;
 use crate::route::{BuildError, FibConfig, HopSize, Prefix, Rib};
 
@@ -33,7 +34,7 @@ fn group_of(entry: u64) -> Option<u32> {
 }
 
 #[derive(Debug)]
-pub(super) struct Writer<W: Word> {
+pub(super) struct Writer<W: Cell> {
     pub(super) table: Arc<Table<W>>,
     pub(super) epochs: Epochs,
     hop_size: HopSize,
@@ -50,7 +51,7 @@ pub(super) struct Writer<W: Word> {
     spans: Vec<Span>,
 }
 
-impl<W: Word> Writer<W> {
+impl<W: Cell> Writer<W> {
     pub(super) fn build(rib: &Rib<u32>, config: &FibConfig) -> Result<Self, BuildError> {
         let (needed, max) = ((TBL24 + PADDING) * W::BYTES, config.memory_max);
         if needed > max {
@@ -162,7 +163,7 @@ impl<W: Word> Writer<W> {
     }
 
     fn group_at(&self, at: u32) -> Option<u32> {
-        group_of(self.table.tbl24[at as usize].entry())
+        group_of(self.table.tbl24[at as usize].get())
     }
 
     fn group(&self, group: u32) -> &[W] {
@@ -186,15 +187,15 @@ impl<W: Word> Writer<W> {
             end -= 1;
         }
         let entries = &self.table.tbl24[whole..end];
-        self.leaving.extend(entries.iter().filter_map(|entry| group_of(entry.entry())));
-        entries.iter().for_each(|entry| entry.set_entry(span.next_hop << 1));
+        self.leaving.extend(entries.iter().filter_map(|entry| group_of(entry.get())));
+        entries.iter().for_each(|entry| entry.set(span.next_hop << 1));
     }
 
     /// Gives some addresses of one entry their next hop.
     fn paint_part(&mut self, at: u32, addresses: RangeInclusive<usize>, next_hop: u64) {
         let known = self.group_at(at);
         let group = known.unwrap_or_else(|| self.new_group(at));
-        self.group(group)[addresses].iter().for_each(|entry| entry.set_entry(next_hop << 1));
+        self.group(group)[addresses].iter().for_each(|entry| entry.set(next_hop << 1));
         if known.is_none() {
             self.set(at, u64::from(group) << 1 | 1);
         }
@@ -203,15 +204,15 @@ impl<W: Word> Writer<W> {
     /// Changes an entry of the first table, and takes out the group that it led to.
     fn set(&mut self, at: u32, entry: u64) {
         self.leaving.extend(self.group_at(at));
-        self.table.tbl24[at as usize].set_entry(entry);
+        self.table.tbl24[at as usize].set(entry);
     }
 
     /// Takes a group out whose addresses have all the same next hop.
     fn collapse(&mut self, at: u32) {
         let Some(group) = self.group_at(at) else { return };
         let entries = self.group(group);
-        let entry = entries[0].entry();
-        if entries.iter().all(|other| other.entry() == entry) {
+        let entry = entries[0].get();
+        if entries.iter().all(|other| other.get() == entry) {
             self.set(at, entry);
         }
     }
@@ -219,8 +220,8 @@ impl<W: Word> Writer<W> {
     /// A group with the next hop that `at` has now.
     fn new_group(&mut self, at: u32) -> u32 {
         let group = self.free_group();
-        let entry = self.table.tbl24[at as usize].entry();
-        self.group(group).iter().for_each(|place| place.set_entry(entry));
+        let entry = self.table.tbl24[at as usize].get();
+        self.group(group).iter().for_each(|place| place.set(entry));
         group
     }
 

@@ -3,13 +3,14 @@
 use std::arch::x86_64::*;
 
 use super::Levels;
-use super::entry::{Entry, GROUP};
+use super::entry::GROUP;
 use super::scalar;
 use crate::isa::Avx2;
+use crate::route::cell::Cell;
 use crate::route::gather::{avx2_32, avx2_64_far};
 
 /// Looks any number of addresses up.
-pub(super) fn lookup<E: Entry>(_: Avx2, levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
+pub(super) fn lookup<E: Cell>(_: Avx2, levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
     // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
     unsafe {
         if size_of::<E>() == 8 {
@@ -26,7 +27,7 @@ pub(super) fn lookup<E: Entry>(_: Avx2, levels: &Levels<E>, addresses: &[u128], 
 /// There must be such entries, and bytes behind them up to a vector lane's.
 #[inline]
 #[target_feature(enable = "avx2")]
-unsafe fn gather8<E: Entry>(base: *const E, places: __m256i, among: __m256i) -> __m256i {
+unsafe fn gather8<E: Cell>(base: *const E, places: __m256i, among: __m256i) -> __m256i {
     // SAFETY: the caller's.
     unsafe {
         match size_of::<E>() {
@@ -40,7 +41,7 @@ unsafe fn gather8<E: Entry>(base: *const E, places: __m256i, among: __m256i) -> 
 }
 
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn eights<E: Entry>(levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
+fn eights<E: Cell>(levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
     let (chunks, rest) = addresses.as_chunks::<8>();
     let (own, own_rest) = next_hops.as_chunks_mut::<8>();
     for (addresses, next_hops) in chunks.iter().zip(own) {
@@ -83,7 +84,7 @@ fn eights<E: Entry>(levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64
 }
 
 #[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn fours<E: Entry>(levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
+fn fours<E: Cell>(levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
     let (chunks, rest) = addresses.as_chunks::<4>();
     let (own, own_rest) = next_hops.as_chunks_mut::<4>();
     for (addresses, next_hops) in chunks.iter().zip(own) {

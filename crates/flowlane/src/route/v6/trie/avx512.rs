@@ -4,13 +4,14 @@
 use std::arch::x86_64::*;
 
 use super::Levels;
-use super::entry::{Entry, GROUP};
+use super::entry::GROUP;
 use super::scalar;
 use crate::isa::Avx512;
+use crate::route::cell::Cell;
 use crate::route::gather::{avx512_32, avx512_64_far};
 
 /// Looks any number of addresses up.
-pub(super) fn lookup<E: Entry>(_: Avx512, levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
+pub(super) fn lookup<E: Cell>(_: Avx512, levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
     // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
     unsafe {
         if size_of::<E>() == 8 {
@@ -27,7 +28,7 @@ pub(super) fn lookup<E: Entry>(_: Avx512, levels: &Levels<E>, addresses: &[u128]
 /// There must be such entries, and bytes behind them up to a vector lane's.
 #[inline]
 #[target_feature(enable = "avx512f")]
-unsafe fn gather16<E: Entry>(base: *const E, places: __m512i, among: __mmask16, entries: __m512i) -> __m512i {
+unsafe fn gather16<E: Cell>(base: *const E, places: __m512i, among: __mmask16, entries: __m512i) -> __m512i {
     // SAFETY: the caller's.
     unsafe {
         match size_of::<E>() {
@@ -65,7 +66,7 @@ fn split(low: __m512i, high: __m512i) -> [__m512i; 2] {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn sixteens<E: Entry>(levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
+fn sixteens<E: Cell>(levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
     let (chunks, rest) = addresses.as_chunks::<16>();
     let (own, own_rest) = next_hops.as_chunks_mut::<16>();
     for (addresses, next_hops) in chunks.iter().zip(own) {
@@ -102,7 +103,7 @@ fn sixteens<E: Entry>(levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-fn eights<E: Entry>(levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
+fn eights<E: Cell>(levels: &Levels<E>, addresses: &[u128], next_hops: &mut [u64]) {
     let (chunks, rest) = addresses.as_chunks::<8>();
     let (own, own_rest) = next_hops.as_chunks_mut::<8>();
     for (addresses, next_hops) in chunks.iter().zip(own) {

@@ -15,7 +15,9 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
-use entry::{Entry, GROUP};
+use entry::GROUP;
+
+use crate::route::cell::Cell;
 
 use super::pool::Pool;
 use crate::isa::{Body, Variant};
@@ -34,7 +36,7 @@ const SPARE: usize = 1 << 10;
 
 /// The levels of a table, with entries of one size.
 #[derive(Debug)]
-struct Levels<E: Entry> {
+struct Levels<E: Cell> {
     /// An entry for each value of the first 24 bits.
     first: Memory<E>,
     /// Groups of 256 entries, for the next eight bits each; one more than are used, so that a vector may
@@ -127,7 +129,7 @@ fn hop_max(size: HopSize) -> u64 {
     if size == HopSize::B1 { size.max() } else { size.max() >> 1 }
 }
 
-fn levels<E: Entry>(groups: usize) -> Levels<E> {
+fn levels<E: Cell>(groups: usize) -> Levels<E> {
     Levels { first: Memory::zeroed((1 << FIRST_BITS) + 1), groups: Memory::zeroed(groups + 1) }
 }
 

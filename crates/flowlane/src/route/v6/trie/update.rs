@@ -1,8 +1,9 @@
 //! Painting routes over entries, and the groups that long routes need.
 
 use super::Sized;
-use super::entry::{self, Entry, GROUP};
+use super::entry::{self, GROUP};
 use super::{FIRST_BITS, HopSize, Levels, Trie, entry_bytes, hop_max, with_levels};
+use crate::route::cell::Cell;
 use crate::route::v6::pool::{Block, Pool};
 use crate::route::{BuildError, Prefix, Rib};
 
@@ -33,7 +34,7 @@ fn number(address: u128, depth: u8) -> usize {
     (address >> (120 - depth)) as usize & 0xff
 }
 
-impl<E: Entry> Levels<E> {
+impl<E: Cell> Levels<E> {
     fn at(&self, place: Place) -> &E {
         match place {
             Place::First(number) => &self.first[number],
@@ -48,8 +49,8 @@ impl<E: Entry> Levels<E> {
         let filled = entry::of_hop(next_hop);
         for (number, place) in self.first[from..=to].iter().enumerate() {
             // Most of what a short prefix covers.
-            if entry::group(place.load()).is_none() {
-                place.store(filled);
+            if entry::group(place.get()).is_none() {
+                place.set(filled);
                 continue;
             }
             let number = (from + number) as u128;
@@ -60,7 +61,7 @@ impl<E: Entry> Levels<E> {
     }
 
     fn paint_entry(&self, place: &E, depth: u8, (first, last): (u128, u128), next_hop: u64) {
-        let Some(group) = entry::group(place.load()) else { return place.store(entry::of_hop(next_hop)) };
+        let Some(group) = entry::group(place.get()) else { return place.set(entry::of_hop(next_hop)) };
         let base = first & !(u128::MAX >> depth);
         for i in number(first, depth)..=number(last, depth) {
             let low = base | (i as u128) << (120 - depth);
@@ -76,11 +77,11 @@ impl<E: Entry> Levels<E> {
         let (mut place, mut depth) =
             (Place::First((prefix.first() >> (128 - FIRST_BITS)) as usize), FIRST_BITS);
         while depth < prefix.len() {
-            let Some(group) = entry::group(self.at(place).load()) else { break };
+            let Some(group) = entry::group(self.at(place).get()) else { break };
             (place, depth) = (Place::Group(group, number(prefix.first(), depth)), depth + 8);
         }
         let missing = usize::from(prefix.len().saturating_sub(depth).div_ceil(8));
-        let filling = self.at(place).load();
+        let filling = self.at(place).get();
         let chain: Vec<Block> = (0..missing).map_while(|_| pool.take(0)).collect();
         if chain.len() < missing {
             let short = missing - chain.len();
@@ -91,14 +92,14 @@ impl<E: Entry> Levels<E> {
         let mut below = None;
         for (i, block) in chain.iter().enumerate().rev() {
             let group = &self.groups[block.start as usize];
-            group.iter().for_each(|place| place.store(filling));
+            group.iter().for_each(|place| place.set(filling));
             if let Some(below) = below {
-                group[number(prefix.first(), depth + 8 * i as u8)].store(entry::of_group(below));
+                group[number(prefix.first(), depth + 8 * i as u8)].set(entry::of_group(below));
             }
             below = Some(block.start);
         }
         if let Some(below) = below {
-            self.at(place).store(entry::of_group(below));
+            self.at(place).set(entry::of_group(below));
         }
         Ok(())
     }
@@ -108,11 +109,11 @@ impl<E: Entry> Levels<E> {
         let (mut place, mut depth) =
             (Place::First((prefix.first() >> (128 - FIRST_BITS)) as usize), FIRST_BITS);
         while depth < prefix.len() {
-            let Some(group) = entry::group(self.at(place).load()) else { return };
+            let Some(group) = entry::group(self.at(place).get()) else { return };
             let block = Prefix::truncated(prefix.first(), depth);
             if !rib.walk(block).any(|(route, _)| route.len() > depth) {
                 let covering = rib.get(block).or_else(|| Some(rib.covering(block)?.1));
-                self.at(place).store(entry::of_hop(covering.unwrap_or(default)));
+                self.at(place).set(entry::of_hop(covering.unwrap_or(default)));
                 return self.unlink(pool, group);
             }
             (place, depth) = (Place::Group(group, number(prefix.first(), depth)), depth + 8);
@@ -120,7 +121,7 @@ impl<E: Entry> Levels<E> {
     }
 
     fn unlink(&self, pool: &mut Pool, group: usize) {
-        let below = self.groups[group].iter().filter_map(|place| entry::group(place.load()));
+        let below = self.groups[group].iter().filter_map(|place| entry::group(place.get()));
         below.for_each(|group| self.unlink(pool, group));
         pool.unlink(Block { start: group as u32, order: 0 });
     }
