@@ -383,14 +383,22 @@ fn churn<const W: usize>(config: CuckooConfig) {
             scope.spawn(move || {
                 let mut numbers = Numbers(thread);
                 while !stop.load(Relaxed) {
-                    let keys: [[u32; W]; BATCH_MAX] = std::array::from_fn(|lane| {
-                        let below = if lane % 2 == 0 { PERMANENT } else { 70_000 };
-                        key(numbers.below(below.into()) as u32)
-                    });
-                    let mut values = [0; BATCH_MAX];
-                    let hits = reader.lookup_batch(&keys, &mut values);
+                    // One batch, or several that are under way at once.
+                    let lanes = if numbers.below(2) == 0 { BATCH_MAX } else { 5 * BATCH_MAX - 7 };
+                    let keys: Vec<[u32; W]> = (0..lanes)
+                        .map(|lane| {
+                            let below = if lane % 2 == 0 { PERMANENT } else { 70_000 };
+                            key(numbers.below(below.into()) as u32)
+                        })
+                        .collect();
+                    let (mut values, mut hits) = (vec![0; lanes], vec![0; lanes.div_ceil(BATCH_MAX)]);
+                    if lanes == BATCH_MAX {
+                        hits[0] = reader.lookup_batch(&keys, &mut values);
+                    } else {
+                        reader.lookup_many(&keys, &mut values, &mut hits);
+                    }
                     for (lane, key) in keys.iter().enumerate() {
-                        let hit = hits >> lane & 1 != 0;
+                        let hit = hits[lane / BATCH_MAX] >> (lane % BATCH_MAX) & 1 != 0;
                         assert!(hit || key[W - 1] >= PERMANENT, "permanent key {} is missed", key[W - 1]);
                         assert!(!hit || values[lane] >> 13 == key[W - 1], "another key's value");
                     }
@@ -407,6 +415,11 @@ fn churn<const W: usize>(config: CuckooConfig) {
             let n = PERMANENT + numbers.below(70_000 - u64::from(PERMANENT)) as u32;
             if step > 70_000 && numbers.below(3) == 0 {
                 writer.remove(&key(n));
+            } else if step.is_multiple_of(64) {
+                let keys: Vec<[u32; W]> =
+                    (0..80).map(|i| key(PERMANENT + (n + i) % (70_000 - PERMANENT))).collect();
+                let values: Vec<u32> = keys.iter().map(|key| key[W - 1] << 13).collect();
+                refused += keys.len() - writer.insert_batch(&keys, &values);
             } else if writer.insert(&key(n), n << 13 | (step & 0x1fff) as u32).is_err() {
                 refused += 1;
             }

@@ -24,7 +24,7 @@ pub enum Engine {
     Dir24,
     /// Levels of 24 bits, then 8 at a time (IPv6).
     Trie,
-    /// The structure that stays in the second-level cache (both).
+    /// The structure that takes the least memory (both).
     Compact,
 }
 

@@ -26,9 +26,6 @@ pub(super) struct Blocks {
     /// Blocks that were free once: those whose state says so still are. Others are dropped when met.
     free: [Vec<u32>; ORDERS],
     units_max: usize,
-    /// Units at the beginning that belong to others.
-    #[cfg(test)]
-    units_reserved: usize,
     free_units: usize,
 }
 
@@ -38,14 +35,7 @@ impl Blocks {
         let units_max = words_max / UNIT / LARGEST * LARGEST;
         let units_reserved = words_reserved.next_multiple_of(LARGEST_WORDS) / UNIT;
         let states = vec![WITHIN; units_reserved];
-        Self {
-            states,
-            free: Default::default(),
-            units_max,
-            #[cfg(test)]
-            units_reserved,
-            free_units: 0,
-        }
+        Self { states, free: Default::default(), units_max, free_units: 0 }
     }
 
     /// Words reserved, and handed out so far, back again or not.
@@ -53,10 +43,10 @@ impl Blocks {
         self.states.len() * UNIT
     }
 
-    /// Words in blocks that are taken.
+    /// Words in blocks that are free.
     #[cfg(test)]
-    pub(super) fn words_taken(&self) -> usize {
-        (self.states.len() - self.units_reserved - self.free_units) * UNIT
+    pub(super) fn words_free(&self) -> usize {
+        self.free_units * UNIT
     }
 
     /// Bytes for this account itself.
@@ -165,10 +155,11 @@ mod tests {
             } else if !taken.is_empty() {
                 blocks.give(taken.swap_remove(random.index(taken.len())).0);
             }
-            assert_eq!(blocks.words_taken(), taken.iter().map(|(_, len)| len).sum::<usize>());
+            let words_taken: usize = taken.iter().map(|(_, len)| len).sum();
+            assert_eq!(blocks.words_touched() - blocks.words_free(), words_taken);
         }
         taken.drain(..).for_each(|(at, _)| blocks.give(at));
-        assert_eq!(blocks.words_taken(), 0);
+        assert_eq!(blocks.words_free(), blocks.words_touched());
         let largest = blocks.words_touched() / (UNIT * LARGEST);
         assert!((0..largest).all(|_| blocks.take(UNIT * LARGEST, true).is_some()), "all have joined");
         assert_eq!(blocks.words_touched(), largest * UNIT * LARGEST);
