@@ -110,6 +110,13 @@ impl Hops {
         self.unnamed.retain(|unnamed| usize::from(*unnamed) < index);
     }
 
+    /// How many places name each that is named.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> HashMap<u16, u32> {
+        let counts = (0..).zip(self.counted.iter().map(|(_, count)| *count));
+        counts.filter(|(_, count)| *count > 0).collect()
+    }
+
     /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.index.len()

@@ -49,6 +49,12 @@ impl Blocks {
         self.free_units * UNIT
     }
 
+    /// Blocks that are taken.
+    #[cfg(test)]
+    pub(super) fn pieces_taken(&self) -> usize {
+        self.states.iter().filter(|state| usize::from(**state) < ORDERS).count()
+    }
+
     /// Bytes for this account itself.
     pub(super) fn own_bytes(&self) -> usize {
         self.states.capacity()

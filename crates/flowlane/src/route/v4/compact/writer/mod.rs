@@ -3,6 +3,8 @@
 //! A change is *staged* first: new chunks are written where no reader looks, and what will be stored is noted. If there
 //! is no memory for it, that is all given back. Then it is *committed*, by stores that readers see one by one.
 
+#[cfg(test)]
+mod audit;
 mod commit;
 mod room;
 mod stage;

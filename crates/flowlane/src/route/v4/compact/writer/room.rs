@@ -231,6 +231,15 @@ impl Room {
         self.retired.push_back((stamp, piece));
     }
 
+    /// Chunks that blocks have, and pieces of words.
+    #[cfg(test)]
+    pub(super) fn taken_and_not_retired(&self) -> (usize, usize) {
+        let is_chunk = |(_, piece): &&(u64, Piece)| matches!(piece, Piece::Chunk(_));
+        let chunks_retired = self.retired.iter().filter(is_chunk).count();
+        let words_retired = self.retired.len() - chunks_retired;
+        (self.chunks_touched - self.free.len() - chunks_retired, self.blocks.pieces_taken() - words_retired)
+    }
+
     /// How many pieces would become free if readers went on.
     pub(super) fn waiting(&self) -> usize {
         self.retired.len()
