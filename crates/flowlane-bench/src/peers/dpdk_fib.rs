@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use flowlane::route::{HopSize, Prefix};
 
 /// The groups of a DIR-24-8 table, where its entries can number so many.
-const GROUPS_V4: u32 = 1 << 15;
+const GROUPS_V4: u32 = 1 << 16;
 /// The same for the trie: a full table needs some hundred thousand.
 const GROUPS_V6: u32 = 1 << 18;
 
@@ -60,7 +60,11 @@ impl Peer for u32 {
     }
 
     fn create(routes: u32, hop_size: HopSize) -> *mut c_void {
-        let groups = GROUPS_V4.min(if hop_size == HopSize::B1 { 127 } else { 1 << 14 });
+        let groups = match hop_size {
+            HopSize::B1 => 127,
+            HopSize::B2 => 1 << 14,
+            HopSize::B4 | HopSize::B8 => GROUPS_V4,
+        };
         // SAFETY: makes a table or returns null.
         unsafe { flowlane_peers_fib_create(routes, hop_size.bytes().ilog2(), groups) }
     }

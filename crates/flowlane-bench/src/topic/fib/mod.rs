@@ -1,6 +1,7 @@
 //! Forwarding tables: lookups by size of the next hop and by traffic, of every engine and variant; building and
 //! updates. With the feature `peers-dpdk` DPDK's `rte_fib` and `rte_fib6` take part.
 
+mod kinds;
 mod sweep;
 mod writer;
 
@@ -80,11 +81,16 @@ impl<A: Kind> Work<A> {
             }
             None => (generate_routes(&config), "generated".to_owned()),
         };
-        let mut rib = Rib::new(routes.len());
-        routes.iter().for_each(|(prefix, hop)| _ = rib.insert(*prefix, *hop).expect("there is room"));
+        let rib = rib_of(&routes);
         let [addresses, updates] =
             if quick { [1 << 11, 100] } else { [ADDRESS_BYTES / size_of::<A>(), 20_000] };
         Self { routes, rib, addresses, updates, from }
+    }
+
+    /// The same work with other routes.
+    fn with(&self, routes: Vec<(Prefix<A>, u64)>) -> Self {
+        let (rib, from) = (rib_of(&routes), self.from.clone());
+        Self { routes, rib, addresses: self.addresses, updates: self.updates, from }
     }
 
     fn about(&self) -> String {
@@ -115,6 +121,12 @@ impl<A: Kind> Work<A> {
     }
 }
 
+fn rib_of<A: Kind>(routes: &[(Prefix<A>, u64)]) -> Rib<A> {
+    let mut rib = Rib::new(routes.len());
+    routes.iter().for_each(|(prefix, hop)| _ = rib.insert(*prefix, *hop).expect("there is room"));
+    rib
+}
+
 /// Which body looks batches up.
 #[derive(Clone, Copy)]
 struct FibBody {
@@ -142,7 +154,7 @@ impl FibBody {
 
 pub(super) fn comparisons(_: &Context<'_>) -> usize {
     let writers: usize = <u32 as Family>::ENGINES.len() + <u128 as Family>::ENGINES.len();
-    2 * (HopSize::ALL.len() + 2 * TRAFFIC.len() + 2) + writers
+    2 * (HopSize::ALL.len() + 2 * TRAFFIC.len() + kinds::count() + 2) + writers
 }
 
 pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Vec<Figure>, BenchError> {
@@ -163,15 +175,16 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
 fn family<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Vec<Figure> {
     let mut sizes = by_hop_size(meter, context, work);
     let [mut alone, mut swept] = by_traffic(meter, context, work);
+    let mut kinds = kinds::by_kind(meter, context, work);
     let mut changes = changes(meter, context, work);
     let mut figures = Vec::new();
     if A::BITS == u128::BITS as u8 {
         figures.push(figure_8(&sizes));
     }
-    for figure in [&mut sizes, &mut alone, &mut swept, &mut changes] {
+    for figure in [&mut sizes, &mut alone, &mut swept, &mut kinds, &mut changes] {
         against_rte_fib(figure);
     }
-    figures.extend([sizes, alone, swept, changes, writer::beside_a_writer(meter, context, work)]);
+    figures.extend([sizes, alone, swept, kinds, changes, writer::beside_a_writer(meter, context, work)]);
     figures
 }
 
@@ -428,8 +441,8 @@ fn against_rte_fib(figure: &mut Figure) {
         these.reduce(|best, name| if faster(figure, name, best) { name } else { best }).cloned()
     };
     let Some(peer) = best(figure, &is_peer) else { return };
-    for engine in Engine::ALL {
-        if let Some(ours) = best(figure, &|name| name.starts_with(engine.name())) {
+    for ours in Engine::ALL.map(Engine::name).into_iter().chain(["auto"]) {
+        if let Some(ours) = best(figure, &|name| name.starts_with(ours)) {
             figure.gain(&ours, &peer, None);
         }
     }
