@@ -489,6 +489,22 @@ fn more_next_hops_than_compact_numbers_are_refused_or_go_to_dir24() {
 }
 
 #[test]
+fn routes_beyond_24_bits_call_for_dir24_where_there_is_memory() {
+    let mut rib = Rib::new(1000);
+    let put = |rib: &mut Rib<u32>, n: u32, len| {
+        rib.insert(Prefix::truncated(0x0a00_0000 | n << 8, len), n.into()).expect("there is room");
+    };
+    (0..300).for_each(|n| put(&mut rib, n, 24));
+    (300..400).for_each(|n| put(&mut rib, n, 30));
+    let ample = config(HopSize::B2);
+    let engine = |rib: &Rib<u32>, config| AnyFib::build(rib, config).expect("there is memory").engine();
+    assert_eq!(engine(&rib, &ample), Engine::Compact, "a quarter is not more");
+    put(&mut rib, 400, 32);
+    assert_eq!(engine(&rib, &ample), Engine::Dir24);
+    assert_eq!(engine(&rib, &ample.with_memory_max(4 << 20)), Engine::Compact);
+}
+
+#[test]
 fn one_byte_of_next_hop_numbers_no_more_than_128_groups_of_dir24() {
     let mut rib = Rib::new(1 << 12);
     let mut fib = Dir24::build(&rib, &config(HopSize::B1)).expect("there is memory");
