@@ -4,11 +4,11 @@ use std::io::{Cursor, Read};
 use std::net::IpAddr;
 use std::path::Path;
 
-use flowlane::packet::Parser;
 use flowlane::packet::key::FlowKey;
+use flowlane::packet::{Captured, Parser};
 use flowlane::route::read::{self as route_read, RouteList, RouteOptions};
 use flowlane::rule::{Flags, Format, ReadOptions, Rule, classbench};
-use flowlane_switch::capture::CaptureReader;
+use flowlane_capture::CaptureReader;
 use flowlane_switch::packet::{Frame, decapsulate};
 
 use crate::arguments::{RoutesFormat, RoutesInput, RulesFormat, RulesInput, TraceFormat, TraceInput};
@@ -122,14 +122,16 @@ fn capture_keys(bytes: &[u8], input: &TraceInput) -> Result<(Vec<FlowKey>, u64),
     let failed = |e| Failure::input(format!("{}: {e}", input.trace.display()));
     let mut reader = CaptureReader::new(Cursor::new(bytes)).map_err(failed)?;
     let (mut keys, mut malformed, mut refused) = (Vec::new(), 0, 0);
-    let (mut record, mut frame) = (Vec::new(), Frame::default());
+    let mut frame = Frame::default();
     let parser = Parser::new();
-    while reader.next(&mut record).map_err(failed)?.is_some() {
-        frame.fill(&record);
+    while let Some(packet) = reader.next().map_err(failed)? {
+        frame.fill(packet.bytes);
         let mut key = FlowKey::zero();
-        let mut headers = parser.parse_one(frame.bytes(), input.in_port, &mut key);
+        let whole = Captured::new(packet.bytes, packet.len as usize);
+        let mut headers = parser.parse_one(whole, input.in_port, &mut key);
         if input.decapsulate {
-            match decapsulate(&parser, &mut frame, input.in_port, headers, &mut key, &[]) {
+            let missing = packet.len as usize - packet.bytes.len();
+            match decapsulate(&parser, &mut frame, input.in_port, headers, &mut key, &[], missing) {
                 Ok(inner) => headers = inner,
                 // It stays what it was outside, so that every packet has its row.
                 Err(_) => refused += 1,

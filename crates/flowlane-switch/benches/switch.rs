@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicBool;
 use flowlane::classify::TupleSearch;
 use flowlane::generate::Random;
 use flowlane::rule::action::PortNo;
-use flowlane_switch::capture::{CaptureWriter, FileFormat};
+use flowlane_capture::{CaptureWriter, FileFormat};
 use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::{NullPort, PcapConfig, PcapPort};
 use flowlane_switch::program::Miss;

@@ -11,8 +11,8 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{
     Action, Format, Match, Priority, ReadOptions, Rule, classbench as filters, flow_syntax as flows,
 };
+use flowlane_capture::{Batch, CaptureReader, FRAME_MAX};
 
-use crate::capture::CaptureReader;
 use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Nat, NatConfig};
 use crate::pipeline::Pipeline;
 use crate::port::{MemoryHandle, MemoryPort};
@@ -69,13 +69,17 @@ pub fn packet_parse(frame: &[u8]) {
 /// The capture reader: it ends, and gives no frame that is too long.
 pub fn capture(bytes: &[u8]) {
     let Ok(mut reader) = CaptureReader::new(bytes) else { return };
-    let mut frame = Vec::new();
+    let (mut batches, mut batch) = (CaptureReader::new(bytes).expect("it is the same"), Batch::default());
     let mut records = 0;
-    while let Ok(Some(_)) = reader.next(&mut frame) {
-        assert!(frame.len() <= crate::packet::frame::FRAME_MAX);
+    while let Ok(Some(packet)) = reader.next() {
+        assert!(packet.bytes.len() <= packet.len as usize && packet.bytes.len() <= FRAME_MAX + 14);
+        if batch.is_empty() || (batch.first() + batch.len() as u64) == records {
+            batches.next_batch(&mut batch).expect("there is another");
+        }
+        assert!(batch.packet((records - batch.first()) as usize) == packet);
         records += 1;
         // A record takes 12 bytes at least.
-        assert!(records <= bytes.len() / 12);
+        assert!(records <= bytes.len() as u64 / 12);
     }
 }
 

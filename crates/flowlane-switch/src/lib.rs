@@ -1,14 +1,13 @@
 //! A software switch over the `flowlane` library.
 //!
 //! Each module uses only those before it:
-//! `sync ← {state, packet} ← {capture, tunnel, program} ← {port, function} ← pipeline ← worker ← control ← config ← {setup, report} ← socket ← hostile`.
+//! `sync ← {state, packet} ← {tunnel, program} ← {port, function} ← pipeline ← worker ← control ← config ← {setup, report} ← socket ← hostile`.
 //!
 //! | module | what |
 //! |---|---|
 //! | `sync` | what threads have in common of other libraries, or of the model checker |
 //! | [`packet`] | what is done to bytes: frames in memory, bursts of them, edits, decapsulation |
 //! | [`state`] | what packets change and others see: learned addresses, meters |
-//! | [`capture`] | readers and writers for pcap and pcapng |
 //! | [`port`] | where frames come from and go to |
 //! | [`tunnel`] | tunnels that end here, and those that packets leave through |
 //! | [`program`] | what rules say; how a newer program reaches workers |
@@ -21,7 +20,6 @@
 //! | [`socket`] | on which a switch that runs answers |
 //! | [`hostile`] | what must hold for any input: for fuzzing and tests |
 
-pub mod capture;
 pub mod config;
 pub mod control;
 pub mod function;

@@ -195,7 +195,7 @@ impl Tunnels {
             let (frame, key) = (&mut frames[lane], &mut keys[lane]);
             frame.truncate(usize::from(at) + usize::from(len));
             let port = tunnel.spec.in_port.unwrap_or(in_port);
-            match decapsulate(parser, frame, port, headers[lane], key, understood) {
+            match decapsulate(parser, frame, port, headers[lane], key, understood, 0) {
                 Ok(inner) => headers[lane] = inner,
                 Err(reason) => {
                     self.refused[reason as usize] += 1;
@@ -227,7 +227,7 @@ impl Tunnels {
         let understood = &self.decapsulator.policy().geneve_options;
         let mut drop = LaneMask(0);
         for (lane, ((frame, key), headers)) in frames.iter_mut().zip(keys).zip(headers).enumerate() {
-            match decapsulate(parser, frame, in_port, *headers, key, understood) {
+            match decapsulate(parser, frame, in_port, *headers, key, understood, 0) {
                 Ok(inner) => *headers = inner,
                 Err(reason) => {
                     self.refused[reason as usize] += 1;

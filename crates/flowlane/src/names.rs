@@ -158,6 +158,7 @@ mod tests {
                 "neighbour-discovery",
                 "tunnel-truncated",
                 "tunnel-format",
+                "not-captured",
             ]
         );
         assert_eq!(

@@ -9,7 +9,7 @@ use flowlane::generate::{
 use flowlane::packet::Field;
 use flowlane::packet::parse::ether_type;
 use flowlane::rule::classbench;
-use flowlane_switch::capture::{CaptureWriter, FileFormat};
+use flowlane_capture::{CaptureWriter, FileFormat};
 
 use crate::arguments::{GenerateVerb, RulesInput, TraceShape};
 use crate::failure::Failure;

@@ -10,7 +10,7 @@ use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::flow_syntax::print_rules;
 use flowlane::rule::{Action, Match, Priority, Rule};
-use flowlane_switch::capture::{CaptureWriter, FileFormat};
+use flowlane_capture::{CaptureWriter, FileFormat};
 
 /// Rules, and keys of packets.
 pub(crate) struct Workload {

@@ -3,14 +3,14 @@
 use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
 use flowlane::packet::tunnel::{self, GENEVE_PORT, Inner};
-use flowlane::packet::{Headers, Network, Parser};
+use flowlane::packet::{Captured, Headers, Malformed, Network, Parser};
 use flowlane::tunnel::{Refused, decapsulated_ecn, geneve_header};
 
 use super::{Frame, edit};
 
 /// Where the frame is a tunnel's, removes the outer headers and parses what is inside, which takes over what the outer
 /// header says of congestion (RFC 6040). Critical GENEVE options are understood where `understood` has their class and
-/// type.
+/// type. Of the frame's end so many bytes are `missing`: they were not captured.
 ///
 /// # Errors
 /// Why the packet must be dropped: it must not come out of a tunnel here, whatever becomes of malformed frames. The frame
@@ -22,6 +22,7 @@ pub fn decapsulate(
     headers: Headers,
     key: &mut FlowKey,
     understood: &[(u16, u8)],
+    missing: usize,
 ) -> Result<Headers, Refused> {
     if headers.malformed.is_some() {
         return Ok(headers);
@@ -42,6 +43,9 @@ pub fn decapsulate(
     let found = match found {
         Ok(Some(found)) => found,
         Ok(None) => return Ok(headers),
+        Err(Malformed::TunnelTruncated) if missing > 0 => {
+            return Ok(Headers { malformed: Some(Malformed::NotCaptured), ..headers });
+        }
         Err(reason) => return Ok(Headers { malformed: Some(reason), ..headers }),
     };
     frame.pull(found.inner_at);
@@ -53,7 +57,8 @@ pub fn decapsulate(
         bytes[12..14].copy_from_slice(&eth_type.to_be_bytes());
     }
     let mut inner = FlowKey::zero();
-    let mut inner_headers = parser.parse_one(frame.bytes(), in_port, &mut inner);
+    let whole = Captured::new(frame.bytes(), frame.len() + missing);
+    let mut inner_headers = parser.parse_one(whole, in_port, &mut inner);
     take_over_congestion(key, frame, &mut inner_headers, &mut inner)?;
     found.fill(key, &headers, &mut inner);
     *key = inner;

@@ -6,9 +6,6 @@ use std::ops::{Deref, DerefMut};
 /// and labels.
 pub const HEADROOM: usize = 128;
 
-/// The largest frame that a port may hand in (a 64 KiB jumbogram with its headers fits).
-pub const FRAME_MAX: usize = 128 * 1024;
-
 /// What a kernel has left to whoever sends a frame, as network cards do it (virtio 1.2 §5.1.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offload {

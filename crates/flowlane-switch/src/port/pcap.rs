@@ -1,12 +1,13 @@
 //! Capture files as ports.
 
 use std::fs::File;
-use std::io::{self, BufReader, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use flowlane_capture::{CaptureError, CaptureReader, CaptureWriter, FileFormat};
+
 use super::{Port, PortError, Received, SharedPort};
-use crate::capture::{CaptureError, CaptureReader, CaptureWriter, FileFormat};
 use crate::packet::{Frame, Frames, Spread};
 
 /// The most bytes of frames that are kept to be replayed several times.
@@ -45,7 +46,7 @@ struct Arena {
 
 enum Input {
     /// Read once, record by record.
-    Stream { reader: CaptureReader<BufReader<File>>, record: Vec<u8> },
+    Stream { reader: Box<CaptureReader<File>> },
     /// Replayed from memory: next frame, where it begins, replays left after this one (none: no end).
     Memory { arena: Arena, next: usize, start: usize, left: Option<u64> },
     /// At its end.
@@ -116,12 +117,12 @@ impl PcapPort {
         let spec = format!("pcap:{}", config.file.display());
         let io = |source| PortError::Io { spec: spec.clone(), source };
         let file = File::open(&config.file).map_err(io)?;
-        let reader = CaptureReader::new(BufReader::with_capacity(1 << 18, file));
+        let reader = CaptureReader::new(file);
         let mut reader = reader.map_err(|e| capture_error(&spec, e))?;
         // What is read is what a rate is of: in memory there is only what this worker gives.
         let (mut mine, mut all) = (1, 1);
         let input = if config.loops == 1 {
-            Input::Stream { reader, record: Vec::new() }
+            Input::Stream { reader: Box::new(reader) }
         } else {
             let (arena, frames) = load(&mut reader, &spec, &mut spread)?;
             (mine, all) = (arena.frames.len() as u128, frames);
@@ -145,26 +146,25 @@ fn capture_error(spec: &str, error: CaptureError) -> PortError {
 
 /// Reads the frames of one worker; says how many there are in all.
 fn load(
-    reader: &mut CaptureReader<BufReader<File>>,
+    reader: &mut CaptureReader<File>,
     spec: &str,
     spread: &mut Spread,
 ) -> Result<(Arena, u128), PortError> {
     let (mut arena, mut frames) = (Arena::default(), 0);
-    let mut record = Vec::new();
-    while let Some(read) = reader.next(&mut record).map_err(|e| capture_error(spec, e))? {
+    while let Some(packet) = reader.next().map_err(|e| capture_error(spec, e))? {
         frames += 1;
-        if !spread.is_mine(&record, read.time_ns) {
+        if !spread.is_mine(packet.bytes, packet.time_ns) {
             continue;
         }
-        if arena.bytes.len() + record.len() > REPLAY_BYTES_MAX {
+        if arena.bytes.len() + packet.bytes.len() > REPLAY_BYTES_MAX {
             let problem = format!(
                 "its frames take more than {REPLAY_BYTES_MAX} bytes, too many to replay from memory; \
                  use loop=1 or a smaller capture"
             );
             return Err(PortError::Capture { spec: spec.to_owned(), problem });
         }
-        arena.bytes.extend_from_slice(&record);
-        arena.frames.push((arena.bytes.len() as u32, read.time_ns));
+        arena.bytes.extend_from_slice(packet.bytes);
+        arena.frames.push((arena.bytes.len() as u32, packet.time_ns));
     }
     Ok((arena, frames))
 }
@@ -180,10 +180,10 @@ impl Input {
     #[inline]
     fn next(&mut self, frame: &mut Frame) -> Result<bool, CaptureError> {
         match self {
-            Input::Stream { reader, record } => {
-                let Some(read) = reader.next(record)? else { return Ok(false) };
-                frame.fill(record);
-                frame.time_ns = read.time_ns;
+            Input::Stream { reader } => {
+                let Some(packet) = reader.next()? else { return Ok(false) };
+                frame.fill(packet.bytes);
+                frame.time_ns = packet.time_ns;
                 Ok(true)
             }
             Input::Memory { arena, next, start, left } => {

@@ -8,8 +8,8 @@ use super::r#gen::{GenConfig, GenPort};
 use super::memory::NullPort;
 use super::pcap::{PcapConfig, PcapOutPort, PcapPort};
 use super::{Port, PortError, SharedPort};
-use crate::capture::FileFormat;
 use crate::packet::Spread;
+use flowlane_capture::FileFormat;
 
 /// A port that can be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]

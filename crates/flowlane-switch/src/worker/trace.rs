@@ -183,6 +183,7 @@ impl Tracer<'_> {
                 self.packet.headers,
                 &mut self.packet.key,
                 &[],
+                0,
             ) {
                 Ok(headers) => self.packet.headers = headers,
                 Err(reason) => {

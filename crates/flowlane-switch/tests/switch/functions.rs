@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use flowlane::generate::build_frame;
 use flowlane::packet::Field;
 use flowlane::packet::key::FlowKey;
-use flowlane_switch::capture::{CaptureWriter, FileFormat};
+use flowlane_capture::{CaptureWriter, FileFormat};
 use flowlane_switch::report::{FunctionReport, Report};
 use flowlane_switch::setup::Setup;
 use flowlane_switch::worker::Until;

@@ -5,7 +5,7 @@ use std::path::Path;
 use flowlane::generate::{Random, build_frame, draw_key};
 use flowlane::packet::Field;
 use flowlane::rule::Match;
-use flowlane_switch::capture::CaptureReader;
+use flowlane_capture::CaptureReader;
 use flowlane_switch::hostile::{self, Pair};
 
 const MUTATIONS: u32 = 1_000_000;
@@ -53,12 +53,11 @@ fn made() -> Vec<Vec<u8>> {
 fn recorded() -> Vec<Vec<u8>> {
     let Some(folder) = flowlane::testing::data("captures") else { return Vec::new() };
     let mut frames = Vec::new();
-    let mut record = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         let Ok(mut reader) = CaptureReader::new(&bytes[..]) else { continue };
-        while let Ok(Some(_)) = reader.next(&mut record) {
-            frames.push(record.clone());
+        while let Ok(Some(packet)) = reader.next() {
+            frames.push(packet.bytes.to_vec());
         }
     }
     println!("{} recorded frames", frames.len());

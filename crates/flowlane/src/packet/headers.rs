@@ -163,18 +163,20 @@ pub enum Malformed {
     TunnelTruncated,
     /// A tunnel header of unknown version, with unknown critical options, or that carries no Ethernet or IP.
     TunnelFormat,
+    /// Nothing is wrong as far as the frame was captured, but that ends within its headers.
+    NotCaptured,
 }
 
 impl Malformed {
     /// Every reason.
-    pub const ALL: [Self; 24] = names::all();
+    pub const ALL: [Self; 25] = names::all();
 
     /// The reason's name in counters and reports.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The first layer of which nothing, or not all, is known.
+    /// The first layer of which nothing, or not all, is known; of what was not captured, the first that may be.
     pub fn layer(self) -> Layer {
         match self {
             Self::EthernetTruncated => Layer::Ethernet,
@@ -199,6 +201,8 @@ impl Malformed {
             | Self::IcmpTruncated
             | Self::Icmpv6Truncated => Layer::Transport,
             Self::NeighbourDiscovery | Self::TunnelTruncated | Self::TunnelFormat => Layer::Message,
+            // The key says which it is.
+            Self::NotCaptured => Layer::Ethernet,
         }
     }
 }

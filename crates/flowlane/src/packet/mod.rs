@@ -20,7 +20,9 @@ pub use fields::{Field, FieldInfo};
 pub use headers::{Headers, Layer, Malformed, Network, Transport};
 pub use key::{FlowKey, FlowMask};
 pub use miniflow::{Miniflow, pack_words, unpack_words};
-pub use parse::parse;
+pub use parse::{Captured, parse, parse_captured};
 
+#[cfg(test)]
+mod cut;
 #[cfg(test)]
 mod tests;

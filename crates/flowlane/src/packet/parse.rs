@@ -72,16 +72,71 @@ pub mod ip_proto {
 /// IPv6 extension headers that are followed before a packet counts as malformed.
 pub const IPV6_EXTENSIONS_MAX: usize = 16;
 
+/// What there is of a frame: all of it, or its first bytes, as captures with a snap length have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Captured<'a> {
+    bytes: &'a [u8],
+    len: usize,
+}
+
+impl<'a> Captured<'a> {
+    /// The first bytes of a frame of `len`, or of as many as there are.
+    #[inline(always)]
+    pub fn new(bytes: &'a [u8], len: usize) -> Self {
+        Self { bytes, len: len.max(bytes.len()) }
+    }
+
+    /// Those bytes that there are.
+    #[inline(always)]
+    pub fn bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// How many bytes the frame had.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[inline(always)]
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// The frame without its first `at` bytes; empty where it has no more.
+    #[inline(always)]
+    pub fn from(self, at: usize) -> Self {
+        Self { bytes: self.bytes.get(at..).unwrap_or_default(), len: self.len.saturating_sub(at) }
+    }
+
+    /// The frame up to `end`, which is within it.
+    #[inline(always)]
+    fn to(self, end: usize) -> Self {
+        Self { bytes: &self.bytes[..end.min(self.bytes.len())], len: end }
+    }
+}
+
+impl<'a> From<&'a [u8]> for Captured<'a> {
+    #[inline(always)]
+    fn from(frame: &'a [u8]) -> Self {
+        Self { bytes: frame, len: frame.len() }
+    }
+}
+
 /// Parses `frame`, which came in through `in_port`, into `key`, whatever `key` held before.
 #[inline]
 pub fn parse(frame: &[u8], in_port: u32, key: &mut FlowKey) -> Headers {
+    parse_captured(frame.into(), in_port, key)
+}
+
+/// The same for what there is of a frame. Lengths are compared with the frame's own; what is not there ends the key, as what is
+/// malformed does, and is [`Malformed::NotCaptured`]. Of a transport header that is not all there the key has what is: ports,
+/// say, without flags.
+#[inline]
+pub fn parse_captured(frame: Captured<'_>, in_port: u32, key: &mut FlowKey) -> Headers {
     let mut headers = Headers::default();
     let mut out = Words { words: key.words_mut(), present: 0 };
     out.set(word::IN_PORT, in_port);
-    if let Err(reason) = ethernet(frame, &mut out, &mut headers) {
-        headers.malformed = Some(reason);
+    if let Err(end) = ethernet(frame, &mut out, &mut headers) {
+        headers.malformed = Some(if end.captured { end.reason } else { Malformed::NotCaptured });
         // Labels before the one that is cut off are in the key.
-        let layer = if headers.mpls_labels > 0 { Layer::Message } else { reason.layer() };
+        let layer = if headers.mpls_labels > 0 { Layer::Message } else { end.reason.layer() };
         out.set(word::RECIRC_ID, u32::from(layer as u8) << 24);
     }
     let present = out.present;
@@ -121,14 +176,55 @@ fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// `N` bytes from `at` on, or the given reason.
+/// Why nothing further is in the key.
+#[derive(Clone, Copy)]
+struct End {
+    /// What is wrong, or would be in a frame that ends there.
+    reason: Malformed,
+    /// Whether it is: else it is not known, since the bytes were not captured.
+    captured: bool,
+}
+
+impl From<Malformed> for End {
+    #[inline(always)]
+    fn from(reason: Malformed) -> Self {
+        Self { reason, captured: true }
+    }
+}
+
+impl End {
+    /// Of a transport header that was not captured to its end: ports, and TCP's flags.
+    #[cold]
+    fn ports(&self, packet: Captured<'_>, at: usize, out: &mut Words<'_>) {
+        let header = packet.from(at).bytes;
+        if self.captured || header.len() < 4 {
+            return;
+        }
+        out.set(word::PORTS, be32(header, 0));
+        if self.reason == Malformed::TcpTruncated && header.len() >= 14 {
+            out.set(word::FLAGS, u32::from(be16(header, 12) & 0xfff) << 16);
+        }
+    }
+
+    /// Of ICMP: type and code.
+    #[cold]
+    fn kind(&self, packet: Captured<'_>, at: usize, out: &mut Words<'_>) {
+        let header = packet.from(at).bytes;
+        if !self.captured && header.len() >= 2 {
+            out.set(word::FLAGS, be16(header, 0).into());
+        }
+    }
+}
+
+/// `N` bytes from `at` on, or the given reason where the frame has not so many.
 #[inline(always)]
-fn take<const N: usize>(frame: &[u8], at: usize, reason: Malformed) -> Result<&[u8; N], Malformed> {
-    frame.get(at..).and_then(|rest| rest.first_chunk()).ok_or(reason)
+fn take<'a, const N: usize>(frame: Captured<'a>, at: usize, reason: Malformed) -> Result<&'a [u8; N], End> {
+    let bytes = frame.bytes.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.ok_or(End { reason, captured: at + N > frame.len })
 }
 
 #[inline(always)]
-fn ethernet(frame: &[u8], out: &mut Words<'_>, headers: &mut Headers) -> Result<(), Malformed> {
+fn ethernet(frame: Captured<'_>, out: &mut Words<'_>, headers: &mut Headers) -> Result<(), End> {
     let eth: &[u8; 14] = take(frame, 0, Malformed::EthernetTruncated)?;
     out.set(word::ETH, be32(eth, 0));
     out.set(word::ETH + 1, be32(eth, 4));
@@ -143,26 +239,27 @@ fn ethernet(frame: &[u8], out: &mut Words<'_>, headers: &mut Headers) -> Result<
 
 /// Everything but untagged IPv4.
 fn ethernet_other(
-    frame: &[u8],
+    frame: Captured<'_>,
     mut eth_type: u16,
     out: &mut Words<'_>,
     headers: &mut Headers,
-) -> Result<(), Malformed> {
+) -> Result<(), End> {
     let mut at = 14;
     let mut tci = [0u16; 2];
     let outer_tpid = eth_type;
     while (eth_type == ether_type::VLAN || eth_type == ether_type::QINQ) && headers.vlan_tags < 2 {
-        let Ok(tag) = take::<4>(frame, at, Malformed::VlanTruncated) else {
+        let tag = take::<4>(frame, at, Malformed::VlanTruncated);
+        let tag = tag.inspect_err(|end| {
+            let eth_type = if end.captured { eth_type } else { 0 };
             set_tags(out, headers.vlan_tags, tci, outer_tpid, eth_type);
-            return Err(Malformed::VlanTruncated);
-        };
+        })?;
         tci[usize::from(headers.vlan_tags)] = be16(tag, 0) | VLAN_PRESENT;
         eth_type = be16(tag, 2);
         headers.vlan_tags += 1;
         at += 4;
     }
     if eth_type < ether_type::MIN {
-        eth_type = llc(frame, at);
+        eth_type = llc(frame, at).inspect_err(|_| set_tags(out, headers.vlan_tags, tci, outer_tpid, 0))?;
         headers.snap = eth_type != ether_type::NONE;
         at += if headers.snap { SNAP_BYTES } else { 0 };
     }
@@ -188,16 +285,17 @@ fn set_tags(out: &mut Words<'_>, tags: u8, tci: [u16; 2], outer_tpid: u16, eth_t
 }
 
 /// An 802.3 frame: the EtherType of its SNAP header (RFC 1042), where it has one.
-fn llc(frame: &[u8], at: usize) -> u16 {
-    match frame.get(at..).and_then(|rest| rest.first_chunk::<SNAP_BYTES>()) {
-        Some(snap) if snap[..6] == [0xaa, 0xaa, 0x03, 0, 0, 0] && be16(snap, 6) >= ether_type::MIN => {
-            be16(snap, 6)
+fn llc(frame: Captured<'_>, at: usize) -> Result<u16, End> {
+    match take::<SNAP_BYTES>(frame, at, Malformed::EthernetTruncated) {
+        Ok(snap) if snap[..6] == [0xaa, 0xaa, 0x03, 0, 0, 0] && be16(snap, 6) >= ether_type::MIN => {
+            Ok(be16(snap, 6))
         }
-        _ => ether_type::NONE,
+        Err(end) if !end.captured => Err(end),
+        _ => Ok(ether_type::NONE),
     }
 }
 
-fn mpls(frame: &[u8], at: usize, out: &mut Words<'_>, headers: &mut Headers) -> Result<(), Malformed> {
+fn mpls(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Headers) -> Result<(), End> {
     for i in 0..3 {
         let entry = be32(take::<4>(frame, at + 4 * i, Malformed::MplsTruncated)?, 0);
         out.set(word::MPLS + i, entry);
@@ -210,11 +308,11 @@ fn mpls(frame: &[u8], at: usize, out: &mut Words<'_>, headers: &mut Headers) -> 
     Ok(())
 }
 
-fn arp(frame: &[u8], at: usize, out: &mut Words<'_>, headers: &mut Headers) -> Result<(), Malformed> {
+fn arp(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Headers) -> Result<(), End> {
     let arp: &[u8; 28] = take(frame, at, Malformed::ArpTruncated)?;
     // Ethernet (1), IPv4, lengths 6 and 4.
     if arp[..6] != [0, 1, 8, 0, 6, 4] {
-        return Err(Malformed::ArpFormat);
+        return Err(Malformed::ArpFormat.into());
     }
     headers.l3 = at as u16;
     headers.network = Network::Arp;
@@ -228,18 +326,18 @@ fn arp(frame: &[u8], at: usize, out: &mut Words<'_>, headers: &mut Headers) -> R
 }
 
 #[inline(always)]
-fn ipv4(frame: &[u8], at: usize, out: &mut Words<'_>, headers: &mut Headers) -> Result<(), Malformed> {
+fn ipv4(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Headers) -> Result<(), End> {
     let ip: &[u8; 20] = take(frame, at, Malformed::Ipv4Truncated)?;
     if ip[0] >> 4 != 4 {
-        return Err(Malformed::Ipv4Version);
+        return Err(Malformed::Ipv4Version.into());
     }
     let header_len = usize::from(ip[0] & 15) * 4;
     let total_len = usize::from(be16(ip, 2));
     if header_len < 20 || header_len > total_len {
-        return Err(Malformed::Ipv4HeaderLength);
+        return Err(Malformed::Ipv4HeaderLength.into());
     }
-    if total_len > frame.len() - at {
-        return Err(Malformed::Ipv4TotalLength);
+    if total_len > frame.len - at {
+        return Err(Malformed::Ipv4TotalLength.into());
     }
     let fragment = be16(ip, 6) & 0x3fff;
     if fragment != 0 {
@@ -259,24 +357,24 @@ fn ipv4(frame: &[u8], at: usize, out: &mut Words<'_>, headers: &mut Headers) -> 
     );
     out.set(word::IPV4_SRC, be32(ip, 12));
     out.set(word::IPV4_DST, be32(ip, 16));
-    transport(&frame[..at + total_len], at + header_len, proto, false, out, headers)
+    transport(frame.to(at + total_len), at + header_len, proto, false, out, headers)
 }
 
-fn ipv6(frame: &[u8], at: usize, out: &mut Words<'_>, headers: &mut Headers) -> Result<(), Malformed> {
+fn ipv6(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Headers) -> Result<(), End> {
     let ip: &[u8; 40] = take(frame, at, Malformed::Ipv6Truncated)?;
     let first = be32(ip, 0);
     if first >> 28 != 6 {
-        return Err(Malformed::Ipv6Version);
+        return Err(Malformed::Ipv6Version.into());
     }
     let payload_len = usize::from(be16(ip, 4));
     let mut end = at + 40 + payload_len;
     if payload_len == 0 && ip[6] == ip_proto::HOP_BY_HOP {
-        end = frame.len(); // A jumbogram (RFC 2675): its length stands in an option.
+        end = frame.len; // A jumbogram (RFC 2675): its length stands in an option.
     }
-    if end > frame.len() {
-        return Err(Malformed::Ipv6PayloadLength);
+    if end > frame.len {
+        return Err(Malformed::Ipv6PayloadLength.into());
     }
-    let packet = &frame[..end];
+    let packet = frame.to(end);
     headers.l3 = at as u16;
     headers.network = Network::Ipv6;
     out.set4(word::IPV6_SRC, ip[8..24].first_chunk().expect("16 of 40 bytes"));
@@ -287,9 +385,11 @@ fn ipv6(frame: &[u8], at: usize, out: &mut Words<'_>, headers: &mut Headers) -> 
     headers.fragment = chain.fragment;
     headers.segments_left = chain.segments_left;
     headers.l4 = chain.at as u16;
+    // What is behind headers that were not captured nobody knows.
+    let proto = if matches!(followed, Err(End { captured: false, .. })) { 0 } else { chain.proto };
     out.set(
         word::NW_PROTO,
-        u32::from(chain.proto) << 24
+        u32::from(proto) << 24
             | (first >> 20 & 0xff) << 16
             | u32::from(ip[7]) << 8
             | u32::from(chain.fragment) << 6,
@@ -307,7 +407,7 @@ struct Chain {
 }
 
 /// Follows the extension headers (RFC 8200 §4) of `packet` to the first that is none.
-fn extensions(packet: &[u8], chain: &mut Chain) -> Result<(), Malformed> {
+fn extensions(packet: Captured<'_>, chain: &mut Chain) -> Result<(), End> {
     for followed in 0..=IPV6_EXTENSIONS_MAX {
         let unit = match chain.proto {
             ip_proto::HOP_BY_HOP
@@ -339,8 +439,8 @@ fn extensions(packet: &[u8], chain: &mut Chain) -> Result<(), Malformed> {
             ip_proto::AUTHENTICATION => (usize::from(header[1]) + 2) * unit,
             _ => (usize::from(header[1]) + 1) * unit,
         };
-        if len > packet.len() - chain.at {
-            return Err(Malformed::Ipv6ExtensionTruncated);
+        if len > packet.len - chain.at {
+            return Err(Malformed::Ipv6ExtensionTruncated.into());
         }
         chain.at += len;
         if chain.fragment & FRAG_LATER != 0 {
@@ -350,29 +450,30 @@ fn extensions(packet: &[u8], chain: &mut Chain) -> Result<(), Malformed> {
         }
         chain.proto = header[0];
     }
-    Err(Malformed::Ipv6ExtensionLimit)
+    Err(Malformed::Ipv6ExtensionLimit.into())
 }
 
 /// The transport header at `at` of `packet`, which ends where the IP packet does.
 #[inline(always)]
 fn transport(
-    packet: &[u8],
+    packet: Captured<'_>,
     at: usize,
     proto: u8,
     v6: bool,
     out: &mut Words<'_>,
     headers: &mut Headers,
-) -> Result<(), Malformed> {
+) -> Result<(), End> {
     if headers.fragment & FRAG_LATER != 0 {
         return Ok(());
     }
     match proto {
         ip_proto::UDP => {
-            let udp: &[u8; 8] = take(packet, at, Malformed::UdpTruncated)?;
+            let udp: &[u8; 8] =
+                take(packet, at, Malformed::UdpTruncated).inspect_err(|end| end.ports(packet, at, out))?;
             let len = usize::from(be16(udp, 4));
             // A first fragment's datagram goes on in the others; 0 stands for 'to the end' (RFC 2675 §4).
-            if len != 0 && (len < 8 || (len > packet.len() - at && headers.fragment == 0)) {
-                return Err(Malformed::UdpLength);
+            if len != 0 && (len < 8 || (len > packet.len - at && headers.fragment == 0)) {
+                return Err(Malformed::UdpLength.into());
             }
             headers.transport = Transport::Udp;
             headers.payload = (at + 8) as u16;
@@ -380,10 +481,11 @@ fn transport(
             Ok(())
         }
         ip_proto::TCP => {
-            let tcp: &[u8; 20] = take(packet, at, Malformed::TcpTruncated)?;
+            let tcp: &[u8; 20] =
+                take(packet, at, Malformed::TcpTruncated).inspect_err(|end| end.ports(packet, at, out))?;
             let header_len = usize::from(tcp[12] >> 4) * 4;
-            if header_len < 20 || header_len > packet.len() - at {
-                return Err(Malformed::TcpHeaderLength);
+            if header_len < 20 || header_len > packet.len - at {
+                return Err(Malformed::TcpHeaderLength.into());
             }
             headers.transport = Transport::Tcp;
             headers.payload = (at + header_len) as u16;
@@ -396,38 +498,41 @@ fn transport(
 }
 
 fn transport_other(
-    packet: &[u8],
+    packet: Captured<'_>,
     at: usize,
     proto: u8,
     v6: bool,
     out: &mut Words<'_>,
     headers: &mut Headers,
-) -> Result<(), Malformed> {
+) -> Result<(), End> {
     match proto {
         ip_proto::SCTP => {
-            let sctp: &[u8; 12] = take(packet, at, Malformed::SctpTruncated)?;
+            let sctp: &[u8; 12] =
+                take(packet, at, Malformed::SctpTruncated).inspect_err(|end| end.ports(packet, at, out))?;
             headers.transport = Transport::Sctp;
             headers.payload = (at + 12) as u16;
             out.set(word::PORTS, be32(sctp, 0));
         }
         // One that is cut off is not malformed: nothing of it is matched.
-        ip_proto::UDP_LITE if packet.len() >= at + 8 => {
+        ip_proto::UDP_LITE if packet.bytes.len() >= at + 8 => {
             headers.transport = Transport::UdpLite;
             headers.payload = (at + 8) as u16;
         }
         ip_proto::ICMP if !v6 => {
-            let icmp: &[u8; 8] = take(packet, at, Malformed::IcmpTruncated)?;
+            let icmp: &[u8; 8] =
+                take(packet, at, Malformed::IcmpTruncated).inspect_err(|end| end.kind(packet, at, out))?;
             headers.transport = Transport::Icmpv4;
             headers.payload = (at + 8) as u16;
             out.set(word::FLAGS, be16(icmp, 0).into());
         }
         ip_proto::ICMPV6 if v6 => {
-            let icmp: &[u8; 4] = take(packet, at, Malformed::Icmpv6Truncated)?;
+            let icmp: &[u8; 4] =
+                take(packet, at, Malformed::Icmpv6Truncated).inspect_err(|end| end.kind(packet, at, out))?;
             headers.transport = Transport::Icmpv6;
             headers.payload = (at + 4) as u16;
             out.set(word::FLAGS, be16(icmp, 0).into());
             if (icmp[0] == 135 || icmp[0] == 136) && icmp[1] == 0 && headers.fragment == 0 {
-                return neighbour_discovery(&packet[at..], out);
+                return neighbour_discovery(packet.from(at), out);
             }
         }
         _ => {}
@@ -437,24 +542,35 @@ fn transport_other(
 
 /// Neighbour solicitation and advertisement (RFC 4861 §4.3, §4.4): target and link-layer addresses. Of
 /// several options of one type the first counts.
-fn neighbour_discovery(message: &[u8], out: &mut Words<'_>) -> Result<(), Malformed> {
+fn neighbour_discovery(message: Captured<'_>, out: &mut Words<'_>) -> Result<(), End> {
     out.set4(word::ND_TARGET, take(message, 8, Malformed::NeighbourDiscovery)?);
     let (mut source, mut target) = (None, None);
-    let mut options = &message[24..];
+    let mut options = message.from(24);
     let mut fault = Ok(());
-    while let Some(&[kind, units]) = options.first_chunk::<2>() {
-        let len = usize::from(units) * 8;
-        if len == 0 || len > options.len() {
-            fault = Err(Malformed::NeighbourDiscovery);
-            break;
+    // A single byte behind them is nothing.
+    while options.len >= 2 {
+        let reason = Malformed::NeighbourDiscovery;
+        let option = take::<2>(options, 0, reason).and_then(|&[kind, units]| {
+            let len = usize::from(units) * 8;
+            if len == 0 || len > options.len {
+                return Err(reason.into());
+            }
+            Ok((kind, len, take::<8>(options, 0, reason)?))
+        });
+        match option {
+            Ok((kind, len, &[_, _, ref address @ ..])) => {
+                match kind {
+                    1 => _ = source.get_or_insert(*address),
+                    2 => _ = target.get_or_insert(*address),
+                    _ => {}
+                }
+                options = options.from(len);
+            }
+            Err(end) => {
+                fault = Err(end);
+                break;
+            }
         }
-        let address = [options[2], options[3], options[4], options[5], options[6], options[7]];
-        match kind {
-            1 => _ = source.get_or_insert(address),
-            2 => _ = target.get_or_insert(address),
-            _ => {}
-        }
-        options = &options[len..];
     }
     if source.is_some() || target.is_some() {
         let (s, t) = (source.unwrap_or_default(), target.unwrap_or_default());

@@ -59,7 +59,7 @@ fn vxlan_of(inner: &[u8]) -> Vec<u8> {
 }
 
 /// Frames of every kind that the parser knows.
-fn every_kind() -> Vec<Vec<u8>> {
+pub(super) fn every_kind() -> Vec<Vec<u8>> {
     let fragment = |next: u8, offset: u16| {
         let mut payload = vec![next, 0, (offset >> 8) as u8, offset as u8, 1, 2, 3, 4];
         payload.extend(UDP);

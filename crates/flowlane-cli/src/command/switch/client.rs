@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use flowlane_switch::capture::CaptureReader;
+use flowlane_capture::CaptureReader;
 use flowlane_switch::report::Report;
 use flowlane_switch::socket::{
     CallError, ChangeReport, Client, FlowReport, LineError, MacEntry, RpcError, default_path,
@@ -145,17 +145,15 @@ fn frame(packet: &str) -> Result<Option<String>, Failure> {
     }
     let wrong = |e: &dyn std::fmt::Display| Failure::input(format!("{file}: {e}"));
     let opened = std::fs::File::open(path).map_err(|e| Failure::file(path, "read", &e))?;
-    let mut reader = CaptureReader::new(std::io::BufReader::new(opened)).map_err(|e| wrong(&e))?;
-    let mut frame = Vec::new();
-    for at in 1..=number {
-        if reader.next(&mut frame).map_err(|e| wrong(&e))?.is_none() {
-            return Err(Failure::input_help(
-                format!("{file} has {} packets", at - 1),
-                "they are counted from 1",
-            ));
+    let mut reader = CaptureReader::new(opened).map_err(|e| wrong(&e))?;
+    let mut at = 0;
+    while let Some(packet) = reader.next().map_err(|e| wrong(&e))? {
+        at += 1;
+        if at == number {
+            return Ok(Some(packet.bytes.iter().map(|byte| format!("{byte:02x}")).collect()));
         }
     }
-    Ok(Some(frame.iter().map(|byte| format!("{byte:02x}")).collect()))
+    Err(Failure::input_help(format!("{file} has {at} packets"), "they are counted from 1"))
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, Failure> {

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{FRAME_LEAST, FlowKey, Headers, KEPT, L2_WORDS, L3_WORDS, Mover, Stack, extract_all};
+use super::{Captured, FRAME_LEAST, FlowKey, Headers, KEPT, L2_WORDS, L3_WORDS, Mover, Stack, extract_all};
 use crate::isa;
 
 /// With the witness of what its bodies need.
@@ -78,7 +78,7 @@ fn move_packet(packet: &[u8], stack: &Stack, l3: &mut [u32; L3_WORDS]) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn parse_all<'a>(
     isa: isa::Avx512Vbmi,
-    frames: impl Iterator<Item = &'a [u8]>,
+    frames: impl Iterator<Item = Captured<'a>>,
     in_port: u32,
     keys: &mut [FlowKey],
     headers: &mut [Headers],

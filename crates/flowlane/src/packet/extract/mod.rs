@@ -11,8 +11,8 @@
 //! goes where is data (`STACKS`): how the bytes of the first header lie for 0, 1 and 2 tags, and how those from
 //! the network header on lie for each network and transport. A stack is taken only where the
 //! scalar parser would find nothing wrong and nothing unusual: no options or extension headers, no fragment,
-//! lengths within the frame. So keys, offsets and faults are always the scalar parser's
-//! ([`parse`](super::parse()), the definition), which the tests check frame by frame.
+//! lengths within the frame, headers within what was captured of it. So keys, offsets and faults are always the scalar
+//! parser's ([`parse`](super::parse()), the definition), which the tests check frame by frame.
 //!
 //! A tunnel's frame is the outer stack with its UDP port; what is inside is extracted in turn.
 
@@ -24,7 +24,7 @@ mod sse42;
 use super::fields::{VLAN_PRESENT, word};
 use super::headers::{Headers, Network, Transport};
 use super::key::FlowKey;
-use super::parse::{ether_type, ip_proto, parse};
+use super::parse::{Captured, ether_type, ip_proto, parse_captured};
 use crate::choices::{self, Slot};
 use crate::isa::Variant;
 #[cfg(target_arch = "x86_64")]
@@ -281,14 +281,15 @@ fn guess(frame: &[u8; FRAME_LEAST]) -> Option<&'static Stack> {
 /// Where the lengths of the packet (the frame from its network header on) are right: how much longer than
 /// the least its transport header is.
 #[inline(always)]
-fn check(packet: &[u8], stack: &Stack) -> Option<usize> {
+fn check(packet: Captured<'_>, stack: &Stack) -> Option<usize> {
+    let (packet, whole_len) = (packet.bytes(), packet.len());
     let (least, network_len) = (usize::from(stack.least), usize::from(stack.network_len));
     // The least that any stack has, so that the compiler sees what is there.
     if packet.len() < least || packet.len() < 28 {
         return None;
     }
     let packet_len = be16(packet, usize::from(stack.len_at)) + usize::from(stack.len_more);
-    if packet_len < least || packet_len > packet.len() {
+    if packet_len < least || packet_len > whole_len {
         return None;
     }
     let room = packet_len - network_len;
@@ -325,12 +326,12 @@ trait Mover: Copy {
 fn extract(
     mover: impl Mover,
     stack: &mut &'static Stack,
-    frame: &[u8],
+    frame: Captured<'_>,
     in_port: u32,
     key: &mut FlowKey,
     headers: &mut Headers,
 ) -> Option<()> {
-    let head: &[u8; FRAME_LEAST] = frame.first_chunk()?;
+    let head: &[u8; FRAME_LEAST] = frame.bytes().first_chunk()?;
     if !mover.is(head, stack) {
         *stack = guess(head)?;
         if !mover.is(head, stack) {
@@ -338,8 +339,9 @@ fn extract(
         }
     }
     let stack = *stack;
-    let packet = &frame[usize::from(stack.headers.l3)..];
+    let packet = frame.from(stack.headers.l3.into());
     let options = check(packet, stack)?;
+    let packet = packet.bytes();
     let words = key.words_mut();
     words[word::IN_PORT] = in_port;
     let (l2, rest) = words[L2_WORD..].split_first_chunk_mut().expect("L2 is within the key");
@@ -359,7 +361,7 @@ fn extract(
 #[inline(always)]
 fn extract_all<'a>(
     mover: impl Mover,
-    frames: impl Iterator<Item = &'a [u8]>,
+    frames: impl Iterator<Item = Captured<'a>>,
     in_port: u32,
     keys: &mut [FlowKey],
     headers: &mut [Headers],
@@ -368,7 +370,7 @@ fn extract_all<'a>(
     let mut stack = &STACKS[0][0];
     for ((frame, key), headers) in frames.zip(keys).zip(headers) {
         if extract(mover, &mut stack, frame, in_port, key, headers).is_none() {
-            *headers = parse(frame, in_port, key);
+            *headers = parse_captured(frame, in_port, key);
         }
     }
 }
@@ -432,22 +434,23 @@ impl Parser {
     }
 
     /// Parses one frame: see [`parse_all`](Self::parse_all).
-    pub fn parse_one(&self, frame: &[u8], in_port: u32, key: &mut FlowKey) -> Headers {
+    pub fn parse_one<'a>(&self, frame: impl Into<Captured<'a>>, in_port: u32, key: &mut FlowKey) -> Headers {
         let mut headers = [Headers::default()];
         self.parse_all(std::iter::once(frame), in_port, std::slice::from_mut(key), &mut headers);
         headers[0]
     }
 
     /// Parses frames, which came in through `in_port`, into `keys`, whatever those held before, and `headers`:
-    /// as many as there are of all three.
+    /// as many as there are of all three. A frame is a slice, or [what was captured](Captured) of one.
     #[inline]
-    pub fn parse_all<'a>(
+    pub fn parse_all<'a, F: Into<Captured<'a>>>(
         &self,
-        frames: impl Iterator<Item = &'a [u8]>,
+        frames: impl Iterator<Item = F>,
         in_port: u32,
         keys: &mut [FlowKey],
         headers: &mut [Headers],
     ) {
+        let frames = frames.map(Into::into);
         match self.body {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
@@ -457,7 +460,7 @@ impl Parser {
             Body::Avx512(isa) => unsafe { avx512::parse_all(isa, frames, in_port, keys, headers) },
             Body::Scalar => {
                 for ((frame, key), headers) in frames.zip(keys).zip(headers) {
-                    *headers = parse(frame, in_port, key);
+                    *headers = parse_captured(frame, in_port, key);
                 }
             }
         }

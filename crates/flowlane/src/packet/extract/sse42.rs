@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{
-    FRAME_LEAST, FlowKey, Headers, KEPT, L2_WORDS, L3_WORDS, Mover, Stack, extract_all, place, word,
+    Captured, FRAME_LEAST, FlowKey, Headers, KEPT, L2_WORDS, L3_WORDS, Mover, Stack, extract_all, place, word,
 };
 use crate::isa;
 
@@ -128,7 +128,7 @@ fn move_packet(packet: &[u8], stack: &Stack, l3: &mut [u32; L3_WORDS]) {
 #[target_feature(enable = "sse4.2")]
 pub(super) fn parse_all<'a>(
     isa: isa::Sse42,
-    frames: impl Iterator<Item = &'a [u8]>,
+    frames: impl Iterator<Item = Captured<'a>>,
     in_port: u32,
     keys: &mut [FlowKey],
     headers: &mut [Headers],

@@ -3,8 +3,9 @@
 
 use std::io::Read;
 
+use super::CaptureError;
 use super::link::LinkType;
-use super::{CaptureError, Order, Record, Source};
+use super::source::{Order, Source};
 
 /// Interfaces of one section; more are taken for a damaged file.
 const INTERFACES_MAX: usize = 65_536;
@@ -59,26 +60,23 @@ impl Section {
     /// A new section: nothing of the one before counts any more.
     fn restart<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), CaptureError> {
         source.rest(8)?;
-        self.order = match source.block[4..8] {
+        self.order = match source.block()[4..8] {
             [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
             [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
             _ => return Err(source.damaged("a section begins with the number 0x1a2b3c4d")),
         };
         self.interfaces.clear();
-        let len = self.order.u32(&source.block, 0) as usize;
+        let len = self.order.u32(source.block(), 0) as usize;
         if len < 28 || !len.is_multiple_of(4) {
             return Err(source.damaged(format!("a section header of {len} bytes")));
         }
         source.rest(len - 12)
     }
 
-    pub(super) fn next<R: Read>(
-        &mut self,
-        source: &mut Source<R>,
-        frame: &mut Vec<u8>,
-    ) -> Result<Option<Record>, CaptureError> {
+    #[inline]
+    pub(super) fn next<R: Read>(&mut self, source: &mut Source<R>) -> Result<bool, CaptureError> {
         loop {
-            let Some(kind) = source.begin::<4>()? else { return Ok(None) };
+            let Some(kind) = source.begin::<4>()? else { return Ok(false) };
             // A section header reads the same in both byte orders.
             if kind == SECTION.to_be_bytes() {
                 self.restart(source)?;
@@ -86,23 +84,17 @@ impl Section {
             }
             let kind = self.order.u32(&kind, 0);
             source.rest(4)?;
-            let len = self.order.u32(&source.block, 0) as usize;
+            let len = self.order.u32(source.block(), 0) as usize;
             if len < 12 || !len.is_multiple_of(4) {
                 return Err(source.damaged(format!("a block of {len} bytes")));
             }
             source.rest(len - 8)?;
-            let record = match kind {
-                INTERFACE => {
-                    self.interface(source, len - 12)?;
-                    None
-                }
-                ENHANCED => Some(self.packet(source, len - 12, frame, 4)?),
-                PACKET => Some(self.packet(source, len - 12, frame, 2)?),
-                SIMPLE => Some(self.simple(source, len - 12, frame)?),
-                _ => None,
-            };
-            if record.is_some() {
-                return Ok(record);
+            match kind {
+                INTERFACE => self.interface(source, len - 12)?,
+                ENHANCED => return self.packet(source, len - 12, 4).map(|()| true),
+                PACKET => return self.packet(source, len - 12, 2).map(|()| true),
+                SIMPLE => return self.simple(source, len - 12).map(|()| true),
+                _ => {}
             }
         }
     }
@@ -111,7 +103,7 @@ impl Section {
         if len < 8 || self.interfaces.len() >= INTERFACES_MAX {
             return Err(source.damaged("an interface description that is too short, or too many of them"));
         }
-        let block = &source.block[..len];
+        let block = &source.block()[..len];
         let mut resolution = Resolution::Decimal(6);
         let mut options = &block[8..];
         while options.len() >= 4 {
@@ -136,15 +128,14 @@ impl Section {
     /// An enhanced packet block (interface number of 4 bytes), or its predecessor (of 2, and 2 of drops).
     fn packet<R: Read>(
         &self,
-        source: &Source<R>,
+        source: &mut Source<R>,
         len: usize,
-        frame: &mut Vec<u8>,
         number_len: usize,
-    ) -> Result<Record, CaptureError> {
+    ) -> Result<(), CaptureError> {
         if len < 20 {
             return Err(source.damaged("a packet block that is too short"));
         }
-        let block = &source.block[..len];
+        let block = &source.block()[..len];
         let number = if number_len == 4 { self.order.u32(block, 0) } else { self.order.u16(block, 0).into() };
         let Some(interface) = self.interfaces.get(number as usize) else {
             return Err(source.damaged(format!("it names interface {number}, which is not described")));
@@ -154,23 +145,17 @@ impl Section {
         if captured > len - 20 {
             return Err(source.damaged(format!("{captured} captured bytes do not fit into its block")));
         }
-        source.deliver(LinkType::from_number(interface.link)?, 20, captured, frame)?;
-        Ok(Record { time_ns: interface.resolution.to_ns(units), original_len: self.order.u32(block, 16) })
+        let (original, time_ns) = (self.order.u32(block, 16) as usize, interface.resolution.to_ns(units));
+        source.deliver(LinkType::from_number(interface.link)?, 20, [captured, original], time_ns)
     }
 
-    fn simple<R: Read>(
-        &self,
-        source: &Source<R>,
-        len: usize,
-        frame: &mut Vec<u8>,
-    ) -> Result<Record, CaptureError> {
+    fn simple<R: Read>(&self, source: &mut Source<R>, len: usize) -> Result<(), CaptureError> {
         let Some(interface) = self.interfaces.first().filter(|_| len >= 4) else {
             return Err(source.damaged("a simple packet block without interface"));
         };
-        let original_len = self.order.u32(&source.block, 0);
+        let original = self.order.u32(source.block(), 0);
         let limit = if interface.snap_len == 0 { u32::MAX } else { interface.snap_len };
-        let captured = (original_len.min(limit) as usize).min(len - 4);
-        source.deliver(LinkType::from_number(interface.link)?, 4, captured, frame)?;
-        Ok(Record { time_ns: 0, original_len })
+        let captured = (original.min(limit) as usize).min(len - 4);
+        source.deliver(LinkType::from_number(interface.link)?, 4, [captured, original as usize], 0)
     }
 }

@@ -63,16 +63,24 @@ impl<W: Write> CaptureWriter<W> {
     /// # Errors
     /// What writing says.
     pub fn write(&mut self, time_ns: u64, frame: &[u8]) -> io::Result<()> {
+        self.write_cut(time_ns, frame, frame.len() as u32)
+    }
+
+    /// Writes what was captured of a frame of `original` bytes.
+    ///
+    /// # Errors
+    /// What writing says.
+    pub fn write_cut(&mut self, time_ns: u64, frame: &[u8], original: u32) -> io::Result<()> {
         let len = frame.len() as u32;
         match self.format {
             FileFormat::Pcap => {
                 let (seconds, rest) = (time_ns / 1_000_000_000, time_ns % 1_000_000_000);
-                let header = [seconds as u32, rest as u32, len, len].map(u32::to_le_bytes);
+                let header = [seconds as u32, rest as u32, len, original].map(u32::to_le_bytes);
                 self.output.write_all(header.as_flattened())?;
                 self.output.write_all(frame)
             }
             FileFormat::Pcapng => {
-                let header = [0, (time_ns >> 32) as u32, time_ns as u32, len, len].map(u32::to_le_bytes);
+                let header = [0, (time_ns >> 32) as u32, time_ns as u32, len, original].map(u32::to_le_bytes);
                 let padding = &[0; 3][..frame.len().next_multiple_of(4) - frame.len()];
                 let total = (12 + header.as_flattened().len() + frame.len() + padding.len()) as u32;
                 self.output.write_all(&6u32.to_le_bytes())?;
@@ -85,8 +93,8 @@ impl<W: Write> CaptureWriter<W> {
         }
     }
 
-    /// What is written to.
-    pub(crate) fn output_mut(&mut self) -> &mut W {
+    /// What is written to: behind a whole record between two calls of [`write`](Self::write).
+    pub fn output_mut(&mut self) -> &mut W {
         &mut self.output
     }
 

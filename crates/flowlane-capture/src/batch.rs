@@ -1,0 +1,83 @@
+//! Many frames at once, where they were read to.
+
+use super::Packet;
+
+/// Bytes that frames lie in.
+#[derive(Default, Debug)]
+pub(super) struct Store {
+    /// A part of a file.
+    pub(super) window: Vec<u8>,
+    /// Frames with an Ethernet header that they did not have, one behind the other.
+    pub(super) made: Vec<u8>,
+}
+
+impl Store {
+    /// Makes the window at least so long, and forgets what was made.
+    pub(super) fn make_room(&mut self, len: usize) {
+        self.made.clear();
+        if self.window.is_empty() {
+            // Zeroed by the system, as far as it is touched.
+            self.window = vec![0; len];
+        } else if self.window.len() < len {
+            self.window.resize(len, 0);
+        }
+    }
+
+    #[inline]
+    pub(super) fn packet(&self, place: &Place) -> Packet<'_> {
+        let store = if place.is_made { &self.made } else { &self.window };
+        let bytes = &store[place.begin as usize..place.end as usize];
+        Packet { time_ns: place.time_ns, len: place.len, bytes }
+    }
+}
+
+/// Where in a store a frame is.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Place {
+    pub(super) begin: u32,
+    pub(super) end: u32,
+    /// Bytes that it had.
+    pub(super) len: u32,
+    pub(super) is_made: bool,
+    pub(super) time_ns: u64,
+}
+
+/// Frames of a capture, some thousands: see [`CaptureReader::next_batch`](super::CaptureReader::next_batch). It can be given to
+/// another thread, and its memory is used again for the next frames.
+#[derive(Default, Debug)]
+pub struct Batch {
+    pub(super) store: Store,
+    pub(super) places: Vec<Place>,
+    pub(super) first: u64,
+}
+
+impl Batch {
+    /// The frames.
+    pub fn packets(&self) -> impl ExactSizeIterator<Item = Packet<'_>> {
+        self.places.iter().map(|place| self.store.packet(place))
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    /// Where there are not so many.
+    #[inline]
+    pub fn packet(&self, i: usize) -> Packet<'_> {
+        self.store.packet(&self.places[i])
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there are none: the capture is at its end.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// The number of the first one in its capture, from 0.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+}

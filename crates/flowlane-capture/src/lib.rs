@@ -1,0 +1,227 @@
+//! Readers and writers for capture files: pcap (draft-ietf-opsawg-pcap) and pcapng
+//! (draft-ietf-opsawg-pcapng).
+//!
+//! Own code, since the readers of other crates hold a whole file, or mistake the resolution of pcapng's
+//! times. Everything is bounded: a length that a file claims is believed only up to [`BLOCK_MAX`], and each
+//! call makes progress or fails.
+//!
+//! Frames come out as Ethernet: those of other links get an Ethernet header with the addresses
+//! that are known, and the EtherType of what they carry, or 0. Most captures are cut by a snap length: [`Packet::len`]
+//! says how long a frame was, [`Packet::bytes`] has what is there of it.
+//!
+//! ```
+//! use flowlane_capture::{CaptureReader, CaptureWriter, FileFormat};
+//!
+//! let mut writer = CaptureWriter::new(Vec::new(), FileFormat::Pcapng)?;
+//! writer.write(1_700_000_000_000_000_000, &[0xff; 60])?;
+//! let file = writer.finish()?;
+//! let mut reader = CaptureReader::new(&file[..])?;
+//! while let Some(packet) = reader.next()? {
+//!     assert_eq!((packet.bytes.len(), packet.is_cut()), (60, false));
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod batch;
+mod link;
+mod pcap;
+mod pcapng;
+mod source;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use batch::Batch;
+pub use write::{CaptureWriter, FileFormat};
+
+use std::io::Read;
+
+use batch::Place;
+use source::Source;
+
+/// The longest record or block that is read. Longer ones are taken for a damaged file.
+pub const BLOCK_MAX: usize = 16 << 20;
+
+/// The longest frame that is read: what libpcap captures at most. Longer ones are taken for a damaged file.
+pub const FRAME_MAX: usize = 1 << 18;
+
+/// What is wrong with a capture file, and where.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// It could not be read.
+    #[error("reading failed at byte {offset}: {source}")]
+    Io {
+        /// Bytes read before.
+        offset: u64,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is neither pcap nor pcapng.
+    #[error("this is no pcap or pcapng file: it begins with {magic:02x?}")]
+    Magic {
+        /// Its first bytes.
+        magic: Vec<u8>,
+    },
+    /// It ends within a record.
+    #[error("the file ends within record {record} (byte {offset}); the records before it are whole")]
+    Truncated {
+        /// The record, from 0.
+        record: u64,
+        /// Where it begins.
+        offset: u64,
+    },
+    /// A length or number in it cannot be right.
+    #[error("record {record} (byte {offset}): {problem}")]
+    Damaged {
+        /// The record, from 0.
+        record: u64,
+        /// Where it begins.
+        offset: u64,
+        /// What is wrong.
+        problem: String,
+    },
+    /// Its frames are of a kind that is not read.
+    #[error("its frames have link type {0}; these are read: {LINKS}", LINKS = link::NAMES)]
+    LinkType(u32),
+}
+
+/// A frame of a capture, as Ethernet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet<'a> {
+    /// When it was captured, nanoseconds since the epoch (UTC); 0 where the file does not say.
+    pub time_ns: u64,
+    /// Bytes that it had: more than [`bytes`](Self::bytes) where it was cut.
+    pub len: u32,
+    /// Its first bytes, as many as were captured.
+    pub bytes: &'a [u8],
+}
+
+impl Packet<'_> {
+    /// Whether some of its bytes were not captured.
+    pub fn is_cut(&self) -> bool {
+        (self.bytes.len() as u64) < u64::from(self.len)
+    }
+}
+
+/// Reads frames from a capture, one after the other or many at once.
+pub struct CaptureReader<R> {
+    source: Source<R>,
+    format: Reading,
+    /// A frame that was read when a batch was full.
+    pending: Option<Place>,
+    /// What is wrong behind the latest batch.
+    failed: Option<CaptureError>,
+}
+
+enum Reading {
+    Pcap(pcap::Header),
+    Pcapng(pcapng::Section),
+}
+
+impl<R: Read> CaptureReader<R> {
+    /// Reads the file's header and finds out what it is. `input` need not be buffered.
+    ///
+    /// # Errors
+    /// Where it is no capture, or one of another link type.
+    pub fn new(input: R) -> Result<Self, CaptureError> {
+        let mut source = Source::new(input);
+        let magic = match source.begin::<4>() {
+            Ok(Some(magic)) => magic,
+            Ok(None) => return Err(CaptureError::Magic { magic: Vec::new() }),
+            Err(CaptureError::Truncated { .. }) => {
+                return Err(CaptureError::Magic { magic: source.ahead().to_vec() });
+            }
+            Err(other) => return Err(other),
+        };
+        let format = match magic {
+            [0x0a, 0x0d, 0x0d, 0x0a] => Reading::Pcapng(pcapng::Section::begin(&mut source)?),
+            _ => Reading::Pcap(pcap::Header::read(&mut source, magic)?),
+        };
+        Ok(Self { source, format, pending: None, failed: None })
+    }
+
+    /// Whether a file begins like a capture.
+    pub fn is_capture(beginning: &[u8]) -> bool {
+        let Some(magic) = beginning.first_chunk::<4>() else { return false };
+        *magic == [0x0a, 0x0d, 0x0d, 0x0a] || pcap::is_magic(*magic)
+    }
+
+    /// Reads a record; its frame is the source's latest. None at the end of the file.
+    #[inline]
+    fn read(&mut self) -> Result<Option<Place>, CaptureError> {
+        let is_there = match &mut self.format {
+            Reading::Pcap(header) => header.next(&mut self.source),
+            Reading::Pcapng(section) => section.next(&mut self.source),
+        }?;
+        self.source.record += u64::from(is_there);
+        Ok(is_there.then_some(self.source.place))
+    }
+
+    /// The next frame. None at the end of the file.
+    ///
+    /// # Errors
+    /// Where the file is damaged or cut off; frames before that have been delivered.
+    #[expect(clippy::should_implement_trait, reason = "frames are lent")]
+    pub fn next(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
+        if let Some(place) = self.pending.take() {
+            return Ok(Some(self.source.store.packet(&place)));
+        }
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        self.source.store.made.clear();
+        let place = self.read()?;
+        Ok(place.map(|place| self.source.store.packet(&place)))
+    }
+
+    /// The next frames, as many as are read from the file at once: in the place of those that `batch` had, where they lie, without
+    /// a copy of each. None at the end of the file.
+    ///
+    /// # Errors
+    /// Where the file is damaged or cut off; frames before that have been delivered.
+    pub fn next_batch(&mut self, batch: &mut Batch) -> Result<(), CaptureError> {
+        batch.places.clear();
+        batch.first = self.source.record - u64::from(self.pending.is_some());
+        if self.pending.is_none() {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
+            self.source.store.made.clear();
+        }
+        batch.places.extend(self.pending.take());
+        self.source.spare = Some(std::mem::take(&mut batch.store));
+        let end = loop {
+            let next = self.read();
+            // Once it reads into another store, what it has read is for the next batch.
+            match next {
+                Ok(Some(place)) if self.source.left.is_none() => batch.places.push(place),
+                Ok(place) => {
+                    self.pending = place;
+                    break Ok(());
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        batch.store = match (self.source.left.take(), self.source.spare.take()) {
+            (Some(left), _) => left,
+            (None, Some(spare)) => self.source.leave(spare),
+            (None, None) => unreachable!("a store is spare or has been left"),
+        };
+        match end {
+            Err(error) if batch.is_empty() => Err(error),
+            Err(error) => {
+                self.failed = Some(error);
+                Ok(())
+            }
+            // The very first record may need another store.
+            Ok(()) if batch.is_empty() && self.pending.is_some() => self.next_batch(batch),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// Bytes of the file that have been read.
+    pub fn offset(&self) -> u64 {
+        self.source.offset
+    }
+}

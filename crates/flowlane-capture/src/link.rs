@@ -1,0 +1,200 @@
+//! Frames of other links, made Ethernet.
+
+use super::CaptureError;
+
+/// What a frame of a capture begins with (tcpdump.org's list of link types).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LinkType {
+    Ethernet,
+    /// An IP header.
+    Raw,
+    /// The address family in four bytes, in whichever order.
+    Loopback,
+    /// PPP, perhaps behind address and control (RFC 1662).
+    Ppp,
+    /// PPP over Ethernet, from the session's header on (RFC 2516).
+    Pppoe,
+    /// Address, control, EtherType: Cisco's HDLC.
+    Hdlc,
+    /// A Linux 'cooked' header, version 1.
+    Cooked,
+    /// The same, version 2.
+    Cooked2,
+    /// FDDI: frame control, addresses, LLC.
+    Fddi,
+    /// IEEE 802.11.
+    Wireless,
+    /// The same behind a radiotap header.
+    Radiotap,
+}
+
+/// What is read, for people.
+pub(super) const NAMES: &str = "Ethernet (1), raw IP (12, 14, 101, 228, 229), loopback (0, 108), PPP (9, 50), PPPoE (51), \
+     Cisco HDLC (104), Linux cooked (113, 276), FDDI (10), IEEE 802.11 (105, 127)";
+
+/// An Ethernet header, and how many bytes it takes the place of.
+type Header = ([u8; 14], usize);
+
+/// The EtherType of what is neither known nor Ethernet.
+const UNKNOWN: [u8; 2] = [0; 2];
+
+const IPV4: [u8; 2] = [8, 0];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+
+/// LLC and SNAP of EtherTypes (RFC 1042).
+const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
+
+impl LinkType {
+    pub(super) fn from_number(number: u32) -> Result<Self, CaptureError> {
+        // The upper bits of pcap's field say how long the frame check sequence is.
+        match number & 0xffff {
+            0 | 108 => Ok(Self::Loopback),
+            1 => Ok(Self::Ethernet),
+            9 | 50 => Ok(Self::Ppp),
+            10 => Ok(Self::Fddi),
+            // 12 and 14: as files of some systems have it.
+            12 | 14 | 101 | 228 | 229 => Ok(Self::Raw),
+            51 => Ok(Self::Pppoe),
+            104 => Ok(Self::Hdlc),
+            105 => Ok(Self::Wireless),
+            113 => Ok(Self::Cooked),
+            127 => Ok(Self::Radiotap),
+            276 => Ok(Self::Cooked2),
+            other => Err(CaptureError::LinkType(other)),
+        }
+    }
+
+    /// Writes `bytes` behind what is in `frame` as an Ethernet frame: an empty one where they end within the link's header.
+    /// Says by how much it is longer than it was.
+    pub(super) fn to_ethernet(self, bytes: &[u8], frame: &mut Vec<u8>) -> i64 {
+        let Some((header, replaced)) = self.header(bytes) else { return 0 };
+        frame.extend(header);
+        frame.extend_from_slice(&bytes[replaced..]);
+        header.len() as i64 - replaced as i64
+    }
+
+    /// The header that takes the place of the link's; none where `bytes` end within that.
+    fn header(self, bytes: &[u8]) -> Option<Header> {
+        let nobody = [[0; 6]; 2];
+        match self {
+            Self::Ethernet => Some((*bytes.first_chunk()?, 14)),
+            Self::Raw => {
+                let eth_type = if bytes.first()? >> 4 == 6 { IPV6 } else { IPV4 };
+                Some((ethernet(nobody, eth_type), 0))
+            }
+            Self::Loopback => Some((ethernet(nobody, family(*bytes.first_chunk()?)), 4)),
+            Self::Ppp if matches!(bytes, [0x0f | 0x8f, 0, ..]) => Self::Hdlc.header(bytes),
+            Self::Ppp => ppp(bytes, if bytes.starts_with(&[0xff, 3]) { 2 } else { 0 }),
+            Self::Pppoe => ppp(bytes, 6),
+            Self::Hdlc => {
+                let &[_, _, a, b] = bytes.first_chunk()?;
+                Some((ethernet(nobody, [a, b]), 4))
+            }
+            Self::Cooked => {
+                // Packet type, ARPHRD type, address length, address (8), protocol (2).
+                let header: &[u8; 16] = bytes.first_chunk()?;
+                Some((ethernet([[0; 6], address(header, 6)], [header[14], header[15]]), 16))
+            }
+            Self::Cooked2 => {
+                // Protocol (2), reserved (2), interface (4), ARPHRD type (2), packet type, address length, address (8).
+                let header: &[u8; 20] = bytes.first_chunk()?;
+                Some((ethernet([[0; 6], address(header, 12)], [header[0], header[1]]), 20))
+            }
+            Self::Fddi => {
+                let header: &[u8; 13] = bytes.first_chunk()?;
+                Some(llc(bytes, [address(header, 1), address(header, 7)], 13))
+            }
+            Self::Wireless => wireless(bytes, 0),
+            Self::Radiotap => {
+                let &[_, _, low, high] = bytes.first_chunk()?;
+                wireless(bytes, u16::from_le_bytes([low, high]).into())
+            }
+        }
+    }
+}
+
+fn ethernet([destination, source]: [[u8; 6]; 2], eth_type: [u8; 2]) -> [u8; 14] {
+    let mut header = [0; 14];
+    header[..6].copy_from_slice(&destination);
+    header[6..12].copy_from_slice(&source);
+    header[12..].copy_from_slice(&eth_type);
+    header
+}
+
+fn address(bytes: &[u8], at: usize) -> [u8; 6] {
+    *bytes[at..].first_chunk().expect("the caller has looked")
+}
+
+/// The EtherType of an address family, as systems number them.
+fn family(number: [u8; 4]) -> [u8; 2] {
+    // In the order of the machine that wrote it: families are small numbers.
+    match u32::from_le_bytes(number).min(u32::from_be_bytes(number)) {
+        2 => IPV4,
+        // Linux, NetBSD and OpenBSD, FreeBSD, macOS.
+        10 | 24 | 28 | 30 => IPV6,
+        _ => UNKNOWN,
+    }
+}
+
+/// PPP with its protocol at `at`, in one byte where that is odd (RFC 1661 §2, §6.5).
+fn ppp(bytes: &[u8], at: usize) -> Option<Header> {
+    let first = *bytes.get(at)?;
+    let (protocol, len) = match first & 1 {
+        1 => (first.into(), 1),
+        _ => (u16::from_be_bytes([first, *bytes.get(at + 1)?]), 2),
+    };
+    let eth_type = match protocol {
+        0x0021 => IPV4,
+        0x0057 => IPV6,
+        0x0281 => [0x88, 0x47],
+        0x0283 => [0x88, 0x48],
+        _ => UNKNOWN,
+    };
+    Some((ethernet([[0; 6]; 2], eth_type), at + len))
+}
+
+/// LLC at `at`: with SNAP its EtherType, else what it is behind a length of 0.
+fn llc(bytes: &[u8], addresses: [[u8; 6]; 2], at: usize) -> Header {
+    match bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        Some(snap) if snap[..6] == SNAP => (ethernet(addresses, [snap[6], snap[7]]), at + 8),
+        _ => (ethernet(addresses, UNKNOWN), at.min(bytes.len())),
+    }
+}
+
+/// An IEEE 802.11 frame at `at` (IEEE 802.11-2020 §9.2, §9.3.2). What carries nothing, or nothing that can be read, is
+/// of no EtherType.
+fn wireless(bytes: &[u8], at: usize) -> Option<Header> {
+    let frame = bytes.get(at..)?;
+    let header: &[u8; 24] = match frame.first_chunk() {
+        Some(header) => header,
+        // Acknowledgements and the like are shorter.
+        None => return (frame.len() >= 10).then(|| (ethernet([[0; 6]; 2], UNKNOWN), bytes.len())),
+    };
+    let [control, flags, ..] = *header;
+    let is_data = control & 0x0c == 0x08 && control & 0x40 == 0;
+    let [first, second, third] = [4, 10, 16].map(|at| address(header, at));
+    if !is_data {
+        return Some((ethernet([first, second], UNKNOWN), at + 24));
+    }
+    let mut len = 24;
+    // To a distribution system, from one, between two.
+    let addresses = match flags & 3 {
+        0 => [first, second],
+        1 => [third, second],
+        2 => [first, third],
+        _ => {
+            len += 6;
+            [third, *frame.get(24..)?.first_chunk()?]
+        }
+    };
+    let mut is_plain = flags & 0x40 == 0;
+    if control & 0x80 != 0 {
+        // Several in one (A-MSDU) are not taken apart.
+        is_plain &= frame.get(len)? & 0x80 == 0;
+        len += if flags & 0x80 != 0 { 6 } else { 2 };
+    }
+    match is_plain {
+        true => Some(llc(bytes, addresses, at + len)),
+        false => Some((ethernet(addresses, UNKNOWN), (at + len).min(bytes.len()))),
+    }
+}

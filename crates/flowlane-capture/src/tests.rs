@@ -1,0 +1,293 @@
+use std::path::PathBuf;
+
+use super::*;
+
+/// Everything that a capture holds, and how it ended.
+fn read_all(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<CaptureError>) {
+    let mut frames = Vec::new();
+    let mut reader = match CaptureReader::new(bytes) {
+        Ok(reader) => reader,
+        Err(error) => return (frames, Some(error)),
+    };
+    loop {
+        match reader.next() {
+            Ok(Some(packet)) => frames.push((packet.time_ns, packet.bytes.to_vec())),
+            Ok(None) => return (frames, None),
+            Err(error) => return (frames, Some(error)),
+        }
+    }
+}
+
+/// The same, many frames at a time; numbers and lengths, too.
+fn read_batches(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<CaptureError>) {
+    let mut frames: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut reader = match CaptureReader::new(bytes) {
+        Ok(reader) => reader,
+        Err(error) => return (frames, Some(error)),
+    };
+    let mut batch = Batch::default();
+    loop {
+        match reader.next_batch(&mut batch) {
+            Ok(()) if batch.is_empty() => return (frames, None),
+            Ok(()) => {
+                assert_eq!(batch.first(), frames.len() as u64);
+                frames.extend(batch.packets().map(|packet| (packet.time_ns, packet.bytes.to_vec())));
+            }
+            Err(error) => return (frames, Some(error)),
+        }
+    }
+}
+
+/// A capture of this link type.
+fn of_link(link: u32, frame: &[u8]) -> Vec<u8> {
+    let mut bytes = written(FileFormat::Pcap, &[(0, frame.to_vec())]);
+    bytes[20..24].copy_from_slice(&link.to_le_bytes());
+    bytes
+}
+
+fn written(format: FileFormat, frames: &[(u64, Vec<u8>)]) -> Vec<u8> {
+    let mut writer = CaptureWriter::new(Vec::new(), format).unwrap();
+    for (time_ns, frame) in frames {
+        writer.write(*time_ns, frame).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+fn frames() -> Vec<(u64, Vec<u8>)> {
+    (0..9u64).map(|i| (1_700_000_000_123_456_789 + i, (0..i as u8 * 7).collect())).collect()
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    for format in [FileFormat::Pcap, FileFormat::Pcapng] {
+        let (read, end) = read_all(&written(format, &frames()));
+        assert_eq!(read, frames(), "{format:?}");
+        assert!(end.is_none());
+    }
+}
+
+#[test]
+fn both_byte_orders_and_resolutions_of_pcap() {
+    let be = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_be_bytes()).collect::<Vec<u8>>();
+    let record = [be(&[5, 7, 2, 60]), vec![0xab, 0xcd]].concat();
+    for (magic, time_ns) in [(0xa1b2_c3d4, 5_000_007_000), (0xa1b2_3c4d, 5_000_000_007)] {
+        let file = [be(&[magic, 0x0002_0004, 0, 0, 65535, 1]), record.clone(), record.clone()].concat();
+        let (read, end) = read_all(&file);
+        assert_eq!(read, [(time_ns, vec![0xab, 0xcd]), (time_ns, vec![0xab, 0xcd])]);
+        assert!(end.is_none());
+    }
+}
+
+#[test]
+fn big_endian_pcapng_with_two_sections_and_all_packet_blocks() {
+    let block = |kind: u32, body: &[u8]| {
+        let mut body = body.to_vec();
+        body.resize(body.len().next_multiple_of(4), 0);
+        let len = (body.len() as u32 + 12).to_be_bytes();
+        [&kind.to_be_bytes()[..], &len, &body, &len].concat()
+    };
+    let be = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_be_bytes()).collect::<Vec<u8>>();
+    let section = block(0x0a0d_0d0a, &be(&[0x1a2b_3c4d, 0x0001_0000, u32::MAX, u32::MAX]));
+    // Milliseconds; then a second interface with 2^-10 seconds; snap length 3.
+    let interface = block(1, &be(&[1 << 16, 3, 9 << 16 | 1, 3 << 24, 0]));
+    let binary = block(1, &be(&[1 << 16, 0, 9 << 16 | 1, 0x8a << 24, 0]));
+    let enhanced = |n: u32| block(6, &[be(&[n, 0, 2048, 3, 99]), vec![1, 2, 3]].concat());
+    let simple = block(3, &[be(&[9]), vec![4, 5, 6]].concat());
+    let obsolete = block(2, &[be(&[0, 0, 1, 1, 1]), vec![7]].concat());
+    let unknown = block(0xbad, b"whatever");
+    let file = [section, interface, binary, unknown, enhanced(0), enhanced(1), simple, obsolete].concat();
+    let (read, end) = read_all(&[file.clone(), file].concat());
+    assert!(end.is_none(), "{end:?}");
+    let once = [
+        (2_048_000_000, vec![1, 2, 3]),
+        (2_000_000_000, vec![1, 2, 3]),
+        (0, vec![4, 5, 6]),
+        (1_000_000, vec![7]),
+    ];
+    assert_eq!(read, [once.clone(), once].concat());
+}
+
+#[test]
+fn other_links_become_ethernet_or_are_named() {
+    let ip = [0x45, 0x77, 0x88];
+    let with = |header: &[u8]| [header, &ip].concat();
+    let llc = [0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+    // Frame control, duration, three addresses, sequence.
+    let wireless =
+        |control: u8, flags: u8| [&[control, flags, 0, 0][..], &[1; 6], &[2; 6], &[3; 6], &[0, 0]].concat();
+    let (from, to) = (wireless(8, 2), wireless(8, 1));
+    let between = [&wireless(0x88, 3)[..], &[4; 6], &[0, 0]].concat();
+    let radiotap = [&[0, 0, 9, 0, 0, 0, 0, 0, 0][..], &from].concat();
+    let (nobody, v4) = ([0; 6], [8, 0]);
+    type Addresses = [[u8; 6]; 2];
+    let cases: Vec<(u32, Vec<u8>, Addresses, [u8; 2])> = vec![
+        (101, vec![], [nobody; 2], v4),
+        (12, vec![], [nobody; 2], v4),
+        (0, vec![2, 0, 0, 0], [nobody; 2], v4),
+        (108, vec![0, 0, 0, 24], [nobody; 2], [0x86, 0xdd]),
+        (0, vec![0, 0, 0, 99], [nobody; 2], [0, 0]),
+        (9, vec![0xff, 3, 0, 0x21], [nobody; 2], v4),
+        (9, vec![0x21], [nobody; 2], v4),
+        (50, vec![0xff, 3, 0, 0x57], [nobody; 2], [0x86, 0xdd]),
+        (50, vec![0x0f, 0, 8, 0], [nobody; 2], v4),
+        (51, vec![0x11, 0, 0, 7, 0, 5, 0, 0x21], [nobody; 2], v4),
+        (104, vec![0x0f, 0, 8, 0], [nobody; 2], v4),
+        (113, vec![0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0, 8, 0], [nobody, [2, 0, 0, 0, 0, 9]], v4),
+        (
+            276,
+            vec![8, 0, 0, 0, 0, 0, 0, 3, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0],
+            [nobody, [2, 0, 0, 0, 0, 9]],
+            v4,
+        ),
+        (10, [&[0x50][..], &[1; 6], &[2; 6], &llc].concat(), [[1; 6], [2; 6]], v4),
+        (105, [&from[..], &llc].concat(), [[1; 6], [3; 6]], v4),
+        (105, [&to[..], &llc].concat(), [[3; 6], [2; 6]], v4),
+        (105, [&between[..], &llc].concat(), [[3; 6], [4; 6]], v4),
+        (127, [&radiotap[..], &llc].concat(), [[1; 6], [3; 6]], v4),
+        // A beacon; data that is encrypted.
+        (105, wireless(0x80, 0), [[1; 6], [2; 6]], [0, 0]),
+        (105, wireless(8, 0x40), [[1; 6], [2; 6]], [0, 0]),
+    ];
+    for (link, header, [destination, source], eth_type) in cases {
+        let wanted = [&destination[..], &source, &eth_type, &ip].concat();
+        let file = of_link(link, &with(&header));
+        let mut reader = CaptureReader::new(&file[..]).unwrap();
+        let packet = reader.next().unwrap().unwrap();
+        assert_eq!(packet.bytes, wanted, "link type {link}: {header:02x?}");
+        assert_eq!(packet.len as usize, wanted.len(), "link type {link}");
+        // Wherever such a frame is cut, it is what there is of it, or nothing.
+        for captured in 0..header.len() + ip.len() {
+            let (read, end) = read_all(&of_link(link, &with(&header)[..captured]));
+            assert!(end.is_none() && read.len() == 1);
+            let made = &read[0].1;
+            assert!(made.len() <= captured + 14);
+            assert!(captured < header.len() || *made == wanted[..made.len()]);
+        }
+    }
+    let error = read_all(&of_link(147, &[0])).1.unwrap();
+    assert!(error.to_string().contains("link type 147"));
+}
+
+#[test]
+fn a_frame_that_was_cut_says_how_long_it_was() {
+    for format in [FileFormat::Pcap, FileFormat::Pcapng] {
+        let mut writer = CaptureWriter::new(Vec::new(), format).unwrap();
+        writer.write_cut(1, &[7; 96], 1514).unwrap();
+        writer.write(2, &[8; 60]).unwrap();
+        let file = writer.finish().unwrap();
+        let mut reader = CaptureReader::new(&file[..]).unwrap();
+        let lens = |packet: Option<Packet<'_>>| packet.map(|p| (p.time_ns, p.bytes.len(), p.len, p.is_cut()));
+        assert_eq!(lens(reader.next().unwrap()), Some((1, 96, 1514, true)), "{format:?}");
+        assert_eq!(lens(reader.next().unwrap()), Some((2, 60, 60, false)), "{format:?}");
+        assert_eq!(lens(reader.next().unwrap()), None);
+    }
+    // Raw IP of 1,500 bytes, cut to 40; and a file that says 0.
+    let mut file = of_link(101, &[0x45; 40]);
+    for (original, len) in [(1500u32, 1514), (0, 54)] {
+        file[24 + 12..24 + 16].copy_from_slice(&original.to_le_bytes());
+        let mut reader = CaptureReader::new(&file[..]).unwrap();
+        assert_eq!(reader.next().unwrap().unwrap().len, len);
+    }
+}
+
+#[test]
+fn batches_have_the_same_frames_however_they_lie_in_the_file() {
+    let mut state = 7u64;
+    let mut number = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for round in 0..12 {
+        let format = if round % 2 == 0 { FileFormat::Pcap } else { FileFormat::Pcapng };
+        // Small ones and some that are longer than what is read at once.
+        let longest = [90, 1600, 70_000, 262_000][round / 3];
+        let frames: Vec<(u64, Vec<u8>)> = (0..1_200_000 / longest.max(300))
+            .map(|i| (i, vec![i as u8; number(longest + 1) as usize]))
+            .collect();
+        let mut file = written(format, &frames);
+        if round % 3 == 2 && format == FileFormat::Pcap {
+            // Each gets an Ethernet header.
+            file[20..24].copy_from_slice(&101u32.to_le_bytes());
+        }
+        let (read, end) = read_batches(&file);
+        assert!(end.is_none());
+        assert_eq!(read, read_all(&file).0);
+        assert_eq!(read.len(), frames.len());
+        for _ in 0..20 {
+            let cut = number(file.len() as u64) as usize;
+            let [(a, a_end), (b, b_end)] = [read_batches(&file[..cut]), read_all(&file[..cut])];
+            assert!(a == b && format!("{a_end:?}") == format!("{b_end:?}"), "{format:?} {cut}");
+        }
+    }
+    // One by one behind a batch.
+    let frames: Vec<(u64, Vec<u8>)> = (0..9000).map(|i| (i, vec![i as u8; 100])).collect();
+    let file = written(FileFormat::Pcap, &frames);
+    let (mut reader, mut batch, mut seen) = (CaptureReader::new(&file[..]).unwrap(), Batch::default(), 0);
+    while seen < frames.len() {
+        reader.next_batch(&mut batch).unwrap();
+        assert!(!batch.is_empty());
+        for packet in batch.packets() {
+            assert_eq!(packet.time_ns, seen as u64);
+            seen += 1;
+        }
+        if let Some(packet) = reader.next().unwrap() {
+            assert_eq!((packet.time_ns, packet.bytes), (seen as u64, &frames[seen].1[..]));
+            seen += 1;
+        }
+    }
+}
+
+#[test]
+fn a_cut_off_file_gives_what_is_whole_and_says_where_it_ends() {
+    for format in [FileFormat::Pcap, FileFormat::Pcapng] {
+        let whole = written(format, &frames());
+        for len in 0..whole.len() {
+            let (read, end) = read_all(&whole[..len]);
+            assert!(read.len() <= 9 && read[..] == frames()[..read.len()], "{format:?} {len}");
+            assert!(end.is_some() || len >= 24, "{format:?} {len}");
+        }
+    }
+    let error = read_all(b"GIF89a").1.unwrap();
+    assert!(error.to_string().contains("no pcap or pcapng"));
+}
+
+#[test]
+fn lengths_are_not_believed() {
+    let mut file = written(FileFormat::Pcap, &frames());
+    file[24 + 8..24 + 12].copy_from_slice(&u32::MAX.to_le_bytes());
+    let error = read_all(&file).1.unwrap();
+    assert!(error.to_string().contains("record 0 (byte 24)"), "{error}");
+}
+
+/// The folder of captures for tests, where there is one.
+fn captures() -> Vec<PathBuf> {
+    let folder = flowlane::testing::data("captures").into_iter();
+    folder.flat_map(|folder| std::fs::read_dir(folder).unwrap()).map(|entry| entry.unwrap().path()).collect()
+}
+
+#[test]
+fn real_captures_truncated_and_mutated_make_no_reader_panic() {
+    let mut state = 1u64;
+    let mut files: Vec<Vec<u8>> = captures().iter().map(|path| std::fs::read(path).unwrap()).collect();
+    files.push(written(FileFormat::Pcap, &frames()));
+    files.push(written(FileFormat::Pcapng, &frames()));
+    for bytes in files {
+        read_all(&bytes);
+        if bytes.len() > 4096 {
+            continue;
+        }
+        // At every place of headers and first frames, and at some behind them.
+        for len in (0..bytes.len().min(400)).chain((400..bytes.len()).step_by(37)) {
+            read_all(&bytes[..len]);
+        }
+        for _ in 0..300 {
+            let mut mutated = bytes.clone();
+            for _ in 0..4 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let at = (state >> 33) as usize % mutated.len().min(200);
+                mutated[at] = (state >> 25) as u8;
+            }
+            read_all(&mutated);
+        }
+    }
+}
