@@ -29,9 +29,11 @@ mod pcapng;
 mod source;
 #[cfg(test)]
 mod tests;
+mod unpack;
 mod write;
 
 pub use batch::Batch;
+pub use unpack::{is_packed, unpack};
 pub use write::{CaptureWriter, FileFormat};
 
 use std::io::Read;

@@ -11,6 +11,7 @@ pub(crate) use route::{
 pub(crate) use sim::{SimPaperOptions, SimReportOptions, SimVerb, SimWhatIfOptions};
 pub(crate) use switch::{Running, SwitchOptions, SwitchVerb};
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
@@ -130,7 +131,7 @@ pub(crate) enum TraceFormat {
 /// A rule file.
 #[derive(Debug, Args)]
 pub(crate) struct RulesInput {
-    /// Rule file (may be gzipped): ClassBench filters or flows as ovs-ofctl reads them.
+    /// Rule file (may be packed by gzip or zstd): ClassBench filters or flows as ovs-ofctl reads them.
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: PathBuf,
     /// How the rule file is written.
@@ -151,7 +152,8 @@ impl RulesInput {
 /// A file of packets.
 #[derive(Debug, Args)]
 pub(crate) struct TraceInput {
-    /// Packets: a ClassBench header trace, or a capture (either may be gzipped).
+    /// Packets: a ClassBench header trace, or a capture: pcap or pcapng, of any length, cut by a snap length or not (either may
+    /// be packed by gzip or zstd).
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: PathBuf,
     /// How the trace is written.
@@ -168,7 +170,7 @@ pub(crate) struct TraceInput {
 /// A rule file that a command is about.
 #[derive(Debug, Args)]
 pub(crate) struct RulesFile {
-    /// Rule file (may be gzipped): ClassBench filters or flows as ovs-ofctl reads them.
+    /// Rule file (may be packed by gzip or zstd): ClassBench filters or flows as ovs-ofctl reads them.
     #[arg(value_name = "FILE")]
     rules: PathBuf,
     /// How the rule file is written.
@@ -229,7 +231,7 @@ pub(crate) struct ClassifyOptions {
     /// Say how the answer for this packet (counted from 0) comes about, instead of classifying: which rule wins,
     /// which comes next, how much is read, and on which bits it depends.
     #[arg(long, value_name = "PACKET", conflicts_with = "check")]
-    pub(crate) explain: Option<usize>,
+    pub(crate) explain: Option<u64>,
     /// Table of the rules to classify with, where the file has several.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) table: u8,
@@ -237,6 +239,10 @@ pub(crate) struct ClassifyOptions {
     /// their own; may be given up to 15 times. With engines of access lists.
     #[arg(long, value_name = "FILE", conflicts_with = "explain")]
     pub(crate) also: Vec<PathBuf>,
+    /// Threads that parse, look up and write; as many as there are cores where it is left out. Verdicts come in the
+    /// packets' order all the same.
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
     /// Write how often each rule won here, as CSV.
     #[arg(long, value_name = "FILE", conflicts_with = "explain")]
     pub(crate) hits: Option<PathBuf>,

@@ -1,24 +1,20 @@
 //! Reading what the arguments name.
 
-use std::io::{Cursor, Read};
+use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 
-use flowlane::packet::key::FlowKey;
-use flowlane::packet::{Captured, Parser};
 use flowlane::route::read::{self as route_read, RouteList, RouteOptions};
-use flowlane::rule::{Flags, Format, ReadOptions, Rule, classbench};
-use flowlane_capture::CaptureReader;
-use flowlane_switch::packet::{Frame, decapsulate};
+use flowlane::rule::{Flags, Format, ReadOptions, Rule};
 
-use crate::arguments::{RoutesFormat, RoutesInput, RulesFormat, RulesInput, TraceFormat, TraceInput};
+use crate::arguments::{RoutesFormat, RoutesInput, RulesFormat, RulesInput};
 use crate::failure::Failure;
 use crate::mrt;
 
 /// The most bytes that a file may have, decompressed: enough for ten million rules.
 const FILE_BYTES_MAX: u64 = 2 << 30;
 
-/// The most bytes that gzip may make of one, beyond [`INFLATED_BYTES`]. Rules, routes and captures become 5 to 50 times
+/// The most bytes that may be made of one, beyond [`INFLATED_BYTES`]. Rules, routes and captures become 5 to 50 times
 /// smaller; a file of a few megabytes that becomes a thousand times as large (deflate's most is 1032) was made to fill
 /// memory, and whoever means it can decompress it.
 const INFLATION_MAX: u64 = 100;
@@ -26,7 +22,7 @@ const INFLATION_MAX: u64 = 100;
 /// What may be made of any file, however small.
 const INFLATED_BYTES: u64 = 64 << 20;
 
-/// A file's bytes; one that is gzipped is decompressed.
+/// A file's bytes; one that is packed by gzip or zstd is unpacked.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     let failed = |e: &std::io::Error| Failure::file(path, "read", e);
     let file = std::fs::File::open(path).map_err(|e| failed(&e))?;
@@ -35,18 +31,16 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(Failure::input(format!("{} is larger than {FILE_BYTES_MAX} bytes", path.display())));
     }
-    match bytes.starts_with(&[0x1f, 0x8b]) {
-        true => inflate(&bytes, path),
-        false => Ok(bytes),
-    }
+    if flowlane_capture::is_packed(&bytes) { inflate(&bytes, path) } else { Ok(bytes) }
 }
 
-/// What gzip has made of a file's bytes, as far as that is bounded.
+/// What has been packed into a file's bytes, as far as that is bounded.
 fn inflate(packed: &[u8], path: &Path) -> Result<Vec<u8>, Failure> {
     let most = (packed.len() as u64 * INFLATION_MAX).clamp(INFLATED_BYTES, FILE_BYTES_MAX);
     let mut bytes = Vec::new();
-    let decoder = flate2::read::MultiGzDecoder::new(packed);
-    decoder.take(most + 1).read_to_end(&mut bytes).map_err(|e| Failure::file(path, "read", &e))?;
+    let read =
+        flowlane_capture::unpack(packed).and_then(|unpacked| unpacked.take(most + 1).read_to_end(&mut bytes));
+    read.map_err(|e| Failure::file(path, "read", &e))?;
     if bytes.len() as u64 > most {
         let message = format!("{} becomes larger than {most} bytes when decompressed", path.display());
         let help = format!("decompress it first, where that is meant: up to {FILE_BYTES_MAX} bytes are read");
@@ -88,59 +82,6 @@ pub(crate) fn read_rules(input: &RulesInput) -> Result<(Vec<Rule>, Format), Fail
 pub(crate) fn read_more_rules(path: &Path, like: &RulesInput) -> Result<(Vec<Rule>, Format), Failure> {
     let RulesInput { rules_format, match_flags, .. } = *like;
     read_rules(&RulesInput { rules: path.to_owned(), rules_format, match_flags })
-}
-
-/// The keys of a trace, and how many of its packets were malformed or not to be taken out of their tunnels.
-pub(crate) fn read_trace(input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Failure> {
-    let bytes = read_bytes(&input.trace)?;
-    let pcap = [
-        [0xd4, 0xc3, 0xb2, 0xa1],
-        [0xa1, 0xb2, 0xc3, 0xd4],
-        [0x4d, 0x3c, 0xb2, 0xa1],
-        [0xa1, 0xb2, 0x3c, 0x4d],
-    ];
-    let is_capture =
-        pcap.iter().any(|m| bytes.starts_with(m)) || bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]);
-    let capture = match input.trace_format {
-        TraceFormat::Auto => is_capture,
-        TraceFormat::Classbench => false,
-        TraceFormat::Pcap | TraceFormat::Pcapng => true,
-    };
-    if capture {
-        return capture_keys(&bytes, input);
-    }
-    let name = input.trace.display().to_string();
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Failure::input(format!("{name} is neither a capture nor a text of headers")))?;
-    match classbench::read_trace(&text, &name) {
-        Ok(keys) => Ok((keys, 0)),
-        Err(errors) => Err(Failure::lines(text, &errors)),
-    }
-}
-
-fn capture_keys(bytes: &[u8], input: &TraceInput) -> Result<(Vec<FlowKey>, u64), Failure> {
-    let failed = |e| Failure::input(format!("{}: {e}", input.trace.display()));
-    let mut reader = CaptureReader::new(Cursor::new(bytes)).map_err(failed)?;
-    let (mut keys, mut malformed, mut refused) = (Vec::new(), 0, 0);
-    let mut frame = Frame::default();
-    let parser = Parser::new();
-    while let Some(packet) = reader.next().map_err(failed)? {
-        frame.fill(packet.bytes);
-        let mut key = FlowKey::zero();
-        let whole = Captured::new(packet.bytes, packet.len as usize);
-        let mut headers = parser.parse_one(whole, input.in_port, &mut key);
-        if input.decapsulate {
-            let missing = packet.len as usize - packet.bytes.len();
-            match decapsulate(&parser, &mut frame, input.in_port, headers, &mut key, &[], missing) {
-                Ok(inner) => headers = inner,
-                // It stays what it was outside, so that every packet has its row.
-                Err(_) => refused += 1,
-            }
-        }
-        malformed += u64::from(headers.malformed.is_some());
-        keys.push(key);
-    }
-    Ok((keys, malformed + refused))
 }
 
 /// The routes of a file, and the name of the format that they were written in.

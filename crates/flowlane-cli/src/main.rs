@@ -6,6 +6,7 @@ mod failure;
 mod input;
 mod mrt;
 mod output;
+mod trace;
 mod tuning;
 
 use std::process::ExitCode;

@@ -12,18 +12,18 @@ use crate::failure::Failure;
 
 /// A file, or standard output where there is none.
 pub(crate) struct Output<'a> {
-    writer: Box<dyn Write>,
+    writer: Box<dyn Write + Send>,
     path: Option<&'a Path>,
 }
 
 impl<'a> Output<'a> {
     pub(crate) fn create(path: Option<&'a Path>) -> Result<Self, Failure> {
-        let writer: Box<dyn Write> = match path {
+        let writer: Box<dyn Write + Send> = match path {
             Some(path) => {
                 let file = File::create(path).map_err(|e| Failure::file(path, "written", &e))?;
                 Box::new(BufWriter::with_capacity(1 << 18, file))
             }
-            None => Box::new(BufWriter::with_capacity(1 << 16, io::stdout().lock())),
+            None => Box::new(BufWriter::with_capacity(1 << 16, io::stdout())),
         };
         Ok(Self { writer, path })
     }

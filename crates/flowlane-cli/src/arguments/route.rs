@@ -27,7 +27,7 @@ pub(crate) enum RoutesFormat {
 /// A file of routes.
 #[derive(Debug, Args)]
 pub(crate) struct RoutesInput {
-    /// Routes (may be gzipped): prefixes with next hops, the output of `ip route`, or an MRT dump.
+    /// Routes (may be packed by gzip or zstd): prefixes with next hops, the output of `ip route`, or an MRT dump.
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: PathBuf,
     /// How the routes are written.
@@ -90,7 +90,7 @@ Examples:
 pub(crate) struct RouteLookupOptions {
     #[command(flatten)]
     pub(crate) routes: RoutesInput,
-    /// Addresses, one a line (may be gzipped).
+    /// Addresses, one a line (may be packed by gzip or zstd).
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: Option<PathBuf>,
     /// Engine: auto, dir24 (IPv4), trie (IPv6) or compact (both).
@@ -154,7 +154,7 @@ pub(crate) struct RouteBenchOptions {
     /// Only this variant.
     #[arg(long, value_name = "NAME", value_parser = fib_variant_names())]
     pub(crate) variant: Option<String>,
-    /// A trace of updates to be replayed (may be gzipped).
+    /// A trace of updates to be replayed (may be packed by gzip or zstd).
     #[arg(long, value_name = "FILE")]
     pub(crate) updates: Option<PathBuf>,
     /// How often the same route is hit again: uniform, zipf:S or pareto:A,B.

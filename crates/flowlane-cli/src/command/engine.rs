@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::output::{self, Output};
 
 /// Packets with which `auto` measures.
-const SAMPLE: usize = 4096;
+pub(crate) const SAMPLE: usize = 4096;
 
 /// Packets looked up at a time, and between two looks at the clock: their keys stay in the nearest caches. With a device,
 /// so many that several batches are under way.
@@ -220,6 +220,15 @@ impl Engine {
         }
     }
 
+    /// How many threads look up: one where batches take turns on a device.
+    pub(crate) fn threads(&self, options: &ClassifyOptions) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, Into::into);
+        match self {
+            Self::Linear(_) | Self::Tuple(_) | Self::Acl(_) => options.threads.map_or_else(all, Into::into),
+            _ => 1,
+        }
+    }
+
     /// Where it looks up, if not on the CPU; or why no longer.
     pub(crate) fn device(&self) -> Option<String> {
         let (name, failure) = match self {
@@ -335,7 +344,7 @@ fn variant(options: &ClassifyOptions) -> Result<Option<Variant>, Failure> {
 /// What `--explain` says.
 #[derive(Serialize)]
 struct Explained {
-    packet: usize,
+    packet: u64,
     engine: &'static str,
     variant: &'static str,
     /// Positions in the rule file.
@@ -359,7 +368,7 @@ struct Depends {
 /// Says how the answer for a packet comes about.
 pub(crate) fn explain(
     engine: &Engine,
-    packet: usize,
+    packet: u64,
     key: &FlowKey,
     rules: &[Rule],
     options: &ClassifyOptions,

@@ -7,6 +7,7 @@ mod gpu;
 mod namespaces;
 mod route;
 mod sim;
+mod streams;
 mod support;
 mod switch;
 mod tune;

@@ -226,6 +226,14 @@ pub fn read_trace(text: &str, file: &str) -> Result<Vec<FlowKey>, ReadErrors> {
     read_lines(text, file, (usize::MAX, "headers"), header)
 }
 
+/// How many headers a trace has: what [`read_trace`] would give, without keeping it.
+///
+/// # Errors
+/// All lines that are wrong.
+pub fn check_trace(text: &str, file: &str) -> Result<usize, ReadErrors> {
+    read_lines(text, file, (usize::MAX, "headers"), |line| header(line).map(drop)).map(|all| all.len())
+}
+
 fn header(line: Token<'_>) -> Result<FlowKey, Fault> {
     let mut words = Words::of(line);
     let mut number = |what: &str, max: u32| {

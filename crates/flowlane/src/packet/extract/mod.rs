@@ -279,17 +279,16 @@ fn guess(frame: &[u8; FRAME_LEAST]) -> Option<&'static Stack> {
 }
 
 /// Where the lengths of the packet (the frame from its network header on) are right: how much longer than
-/// the least its transport header is.
+/// the least its transport header is. So many bytes are missing at its end.
 #[inline(always)]
-fn check(packet: Captured<'_>, stack: &Stack) -> Option<usize> {
-    let (packet, whole_len) = (packet.bytes(), packet.len());
+fn check(packet: &[u8], missing: usize, stack: &Stack) -> Option<usize> {
     let (least, network_len) = (usize::from(stack.least), usize::from(stack.network_len));
     // The least that any stack has, so that the compiler sees what is there.
     if packet.len() < least || packet.len() < 28 {
         return None;
     }
     let packet_len = be16(packet, usize::from(stack.len_at)) + usize::from(stack.len_more);
-    if packet_len < least || packet_len > whole_len {
+    if packet_len < least || packet_len > packet.len() + missing {
         return None;
     }
     let room = packet_len - network_len;
@@ -339,9 +338,8 @@ fn extract(
         }
     }
     let stack = *stack;
-    let packet = frame.from(stack.headers.l3.into());
-    let options = check(packet, stack)?;
-    let packet = packet.bytes();
+    let packet = &frame.bytes()[usize::from(stack.headers.l3)..];
+    let options = check(packet, frame.len() - frame.bytes().len(), stack)?;
     let words = key.words_mut();
     words[word::IN_PORT] = in_port;
     let (l2, rest) = words[L2_WORD..].split_first_chunk_mut().expect("L2 is within the key");

@@ -12,6 +12,7 @@ use crate::arguments::SimWhatIfOptions;
 use crate::failure::Failure;
 use crate::input;
 use crate::output;
+use crate::trace::Trace;
 
 pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
     let (preset, machine) = machine_of(&options.preset)?;
@@ -46,11 +47,12 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
 /// The workloads of the rules and packets that the options name.
 fn plan(options: &SimWhatIfOptions) -> Result<Plan, Failure> {
     let (mut rules, _) = input::read_rules(&options.rules)?;
-    let (packets, malformed) = input::read_trace(&options.trace)?;
+    let (packets, faults) = Trace::open(&options.trace)?.read_all()?;
+    let malformed = faults.malformed + faults.cut;
     if malformed > 0 {
         let (path, all) = (options.trace.trace.display(), packets.len());
         eprintln!(
-            "{path}: {malformed} of {all} packets are malformed; they are looked up as far as they could be read"
+            "{path}: {malformed} of {all} packets are malformed or cut; they are looked up as far as they could be read"
         );
     }
     let all = rules.len();

@@ -1,0 +1,123 @@
+//! Files that are packed.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+/// Bytes that are read of a packed file at once.
+const BUFFER: usize = 1 << 16;
+
+fn is_gzip(beginning: &[u8]) -> bool {
+    beginning.starts_with(&[0x1f, 0x8b])
+}
+
+fn is_zstd(beginning: &[u8]) -> bool {
+    matches!(beginning, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+}
+
+/// Whether a file begins like one that [`unpack`] unpacks.
+pub fn is_packed(beginning: &[u8]) -> bool {
+    is_gzip(beginning) || is_zstd(beginning)
+}
+
+/// What a file holds, unpacked as it is read where it is packed by gzip or zstd.
+///
+/// # Errors
+/// What reading says.
+pub fn unpack<'a>(mut file: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
+    let mut beginning = Vec::new();
+    file.by_ref().take(4).read_to_end(&mut beginning)?;
+    let (is_gzip, is_zstd) = (is_gzip(&beginning), is_zstd(&beginning));
+    let file = Cursor::new(beginning).chain(file);
+    let buffered = |file| BufReader::with_capacity(BUFFER, file);
+    Ok(match () {
+        () if is_gzip => Box::new(MultiGzDecoder::new(buffered(file))),
+        () if is_zstd => Box::new(Zstd { file: buffered(file), frame: FrameDecoder::new() }),
+        () => Box::new(file),
+    })
+}
+
+/// The content of all frames of a file (RFC 8878), one behind the other.
+struct Zstd<R> {
+    file: R,
+    frame: FrameDecoder,
+}
+
+impl<R: BufRead> Zstd<R> {
+    /// Begins the next frame; says whether there is one.
+    fn begin(&mut self) -> io::Result<bool> {
+        let sums = [self.frame.get_checksum_from_data(), self.frame.get_calculated_checksum()];
+        if let [Some(stored), Some(calculated)] = sums
+            && stored != calculated
+        {
+            return Err(io::Error::other("the checksum of a zstd frame is wrong"));
+        }
+        loop {
+            if self.file.fill_buf()?.is_empty() {
+                return Ok(false);
+            }
+            match self.frame.reset(&mut self.file) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => _ = io::copy(&mut self.file.by_ref().take(length.into()), &mut io::sink())?,
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Read for Zstd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.frame.can_collect() == 0 {
+            if self.frame.is_finished() && !self.begin()? {
+                return Ok(0);
+            }
+            let block = self.frame.decode_blocks(&mut self.file, BlockDecodingStrategy::UptoBlocks(1));
+            block.map_err(io::Error::other)?;
+        }
+        self.frame.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    fn unpacked(file: &[u8]) -> io::Result<Vec<u8>> {
+        let mut out = Vec::new();
+        unpack(file)?.read_to_end(&mut out).map(|_| out)
+    }
+
+    #[test]
+    fn several_members_and_frames_are_one_content() {
+        let content: Vec<u8> = (0..300_000u32).flat_map(|i| (i / 7).to_le_bytes()).collect();
+        let halves = content.split_at(500_001);
+        let gzip = |bytes: &[u8]| {
+            let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+            packed.write_all(bytes).unwrap();
+            packed.finish().unwrap()
+        };
+        let zstd = |bytes: &[u8]| compress_to_vec(bytes, CompressionLevel::Fastest);
+        assert_eq!(unpacked(&[gzip(halves.0), gzip(halves.1)].concat()).unwrap(), content);
+        // A frame that is to be passed over before, between and behind.
+        let other = [&[0x5a, 0x2a, 0x4d, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+        let packed = [&other[..], &zstd(halves.0), &other, &zstd(&[]), &zstd(halves.1), &other].concat();
+        assert!(unpacked(&packed).unwrap() == content);
+        assert_eq!(unpacked(&content).unwrap(), content);
+        for short in [&b""[..], &[0x1f], &[0xff, 0xff, 0xff]] {
+            assert_eq!(unpacked(short).unwrap(), short);
+        }
+        // What is cut off is an error, not an end.
+        for packed in [gzip(&content), zstd(&content)] {
+            assert!(unpacked(&packed[..packed.len() / 2]).is_err());
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! `flowlane classify`: which rule wins for each packet.
+
+mod pass;
+mod verdicts;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use flowlane::classify::HitCounts;
+use flowlane::classify::acl::CATEGORIES_MAX;
+use flowlane::rule::{Format, Rule, RuleId};
+use serde::Serialize;
+
+use self::pass::Pass;
+use self::verdicts::Verdicts;
+use super::engine::{self, Engine, SAMPLE};
+use crate::arguments::ClassifyOptions;
+use crate::failure::Failure;
+use crate::input;
+use crate::output::{self, Output};
+use crate::trace::{Parsing, Piece, Trace};
+
+#[derive(Serialize)]
+struct Summary {
+    packets: u64,
+    hits: u64,
+    misses: u64,
+    malformed: u64,
+    /// Packets of which the capture has not all headers.
+    cut: u64,
+    /// Why the trace ends before its end.
+    damage: Option<String>,
+    rules: usize,
+    engine: &'static str,
+    variant: &'static str,
+    /// The CUDA device, for engines that use one.
+    device: Option<String>,
+    threads: usize,
+    /// From the first packet that was read to the last verdict that was written.
+    wall_seconds: f64,
+    packets_per_second: f64,
+    /// Of lookups alone, of all threads together.
+    seconds: f64,
+    lookups_per_second: f64,
+    cycles_per_lookup: f64,
+    table_bytes: usize,
+    build_seconds: f64,
+    /// Verdicts that differ from linear search; none where that was not asked for.
+    differences: Option<u64>,
+}
+
+/// The rules of a file.
+pub(crate) struct List {
+    pub(crate) path: PathBuf,
+    pub(crate) rules: Vec<Rule>,
+    /// What the CSV shows as action, by position.
+    actions: Vec<String>,
+    /// The handle of its first rule: rules of several lists are counted through.
+    pub(crate) first: u32,
+}
+
+/// The lists that the options name, the first one first.
+fn lists(options: &ClassifyOptions) -> Result<Vec<List>, Failure> {
+    if options.also.len() >= CATEGORIES_MAX {
+        let message = format!("--also was given {} times", options.also.len());
+        return Err(Failure::input_help(message, format!("one pass asks {CATEGORIES_MAX} lists at most")));
+    }
+    let mut lists: Vec<List> = Vec::new();
+    let first = std::iter::once((&options.rules.rules, input::read_rules(&options.rules)));
+    let more = options.also.iter().map(|path| (path, input::read_more_rules(path, &options.rules)));
+    for (path, read) in first.chain(more) {
+        let (rules, format) = read?;
+        let actions = actions(&rules, format);
+        let first = lists.last().map_or(0, |last| last.first + last.rules.len() as u32);
+        lists.push(List { path: path.clone(), rules, actions, first });
+    }
+    Ok(lists)
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
+    let lists = lists(options)?;
+    let mut trace = Trace::open(&options.trace)?;
+    let sample = trace.sample(SAMPLE);
+    let begun = Instant::now();
+    let engine = match &lists[..] {
+        [one] => Engine::build(&one.rules, options, &options.engine, &sample)?,
+        several => Engine::of_lists(several, options)?,
+    };
+    let build_seconds = begun.elapsed().as_secs_f64();
+    if let Some(packet) = options.explain {
+        return explain(trace, &engine, packet, &lists[0].rules, options);
+    }
+    let verdicts = Verdicts::new(&lists, options.json);
+    let mut output = Output::create(options.output.as_deref())?;
+    output.text(&verdicts.head())?;
+    let threads = engine.threads(options);
+    let begun = Instant::now();
+    let pass = Pass::new(trace, &engine, &lists, options, &verdicts, output)?;
+    let (totals, trace, mut output) = pass.run(threads)?;
+    let wall_seconds = begun.elapsed().as_secs_f64();
+    let taken = quanta::Clock::new().delta(0, totals.cycles).as_secs_f64();
+    let each = |of: f64, by: f64| if by == 0.0 { 0.0 } else { of / by };
+    let packets = totals.packets as f64;
+    let summary = Summary {
+        packets: totals.packets,
+        hits: totals.hits,
+        misses: totals.packets - totals.hits,
+        malformed: totals.faults.malformed,
+        cut: totals.faults.cut,
+        damage: trace.damage().map(str::to_owned),
+        rules: engine.table().len(),
+        engine: engine.name(),
+        variant: engine.variant(),
+        device: engine.device(),
+        threads,
+        wall_seconds,
+        packets_per_second: each(packets, wall_seconds),
+        seconds: taken,
+        lookups_per_second: each(packets, taken),
+        cycles_per_lookup: each(totals.cycles as f64, packets),
+        table_bytes: engine.table().table_bytes(),
+        build_seconds,
+        differences: options.check.then_some(totals.differences),
+    };
+    output.text(&verdicts.tail(&summary))?;
+    output.finish()?;
+    if !options.json {
+        eprint!("{}", summary.text());
+    }
+    if let Some(damage) = trace.damage() {
+        eprintln!("flowlane: warning: {}: {damage}", options.trace.trace.display());
+    }
+    if let Some(path) = &options.hits {
+        write_hits(path, &lists, &totals.counts)?;
+    }
+    match totals.differences {
+        0 => Ok(()),
+        n => Err(Failure::Check(format!("{n} of {} verdicts differ from linear search", totals.packets))),
+    }
+}
+
+/// Says how the answer for a packet comes about.
+fn explain(
+    mut trace: Trace<'_>,
+    engine: &Engine,
+    packet: u64,
+    rules: &[Rule],
+    options: &ClassifyOptions,
+) -> Result<(), Failure> {
+    let (mut piece, mut packets) = (Piece::default(), 0);
+    while trace.next(&mut piece) {
+        if piece.numbers.contains(&packet) {
+            let (at, mut keys) = ((packet - piece.numbers.start) as usize, Vec::new());
+            Parsing::new(&options.trace).keys(&piece, at..at + 1, &mut keys);
+            return engine::explain(engine, packet, &keys[0], rules, options);
+        }
+        packets = piece.numbers.end;
+    }
+    Err(Failure::input(format!("there is no packet {packet}; the trace has {packets}, counted from 0")))
+}
+
+/// What the CSV shows as action, by position. ClassBench filters have none.
+fn actions(rules: &[Rule], format: Format) -> Vec<String> {
+    let text = |rule: &Rule| match format {
+        Format::Classbench => String::new(),
+        Format::Flows => flowlane::rule::flow_syntax::print_actions(&rule.actions),
+    };
+    rules.iter().map(text).collect()
+}
+
+/// How often each rule won.
+fn write_hits(path: &Path, lists: &[List], counts: &HitCounts) -> Result<(), Failure> {
+    let mut output = Output::create(Some(path))?;
+    output.text(if lists.len() > 1 { "list,rule,priority,hits\n" } else { "rule,priority,hits\n" })?;
+    for (number, list) in lists.iter().enumerate() {
+        for (rule, handle) in list.rules.iter().zip(list.first..) {
+            let (position, hits) = (handle - list.first, counts.of(RuleId(handle)));
+            let line = format!("{position},{},{hits}\n", rule.priority);
+            output.text(&if lists.len() > 1 { format!("{},{line}", number + 1) } else { line })?;
+        }
+    }
+    output.finish()
+}
+
+impl Summary {
+    fn text(&self) -> String {
+        let rows = [
+            ("packets", output::count(self.packets)),
+            ("hits", output::count(self.hits)),
+            ("misses", output::count(self.misses)),
+            ("malformed", output::count(self.malformed)),
+            ("cut within headers", output::count(self.cut)),
+            ("rules", output::count(self.rules as u64)),
+            ("engine", self.engine.to_owned()),
+            ("variant", self.variant.to_owned()),
+            ("threads", self.threads.to_string()),
+            ("packets/s", output::count(self.packets_per_second as u64)),
+            ("lookups/s of a thread", output::count(self.lookups_per_second as u64)),
+            ("cycles per lookup", format!("{:.1}", self.cycles_per_lookup)),
+            ("table", output::bytes(self.table_bytes as u64)),
+            ("built in", format!("{:.3} s", self.build_seconds)),
+        ];
+        let mut rows: Vec<Vec<String>> = rows.map(|(name, value)| vec![name.to_owned(), value]).to_vec();
+        rows.extend(self.device.as_ref().map(|device| vec!["device".to_owned(), device.clone()]));
+        if let Some(n) = self.differences {
+            rows.push(vec!["differences from linear".to_owned(), output::count(n)]);
+        }
+        output::table("", &["classify", ""], &rows)
+    }
+}

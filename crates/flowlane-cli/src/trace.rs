@@ -1,0 +1,268 @@
+//! Packets to be classified, some thousands at a time.
+//!
+//! ```text
+//! file ── unpacked ──► pieces, in order ──► any thread: keys of a piece
+//! ```
+//!
+//! What is read at once is bounded; what is read is parsed elsewhere, so that many threads can share a trace.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{Cursor, Read};
+use std::ops::Range;
+use std::sync::Arc;
+
+use flowlane::packet::{Captured, FlowKey, Headers, Malformed, Parser};
+use flowlane::rule::classbench;
+use flowlane_capture::{Batch, CaptureReader, unpack};
+use flowlane_switch::packet::{Frame, decapsulate};
+
+use crate::arguments::{TraceFormat, TraceInput};
+use crate::failure::Failure;
+use crate::input;
+
+/// About as many bytes of a text are a piece.
+const TEXT_PIECE: usize = 1 << 17;
+
+/// A trace that is being read.
+pub(crate) struct Trace<'a> {
+    input: &'a TraceInput,
+    packets: Packets,
+    /// What has been looked at, and is still to be given.
+    ahead: VecDeque<Piece>,
+    /// Why nothing comes behind the last packet.
+    damage: Option<String>,
+}
+
+enum Packets {
+    Capture(Box<CaptureReader<Box<dyn Read + Send>>>),
+    /// Headers, a line each, and the pieces that are still to be given: where they are, the numbers of their packets.
+    Text(Arc<str>, VecDeque<(Range<usize>, Range<u64>)>),
+}
+
+/// Some packets of a trace.
+#[derive(Default)]
+pub(crate) struct Piece {
+    batch: Batch,
+    text: Option<(Arc<str>, Range<usize>)>,
+    /// Their numbers in the trace, from 0.
+    pub(crate) numbers: Range<u64>,
+}
+
+impl Piece {
+    /// Whether it is text, of which all keys are made at once.
+    pub(crate) fn is_text(&self) -> bool {
+        self.text.is_some()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        (self.numbers.end - self.numbers.start) as usize
+    }
+}
+
+/// What kept packets from being read to their end.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Faults {
+    /// Malformed, or refused by their tunnel's end.
+    pub(crate) malformed: u64,
+    /// The capture ends within their headers.
+    pub(crate) cut: u64,
+}
+
+impl Faults {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.malformed += other.malformed;
+        self.cut += other.cut;
+    }
+}
+
+impl<'a> Trace<'a> {
+    /// Opens the trace. One of text is read and checked whole, so that nothing is done where a line is wrong.
+    pub(crate) fn open(input: &'a TraceInput) -> Result<Self, Failure> {
+        let failed = |e: &std::io::Error| Failure::file(&input.trace, "read", e);
+        let file = File::open(&input.trace).map_err(|e| failed(&e))?;
+        let mut file = unpack(file).map_err(|e| failed(&e))?;
+        let mut beginning = Vec::new();
+        file.by_ref().take(4).read_to_end(&mut beginning).map_err(|e| failed(&e))?;
+        let is_capture = match input.trace_format {
+            TraceFormat::Auto => CaptureReader::<File>::is_capture(&beginning),
+            TraceFormat::Classbench => false,
+            TraceFormat::Pcap | TraceFormat::Pcapng => true,
+        };
+        let packets = if is_capture {
+            let file: Box<dyn Read + Send> = Box::new(Cursor::new(beginning).chain(file));
+            let reader = CaptureReader::new(file).map_err(|e| wrong(input, &e))?;
+            Packets::Capture(Box::new(reader))
+        } else {
+            text(input)?
+        };
+        let mut trace = Self { input, packets, ahead: VecDeque::new(), damage: None };
+        // What is damaged from the first packet on is no trace.
+        trace.look(1);
+        match (&trace.damage, trace.ahead.is_empty()) {
+            (Some(damage), true) => Err(wrong(input, damage)),
+            _ => Ok(trace),
+        }
+    }
+
+    /// Puts the next packets into `piece`, in the place of what it had; says whether there are any.
+    pub(crate) fn next(&mut self, piece: &mut Piece) -> bool {
+        match self.ahead.pop_front() {
+            Some(ahead) => *piece = ahead,
+            None => self.read(piece),
+        }
+        piece.len() > 0
+    }
+
+    fn read(&mut self, piece: &mut Piece) {
+        piece.numbers = 0..0;
+        match &mut self.packets {
+            Packets::Capture(reader) if self.damage.is_none() => match reader.next_batch(&mut piece.batch) {
+                Ok(()) => {
+                    let first = piece.batch.first();
+                    piece.numbers = first..first + piece.batch.len() as u64;
+                }
+                Err(error) => self.damage = Some(error.to_string()),
+            },
+            Packets::Capture(_) => {}
+            Packets::Text(text, pieces) => {
+                if let Some((range, numbers)) = pieces.pop_front() {
+                    piece.text = Some((Arc::clone(text), range));
+                    piece.numbers = numbers;
+                }
+            }
+        }
+    }
+
+    /// Looks at so many packets, or all that there are; they are still to be given.
+    fn look(&mut self, packets: usize) {
+        while self.ahead.iter().map(Piece::len).sum::<usize>() < packets {
+            let mut piece = Piece::default();
+            self.read(&mut piece);
+            if piece.len() == 0 {
+                break;
+            }
+            self.ahead.push_back(piece);
+        }
+    }
+
+    /// The keys of the first packets, about so many; they are still to be given.
+    pub(crate) fn sample(&mut self, packets: usize) -> Vec<FlowKey> {
+        self.look(packets);
+        let (mut parsing, mut keys, mut sample) = (Parsing::new(self.input), Vec::new(), Vec::new());
+        for piece in &self.ahead {
+            let wanted = packets.saturating_sub(sample.len()).min(piece.len());
+            parsing.keys(piece, 0..wanted, &mut keys);
+            sample.append(&mut keys);
+        }
+        sample
+    }
+
+    /// All keys, and what was wrong with some.
+    pub(crate) fn read_all(mut self) -> Result<(Vec<FlowKey>, Faults), Failure> {
+        let (mut parsing, mut piece) = (Parsing::new(self.input), Piece::default());
+        let (mut keys, mut all, mut faults) = (Vec::new(), Vec::new(), Faults::default());
+        while self.next(&mut piece) {
+            faults.add(parsing.keys(&piece, 0..piece.len(), &mut keys));
+            all.append(&mut keys);
+        }
+        match self.damage {
+            Some(damage) => Err(wrong(self.input, &damage)),
+            None => Ok((all, faults)),
+        }
+    }
+
+    /// How many packets there are, where that is known.
+    pub(crate) fn count(&self) -> Option<u64> {
+        match &self.packets {
+            Packets::Capture(_) => None,
+            Packets::Text(_, pieces) => {
+                let last = pieces.back().map(|(_, numbers)| numbers.end);
+                Some(last.or(self.ahead.back().map(|piece| piece.numbers.end)).unwrap_or(0))
+            }
+        }
+    }
+
+    /// Why nothing comes behind the last packet, where the trace does not end there.
+    pub(crate) fn damage(&self) -> Option<&str> {
+        self.damage.as_deref()
+    }
+}
+
+fn wrong(input: &TraceInput, what: &dyn std::fmt::Display) -> Failure {
+    Failure::input(format!("{}: {what}", input.trace.display()))
+}
+
+/// A trace of text, in pieces of whole lines.
+fn text(input: &TraceInput) -> Result<Packets, Failure> {
+    let name = input.trace.display().to_string();
+    let text = String::from_utf8(input::read_bytes(&input.trace)?)
+        .map_err(|_| Failure::input(format!("{name} is neither a capture nor a text of headers")))?;
+    let (mut pieces, mut at, mut number) = (VecDeque::new(), 0, 0);
+    while at < text.len() {
+        let about =
+            text.as_bytes()[at..].get(TEXT_PIECE..).and_then(|rest| rest.iter().position(|b| *b == b'\n'));
+        let end = about.map_or(text.len(), |more| at + TEXT_PIECE + more + 1);
+        let Ok(headers) = classbench::check_trace(&text[at..end], &name) else {
+            let errors = classbench::check_trace(&text, &name).expect_err("a line of it is wrong");
+            return Err(Failure::lines(text, &errors));
+        };
+        if headers > 0 {
+            pieces.push_back((at..end, number..number + headers as u64));
+        }
+        (at, number) = (end, number + headers as u64);
+    }
+    Ok(Packets::Text(text.into(), pieces))
+}
+
+/// How a thread makes keys of pieces.
+pub(crate) struct Parsing<'a> {
+    input: &'a TraceInput,
+    parser: Parser,
+    headers: Vec<Headers>,
+    frame: Frame,
+}
+
+impl<'a> Parsing<'a> {
+    pub(crate) fn new(input: &'a TraceInput) -> Self {
+        Self { input, parser: Parser::new(), headers: Vec::new(), frame: Frame::default() }
+    }
+
+    /// The keys of some packets of a piece, in the place of what `keys` had.
+    pub(crate) fn keys(&mut self, piece: &Piece, packets: Range<usize>, keys: &mut Vec<FlowKey>) -> Faults {
+        if let Some((text, range)) = &piece.text {
+            let read = classbench::read_trace(&text[range.clone()], "").expect("it was checked");
+            *keys = read.into_iter().skip(packets.start).take(packets.len()).collect();
+            return Faults::default();
+        }
+        keys.resize(packets.len(), FlowKey::zero());
+        self.headers.resize(packets.len(), Headers::default());
+        let frames = packets.clone().map(|i| {
+            let packet = piece.batch.packet(i);
+            Captured::new(packet.bytes, packet.len as usize)
+        });
+        self.parser.parse_all(frames, self.input.in_port, keys, &mut self.headers);
+        let mut faults = Faults::default();
+        if self.input.decapsulate {
+            for ((i, key), headers) in packets.zip(keys).zip(&mut self.headers) {
+                let packet = piece.batch.packet(i);
+                self.frame.fill(packet.bytes);
+                let missing = packet.len as usize - packet.bytes.len();
+                let (parser, port) = (&self.parser, self.input.in_port);
+                match decapsulate(parser, &mut self.frame, port, *headers, key, &[], missing) {
+                    Ok(inner) => *headers = inner,
+                    // It stays what it was outside, so that every packet has its row.
+                    Err(_) => faults.malformed += 1,
+                }
+            }
+        }
+        for reason in self.headers.iter().filter_map(|headers| headers.malformed) {
+            match reason {
+                Malformed::NotCaptured => faults.cut += 1,
+                _ => faults.malformed += 1,
+            }
+        }
+        faults
+    }
+}
