@@ -6,6 +6,7 @@
 //! [`Parser`] it with a fast path. [`tunnel`] reads VXLAN, GENEVE and GTP-U headers into the tunnel fields.
 
 pub mod batch;
+pub mod columns;
 mod extract;
 pub mod fields;
 pub mod headers;

@@ -9,6 +9,7 @@
 //! Rules that come after the table was built go to the overlay ([`table`](super::table)); as soon as there are as many
 //! as are in the bulk, they are merged, so that inserting rules one by one costs a constant number of builds a rule.
 
+mod columns;
 mod shape;
 mod table;
 
@@ -22,7 +23,8 @@ use super::{AclConfig, AclEngine, BuildError};
 use crate::classify::{Classifier, Hit, InsertError, Shared};
 use crate::isa::Variant;
 use crate::packet::batch::LaneMask;
-use crate::packet::{FlowKey, FlowMask};
+use crate::packet::columns::FlowColumns;
+use crate::packet::{Field, FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
 /// The category of rules of which nothing is said: the one that is looked up where nothing is said either.
@@ -186,6 +188,56 @@ impl AclSearch {
     pub fn lookup_categories(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]) {
         assert_eq!(keys.len() * categories, hits.len(), "a hit for each key and category");
         self.table.lookup_categories(keys, categories, hits);
+    }
+
+    /// For each packet the handle of its best rule, or [`u32::MAX`] where none matches: without flow keys, so twice as
+    /// fast where packets are columns anyway.
+    ///
+    /// ```
+    /// use flowlane::classify::AclSearch;
+    /// use flowlane::classify::acl::AclConfig;
+    /// use flowlane::packet::Field;
+    /// use flowlane::packet::columns::{FlowColumns, Values};
+    /// use flowlane::rule::{ReadOptions, RuleId, read};
+    ///
+    /// let rules = read("udp,tp_dst=53,actions=output:1", "rules", None, &ReadOptions::default())?;
+    /// let table = AclSearch::build(AclConfig::default(), [(RuleId(7), rules[0].priority, &rules[0].matches)])?;
+    /// let packets = FlowColumns::new(3)
+    ///     .with(Field::EthType, Values::One(0x0800))?
+    ///     .with(Field::NwProto, Values::U8(&[17, 6, 17]))?
+    ///     .with(Field::TpDst, Values::U16(&[53, 53, 54]))?;
+    /// let mut rules = [0; 3];
+    /// table.lookup_columns(&packets, &mut rules);
+    /// assert_eq!(rules, [7, u32::MAX, u32::MAX]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Where there are not as many `rules` as packets.
+    pub fn lookup_columns(&self, packets: &FlowColumns<'_>, rules: &mut [u32]) {
+        assert_eq!(packets.len(), rules.len(), "a rule for each packet");
+        self.table.lookup_columns(packets, rules);
+    }
+
+    /// The fields that any rule looks at. Of two that share a place (addresses of IPv4 and of ARP) it is the first.
+    pub fn fields(&self) -> Vec<Field> {
+        let mut looked_at = FlowMask::zero();
+        for rule in self.rules.values() {
+            looked_at.add(&rule.matches.mask());
+            for (field, range) in
+                [(Field::TpSrc, rule.matches.tp_src_range()), (Field::TpDst, rule.matches.tp_dst_range())]
+            {
+                range.into_iter().for_each(|_| looked_at.add_field(field));
+            }
+        }
+        let mut places = Vec::new();
+        let fields = Field::all().iter().filter(|info| {
+            let place: Vec<_> = info.pieces().collect();
+            let is_new = looked_at.get(info.field) != 0 && !places.contains(&place);
+            places.extend(is_new.then_some(place));
+            is_new
+        });
+        fields.map(|info| info.field).collect()
     }
 
     /// Makes the table anew for all rules, and perhaps one more or instead of one.

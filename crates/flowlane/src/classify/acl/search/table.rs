@@ -7,6 +7,7 @@ use crate::classify::acl::table::AclContest;
 use crate::classify::acl::{Acl, AclConfig, AclEngine, BuildError};
 use crate::isa::Variant;
 use crate::packet::batch::{LANES_MAX, LaneMask};
+use crate::packet::columns::FlowColumns;
 use crate::packet::{FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
@@ -32,6 +33,7 @@ pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
     fn lookup(&self, key: &FlowKey) -> Option<Hit>;
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<RuleId>;
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]);
+    fn lookup_columns(&self, packets: &FlowColumns<'_>, rules: &mut [u32]);
     fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]);
     fn lookup_categories(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]);
     fn explain(&self, key: &FlowKey) -> FlowExplanation;
@@ -40,9 +42,9 @@ pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
 }
 
 #[derive(Clone, Debug)]
-struct Projected<const W: usize> {
-    acl: Acl<W>,
-    shape: FlowShape,
+pub(super) struct Projected<const W: usize> {
+    pub(super) acl: Acl<W>,
+    pub(super) shape: FlowShape,
 }
 
 /// A table of these rules, in the narrowest key that their words fit.
@@ -168,6 +170,10 @@ impl<const W: usize> FlowTable for Projected<W> {
             hits.fill(None);
             places[..count].iter().zip(&found).for_each(|(place, hit)| hits[usize::from(*place)] = *hit);
         }
+    }
+
+    fn lookup_columns(&self, packets: &FlowColumns<'_>, rules: &mut [u32]) {
+        super::columns::lookup(self, packets, rules);
     }
 
     fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]) {

@@ -1,0 +1,379 @@
+//! Packets as columns: an array for each field, as tables of analysts and databases have them.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::fields::Field;
+use super::key::FlowKey;
+
+/// Values of a field, one for each packet.
+#[derive(Clone, Copy)]
+pub enum Values<'a> {
+    /// Numbers of one byte.
+    U8(&'a [u8]),
+    /// Of two.
+    U16(&'a [u16]),
+    /// Of four.
+    U32(&'a [u32]),
+    /// Of eight.
+    U64(&'a [u64]),
+    /// So many bytes each, 1 to 16, in network order, one behind the other.
+    Bytes(&'a [u8], usize),
+    /// All the same.
+    One(u128),
+}
+
+impl fmt::Debug for Values<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.len()) {
+            (Self::One(value), _) => write!(f, "One({value:#x})"),
+            (_, len) => write!(f, "{} of {} bytes", len.unwrap_or(0), self.bytes()),
+        }
+    }
+}
+
+impl Values<'_> {
+    /// How many there are; none for any number.
+    pub fn len(&self) -> Option<usize> {
+        match self {
+            Self::U8(values) => Some(values.len()),
+            Self::U16(values) => Some(values.len()),
+            Self::U32(values) => Some(values.len()),
+            Self::U64(values) => Some(values.len()),
+            Self::Bytes(bytes, each) => Some(bytes.len() / each.max(&1)),
+            Self::One(_) => None,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::U8(_) => 1,
+            Self::U16(_) => 2,
+            Self::U32(_) => 4,
+            Self::U64(_) => 8,
+            Self::Bytes(_, each) => *each,
+            Self::One(_) => 16,
+        }
+    }
+
+    /// One of them.
+    fn at(&self, row: usize) -> u128 {
+        match self {
+            Self::U8(values) => values[row].into(),
+            Self::U16(values) => values[row].into(),
+            Self::U32(values) => values[row].into(),
+            Self::U64(values) => values[row].into(),
+            Self::Bytes(bytes, each) => number(&bytes[row * each..][..*each]),
+            Self::One(value) => *value,
+        }
+    }
+
+    /// The first that is larger.
+    fn first_above(&self, most: u128) -> Option<usize> {
+        // A loop without an end in the middle is a few instructions for many values.
+        fn any<T: Copy + Ord>(values: &[T], most: T) -> bool {
+            values.iter().fold(false, |any, value| any | (*value > most))
+        }
+        let has = match self {
+            Self::U8(values) => u8::try_from(most).is_ok_and(|most| any(values, most)),
+            Self::U16(values) => u16::try_from(most).is_ok_and(|most| any(values, most)),
+            Self::U32(values) => u32::try_from(most).is_ok_and(|most| any(values, most)),
+            Self::U64(values) => u64::try_from(most).is_ok_and(|most| any(values, most)),
+            Self::Bytes(..) => true,
+            Self::One(value) => *value > most,
+        };
+        let rows = 0..self.len().unwrap_or(1);
+        if has { rows.into_iter().find(|row| self.at(*row) > most) } else { None }
+    }
+}
+
+/// Bytes in network order.
+fn number(bytes: &[u8]) -> u128 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
+}
+
+/// A column that does not suit its field, or the others.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ColumnError {
+    /// It is shorter or longer than the others.
+    #[error("column `{field}` has {len} rows, and others have {wanted}; give as many of each")]
+    Rows {
+        /// The field's name.
+        field: &'static str,
+        /// How many it has.
+        len: usize,
+        /// How many the others have.
+        wanted: usize,
+    },
+    /// A value that the field cannot have.
+    #[error("column `{field}`, row {row}: {value:#x} does not fit into {bits} bits")]
+    TooLarge {
+        /// The field's name.
+        field: &'static str,
+        /// Where it is, from 0.
+        row: usize,
+        /// The value.
+        value: u128,
+        /// What the field has.
+        bits: u8,
+    },
+    /// Bytes of a width that no field has, or that their length is no multiple of.
+    #[error("column `{field}`: {bytes} bytes are no values of {each} bytes each (1 to 16)")]
+    Width {
+        /// The field's name.
+        field: &'static str,
+        /// How many there are.
+        bytes: usize,
+        /// How many each has.
+        each: usize,
+    },
+    /// The field is there already.
+    #[error("column `{field}` is given twice")]
+    Twice {
+        /// The field's name.
+        field: &'static str,
+    },
+}
+
+/// A piece of a field in a word of the flow key.
+#[derive(Clone, Copy, Debug)]
+struct Piece<'a> {
+    word: usize,
+    /// Of its lowest bit in the word.
+    shift: u32,
+    /// Bits of the field that are below it.
+    below: u32,
+    /// What it may have, before it is shifted.
+    ones: u32,
+    values: Values<'a>,
+}
+
+/// Packets of which some fields are known, one column each; the others are 0.
+///
+/// ```
+/// use flowlane::packet::columns::{FlowColumns, Values};
+/// use flowlane::packet::Field;
+///
+/// let packets = FlowColumns::new(2)
+///     .with(Field::EthType, Values::One(0x0800))?
+///     .with(Field::TpDst, Values::U16(&[53, 80]))?;
+/// assert_eq!(packets.key(1).get(Field::TpDst), 80);
+/// let error = packets.with(Field::TpSrc, Values::U32(&[1, 70_000])).unwrap_err();
+/// assert_eq!(error.to_string(), "column `tp_src`, row 1: 0x11170 does not fit into 16 bits");
+/// # Ok::<(), flowlane::packet::columns::ColumnError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct FlowColumns<'a> {
+    len: usize,
+    fields: Vec<Field>,
+    pieces: Vec<Piece<'a>>,
+}
+
+impl<'a> FlowColumns<'a> {
+    /// So many packets of which nothing is known.
+    pub fn new(len: usize) -> Self {
+        Self { len, fields: Vec::new(), pieces: Vec::new() }
+    }
+
+    /// The same packets with these values of a field. A type wider than the field will do where the values fit.
+    ///
+    /// # Errors
+    /// Where there are not as many as packets, one does not fit, or the field is there already.
+    pub fn with(mut self, field: Field, values: Values<'a>) -> Result<Self, ColumnError> {
+        let info = field.info();
+        let name = info.name;
+        if let Values::Bytes(bytes, each) = values
+            && (!(1..=16).contains(&each) || !bytes.len().is_multiple_of(each))
+        {
+            return Err(ColumnError::Width { field: name, bytes: bytes.len(), each });
+        }
+        if let Some(len) = values.len().filter(|len| *len != self.len) {
+            return Err(ColumnError::Rows { field: name, len, wanted: self.len });
+        }
+        if self.fields.contains(&field) {
+            return Err(ColumnError::Twice { field: name });
+        }
+        if 8 * values.bytes() > usize::from(info.width)
+            && let Some(row) = values.first_above(info.ones())
+        {
+            return Err(ColumnError::TooLarge { field: name, row, value: values.at(row), bits: info.width });
+        }
+        self.fields.push(field);
+        let mut below = u32::from(info.width);
+        self.pieces.extend(info.pieces().map(|(word, shift, width)| {
+            below -= width;
+            Piece { word, shift, below, ones: u32::MAX >> (32 - width), values }
+        }));
+        Ok(self)
+    }
+
+    /// How many packets there are.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether there is a column for this field.
+    pub fn has(&self, field: Field) -> bool {
+        self.fields.contains(&field)
+    }
+
+    /// The flow key of a packet.
+    ///
+    /// # Panics
+    /// Where there are not so many.
+    pub fn key(&self, row: usize) -> FlowKey {
+        assert!(row < self.len, "row {row} of {}", self.len);
+        let mut key = FlowKey::zero();
+        for piece in &self.pieces {
+            let value = (piece.values.at(row) >> piece.below) as u32 & piece.ones;
+            key.set_word(piece.word, key.word(piece.word) | value << piece.shift);
+        }
+        key
+    }
+
+    /// What a word of the flow key is in all packets, where no column says otherwise.
+    pub(crate) fn constant(&self, word: usize) -> Option<u32> {
+        let mut own = self.pieces.iter().filter(|piece| piece.word == word);
+        own.try_fold(0, |sum, piece| match piece.values {
+            Values::One(value) => Some(sum | ((value >> piece.below) as u32 & piece.ones) << piece.shift),
+            _ => None,
+        })
+    }
+
+    /// A word of the flow key of some packets.
+    #[inline]
+    pub(crate) fn word(&self, word: usize, rows: Range<usize>, out: &mut [u32]) {
+        out.fill(0);
+        for piece in self.pieces.iter().filter(|piece| piece.word == word) {
+            piece.add(rows.clone(), out);
+        }
+    }
+}
+
+impl Piece<'_> {
+    fn add(&self, rows: Range<usize>, out: &mut [u32]) {
+        let Self { shift, below, ones, .. } = *self;
+        match self.values {
+            // They have nothing for what is further up in a field.
+            Values::U8(_) | Values::U16(_) | Values::U32(_) if below >= 32 => {}
+            Values::U8(values) => self.add_numbers(&values[rows], out),
+            Values::U16(values) => self.add_numbers(&values[rows], out),
+            Values::U32(values) => self.add_numbers(&values[rows], out),
+            Values::U64(values) => out.iter_mut().zip(&values[rows]).for_each(|(out, value)| {
+                *out |= (value.checked_shr(below).unwrap_or(0) as u32 & ones) << shift;
+            }),
+            Values::Bytes(bytes, each) => {
+                let own = bytes[rows.start * each..rows.end * each].chunks_exact(each);
+                match (below / 8) as usize {
+                    // A word of the values as it lies there.
+                    below if shift == 0 && ones == u32::MAX && each >= below + 4 => {
+                        let at = each - below - 4;
+                        out.iter_mut().zip(own).for_each(|(out, value)| {
+                            *out |= u32::from_be_bytes(*value[at..].first_chunk().expect("four bytes"));
+                        });
+                    }
+                    _ => out.iter_mut().zip(own).for_each(|(out, value)| {
+                        *out |= ((number(value) >> self.below) as u32 & ones) << shift;
+                    }),
+                }
+            }
+            Values::One(value) => {
+                let value = ((value >> below) as u32 & ones) << shift;
+                out.iter_mut().for_each(|out| *out |= value);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn add_numbers<T: Copy + Into<u32>>(&self, values: &[T], out: &mut [u32]) {
+        let Self { shift, below, ones, .. } = *self;
+        out.iter_mut()
+            .zip(values)
+            .for_each(|(out, value)| *out |= ((*value).into() >> below & ones) << shift);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::generate::Random;
+
+    #[test]
+    fn words_are_those_of_keys_whatever_type_a_column_has() {
+        let mut r = Random::new(5);
+        let rows = 37;
+        for info in Field::all() {
+            let width = u32::from(info.width);
+            let mut draw = |bits: u32| {
+                let value = u128::from(r.bits()) << 64 | u128::from(r.bits());
+                value & (u128::MAX >> (128 - bits.min(width)))
+            };
+            let of = |bits: u32, draw: &mut dyn FnMut(u32) -> u128| -> Vec<u128> {
+                (0..rows).map(|_| draw(bits)).collect()
+            };
+            let [u8s, u16s, u32s, u64s, wide] = [8, 16, 32, 64, 128].map(|bits| of(bits, &mut draw));
+            let a: Vec<u8> = u8s.iter().map(|v| *v as u8).collect();
+            let b: Vec<u16> = u16s.iter().map(|v| *v as u16).collect();
+            let c: Vec<u32> = u32s.iter().map(|v| *v as u32).collect();
+            let d: Vec<u64> = u64s.iter().map(|v| *v as u64).collect();
+            let each = usize::from(info.width).div_ceil(8);
+            let e: Vec<u8> = wide.iter().flat_map(|v| v.to_be_bytes()[16 - each..].to_vec()).collect();
+            let f: Vec<u8> = wide.iter().flat_map(|v| v.to_be_bytes()).collect();
+            let one = wide[0];
+            let cases = [
+                (Values::U8(&a), &u8s),
+                (Values::U16(&b), &u16s),
+                (Values::U32(&c), &u32s),
+                (Values::U64(&d), &u64s),
+                (Values::Bytes(&e, each), &wide),
+                (Values::Bytes(&f, 16), &wide),
+                (Values::One(one), &vec![one; rows]),
+            ];
+            for (values, wanted) in cases {
+                let columns = FlowColumns::new(rows).with(info.field, values).unwrap();
+                let mut words = [0; 64];
+                for (row, value) in wanted.iter().enumerate() {
+                    let mut key = FlowKey::zero();
+                    key.set(info.field, *value);
+                    assert!(columns.key(row) == key, "{} {values:?} {row}", info.name);
+                    for (w, word) in words.iter_mut().enumerate() {
+                        columns.word(w, row..row + 1, std::slice::from_mut(word));
+                        assert_eq!(*word, key.word(w), "{} {values:?}, row {row}, word {w}", info.name);
+                        assert!(columns.constant(w).is_none_or(|constant| constant == *word));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let columns = FlowColumns::new(3);
+        let said = |field, values| columns.clone().with(field, values).unwrap_err().to_string();
+        assert_eq!(
+            said(Field::TpDst, Values::U16(&[1, 2])),
+            "column `tp_dst` has 2 rows, and others have 3; give as many of each"
+        );
+        assert_eq!(
+            said(Field::NwProto, Values::U64(&[6, 17, 256])),
+            "column `nw_proto`, row 2: 0x100 does not fit into 8 bits"
+        );
+        assert!(said(Field::Ipv4Src, Values::Bytes(&[0; 13], 4)).contains("13 bytes are no values of 4"));
+        assert!(said(Field::IpEcn, Values::U8(&[0, 1, 4])).contains("row 2: 0x4 does not fit into 2 bits"));
+        assert!(said(Field::Ipv4Src, Values::One(1 << 32)).contains("does not fit into 32 bits"));
+        let twice = columns.with(Field::TpDst, Values::One(1)).unwrap();
+        let twice = twice.with(Field::TpDst, Values::One(2)).unwrap_err();
+        assert_eq!(twice.to_string(), "column `tp_dst` is given twice");
+    }
+}
