@@ -50,6 +50,17 @@ impl Values<'_> {
         self.len() == Some(0)
     }
 
+    fn rows(self, rows: Range<usize>) -> Self {
+        match self {
+            Self::U8(values) => Self::U8(&values[rows]),
+            Self::U16(values) => Self::U16(&values[rows]),
+            Self::U32(values) => Self::U32(&values[rows]),
+            Self::U64(values) => Self::U64(&values[rows]),
+            Self::Bytes(bytes, each) => Self::Bytes(&bytes[rows.start * each..rows.end * each], each),
+            Self::One(value) => Self::One(value),
+        }
+    }
+
     fn bytes(&self) -> usize {
         match self {
             Self::U8(_) => 1,
@@ -228,6 +239,17 @@ impl<'a> FlowColumns<'a> {
         self.fields.contains(&field)
     }
 
+    /// Some of the packets.
+    ///
+    /// # Panics
+    /// Where there are not so many.
+    #[must_use]
+    pub fn rows(&self, rows: Range<usize>) -> Self {
+        assert!(rows.end <= self.len, "rows {rows:?} of {}", self.len);
+        let pieces = self.pieces.iter().map(|p| Piece { values: p.values.rows(rows.clone()), ..*p }).collect();
+        Self { len: rows.len(), fields: self.fields.clone(), pieces }
+    }
+
     /// The flow key of a packet.
     ///
     /// # Panics
@@ -342,6 +364,7 @@ mod tests {
             ];
             for (values, wanted) in cases {
                 let columns = FlowColumns::new(rows).with(info.field, values).unwrap();
+                assert!(columns.rows(5..rows).key(1) == columns.key(6));
                 let mut words = [0; 64];
                 for (row, value) in wanted.iter().enumerate() {
                     let mut key = FlowKey::zero();

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# A wheel for this machine in `dist`, in an environment of its own; with `--test` installed there and tried, with numpy, pyarrow, polars, pandas.
+# Needs Rust, Python 3.10 or later with venv, and the package index.
+set -euo pipefail
+cd "$(dirname "$0")"
+environment=${FLOWLANE_PYTHON_ENV:-target/venv}
+python3 -m venv "$environment"
+pip=("$environment/bin/python" -m pip --disable-pip-version-check --quiet)
+"${pip[@]}" install 'maturin>=1.9,<2'
+rm -rf dist
+"$environment/bin/maturin" build --release --locked --quiet --out dist
+if [ "${1-}" = --test ]; then
+    "${pip[@]}" install --force-reinstall --no-deps dist/flowlane-*.whl
+    "${pip[@]}" install hypothesis numpy pandas polars pyarrow pytest
+    "$environment/bin/python" -m pytest --quiet
+fi
+ls dist

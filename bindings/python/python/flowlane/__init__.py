@@ -1,0 +1,266 @@
+"""Packet classification on every lane of a machine.
+
+>>> import flowlane, numpy as np
+>>> acl = flowlane.Classifier.from_rules("tcp,nw_dst=10.0.0.0/8,tp_dst=22,actions=drop\\nip,actions=output:1")
+>>> acl.classify({"nw_dst": np.array([0x0A000001, 0x0B000001], "u4"), "nw_proto": 6, "tp_dst": 22}).tolist()
+[0, 1]
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _flowlane
+from ._flowlane import Error, __version__, set_max_simd
+
+__all__ = ["Classifier", "Error", "RouteTable", "__version__", "read_capture", "set_max_simd"]
+
+_NONE = np.uint32(0xFFFF_FFFF)
+
+
+def _array(name: str, values: Any) -> Any:
+    """An array as the compiled part takes it: unsigned, of this machine's byte order, in one piece."""
+    if isinstance(values, (int, np.integer)) and not isinstance(values, (bool, np.bool_)):
+        if values < 0:
+            raise Error(f"column `{name}`: {values} is negative")
+        return int(values)
+    array = np.asarray(values)
+    if array.dtype.kind == "b":
+        array = array.view(np.uint8)
+    if array.dtype.kind not in "ui":
+        raise Error(
+            f"column `{name}` is of type {array.dtype}; integers are taken, one a packet, or rows of bytes (uint8)"
+        )
+    if array.ndim not in (1, 2) or (array.ndim == 2 and array.dtype != np.uint8):
+        raise Error(
+            f"column `{name}` is of shape {array.shape} and type {array.dtype}; integers are taken, one a packet,"
+            " or rows of bytes (uint8)"
+        )
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    array = np.ascontiguousarray(array)
+    return array.view(f"u{array.dtype.itemsize}")
+
+
+def _is_arrow(packets: Any) -> bool:
+    return hasattr(packets, "__arrow_c_stream__") or hasattr(packets, "__arrow_c_array__")
+
+
+def _like(packets: Any, found: Any) -> Any:
+    """An array of Arrow as the library that the packets came from has it."""
+    library = type(packets).__module__.split(".")[0]
+    if library == "polars":
+        import polars
+
+        return polars.Series("rule", found)
+    try:
+        import pyarrow
+    except ImportError:
+        return found
+    return pyarrow.array(found)
+
+
+class Classifier:
+    """Rules, and the engine that finds for each packet the one that wins.
+
+    Rules have numbers: their position in the file, from 0; those that are inserted go on counting. Of rules
+    that match, the one of the highest priority wins, and of equals the earlier one. Any number of threads may
+    classify while another changes rules.
+    """
+
+    def __init__(self, rules: _flowlane.Classifier) -> None:
+        self._rules = rules
+
+    @classmethod
+    def from_rules(cls, source: str | os.PathLike[str], engine: str = "auto") -> Classifier:
+        """The rules of a file, or of a text: flows as `ovs-ofctl` reads them, or ClassBench filters.
+
+        A file may be packed by gzip or zstd. `engine` is auto, tree, dynamic or brute.
+
+        >>> len(Classifier.from_rules("udp,tp_dst=53,actions=drop"))
+        1
+
+        Raises:
+            Error: lines that are not understood, each with file, line and column.
+            FileNotFoundError: there is no such file.
+        """
+        is_text = isinstance(source, str) and ("\n" in source or "=" in source or source.startswith("@"))
+        if is_text and not os.path.isfile(source):
+            return cls(_flowlane.Classifier.from_text(source, engine))
+        return cls(_flowlane.Classifier.from_file(os.fspath(source), engine))
+
+    def classify(self, packets: Any, *, threads: int | None = None) -> Any:
+        """The number of the rule that wins for each packet.
+
+        `packets` are columns that are named as fields are in rules (`nw_src`, `tp_dst`, …; see `fields`):
+
+        - a mapping of names to numpy arrays of integers (signed ones count as unsigned of their width), to arrays of
+          `uint8` with a row for each packet (addresses of IPv6 and MACs in network order), or to one integer for all.
+          The result is an array of `int32`; -1: no rule matches.
+        - a table or record batch of Arrow, or anything with its PyCapsule interface (pyarrow, polars, DuckDB, pandas):
+          integers and fixed-size binaries are read where they lie. The result is an array of the same library; null: no
+          rule matches. Columns that are no fields are passed over; a null is a field that the packet does not have.
+
+        Fields without a column are 0; without `dl_type` packets are of the kind that their addresses are of. `threads`:
+        how many may look up, all cores where it is left out.
+
+        >>> acl = Classifier.from_rules("udp,tp_dst=53,actions=drop")
+        >>> acl.classify({"nw_src": 1, "nw_proto": 17, "tp_dst": np.array([53, 80])}).tolist()
+        [0, -1]
+
+        Raises:
+            Error: a column that does not suit its field, by name and row.
+        """
+        if isinstance(packets, Mapping):
+            columns = {name: _array(name, values) for name, values in packets.items()}
+            return self._rules.classify_numpy(columns, threads).view(np.int32)
+        if _is_arrow(packets):
+            return _like(packets, self._rules.classify_arrow(packets, threads))
+        raise TypeError(
+            f"{type(packets).__name__} has neither columns by name nor the Arrow PyCapsule interface;"
+            " give a mapping of arrays, or a table of Arrow"
+        )
+
+    def insert(self, rules: str) -> list[int]:
+        """Adds rules, a line each, all or none of them; their numbers.
+
+        >>> acl = Classifier.from_rules("udp,tp_dst=53,actions=drop")
+        >>> acl.insert("priority=9,udp,actions=drop")
+        [1]
+        """
+        return self._rules.insert_text(rules)
+
+    def explain(self, packet: Mapping[str, int]) -> dict[str, Any]:
+        """How the answer for one packet comes about: `rule`, `next_rule` (which would win without it), `engine`,
+        `variant`, how many `nodes` and `rules` were read, and the bits of each field that it `depends_on`.
+
+        >>> Classifier.from_rules("udp,tp_dst=53,actions=drop").explain({"nw_src": 1, "nw_proto": 17, "tp_dst": 53})["rule"]
+        0
+        """
+        return self._rules.explain_packet(dict(packet))
+
+    def remove(self, rule: int) -> bool:
+        """Removes the rule of this number; says whether it was there."""
+        return self._rules.remove(rule)
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields that any rule looks at: the columns that `classify` wants."""
+        return self._rules.fields
+
+    @property
+    def engine(self) -> tuple[str, str]:
+        """The engine that has the rules, and its variant."""
+        return self._rules.engine
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the tables."""
+        return self._rules.table_bytes
+
+    def __getitem__(self, number: int) -> str:
+        """The rule of this number, as text."""
+        return self._rules.rule(number)
+
+    def __iter__(self) -> Iterator[int]:
+        """The numbers of all rules, ascending."""
+        return iter(self._rules.numbers())
+
+    def __contains__(self, number: int) -> bool:
+        return self._rules.has(number)
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """It is pickled by its rules, and built anew from them."""
+        return Classifier._restored, self._rules.state()
+
+    @classmethod
+    def _restored(cls, numbers: list[int], priorities: list[int], text: str, engine: str) -> Classifier:
+        return cls(_flowlane.Classifier.from_numbered(numbers, priorities, text, engine))
+
+    def __repr__(self) -> str:
+        engine, variant = self.engine
+        return f"<flowlane.Classifier: {len(self)} rules, {engine}/{variant}, {self.table_bytes} bytes>"
+
+
+class RouteTable:
+    """Routes of IPv4 and IPv6: the next hop of the longest prefix that an address is in.
+
+    >>> routes = RouteTable.from_routes("10.0.0.0/8 1\\n10.1.0.0/16 2\\n2001:db8::/32 7")
+    >>> routes.lookup(np.array([0x0A010001, 0x0A020001, 0x0B000001], "u4")).tolist()
+    [2, 1, -1]
+    """
+
+    def __init__(self, routes: _flowlane.RouteTable) -> None:
+        self._routes = routes
+
+    @classmethod
+    def from_routes(cls, source: str | os.PathLike[str]) -> RouteTable:
+        """The routes of a file (which may be packed by gzip or zstd) or of a text: prefix and next hop, a line each, or the
+        output of `ip route`."""
+        is_text = isinstance(source, str) and ("\n" in source or " " in source)
+        if is_text and not os.path.isfile(source):
+            return cls(_flowlane.RouteTable.from_text(source))
+        return cls(_flowlane.RouteTable.from_file(os.fspath(source)))
+
+    def lookup(self, addresses: Any) -> np.ndarray:
+        """The next hop of each address, -1 where there is no route: an array of `int64`.
+
+        `addresses` are integers of 32 bits for IPv4, or rows of 16 bytes for IPv6.
+        """
+        array = _array("addresses", addresses)
+        if isinstance(array, int):
+            array = np.array([array])
+        if array.ndim == 2:
+            found = self._routes.lookup_v6(array)
+        elif array.dtype.itemsize > 4 and array.size and array.max() > 0xFFFF_FFFF:
+            raise Error(f"addresses of IPv4 have 32 bits; row {int(array.argmax())} has more")
+        else:
+            found = self._routes.lookup_v4(array.astype(np.uint32, copy=False))
+        return np.where(found == _NONE, np.int64(-1), found.astype(np.int64))
+
+    def route(self, address: str) -> tuple[str, int] | None:
+        """The route of an address: its prefix and next hop."""
+        return self._routes.route(str(address))
+
+    def insert(self, prefix: str, next_hop: int) -> int | None:
+        """Adds a route, or replaces its next hop; the one that it had."""
+        return self._routes.insert(str(prefix), next_hop)
+
+    def remove(self, prefix: str) -> bool:
+        """Removes the route of exactly this prefix; says whether it was there."""
+        return self._routes.remove(str(prefix))
+
+    def __len__(self) -> int:
+        return len(self._routes)
+
+    def __repr__(self) -> str:
+        return f"<flowlane.RouteTable: {len(self)} routes>"
+
+
+def read_capture(
+    path: str | os.PathLike[str],
+    columns: Iterable[str] | None = None,
+    *,
+    batch_size: int = 65536,
+    in_port: int = 1,
+) -> Any:
+    """The packets of a capture (pcap or pcapng, packed by gzip or zstd or not) as a stream of record batches.
+
+    It has the Arrow PyCapsule interface: `pyarrow.RecordBatchReader.from_stream(…)`, `polars.DataFrame(…)`, DuckDB and
+    `Classifier.classify` read it. Memory is bounded by the batch.
+
+    `columns` are names of fields as in rules, `time` (nanoseconds, UTC), `captured` and `length` (bytes), `fault` (why a packet
+    was not parsed to its end) and `frame` (its bytes); where they are left out, what analysts of flows usually ask. Null is a
+    field that the packet does not have.
+
+    Where the capture is damaged, all packets before that come, and a `RuntimeWarning` says where.
+    """
+    named = None if columns is None else list(columns)
+    return _flowlane.capture_batches(os.fspath(path), named, batch_size, in_port)

@@ -1,0 +1,331 @@
+//! Captures as record batches.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::builder::StringBuilder;
+use arrow_array::{
+    ArrayRef, BinaryArray, FixedSizeBinaryArray, RecordBatch, RecordBatchReader, StringArray,
+    TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+};
+use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer};
+use arrow_schema::{ArrowError, DataType, Field as ArrowField, Schema, SchemaRef, TimeUnit};
+use flowlane::packet::fields::{Form, Prerequisite, word};
+use flowlane::packet::{Captured, Field, FlowKey, Headers, Network, Parser};
+use flowlane_capture::{Batch, CaptureReader, Packet, unpack};
+use pyo3::exceptions::PyRuntimeWarning;
+use pyo3::prelude::*;
+use pyo3_arrow::PyRecordBatchReader;
+
+use crate::columns::field;
+use crate::error::error;
+
+/// Packets that are parsed at a time: their keys stay in the nearest caches.
+const CHUNK: usize = 256;
+
+/// What is read where nobody says what: time, lengths, addresses, and what a flow analyst asks of IP.
+const USUAL: [&str; 23] = [
+    "time",
+    "captured",
+    "length",
+    "dl_src",
+    "dl_dst",
+    "dl_type",
+    "dl_vlan",
+    "nw_src",
+    "nw_dst",
+    "ipv6_src",
+    "ipv6_dst",
+    "nw_proto",
+    "nw_tos",
+    "nw_ttl",
+    "ip_frag",
+    "tp_src",
+    "tp_dst",
+    "tcp_flags",
+    "icmp_type",
+    "icmp_code",
+    "arp_op",
+    "mpls_label",
+    "fault",
+];
+
+/// A column of a capture.
+#[derive(Clone, Copy)]
+enum Kind {
+    Time,
+    /// Bytes that were captured.
+    Len,
+    /// Bytes that the frame had.
+    Original,
+    /// Why it was not parsed to its end.
+    Fault,
+    Frame,
+    Field(Field),
+}
+
+impl Kind {
+    fn of(name: &str) -> PyResult<Self> {
+        Ok(match name {
+            "time" => Self::Time,
+            "captured" => Self::Len,
+            "length" => Self::Original,
+            "fault" => Self::Fault,
+            "frame" => Self::Frame,
+            name => Self::Field(
+                field(name)
+                    .map_err(|e| error(format!("{e}; others are time, captured, length, fault and frame")))?,
+            ),
+        })
+    }
+
+    fn data_type(self) -> DataType {
+        match self {
+            Self::Time => DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+            Self::Len | Self::Original => DataType::UInt32,
+            Self::Fault => DataType::Utf8,
+            Self::Frame => DataType::Binary,
+            Self::Field(field) => match (field.info().form, field.info().width) {
+                (Form::Mac, _) => DataType::FixedSizeBinary(6),
+                (Form::Ipv6, _) => DataType::FixedSizeBinary(16),
+                (_, ..=8) => DataType::UInt8,
+                (_, ..=16) => DataType::UInt16,
+                (_, ..=32) => DataType::UInt32,
+                _ => DataType::UInt64,
+            },
+        }
+    }
+
+    fn is_nullable(self) -> bool {
+        matches!(self, Self::Fault | Self::Field(_))
+    }
+}
+
+/// Whether a packet has a field.
+fn is_there(field: Field, key: &FlowKey, headers: &Headers) -> bool {
+    let has = |w: usize| key.present() >> w & 1 == 1;
+    let proto = || key.get(Field::NwProto);
+    match field {
+        Field::VlanTci => return headers.vlan_tags > 0,
+        Field::VlanTci1 => return headers.vlan_tags > 1,
+        Field::MplsLse1 => return headers.mpls_labels > 1,
+        Field::MplsLse2 => return headers.mpls_labels > 2,
+        Field::EthDst | Field::EthSrc => return has(word::ETH),
+        Field::EthType => return has(word::VLAN_ETH_TYPE),
+        Field::NdSll | Field::NdTll => return has(word::ND_TARGET) && key.get(field) != 0,
+        _ => {}
+    }
+    match field.info().prerequisite {
+        Prerequisite::None => true,
+        Prerequisite::Vlan => headers.vlan_tags > 0,
+        Prerequisite::Mpls => headers.mpls_labels > 0,
+        Prerequisite::Arp => headers.network == Network::Arp,
+        Prerequisite::Ip => matches!(headers.network, Network::Ipv4 | Network::Ipv6),
+        Prerequisite::Ipv4 => headers.network == Network::Ipv4,
+        Prerequisite::Ipv6 => headers.network == Network::Ipv6,
+        Prerequisite::Ports => has(word::PORTS),
+        Prerequisite::Tcp => has(word::FLAGS) && proto() == 6,
+        Prerequisite::Icmp => has(word::FLAGS) && matches!(proto(), 1 | 58),
+        Prerequisite::NeighbourDiscovery => has(word::ND_TARGET),
+        // Nothing is taken out of a tunnel here.
+        Prerequisite::Tunnel => false,
+    }
+}
+
+/// Values of a column so far.
+enum Values {
+    U8(Vec<u8>),
+    U16(Vec<u16>),
+    U32(Vec<u32>),
+    U64(Vec<u64>),
+    I64(Vec<i64>),
+    Bytes(Vec<u8>, usize),
+    Text(StringBuilder),
+    /// With where each ends.
+    Frames(Vec<u8>, Vec<i32>),
+}
+
+struct Column {
+    kind: Kind,
+    values: Values,
+    valid: BooleanBufferBuilder,
+}
+
+impl Column {
+    fn new(kind: Kind) -> Self {
+        let values = match kind.data_type() {
+            DataType::UInt8 => Values::U8(Vec::new()),
+            DataType::UInt16 => Values::U16(Vec::new()),
+            DataType::UInt32 => Values::U32(Vec::new()),
+            DataType::UInt64 => Values::U64(Vec::new()),
+            DataType::Timestamp(..) => Values::I64(Vec::new()),
+            DataType::FixedSizeBinary(each) => Values::Bytes(Vec::new(), each as usize),
+            DataType::Binary => Values::Frames(Vec::new(), vec![0]),
+            _ => Values::Text(StringBuilder::new()),
+        };
+        Self { kind, values, valid: BooleanBufferBuilder::new(0) }
+    }
+
+    fn add(&mut self, packet: &Packet<'_>, key: &FlowKey, headers: &Headers) {
+        let mut number = || match self.kind {
+            Kind::Len => packet.bytes.len() as u128,
+            Kind::Original => packet.len.into(),
+            Kind::Field(field) => {
+                let is_valid = is_there(field, key, headers);
+                self.valid.append(is_valid);
+                if is_valid { key.get(field) } else { 0 }
+            }
+            _ => 0,
+        };
+        match &mut self.values {
+            Values::U8(values) => values.push(number() as u8),
+            Values::U16(values) => values.push(number() as u16),
+            Values::U32(values) => values.push(number() as u32),
+            Values::U64(values) => values.push(number() as u64),
+            Values::I64(values) => values.push(packet.time_ns.min(i64::MAX as u64) as i64),
+            Values::Bytes(values, each) => values.extend(&number().to_be_bytes()[16 - *each..]),
+            Values::Text(values) => values.append_option(headers.malformed.map(|reason| reason.name())),
+            Values::Frames(bytes, ends) => {
+                bytes.extend(packet.bytes);
+                ends.push(bytes.len() as i32);
+            }
+        }
+    }
+
+    /// The array; from then on the column is empty.
+    fn finish(&mut self) -> ArrayRef {
+        let done = std::mem::replace(self, Self::new(self.kind));
+        let mut valid = done.valid;
+        let nulls = Some(NullBuffer::new(valid.finish())).filter(|nulls| nulls.null_count() > 0);
+        match done.values {
+            Values::U8(values) => Arc::new(UInt8Array::new(values.into(), nulls)),
+            Values::U16(values) => Arc::new(UInt16Array::new(values.into(), nulls)),
+            Values::U32(values) => Arc::new(UInt32Array::new(values.into(), nulls)),
+            Values::U64(values) => Arc::new(UInt64Array::new(values.into(), nulls)),
+            Values::I64(values) => {
+                Arc::new(TimestampNanosecondArray::new(values.into(), None).with_timezone("UTC"))
+            }
+            Values::Bytes(bytes, each) => {
+                Arc::new(FixedSizeBinaryArray::new(each as i32, Buffer::from_vec(bytes), nulls))
+            }
+            Values::Text(mut values) => Arc::new(StringArray::from(values.finish())),
+            Values::Frames(bytes, ends) => {
+                Arc::new(BinaryArray::new(OffsetBuffer::new(ends.into()), Buffer::from_vec(bytes), None))
+            }
+        }
+    }
+}
+
+/// A capture that is being read.
+struct Reading {
+    name: String,
+    reader: CaptureReader<Box<dyn Read + Send>>,
+    parser: Parser,
+    in_port: u32,
+    schema: SchemaRef,
+    columns: Vec<Column>,
+    batch: Batch,
+    rows: usize,
+    done: bool,
+}
+
+impl Reading {
+    /// Adds the next packets that are read at once; says how many.
+    fn add(&mut self) -> Result<usize, flowlane_capture::CaptureError> {
+        self.reader.next_batch(&mut self.batch)?;
+        let mut keys = vec![FlowKey::zero(); CHUNK];
+        let mut headers = vec![Headers::default(); CHUNK];
+        for first in (0..self.batch.len()).step_by(CHUNK) {
+            let rows = first..(first + CHUNK).min(self.batch.len());
+            let frames = rows.clone().map(|i| {
+                let packet = self.batch.packet(i);
+                Captured::new(packet.bytes, packet.len as usize)
+            });
+            self.parser.parse_all(frames, self.in_port, &mut keys, &mut headers);
+            for column in &mut self.columns {
+                for (row, (key, headers)) in rows.clone().zip(keys.iter().zip(&headers)) {
+                    column.add(&self.batch.packet(row), key, headers);
+                }
+            }
+        }
+        Ok(self.batch.len())
+    }
+
+    /// Says what is wrong behind the last packet.
+    fn warn(&self, damage: &str) -> Result<(), ArrowError> {
+        let text = std::ffi::CString::new(format!("{}: {damage}", self.name).replace('\0', "?"));
+        let text = text.expect("there is no NUL in it");
+        Python::attach(|py| PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &text, 2))
+            .map_err(|e| ArrowError::ExternalError(e.to_string().into()))
+    }
+}
+
+impl Iterator for Reading {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut rows = 0;
+        while rows < self.rows && !self.done {
+            match self.add() {
+                Ok(0) => self.done = true,
+                Ok(more) => rows += more,
+                Err(error) => {
+                    self.done = true;
+                    if let Err(error) = self.warn(&error.to_string()) {
+                        return Some(Err(error));
+                    }
+                }
+            }
+        }
+        if rows == 0 {
+            return None;
+        }
+        let arrays = self.columns.iter_mut().map(Column::finish).collect();
+        Some(RecordBatch::try_new(self.schema.clone(), arrays))
+    }
+}
+
+impl RecordBatchReader for Reading {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+/// The packets of a capture as a stream of record batches of about so many rows.
+///
+/// # Errors
+/// Where the file cannot be read or is no capture, or there is no such column.
+#[pyfunction]
+pub fn capture_batches(
+    path: PathBuf,
+    columns: Option<Vec<String>>,
+    batch_size: usize,
+    in_port: u32,
+) -> PyResult<PyRecordBatchReader> {
+    let name = path.display().to_string();
+    let missing = |e: std::io::Error| match e.kind() {
+        std::io::ErrorKind::NotFound => {
+            pyo3::exceptions::PyFileNotFoundError::new_err(format!("{name}: {e}"))
+        }
+        _ => pyo3::exceptions::PyOSError::new_err(format!("{name}: {e}")),
+    };
+    let file = File::open(&path).and_then(unpack).map_err(missing)?;
+    let reader = CaptureReader::new(file).map_err(|e| error(format!("{name}: {e}")))?;
+    let names = columns.unwrap_or_else(|| USUAL.map(str::to_owned).to_vec());
+    let kinds = names.iter().map(|name| Kind::of(name)).collect::<PyResult<Vec<_>>>()?;
+    let described = names.iter().zip(&kinds);
+    let described = described.map(|(name, kind)| ArrowField::new(name, kind.data_type(), kind.is_nullable()));
+    Ok(PyRecordBatchReader::new(Box::new(Reading {
+        name,
+        reader,
+        parser: Parser::new(),
+        in_port,
+        schema: Arc::new(Schema::new(described.collect::<Vec<_>>())),
+        columns: kinds.into_iter().map(Column::new).collect(),
+        batch: Batch::default(),
+        rows: batch_size.max(1),
+        done: false,
+    })))
+}

@@ -1,0 +1,312 @@
+//! Access lists.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
+use arrow_buffer::{BooleanBuffer, NullBuffer};
+use arrow_schema::{DataType, Field as ArrowField};
+use flowlane::classify::acl::{AclConfig, AclEngine};
+use flowlane::classify::{AclSearch, Classifier as _};
+use flowlane::packet::Field;
+use flowlane::packet::columns::{FlowColumns, Values};
+use flowlane::rule::flow_syntax::print_rule;
+use flowlane::rule::{Priority, ReadOptions, Rule, RuleId, read};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3_arrow::PyArray;
+use pyo3_arrow::input::AnyRecordBatch;
+
+use crate::arrow;
+use crate::columns::{Column, field, kind, packets};
+use crate::error::{error, read_text};
+
+/// Packets that are worth a thread.
+const PACKETS_A_THREAD: usize = 1 << 16;
+
+/// Rules, and the engine that looks packets up.
+#[pyclass(module = "flowlane._flowlane", frozen)]
+pub struct Classifier {
+    list: RwLock<List>,
+    engine: AclEngine,
+}
+
+struct List {
+    /// By number.
+    rules: BTreeMap<u32, Rule>,
+    search: AclSearch,
+    next: u32,
+    /// At which any rule looks.
+    fields: Vec<Field>,
+}
+
+fn parse(text: &str, name: &str) -> PyResult<Vec<Rule>> {
+    read(text, name, None, &ReadOptions::default()).map_err(error)
+}
+
+impl Classifier {
+    fn build(rules: BTreeMap<u32, Rule>, engine: &str) -> PyResult<Self> {
+        let engine: AclEngine = engine.parse().map_err(error)?;
+        let config = AclConfig {
+            engine,
+            rules_max: 32 << 20,
+            memory_max: 16 << 30,
+            threads: std::thread::available_parallelism().map_or(1, Into::into),
+            seed: rand::random(),
+            variant: None,
+        };
+        let mut best_first: Vec<(&u32, &Rule)> = rules.iter().collect();
+        best_first.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.priority));
+        let entries = best_first.into_iter().map(|(id, rule)| (RuleId(*id), rule.priority, &rule.matches));
+        let search = AclSearch::build(config, entries).map_err(error)?;
+        let next = rules.last_key_value().map_or(0, |(id, _)| id + 1);
+        Ok(Self { list: RwLock::new(List { rules, fields: search.fields(), search, next }), engine })
+    }
+
+    // A change is made whole or not at all: whoever panicked has left the list as it was.
+    fn read(&self) -> RwLockReadGuard<'_, List> {
+        self.list.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, List> {
+        self.list.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rule of each packet, by up to so many threads.
+    fn look_up(&self, packets: &FlowColumns<'_>, threads: usize) -> Vec<u32> {
+        let list = self.read();
+        let mut found = vec![u32::MAX; packets.len()];
+        let threads = threads.min(packets.len() / PACKETS_A_THREAD).max(1);
+        let share = packets.len().div_ceil(threads).max(1);
+        std::thread::scope(|scope| {
+            let mut shares = found.chunks_mut(share).enumerate();
+            let own = shares.next();
+            for (number, found) in shares {
+                let packets = packets.rows(number * share..number * share + found.len());
+                let search = &list.search;
+                scope.spawn(move || search.lookup_columns(&packets, found));
+            }
+            if let Some((_, found)) = own {
+                list.search.lookup_columns(&packets.rows(0..found.len()), found);
+            }
+        });
+        found
+    }
+
+    fn look_up_batch(&self, batch: &RecordBatch, threads: usize) -> PyResult<Vec<u32>> {
+        let kind = kind(&arrow::fields(batch)?)?;
+        let columns = arrow::columns(batch, &self.read().fields)?;
+        let columns = columns.iter().map(|(field, column)| (*field, column.values()));
+        Ok(self.look_up(&packets(batch.num_rows(), kind, columns)?, threads))
+    }
+}
+
+/// How many threads were asked for; all cores where nobody said.
+fn threads(asked: Option<usize>) -> usize {
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into)).max(1)
+}
+
+#[pymethods]
+impl Classifier {
+    /// The rules of a file.
+    #[staticmethod]
+    fn from_file(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
+        py.detach(|| {
+            let rules = parse(&read_text(&path)?, &path.display().to_string())?;
+            Self::build((0..).zip(rules).collect(), engine)
+        })
+    }
+
+    /// The rules of a text.
+    #[staticmethod]
+    fn from_text(py: Python<'_>, text: &str, engine: &str) -> PyResult<Self> {
+        py.detach(|| Self::build((0..).zip(parse(text, "rules")?).collect(), engine))
+    }
+
+    /// Rules with their numbers: what [`state`](Self::state) says.
+    #[staticmethod]
+    fn from_numbered(
+        py: Python<'_>,
+        numbers: Vec<u32>,
+        priorities: Vec<u32>,
+        text: &str,
+        engine: &str,
+    ) -> PyResult<Self> {
+        py.detach(|| {
+            let rules = parse(text, "rules")?.into_iter().zip(priorities);
+            let rules = rules.map(|(rule, priority)| Rule { priority: Priority(priority), ..rule });
+            Self::build(numbers.into_iter().zip(rules).collect(), engine)
+        })
+    }
+
+    /// The number of each packet's rule, or 2³² − 1: of columns of numpy by name.
+    fn classify_numpy<'py>(
+        &self,
+        py: Python<'py>,
+        columns: &Bound<'py, PyDict>,
+        asked: Option<usize>,
+    ) -> PyResult<Bound<'py, PyArray1<u32>>> {
+        let named: Vec<(String, Column<'py>)> = columns
+            .iter()
+            .map(|(name, values)| {
+                let name: String = name.extract()?;
+                let column = Column::new(&name, &values)?;
+                Ok((name, column))
+            })
+            .collect::<PyResult<_>>()?;
+        let values: Vec<(Field, Values<'_>)> =
+            named.iter().map(|(name, c)| Ok((field(name)?, c.values(name)?))).collect::<PyResult<_>>()?;
+        let fields: Vec<Field> = values.iter().map(|(field, _)| *field).collect();
+        let len = values.iter().find_map(|(_, values)| values.len());
+        let len =
+            len.ok_or_else(|| error("no column says how many packets there are; give one as an array"))?;
+        let packets = packets(len, kind(&fields)?, values.into_iter())?;
+        let found = py.detach(|| self.look_up(&packets, threads(asked)));
+        Ok(found.into_pyarray(py))
+    }
+
+    /// The number of each packet's rule, or null: of anything with the Arrow PyCapsule interface.
+    fn classify_arrow(
+        &self,
+        py: Python<'_>,
+        batches: AnyRecordBatch,
+        asked: Option<usize>,
+    ) -> PyResult<PyArray> {
+        let reader = batches.into_reader()?;
+        let found = py.detach(|| {
+            let mut all: Vec<u32> = Vec::new();
+            for batch in reader {
+                let found = self.look_up_batch(&batch.map_err(error)?, threads(asked))?;
+                if all.is_empty() { all = found } else { all.extend(found) }
+            }
+            Ok::<_, PyErr>(all)
+        })?;
+        let hits = BooleanBuffer::collect_bool(found.len(), |row| found[row] != u32::MAX);
+        let array =
+            UInt32Array::new(found.into(), Some(NullBuffer::new(hits)).filter(|n| n.null_count() > 0));
+        let described = ArrowField::new("rule", DataType::UInt32, true);
+        PyArray::try_new(std::sync::Arc::new(array) as ArrayRef, described.into()).map_err(error)
+    }
+
+    /// How the answer for one packet comes about.
+    fn explain_packet<'py>(
+        &self,
+        py: Python<'py>,
+        packet: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let mut values = Vec::new();
+        for (name, value) in packet {
+            let name: String = name.extract()?;
+            let value: u128 = value
+                .extract()
+                .map_err(|_| error(format!("`{name}` of one packet is a number that is not negative")))?;
+            values.push((field(&name)?, Values::One(value)));
+        }
+        let kind = kind(&values.iter().map(|(field, _)| *field).collect::<Vec<_>>())?;
+        let key = packets(1, kind, values.into_iter())?.key(0);
+        let told = self.read().search.explain(&key);
+        let out = PyDict::new(py);
+        out.set_item("rule", told.winner.map(|rule| rule.0))?;
+        out.set_item("next_rule", told.runner_up.map(|rule| rule.0))?;
+        out.set_item("engine", told.engine)?;
+        out.set_item("variant", told.variant.name())?;
+        out.set_item("nodes", told.nodes)?;
+        out.set_item("rules", told.rules)?;
+        let looked_at = PyDict::new(py);
+        for info in flowlane::packet::Field::all() {
+            let mask = told.looked_at.get(info.field);
+            if mask != 0 {
+                looked_at.set_item(info.name, mask)?;
+            }
+        }
+        out.set_item("depends_on", looked_at)?;
+        Ok(out)
+    }
+
+    /// Adds the rules of a text; their numbers.
+    fn insert_text(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
+        py.detach(|| {
+            let rules = parse(text, "rules")?;
+            let list = &mut *self.write();
+            let mut numbers = Vec::with_capacity(rules.len());
+            for rule in rules {
+                let number = list.next;
+                if let Err(refused) = list.search.insert(RuleId(number), rule.priority, &rule.matches) {
+                    // All or none.
+                    for number in numbers {
+                        list.search.remove(RuleId(number));
+                        list.rules.remove(&number);
+                    }
+                    return Err(error(refused));
+                }
+                list.rules.insert(number, rule);
+                list.next += 1;
+                numbers.push(number);
+            }
+            list.fields = list.search.fields();
+            Ok(numbers)
+        })
+    }
+
+    /// Removes a rule; says whether it was there.
+    fn remove(&self, py: Python<'_>, rule: u32) -> bool {
+        py.detach(|| {
+            let list = &mut *self.write();
+            // A field at which no rule looks any more does no harm.
+            list.rules.remove(&rule).is_some() && list.search.remove(RuleId(rule))
+        })
+    }
+
+    /// A rule as text.
+    fn rule(&self, number: u32) -> PyResult<String> {
+        let list = self.read();
+        let rule = list.rules.get(&number);
+        rule.map(print_rule)
+            .ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(format!("there is no rule {number}")))
+    }
+
+    /// The numbers of all rules, ascending.
+    fn numbers(&self) -> Vec<u32> {
+        self.read().rules.keys().copied().collect()
+    }
+
+    /// The fields that any rule looks at.
+    #[getter]
+    fn fields(&self) -> Vec<&'static str> {
+        self.read().fields.iter().map(|field| field.info().name).collect()
+    }
+
+    /// The engine that has the rules, and its variant.
+    #[getter]
+    fn engine(&self) -> (&'static str, &'static str) {
+        let (engine, variant) = self.read().search.engine();
+        (engine, variant.name())
+    }
+
+    /// Bytes of the tables.
+    #[getter]
+    fn table_bytes(&self) -> usize {
+        self.read().search.table_bytes()
+    }
+
+    fn __len__(&self) -> usize {
+        self.read().rules.len()
+    }
+
+    /// Whether there is a rule of this number.
+    fn has(&self, rule: u32) -> bool {
+        self.read().rules.contains_key(&rule)
+    }
+
+    /// What [`from_numbered`](Self::from_numbered) makes it again from.
+    fn state(&self) -> (Vec<u32>, Vec<u32>, String, &'static str) {
+        let list = self.read();
+        // Priorities apart: filters' may be larger than those of the language.
+        let plain = |rule: &Rule| print_rule(&Rule { priority: Priority(1), ..rule.clone() }) + "\n";
+        let priorities = list.rules.values().map(|rule| rule.priority.0).collect();
+        let text = list.rules.values().map(plain).collect();
+        (list.rules.keys().copied().collect(), priorities, text, self.engine.name())
+    }
+}

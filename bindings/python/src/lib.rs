@@ -1,0 +1,38 @@
+//! The tables, for Python: `flowlane._flowlane`, which the package `flowlane` wraps.
+
+mod arrow;
+mod capture;
+mod classifier;
+mod columns;
+mod error;
+mod routes;
+
+use pyo3::prelude::*;
+
+/// The compiled part of the package.
+#[pymodule]
+mod _flowlane {
+    #[pymodule_export]
+    use super::capture::capture_batches;
+    #[pymodule_export]
+    use super::classifier::Classifier;
+    #[pymodule_export]
+    use super::error::Error;
+    #[pymodule_export]
+    use super::routes::RouteTable;
+    use super::*;
+    #[pymodule_export]
+    use pyo3_arrow::{PyArray, PyRecordBatchReader};
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+
+    /// Uses SIMD registers of so many bits at most: 64 (none), 128, 256 or 512. For tables made from then on.
+    #[pyfunction]
+    fn set_max_simd(bits: u32) -> PyResult<()> {
+        let limit: Result<flowlane::isa::MaxSimd, _> = bits.to_string().parse();
+        limit.map(flowlane::isa::set_max_simd).map_err(|e| super::error::error(format!("max_simd: {e}")))
+    }
+}

@@ -1,0 +1,106 @@
+"""Captures: frames put together by hand here."""
+
+import gzip
+import socket
+import struct
+
+import flowlane
+import polars as pl
+import pyarrow as pa
+import pytest
+
+
+def udp(source, destination, ports, payload=b"", tag=None):
+    body = struct.pack("!HHHH", *ports, 8 + len(payload), 0) + payload
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 1, 0, 64, 17, 0)
+    ip += socket.inet_aton(source) + socket.inet_aton(destination)
+    ether = bytes.fromhex("020000000002020000000001") + (struct.pack("!HH", 0x8100, tag) if tag else b"")
+    return ether + struct.pack("!H", 0x0800) + ip + body
+
+
+def tcp6(ports, flags):
+    body = struct.pack("!HHIIHHHH", *ports, 1, 2, 0x5000 | flags, 9, 0, 0)
+    ip = struct.pack("!IHBB", 0x60000000, len(body), 6, 63)
+    ip += socket.inet_pton(socket.AF_INET6, "2001:db8::1") + socket.inet_pton(socket.AF_INET6, "2001:db8::2")
+    return bytes(12) + struct.pack("!H", 0x86DD) + ip + body
+
+
+ARP = bytes(12) + bytes.fromhex("0806" + "0001080006040001" + "020000000001" + "0a000001" + "000000000000" + "0a000002")
+FRAMES = [udp("10.0.0.1", "10.0.0.2", (1000, 53), b"x" * 100), udp("10.0.0.3", "10.0.0.4", (7, 8), tag=0x2005)]
+FRAMES += [tcp6((80, 443), 0x12), ARP, b"short"]
+
+
+def pcap(frames, snap_len=65535):
+    file = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snap_len, 1)
+    for number, frame in enumerate(frames):
+        file += struct.pack("<IIII", 1_700_000_000, number, min(len(frame), snap_len), len(frame)) + frame[:snap_len]
+    return file
+
+
+def read(path, *arguments, **named):
+    return pa.RecordBatchReader.from_stream(flowlane.read_capture(path, *arguments, **named)).read_all()
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "t.pcap").write_bytes(pcap(FRAMES))
+    return tmp_path / "t.pcap"
+
+
+def test_a_packet_is_a_row(path):
+    table = read(path)
+    assert table.num_rows == 5 and table.schema.field("time").type == pa.timestamp("ns", "UTC")
+    first, tagged, v6, arp, short = table.to_pylist()
+    assert first["time"].value == 1_700_000_000_000_000_000 and tagged["time"].value % 10 == 1
+    told = {name: first[name] for name in ["nw_src", "nw_dst", "nw_proto", "nw_ttl", "tp_src", "tp_dst", "dl_type"]}
+    assert list(told.values()) == [0x0A000001, 0x0A000002, 17, 64, 1000, 53, 0x0800]
+    assert (first["dl_src"], first["dl_dst"]) == (bytes.fromhex("020000000001"), bytes.fromhex("020000000002"))
+    assert (first["captured"], first["length"], first["dl_vlan"], first["ipv6_src"]) == (142, 142, None, None)
+    assert (tagged["dl_vlan"], tagged["tp_src"], first["tcp_flags"]) == (5, 7, None)
+    assert v6["ipv6_dst"] == socket.inet_pton(socket.AF_INET6, "2001:db8::2")
+    assert (v6["tp_dst"], v6["tcp_flags"], v6["nw_src"], v6["nw_ttl"]) == (443, 0x12, None, 63)
+    assert (arp["arp_op"], arp["nw_src"], arp["tp_src"], arp["fault"]) == (1, None, None, None)
+    assert (short["fault"], short["dl_type"], short["captured"]) == ("ethernet-truncated", None, 5)
+
+
+def test_columns_are_chosen(path):
+    table = read(path, ["frame", "arp_spa", "vlan_tci"])
+    assert table["frame"].to_pylist() == FRAMES
+    assert table["arp_spa"].to_pylist() == [None, None, None, 0x0A000001, None]
+    assert table["vlan_tci"].to_pylist() == [None, 0x3005, None, None, None]
+    with pytest.raises(flowlane.Error, match="no field `sport`.*others are time, captured"):
+        flowlane.read_capture(path, ["sport"])
+
+
+def test_snap_lengths_compression_and_batches(tmp_path):
+    whole = pcap(FRAMES * 3000)
+    (tmp_path / "w.pcap").write_bytes(whole)
+    (tmp_path / "w.pcap.gz").write_bytes(gzip.compress(whole))
+    (tmp_path / "c.pcap").write_bytes(pcap(FRAMES * 3000, 60))
+    table = read(tmp_path / "w.pcap")
+    assert read(tmp_path / "w.pcap.gz") == table
+    cut = read(tmp_path / "c.pcap")
+    same = ["time", "length", "nw_src", "nw_dst", "tp_src", "tp_dst", "ipv6_dst", "dl_vlan"]
+    assert cut.select(same) == table.select(same)
+    assert cut["fault"].to_pylist()[:5] == [None, None, "not-captured", None, "ethernet-truncated"]
+    batches = pa.RecordBatchReader.from_stream(flowlane.read_capture(tmp_path / "w.pcap", batch_size=100))
+    assert pa.Table.from_batches(list(batches)) == table
+    assert len(pl.DataFrame(flowlane.read_capture(tmp_path / "w.pcap"))) == 15000
+
+
+def test_captures_are_classified(path):
+    rules = "udp,nw_dst=10.0.0.2,tp_dst=53,actions=drop\ntcp6,tp_dst=443,actions=drop\narp,actions=drop"
+    acl = flowlane.Classifier.from_rules(rules)
+    assert acl.classify(flowlane.read_capture(path)).to_pylist() == [0, None, 1, 2, None]
+
+
+def test_of_a_damaged_capture_comes_what_is_before_the_damage(tmp_path):
+    file = pcap(FRAMES)
+    (tmp_path / "t.pcap").write_bytes(file[:-3])
+    with pytest.warns(RuntimeWarning, match=r"t.pcap: the file ends within record 4 \(byte "):
+        assert read(tmp_path / "t.pcap").num_rows == 4
+    (tmp_path / "no.pcap").write_bytes(b"GIF89a")
+    with pytest.raises(flowlane.Error, match="no.pcap: this is no pcap or pcapng file"):
+        flowlane.read_capture(tmp_path / "no.pcap")
+    with pytest.raises(FileNotFoundError, match="none.pcap"):
+        flowlane.read_capture(tmp_path / "none.pcap")
