@@ -96,7 +96,7 @@ pub fn packets<'a>(
 ) -> PyResult<FlowColumns<'a>> {
     let mut packets = FlowColumns::new(len);
     for (field, values) in kind.map(|kind| (Field::EthType, Values::One(kind))).into_iter().chain(columns) {
-        packets = packets.with(field, values).map_err(error)?;
+        packets.add(field, values).map_err(error)?;
     }
     Ok(packets)
 }

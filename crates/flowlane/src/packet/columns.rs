@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use arrayvec::ArrayVec;
+
 use super::fields::Field;
 use super::key::FlowKey;
 
@@ -182,21 +184,36 @@ struct Piece<'a> {
 #[derive(Clone, Debug)]
 pub struct FlowColumns<'a> {
     len: usize,
-    fields: Vec<Field>,
-    pieces: Vec<Piece<'a>>,
+    // In place: whoever looks a burst up allocates nothing.
+    fields: ArrayVec<Field, FIELDS_MAX>,
+    pieces: ArrayVec<Piece<'a>, PIECES_MAX>,
 }
+
+/// Each field once.
+const FIELDS_MAX: usize = 80;
+
+/// A piece for each word that a field is in: those of 128 bits are in four.
+const PIECES_MAX: usize = FIELDS_MAX + 32;
 
 impl<'a> FlowColumns<'a> {
     /// So many packets of which nothing is known.
     pub fn new(len: usize) -> Self {
-        Self { len, fields: Vec::new(), pieces: Vec::new() }
+        Self { len, fields: ArrayVec::new(), pieces: ArrayVec::new() }
     }
 
-    /// The same packets with these values of a field. A type wider than the field will do where the values fit.
+    /// The same packets with these values of a field: see [`add`](Self::add).
     ///
     /// # Errors
-    /// Where there are not as many as packets, one does not fit, or the field is there already.
+    /// As there.
     pub fn with(mut self, field: Field, values: Values<'a>) -> Result<Self, ColumnError> {
+        self.add(field, values).map(|()| self)
+    }
+
+    /// Adds the values of a field. A type wider than the field will do where the values fit.
+    ///
+    /// # Errors
+    /// Where there are not as many as packets, one does not fit, or the field is there already; nothing is added then.
+    pub fn add(&mut self, field: Field, values: Values<'a>) -> Result<(), ColumnError> {
         let info = field.info();
         let name = info.name;
         if let Values::Bytes(bytes, each) = values
@@ -221,7 +238,7 @@ impl<'a> FlowColumns<'a> {
             below -= width;
             Piece { word, shift, below, ones: u32::MAX >> (32 - width), values }
         }));
-        Ok(self)
+        Ok(())
     }
 
     /// How many packets there are.
@@ -246,7 +263,8 @@ impl<'a> FlowColumns<'a> {
     #[must_use]
     pub fn rows(&self, rows: Range<usize>) -> Self {
         assert!(rows.end <= self.len, "rows {rows:?} of {}", self.len);
-        let pieces = self.pieces.iter().map(|p| Piece { values: p.values.rows(rows.clone()), ..*p }).collect();
+        let pieces =
+            self.pieces.iter().map(|p| Piece { values: p.values.rows(rows.clone()), ..*p }).collect();
         Self { len: rows.len(), fields: self.fields.clone(), pieces }
     }
 
@@ -378,6 +396,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn all_fields_at_once_have_room() {
+        let all = Field::all().iter().map(|info| info.field);
+        let add = |columns: FlowColumns<'static>, field| columns.with(field, Values::One(0)).unwrap();
+        let columns = all.fold(FlowColumns::new(1), add);
+        assert!(Field::all().iter().all(|info| columns.has(info.field)));
     }
 
     #[test]
