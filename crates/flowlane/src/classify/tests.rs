@@ -278,7 +278,7 @@ fn changed_table(seed: u32, r: &mut Random) -> (AclSearch, Vec<(RuleId, Priority
     for id in 0..[3, 40, 200][seed as usize % 3] {
         let mut matches = random_match(r);
         // All ask the same in some rounds, of one word or of two.
-        if seed % 4 > 0 {
+        if !seed.is_multiple_of(4) {
             matches.set(Field::EthType, 0x0800);
         }
         if seed % 4 > 1 {
