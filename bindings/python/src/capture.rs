@@ -10,7 +10,7 @@ use arrow_array::{
     ArrayRef, BinaryArray, FixedSizeBinaryArray, RecordBatch, RecordBatchReader, StringArray,
     TimestampNanosecondArray, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
 };
-use arrow_buffer::{BooleanBufferBuilder, Buffer, NullBuffer, OffsetBuffer};
+use arrow_buffer::{Buffer, NullBuffer, OffsetBuffer};
 use arrow_schema::{ArrowError, DataType, Field as ArrowField, Schema, SchemaRef, TimeUnit};
 use flowlane::packet::fields::{Form, Prerequisite, word};
 use flowlane::packet::{Captured, Field, FlowKey, Headers, Network, Parser};
@@ -103,34 +103,69 @@ impl Kind {
     }
 }
 
-/// Whether a packet has a field.
-fn is_there(field: Field, key: &FlowKey, headers: &Headers) -> bool {
-    let has = |w: usize| key.present() >> w & 1 == 1;
-    let proto = || key.get(Field::NwProto);
-    match field {
-        Field::VlanTci => return headers.vlan_tags > 0,
-        Field::VlanTci1 => return headers.vlan_tags > 1,
-        Field::MplsLse1 => return headers.mpls_labels > 1,
-        Field::MplsLse2 => return headers.mpls_labels > 2,
-        Field::EthDst | Field::EthSrc => return has(word::ETH),
-        Field::EthType => return has(word::VLAN_ETH_TYPE),
-        Field::NdSll | Field::NdTll => return has(word::ND_TARGET) && key.get(field) != 0,
-        _ => {}
+/// What says whether a packet has a field.
+#[derive(Clone, Copy)]
+enum Presence {
+    Always,
+    Never,
+    /// So many tags, or labels, at least.
+    Tags(u8),
+    Labels(u8),
+    Network(Network),
+    Ip,
+    /// The parser has set this word of the key.
+    Word(usize),
+    /// The same, and the protocol is one of these.
+    WordOf(usize, [u8; 2]),
+    /// The same, and the field is not 0.
+    Option(usize),
+}
+
+impl Presence {
+    fn of(field: Field) -> Self {
+        match field {
+            Field::VlanTci => return Self::Tags(1),
+            Field::VlanTci1 => return Self::Tags(2),
+            Field::MplsLse1 => return Self::Labels(2),
+            Field::MplsLse2 => return Self::Labels(3),
+            Field::EthDst | Field::EthSrc => return Self::Word(word::ETH),
+            Field::EthType => return Self::Word(word::VLAN_ETH_TYPE),
+            Field::NdSll | Field::NdTll => return Self::Option(word::ND_TARGET),
+            _ => {}
+        }
+        match field.info().prerequisite {
+            Prerequisite::None => Self::Always,
+            Prerequisite::Vlan => Self::Tags(1),
+            Prerequisite::Mpls => Self::Labels(1),
+            Prerequisite::Arp => Self::Network(Network::Arp),
+            Prerequisite::Ip => Self::Ip,
+            Prerequisite::Ipv4 => Self::Network(Network::Ipv4),
+            Prerequisite::Ipv6 => Self::Network(Network::Ipv6),
+            Prerequisite::Ports => Self::Word(word::PORTS),
+            Prerequisite::Tcp => Self::WordOf(word::FLAGS, [6, 6]),
+            Prerequisite::Icmp => Self::WordOf(word::FLAGS, [1, 58]),
+            Prerequisite::NeighbourDiscovery => Self::Word(word::ND_TARGET),
+            // Nothing is taken out of a tunnel here.
+            Prerequisite::Tunnel => Self::Never,
+        }
     }
-    match field.info().prerequisite {
-        Prerequisite::None => true,
-        Prerequisite::Vlan => headers.vlan_tags > 0,
-        Prerequisite::Mpls => headers.mpls_labels > 0,
-        Prerequisite::Arp => headers.network == Network::Arp,
-        Prerequisite::Ip => matches!(headers.network, Network::Ipv4 | Network::Ipv6),
-        Prerequisite::Ipv4 => headers.network == Network::Ipv4,
-        Prerequisite::Ipv6 => headers.network == Network::Ipv6,
-        Prerequisite::Ports => has(word::PORTS),
-        Prerequisite::Tcp => has(word::FLAGS) && proto() == 6,
-        Prerequisite::Icmp => has(word::FLAGS) && matches!(proto(), 1 | 58),
-        Prerequisite::NeighbourDiscovery => has(word::ND_TARGET),
-        // Nothing is taken out of a tunnel here.
-        Prerequisite::Tunnel => false,
+
+    #[inline(always)]
+    fn holds(self, key: &FlowKey, headers: &Headers, value: impl FnOnce() -> u128) -> bool {
+        let has = |w: usize| key.present() >> w & 1 == 1;
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Tags(tags) => headers.vlan_tags >= tags,
+            Self::Labels(labels) => headers.mpls_labels >= labels,
+            Self::Network(network) => headers.network == network,
+            Self::Ip => matches!(headers.network, Network::Ipv4 | Network::Ipv6),
+            Self::Word(w) => has(w),
+            Self::WordOf(w, protocols) => {
+                has(w) && protocols.contains(&((key.word(word::NW_PROTO) >> 24) as u8))
+            }
+            Self::Option(w) => has(w) && value() != 0,
+        }
     }
 }
 
@@ -150,7 +185,8 @@ enum Values {
 struct Column {
     kind: Kind,
     values: Values,
-    valid: BooleanBufferBuilder,
+    /// Of fields.
+    valid: Vec<bool>,
 }
 
 impl Column {
@@ -165,40 +201,72 @@ impl Column {
             DataType::Binary => Values::Frames(Vec::new(), vec![0]),
             _ => Values::Text(StringBuilder::new()),
         };
-        Self { kind, values, valid: BooleanBufferBuilder::new(0) }
+        Self { kind, values, valid: Vec::new() }
     }
 
-    fn add(&mut self, packet: &Packet<'_>, key: &FlowKey, headers: &Headers) {
-        let mut number = || match self.kind {
-            Kind::Len => packet.bytes.len() as u128,
-            Kind::Original => packet.len.into(),
-            Kind::Field(field) => {
-                let is_valid = is_there(field, key, headers);
-                self.valid.append(is_valid);
-                if is_valid { key.get(field) } else { 0 }
+    /// Adds the values of some packets.
+    fn add(&mut self, packets: &[Packet<'_>], keys: &[FlowKey], headers: &[Headers]) {
+        let parsed = || keys.iter().zip(headers);
+        match (self.kind, &mut self.values) {
+            (Kind::Time, Values::I64(values)) => {
+                values.extend(packets.iter().map(|packet| packet.time_ns.min(i64::MAX as u64) as i64));
             }
-            _ => 0,
-        };
-        match &mut self.values {
-            Values::U8(values) => values.push(number() as u8),
-            Values::U16(values) => values.push(number() as u16),
-            Values::U32(values) => values.push(number() as u32),
-            Values::U64(values) => values.push(number() as u64),
-            Values::I64(values) => values.push(packet.time_ns.min(i64::MAX as u64) as i64),
-            Values::Bytes(values, each) => values.extend(&number().to_be_bytes()[16 - *each..]),
-            Values::Text(values) => values.append_option(headers.malformed.map(|reason| reason.name())),
-            Values::Frames(bytes, ends) => {
-                bytes.extend(packet.bytes);
-                ends.push(bytes.len() as i32);
+            (Kind::Len, Values::U32(values)) => values.extend(packets.iter().map(|p| p.bytes.len() as u32)),
+            (Kind::Original, Values::U32(values)) => values.extend(packets.iter().map(|packet| packet.len)),
+            (Kind::Fault, Values::Text(values)) => {
+                headers.iter().for_each(|h| values.append_option(h.malformed.map(|reason| reason.name())));
             }
+            (Kind::Frame, Values::Frames(bytes, ends)) => {
+                for packet in packets {
+                    bytes.extend(packet.bytes);
+                    ends.push(bytes.len() as i32);
+                }
+            }
+            (Kind::Field(field), values) => {
+                let presence = Presence::of(field);
+                let holds =
+                    |(key, headers): (&FlowKey, &Headers)| presence.holds(key, headers, || key.get(field));
+                let from = self.valid.len();
+                self.valid.extend(parsed().map(holds));
+                let valid = &self.valid[from..];
+                // A field in one word is a shift; what is null is 0.
+                let mut pieces = field.info().pieces();
+                let (w, shift, width) = pieces.next().expect("a field has a width");
+                let ones = u32::MAX >> (32 - width);
+                let own = |key: &FlowKey, valid: bool| if valid { key.word(w) >> shift & ones } else { 0 };
+                let narrow = keys.iter().zip(valid).map(|(key, valid)| own(key, *valid));
+                match values {
+                    Values::U8(values) => values.extend(narrow.map(|value| value as u8)),
+                    Values::U16(values) => values.extend(narrow.map(|value| value as u16)),
+                    Values::U32(values) => values.extend(narrow),
+                    Values::U64(values) => {
+                        let wide = keys
+                            .iter()
+                            .zip(valid)
+                            .map(|(key, valid)| if *valid { key.get(field) } else { 0 });
+                        values.extend(wide.map(|value| value as u64));
+                    }
+                    // Most packets are of one kind.
+                    Values::Bytes(values, each) if !valid.contains(&true) => {
+                        values.resize(values.len() + keys.len() * *each, 0);
+                    }
+                    Values::Bytes(values, each) => {
+                        for (key, valid) in keys.iter().zip(valid) {
+                            let value = if *valid { key.get(field) } else { 0 };
+                            values.extend(&value.to_be_bytes()[16 - *each..]);
+                        }
+                    }
+                    _ => unreachable!("fields are numbers or bytes"),
+                }
+            }
+            _ => unreachable!("a column has the values of its kind"),
         }
     }
 
     /// The array; from then on the column is empty.
     fn finish(&mut self) -> ArrayRef {
         let done = std::mem::replace(self, Self::new(self.kind));
-        let mut valid = done.valid;
-        let nulls = Some(NullBuffer::new(valid.finish())).filter(|nulls| nulls.null_count() > 0);
+        let nulls = Some(NullBuffer::from(done.valid)).filter(|nulls| nulls.null_count() > 0);
         match done.values {
             Values::U8(values) => Arc::new(UInt8Array::new(values.into(), nulls)),
             Values::U16(values) => Arc::new(UInt16Array::new(values.into(), nulls)),
@@ -239,16 +307,11 @@ impl Reading {
         let mut headers = vec![Headers::default(); CHUNK];
         for first in (0..self.batch.len()).step_by(CHUNK) {
             let rows = first..(first + CHUNK).min(self.batch.len());
-            let frames = rows.clone().map(|i| {
-                let packet = self.batch.packet(i);
-                Captured::new(packet.bytes, packet.len as usize)
-            });
+            let packets: Vec<Packet<'_>> = rows.map(|i| self.batch.packet(i)).collect();
+            let frames = packets.iter().map(|packet| Captured::new(packet.bytes, packet.len as usize));
             self.parser.parse_all(frames, self.in_port, &mut keys, &mut headers);
-            for column in &mut self.columns {
-                for (row, (key, headers)) in rows.clone().zip(keys.iter().zip(&headers)) {
-                    column.add(&self.batch.packet(row), key, headers);
-                }
-            }
+            let (keys, headers) = (&keys[..packets.len()], &headers[..packets.len()]);
+            self.columns.iter_mut().for_each(|column| column.add(&packets, keys, headers));
         }
         Ok(self.batch.len())
     }
