@@ -6,6 +6,7 @@ mod classifier;
 mod columns;
 mod error;
 mod routes;
+mod tables;
 
 use pyo3::prelude::*;
 
@@ -20,6 +21,8 @@ mod _flowlane {
     use super::error::Error;
     #[pymodule_export]
     use super::routes::RouteTable;
+    #[pymodule_export]
+    use super::tables::{BloomFilter, CuckooMap};
     use super::*;
     #[pymodule_export]
     use pyo3_arrow::{PyArray, PyRecordBatchReader};

@@ -17,7 +17,7 @@ import numpy as np
 from . import _flowlane
 from ._flowlane import Error, __version__, set_max_simd
 
-__all__ = ["Classifier", "Error", "RouteTable", "__version__", "read_capture", "set_max_simd"]
+__all__ = ["BloomFilter", "Classifier", "CuckooMap", "Error", "RouteTable", "__version__", "read_capture", "set_max_simd"]
 
 _NONE = np.uint32(0xFFFF_FFFF)
 
@@ -242,6 +242,89 @@ class RouteTable:
 
     def __repr__(self) -> str:
         return f"<flowlane.RouteTable: {len(self)} routes>"
+
+
+class CuckooMap:
+    """Numbers of 32 bits by keys of 1 to 64 bytes, all of one width: flows, hosts, sessions.
+
+    Keys are integers (of 4 or 8 bytes), or rows of bytes (`uint8`).
+
+    >>> flows = CuckooMap(key_bytes=4, capacity=1000)
+    >>> flows.insert(np.array([7, 9], "u4"), np.array([70, 90]))
+    >>> flows.lookup(np.array([9, 8, 7], "u4")).tolist()
+    [90, -1, 70]
+    """
+
+    def __init__(self, key_bytes: int, capacity: int) -> None:
+        self._map = _flowlane.CuckooMap(key_bytes, capacity)
+        self._key_bytes = key_bytes
+
+    def _rows(self, keys: Any) -> np.ndarray:
+        array = _array("keys", keys)
+        if isinstance(array, int):
+            raise Error("keys are an array: integers, or rows of bytes")
+        if array.ndim == 1:
+            array = array.view(np.uint8).reshape(len(array), array.dtype.itemsize)
+        return array
+
+    def insert(self, keys: Any, values: Any) -> None:
+        """Gives keys these values; where it is full, `Error` says from which row on nothing was inserted."""
+        values = np.asarray(values)
+        if values.dtype.kind not in "ui" or (values.size and (values.min() < 0 or values.max() > 0xFFFF_FFFF)):
+            raise Error("values are integers of 32 bits that are not negative")
+        self._map.insert(self._rows(keys), np.ascontiguousarray(values, np.uint32))
+
+    def lookup(self, keys: Any) -> np.ndarray:
+        """The value of each key, -1 where it is not there: an array of `int64`."""
+        values, there = self._map.lookup(self._rows(keys))
+        return np.where(there, values.astype(np.int64), np.int64(-1))
+
+    def remove(self, keys: Any) -> np.ndarray:
+        """Removes keys; for each whether it was there."""
+        return self._map.remove(self._rows(keys))
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the table, and of what is kept to change it."""
+        return self._map.table_bytes
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+
+class BloomFilter:
+    """A set that forgets what it holds: no key that was inserted is denied, others are confirmed at a rate.
+
+    Keys are integers of up to 64 bits, or rows of bytes (`uint8`); the same key by both is two.
+
+    >>> seen = BloomFilter(items=1000, rate=0.001)
+    >>> seen.insert(np.arange(1000))
+    >>> bool(seen.contains(np.arange(1000)).all())
+    True
+    """
+
+    def __init__(self, items: int, rate: float = 0.01) -> None:
+        self._filter = _flowlane.BloomFilter(items, rate)
+
+    def insert(self, keys: Any) -> None:
+        """Inserts keys."""
+        array = np.atleast_1d(_array("keys", keys))
+        if array.ndim == 2:
+            self._filter.insert_rows(array)
+        else:
+            self._filter.insert_numbers(array.astype(np.uint64))
+
+    def contains(self, keys: Any) -> np.ndarray:
+        """For each key whether it may be in."""
+        array = np.atleast_1d(_array("keys", keys))
+        if array.ndim == 2:
+            return self._filter.contains_rows(array)
+        return self._filter.contains_numbers(array.astype(np.uint64))
+
+    @property
+    def table_bytes(self) -> int:
+        """Bytes of the filter."""
+        return self._filter.table_bytes
 
 
 def read_capture(
