@@ -22,15 +22,21 @@ const INFLATION_MAX: u64 = 100;
 /// What may be made of any file, however small.
 const INFLATED_BYTES: u64 = 64 << 20;
 
-/// A file's bytes; one that is packed by gzip or zstd is unpacked.
-pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
-    let failed = |e: &std::io::Error| Failure::file(path, "read", e);
-    let file = std::fs::File::open(path).map_err(|e| failed(&e))?;
+/// All that is left of what has this name, which is bounded.
+pub(crate) fn read_all(file: impl Read, path: &Path) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|e| failed(&e))?;
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|e| Failure::file(path, "read", &e))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(Failure::input(format!("{} is larger than {FILE_BYTES_MAX} bytes", path.display())));
     }
+    Ok(bytes)
+}
+
+/// A file's bytes; one that is packed by gzip or zstd is unpacked.
+pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
+    let file = std::fs::File::open(path).map_err(|e| Failure::file(path, "read", &e))?;
+    let bytes = read_all(file, path)?;
     if flowlane_capture::is_packed(&bytes) { inflate(&bytes, path) } else { Ok(bytes) }
 }
 

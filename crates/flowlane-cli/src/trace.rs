@@ -91,11 +91,11 @@ impl<'a> Trace<'a> {
             TraceFormat::Pcap | TraceFormat::Pcapng => true,
         };
         let packets = if is_capture {
-            let file: Box<dyn Read + Send> = Box::new(Cursor::new(beginning).chain(file));
-            let reader = CaptureReader::new(file).map_err(|e| wrong(input, &e))?;
+            let whole: Box<dyn Read + Send> = Box::new(Cursor::new(beginning).chain(file));
+            let reader = CaptureReader::new(whole).map_err(|e| wrong(input, &e))?;
             Packets::Capture(Box::new(reader))
         } else {
-            text(input)?
+            text(Cursor::new(beginning).chain(file), input)?
         };
         let mut trace = Self { input, packets, ahead: VecDeque::new(), damage: None };
         // What is damaged from the first packet on is no trace.
@@ -195,9 +195,9 @@ fn wrong(input: &TraceInput, what: &dyn std::fmt::Display) -> Failure {
 }
 
 /// A trace of text, in pieces of whole lines.
-fn text(input: &TraceInput) -> Result<Packets, Failure> {
+fn text(file: impl Read, input: &TraceInput) -> Result<Packets, Failure> {
     let name = input.trace.display().to_string();
-    let text = String::from_utf8(input::read_bytes(&input.trace)?)
+    let text = String::from_utf8(input::read_all(file, &input.trace)?)
         .map_err(|_| Failure::input(format!("{name} is neither a capture nor a text of headers")))?;
     let (mut pieces, mut at, mut number) = (VecDeque::new(), 0, 0);
     while at < text.len() {

@@ -128,7 +128,9 @@ impl<'a> Pass<'a> {
                 feed.pieces += 1;
                 feed.pieces - 1
             };
+            let waited_for = WaitedFor(self);
             worker.classify(&piece);
+            std::mem::forget(waited_for);
             if !self.write(number, &piece, &worker.text)? {
                 return Ok(worker.totals);
             }
@@ -150,6 +152,16 @@ impl<'a> Pass<'a> {
         sink.bar.inc(piece.len() as u64);
         self.turn.notify_all();
         written.map(|()| true)
+    }
+}
+
+/// A piece of which others wait to be written: where its thread panics, they would wait for ever.
+struct WaitedFor<'p, 'a>(&'p Pass<'a>);
+
+impl Drop for WaitedFor<'_, '_> {
+    fn drop(&mut self) {
+        lock(&self.0.sink).failed = true;
+        self.0.turn.notify_all();
     }
 }
 
