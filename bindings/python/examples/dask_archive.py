@@ -1,0 +1,34 @@
+"""An archive of captures on a Dask cluster: which rule each packet meets, as Parquet partitioned by rule.
+
+    python examples/dask_archive.py RULES OUT CAPTURE…     (a cluster of this machine; give Client an address for another)
+"""
+
+import sys
+
+import dask.dataframe as dd
+import flowlane
+import pandas as pd
+import pyarrow as pa
+from dask.distributed import Client
+
+COLUMNS = ["time", "length", "dl_type", "nw_src", "nw_dst", "ipv6_src", "ipv6_dst", "nw_proto", "tp_src", "tp_dst"]
+
+
+def read(path, acl):
+    packets = pa.RecordBatchReader.from_stream(flowlane.read_capture(path, COLUMNS)).read_all()
+    # A worker has several threads, so one lookup needs but one.
+    packets = packets.append_column("rule", acl.classify(packets, threads=1))
+    # Types of Arrow: in those of numpy an address that a packet does not have would make floats of all.
+    return packets.to_pandas(types_mapper=pd.ArrowDtype)
+
+
+def packets(client, rules, paths):
+    # Sent once to every worker process, as its rules; built there.
+    acl = client.scatter(flowlane.Classifier.from_rules(rules), broadcast=True)
+    reading = [client.submit(read, str(path), acl) for path in paths]
+    return dd.from_delayed(reading, verify_meta=False)
+
+
+if __name__ == "__main__":
+    with Client() as client:
+        packets(client, sys.argv[1], sys.argv[3:]).to_parquet(sys.argv[2], partition_on=["rule"])
