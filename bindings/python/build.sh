@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A wheel for this machine in `dist`, in an environment of its own; with `--test` installed there and tried, with numpy, pyarrow, polars, pandas.
+# `--test --engines`: with Spark, Ray and Dask, too, on clusters of this machine. Spark needs Java; without it its tests are skipped.
 # Needs Rust, Python 3.10 or later with venv, and the package index.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -12,6 +13,9 @@ rm -rf dist
 if [ "${1-}" = --test ]; then
     "${pip[@]}" install --force-reinstall --no-deps dist/flowlane-*.whl
     "${pip[@]}" install hypothesis numpy pandas polars pyarrow pytest
-    "$environment/bin/python" -m pytest --quiet
+    if [ "${2-}" = --engines ]; then
+        "${pip[@]}" install "$(ls "$PWD"/dist/flowlane-*.whl)[spark,ray,dask]"
+    fi
+    "$environment/bin/python" -m pytest --quiet -rs
 fi
 ls dist
