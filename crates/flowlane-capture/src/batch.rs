@@ -1,6 +1,7 @@
 //! Many frames at once, where they were read to.
 
 use super::Packet;
+use super::source::WINDOW;
 
 /// Bytes that frames lie in.
 #[derive(Default, Debug)]
@@ -12,15 +13,30 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Makes the window at least so long, and forgets what was made.
+    /// Makes the window at least so long, and forgets what is in it.
     pub(super) fn make_room(&mut self, len: usize) {
         self.made.clear();
-        if self.window.is_empty() {
+        if self.window.len() < len || self.is_too_long(len) {
             // Zeroed by the system, as far as it is touched.
+            self.window = vec![0; len];
+        }
+    }
+
+    /// Makes the window at least so long; what is in its first bytes stays.
+    pub(super) fn resize(&mut self, len: usize) {
+        if self.window.is_empty() {
             self.window = vec![0; len];
         } else if self.window.len() < len {
             self.window.resize(len, 0);
+        } else if self.is_too_long(len) {
+            self.window.truncate(len);
+            self.window.shrink_to_fit();
         }
+    }
+
+    /// Whether a block that was longer than all others has left it so.
+    fn is_too_long(&self, len: usize) -> bool {
+        self.window.len() > 2 * len.max(WINDOW)
     }
 
     #[inline]
@@ -69,6 +85,11 @@ impl Batch {
     /// How many there are.
     pub fn len(&self) -> usize {
         self.places.len()
+    }
+
+    /// Bytes that they lie in.
+    pub fn bytes(&self) -> usize {
+        self.store.window.len() + self.store.made.len() + size_of_val(&self.places[..])
     }
 
     /// Whether there are none: the capture is at its end.

@@ -6,7 +6,7 @@
 //! call makes progress or fails.
 //!
 //! Frames come out as Ethernet: those of other links get an Ethernet header with the addresses
-//! that are known, and the EtherType of what they carry, or 0. Most captures are cut by a snap length: [`Packet::len`]
+//! that are known, and the EtherType of what they carry, or 0xffff. Most captures are cut by a snap length: [`Packet::len`]
 //! says how long a frame was, [`Packet::bytes`] has what is there of it.
 //!
 //! ```
@@ -114,6 +114,8 @@ pub struct CaptureReader<R> {
     pending: Option<Place>,
     /// What is wrong behind the latest batch.
     failed: Option<CaptureError>,
+    /// Something was wrong: where the next record would begin nobody knows.
+    ended: bool,
 }
 
 enum Reading {
@@ -140,7 +142,7 @@ impl<R: Read> CaptureReader<R> {
             [0x0a, 0x0d, 0x0d, 0x0a] => Reading::Pcapng(pcapng::Section::begin(&mut source)?),
             _ => Reading::Pcap(pcap::Header::read(&mut source, magic)?),
         };
-        Ok(Self { source, format, pending: None, failed: None })
+        Ok(Self { source, format, pending: None, failed: None, ended: false })
     }
 
     /// Whether a file begins like a capture.
@@ -152,10 +154,14 @@ impl<R: Read> CaptureReader<R> {
     /// Reads a record; its frame is the source's latest. None at the end of the file.
     #[inline]
     fn read(&mut self) -> Result<Option<Place>, CaptureError> {
-        let is_there = match &mut self.format {
+        if self.ended {
+            return Ok(None);
+        }
+        let next = match &mut self.format {
             Reading::Pcap(header) => header.next(&mut self.source),
             Reading::Pcapng(section) => section.next(&mut self.source),
-        }?;
+        };
+        let is_there = next.inspect_err(|_| self.ended = true)?;
         self.source.record += u64::from(is_there);
         Ok(is_there.then_some(self.source.place))
     }
@@ -163,7 +169,7 @@ impl<R: Read> CaptureReader<R> {
     /// The next frame. None at the end of the file.
     ///
     /// # Errors
-    /// Where the file is damaged or cut off; frames before that have been delivered.
+    /// Where the file is damaged or cut off; frames before that have been delivered, and none comes after it.
     #[expect(clippy::should_implement_trait, reason = "frames are lent")]
     pub fn next(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         if let Some(place) = self.pending.take() {

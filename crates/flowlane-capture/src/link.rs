@@ -35,8 +35,11 @@ pub(super) const NAMES: &str = "Ethernet (1), raw IP (12, 14, 101, 228, 229), lo
 /// An Ethernet header, and how many bytes it takes the place of.
 type Header = ([u8; 14], usize);
 
-/// The EtherType of what is neither known nor Ethernet.
-const UNKNOWN: [u8; 2] = [0; 2];
+/// The EtherType of what is neither known nor Ethernet: a reserved one, since 0 would be a length.
+const UNKNOWN: [u8; 2] = [0xff; 2];
+
+/// What stands in the place of an EtherType in Cisco's keepalives; RARP elsewhere.
+const KEEPALIVE: [u8; 2] = [0x80, 0x35];
 
 const IPV4: [u8; 2] = [8, 0];
 const IPV6: [u8; 2] = [0x86, 0xdd];
@@ -65,12 +68,10 @@ impl LinkType {
     }
 
     /// Writes `bytes` behind what is in `frame` as an Ethernet frame: an empty one where they end within the link's header.
-    /// Says by how much it is longer than it was.
-    pub(super) fn to_ethernet(self, bytes: &[u8], frame: &mut Vec<u8>) -> i64 {
-        let Some((header, replaced)) = self.header(bytes) else { return 0 };
+    pub(super) fn to_ethernet(self, bytes: &[u8], frame: &mut Vec<u8>) {
+        let Some((header, replaced)) = self.header(bytes) else { return };
         frame.extend(header);
         frame.extend_from_slice(&bytes[replaced..]);
-        header.len() as i64 - replaced as i64
     }
 
     /// The header that takes the place of the link's; none where `bytes` end within that.
@@ -88,7 +89,8 @@ impl LinkType {
             Self::Pppoe => ppp(bytes, 6),
             Self::Hdlc => {
                 let &[_, _, a, b] = bytes.first_chunk()?;
-                Some((ethernet(nobody, [a, b]), 4))
+                let eth_type = if [a, b] == KEEPALIVE { UNKNOWN } else { [a, b] };
+                Some((ethernet(nobody, eth_type), 4))
             }
             Self::Cooked => {
                 // Packet type, ARPHRD type, address length, address (8), protocol (2).
@@ -156,7 +158,8 @@ fn ppp(bytes: &[u8], at: usize) -> Option<Header> {
 /// LLC at `at`: with SNAP its EtherType, else what it is behind a length of 0.
 fn llc(bytes: &[u8], addresses: [[u8; 6]; 2], at: usize) -> Header {
     match bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        Some(snap) if snap[..6] == SNAP => (ethernet(addresses, [snap[6], snap[7]]), at + 8),
+        // Smaller numbers are lengths.
+        Some(snap) if snap[..6] == SNAP && snap[6] >= 6 => (ethernet(addresses, [snap[6], snap[7]]), at + 8),
         _ => (ethernet(addresses, UNKNOWN), at.min(bytes.len())),
     }
 }

@@ -27,6 +27,16 @@ struct Interface {
     link: u32,
     snap_len: u32,
     resolution: Resolution,
+    /// Seconds that its times are to be moved by.
+    offset_s: i64,
+}
+
+impl Interface {
+    fn time_ns(&self, units: u64) -> u64 {
+        let offset_ns = i128::from(self.offset_s) * 1_000_000_000;
+        let ns = i128::from(self.resolution.to_ns(units)) + offset_ns;
+        ns.clamp(0, u64::MAX.into()) as u64
+    }
 }
 
 /// What one unit of a time is.
@@ -104,7 +114,7 @@ impl Section {
             return Err(source.damaged("an interface description that is too short, or too many of them"));
         }
         let block = &source.block()[..len];
-        let mut resolution = Resolution::Decimal(6);
+        let (mut resolution, mut offset_s) = (Resolution::Decimal(6), 0);
         let mut options = &block[8..];
         while options.len() >= 4 {
             let (code, size) = (self.order.u16(options, 0), usize::from(self.order.u16(options, 2)));
@@ -115,13 +125,20 @@ impl Section {
                 // if_tsresol
                 (9, Some(&[n])) if n & 0x80 == 0 => resolution = Resolution::Decimal(n),
                 (9, Some(&[n])) => resolution = Resolution::Binary((n & 0x7f).min(127)),
+                // if_tsoffset
+                (14, Some(&[_, _, _, _, _, _, _, _])) => {
+                    let halves = [self.order.u32(options, 4), self.order.u32(options, 8)];
+                    let [high, low] =
+                        if self.order == Order::Little { [halves[1], halves[0]] } else { halves };
+                    offset_s = (u64::from(high) << 32 | u64::from(low)).cast_signed();
+                }
                 _ => {}
             }
             options = options.get(4 + size.next_multiple_of(4)..).unwrap_or(&[]);
         }
         let link = self.order.u16(block, 0).into();
         let snap_len = self.order.u32(block, 4);
-        self.interfaces.push(Interface { link, snap_len, resolution });
+        self.interfaces.push(Interface { link, snap_len, resolution, offset_s });
         Ok(())
     }
 
@@ -145,7 +162,7 @@ impl Section {
         if captured > len - 20 {
             return Err(source.damaged(format!("{captured} captured bytes do not fit into its block")));
         }
-        let (original, time_ns) = (self.order.u32(block, 16) as usize, interface.resolution.to_ns(units));
+        let (original, time_ns) = (self.order.u32(block, 16) as usize, interface.time_ns(units));
         source.deliver(LinkType::from_number(interface.link)?, 20, [captured, original], time_ns)
     }
 

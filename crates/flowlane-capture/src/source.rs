@@ -9,7 +9,7 @@ use super::link::LinkType;
 use super::{BLOCK_MAX, CaptureError, FRAME_MAX};
 
 /// Bytes of the file that are read at once: enough that asking the system is no cost, few enough to stay in a core's cache.
-const WINDOW: usize = 1 << 18;
+pub(super) const WINDOW: usize = 1 << 18;
 
 /// The file, and where in it we are.
 pub(super) struct Source<R> {
@@ -76,13 +76,15 @@ impl<R: Read> Source<R> {
     fn make_room(&mut self, len: usize) {
         let kept = self.ahead.clone();
         self.ahead = 0..kept.len();
+        let len = len.max(kept.len());
         if let Some(mut spare) = self.spare.take() {
             spare.make_room(len);
             spare.window[..kept.len()].copy_from_slice(&self.store.window[kept]);
             self.left = Some(replace(&mut self.store, spare));
         } else {
-            self.store.make_room(len);
+            self.store.made.clear();
             self.store.window.copy_within(kept, 0);
+            self.store.resize(len);
         }
     }
 
@@ -165,16 +167,17 @@ impl<R: Read> Source<R> {
             return Err(self.damaged(format!("a frame of {captured} bytes; at most {FRAME_MAX} are read")));
         }
         let here = begin..begin + captured;
-        let (range, more, is_made) = match link {
-            LinkType::Ethernet => (here, 0, false),
+        // Some programs write 0 as the original length, or what they captured.
+        let missing = original.saturating_sub(captured);
+        let (range, is_made) = match link {
+            LinkType::Ethernet => (here, false),
             other => {
                 let at = self.store.made.len();
-                let more = other.to_ethernet(&self.store.window[here], &mut self.store.made);
-                (at..self.store.made.len(), more, true)
+                other.to_ethernet(&self.store.window[here], &mut self.store.made);
+                (at..self.store.made.len(), true)
             }
         };
-        // Some programs write 0 as the original length, or what they captured.
-        let len = (original as i64 + more).clamp(range.len() as i64, u32::MAX.into());
+        let len = (range.len() + missing).min(u32::MAX as usize);
         self.place =
             Place { begin: range.start as u32, end: range.end as u32, len: len as u32, is_made, time_ns };
         Ok(())

@@ -95,8 +95,11 @@ fn big_endian_pcapng_with_two_sections_and_all_packet_blocks() {
     let simple = block(3, &[be(&[9]), vec![4, 5, 6]].concat());
     let obsolete = block(2, &[be(&[0, 0, 1, 1, 1]), vec![7]].concat());
     let unknown = block(0xbad, b"whatever");
-    let file = [section, interface, binary, unknown, enhanced(0), enhanced(1), simple, obsolete].concat();
-    let (read, end) = read_all(&[file.clone(), file].concat());
+    let file = [&section[..], &interface, &binary, &unknown, &enhanced(0), &enhanced(1), &simple, &obsolete]
+        .concat();
+    // In the second section the first interface is another one: a thousand seconds later, where files are merged.
+    let later = block(1, &be(&[1 << 16, 0, 14 << 16 | 8, 0, 1000, 9 << 16 | 1, 3 << 24, 0]));
+    let (read, end) = read_all(&[&file[..], &file, &section, &later, &enhanced(0)].concat());
     assert!(end.is_none(), "{end:?}");
     let once = [
         (2_048_000_000, vec![1, 2, 3]),
@@ -104,7 +107,69 @@ fn big_endian_pcapng_with_two_sections_and_all_packet_blocks() {
         (0, vec![4, 5, 6]),
         (1_000_000, vec![7]),
     ];
-    assert_eq!(read, [once.clone(), once].concat());
+    let last = vec![(1_002_048_000_000, vec![1, 2, 3])];
+    assert_eq!(read, [once.to_vec(), once.to_vec(), last].concat());
+    // What it names of the section before it is not there any more.
+    let (read, end) = read_all(&[&file[..], &section, &later, &enhanced(1)].concat());
+    assert!(read.len() == 4 && end.unwrap().to_string().contains("names interface 1"));
+}
+
+#[test]
+fn long_blocks_and_faults_behind_them_are_taken_in_any_order() {
+    let le = |numbers: &[u32]| numbers.iter().flat_map(|n| n.to_le_bytes()).collect::<Vec<u8>>();
+    let block = |kind: u32, body: &[u8]| {
+        let len = body.len() as u32 + 12;
+        [&le(&[kind, len])[..], body, &le(&[len])].concat()
+    };
+    let section = block(0x0a0d_0d0a, &le(&[0x1a2b_3c4d, 1, u32::MAX, u32::MAX]));
+    let long = block(0xbad, &vec![7; 1 << 20]);
+    let packet = |n: u32| block(6, &[&le(&[n, 0, 0, 60, 60])[..], &[1; 60]].concat());
+    let start = [&section[..], &block(1, &le(&[1, 0])), &block(1, &le(&[147, 0]))].concat();
+    let endings = [
+        [&long[..], &packet(0), &le(&[6, 8]), &vec![0; 1 << 20]].concat(),
+        [&long[..], &packet(1), &packet(0)].concat(),
+        [&packet(0)[..], &long, &packet(0), &long, &long, &packet(1)].concat(),
+        [&packet(0)[..], &long, &packet(0), &long[..1000]].concat(),
+        vec![0; 2 << 20],
+    ];
+    for (number, ending) in endings.iter().enumerate() {
+        let file = [&start[..], ending].concat();
+        let [(one, one_end), (many, many_end)] = [read_all(&file), read_batches(&file)];
+        assert!(one == many && format!("{one_end:?}") == format!("{many_end:?}"), "{number}");
+        assert!(one_end.is_some() && one.len() == [1, 0, 2, 2, 0][number], "{number}: {one_end:?}");
+    }
+    // A window that was made long for one block is not kept so.
+    let many = [&start[..], &packet(0), &long, &vec![packet(0); 40_000].concat()].concat();
+    let (mut reader, mut batch) = (CaptureReader::new(&many[..]).unwrap(), Batch::default());
+    let mut lens = Vec::new();
+    loop {
+        reader.next_batch(&mut batch).unwrap();
+        if batch.is_empty() {
+            break;
+        }
+        lens.push(batch.bytes());
+    }
+    assert!(
+        lens.iter().any(|len| *len > 1 << 20) && lens[lens.len() - 2..].iter().all(|len| *len < 1 << 20),
+        "{lens:?}"
+    );
+}
+
+#[test]
+fn nothing_comes_behind_what_is_wrong() {
+    let mut file = written(FileFormat::Pcap, &frames());
+    // Zeros behind a length that cannot be would read as records.
+    file.extend([0; 400]);
+    file[24 + 8..][..4].copy_from_slice(&0x0100_0000u32.to_le_bytes());
+    let mut reader = CaptureReader::new(&file[..]).unwrap();
+    assert!(reader.next().is_err());
+    assert!(reader.next().unwrap().is_none() && reader.next().unwrap().is_none());
+    let mut batch = Batch::default();
+    assert!(reader.next_batch(&mut batch).is_ok() && batch.is_empty());
+    for (len, is_read) in [(FRAME_MAX, true), (FRAME_MAX + 1, false)] {
+        let (read, end) = read_all(&written(FileFormat::Pcap, &[(0, vec![0; len])]));
+        assert_eq!((read.len() == 1, end.is_none()), (is_read, is_read));
+    }
 }
 
 #[test]
@@ -119,19 +184,23 @@ fn other_links_become_ethernet_or_are_named() {
     let between = [&wireless(0x88, 3)[..], &[4; 6], &[0, 0]].concat();
     let radiotap = [&[0, 0, 9, 0, 0, 0, 0, 0, 0][..], &from].concat();
     let (nobody, v4) = ([0; 6], [8, 0]);
+    const UNKNOWN: [u8; 2] = [0xff; 2];
     type Addresses = [[u8; 6]; 2];
     let cases: Vec<(u32, Vec<u8>, Addresses, [u8; 2])> = vec![
         (101, vec![], [nobody; 2], v4),
         (12, vec![], [nobody; 2], v4),
         (0, vec![2, 0, 0, 0], [nobody; 2], v4),
+        (0, vec![30, 0, 0, 0], [nobody; 2], [0x86, 0xdd]),
         (108, vec![0, 0, 0, 24], [nobody; 2], [0x86, 0xdd]),
-        (0, vec![0, 0, 0, 99], [nobody; 2], [0, 0]),
+        (0, vec![0, 0, 0, 99], [nobody; 2], UNKNOWN),
         (9, vec![0xff, 3, 0, 0x21], [nobody; 2], v4),
         (9, vec![0x21], [nobody; 2], v4),
         (50, vec![0xff, 3, 0, 0x57], [nobody; 2], [0x86, 0xdd]),
         (50, vec![0x0f, 0, 8, 0], [nobody; 2], v4),
         (51, vec![0x11, 0, 0, 7, 0, 5, 0, 0x21], [nobody; 2], v4),
         (104, vec![0x0f, 0, 8, 0], [nobody; 2], v4),
+        // A keepalive, which is no RARP.
+        (104, vec![0x8f, 0, 0x80, 0x35], [nobody; 2], UNKNOWN),
         (113, vec![0, 0, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0, 8, 0], [nobody, [2, 0, 0, 0, 0, 9]], v4),
         (
             276,
@@ -144,9 +213,13 @@ fn other_links_become_ethernet_or_are_named() {
         (105, [&to[..], &llc].concat(), [[3; 6], [2; 6]], v4),
         (105, [&between[..], &llc].concat(), [[3; 6], [4; 6]], v4),
         (127, [&radiotap[..], &llc].concat(), [[1; 6], [3; 6]], v4),
+        // HT control; several in one; no data; a SNAP header that has a length.
+        (105, [&wireless(0x88, 0x81)[..], &[0, 0, 1, 2, 3, 4], &llc].concat(), [[3; 6], [2; 6]], v4),
+        (105, [&wireless(0x88, 1)[..], &[0x80, 0]].concat(), [[3; 6], [2; 6]], UNKNOWN),
+        (105, wireless(0x48, 1), [[1; 6], [2; 6]], UNKNOWN),
         // A beacon; data that is encrypted.
-        (105, wireless(0x80, 0), [[1; 6], [2; 6]], [0, 0]),
-        (105, wireless(8, 0x40), [[1; 6], [2; 6]], [0, 0]),
+        (105, wireless(0x80, 0), [[1; 6], [2; 6]], UNKNOWN),
+        (105, wireless(8, 0x40), [[1; 6], [2; 6]], UNKNOWN),
     ];
     for (link, header, [destination, source], eth_type) in cases {
         let wanted = [&destination[..], &source, &eth_type, &ip].concat();

@@ -115,6 +115,12 @@ mod tests {
         for short in [&b""[..], &[0x1f], &[0xff, 0xff, 0xff]] {
             assert_eq!(unpacked(short).unwrap(), short);
         }
+        // A checksum that is wrong is said, where another frame follows and where none does.
+        let mut wrong = zstd(&content);
+        let last = wrong.len() - 1;
+        assert!(wrong[4] & 4 != 0, "it has a checksum");
+        wrong[last] ^= 1;
+        assert!(unpacked(&wrong).is_err() && unpacked(&[wrong, zstd(&content)].concat()).is_err());
         // What is cut off is an error, not an end.
         for packed in [gzip(&content), zstd(&content)] {
             assert!(unpacked(&packed[..packed.len() / 2]).is_err());

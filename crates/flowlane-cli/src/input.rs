@@ -40,9 +40,14 @@ pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, Failure> {
     if flowlane_capture::is_packed(&bytes) { inflate(&bytes, path) } else { Ok(bytes) }
 }
 
+/// The most bytes that may be made of a file of so many.
+pub(crate) fn unpacked_max(packed_len: u64) -> u64 {
+    packed_len.saturating_mul(INFLATION_MAX).clamp(INFLATED_BYTES, FILE_BYTES_MAX)
+}
+
 /// What has been packed into a file's bytes, as far as that is bounded.
 fn inflate(packed: &[u8], path: &Path) -> Result<Vec<u8>, Failure> {
-    let most = (packed.len() as u64 * INFLATION_MAX).clamp(INFLATED_BYTES, FILE_BYTES_MAX);
+    let most = unpacked_max(packed.len() as u64);
     let mut bytes = Vec::new();
     let read =
         flowlane_capture::unpack(packed).and_then(|unpacked| unpacked.take(most + 1).read_to_end(&mut bytes));

@@ -21,6 +21,9 @@ use crate::arguments::{TraceFormat, TraceInput};
 use crate::failure::Failure;
 use crate::input;
 
+/// More bytes than these are not looked at ahead, however few packets are in them.
+const AHEAD_BYTES_MAX: usize = 64 << 20;
+
 /// About as many bytes of a text are a piece.
 const TEXT_PIECE: usize = 1 << 17;
 
@@ -32,6 +35,8 @@ pub(crate) struct Trace<'a> {
     ahead: VecDeque<Piece>,
     /// Why nothing comes behind the last packet.
     damage: Option<String>,
+    /// Bytes that may be made of the file where all packets are kept.
+    kept_max: u64,
 }
 
 enum Packets {
@@ -82,6 +87,7 @@ impl<'a> Trace<'a> {
     pub(crate) fn open(input: &'a TraceInput) -> Result<Self, Failure> {
         let failed = |e: &std::io::Error| Failure::file(&input.trace, "read", e);
         let file = File::open(&input.trace).map_err(|e| failed(&e))?;
+        let packed_len = file.metadata().map_or(0, |data| data.len());
         let mut file = unpack(file).map_err(|e| failed(&e))?;
         let mut beginning = Vec::new();
         file.by_ref().take(4).read_to_end(&mut beginning).map_err(|e| failed(&e))?;
@@ -97,7 +103,8 @@ impl<'a> Trace<'a> {
         } else {
             text(Cursor::new(beginning).chain(file), input)?
         };
-        let mut trace = Self { input, packets, ahead: VecDeque::new(), damage: None };
+        let kept_max = input::unpacked_max(packed_len);
+        let mut trace = Self { input, packets, ahead: VecDeque::new(), damage: None, kept_max };
         // What is damaged from the first packet on is no trace.
         trace.look(1);
         match (&trace.damage, trace.ahead.is_empty()) {
@@ -135,9 +142,13 @@ impl<'a> Trace<'a> {
         }
     }
 
-    /// Looks at so many packets, or all that there are; they are still to be given.
+    /// Looks at so many packets, or all that there are, as far as they take no more memory than is allowed; they are still to
+    /// be given.
     fn look(&mut self, packets: usize) {
-        while self.ahead.iter().map(Piece::len).sum::<usize>() < packets {
+        let sum = |ahead: &VecDeque<Piece>, of: fn(&Piece) -> usize| ahead.iter().map(of).sum::<usize>();
+        while sum(&self.ahead, Piece::len) < packets
+            && sum(&self.ahead, |piece| piece.batch.bytes()) < AHEAD_BYTES_MAX
+        {
             let mut piece = Piece::default();
             self.read(&mut piece);
             if piece.len() == 0 {
@@ -166,6 +177,12 @@ impl<'a> Trace<'a> {
         while self.next(&mut piece) {
             faults.add(parsing.keys(&piece, 0..piece.len(), &mut keys));
             all.append(&mut keys);
+            if let Packets::Capture(reader) = &self.packets
+                && reader.offset() > self.kept_max
+            {
+                let what = format!("more than {} bytes are not kept at once", self.kept_max);
+                return Err(wrong(self.input, &what));
+            }
         }
         match self.damage {
             Some(damage) => Err(wrong(self.input, &damage)),

@@ -200,6 +200,11 @@ impl End {
         if self.captured || header.len() < 4 {
             return;
         }
+        // What is wrong as far as it is there has no ports, as in the whole.
+        let is_tcp = self.reason == Malformed::TcpTruncated;
+        if is_tcp && header.get(12).is_some_and(|offset| offset >> 4 < 5) {
+            return;
+        }
         out.set(word::PORTS, be32(header, 0));
         if self.reason == Malformed::TcpTruncated && header.len() >= 14 {
             out.set(word::FLAGS, u32::from(be16(header, 12) & 0xfff) << 16);
