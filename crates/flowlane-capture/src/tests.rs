@@ -149,10 +149,7 @@ fn long_blocks_and_faults_behind_them_are_taken_in_any_order() {
         }
         lens.push(batch.bytes());
     }
-    assert!(
-        lens.iter().any(|len| *len > 1 << 20) && lens[lens.len() - 2..].iter().all(|len| *len < 1 << 20),
-        "{lens:?}"
-    );
+    assert!(lens.len() > 10 && lens.iter().all(|len| *len < 1 << 20), "{lens:?}");
 }
 
 #[test]
