@@ -4,11 +4,11 @@ use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::{ArrowNativeType, NullBuffer, ScalarBuffer};
 use arrow_schema::DataType;
-use flowlane::packet::Field;
 use flowlane::packet::columns::Values;
+use flowlane::packet::{Field, FlowMask};
 use pyo3::PyResult;
 
-use crate::columns::field;
+use crate::columns::{check_width, field};
 use crate::error::error;
 
 /// A column, and what keeps its values.
@@ -84,6 +84,7 @@ impl Column {
             DataType::UInt32 | DataType::Int32 => Self::U32(numbers(array)),
             DataType::UInt64 | DataType::Int64 => Self::U64(numbers(array)),
             DataType::FixedSizeBinary(each @ 1..=16) => {
+                check_width(name, field, *each as usize)?;
                 Self::Bytes(bytes(array, *each as usize), *each as usize)
             }
             DataType::Binary => Self::Bytes(gathered(name, each, array.as_binary::<i32>().iter())?, each),
@@ -128,15 +129,26 @@ pub fn fields(batch: &RecordBatch) -> PyResult<Vec<Field>> {
     Ok(fields)
 }
 
-/// The columns of these fields, as far as they are there.
+/// Whether an address is null, so that nobody knows what its packet is of.
+pub fn null_address(batch: &RecordBatch) -> Option<String> {
+    let addresses = [Field::Ipv4Src, Field::Ipv4Dst, Field::Ipv6Src, Field::Ipv6Dst];
+    let schema = batch.schema();
+    let mut all = schema.fields().iter().zip(batch.columns());
+    let found = all.find(|(described, array)| {
+        array.null_count() > 0 && field(described.name()).is_ok_and(|field| addresses.contains(&field))
+    });
+    found.map(|(described, _)| described.name().clone())
+}
+
+/// The columns of fields at which rules look.
 ///
 /// # Errors
 /// Where one is of a type that is not taken.
-pub fn columns(batch: &RecordBatch, wanted: &[Field]) -> PyResult<Vec<(Field, Column)>> {
+pub fn columns(batch: &RecordBatch, looked_at: &FlowMask) -> PyResult<Vec<(Field, Column)>> {
     let schema = batch.schema();
     let all = schema.fields().iter().zip(batch.columns());
     let named =
         all.filter_map(|(described, array)| Some((described.name(), field(described.name()).ok()?, array)));
-    let named = named.filter(|(_, field, _)| wanted.contains(field));
+    let named = named.filter(|(_, field, _)| looked_at.get(*field) != 0);
     named.map(|(name, field, array)| Ok((field, Column::new(name, field, array)?))).collect()
 }

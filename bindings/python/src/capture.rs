@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,21 +26,26 @@ use crate::error::error;
 /// Packets that are parsed at a time: their keys stay in the nearest caches.
 const CHUNK: usize = 256;
 
+/// A batch ends where its frames have so many bytes: offsets of Arrow end at 2 GiB.
+const FRAME_BYTES_MAX: usize = 256 << 20;
+
 /// What is read where nobody says what: time, lengths, addresses, and what a flow analyst asks of IP.
-const USUAL: [&str; 23] = [
+const USUAL: [&str; 25] = [
     "time",
     "captured",
     "length",
+    "in_port",
     "dl_src",
     "dl_dst",
     "dl_type",
+    "vlan_tci",
     "dl_vlan",
     "nw_src",
     "nw_dst",
     "ipv6_src",
     "ipv6_dst",
     "nw_proto",
-    "nw_tos",
+    "ip_dscp",
     "nw_ttl",
     "ip_frag",
     "tp_src",
@@ -297,9 +303,18 @@ struct Reading {
     batch: Batch,
     rows: usize,
     done: bool,
+    /// What is to be said once all packets before it have been given.
+    damage: Option<String>,
 }
 
 impl Reading {
+    /// Bytes of frames in the batch that is being made.
+    fn frame_bytes(&self) -> usize {
+        let bytes =
+            |column: &Column| if let Values::Frames(bytes, _) = &column.values { bytes.len() } else { 0 };
+        self.columns.iter().map(bytes).sum()
+    }
+
     /// Adds the next packets that are read at once; says how many.
     fn add(&mut self) -> Result<usize, flowlane_capture::CaptureError> {
         self.reader.next_batch(&mut self.batch)?;
@@ -330,20 +345,23 @@ impl Iterator for Reading {
 
     fn next(&mut self) -> Option<Self::Item> {
         let mut rows = 0;
-        while rows < self.rows && !self.done {
-            match self.add() {
-                Ok(0) => self.done = true,
-                Ok(more) => rows += more,
-                Err(error) => {
+        while rows < self.rows && self.frame_bytes() < FRAME_BYTES_MAX && !self.done {
+            // What panics must not unwind into whoever reads the stream.
+            match catch_unwind(AssertUnwindSafe(|| self.add())) {
+                Ok(Ok(0)) => self.done = true,
+                Ok(Ok(more)) => rows += more,
+                Ok(Err(error)) => (self.done, self.damage) = (true, Some(error.to_string())),
+                Err(_) => {
                     self.done = true;
-                    if let Err(error) = self.warn(&error.to_string()) {
-                        return Some(Err(error));
-                    }
+                    return Some(Err(ArrowError::ExternalError(
+                        "the reader has a fault: please report it".into(),
+                    )));
                 }
             }
         }
         if rows == 0 {
-            return None;
+            let damage = self.damage.take()?;
+            return self.warn(&damage).err().map(Err);
         }
         let arrays = self.columns.iter_mut().map(Column::finish).collect();
         Some(RecordBatch::try_new(self.schema.clone(), arrays))
@@ -377,6 +395,9 @@ pub fn capture_batches(
     let file = File::open(&path).and_then(unpack).map_err(missing)?;
     let reader = CaptureReader::new(file).map_err(|e| error(format!("{name}: {e}")))?;
     let names = columns.unwrap_or_else(|| USUAL.map(str::to_owned).to_vec());
+    if names.is_empty() {
+        return Err(error("no columns are named; leave them out for the usual ones"));
+    }
     let kinds = names.iter().map(|name| Kind::of(name)).collect::<PyResult<Vec<_>>>()?;
     let described = names.iter().zip(&kinds);
     let described = described.map(|(name, kind)| ArrowField::new(name, kind.data_type(), kind.is_nullable()));
@@ -390,5 +411,6 @@ pub fn capture_batches(
         batch: Batch::default(),
         rows: batch_size.max(1),
         done: false,
+        damage: None,
     })))
 }

@@ -9,8 +9,8 @@ use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field as ArrowField};
 use flowlane::classify::acl::{AclConfig, AclEngine};
 use flowlane::classify::{AclSearch, Classifier as _};
-use flowlane::packet::Field;
 use flowlane::packet::columns::{FlowColumns, Values};
+use flowlane::packet::{Field, FlowMask};
 use flowlane::rule::flow_syntax::print_rule;
 use flowlane::rule::{Priority, ReadOptions, Rule, RuleId, read};
 use numpy::{IntoPyArray, PyArray1};
@@ -20,7 +20,7 @@ use pyo3_arrow::PyArray;
 use pyo3_arrow::input::AnyRecordBatch;
 
 use crate::arrow;
-use crate::columns::{Column, field, kind, packets};
+use crate::columns::{Column, check, check_width, field, kind, packets};
 use crate::error::{error, read_text};
 
 /// Packets that are worth a thread.
@@ -38,8 +38,8 @@ struct List {
     rules: BTreeMap<u32, Rule>,
     search: AclSearch,
     next: u32,
-    /// At which any rule looks.
-    fields: Vec<Field>,
+    /// Bits at which any rule looks.
+    looked_at: FlowMask,
 }
 
 fn parse(text: &str, name: &str) -> PyResult<Vec<Rule>> {
@@ -62,7 +62,7 @@ impl Classifier {
         let entries = best_first.into_iter().map(|(id, rule)| (RuleId(*id), rule.priority, &rule.matches));
         let search = AclSearch::build(config, entries).map_err(error)?;
         let next = rules.last_key_value().map_or(0, |(id, _)| id + 1);
-        Ok(Self { list: RwLock::new(List { rules, fields: search.fields(), search, next }), engine })
+        Ok(Self { list: RwLock::new(List { rules, looked_at: search.looked_at(), search, next }), engine })
     }
 
     // A change is made whole or not at all: whoever panicked has left the list as it was.
@@ -75,8 +75,7 @@ impl Classifier {
     }
 
     /// The rule of each packet, by up to so many threads.
-    fn look_up(&self, packets: &FlowColumns<'_>, threads: usize) -> Vec<u32> {
-        let list = self.read();
+    fn look_up(list: &List, packets: &FlowColumns<'_>, threads: usize) -> Vec<u32> {
         let mut found = vec![u32::MAX; packets.len()];
         let threads = threads.min(packets.len() / PACKETS_A_THREAD).max(1);
         let share = packets.len().div_ceil(threads).max(1);
@@ -96,16 +95,28 @@ impl Classifier {
     }
 
     fn look_up_batch(&self, batch: &RecordBatch, threads: usize) -> PyResult<Vec<u32>> {
-        let kind = kind(&arrow::fields(batch)?)?;
-        let columns = arrow::columns(batch, &self.read().fields)?;
+        let fields = arrow::fields(batch)?;
+        check(&fields)?;
+        let kind = kind(&fields)?;
+        if let (Some(_), Some(name)) = (kind, arrow::null_address(batch)) {
+            return Err(error(format!(
+                "column `{name}` has nulls, and no column `dl_type` says what those packets are: 0x0800, 0x86dd, ..; give it"
+            )));
+        }
+        // Rules that come meanwhile look at other columns.
+        let list = self.read();
+        let columns = arrow::columns(batch, &list.looked_at)?;
         let columns = columns.iter().map(|(field, column)| (*field, column.values()));
-        Ok(self.look_up(&packets(batch.num_rows(), kind, columns)?, threads))
+        Ok(Self::look_up(&list, &packets(batch.num_rows(), kind, columns)?, threads))
     }
 }
 
 /// How many threads were asked for; all cores where nobody said.
 fn threads(asked: Option<usize>) -> usize {
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into)).max(1)
+    asked
+        .filter(|asked| *asked > 0)
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, Into::into))
+        .max(1)
 }
 
 #[pymethods]
@@ -133,11 +144,15 @@ impl Classifier {
         priorities: Vec<u32>,
         text: &str,
         engine: &str,
+        next: u32,
     ) -> PyResult<Self> {
         py.detach(|| {
             let rules = parse(text, "rules")?.into_iter().zip(priorities);
             let rules = rules.map(|(rule, priority)| Rule { priority: Priority(priority), ..rule });
-            Self::build(numbers.into_iter().zip(rules).collect(), engine)
+            let made = Self::build(numbers.into_iter().zip(rules).collect(), engine)?;
+            // The numbers of rules that are gone are not given again.
+            made.write().next = next;
+            Ok(made)
         })
     }
 
@@ -159,22 +174,30 @@ impl Classifier {
         let values: Vec<(Field, Values<'_>)> =
             named.iter().map(|(name, c)| Ok((field(name)?, c.values(name)?))).collect::<PyResult<_>>()?;
         let fields: Vec<Field> = values.iter().map(|(field, _)| *field).collect();
+        check(&fields)?;
+        for ((name, _), (field, values)) in named.iter().zip(&values) {
+            if let Values::Bytes(_, each) = values {
+                check_width(name, *field, *each)?;
+            }
+        }
         let len = values.iter().find_map(|(_, values)| values.len());
         let len =
             len.ok_or_else(|| error("no column says how many packets there are; give one as an array"))?;
         let packets = packets(len, kind(&fields)?, values.into_iter())?;
-        let found = py.detach(|| self.look_up(&packets, threads(asked)));
+        let found = py.detach(|| Self::look_up(&self.read(), &packets, threads(asked)));
         Ok(found.into_pyarray(py))
     }
 
-    /// The number of each packet's rule, or null: of anything with the Arrow PyCapsule interface.
+    /// The number of each packet's rule, or null: of anything with the Arrow PyCapsule interface. And what is [missing](Self::missing).
     fn classify_arrow(
         &self,
         py: Python<'_>,
         batches: AnyRecordBatch,
         asked: Option<usize>,
-    ) -> PyResult<PyArray> {
+    ) -> PyResult<(PyArray, Vec<&'static str>)> {
         let reader = batches.into_reader()?;
+        let names = reader.schema().fields().iter().map(|described| described.name().clone()).collect();
+        let missing = self.missing(names);
         let found = py.detach(|| {
             let mut all: Vec<u32> = Vec::new();
             for batch in reader {
@@ -187,7 +210,9 @@ impl Classifier {
         let array =
             UInt32Array::new(found.into(), Some(NullBuffer::new(hits)).filter(|n| n.null_count() > 0));
         let described = ArrowField::new("rule", DataType::UInt32, true);
-        PyArray::try_new(std::sync::Arc::new(array) as ArrayRef, described.into()).map_err(error)
+        let array =
+            PyArray::try_new(std::sync::Arc::new(array) as ArrayRef, described.into()).map_err(error)?;
+        Ok((array, missing))
     }
 
     /// How the answer for one packet comes about.
@@ -245,7 +270,7 @@ impl Classifier {
                 list.next += 1;
                 numbers.push(number);
             }
-            list.fields = list.search.fields();
+            list.looked_at = list.search.looked_at();
             Ok(numbers)
         })
     }
@@ -275,7 +300,7 @@ impl Classifier {
     /// The fields that any rule looks at.
     #[getter]
     fn fields(&self) -> Vec<&'static str> {
-        self.read().fields.iter().map(|field| field.info().name).collect()
+        self.read().search.fields().into_iter().map(|field| field.info().name).collect()
     }
 
     /// The engine that has the rules, and its variant.
@@ -295,18 +320,41 @@ impl Classifier {
         self.read().rules.len()
     }
 
+    /// The fields that any rule looks at, and of which these columns say nothing.
+    fn missing(&self, names: Vec<String>) -> Vec<&'static str> {
+        let list = self.read();
+        let mut known = FlowMask::zero();
+        let fields: Vec<Field> = names.iter().filter_map(|name| field(name).ok()).collect();
+        fields.iter().for_each(|field| known.add_field(*field));
+        if kind(&fields).is_ok_and(|kind| kind.is_some()) {
+            known.add_field(Field::EthType);
+        }
+        let mut missing = Vec::new();
+        for field in list.search.fields() {
+            let mut own = FlowMask::zero();
+            own.add_field(field);
+            let is_missing =
+                own.present_words().any(|w| own.word(w) & list.looked_at.word(w) & !known.word(w) != 0);
+            if is_missing {
+                missing.push(field.info().name);
+                known.add(&own);
+            }
+        }
+        missing
+    }
+
     /// Whether there is a rule of this number.
     fn has(&self, rule: u32) -> bool {
         self.read().rules.contains_key(&rule)
     }
 
     /// What [`from_numbered`](Self::from_numbered) makes it again from.
-    fn state(&self) -> (Vec<u32>, Vec<u32>, String, &'static str) {
+    fn state(&self) -> (Vec<u32>, Vec<u32>, String, &'static str, u32) {
         let list = self.read();
         // Priorities apart: filters' may be larger than those of the language.
         let plain = |rule: &Rule| print_rule(&Rule { priority: Priority(1), ..rule.clone() }) + "\n";
         let priorities = list.rules.values().map(|rule| rule.priority.0).collect();
         let text = list.rules.values().map(plain).collect();
-        (list.rules.keys().copied().collect(), priorities, text, self.engine.name())
+        (list.rules.keys().copied().collect(), priorities, text, self.engine.name(), list.next)
     }
 }

@@ -85,6 +85,32 @@ pub fn kind(fields: &[Field]) -> PyResult<Option<u128>> {
     }
 }
 
+/// Whether these fields say what rules ask of them.
+///
+/// # Errors
+/// Where there are VLANs, and nothing says whether packets have tags.
+pub fn check(fields: &[Field]) -> PyResult<()> {
+    let has = |field: Field| fields.contains(&field);
+    match (has(Field::VlanVid) || has(Field::VlanPcp)) && !has(Field::VlanTci) {
+        true => Err(error(
+            "column `dl_vlan` does not say which packets have a tag; give `vlan_tci` (0x1000, the VLAN and the priority \
+             shifted by 13; 0: no tag), as `read_capture` does",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Of fields that have a place for so many bytes: whether values of bytes are as long.
+///
+/// # Errors
+/// Where they are not.
+pub fn check_width(name: &str, field: Field, each: usize) -> PyResult<()> {
+    match usize::from(field.info().width).div_ceil(8) {
+        own if own == each => Ok(()),
+        own => Err(error(format!("column `{name}` has {each} bytes a packet, where the field has {own}"))),
+    }
+}
+
 /// So many packets, of this kind, with these columns.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 import gzip
 import socket
 import struct
+import warnings
 
 import flowlane
 import polars as pl
@@ -94,11 +95,41 @@ def test_captures_are_classified(path):
     assert acl.classify(flowlane.read_capture(path)).to_pylist() == [0, None, 1, 2, None]
 
 
+def test_tags_and_ports_are_in_the_usual_columns(path):
+    for rules, wanted in [
+        ("dl_vlan=5,actions=drop", [None, 0, None, None, None]),
+        ("dl_vlan=0xffff,actions=drop", [0, None, 0, 0, 0]),
+        ("in_port=7,udp,actions=drop", [0, 0, None, None, None]),
+    ]:
+        acl = flowlane.Classifier.from_rules(rules)
+        assert acl.classify(flowlane.read_capture(path, in_port=7)).to_pylist() == wanted, rules
+        assert acl.classify(flowlane.read_capture(path, acl.fields, in_port=7)).to_pylist() == wanted, rules
+
+
+def test_frames_end_a_batch_before_they_fill_memory(tmp_path):
+    with gzip.open(tmp_path / "l.pcap.gz", "wb", 1) as file:
+        file.write(pcap([]))
+        for _ in range(1200):
+            file.write(struct.pack("<IIII", 0, 0, 1 << 18, 1 << 18) + bytes(1 << 18))
+    stream = pa.RecordBatchReader.from_stream(flowlane.read_capture(tmp_path / "l.pcap.gz", ["frame"]))
+    sizes = [batch.nbytes for batch in stream]
+    assert len(sizes) == 2 and max(sizes) < 300 << 20
+    with pytest.raises(flowlane.Error, match="no columns are named"):
+        flowlane.read_capture(tmp_path / "l.pcap.gz", [])
+
+
 def test_of_a_damaged_capture_comes_what_is_before_the_damage(tmp_path):
     file = pcap(FRAMES)
     (tmp_path / "t.pcap").write_bytes(file[:-3])
     with pytest.warns(RuntimeWarning, match=r"t.pcap: the file ends within record 4 \(byte "):
         assert read(tmp_path / "t.pcap").num_rows == 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        stream = pa.RecordBatchReader.from_stream(flowlane.read_capture(tmp_path / "t.pcap"))
+        # What is before the damage comes all the same.
+        assert stream.read_next_batch().num_rows == 4
+        with pytest.raises(Exception, match="record 4"):
+            stream.read_next_batch()
     (tmp_path / "no.pcap").write_bytes(b"GIF89a")
     with pytest.raises(flowlane.Error, match="no.pcap: this is no pcap or pcapng file"):
         flowlane.read_capture(tmp_path / "no.pcap")

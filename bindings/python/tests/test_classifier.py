@@ -129,7 +129,7 @@ def test_numbers_of_any_type_are_taken_where_they_fit():
         ({"tp_dst": np.array([1.5])}, "column `tp_dst` is of type float64"),
         ({"nw_dst": ["10.0.0.1"]}, "column `nw_dst` is of type <U8"),
         ({"tp_dst": np.zeros((2, 2), "u2")}, "column `tp_dst` is of shape (2, 2)"),
-        ({"nw_dst": np.zeros((2, 17), "u1")}, "34 bytes are no values of 17 bytes each"),
+        ({"nw_dst": np.zeros((2, 17), "u1")}, "column `nw_dst` has 17 bytes a packet, where the field has 4"),
         ({"tp_dst": 53}, "no column says how many packets there are"),
         ({"tp_dst": -53}, "-53 is negative"),
         ({"nw_dst": np.zeros(1, "u4"), "ipv6_dst": np.zeros((1, 16), "u1")}, "no column `dl_type` says which"),
@@ -148,8 +148,9 @@ def arrow(**columns):
 def test_arrow_is_read_as_it_is():
     acl = flowlane.Classifier.from_rules(DNS)
     dst = pa.array([0x0A000001, None, 0x0A000002, 0x0A000003], pa.uint32())
+    kinds = pa.array([0x0800] * 4, pa.uint16())
     ports = pa.array([53, 53, None, 53], pa.int16())
-    table = arrow(nw_dst=dst, tp_dst=ports, nw_proto=pa.array([17, 17, 17, None], pa.uint8()), note=["a", "b", "c", "d"])
+    table = arrow(dl_type=kinds, nw_dst=dst, tp_dst=ports, nw_proto=pa.array([17, 17, 17, None], pa.uint8()), note=["a", "b", "c", "d"])
     # What is null the packet does not have.
     assert acl.classify(table).to_pylist() == [0, 1, 1, 1]
     assert acl.classify(table.slice(2)).to_pylist() == [1, 1]
@@ -159,7 +160,9 @@ def test_arrow_is_read_as_it_is():
     assert acl.classify(chunks).to_pylist() == [1, 0, 1, 1, 1, 1]
     assert acl.classify(chunks.to_reader()).to_pylist() == [1, 0, 1, 1, 1, 1]
     only_dns = flowlane.Classifier.from_rules("udp,tp_dst=53,actions=drop")
-    found = only_dns.classify(arrow(nw_src=dst, nw_proto=[17, 17, 17, 6], tp_dst=[53, 53, 54, 53]))
+    with pytest.raises(flowlane.Error, match="column `nw_src` has nulls, and no column `dl_type` says"):
+        only_dns.classify(arrow(nw_src=dst, nw_proto=[17] * 4, tp_dst=[53] * 4))
+    found = only_dns.classify(arrow(dl_type=kinds, nw_src=dst, nw_proto=[17, 17, 17, 6], tp_dst=[53, 53, 54, 53]))
     assert found.type == pa.uint32() and found.to_pylist() == [0, 0, None, None]
     frame = pl.DataFrame({"nw_dst": [0x0A000001], "nw_proto": [17], "tp_dst": [53]})
     assert isinstance(acl.classify(frame), pl.Series) and acl.classify(frame).to_list() == [0]
@@ -170,12 +173,16 @@ def test_addresses_of_ipv6_are_binaries():
     acl = flowlane.Classifier.from_rules("udp6,ipv6_dst=2001:db8::/32,actions=drop")
     inside, outside = bytes.fromhex("20010db8" + "0" * 24), bytes(16)
     for kind in [pa.binary(16), pa.binary(), pa.large_binary(), pa.binary_view()]:
-        table = arrow(ipv6_dst=pa.array([inside, outside, None, inside], kind), nw_proto=[17, 17, 17, 6])
-        assert acl.classify(table).to_pylist() == [0, None, None, None], kind
+        table = arrow(ipv6_dst=pa.array([inside, outside, inside], kind), nw_proto=[17, 17, 6])
+        assert acl.classify(table).to_pylist() == [0, None, None], kind
+        table = arrow(ipv6_dst=pa.array([None, inside], kind), nw_proto=[17, 17], dl_type=[0x86DD, 0x86DD])
+        assert acl.classify(table).to_pylist() == [None, 0], kind
     frame = pl.DataFrame({"ipv6_dst": [inside, outside], "nw_proto": [17, 17]})
     assert acl.classify(frame).to_list() == [0, None]
     rows = np.frombuffer(inside + outside, "u1").reshape(2, 16)
     assert acl.classify({"ipv6_dst": rows, "nw_proto": 17}).tolist() == [0, -1]
+    with pytest.raises(flowlane.Error, match="column `ipv6_dst` has 4 bytes a packet, where the field has 16"):
+        acl.classify(arrow(ipv6_dst=pa.array([b"abcd"], pa.binary(4)), nw_proto=[17]))
     with pytest.raises(flowlane.Error, match="column `ipv6_dst`, row 1: 3 bytes, where the field has 16"):
         acl.classify(arrow(ipv6_dst=pa.array([inside, b"abc"]), nw_proto=[17, 17]))
 
@@ -249,3 +256,40 @@ def test_many_rows_go_to_all_threads_and_rules_change_meanwhile():
     finally:
         stop.set()
         changing.join()
+
+
+def test_fields_that_share_a_place_and_tags_are_told_apart():
+    acl = flowlane.Classifier.from_rules("arp,arp_spa=10.0.0.1,actions=drop")
+    assert acl.fields == ["dl_type", "arp_spa"]
+    columns = {"dl_type": np.array([0x806, 0x806], "u2"), "arp_spa": np.array([0x0A000001, 5], "u4")}
+    assert acl.classify(columns).tolist() == [0, -1]
+    assert acl.classify(pa.table(columns)).to_pylist() == [0, None]
+    tagged = flowlane.Classifier.from_rules("dl_vlan=5,actions=drop")
+    assert tagged.classify({"vlan_tci": np.array([0x1005, 0x0005, 0, 0x3005], "u2")}).tolist() == [0, -1, -1, 0]
+    for columns in [{"dl_vlan": np.array([5])}, pa.table({"dl_vlan": [5]})]:
+        with pytest.raises(flowlane.Error, match="does not say which packets have a tag; give `vlan_tci`"):
+            tagged.classify(columns)
+
+
+def test_fields_without_a_column_are_said():
+    acl = flowlane.Classifier.from_rules("in_port=1,udp,tp_dst=53,actions=drop")
+    with pytest.warns(UserWarning, match="rules look at `in_port`, `tp_dst`, of which there is no column"):
+        acl.classify({"nw_src": np.zeros(1, "u4"), "nw_proto": 17})
+    with pytest.warns(UserWarning, match="`dl_type`"):
+        acl.classify(pa.table({"in_port": [1], "nw_proto": [17], "tp_dst": [53]}))
+    with pytest.raises(flowlane.Error, match="at least one"):
+        acl.classify({"nw_src": [1]}, threads=0)
+
+
+def test_numbers_of_rules_that_are_gone_are_not_given_again():
+    acl = flowlane.Classifier.from_rules(DNS)
+    acl.remove(1)
+    copy = pickle.loads(pickle.dumps(acl))
+    assert acl.insert("ip,actions=drop") == copy.insert("ip,actions=drop") == [2]
+
+
+def test_empty_and_misaligned_arrays():
+    acl = flowlane.Classifier.from_rules(DNS)
+    assert acl.classify({"nw_dst": [], "nw_proto": 17, "tp_dst": 53}).tolist() == []
+    off = np.frombuffer(b"x" + np.array([0x0A000001], "u4").tobytes(), "u4", offset=1)
+    assert acl.classify({"nw_dst": off, "nw_proto": 17, "tp_dst": 53}).tolist() == [0]

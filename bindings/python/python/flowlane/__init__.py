@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -29,6 +30,8 @@ def _array(name: str, values: Any) -> Any:
             raise Error(f"column `{name}`: {values} is negative")
         return int(values)
     array = np.asarray(values)
+    if array.size == 0 and not isinstance(values, np.ndarray):
+        array = array.astype(np.uint8)
     if array.dtype.kind == "b":
         array = array.view(np.uint8)
     if array.dtype.kind not in "ui":
@@ -42,12 +45,19 @@ def _array(name: str, values: Any) -> Any:
         )
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    array = np.ascontiguousarray(array)
+    array = np.require(array, requirements="CA")
     return array.view(f"u{array.dtype.itemsize}")
 
 
 def _is_arrow(packets: Any) -> bool:
     return hasattr(packets, "__arrow_c_stream__") or hasattr(packets, "__arrow_c_array__")
+
+
+def _note_missing(missing: list[str]) -> None:
+    """Warns of fields at which rules look, and of which no column says anything."""
+    if missing:
+        what = ", ".join(f"`{name}`" for name in missing)
+        warnings.warn(f"rules look at {what}, of which there is no column: it counts as 0", stacklevel=3)
 
 
 def _like(packets: Any, found: Any) -> Any:
@@ -102,11 +112,11 @@ class Classifier:
           `uint8` with a row for each packet (addresses of IPv6 and MACs in network order), or to one integer for all.
           The result is an array of `int32`; -1: no rule matches.
         - a table or record batch of Arrow, or anything with its PyCapsule interface (pyarrow, polars, DuckDB, pandas):
-          integers and fixed-size binaries are read where they lie. The result is an array of the same library; null: no
-          rule matches. Columns that are no fields are passed over; a null is a field that the packet does not have.
+          integers and fixed-size binaries are read where they lie. The result is a Series for a frame of polars, else an array of
+          pyarrow; null: no rule matches. Columns that are no fields are passed over; a null is a field that the packet does not have.
 
-        Fields without a column are 0; without `dl_type` packets are of the kind that their addresses are of. `threads`:
-        how many may look up, all cores where it is left out.
+        Fields without a column are 0, with a `UserWarning` where rules look at them; without `dl_type` packets are of the kind that
+        their addresses are of. `threads`: how many may look up, all cores where it is left out.
 
         >>> acl = Classifier.from_rules("udp,tp_dst=53,actions=drop")
         >>> acl.classify({"nw_src": 1, "nw_proto": 17, "tp_dst": np.array([53, 80])}).tolist()
@@ -115,11 +125,16 @@ class Classifier:
         Raises:
             Error: a column that does not suit its field, by name and row.
         """
+        if threads is not None and threads < 1:
+            raise Error(f"{threads} threads; at least one looks up")
         if isinstance(packets, Mapping):
+            _note_missing(self._rules.missing(list(packets)))
             columns = {name: _array(name, values) for name, values in packets.items()}
             return self._rules.classify_numpy(columns, threads).view(np.int32)
         if _is_arrow(packets):
-            return _like(packets, self._rules.classify_arrow(packets, threads))
+            found, missing = self._rules.classify_arrow(packets, threads)
+            _note_missing(missing)
+            return _like(packets, found)
         raise TypeError(
             f"{type(packets).__name__} has neither columns by name nor the Arrow PyCapsule interface;"
             " give a mapping of arrays, or a table of Arrow"
@@ -181,8 +196,10 @@ class Classifier:
         return Classifier._restored, self._rules.state()
 
     @classmethod
-    def _restored(cls, numbers: list[int], priorities: list[int], text: str, engine: str) -> Classifier:
-        return cls(_flowlane.Classifier.from_numbered(numbers, priorities, text, engine))
+    def _restored(
+        cls, numbers: list[int], priorities: list[int], text: str, engine: str, next_number: int
+    ) -> Classifier:
+        return cls(_flowlane.Classifier.from_numbered(numbers, priorities, text, engine, next_number))
 
     def __repr__(self) -> str:
         engine, variant = self.engine

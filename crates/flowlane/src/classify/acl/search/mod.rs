@@ -24,6 +24,8 @@ use crate::classify::{Classifier, Hit, InsertError, Shared};
 use crate::isa::Variant;
 use crate::packet::batch::LaneMask;
 use crate::packet::columns::FlowColumns;
+use crate::packet::fields::Prerequisite;
+use crate::packet::parse::ether_type::{ARP, RARP};
 use crate::packet::{Field, FlowKey, FlowMask};
 use crate::rule::{Match, Priority, RuleId};
 
@@ -32,6 +34,14 @@ const PLAIN: u16 = 1;
 
 /// So many changes are no reason to build a table anew: a tree of twice as many rules takes 0.1 ms.
 const CHANGES_MIN: usize = 16;
+
+/// The bits that a match looks at.
+fn rule_looks_at(matches: &Match) -> FlowMask {
+    let mut looked_at = matches.mask();
+    let ranges = [(Field::TpSrc, matches.tp_src_range()), (Field::TpDst, matches.tp_dst_range())];
+    ranges.iter().filter(|(_, range)| range.is_some()).for_each(|(field, _)| looked_at.add_field(*field));
+    looked_at
+}
 
 /// A rule as it was given.
 #[derive(Clone, Debug)]
@@ -219,23 +229,25 @@ impl AclSearch {
         self.table.lookup_columns(packets, rules);
     }
 
-    /// The fields that any rule looks at. Of two that share a place (addresses of IPv4 and of ARP) it is the first.
-    pub fn fields(&self) -> Vec<Field> {
+    /// The bits of a key that any rule looks at.
+    pub fn looked_at(&self) -> FlowMask {
         let mut looked_at = FlowMask::zero();
+        self.rules.values().for_each(|rule| looked_at.add(&rule_looks_at(&rule.matches)));
+        looked_at
+    }
+
+    /// The fields that any rule looks at. Two may share a place: addresses are ARP's where a rule is for ARP.
+    pub fn fields(&self) -> Vec<Field> {
+        let (mut plain, mut arp) = (FlowMask::zero(), FlowMask::zero());
         for rule in self.rules.values() {
-            looked_at.add(&rule.matches.mask());
-            for (field, range) in
-                [(Field::TpSrc, rule.matches.tp_src_range()), (Field::TpDst, rule.matches.tp_dst_range())]
-            {
-                range.into_iter().for_each(|_| looked_at.add_field(field));
-            }
+            let (eth_type, mask) = rule.matches.get(Field::EthType);
+            let is_arp = mask == 0xffff && [u128::from(ARP), RARP.into()].contains(&eth_type);
+            if is_arp { &mut arp } else { &mut plain }.add(&rule_looks_at(&rule.matches));
         }
-        let mut places = Vec::new();
-        let fields = Field::all().iter().filter(|info| {
-            let place: Vec<_> = info.pieces().collect();
-            let is_new = looked_at.get(info.field) != 0 && !places.contains(&place);
-            places.extend(is_new.then_some(place));
-            is_new
+        let fields = Field::all().iter().filter(|info| match info.prerequisite {
+            Prerequisite::Arp => arp.get(info.field) != 0,
+            Prerequisite::Ipv4 | Prerequisite::NeighbourDiscovery => plain.get(info.field) != 0,
+            _ => arp.get(info.field) | plain.get(info.field) != 0,
         });
         fields.map(|info| info.field).collect()
     }
