@@ -79,8 +79,8 @@ def test_addresses_may_be_int_or_bigint(spark):
     addresses = [0x0A000001, 0xC0A80001, 0xFF000001, None]
     rules = "ip,nw_dst=192.168.0.0/16,actions=drop\nip,nw_dst=255.0.0.0/8,actions=drop"
     for kind, wraps in [("bigint", 0), ("int", 1 << 32)]:
-        values = [(a if a is None or a < 1 << 31 else a - wraps, "kept") for a in addresses]
-        df = spark.createDataFrame(values, f"nw_dst {kind}, note string")
+        values = [(a if a is None or a < 1 << 31 else a - wraps, 0x0800, "kept") for a in addresses]
+        df = spark.createDataFrame(values, f"nw_dst {kind}, dl_type int, note string")
         told = classify(df, rules, column="won").collect()
         assert [(row.note, row.won) for row in told] == [("kept", None), ("kept", 0), ("kept", 1), ("kept", None)]
 
