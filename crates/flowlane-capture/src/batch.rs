@@ -1,7 +1,9 @@
 //! Many frames at once, where they were read to.
 
 use super::Packet;
-use super::source::WINDOW;
+
+/// Bytes of the file that are read at once: enough that asking the system is no cost, few enough to stay in a core's cache.
+pub(super) const WINDOW: usize = 1 << 18;
 
 /// Bytes that frames lie in.
 #[derive(Default, Debug)]

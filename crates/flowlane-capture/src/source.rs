@@ -4,12 +4,9 @@ use std::io::Read;
 use std::mem::{replace, take};
 use std::ops::Range;
 
-use super::batch::{Place, Store};
+use super::batch::{Place, Store, WINDOW};
 use super::link::LinkType;
 use super::{BLOCK_MAX, CaptureError, FRAME_MAX};
-
-/// Bytes of the file that are read at once: enough that asking the system is no cost, few enough to stay in a core's cache.
-pub(super) const WINDOW: usize = 1 << 18;
 
 /// The file, and where in it we are.
 pub(super) struct Source<R> {
