@@ -58,7 +58,7 @@ pub fn decapsulate(
     }
     let mut inner = FlowKey::zero();
     let whole = Captured::new(frame.bytes(), frame.len() + missing);
-    let mut inner_headers = parser.parse_one(whole, in_port, &mut inner);
+    let mut inner_headers = parser.parse_captured(whole, in_port, &mut inner);
     take_over_congestion(key, frame, &mut inner_headers, &mut inner)?;
     found.fill(key, &headers, &mut inner);
     *key = inner;

@@ -432,7 +432,12 @@ impl Parser {
     }
 
     /// Parses one frame: see [`parse_all`](Self::parse_all).
-    pub fn parse_one<'a>(&self, frame: impl Into<Captured<'a>>, in_port: u32, key: &mut FlowKey) -> Headers {
+    pub fn parse_one(&self, frame: &[u8], in_port: u32, key: &mut FlowKey) -> Headers {
+        self.parse_captured(frame.into(), in_port, key)
+    }
+
+    /// Parses what there is of one frame.
+    pub fn parse_captured(&self, frame: Captured<'_>, in_port: u32, key: &mut FlowKey) -> Headers {
         let mut headers = [Headers::default()];
         self.parse_all(std::iter::once(frame), in_port, std::slice::from_mut(key), &mut headers);
         headers[0]
