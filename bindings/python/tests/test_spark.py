@@ -63,6 +63,15 @@ def test_packets_are_classified_as_without_spark(spark, folder):
         assert rows(classify(packets, rules)) == expected(folder)
 
 
+def test_packets_are_classified_where_they_are_read(spark, folder):
+    acl = flowlane.Classifier.from_rules(captures.RULES)
+    apart = classify(read_captures(spark, folder), acl).select("length", "rule")
+    at_once = read_captures(spark, folder, ["length"], rules=acl)
+    assert at_once.columns == ["length", "rule"]
+    order = lambda df: sorted((row.length, -1 if row.rule is None else row.rule) for row in df.collect())  # noqa: E731
+    assert order(at_once) == order(apart) and len({row.rule for row in at_once.collect()}) > 1
+
+
 def test_rows_are_those_of_a_capture(spark, folder):
     columns = ["time", "dl_src", "nw_src", "ipv6_dst", "nw_proto", "tp_dst", "tcp_flags", "fault", "length", "path"]
     own = flowlane.read_capture(folder / "0.pcap", columns[:-1])

@@ -78,6 +78,7 @@ def read_captures(
     paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     columns: Iterable[str] | None = None,
     *,
+    rules: Classifier | str | os.PathLike[str] | None = None,
     in_port: int = 1,
     strict: bool = False,
     tasks: int | None = None,
@@ -92,6 +93,9 @@ def read_captures(
     `columns` and `in_port` are as for `flowlane.read_capture`; one more is `path`, the file that the packet is from. Types
     are those of the module's text.
 
+    With `rules` (as for `classify`) there is a column `rule`, too: packets are classified where they are read, so that they cross
+    between Python and the JVM once, and only with the columns that are asked for.
+
     A file is read by one task. Large files are not split: that needs an index of where packets begin, which there is not. So
     offset is 0 and length is the file's; many files of similar size spread best. `tasks` is how many tasks share the
     files, by size; where it is left out, one a file, and at most 32 a core.
@@ -102,10 +106,18 @@ def read_captures(
         Error: there is no such column, or nothing to read.
         FileNotFoundError: there is no such file.
     """
+    import pyarrow as pa
+
     options = dict(storage_options or {})
     schema = _schema(columns)
+    built = rules if rules is None or isinstance(rules, Classifier) else Classifier.from_rules(rules)
+    # What rules look at is read, whether it is asked for or not.
+    names = list(dict.fromkeys([*schema.names, *(built.fields if built is not None else [])]))
+    if built is not None:
+        schema = schema.append(pa.field("rule", pa.int32()))
     files = _files([paths] if isinstance(paths, (str, os.PathLike)) else paths, options)
     context = _context(spark)
+    held = context.broadcast(built)
     shares = _shares(files, tasks or _TASKS_A_CORE * context.defaultParallelism)
     rows = context.parallelize(shares, len(shares)).flatMap(lambda share: share)
 
@@ -113,7 +125,11 @@ def read_captures(
         for batch in batches:
             for path in batch.column(0).to_pylist():
                 with _local(path, options) as local:
-                    for read in _read(local, schema.names, in_port, strict):
+                    for read in _read(local, names, in_port, strict):
+                        classifier = held.value
+                        if classifier is not None:
+                            found = classifier.classify(read, threads=1).cast(pa.int32())
+                            read = read.append_column("rule", found)
                         yield _as_spark(read, path, schema)
 
     named = ", ".join(f"`{field.name}` {_SPARK[str(field.type).replace(', tz=UTC', '')]}" for field in schema)
