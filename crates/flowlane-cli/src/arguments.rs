@@ -239,8 +239,8 @@ pub(crate) struct ClassifyOptions {
     /// their own; may be given up to 15 times. With engines of access lists.
     #[arg(long, value_name = "FILE", conflicts_with = "explain")]
     pub(crate) also: Vec<PathBuf>,
-    /// Threads that parse, look up and write; as many as there are cores where it is left out. Verdicts come in the
-    /// packets' order all the same.
+    /// Threads that parse, look up and write; as many as there are cores where it is left out, and one where a device
+    /// looks up. Verdicts come in the packets' order all the same.
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
     /// Write how often each rule won here, as CSV.

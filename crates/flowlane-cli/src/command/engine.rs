@@ -24,7 +24,7 @@ pub(crate) const SAMPLE: usize = 4096;
 
 /// Packets looked up at a time, and between two looks at the clock: their keys stay in the nearest caches. With a device,
 /// so many that several batches are under way.
-const BATCH: usize = 256;
+pub(crate) const BATCH: usize = 256;
 const BATCHES_FOR_DEVICE: usize = 8;
 
 const NAMES: &str = "auto, linear, tuple, acl, brute, tree, dynamic, gpu, gpu-linear, gpu-tuple, gpu-bloom, gpu-vector, \
@@ -220,13 +220,15 @@ impl Engine {
         }
     }
 
-    /// How many threads look up: one where batches take turns on a device.
+    /// Whether packets are looked up elsewhere, in batches that take turns.
+    pub(crate) fn is_on_device(&self) -> bool {
+        !matches!(self, Self::Linear(_) | Self::Tuple(_) | Self::Acl(_))
+    }
+
+    /// How many threads look up.
     pub(crate) fn threads(&self, options: &ClassifyOptions) -> usize {
         let all = || std::thread::available_parallelism().map_or(1, Into::into);
-        match self {
-            Self::Linear(_) | Self::Tuple(_) | Self::Acl(_) => options.threads.map_or_else(all, Into::into),
-            _ => 1,
-        }
+        if self.is_on_device() { 1 } else { options.threads.map_or_else(all, Into::into) }
     }
 
     /// Where it looks up, if not on the CPU; or why no longer.

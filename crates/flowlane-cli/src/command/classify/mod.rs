@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use self::pass::Pass;
 use self::verdicts::Verdicts;
-use super::engine::{self, Engine, SAMPLE};
+use super::engine::{self, BATCH, Engine, SAMPLE};
 use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::input;

@@ -9,7 +9,7 @@ use flowlane::rule::RuleId;
 use indicatif::ProgressBar;
 
 use super::verdicts::Verdicts;
-use super::{Engine, List};
+use super::{BATCH, Engine, List};
 use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::output::{self, Output};
@@ -73,7 +73,7 @@ struct Sink<'a> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A thread that panics ends the program.
+    // A thread that panics ends the program: others stop at the next piece.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -120,25 +120,30 @@ impl<'a> Pass<'a> {
         let mut worker = Worker::new(self);
         let mut piece = Piece::default();
         loop {
-            let number = {
+            let (number, is_there) = {
                 let mut feed = lock(&self.feed);
-                if !feed.trace.next(&mut piece) {
+                let is_there = feed.trace.next(&mut piece);
+                if !is_there && worker.waiting.is_empty() {
                     return Ok(worker.totals);
                 }
                 feed.pieces += 1;
-                feed.pieces - 1
+                (feed.pieces - 1, is_there)
             };
             let waited_for = WaitedFor(self);
-            worker.classify(&piece);
+            if is_there {
+                worker.classify(&piece)
+            } else {
+                worker.classify_waiting()
+            }
             std::mem::forget(waited_for);
-            if !self.write(number, &piece, &worker.text)? {
+            if !self.write(number, piece.len(), &worker.text)? {
                 return Ok(worker.totals);
             }
         }
     }
 
     /// Writes what has come of a piece once all before it are written; says whether to go on.
-    fn write(&self, number: u64, piece: &Piece, text: &str) -> Result<bool, Failure> {
+    fn write(&self, number: u64, packets: usize, text: &str) -> Result<bool, Failure> {
         let mut sink = lock(&self.sink);
         while sink.pieces != number && !sink.failed {
             sink = self.turn.wait(sink).unwrap_or_else(PoisonError::into_inner);
@@ -149,7 +154,7 @@ impl<'a> Pass<'a> {
         let written = sink.output.text(text);
         sink.pieces += 1;
         sink.failed = written.is_err();
-        sink.bar.inc(piece.len() as u64);
+        sink.bar.inc(packets as u64);
         self.turn.notify_all();
         written.map(|()| true)
     }
@@ -171,6 +176,9 @@ struct Worker<'p, 'a> {
     parsing: Parsing<'a>,
     clock: quanta::Clock,
     keys: Vec<FlowKey>,
+    /// Packets for a device's next batch, and the number of the first.
+    waiting: Vec<FlowKey>,
+    waiting_from: u64,
     found: Vec<Option<Hit>>,
     text: String,
     totals: Totals,
@@ -183,28 +191,56 @@ impl<'p, 'a> Worker<'p, 'a> {
             parsing: Parsing::new(&pass.options.trace),
             clock: quanta::Clock::new(),
             keys: Vec::new(),
+            waiting: Vec::new(),
+            waiting_from: 0,
             found: Vec::new(),
             text: String::new(),
             totals: Totals::new(pass.lists),
         }
     }
 
-    /// Classifies the packets of a piece; their verdicts are its text.
+    /// Classifies the packets of a piece; their verdicts are its text. A device is given full batches, however few packets are
+    /// in a piece: what is left waits for the next.
     fn classify(&mut self, piece: &Piece) {
         self.text.clear();
-        let batch = self.pass.engine.batch(self.pass.options);
-        let step = if piece.is_text() { piece.len() } else { batch };
+        let (engine, options) = (self.pass.engine, self.pass.options);
+        let batch = engine.batch(options);
+        let step = if piece.is_text() { piece.len() } else { BATCH };
         for at in (0..piece.len()).step_by(step.max(1)) {
             let packets = at..(at + step).min(piece.len());
+            let [first, end] = [packets.start, packets.end].map(|i| piece.numbers.start + i as u64);
             let faults = self.parsing.keys(piece, packets, &mut self.keys);
             self.totals.faults.add(faults);
-            let keys = std::mem::take(&mut self.keys);
-            for (chunk, keys) in keys.chunks(batch).enumerate() {
-                self.look_up(piece.numbers.start + (at + chunk * batch) as u64, keys);
+            let mut keys = std::mem::take(&mut self.keys);
+            if engine.is_on_device() {
+                self.waiting.append(&mut keys);
+                self.waiting_from = end - self.waiting.len() as u64;
+                self.look_up_batches(batch);
+            } else {
+                for (chunk, keys) in keys.chunks(batch).enumerate() {
+                    self.look_up(first + (chunk * batch) as u64, keys);
+                }
             }
             self.keys = keys;
         }
         self.totals.packets += piece.len() as u64;
+    }
+
+    /// Looks up as many full batches as have been waiting.
+    fn look_up_batches(&mut self, batch: usize) {
+        while self.waiting.len() >= batch {
+            let rest = self.waiting.split_off(batch);
+            let full = std::mem::replace(&mut self.waiting, rest);
+            self.look_up(self.waiting_from, &full);
+            self.waiting_from += batch as u64;
+        }
+    }
+
+    /// Classifies those that have been waiting for others that did not come.
+    fn classify_waiting(&mut self) {
+        self.text.clear();
+        let waiting = std::mem::take(&mut self.waiting);
+        self.look_up(self.waiting_from, &waiting);
     }
 
     /// Looks up packets whose first one has this number.
