@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
-use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -132,18 +131,10 @@ fn built(rules: Vec<Rule>, (config, table): (AclConfig, u8)) -> Done<fl_acl> {
 
 /// The text of a file, unpacked where it is packed by gzip or zstd.
 pub fn file_text(path: &str) -> Done<String> {
-    /// Enough for ten million rules.
-    const MOST: u64 = 2 << 30;
-    let named = |e: std::io::Error| Refused::file(format!("{path}: {e}"));
-    let file = std::fs::File::open(path).map_err(named)?;
-    let mut bytes = Vec::new();
-    flowlane_capture::unpack(file)
-        .and_then(|file| file.take(MOST + 1).read_to_end(&mut bytes))
-        .map_err(named)?;
-    if bytes.len() as u64 > MOST {
-        return Err(Refused::limit(format!("{path} has more than {MOST} bytes")));
-    }
-    String::from_utf8(bytes).map_err(|e| Refused::input(format!("{path} is no text: {e}")))
+    flowlane_capture::read_text(path.as_ref()).map_err(|e| match e.kind() {
+        std::io::ErrorKind::InvalidData => Refused::input(format!("{path}: {e}")),
+        _ => Refused::file(format!("{path}: {e}")),
+    })
 }
 
 /// A list of the rules in a file: flows as ovs-ofctl reads them, or ClassBench filters, packed by gzip or zstd or not. A rule's number

@@ -13,14 +13,14 @@ use flowlane::packet::columns::{FlowColumns, Values};
 use flowlane::packet::{Field, FlowMask};
 use flowlane::rule::flow_syntax::print_rule;
 use flowlane::rule::{Priority, ReadOptions, Rule, RuleId, read};
+use flowlane_arrow::{check_tags, check_width, ether_type, packets, packets_of};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyArray;
 use pyo3_arrow::input::AnyRecordBatch;
 
-use crate::arrow;
-use crate::columns::{Column, check, check_width, field, kind, packets};
+use crate::columns::{Column, field};
 use crate::error::{error, read_text};
 
 /// Packets that are worth a thread.
@@ -95,19 +95,10 @@ impl Classifier {
     }
 
     fn look_up_batch(&self, batch: &RecordBatch, threads: usize) -> PyResult<Vec<u32>> {
-        let fields = arrow::fields(batch)?;
-        check(&fields)?;
-        let kind = kind(&fields)?;
-        if let (Some(_), Some(name)) = (kind, arrow::null_address(batch)) {
-            return Err(error(format!(
-                "column `{name}` has nulls, and no column `dl_type` says what those packets are: 0x0800, 0x86dd, ..; give it"
-            )));
-        }
         // Rules that come meanwhile look at other columns.
         let list = self.read();
-        let columns = arrow::columns(batch, &list.looked_at)?;
-        let columns = columns.iter().map(|(field, column)| (*field, column.values()));
-        Ok(Self::look_up(&list, &packets(batch.num_rows(), kind, columns)?, threads))
+        let look_up = |packets: &FlowColumns<'_>| Self::look_up(&list, packets, threads);
+        packets_of(batch, &list.looked_at, look_up).map_err(error)
     }
 }
 
@@ -174,16 +165,17 @@ impl Classifier {
         let values: Vec<(Field, Values<'_>)> =
             named.iter().map(|(name, c)| Ok((field(name)?, c.values(name)?))).collect::<PyResult<_>>()?;
         let fields: Vec<Field> = values.iter().map(|(field, _)| *field).collect();
-        check(&fields)?;
+        check_tags(&fields).map_err(error)?;
         for ((name, _), (field, values)) in named.iter().zip(&values) {
             if let Values::Bytes(_, each) = values {
-                check_width(name, *field, *each)?;
+                check_width(name, *field, *each).map_err(error)?;
             }
         }
         let len = values.iter().find_map(|(_, values)| values.len());
         let len =
             len.ok_or_else(|| error("no column says how many packets there are; give one as an array"))?;
-        let packets = packets(len, kind(&fields)?, values.into_iter())?;
+        let kind = ether_type(&fields).map_err(error)?;
+        let packets = packets(len, kind, values.into_iter()).map_err(error)?;
         let found = py.detach(|| Self::look_up(&self.read(), &packets, threads(asked)));
         Ok(found.into_pyarray(py))
     }
@@ -229,8 +221,9 @@ impl Classifier {
                 .map_err(|_| error(format!("`{name}` of one packet is a number that is not negative")))?;
             values.push((field(&name)?, Values::One(value)));
         }
-        let kind = kind(&values.iter().map(|(field, _)| *field).collect::<Vec<_>>())?;
-        let key = packets(1, kind, values.into_iter())?.key(0);
+        let known: Vec<Field> = values.iter().map(|(field, _)| *field).collect();
+        let kind = ether_type(&known).map_err(error)?;
+        let key = packets(1, kind, values.into_iter()).map_err(error)?.key(0);
         let told = self.read().search.explain(&key);
         let out = PyDict::new(py);
         out.set_item("rule", told.winner.map(|rule| rule.0))?;
@@ -326,7 +319,7 @@ impl Classifier {
         let mut known = FlowMask::zero();
         let fields: Vec<Field> = names.iter().filter_map(|name| field(name).ok()).collect();
         fields.iter().for_each(|field| known.add_field(*field));
-        if kind(&fields).is_ok_and(|kind| kind.is_some()) {
+        if ether_type(&fields).is_ok_and(|kind| kind.is_some()) {
             known.add_field(Field::EthType);
         }
         let mut missing = Vec::new();

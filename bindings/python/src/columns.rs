@@ -1,7 +1,7 @@
 //! Columns of numpy: what the Python side has made contiguous, unsigned and of this machine's byte order.
 
 use flowlane::packet::Field;
-use flowlane::packet::columns::{FlowColumns, Values};
+use flowlane::packet::columns::Values;
 use numpy::{Element, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;
@@ -24,11 +24,7 @@ pub enum Column<'py> {
 /// # Errors
 /// Where there is none.
 pub fn field(name: &str) -> PyResult<Field> {
-    Field::by_name(name).ok_or_else(|| {
-        let names = Field::all().iter().map(|info| info.name);
-        let near = flowlane::names::nearest(name, names).map(|n| format!("; did you mean `{n}`?"));
-        error(format!("there is no field `{name}`{}", near.unwrap_or_default()))
-    })
+    flowlane_arrow::field(name).map_err(error)
 }
 
 impl<'py> Column<'py> {
@@ -64,65 +60,4 @@ impl<'py> Column<'py> {
             Self::One(value) => Values::One(*value),
         })
     }
-}
-
-/// What packets are of which these fields are known: none where a column says it, or nothing does.
-///
-/// # Errors
-/// Where there are addresses of both kinds.
-pub fn kind(fields: &[Field]) -> PyResult<Option<u128>> {
-    let has = |any: [Field; 2]| any.iter().any(|field| fields.contains(field));
-    let (v4, v6) = (has([Field::Ipv4Src, Field::Ipv4Dst]), has([Field::Ipv6Src, Field::Ipv6Dst]));
-    match (v4, v6) {
-        _ if fields.contains(&Field::EthType) => Ok(None),
-        (true, true) => {
-            let what = "there are addresses of IPv4 and of IPv6, and no column `dl_type` says which packets are of which";
-            Err(error(format!("{what}: 0x0800 and 0x86dd")))
-        }
-        (true, false) => Ok(Some(0x0800)),
-        (false, true) => Ok(Some(0x86dd)),
-        (false, false) => Ok(None),
-    }
-}
-
-/// Whether these fields say what rules ask of them.
-///
-/// # Errors
-/// Where there are VLANs, and nothing says whether packets have tags.
-pub fn check(fields: &[Field]) -> PyResult<()> {
-    let has = |field: Field| fields.contains(&field);
-    match (has(Field::VlanVid) || has(Field::VlanPcp)) && !has(Field::VlanTci) {
-        true => Err(error(
-            "column `dl_vlan` does not say which packets have a tag; give `vlan_tci` (0x1000, the VLAN and the priority \
-             shifted by 13; 0: no tag), as `read_capture` does",
-        )),
-        false => Ok(()),
-    }
-}
-
-/// Of fields that have a place for so many bytes: whether values of bytes are as long.
-///
-/// # Errors
-/// Where they are not.
-pub fn check_width(name: &str, field: Field, each: usize) -> PyResult<()> {
-    match usize::from(field.info().width).div_ceil(8) {
-        own if own == each => Ok(()),
-        own => Err(error(format!("column `{name}` has {each} bytes a packet, where the field has {own}"))),
-    }
-}
-
-/// So many packets, of this kind, with these columns.
-///
-/// # Errors
-/// Where a column does not suit its field or the others.
-pub fn packets<'a>(
-    len: usize,
-    kind: Option<u128>,
-    columns: impl Iterator<Item = (Field, Values<'a>)>,
-) -> PyResult<FlowColumns<'a>> {
-    let mut packets = FlowColumns::new(len);
-    for (field, values) in kind.map(|kind| (Field::EthType, Values::One(kind))).into_iter().chain(columns) {
-        packets.add(field, values).map_err(error)?;
-    }
-    Ok(packets)
 }

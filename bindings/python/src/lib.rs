@@ -1,6 +1,5 @@
 //! The tables, for Python: `flowlane._flowlane`, which the package `flowlane` wraps.
 
-mod arrow;
 mod capture;
 mod classifier;
 mod columns;

@@ -69,7 +69,7 @@ def test_columns_are_chosen(path):
     assert table["frame"].to_pylist() == FRAMES
     assert table["arp_spa"].to_pylist() == [None, None, None, 0x0A000001, None]
     assert table["vlan_tci"].to_pylist() == [None, 0x3005, None, None, None]
-    with pytest.raises(flowlane.Error, match="no field `sport`.*others are time, captured"):
+    with pytest.raises(flowlane.Error, match="no field `sport`.*other columns are packet, time, captured"):
         flowlane.read_capture(path, ["sport"])
 
 

@@ -183,7 +183,7 @@ def test_addresses_of_ipv6_are_binaries():
     assert acl.classify({"ipv6_dst": rows, "nw_proto": 17}).tolist() == [0, -1]
     with pytest.raises(flowlane.Error, match="column `ipv6_dst` has 4 bytes a packet, where the field has 16"):
         acl.classify(arrow(ipv6_dst=pa.array([b"abcd"], pa.binary(4)), nw_proto=[17]))
-    with pytest.raises(flowlane.Error, match="column `ipv6_dst`, row 1: 3 bytes, where the field has 16"):
+    with pytest.raises(flowlane.Error, match="column `ipv6_dst`, row 1, has 3 bytes a packet, where the field has 16"):
         acl.classify(arrow(ipv6_dst=pa.array([inside, b"abc"]), nw_proto=[17, 17]))
 
 

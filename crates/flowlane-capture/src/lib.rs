@@ -33,7 +33,7 @@ mod unpack;
 mod write;
 
 pub use batch::Batch;
-pub use unpack::{is_packed, unpack};
+pub use unpack::{TEXT_MAX, is_packed, read_text, unpack};
 pub use write::{CaptureWriter, FileFormat};
 
 use std::io::Read;

@@ -1,6 +1,8 @@
 //! Files that are packed.
 
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::Path;
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
@@ -20,6 +22,24 @@ fn is_zstd(beginning: &[u8]) -> bool {
 /// Whether a file begins like one that [`unpack`] unpacks.
 pub fn is_packed(beginning: &[u8]) -> bool {
     is_gzip(beginning) || is_zstd(beginning)
+}
+
+/// Longer texts are not read: enough for ten million rules.
+pub const TEXT_MAX: u64 = 2 << 30;
+
+/// The text of a file of rules or routes, unpacked where it is packed by gzip or zstd.
+///
+/// # Errors
+/// What the system says, and where the file is longer than [`TEXT_MAX`] or no UTF-8.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    unpack(File::open(path)?)?.take(TEXT_MAX + 1).read_to_end(&mut bytes)?;
+    let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
+    if bytes.len() as u64 > TEXT_MAX {
+        return Err(wrong(format!("it has more than {TEXT_MAX} bytes")));
+    }
+    String::from_utf8(bytes)
+        .map_err(|e| wrong(format!("it is no text: byte {} is not UTF-8", e.utf8_error().valid_up_to())))
 }
 
 /// What a file holds, unpacked as it is read where it is packed by gzip or zstd.

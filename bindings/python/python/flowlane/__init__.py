@@ -350,6 +350,7 @@ def read_capture(
     *,
     batch_size: int = 65536,
     in_port: int = 1,
+    decapsulate: bool = False,
 ) -> Any:
     """The packets of a capture (pcap or pcapng, packed by gzip or zstd or not) as a stream of record batches.
 
@@ -357,10 +358,11 @@ def read_capture(
     `Classifier.classify` read it. Memory is bounded by the batch.
 
     `columns` are names of fields as in rules, `time` (nanoseconds, UTC), `captured` and `length` (bytes), `fault` (why a packet
-    was not parsed to its end) and `frame` (its bytes); where they are left out, what analysts of flows usually ask. Null is a
-    field that the packet does not have.
+    was not parsed to its end), `packet` (its number in the capture, from 0) and `frame` (its bytes); where they are left out, what analysts of flows usually ask. Null is a
+    field that the packet does not have. With `decapsulate`, packets in VXLAN, GENEVE and GTP-U are read in the place of what
+    carries them, and have the tunnel's fields (`tun_id`, `tun_src`, ..).
 
     Where the capture is damaged, all packets before that come, and a `RuntimeWarning` says where.
     """
     named = None if columns is None else list(columns)
-    return _flowlane.capture_batches(os.fspath(path), named, batch_size, in_port)
+    return _flowlane.capture_batches(os.fspath(path), named, batch_size, in_port, decapsulate)
