@@ -1,9 +1,13 @@
 //! The command line.
 
+#[cfg(feature = "query")]
+mod query;
 mod route;
 mod sim;
 mod switch;
 
+#[cfg(feature = "query")]
+pub(crate) use query::{AnswerFormat, QueryOptions};
 pub(crate) use route::{
     FibShape, RouteBenchOptions, RouteLookupOptions, RouteShowOptions, RouteVerb, RoutesFormat, RoutesInput,
 };
@@ -51,6 +55,16 @@ Exit codes:
 pub(crate) enum Command {
     /// Say which rule wins for each packet of a trace or capture.
     Classify(ClassifyOptions),
+    /// Ask captures in SQL, with rules and routes as functions.
+    #[cfg(feature = "query")]
+    Query(QueryOptions),
+    /// Ask captures in SQL: not in this build, which was made without its SQL engine.
+    #[cfg(not(feature = "query"))]
+    Query {
+        /// What a build with the engine would be asked.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        asked: Vec<std::ffi::OsString>,
+    },
     /// Run a software switch, or check its configuration.
     #[command(subcommand)]
     Switch(SwitchVerb),

@@ -32,6 +32,14 @@ fn run(arguments: &Arguments) -> Result<(), failure::Failure> {
     }
     match &arguments.command {
         Command::Classify(options) => command::classify::run(options),
+        #[cfg(feature = "query")]
+        Command::Query(options) => command::query::run(options),
+        #[cfg(not(feature = "query"))]
+        Command::Query { asked: _ } => Err(failure::Failure::Environment(
+            "this flowlane was built without its SQL engine; `cargo install --path crates/flowlane-cli --features query` \
+             has it"
+                .to_owned(),
+        )),
         Command::Switch(verb) => command::switch::run(verb),
         Command::Route(verb) => command::route::run(verb),
         Command::Rules(verb) => command::rules::run(verb),

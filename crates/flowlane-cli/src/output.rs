@@ -115,6 +115,14 @@ pub(crate) fn progress(len: u64, what: &'static str) -> ProgressBar {
     bar.with_style(style).with_message(what)
 }
 
+/// A progress bar on standard error, where that is a terminal, of so many bytes.
+#[cfg(feature = "query")]
+pub(crate) fn progress_bytes(len: u64, what: &'static str) -> ProgressBar {
+    let template = "{msg} {wide_bar} {bytes}/{total_bytes} ({bytes_per_sec}, {eta})";
+    let style = ProgressStyle::with_template(template).expect("the template is a constant");
+    progress(len, what).with_style(style)
+}
+
 /// A progress bar on standard error, where that is a terminal, of a share of the whole.
 pub(crate) fn progress_share() -> ProgressBar {
     let template = "{msg:32!} {wide_bar} {percent:>3} %";

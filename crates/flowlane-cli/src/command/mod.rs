@@ -6,6 +6,8 @@ pub(crate) mod cpu;
 pub(crate) mod engine;
 pub(crate) mod generate;
 pub(crate) mod meta;
+#[cfg(feature = "query")]
+pub(crate) mod query;
 pub(crate) mod route;
 pub(crate) mod rules;
 pub(crate) mod selftest;

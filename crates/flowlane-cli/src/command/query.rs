@@ -1,0 +1,167 @@
+//! `flowlane query`: captures as tables of an SQL engine.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use flowlane_query::{Answer, Format, Options, QueryError, Session, write};
+
+use crate::arguments::{AnswerFormat, QueryOptions};
+use crate::failure::Failure;
+use crate::output;
+
+/// Rows of a table that are shown where nobody says how many.
+const ROWS: u64 = 100;
+
+impl From<QueryError> for Failure {
+    fn from(error: QueryError) -> Self {
+        match error.is_of_input() {
+            true => Self::input(error.to_string()),
+            false => Self::Environment(error.to_string()),
+        }
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
+    let format = format(options)?;
+    let sql = match options.sql.as_str() {
+        "-" => io::read_to_string(io::stdin())
+            .map_err(|e| Failure::input(format!("standard input cannot be read: {e}")))?,
+        sql => sql.to_owned(),
+    };
+    let mut own = Options::default();
+    (own.threads, own.memory_max) = (options.threads, options.memory_max);
+    (own.in_port, own.decapsulate) = (options.in_port, options.decapsulate);
+    let session = Session::new(&own)?;
+    if !options.captures.is_empty() {
+        session.packets(&options.captures)?;
+    }
+    let answer = session.ask(&sql)?;
+    let rows_max = match options.rows {
+        Some(0) => None,
+        None if format == Format::Table => Some(ROWS),
+        asked => asked,
+    };
+    let written = with_progress(&session, || match &options.output {
+        Some(path) => to_file(path, answer, format, rows_max),
+        None => to_stdout(answer, format, rows_max),
+    })?;
+    if written.is_cut && options.rows.is_none() {
+        eprintln!("flowlane: there are more than {} rows; --rows 0 or --output FILE gives all", written.rows);
+    }
+    for damage in session.progress().take_damage() {
+        eprintln!("flowlane: warning: {damage}");
+    }
+    Ok(())
+}
+
+fn format(options: &QueryOptions) -> Result<Format, Failure> {
+    let by_name = |path: &Path| match path.extension().and_then(|e| e.to_str()) {
+        Some("csv") => Ok(AnswerFormat::Csv),
+        Some("json") => Ok(AnswerFormat::Json),
+        Some("ndjson" | "jsonl") => Ok(AnswerFormat::Ndjson),
+        Some("parquet") => Ok(AnswerFormat::Parquet),
+        Some("arrow" | "arrows") => Ok(AnswerFormat::Arrow),
+        Some("txt") => Ok(AnswerFormat::Table),
+        _ => Err(Failure::input_help(
+            format!("{} does not say how the answer is to be written", path.display()),
+            "call it .parquet, .arrow, .csv, .json, .ndjson or .txt, or give --format",
+        )),
+    };
+    let format = match (options.format, &options.output) {
+        (Some(format), _) => format,
+        (None, Some(path)) => by_name(path)?,
+        (None, None) => AnswerFormat::Table,
+    };
+    Ok(match format {
+        AnswerFormat::Table => Format::Table,
+        AnswerFormat::Csv => Format::Csv,
+        AnswerFormat::Json => Format::Json,
+        AnswerFormat::Ndjson => Format::NdJson,
+        AnswerFormat::Parquet => Format::Parquet,
+        AnswerFormat::Arrow => Format::Arrow,
+    })
+}
+
+/// Does something, and shows meanwhile how much of the captures has been read.
+fn with_progress<T>(session: &Session, doing: impl FnOnce() -> T) -> T {
+    let (bar, done) = (output::progress_bytes(session.capture_bytes(), "reading"), AtomicBool::new(false));
+    if bar.is_hidden() {
+        return doing();
+    }
+    std::thread::scope(|scope| {
+        let shown = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                bar.set_position(session.progress().bytes());
+                std::thread::park_timeout(Duration::from_millis(100));
+            }
+        });
+        let result = doing();
+        done.store(true, Ordering::Relaxed);
+        shown.thread().unpark();
+        bar.finish_and_clear();
+        result
+    })
+}
+
+/// Standard output, of which somebody may have enough.
+struct Stdout<W> {
+    writer: W,
+    closed: bool,
+}
+
+impl<W: Write> Write for Stdout<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.writer.write(bytes);
+        self.closed |= written.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
+        written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let flushed = self.writer.flush();
+        self.closed |= flushed.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
+        flushed
+    }
+}
+
+fn to_stdout(
+    answer: Answer<'_>,
+    format: Format,
+    rows_max: Option<u64>,
+) -> Result<flowlane_query::Written, Failure> {
+    let mut stdout = Stdout { writer: BufWriter::with_capacity(1 << 16, io::stdout()), closed: false };
+    let written = write(&answer.schema(), answer, format, rows_max, &mut stdout);
+    match written {
+        Err(_) if stdout.closed => Err(Failure::OutputClosed),
+        written => Ok(written?),
+    }
+}
+
+/// A file is there whole, or as it was before.
+fn to_file(
+    path: &Path,
+    answer: Answer<'_>,
+    format: Format,
+    rows_max: Option<u64>,
+) -> Result<flowlane_query::Written, Failure> {
+    let failed = |e: &io::Error| Failure::file(path, "written", e);
+    let beside = match path.try_exists() {
+        // Not a file: a pipe or a device is written to as it is.
+        Ok(true) if !path.is_file() => path.to_owned(),
+        _ => PathBuf::from(format!("{}.partial", path.display())),
+    };
+    let file = File::create(&beside).map_err(|e| failed(&e))?;
+    let sink = BufWriter::with_capacity(1 << 18, file);
+    let written = write(&answer.schema(), answer, format, rows_max, sink).map_err(Failure::from);
+    if beside != path {
+        let moved = match &written {
+            Ok(_) => std::fs::rename(&beside, path),
+            Err(_) => std::fs::remove_file(&beside),
+        };
+        moved.map_err(|e| failed(&e))?;
+    }
+    written
+}

@@ -1,0 +1,322 @@
+//! Captures as a table.
+
+use std::fmt;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use arrow::array::{
+    Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchOptions, StringArray, UInt16Array,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
+use flowlane_arrow::{Column, Rows};
+use flowlane_capture::{Batch, CaptureReader, unpack};
+use futures::Stream;
+
+use crate::bounds::{Bounds, is_taken};
+use crate::feed::{Feed, Progress};
+use crate::{QueryError, files};
+
+/// What the column of the capture's name is called.
+pub(crate) const FILE: &str = "file";
+
+/// A batch ends where its frames have so many bytes.
+const FRAME_BYTES_MAX: usize = 1 << 20;
+
+/// How packets of captures are read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    pub(crate) in_port: u32,
+    /// Packets in tunnels in the place of what carries them.
+    pub(crate) decapsulate: bool,
+}
+
+/// Captures as a table: a row for each packet.
+#[derive(Debug)]
+pub(crate) struct Captures {
+    files: Arc<[PathBuf]>,
+    reading: Reading,
+    schema: SchemaRef,
+    progress: Arc<Progress>,
+}
+
+impl Captures {
+    /// Those of files, folders and patterns.
+    ///
+    /// # Errors
+    /// Where there are none, or one that is named is no capture.
+    pub(crate) fn new(
+        names: &[String],
+        reading: Reading,
+        progress: Arc<Progress>,
+    ) -> Result<Self, QueryError> {
+        let mut all = Vec::new();
+        for name in names {
+            let own = files::captures(name)?;
+            if let [file] = &own[..] {
+                let wrong =
+                    |what: &dyn fmt::Display| QueryError::File { name: name.clone(), what: what.to_string() };
+                let file = File::open(file).and_then(unpack).map_err(|e| wrong(&e))?;
+                CaptureReader::new(file).map_err(|e| wrong(&e))?;
+            }
+            all.extend(own);
+        }
+        let packets = Column::all().map(Column::described);
+        let file = DataType::Dictionary(DataType::UInt16.into(), DataType::Utf8.into());
+        let columns = std::iter::once(Field::new(FILE, file, false)).chain(packets);
+        let schema = Arc::new(Schema::new(columns.collect::<Vec<_>>()));
+        Ok(Self { files: all.into(), reading, schema, progress })
+    }
+
+    /// Bytes of its files, as they lie there.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.files.iter().filter_map(|file| file.metadata().ok()).map(|data| data.len()).sum()
+    }
+}
+
+#[async_trait]
+impl TableProvider for Captures {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
+        let taken = |filter: &&Expr| match is_taken(filter) {
+            true => TableProviderFilterPushDown::Exact,
+            false => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(taken).collect())
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let projection = projection.unwrap_or(&all);
+        let schema = Arc::new(self.schema.project(projection)?);
+        let named = |name: &str| Column::by_name(name).map_err(|e| DataFusionError::Plan(e.to_string()));
+        let columns = schema.fields().iter().filter(|f| f.name() != FILE).map(|f| named(f.name()));
+        Ok(Arc::new(Scan::new(Arc::new(Source {
+            files: Arc::clone(&self.files),
+            columns: columns.collect::<Result<_>>()?,
+            file_at: schema.fields().iter().position(|f| f.name() == FILE),
+            schema,
+            bounds: Bounds::of(filters),
+            reading: self.reading,
+            progress: Arc::clone(&self.progress),
+            threads: session.config().target_partitions().max(1),
+        }))))
+    }
+}
+
+/// What is read, and how.
+#[derive(Debug)]
+struct Source {
+    files: Arc<[PathBuf]>,
+    schema: SchemaRef,
+    columns: Vec<Column>,
+    /// Where in the schema the capture's name is.
+    file_at: Option<usize>,
+    bounds: Bounds,
+    reading: Reading,
+    progress: Arc<Progress>,
+    threads: usize,
+}
+
+impl Source {
+    fn feed(&self) -> Arc<Feed> {
+        Arc::new(Feed::new(&self.files, self.threads, Arc::clone(&self.progress)))
+    }
+}
+
+/// A pass over captures by several threads.
+struct Scan {
+    source: Arc<Source>,
+    /// The pass that threads have begun, and those of them that have.
+    begun: Mutex<(Option<Arc<Feed>>, Vec<bool>)>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl Scan {
+    fn new(source: Arc<Source>) -> Self {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(Arc::clone(&source.schema)),
+            Partitioning::UnknownPartitioning(source.threads),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let begun = Mutex::new((None, vec![false; source.threads]));
+        Self { source, begun, properties: properties.into(), metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    /// The pass of which this thread is one: another one where it has been in that already.
+    fn feed(&self, thread: usize) -> Arc<Feed> {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let (feed, has_begun) = &mut *begun;
+        if has_begun[thread] || feed.is_none() {
+            has_begun.fill(false);
+            *feed = Some(self.source.feed());
+        }
+        has_begun[thread] = true;
+        Arc::clone(feed.as_ref().expect("it was made"))
+    }
+}
+
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan").field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for Scan {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Source { files, columns, bounds, .. } = &*self.source;
+        let names: Vec<&str> = columns.iter().map(|column| column.name()).collect();
+        write!(f, "CaptureScan: files={}, columns=[{}]{bounds}", files.len(), names.join(", "))
+    }
+}
+
+impl ExecutionPlan for Scan {
+    fn name(&self) -> &'static str {
+        "CaptureScan"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn with_new_children(self: Arc<Self>, _: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self::new(Arc::clone(&self.source))))
+    }
+
+    fn execute(&self, thread: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let source = Arc::clone(&self.source);
+        let rows = Rows::new(&source.columns, source.reading.in_port);
+        Ok(Box::pin(Packets {
+            feed: self.feed(thread),
+            thread,
+            rows: if source.reading.decapsulate { rows.decapsulated() } else { rows },
+            rows_min: context.session_config().batch_size(),
+            batch: Batch::default(),
+            file: None,
+            source,
+            metrics: BaselineMetrics::new(&self.metrics, thread),
+        }))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+/// The packets that a thread reads.
+struct Packets {
+    source: Arc<Source>,
+    feed: Arc<Feed>,
+    thread: usize,
+    rows: Rows,
+    rows_min: usize,
+    /// Packets that are still to be added, of `file`.
+    batch: Batch,
+    file: Option<Arc<str>>,
+    metrics: BaselineMetrics,
+}
+
+impl Packets {
+    fn next(&mut self) -> Option<RecordBatch> {
+        loop {
+            let next = self.feed.next(self.thread, &mut self.batch);
+            // What is given at once is of one file.
+            let is_other = next != self.file;
+            let done = (is_other && !self.rows.is_empty()).then(|| self.finish());
+            let is_end = next.is_none();
+            self.file = next;
+            if !is_end {
+                let bounds = self.source.bounds;
+                self.rows.add(&self.batch, |packet| bounds.hold(packet));
+            }
+            if done.is_some() || is_end {
+                return done;
+            }
+            if self.rows.len() >= self.rows_min || self.rows.frame_bytes() >= FRAME_BYTES_MAX {
+                return Some(self.finish());
+            }
+        }
+    }
+
+    fn finish(&mut self) -> RecordBatch {
+        let made = self.rows.finish();
+        let Some(at) = self.source.file_at else { return made };
+        let name: &str = self.file.as_deref().unwrap_or_default();
+        let keys = UInt16Array::from_value(0, made.num_rows());
+        let file: ArrayRef =
+            Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from(vec![name])) as Arc<dyn Array>));
+        let mut columns = made.columns().to_vec();
+        columns.insert(at, file);
+        let options = RecordBatchOptions::new().with_row_count(Some(made.num_rows()));
+        RecordBatch::try_new_with_options(Arc::clone(&self.source.schema), columns, &options)
+            .expect("columns are of their types and as long as each other")
+    }
+}
+
+impl Stream for Packets {
+    type Item = Result<RecordBatch>;
+
+    fn poll_next(self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let own = self.get_mut();
+        let timer = own.metrics.elapsed_compute().clone();
+        let timed = timer.timer();
+        let next = own.next().map(Ok);
+        timed.done();
+        own.metrics.record_poll(Poll::Ready(next))
+    }
+}
+
+impl RecordBatchStream for Packets {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.source.schema)
+    }
+}

@@ -1,0 +1,108 @@
+//! Rules looked up by columns.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, BooleanArray, DictionaryArray, UInt32Array};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes::{DataType, UInt32Type};
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+};
+use flowlane::packet::Field;
+use flowlane_arrow::with_columns;
+
+use super::rules::Asked;
+use super::wrong;
+use crate::tables::RuleList;
+
+/// No rule.
+const NONE: u32 = u32::MAX;
+
+/// A function of rules that is given the columns at which they look.
+#[derive(Debug)]
+pub(super) struct LookUp {
+    asked: Asked,
+    list: Arc<RuleList>,
+    /// What each argument is.
+    fields: Vec<Field>,
+    /// The fields of which any column knows.
+    known: Vec<Field>,
+    signature: Signature,
+}
+
+impl LookUp {
+    pub(super) fn new(asked: Asked, list: Arc<RuleList>, fields: Vec<Field>, known: Vec<Field>) -> Self {
+        let any = match fields.len() {
+            0 => TypeSignature::Nullary,
+            n => TypeSignature::Any(n),
+        };
+        Self { asked, list, fields, known, signature: Signature::new(any, Volatility::Immutable) }
+    }
+
+    /// The number of each packet's rule.
+    fn rules(&self, args: &[ColumnarValue], rows: usize) -> Result<Vec<u32>> {
+        let arrays = args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<ArrayRef>>>()?;
+        let named = self.fields.iter().map(|field| field.info().name).zip(&arrays).collect::<Vec<_>>();
+        let mut rules = vec![NONE; rows];
+        with_columns(rows, &self.known, &named, &self.list.looked_at, |packets| {
+            self.list.search.lookup_columns(packets, &mut rules);
+        })
+        .map_err(wrong)?;
+        Ok(rules)
+    }
+}
+
+impl PartialEq for LookUp {
+    fn eq(&self, other: &Self) -> bool {
+        self.asked == other.asked
+            && Arc::ptr_eq(&self.list, &other.list)
+            && self.fields == other.fields
+            && self.known == other.known
+    }
+}
+
+impl Eq for LookUp {}
+
+impl Hash for LookUp {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.asked, Arc::as_ptr(&self.list), &self.fields).hash(state);
+    }
+}
+
+impl ScalarUDFImpl for LookUp {
+    fn name(&self) -> &str {
+        self.asked.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.asked.data_type())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rules = self.rules(&args.args, args.number_rows)?;
+        let hits = BooleanBuffer::collect_bool(rules.len(), |row| rules[row] != NONE);
+        let nulls = Some(NullBuffer::new(hits.clone())).filter(|nulls| nulls.null_count() > 0);
+        let answer: ArrayRef = match self.asked {
+            Asked::Any => Arc::new(BooleanArray::new(hits, None)),
+            Asked::Number => Arc::new(UInt32Array::new(rules.into(), nulls)),
+            Asked::Priority => {
+                let priority =
+                    |rule: &u32| self.list.priorities.get(*rule as usize).copied().unwrap_or_default();
+                let priorities: Vec<u32> = rules.iter().map(priority).collect();
+                Arc::new(UInt32Array::new(priorities.into(), nulls))
+            }
+            Asked::Action => {
+                let numbers = UInt32Array::new(rules.into(), nulls);
+                Arc::new(DictionaryArray::<UInt32Type>::try_new(numbers, Arc::clone(&self.list.actions))?)
+            }
+        };
+        debug_assert_eq!(answer.len(), args.number_rows);
+        Ok(ColumnarValue::Array(answer))
+    }
+}

@@ -1,0 +1,102 @@
+//! `route`: the next hop of an address.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
+use arrow::buffer::{BooleanBuffer, NullBuffer};
+use arrow::datatypes::{DataType, UInt32Type};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use flowlane::route::Fib;
+
+use super::{constant, refused, wrong};
+use crate::tables::{NO_ROUTE, RouteList, Tables};
+
+/// Addresses that are looked up at a time.
+const CHUNK: usize = 256;
+
+/// The function.
+#[derive(Debug)]
+pub(super) struct Route {
+    tables: Arc<Tables>,
+    signature: Signature,
+}
+
+impl Route {
+    pub(super) fn new(tables: Arc<Tables>) -> Self {
+        Self { tables, signature: Signature::any(2, Volatility::Stable) }
+    }
+}
+
+impl PartialEq for Route {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.tables, &other.tables)
+    }
+}
+
+impl Eq for Route {}
+
+impl Hash for Route {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        Arc::as_ptr(&self.tables).hash(state);
+    }
+}
+
+/// The next hop of each address.
+fn next_hops(routes: &RouteList, addresses: &ArrayRef) -> Result<Vec<u32>> {
+    let mut found = vec![0; addresses.len()];
+    let mut wide = [0; CHUNK];
+    let take =
+        |found: &mut [u32], wide: &[u64]| found.iter_mut().zip(wide).for_each(|(f, hop)| *f = *hop as u32);
+    match addresses.data_type() {
+        DataType::UInt32 => {
+            let addresses = addresses.as_primitive::<UInt32Type>().values();
+            for (addresses, found) in addresses.chunks(CHUNK).zip(found.chunks_mut(CHUNK)) {
+                routes.v4.lookup_batch(addresses, &mut wide[..addresses.len()]);
+                take(found, &wide);
+            }
+        }
+        DataType::FixedSizeBinary(16) => {
+            let addresses = addresses.as_fixed_size_binary();
+            let mut own = [0u128; CHUNK];
+            for (first, found) in (0..).step_by(CHUNK).zip(found.chunks_mut(CHUNK)) {
+                for (i, own) in own[..found.len()].iter_mut().enumerate() {
+                    *own = u128::from_be_bytes(addresses.value(first + i).try_into().expect("16 bytes"));
+                }
+                routes.v6.lookup_batch(&own[..found.len()], &mut wide[..found.len()]);
+                take(found, &wide);
+            }
+        }
+        other => return Err(wrong(format!("route: {other} is no address; nw_dst or ipv6_dst are, say"))),
+    }
+    Ok(found)
+}
+
+impl ScalarUDFImpl for Route {
+    fn name(&self) -> &'static str {
+        "route"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match &types[1] {
+            DataType::UInt32 | DataType::FixedSizeBinary(16) => Ok(DataType::UInt32),
+            other => Err(wrong(format!("route: {other} is no address; nw_dst or ipv6_dst are, say"))),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let file = constant("route", args.args.first())?;
+        let routes = self.tables.routes(file).map_err(refused)?;
+        let addresses = args.args[1].to_array(args.number_rows)?;
+        let found = next_hops(&routes, &addresses)?;
+        let has = |row: usize| u64::from(found[row]) != NO_ROUTE && addresses.is_valid(row);
+        let nulls = NullBuffer::new(BooleanBuffer::collect_bool(found.len(), has));
+        let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
+        Ok(ColumnarValue::Array(Arc::new(UInt32Array::new(found.into(), nulls))))
+    }
+}

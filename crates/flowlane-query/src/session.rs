@@ -1,0 +1,174 @@
+//! A session: tables, functions, limits, and queries.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::common::TableReference;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::physical_plan::execute_stream;
+use datafusion::prelude::{
+    CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionConfig, SessionContext,
+};
+use futures::StreamExt;
+use tokio::runtime::Runtime;
+
+use crate::captures::{Captures, Reading};
+use crate::feed::Progress;
+use crate::tables::Tables;
+use crate::{QueryError, files, functions};
+
+/// What a session may use, and how it reads packets.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Options {
+    /// Threads; all cores where nobody says.
+    pub threads: Option<NonZeroUsize>,
+    /// Bytes that sorting, grouping and joining may use; what needs more goes to files, where that can be.
+    pub memory_max: usize,
+    /// The port that packets came in at.
+    pub in_port: u32,
+    /// Packets in tunnels are read in the place of what carries them.
+    pub decapsulate: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { threads: None, memory_max: 256 << 20, in_port: 1, decapsulate: false }
+    }
+}
+
+/// Tables and functions that queries are asked of.
+pub struct Session {
+    context: SessionContext,
+    reading: Reading,
+    progress: Arc<Progress>,
+    /// Bytes of the captures that are tables.
+    bytes: AtomicU64,
+    runtime: Runtime,
+}
+
+impl Session {
+    /// A session without tables.
+    ///
+    /// # Errors
+    /// Where there can be no threads.
+    pub fn new(options: &Options) -> Result<Self, QueryError> {
+        let threads = options.threads.or_else(|| std::thread::available_parallelism().ok());
+        let threads = threads.map_or(1, NonZeroUsize::get);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("query")
+            .build()
+            .map_err(|e| QueryError::File { name: "threads".to_owned(), what: e.to_string() })?;
+        let mut config = SessionConfig::new().with_target_partitions(threads).with_information_schema(true);
+        // What each thread keeps to merge what it has sorted; more than there may be where little is allowed.
+        let kept = &mut config.options_mut().execution.sort_spill_reservation_bytes;
+        *kept = (*kept).min(options.memory_max / (8 * threads));
+        let pool = Arc::new(FairSpillPool::new(options.memory_max));
+        let environment = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
+        let context = SessionContext::new_with_config_rt(config, environment);
+        functions::register(&context, &Arc::new(Tables::default()))?;
+        let reading = Reading { in_port: options.in_port, decapsulate: options.decapsulate };
+        Ok(Self { context, reading, progress: Arc::default(), bytes: AtomicU64::new(0), runtime })
+    }
+
+    /// Makes captures (files, folders, patterns) the table `packets`.
+    ///
+    /// # Errors
+    /// Where there are none, or one that is named is no capture.
+    pub fn packets(&self, names: &[String]) -> Result<(), QueryError> {
+        self.add(TableReference::bare("packets"), names)
+    }
+
+    fn add(&self, table: TableReference, names: &[String]) -> Result<(), QueryError> {
+        let captures = Captures::new(names, self.reading, Arc::clone(&self.progress))?;
+        self.bytes.fetch_add(captures.bytes(), Ordering::Relaxed);
+        let captures: Arc<dyn TableProvider> = Arc::new(captures);
+        self.context.register_table(table, captures)?;
+        Ok(())
+    }
+
+    /// Bytes of the captures that are tables, as they lie there.
+    pub fn capture_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// How far reading has come, and what was wrong with captures.
+    pub fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Begins to answer a query. Tables that are called as a file, folder or pattern are those: `FROM 'archive/*.pcap.gz'`.
+    ///
+    /// # Errors
+    /// Where the query is wrong, or names what is not there.
+    pub fn ask(&self, sql: &str) -> Result<Answer<'_>, QueryError> {
+        self.runtime.block_on(async {
+            let state = self.context.state();
+            let dialect = state.config_options().sql_parser.dialect;
+            let statement = state.sql_to_statement(sql, &dialect)?;
+            for table in state.resolve_table_references(&statement)? {
+                self.open(table).await?;
+            }
+            // What was added since is in a newer state.
+            let plan = self.context.state().statement_to_plan(statement).await?;
+            let frame = self.context.execute_logical_plan(plan).await?;
+            let plan = frame.create_physical_plan().await?;
+            let stream = execute_stream(plan, self.context.task_ctx())?;
+            Ok(Answer { schema: stream.schema(), stream, runtime: &self.runtime })
+        })
+    }
+
+    /// Adds a table that is called as a file, folder or pattern.
+    async fn open(&self, table: TableReference) -> Result<(), QueryError> {
+        if self.context.table_exist(table.clone())? {
+            return Ok(());
+        }
+        let TableReference::Bare { table: name } = &table else { return Ok(()) };
+        let name = name.to_string();
+        let path = std::path::Path::new(&name);
+        let ending = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+        match ending.as_str() {
+            "parquet" => self.context.register_parquet(table, &name, ParquetReadOptions::default()).await?,
+            "csv" => self.context.register_csv(table, &name, CsvReadOptions::new()).await?,
+            "json" | "ndjson" => {
+                let options = JsonReadOptions::default().file_extension(&ending);
+                self.context.register_json(table, &name, options).await?;
+            }
+            _ if files::is_capture(path) || path.exists() || name.contains(['/', '*', '?']) => {
+                self.add(table, std::slice::from_ref(&name))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Record batches that answer a query, as they are made.
+pub struct Answer<'s> {
+    schema: SchemaRef,
+    stream: SendableRecordBatchStream,
+    runtime: &'s Runtime,
+}
+
+impl Answer<'_> {
+    /// Its columns.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+}
+
+impl Iterator for Answer<'_> {
+    type Item = Result<RecordBatch, QueryError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.runtime.block_on(self.stream.next())?;
+        Some(next.map_err(QueryError::Engine))
+    }
+}

@@ -1,0 +1,176 @@
+//! Answers as text and files.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::csv::WriterBuilder;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::error::ArrowError;
+use arrow::ipc::writer::StreamWriter;
+use arrow::json::{ArrayWriter, LineDelimitedWriter};
+use arrow::util::pretty::pretty_format_batches_with_schema;
+use datafusion::error::DataFusionError;
+use datafusion::parquet::arrow::ArrowWriter;
+use datafusion::parquet::basic::{Compression, ZstdLevel};
+use datafusion::parquet::file::properties::WriterProperties;
+
+use crate::QueryError;
+use crate::functions::address::{Family, texts};
+
+/// How an answer is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// A table for people.
+    Table,
+    /// Lines of comma-separated values, the names of columns first.
+    Csv,
+    /// One JSON array of objects.
+    Json,
+    /// A JSON object a line.
+    NdJson,
+    /// A Parquet file, compressed by Zstandard.
+    Parquet,
+    /// A stream of Arrow record batches (IPC).
+    Arrow,
+}
+
+/// What has been written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Written {
+    /// Rows.
+    pub rows: u64,
+    /// There are more, which nobody asked for.
+    pub is_cut: bool,
+}
+
+/// What writes batches as they come.
+enum Writer<W: Write + Send> {
+    Csv(Box<arrow::csv::Writer<W>>),
+    Json(ArrayWriter<W>),
+    NdJson(LineDelimitedWriter<W>),
+    Parquet(Box<ArrowWriter<W>>),
+    Arrow(Box<StreamWriter<W>>),
+}
+
+fn failed(error: impl Into<DataFusionError>) -> QueryError {
+    QueryError::Engine(error.into())
+}
+
+impl<W: Write + Send> Writer<W> {
+    fn new(format: Format, schema: &SchemaRef, sink: W) -> Result<Self, QueryError> {
+        Ok(match format {
+            Format::Csv | Format::Table => {
+                Self::Csv(Box::new(WriterBuilder::new().with_header(true).build(sink)))
+            }
+            Format::Json => Self::Json(ArrayWriter::new(sink)),
+            Format::NdJson => Self::NdJson(LineDelimitedWriter::new(sink)),
+            Format::Parquet => {
+                let properties =
+                    WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
+                let writer = ArrowWriter::try_new(sink, Arc::clone(schema), Some(properties.build()));
+                Self::Parquet(Box::new(writer.map_err(failed)?))
+            }
+            Format::Arrow => Self::Arrow(Box::new(StreamWriter::try_new(sink, schema).map_err(failed)?)),
+        })
+    }
+
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), QueryError> {
+        match self {
+            Self::Csv(writer) => writer.write(batch).map_err(failed),
+            Self::Json(writer) => writer.write(batch).map_err(failed),
+            Self::NdJson(writer) => writer.write(batch).map_err(failed),
+            Self::Parquet(writer) => writer.write(batch).map_err(failed),
+            Self::Arrow(writer) => writer.write(batch).map_err(failed),
+        }
+    }
+
+    fn finish(self) -> Result<(), QueryError> {
+        match self {
+            // Its lines are in the sink.
+            Self::Csv(_) => Ok(()),
+            Self::Json(mut writer) => writer.finish().map_err(failed),
+            Self::NdJson(mut writer) => writer.finish().map_err(failed),
+            Self::Parquet(writer) => writer.close().map(|_| ()).map_err(failed),
+            Self::Arrow(mut writer) => writer.finish().map_err(failed),
+        }
+    }
+}
+
+/// Writes an answer. Of a table there are `rows_max` rows at most, as people do not read more; what is behind them is not
+/// worked out. Files of Parquet and Arrow have addresses as numbers and binaries, all others as text.
+///
+/// # Errors
+/// Where the query fails, or `sink` does.
+pub fn write(
+    schema: &SchemaRef,
+    answer: impl Iterator<Item = Result<RecordBatch, QueryError>>,
+    format: Format,
+    rows_max: Option<u64>,
+    mut sink: impl Write + Send,
+) -> Result<Written, QueryError> {
+    let shown = Shown::new(schema, matches!(format, Format::Parquet | Format::Arrow));
+    let mut left = rows_max.unwrap_or(u64::MAX);
+    let mut written = Written { rows: 0, is_cut: false };
+    let mut batches = answer.map_while(|batch| {
+        if written.is_cut {
+            return None;
+        }
+        let batch = batch.and_then(|batch| shown.batch(&batch));
+        Some(batch.map(|batch| {
+            written.is_cut = batch.num_rows() as u64 > left;
+            let batch = if written.is_cut { batch.slice(0, left as usize) } else { batch };
+            left -= batch.num_rows() as u64;
+            written.rows += batch.num_rows() as u64;
+            batch
+        }))
+    });
+    match format {
+        Format::Table => {
+            let batches = batches.collect::<Result<Vec<RecordBatch>, _>>()?;
+            let table = pretty_format_batches_with_schema(shown.schema(), &batches).map_err(failed)?;
+            writeln!(sink, "{table}").map_err(|e| failed(ArrowError::from(e)))?;
+        }
+        _ => {
+            let mut writer = Writer::new(format, &shown.schema, &mut sink)?;
+            // Of nothing there are still the names of columns.
+            writer.write(&RecordBatch::new_empty(shown.schema()))?;
+            batches.try_for_each(|batch| writer.write(&batch?))?;
+            writer.finish()?;
+        }
+    }
+    sink.flush().map_err(|e| failed(ArrowError::from(e)))?;
+    Ok(written)
+}
+
+/// How columns are shown.
+struct Shown {
+    schema: SchemaRef,
+    /// Columns of addresses that are shown as text.
+    families: Vec<Option<Family>>,
+}
+
+impl Shown {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn new(schema: &SchemaRef, is_raw: bool) -> Self {
+        let families = schema.fields().iter().map(|field| Family::of(field).filter(|_| !is_raw));
+        let families: Vec<Option<Family>> = families.collect();
+        let fields = schema.fields().iter().zip(&families).map(|(field, family)| match family {
+            Some(_) => Arc::new(Field::new(field.name(), DataType::Utf8, field.is_nullable())),
+            None => Arc::clone(field),
+        });
+        Self { schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())), families }
+    }
+
+    fn batch(&self, batch: &RecordBatch) -> Result<RecordBatch, QueryError> {
+        let columns = batch.columns().iter().zip(&self.families).map(|(column, family)| match family {
+            Some(family) => texts(*family, column),
+            None => Arc::clone(column),
+        });
+        let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.schema(), columns.collect(), &options).map_err(failed)
+    }
+}
