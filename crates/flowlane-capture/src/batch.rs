@@ -5,6 +5,9 @@ use super::Packet;
 /// Bytes of the file that are read at once: enough that asking the system is no cost, few enough to stay in a core's cache.
 pub(super) const WINDOW: usize = 1 << 18;
 
+/// Bytes that a record seldom exceeds: room behind a window for the rest of the last one.
+const RECORD: usize = 1 << 14;
+
 /// Bytes that frames lie in.
 #[derive(Default, Debug)]
 pub(super) struct Store {
@@ -15,30 +18,21 @@ pub(super) struct Store {
 }
 
 impl Store {
-    /// Makes the window at least so long, and forgets what is in it.
-    pub(super) fn make_room(&mut self, len: usize) {
+    /// Makes the window as long as one is that ends with a usual record, and forgets what is in it.
+    pub(super) fn make_room(&mut self) {
         self.made.clear();
-        if self.window.len() < len || self.is_too_long(len) {
+        // A block that was longer than all others may have left it longer.
+        if !(WINDOW..=2 * WINDOW).contains(&self.window.len()) {
             // Zeroed by the system, as far as it is touched.
-            self.window = vec![0; len];
+            self.window = vec![0; WINDOW + RECORD];
         }
     }
 
-    /// Makes the window at least so long; what is in its first bytes stays.
-    pub(super) fn resize(&mut self, len: usize) {
-        if self.window.is_empty() {
-            self.window = vec![0; len];
-        } else if self.window.len() < len {
+    /// Makes the window at least so long; what is in it stays.
+    pub(super) fn grow(&mut self, len: usize) {
+        if self.window.len() < len {
             self.window.resize(len, 0);
-        } else if self.is_too_long(len) {
-            self.window.truncate(len);
-            self.window.shrink_to_fit();
         }
-    }
-
-    /// Whether a block that was longer than all others has left it so.
-    fn is_too_long(&self, len: usize) -> bool {
-        self.window.len() > 2 * len.max(WINDOW)
     }
 
     #[inline]

@@ -38,7 +38,6 @@ pub use write::{CaptureWriter, FileFormat};
 
 use std::io::Read;
 
-use batch::Place;
 use source::Source;
 
 /// The longest record or block that is read. Longer ones are taken for a damaged file.
@@ -110,12 +109,21 @@ impl Packet<'_> {
 pub struct CaptureReader<R> {
     source: Source<R>,
     format: Reading,
-    /// A frame that was read when a batch was full.
-    pending: Option<Place>,
     /// What is wrong behind the latest batch.
     failed: Option<CaptureError>,
     /// Something was wrong: where the next record would begin nobody knows.
     ended: bool,
+}
+
+/// What a record was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// A frame: the source's latest.
+    Frame,
+    /// Something else.
+    Other,
+    /// There was none: the file is at its end.
+    End,
 }
 
 enum Reading {
@@ -142,7 +150,7 @@ impl<R: Read> CaptureReader<R> {
             [0x0a, 0x0d, 0x0d, 0x0a] => Reading::Pcapng(pcapng::Section::begin(&mut source)?),
             _ => Reading::Pcap(pcap::Header::read(&mut source, magic)?),
         };
-        Ok(Self { source, format, pending: None, failed: None, ended: false })
+        Ok(Self { source, format, failed: None, ended: false })
     }
 
     /// Whether a file begins like a capture.
@@ -151,19 +159,19 @@ impl<R: Read> CaptureReader<R> {
         *magic == [0x0a, 0x0d, 0x0d, 0x0a] || pcap::is_magic(*magic)
     }
 
-    /// Reads a record; its frame is the source's latest. None at the end of the file.
+    /// Reads a record, and its frame where it has one.
     #[inline]
-    fn read(&mut self) -> Result<Option<Place>, CaptureError> {
+    fn read(&mut self) -> Result<Step, CaptureError> {
         if self.ended {
-            return Ok(None);
+            return Ok(Step::End);
         }
-        let next = match &mut self.format {
+        let step = match &mut self.format {
             Reading::Pcap(header) => header.next(&mut self.source),
             Reading::Pcapng(section) => section.next(&mut self.source),
         };
-        let is_there = next.inspect_err(|_| self.ended = true)?;
-        self.source.record += u64::from(is_there);
-        Ok(is_there.then_some(self.source.place))
+        let step = step.inspect_err(|_| self.ended = true)?;
+        self.source.record += u64::from(step == Step::Frame);
+        Ok(step)
     }
 
     /// The next frame. None at the end of the file.
@@ -172,15 +180,17 @@ impl<R: Read> CaptureReader<R> {
     /// Where the file is damaged or cut off; frames before that have been delivered, and none comes after it.
     #[expect(clippy::should_implement_trait, reason = "frames are lent")]
     pub fn next(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
-        if let Some(place) = self.pending.take() {
-            return Ok(Some(self.source.store.packet(&place)));
-        }
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
         self.source.store.made.clear();
-        let place = self.read()?;
-        Ok(place.map(|place| self.source.store.packet(&place)))
+        loop {
+            match self.read()? {
+                Step::Frame => return Ok(Some(self.source.store.packet(&self.source.place))),
+                Step::Other => {}
+                Step::End => return Ok(None),
+            }
+        }
     }
 
     /// The next frames, as many as are read from the file at once: in the place of those that `batch` had, where they lie, without
@@ -190,41 +200,33 @@ impl<R: Read> CaptureReader<R> {
     /// Where the file is damaged or cut off; frames before that have been delivered.
     pub fn next_batch(&mut self, batch: &mut Batch) -> Result<(), CaptureError> {
         batch.places.clear();
-        batch.first = self.source.record - u64::from(self.pending.is_some());
-        if self.pending.is_none() {
-            if let Some(error) = self.failed.take() {
-                return Err(error);
-            }
-            self.source.store.made.clear();
+        batch.first = self.source.record;
+        if let Some(error) = self.failed.take() {
+            return Err(error);
         }
-        batch.places.extend(self.pending.take());
-        self.source.spare = Some(std::mem::take(&mut batch.store));
+        self.source.store.made.clear();
+        // Into the batch's own memory, which is near the core that has it.
+        if self.source.is_at_end() {
+            std::mem::swap(&mut self.source.store, &mut batch.store);
+        }
         let end = loop {
-            let next = self.read();
-            // Once it reads into another store, what it has read is for the next batch.
-            match next {
-                Ok(Some(place)) if self.source.left.is_none() => batch.places.push(place),
-                Ok(place) => {
-                    self.pending = place;
-                    break Ok(());
-                }
+            if self.source.is_at_end() && !batch.is_empty() {
+                break Ok(());
+            }
+            match self.read() {
+                Ok(Step::Frame) => batch.places.push(self.source.place),
+                Ok(Step::Other) => {}
+                Ok(Step::End) => break Ok(()),
                 Err(error) => break Err(error),
             }
         };
-        batch.store = match (self.source.left.take(), self.source.spare.take()) {
-            (Some(left), _) => left,
-            (None, Some(spare)) => self.source.leave(spare),
-            (None, None) => unreachable!("a store is spare or has been left"),
-        };
+        std::mem::swap(&mut self.source.store, &mut batch.store);
         match end {
-            Err(error) if batch.is_empty() => Err(error),
-            Err(error) => {
+            Err(error) if !batch.is_empty() => {
                 self.failed = Some(error);
                 Ok(())
             }
-            // The very first record may need another store.
-            Ok(()) if batch.is_empty() && self.pending.is_some() => self.next_batch(batch),
-            Ok(()) => Ok(()),
+            end => end,
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
-use super::CaptureError;
 use super::link::LinkType;
 use super::source::{Order, Source};
+use super::{CaptureError, Step};
 
 /// Byte order, and nanoseconds per unit of the second number of a time, by the file's first bytes.
 fn of_magic(magic: [u8; 4]) -> Option<(Order, u64)> {
@@ -41,13 +41,13 @@ impl Header {
     }
 
     #[inline]
-    pub(super) fn next<R: Read>(&mut self, source: &mut Source<R>) -> Result<bool, CaptureError> {
-        let Some(header) = source.begin::<16>()? else { return Ok(false) };
+    pub(super) fn next<R: Read>(&mut self, source: &mut Source<R>) -> Result<Step, CaptureError> {
+        let Some(header) = source.begin::<16>()? else { return Ok(Step::End) };
         let number = |at| self.order.u32(&header, at);
         let (seconds, fraction, captured, original) = (number(0), number(4), number(8), number(12));
         source.rest(captured as usize)?;
         let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.fraction_ns;
         source.deliver(self.link, 0, [captured as usize, original as usize], time_ns)?;
-        Ok(true)
+        Ok(Step::Frame)
     }
 }

@@ -3,9 +3,9 @@
 
 use std::io::Read;
 
-use super::CaptureError;
 use super::link::LinkType;
 use super::source::{Order, Source};
+use super::{CaptureError, Step};
 
 /// Interfaces of one section; more are taken for a damaged file.
 const INTERFACES_MAX: usize = 65_536;
@@ -83,29 +83,27 @@ impl Section {
         source.rest(len - 12)
     }
 
+    /// Reads a block.
     #[inline]
-    pub(super) fn next<R: Read>(&mut self, source: &mut Source<R>) -> Result<bool, CaptureError> {
-        loop {
-            let Some(kind) = source.begin::<4>()? else { return Ok(false) };
-            // A section header reads the same in both byte orders.
-            if kind == SECTION.to_be_bytes() {
-                self.restart(source)?;
-                continue;
-            }
-            let kind = self.order.u32(&kind, 0);
-            source.rest(4)?;
-            let len = self.order.u32(source.block(), 0) as usize;
-            if len < 12 || !len.is_multiple_of(4) {
-                return Err(source.damaged(format!("a block of {len} bytes")));
-            }
-            source.rest(len - 8)?;
-            match kind {
-                INTERFACE => self.interface(source, len - 12)?,
-                ENHANCED => return self.packet(source, len - 12, 4).map(|()| true),
-                PACKET => return self.packet(source, len - 12, 2).map(|()| true),
-                SIMPLE => return self.simple(source, len - 12).map(|()| true),
-                _ => {}
-            }
+    pub(super) fn next<R: Read>(&mut self, source: &mut Source<R>) -> Result<Step, CaptureError> {
+        let Some(kind) = source.begin::<4>()? else { return Ok(Step::End) };
+        // A section header reads the same in both byte orders.
+        if kind == SECTION.to_be_bytes() {
+            return self.restart(source).map(|()| Step::Other);
+        }
+        let kind = self.order.u32(&kind, 0);
+        source.rest(4)?;
+        let len = self.order.u32(source.block(), 0) as usize;
+        if len < 12 || !len.is_multiple_of(4) {
+            return Err(source.damaged(format!("a block of {len} bytes")));
+        }
+        source.rest(len - 8)?;
+        match kind {
+            INTERFACE => self.interface(source, len - 12).map(|()| Step::Other),
+            ENHANCED => self.packet(source, len - 12, 4).map(|()| Step::Frame),
+            PACKET => self.packet(source, len - 12, 2).map(|()| Step::Frame),
+            SIMPLE => self.simple(source, len - 12).map(|()| Step::Frame),
+            _ => Ok(Step::Other),
         }
     }
 

@@ -1,7 +1,6 @@
 //! The file, as far as it has been read.
 
 use std::io::Read;
-use std::mem::{replace, take};
 use std::ops::Range;
 
 use super::batch::{Place, Store, WINDOW};
@@ -11,7 +10,7 @@ use super::{BLOCK_MAX, CaptureError, FRAME_MAX};
 /// The file, and where in it we are.
 pub(super) struct Source<R> {
     input: R,
-    /// A part of the file, and frames that were made from it.
+    /// A part of the file, which begins with a record and grows until it ends with one, and frames that were made from it.
     pub(super) store: Store,
     /// What of the store's window is yet to be read.
     ahead: Range<usize>,
@@ -24,10 +23,6 @@ pub(super) struct Source<R> {
     block: Range<usize>,
     /// The latest frame.
     pub(super) place: Place,
-    /// What takes the store's place where frames in it are still wanted; else it is used again.
-    pub(super) spare: Option<Store>,
-    /// Such a store.
-    pub(super) left: Option<Store>,
 }
 
 impl<R: Read> Source<R> {
@@ -41,55 +36,53 @@ impl<R: Read> Source<R> {
             start: 0,
             block: 0..0,
             place: Place::default(),
-            spare: None,
-            left: None,
         }
     }
 
-    /// Reads on until `len` bytes are ahead, or all that are left.
+    /// Whether the next record begins another window: frames in the store are forgotten then.
+    #[inline]
+    pub(super) fn is_at_end(&self) -> bool {
+        self.ahead.is_empty()
+    }
+
+    /// Reads on until `len` bytes are ahead, or all that are left. What is in the window stays there.
     #[inline]
     fn look(&mut self, len: usize) -> Result<(), CaptureError> {
-        if self.ahead.len() >= len { Ok(()) } else { self.read(len) }
+        if self.ahead.len() >= len { Ok(()) } else { self.complete(len) }
     }
 
+    /// Reads what is missing of a record, and nothing else: the next window is for another batch, and perhaps another core.
     #[cold]
-    fn read(&mut self, len: usize) -> Result<(), CaptureError> {
-        self.make_room(len.max(WINDOW));
-        while self.ahead.len() < len {
-            match self.input.read(&mut self.store.window[self.ahead.end..]) {
-                Ok(0) => break,
-                Ok(n) => self.ahead.end += n,
-                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(source) => {
-                    let offset = self.offset + self.ahead.len() as u64;
-                    return Err(CaptureError::Io { offset, source });
-                }
-            }
-        }
+    fn complete(&mut self, len: usize) -> Result<(), CaptureError> {
+        let end = self.ahead.start + len;
+        self.store.grow(end);
+        while self.ahead.end < end && self.read(end)? > 0 {}
         Ok(())
     }
 
-    /// Moves what is ahead to the beginning of a window of so many bytes at least.
-    fn make_room(&mut self, len: usize) {
-        let kept = self.ahead.clone();
-        self.ahead = 0..kept.len();
-        let len = len.max(kept.len());
-        if let Some(mut spare) = self.spare.take() {
-            spare.make_room(len);
-            spare.window[..kept.len()].copy_from_slice(&self.store.window[kept]);
-            self.left = Some(replace(&mut self.store, spare));
-        } else {
-            self.store.made.clear();
-            self.store.window.copy_within(kept, 0);
-            self.store.resize(len);
-        }
+    /// Reads the next window, as much of it as the system gives at once.
+    #[cold]
+    fn refill(&mut self) -> Result<(), CaptureError> {
+        self.store.make_room();
+        self.ahead = 0..0;
+        self.read(WINDOW).map(drop)
     }
 
-    /// All frames so far, where they are still in the store; what is ahead goes on in `spare`.
-    pub(super) fn leave(&mut self, spare: Store) -> Store {
-        self.spare = Some(spare);
-        self.make_room(WINDOW);
-        take(&mut self.left).expect("it has just been left")
+    /// Reads into the window, up to there.
+    fn read(&mut self, end: usize) -> Result<usize, CaptureError> {
+        loop {
+            match self.input.read(&mut self.store.window[self.ahead.end..end]) {
+                Ok(n) => {
+                    self.ahead.end += n;
+                    break Ok(n);
+                }
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(source) => {
+                    let offset = self.offset + self.ahead.len() as u64;
+                    break Err(CaptureError::Io { offset, source });
+                }
+            }
+        }
     }
 
     /// What is ahead.
@@ -107,6 +100,9 @@ impl<R: Read> Source<R> {
     #[inline]
     pub(super) fn begin<const N: usize>(&mut self) -> Result<Option<[u8; N]>, CaptureError> {
         self.start = self.offset;
+        if self.ahead.is_empty() {
+            self.refill()?;
+        }
         self.look(N)?;
         if self.ahead.is_empty() {
             return Ok(None);

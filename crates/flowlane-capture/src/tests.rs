@@ -138,7 +138,7 @@ fn long_blocks_and_faults_behind_them_are_taken_in_any_order() {
         assert!(one == many && format!("{one_end:?}") == format!("{many_end:?}"), "{number}");
         assert!(one_end.is_some() && one.len() == [1, 0, 2, 2, 0][number], "{number}: {one_end:?}");
     }
-    // A window that was made long for one block is not kept so.
+    // A window that was made longer for one block is not kept so.
     let many = [&start[..], &packet(0), &long, &vec![packet(0); 40_000].concat()].concat();
     let (mut reader, mut batch) = (CaptureReader::new(&many[..]).unwrap(), Batch::default());
     let mut lens = Vec::new();
@@ -149,7 +149,7 @@ fn long_blocks_and_faults_behind_them_are_taken_in_any_order() {
         }
         lens.push(batch.bytes());
     }
-    assert!(lens.len() > 10 && lens.iter().all(|len| *len < 1 << 20), "{lens:?}");
+    assert!(lens.len() > 10 && lens[1..].iter().all(|len| *len < 1 << 19), "{lens:?}");
 }
 
 #[test]
