@@ -46,7 +46,7 @@ fn engine(error: &DataFusionError) -> String {
     let message = error.find_root().message().into_owned();
     let text = message.split("\n\nbacktrace:").next().unwrap_or_default().trim();
     match error.find_root() {
-        DataFusionError::ResourcesExhausted(_) => format!("{text}; --memory allows more"),
+        DataFusionError::ResourcesExhausted(_) => format!("{text}; --memory-max allows more"),
         _ => text.to_owned(),
     }
 }

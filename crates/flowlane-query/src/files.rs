@@ -28,6 +28,9 @@ pub(crate) fn captures(name: &str) -> Result<Vec<PathBuf>, QueryError> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);
     }
+    if !path.exists() && !name.contains(['*', '?', '[']) {
+        return Err(QueryError::File { name: name.to_owned(), what: "no such file or folder".to_owned() });
+    }
     let pattern = match path.is_dir() {
         true => format!("{}/**/*", glob::Pattern::escape(name.trim_end_matches('/'))),
         false => name.to_owned(),

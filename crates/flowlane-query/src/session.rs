@@ -10,6 +10,7 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::FairSpillPool;
+use datafusion::execution::options::ArrowReadOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{
@@ -136,6 +137,7 @@ impl Session {
         let ending = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
         match ending.as_str() {
             "parquet" => self.context.register_parquet(table, &name, ParquetReadOptions::default()).await?,
+            "arrow" => self.context.register_arrow(table, &name, ArrowReadOptions::default()).await?,
             "csv" => self.context.register_csv(table, &name, CsvReadOptions::new()).await?,
             "json" | "ndjson" => {
                 let options = JsonReadOptions::default().file_extension(&ending);

@@ -7,7 +7,7 @@ use arrow::array::RecordBatch;
 use arrow::csv::WriterBuilder;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
-use arrow::ipc::writer::StreamWriter;
+use arrow::ipc::writer::FileWriter;
 use arrow::json::{ArrayWriter, LineDelimitedWriter};
 use arrow::util::pretty::pretty_format_batches_with_schema;
 use datafusion::error::DataFusionError;
@@ -31,7 +31,7 @@ pub enum Format {
     NdJson,
     /// A Parquet file, compressed by Zstandard.
     Parquet,
-    /// A stream of Arrow record batches (IPC).
+    /// An Arrow file (IPC).
     Arrow,
 }
 
@@ -50,7 +50,7 @@ enum Writer<W: Write + Send> {
     Json(ArrayWriter<W>),
     NdJson(LineDelimitedWriter<W>),
     Parquet(Box<ArrowWriter<W>>),
-    Arrow(Box<StreamWriter<W>>),
+    Arrow(Box<FileWriter<W>>),
 }
 
 fn failed(error: impl Into<DataFusionError>) -> QueryError {
@@ -71,7 +71,7 @@ impl<W: Write + Send> Writer<W> {
                 let writer = ArrowWriter::try_new(sink, Arc::clone(schema), Some(properties.build()));
                 Self::Parquet(Box::new(writer.map_err(failed)?))
             }
-            Format::Arrow => Self::Arrow(Box::new(StreamWriter::try_new(sink, schema).map_err(failed)?)),
+            Format::Arrow => Self::Arrow(Box::new(FileWriter::try_new(sink, schema).map_err(failed)?)),
         })
     }
 

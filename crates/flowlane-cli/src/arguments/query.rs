@@ -34,7 +34,7 @@ pub(crate) enum AnswerFormat {
     Ndjson,
     /// A Parquet file.
     Parquet,
-    /// A stream of Arrow record batches.
+    /// An Arrow file.
     Arrow,
 }
 

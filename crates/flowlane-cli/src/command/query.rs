@@ -64,7 +64,7 @@ fn format(options: &QueryOptions) -> Result<Format, Failure> {
         Some("json") => Ok(AnswerFormat::Json),
         Some("ndjson" | "jsonl") => Ok(AnswerFormat::Ndjson),
         Some("parquet") => Ok(AnswerFormat::Parquet),
-        Some("arrow" | "arrows") => Ok(AnswerFormat::Arrow),
+        Some("arrow") => Ok(AnswerFormat::Arrow),
         Some("txt") => Ok(AnswerFormat::Table),
         _ => Err(Failure::input_help(
             format!("{} does not say how the answer is to be written", path.display()),

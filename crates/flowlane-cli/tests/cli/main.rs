@@ -5,6 +5,8 @@ mod classify;
 mod control;
 mod gpu;
 mod namespaces;
+#[cfg(feature = "query")]
+mod query;
 mod route;
 mod sim;
 mod streams;

@@ -1,0 +1,138 @@
+//! `flowlane query`, and the page about it.
+
+use std::path::Path;
+use std::process::Command;
+
+use super::support::{flowlane, run};
+
+/// A command of the page, and what stands below it.
+struct Shown {
+    line: usize,
+    command: String,
+    output: String,
+}
+
+/// The commands of a page: lines with `$` in its consoles, with those with `>` behind them.
+fn commands(page: &str) -> Vec<Shown> {
+    let (mut all, mut is_inside) = (Vec::<Shown>::new(), false);
+    for (number, line) in (1..).zip(page.lines()) {
+        if line.starts_with("```") {
+            is_inside = line == "```console";
+        } else if let Some(command) = line.strip_prefix("$ ").filter(|_| is_inside) {
+            all.push(Shown { line: number, command: command.to_owned(), output: String::new() });
+        } else if let (true, Some(last)) = (is_inside, all.last_mut()) {
+            match line.strip_prefix("> ") {
+                Some(more) => last.command += &format!("\n{more}"),
+                None => last.output += &format!("{line}\n"),
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn the_page_is_true() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/query.md");
+    let text = std::fs::read_to_string(&page).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let binaries = Path::new(flowlane().get_program()).parent().unwrap().to_owned();
+    let path = std::env::join_paths(
+        std::iter::once(binaries).chain(std::env::split_paths(&std::env::var_os("PATH").unwrap())),
+    );
+    let path = path.unwrap();
+    let (mut made, mut is_as_shown) = (text.clone(), true);
+    for shown in commands(&text) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec 2>&1\n{}", shown.command)]).current_dir(folder.path());
+        let done = shell.env("PATH", &path).env("FLOWLANE_TUNE", "/dev/null").output().unwrap();
+        let output = String::from_utf8(done.stdout).unwrap();
+        let is_same = output == shown.output;
+        if !is_same {
+            println!("query.md:{}: {}\n{output}", shown.line, shown.command);
+        }
+        is_as_shown &= is_same && done.status.success();
+        let last = shown.command.lines().last().unwrap();
+        let last = if shown.command.contains('\n') { format!("> {last}\n") } else { format!("$ {last}\n") };
+        let from = made.find(&last).unwrap() + last.len();
+        made.replace_range(from..from + shown.output.len(), &output);
+    }
+    // Whoever has looked at the answers keeps them so.
+    if std::env::var_os("FLOWLANE_WRITE_PAGES").is_some() {
+        std::fs::write(&page, made).unwrap();
+    }
+    assert!(is_as_shown, "the page shows something else; FLOWLANE_WRITE_PAGES=1 writes it anew");
+}
+
+/// A folder with rules and a capture for them.
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("fw.flows"), "tcp,tp_dst=80,actions=output:1\nudp,actions=drop\n")
+        .unwrap();
+    run(folder.path(), "generate pcap --rules fw.flows --count 500 --output t.pcap", 0);
+    folder
+}
+
+fn query(folder: &Path, arguments: &[&str], code: i32) -> (String, String) {
+    let done = flowlane().current_dir(folder).arg("query").args(arguments).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let (out, err) = (text(done.stdout), text(done.stderr));
+    assert_eq!(done.status.code(), Some(code), "{arguments:?}\n{out}\n{err}");
+    (out, err)
+}
+
+#[test]
+fn counts_are_those_of_classify() {
+    let folder = folder();
+    run(folder.path(), "classify --rules fw.flows --trace t.pcap --hits hits.csv --output /dev/null", 0);
+    let hits = std::fs::read_to_string(folder.path().join("hits.csv")).unwrap();
+    let by_rule: Vec<&str> = hits.lines().skip(1).filter(|line| !line.ends_with(",0")).collect();
+    let sql = "SELECT matches('fw.flows') AS rule, priority('fw.flows'), count(*) FROM packets GROUP BY 1, 2 ORDER BY 1";
+    let (out, _) = query(folder.path(), &[sql, "t.pcap", "--format", "csv"], 0);
+    assert_eq!(out.lines().skip(1).collect::<Vec<_>>(), by_rule);
+}
+
+#[test]
+fn an_answer_is_written_whole_or_not_at_all() {
+    let folder = folder();
+    let path = folder.path().join("x.csv");
+    std::fs::write(&path, "before\n").unwrap();
+    let (_, err) =
+        query(folder.path(), &["SELECT 1 / (packet - 400) FROM packets", "t.pcap", "-o", "x.csv"], 2);
+    assert!(err.contains("Divide by zero"), "{err}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "before\n");
+    query(folder.path(), &["SELECT packet FROM packets ORDER BY 1", "t.pcap", "-o", "x.csv"], 0);
+    assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 501);
+    let files = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(files, 3, "nothing else is left");
+    let (_, err) = query(folder.path(), &["SELECT 1", "-o", "x.what"], 2);
+    assert!(err.contains("does not say how the answer is to be written"), "{err}");
+}
+
+#[test]
+fn a_table_is_cut_and_says_so() {
+    let folder = folder();
+    let (out, err) = query(folder.path(), &["SELECT packet FROM packets", "t.pcap"], 0);
+    assert_eq!(out.lines().count(), 104);
+    assert!(err.contains("more than 100 rows; --rows 0"), "{err}");
+    let (out, err) = query(folder.path(), &["SELECT packet FROM packets", "t.pcap", "--rows", "0"], 0);
+    assert_eq!((out.lines().count(), err.as_str()), (504, ""));
+}
+
+#[test]
+fn whoever_has_enough_of_an_answer_may_go() {
+    let folder = folder();
+    let mut reader = Command::new("sh");
+    let binary = flowlane().get_program().to_owned();
+    let asked = "\"$0\" query 'SELECT * FROM packets a, packets b' t.pcap --format csv 2>err.txt | head -1 > /dev/null";
+    let done = reader.args(["-c", asked]).arg(binary).current_dir(folder.path()).output().unwrap();
+    assert!(done.status.success());
+    assert_eq!(std::fs::read_to_string(folder.path().join("err.txt")).unwrap(), "");
+}
+
+#[test]
+fn what_cannot_be_had_in_memory_is_of_the_environment() {
+    let folder = folder();
+    let sql = "SELECT a.frame, count(*) FROM packets a, packets b GROUP BY 1, b.frame";
+    let (_, err) = query(folder.path(), &[sql, "t.pcap", "--memory-max", "100000"], 3);
+    assert!(err.contains("--memory-max allows more"), "{err}");
+}
