@@ -263,7 +263,8 @@ pub(crate) struct ClassifyOptions {
     /// Compare every verdict with linear search; exit with 1 at a difference.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Write the CSV here instead of to standard output.
+    /// Write verdicts here instead of to standard output: CSV, or columns where it is called .parquet or .arrow (in builds
+    /// with `query`).
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Write verdicts and summary as one JSON document.

@@ -46,6 +46,46 @@ impl<'a> Output<'a> {
     }
 }
 
+/// A file that is there whole, or as it was before: it is written beside, and renamed.
+#[cfg(feature = "query")]
+pub(crate) struct Beside<'a> {
+    path: &'a Path,
+    /// Where it is written; none where the path is no file, but a pipe or a device.
+    beside: Option<std::path::PathBuf>,
+}
+
+#[cfg(feature = "query")]
+impl<'a> Beside<'a> {
+    /// What is to be called `path`, and where it is written to.
+    pub(crate) fn create(path: &'a Path) -> Result<(Self, BufWriter<File>), Failure> {
+        let is_file = path.is_file() || !path.exists();
+        let beside = is_file.then(|| std::path::PathBuf::from(format!("{}.partial", path.display())));
+        let file = File::create(beside.as_deref().unwrap_or(path))
+            .map_err(|e| Failure::file(path, "written", &e))?;
+        Ok((Self { path, beside }, BufWriter::with_capacity(1 << 18, file)))
+    }
+
+    /// It is whole.
+    pub(crate) fn keep(mut self) -> Result<(), Failure> {
+        match self.beside.take() {
+            Some(beside) => {
+                std::fs::rename(beside, self.path).map_err(|e| Failure::file(self.path, "written", &e))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(feature = "query")]
+impl Drop for Beside<'_> {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            // What failed before is what is said.
+            let _ = std::fs::remove_file(beside);
+        }
+    }
+}
+
 /// A document as JSON on standard output.
 pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
     let mut text = serde_json::to_string_pretty(value).expect("reports have no keys but strings");

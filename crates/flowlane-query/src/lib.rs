@@ -33,9 +33,11 @@ mod files;
 mod functions;
 mod session;
 mod tables;
+mod verdicts;
 mod write;
 
 pub use error::QueryError;
 pub use feed::Progress;
 pub use session::{Answer, Options, Session};
+pub use verdicts::{Rules, VerdictFile};
 pub use write::{Format, Written, write};

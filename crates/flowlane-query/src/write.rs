@@ -45,7 +45,7 @@ pub struct Written {
 }
 
 /// What writes batches as they come.
-enum Writer<W: Write + Send> {
+pub(crate) enum Writer<W: Write + Send> {
     Csv(Box<arrow::csv::Writer<W>>),
     Json(ArrayWriter<W>),
     NdJson(LineDelimitedWriter<W>),
@@ -58,7 +58,7 @@ fn failed(error: impl Into<DataFusionError>) -> QueryError {
 }
 
 impl<W: Write + Send> Writer<W> {
-    fn new(format: Format, schema: &SchemaRef, sink: W) -> Result<Self, QueryError> {
+    pub(crate) fn new(format: Format, schema: &SchemaRef, sink: W) -> Result<Self, QueryError> {
         Ok(match format {
             Format::Csv | Format::Table => {
                 Self::Csv(Box::new(WriterBuilder::new().with_header(true).build(sink)))
@@ -75,7 +75,7 @@ impl<W: Write + Send> Writer<W> {
         })
     }
 
-    fn write(&mut self, batch: &RecordBatch) -> Result<(), QueryError> {
+    pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), QueryError> {
         match self {
             Self::Csv(writer) => writer.write(batch).map_err(failed),
             Self::Json(writer) => writer.write(batch).map_err(failed),
@@ -85,15 +85,22 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    fn finish(self) -> Result<(), QueryError> {
-        match self {
-            // Its lines are in the sink.
-            Self::Csv(_) => Ok(()),
-            Self::Json(mut writer) => writer.finish().map_err(failed),
-            Self::NdJson(mut writer) => writer.finish().map_err(failed),
-            Self::Parquet(writer) => writer.close().map(|_| ()).map_err(failed),
-            Self::Arrow(mut writer) => writer.finish().map_err(failed),
-        }
+    /// Writes what is left, through to the file.
+    pub(crate) fn finish(self) -> Result<(), QueryError> {
+        let mut sink = match self {
+            Self::Csv(writer) => writer.into_inner(),
+            Self::Json(mut writer) => {
+                writer.finish().map_err(failed)?;
+                writer.into_inner()
+            }
+            Self::NdJson(mut writer) => {
+                writer.finish().map_err(failed)?;
+                writer.into_inner()
+            }
+            Self::Parquet(writer) => writer.into_inner().map_err(failed)?,
+            Self::Arrow(writer) => writer.into_inner().map_err(failed)?,
+        };
+        sink.flush().map_err(|e| failed(ArrowError::from(e)))
     }
 }
 
@@ -129,7 +136,8 @@ pub fn write(
         Format::Table => {
             let batches = batches.collect::<Result<Vec<RecordBatch>, _>>()?;
             let table = pretty_format_batches_with_schema(shown.schema(), &batches).map_err(failed)?;
-            writeln!(sink, "{table}").map_err(|e| failed(ArrowError::from(e)))?;
+            let shown = writeln!(sink, "{table}").and_then(|()| sink.flush());
+            shown.map_err(|e| failed(ArrowError::from(e)))?;
         }
         _ => {
             let mut writer = Writer::new(format, &shown.schema, &mut sink)?;
@@ -139,7 +147,6 @@ pub fn write(
             writer.finish()?;
         }
     }
-    sink.flush().map_err(|e| failed(ArrowError::from(e)))?;
     Ok(written)
 }
 

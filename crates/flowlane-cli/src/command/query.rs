@@ -1,8 +1,7 @@
 //! `flowlane query`: captures as tables of an SQL engine.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use flowlane_query::{Answer, Format, Options, QueryError, Session, write};
 
 use crate::arguments::{AnswerFormat, QueryOptions};
 use crate::failure::Failure;
-use crate::output;
+use crate::output::{self, Beside};
 
 /// Rows of a table that are shown where nobody says how many.
 const ROWS: u64 = 100;
@@ -140,28 +139,14 @@ fn to_stdout(
     }
 }
 
-/// A file is there whole, or as it was before.
 fn to_file(
     path: &Path,
     answer: Answer<'_>,
     format: Format,
     rows_max: Option<u64>,
 ) -> Result<flowlane_query::Written, Failure> {
-    let failed = |e: &io::Error| Failure::file(path, "written", e);
-    let beside = match path.try_exists() {
-        // Not a file: a pipe or a device is written to as it is.
-        Ok(true) if !path.is_file() => path.to_owned(),
-        _ => PathBuf::from(format!("{}.partial", path.display())),
-    };
-    let file = File::create(&beside).map_err(|e| failed(&e))?;
-    let sink = BufWriter::with_capacity(1 << 18, file);
-    let written = write(&answer.schema(), answer, format, rows_max, sink).map_err(Failure::from);
-    if beside != path {
-        let moved = match &written {
-            Ok(_) => std::fs::rename(&beside, path),
-            Err(_) => std::fs::remove_file(&beside),
-        };
-        moved.map_err(|e| failed(&e))?;
-    }
-    written
+    let (beside, sink) = Beside::create(path)?;
+    let written = write(&answer.schema(), answer, format, rows_max, sink)?;
+    beside.keep()?;
+    Ok(written)
 }

@@ -303,3 +303,16 @@ fn the_selftest_finds_no_difference() {
     let (text, _) = run(folder.path(), "selftest --seconds 0 --seed 9 --size 40 --part acl", 0);
     assert!(text.contains("answers compared"), "{text}");
 }
+
+#[cfg(not(feature = "query"))]
+#[test]
+fn what_needs_the_sql_engine_says_so_where_there_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("fw.flows"), "tcp,actions=drop\n").unwrap();
+    run(folder.path(), "generate pcap --rules fw.flows --count 5 --output t.pcap", 0);
+    let (_, err) = run(folder.path(), "classify --rules fw.flows --trace t.pcap --output v.parquet", 3);
+    assert!(err.contains("`--features query` has them"), "{err}");
+    assert!(!folder.path().join("v.parquet").exists());
+    let (_, err) = run(folder.path(), "query --format csv SELECT 1", 3);
+    assert!(err.contains("built without its SQL engine"), "{err}");
+}

@@ -136,3 +136,21 @@ fn what_cannot_be_had_in_memory_is_of_the_environment() {
     let (_, err) = query(folder.path(), &[sql, "t.pcap", "--memory-max", "100000"], 3);
     assert!(err.contains("--memory-max allows more"), "{err}");
 }
+
+#[test]
+fn verdicts_are_columns_where_the_file_is_called_so() {
+    let folder = folder();
+    std::fs::write(folder.path().join("more.flows"), "priority=7,ip,nw_proto=6,actions=output:9\n").unwrap();
+    let lists = "classify --rules fw.flows --also more.flows --trace t.pcap";
+    run(folder.path(), &format!("{lists} --output v.csv --threads 2"), 0);
+    let wanted = std::fs::read_to_string(folder.path().join("v.csv")).unwrap();
+    for name in ["v.parquet", "v.arrow"] {
+        run(folder.path(), &format!("{lists} --output {name} --threads 2"), 0);
+        let sql = format!("SELECT * FROM '{name}' ORDER BY packet");
+        let (out, _) = query(folder.path(), &[&sql, "--format", "csv"], 0);
+        assert!(out == wanted, "{name}");
+    }
+    let (_, err) = run(folder.path(), &format!("{lists} --output v.parquet --json"), 2);
+    assert!(err.contains("a file of columns is no JSON"), "{err}");
+    assert!(!folder.path().join("v.parquet.partial").exists());
+}

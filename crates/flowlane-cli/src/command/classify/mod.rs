@@ -1,5 +1,6 @@
 //! `flowlane classify`: which rule wins for each packet.
 
+mod book;
 mod pass;
 mod verdicts;
 
@@ -11,6 +12,7 @@ use flowlane::classify::acl::CATEGORIES_MAX;
 use flowlane::rule::{Format, Rule, RuleId};
 use serde::Serialize;
 
+use self::book::{Book, is_of_columns};
 use self::pass::Pass;
 use self::verdicts::Verdicts;
 use super::engine::{self, BATCH, Engine, SAMPLE};
@@ -79,6 +81,12 @@ fn lists(options: &ClassifyOptions) -> Result<Vec<List>, Failure> {
 
 /// Runs the command.
 pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
+    if options.json && is_of_columns(options.output.as_deref()) {
+        return Err(Failure::input_help(
+            "a file of columns is no JSON",
+            "leave --json out, or call the output .json",
+        ));
+    }
     let lists = lists(options)?;
     let mut trace = Trace::open(&options.trace)?;
     let sample = trace.sample(SAMPLE);
@@ -91,13 +99,12 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
     if let Some(packet) = options.explain {
         return explain(trace, &engine, packet, &lists[0].rules, options);
     }
-    let verdicts = Verdicts::new(&lists, options.json);
-    let mut output = Output::create(options.output.as_deref())?;
-    output.text(&verdicts.head())?;
+    let verdicts = Verdicts::new(&lists, options.json, is_of_columns(options.output.as_deref()));
+    let book = Book::create(options.output.as_deref(), &verdicts, &lists)?;
     let threads = engine.threads(options);
     let begun = Instant::now();
-    let pass = Pass::new(trace, &engine, &lists, options, &verdicts, output)?;
-    let (totals, trace, mut output) = pass.run(threads)?;
+    let pass = Pass::new(trace, &engine, &lists, options, &verdicts, book)?;
+    let (totals, trace, book) = pass.run(threads)?;
     let wall_seconds = begun.elapsed().as_secs_f64();
     let taken = quanta::Clock::new().delta(0, totals.cycles).as_secs_f64();
     let each = |of: f64, by: f64| if by == 0.0 { 0.0 } else { of / by };
@@ -123,8 +130,7 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
         build_seconds,
         differences: options.check.then_some(totals.differences),
     };
-    output.text(&verdicts.tail(&summary))?;
-    output.finish()?;
+    book.finish(&verdicts.tail(&summary))?;
     if !options.json {
         eprint!("{}", summary.text());
     }

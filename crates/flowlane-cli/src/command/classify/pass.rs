@@ -8,11 +8,12 @@ use flowlane::packet::FlowKey;
 use flowlane::rule::RuleId;
 use indicatif::ProgressBar;
 
+use super::book::{Book, Sheet};
 use super::verdicts::Verdicts;
 use super::{BATCH, Engine, List};
 use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
-use crate::output::{self, Output};
+use crate::output;
 use crate::trace::{Faults, Parsing, Piece, Trace};
 
 /// What has come of classifying all packets.
@@ -64,7 +65,7 @@ struct Feed<'a> {
 }
 
 struct Sink<'a> {
-    output: Output<'a>,
+    book: Book<'a>,
     /// Pieces that have been written.
     pieces: u64,
     /// A thread could not write its own: nothing more comes.
@@ -84,19 +85,19 @@ impl<'a> Pass<'a> {
         lists: &'a [List],
         options: &'a ClassifyOptions,
         verdicts: &'a Verdicts,
-        output: Output<'a>,
+        book: Book<'a>,
     ) -> Result<Self, Failure> {
         let checked = lists.iter().filter(|_| options.check);
         let oracles = checked.map(|list| Engine::build(&list.rules, options, "linear", &[]));
         let oracles = oracles.collect::<Result<Vec<_>, _>>()?;
         let bar = output::progress(trace.count().unwrap_or(0), "classifying");
         let feed = Mutex::new(Feed { trace, pieces: 0 });
-        let sink = Mutex::new(Sink { output, pieces: 0, failed: false, bar });
+        let sink = Mutex::new(Sink { book, pieces: 0, failed: false, bar });
         Ok(Self { engine, oracles, lists, options, verdicts, feed, sink, turn: Condvar::new() })
     }
 
-    /// Classifies all packets with so many threads; gives back the trace, at its end, and the output.
-    pub(super) fn run(self, threads: usize) -> Result<(Totals, Trace<'a>, Output<'a>), Failure> {
+    /// Classifies all packets with so many threads; gives back the trace, at its end, and the book.
+    pub(super) fn run(self, threads: usize) -> Result<(Totals, Trace<'a>, Book<'a>), Failure> {
         let mut totals = Totals::new(self.lists);
         let done: Vec<Result<Totals, Failure>> = std::thread::scope(|scope| {
             let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| self.work())).collect();
@@ -112,7 +113,7 @@ impl<'a> Pass<'a> {
         let feed = self.feed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let sink = self.sink.into_inner().unwrap_or_else(PoisonError::into_inner);
         sink.bar.finish_and_clear();
-        Ok((totals, feed.trace, sink.output))
+        Ok((totals, feed.trace, sink.book))
     }
 
     /// The work of a thread.
@@ -136,14 +137,14 @@ impl<'a> Pass<'a> {
                 worker.classify_waiting()
             }
             std::mem::forget(waited_for);
-            if !self.write(number, piece.len(), &worker.text)? {
+            if !self.write(number, piece.len(), &worker.sheet)? {
                 return Ok(worker.totals);
             }
         }
     }
 
     /// Writes what has come of a piece once all before it are written; says whether to go on.
-    fn write(&self, number: u64, packets: usize, text: &str) -> Result<bool, Failure> {
+    fn write(&self, number: u64, packets: usize, sheet: &Sheet) -> Result<bool, Failure> {
         let mut sink = lock(&self.sink);
         while sink.pieces != number && !sink.failed {
             sink = self.turn.wait(sink).unwrap_or_else(PoisonError::into_inner);
@@ -151,7 +152,7 @@ impl<'a> Pass<'a> {
         if sink.failed {
             return Ok(false);
         }
-        let written = sink.output.text(text);
+        let written = sink.book.write(sheet);
         sink.pieces += 1;
         sink.failed = written.is_err();
         sink.bar.inc(packets as u64);
@@ -180,7 +181,7 @@ struct Worker<'p, 'a> {
     waiting: Vec<FlowKey>,
     waiting_from: u64,
     found: Vec<Option<Hit>>,
-    text: String,
+    sheet: Sheet,
     totals: Totals,
 }
 
@@ -194,7 +195,7 @@ impl<'p, 'a> Worker<'p, 'a> {
             waiting: Vec::new(),
             waiting_from: 0,
             found: Vec::new(),
-            text: String::new(),
+            sheet: Sheet::default(),
             totals: Totals::new(pass.lists),
         }
     }
@@ -202,7 +203,7 @@ impl<'p, 'a> Worker<'p, 'a> {
     /// Classifies the packets of a piece; their verdicts are its text. A device is given full batches, however few packets are
     /// in a piece: what is left waits for the next.
     fn classify(&mut self, piece: &Piece) {
-        self.text.clear();
+        self.sheet.clear();
         let (engine, options) = (self.pass.engine, self.pass.options);
         let batch = engine.batch(options);
         let step = if piece.is_text() { piece.len() } else { BATCH };
@@ -238,7 +239,7 @@ impl<'p, 'a> Worker<'p, 'a> {
 
     /// Classifies those that have been waiting for others that did not come.
     fn classify_waiting(&mut self) {
-        self.text.clear();
+        self.sheet.clear();
         let waiting = std::mem::take(&mut self.waiting);
         self.look_up(self.waiting_from, &waiting);
     }
@@ -261,7 +262,7 @@ impl<'p, 'a> Worker<'p, 'a> {
                 let expected = expected.map(|hit| Hit { rule: RuleId(list.first + hit.rule.0), ..hit });
                 self.totals.differences += u64::from(expected != *hit);
             }
-            verdicts.write(number, found, &mut self.text);
+            verdicts.write(number, found, &mut self.sheet);
         }
     }
 }

@@ -1,13 +1,16 @@
-//! Verdicts as text: lines of CSV, or the elements of a JSON array.
+//! Verdicts as text: lines of CSV, or the elements of a JSON array; or as numbers of rules, for columns.
 
 use flowlane::classify::Hit;
 use serde::Serialize;
 
 use super::List;
+use super::book::Sheet;
 
 /// How a packet's verdict is written. What is said of a rule is put together once.
 pub(super) struct Verdicts {
     is_json: bool,
+    /// Not as text.
+    is_of_columns: bool,
     lists: Vec<Winners>,
 }
 
@@ -71,8 +74,8 @@ impl Winners {
 }
 
 impl Verdicts {
-    pub(super) fn new(lists: &[List], is_json: bool) -> Self {
-        Self { is_json, lists: lists.iter().map(|list| Winners::new(list, is_json)).collect() }
+    pub(super) fn new(lists: &[List], is_json: bool, is_of_columns: bool) -> Self {
+        Self { is_json, is_of_columns, lists: lists.iter().map(|list| Winners::new(list, is_json)).collect() }
     }
 
     /// What stands before the first.
@@ -89,7 +92,16 @@ impl Verdicts {
 
     /// Writes the verdict of a packet behind those before it: the best rule of each list.
     #[inline]
-    pub(super) fn write(&self, packet: u64, hits: &[Option<Hit>], out: &mut String) {
+    pub(super) fn write(&self, packet: u64, hits: &[Option<Hit>], sheet: &mut Sheet) {
+        if self.is_of_columns {
+            if sheet.rules.is_empty() {
+                sheet.first = packet;
+            }
+            let lists = self.lists.iter().zip(hits);
+            sheet.rules.extend(lists.map(|(list, hit)| hit.map_or(u32::MAX, |hit| hit.rule.0 - list.first)));
+            return;
+        }
+        let out = &mut sheet.text;
         let mut number = itoa::Buffer::new();
         let number = number.format(packet);
         let mut texts = self.lists.iter().zip(hits).map(|(list, hit)| list.text(*hit));
