@@ -26,6 +26,7 @@ mod batch;
 mod link;
 mod pcap;
 mod pcapng;
+mod shared;
 mod source;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ mod unpack;
 mod write;
 
 pub use batch::Batch;
+pub use shared::SharedReader;
 pub use unpack::{TEXT_MAX, is_packed, read_text, unpack};
 pub use write::{CaptureWriter, FileFormat};
 
@@ -209,22 +211,26 @@ impl<R: Read> CaptureReader<R> {
         if self.source.is_at_end() {
             std::mem::swap(&mut self.source.store, &mut batch.store);
         }
+        self.fill(batch).map(drop)
+    }
+
+    /// Reads frames into `batch`, and keeps for later what is wrong behind them.
+    fn fill(&mut self, batch: &mut Batch) -> Result<Step, CaptureError> {
         let end = loop {
-            if self.source.is_at_end() && !batch.is_empty() {
-                break Ok(());
+            if self.source.is_at_end() && (self.source.is_in_parts() || !batch.is_empty()) {
+                break Ok(Step::Other);
             }
             match self.read() {
                 Ok(Step::Frame) => batch.places.push(self.source.place),
                 Ok(Step::Other) => {}
-                Ok(Step::End) => break Ok(()),
-                Err(error) => break Err(error),
+                other => break other,
             }
         };
         std::mem::swap(&mut self.source.store, &mut batch.store);
         match end {
             Err(error) if !batch.is_empty() => {
                 self.failed = Some(error);
-                Ok(())
+                Ok(Step::Other)
             }
             end => end,
         }
@@ -233,5 +239,35 @@ impl<R: Read> CaptureReader<R> {
     /// Bytes of the file that have been read.
     pub fn offset(&self) -> u64 {
         self.source.offset
+    }
+}
+
+impl CaptureReader<shared::At> {
+    /// Finds the frames whose records begin in a part of the file, the one at `from`: so many bytes of it are in the batch's window.
+    /// Says whether the file is at its end.
+    fn next_part(
+        &mut self,
+        batch: &mut Batch,
+        from: u64,
+        filled: std::io::Result<usize>,
+    ) -> Result<bool, CaptureError> {
+        batch.first = self.source.record;
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        // The part before this one was not read to its end.
+        self.ended |= self.source.offset < from;
+        if self.ended {
+            return Ok(true);
+        }
+        let filled = filled.map_err(|source| {
+            self.ended = true;
+            CaptureError::Io { offset: from, source }
+        })?;
+        std::mem::swap(&mut self.source.store, &mut batch.store);
+        self.source.begin_part(from, filled);
+        let step = self.fill(batch)?;
+        self.ended |= step == Step::End;
+        Ok(self.ended)
     }
 }

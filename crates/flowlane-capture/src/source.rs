@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::batch::{Place, Store, WINDOW};
 use super::link::LinkType;
+use super::shared::At;
 use super::{BLOCK_MAX, CaptureError, FRAME_MAX};
 
 /// The file, and where in it we are.
@@ -23,6 +24,8 @@ pub(super) struct Source<R> {
     block: Range<usize>,
     /// The latest frame.
     pub(super) place: Place,
+    /// Where the part of the file ends that is being read, where it is read in parts.
+    part_end: Option<u64>,
 }
 
 impl<R: Read> Source<R> {
@@ -36,13 +39,23 @@ impl<R: Read> Source<R> {
             start: 0,
             block: 0..0,
             place: Place::default(),
+            part_end: None,
         }
     }
 
-    /// Whether the next record begins another window: frames in the store are forgotten then.
+    /// Whether the next record begins another window, or part: frames in the store are forgotten then.
     #[inline]
     pub(super) fn is_at_end(&self) -> bool {
-        self.ahead.is_empty()
+        match self.part_end {
+            None => self.ahead.is_empty(),
+            Some(end) => self.offset >= end,
+        }
+    }
+
+    /// Whether the file is read in parts.
+    #[inline]
+    pub(super) fn is_in_parts(&self) -> bool {
+        self.part_end.is_some()
     }
 
     /// Reads on until `len` bytes are ahead, or all that are left. What is in the window stays there.
@@ -100,7 +113,7 @@ impl<R: Read> Source<R> {
     #[inline]
     pub(super) fn begin<const N: usize>(&mut self) -> Result<Option<[u8; N]>, CaptureError> {
         self.start = self.offset;
-        if self.ahead.is_empty() {
+        if self.ahead.is_empty() && !self.is_in_parts() {
             self.refill()?;
         }
         self.look(N)?;
@@ -174,6 +187,17 @@ impl<R: Read> Source<R> {
         self.place =
             Place { begin: range.start as u32, end: range.end as u32, len: len as u32, is_made, time_ns };
         Ok(())
+    }
+}
+
+impl Source<At> {
+    /// Goes on with the part of the file at `from`, of which so many bytes are in the window.
+    pub(super) fn begin_part(&mut self, from: u64, filled: usize) {
+        // A record may have been longer than a part, or the file than it was.
+        let start = (self.offset - from) as usize;
+        self.ahead = start..filled.max(start);
+        self.input.position = from + self.ahead.end as u64;
+        self.part_end = Some(from + WINDOW as u64);
     }
 }
 

@@ -1,4 +1,9 @@
+use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use flowlane::generate::Random;
 
 use super::*;
 
@@ -36,6 +41,44 @@ fn read_batches(bytes: &[u8]) -> (Vec<(u64, Vec<u8>)>, Option<CaptureError>) {
             Err(error) => return (frames, Some(error)),
         }
     }
+}
+
+/// The same by so many threads.
+fn read_shared(bytes: &[u8], threads: usize) -> (Vec<(u64, Vec<u8>)>, Option<CaptureError>) {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    let read = Arc::new(AtomicU64::new(0));
+    let reader = match SharedReader::open(file.path(), Arc::clone(&read)) {
+        Ok(reader) => reader,
+        Err(error) => return (Vec::new(), Some(error)),
+    };
+    let work = || {
+        let (mut batch, mut found, mut ends) = (Batch::default(), Vec::new(), Vec::new());
+        loop {
+            match reader.next_batch(&mut batch) {
+                Ok(()) if batch.is_empty() => return (found, ends),
+                Ok(()) => {
+                    let frames = batch.packets().map(|packet| (packet.time_ns, packet.bytes.to_vec()));
+                    found.extend((batch.first()..).zip(frames));
+                }
+                Err(error) => ends.push(error),
+            }
+        }
+    };
+    let all: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let (found, ends): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let mut found: Vec<(u64, (u64, Vec<u8>))> = found.into_iter().flatten().collect();
+    found.sort_by_key(|(number, _)| *number);
+    assert!(found.iter().map(|(number, _)| *number).eq(0..found.len() as u64), "each frame once");
+    let mut ends: Vec<CaptureError> = ends.into_iter().flatten().collect();
+    assert!(ends.len() <= 1, "an error is said once: {ends:?}");
+    if ends.is_empty() {
+        assert_eq!(read.load(Ordering::Relaxed), bytes.len() as u64);
+    }
+    (found.into_iter().map(|(_, frame)| frame).collect(), ends.pop())
 }
 
 /// A capture of this link type.
@@ -136,6 +179,13 @@ fn long_blocks_and_faults_behind_them_are_taken_in_any_order() {
         let file = [&start[..], ending].concat();
         let [(one, one_end), (many, many_end)] = [read_all(&file), read_batches(&file)];
         assert!(one == many && format!("{one_end:?}") == format!("{many_end:?}"), "{number}");
+        for threads in 1..4 {
+            let (shared, end) = read_shared(&file, threads);
+            assert!(
+                one == shared && format!("{one_end:?}") == format!("{end:?}"),
+                "{number}, {threads} threads"
+            );
+        }
         assert!(one_end.is_some() && one.len() == [1, 0, 2, 2, 0][number], "{number}: {one_end:?}");
     }
     // A window that was made longer for one block is not kept so.
@@ -150,6 +200,45 @@ fn long_blocks_and_faults_behind_them_are_taken_in_any_order() {
         lens.push(batch.bytes());
     }
     assert!(lens.len() > 10 && lens[1..].iter().all(|len| *len < 1 << 19), "{lens:?}");
+}
+
+#[test]
+fn threads_share_a_capture_whatever_its_records_are() {
+    let mut r = Random::new(3);
+    for round in 0..12 {
+        // Small ones, those of a network, and some that are longer than parts of the file.
+        let most = [1, 100, 1500, 250_000][r.index(4)];
+        let count = (3_000_000 / most).min(20_000) as u64;
+        let frames: Vec<(u64, Vec<u8>)> =
+            (0..count).map(|i| (1_700_000_000_000_000_000 + i, vec![i as u8; 1 + r.index(most)])).collect();
+        let format = if r.chance(0.5) { FileFormat::Pcap } else { FileFormat::Pcapng };
+        let mut bytes = written(format, &frames);
+        if round % 3 == 1 {
+            bytes.truncate(24 + r.index(bytes.len() - 24));
+        }
+        if round % 3 == 2 {
+            let at = 100 + r.index(bytes.len() - 100);
+            let end = (at + 16).min(bytes.len());
+            bytes[at..end].fill(0xff);
+        }
+        let (frames, end) = read_batches(&bytes);
+        for threads in [1, 2, 5] {
+            let (shared, shared_end) = read_shared(&bytes, threads);
+            assert!(
+                shared == frames,
+                "round {round}, {threads} threads: {} of {}",
+                shared.len(),
+                frames.len()
+            );
+            assert_eq!(format!("{shared_end:?}"), format!("{end:?}"), "round {round}, {threads} threads");
+        }
+    }
+    let packed = {
+        let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packer.write_all(&written(FileFormat::Pcap, &frames())).unwrap();
+        packer.finish().unwrap()
+    };
+    assert_eq!(read_shared(&packed, 3).0, frames());
 }
 
 #[test]

@@ -2,19 +2,17 @@
 //! of others.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use flowlane_capture::{Batch, CaptureReader, unpack};
+use flowlane_capture::{Batch, SharedReader};
 
 /// How far reading has come, and what was wrong.
 #[derive(Default, Debug)]
 pub struct Progress {
     /// Bytes of files that have been read.
-    bytes: AtomicU64,
+    bytes: Arc<AtomicU64>,
     damage: Mutex<Vec<String>>,
 }
 
@@ -44,24 +42,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file that says how much of it has been read.
-struct Counted {
-    file: File,
-    progress: Arc<Progress>,
-}
-
-impl Read for Counted {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        let read = self.file.read(buffer)?;
-        self.progress.bytes.fetch_add(read as u64, Ordering::Relaxed);
-        Ok(read)
-    }
-}
-
 /// A capture that is being read.
+#[derive(Clone)]
 struct Open {
     name: Arc<str>,
-    reader: CaptureReader<Box<dyn Read + Send>>,
+    reader: Arc<SharedReader>,
 }
 
 /// Captures that are being read.
@@ -81,19 +66,17 @@ impl Feed {
 
     /// Puts the next packets for a thread into `batch`; the file that they are of, or none where there are no more.
     pub(crate) fn next(&self, thread: usize, batch: &mut Batch) -> Option<Arc<str>> {
-        let mut own = lock(&self.open[thread]);
         loop {
-            if let Some(name) = self.read(&mut own, batch) {
+            if let Some(name) = self.read(thread, batch) {
                 return Some(name);
             }
             match self.open_next() {
-                Some(open) => *own = Some(open),
+                Some(open) => *lock(&self.open[thread]) = Some(open),
                 None => break,
             }
         }
-        drop(own);
         let mut others = (1..self.open.len()).map(|i| (thread + i) % self.open.len());
-        others.find_map(|other| self.read(&mut lock(&self.open[other]), batch))
+        others.find_map(|other| self.read(other, batch))
     }
 
     /// The next file that can be opened; none where there are no more.
@@ -101,26 +84,26 @@ impl Feed {
         loop {
             let path = lock(&self.left).pop_front()?;
             let name = path.display().to_string();
-            let opened = File::open(&path)
-                .and_then(|file| unpack(Counted { file, progress: Arc::clone(&self.progress) }))
-                .map_err(|e| e.to_string())
-                .and_then(|file| CaptureReader::new(file).map_err(|e| e.to_string()));
-            match opened {
-                Ok(reader) => return Some(Open { name: name.into(), reader }),
+            match SharedReader::open(&path, Arc::clone(&self.progress.bytes)) {
+                Ok(reader) => return Some(Open { name: name.into(), reader: Arc::new(reader) }),
                 Err(what) => self.progress.add_damage(&name, &what),
             }
         }
     }
 
-    /// The next packets of a file; it is closed at its end.
-    fn read(&self, open: &mut Option<Open>, batch: &mut Batch) -> Option<Arc<str>> {
-        let Open { name, reader } = open.as_mut()?;
+    /// The next packets of the file of a thread, perhaps another one; the file is closed at its end.
+    fn read(&self, thread: usize, batch: &mut Batch) -> Option<Arc<str>> {
+        let Open { name, reader } = lock(&self.open[thread]).clone()?;
         match reader.next_batch(batch) {
-            Ok(()) if !batch.is_empty() => return Some(Arc::clone(name)),
+            Ok(()) if !batch.is_empty() => return Some(name),
             Ok(()) => {}
-            Err(what) => self.progress.add_damage(name, &what),
+            Err(what) => self.progress.add_damage(&name, &what),
         }
-        *open = None;
+        let mut open = lock(&self.open[thread]);
+        // It may be another one's by now.
+        if open.as_ref().is_some_and(|open| Arc::ptr_eq(&open.reader, &reader)) {
+            *open = None;
+        }
         None
     }
 }
