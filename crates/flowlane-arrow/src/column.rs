@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::builder::StringBuilder;
+use arrow_array::builder::{BooleanBufferBuilder, StringBuilder};
 use arrow_array::{
     ArrayRef, BinaryArray, FixedSizeBinaryArray, StringArray, TimestampNanosecondArray, UInt8Array,
     UInt16Array, UInt32Array, UInt64Array,
@@ -156,7 +156,9 @@ pub(crate) struct Making {
     column: Column,
     values: Values,
     /// Of fields.
-    valid: Vec<bool>,
+    valid: BooleanBufferBuilder,
+    /// Of the latest packets.
+    latest: Vec<bool>,
 }
 
 /// What is known of some packets, one behind the other.
@@ -180,7 +182,7 @@ impl Making {
             DataType::Binary => Values::Frames(Vec::new(), vec![0]),
             _ => Values::Text(StringBuilder::new()),
         };
-        Self { column, values, valid: Vec::new() }
+        Self { column, values, valid: BooleanBufferBuilder::new(0), latest: Vec::new() }
     }
 
     /// Bytes of frames so far.
@@ -216,11 +218,9 @@ impl Making {
 
     fn add_field(&mut self, field: Field, parsed: &Parsed<'_>) {
         let Parsed { keys, headers, .. } = *parsed;
-        let presence = Presence::of(field);
-        let holds = |(key, headers): (&FlowKey, &Headers)| presence.holds(key, headers, || key.get(field));
-        let from = self.valid.len();
-        self.valid.extend(keys.iter().zip(headers).map(holds));
-        let valid = &self.valid[from..];
+        Presence::of(field).of_packets(field, keys, headers, &mut self.latest);
+        let valid = &self.latest;
+        self.valid.append_slice(valid);
         // A field in one word is a shift; what is null is 0.
         let mut pieces = field.info().pieces();
         let (w, shift, width) = pieces.next().expect("a field has a width");
@@ -251,8 +251,9 @@ impl Making {
 
     /// The array; from then on the column is empty.
     pub(crate) fn finish(&mut self) -> ArrayRef {
-        let done = std::mem::replace(self, Self::new(self.column));
-        let nulls = Some(NullBuffer::from(done.valid)).filter(|nulls| nulls.null_count() > 0);
+        let mut done = std::mem::replace(self, Self::new(self.column));
+        let nulls = NullBuffer::new(done.valid.finish());
+        let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
         match done.values {
             Values::U8(values) => Arc::new(UInt8Array::new(values.into(), nulls)),
             Values::U16(values) => Arc::new(UInt16Array::new(values.into(), nulls)),

@@ -50,21 +50,33 @@ impl Presence {
         }
     }
 
-    #[inline(always)]
-    pub(crate) fn holds(self, key: &FlowKey, headers: &Headers, value: impl FnOnce() -> u128) -> bool {
-        let has = |w: usize| key.present() >> w & 1 == 1;
+    /// Whether each of some packets has `field`, in the place of what `valid` had.
+    pub(crate) fn of_packets(
+        self,
+        field: Field,
+        keys: &[FlowKey],
+        headers: &[Headers],
+        valid: &mut Vec<bool>,
+    ) {
+        let has = |key: &FlowKey, w: usize| key.present() >> w & 1 == 1;
+        valid.clear();
+        // What is asked is the same of all: a loop for each question.
         match self {
-            Self::Always => true,
-            Self::Tunnel => key.get(Field::TunType) != 0,
-            Self::Tags(tags) => headers.vlan_tags >= tags,
-            Self::Labels(labels) => headers.mpls_labels >= labels,
-            Self::Network(network) => headers.network == network,
-            Self::Ip => matches!(headers.network, Network::Ipv4 | Network::Ipv6),
-            Self::Word(w) => has(w),
-            Self::WordOf(w, protocols) => {
-                has(w) && protocols.contains(&((key.word(word::NW_PROTO) >> 24) as u8))
+            Self::Always => valid.resize(headers.len(), true),
+            Self::Tunnel => valid.extend(keys.iter().map(|key| key.get(Field::TunType) != 0)),
+            Self::Tags(tags) => valid.extend(headers.iter().map(|h| h.vlan_tags >= tags)),
+            Self::Labels(labels) => valid.extend(headers.iter().map(|h| h.mpls_labels >= labels)),
+            Self::Network(network) => valid.extend(headers.iter().map(|h| h.network == network)),
+            Self::Ip => {
+                let is_ip = |h: &Headers| matches!(h.network, Network::Ipv4 | Network::Ipv6);
+                valid.extend(headers.iter().map(is_ip));
             }
-            Self::Option(w) => has(w) && value() != 0,
+            Self::Word(w) => valid.extend(keys.iter().map(|key| has(key, w))),
+            Self::WordOf(w, protocols) => {
+                let protocol = |key: &FlowKey| (key.word(word::NW_PROTO) >> 24) as u8;
+                valid.extend(keys.iter().map(|key| has(key, w) && protocols.contains(&protocol(key))));
+            }
+            Self::Option(w) => valid.extend(keys.iter().map(|key| has(key, w) && key.get(field) != 0)),
         }
     }
 }

@@ -17,7 +17,10 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
-use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, ReplaceChildrenOptions};
+use datafusion::physical_plan::coop::cooperative;
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
+};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use flowlane_arrow::{Column, Rows};
@@ -164,7 +167,8 @@ impl Scan {
             Partitioning::UnknownPartitioning(source.threads),
             EmissionType::Incremental,
             Boundedness::Bounded,
-        );
+        )
+        .with_scheduling_type(SchedulingType::Cooperative);
         let begun = Mutex::new((None, vec![false; source.threads]));
         Self { source, begun, properties: properties.into(), metrics: ExecutionPlanMetricsSet::new() }
     }
@@ -235,16 +239,17 @@ impl ExecutionPlan for Scan {
     fn execute(&self, thread: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let source = Arc::clone(&self.source);
         let rows = Rows::new(&source.columns, source.reading.in_port);
-        Ok(Box::pin(Packets {
+        Ok(Box::pin(cooperative(Packets {
             feed: self.feed(thread),
             thread,
             rows: if source.reading.decapsulate { rows.decapsulated() } else { rows },
             rows_min: context.session_config().batch_size(),
             batch: Batch::default(),
             file: None,
+            has_yielded: false,
             source,
             metrics: BaselineMetrics::new(&self.metrics, thread),
-        }))
+        })))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {
@@ -262,6 +267,7 @@ struct Packets {
     /// Packets that are still to be added, of `file`.
     batch: Batch,
     file: Option<Arc<str>>,
+    has_yielded: bool,
     metrics: BaselineMetrics,
 }
 
@@ -305,8 +311,13 @@ impl Packets {
 impl Stream for Packets {
     type Item = Result<RecordBatch>;
 
-    fn poll_next(self: std::pin::Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+    fn poll_next(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let own = self.get_mut();
+        // What has just been spawned may wait where no other core takes it, behind this, which waits for nothing.
+        if !std::mem::replace(&mut own.has_yielded, true) {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let timer = own.metrics.elapsed_compute().clone();
         let timed = timer.timer();
         let next = own.next().map(Ok);

@@ -70,9 +70,11 @@ impl Feed {
             if let Some(name) = self.read(thread, batch) {
                 return Some(name);
             }
-            match self.open_next() {
-                Some(open) => *lock(&self.open[thread]) = Some(open),
-                None => break,
+            // Who finds no file left waits here for the one that is being opened, and helps with it.
+            let mut own = lock(&self.open[thread]);
+            *own = self.open_next();
+            if own.is_none() {
+                break;
             }
         }
         let mut others = (1..self.open.len()).map(|i| (thread + i) % self.open.len());
