@@ -103,13 +103,21 @@ impl SharedReader {
         let filled = if is_file { fill(&file, &mut beginning, 0).map_err(failed)? } else { 0 };
         if !is_file || is_packed(&beginning[..filled]) {
             let stream: Box<dyn Read + Send> = unpack(Counted(file, bytes)).map_err(failed)?;
-            return Ok(Self(Kind::Stream(Mutex::new(CaptureReader::new(stream)?))));
+            return Self::of_stream(stream);
         }
         let file = Arc::new(file);
         let reader = CaptureReader::new(At { file: Arc::clone(&file), position: 0 })?;
         let shared = Mutex::new(Shared { reader, sleepers: 0 });
         let (next, turn) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self(Kind::File(Parts { file, next, turn, shared, changed: Condvar::new(), bytes })))
+    }
+
+    /// A capture that comes from elsewhere than a file: one thread reads at a time.
+    ///
+    /// # Errors
+    /// Where it cannot be read, or is no capture, or one of another link type.
+    pub fn of_stream(stream: Box<dyn Read + Send>) -> Result<Self, CaptureError> {
+        Ok(Self(Kind::Stream(Mutex::new(CaptureReader::new(stream)?))))
     }
 
     /// The next frames, in the place of those that `batch` had. None at the end of the file.

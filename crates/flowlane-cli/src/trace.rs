@@ -1,7 +1,7 @@
 //! Packets to be classified, some thousands at a time.
 //!
 //! ```text
-//! file ── unpacked ──► pieces, in order ──► any thread: keys of a piece
+//! file ── unpacked ──► pieces ──► any thread: keys of a piece
 //! ```
 //!
 //! What is read at once is bounded; what is read is parsed elsewhere, so that many threads can share a trace.
@@ -10,11 +10,11 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Cursor, Read};
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowlane::packet::{Captured, FlowKey, Headers, Malformed, Parser};
 use flowlane::rule::classbench;
-use flowlane_capture::{Batch, CaptureReader, unpack};
+use flowlane_capture::{Batch, CaptureReader, SharedReader, unpack};
 use flowlane_switch::packet::{Frame, decapsulate};
 
 use crate::arguments::{TraceFormat, TraceInput};
@@ -27,22 +27,27 @@ const AHEAD_BYTES_MAX: usize = 64 << 20;
 /// About as many bytes of a text are a piece.
 const TEXT_PIECE: usize = 1 << 17;
 
-/// A trace that is being read.
+/// A trace that is being read, by one thread or several.
 pub(crate) struct Trace<'a> {
     input: &'a TraceInput,
     packets: Packets,
     /// What has been looked at, and is still to be given.
-    ahead: VecDeque<Piece>,
+    ahead: Mutex<VecDeque<Piece>>,
     /// Why nothing comes behind the last packet.
-    damage: Option<String>,
+    damage: Mutex<Option<String>>,
     /// Bytes that may be made of the file where all packets are kept.
     kept_max: u64,
 }
 
 enum Packets {
-    Capture(Box<CaptureReader<Box<dyn Read + Send>>>),
+    Capture(Box<SharedReader>),
     /// Headers, a line each, and the pieces that are still to be given: where they are, the numbers of their packets.
-    Text(Arc<str>, VecDeque<(Range<usize>, Range<u64>)>),
+    Text(Arc<str>, Mutex<VecDeque<(Range<usize>, Range<u64>)>>),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panics ends the program: others stop at the next piece.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Some packets of a trace.
@@ -97,44 +102,48 @@ impl<'a> Trace<'a> {
             TraceFormat::Pcap | TraceFormat::Pcapng => true,
         };
         let packets = if is_capture {
-            let whole: Box<dyn Read + Send> = Box::new(Cursor::new(beginning).chain(file));
-            let reader = CaptureReader::new(whole).map_err(|e| wrong(input, &e))?;
-            Packets::Capture(Box::new(reader))
+            let reader = match input.trace.is_file() {
+                true => SharedReader::open(&input.trace, Arc::default()),
+                // What has been read of it does not come again.
+                false => SharedReader::of_stream(Box::new(Cursor::new(beginning).chain(file))),
+            };
+            Packets::Capture(Box::new(reader.map_err(|e| wrong(input, &e))?))
         } else {
             text(Cursor::new(beginning).chain(file), input)?
         };
         let kept_max = input::unpacked_max(packed_len);
-        let mut trace = Self { input, packets, ahead: VecDeque::new(), damage: None, kept_max };
+        let trace = Self { input, packets, ahead: Mutex::default(), damage: Mutex::default(), kept_max };
         // What is damaged from the first packet on is no trace.
         trace.look(1);
-        match (&trace.damage, trace.ahead.is_empty()) {
-            (Some(damage), true) => Err(wrong(input, damage)),
+        let is_empty = lock(&trace.ahead).is_empty();
+        match trace.damage() {
+            Some(damage) if is_empty => Err(wrong(input, &damage)),
             _ => Ok(trace),
         }
     }
 
     /// Puts the next packets into `piece`, in the place of what it had; says whether there are any.
-    pub(crate) fn next(&mut self, piece: &mut Piece) -> bool {
-        match self.ahead.pop_front() {
+    pub(crate) fn next(&self, piece: &mut Piece) -> bool {
+        let ahead = lock(&self.ahead).pop_front();
+        match ahead {
             Some(ahead) => *piece = ahead,
             None => self.read(piece),
         }
         piece.len() > 0
     }
 
-    fn read(&mut self, piece: &mut Piece) {
+    fn read(&self, piece: &mut Piece) {
         piece.numbers = 0..0;
-        match &mut self.packets {
-            Packets::Capture(reader) if self.damage.is_none() => match reader.next_batch(&mut piece.batch) {
+        match &self.packets {
+            Packets::Capture(reader) => match reader.next_batch(&mut piece.batch) {
                 Ok(()) => {
                     let first = piece.batch.first();
                     piece.numbers = first..first + piece.batch.len() as u64;
                 }
-                Err(error) => self.damage = Some(error.to_string()),
+                Err(error) => *lock(&self.damage) = Some(error.to_string()),
             },
-            Packets::Capture(_) => {}
             Packets::Text(text, pieces) => {
-                if let Some((range, numbers)) = pieces.pop_front() {
+                if let Some((range, numbers)) = lock(pieces).pop_front() {
                     piece.text = Some((Arc::clone(text), range));
                     piece.numbers = numbers;
                 }
@@ -144,25 +153,25 @@ impl<'a> Trace<'a> {
 
     /// Looks at so many packets, or all that there are, as far as they take no more memory than is allowed; they are still to
     /// be given.
-    fn look(&mut self, packets: usize) {
+    fn look(&self, packets: usize) {
         let sum = |ahead: &VecDeque<Piece>, of: fn(&Piece) -> usize| ahead.iter().map(of).sum::<usize>();
-        while sum(&self.ahead, Piece::len) < packets
-            && sum(&self.ahead, |piece| piece.batch.bytes()) < AHEAD_BYTES_MAX
+        let mut ahead = lock(&self.ahead);
+        while sum(&ahead, Piece::len) < packets && sum(&ahead, |piece| piece.batch.bytes()) < AHEAD_BYTES_MAX
         {
             let mut piece = Piece::default();
             self.read(&mut piece);
             if piece.len() == 0 {
                 break;
             }
-            self.ahead.push_back(piece);
+            ahead.push_back(piece);
         }
     }
 
     /// The keys of the first packets, about so many; they are still to be given.
-    pub(crate) fn sample(&mut self, packets: usize) -> Vec<FlowKey> {
+    pub(crate) fn sample(&self, packets: usize) -> Vec<FlowKey> {
         self.look(packets);
         let (mut parsing, mut keys, mut sample) = (Parsing::new(self.input), Vec::new(), Vec::new());
-        for piece in &self.ahead {
+        for piece in &*lock(&self.ahead) {
             let wanted = packets.saturating_sub(sample.len()).min(piece.len());
             parsing.keys(piece, 0..wanted, &mut keys);
             sample.append(&mut keys);
@@ -171,20 +180,19 @@ impl<'a> Trace<'a> {
     }
 
     /// All keys, and what was wrong with some.
-    pub(crate) fn read_all(mut self) -> Result<(Vec<FlowKey>, Faults), Failure> {
+    pub(crate) fn read_all(self) -> Result<(Vec<FlowKey>, Faults), Failure> {
         let (mut parsing, mut piece) = (Parsing::new(self.input), Piece::default());
-        let (mut keys, mut all, mut faults) = (Vec::new(), Vec::new(), Faults::default());
+        let (mut keys, mut all, mut faults, mut bytes) = (Vec::new(), Vec::new(), Faults::default(), 0);
         while self.next(&mut piece) {
             faults.add(parsing.keys(&piece, 0..piece.len(), &mut keys));
             all.append(&mut keys);
-            if let Packets::Capture(reader) = &self.packets
-                && reader.offset() > self.kept_max
-            {
+            bytes += piece.batch.packets().map(|packet| packet.bytes.len() as u64).sum::<u64>();
+            if bytes > self.kept_max {
                 let what = format!("more than {} bytes are not kept at once", self.kept_max);
                 return Err(wrong(self.input, &what));
             }
         }
-        match self.damage {
+        match self.damage() {
             Some(damage) => Err(wrong(self.input, &damage)),
             None => Ok((all, faults)),
         }
@@ -195,15 +203,15 @@ impl<'a> Trace<'a> {
         match &self.packets {
             Packets::Capture(_) => None,
             Packets::Text(_, pieces) => {
-                let last = pieces.back().map(|(_, numbers)| numbers.end);
-                Some(last.or(self.ahead.back().map(|piece| piece.numbers.end)).unwrap_or(0))
+                let last = lock(pieces).back().map(|(_, numbers)| numbers.end);
+                Some(last.or(lock(&self.ahead).back().map(|piece| piece.numbers.end)).unwrap_or(0))
             }
         }
     }
 
     /// Why nothing comes behind the last packet, where the trace does not end there.
-    pub(crate) fn damage(&self) -> Option<&str> {
-        self.damage.as_deref()
+    pub(crate) fn damage(&self) -> Option<String> {
+        lock(&self.damage).clone()
     }
 }
 
@@ -230,7 +238,7 @@ fn text(file: impl Read, input: &TraceInput) -> Result<Packets, Failure> {
         }
         (at, number) = (end, number + headers as u64);
     }
-    Ok(Packets::Text(text.into(), pieces))
+    Ok(Packets::Text(text.into(), Mutex::new(pieces)))
 }
 
 /// How a thread makes keys of pieces.

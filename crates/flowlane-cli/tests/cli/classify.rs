@@ -307,8 +307,8 @@ fn the_selftest_finds_no_difference() {
 #[cfg(not(feature = "query"))]
 #[test]
 fn what_needs_the_sql_engine_says_so_where_there_is_none() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("fw.flows"), "tcp,actions=drop\n").unwrap();
+    let folder = tempdir().unwrap();
+    fs::write(folder.path().join("fw.flows"), "tcp,actions=drop\n").unwrap();
     run(folder.path(), "generate pcap --rules fw.flows --count 5 --output t.pcap", 0);
     let (_, err) = run(folder.path(), "classify --rules fw.flows --trace t.pcap --output v.parquet", 3);
     assert!(err.contains("`--features query` has them"), "{err}");

@@ -88,7 +88,7 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
         ));
     }
     let lists = lists(options)?;
-    let mut trace = Trace::open(&options.trace)?;
+    let trace = Trace::open(&options.trace)?;
     let sample = trace.sample(SAMPLE);
     let begun = Instant::now();
     let engine = match &lists[..] {
@@ -115,7 +115,7 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
         misses: totals.packets - totals.hits,
         malformed: totals.faults.malformed,
         cut: totals.faults.cut,
-        damage: trace.damage().map(str::to_owned),
+        damage: trace.damage(),
         rules: engine.table().len(),
         engine: engine.name(),
         variant: engine.variant(),
@@ -148,7 +148,7 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
 
 /// Says how the answer for a packet comes about.
 fn explain(
-    mut trace: Trace<'_>,
+    trace: Trace<'_>,
     engine: &Engine,
     packet: u64,
     rules: &[Rule],

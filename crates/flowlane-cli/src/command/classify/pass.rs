@@ -54,20 +54,15 @@ pub(super) struct Pass<'a> {
     lists: &'a [List],
     options: &'a ClassifyOptions,
     verdicts: &'a Verdicts,
-    feed: Mutex<Feed<'a>>,
+    trace: Trace<'a>,
     sink: Mutex<Sink<'a>>,
     turn: Condvar,
 }
 
-struct Feed<'a> {
-    trace: Trace<'a>,
-    pieces: u64,
-}
-
 struct Sink<'a> {
     book: Book<'a>,
-    /// Pieces that have been written.
-    pieces: u64,
+    /// Packets of which what has come of them has been written.
+    packets: u64,
     /// A thread could not write its own: nothing more comes.
     failed: bool,
     bar: ProgressBar,
@@ -91,9 +86,8 @@ impl<'a> Pass<'a> {
         let oracles = checked.map(|list| Engine::build(&list.rules, options, "linear", &[]));
         let oracles = oracles.collect::<Result<Vec<_>, _>>()?;
         let bar = output::progress(trace.count().unwrap_or(0), "classifying");
-        let feed = Mutex::new(Feed { trace, pieces: 0 });
-        let sink = Mutex::new(Sink { book, pieces: 0, failed: false, bar });
-        Ok(Self { engine, oracles, lists, options, verdicts, feed, sink, turn: Condvar::new() })
+        let sink = Mutex::new(Sink { book, packets: 0, failed: false, bar });
+        Ok(Self { engine, oracles, lists, options, verdicts, trace, sink, turn: Condvar::new() })
     }
 
     /// Classifies all packets with so many threads; gives back the trace, at its end, and the book.
@@ -110,10 +104,9 @@ impl<'a> Pass<'a> {
         for done in done {
             totals.add(&done?);
         }
-        let feed = self.feed.into_inner().unwrap_or_else(PoisonError::into_inner);
         let sink = self.sink.into_inner().unwrap_or_else(PoisonError::into_inner);
         sink.bar.finish_and_clear();
-        Ok((totals, feed.trace, sink.book))
+        Ok((totals, self.trace, sink.book))
     }
 
     /// The work of a thread.
@@ -121,15 +114,12 @@ impl<'a> Pass<'a> {
         let mut worker = Worker::new(self);
         let mut piece = Piece::default();
         loop {
-            let (number, is_there) = {
-                let mut feed = lock(&self.feed);
-                let is_there = feed.trace.next(&mut piece);
-                if !is_there && worker.waiting.is_empty() {
-                    return Ok(worker.totals);
-                }
-                feed.pieces += 1;
-                (feed.pieces - 1, is_there)
-            };
+            let is_there = self.trace.next(&mut piece);
+            if !is_there && worker.waiting.is_empty() {
+                return Ok(worker.totals);
+            }
+            // What has been waiting is a device's, of which one thread is given all packets.
+            let first = if is_there { piece.numbers.start } else { worker.totals.packets };
             let waited_for = WaitedFor(self);
             if is_there {
                 worker.classify(&piece)
@@ -137,23 +127,24 @@ impl<'a> Pass<'a> {
                 worker.classify_waiting()
             }
             std::mem::forget(waited_for);
-            if !self.write(number, piece.len(), &worker.sheet)? {
+            if !self.write(first, piece.len(), &worker.sheet)? {
                 return Ok(worker.totals);
             }
         }
     }
 
-    /// Writes what has come of a piece once all before it are written; says whether to go on.
-    fn write(&self, number: u64, packets: usize, sheet: &Sheet) -> Result<bool, Failure> {
+    /// Writes what has come of a piece, the first packet of which has this number, once all before it are written; says whether
+    /// to go on.
+    fn write(&self, first: u64, packets: usize, sheet: &Sheet) -> Result<bool, Failure> {
         let mut sink = lock(&self.sink);
-        while sink.pieces != number && !sink.failed {
+        while sink.packets != first && !sink.failed {
             sink = self.turn.wait(sink).unwrap_or_else(PoisonError::into_inner);
         }
         if sink.failed {
             return Ok(false);
         }
         let written = sink.book.write(sheet);
-        sink.pieces += 1;
+        sink.packets += packets as u64;
         sink.failed = written.is_err();
         sink.bar.inc(packets as u64);
         self.turn.notify_all();
