@@ -1,6 +1,5 @@
 //! Captures as record batches.
 
-use std::fs::File;
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use flowlane_arrow::{Column, Rows, USUAL};
-use flowlane_capture::{Batch, CaptureReader, unpack};
+use flowlane_capture::{Batch, CaptureError, CaptureReader, Split, splits};
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatchReader;
@@ -35,7 +34,7 @@ struct Reading {
 
 impl Reading {
     /// Adds the next packets that are read at once; says how many.
-    fn add(&mut self) -> Result<usize, flowlane_capture::CaptureError> {
+    fn add(&mut self) -> Result<usize, CaptureError> {
         self.reader.next_batch(&mut self.batch)?;
         self.rows.add(&self.batch, |_| true);
         Ok(self.batch.len())
@@ -82,6 +81,37 @@ impl RecordBatchReader for Reading {
     }
 }
 
+/// What Python is told of a capture that cannot be read.
+fn wrong(name: &str, error_of: CaptureError) -> PyErr {
+    match error_of {
+        CaptureError::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+            pyo3::exceptions::PyFileNotFoundError::new_err(format!("{name}: {source}"))
+        }
+        CaptureError::Io { offset: 0, source } => {
+            pyo3::exceptions::PyOSError::new_err(format!("{name}: {source}"))
+        }
+        other => error(format!("{name}: {other}")),
+    }
+}
+
+/// Parts of a capture of about so many bytes: where each begins in the file, its first packet, and how many it has; and what is
+/// wrong behind the last.
+///
+/// # Errors
+/// Where the file cannot be read or is no capture.
+#[pyfunction]
+#[expect(clippy::type_complexity, reason = "a tuple each is what Python takes")]
+pub fn capture_splits(
+    py: Python<'_>,
+    path: PathBuf,
+    bytes: u64,
+) -> PyResult<(Vec<(u64, u64, u64)>, Option<String>)> {
+    let (parts, damage) =
+        py.detach(|| splits(&path, bytes)).map_err(|e| wrong(&path.display().to_string(), e))?;
+    let parts = parts.into_iter().map(|part| (part.offset, part.first, part.frames)).collect();
+    Ok((parts, damage.map(|damage| damage.to_string())))
+}
+
 /// The packets of a capture as a stream of record batches of about so many rows.
 ///
 /// # Errors
@@ -93,16 +123,12 @@ pub fn capture_batches(
     batch_size: usize,
     in_port: u32,
     decapsulate: bool,
+    split: Option<(u64, u64, u64)>,
 ) -> PyResult<PyRecordBatchReader> {
     let name = path.display().to_string();
-    let missing = |e: std::io::Error| match e.kind() {
-        std::io::ErrorKind::NotFound => {
-            pyo3::exceptions::PyFileNotFoundError::new_err(format!("{name}: {e}"))
-        }
-        _ => pyo3::exceptions::PyOSError::new_err(format!("{name}: {e}")),
-    };
-    let file = File::open(&path).and_then(unpack).map_err(missing)?;
-    let reader = CaptureReader::new(file).map_err(|e| error(format!("{name}: {e}")))?;
+    let (offset, first, frames) = split.unwrap_or((0, 0, u64::MAX));
+    let split = Split { offset, first, frames };
+    let reader = CaptureReader::of_split(&path, &split).map_err(|e| wrong(&name, e))?;
     let names = columns.unwrap_or_else(|| USUAL.map(str::to_owned).to_vec());
     if names.is_empty() {
         return Err(error(flowlane_arrow::ArrowError::NoColumns));

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 #[pymodule]
 mod _flowlane {
     #[pymodule_export]
-    use super::capture::capture_batches;
+    use super::capture::{capture_batches, capture_splits};
     #[pymodule_export]
     use super::classifier::Classifier;
     #[pymodule_export]

@@ -135,3 +135,21 @@ def test_of_a_damaged_capture_comes_what_is_before_the_damage(tmp_path):
         flowlane.read_capture(tmp_path / "no.pcap")
     with pytest.raises(FileNotFoundError, match="none.pcap"):
         flowlane.read_capture(tmp_path / "none.pcap")
+
+
+def test_parts_of_a_capture_are_read_apart(tmp_path):
+    frames = [FRAMES[i % len(FRAMES)] for i in range(20_000)]
+    path = tmp_path / "p.pcap"
+    path.write_bytes(pcap(frames))
+    whole = read(path, ["packet", "length", "nw_src"])
+    parts = flowlane.split_capture(path, 300_000)
+    assert len(parts) > 2 and sum(packets for _, _, packets in parts) == len(frames)
+    apart = [read(path, ["packet", "length", "nw_src"], split=part) for part in parts]
+    assert pa.concat_tables(apart).equals(whole)
+    with pytest.raises(FileNotFoundError, match="none.pcap"):
+        flowlane.split_capture(tmp_path / "none.pcap")
+    damaged = tmp_path / "d.pcap"
+    damaged.write_bytes(path.read_bytes()[:-1])
+    with pytest.warns(RuntimeWarning, match="d.pcap: the file ends within record 19999"):
+        parts = flowlane.split_capture(damaged, 300_000)
+    assert sum(packets for _, _, packets in parts) == len(frames) - 1

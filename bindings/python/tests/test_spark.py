@@ -72,6 +72,15 @@ def test_packets_are_classified_where_they_are_read(spark, folder):
     assert order(at_once) == order(apart) and len({row.rule for row in at_once.collect()}) > 1
 
 
+def test_large_captures_are_split(spark, folder):
+    acl = flowlane.Classifier.from_rules(captures.RULES)
+    whole = read_captures(spark, folder, ["length", "tp_dst", "packet", "path"], rules=acl, split_size=None)
+    parts = read_captures(spark, folder, ["length", "tp_dst", "packet", "path"], rules=acl, split_size=300_000)
+    assert parts.rdd.getNumPartitions() > whole.rdd.getNumPartitions()
+    order = lambda df: sorted(df.collect(), key=lambda row: (row.path, row.packet))  # noqa: E731
+    assert order(parts) == order(whole) and len(order(whole)) == 23_501
+
+
 def test_rows_are_those_of_a_capture(spark, folder):
     columns = ["time", "dl_src", "nw_src", "ipv6_dst", "nw_proto", "tp_dst", "tcp_flags", "fault", "length", "path"]
     own = flowlane.read_capture(folder / "0.pcap", columns[:-1])
@@ -136,8 +145,9 @@ def test_tasks_share_files_by_size():
     from flowlane.spark import _shares
 
     shares = _shares([("a", 10), ("b", 70), ("c", 30), ("d", 20), ("e", 0)], 2)
-    assert sorted(sum(length for _, _, length in share) for share in shares) == [60, 70]
-    assert sorted(row for share in shares for row in share)[:2] == [("a", 0, 10), ("b", 0, 70)]
+    bytes_of = {"a": 10, "b": 70, "c": 30, "d": 20, "e": 0}
+    assert sorted(sum(bytes_of[row[0]] for row in share) for share in shares) == [60, 70]
+    assert sorted(row for share in shares for row in share)[:2] == [("a", 0, 0, -1), ("b", 0, 0, -1)]
     assert len(_shares([("a", 0), ("b", 0)], 9)) == 2
 
 

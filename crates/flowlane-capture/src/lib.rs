@@ -28,6 +28,7 @@ mod pcap;
 mod pcapng;
 mod shared;
 mod source;
+mod split;
 #[cfg(test)]
 mod tests;
 mod unpack;
@@ -35,6 +36,7 @@ mod write;
 
 pub use batch::Batch;
 pub use shared::SharedReader;
+pub use split::{Split, splits};
 pub use unpack::{TEXT_MAX, is_packed, read_text, unpack};
 pub use write::{CaptureWriter, FileFormat};
 
@@ -115,6 +117,8 @@ pub struct CaptureReader<R> {
     failed: Option<CaptureError>,
     /// Something was wrong: where the next record would begin nobody knows.
     ended: bool,
+    /// Frames that are still to be read.
+    left: u64,
 }
 
 /// What a record was.
@@ -152,7 +156,7 @@ impl<R: Read> CaptureReader<R> {
             [0x0a, 0x0d, 0x0d, 0x0a] => Reading::Pcapng(pcapng::Section::begin(&mut source)?),
             _ => Reading::Pcap(pcap::Header::read(&mut source, magic)?),
         };
-        Ok(Self { source, format, failed: None, ended: false })
+        Ok(Self { source, format, failed: None, ended: false, left: u64::MAX })
     }
 
     /// Whether a file begins like a capture.
@@ -164,7 +168,7 @@ impl<R: Read> CaptureReader<R> {
     /// Reads a record, and its frame where it has one.
     #[inline]
     fn read(&mut self) -> Result<Step, CaptureError> {
-        if self.ended {
+        if self.ended || self.left == 0 {
             return Ok(Step::End);
         }
         let step = match &mut self.format {
@@ -173,6 +177,7 @@ impl<R: Read> CaptureReader<R> {
         };
         let step = step.inspect_err(|_| self.ended = true)?;
         self.source.record += u64::from(step == Step::Frame);
+        self.left -= u64::from(step == Step::Frame);
         Ok(step)
     }
 

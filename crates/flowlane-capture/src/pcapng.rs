@@ -20,6 +20,8 @@ const ENHANCED: u32 = 6;
 pub(super) struct Section {
     order: Order,
     interfaces: Vec<Interface>,
+    has_frames: bool,
+    is_described_late: bool,
 }
 
 struct Interface {
@@ -62,13 +64,24 @@ impl Resolution {
 impl Section {
     /// Reads the section header whose type has been read already.
     pub(super) fn begin<R: Read>(source: &mut Source<R>) -> Result<Self, CaptureError> {
-        let mut section = Self { order: Order::Little, interfaces: Vec::new() };
+        let mut section = Self {
+            order: Order::Little,
+            interfaces: Vec::new(),
+            has_frames: false,
+            is_described_late: false,
+        };
         section.restart(source)?;
         Ok(section)
     }
 
+    /// Whether a section or an interface was described behind the first frame.
+    pub(super) fn is_described_late(&self) -> bool {
+        self.is_described_late
+    }
+
     /// A new section: nothing of the one before counts any more.
     fn restart<R: Read>(&mut self, source: &mut Source<R>) -> Result<(), CaptureError> {
+        self.is_described_late |= self.has_frames;
         source.rest(8)?;
         self.order = match source.block()[4..8] {
             [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,
@@ -98,6 +111,7 @@ impl Section {
             return Err(source.damaged(format!("a block of {len} bytes")));
         }
         source.rest(len - 8)?;
+        self.has_frames |= [ENHANCED, PACKET, SIMPLE].contains(&kind);
         match kind {
             INTERFACE => self.interface(source, len - 12).map(|()| Step::Other),
             ENHANCED => self.packet(source, len - 12, 4).map(|()| Step::Frame),
@@ -134,6 +148,7 @@ impl Section {
             }
             options = options.get(4 + size.next_multiple_of(4)..).unwrap_or(&[]);
         }
+        self.is_described_late |= self.has_frames;
         let link = self.order.u16(block, 0).into();
         let snap_len = self.order.u32(block, 4);
         self.interfaces.push(Interface { link, snap_len, resolution, offset_s });

@@ -242,6 +242,50 @@ fn threads_share_a_capture_whatever_its_records_are() {
 }
 
 #[test]
+fn parts_of_a_capture_are_read_apart() {
+    let frames: Vec<(u64, Vec<u8>)> =
+        (0..20_000).map(|i| (1_700_000_000_000_000_000 + i, vec![i as u8; 60 + i as usize % 1000])).collect();
+    let save = |bytes: &[u8]| {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    };
+    let read = |path: &std::path::Path, split: &Split| {
+        let mut reader = CaptureReader::of_split(path, split).unwrap();
+        let (mut batch, mut found) = (Batch::default(), Vec::new());
+        loop {
+            reader.next_batch(&mut batch).unwrap();
+            if batch.is_empty() {
+                break found;
+            }
+            assert_eq!(batch.first(), split.first + found.len() as u64);
+            found.extend(batch.packets().map(|packet| (packet.time_ns, packet.bytes.to_vec())));
+        }
+    };
+    for format in [FileFormat::Pcap, FileFormat::Pcapng] {
+        let bytes = written(format, &frames);
+        let file = save(&bytes);
+        let (parts, damage) = splits(file.path(), 1 << 20).unwrap();
+        assert!((8..=12).contains(&parts.len()) && damage.is_none(), "{parts:?}");
+        let together: Vec<_> = parts.iter().flat_map(|part| read(file.path(), part)).collect();
+        assert!(together == frames);
+        // Of a damaged one the parts before the damage.
+        let cut = save(&bytes[..bytes.len() / 2]);
+        let (parts, damage) = splits(cut.path(), 1 << 20).unwrap();
+        let together: Vec<_> = parts.iter().flat_map(|part| read(cut.path(), part)).collect();
+        assert!(together == frames[..together.len()] && together.len() > 9000);
+        assert!(matches!(damage, Some(CaptureError::Truncated { .. })), "{damage:?}");
+    }
+    // Two sections: a part of the second would not know its interfaces.
+    let twice = written(FileFormat::Pcapng, &frames).repeat(2);
+    let file = save(&twice);
+    assert_eq!(splits(file.path(), 1 << 20).unwrap().0, [Split::WHOLE]);
+    assert_eq!(read(file.path(), &Split::WHOLE).len(), 40_000);
+    let none = save(&written(FileFormat::Pcap, &[]));
+    assert!(splits(none.path(), 1 << 20).unwrap().0.is_empty());
+}
+
+#[test]
 fn nothing_comes_behind_what_is_wrong() {
     let mut file = written(FileFormat::Pcap, &frames());
     // Zeros behind a length that cannot be would read as records.

@@ -18,7 +18,7 @@ import numpy as np
 from . import _flowlane
 from ._flowlane import Error, __version__, set_max_simd
 
-__all__ = ["BloomFilter", "Classifier", "CuckooMap", "Error", "RouteTable", "__version__", "read_capture", "set_max_simd"]
+__all__ = ["BloomFilter", "Classifier", "CuckooMap", "Error", "RouteTable", "__version__", "read_capture", "set_max_simd", "split_capture"]
 
 _NONE = np.uint32(0xFFFF_FFFF)
 
@@ -351,6 +351,7 @@ def read_capture(
     batch_size: int = 65536,
     in_port: int = 1,
     decapsulate: bool = False,
+    split: tuple[int, int, int] | None = None,
 ) -> Any:
     """The packets of a capture (pcap or pcapng, packed by gzip or zstd or not) as a stream of record batches.
 
@@ -362,7 +363,24 @@ def read_capture(
     field that the packet does not have. With `decapsulate`, packets in VXLAN, GENEVE and GTP-U are read in the place of what
     carries them, and have the tunnel's fields (`tun_id`, `tun_src`, ..).
 
+    `split` is a part of the capture that `split_capture` has found.
+
     Where the capture is damaged, all packets before that come, and a `RuntimeWarning` says where.
     """
     named = None if columns is None else list(columns)
-    return _flowlane.capture_batches(os.fspath(path), named, batch_size, in_port, decapsulate)
+    return _flowlane.capture_batches(os.fspath(path), named, batch_size, in_port, decapsulate, split)
+
+
+def split_capture(path: str | os.PathLike[str], size: int = 256 << 20) -> list[tuple[int, int, int]]:
+    """Parts of a capture of about `size` bytes, so that several processes or machines read it.
+
+    Each is where it begins in the file, the number of its first packet, and how many packets it has; `read_capture` takes it as
+    `split`. The file is read once for it. One that is packed, or that describes interfaces behind its first packet (pcapng),
+    stays one part.
+
+    Where the capture is damaged, the parts are those before the damage, and a `RuntimeWarning` says where it is.
+    """
+    parts, damage = _flowlane.capture_splits(os.fspath(path), size)
+    if damage is not None:
+        warnings.warn(f"{os.fspath(path)}: {damage}", RuntimeWarning, stacklevel=2)
+    return parts

@@ -12,8 +12,16 @@ class Error(ValueError): ...
 
 def set_max_simd(bits: int) -> None: ...
 def capture_batches(
-    path: str | os.PathLike[str], columns: list[str] | None, batch_size: int, in_port: int, decapsulate: bool
+    path: str | os.PathLike[str],
+    columns: list[str] | None,
+    batch_size: int,
+    in_port: int,
+    decapsulate: bool,
+    split: tuple[int, int, int] | None,
 ) -> PyRecordBatchReader: ...
+def capture_splits(
+    path: str | os.PathLike[str], bytes: int
+) -> tuple[list[tuple[int, int, int]], str | None]: ...
 
 class PyArray:
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]: ...

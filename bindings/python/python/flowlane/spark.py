@@ -21,7 +21,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from . import Classifier, Error, read_capture
+from . import Classifier, Error, read_capture, split_capture
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,9 +82,10 @@ def read_captures(
     in_port: int = 1,
     strict: bool = False,
     tasks: int | None = None,
+    split_size: int | None = 256 << 20,
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The packets of captures as a data frame, read by the workers: a row (path, offset, length) a file is sent to them.
+    """The packets of captures as a data frame, read by the workers: they are sent a row for each file, or part of one.
 
     `paths` are files, folders (all files in and below them, but for names that begin with `.` or `_`), patterns (`*.pcap.gz`), or
     addresses of fsspec (`s3://…`), to which `storage_options` go. Local paths must lead to the same files on every machine.
@@ -96,9 +97,9 @@ def read_captures(
     With `rules` (as for `classify`) there is a column `rule`, too: packets are classified where they are read, so that they cross
     between Python and the JVM once, and only with the columns that are asked for.
 
-    A file is read by one task. Large files are not split: that needs an index of where packets begin, which there is not. So
-    offset is 0 and length is the file's; many files of similar size spread best. `tasks` is how many tasks share the
-    files, by size; where it is left out, one a file, and at most 32 a core.
+    Files of more than `split_size` bytes are split, so that several tasks read one: a first stage finds where packets begin, which
+    reads each of them once. Files that are packed and those of fsspec are not split, and none is where it is None.
+    `tasks` is how many tasks share the other files, by size; where it is left out, one a file, and at most 32 a core.
 
     Of a damaged capture all packets before the damage come, and the worker's log says where it is; with `strict` the job fails.
 
@@ -118,14 +119,21 @@ def read_captures(
     files = _files([paths] if isinstance(paths, (str, os.PathLike)) else paths, options)
     context = _context(spark)
     held = context.broadcast(built)
-    shares = _shares(files, tasks or _TASKS_A_CORE * context.defaultParallelism)
-    rows = context.parallelize(shares, len(shares)).flatMap(lambda share: share)
+    is_large = lambda path, length: split_size is not None and length > split_size and "://" not in path  # noqa: E731
+    large = [file for file in files if is_large(*file)]
+    rows = _split(context, large, split_size, strict) if large else None
+    small = [file for file in files if not is_large(*file)]
+    if small or rows is None:
+        shares = _shares(small, tasks or _TASKS_A_CORE * context.defaultParallelism)
+        own = context.parallelize(shares, len(shares)).flatMap(lambda share: share)
+        rows = own if rows is None else own.union(rows)
 
     def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for path in batch.column(0).to_pylist():
+            for path, *split in zip(*(column.to_pylist() for column in batch.columns)):
                 with _local(path, options) as local:
-                    for read in _read(local, names, in_port, strict):
+                    part = tuple(split) if split[2] >= 0 else None
+                    for read in _read(local, names, in_port, strict, part):
                         classifier = held.value
                         if classifier is not None:
                             found = classifier.classify(read, threads=1).cast(pa.int32())
@@ -133,7 +141,7 @@ def read_captures(
                         yield _as_spark(read, path, schema)
 
     named = ", ".join(f"`{field.name}` {_SPARK[str(field.type).replace(', tz=UTC', '')]}" for field in schema)
-    return spark.createDataFrame(rows, "path string, offset bigint, length bigint").mapInArrow(packets, named)
+    return spark.createDataFrame(rows, "path string, offset bigint, first bigint, packets bigint").mapInArrow(packets, named)
 
 
 def _context(spark: SparkSession) -> Any:
@@ -188,13 +196,34 @@ def _stored(path: str, options: dict[str, Any]) -> dict[str, int]:
     return {store.unstrip_protocol(name): told["size"] or 0 for name, told in files.items()}
 
 
-def _shares(files: list[tuple[str, int]], most: int) -> list[list[tuple[str, int, int]]]:
+def _split(context: Any, files: list[tuple[str, int]], size: int, strict: bool) -> Any:
+    """Rows for parts of large files, each for a task of its own."""
+    # Tasks of a file begin behind those of the files before it. Sums of lengths say about how many there are.
+    begins = [sum(length for _, length in files[:number]) // size + number for number in range(len(files) + 1)]
+
+    def parts(file: tuple[int, str]) -> Iterator[tuple[int, tuple[str, int, int, int]]]:
+        begin, path = file
+        with warnings.catch_warnings():
+            if strict:
+                warnings.simplefilter("error", RuntimeWarning)
+            found = split_capture(path, size)
+        for number, (offset, first, packets) in enumerate(found):
+            # All packets, however many there are.
+            yield begin + number, (path, offset, first, packets if packets < 1 << 63 else -1)
+
+    named = [(begin, path) for begin, (path, _) in zip(begins, files)]
+    numbered = context.parallelize(named, len(named)).flatMap(parts)
+    tasks = begins[-1]
+    return numbered.partitionBy(tasks, lambda number: number % tasks).values()
+
+
+def _shares(files: list[tuple[str, int]], most: int) -> list[list[tuple[str, int, int, int]]]:
     """Rows for each task: the largest file first, each to the task that has the fewest bytes."""
-    shares: list[list[tuple[str, int, int]]] = [[] for _ in range(max(1, min(most, len(files))))]
+    shares: list[list[tuple[str, int, int, int]]] = [[] for _ in range(max(1, min(most, len(files))))]
     least = [(0, 0, number) for number in range(len(shares))]
     for path, length in sorted(files, key=lambda file: -file[1]):
         held, count, number = heapq.heappop(least)
-        shares[number].append((path, 0, length))
+        shares[number].append((path, 0, 0, -1))
         heapq.heappush(least, (held + length, count + 1, number))
     return shares
 
@@ -215,16 +244,20 @@ def _local(path: str, options: dict[str, Any]) -> Iterator[str]:
         yield local
 
 
-def _stream(path: str, names: list[str] | None, in_port: int = 1) -> pa.RecordBatchReader:
+def _stream(
+    path: str, names: list[str] | None, in_port: int = 1, split: tuple[int, int, int] | None = None
+) -> pa.RecordBatchReader:
     import pyarrow as pa
 
     # Without a column there would be no rows.
     own = None if names is None else [name for name in names if name != "path"] or ["length"]
-    return pa.RecordBatchReader.from_stream(read_capture(path, own, batch_size=_ROWS, in_port=in_port))
+    return pa.RecordBatchReader.from_stream(read_capture(path, own, batch_size=_ROWS, in_port=in_port, split=split))
 
 
-def _read(path: str, names: list[str], in_port: int, strict: bool) -> Iterator[pa.RecordBatch]:
-    stream = _stream(path, names, in_port)
+def _read(
+    path: str, names: list[str], in_port: int, strict: bool, split: tuple[int, int, int] | None
+) -> Iterator[pa.RecordBatch]:
+    stream = _stream(path, names, in_port, split)
     while True:
         with warnings.catch_warnings():
             if strict:
