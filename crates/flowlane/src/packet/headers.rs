@@ -114,6 +114,7 @@ pub enum Layer {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Malformed {
     /// Fewer than 14 bytes.
     EthernetTruncated,
@@ -177,6 +178,7 @@ impl Malformed {
     }
 
     /// The first layer of which nothing, or not all, is known; of what was not captured, the first that may be.
+    #[doc(hidden)]
     pub fn layer(self) -> Layer {
         match self {
             Self::EthernetTruncated => Layer::Ethernet,

@@ -100,6 +100,7 @@ impl<'a> Captured<'a> {
     }
 
     /// The frame without its first `at` bytes; empty where it has no more.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn from(self, at: usize) -> Self {
         Self { bytes: self.bytes.get(at..).unwrap_or_default(), len: self.len.saturating_sub(at) }

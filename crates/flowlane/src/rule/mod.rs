@@ -3,7 +3,7 @@
 //! A [`Rule`] is *(table, priority, match, actions, cookie)*. Among the rules of a table that match a
 //! packet the one of the highest [`Priority`] wins; among equals, the one that was inserted first.
 //!
-//! [`read`] reads rule files in either format: [`classbench`] filters, or [`flow_syntax`] as of `ovs-ofctl`.
+//! [`read()`] reads rule files in either format: [`classbench`] filters, or [`flow_syntax`] as of `ovs-ofctl`.
 //! [`read_changes`] reads what is to happen to the rules of a switch that runs.
 
 pub mod action;
