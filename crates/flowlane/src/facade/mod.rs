@@ -30,3 +30,8 @@ pub use crate::packet::{
 };
 pub use crate::rule::action::{Action, PortNo};
 pub use crate::rule::{Match, PortRange, Priority, Rule};
+
+/// The page for users, tried as it stands.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/rust.md")]
+struct Page;
