@@ -58,6 +58,14 @@ unsafe fn verdicts<'a>(rules: *mut u32, count: usize, lists: usize) -> Done<&'a 
     unsafe { array_mut(rules, times(count, lists, "rules")?, "rules") }
 }
 
+/// So many of what is left. (Chunks of a length that is known at run time would cost a burst of 32 a division.)
+#[inline(always)]
+fn next_of<'a>(rest: &mut &'a mut [u32], len: usize) -> &'a mut [u32] {
+    let (own, behind) = std::mem::take(rest).split_at_mut(len);
+    *rest = behind;
+    own
+}
+
 /// Frames, as [`fl_classify_frames_lists`] has them.
 struct Frames {
     frames: *const *const u8,
@@ -163,7 +171,9 @@ unsafe fn classify_ipv4(
     let list = reader.list();
     let [mut from, mut to] = [[0u32; CHUNK]; 2];
     let ([mut source, mut destination], mut protocol) = ([[0u16; CHUNK]; 2], [0u8; CHUNK]);
-    for (packets, rules) in packets.chunks(CHUNK).zip(rules.chunks_mut(CHUNK * lists)) {
+    let mut rest = rules;
+    for packets in packets.chunks(CHUNK) {
+        let rules = next_of(&mut rest, packets.len() * lists);
         for (i, packet) in packets.iter().enumerate() {
             (from[i], to[i], protocol[i]) = (packet.source, packet.destination, packet.protocol);
             (source[i], destination[i]) = (packet.source_port, packet.destination_port);
@@ -223,7 +233,9 @@ unsafe fn classify_ipv6(
     let list = reader.list();
     let [mut from, mut to] = [[[0u8; 16]; CHUNK]; 2];
     let ([mut source, mut destination], mut protocol) = ([[0u16; CHUNK]; 2], [0u8; CHUNK]);
-    for (packets, rules) in packets.chunks(CHUNK).zip(rules.chunks_mut(CHUNK * lists)) {
+    let mut rest = rules;
+    for packets in packets.chunks(CHUNK) {
+        let rules = next_of(&mut rest, packets.len() * lists);
         for (i, packet) in packets.iter().enumerate() {
             (from[i], to[i], protocol[i]) = (packet.source, packet.destination, packet.protocol);
             (source[i], destination[i]) = (packet.source_port, packet.destination_port);
@@ -375,7 +387,9 @@ impl Records {
         let known = &known[..fields.len()];
         let (kind, list) = (kind(known), reader.list());
         let mut copies = [[0u8; 16 * CHUNK]; RECORD_FIELDS_MAX];
-        for (records, rules) in records.chunks(CHUNK).zip(rules.chunks_mut(CHUNK * lists)) {
+        let mut rest = rules;
+        for records in records.chunks(CHUNK) {
+            let rules = next_of(&mut rest, records.len() * lists);
             let mut packets = FlowColumns::new(records.len());
             if let Some(kind) = kind {
                 add(&mut packets, Field::EthType, Values::One(kind))?;

@@ -91,6 +91,8 @@ pub enum Prerequisite {
 /// assert_eq!((field, field.info().width), (Field::Ipv4Dst, 32));
 /// assert_eq!(Field::by_name("tcp_dst"), Field::by_name("tp_dst"));
 /// ```
+///
+#[doc = include_str!("fields.md")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -419,6 +421,35 @@ pub const TUNNEL_GTPU: u8 = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of_which_packets(info: &FieldInfo) -> &'static str {
+        match info.prerequisite {
+            Prerequisite::None => "all",
+            Prerequisite::Vlan => "with a VLAN tag",
+            Prerequisite::Mpls => "with a label",
+            Prerequisite::Arp => "ARP",
+            Prerequisite::Ip => "IPv4, IPv6",
+            Prerequisite::Ipv4 => "IPv4",
+            Prerequisite::Ipv6 => "IPv6",
+            Prerequisite::Ports => "TCP, UDP, SCTP",
+            Prerequisite::Tcp => "TCP",
+            Prerequisite::Icmp => "ICMP, ICMPv6",
+            Prerequisite::NeighbourDiscovery => "neighbour discovery",
+            Prerequisite::Tunnel => "out of a tunnel",
+        }
+    }
+
+    #[test]
+    fn the_documented_table_is_that_of_the_fields() {
+        let mut table = "| field | names in rules | bits | of packets |\n|---|---|---|---|\n".to_owned();
+        for info in Field::all() {
+            let names: Vec<String> =
+                [info.name].iter().chain(info.aliases).map(|name| format!("`{name}`")).collect();
+            let (field, names, packets) = (info.field, names.join(", "), of_which_packets(info));
+            table += &format!("| `{field:?}` | {names} | {} | {packets} |\n", info.width);
+        }
+        assert_eq!(include_str!("fields.md"), table, "packet/fields.md is to have what is on the right");
+    }
 
     #[test]
     fn names_are_unique() {

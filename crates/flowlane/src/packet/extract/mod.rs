@@ -416,7 +416,7 @@ impl Parser {
         Some(Self { body: body? })
     }
 
-    /// The variant chosen for this machine ([`choices`]).
+    /// The variant chosen for this machine ([`Tuning`](crate::Tuning)).
     pub fn new() -> Self {
         choices::choose(Slot::Parser, |text| Self::with_variant(text.parse().ok()?))
     }

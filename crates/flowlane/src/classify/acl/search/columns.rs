@@ -16,10 +16,15 @@ pub(super) fn lookup<const W: usize>(
     rules: &mut [u32],
 ) {
     let passes = |word: u32, gate: &MaskedWord| word & gate.mask == gate.value;
-    // What all packets have alike is compared once, the others' gates for each chunk: nothing is allocated.
     let alike = |gate: &MaskedWord| packets.constant(gate.word.into());
-    if table.shape.gates.iter().any(|gate| alike(gate).is_some_and(|word| !passes(word, gate))) {
-        return rules.fill(u32::MAX);
+    // What all packets have alike is compared once, the rest for each chunk: nothing is allocated for it.
+    let mut differ = false;
+    for gate in &table.shape.gates {
+        match alike(gate) {
+            Some(word) if passes(word, gate) => {}
+            Some(_) => return rules.fill(u32::MAX),
+            None => differ = true,
+        }
     }
     let sources = table.acl.layout().sources().expect("a layout over flow keys");
     let own = table.shape.words.len();
@@ -27,10 +32,13 @@ pub(super) fn lookup<const W: usize>(
     let mut keys = [[0u32; W]; CHUNK];
     let mut word = [0u32; CHUNK];
     let mut verdicts = [Verdict::NONE; CHUNK];
-    let chunk = CHUNK / categories;
-    for first in (0..packets.len()).step_by(chunk) {
+    // Divisions are left out that a burst of 32 would notice.
+    let chunk = if categories == 1 { CHUNK } else { CHUNK / categories };
+    let mut first = 0;
+    while first < packets.len() {
         let rows = first..(first + chunk).min(packets.len());
         let count = rows.len();
+        first = rows.end;
         for (column, source) in columns[..own].iter_mut().zip(sources) {
             packets.word((*source).into(), rows.clone(), &mut column[..count]);
         }
@@ -47,7 +55,7 @@ pub(super) fn lookup<const W: usize>(
         for (rule, verdict) in found.iter_mut().zip(&*verdicts) {
             *rule = verdict.rule().map_or(u32::MAX, |rule| rule.0);
         }
-        for gate in table.shape.gates.iter().filter(|gate| alike(gate).is_none()) {
+        for gate in table.shape.gates.iter().filter(|gate| differ && alike(gate).is_none()) {
             packets.word(gate.word.into(), rows.clone(), &mut word[..count]);
             for (rules, word) in found.chunks_exact_mut(categories).zip(&word) {
                 let stopped = if passes(*word, gate) { 0 } else { u32::MAX };
