@@ -270,7 +270,7 @@ pub unsafe extern "C" fn fl_acl_insert_into(
         let (begin, len) = (acl.rules.next_number(), rules.len() as u32);
         acl.rules.insert_numbered(numbered(begin, rules, acl.table), 1 << list)?;
         // Rules of other tables have numbers, too.
-        acl.rules.leave_out_below(begin + len);
+        acl.rules.leave_out_below(begin.saturating_add(len));
         if !first.is_null() {
             // SAFETY: the caller's.
             unsafe { first.write(begin) };
