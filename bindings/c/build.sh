@@ -40,10 +40,10 @@ if command -v valgrind >/dev/null; then
 else
     echo "skipped: valgrind, since there is none"
 fi
-# What the page shows, as it stands.
-awk '/^```c$/ {on = 1; next} /^```$/ {on = 0} on' ../../docs/c.md >target/page.c
-gcc "${flags[@]}" target/page.c -o target/page "${shared[@]}"
-[ "$(target/page)" = $'0 1\n0 2' ]
+# What the page shows, as it stands: each block is a program.
+awk '/^```c$/ {on = 1; n++; next} /^```$/ {on = 0} on {print > ("target/page" n ".c")}' ../../docs/c.md
+for page in 1 2 3; do gcc "${flags[@]}" "target/page$page.c" -o "target/page$page" "${shared[@]}"; done
+[ "$(target/page1 && target/page2 && target/page3)" = $'0 1\n0 2\n0 1, 1 2\n1 1 0: 70 80\n1 1' ]
 # C++ reads the header, too.
 echo '#include <flowlane.h>' | g++ -std=c++17 -Wall -Werror "-I$prefix/include" -x c++ -fsyntax-only -
 gcc "${flags[@]}" -O2 examples/captures.c -o target/captures "${shared[@]}"

@@ -21,6 +21,9 @@
 // No rule matches.
 #define FL_NONE UINT32_MAX
 
+// Most lists that are asked in one pass.
+#define FL_LISTS_MAX 16
+
 // Done.
 #define FL_OK 0
 
@@ -56,6 +59,14 @@
 
 // Rules, which one thread changes.
 typedef struct fl_acl fl_acl;
+
+// A set that forgets what it holds: no key that was inserted is denied, others are confirmed at a rate. Any number of threads may
+// insert and ask at a time.
+typedef struct fl_bloom fl_bloom;
+
+// Numbers of 64 bits by keys of one length. Any number of threads may look up, and change it: a change waits until calls that are
+// under way have come back, and the next wait for it.
+typedef struct fl_map fl_map;
 
 // Looks packets up, for one thread.
 typedef struct fl_reader fl_reader;
@@ -149,6 +160,24 @@ int32_t fl_acl_from_file(const char *path,
 // The same of a text; its lines are those of `rules` in errors.
 int32_t fl_acl_from_text(const char *rules, const fl_acl_config *config, fl_acl **acl);
 
+// Up to FL_LISTS_MAX lists that are asked in one pass, by fl_classify_ipv4_lists and its like: the texts of `count`. Rules are
+// numbered one after the other through all lists; `firsts` (may be NULL) gets the number of each list's first. Other calls that look
+// up answer for the first list.
+//
+// FL_INPUT as for one text: lines are those of `lists[1]`, say; FL_LIMIT.
+int32_t fl_acl_from_texts(const char *const *lists,
+                          size_t count,
+                          const fl_acl_config *config,
+                          uint32_t *firsts,
+                          fl_acl **acl);
+
+// The same of files.
+int32_t fl_acl_from_files(const char *const *paths,
+                          size_t count,
+                          const fl_acl_config *config,
+                          uint32_t *firsts,
+                          fl_acl **acl);
+
 // Frees a list. Readers go on with what was committed.
 void fl_acl_free(fl_acl *acl);
 
@@ -164,6 +193,9 @@ int32_t fl_acl_insert(fl_acl *acl,
                       const char *rules,
                       uint32_t *first);
 
+// The same, into one of several lists: the first is 0.
+int32_t fl_acl_insert_into(fl_acl *acl, uint32_t list, const char *rules, uint32_t *first);
+
 // Removes a rule; FL_INPUT where there is none of this number. Readers see it after fl_acl_commit.
 int32_t fl_acl_remove(fl_acl *acl, uint32_t rule);
 
@@ -175,6 +207,39 @@ int32_t fl_reader_new(const fl_acl *acl, fl_reader **reader);
 
 // Frees a reader.
 void fl_reader_free(fl_reader *reader);
+
+// An empty filter that, holding `items` keys, confirms a key that it does not hold with the probability `rate` at most (above 0, below
+// 1).
+//
+// FL_INPUT: the rate; FL_LIMIT: it would be larger than 4 GiB.
+int32_t fl_bloom_new(uint64_t items,
+                     double rate,
+                     fl_bloom **bloom);
+
+// Frees a filter.
+void fl_bloom_free(fl_bloom *bloom);
+
+// Bytes of the filter; 0 for NULL.
+size_t fl_bloom_bytes(const fl_bloom *bloom);
+
+// Inserts `count` keys of `key_bytes` each, one behind the other.
+int32_t fl_bloom_insert(fl_bloom *bloom, const void *keys, size_t key_bytes, size_t count);
+
+// Inserts numbers. The same key as a number and as bytes is two.
+int32_t fl_bloom_insert_u64(fl_bloom *bloom, const uint64_t *keys, size_t count);
+
+// For each of `count` keys of `key_bytes` whether it may be in.
+int32_t fl_bloom_contains(const fl_bloom *bloom,
+                          const void *keys,
+                          size_t key_bytes,
+                          size_t count,
+                          bool *found);
+
+// For each number whether it may be in.
+int32_t fl_bloom_contains_u64(const fl_bloom *bloom,
+                              const uint64_t *keys,
+                              size_t count,
+                              bool *found);
 
 // What was wrong with the latest call of this thread that failed, with file, line and column where it is a file's. It is there
 // until the next that fails.
@@ -193,11 +258,35 @@ int32_t fl_classify_frames(fl_reader *reader,
                            uint32_t in_port,
                            uint32_t *rules);
 
+// The same in each of the first `lists` lists, in one pass: the rule of packet p in list l is `rules[p * lists + l]`.
+int32_t fl_classify_frames_lists(fl_reader *reader,
+                                 const uint8_t *const *frames,
+                                 const uint32_t *captured,
+                                 const uint32_t *lengths,
+                                 size_t count,
+                                 uint32_t in_port,
+                                 size_t lists,
+                                 uint32_t *rules);
+
 // The rule of each packet, or FL_NONE.
 int32_t fl_classify_ipv4(fl_reader *reader, const fl_ipv4 *packets, size_t count, uint32_t *rules);
 
+// The same in each of the first `lists` lists, in one pass: the rule of packet p in list l is `rules[p * lists + l]`.
+int32_t fl_classify_ipv4_lists(fl_reader *reader,
+                               const fl_ipv4 *packets,
+                               size_t count,
+                               size_t lists,
+                               uint32_t *rules);
+
 // The rule of each packet, or FL_NONE.
 int32_t fl_classify_ipv6(fl_reader *reader, const fl_ipv6 *packets, size_t count, uint32_t *rules);
+
+// The same in each of the first `lists` lists, in one pass: the rule of packet p in list l is `rules[p * lists + l]`.
+int32_t fl_classify_ipv6_lists(fl_reader *reader,
+                               const fl_ipv6 *packets,
+                               size_t count,
+                               size_t lists,
+                               uint32_t *rules);
 
 // The rule of each packet, or FL_NONE. Fields without a column are 0, dl_type with them.
 //
@@ -208,6 +297,14 @@ int32_t fl_classify_columns(fl_reader *reader,
                             size_t count,
                             uint32_t *rules);
 
+// The same in each of the first `lists` lists, in one pass: the rule of packet p in list l is `rules[p * lists + l]`.
+int32_t fl_classify_columns_lists(fl_reader *reader,
+                                  const fl_column *columns,
+                                  size_t columns_count,
+                                  size_t count,
+                                  size_t lists,
+                                  uint32_t *rules);
+
 // The rule of each record, or FL_NONE: `fields` say where up to 16 fields are in one. Fields that are not in records are 0, but for
 // dl_type, which is that of the addresses that are there.
 int32_t fl_classify_records(fl_reader *reader,
@@ -216,6 +313,48 @@ int32_t fl_classify_records(fl_reader *reader,
                             const void *const *records,
                             size_t count,
                             uint32_t *rules);
+
+// The same in each of the first `lists` lists, in one pass: the rule of packet p in list l is `rules[p * lists + l]`.
+int32_t fl_classify_records_lists(fl_reader *reader,
+                                  const fl_record_field *fields,
+                                  size_t fields_count,
+                                  const void *const *records,
+                                  size_t count,
+                                  size_t lists,
+                                  uint32_t *rules);
+
+// An empty map for up to `keys_max` keys (2^30 at most) of `key_bytes` each, 1 to 64. Memory is reserved for all, and taken as it
+// grows.
+int32_t fl_map_new(size_t key_bytes,
+                   size_t keys_max,
+                   fl_map **map);
+
+// Frees a map.
+void fl_map_free(fl_map *map);
+
+// Number of keys; 0 for NULL.
+size_t fl_map_len(const fl_map *map);
+
+// Bytes of the map, as reserved; 0 for NULL.
+size_t fl_map_bytes(const fl_map *map);
+
+// Gives `count` keys, one behind the other, these values, in their order; keys that are there get the new ones. `inserted` (may be
+// NULL) gets how many that were: all, or, with FL_LIMIT, those before the first that found no room.
+int32_t fl_map_insert(fl_map *map,
+                      const void *keys,
+                      const uint64_t *values,
+                      size_t count,
+                      size_t *inserted);
+
+// The value of each key, and whether it is there; values of those that are not stay as they are. `found` may be NULL.
+int32_t fl_map_lookup(const fl_map *map,
+                      const void *keys,
+                      size_t count,
+                      uint64_t *values,
+                      bool *found);
+
+// Removes keys; for each whether it was there. `found` may be NULL.
+int32_t fl_map_remove(fl_map *map, const void *keys, size_t count, bool *found);
 
 // The routes of a file: prefix and next hop, a line each, or the output of `ip route`; packed by gzip or zstd or not.
 int32_t fl_routes_from_file(const char *path,

@@ -1,18 +1,18 @@
 //! Access lists: rules, and readers of them.
 
-use std::collections::BTreeMap;
 use std::ffi::c_char;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
-use flowlane::classify::acl::{AclConfig, AclEngine};
-use flowlane::classify::{AclSearch, Classifier};
-use flowlane::rule::{ReadOptions, Rule, RuleId, read};
+use flowlane::{AccessList, CATEGORIES_MAX, Classifier, ClassifierConfig, Reader, Rule, read_rules};
 
-use crate::error::{Done, Refused, free, give, guarded, handle, handle_mut, text};
+use crate::error::{Done, Refused, array, free, give, guarded, handle, handle_mut, text};
 
 /// No rule matches.
 pub const FL_NONE: u32 = u32::MAX;
+
+/// Most lists that are asked in one pass.
+pub const FL_LISTS_MAX: u32 = 16;
+
+const _: () = assert!(FL_NONE == flowlane::NONE && FL_LISTS_MAX as usize == CATEGORIES_MAX);
 
 /// How a list is made. Set `size` to its size, and what is not asked for to 0.
 #[repr(C)]
@@ -36,38 +36,19 @@ pub struct fl_acl_config {
 /// Rules, which one thread changes.
 #[allow(non_camel_case_types, reason = "a name in C")]
 pub struct fl_acl {
-    list: AclSearch,
-    rules: BTreeMap<u32, Rule>,
-    next: u32,
+    rules: Classifier,
     table: u8,
-    shared: Arc<Shared>,
-}
-
-/// What is published.
-pub struct Shared {
-    version: AtomicU64,
-    latest: Mutex<Arc<AclSearch>>,
 }
 
 /// Looks packets up, for one thread.
 #[allow(non_camel_case_types, reason = "a name in C")]
-pub struct fl_reader {
-    shared: Arc<Shared>,
-    version: u64,
-    list: Arc<AclSearch>,
-}
+pub struct fl_reader(Reader);
 
 impl fl_reader {
     /// The latest list that was committed.
     #[inline]
-    pub fn list(&mut self) -> &AclSearch {
-        // What was committed before the version is seen with it, by the lock.
-        let version = self.shared.version.load(Ordering::Acquire);
-        if version != self.version {
-            self.version = version;
-            self.list = self.shared.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        }
-        &self.list
+    pub fn list(&mut self) -> &AccessList {
+        self.0.list()
     }
 }
 
@@ -75,7 +56,7 @@ impl fl_reader {
 ///
 /// # Safety
 /// `config` is NULL, or has as many bytes as its size says.
-unsafe fn configured(config: *const fl_acl_config) -> Done<(AclConfig, u8)> {
+unsafe fn configured(config: *const fl_acl_config) -> Done<(ClassifierConfig, u8)> {
     let mut given = fl_acl_config {
         size: 0,
         engine: std::ptr::null(),
@@ -98,35 +79,40 @@ unsafe fn configured(config: *const fl_acl_config) -> Done<(AclConfig, u8)> {
     }
     // SAFETY: the caller's.
     let name = if given.engine.is_null() { "auto" } else { unsafe { text(given.engine, "engine")? } };
-    let engine: AclEngine = name.parse().map_err(Refused::input)?;
-    let or = |given: u64, usual: usize| {
-        if given == 0 { usual } else { usize::try_from(given).unwrap_or(usize::MAX) }
-    };
-    let all = || std::thread::available_parallelism().map_or(1, Into::into);
-    let config = AclConfig {
-        engine,
-        rules_max: or(given.rules_max, 32 << 20),
-        memory_max: or(given.memory_max, 16 << 30),
-        threads: if given.threads == 0 { all() } else { given.threads as usize },
-        seed: rand::random(),
-        variant: None,
-    };
-    Ok((config, given.table))
+    let mut own = ClassifierConfig::new().engine(name)?;
+    let most = |given: u64| usize::try_from(given).unwrap_or(usize::MAX);
+    // 0 leaves what is usual.
+    if given.rules_max > 0 {
+        own = own.rules_max(most(given.rules_max));
+    }
+    if given.memory_max > 0 {
+        own = own.memory_max(most(given.memory_max));
+    }
+    if given.threads > 0 {
+        own = own.threads(given.threads as usize);
+    }
+    Ok((own, given.table))
 }
 
-fn parse(text: &str, name: &str) -> Done<Vec<Rule>> {
-    read(text, name, None, &ReadOptions::default()).map_err(Refused::input)
+/// Rules with their numbers, from `first` on, of which only those of a table count.
+fn numbered(first: u32, rules: Vec<Rule>, table: u8) -> impl Iterator<Item = (u32, Rule)> {
+    (first..).zip(rules).filter(move |(_, rule)| rule.table == table)
 }
 
-fn built(rules: Vec<Rule>, (config, table): (AclConfig, u8)) -> Done<fl_acl> {
-    let next = rules.len() as u32;
-    let rules: BTreeMap<u32, Rule> = (0..).zip(rules).filter(|(_, rule)| rule.table == table).collect();
-    let mut best_first: Vec<(&u32, &Rule)> = rules.iter().collect();
-    best_first.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.priority));
-    let entries = best_first.into_iter().map(|(id, rule)| (RuleId(*id), rule.priority, &rule.matches));
-    let list = AclSearch::build(config, entries).map_err(Refused::limit)?;
-    let shared = Shared { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(list.clone())) };
-    Ok(fl_acl { list, rules, next, table, shared: Arc::new(shared) })
+/// A list of these lists, whose rules are numbered one after the other; and the first number of each.
+fn built(lists: Vec<Vec<Rule>>, (config, table): (ClassifierConfig, u8)) -> Done<(fl_acl, Vec<u32>)> {
+    let (mut firsts, mut next) = (Vec::new(), 0);
+    let mut all = Vec::new();
+    for (category, rules) in lists.into_iter().enumerate() {
+        firsts.push(next);
+        let len = rules.len() as u32;
+        all.extend(numbered(next, rules, table).map(|(number, rule)| (number, rule, 1 << category)));
+        next += len;
+    }
+    let mut rules = config.build_categories(all)?;
+    rules.leave_out_below(next);
+    rules.publish();
+    Ok((fl_acl { rules, table }, firsts))
 }
 
 /// The text of a file, unpacked where it is packed by gzip or zstd.
@@ -150,7 +136,7 @@ pub unsafe extern "C" fn fl_acl_from_file(
     guarded(|| {
         // SAFETY: the caller's, of each.
         let (path, config) = unsafe { (text(path, "path")?, configured(config)?) };
-        let made = built(parse(&file_text(path)?, path)?, config)?;
+        let (made, _) = built(vec![read_rules(&file_text(path)?, path)?], config)?;
         // SAFETY: the caller's.
         unsafe { give(made, acl) }
     })
@@ -166,10 +152,75 @@ pub unsafe extern "C" fn fl_acl_from_text(
     guarded(|| {
         // SAFETY: the caller's, of each.
         let (rules, config) = unsafe { (text(rules, "rules")?, configured(config)?) };
-        let made = built(parse(rules, "rules")?, config)?;
+        let (made, _) = built(vec![read_rules(rules, "rules")?], config)?;
         // SAFETY: the caller's.
         unsafe { give(made, acl) }
     })
+}
+
+/// Several lists that are asked in one pass.
+///
+/// # Safety
+/// As of [`fl_acl_from_texts`].
+unsafe fn from_several(
+    names: *const *const c_char,
+    count: usize,
+    config: *const fl_acl_config,
+    firsts: *mut u32,
+    acl: *mut *mut fl_acl,
+    read: impl Fn(usize, &str) -> Done<Vec<Rule>>,
+) -> Done {
+    // SAFETY: the caller's, of each.
+    let (names, config) = unsafe { (array(names, count, "lists")?, configured(config)?) };
+    if !(1..=CATEGORIES_MAX).contains(&count) {
+        return Err(Refused::input(format!("{count} lists; 1 to {CATEGORIES_MAX} are possible")));
+    }
+    let mut lists = Vec::with_capacity(count);
+    for (number, name) in names.iter().enumerate() {
+        // SAFETY: the caller's.
+        let name = unsafe { text(*name, &format!("lists[{number}]"))? };
+        lists.push(read(number, name)?);
+    }
+    let (made, own) = built(lists, config)?;
+    // SAFETY: the caller's.
+    unsafe { give(made, acl)? };
+    if !firsts.is_null() {
+        // SAFETY: the caller's: there is room for as many as lists.
+        own.iter().enumerate().for_each(|(at, first)| unsafe { firsts.add(at).write(*first) });
+    }
+    Ok(())
+}
+
+/// Up to FL_LISTS_MAX lists that are asked in one pass, by fl_classify_ipv4_lists and its like: the texts of `count`. Rules are
+/// numbered one after the other through all lists; `firsts` (may be NULL) gets the number of each list's first. Other calls that look
+/// up answer for the first list.
+///
+/// FL_INPUT as for one text: lines are those of `lists[1]`, say; FL_LIMIT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_acl_from_texts(
+    lists: *const *const c_char,
+    count: usize,
+    config: *const fl_acl_config,
+    firsts: *mut u32,
+    acl: *mut *mut fl_acl,
+) -> i32 {
+    let read = |number: usize, rules: &str| Ok(read_rules(rules, &format!("lists[{number}]"))?);
+    // SAFETY: the caller's.
+    guarded(|| unsafe { from_several(lists, count, config, firsts, acl, read) })
+}
+
+/// The same of files.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_acl_from_files(
+    paths: *const *const c_char,
+    count: usize,
+    config: *const fl_acl_config,
+    firsts: *mut u32,
+    acl: *mut *mut fl_acl,
+) -> i32 {
+    let read = |_: usize, path: &str| Ok(read_rules(&file_text(path)?, path)?);
+    // SAFETY: the caller's.
+    guarded(|| unsafe { from_several(paths, count, config, firsts, acl, read) })
 }
 
 /// Frees a list. Readers go on with what was committed.
@@ -190,30 +241,36 @@ pub unsafe extern "C" fn fl_acl_len(acl: *const fl_acl) -> usize {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_acl_bytes(acl: *const fl_acl) -> usize {
     // SAFETY: the caller's.
-    unsafe { acl.as_ref() }.map_or(0, |acl| acl.list.table_bytes())
+    unsafe { acl.as_ref() }.map_or(0, |acl| acl.rules.table_bytes())
 }
 
 /// Adds the rules of a text, all or none of them. They are numbered one after the other from `*first` on; readers see them after
 /// fl_acl_commit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_acl_insert(acl: *mut fl_acl, rules: *const c_char, first: *mut u32) -> i32 {
+    // SAFETY: the caller's.
+    unsafe { fl_acl_insert_into(acl, 0, rules, first) }
+}
+
+/// The same, into one of several lists: the first is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fl_acl_insert_into(
+    acl: *mut fl_acl,
+    list: u32,
+    rules: *const c_char,
+    first: *mut u32,
+) -> i32 {
     guarded(|| {
         // SAFETY: the caller's, of each.
         let (acl, rules) = unsafe { (handle_mut(acl, "acl")?, text(rules, "rules")?) };
-        let rules = parse(rules, "rules")?;
-        let begin = acl.next;
-        for (number, rule) in (begin..).zip(rules) {
-            if rule.table == acl.table {
-                if let Err(refused) = acl.list.insert(RuleId(number), rule.priority, &rule.matches) {
-                    let gone = acl.rules.split_off(&begin);
-                    gone.keys().for_each(|number| _ = acl.list.remove(RuleId(*number)));
-                    acl.next = begin;
-                    return Err(Refused::limit(refused));
-                }
-                acl.rules.insert(number, rule);
-            }
-            acl.next = number + 1;
+        if list >= FL_LISTS_MAX {
+            return Err(Refused::input(format!("list {list}; there are {FL_LISTS_MAX} at most, from 0")));
         }
+        let rules = read_rules(rules, "rules")?;
+        let (begin, len) = (acl.rules.next_number(), rules.len() as u32);
+        acl.rules.insert_numbered(numbered(begin, rules, acl.table), 1 << list)?;
+        // Rules of other tables have numbers, too.
+        acl.rules.leave_out_below(begin.saturating_add(len));
         if !first.is_null() {
             // SAFETY: the caller's.
             unsafe { first.write(begin) };
@@ -228,10 +285,8 @@ pub unsafe extern "C" fn fl_acl_remove(acl: *mut fl_acl, rule: u32) -> i32 {
     guarded(|| {
         // SAFETY: the caller's.
         let acl = unsafe { handle_mut(acl, "acl")? };
-        match acl.rules.remove(&rule).is_some() && acl.list.remove(RuleId(rule)) {
-            true => Ok(()),
-            false => Err(Refused::input(format!("there is no rule {rule}"))),
-        }
+        let gone = acl.rules.remove(rule);
+        gone.map(drop).ok_or_else(|| Refused::input(format!("there is no rule {rule}")))
     })
 }
 
@@ -240,12 +295,7 @@ pub unsafe extern "C" fn fl_acl_remove(acl: *mut fl_acl, rule: u32) -> i32 {
 pub unsafe extern "C" fn fl_acl_commit(acl: *mut fl_acl) -> i32 {
     guarded(|| {
         // SAFETY: the caller's.
-        let acl = unsafe { handle_mut(acl, "acl")? };
-        let new = Arc::new(acl.list.clone());
-        let old =
-            std::mem::replace(&mut *acl.shared.latest.lock().unwrap_or_else(PoisonError::into_inner), new);
-        acl.shared.version.fetch_add(1, Ordering::Release);
-        drop(old);
+        unsafe { handle_mut(acl, "acl")? }.rules.publish();
         Ok(())
     })
 }
@@ -255,11 +305,7 @@ pub unsafe extern "C" fn fl_acl_commit(acl: *mut fl_acl) -> i32 {
 pub unsafe extern "C" fn fl_reader_new(acl: *const fl_acl, reader: *mut *mut fl_reader) -> i32 {
     guarded(|| {
         // SAFETY: the caller's.
-        let shared = Arc::clone(unsafe { &handle(acl, "acl")?.shared });
-        let version = shared.version.load(Ordering::Acquire);
-        let list = shared.latest.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        // SAFETY: the caller's.
-        unsafe { give(fl_reader { shared, version, list }, reader) }
+        unsafe { give(fl_reader(handle(acl, "acl")?.rules.reader()), reader) }
     })
 }
 

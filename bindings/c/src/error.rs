@@ -5,6 +5,8 @@ use std::ffi::{CStr, CString, c_char};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use flowlane::ErrorKind;
+
 /// Done.
 pub const FL_OK: i32 = 0;
 /// What was given is not right: see fl_error().
@@ -30,9 +32,15 @@ impl Refused {
     pub fn file(text: impl Display) -> Self {
         Self { code: FL_FILE, text: text.to_string() }
     }
+}
 
-    pub fn limit(text: impl Display) -> Self {
-        Self { code: FL_LIMIT, text: text.to_string() }
+impl From<flowlane::Error> for Refused {
+    fn from(error: flowlane::Error) -> Self {
+        let code = match error.kind() {
+            ErrorKind::Limit => FL_LIMIT,
+            _ => FL_INPUT,
+        };
+        Self { code, text: error.to_string() }
     }
 }
 
@@ -113,6 +121,13 @@ pub unsafe fn array_mut<'a, T>(array: *mut T, len: usize, what: &str) -> Done<&'
         // SAFETY: the caller's.
         _ => Ok(unsafe { std::slice::from_raw_parts_mut(array, len) }),
     }
+}
+
+/// How many elements there are of `count` things that have `each`.
+#[inline]
+pub fn times(count: usize, each: usize, what: &str) -> Done<usize> {
+    let len = count.checked_mul(each).filter(|len| *len <= isize::MAX as usize);
+    len.ok_or_else(|| Refused::input(format!("{count} {what} of {each} are more than there is memory")))
 }
 
 /// What a handle leads to.

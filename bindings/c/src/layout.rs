@@ -2,10 +2,9 @@
 
 use std::ffi::{c_char, c_void};
 
-use flowlane::packet::Field;
-use flowlane::packet::columns::Values;
+use flowlane::{Field, Values};
 
-use crate::error::{Done, Refused, array, text};
+use crate::error::{Done, Refused, array, text, times};
 
 /// Integers of one byte.
 pub const FL_U8: u32 = 1;
@@ -87,7 +86,7 @@ pub unsafe fn values<'a>(column: &fl_column, rows: usize) -> Done<Values<'a>> {
                     "a column of {bytes} bytes a value; 1 to 16 are possible"
                 )));
             }
-            FL_BYTES => Values::Bytes(array(at.cast(), rows * bytes, name)?, bytes),
+            FL_BYTES => Values::Bytes(array(at.cast(), times(rows, bytes, "values")?, name)?, bytes),
             FL_ONE => {
                 let value: &[u8] = array(at.cast(), bytes, name)?;
                 Values::One(value.iter().fold(0, |sum, byte| sum << 8 | u128::from(*byte)))

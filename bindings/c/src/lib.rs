@@ -3,9 +3,11 @@
 //! Nothing unwinds into C: what panics is caught, and is `FL_BUG`.
 
 mod acl;
+mod bloom;
 mod error;
 mod layout;
 mod lookup;
+mod map;
 mod routes;
 
 /// The version of this interface: grows by one where a program that was compiled with an older header would not work. A
@@ -22,7 +24,7 @@ pub extern "C" fn fl_abi() -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_set_max_simd(bits: u32) -> i32 {
     error::guarded(|| {
-        let limit: Result<flowlane::isa::MaxSimd, _> = bits.to_string().parse();
-        limit.map(flowlane::isa::set_max_simd).map_err(error::Refused::input)
+        flowlane::set_max_simd(bits)?;
+        Ok(())
     })
 }

@@ -47,6 +47,7 @@ struct rule {
 enum { RULES = 300, PACKETS = 3000 };
 static struct rule rules[RULES];
 static char text[RULES * 160];
+static size_t lines[RULES + 1];
 static fl_ipv4 packets[PACKETS];
 
 static void make(void) {
@@ -61,10 +62,12 @@ static void make(void) {
     r->protocol = draw(2) ? 6 : 17;
     r->low = r->high = draw(5);
     r->priority = draw(4);
+    lines[i] = at;
     at += sprintf(text + at, "priority=%u,%s,nw_src=%u.%u.%u.0/%d,nw_dst=%u.%u.%u.0/%d,tp_dst=%u actions=drop\n",
                   r->priority, r->protocol == 6 ? "tcp" : "udp", r->from >> 24, r->from >> 16 & 255, r->from >> 8 & 255,
                   from, r->to >> 24, r->to >> 16 & 255, r->to >> 8 & 255, to, r->low);
   }
+  lines[RULES] = at;
   for (int i = 0; i < PACKETS; i++) {
     fl_ipv4 *p = &packets[i];
     p->source = draw(3) << 24 | draw(3) << 16 | draw(3) << 8 | draw(2);
@@ -75,9 +78,10 @@ static void make(void) {
   }
 }
 
-static uint32_t best(const fl_ipv4 *p, const char *gone) {
+// The best of some rules.
+static uint32_t best_of(const fl_ipv4 *p, const char *gone, uint32_t first, uint32_t end) {
   uint32_t won = FL_NONE;
-  for (uint32_t i = 0; i < RULES; i++) {
+  for (uint32_t i = first; i < end; i++) {
     const struct rule *r = &rules[i];
     if (gone[i] || (p->source & r->from_mask) != r->from || (p->destination & r->to_mask) != r->to) continue;
     if (p->protocol != r->protocol || p->destination_port < r->low || p->destination_port > r->high) continue;
@@ -85,6 +89,8 @@ static uint32_t best(const fl_ipv4 *p, const char *gone) {
   }
   return won;
 }
+
+static uint32_t best(const fl_ipv4 *p, const char *gone) { return best_of(p, gone, 0, RULES); }
 
 // A frame of Ethernet, IPv4 and UDP, TCP or ICMP.
 static uint32_t frame(const fl_ipv4 *p, uint8_t *out) {
@@ -180,6 +186,107 @@ static void answers(const char *engine) {
   fl_reader_free(reader);
 }
 
+// What is asked of rules' fields by all, and comes as columns, costs no allocation either.
+static void gates(void) {
+  fl_acl *acl;
+  fl_reader *reader;
+  CHECK(fl_acl_from_text("udp,tp_dst=1 actions=drop\nudp,tp_dst=2 actions=drop", NULL, &acl) == FL_OK);
+  CHECK(fl_reader_new(acl, &reader) == FL_OK);
+  const uint8_t protocols[3] = {17, 6, 17};
+  const uint16_t kinds[3] = {0x0800, 0x0800, 0x86dd}, ports[3] = {1, 1, 2};
+  const fl_column columns[] = {
+      {fl_field("dl_type"), FL_U16, kinds, 0}, {fl_field("nw_proto"), FL_U8, protocols, 0}, {fl_field("tp_dst"), FL_U16, ports, 0}};
+  uint32_t found[3];
+  size_t before = allocations;
+  CHECK(fl_classify_columns(reader, columns, 3, 3, found) == FL_OK && allocations == before);
+  CHECK(found[0] == 0 && found[1] == FL_NONE && found[2] == FL_NONE);
+  fl_reader_free(reader);
+  fl_acl_free(acl);
+}
+
+enum { LISTS = 3, EACH = RULES / LISTS };
+
+static void check_lists(fl_reader *reader, const char *gone) {
+  static uint32_t found[PACKETS * LISTS + 1];
+  static uint8_t bytes[PACKETS][64];
+  static const uint8_t *frames[PACKETS];
+  static uint32_t lengths[PACKETS], from[PACKETS], to[PACKETS];
+  static uint16_t ports[PACKETS];
+  static uint8_t protocols[PACKETS];
+  static const void *records[PACKETS];
+  for (int i = 0; i < PACKETS; i++) {
+    lengths[i] = frame(&packets[i], bytes[i]), frames[i] = bytes[i], records[i] = &packets[i];
+    from[i] = packets[i].source, to[i] = packets[i].destination, protocols[i] = packets[i].protocol;
+    ports[i] = packets[i].destination_port;
+  }
+  const uint8_t ipv4[2] = {8, 0};
+  const fl_column columns[] = {
+      {fl_field("dl_type"), FL_ONE, ipv4, 2},       {fl_field("nw_src"), FL_U32, from, 0}, {fl_field("nw_dst"), FL_U32, to, 0},
+      {fl_field("nw_proto"), FL_U8, protocols, 0}, {fl_field("tp_dst"), FL_U16, ports, 0},
+  };
+  const fl_record_field fields[] = {
+      {fl_field("nw_src"), FL_U32, offsetof(fl_ipv4, source), 0},
+      {fl_field("nw_dst"), FL_U32, offsetof(fl_ipv4, destination), 0},
+      {fl_field("nw_proto"), FL_BYTES, offsetof(fl_ipv4, protocol), 1},
+      {fl_field("tp_dst"), FL_U16, offsetof(fl_ipv4, destination_port), 0},
+  };
+#define SAME_LISTS(call)                                                                                              \
+  do {                                                                                                                \
+    memset(found, 7, sizeof found);                                                                                   \
+    size_t before = allocations;                                                                                      \
+    CHECK((call) == FL_OK);                                                                                           \
+    CHECK(allocations == before);                                                                                     \
+    for (size_t i = 0; i < n * lists; i++) {                                                                          \
+      uint32_t first = i % lists * EACH;                                                                              \
+      CHECK(found[i] == best_of(&packets[i / lists], gone, first, first + EACH));                                     \
+    }                                                                                                                 \
+    CHECK(found[n * lists] == 0x07070707);                                                                            \
+  } while (0)
+  const size_t counts[] = {PACKETS, 0, 1, 31, 33, 129};
+  for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+    for (size_t lists = 1; lists <= LISTS; lists++) {
+      size_t n = counts[c];
+      SAME_LISTS(fl_classify_ipv4_lists(reader, packets, n, lists, found));
+      SAME_LISTS(fl_classify_frames_lists(reader, frames, lengths, NULL, n, 1, lists, found));
+      SAME_LISTS(fl_classify_records_lists(reader, fields, 4, records, n, lists, found));
+      if (n == PACKETS) SAME_LISTS(fl_classify_columns_lists(reader, columns, 5, n, lists, found));
+    }
+  }
+}
+
+static void several_lists(const char *engine) {
+  static char copy[sizeof text];
+  memcpy(copy, text, sizeof text);
+  const char *texts[LISTS];
+  for (int l = 0; l < LISTS; l++) {
+    texts[l] = copy + lines[l * EACH];
+    copy[lines[(l + 1) * EACH] - 1] = 0;
+  }
+  fl_acl_config config = {.size = sizeof config, .engine = engine, .threads = 1};
+  fl_acl *acl;
+  fl_reader *reader;
+  uint32_t firsts[LISTS], first;
+  CHECK(fl_acl_from_texts(texts, LISTS, &config, firsts, &acl) == FL_OK);
+  for (int l = 0; l < LISTS; l++) CHECK(firsts[l] == (uint32_t)l * EACH);
+  CHECK(fl_acl_len(acl) == RULES && fl_reader_new(acl, &reader) == FL_OK);
+  char gone[RULES] = {0};
+  check_lists(reader, gone);
+  for (int i = 0; i < 50; i++) {
+    uint32_t rule = draw(RULES);
+    CHECK(fl_acl_remove(acl, rule) == (gone[rule] ? FL_INPUT : FL_OK));
+    gone[rule] = 1;
+  }
+  CHECK(fl_acl_commit(acl) == FL_OK && fl_classify_ipv4(reader, packets, 1, &first) == FL_OK);
+  check_lists(reader, gone);
+  CHECK(fl_acl_insert_into(acl, 1, "priority=9,ip actions=drop", &first) == FL_OK && first == RULES);
+  CHECK(fl_acl_commit(acl) == FL_OK);
+  uint32_t found[LISTS];
+  CHECK(fl_classify_ipv4_lists(reader, packets, 1, LISTS, found) == FL_OK);
+  CHECK(found[0] == best_of(packets, gone, 0, EACH) && found[1] == RULES && found[2] == best_of(packets, gone, 2 * EACH, RULES));
+  fl_reader_free(reader);
+  fl_acl_free(acl);
+}
+
 static void ipv6(void) {
   fl_acl *acl;
   fl_reader *reader;
@@ -191,6 +298,12 @@ static void ipv6(void) {
   uint32_t found[3];
   CHECK(fl_classify_ipv6(reader, p, 3, found) == FL_OK);
   CHECK(found[0] == 0 && found[1] == FL_NONE && found[2] == FL_NONE);
+  CHECK(fl_acl_insert_into(acl, 1, "udp6,tp_dst=54 actions=drop", NULL) == FL_OK && fl_acl_commit(acl) == FL_OK);
+  uint32_t both[6];
+  CHECK(fl_classify_ipv6(reader, p, 3, found) == FL_OK && found[0] == 0 && found[1] == FL_NONE);
+  size_t before = allocations;
+  CHECK(fl_classify_ipv6_lists(reader, p, 3, 2, both) == FL_OK && allocations == before);
+  CHECK(both[0] == 0 && both[1] == FL_NONE && both[2] == FL_NONE && both[3] == 1 && both[4] == FL_NONE && both[5] == FL_NONE);
   fl_reader_free(reader);
   fl_acl_free(acl);
 }
@@ -307,11 +420,183 @@ static void routes(void) {
   fl_routes_reader_free(reader);
 }
 
+enum { KEYS = 3000 };
+
+// The key of a number: few bytes differ, the last of all.
+static void key_of(uint32_t number, size_t bytes, uint8_t *key) {
+  memset(key, 5, bytes);
+  for (size_t i = 0; i < 2 && i < bytes; i++) key[i] = number >> 8 * i;
+  if (bytes > 2) key[bytes - 1] ^= number;
+}
+
+static void exact_match(size_t key_bytes) {
+  static uint8_t keys[KEYS * 64];
+  static uint64_t values[KEYS], wanted[65536];
+  static bool found[KEYS], there[65536];
+  // Keys of one byte are 256.
+  const uint32_t all = key_bytes == 1 ? 128 : 5000;
+  memset(there, 0, sizeof there);
+  fl_map *map;
+  CHECK(fl_map_new(key_bytes, 8000, &map) == FL_OK && fl_map_bytes(map) > 1000);
+  static uint32_t numbers[KEYS];
+  size_t len = 0;
+  const size_t counts[] = {KEYS, 0, 1, 63, 64, 65, 255, 257};
+  for (size_t round = 0; round < 8; round++) {
+    size_t n = counts[round], done = 7;
+    for (size_t i = 0; i < n; i++) {
+      numbers[i] = draw(all);
+      key_of(numbers[i], key_bytes, keys + i * key_bytes);
+      values[i] = draw(2) ? draw(1000) : (uint64_t)draw(~0u) << 30;
+    }
+    CHECK(fl_map_insert(map, keys, values, n, &done) == FL_OK && done == n);
+    for (size_t i = 0; i < n; i++) len += !there[numbers[i]], there[numbers[i]] = true, wanted[numbers[i]] = values[i];
+    CHECK(fl_map_len(map) == len);
+    for (size_t i = 0; i < n; i++) {
+      numbers[i] = draw(all);
+      key_of(numbers[i], key_bytes, keys + i * key_bytes);
+      values[i] = 4711;
+    }
+    memset(found, 7, sizeof found);
+    size_t before = allocations;
+    CHECK(fl_map_lookup(map, keys, n, values, found) == FL_OK && allocations == before);
+    for (size_t i = 0; i < n; i++) {
+      CHECK(found[i] == there[numbers[i]] && values[i] == (there[numbers[i]] ? wanted[numbers[i]] : 4711));
+      values[i] = 4712;
+    }
+    CHECK(fl_map_lookup(map, keys, n, values, NULL) == FL_OK);
+    for (size_t i = 0; i < n; i++) CHECK(values[i] == (there[numbers[i]] ? wanted[numbers[i]] : 4712));
+    CHECK(fl_map_remove(map, keys, n / 2, round % 2 ? NULL : found) == FL_OK);
+    for (size_t i = 0; i < n / 2; i++) {
+      CHECK(round % 2 || found[i] == there[numbers[i]]);
+      len -= there[numbers[i]], there[numbers[i]] = false;
+    }
+    CHECK(fl_map_len(map) == len);
+  }
+  fl_map_free(map);
+}
+
+static void *ask(void *shared) {
+  const fl_map *map = shared;
+  const uint32_t keys[2] = {1, 2};
+  while (!atomic_load(&stop)) {
+    uint64_t values[2] = {0, 0};
+    CHECK(fl_map_lookup(map, keys, 2, values, NULL) == FL_OK && values[0] == values[1]);
+  }
+  return NULL;
+}
+
+static void map_beside_a_writer(void) {
+  fl_map *map;
+  CHECK(fl_map_new(4, 100, &map) == FL_OK);
+  atomic_store(&stop, false);
+  pthread_t threads[2];
+  for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, ask, map) == 0);
+  const uint32_t keys[2] = {1, 2};
+  for (uint64_t i = 0; i < 300; i++) {
+    const uint64_t values[2] = {i << 31, i << 31};
+    CHECK(fl_map_insert(map, keys, values, 2, NULL) == FL_OK && fl_map_remove(map, keys, 2, NULL) == FL_OK);
+  }
+  atomic_store(&stop, true);
+  for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+  fl_map_free(map);
+}
+
+static void map_faults(void) {
+  fl_map *map;
+  static uint32_t keys[500];
+  static uint64_t values[500];
+  for (uint32_t i = 0; i < 500; i++) keys[i] = i, values[i] = i;
+  said(fl_map_new(0, 1, &map), FL_INPUT, "keys of 0 bytes; 1 to 64");
+  said(fl_map_new(65, 1, &map), FL_INPUT, "keys of 65 bytes; 1 to 64");
+  said(fl_map_new(4, 0, &map), FL_INPUT, "a capacity of 0");
+  CHECK(fl_map_new(4, 100, &map) == FL_OK);
+  size_t done = 0;
+  said(fl_map_insert(map, keys, values, 500, &done), FL_LIMIT, "the map is full: ");
+  CHECK(done >= 100 && done < 500 && fl_map_len(map) == done);
+  uint64_t value;
+  bool found;
+  CHECK(fl_map_lookup(map, &keys[done - 1], 1, &value, &found) == FL_OK && found && value == done - 1);
+  CHECK(fl_map_lookup(map, &keys[done], 1, &value, &found) == FL_OK && !found);
+  said(fl_map_lookup(map, NULL, 1, &value, NULL), FL_INPUT, "keys is NULL");
+  said(fl_map_lookup(map, keys, 1, NULL, NULL), FL_INPUT, "values is NULL");
+  said(fl_map_lookup(NULL, keys, 1, &value, NULL), FL_INPUT, "map is NULL");
+  said(fl_map_lookup(map, keys, SIZE_MAX / 2, &value, NULL), FL_INPUT, "more than there is memory");
+  CHECK(fl_map_len(NULL) == 0 && fl_map_bytes(NULL) == 0);
+  fl_map_free(NULL);
+  fl_map_free(map);
+}
+
+static void membership(void) {
+  static uint64_t numbers[KEYS];
+  static uint8_t rows[KEYS][13];
+  static bool found[KEYS];
+  fl_bloom *bloom;
+  CHECK(fl_bloom_new(2 * KEYS, 0.001, &bloom) == FL_OK && fl_bloom_bytes(bloom) > KEYS);
+  for (int i = 0; i < KEYS; i++) {
+    numbers[i] = (uint64_t)draw(~0u) << 32 | i;
+    for (int b = 0; b < 13; b++) rows[i][b] = draw(256);
+  }
+  CHECK(fl_bloom_insert_u64(bloom, numbers, KEYS) == FL_OK && fl_bloom_insert(bloom, rows, 13, KEYS) == FL_OK);
+  const size_t counts[] = {KEYS, 0, 1, 255, 257};
+  for (size_t c = 0; c < sizeof counts / sizeof *counts; c++) {
+    size_t n = counts[c], before = allocations;
+    memset(found, 0, sizeof found);
+    CHECK(fl_bloom_contains_u64(bloom, numbers, n, found) == FL_OK);
+    for (size_t i = 0; i < n; i++) CHECK(found[i]);
+    memset(found, 0, sizeof found);
+    CHECK(fl_bloom_contains(bloom, rows, 13, n, found) == FL_OK && allocations == before);
+    for (size_t i = 0; i < KEYS; i++) CHECK(found[i] == (i < n));
+  }
+  size_t wrong = 0;
+  for (int round = 0; round < 10; round++) {
+    for (int i = 0; i < KEYS; i++) numbers[i] = (uint64_t)draw(~0u) << 32 | (KEYS + i);
+    CHECK(fl_bloom_contains_u64(bloom, numbers, KEYS, found) == FL_OK);
+    for (size_t i = 0; i < KEYS; i++) wrong += found[i];
+  }
+  CHECK(wrong < 10 * KEYS * 3 / 1000);
+  said(fl_bloom_new(10, 2.0, &bloom), FL_INPUT, "a false-positive rate of 2");
+  said(fl_bloom_new(UINT64_MAX, 0.001, &bloom), FL_LIMIT, "no filter holds");
+  said(fl_bloom_insert(bloom, rows, 0, 1), FL_INPUT, "keys of 0 bytes");
+  said(fl_bloom_contains_u64(bloom, numbers, 1, NULL), FL_INPUT, "found is NULL");
+  CHECK(fl_bloom_bytes(NULL) == 0);
+  fl_bloom_free(NULL);
+  fl_bloom_free(bloom);
+}
+
+static void list_faults(void) {
+  fl_acl *acl;
+  const char *texts[17] = {"tcp actions=drop", "udp actions=drp"};
+  said(fl_acl_from_texts(texts, 2, NULL, NULL, &acl), FL_INPUT, "lists[1]:1:");
+  said(fl_acl_from_texts(texts, 0, NULL, NULL, &acl), FL_INPUT, "0 lists; 1 to 16");
+  said(fl_acl_from_texts(texts, 17, NULL, NULL, &acl), FL_INPUT, "17 lists; 1 to 16");
+  said(fl_acl_from_texts(texts + 2, 1, NULL, NULL, &acl), FL_INPUT, "lists[0] is NULL");
+  texts[0] = "/no/such.rules";
+  said(fl_acl_from_files(texts, 1, NULL, NULL, &acl), FL_FILE, "/no/such.rules: ");
+  CHECK(fl_acl_from_text("tcp actions=drop", NULL, &acl) == FL_OK);
+  said(fl_acl_insert_into(acl, FL_LISTS_MAX, "tcp actions=drop", NULL), FL_INPUT, "list 16");
+  fl_reader *reader;
+  uint32_t found[4] = {7, 7, 7, 7};
+  CHECK(fl_reader_new(acl, &reader) == FL_OK);
+  said(fl_classify_ipv4_lists(reader, packets, 2, 0, found), FL_INPUT, "0 lists");
+  said(fl_classify_ipv4_lists(reader, packets, 2, 17, found), FL_INPUT, "17 lists");
+  // A list without rules answers for none.
+  CHECK(fl_classify_ipv4_lists(reader, packets, 2, 2, found) == FL_OK && found[1] == FL_NONE && found[3] == FL_NONE);
+  fl_reader_free(reader);
+  fl_acl_free(acl);
+}
+
 int main(void) {
   make();
   const char *engines[] = {"auto", "tree", "dynamic", "brute"};
-  for (int i = 0; i < 4; i++) answers(engines[i]);
+  for (int i = 0; i < 4; i++) answers(engines[i]), several_lists(engines[i]);
+  gates();
   ipv6();
+  list_faults();
+  const size_t key_bytes[] = {1, 3, 4, 8, 13, 16, 37, 40, 64};
+  for (size_t i = 0; i < sizeof key_bytes / sizeof *key_bytes; i++) exact_match(key_bytes[i]);
+  map_beside_a_writer();
+  map_faults();
+  membership();
   faults();
   changes();
   routes();

@@ -1,18 +1,14 @@
 //! Access lists.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field as ArrowField};
-use flowlane::classify::acl::{AclConfig, AclEngine};
-use flowlane::classify::{AclSearch, Classifier as _};
-use flowlane::packet::columns::{FlowColumns, Values};
-use flowlane::packet::{Field, FlowMask};
-use flowlane::rule::flow_syntax::print_rule;
-use flowlane::rule::{Priority, ReadOptions, Rule, RuleId, read};
+use flowlane::{
+    AccessList, ClassifierConfig, Field, FlowColumns, FlowMask, NONE, Priority, Rule, Values, read_rules,
+};
 use flowlane_arrow::{check_tags, check_width, ether_type, packets, packets_of};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
@@ -29,54 +25,35 @@ const PACKETS_A_THREAD: usize = 1 << 16;
 /// Rules, and the engine that looks packets up.
 #[pyclass(module = "flowlane._flowlane", frozen)]
 pub struct Classifier {
-    list: RwLock<List>,
-    engine: AclEngine,
-}
-
-struct List {
-    /// By number.
-    rules: BTreeMap<u32, Rule>,
-    search: AclSearch,
-    next: u32,
-    /// Bits at which any rule looks.
-    looked_at: FlowMask,
-}
-
-fn parse(text: &str, name: &str) -> PyResult<Vec<Rule>> {
-    read(text, name, None, &ReadOptions::default()).map_err(error)
+    list: RwLock<flowlane::Classifier>,
+    /// The engine that was asked for.
+    engine: String,
 }
 
 impl Classifier {
-    fn build(rules: BTreeMap<u32, Rule>, engine: &str) -> PyResult<Self> {
-        let engine: AclEngine = engine.parse().map_err(error)?;
-        let config = AclConfig {
-            engine,
-            rules_max: 32 << 20,
-            memory_max: 16 << 30,
-            threads: std::thread::available_parallelism().map_or(1, Into::into),
-            seed: rand::random(),
-            variant: None,
-        };
-        let mut best_first: Vec<(&u32, &Rule)> = rules.iter().collect();
-        best_first.sort_by_key(|(_, rule)| std::cmp::Reverse(rule.priority));
-        let entries = best_first.into_iter().map(|(id, rule)| (RuleId(*id), rule.priority, &rule.matches));
-        let search = AclSearch::build(config, entries).map_err(error)?;
-        let next = rules.last_key_value().map_or(0, |(id, _)| id + 1);
-        Ok(Self { list: RwLock::new(List { rules, looked_at: search.looked_at(), search, next }), engine })
+    fn build(text: &str, name: &str, engine: &str) -> PyResult<Self> {
+        let rules = read_rules(text, name).map_err(error)?;
+        Self::numbered((0..).zip(rules), engine)
+    }
+
+    fn numbered(rules: impl IntoIterator<Item = (u32, Rule)>, engine: &str) -> PyResult<Self> {
+        let config = ClassifierConfig::new().engine(engine).map_err(error)?;
+        let list = config.build_numbered(rules).map_err(error)?;
+        Ok(Self { list: RwLock::new(list), engine: engine.to_owned() })
     }
 
     // A change is made whole or not at all: whoever panicked has left the list as it was.
-    fn read(&self) -> RwLockReadGuard<'_, List> {
+    fn read(&self) -> RwLockReadGuard<'_, flowlane::Classifier> {
         self.list.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, List> {
+    fn write(&self) -> RwLockWriteGuard<'_, flowlane::Classifier> {
         self.list.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The rule of each packet, by up to so many threads.
-    fn look_up(list: &List, packets: &FlowColumns<'_>, threads: usize) -> Vec<u32> {
-        let mut found = vec![u32::MAX; packets.len()];
+    fn look_up(list: &AccessList, packets: &FlowColumns<'_>, threads: usize) -> Vec<u32> {
+        let mut found = vec![NONE; packets.len()];
         let threads = threads.min(packets.len() / PACKETS_A_THREAD).max(1);
         let share = packets.len().div_ceil(threads).max(1);
         std::thread::scope(|scope| {
@@ -84,11 +61,10 @@ impl Classifier {
             let own = shares.next();
             for (number, found) in shares {
                 let packets = packets.rows(number * share..number * share + found.len());
-                let search = &list.search;
-                scope.spawn(move || search.lookup_columns(&packets, found));
+                scope.spawn(move || list.lookup_columns(&packets, found));
             }
             if let Some((_, found)) = own {
-                list.search.lookup_columns(&packets.rows(0..found.len()), found);
+                list.lookup_columns(&packets.rows(0..found.len()), found);
             }
         });
         found
@@ -98,7 +74,7 @@ impl Classifier {
         // Rules that come meanwhile look at other columns.
         let list = self.read();
         let look_up = |packets: &FlowColumns<'_>| Self::look_up(&list, packets, threads);
-        packets_of(batch, &list.looked_at, look_up).map_err(error)
+        packets_of(batch, list.looked_at(), look_up).map_err(error)
     }
 }
 
@@ -115,16 +91,13 @@ impl Classifier {
     /// The rules of a file.
     #[staticmethod]
     fn from_file(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        py.detach(|| {
-            let rules = parse(&read_text(&path)?, &path.display().to_string())?;
-            Self::build((0..).zip(rules).collect(), engine)
-        })
+        py.detach(|| Self::build(&read_text(&path)?, &path.display().to_string(), engine))
     }
 
     /// The rules of a text.
     #[staticmethod]
     fn from_text(py: Python<'_>, text: &str, engine: &str) -> PyResult<Self> {
-        py.detach(|| Self::build((0..).zip(parse(text, "rules")?).collect(), engine))
+        py.detach(|| Self::build(text, "rules", engine))
     }
 
     /// Rules with their numbers: what [`state`](Self::state) says.
@@ -138,11 +111,11 @@ impl Classifier {
         next: u32,
     ) -> PyResult<Self> {
         py.detach(|| {
-            let rules = parse(text, "rules")?.into_iter().zip(priorities);
+            let rules = read_rules(text, "rules").map_err(error)?.into_iter().zip(priorities);
             let rules = rules.map(|(rule, priority)| Rule { priority: Priority(priority), ..rule });
-            let made = Self::build(numbers.into_iter().zip(rules).collect(), engine)?;
+            let made = Self::numbered(numbers.into_iter().zip(rules), engine)?;
             // The numbers of rules that are gone are not given again.
-            made.write().next = next;
+            made.write().leave_out_below(next);
             Ok(made)
         })
     }
@@ -198,7 +171,7 @@ impl Classifier {
             }
             Ok::<_, PyErr>(all)
         })?;
-        let hits = BooleanBuffer::collect_bool(found.len(), |row| found[row] != u32::MAX);
+        let hits = BooleanBuffer::collect_bool(found.len(), |row| found[row] != NONE);
         let array =
             UInt32Array::new(found.into(), Some(NullBuffer::new(hits)).filter(|n| n.null_count() > 0));
         let described = ArrowField::new("rule", DataType::UInt32, true);
@@ -224,17 +197,17 @@ impl Classifier {
         let known: Vec<Field> = values.iter().map(|(field, _)| *field).collect();
         let kind = ether_type(&known).map_err(error)?;
         let key = packets(1, kind, values.into_iter()).map_err(error)?.key(0);
-        let told = self.read().search.explain(&key);
+        let told = self.read().explain(&key);
         let out = PyDict::new(py);
-        out.set_item("rule", told.winner.map(|rule| rule.0))?;
-        out.set_item("next_rule", told.runner_up.map(|rule| rule.0))?;
+        out.set_item("rule", told.rule)?;
+        out.set_item("next_rule", told.next_rule)?;
         out.set_item("engine", told.engine)?;
-        out.set_item("variant", told.variant.name())?;
+        out.set_item("variant", told.variant)?;
         out.set_item("nodes", told.nodes)?;
         out.set_item("rules", told.rules)?;
         let looked_at = PyDict::new(py);
-        for info in flowlane::packet::Field::all() {
-            let mask = told.looked_at.get(info.field);
+        for info in Field::all() {
+            let mask = told.depends_on.get(info.field);
             if mask != 0 {
                 looked_at.set_item(info.name, mask)?;
             }
@@ -243,74 +216,52 @@ impl Classifier {
         Ok(out)
     }
 
-    /// Adds the rules of a text; their numbers.
+    /// Adds the rules of a text, all or none of them; their numbers.
     fn insert_text(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
         py.detach(|| {
-            let rules = parse(text, "rules")?;
-            let list = &mut *self.write();
-            let mut numbers = Vec::with_capacity(rules.len());
-            for rule in rules {
-                let number = list.next;
-                if let Err(refused) = list.search.insert(RuleId(number), rule.priority, &rule.matches) {
-                    // All or none.
-                    for number in numbers {
-                        list.search.remove(RuleId(number));
-                        list.rules.remove(&number);
-                    }
-                    return Err(error(refused));
-                }
-                list.rules.insert(number, rule);
-                list.next += 1;
-                numbers.push(number);
-            }
-            list.looked_at = list.search.looked_at();
-            Ok(numbers)
+            let rules = read_rules(text, "rules").map_err(error)?;
+            self.write().insert_all(rules).map(Iterator::collect).map_err(error)
         })
     }
 
     /// Removes a rule; says whether it was there.
     fn remove(&self, py: Python<'_>, rule: u32) -> bool {
-        py.detach(|| {
-            let list = &mut *self.write();
-            // A field at which no rule looks any more does no harm.
-            list.rules.remove(&rule).is_some() && list.search.remove(RuleId(rule))
-        })
+        py.detach(|| self.write().remove(rule).is_some())
     }
 
     /// A rule as text.
     fn rule(&self, number: u32) -> PyResult<String> {
         let list = self.read();
-        let rule = list.rules.get(&number);
-        rule.map(print_rule)
-            .ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(format!("there is no rule {number}")))
+        let rule = list.rule(number).map(ToString::to_string);
+        rule.ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(format!("there is no rule {number}")))
     }
 
     /// The numbers of all rules, ascending.
     fn numbers(&self) -> Vec<u32> {
-        self.read().rules.keys().copied().collect()
+        self.read().rules().map(|(number, _)| number).collect()
     }
 
     /// The fields that any rule looks at.
     #[getter]
     fn fields(&self) -> Vec<&'static str> {
-        self.read().search.fields().into_iter().map(|field| field.info().name).collect()
+        self.read().fields().into_iter().map(|field| field.info().name).collect()
     }
 
     /// The engine that has the rules, and its variant.
     #[getter]
     fn engine(&self) -> (&'static str, &'static str) {
-        let (engine, variant) = self.read().search.engine();
-        (engine, variant.name())
+        let list = self.read();
+        (list.engine(), list.variant())
     }
 
     /// Bytes of the tables.
     #[getter]
     fn table_bytes(&self) -> usize {
-        self.read().search.table_bytes()
+        self.read().table_bytes()
     }
 
     fn __len__(&self) -> usize {
-        self.read().rules.len()
+        self.read().len()
     }
 
     /// The fields that any rule looks at, and of which these columns say nothing.
@@ -323,14 +274,11 @@ impl Classifier {
             known.add_field(Field::EthType);
         }
         let mut missing = Vec::new();
-        for field in list.search.fields() {
-            let mut own = FlowMask::zero();
-            own.add_field(field);
-            let is_missing =
-                own.present_words().any(|w| own.word(w) & list.looked_at.word(w) & !known.word(w) != 0);
-            if is_missing {
+        for field in list.fields() {
+            // Fields may share a place.
+            if list.looked_at().get(field) & !known.get(field) != 0 {
                 missing.push(field.info().name);
-                known.add(&own);
+                known.add_field(field);
             }
         }
         missing
@@ -338,16 +286,17 @@ impl Classifier {
 
     /// Whether there is a rule of this number.
     fn has(&self, rule: u32) -> bool {
-        self.read().rules.contains_key(&rule)
+        self.read().rule(rule).is_some()
     }
 
     /// What [`from_numbered`](Self::from_numbered) makes it again from.
-    fn state(&self) -> (Vec<u32>, Vec<u32>, String, &'static str, u32) {
+    fn state(&self) -> (Vec<u32>, Vec<u32>, String, String, u32) {
         let list = self.read();
         // Priorities apart: filters' may be larger than those of the language.
-        let plain = |rule: &Rule| print_rule(&Rule { priority: Priority(1), ..rule.clone() }) + "\n";
-        let priorities = list.rules.values().map(|rule| rule.priority.0).collect();
-        let text = list.rules.values().map(plain).collect();
-        (list.rules.keys().copied().collect(), priorities, text, self.engine.name(), list.next)
+        let plain = |rule: &Rule| Rule { priority: Priority(1), ..rule.clone() }.to_string() + "\n";
+        let numbers = list.rules().map(|(number, _)| number).collect();
+        let priorities = list.rules().map(|(_, rule)| rule.priority.0).collect();
+        let text = list.rules().map(|(_, rule)| plain(rule)).collect();
+        (numbers, priorities, text, self.engine.clone(), list.next_number())
     }
 }

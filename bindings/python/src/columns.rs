@@ -1,7 +1,6 @@
 //! Columns of numpy: what the Python side has made contiguous, unsigned and of this machine's byte order.
 
-use flowlane::packet::Field;
-use flowlane::packet::columns::Values;
+use flowlane::{Field, Values};
 use numpy::{Element, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use pyo3::types::PyAny;

@@ -34,7 +34,6 @@ mod _flowlane {
     /// Uses SIMD registers of so many bits at most: 64 (none), 128, 256 or 512. For tables made from then on.
     #[pyfunction]
     fn set_max_simd(bits: u32) -> PyResult<()> {
-        let limit: Result<flowlane::isa::MaxSimd, _> = bits.to_string().parse();
-        limit.map(flowlane::isa::set_max_simd).map_err(|e| super::error::error(format!("max_simd: {e}")))
+        flowlane::set_max_simd(bits).map_err(|e| super::error::error(format!("max_simd: {e}")))
     }
 }

@@ -1,88 +1,104 @@
 //! Packet classification on every lane of a machine.
 //!
-//! The modules stand in the order in which a packet meets them, and each may use only those before it:
-//!
-//! `names ← testing ← isa ← memory ← choices ← {hash, real} ← probe ← {bloom, cuckoo, flow_register} ← packet ← rule ← {cache, classify, route, tunnel} ← generate ← {check, tune}`
-//!
-//! | module | what |
-//! |---|---|
-//! | [`names`] | kinds of things that are read by name |
-//! | `testing` | where tests find larger data |
-//! | [`isa`] | which SIMD variants this CPU has and may use |
-//! | `memory` | memory for tables: aligned, on huge pages where it is large |
-//! | [`choices`] | which variants and kernels tables use where nobody asked for one: installed, built in, or tried in the first batches |
-//! | [`hash`] | MurmurHash3 and CRC32C over one or many keys |
-//! | `real` | logarithms and powers that are the same on every machine |
-//! | `probe` | what a scalar lookup reads and computes, for simulators |
-//! | [`bloom`] | Bloom filters: classic and blocked, one key or a batch at a time |
-//! | [`flow_register`] | how many flows there are, by linear counting |
-//! | [`packet`] | the table of fields, the flow key and its parser |
-//! | [`rule`] | matches, actions, rules, and their readers and printers |
-//! | [`cuckoo`] | an exact-match table of many keys: one writer, readers that never wait |
-//! | [`classify`] | rule tables: linear search (the oracle), tuple search |
-//! | [`route`] | routes: the longest prefix that an address is in, and its next hop |
-//! | [`cache`] | exact-match and megaflow caches |
-//! | [`tunnel`] | VXLAN, GENEVE and GTP-U: endpoints, decapsulation, encapsulation |
-//! | [`generate`] | synthetic rules and traces |
-//! | `check` | engines against their definitions, for as long as one likes |
-//! | [`tune`] | measures which choices are fastest on this machine |
-//!
-//! `testing`, `memory`, `real`, `probe` and `check` are there for this project's other crates, and not in the documentation.
-//!
-//! # From a packet to a verdict
+//! Tables that answer for many packets at once, by SSE4.2, AVX2 or AVX-512 where the CPU has them: access lists over any fields of a
+//! packet, routes of IPv4 and IPv6, exact match, Bloom filters. They take slices, write to slices, and give the same answers whatever
+//! the machine is.
 //!
 //! ```
-//! use flowlane::classify::{Classifier, TupleSearch};
-//! use flowlane::generate::build_frame;
-//! use flowlane::packet::{FlowKey, Parser};
-//! use flowlane::rule::{ReadOptions, RuleId, read};
+//! use flowlane::{ClassifierConfig, FlowKey, Parser, read_rules};
 //!
 //! let text = "priority=10,ip,nw_dst=192.0.2.0/24,actions=output:2\npriority=20,tcp,tp_dst=22,actions=drop";
-//! let rules = read(text, "flows.txt", None, &ReadOptions::default())?;
-//! let mut table = TupleSearch::new(1000, 0x5eed);
-//! for (id, rule) in (0..).map(RuleId).zip(&rules) {
-//!     table.insert(id, rule.priority, &rule.matches)?;
-//! }
-//! let mut frame = Vec::new();
-//! build_frame(&rules[0].matches.key(), 60, &mut frame); // to 192.0.2.0; yours come from a port or a capture
+//! let acl = ClassifierConfig::new().build(read_rules(text, "flows.txt")?)?;
 //!
-//! let mut key = FlowKey::zero();
-//! Parser::new().parse_one(&frame, 1, &mut key);
-//! let verdict = table.lookup(&key).map(|hit| &rules[hit.rule.0 as usize].actions);
-//! assert_eq!(verdict, Some(&rules[0].actions));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! // An IPv4 packet of TCP to port 22 of 192.0.2.1; yours come from a port or a capture.
+//! let mut frame = [0; 60];
+//! frame[12..14].copy_from_slice(&[0x08, 0x00]);
+//! frame[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 6]);
+//! frame[30..34].copy_from_slice(&[192, 0, 2, 1]);
+//! (frame[37], frame[46]) = (22, 0x50);
+//!
+//! let mut keys = [FlowKey::zero()];
+//! Parser::new().parse_one(&frame, 1, &mut keys[0]);
+//! let mut rules = [0; 1];
+//! acl.lookup_keys(&keys, &mut rules);
+//! assert_eq!(rules, [1]); // the second rule; flowlane::NONE where none matches
+//! assert!(acl.rule(rules[0]).unwrap().actions.is_empty());
+//! # Ok::<(), flowlane::Error>(())
 //! ```
 //!
-//! A switch puts a [megaflow cache](cache) in front of the table, and asks for many packets at once. What else each
-//! table can do is shown where it is documented.
+//! # What there is
 //!
-//! The library does no I/O, starts no threads but those that it is told to build a tree of rules with, and holds no
-//! global state but the SIMD width cap, the installed choices and the clock by which tables try their bodies.
+//! | for | items |
+//! |---|---|
+//! | packets | [`Parser`] reads frames ([`Captured`] of them what there is) into a [`FlowKey`] of [`Field`]s, and says in [`Headers`] where what is, and what is [`Malformed`]; [`FlowColumns`] of [`Values`] are packets as columns |
+//! | rules | [`read_rules`] makes of a text [`Rule`]s: a [`Match`], a [`Priority`], [`Action`]s, which prints as it was written |
+//! | access lists | [`ClassifierConfig`] builds a [`Classifier`], which is changed; what is looked up in is its [`AccessList`], on other threads by a [`Reader`]; [`NONE`] is no rule; an [`Explanation`] says how an answer came about |
+//! | several lists in one pass | [`ClassifierConfig::build_categories`], [`AccessList::lookup_categories`], up to [`CATEGORIES_MAX`] |
+//! | routes | [`read_routes`] makes of a text a [`RouteList`], [`RouteConfig`] of it a [`RouteTable`] of [`IpPrefix`]es, which is looked up in on other threads by a [`RouteReader`] |
+//! | exact match | [`CuckooMap`]: numbers of 64 bits by keys of 1 to 64 bytes |
+//! | membership | [`BloomFilter`] |
+//! | the machine | [`set_max_simd`] bounds the width of what is used; [`Tuning`] chooses bodies of tables, and [`set_clock`] lets tables try them |
+//! | what went wrong | [`Error`], of an [`ErrorKind`] |
+//!
+//! # What holds for all
+//!
+//! - **Slices.** A batch has any length. Its results are as many as its packets, in their order; lengths that differ are a panic, which
+//!   the function names. 32 packets are worth a call, from 128 on it is fastest.
+//! - **Numbers** are in this machine's order: `0xc000_0201` is 192.0.2.1. Bytes are in network order.
+//! - **Lookups** of many allocate nothing, start no thread and wait for nobody.
+//! - **Changes** are made whole or not at all, unless a function says otherwise.
+//! - **Threads.** All is `Send`, all tables are `Sync`. What is changed takes `&mut`; readers for other threads come from the table.
+//! - **Seeds.** Hashes are keyed at random, so that nobody can choose packets that are slow; who needs the same run again gives a seed.
+//!   Answers do not depend on it, but for which keys a [`BloomFilter`] confirms wrongly.
+//! - **State.** The library does no I/O and starts no threads, but those that build a tree of rules, as many as the configuration
+//!   says. Global are the width of [`set_max_simd`], what [`Tuning`] has installed, and the clock.
+//!
+//! Modules that are not shown here are this project's own, and change without notice.
 
 #![deny(missing_docs)]
 
+// In the order of ARCHITECTURE.md, which says what each is for.
+#[doc(hidden)]
 pub mod bloom;
+#[doc(hidden)]
 pub mod cache;
 #[doc(hidden)]
 pub mod check;
+#[doc(hidden)]
 pub mod choices;
+#[doc(hidden)]
 pub mod classify;
+#[doc(hidden)]
 pub mod cuckoo;
+mod error;
+mod facade;
+#[doc(hidden)]
 pub mod flow_register;
+#[doc(hidden)]
 pub mod generate;
+#[doc(hidden)]
 pub mod hash;
+#[doc(hidden)]
 pub mod isa;
 #[doc(hidden)]
 pub mod memory;
+#[doc(hidden)]
 pub mod names;
+#[doc(hidden)]
 pub mod packet;
 #[doc(hidden)]
 pub mod probe;
 #[doc(hidden)]
 pub mod real;
+#[doc(hidden)]
 pub mod route;
+#[doc(hidden)]
 pub mod rule;
 #[doc(hidden)]
 pub mod testing;
+#[doc(hidden)]
 pub mod tune;
+#[doc(hidden)]
 pub mod tunnel;
+
+pub use facade::*;

@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 
 use super::fields::Field;
 use super::key::FlowKey;
+use crate::error::Error;
 
 /// Values of a field, one for each packet.
 #[derive(Clone, Copy)]
@@ -110,49 +111,8 @@ fn number(bytes: &[u8]) -> u128 {
     bytes.iter().fold(0, |number, byte| number << 8 | u128::from(*byte))
 }
 
-/// A column that does not suit its field, or the others.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ColumnError {
-    /// It is shorter or longer than the others.
-    #[error("column `{field}` has {len} rows, and others have {wanted}; give as many of each")]
-    Rows {
-        /// The field's name.
-        field: &'static str,
-        /// How many it has.
-        len: usize,
-        /// How many the others have.
-        wanted: usize,
-    },
-    /// A value that the field cannot have.
-    #[error("column `{field}`, row {row}: {value:#x} does not fit into {bits} bits")]
-    TooLarge {
-        /// The field's name.
-        field: &'static str,
-        /// Where it is, from 0.
-        row: usize,
-        /// The value.
-        value: u128,
-        /// What the field has.
-        bits: u8,
-    },
-    /// Bytes of a width that no field has, or that their length is no multiple of.
-    #[error("column `{field}`: {bytes} bytes are no values of {each} bytes each (1 to 16)")]
-    Width {
-        /// The field's name.
-        field: &'static str,
-        /// How many there are.
-        bytes: usize,
-        /// How many each has.
-        each: usize,
-    },
-    /// The field is there already.
-    #[error("column `{field}` is given twice")]
-    Twice {
-        /// The field's name.
-        field: &'static str,
-    },
-}
+/// A column that does not suit its field, or the others: an [`Input`](crate::ErrorKind::Input).
+pub type ColumnError = Error;
 
 /// A piece of a field in a word of the flow key.
 #[derive(Clone, Copy, Debug)]
@@ -170,8 +130,7 @@ struct Piece<'a> {
 /// Packets of which some fields are known, one column each; the others are 0.
 ///
 /// ```
-/// use flowlane::packet::columns::{FlowColumns, Values};
-/// use flowlane::packet::Field;
+/// use flowlane::{Field, FlowColumns, Values};
 ///
 /// let packets = FlowColumns::new(2)
 ///     .with(Field::EthType, Values::One(0x0800))?
@@ -179,7 +138,8 @@ struct Piece<'a> {
 /// assert_eq!(packets.key(1).get(Field::TpDst), 80);
 /// let error = packets.with(Field::TpSrc, Values::U32(&[1, 70_000])).unwrap_err();
 /// assert_eq!(error.to_string(), "column `tp_src`, row 1: 0x11170 does not fit into 16 bits");
-/// # Ok::<(), flowlane::packet::columns::ColumnError>(())
+/// assert_eq!(error.row(), Some(1));
+/// # Ok::<(), flowlane::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct FlowColumns<'a> {
@@ -205,32 +165,40 @@ impl<'a> FlowColumns<'a> {
     ///
     /// # Errors
     /// As there.
-    pub fn with(mut self, field: Field, values: Values<'a>) -> Result<Self, ColumnError> {
+    pub fn with(mut self, field: Field, values: Values<'a>) -> Result<Self, Error> {
         self.add(field, values).map(|()| self)
     }
 
     /// Adds the values of a field. A type wider than the field will do where the values fit.
     ///
     /// # Errors
-    /// Where there are not as many as packets, one does not fit, or the field is there already; nothing is added then.
-    pub fn add(&mut self, field: Field, values: Values<'a>) -> Result<(), ColumnError> {
+    /// [`Input`](crate::ErrorKind::Input): where there are not as many as packets, one does not fit, or the field is there already; nothing is added then.
+    pub fn add(&mut self, field: Field, values: Values<'a>) -> Result<(), Error> {
         let info = field.info();
         let name = info.name;
         if let Values::Bytes(bytes, each) = values
             && (!(1..=16).contains(&each) || !bytes.len().is_multiple_of(each))
         {
-            return Err(ColumnError::Width { field: name, bytes: bytes.len(), each });
+            let bytes = bytes.len();
+            return Err(Error::input(format!(
+                "column `{name}`: {bytes} bytes are no values of {each} bytes each (1 to 16)"
+            )));
         }
         if let Some(len) = values.len().filter(|len| *len != self.len) {
-            return Err(ColumnError::Rows { field: name, len, wanted: self.len });
+            let wanted = self.len;
+            return Err(Error::input(format!(
+                "column `{name}` has {len} rows, and others have {wanted}; give as many of each"
+            )));
         }
         if self.fields.contains(&field) {
-            return Err(ColumnError::Twice { field: name });
+            return Err(Error::input(format!("column `{name}` is given twice")));
         }
         if 8 * values.bytes() > usize::from(info.width)
             && let Some(row) = values.first_above(info.ones())
         {
-            return Err(ColumnError::TooLarge { field: name, row, value: values.at(row), bits: info.width });
+            let (value, bits) = (values.at(row), info.width);
+            let wrong = format!("column `{name}`, row {row}: {value:#x} does not fit into {bits} bits");
+            return Err(Error::input(wrong).at(row));
         }
         self.fields.push(field);
         let mut below = u32::from(info.width);

@@ -79,9 +79,23 @@ pub enum Prerequisite {
     Tunnel,
 }
 
-/// A field of the flow key. Its properties are in [`Field::info`].
+/// A field of the flow key. Its properties are in [`Field::info`], its names those of Open vSwitch.
+///
+/// A value is a number, right-aligned: addresses and ports as they are written, `0xc000_0201` for 192.0.2.1. A packet without a
+/// field has 0 there.
+///
+/// ```
+/// use flowlane::Field;
+///
+/// let field = Field::by_name("nw_dst").unwrap();
+/// assert_eq!((field, field.info().width), (Field::Ipv4Dst, 32));
+/// assert_eq!(Field::by_name("tcp_dst"), Field::by_name("tp_dst"));
+/// ```
+///
+#[doc = include_str!("fields.md")]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
+#[non_exhaustive]
 #[expect(missing_docs, reason = "every variant's documentation is its row of FIELDS")]
 pub enum Field {
     InPort,
@@ -149,8 +163,9 @@ pub enum Field {
     Reg3,
 }
 
-/// One row of the table of fields.
+/// What a [`Field`] is: one row of the table of fields.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct FieldInfo {
     /// The field.
     pub field: Field,
@@ -159,12 +174,15 @@ pub struct FieldInfo {
     /// Other names that are read.
     pub aliases: &'static [&'static str],
     /// Position of the field's most significant bit, counted from the most significant bit of word 0.
+    #[doc(hidden)]
     pub bit: u16,
     /// Width in bits, 1 to 128.
     pub width: u8,
     /// How values are written.
+    #[doc(hidden)]
     pub form: Form,
     /// What a packet must be to have the field.
+    #[doc(hidden)]
     pub prerequisite: Prerequisite,
     /// Whether rules may look at, and set, some of its bits only (ovs-fields(7), *Maskable*).
     pub maskable: bool,
@@ -293,6 +311,7 @@ impl Field {
 impl FieldInfo {
     /// The words that the field lies in, most significant first: (word, shift of the piece's lowest
     /// bit, width of the piece).
+    #[doc(hidden)]
     pub fn pieces(&self) -> impl Iterator<Item = (usize, u32, u32)> + use<> {
         let end = u32::from(self.bit) + u32::from(self.width);
         let mut at = u32::from(self.bit);
@@ -308,6 +327,7 @@ impl FieldInfo {
 
     /// What a value and mask of the field (right-aligned) are in the words that it lies in: (word, value
     /// bits, mask bits), the value's within the mask.
+    #[doc(hidden)]
     pub fn spread(&self, value: u128, mask: u128) -> impl Iterator<Item = (usize, u32, u32)> + use<> {
         let mut left = u32::from(self.width);
         self.pieces().map(move |(word, shift, width)| {
@@ -401,6 +421,35 @@ pub const TUNNEL_GTPU: u8 = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn of_which_packets(info: &FieldInfo) -> &'static str {
+        match info.prerequisite {
+            Prerequisite::None => "all",
+            Prerequisite::Vlan => "with a VLAN tag",
+            Prerequisite::Mpls => "with a label",
+            Prerequisite::Arp => "ARP",
+            Prerequisite::Ip => "IPv4, IPv6",
+            Prerequisite::Ipv4 => "IPv4",
+            Prerequisite::Ipv6 => "IPv6",
+            Prerequisite::Ports => "TCP, UDP, SCTP",
+            Prerequisite::Tcp => "TCP",
+            Prerequisite::Icmp => "ICMP, ICMPv6",
+            Prerequisite::NeighbourDiscovery => "neighbour discovery",
+            Prerequisite::Tunnel => "out of a tunnel",
+        }
+    }
+
+    #[test]
+    fn the_documented_table_is_that_of_the_fields() {
+        let mut table = "| field | names in rules | bits | of packets |\n|---|---|---|---|\n".to_owned();
+        for info in Field::all() {
+            let names: Vec<String> =
+                [info.name].iter().chain(info.aliases).map(|name| format!("`{name}`")).collect();
+            let (field, names, packets) = (info.field, names.join(", "), of_which_packets(info));
+            table += &format!("| `{field:?}` | {names} | {} | {packets} |\n", info.width);
+        }
+        assert_eq!(include_str!("fields.md"), table, "packet/fields.md is to have what is on the right");
+    }
 
     #[test]
     fn names_are_unique() {

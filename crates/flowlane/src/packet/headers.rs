@@ -60,8 +60,7 @@ pub struct Headers {
     pub mpls_labels: u8,
     /// Whether the EtherType is that of a SNAP header (an 802.3 frame, RFC 1042).
     pub snap: bool,
-    /// `ip_frag`: 0, or [`FRAG_ANY`](super::fields::FRAG_ANY), perhaps with
-    /// [`FRAG_LATER`](super::fields::FRAG_LATER).
+    /// The field `ip_frag`: 0 of a whole packet, 1 of a first fragment, 3 of a later one.
     pub fragment: u8,
     /// Whether a Routing header has segments left: the packet does not go to its IPv6 destination in the end, and the
     /// pseudo header of its transport checksum has another (RFC 8200 §8.1). So it is for every type of Routing header,
@@ -114,6 +113,7 @@ pub enum Layer {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Malformed {
     /// Fewer than 14 bytes.
     EthernetTruncated,
@@ -177,6 +177,7 @@ impl Malformed {
     }
 
     /// The first layer of which nothing, or not all, is known; of what was not captured, the first that may be.
+    #[doc(hidden)]
     pub fn layer(self) -> Layer {
         match self {
             Self::EthernetTruncated => Layer::Ethernet,

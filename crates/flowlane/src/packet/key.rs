@@ -35,7 +35,7 @@ pub struct Flow<K> {
 /// What a packet carries.
 ///
 /// ```
-/// use flowlane::packet::{Field, FlowKey, FlowMask};
+/// use flowlane::{Field, FlowKey, FlowMask};
 ///
 /// let (mut key, mut network) = (FlowKey::zero(), FlowMask::zero());
 /// key.set(Field::Ipv4Dst, 0xc000_0207); // 192.0.2.7
@@ -63,24 +63,28 @@ impl<K> Flow<K> {
     }
 
     /// Bit `w` is set where word `w` may be non-zero.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn present(&self) -> u64 {
         self.present
     }
 
     /// All words; those not present are zero.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn words(&self) -> &[u32; WORDS] {
         &self.words
     }
 
     /// Word `w` (0 to 63).
+    #[doc(hidden)]
     #[inline(always)]
     pub fn word(&self, w: usize) -> u32 {
         self.words[w]
     }
 
     /// Sets word `w` and marks it present.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn set_word(&mut self, w: usize, value: u32) {
         self.words[w] = value;
@@ -88,6 +92,7 @@ impl<K> Flow<K> {
     }
 
     /// Sets the bits of word `w` that are set in `bits`, and marks it present where there are any.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn or_word(&mut self, w: usize, bits: u32) {
         self.words[w] |= bits;
@@ -146,6 +151,7 @@ impl<K> Flow<K> {
     }
 
     /// The indices of the words that may be non-zero, ascending.
+    #[doc(hidden)]
     pub fn present_words(&self) -> impl Iterator<Item = usize> + use<K> {
         BitIter(self.present)
     }

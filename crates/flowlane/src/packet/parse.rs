@@ -73,6 +73,18 @@ pub mod ip_proto {
 pub const IPV6_EXTENSIONS_MAX: usize = 16;
 
 /// What there is of a frame: all of it, or its first bytes, as captures with a snap length have it.
+///
+/// ```
+/// use flowlane::{Captured, Field, FlowKey, Malformed, Parser};
+///
+/// // 20 of 60 bytes: the addresses of IPv4 are not among them.
+/// let mut bytes = [0; 20];
+/// bytes[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+/// let mut key = FlowKey::zero();
+/// let headers = Parser::new().parse_captured(Captured::new(&bytes, 60), 1, &mut key);
+/// assert_eq!(headers.malformed, Some(Malformed::NotCaptured));
+/// assert_eq!(key.get(Field::EthType), 0x0800); // the key has what there is
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Captured<'a> {
     bytes: &'a [u8],
@@ -100,6 +112,7 @@ impl<'a> Captured<'a> {
     }
 
     /// The frame without its first `at` bytes; empty where it has no more.
+    #[doc(hidden)]
     #[inline(always)]
     pub fn from(self, at: usize) -> Self {
         Self { bytes: self.bytes.get(at..).unwrap_or_default(), len: self.len.saturating_sub(at) }

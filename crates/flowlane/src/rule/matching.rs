@@ -30,6 +30,7 @@ impl PortRange {
 
     /// The bits of `port` that show whether it lies in the range: the mask of the shortest prefix of it
     /// whose ports all lie inside, or all outside.
+    #[doc(hidden)]
     pub fn deciding_bits(&self, port: u16) -> u16 {
         let masks = (0..=16).rev().map(|bits| (0xffff_u32 << bits) as u16);
         let decides = |mask: &u16| {
@@ -46,6 +47,7 @@ impl PortRange {
     }
 
     /// The fewest prefixes that cover the range exactly: (value, mask), ascending.
+    #[doc(hidden)]
     pub fn prefixes(&self) -> Vec<(u16, u16)> {
         let mut out = Vec::new();
         let mut at = u32::from(self.low);
@@ -78,8 +80,7 @@ pub struct MaskedWord {
 /// Only words that are looked at are stored, in ascending order, so that equal conditions compare equal.
 ///
 /// ```
-/// use flowlane::packet::Field;
-/// use flowlane::rule::Match;
+/// use flowlane::{Field, Match};
 ///
 /// let mut web = Match::any();
 /// web.set(Field::EthType, 0x0800).set(Field::NwProto, 6).set_range(Field::TpDst, 80, 90);
@@ -103,6 +104,7 @@ impl Match {
     }
 
     /// The words that are compared, ascending.
+    #[doc(hidden)]
     pub fn words(&self) -> &[MaskedWord] {
         &self.words
     }
@@ -138,6 +140,7 @@ impl Match {
 
     /// Requires word `word` of the key to equal `value` in the bits of `mask`, beside what is required
     /// of its other bits already.
+    #[doc(hidden)]
     pub fn set_word(&mut self, word: usize, value: u32, mask: u32) -> &mut Self {
         if mask == 0 {
             return self;
@@ -186,6 +189,7 @@ impl Match {
     }
 
     /// What it asks of IPv4 addresses, protocol and ports, without what it asks besides (that packets are IPv4, say).
+    #[doc(hidden)]
     pub fn ipv4_five_tuple(&self) -> Self {
         let mut out = Self::any();
         for field in [Field::Ipv4Src, Field::Ipv4Dst, Field::NwProto, Field::TpSrc, Field::TpDst] {
@@ -212,6 +216,7 @@ impl Match {
 
     /// Whether no key that agrees with `key` in the bits of `mask` can match. Exact, but where a port has a range here and
     /// a mask there that is no prefix, or both here, or nothing can match at all: then it may be denied although it is so.
+    #[doc(hidden)]
     pub fn is_disjoint(&self, key: &FlowKey, mask: &FlowMask) -> bool {
         let words = self.words.iter().any(|w| {
             let word = usize::from(w.word);
@@ -272,11 +277,13 @@ impl Match {
 
     /// Adds the bits of `key` that show whether its ports lie in the ranges; where one does not, its bits
     /// alone.
+    #[doc(hidden)]
     pub fn add_range_bits(&self, key: &FlowKey, looked_at: &mut FlowMask) {
         add_range_bits(self.tp_src, self.tp_dst, key, looked_at);
     }
 
     /// Whether the ports of `key` lie in the ranges.
+    #[doc(hidden)]
     #[inline]
     pub fn ranges_match(&self, key: &FlowKey) -> bool {
         let ports = key.word(word::PORTS);
@@ -292,6 +299,7 @@ impl Match {
     }
 
     /// The bits that are compared with a value: all but those of ranges.
+    #[doc(hidden)]
     pub fn word_mask(&self) -> FlowMask {
         let mut mask = FlowMask::zero();
         self.words.iter().for_each(|w| mask.or_word(w.word.into(), w.mask));
@@ -311,6 +319,7 @@ impl Match {
     }
 
     /// The condition `key` under `mask`.
+    #[doc(hidden)]
     pub fn from_key(key: &FlowKey, mask: &FlowMask) -> Self {
         let mut out = Self::any();
         for w in BitIter(mask.present()) {
@@ -321,6 +330,7 @@ impl Match {
 
     /// The same condition without ranges: one match for each combination of the prefixes that the
     /// ranges fall into. At most 30 × 30; one where there is no range.
+    #[doc(hidden)]
     pub fn expand_ranges(&self) -> Vec<Match> {
         let cover = |range: Option<PortRange>| range.map_or_else(|| vec![(0, 0)], |r| r.prefixes());
         let mut out = Vec::new();

@@ -3,7 +3,7 @@
 //! A [`Rule`] is *(table, priority, match, actions, cookie)*. Among the rules of a table that match a
 //! packet the one of the highest [`Priority`] wins; among equals, the one that was inserted first.
 //!
-//! [`read`] reads rule files in either format: [`classbench`] filters, or [`flow_syntax`] as of `ovs-ofctl`.
+//! [`read()`] reads rule files in either format: [`classbench`] filters, or [`flow_syntax`] as of `ovs-ofctl`.
 //! [`read_changes`] reads what is to happen to the rules of a switch that runs.
 
 pub mod action;
@@ -40,7 +40,20 @@ impl fmt::Display for Priority {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct RuleId(pub u32);
 
-/// A rule.
+/// A rule: which packets it is for, how important it is, and what happens to them. Tables look at match and priority; the rest is its
+/// owner's.
+///
+/// ```
+/// use flowlane::{Action, Field, Match, PortNo, Priority, Rule, read_rules};
+///
+/// let mut web = Match::any();
+/// web.set(Field::EthType, 0x0800).set(Field::NwProto, 6).set_range(Field::TpDst, 80, 90);
+/// assert_eq!(web.tp_dst_range().map(|range| (range.low(), range.high())), Some((80, 90)));
+/// let rule = Rule { priority: Priority(7), ..Rule::new(web, vec![Action::Output(PortNo(1))]) };
+/// assert_eq!(rule.to_string(), "table=0,priority=7,tcp,tp_dst=80-90 actions=output:1");
+/// assert_eq!(read_rules(&rule.to_string(), "rule")?, [rule]);
+/// # Ok::<(), flowlane::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
     /// The pipeline table that the rule stands in; table 0 is the first.

@@ -30,30 +30,52 @@ pub(crate) fn modules(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// The documents' lists of modules have the modules that there are.
+/// The documents' lists of modules have the modules that there are: ARCHITECTURE's orders, and the table of what each is for, in the
+/// crate's own documentation or, where that is for users, in ARCHITECTURE; and so has the crate's own order, where it has one.
 pub(crate) fn modules_listed(tree: &Tree) -> Vec<String> {
-    let mut orders = orders(tree.text(ARCHITECTURE).unwrap_or_default());
+    let architecture = tree.text(ARCHITECTURE).unwrap_or_default();
+    let mut orders = orders(architecture);
     let mut found = Vec::new();
     for root in ORDERED.into_iter().filter(|root| tree.text(root).is_some()) {
         let modules = Modules::of(tree, root);
         let there: BTreeSet<&str> = modules.top().collect();
         let text = tree.text(root).unwrap_or_default();
-        let own = self::orders(text).next().unwrap_or_default();
         let common = orders.next().unwrap_or_default();
-        let table = rows(text, "//! | module | what |").flat_map(|row| quoted(row[0]));
         found.extend(differences(
             ARCHITECTURE,
             "order of modules",
             &there,
             common.iter().flatten().copied().collect(),
         ));
-        found.extend(differences(root, "order of modules", &there, own.iter().flatten().copied().collect()));
-        found.extend(differences(root, "table of modules", &there, table.collect()));
-        if own != common {
-            found.push(format!("{root}: the order of modules is not {ARCHITECTURE}'s; make them equal"));
+        if let Some(own) = self::orders(text).next() {
+            found.extend(differences(
+                root,
+                "order of modules",
+                &there,
+                own.iter().flatten().copied().collect(),
+            ));
+            if own != common {
+                found.push(format!("{root}: the order of modules is not {ARCHITECTURE}'s; make them equal"));
+            }
         }
+        let (own_table, common_table) = ("//! | module | what |", "| module | what |");
+        let mut own_rows = rows(text, own_table).peekable();
+        found.extend(match own_rows.peek() {
+            Some(_) => table_differs(root, &there, own_rows),
+            None => table_differs(ARCHITECTURE, &there, rows(architecture, common_table)),
+        });
     }
     found
+}
+
+fn table_differs<'a>(
+    file: &str,
+    there: &BTreeSet<&str>,
+    rows: impl Iterator<Item = Vec<&'a str>>,
+) -> Vec<String> {
+    let rows: Vec<Vec<&str>> = rows.collect();
+    let listed = rows.iter().flat_map(|row| quoted(row[0])).collect();
+    differences(file, "table of modules", there, listed)
 }
 
 /// ARCHITECTURE's table of crates has the crates that there are, and their dependencies on each other.
@@ -175,7 +197,13 @@ mod tests {
             &modules_listed(&gone),
             "ARCHITECTURE.md: the order of modules has `rule`, which is not there",
         );
-        assert_says(&modules_listed(&gone), "lib.rs: the table of modules lacks `isa`");
+        let short = with(
+            ORDERED[0],
+            "//! | module | what |\n//! |---|---|\n//! | [`isa`] | a |\n\nmod isa; mod rule;",
+        );
+        assert_says(&modules_listed(&short), "lib.rs: the table of modules lacks `rule`");
+        let for_users = with(ORDERED[0], "//! For users.\nmod isa; mod bloom; mod cuckoo; mod rule;");
+        assert_says(&modules_listed(&for_users), "ARCHITECTURE.md: the table of modules lacks `isa`");
         let other = with(ARCHITECTURE, "`isa ← bloom ← cuckoo ← rule`");
         assert_says(&modules_listed(&other), "the order of modules is not ARCHITECTURE.md's");
     }

@@ -28,6 +28,7 @@ pub use dynamic::{Dynamic, DynamicConfig};
 pub use engine::{BuildError, Engine, Explanation, Verdict};
 pub use entry::{CATEGORIES_MAX, Condition, Entry, RankKey, best};
 pub use layout::{FieldKind, FieldSpec, Layout, LayoutError, Value, ValueError, WordKind};
+pub(crate) use search::looks_at;
 pub use search::{AclSearch, FlowExplanation, FlowShape};
 pub use shared::{AclReader, RenewedAcl, SharedAcl};
 pub use table::{Acl, AclConfig, AclEngine};

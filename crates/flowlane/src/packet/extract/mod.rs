@@ -386,7 +386,7 @@ enum Body {
 /// The parser, by one of its variants.
 ///
 /// ```
-/// use flowlane::packet::{Field, FlowKey, Parser};
+/// use flowlane::{Field, FlowKey, Parser};
 ///
 /// // To everyone, from 02:00:00:00:00:01, of an experimental EtherType.
 /// let mut frame = [0; 60];
@@ -403,6 +403,7 @@ pub struct Parser {
 
 impl Parser {
     /// The variant of this name, where it may be used here. AVX-512 needs VBMI, too.
+    #[doc(hidden)]
     pub fn with_variant(variant: Variant) -> Option<Self> {
         let body = match variant {
             Variant::Scalar => Some(Body::Scalar),
@@ -415,12 +416,13 @@ impl Parser {
         Some(Self { body: body? })
     }
 
-    /// The variant chosen for this machine ([`choices`]).
+    /// The variant chosen for this machine ([`Tuning`](crate::Tuning)).
     pub fn new() -> Self {
         choices::choose(Slot::Parser, |text| Self::with_variant(text.parse().ok()?))
     }
 
     /// Which variant this is.
+    #[doc(hidden)]
     pub fn variant(&self) -> Variant {
         match self.body {
             Body::Scalar => Variant::Scalar,

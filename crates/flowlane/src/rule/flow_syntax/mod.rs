@@ -1,30 +1,6 @@
-//! Flows in the syntax of `ovs-ofctl add-flow`.
+#![doc = include_str!("README.md")]
 //!
-//! ```text
-//! table=1, priority=100, tcp, nw_dst=192.0.2.0/24, tp_dst=100-200, actions=dec_ttl,output:2
-//! ```
-//!
-//! What is matched: any field of the [table of fields](crate::packet::fields) by name, with a value in
-//! its form and perhaps a mask (`/24`, `/255.255.0.255`, `/0x0fff`); protocol shorthands (`ip`, `tcp6`,
-//! `arp`, …). What is not named is not looked at.
-//!
-//! Differences from Open vSwitch:
-//! - `tp_src=100-200` and `tp_dst=100-200` are ranges, both ends included.
-//! - Ports may be matched for any protocol over IP (`ip,tp_dst=80`): packets without ports have 0 there.
-//! - `count:N` counts in a numbered counter. `all` is `flood`.
-//! - Fields need their prerequisites on the same line (`tcp` before `tcp_flags`): an error says which is
-//!   missing, where Open vSwitch drops the field with a warning. `set_field`, `load` and `move` need those of their
-//!   fields in the match, as in Open vSwitch; by the names `tp_src`, `tp_dst`, `icmp_type` and `icmp_code` they are of
-//!   whichever protocol the match has.
-//! - `move` takes whole fields of one width; `nw_tos` has six bits (the DSCP).
-//! - A `vlan_tci` other than 0 is set with its bit 0x1000, which says that there is a tag; 0 is `pop_vlan`.
-//! - A rule puts at most [`HEADERS_PUSHED_MAX`](super::action::HEADERS_PUSHED_MAX) headers on a packet.
-//! - Conntrack, groups, queues, `resubmit` and learning are not there, and said to be so.
-//! - Rules of a file that [`read`] reads have no time-outs: those that a [`FlowMod`] adds may.
-//! - `word12=0x1/0xff` matches a word of the key by its index: printed where no field fits.
-//!
-//! [`print_rule`] writes what [`read`] reads back as the same rule. [`read_changes`] reads lines that add, modify and
-//! delete rules.
+//! [`read_changes`] reads lines that add, modify and delete rules.
 
 mod actions;
 mod flow_mod;

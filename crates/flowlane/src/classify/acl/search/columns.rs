@@ -8,16 +8,22 @@ use crate::rule::matching::MaskedWord;
 /// Packets whose keys are made at a time: what the tree's widest kernel has on its way at once.
 const CHUNK: usize = 128;
 
-/// For each packet the handle of the best rule, or [`u32::MAX`].
-pub(super) fn lookup<const W: usize>(table: &Projected<W>, packets: &FlowColumns<'_>, rules: &mut [u32]) {
+/// For each packet and category the handle of the best rule, or [`u32::MAX`].
+pub(super) fn lookup<const W: usize>(
+    table: &Projected<W>,
+    packets: &FlowColumns<'_>,
+    categories: usize,
+    rules: &mut [u32],
+) {
     let passes = |word: u32, gate: &MaskedWord| word & gate.mask == gate.value;
-    // What all packets have alike is compared once.
-    let mut each: Vec<&MaskedWord> = Vec::new();
+    let alike = |gate: &MaskedWord| packets.constant(gate.word.into());
+    // What all packets have alike is compared once, the rest for each chunk: nothing is allocated for it.
+    let mut differ = false;
     for gate in &table.shape.gates {
-        match packets.constant(gate.word.into()) {
+        match alike(gate) {
             Some(word) if passes(word, gate) => {}
             Some(_) => return rules.fill(u32::MAX),
-            None => each.push(gate),
+            None => differ = true,
         }
     }
     let sources = table.acl.layout().sources().expect("a layout over flow keys");
@@ -26,9 +32,13 @@ pub(super) fn lookup<const W: usize>(table: &Projected<W>, packets: &FlowColumns
     let mut keys = [[0u32; W]; CHUNK];
     let mut word = [0u32; CHUNK];
     let mut verdicts = [Verdict::NONE; CHUNK];
-    for first in (0..packets.len()).step_by(CHUNK) {
-        let rows = first..(first + CHUNK).min(packets.len());
+    // Divisions are left out that a burst of 32 would notice.
+    let chunk = if categories == 1 { CHUNK } else { CHUNK / categories };
+    let mut first = 0;
+    while first < packets.len() {
+        let rows = first..(first + chunk).min(packets.len());
         let count = rows.len();
+        first = rows.end;
         for (column, source) in columns[..own].iter_mut().zip(sources) {
             packets.word((*source).into(), rows.clone(), &mut column[..count]);
         }
@@ -36,15 +46,20 @@ pub(super) fn lookup<const W: usize>(table: &Projected<W>, packets: &FlowColumns
             // What the key has beyond is its first word again, at which no rule looks.
             *key = std::array::from_fn(|w| columns[if w < own { w } else { 0 }][row]);
         }
-        let found = &mut rules[rows.clone()];
-        table.acl.lookup_batch(&keys[..count], &mut verdicts[..count]);
-        for (rule, verdict) in found.iter_mut().zip(&verdicts) {
+        let verdicts = &mut verdicts[..count * categories];
+        match categories {
+            1 => table.acl.lookup_batch(&keys[..count], verdicts),
+            _ => table.acl.lookup_categories(&keys[..count], categories, verdicts),
+        }
+        let found = &mut rules[rows.start * categories..rows.end * categories];
+        for (rule, verdict) in found.iter_mut().zip(&*verdicts) {
             *rule = verdict.rule().map_or(u32::MAX, |rule| rule.0);
         }
-        for gate in &each {
+        for gate in table.shape.gates.iter().filter(|gate| differ && alike(gate).is_none()) {
             packets.word(gate.word.into(), rows.clone(), &mut word[..count]);
-            for (rule, word) in found.iter_mut().zip(&word) {
-                *rule |= if passes(*word, gate) { 0 } else { u32::MAX };
+            for (rules, word) in found.chunks_exact_mut(categories).zip(&word) {
+                let stopped = if passes(*word, gate) { 0 } else { u32::MAX };
+                rules.iter_mut().for_each(|rule| *rule |= stopped);
             }
         }
     }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub use self::shape::FlowShape;
 use self::table::FlowTable;
 use super::table::AclContest;
-use super::{AclConfig, AclEngine, BuildError};
+use super::{AclConfig, AclEngine, BuildError, CATEGORIES_MAX};
 use crate::classify::{Classifier, Hit, InsertError, Shared};
 use crate::isa::Variant;
 use crate::packet::batch::LaneMask;
@@ -36,7 +36,7 @@ const PLAIN: u16 = 1;
 const CHANGES_MIN: usize = 16;
 
 /// The bits that a match looks at.
-fn rule_looks_at(matches: &Match) -> FlowMask {
+pub(crate) fn looks_at(matches: &Match) -> FlowMask {
     let mut looked_at = matches.mask();
     let ranges = [(Field::TpSrc, matches.tp_src_range()), (Field::TpDst, matches.tp_dst_range())];
     ranges.iter().filter(|(_, range)| range.is_some()).for_each(|(field, _)| looked_at.add_field(*field));
@@ -190,12 +190,43 @@ impl AclSearch {
         self.make_anew(None)
     }
 
+    /// As [`insert`](Classifier::insert) of a rule that counts in these categories.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn insert_with_categories(
+        &mut self,
+        id: RuleId,
+        priority: Priority,
+        matches: &Match,
+        categories: u16,
+    ) -> Result<(), InsertError> {
+        if self.rules.contains_key(&id) {
+            return Err(InsertError::Duplicate(id));
+        }
+        if self.rules.len() >= self.config.rules_max {
+            return Err(InsertError::Full { rules_max: self.config.rules_max });
+        }
+        let matches = Arc::new(matches.clone());
+        let rule = Rule { priority, sequence: self.sequence, matches, categories };
+        if !self.rules.is_empty() && self.table.suits(&rule.matches) {
+            self.table.insert(id, priority, &rule.matches, categories)?;
+            self.rules.insert(id, rule);
+            self.follow();
+        } else {
+            self.make_anew(Some((id, rule)))?;
+        }
+        self.sequence += 1;
+        Ok(())
+    }
+
     /// The best rule of each category, in one pass: `hits[key * categories + category]`.
     ///
     /// # Panics
     /// Where `categories` is 0 or above [`CATEGORIES_MAX`](super::CATEGORIES_MAX), or `hits` is not
     /// `keys.len() * categories` long.
     pub fn lookup_categories(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]) {
+        assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
         assert_eq!(keys.len() * categories, hits.len(), "a hit for each key and category");
         self.table.lookup_categories(keys, categories, hits);
     }
@@ -226,13 +257,23 @@ impl AclSearch {
     /// Where there are not as many `rules` as packets.
     pub fn lookup_columns(&self, packets: &FlowColumns<'_>, rules: &mut [u32]) {
         assert_eq!(packets.len(), rules.len(), "a rule for each packet");
-        self.table.lookup_columns(packets, rules);
+        self.table.lookup_columns(packets, 1, rules);
+    }
+
+    /// The same for each packet and category: `rules[packet * categories + category]`.
+    ///
+    /// # Panics
+    /// As [`lookup_categories`](Self::lookup_categories).
+    pub fn lookup_column_categories(&self, packets: &FlowColumns<'_>, categories: usize, rules: &mut [u32]) {
+        assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
+        assert_eq!(packets.len() * categories, rules.len(), "a rule for each packet and category");
+        self.table.lookup_columns(packets, categories, rules);
     }
 
     /// The bits of a key that any rule looks at.
     pub fn looked_at(&self) -> FlowMask {
         let mut looked_at = FlowMask::zero();
-        self.rules.values().for_each(|rule| looked_at.add(&rule_looks_at(&rule.matches)));
+        self.rules.values().for_each(|rule| looked_at.add(&looks_at(&rule.matches)));
         looked_at
     }
 
@@ -242,7 +283,7 @@ impl AclSearch {
         for rule in self.rules.values() {
             let (eth_type, mask) = rule.matches.get(Field::EthType);
             let is_arp = mask == 0xffff && [u128::from(ARP), RARP.into()].contains(&eth_type);
-            if is_arp { &mut arp } else { &mut plain }.add(&rule_looks_at(&rule.matches));
+            if is_arp { &mut arp } else { &mut plain }.add(&looks_at(&rule.matches));
         }
         let fields = Field::all().iter().filter(|info| match info.prerequisite {
             Prerequisite::Arp => arp.get(info.field) != 0,
@@ -357,23 +398,7 @@ impl Classifier for AclSearch {
     }
 
     fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), InsertError> {
-        if self.rules.contains_key(&id) {
-            return Err(InsertError::Duplicate(id));
-        }
-        if self.rules.len() >= self.config.rules_max {
-            return Err(InsertError::Full { rules_max: self.config.rules_max });
-        }
-        let rule =
-            Rule { priority, sequence: self.sequence, matches: Arc::new(matches.clone()), categories: PLAIN };
-        if !self.rules.is_empty() && self.table.suits(matches) {
-            self.table.insert(id, priority, matches)?;
-            self.rules.insert(id, rule);
-            self.follow();
-        } else {
-            self.make_anew(Some((id, rule)))?;
-        }
-        self.sequence += 1;
-        Ok(())
+        self.insert_with_categories(id, priority, matches, PLAIN)
     }
 
     fn remove(&mut self, id: RuleId) -> bool {

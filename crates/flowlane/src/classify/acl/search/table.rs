@@ -18,7 +18,13 @@ const CHUNK: usize = 128;
 pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
     fn duplicate(&self) -> Box<dyn FlowTable>;
     fn suits(&self, matches: &Match) -> bool;
-    fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), BuildError>;
+    fn insert(
+        &mut self,
+        id: RuleId,
+        priority: Priority,
+        matches: &Match,
+        categories: u16,
+    ) -> Result<(), BuildError>;
     fn remove(&mut self, id: RuleId) -> bool;
     fn replace(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<bool, BuildError>;
     fn rebuild(&mut self) -> Result<(), BuildError>;
@@ -33,7 +39,7 @@ pub(super) trait FlowTable: Send + Sync + std::fmt::Debug {
     fn lookup(&self, key: &FlowKey) -> Option<Hit>;
     fn lookup_wildcards(&self, key: &FlowKey, looked_at: &mut FlowMask) -> Option<RuleId>;
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]);
-    fn lookup_columns(&self, packets: &FlowColumns<'_>, rules: &mut [u32]);
+    fn lookup_columns(&self, packets: &FlowColumns<'_>, categories: usize, rules: &mut [u32]);
     fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]);
     fn lookup_categories(&self, keys: &[FlowKey], categories: usize, hits: &mut [Option<Hit>]);
     fn explain(&self, key: &FlowKey) -> FlowExplanation;
@@ -94,9 +100,15 @@ impl<const W: usize> FlowTable for Projected<W> {
         self.shape.suits(matches)
     }
 
-    fn insert(&mut self, id: RuleId, priority: Priority, matches: &Match) -> Result<(), BuildError> {
+    fn insert(
+        &mut self,
+        id: RuleId,
+        priority: Priority,
+        matches: &Match,
+        categories: u16,
+    ) -> Result<(), BuildError> {
         let condition = self.shape.condition(self.acl.layout(), matches);
-        self.acl.insert(id, priority, condition.expect("asked before whether it suits"), 1)
+        self.acl.insert(id, priority, condition.expect("asked before whether it suits"), categories)
     }
 
     fn remove(&mut self, id: RuleId) -> bool {
@@ -172,8 +184,8 @@ impl<const W: usize> FlowTable for Projected<W> {
         }
     }
 
-    fn lookup_columns(&self, packets: &FlowColumns<'_>, rules: &mut [u32]) {
-        super::columns::lookup(self, packets, rules);
+    fn lookup_columns(&self, packets: &FlowColumns<'_>, categories: usize, rules: &mut [u32]) {
+        super::columns::lookup(self, packets, categories, rules);
     }
 
     fn lookup_lanes(&self, keys: &[FlowKey], lanes: LaneMask, hits: &mut [Option<Hit>]) {

@@ -1,0 +1,358 @@
+//! Rules by number, and how they are changed.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+use std::sync::OnceLock;
+
+use super::list::{AccessList, NONE};
+use super::reader::{Published, Reader};
+use super::{Error, Rule};
+use crate::classify::acl::{AclConfig, AclEngine, BuildError, CATEGORIES_MAX};
+use crate::classify::{AclSearch, Classifier as _, InsertError};
+use crate::rule::RuleId;
+
+/// A number that is not known to whoever sends packets: the seed of hashes where the caller names none.
+pub(super) fn random_seed() -> u64 {
+    RandomState::new().hash_one(0u8)
+}
+
+/// How a [`Classifier`] is made: by [`build`](Self::build) and its like.
+///
+/// ```
+/// use flowlane::{ClassifierConfig, read_rules};
+///
+/// let config = ClassifierConfig::new().engine("tree")?.rules_max(100_000).threads(2);
+/// let acl = config.build(read_rules("udp,tp_dst=53,actions=drop", "rules")?)?;
+/// assert_eq!(acl.engine(), "tree");
+/// assert!(ClassifierConfig::new().engine("treee").is_err());
+/// # Ok::<(), flowlane::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ClassifierConfig(AclConfig);
+
+impl Default for ClassifierConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ClassifierConfig {
+    /// The engine that suits the rules, up to 33,554,432 of them in 16 GiB, built by all cores, with hashes under a random seed.
+    pub fn new() -> Self {
+        Self(AclConfig {
+            engine: AclEngine::Auto,
+            variant: None,
+            rules_max: 32 << 20,
+            memory_max: 16 << 30,
+            threads: std::thread::available_parallelism().map_or(1, Into::into),
+            seed: random_seed(),
+        })
+    }
+
+    /// The engine that looks packets up, by name: `auto`, `tree` (fastest for many rules), `dynamic` (loses nothing by changes)
+    /// or `brute` (for a few rules).
+    ///
+    /// # Errors
+    /// [`Input`](super::ErrorKind::Input): there is none of this name; the names are said.
+    pub fn engine(self, name: &str) -> Result<Self, Error> {
+        let engine = name.parse().map_err(Error::input)?;
+        Ok(Self(AclConfig { engine, ..self.0 }))
+    }
+
+    /// Most rules that there may be at a time.
+    #[must_use]
+    pub fn rules_max(self, rules: usize) -> Self {
+        Self(AclConfig { rules_max: rules, ..self.0 })
+    }
+
+    /// Most bytes of rules and engine.
+    #[must_use]
+    pub fn memory_max(self, bytes: usize) -> Self {
+        Self(AclConfig { memory_max: bytes, ..self.0 })
+    }
+
+    /// Threads that build a tree, the caller's among them; at least 1. No other call starts threads.
+    #[must_use]
+    pub fn threads(self, threads: usize) -> Self {
+        Self(AclConfig { threads: threads.max(1), ..self.0 })
+    }
+
+    /// The seed of hashes, for runs that are to be repeated. Who knows it can make packets that take long.
+    #[must_use]
+    pub fn seed(self, seed: u64) -> Self {
+        Self(AclConfig { seed, ..self.0 })
+    }
+
+    /// A classifier of these rules, whose numbers are their positions, from 0. The tables that they name do not matter: give
+    /// those of one.
+    ///
+    /// # Errors
+    /// [`Limit`](super::ErrorKind::Limit): there are more rules than there may be, or they need more memory.
+    pub fn build(self, rules: impl IntoIterator<Item = Rule>) -> Result<Classifier, Error> {
+        self.build_numbered((0..).zip(rules))
+    }
+
+    /// The same of rules with numbers, in any order. Of rules of equal priority the one of the lower number wins.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build), and [`Input`](super::ErrorKind::Input): a number is there twice, or is [`NONE`].
+    pub fn build_numbered(self, rules: impl IntoIterator<Item = (u32, Rule)>) -> Result<Classifier, Error> {
+        self.build_categories(rules.into_iter().map(|(number, rule)| (number, rule, PLAIN)))
+    }
+
+    /// The same of several lists, that are asked in [one pass](AccessList::lookup_categories). A rule is in those lists, or
+    /// *categories*, whose bits are set: bit 0 for category 0, up to [`CATEGORIES_MAX`] of them.
+    ///
+    /// ```
+    /// use flowlane::{ClassifierConfig, Field, FlowColumns, NONE, Values, read_rules};
+    ///
+    /// // Whether a packet may pass is asked in category 0, how urgent it is in category 1.
+    /// let text = "priority=2,udp,tp_dst=53,actions=drop\npriority=1,ip,actions=drop\npriority=2,udp,tp_src=5060,actions=drop";
+    /// let rules = read_rules(text, "rules")?;
+    /// let categories = [0b01, 0b11, 0b10];
+    /// let numbered = (0..).zip(rules).zip(categories).map(|((number, rule), bits)| (number, rule, bits));
+    /// let acl = ClassifierConfig::new().build_categories(numbered)?;
+    ///
+    /// let packets = FlowColumns::new(2)
+    ///     .with(Field::EthType, Values::One(0x0800))?
+    ///     .with(Field::NwProto, Values::One(17))?
+    ///     .with(Field::TpSrc, Values::U16(&[5060, 5060]))?
+    ///     .with(Field::TpDst, Values::U16(&[53, 54]))?;
+    /// let mut rules = [NONE; 4];
+    /// acl.lookup_column_categories(&packets, 2, &mut rules);
+    /// assert_eq!(rules, [0, 2, 1, 2]);
+    /// # Ok::<(), flowlane::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`build_numbered`](Self::build_numbered), and [`Input`](super::ErrorKind::Input): a rule is in no category.
+    pub fn build_categories(
+        self,
+        rules: impl IntoIterator<Item = (u32, Rule, u16)>,
+    ) -> Result<Classifier, Error> {
+        let mut own = BTreeMap::new();
+        for (number, rule, categories) in rules {
+            number_is_usable(number, categories)?;
+            if own.insert(number, (rule, categories)).is_some() {
+                return Err(Error::input(format!("there are two rules of the number {number}")));
+            }
+        }
+        // In the order of their numbers: that of equals, also when one is replaced.
+        let entries = own
+            .iter()
+            .map(|(number, (rule, categories))| (RuleId(*number), rule.priority, &rule.matches, *categories));
+        let search = AclSearch::build_with_categories(self.0, entries);
+        let search = search.map_err(|refused| refused_rules(&refused.into()))?;
+        let next = own.last_key_value().map_or(0, |(number, _)| number + 1);
+        let rules = own.into_iter().map(|(number, (rule, _))| (number, rule)).collect();
+        Ok(Classifier { list: AccessList::new(search), rules, next, published: OnceLock::new() })
+    }
+}
+
+/// The category of a rule of which nothing is said.
+const PLAIN: u16 = 1;
+
+/// Why rules were not taken.
+fn refused_rules(refused: &InsertError) -> Error {
+    match refused {
+        InsertError::Duplicate(_) | InsertError::Acl(BuildError::Duplicate(_)) => Error::input(refused),
+        _ => Error::limit(refused),
+    }
+}
+
+fn number_is_usable(number: u32, categories: u16) -> Result<(), Error> {
+    if number == NONE {
+        return Err(Error::input(format!("{NONE} stands for no rule; give another number")));
+    }
+    if categories == 0 {
+        return Err(Error::input(format!(
+            "rule {number} is in no category; set the bits of some, of {CATEGORIES_MAX} that there may be"
+        )));
+    }
+    Ok(())
+}
+
+/// Rules, and the engine that finds for each packet the one that wins: of those that match the one of the highest priority,
+/// and of equal ones that which came first.
+///
+/// Rules have numbers that stay: their position where they were built, from 0, then one after the other. A number is not given
+/// again. A classifier is looked up in as the [`AccessList`] that it is (and dereferences to).
+///
+/// **Threads.** It is changed through `&mut`, and any number of threads may look up through `&`. Who changes it while others look
+/// up gives them [`Reader`]s, which never wait, and [`publish`](Self::publish)es; or puts it into a lock.
+///
+/// ```
+/// use flowlane::{ClassifierConfig, Field, FlowColumns, NONE, Values, read_rules};
+///
+/// let rules = "priority=9,tcp,nw_dst=10.0.0.0/8,tp_dst=22,actions=drop\npriority=1,ip,actions=output:1";
+/// let mut acl = ClassifierConfig::new().build(read_rules(rules, "rules.txt")?)?;
+/// let packets = FlowColumns::new(3)
+///     .with(Field::EthType, Values::U16(&[0x0800, 0x0800, 0x86dd]))?
+///     .with(Field::Ipv4Dst, Values::U32(&[0x0a00_0001, 0x0b00_0001, 0]))?
+///     .with(Field::NwProto, Values::One(6))?
+///     .with(Field::TpDst, Values::One(22))?;
+/// let mut found = [0; 3];
+/// acl.lookup_columns(&packets, &mut found);
+/// assert_eq!(found, [0, 1, NONE]);
+///
+/// let number = acl.insert(read_rules("priority=5,ipv6,actions=drop", "more")?.remove(0))?;
+/// acl.remove(1);
+/// acl.lookup_columns(&packets, &mut found);
+/// assert_eq!(found, [0, NONE, number]);
+/// # Ok::<(), flowlane::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Classifier {
+    list: AccessList,
+    rules: BTreeMap<u32, Rule>,
+    next: u32,
+    published: OnceLock<Arc<Published>>,
+}
+
+impl Deref for Classifier {
+    type Target = AccessList;
+
+    #[inline]
+    fn deref(&self) -> &AccessList {
+        &self.list
+    }
+}
+
+impl Classifier {
+    /// Adds a rule behind all others of its priority; its number. In many categories: see [`insert_in`](Self::insert_in).
+    ///
+    /// # Errors
+    /// [`Limit`](super::ErrorKind::Limit): of rules or memory.
+    pub fn insert(&mut self, rule: Rule) -> Result<u32, Error> {
+        self.insert_all([rule]).map(|numbers| numbers.start)
+    }
+
+    /// Adds rules, all or none of them; their numbers.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn insert_all(&mut self, rules: impl IntoIterator<Item = Rule>) -> Result<Range<u32>, Error> {
+        self.insert_in(rules, PLAIN)
+    }
+
+    /// Adds rules to the lists whose bits are set, all or none of them: see
+    /// [`build_categories`](ClassifierConfig::build_categories).
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert), and [`Input`](super::ErrorKind::Input): no bit is set.
+    pub fn insert_in(
+        &mut self,
+        rules: impl IntoIterator<Item = Rule>,
+        categories: u16,
+    ) -> Result<Range<u32>, Error> {
+        let begin = self.next;
+        self.insert_numbered((begin..=NONE).zip(rules), categories)?;
+        Ok(begin..self.next)
+    }
+
+    /// Adds rules with numbers of the caller's to the lists whose bits are set, all or none of them.
+    ///
+    /// # Errors
+    /// As [`insert_in`](Self::insert_in), and [`Input`](super::ErrorKind::Input): a number is in use, or is [`NONE`].
+    pub fn insert_numbered(
+        &mut self,
+        rules: impl IntoIterator<Item = (u32, Rule)>,
+        categories: u16,
+    ) -> Result<(), Error> {
+        let mut done = Vec::new();
+        let next = self.next;
+        for (number, rule) in rules {
+            let inserted = number_is_usable(number, categories).and_then(|()| {
+                self.list.change(|search| {
+                    search
+                        .insert_with_categories(RuleId(number), rule.priority, &rule.matches, categories)
+                        .map_err(|refused| refused_rules(&refused))
+                })
+            });
+            if let Err(refused) = inserted {
+                done.into_iter().for_each(|number| _ = self.remove(number));
+                self.next = next;
+                return Err(refused);
+            }
+            self.list.look_at(&rule.matches);
+            self.rules.insert(number, rule);
+            self.next = self.next.max(number + 1);
+            done.push(number);
+        }
+        Ok(())
+    }
+
+    /// Removes a rule, which it gives; none where there is none of this number.
+    pub fn remove(&mut self, number: u32) -> Option<Rule> {
+        let rule = self.rules.remove(&number)?;
+        self.list.change(|search| search.remove(RuleId(number)));
+        Some(rule)
+    }
+
+    /// Gives a number another rule, in the same categories, and its place among rules of equal priority; the rule that it had.
+    /// Where there is none of this number nothing happens, and none is given.
+    pub fn replace(&mut self, number: u32, rule: Rule) -> Option<Rule> {
+        let own = self.rules.get_mut(&number)?;
+        self.list.change(|search| search.replace(RuleId(number), rule.priority, &rule.matches));
+        self.list.look_at(&rule.matches);
+        Some(std::mem::replace(own, rule))
+    }
+
+    /// The number that the next rule gets.
+    pub fn next_number(&self) -> u32 {
+        self.next
+    }
+
+    /// Gives no rule that comes a number below this one.
+    pub fn leave_out_below(&mut self, number: u32) {
+        self.next = self.next.max(number);
+    }
+
+    /// The rule of a number.
+    pub fn rule(&self, number: u32) -> Option<&Rule> {
+        self.rules.get(&number)
+    }
+
+    /// All rules with their numbers, ascending.
+    pub fn rules(&self) -> impl ExactSizeIterator<Item = (u32, &Rule)> {
+        self.rules.iter().map(|(number, rule)| (*number, rule))
+    }
+
+    /// The list as it is, to be kept: it costs nothing until the next change, which copies it.
+    pub fn snapshot(&self) -> AccessList {
+        self.list.clone()
+    }
+
+    /// Shows readers the list as it is now, all changes since the last time at once. Nobody waits. The next change copies the
+    /// list (not what is large and stays, a tree), so that who makes many changes publishes once.
+    pub fn publish(&mut self) {
+        self.published().show(self.list.clone());
+    }
+
+    /// A reader for another thread. It sees what was published last; the first call publishes the list as it is.
+    ///
+    /// ```
+    /// use flowlane::{ClassifierConfig, FlowKey, read_rules};
+    ///
+    /// let mut acl = ClassifierConfig::new().build(read_rules("actions=drop", "rules")?)?;
+    /// let mut reader = acl.reader();
+    /// std::thread::scope(|scope| {
+    ///     scope.spawn(move || assert_eq!(reader.list().lookup(&FlowKey::zero()), Some(0)));
+    ///     acl.remove(0);
+    /// });
+    /// let mut reader = acl.reader();
+    /// assert!(reader.list().lookup(&FlowKey::zero()).is_some() && acl.lookup(&FlowKey::zero()).is_none());
+    /// acl.publish();
+    /// assert!(reader.list().lookup(&FlowKey::zero()).is_none());
+    /// # Ok::<(), flowlane::Error>(())
+    /// ```
+    pub fn reader(&self) -> Reader {
+        Reader::of(self.published())
+    }
+
+    fn published(&self) -> &Arc<Published> {
+        self.published.get_or_init(|| Arc::new(Published::new(self.list.clone())))
+    }
+}

@@ -1,0 +1,210 @@
+//! What packets are looked up in.
+
+use std::sync::Arc;
+
+use super::{Field, FlowColumns, FlowKey, FlowMask, Match};
+use crate::classify::acl::{CATEGORIES_MAX, looks_at};
+use crate::classify::{AclSearch, Classifier as _, Hit};
+
+/// The number that stands for no rule, and for no next hop.
+pub const NONE: u32 = u32::MAX;
+
+/// Keys that are looked up at a time: what the tree's widest kernel has on its way at once.
+const CHUNK: usize = 128;
+
+/// Rules as they are at one time, to be looked up in from any number of threads. No lookup of many packets allocates, waits or
+/// starts a thread.
+///
+/// It comes from a [`Classifier`](super::Classifier), which is one, and from a [`Reader`](super::Reader). A clone is the
+/// same list, and costs nothing.
+#[derive(Clone, Debug)]
+pub struct AccessList {
+    list: Arc<List>,
+}
+
+#[derive(Clone, Debug)]
+struct List {
+    search: AclSearch,
+    /// Bits at which any rule looks, or has looked.
+    looked_at: FlowMask,
+}
+
+/// How the answer for one packet came about: [`AccessList::explain`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The rule that wins.
+    pub rule: Option<u32>,
+    /// The one that would win without it.
+    pub next_rule: Option<u32>,
+    /// The engine that has most of the rules.
+    pub engine: &'static str,
+    /// The instructions that it uses: `scalar`, `sse42`, `avx2` or `avx512`.
+    pub variant: &'static str,
+    /// Nodes, hash buckets or filters that were read.
+    pub nodes: u32,
+    /// Rules that the packet was compared with.
+    pub rules: u32,
+    /// The bits that the answer depends on: every packet that has these the same has the same answer.
+    pub depends_on: FlowMask,
+}
+
+impl AccessList {
+    pub(super) fn new(search: AclSearch) -> Self {
+        let looked_at = search.looked_at();
+        Self { list: Arc::new(List { search, looked_at }) }
+    }
+
+    /// Makes a change, in a copy where somebody else has the list.
+    pub(super) fn change<R>(&mut self, change: impl FnOnce(&mut AclSearch) -> R) -> R {
+        change(&mut Arc::make_mut(&mut self.list).search)
+    }
+
+    /// A rule with this match has come.
+    pub(super) fn look_at(&mut self, matches: &Match) {
+        Arc::make_mut(&mut self.list).looked_at.add(&looks_at(matches));
+    }
+
+    /// The rule that wins for one packet. For many, [`lookup_keys`](Self::lookup_keys) is several times as fast.
+    pub fn lookup(&self, key: &FlowKey) -> Option<u32> {
+        self.list.search.lookup(key).map(|hit| hit.rule.0)
+    }
+
+    /// The rule that wins for each packet, or [`NONE`]: `rules[i]` is of `keys[i]`. Any number of packets; from 32 on, better 128,
+    /// they are looked up fastest.
+    ///
+    /// ```
+    /// use flowlane::{ClassifierConfig, Field, FlowKey, NONE, Parser, read_rules};
+    ///
+    /// let acl = ClassifierConfig::new().build(read_rules("dl_type=0x88b5,actions=drop", "rules")?)?;
+    /// // From Ethernet frames of 60 bytes, that came in through port 1, to the numbers of their rules.
+    /// let mut frames = [[0; 60]; 2];
+    /// frames[0][12..14].copy_from_slice(&[0x88, 0xb5]);
+    /// frames[1][12..14].copy_from_slice(&[0x88, 0xb6]);
+    /// let parser = Parser::new();
+    /// let mut keys = [const { FlowKey::zero() }; 2];
+    /// for (frame, key) in frames.iter().zip(&mut keys) {
+    ///     parser.parse_one(frame, 1, key);
+    /// }
+    /// let mut rules = [0; 2];
+    /// acl.lookup_keys(&keys, &mut rules);
+    /// assert_eq!(rules, [0, NONE]);
+    /// # Ok::<(), flowlane::Error>(())
+    /// ```
+    ///
+    /// # Panics
+    /// Where there are not as many `rules` as `keys`.
+    pub fn lookup_keys(&self, keys: &[FlowKey], rules: &mut [u32]) {
+        assert_eq!(keys.len(), rules.len(), "a rule for each packet");
+        let mut hits = [None; CHUNK];
+        for (keys, rules) in keys.chunks(CHUNK).zip(rules.chunks_mut(CHUNK)) {
+            self.list.search.lookup_batch(keys, &mut hits[..keys.len()]);
+            write_numbers(&hits, rules);
+        }
+    }
+
+    /// The same of packets whose fields are columns: without keys, and so faster where packets are columns anyway.
+    ///
+    /// # Panics
+    /// Where there are not as many `rules` as packets.
+    pub fn lookup_columns(&self, packets: &FlowColumns<'_>, rules: &mut [u32]) {
+        self.list.search.lookup_columns(packets, rules);
+    }
+
+    /// The rule that wins for each packet in each of the first `categories` lists, in one pass over the packets:
+    /// `rules[packet * categories + category]`, or [`NONE`]. See
+    /// [`build_categories`](super::ClassifierConfig::build_categories); other lookups answer for category 0.
+    ///
+    /// # Panics
+    /// Where `categories` is 0 or above [`CATEGORIES_MAX`], or `rules` is not `keys.len() * categories` long.
+    pub fn lookup_categories(&self, keys: &[FlowKey], categories: usize, rules: &mut [u32]) {
+        assert!((1..=CATEGORIES_MAX).contains(&categories), "1 to {CATEGORIES_MAX} categories");
+        assert_eq!(keys.len() * categories, rules.len(), "a rule for each packet and category");
+        let mut hits = [None; CHUNK];
+        let chunk = CHUNK / categories;
+        for (keys, rules) in keys.chunks(chunk).zip(rules.chunks_mut(chunk * categories)) {
+            self.list.search.lookup_categories(keys, categories, &mut hits[..rules.len()]);
+            write_numbers(&hits, rules);
+        }
+    }
+
+    /// The same of packets whose fields are columns.
+    ///
+    /// # Panics
+    /// As [`lookup_categories`](Self::lookup_categories).
+    pub fn lookup_column_categories(&self, packets: &FlowColumns<'_>, categories: usize, rules: &mut [u32]) {
+        self.list.search.lookup_column_categories(packets, categories, rules);
+    }
+
+    /// How the answer for one packet comes about. It compares with all rules to find the next best: for people, not for every
+    /// packet.
+    ///
+    /// ```
+    /// use flowlane::{ClassifierConfig, Field, FlowKey, read_rules};
+    ///
+    /// let acl = ClassifierConfig::new().build(read_rules("udp,tp_dst=53,actions=drop\nudp,actions=drop", "rules")?)?;
+    /// let mut key = FlowKey::zero();
+    /// key.set(Field::EthType, 0x0800);
+    /// key.set(Field::NwProto, 17);
+    /// key.set(Field::TpDst, 53);
+    /// let told = acl.explain(&key);
+    /// assert_eq!((told.rule, told.next_rule), (Some(0), Some(1)));
+    /// assert_eq!(told.depends_on.get(Field::TpDst), 0xffff);
+    /// assert_eq!(told.depends_on.get(Field::Ipv4Src), 0);
+    /// # Ok::<(), flowlane::Error>(())
+    /// ```
+    pub fn explain(&self, key: &FlowKey) -> Explanation {
+        let told = self.list.search.explain(key);
+        Explanation {
+            rule: told.winner.map(|rule| rule.0),
+            next_rule: told.runner_up.map(|rule| rule.0),
+            engine: told.engine,
+            variant: told.variant.name(),
+            nodes: told.nodes,
+            rules: told.rules,
+            depends_on: told.looked_at,
+        }
+    }
+
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.list.search.len()
+    }
+
+    /// Whether there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The fields that any rule looks at: the columns that packets want. Two may share a place: addresses are ARP's where a rule
+    /// is for ARP.
+    pub fn fields(&self) -> Vec<Field> {
+        self.list.search.fields()
+    }
+
+    /// Bits of packets at which any rule looks, or has looked.
+    pub fn looked_at(&self) -> &FlowMask {
+        &self.list.looked_at
+    }
+
+    /// The engine that has most of the rules: `tree`, `dynamic` or `brute`.
+    pub fn engine(&self) -> &'static str {
+        self.list.search.engine().0
+    }
+
+    /// The instructions that it uses: `scalar`, `sse42`, `avx2` or `avx512`.
+    pub fn variant(&self) -> &'static str {
+        self.list.search.engine().1.name()
+    }
+
+    /// Bytes of rules and engine.
+    pub fn table_bytes(&self) -> usize {
+        self.list.search.table_bytes()
+    }
+}
+
+fn write_numbers(hits: &[Option<Hit>], rules: &mut [u32]) {
+    for (rule, hit) in rules.iter_mut().zip(hits) {
+        *rule = hit.map_or(NONE, |hit| hit.rule.0);
+    }
+}

@@ -1,0 +1,367 @@
+//! Exact match, with keys of a length that is known at run time.
+
+use std::fmt;
+
+use super::Error;
+use super::classifier::random_seed;
+use crate::cuckoo::{CuckooConfig, CuckooWriter};
+
+/// Keys that are made at a time.
+const CHUNK: usize = 256;
+
+/// Most bytes of a key.
+const KEY_BYTES_MAX: usize = 64;
+
+/// Most keys of a map.
+const ENTRIES_MAX: usize = 1 << 30;
+
+/// What the table has of a value that is not below it: this, and the value's place beside the table.
+const BESIDE: u32 = 1 << 31;
+
+/// A table of keys of some number of words.
+trait Table: Send + Sync {
+    /// Gives a key a value; the one that it had. Fails where there is no room.
+    fn insert(&mut self, key: &[u8], value: u32) -> Result<Option<u32>, ()>;
+    /// Gives keys these values, as far as there is room; says how many that were.
+    fn insert_rows(&mut self, rows: &[u8], key_bytes: usize, values: &[u32]) -> usize;
+    fn get(&self, key: &[u8]) -> Option<u32>;
+    fn remove(&mut self, key: &[u8]) -> Option<u32>;
+    /// Values of up to [`CHUNK`] keys, and a bit for each that is there.
+    fn lookup_rows(&self, rows: &[u8], key_bytes: usize, values: &mut [u32], hits: &mut [u64; CHUNK / 64]);
+    fn entries(&self) -> Box<dyn Iterator<Item = (Vec<u8>, u32)> + '_>;
+    fn clear(&mut self);
+    fn len(&self) -> usize;
+    fn bytes(&self) -> usize;
+}
+
+/// A key as words; what they have beyond it is 0.
+fn words<const W: usize>(key: &[u8]) -> [u32; W] {
+    let mut words = [0; W];
+    let (whole, rest) = key.as_chunks::<4>();
+    words.iter_mut().zip(whole).for_each(|(word, bytes)| *word = u32::from_le_bytes(*bytes));
+    if !rest.is_empty() {
+        words[whole.len()] = rest.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+    }
+    words
+}
+
+fn keys<const W: usize>(rows: &[u8], key_bytes: usize, out: &mut [[u32; W]]) {
+    for (key, row) in out.iter_mut().zip(rows.chunks_exact(key_bytes)) {
+        *key = words(row);
+    }
+}
+
+impl<const W: usize> Table for CuckooWriter<W> {
+    fn insert(&mut self, key: &[u8], value: u32) -> Result<Option<u32>, ()> {
+        Self::insert(self, &words(key), value).map_err(drop)
+    }
+
+    fn insert_rows(&mut self, rows: &[u8], key_bytes: usize, values: &[u32]) -> usize {
+        let (mut own, mut done) = ([[0; W]; CHUNK], 0);
+        for (rows, values) in rows.chunks(CHUNK * key_bytes).zip(values.chunks(CHUNK)) {
+            keys(rows, key_bytes, &mut own);
+            let inserted = self.insert_batch(&own[..values.len()], values);
+            done += inserted;
+            if inserted < values.len() {
+                break;
+            }
+        }
+        done
+    }
+
+    fn get(&self, key: &[u8]) -> Option<u32> {
+        (**self).lookup(&words(key))
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Option<u32> {
+        Self::remove(self, &words(key))
+    }
+
+    fn lookup_rows(&self, rows: &[u8], key_bytes: usize, values: &mut [u32], hits: &mut [u64; CHUNK / 64]) {
+        let mut own = [[0; W]; CHUNK];
+        keys(rows, key_bytes, &mut own);
+        self.lookup_many(&own[..values.len()], values, hits);
+    }
+
+    fn entries(&self) -> Box<dyn Iterator<Item = (Vec<u8>, u32)> + '_> {
+        Box::new(
+            self.iter().map(|(key, value)| (key.into_iter().flat_map(u32::to_le_bytes).collect(), value)),
+        )
+    }
+
+    fn clear(&mut self) {
+        Self::clear(self);
+    }
+
+    fn len(&self) -> usize {
+        (**self).len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.table_bytes() + self.writer_bytes()
+    }
+}
+
+/// Numbers of 64 bits by keys of 1 to 64 bytes, all of one length: flows, hosts, sessions. A key is compared as a whole.
+///
+/// Many keys are one slice of bytes, one key behind the other. Values below 2³¹ lie in the table itself, larger ones beside it, at
+/// the cost of one more read each. It grows up to the keys that it was made for; nothing that looks up allocates.
+///
+/// **Threads.** It is changed through `&mut`, and any number of threads may look up through `&`.
+///
+/// ```
+/// use flowlane::CuckooMap;
+///
+/// let mut hosts = CuckooMap::new(4, 1000)?;
+/// hosts.insert(&[192, 0, 2, 1], 7)?;
+/// hosts.insert_rows(&[192, 0, 2, 2, 192, 0, 2, 3], &[8, u64::MAX])?;
+/// let (mut values, mut found) = ([0; 3], [false; 3]);
+/// hosts.lookup_rows(&[192, 0, 2, 3, 192, 0, 2, 4, 192, 0, 2, 1], &mut values, &mut found);
+/// assert_eq!((values, found), ([u64::MAX, 0, 7], [true, false, true]));
+/// assert_eq!(hosts.remove(&[192, 0, 2, 2]), Some(8));
+/// assert_eq!(hosts.len(), 2);
+/// # Ok::<(), flowlane::Error>(())
+/// ```
+pub struct CuckooMap {
+    table: Box<dyn Table>,
+    key_bytes: usize,
+    entries_max: usize,
+    /// Values of [`BESIDE`] and above.
+    beside: Vec<u64>,
+    /// Places there that nothing has.
+    free: Vec<u32>,
+}
+
+impl fmt::Debug for CuckooMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CuckooMap({} of {} keys of {} bytes)", self.len(), self.entries_max, self.key_bytes)
+    }
+}
+
+impl CuckooMap {
+    /// An empty map for up to `entries_max` keys of `key_bytes` each, hashed under a random seed. Memory is reserved for all, and
+    /// taken as it grows.
+    ///
+    /// # Errors
+    /// [`Input`](super::ErrorKind::Input): not 1 to 64 bytes, or not 1 to 2³⁰ keys.
+    ///
+    /// # Panics
+    /// Where the system has no memory for it.
+    pub fn new(key_bytes: usize, entries_max: usize) -> Result<Self, Error> {
+        Self::with_seed(key_bytes, entries_max, random_seed() as u32)
+    }
+
+    /// The same, hashed under this seed: for runs that are to be repeated. Who knows it can make keys that find no room.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    ///
+    /// # Panics
+    /// As there.
+    pub fn with_seed(key_bytes: usize, entries_max: usize, seed: u32) -> Result<Self, Error> {
+        if !(1..=ENTRIES_MAX).contains(&entries_max) {
+            return Err(Error::input(format!("a capacity of {entries_max}; 1 to 2^30 are possible")));
+        }
+        let config = CuckooConfig::new(entries_max, seed).growing_from(entries_max.min(1 << 12));
+        // Each width is compiled for every body: only some.
+        let table: Box<dyn Table> = match key_bytes {
+            1..=4 => Box::new(CuckooWriter::<1>::new(&config)),
+            5..=8 => Box::new(CuckooWriter::<2>::new(&config)),
+            9..=16 => Box::new(CuckooWriter::<4>::new(&config)),
+            17..=40 => Box::new(CuckooWriter::<10>::new(&config)),
+            41..=KEY_BYTES_MAX => Box::new(CuckooWriter::<16>::new(&config)),
+            other => {
+                return Err(Error::input(format!(
+                    "keys of {other} bytes; 1 to {KEY_BYTES_MAX} are possible"
+                )));
+            }
+        };
+        Ok(Self { table, key_bytes, entries_max, beside: Vec::new(), free: Vec::new() })
+    }
+
+    /// Gives a key this value; the one that it had.
+    ///
+    /// # Errors
+    /// [`Limit`](super::ErrorKind::Limit): the map is full.
+    ///
+    /// # Panics
+    /// Where the key has not the map's length.
+    pub fn insert(&mut self, key: &[u8], value: u64) -> Result<Option<u64>, Error> {
+        assert_eq!(key.len(), self.key_bytes, "bytes of a key");
+        let own = self.keep(value);
+        match self.table.insert(key, own) {
+            Ok(before) => Ok(before.map(|own| self.forget(own))),
+            Err(()) => {
+                self.forget(own);
+                let (len, most) = (self.len(), self.entries_max);
+                Err(Error::limit(format!("the map is full with {len} keys; it was made for {most}")))
+            }
+        }
+    }
+
+    /// Gives many keys these values, in their order.
+    ///
+    /// # Errors
+    /// [`Limit`](super::ErrorKind::Limit): the map is full. The keys of the rows before the error's [row](Error::row) are in then, that
+    /// one and those behind it are not.
+    ///
+    /// # Panics
+    /// Where there are not as many keys as values, or bytes are left over.
+    pub fn insert_rows(&mut self, keys: &[u8], values: &[u64]) -> Result<(), Error> {
+        self.assert_rows(keys, values.len());
+        let is_small = |value: &u64| *value < u64::from(BESIDE);
+        let mut small = [0; CHUNK];
+        let mut done = 0;
+        for (keys, values) in keys.chunks(CHUNK * self.key_bytes).zip(values.chunks(CHUNK)) {
+            let inserted = if self.beside.len() == self.free.len() && values.iter().all(is_small) {
+                small.iter_mut().zip(values).for_each(|(small, value)| *small = *value as u32);
+                self.table.insert_rows(keys, self.key_bytes, &small[..values.len()])
+            } else {
+                let mut rows = keys.chunks_exact(self.key_bytes).zip(values);
+                rows.position(|(key, value)| self.insert(key, *value).is_err()).unwrap_or(values.len())
+            };
+            done += inserted;
+            if inserted < values.len() {
+                break;
+            }
+        }
+        if done == values.len() {
+            return Ok(());
+        }
+        Err(Error::limit(format!(
+            "the map is full: {done} of {} keys were inserted, those from row {done} on were not; it was made for {}",
+            values.len(),
+            self.entries_max
+        ))
+        .at(done))
+    }
+
+    /// The value of a key. For many, [`lookup_rows`](Self::lookup_rows) is several times as fast.
+    ///
+    /// # Panics
+    /// Where the key has not the map's length.
+    pub fn get(&self, key: &[u8]) -> Option<u64> {
+        assert_eq!(key.len(), self.key_bytes, "bytes of a key");
+        self.table.get(key).map(|own| self.value(own))
+    }
+
+    /// The value of each key, and whether it is there; values of those that are not stay as they are. Says how many are there. Any
+    /// number of keys; nothing is allocated.
+    ///
+    /// # Panics
+    /// Where there are not as many keys, `values` and `found`, or bytes are left over.
+    pub fn lookup_rows(&self, keys: &[u8], values: &mut [u64], found: &mut [bool]) -> usize {
+        self.assert_rows(keys, values.len());
+        assert_eq!(values.len(), found.len(), "whether it is there of each key");
+        let (mut own, mut hits, mut count) = ([0; CHUNK], [0; CHUNK / 64], 0);
+        let chunks =
+            keys.chunks(CHUNK * self.key_bytes).zip(values.chunks_mut(CHUNK)).zip(found.chunks_mut(CHUNK));
+        for ((keys, values), found) in chunks {
+            self.table.lookup_rows(keys, self.key_bytes, &mut own[..values.len()], &mut hits);
+            for (row, ((value, found), own)) in values.iter_mut().zip(found).zip(own).enumerate() {
+                *found = hits[row / 64] >> (row % 64) & 1 == 1;
+                if *found {
+                    *value = self.value(own);
+                    count += 1;
+                }
+            }
+        }
+        count
+    }
+
+    /// Removes a key; the value that it had.
+    ///
+    /// # Panics
+    /// Where the key has not the map's length.
+    pub fn remove(&mut self, key: &[u8]) -> Option<u64> {
+        assert_eq!(key.len(), self.key_bytes, "bytes of a key");
+        self.table.remove(key).map(|own| self.forget(own))
+    }
+
+    /// Removes many keys; for each whether it was there. Says how many were.
+    ///
+    /// # Panics
+    /// Where there are not as many keys as `found`, or bytes are left over.
+    pub fn remove_rows(&mut self, keys: &[u8], found: &mut [bool]) -> usize {
+        self.assert_rows(keys, found.len());
+        let mut count = 0;
+        for (key, found) in keys.chunks_exact(self.key_bytes).zip(found) {
+            *found = self.remove(key).is_some();
+            count += usize::from(*found);
+        }
+        count
+    }
+
+    /// Removes every key.
+    pub fn clear(&mut self) {
+        self.table.clear();
+        self.beside.clear();
+        self.free.clear();
+    }
+
+    /// Every key and its value, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (Vec<u8>, u64)> {
+        self.table.entries().map(|(mut key, own)| {
+            key.truncate(self.key_bytes);
+            (key, self.value(own))
+        })
+    }
+
+    /// Bytes of a key.
+    pub fn key_bytes(&self) -> usize {
+        self.key_bytes
+    }
+
+    /// Most keys that the map takes.
+    pub fn entries_max(&self) -> usize {
+        self.entries_max
+    }
+
+    /// Number of keys.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there are no keys.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of the table, as reserved, and of what is kept to change it.
+    pub fn table_bytes(&self) -> usize {
+        self.table.bytes() + 8 * self.beside.capacity() + 4 * self.free.capacity()
+    }
+
+    #[track_caller]
+    fn assert_rows(&self, keys: &[u8], rows: usize) {
+        assert_eq!(keys.len(), rows * self.key_bytes, "{rows} keys of {} bytes", self.key_bytes);
+    }
+
+    /// What the table has of a value.
+    fn keep(&mut self, value: u64) -> u32 {
+        if value < u64::from(BESIDE) {
+            return value as u32;
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.beside.push(0);
+            self.beside.len() as u32 - 1
+        });
+        self.beside[place as usize] = value;
+        BESIDE | place
+    }
+
+    /// The value that the table has this of.
+    #[inline(always)]
+    fn value(&self, own: u32) -> u64 {
+        if own < BESIDE { own.into() } else { self.beside[(own & !BESIDE) as usize] }
+    }
+
+    /// The value that the table had this of.
+    fn forget(&mut self, own: u32) -> u64 {
+        let value = self.value(own);
+        if own >= BESIDE {
+            self.free.push(own & !BESIDE);
+        }
+        value
+    }
+}

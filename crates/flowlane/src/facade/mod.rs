@@ -1,0 +1,37 @@
+//! What users of the library see: tables without const parameters, numbers and slices, one error.
+//!
+//! Everything else is hidden from the documentation, and may change: this project's other crates use it. What is here is
+//! listed in `public-api.txt`, which `.ci/public-api` compares.
+
+mod classifier;
+mod filter;
+mod list;
+mod machine;
+mod map;
+mod reader;
+mod routes;
+mod rules;
+
+pub use self::classifier::{Classifier, ClassifierConfig};
+pub use self::filter::BloomFilter;
+pub use self::list::{AccessList, Explanation, NONE};
+pub use self::machine::{Tuning, max_simd, set_clock, set_max_simd};
+pub use self::map::CuckooMap;
+pub use self::reader::Reader;
+pub use self::routes::{IpPrefix, RouteConfig, RouteList, RouteReader, RouteTable, read_routes};
+pub use self::rules::read_rules;
+pub use crate::classify::acl::CATEGORIES_MAX;
+pub use crate::error::{Error, ErrorKind};
+pub use crate::packet::columns::{FlowColumns, Values};
+pub use crate::packet::key::Flow;
+pub use crate::packet::parse::Captured;
+pub use crate::packet::{
+    Field, FieldInfo, FlowKey, FlowMask, Headers, Malformed, Network, Parser, Transport,
+};
+pub use crate::rule::action::{Action, PortNo};
+pub use crate::rule::{Match, PortRange, Priority, Rule};
+
+/// The page for users, tried as it stands.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/rust.md")]
+struct Page;

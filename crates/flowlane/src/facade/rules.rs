@@ -1,0 +1,28 @@
+//! Rules as text.
+
+use super::Error;
+use crate::rule::{ReadOptions, Rule, read};
+
+/// Reads rules, a line each: flows as `ovs-ofctl add-flow` takes them, or ClassBench filters (which begin with `@`); the
+/// first line that says something tells which. `name` is the text's in errors: a file's, mostly, which the caller has read.
+///
+/// A rule's number is its position, from 0, where a [`Classifier`](super::Classifier) is built of them. Up to ten million rules
+/// are read. Ports of actions have numbers, not names.
+///
+/// ```
+/// use flowlane::{Action, PortNo, read_rules};
+///
+/// let rules = read_rules("priority=7,tcp,nw_dst=192.0.2.0/24,tp_dst=80-90,actions=dec_ttl,output:1", "flows.txt")?;
+/// assert_eq!(rules[0].priority.0, 7);
+/// assert_eq!(rules[0].actions, [Action::DecTtl, Action::Output(PortNo(1))]);
+/// # Ok::<(), flowlane::Error>(())
+/// ```
+///
+/// # Errors
+/// [`Input`](super::ErrorKind::Input): all lines that are wrong (the first 20 in words), each with name, line and column. No rules
+/// are given then.
+///
+#[doc = include_str!("../rule/flow_syntax/README.md")]
+pub fn read_rules(text: &str, name: &str) -> Result<Vec<Rule>, Error> {
+    read(text, name, None, &ReadOptions::default()).map_err(Error::input)
+}
