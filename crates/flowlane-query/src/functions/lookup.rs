@@ -18,7 +18,7 @@ use super::wrong;
 use crate::tables::RuleList;
 
 /// No rule.
-const NONE: u32 = u32::MAX;
+const NONE: u32 = flowlane::NONE;
 
 /// A function of rules that is given the columns at which they look.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ impl LookUp {
         let arrays = args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<ArrayRef>>>()?;
         let named = self.fields.iter().map(|field| field.info().name).zip(&arrays).collect::<Vec<_>>();
         let mut rules = vec![NONE; rows];
-        with_columns(rows, &self.known, &named, &self.list.looked_at, |packets| {
-            self.list.search.lookup_columns(packets, &mut rules);
+        with_columns(rows, &self.known, &named, self.list.classifier.looked_at(), |packets| {
+            self.list.classifier.lookup_columns(packets, &mut rules);
         })
         .map_err(wrong)?;
         Ok(rules)

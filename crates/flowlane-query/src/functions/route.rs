@@ -8,13 +8,10 @@ use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
-use flowlane::route::Fib;
+use flowlane::{NONE, RouteTable};
 
 use super::{constant, refused, wrong};
-use crate::tables::{NO_ROUTE, RouteList, Tables};
-
-/// Addresses that are looked up at a time.
-const CHUNK: usize = 256;
+use crate::tables::Tables;
 
 /// The function.
 #[derive(Debug)]
@@ -44,29 +41,14 @@ impl Hash for Route {
 }
 
 /// The next hop of each address.
-fn next_hops(routes: &RouteList, addresses: &ArrayRef) -> Result<Vec<u32>> {
-    let mut found = vec![0; addresses.len()];
-    let mut wide = [0; CHUNK];
-    let take =
-        |found: &mut [u32], wide: &[u64]| found.iter_mut().zip(wide).for_each(|(f, hop)| *f = *hop as u32);
+fn next_hops(routes: &RouteTable, addresses: &ArrayRef) -> Result<Vec<u32>> {
+    let mut found = vec![NONE; addresses.len()];
     match addresses.data_type() {
-        DataType::UInt32 => {
-            let addresses = addresses.as_primitive::<UInt32Type>().values();
-            for (addresses, found) in addresses.chunks(CHUNK).zip(found.chunks_mut(CHUNK)) {
-                routes.v4.lookup_batch(addresses, &mut wide[..addresses.len()]);
-                take(found, &wide);
-            }
-        }
+        DataType::UInt32 => routes.lookup_v4(addresses.as_primitive::<UInt32Type>().values(), &mut found),
         DataType::FixedSizeBinary(16) => {
+            // All of them one behind the other, nulls too.
             let addresses = addresses.as_fixed_size_binary();
-            let mut own = [0u128; CHUNK];
-            for (first, found) in (0..).step_by(CHUNK).zip(found.chunks_mut(CHUNK)) {
-                for (i, own) in own[..found.len()].iter_mut().enumerate() {
-                    *own = u128::from_be_bytes(addresses.value(first + i).try_into().expect("16 bytes"));
-                }
-                routes.v6.lookup_batch(&own[..found.len()], &mut wide[..found.len()]);
-                take(found, &wide);
-            }
+            routes.lookup_v6(addresses.value_data()[..16 * addresses.len()].as_chunks().0, &mut found);
         }
         other => return Err(wrong(format!("route: {other} is no address; nw_dst or ipv6_dst are, say"))),
     }
@@ -94,7 +76,7 @@ impl ScalarUDFImpl for Route {
         let routes = self.tables.routes(file).map_err(refused)?;
         let addresses = args.args[1].to_array(args.number_rows)?;
         let found = next_hops(&routes, &addresses)?;
-        let has = |row: usize| u64::from(found[row]) != NO_ROUTE && addresses.is_valid(row);
+        let has = |row: usize| found[row] != NONE && addresses.is_valid(row);
         let nulls = NullBuffer::new(BooleanBuffer::collect_bool(found.len(), has));
         let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
         Ok(ColumnarValue::Array(Arc::new(UInt32Array::new(found.into(), nulls))))

@@ -15,7 +15,7 @@ use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
-use flowlane::packet::{Field, FlowMask};
+use flowlane::{Field, FlowMask};
 use flowlane_arrow::ether_type;
 
 use super::lookup::LookUp;
@@ -186,5 +186,5 @@ fn overlap(a: Field, b: Field) -> bool {
 /// Whether rules look at bits of a field of which nothing is known.
 fn is_missing(field: Field, list: &RuleList, known: &FlowMask) -> bool {
     let own = bits(field);
-    own.present_words().any(|w| own.word(w) & list.looked_at.word(w) & !known.word(w) != 0)
+    own.present_words().any(|w| own.word(w) & list.classifier.looked_at().word(w) & !known.word(w) != 0)
 }
