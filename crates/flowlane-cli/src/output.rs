@@ -50,7 +50,7 @@ impl<'a> Output<'a> {
 #[cfg(feature = "query")]
 pub(crate) struct Beside<'a> {
     path: &'a Path,
-    /// Where it is written; none where the path is no file, but a pipe or a device.
+    /// Where it is written; none where the path is no plain file, but a link, a pipe or a device, and is written to as it is.
     beside: Option<std::path::PathBuf>,
 }
 
@@ -58,11 +58,26 @@ pub(crate) struct Beside<'a> {
 impl<'a> Beside<'a> {
     /// What is to be called `path`, and where it is written to.
     pub(crate) fn create(path: &'a Path) -> Result<(Self, BufWriter<File>), Failure> {
-        let is_file = path.is_file() || !path.exists();
-        let beside = is_file.then(|| std::path::PathBuf::from(format!("{}.partial", path.display())));
-        let file = File::create(beside.as_deref().unwrap_or(path))
-            .map_err(|e| Failure::file(path, "written", &e))?;
-        Ok((Self { path, beside }, BufWriter::with_capacity(1 << 18, file)))
+        let failed = |e: &io::Error| Failure::file(path, "written", e);
+        let before = match path.symlink_metadata() {
+            Ok(data) => Some(data),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
+            Err(e) => return Err(failed(&e)),
+        };
+        let (beside, file) = if before.as_ref().is_none_or(std::fs::Metadata::is_file) {
+            // No other run, and no file of the user's, is called so.
+            let beside =
+                std::path::PathBuf::from(format!("{}.{}.partial", path.display(), std::process::id()));
+            (Some(beside.clone()), File::create_new(beside))
+        } else {
+            (None, File::create(path))
+        };
+        let file = file.map_err(|e| failed(&e))?;
+        let made = Self { path, beside };
+        if let Some(before) = before.filter(std::fs::Metadata::is_file) {
+            file.set_permissions(before.permissions()).map_err(|e| failed(&e))?;
+        }
+        Ok((made, BufWriter::with_capacity(1 << 18, file)))
     }
 
     /// It is whole.

@@ -64,16 +64,13 @@ impl Captures {
         reading: Reading,
         progress: Arc<Progress>,
     ) -> Result<Self, QueryError> {
-        let mut all = Vec::new();
-        for name in names {
-            let own = files::captures(name)?;
-            if let [file] = &own[..] {
-                let wrong =
-                    |what: &dyn fmt::Display| QueryError::File { name: name.clone(), what: what.to_string() };
-                let file = File::open(file).and_then(unpack).map_err(|e| wrong(&e))?;
-                CaptureReader::new(file).map_err(|e| wrong(&e))?;
-            }
-            all.extend(own);
+        let all = files::captures(names)?;
+        // What is named itself is a capture; others, of folders and patterns, are said when they are read.
+        for name in names.iter().filter(|name| std::path::Path::new(name).is_file()) {
+            let wrong =
+                |what: &dyn fmt::Display| QueryError::File { name: name.clone(), what: what.to_string() };
+            let file = File::open(name).and_then(unpack).map_err(|e| wrong(&e))?;
+            CaptureReader::new(file).map_err(|e| wrong(&e))?;
         }
         let packets = Column::all().map(Column::described);
         let file = DataType::Dictionary(DataType::UInt16.into(), DataType::Utf8.into());

@@ -1,6 +1,8 @@
 //! A session: tables, functions, limits, and queries.
 
+use std::io::Read;
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,6 +11,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::context::SQLOptions;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::options::ArrowReadOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
@@ -23,6 +26,9 @@ use crate::captures::{Captures, Reading};
 use crate::feed::Progress;
 use crate::tables::Tables;
 use crate::{QueryError, files, functions};
+
+/// The table of the captures that stand behind a query.
+const PACKETS: &str = "packets";
 
 /// What a session may use, and how it reads packets.
 #[derive(Clone, Debug)]
@@ -68,9 +74,9 @@ impl Session {
             .build()
             .map_err(|e| QueryError::File { name: "threads".to_owned(), what: e.to_string() })?;
         let mut config = SessionConfig::new().with_target_partitions(threads).with_information_schema(true);
-        // What each thread keeps to merge what it has sorted; more than there may be where little is allowed.
+        // What each thread keeps to merge what it has sorted.
         let kept = &mut config.options_mut().execution.sort_spill_reservation_bytes;
-        *kept = (*kept).min(options.memory_max / (8 * threads));
+        *kept = options.memory_max / (4 * threads);
         let pool = Arc::new(FairSpillPool::new(options.memory_max));
         let environment = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
         let context = SessionContext::new_with_config_rt(config, environment);
@@ -84,7 +90,7 @@ impl Session {
     /// # Errors
     /// Where there are none, or one that is named is no capture.
     pub fn packets(&self, names: &[String]) -> Result<(), QueryError> {
-        self.add(TableReference::bare("packets"), names)
+        self.add(TableReference::bare(PACKETS), names)
     }
 
     fn add(&self, table: TableReference, names: &[String]) -> Result<(), QueryError> {
@@ -119,6 +125,10 @@ impl Session {
             }
             // What was added since is in a newer state.
             let plan = self.context.state().statement_to_plan(statement).await?;
+            // Of what a statement changes nothing would be left: there is one.
+            let only_asking =
+                SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
+            only_asking.verify_plan(&plan)?;
             let frame = self.context.execute_logical_plan(plan).await?;
             let plan = frame.create_physical_plan().await?;
             let stream = execute_stream(plan, self.context.task_ctx())?;
@@ -133,23 +143,54 @@ impl Session {
         }
         let TableReference::Bare { table: name } = &table else { return Ok(()) };
         let name = name.to_string();
-        let path = std::path::Path::new(&name);
+        let path = Path::new(&name);
         let ending = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+        let is_data = ["parquet", "arrow", "csv", "json", "ndjson", "jsonl"].contains(&ending.as_str());
+        if is_data && !path.exists() && !name.contains(['*', '?', '[']) {
+            return Err(QueryError::File { name, what: "no such file or folder".to_owned() });
+        }
+        // As it is written: endings of other files in a folder are compared with it.
+        let own_ending = path.extension().and_then(|e| e.to_str()).map_or(String::new(), |e| format!(".{e}"));
         match ending.as_str() {
-            "parquet" => self.context.register_parquet(table, &name, ParquetReadOptions::default()).await?,
-            "arrow" => self.context.register_arrow(table, &name, ArrowReadOptions::default()).await?,
-            "csv" => self.context.register_csv(table, &name, CsvReadOptions::new()).await?,
-            "json" | "ndjson" => {
-                let options = JsonReadOptions::default().file_extension(&ending);
+            "parquet" => {
+                let options = ParquetReadOptions { file_extension: &own_ending, ..Default::default() };
+                self.context.register_parquet(table, &name, options).await?;
+            }
+            "arrow" => {
+                let options = ArrowReadOptions { file_extension: &own_ending, ..Default::default() };
+                self.context.register_arrow(table, &name, options).await?;
+            }
+            "csv" => {
+                let options = CsvReadOptions::new().file_extension(&own_ending);
+                self.context.register_csv(table, &name, options).await?;
+            }
+            "json" | "ndjson" | "jsonl" => {
+                let options = JsonReadOptions::default().file_extension(&own_ending);
+                let is_array = is_array(path);
+                if is_array {
+                    // One array is read in one piece.
+                    let state = self.context.state_ref();
+                    state.write().config_mut().options_mut().optimizer.repartition_file_scans = false;
+                }
+                let options = options.newline_delimited(!is_array);
                 self.context.register_json(table, &name, options).await?;
             }
-            _ if files::is_capture(path) || path.exists() || name.contains(['/', '*', '?']) => {
+            // What stands behind the query is called so.
+            _ if name == PACKETS => {}
+            _ if files::is_called_so(path) || path.exists() || name.contains(['/', '*', '?', '[']) => {
                 self.add(table, std::slice::from_ref(&name))?;
             }
             _ => {}
         }
         Ok(())
     }
+}
+
+/// Whether a file of JSON begins as one array, and not as an object a line.
+fn is_array(path: &Path) -> bool {
+    let mut beginning = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(1024).read_to_end(&mut beginning));
+    read.is_ok() && beginning.trim_ascii_start().starts_with(b"[")
 }
 
 /// Record batches that answer a query, as they are made.

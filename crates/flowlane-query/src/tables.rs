@@ -6,10 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrow::array::{ArrayRef, StringArray};
 use flowlane::rule::flow_syntax::print_actions;
+use flowlane::rule::{Format, detect_format};
 use flowlane::{Classifier, ClassifierConfig, Field, RouteConfig, RouteTable, Rule, read_routes, read_rules};
 use flowlane_capture::read_text;
 
 use crate::QueryError;
+
+/// How parts of a rule begin that are not asked of packets.
+const OF_RULES: [&str; 5] = ["actions", "priority", "table=", "idle_timeout", "hard_timeout"];
 
 /// Rules, by number in their file from 0.
 pub(crate) struct RuleList {
@@ -68,6 +72,16 @@ impl Tables {
     pub(crate) fn flow(&self, matches: &str) -> Result<Arc<RuleList>, QueryError> {
         // No file is called so.
         let name = format!("flow\0{matches}");
+        let wrong = |what: &str| Err(refused(matches, format!("flow: {what}")));
+        match matches.trim() {
+            several if several.contains(['\n', '\r', '#']) => return wrong("one match, in one line"),
+            other if other.split(',').any(|part| OF_RULES.iter().any(|own| part.trim().starts_with(own))) => {
+                return wrong(
+                    "what is asked of a packet is wanted, and not a rule's priority, table or actions",
+                );
+            }
+            _ => {}
+        }
         let comma = if matches.trim().is_empty() { "" } else { "," };
         self.rules_of(&name, || Ok(format!("{matches}{comma}actions=drop")))
     }
@@ -81,8 +95,9 @@ impl Tables {
             return Ok(Arc::clone(known));
         }
         let shown = name.strip_prefix("flow\0").unwrap_or(name);
-        let rules = read_rules(&text()?, shown).map_err(|e| QueryError::Lines(e.to_string()))?;
-        let list = RuleList::new(shown, rules)?;
+        let text = text()?;
+        let rules = read_rules(&text, shown).map_err(|e| QueryError::Lines(e.to_string()))?;
+        let list = RuleList::new(shown, rules, detect_format(&text))?;
         Ok(Arc::clone(lock(&self.rules).entry(name.to_owned()).or_insert(Arc::new(list))))
     }
 
@@ -101,10 +116,21 @@ impl Tables {
 }
 
 impl RuleList {
-    fn new(name: &str, rules: Vec<Rule>) -> Result<Self, QueryError> {
+    fn new(name: &str, rules: Vec<Rule>, format: Format) -> Result<Self, QueryError> {
         let priorities = rules.iter().map(|rule| rule.priority.0).collect();
-        let actions = StringArray::from_iter_values(rules.iter().map(|rule| print_actions(&rule.actions)));
-        let classifier = ClassifierConfig::new().build(rules).map_err(|e| refused(name, e))?;
+        let action = |rule: &Rule| match format {
+            // ClassBench filters have none.
+            Format::Classbench => None,
+            Format::Flows => Some(print_actions(&rule.actions)),
+        };
+        let actions: StringArray = rules.iter().map(action).collect();
+        // Packets enter at table 0, as in `flowlane classify`.
+        let is_empty = rules.is_empty();
+        let first: Vec<(u32, Rule)> = (0..).zip(rules).filter(|(_, rule)| rule.table == 0).collect();
+        if first.is_empty() && !is_empty {
+            return Err(refused(name, "it has no rules for table 0"));
+        }
+        let classifier = ClassifierConfig::new().build_numbered(first).map_err(|e| refused(name, e))?;
         let fields = classifier.fields();
         Ok(Self { name: name.to_owned(), classifier, fields, priorities, actions: Arc::new(actions) })
     }

@@ -3,12 +3,13 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array, RecordBatch};
+use arrow::compute::cast;
 use arrow::csv::WriterBuilder;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::FileWriter;
-use arrow::json::{ArrayWriter, LineDelimitedWriter};
+use arrow::json::{ArrayWriter, LineDelimitedWriter, WriterBuilder as JsonBuilder};
 use arrow::util::pretty::pretty_format_batches_with_schema;
 use datafusion::error::DataFusionError;
 use datafusion::parquet::arrow::ArrowWriter;
@@ -44,6 +45,9 @@ pub struct Written {
     pub is_cut: bool,
 }
 
+/// A group of rows of Parquet ends where it has about so many bytes.
+const GROUP_BYTES: usize = 32 << 20;
+
 /// What writes batches as they come.
 pub(crate) enum Writer<W: Write + Send> {
     Csv(Box<arrow::csv::Writer<W>>),
@@ -59,12 +63,13 @@ fn failed(error: impl Into<DataFusionError>) -> QueryError {
 
 impl<W: Write + Send> Writer<W> {
     pub(crate) fn new(format: Format, schema: &SchemaRef, sink: W) -> Result<Self, QueryError> {
+        let with_nulls = JsonBuilder::new().with_explicit_nulls(true);
         Ok(match format {
             Format::Csv | Format::Table => {
                 Self::Csv(Box::new(WriterBuilder::new().with_header(true).build(sink)))
             }
-            Format::Json => Self::Json(ArrayWriter::new(sink)),
-            Format::NdJson => Self::NdJson(LineDelimitedWriter::new(sink)),
+            Format::Json => Self::Json(with_nulls.build(sink)),
+            Format::NdJson => Self::NdJson(with_nulls.build(sink)),
             Format::Parquet => {
                 let properties =
                     WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
@@ -80,7 +85,11 @@ impl<W: Write + Send> Writer<W> {
             Self::Csv(writer) => writer.write(batch).map_err(failed),
             Self::Json(writer) => writer.write(batch).map_err(failed),
             Self::NdJson(writer) => writer.write(batch).map_err(failed),
-            Self::Parquet(writer) => writer.write(batch).map_err(failed),
+            Self::Parquet(writer) => {
+                writer.write(batch).map_err(failed)?;
+                // Rows wait in memory until their group is full.
+                if writer.in_progress_size() > GROUP_BYTES { writer.flush().map_err(failed) } else { Ok(()) }
+            }
             Self::Arrow(writer) => writer.write(batch).map_err(failed),
         }
     }
@@ -91,7 +100,9 @@ impl<W: Write + Send> Writer<W> {
             Self::Csv(writer) => writer.into_inner(),
             Self::Json(mut writer) => {
                 writer.finish().map_err(failed)?;
-                writer.into_inner()
+                let mut sink = writer.into_inner();
+                sink.write_all(b"\n").map_err(|e| failed(ArrowError::from(e)))?;
+                sink
             }
             Self::NdJson(mut writer) => {
                 writer.finish().map_err(failed)?;
@@ -167,17 +178,28 @@ impl Shown {
         let families: Vec<Option<Family>> = families.collect();
         let fields = schema.fields().iter().zip(&families).map(|(field, family)| match family {
             Some(_) => Arc::new(Field::new(field.name(), DataType::Utf8, field.is_nullable())),
-            None => Arc::clone(field),
+            // A file of Arrow has one dictionary a column, and batches have each their own.
+            None => match field.data_type() {
+                DataType::Dictionary(_, values) => {
+                    Arc::new(field.as_ref().clone().with_data_type(values.as_ref().clone()))
+                }
+                _ => Arc::clone(field),
+            },
         });
         Self { schema: Arc::new(Schema::new(fields.collect::<Vec<_>>())), families }
     }
 
     fn batch(&self, batch: &RecordBatch) -> Result<RecordBatch, QueryError> {
-        let columns = batch.columns().iter().zip(&self.families).map(|(column, family)| match family {
-            Some(family) => texts(*family, column),
-            None => Arc::clone(column),
+        let described = self.schema.fields().iter().zip(&self.families);
+        let columns = batch.columns().iter().zip(described).map(|(column, (field, family))| match family {
+            Some(family) => Ok(texts(*family, column)),
+            None if column.data_type() != field.data_type() => {
+                cast(column, field.data_type()).map_err(failed)
+            }
+            None => Ok(Arc::clone(column)),
         });
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let options = arrow::array::RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(self.schema(), columns.collect(), &options).map_err(failed)
+        RecordBatch::try_new_with_options(self.schema(), columns, &options).map_err(failed)
     }
 }

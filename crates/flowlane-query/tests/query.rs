@@ -358,3 +358,94 @@ fn memory_is_bounded_and_what_does_not_fit_goes_to_files() {
     }
     assert_eq!(rows, 10 * wanted.len());
 }
+
+#[test]
+fn packets_enter_at_the_first_table() {
+    let (folder, all) = archive();
+    let rules = "table=0,priority=10,tcp,actions=goto_table:1\ntable=1,priority=50,tcp,tp_dst=443,actions=output:9\n\
+                 table=1,priority=1,actions=drop\n";
+    std::fs::write(folder.path().join("two.flows"), rules).unwrap();
+    let is_tcp =
+        |packet: &Packet| packet.key.get(Field::NwProto) == 6 && packet.key.get(Field::EthType) == 0x0800;
+    let by_rule = counts(&all, is_tcp);
+    let sql = "SELECT matches('{}/two.flows') AS r, count(*) FROM packets GROUP BY 1 ORDER BY 1 NULLS FIRST";
+    assert_eq!(ask(folder.path(), sql), [format!(",{}", by_rule[&false]), format!("0,{}", by_rule[&true])]);
+    std::fs::write(folder.path().join("one.flows"), "table=1,actions=drop\n").unwrap();
+    let said = refused(folder.path(), "SELECT matches('{}/one.flows') FROM packets");
+    assert!(said.contains("no rules for table 0"), "{said}");
+}
+
+#[test]
+fn of_what_family_packets_are_is_known_or_they_match_nothing() {
+    let (folder, all) = archive();
+    // Packets of IPv6 have no address of IPv4, and nothing else says what they are.
+    let v4 =
+        |packet: &&Packet| packet.key.get(Field::EthType) == 0x0800 && packet.key.get(Field::NwProto) == 6;
+    let v4 = all.iter().filter(v4).count();
+    let of = |inner: &str, flow: &str| format!("SELECT count(*) FROM ({inner}) WHERE flow('{flow}')");
+    let inner = "SELECT nw_src, nw_proto FROM packets";
+    assert_eq!(ask(folder.path(), &of(inner, "tcp6")), ["0"]);
+    assert_eq!(ask(folder.path(), &of(inner, "tcp")), [v4.to_string()]);
+    let valid = format!("{inner} WHERE nw_src IS NOT NULL");
+    assert_eq!(ask(folder.path(), &of(&valid, "tcp")), [v4.to_string()]);
+    let hexadecimal = "SELECT count(*) FROM packets WHERE dl_type = 0x0800 AND nw_proto & 0x06 = 0x06";
+    assert_eq!(ask(folder.path(), hexadecimal), [v4.to_string()]);
+}
+
+#[test]
+fn each_file_is_read_once_by_whatever_names() {
+    let (folder, _) = archive();
+    std::os::unix::fs::symlink("..", folder.path().join("more/loop")).unwrap();
+    assert_eq!(ask(folder.path(), "SELECT count(*) FROM packets"), ["18000"]);
+    std::fs::rename(folder.path().join("a.pcap"), folder.path().join("a.pcap1")).unwrap();
+    assert_eq!(ask(folder.path(), "SELECT count(*) FROM packets"), ["18000"]);
+    assert_eq!(ask(folder.path(), "SELECT count(*) FROM '{}/a.*'"), ["3000"]);
+    let session = session(2);
+    let name = |of: &str| folder.path().join(of).display().to_string();
+    session.packets(&[name("a.pcap1"), name("more/../a.pcap1"), name("")]).unwrap();
+    let answer = session.ask("SELECT count(*) FROM packets").unwrap();
+    let mut text = Vec::new();
+    write(&answer.schema(), answer, Format::Csv, None, &mut text).unwrap();
+    assert_eq!(text, b"count(*)\n18000\n");
+}
+
+#[test]
+fn what_is_written_can_be_asked() {
+    let (folder, _) = archive();
+    let session = session(2);
+    session.packets(&[folder.path().display().to_string()]).unwrap();
+    let sql = "SELECT file, packet, tp_dst, action('@/rules.flows') AS a FROM packets ORDER BY file, packet";
+    let sql = sql.replace('@', &folder.path().display().to_string());
+    let formats = [
+        ("x.arrow", Format::Arrow),
+        ("y.json", Format::Json),
+        ("z.jsonl", Format::NdJson),
+        ("U.CSV", Format::Csv),
+    ];
+    for (name, format) in formats {
+        let path = folder.path().join(name);
+        let answer = session.ask(&sql).unwrap();
+        write(&answer.schema(), answer, format, None, File::create(&path).unwrap()).unwrap();
+        let kept = format!("SELECT count(*), sum(tp_dst), count(a) FROM '{}'", path.display());
+        let direct = "SELECT count(*), sum(tp_dst), count(action('{}/rules.flows')) FROM packets";
+        assert_eq!(ask(folder.path(), &kept), ask(folder.path(), direct), "{name}");
+    }
+}
+
+#[test]
+fn a_query_asks_and_changes_nothing() {
+    let (folder, _) = archive();
+    for sql in
+        ["CREATE VIEW v AS SELECT 1", "COPY (SELECT 1) TO '{}/c.csv'", "DROP TABLE packets", "SET x.y = 1"]
+    {
+        let said = refused(folder.path(), sql);
+        assert!(said.contains("not supported"), "{sql}: {said}");
+    }
+    assert!(!folder.path().join("c.csv").exists());
+    for wrong in ["tcp\nudp", "tcp,actions=drop", "priority=3,tcp", "# tcp"] {
+        let said = refused(folder.path(), &format!("SELECT flow('{wrong}') FROM packets"));
+        assert!(said.contains("flow: "), "{wrong}: {said}");
+    }
+    let said = refused(folder.path(), "SELECT packet FROM packets ORDER BY flow('udp')");
+    assert!(said.contains("name flow(..) in SELECT"), "{said}");
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use flowlane_query::{Answer, Format, Options, QueryError, Session, write};
+use flowlane_query::{Answer, Format, Options, QueryError, Session, Written, write};
 
 use crate::arguments::{AnswerFormat, QueryOptions};
 use crate::failure::Failure;
@@ -58,7 +58,8 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
 }
 
 fn format(options: &QueryOptions) -> Result<Format, Failure> {
-    let by_name = |path: &Path| match path.extension().and_then(|e| e.to_str()) {
+    let ending = |path: &Path| path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+    let by_name = |path: &Path| match ending(path).as_deref() {
         Some("csv") => Ok(AnswerFormat::Csv),
         Some("json") => Ok(AnswerFormat::Json),
         Some("ndjson" | "jsonl") => Ok(AnswerFormat::Ndjson),
@@ -106,37 +107,55 @@ fn with_progress<T>(session: &Session, doing: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Standard output, of which somebody may have enough.
-struct Stdout<W> {
+/// What an answer is written to, and why that failed.
+struct Sink<W> {
     writer: W,
-    closed: bool,
+    failure: Option<io::Error>,
 }
 
-impl<W: Write> Write for Stdout<W> {
+impl<W> Sink<W> {
+    fn noted<T>(&mut self, done: io::Result<T>) -> io::Result<T> {
+        done.map_err(|e| {
+            let again = io::Error::new(e.kind(), e.to_string());
+            self.failure = Some(e);
+            again
+        })
+    }
+}
+
+impl<W: Write> Write for Sink<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.writer.write(bytes);
-        self.closed |= written.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
-        written
+        self.noted(written)
     }
 
     fn flush(&mut self) -> io::Result<()> {
         let flushed = self.writer.flush();
-        self.closed |= flushed.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe);
-        flushed
+        self.noted(flushed)
     }
 }
 
-fn to_stdout(
+/// Writes an answer into what is called `name`.
+fn write_to(
+    writer: impl Write + Send,
+    name: &Path,
     answer: Answer<'_>,
     format: Format,
     rows_max: Option<u64>,
-) -> Result<flowlane_query::Written, Failure> {
-    let mut stdout = Stdout { writer: BufWriter::with_capacity(1 << 16, io::stdout()), closed: false };
-    let written = write(&answer.schema(), answer, format, rows_max, &mut stdout);
-    match written {
-        Err(_) if stdout.closed => Err(Failure::OutputClosed),
-        written => Ok(written?),
+) -> Result<Written, Failure> {
+    let mut sink = Sink { writer, failure: None };
+    let written = write(&answer.schema(), answer, format, rows_max, &mut sink);
+    match (written, sink.failure) {
+        (Ok(written), _) => Ok(written),
+        (Err(_), Some(closed)) if closed.kind() == io::ErrorKind::BrokenPipe => Err(Failure::OutputClosed),
+        (Err(_), Some(failure)) => Err(Failure::file(name, "written", &failure)),
+        (Err(error), None) => Err(error.into()),
     }
+}
+
+fn to_stdout(answer: Answer<'_>, format: Format, rows_max: Option<u64>) -> Result<Written, Failure> {
+    let stdout = BufWriter::with_capacity(1 << 16, io::stdout());
+    write_to(stdout, Path::new("standard output"), answer, format, rows_max)
 }
 
 fn to_file(
@@ -144,9 +163,9 @@ fn to_file(
     answer: Answer<'_>,
     format: Format,
     rows_max: Option<u64>,
-) -> Result<flowlane_query::Written, Failure> {
+) -> Result<Written, Failure> {
     let (beside, sink) = Beside::create(path)?;
-    let written = write(&answer.schema(), answer, format, rows_max, sink)?;
+    let written = write_to(sink, path, answer, format, rows_max)?;
     beside.keep()?;
     Ok(written)
 }

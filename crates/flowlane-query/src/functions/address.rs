@@ -11,8 +11,10 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::{Between, InList};
 use datafusion::logical_expr::expr_rewriter::FunctionRewrite;
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
 use datafusion::logical_expr::{
-    BinaryExpr, ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+    BinaryExpr, ColumnarValue, Expr, ExprSchemable, Operator, ScalarFunctionArgs, ScalarUDFImpl, Signature,
+    Volatility,
 };
 use flowlane::route::Prefix;
 use flowlane::route::read::AnyPrefix;
@@ -64,8 +66,9 @@ impl Family {
                 Some(ScalarValue::FixedSizeBinary(16, Some(address.octets().to_vec())))
             }
             Self::Mac => {
-                let bytes = text.split(':').map(|byte| match byte.len() {
-                    1..=2 => u8::from_str_radix(byte, 16).ok(),
+                let is_hexadecimal = |byte: &str| byte.bytes().all(|digit| digit.is_ascii_hexdigit());
+                let bytes = text.split([':', '-']).map(|byte| match byte.len() {
+                    1..=2 if is_hexadecimal(byte) => u8::from_str_radix(byte, 16).ok(),
                     _ => None,
                 });
                 let bytes = bytes.collect::<Option<Vec<u8>>>().filter(|bytes| bytes.len() == 6)?;
@@ -180,6 +183,33 @@ impl ScalarUDFImpl for InPrefix {
     }
 }
 
+/// Lets numbers be written in hexadecimal: `dl_type = 0x0800`, `tcp_flags & 0x02 > 0`.
+#[derive(Debug)]
+pub(super) struct HexadecimalNumbers;
+
+impl ExprPlanner for HexadecimalNumbers {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        let is_number = |expr: &Expr| expr.get_type(schema).is_ok_and(|of| of.is_integer());
+        let number = |expr: Expr| match &expr {
+            Expr::Literal(ScalarValue::Binary(Some(bytes)), _) if (1..=8).contains(&bytes.len()) => {
+                let value = bytes.iter().fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+                match i64::try_from(value) {
+                    Ok(value) => Expr::Literal(ScalarValue::Int64(Some(value)), None),
+                    Err(_) => Expr::Literal(ScalarValue::UInt64(Some(value)), None),
+                }
+            }
+            _ => expr,
+        };
+        let RawBinaryExpr { op, left, right } = expr;
+        let (left, right) = match (is_number(&left), is_number(&right)) {
+            (true, _) => (left, number(right)),
+            (_, true) => (number(left), right),
+            _ => (left, right),
+        };
+        Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
+    }
+}
+
 /// Lets addresses be compared with text: `nw_src = '10.0.0.1'`, `dl_dst IN ('ff:ff:ff:ff:ff:ff')`.
 #[derive(Debug)]
 pub(super) struct WrittenAddresses;
@@ -212,6 +242,11 @@ impl WrittenAddresses {
     }
 }
 
+fn is_comparison(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
 impl FunctionRewrite for WrittenAddresses {
     fn name(&self) -> &'static str {
         "addresses as text"
@@ -219,7 +254,7 @@ impl FunctionRewrite for WrittenAddresses {
 
     fn rewrite(&self, expr: Expr, schema: &DFSchema, _: &ConfigOptions) -> Result<Transformed<Expr>> {
         Ok(match expr {
-            Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) if is_comparison(op) => {
                 let (of_left, of_right) = (Self::family(&left, schema), Self::family(&right, schema));
                 match (of_left, of_right) {
                     (Some(own), None) => {

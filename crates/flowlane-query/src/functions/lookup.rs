@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray, DictionaryArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, BooleanArray, DictionaryArray, UInt16Array, UInt32Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::error::Result;
@@ -11,9 +11,9 @@ use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use flowlane::packet::Field;
-use flowlane_arrow::with_columns;
+use flowlane_arrow::{ArrowError, ether_type, with_columns};
 
-use super::rules::Asked;
+use super::rules::{ADDRESSES, Asked};
 use super::wrong;
 use crate::tables::RuleList;
 
@@ -41,12 +41,29 @@ impl LookUp {
         Self { asked, list, fields, known, signature: Signature::new(any, Volatility::Immutable) }
     }
 
+    /// Where no column says of what family packets are, and some have no address of the one whose addresses there are: nothing is
+    /// known of those.
+    fn ether_types(&self, arrays: &[ArrayRef]) -> Result<Option<ArrayRef>, ArrowError> {
+        let Some(kind) = ether_type(&self.known)? else { return Ok(None) };
+        let is_address = |field: &Field| ADDRESSES.contains(field);
+        let mut addresses = self.fields.iter().zip(arrays).filter(|(field, _)| is_address(field));
+        let Some((_, address)) = addresses.find(|(_, array)| array.null_count() > 0) else { return Ok(None) };
+        let of = |row: usize| if address.is_valid(row) { kind as u16 } else { 0 };
+        Ok(Some(Arc::new(UInt16Array::from_iter_values((0..address.len()).map(of)))))
+    }
+
     /// The number of each packet's rule.
     fn rules(&self, args: &[ColumnarValue], rows: usize) -> Result<Vec<u32>> {
         let arrays = args.iter().map(|arg| arg.to_array(rows)).collect::<Result<Vec<ArrayRef>>>()?;
-        let named = self.fields.iter().map(|field| field.info().name).zip(&arrays).collect::<Vec<_>>();
+        let mut named = self.fields.iter().map(|field| field.info().name).zip(&arrays).collect::<Vec<_>>();
+        let ether_types = self.ether_types(&arrays).map_err(wrong)?;
+        let mut known = self.known.clone();
+        if let Some(ether_types) = &ether_types {
+            named.push((Field::EthType.info().name, ether_types));
+            known.push(Field::EthType);
+        }
         let mut rules = vec![NONE; rows];
-        with_columns(rows, &self.known, &named, self.list.classifier.looked_at(), |packets| {
+        with_columns(rows, &known, &named, self.list.classifier.looked_at(), |packets| {
             self.list.classifier.lookup_columns(packets, &mut rules);
         })
         .map_err(wrong)?;

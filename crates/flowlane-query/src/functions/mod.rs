@@ -36,6 +36,7 @@ pub(crate) fn register(session: &SessionContext, tables: &Arc<Tables>) -> Result
     session.register_udf(ScalarUDF::new_from_impl(address::AddressText::new()));
     let state = session.state_ref();
     let mut state = state.write();
+    state.register_expr_planner(Arc::new(address::HexadecimalNumbers))?;
     state.register_function_rewrite(Arc::new(rules::ColumnsOfRules::new(Arc::clone(tables))))?;
     state.register_function_rewrite(Arc::new(address::WrittenAddresses))
 }

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use flowlane::{Field, FlowMask};
-use flowlane_arrow::ether_type;
+use flowlane_arrow::{Column as CaptureColumn, ether_type};
 
 use super::lookup::LookUp;
 use super::{refused, wrong};
@@ -127,6 +127,9 @@ impl FunctionRewrite for ColumnsOfRules {
     }
 }
 
+/// Fields that say of which family a packet is, where nothing else does.
+pub(super) const ADDRESSES: [Field; 4] = [Field::Ipv4Src, Field::Ipv4Dst, Field::Ipv6Src, Field::Ipv6Dst];
+
 /// Columns with the fields that they are.
 type FieldColumns = Vec<(Field, Expr)>;
 
@@ -152,20 +155,25 @@ fn columns(function: &str, list: &RuleList, schema: &DFSchema) -> Result<(FieldC
     if ether_type(&known).is_ok_and(|kind| kind.is_some()) {
         mask.add_field(Field::EthType);
     }
-    let missing: Vec<&str> =
-        list.fields.iter().filter(|f| is_missing(**f, list, &mask)).map(|f| f.info().name).collect();
+    // Captures know nothing of what a switch gives packets: it is 0.
+    let is_of_captures =
+        |field: Field| CaptureColumn::all().any(|column| column == CaptureColumn::Field(field));
+    let missing = list.fields.iter().filter(|f| is_of_captures(**f) && is_missing(**f, list, &mask));
+    let missing: Vec<&str> = missing.map(|field| field.info().name).collect();
     if !missing.is_empty() {
         return Err(wrong(format!(
-            "{function}: rules of `{}` look at columns that are not here: {}; give them, `SELECT *, 1 AS in_port` say",
+            "{function}: rules of `{}` look at columns that are not here: {}; select them in the query inside, or name \
+             {function}(..) in SELECT where it is to be sorted by",
             list.name,
             missing.join(", ")
         )));
     }
-    // Two fields may have one place: the rules' own, and what else says something of it where those are not there.
-    let mut covered = FlowMask::zero();
-    list.fields.iter().filter(|field| known.contains(field)).for_each(|field| covered.add_field(*field));
+    // Two fields may have one place: the rules' own, and what else says something of it where those are not there. Addresses say
+    // of what family packets are, where no column does: of a null nothing is known.
+    let is_family = ether_type(&known).is_ok_and(|kind| kind.is_some());
     let is_wanted = |field: Field| {
         list.fields.contains(&field)
+            || is_family && ADDRESSES.contains(&field)
             || list.fields.iter().any(|own| !known.contains(own) && overlap(*own, field))
     };
     all.retain(|(field, _)| is_wanted(*field));

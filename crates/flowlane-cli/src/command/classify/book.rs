@@ -32,8 +32,8 @@ pub(super) enum Book<'a> {
 
 /// Whether a file is called as those of columns are.
 pub(super) fn is_of_columns(path: Option<&Path>) -> bool {
-    let ending = path.and_then(Path::extension).and_then(|e| e.to_str());
-    matches!(ending, Some("parquet" | "arrow"))
+    let ending = path.and_then(Path::extension).and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
+    matches!(ending.as_deref(), Some("parquet" | "arrow"))
 }
 
 impl<'a> Book<'a> {
@@ -101,7 +101,7 @@ mod columns {
 
     impl<'a> Columns<'a> {
         pub(super) fn create(path: &'a Path, lists: &[List]) -> Result<Self, Failure> {
-            let format = match path.extension().is_some_and(|e| e == "arrow") {
+            let format = match path.extension().is_some_and(|e| e.eq_ignore_ascii_case("arrow")) {
                 true => Format::Arrow,
                 false => Format::Parquet,
             };
