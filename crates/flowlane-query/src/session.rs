@@ -10,15 +10,18 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::context::SQLOptions;
 use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::options::ArrowReadOptions;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::execute_stream;
 use datafusion::prelude::{
     CsvReadOptions, JsonReadOptions, ParquetReadOptions, SessionConfig, SessionContext,
 };
+use flowlane_arrow::Column;
 use futures::StreamExt;
 use tokio::runtime::Runtime;
 
@@ -29,6 +32,11 @@ use crate::{QueryError, files, functions};
 
 /// The table of the captures that stand behind a query.
 const PACKETS: &str = "packets";
+
+/// Rows that are worked on at a time; and where they have frames, of which so many are some hundred kilobytes. Sorting holds a
+/// few times as many for each file that it has put aside.
+const ROWS: usize = 8192;
+const ROWS_OF_FRAMES: usize = 256;
 
 /// What a session may use, and how it reads packets.
 #[derive(Clone, Debug)]
@@ -129,6 +137,13 @@ impl Session {
             let only_asking =
                 SQLOptions::new().with_allow_ddl(false).with_allow_dml(false).with_allow_statements(false);
             only_asking.verify_plan(&plan)?;
+            let rows = if has_frames(&plan)? { ROWS_OF_FRAMES } else { ROWS };
+            {
+                let state = self.context.state_ref();
+                let mut state = state.write();
+                let config = state.config().clone().with_batch_size(rows);
+                *state.config_mut() = config;
+            }
             let frame = self.context.execute_logical_plan(plan).await?;
             let plan = frame.create_physical_plan().await?;
             let stream = execute_stream(plan, self.context.task_ctx())?;
@@ -184,6 +199,20 @@ impl Session {
         }
         Ok(())
     }
+}
+
+/// Whether a plan has frames in any of its steps.
+fn has_frames(plan: &LogicalPlan) -> Result<bool, QueryError> {
+    let is_frame = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == Column::Frame.name());
+    let found = plan.exists(|step| {
+        let mut has = false;
+        step.apply_expressions(|expr| {
+            has |= expr.exists(|part| Ok(is_frame(part)))?;
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        Ok(has)
+    });
+    Ok(found?)
 }
 
 /// Whether a file of JSON begins as one array, and not as an object a line.
