@@ -1,25 +1,32 @@
 #!/usr/bin/env bash
 # The library for C in `dist`: lib/libflowlane.so and .a, include/flowlane.h, lib/pkgconfig/flowlane.pc. `PREFIX=/usr/local bindings/c/build.sh`
-# installs it there. With `--test` it is tried, with sanitizers and valgrind where they are there. Needs Rust; for the tests a C compiler.
+# installs it there; LIBDIR names the folder of libraries (default: PREFIX/lib), DESTDIR the folder that stands for / while a package is
+# made, TARGET another machine's triple. With `--test` it is tried, with sanitizers and valgrind where they are there. Needs Rust; for the
+# tests a C compiler.
 set -euo pipefail
 cd "$(dirname "$0")"
-cargo build --release --locked --quiet
+cargo build --release --locked --quiet ${TARGET:+--target "$TARGET"}
+built=target/${TARGET:+$TARGET/}release
 prefix=${PREFIX:-$PWD/dist}
+libdir=${LIBDIR:-$prefix/lib}
 version=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' Cargo.toml)
 [ -n "${PREFIX-}" ] || rm -rf dist
-mkdir -p "$prefix/lib/pkgconfig" "$prefix/include"
-install -m 755 target/release/libflowlane_c.so "$prefix/lib/libflowlane.so.$version"
-ln -sf "libflowlane.so.$version" "$prefix/lib/libflowlane.so.1"
-ln -sf libflowlane.so.1 "$prefix/lib/libflowlane.so"
-install -m 644 target/release/libflowlane_c.a "$prefix/lib/libflowlane.a"
-install -m 644 include/flowlane.h "$prefix/include/flowlane.h"
-cat >"$prefix/lib/pkgconfig/flowlane.pc" <<PC
+lib=${DESTDIR-}$libdir include=${DESTDIR-}$prefix/include
+mkdir -p "$lib/pkgconfig" "$include"
+install -m 755 "$built/libflowlane_c.so" "$lib/libflowlane.so.$version"
+ln -sf "libflowlane.so.$version" "$lib/libflowlane.so.1"
+ln -sf libflowlane.so.1 "$lib/libflowlane.so"
+install -m 644 "$built/libflowlane_c.a" "$lib/libflowlane.a"
+install -m 644 include/flowlane.h "$include/flowlane.h"
+cat >"$lib/pkgconfig/flowlane.pc" <<PC
 prefix=$prefix
+libdir=$libdir
+includedir=\${prefix}/include
 Name: flowlane
 Description: Packet classification on every lane of a machine
 Version: $version
-Cflags: -I\${prefix}/include
-Libs: -L\${prefix}/lib -lflowlane
+Cflags: -I\${includedir}
+Libs: -L\${libdir} -lflowlane
 Libs.private: -lpthread -ldl -lm
 PC
 [ "${1-}" = --test ] || exit 0

@@ -10,6 +10,16 @@
 //! | [`tunnel`] | endpoints packet by packet, with one or eight kept | VPP; Intel, *Packet Processing with Intel AVX-512*, §5.2 |
 //! | `opencl` | linear, tuple and Bloom search on the cores of a CPU (feature `opencl`) | *Multi-Layer Packet Classification with Graphics Processing Units*, VI-B |
 
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(
+        dead_code,
+        unreachable_code,
+        unused_mut,
+        unused_variables,
+        reason = "all its bodies are for x86-64"
+    )
+)]
 pub mod bloom;
 pub mod megaflow;
 #[cfg(feature = "opencl")]

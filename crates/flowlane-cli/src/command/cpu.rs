@@ -204,6 +204,10 @@ impl Machine {
 
 /// What is newer than the variants and may be used where it is named.
 fn extensions() -> Vec<&'static str> {
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        expect(unused_mut, reason = "none of another machine's is looked for")
+    )]
     let mut found = Vec::new();
     #[cfg(target_arch = "x86_64")]
     {

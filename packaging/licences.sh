@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Names and licences of what others wrote and a package contains, on standard output: each crate, then each text once.
+#   packaging/licences.sh TARGET MANIFEST [OPTION OF CARGO TREE]..
+# Needs Rust, and the crates' sources as `cargo build` or `cargo fetch` leaves them.
+set -euo pipefail
+target=$1 manifest=$2
+shift 2
+sources=${CARGO_HOME:-$HOME/.cargo}/registry/src
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# A crate of ours has a path in the tree: (/…/crates/flowlane); what runs in the compiler is in no package.
+cargo tree --locked --manifest-path "$manifest" --target "$target" --edges normal,no-proc-macro --prefix none \
+    --format '{p}|{l}|{r}' "$@" >"$work/tree"
+grep -v '(/' "$work/tree" | sed 's/ (\*)$//' | LC_ALL=C sort -u >"$work/crates"
+
+rust=$(rustc --version)
+echo "Software of others that this package contains, each under its own licence. Texts stand at the end, each once."
+echo
+echo "The standard library of ${rust% (*} | MIT OR Apache-2.0 | https://github.com/rust-lang/rust"
+texts=0
+while IFS='|' read -r crate licence repository; do
+    crate=${crate% }
+    if [ -z "$licence" ]; then
+        echo "licences.sh: $crate says no licence; see what it is under, and whether deny.toml allows it" >&2
+        exit 1
+    fi
+    folder=$(compgen -G "$sources/*/${crate/ v/-}" | head -n 1) || {
+        echo "licences.sh: the sources of $crate are not in $sources; fetch them (cargo fetch --manifest-path $manifest)" >&2
+        exit 1
+    }
+    numbers=
+    while IFS= read -r -d '' file; do
+        # The same text in other lines is the same text.
+        hash=$(tr -s '[:space:]' ' ' <"$file" | sha256sum)
+        hash=$work/${hash%% *}
+        if [ ! -e "$hash" ]; then
+            texts=$((texts + 1))
+            echo "$texts" >"$hash"
+            { printf '\n%s\nText %s\n\n' "$(printf '%.0s-' {1..80})" "$texts" && tr -d '\r' <"$file"; } >>"$work/texts"
+        fi
+        numbers+=" $(cat "$hash")"
+    done < <(find "$folder" -maxdepth 3 -type f \( -iname 'licen[sc]e*' -o -iname 'copying*' -o -iname 'notice*' -o -iname 'unlicense*' \) \
+        ! -name '*.rs' -size -200k -print0 | LC_ALL=C sort -z)
+    echo "$crate | $licence | $repository${numbers:+ | text$numbers}"
+done <"$work/crates"
+cat "$work/texts"
