@@ -108,6 +108,7 @@ licences() {
 
 make_wheel() {
     needs wheel python3 python3-venv || return 0
+    [ -z "$cross" ] || [ -z "$try" ] || { needs wheel mmdebstrap mmdebstrap && needs_emulator wheel; }
     local built=$work/wheel
     if [ -n "$quick" ]; then
         built=$PWD/bindings/python/dist
@@ -135,8 +136,6 @@ try_wheel() {
     [ -z "$quick" ] || tools=()
     python3 -m venv "$work/venv"
     if [ -n "$cross" ]; then
-        needs wheel mmdebstrap mmdebstrap
-        needs_emulator wheel
         # Debian's Python for that machine, unpacked: nothing of it is run but the interpreter.
         mmdebstrap --quiet --variant=extract --architectures="$debian" --include=python3,libstdc++6 bookworm "$work/python" >/dev/null
         "${python[@]}" -m pip --disable-pip-version-check --quiet install --target "$work/site" --only-binary :all: \
@@ -182,8 +181,12 @@ depends() {
 make_deb() {
     needs deb "$cc" "gcc${cross:+-$multiarch}" && needs deb readelf binutils && needs deb dpkg-deb dpkg || return 0
     needs_emulator deb
+    if [ -n "$quick" ] && [ ! -e bindings/c/target/release/libflowlane_c.so ]; then
+        echo "skipped: package deb, since bindings/c/build.sh has built no library"
+        return 0
+    fi
     build_command
-    local root=$work/deb name share doc file
+    local root=$work/deb name share doc needed
     name=flowlane_${deb_version}_$debian.deb share=$root/usr/share doc=$root/usr/share/doc/flowlane
     install -D -m 755 "$command" "$root/usr/bin/flowlane"
     TARGET=$cross DESTDIR=$root PREFIX=/usr LIBDIR=/usr/lib/$multiarch bindings/c/build.sh
@@ -210,10 +213,11 @@ make_deb() {
     { licences && echo && echo "The library for C:" && echo && packaging/licences.sh "$target" bindings/c/Cargo.toml; } |
         gzip -9n >"$doc/third-party.gz"
     # What Debian asks for.
+    needed=$(depends "$root/usr/bin/flowlane" "$root/usr/lib/$multiarch"/libflowlane.so.*.*)
     mkdir "$root/DEBIAN"
     sed -e "s/@VERSION@/$deb_version/" -e "s/@ARCHITECTURE@/$debian/" -e "s/@MAINTAINER@/$maintainer/" \
         -e "s/@SIZE@/$(du -sk "$root/usr" | cut -f1)/" \
-        -e "s/@DEPENDS@/$(depends "$root/usr/bin/flowlane" "$root/usr/lib/$multiarch"/libflowlane.so.*.*)/" \
+        -e "s/@DEPENDS@/$needed/" \
         packaging/control >"$root/DEBIAN/control"
     echo "libflowlane 1 flowlane (>= ${deb_version%-1})" >"$root/DEBIAN/shlibs"
     echo "activate-noawait ldconfig" >"$root/DEBIAN/triggers"
@@ -298,12 +302,13 @@ image_builder() {
 
 make_image() {
     needs image "$cc" "gcc${cross:+-$multiarch}" && needs image readelf binutils || return 0
+    [ -z "$try" ] || needs_emulator image
     local builder name=flowlane:$version file=$out/flowlane-$version-$debian.image.tar root=$work/build/out/root
+    builder=$(image_builder)
+    [ -n "$builder$quick" ] || die "image needs docker with buildx and its daemon, podman or buildah (apt-get install buildah)"
     image_files "$root"
     [ -z "$try" ] || try_root "$root"
-    builder=$(image_builder)
     if [ -z "$builder" ]; then
-        [ -n "$quick" ] || die "image needs docker with buildx and its daemon, podman or buildah (apt-get install buildah)"
         echo "skipped: package image, since there is no docker with buildx and its daemon, no podman and no buildah here; its files are tried"
         return 0
     fi
@@ -314,12 +319,12 @@ make_image() {
             build=(docker buildx build --load) save=(docker save --output "$file" "$name") remove=(docker image rm "$name")
             ;;
         podman)
-            build=(podman build --layers=false) save=(podman push "$name" "docker-archive:$file:$name") remove=(podman image rm "$name")
+            build=(podman build --layers=false --timestamp "$SOURCE_DATE_EPOCH") save=(podman push "$name" "docker-archive:$file:$name") remove=(podman image rm "$name")
             ;;
         buildah)
             # With a store of its own, and without other namespaces.
             local buildah=(buildah --root "$work/images" --runroot "$work/images-run" --storage-driver vfs)
-            build=("${buildah[@]}" build --isolation chroot) save=("${buildah[@]}" push "$name" "docker-archive:$file:$name")
+            build=("${buildah[@]}" build --isolation chroot --timestamp "$SOURCE_DATE_EPOCH") save=("${buildah[@]}" push "$name" "docker-archive:$file:$name")
             remove=("${buildah[@]}" rmi "$name")
             ;;
     esac
@@ -373,7 +378,6 @@ try_root() {
     local got loader
     loader=$(compgen -G "$1/usr/lib/ld-linux*")
     if [ -n "$cross" ]; then
-        needs_emulator image
         got=$("$emulator" -L "$1" "$1/usr/bin/flowlane" --version)
     elif [ "$(id -u)" = 0 ]; then
         got=$(chroot --userspec 65532:65532 "$1" /usr/bin/flowlane --version)
