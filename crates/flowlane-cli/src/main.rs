@@ -6,6 +6,8 @@ mod failure;
 mod input;
 mod mrt;
 mod output;
+#[cfg(feature = "query")]
+mod stopped;
 mod trace;
 mod tuning;
 

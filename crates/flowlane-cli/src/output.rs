@@ -46,12 +46,14 @@ impl<'a> Output<'a> {
     }
 }
 
-/// A file that is there whole, or as it was before: it is written beside, and renamed.
+/// A file that is there whole, or as it was before: it is written beside, and renamed; what was written goes where the program is
+/// stopped before.
 #[cfg(feature = "query")]
 pub(crate) struct Beside<'a> {
     path: &'a Path,
     /// Where it is written; none where the path is no plain file, but a link, a pipe or a device, and is written to as it is.
     beside: Option<std::path::PathBuf>,
+    _removed: Option<crate::stopped::Removed>,
 }
 
 #[cfg(feature = "query")]
@@ -73,7 +75,8 @@ impl<'a> Beside<'a> {
             (None, File::create(path))
         };
         let file = file.map_err(|e| failed(&e))?;
-        let made = Self { path, beside };
+        let removed = beside.clone().map(|beside| crate::stopped::removed(move || vec![beside.clone()]));
+        let made = Self { path, beside, _removed: removed };
         if let Some(before) = before.filter(std::fs::Metadata::is_file) {
             file.set_permissions(before.permissions()).map_err(|e| failed(&e))?;
         }

@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-use arrow::array::{
-    Array, ArrayRef, DictionaryArray, RecordBatch, RecordBatchOptions, StringArray, UInt16Array,
-};
+use arrow::array::{ArrayRef, DictionaryArray, RecordBatch, RecordBatchOptions, StringArray, UInt16Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
@@ -36,6 +34,9 @@ pub(crate) const FILE: &str = "file";
 
 /// A batch ends where its frames have so many bytes.
 const FRAME_BYTES_MAX: usize = 1 << 20;
+
+/// And where it is of so many files.
+const FILES_MAX: usize = 4096;
 
 /// How packets of captures are read.
 #[derive(Clone, Copy, Debug)]
@@ -242,7 +243,7 @@ impl ExecutionPlan for Scan {
             rows: if source.reading.decapsulate { rows.decapsulated() } else { rows },
             rows_min: context.session_config().batch_size(),
             batch: Batch::default(),
-            file: None,
+            files: Vec::new(),
             has_yielded: false,
             source,
             metrics: BaselineMetrics::new(&self.metrics, thread),
@@ -261,42 +262,46 @@ struct Packets {
     thread: usize,
     rows: Rows,
     rows_min: usize,
-    /// Packets that are still to be added, of `file`.
+    /// Packets that are added next.
     batch: Batch,
-    file: Option<Arc<str>>,
+    /// The files that the rows are of, each with how many rows there are up to its end.
+    files: Vec<(Arc<str>, usize)>,
     has_yielded: bool,
     metrics: BaselineMetrics,
 }
 
 impl Packets {
     fn next(&mut self) -> Option<RecordBatch> {
-        loop {
-            let next = self.feed.next(self.thread, &mut self.batch);
-            // What is given at once is of one file.
-            let is_other = next != self.file;
-            let done = (is_other && !self.rows.is_empty()).then(|| self.finish());
-            let is_end = next.is_none();
-            self.file = next;
-            if !is_end {
-                let bounds = self.source.bounds;
-                self.rows.add(&self.batch, |packet| bounds.hold(packet));
+        let bounds = self.source.bounds;
+        while let Some(file) = self.feed.next(self.thread, &mut self.batch) {
+            let before = self.rows.len();
+            self.rows.add(&self.batch, |packet| bounds.hold(packet));
+            let rows = self.rows.len();
+            match self.files.last_mut() {
+                Some((last, end)) if *last == file => *end = rows,
+                _ if rows > before => self.files.push((file, rows)),
+                _ => {}
             }
-            if done.is_some() || is_end {
-                return done;
-            }
-            if self.rows.len() >= self.rows_min || self.rows.frame_bytes() >= FRAME_BYTES_MAX {
+            if rows >= self.rows_min
+                || self.rows.frame_bytes() >= FRAME_BYTES_MAX
+                || self.files.len() >= FILES_MAX
+            {
                 return Some(self.finish());
             }
         }
+        (!self.rows.is_empty()).then(|| self.finish())
     }
 
     fn finish(&mut self) -> RecordBatch {
         let made = self.rows.finish();
+        let files = std::mem::take(&mut self.files);
         let Some(at) = self.source.file_at else { return made };
-        let name: &str = self.file.as_deref().unwrap_or_default();
-        let keys = UInt16Array::from_value(0, made.num_rows());
-        let file: ArrayRef =
-            Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from(vec![name])) as Arc<dyn Array>));
+        let mut keys = Vec::with_capacity(made.num_rows());
+        for (key, (_, end)) in (0..).zip(&files) {
+            keys.resize(*end, key);
+        }
+        let names: ArrayRef = Arc::new(files.iter().map(|(name, _)| Some(&**name)).collect::<StringArray>());
+        let file: ArrayRef = Arc::new(DictionaryArray::new(UInt16Array::from(keys), names));
         let mut columns = made.columns().to_vec();
         columns.insert(at, file);
         let options = RecordBatchOptions::new().with_row_count(Some(made.num_rows()));

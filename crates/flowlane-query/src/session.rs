@@ -2,7 +2,7 @@
 
 use std::io::Read;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,6 +24,7 @@ use datafusion::prelude::{
 use flowlane_arrow::Column;
 use futures::StreamExt;
 use tokio::runtime::Runtime;
+use url::Url;
 
 use crate::captures::{Captures, Reading};
 use crate::feed::Progress;
@@ -114,6 +115,13 @@ impl Session {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Folders for what does not fit memory, as they are when it is asked. They go with the session; who ends the program otherwise
+    /// removes them.
+    pub fn folders(&self) -> impl Fn() -> Vec<PathBuf> + Send + 'static {
+        let environment = self.context.runtime_env();
+        move || environment.disk_manager.temp_dir_paths()
+    }
+
     /// How far reading has come, and what was wrong with captures.
     pub fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
@@ -166,18 +174,19 @@ impl Session {
         }
         // As it is written: endings of other files in a folder are compared with it.
         let own_ending = path.extension().and_then(|e| e.to_str()).map_or(String::new(), |e| format!(".{e}"));
+        let place = if is_data { place(path) } else { String::new() };
         match ending.as_str() {
             "parquet" => {
                 let options = ParquetReadOptions { file_extension: &own_ending, ..Default::default() };
-                self.context.register_parquet(table, &name, options).await?;
+                self.context.register_parquet(table, &place, options).await?;
             }
             "arrow" => {
                 let options = ArrowReadOptions { file_extension: &own_ending, ..Default::default() };
-                self.context.register_arrow(table, &name, options).await?;
+                self.context.register_arrow(table, &place, options).await?;
             }
             "csv" => {
                 let options = CsvReadOptions::new().file_extension(&own_ending);
-                self.context.register_csv(table, &name, options).await?;
+                self.context.register_csv(table, &place, options).await?;
             }
             "json" | "ndjson" | "jsonl" => {
                 let options = JsonReadOptions::default().file_extension(&own_ending);
@@ -188,7 +197,7 @@ impl Session {
                     state.write().config_mut().options_mut().optimizer.repartition_file_scans = false;
                 }
                 let options = options.newline_delimited(!is_array);
-                self.context.register_json(table, &name, options).await?;
+                self.context.register_json(table, &place, options).await?;
             }
             // What stands behind the query is called so.
             _ if name == PACKETS => {}
@@ -213,6 +222,15 @@ fn has_frames(plan: &LogicalPlan) -> Result<bool, QueryError> {
         Ok(has)
     });
     Ok(found?)
+}
+
+/// How the engine is told of files: a pattern stays one; what is there is no pattern, whatever it is called.
+fn place(path: &Path) -> String {
+    let url = path.canonicalize().ok().and_then(|path| match path.is_dir() {
+        true => Url::from_directory_path(path).ok(),
+        false => Url::from_file_path(path).ok(),
+    });
+    url.map_or_else(|| path.display().to_string(), |url| url.to_string())
 }
 
 /// Whether a file of JSON begins as one array, and not as an object a line.

@@ -410,6 +410,36 @@ fn each_file_is_read_once_by_whatever_names() {
 }
 
 #[test]
+fn many_small_captures_are_read_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = packets(9, 900);
+    for (number, one) in all.chunks(3).enumerate() {
+        save(&folder.path().join(format!("{number:03}.pcap")), one, FileFormat::Pcap);
+    }
+    let by_time = ask(folder.path(), "SELECT right(file, 8), packet FROM packets ORDER BY time");
+    let wanted = (0..900).map(|i| format!("{:03}.pcap,{}", i / 3, i % 3));
+    assert_eq!(by_time, wanted.collect::<Vec<_>>());
+    let last = "SELECT right(file, 8) FROM packets WHERE time >= to_timestamp_nanos(1700000000000000000 + 899000000000)";
+    assert_eq!(ask(folder.path(), last), ["299.pcap"]);
+    let session = session(1);
+    session.packets(&[folder.path().display().to_string()]).unwrap();
+    let sizes =
+        session.ask("SELECT file, packet FROM packets").unwrap().map(|batch| batch.unwrap().num_rows());
+    assert_eq!(sizes.collect::<Vec<_>>(), [900], "one batch");
+}
+
+#[test]
+fn an_explained_query_shows_which_rules() {
+    let (folder, _) = archive();
+    let told = ask(
+        folder.path(),
+        "EXPLAIN SELECT count(*) FROM packets WHERE flow('udp') AND matches('{}/rules.flows') = 1",
+    );
+    let told = told.join("\n");
+    assert!(told.contains("flow('udp')(") && told.contains("rules.flows')("), "{told}");
+}
+
+#[test]
 fn what_is_written_can_be_asked() {
     let (folder, _) = archive();
     let session = session(2);
@@ -421,6 +451,7 @@ fn what_is_written_can_be_asked() {
         ("y.json", Format::Json),
         ("z.jsonl", Format::NdJson),
         ("U.CSV", Format::Csv),
+        ("v[1].parquet", Format::Parquet),
     ];
     for (name, format) in formats {
         let path = folder.path().join(name);

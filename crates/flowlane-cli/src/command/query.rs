@@ -10,6 +10,7 @@ use flowlane_query::{Answer, Format, Options, QueryError, Session, Written, writ
 use crate::arguments::{AnswerFormat, QueryOptions};
 use crate::failure::Failure;
 use crate::output::{self, Beside};
+use crate::stopped::removed;
 
 /// Rows of a table that are shown where nobody says how many.
 const ROWS: u64 = 100;
@@ -35,6 +36,7 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
     (own.threads, own.memory_max) = (options.threads, options.memory_max);
     (own.in_port, own.decapsulate) = (options.in_port, options.decapsulate);
     let session = Session::new(&own)?;
+    let _removed = removed(session.folders());
     if !options.captures.is_empty() {
         session.packets(&options.captures)?;
     }

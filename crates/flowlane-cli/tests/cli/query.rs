@@ -109,6 +109,35 @@ fn an_answer_is_written_whole_or_not_at_all() {
 }
 
 #[test]
+fn who_stops_a_query_finds_nothing_of_it() {
+    let folder = folder();
+    let aside = folder.path().join("aside");
+    std::fs::create_dir(&aside).unwrap();
+    let sql = "SELECT frame, value FROM packets, generate_series(1, 10000000) ORDER BY 1, 2";
+    let asked = ["query", sql, "t.pcap", "-o", "x.csv", "--memory-max", "30000000"];
+    let mut query = Command::new(flowlane().get_program())
+        .args(asked)
+        .current_dir(folder.path())
+        .env("TMPDIR", &aside)
+        .spawn()
+        .unwrap();
+    let has_any = |path: &Path| std::fs::read_dir(path).unwrap().count() > 0;
+    let is_aside = || std::fs::read_dir(&aside).unwrap().any(|of| has_any(&of.unwrap().path()));
+    while query.try_wait().unwrap().is_none() && !is_aside() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let stopped = Command::new("kill").args(["-TERM", &query.id().to_string()]).status().unwrap();
+    assert!(stopped.success());
+    let status = query.wait().unwrap();
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15), "{status}");
+    let left = std::fs::read_dir(folder.path()).unwrap().map(|of| of.unwrap().file_name());
+    let mut left: Vec<_> = left.collect();
+    left.sort();
+    assert_eq!(left, ["aside", "fw.flows", "t.pcap"]);
+    assert!(!has_any(&aside), "what sorting has put aside is gone");
+}
+
+#[test]
 fn a_table_is_cut_and_says_so() {
     let folder = folder();
     let (out, err) = query(folder.path(), &["SELECT packet FROM packets", "t.pcap"], 0);

@@ -24,6 +24,8 @@ const NONE: u32 = flowlane::NONE;
 #[derive(Debug)]
 pub(super) struct LookUp {
     asked: Asked,
+    /// As the query writes it, `matches('fw.flows')`: so it is shown where the query is explained.
+    name: String,
     list: Arc<RuleList>,
     /// What each argument is.
     fields: Vec<Field>,
@@ -38,7 +40,8 @@ impl LookUp {
             0 => TypeSignature::Nullary,
             n => TypeSignature::Any(n),
         };
-        Self { asked, list, fields, known, signature: Signature::new(any, Volatility::Immutable) }
+        let name = format!("{}('{}')", asked.name(), list.name);
+        Self { asked, name, list, fields, known, signature: Signature::new(any, Volatility::Immutable) }
     }
 
     /// Where no column says of what family packets are, and some have no address of the one whose addresses there are: nothing is
@@ -90,7 +93,7 @@ impl Hash for LookUp {
 
 impl ScalarUDFImpl for LookUp {
     fn name(&self) -> &str {
-        self.asked.name()
+        &self.name
     }
 
     fn signature(&self) -> &Signature {
