@@ -1,7 +1,6 @@
 //! Access lists.
 
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
@@ -18,6 +17,7 @@ use pyo3_arrow::input::AnyRecordBatch;
 
 use crate::columns::{Column, field};
 use crate::error::{error, read_text};
+use crate::shared::Shared;
 
 /// Packets that are worth a thread.
 const PACKETS_A_THREAD: usize = 1 << 16;
@@ -25,7 +25,7 @@ const PACKETS_A_THREAD: usize = 1 << 16;
 /// Rules, and the engine that looks packets up.
 #[pyclass(module = "flowlane._flowlane", frozen)]
 pub struct Classifier {
-    list: RwLock<flowlane::Classifier>,
+    list: Shared<flowlane::Classifier>,
     /// The engine that was asked for.
     engine: String,
 }
@@ -33,22 +33,15 @@ pub struct Classifier {
 impl Classifier {
     fn build(text: &str, name: &str, engine: &str) -> PyResult<Self> {
         let rules = read_rules(text, name).map_err(error)?;
-        Self::numbered((0..).zip(rules), engine)
+        Self::numbered((0..).zip(rules), 0, engine)
     }
 
-    fn numbered(rules: impl IntoIterator<Item = (u32, Rule)>, engine: &str) -> PyResult<Self> {
+    /// Rules with their numbers; those below `next` are not given again.
+    fn numbered(rules: impl IntoIterator<Item = (u32, Rule)>, next: u32, engine: &str) -> PyResult<Self> {
         let config = ClassifierConfig::new().engine(engine).map_err(error)?;
-        let list = config.build_numbered(rules).map_err(error)?;
-        Ok(Self { list: RwLock::new(list), engine: engine.to_owned() })
-    }
-
-    // A change is made whole or not at all: whoever panicked has left the list as it was.
-    fn read(&self) -> RwLockReadGuard<'_, flowlane::Classifier> {
-        self.list.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, flowlane::Classifier> {
-        self.list.write().unwrap_or_else(PoisonError::into_inner)
+        let mut list = config.build_numbered(rules).map_err(error)?;
+        list.leave_out_below(next);
+        Ok(Self { list: Shared::new(list), engine: engine.to_owned() })
     }
 
     /// The rule of each packet, by up to so many threads.
@@ -72,7 +65,7 @@ impl Classifier {
 
     fn look_up_batch(&self, batch: &RecordBatch, threads: usize) -> PyResult<Vec<u32>> {
         // Rules that come meanwhile look at other columns.
-        let list = self.read();
+        let list = self.list.detached();
         let look_up = |packets: &FlowColumns<'_>| Self::look_up(&list, packets, threads);
         packets_of(batch, list.looked_at(), look_up).map_err(error)
     }
@@ -113,10 +106,7 @@ impl Classifier {
         py.detach(|| {
             let rules = read_rules(text, "rules").map_err(error)?.into_iter().zip(priorities);
             let rules = rules.map(|(rule, priority)| Rule { priority: Priority(priority), ..rule });
-            let made = Self::numbered(numbers.into_iter().zip(rules), engine)?;
-            // The numbers of rules that are gone are not given again.
-            made.write().leave_out_below(next);
-            Ok(made)
+            Self::numbered(numbers.into_iter().zip(rules), next, engine)
         })
     }
 
@@ -149,7 +139,7 @@ impl Classifier {
             len.ok_or_else(|| error("no column says how many packets there are; give one as an array"))?;
         let kind = ether_type(&fields).map_err(error)?;
         let packets = packets(len, kind, values.into_iter()).map_err(error)?;
-        let found = py.detach(|| Self::look_up(&self.read(), &packets, threads(asked)));
+        let found = self.list.read(py, |list| Self::look_up(list, &packets, threads(asked)));
         Ok(found.into_pyarray(py))
     }
 
@@ -162,7 +152,7 @@ impl Classifier {
     ) -> PyResult<(PyArray, Vec<&'static str>)> {
         let reader = batches.into_reader()?;
         let names = reader.schema().fields().iter().map(|described| described.name().clone()).collect();
-        let missing = self.missing(names);
+        let missing = self.missing(py, names);
         let found = py.detach(|| {
             let mut all: Vec<u32> = Vec::new();
             for batch in reader {
@@ -197,7 +187,7 @@ impl Classifier {
         let known: Vec<Field> = values.iter().map(|(field, _)| *field).collect();
         let kind = ether_type(&known).map_err(error)?;
         let key = packets(1, kind, values.into_iter()).map_err(error)?.key(0);
-        let told = self.read().explain(&key);
+        let told = self.list.read(py, |list| list.explain(&key));
         let out = PyDict::new(py);
         out.set_item("rule", told.rule)?;
         out.set_item("next_rule", told.next_rule)?;
@@ -218,85 +208,83 @@ impl Classifier {
 
     /// Adds the rules of a text, all or none of them; their numbers.
     fn insert_text(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
-        py.detach(|| {
-            let rules = read_rules(text, "rules").map_err(error)?;
-            self.write().insert_all(rules).map(Iterator::collect).map_err(error)
-        })
+        let rules = py.detach(|| read_rules(text, "rules").map_err(error))?;
+        self.list.write(py, |list| list.insert_all(rules).map(Iterator::collect).map_err(error))
     }
 
     /// Removes a rule; says whether it was there.
     fn remove(&self, py: Python<'_>, rule: u32) -> bool {
-        py.detach(|| self.write().remove(rule).is_some())
+        self.list.write(py, |list| list.remove(rule).is_some())
     }
 
     /// A rule as text.
-    fn rule(&self, number: u32) -> PyResult<String> {
-        let list = self.read();
-        let rule = list.rule(number).map(ToString::to_string);
+    fn rule(&self, py: Python<'_>, number: u32) -> PyResult<String> {
+        let rule = self.list.read(py, |list| list.rule(number).map(ToString::to_string));
         rule.ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(format!("there is no rule {number}")))
     }
 
     /// The numbers of all rules, ascending.
-    fn numbers(&self) -> Vec<u32> {
-        self.read().rules().map(|(number, _)| number).collect()
+    fn numbers(&self, py: Python<'_>) -> Vec<u32> {
+        self.list.read(py, |list| list.rules().map(|(number, _)| number).collect())
     }
 
     /// The fields that any rule looks at.
     #[getter]
-    fn fields(&self) -> Vec<&'static str> {
-        self.read().fields().into_iter().map(|field| field.info().name).collect()
+    fn fields(&self, py: Python<'_>) -> Vec<&'static str> {
+        self.list.read(py, |list| list.fields().into_iter().map(|field| field.info().name).collect())
     }
 
     /// The engine that has the rules, and its variant.
     #[getter]
-    fn engine(&self) -> (&'static str, &'static str) {
-        let list = self.read();
-        (list.engine(), list.variant())
+    fn engine(&self, py: Python<'_>) -> (&'static str, &'static str) {
+        self.list.read(py, |list| (list.engine(), list.variant()))
     }
 
     /// Bytes of the tables.
     #[getter]
-    fn table_bytes(&self) -> usize {
-        self.read().table_bytes()
+    fn table_bytes(&self, py: Python<'_>) -> usize {
+        self.list.read(py, |list| list.table_bytes())
     }
 
-    fn __len__(&self) -> usize {
-        self.read().len()
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.list.read(py, |list| list.len())
     }
 
     /// The fields that any rule looks at, and of which these columns say nothing.
-    fn missing(&self, names: Vec<String>) -> Vec<&'static str> {
-        let list = self.read();
+    fn missing(&self, py: Python<'_>, names: Vec<String>) -> Vec<&'static str> {
         let mut known = FlowMask::zero();
         let fields: Vec<Field> = names.iter().filter_map(|name| field(name).ok()).collect();
         fields.iter().for_each(|field| known.add_field(*field));
         if ether_type(&fields).is_ok_and(|kind| kind.is_some()) {
             known.add_field(Field::EthType);
         }
-        let mut missing = Vec::new();
-        for field in list.fields() {
-            // Fields may share a place.
-            if list.looked_at().get(field) & !known.get(field) != 0 {
-                missing.push(field.info().name);
-                known.add_field(field);
+        self.list.read(py, |list| {
+            let mut missing = Vec::new();
+            for field in list.fields() {
+                // Fields may share a place.
+                if list.looked_at().get(field) & !known.get(field) != 0 {
+                    missing.push(field.info().name);
+                    known.add_field(field);
+                }
             }
-        }
-        missing
+            missing
+        })
     }
 
     /// Whether there is a rule of this number.
-    fn has(&self, rule: u32) -> bool {
-        self.read().rule(rule).is_some()
+    fn has(&self, py: Python<'_>, rule: u32) -> bool {
+        self.list.read(py, |list| list.rule(rule).is_some())
     }
 
     /// What [`from_numbered`](Self::from_numbered) makes it again from.
-    fn state(&self) -> (Vec<u32>, Vec<u32>, String, String, u32) {
-        let list = self.read();
+    fn state(&self, py: Python<'_>) -> (Vec<u32>, Vec<u32>, String, String, u32) {
         // Priorities apart: filters' may be larger than those of the language.
         let plain = |rule: &Rule| Rule { priority: Priority(1), ..rule.clone() }.to_string() + "\n";
-        let numbers = list.rules().map(|(number, _)| number).collect();
-        let priorities = list.rules().map(|(_, rule)| rule.priority.0).collect();
-        let text = list.rules().map(|(_, rule)| plain(rule)).collect();
-        (numbers, priorities, text, self.engine.clone(), list.next_number())
+        self.list.read(py, |list| {
+            let numbers = list.rules().map(|(number, _)| number).collect();
+            let priorities = list.rules().map(|(_, rule)| rule.priority.0).collect();
+            let text = list.rules().map(|(_, rule)| plain(rule)).collect();
+            (numbers, priorities, text, self.engine.clone(), list.next_number())
+        })
     }
 }

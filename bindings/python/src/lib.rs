@@ -5,6 +5,7 @@ mod classifier;
 mod columns;
 mod error;
 mod routes;
+mod shared;
 mod tables;
 
 use pyo3::prelude::*;

@@ -2,31 +2,22 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use flowlane::{RouteConfig, read_routes};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::error::{error, read_text};
+use crate::shared::Shared;
 
 /// Routes of IPv4 and IPv6, and the forwarding tables made of them.
 #[pyclass(module = "flowlane._flowlane", frozen)]
-pub struct RouteTable(RwLock<flowlane::RouteTable>);
+pub struct RouteTable(Shared<flowlane::RouteTable>);
 
 impl RouteTable {
     fn build(text: &str, name: &str) -> PyResult<Self> {
         let routes = read_routes(text, name).map_err(error)?;
-        Ok(Self(RwLock::new(RouteConfig::new().build(routes.iter()).map_err(error)?)))
-    }
-
-    // A change is made whole or not at all: whoever panicked has left the table as it was.
-    fn read(&self) -> RwLockReadGuard<'_, flowlane::RouteTable> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, flowlane::RouteTable> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        Ok(Self(Shared::new(RouteConfig::new().build(routes.iter()).map_err(error)?)))
     }
 }
 
@@ -52,7 +43,7 @@ impl RouteTable {
     ) -> PyResult<Bound<'py, PyArray1<u32>>> {
         let addresses = addresses.as_slice().map_err(error)?;
         let mut found = vec![0; addresses.len()];
-        py.detach(|| self.read().lookup_v4(addresses, &mut found));
+        self.0.read(py, |table| table.lookup_v4(addresses, &mut found));
         Ok(found.into_pyarray(py))
     }
 
@@ -68,29 +59,30 @@ impl RouteTable {
         }
         let rows = bytes.as_chunks().0;
         let mut found = vec![0; rows.len()];
-        py.detach(|| self.read().lookup_v6(rows, &mut found));
+        self.0.read(py, |table| table.lookup_v6(rows, &mut found));
         Ok(found.into_pyarray(py))
     }
 
     /// The route of an address: its prefix and next hop.
-    fn route(&self, address: &str) -> PyResult<Option<(String, u32)>> {
+    fn route(&self, py: Python<'_>, address: &str) -> PyResult<Option<(String, u32)>> {
         let address: IpAddr = address.parse().map_err(|_| error(format!("`{address}` is no address")))?;
-        Ok(self.read().lookup(address).map(|(prefix, hop)| (prefix.to_string(), hop)))
+        let route = |table: &flowlane::RouteTable| table.lookup(address);
+        Ok(self.0.read(py, route).map(|(prefix, hop)| (prefix.to_string(), hop)))
     }
 
     /// Adds a route, or replaces its next hop; the one that it had.
     fn insert(&self, py: Python<'_>, prefix: &str, next_hop: u32) -> PyResult<Option<u32>> {
         let prefix = prefix.parse().map_err(error)?;
-        py.detach(|| self.write().insert(prefix, next_hop)).map_err(error)
+        self.0.write(py, |table| table.insert(prefix, next_hop)).map_err(error)
     }
 
     /// Removes a route; says whether it was there.
     fn remove(&self, py: Python<'_>, prefix: &str) -> PyResult<bool> {
         let prefix = prefix.parse().map_err(error)?;
-        Ok(py.detach(|| self.write().remove(prefix)).map_err(error)?.is_some())
+        Ok(self.0.write(py, |table| table.remove(prefix)).map_err(error)?.is_some())
     }
 
-    fn __len__(&self) -> usize {
-        self.read().len()
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.0.read(py, |table| table.len())
     }
 }

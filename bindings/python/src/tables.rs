@@ -1,11 +1,10 @@
 //! Exact match and membership: cuckoo tables and Bloom filters.
 
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::error::error;
+use crate::shared::Shared;
 
 /// Values, and whether there are any.
 type Found<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<bool>>);
@@ -13,7 +12,7 @@ type Found<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<bool>>);
 /// Values of 32 bits by keys of up to 64 bytes.
 #[pyclass(module = "flowlane._flowlane", frozen)]
 pub struct CuckooMap {
-    table: RwLock<flowlane::CuckooMap>,
+    table: Shared<flowlane::CuckooMap>,
     key_bytes: usize,
 }
 
@@ -25,14 +24,6 @@ impl CuckooMap {
         }
         rows.as_slice().map_err(error)
     }
-
-    fn read(&self) -> RwLockReadGuard<'_, flowlane::CuckooMap> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, flowlane::CuckooMap> {
-        self.table.write().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[pymethods]
@@ -40,7 +31,7 @@ impl CuckooMap {
     #[new]
     fn new(key_bytes: usize, capacity: usize) -> PyResult<Self> {
         let table = flowlane::CuckooMap::new(key_bytes, capacity).map_err(error)?;
-        Ok(Self { table: RwLock::new(table), key_bytes })
+        Ok(Self { table: Shared::new(table), key_bytes })
     }
 
     /// Gives keys these values.
@@ -55,9 +46,9 @@ impl CuckooMap {
         if count != values.len() {
             return Err(error(format!("{count} keys and {} values; give as many of each", values.len())));
         }
-        let inserted = py.detach(|| {
+        let inserted = self.table.write(py, |table| {
             let values: Vec<u64> = values.iter().map(|value| u64::from(*value)).collect();
-            self.write().insert_rows(keys, &values)
+            table.insert_rows(keys, &values)
         });
         inserted.map_err(error)
     }
@@ -67,7 +58,7 @@ impl CuckooMap {
         let keys = self.rows(&rows)?;
         let count = keys.len() / self.key_bytes;
         let (mut values, mut there) = (vec![0; count], vec![false; count]);
-        py.detach(|| self.read().lookup_rows(keys, &mut values, &mut there));
+        self.table.read(py, |table| table.lookup_rows(keys, &mut values, &mut there));
         Ok((values.into_pyarray(py), there.into_pyarray(py)))
     }
 
@@ -79,18 +70,18 @@ impl CuckooMap {
     ) -> PyResult<Bound<'py, PyArray1<bool>>> {
         let keys = self.rows(&rows)?;
         let mut there = vec![false; keys.len() / self.key_bytes];
-        py.detach(|| self.write().remove_rows(keys, &mut there));
+        self.table.write(py, |table| table.remove_rows(keys, &mut there));
         Ok(there.into_pyarray(py))
     }
 
     /// Bytes of the table, and of what its writer keeps.
     #[getter]
-    fn table_bytes(&self) -> usize {
-        self.read().table_bytes()
+    fn table_bytes(&self, py: Python<'_>) -> usize {
+        self.table.read(py, |table| table.table_bytes())
     }
 
-    fn __len__(&self) -> usize {
-        self.read().len()
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.table.read(py, |table| table.len())
     }
 }
 
