@@ -16,6 +16,8 @@ if [ "${1-}" = --test ]; then
     "${pip[@]}" install hypothesis numpy pandas polars pyarrow pytest
     if [ "${2-}" = --engines ]; then
         "${pip[@]}" install "$(ls "$PWD"/dist/flowlane-*.whl)[${FLOWLANE_ENGINES:-spark,ray,dask}]"
+        # What speaks as S3 does, and what reads from there.
+        "${pip[@]}" install 'moto[server]' s3fs
     fi
     "$environment/bin/python" -m pytest --quiet -rs
 fi

@@ -22,9 +22,13 @@ def read(path, acl):
     return packets.to_pandas(types_mapper=pd.ArrowDtype)
 
 
+def same(acl):
+    return acl
+
+
 def packets(client, rules, paths):
-    # Sent once to every worker process, as its rules; built there.
-    acl = client.scatter(flowlane.Classifier.from_rules(rules), broadcast=True)
+    # The answer of a task, built once by each worker: a worker that is lost does not take it along, as it does what is scattered.
+    acl = client.submit(same, flowlane.Classifier.from_rules(rules))
     reading = [client.submit(read, str(path), acl) for path in paths]
     return dd.from_delayed(reading, verify_meta=False)
 

@@ -11,6 +11,8 @@ import flowlane
 import pyarrow as pa
 from pyarrow import dataset
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
 RULES = """
 priority=9,udp,nw_src=10.0.0.0/24,tp_dst=53,actions=drop
 priority=8,tcp6,ipv6_dst=2001:db8::/32,actions=output:1
@@ -67,6 +69,5 @@ def found_in(out):
 
 def run_example(name, *arguments):
     """An example, as whoever reads it would run it."""
-    example = Path(__file__).parents[1] / "examples" / name
-    done = subprocess.run([sys.executable, example, *arguments], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -141,6 +141,35 @@ def test_folders_patterns_and_addresses_of_fsspec(spark, folder, tmp_path, befor
     assert names("/a/b/.3.pcap") == [".3.pcap"]
 
 
+@pytest.fixture
+def bucket(folder):
+    """Captures in storage that speaks as S3 does; and how fsspec finds it."""
+    pytest.importorskip("s3fs", reason="s3fs is not installed")
+    server = pytest.importorskip("moto.server", reason="there is nothing that speaks as S3 does: pip install moto[server]")
+    running = server.ThreadedMotoServer(port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    options = {"key": "key", "secret": "secret", "client_kwargs": {"endpoint_url": f"http://{host}:{port}"}}
+    import s3fs
+
+    store = s3fs.S3FileSystem(**options)
+    store.mkdir("archive")
+    store.put(f"{folder}/", "archive/2026/", recursive=True)
+    yield "s3://archive/2026", options
+    running.stop()
+
+
+def test_captures_are_read_from_storage_as_of_s3(spark, folder, bucket):
+    address, options = bucket
+    acl = flowlane.Classifier.from_rules(captures.RULES)
+    found = read_captures(spark, address, ["time", "path"], rules=acl, storage_options=options).cache()
+    assert rows(found) == expected(folder)
+    assert {row.path for row in found.collect()} == {f"{address}/{number}.pcap" for number in (0, 1, 3, 4)}
+    assert read_captures(spark, f"{address}/[04].pcap", ["time"], storage_options=options).count() == 3500
+    with pytest.raises(FileNotFoundError):
+        read_captures(spark, f"{address}/none.pcap", storage_options=options)
+
+
 def test_tasks_share_files_by_size():
     from flowlane.spark import _shares
 
