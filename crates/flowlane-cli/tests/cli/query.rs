@@ -88,6 +88,7 @@ fn counts_are_those_of_classify() {
     let by_rule: Vec<&str> = hits.lines().skip(1).filter(|line| !line.ends_with(",0")).collect();
     let sql = "SELECT matches('fw.flows') AS rule, priority('fw.flows'), count(*) FROM packets GROUP BY 1, 2 ORDER BY 1";
     let (out, _) = query(folder.path(), &[sql, "t.pcap", "--format", "csv"], 0);
+    assert_eq!(out.lines().next(), Some("rule,priority('fw.flows'),count(*)"));
     assert_eq!(out.lines().skip(1).collect::<Vec<_>>(), by_rule);
 }
 

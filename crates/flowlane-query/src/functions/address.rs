@@ -20,7 +20,7 @@ use flowlane::route::Prefix;
 use flowlane::route::read::AnyPrefix;
 use flowlane_arrow::FORM;
 
-use super::{constant, wrong};
+use super::{called, constant, wrong};
 
 /// What a column of addresses holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,6 +149,10 @@ impl InPrefix {
 impl ScalarUDFImpl for InPrefix {
     fn name(&self) -> &'static str {
         "in_prefix"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        called(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use datafusion::common::ScalarValue;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::logical_expr::registry::FunctionRegistry;
-use datafusion::logical_expr::{ColumnarValue, ScalarUDF};
+use datafusion::logical_expr::{ColumnarValue, Expr, ScalarUDF};
 use datafusion::prelude::SessionContext;
 
 use crate::QueryError;
@@ -39,6 +39,15 @@ pub(crate) fn register(session: &SessionContext, tables: &Arc<Tables>) -> Result
     state.register_expr_planner(Arc::new(address::HexadecimalNumbers))?;
     state.register_function_rewrite(Arc::new(rules::ColumnsOfRules::new(Arc::clone(tables))))?;
     state.register_function_rewrite(Arc::new(address::WrittenAddresses))
+}
+
+/// What a column is called that a function gives: texts as queries have them, and not as the engine does.
+fn called(function: &str, args: &[Expr]) -> Result<String> {
+    let args = args.iter().map(|arg| match arg {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), _) => format!("'{text}'"),
+        other => other.schema_name().to_string(),
+    });
+    Ok(format!("{function}({})", args.collect::<Vec<_>>().join(", ")))
 }
 
 /// An error of a plan.

@@ -7,10 +7,12 @@ use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::error::Result;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
+};
 use flowlane::{NONE, RouteTable};
 
-use super::{constant, refused, wrong};
+use super::{called, constant, refused, wrong};
 use crate::tables::Tables;
 
 /// The function.
@@ -58,6 +60,10 @@ fn next_hops(routes: &RouteTable, addresses: &ArrayRef) -> Result<Vec<u32>> {
 impl ScalarUDFImpl for Route {
     fn name(&self) -> &'static str {
         "route"
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        called(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {

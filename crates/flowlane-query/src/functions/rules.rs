@@ -19,7 +19,7 @@ use flowlane::{Field, FlowMask};
 use flowlane_arrow::{Column as CaptureColumn, ether_type};
 
 use super::lookup::LookUp;
-use super::{refused, wrong};
+use super::{called, refused, wrong};
 use crate::tables::{RuleList, Tables};
 
 /// What is asked of the rule that wins.
@@ -72,6 +72,10 @@ impl RuleFunction {
 impl ScalarUDFImpl for RuleFunction {
     fn name(&self) -> &str {
         self.asked.name()
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        called(self.name(), args)
     }
 
     fn signature(&self) -> &Signature {
