@@ -8,20 +8,25 @@ use std::sync::Arc;
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, Schema, SchemaRef};
 use flowlane_arrow::{Column, Rows, USUAL};
-use flowlane_capture::{Batch, CaptureError, CaptureReader, Split, splits};
+use flowlane_capture::{Batch, CaptureError, CaptureReader, Split, splits, unpack};
 use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatchReader;
 
 use crate::error::error;
+use crate::file::{File, Raised};
 
 /// A batch ends where its frames have so many bytes: offsets of Arrow end at 2 GiB.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
+type Reader = CaptureReader<Box<dyn Read + Send>>;
+
 /// A capture that is being read.
 struct Reading {
     name: String,
-    reader: CaptureReader<Box<dyn Read + Send>>,
+    reader: Reader,
+    /// What an object of Python raised that is read.
+    raised: Raised,
     /// Columns are called as they were asked for.
     schema: SchemaRef,
     rows: Rows,
@@ -38,6 +43,14 @@ impl Reading {
         self.reader.next_batch(&mut self.batch)?;
         self.rows.add(&self.batch, |_| true);
         Ok(self.batch.len())
+    }
+
+    /// Why the system, or an object of Python, did not give what there is; none where what it gave is damaged.
+    fn failed(&self, error: &CaptureError) -> Option<ArrowError> {
+        let CaptureError::Io { source, .. } = error else { return None };
+        let raised = self.raised.take().map(|raised| format!("{}: {raised}", self.name));
+        let said = source.raw_os_error().map(|_| format!("{}: {error}", self.name));
+        Some(ArrowError::IoError(raised.or(said)?, std::io::Error::other("it cannot be read")))
     }
 
     /// Says what is wrong behind the last packet.
@@ -58,7 +71,14 @@ impl Iterator for Reading {
             match catch_unwind(AssertUnwindSafe(|| self.add())) {
                 Ok(Ok(0)) => self.done = true,
                 Ok(Ok(_)) => {}
-                Ok(Err(error)) => (self.done, self.damage) = (true, Some(error.to_string())),
+                Ok(Err(error)) => {
+                    self.done = true;
+                    // What could not be read may be whole: packets before are not all that there is.
+                    if let Some(failed) = self.failed(&error) {
+                        return Some(Err(failed));
+                    }
+                    self.damage = Some(error.to_string());
+                }
                 Err(_) => {
                     self.done = true;
                     return Some(Err(ArrowError::ExternalError(
@@ -112,23 +132,49 @@ pub fn capture_splits(
     Ok((parts, damage.map(|damage| damage.to_string())))
 }
 
+/// A capture by its path, or as an object with the method `read`.
+fn open(
+    py: Python<'_>,
+    source: Bound<'_, PyAny>,
+    name: &str,
+    split: Option<(u64, u64, u64)>,
+) -> PyResult<(Reader, Raised)> {
+    if !source.hasattr("read")? {
+        let path: PathBuf = source.extract()?;
+        let split = split.map_or(Split::WHOLE, |(offset, first, frames)| Split { offset, first, frames });
+        let reader = py.detach(|| CaptureReader::of_split(&path, &split)).map_err(|e| wrong(name, e))?;
+        return Ok((reader, Raised::default()));
+    }
+    if split.is_some() {
+        return Err(error(format!(
+            "{name}: a part is of a file by its path, and not of an object that is read"
+        )));
+    }
+    let (file, raised) = File::new(source.unbind());
+    let reader = py.detach(|| {
+        let file = unpack(file).map_err(|source| CaptureError::Io { offset: 0, source })?;
+        CaptureReader::new(file)
+    });
+    let reader = reader.map_err(|e| raised.take().unwrap_or_else(|| wrong(name, e)))?;
+    Ok((reader, raised))
+}
+
 /// The packets of a capture as a stream of record batches of about so many rows.
 ///
 /// # Errors
-/// Where the file cannot be read or is no capture, or there is no such column.
+/// Where the file cannot be read or is no capture, or there is no such column; what an object raises when it is read.
 #[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "Python gives them by name")]
 pub fn capture_batches(
-    path: PathBuf,
+    py: Python<'_>,
+    source: Bound<'_, PyAny>,
+    name: String,
     columns: Option<Vec<String>>,
     batch_size: usize,
     in_port: u32,
     decapsulate: bool,
     split: Option<(u64, u64, u64)>,
 ) -> PyResult<PyRecordBatchReader> {
-    let name = path.display().to_string();
-    let (offset, first, frames) = split.unwrap_or((0, 0, u64::MAX));
-    let split = Split { offset, first, frames };
-    let reader = CaptureReader::of_split(&path, &split).map_err(|e| wrong(&name, e))?;
     let names = columns.unwrap_or_else(|| USUAL.map(str::to_owned).to_vec());
     if names.is_empty() {
         return Err(error(flowlane_arrow::ArrowError::NoColumns));
@@ -137,9 +183,11 @@ pub fn capture_batches(
     let columns = columns.collect::<PyResult<Vec<_>>>()?;
     let described = names.iter().zip(&columns).map(|(name, column)| column.described().with_name(name));
     let rows = Rows::new(&columns, in_port);
+    let (reader, raised) = open(py, source, &name, split)?;
     Ok(PyRecordBatchReader::new(Box::new(Reading {
         name,
         reader,
+        raised,
         schema: Arc::new(Schema::new(described.collect::<Vec<_>>())),
         rows: if decapsulate { rows.decapsulated() } else { rows },
         batch: Batch::default(),

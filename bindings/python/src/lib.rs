@@ -4,6 +4,7 @@ mod capture;
 mod classifier;
 mod columns;
 mod error;
+mod file;
 mod routes;
 mod shared;
 mod tables;

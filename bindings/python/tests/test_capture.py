@@ -1,6 +1,7 @@
 """Captures: frames put together by hand here."""
 
 import gzip
+import io
 import socket
 import struct
 import warnings
@@ -32,10 +33,10 @@ FRAMES += [tcp6((80, 443), 0x12), ARP, b"short"]
 
 
 def pcap(frames, snap_len=65535):
-    file = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snap_len, 1)
+    file = [struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, snap_len, 1)]
     for number, frame in enumerate(frames):
-        file += struct.pack("<IIII", 1_700_000_000, number, min(len(frame), snap_len), len(frame)) + frame[:snap_len]
-    return file
+        file += [struct.pack("<IIII", 1_700_000_000, number, min(len(frame), snap_len), len(frame)), frame[:snap_len]]
+    return b"".join(file)
 
 
 def read(path, *arguments, **named):
@@ -153,3 +154,52 @@ def test_parts_of_a_capture_are_read_apart(tmp_path):
     with pytest.warns(RuntimeWarning, match="d.pcap: the file ends within record 19999"):
         parts = flowlane.split_capture(damaged, 300_000)
     assert sum(packets for _, _, packets in parts) == len(frames) - 1
+
+
+def test_objects_are_read(tmp_path):
+    whole = pcap([bytes([i % 7]) * (60 + i % 1000) for i in range(5000)])
+    (tmp_path / "o.pcap").write_bytes(whole)
+    wanted = read(tmp_path / "o.pcap")
+    for bytes_of in [whole, gzip.compress(whole)]:
+        assert read(io.BytesIO(bytes_of)).equals(wanted)
+        behind = io.BytesIO(b"before" + bytes_of)
+        behind.seek(6)
+        assert read(behind).equals(wanted)
+    with open(tmp_path / "o.pcap", "rb") as file:
+        assert read(file).equals(wanted)
+        assert not file.closed
+    with pytest.warns(RuntimeWarning, match="<BytesIO>: the file ends within record 4999"):
+        assert len(read(io.BytesIO(whole[:-1]))) == 4999
+
+
+class Failing:
+    """A file that cannot be read from some byte on."""
+
+    name = "far.pcap"
+
+    def __init__(self, bytes_of, fails_at, gives):
+        self.file, self.fails_at, self.gives = io.BytesIO(bytes_of), fails_at, gives
+
+    def read(self, size):
+        if self.file.tell() + size > self.fails_at:
+            return self.gives()
+        return self.file.read(size)
+
+
+def fails():
+    raise ConnectionError("the other side is gone")
+
+
+def test_what_an_object_raises_is_no_damage():
+    whole = pcap([bytes(1000)] * 5000)
+    for bytes_of in [whole, gzip.compress(whole, 0)]:
+        with pytest.raises(OSError, match="far.pcap: ConnectionError: the other side is gone"):
+            read(Failing(bytes_of, 3_000_000, fails))
+    with pytest.raises(ConnectionError, match="the other side is gone"):
+        flowlane.read_capture(Failing(whole, 0, fails))
+    with pytest.raises(TypeError, match="gives is no bytes"):
+        flowlane.read_capture(io.StringIO("text"))
+    with pytest.raises(OSError, match="gives more bytes than were asked for"):
+        read(Failing(whole, 3_000_000, lambda: bytes(1 << 20)))
+    with pytest.raises(flowlane.Error, match="far.pcap: a part is of a file by its path"):
+        flowlane.read_capture(Failing(whole, 1 << 40, fails), split=(24, 0, 1))

@@ -290,11 +290,10 @@ def test_the_example_writes_parquet_by_rule(spark, folder, tmp_path):
 
 
 def test_the_page(spark, folder, tmp_path):
-    page = Path(__file__).parents[3] / "docs" / "python.md"
+    page = Path(__file__).parents[3] / "docs" / "cluster.md"
     if not page.exists():
         pytest.skip("the page is not in a source distribution")
-    section = re.search(r"^## On a cluster$(.*?)^## ", page.read_text(), re.M | re.S)[1]
-    [code] = [code for code in re.findall(r"^```python\n(.*?)^```", section, re.M | re.S) if "flowlane.spark" in code]
+    [code] = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.M | re.S)
     shutil.copytree(folder, tmp_path / "captures")
     (tmp_path / "rules.flows").write_text(captures.RULES)
     assert "/archive/" in code

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -345,7 +345,7 @@ class BloomFilter:
 
 
 def read_capture(
-    path: str | os.PathLike[str],
+    source: str | os.PathLike[str] | BinaryIO,
     columns: Iterable[str] | None = None,
     *,
     batch_size: int = 65536,
@@ -358,6 +358,9 @@ def read_capture(
     It has the Arrow PyCapsule interface: `pyarrow.RecordBatchReader.from_stream(…)`, `polars.DataFrame(…)`, DuckDB and
     `Classifier.classify` read it. Memory is bounded by the batch.
 
+    `source` is a path, or anything with a method `read` that gives bytes: an open file, `io.BytesIO`, a file of fsspec. It is read once,
+    from where it is, and not closed. What its `read` raises is raised.
+
     `columns` are names of fields as in rules, `time` (nanoseconds, UTC), `captured` and `length` (bytes), `fault` (why a packet
     was not parsed to its end), `packet` (its number in the capture, from 0) and `frame` (its bytes); where they are left out, what analysts of flows usually ask. Null is a
     field that the packet does not have. With `decapsulate`, packets in VXLAN, GENEVE and GTP-U are read in the place of what
@@ -368,7 +371,12 @@ def read_capture(
     Where the capture is damaged, all packets before that come, and a `RuntimeWarning` says where.
     """
     named = None if columns is None else list(columns)
-    return _flowlane.capture_batches(os.fspath(path), named, batch_size, in_port, decapsulate, split)
+    if hasattr(source, "read"):
+        own = getattr(source, "name", None)
+        name = own if isinstance(own, str) else f"<{type(source).__name__}>"
+        return _flowlane.capture_batches(source, name, named, batch_size, in_port, decapsulate, split)
+    path = os.fspath(source)
+    return _flowlane.capture_batches(path, os.fsdecode(path), named, batch_size, in_port, decapsulate, split)
 
 
 def split_capture(path: str | os.PathLike[str], size: int = 256 << 20) -> list[tuple[int, int, int]]:

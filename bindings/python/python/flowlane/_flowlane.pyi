@@ -1,18 +1,22 @@
 """The compiled part; `flowlane` is what programs use."""
 
 import os
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 __version__: str
 
+class SupportsRead(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
 class Error(ValueError): ...
 
 def set_max_simd(bits: int) -> None: ...
 def capture_batches(
-    path: str | os.PathLike[str],
+    source: str | os.PathLike[str] | SupportsRead,
+    name: str,
     columns: list[str] | None,
     batch_size: int,
     in_port: int,

@@ -13,13 +13,12 @@ from __future__ import annotations
 import contextlib
 import glob
 import heapq
+import io
 import os
-import shutil
 import struct
-import tempfile
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from . import Classifier, Error, read_capture, split_capture
 
@@ -89,7 +88,7 @@ def read_captures(
 
     `paths` are files, folders (all files in and below them, but for names that begin with `.` or `_`), patterns (`*.pcap.gz`), or
     addresses of fsspec (`s3://…`), to which `storage_options` go. Local paths must lead to the same files on every machine.
-    A file of fsspec is copied to the worker's temporary folder before it is read, and deleted afterwards.
+    A file of fsspec is read as it comes.
 
     `columns` and `in_port` are as for `flowlane.read_capture`; one more is `path`, the file that the packet is from. Types
     are those of the module's text.
@@ -131,9 +130,9 @@ def read_captures(
     def packets(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for path, *split in zip(*(column.to_pylist() for column in batch.columns)):
-                with _local(path, options) as local:
+                with _opened(path, options) as source:
                     part = tuple(split) if split[2] >= 0 else None
-                    for read in _read(local, names, in_port, strict, part):
+                    for read in _read(source, names, in_port, strict, part):
                         classifier = held.value
                         if classifier is not None:
                             found = classifier.classify(read, threads=1).cast(pa.int32())
@@ -229,35 +228,38 @@ def _shares(files: list[tuple[str, int]], most: int) -> list[list[tuple[str, int
 
 
 @contextlib.contextmanager
-def _local(path: str, options: dict[str, Any]) -> Iterator[str]:
-    """The path of a file on this machine, for as long as it is read."""
+def _opened(path: str, options: dict[str, Any]) -> Iterator[str | BinaryIO]:
+    """What `read_capture` takes: the path of a file on this machine, or what fsspec opens."""
     if "://" not in path:
         yield path
         return
     import fsspec
 
-    # Named alike, since the name is in what is said about the file.
-    with tempfile.TemporaryDirectory(prefix="flowlane-") as folder, fsspec.open(path, **options) as stored:
-        local = os.path.join(folder, os.path.basename(path))
-        with open(local, "wb") as file:
-            shutil.copyfileobj(stored, file, 1 << 20)
-        yield local
+    with fsspec.open(path, "rb", **options) as stored:
+        yield _Named(stored, path)
+
+
+class _Named:
+    """A file that is called by its address, since the name is in what is said about it."""
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self.read, self.name = file.read, name
 
 
 def _stream(
-    path: str, names: list[str] | None, in_port: int = 1, split: tuple[int, int, int] | None = None
+    source: Any, names: list[str] | None, in_port: int = 1, split: tuple[int, int, int] | None = None
 ) -> pa.RecordBatchReader:
     import pyarrow as pa
 
     # Without a column there would be no rows.
     own = None if names is None else [name for name in names if name != "path"] or ["length"]
-    return pa.RecordBatchReader.from_stream(read_capture(path, own, batch_size=_ROWS, in_port=in_port, split=split))
+    return pa.RecordBatchReader.from_stream(read_capture(source, own, batch_size=_ROWS, in_port=in_port, split=split))
 
 
 def _read(
-    path: str, names: list[str], in_port: int, strict: bool, split: tuple[int, int, int] | None
+    source: Any, names: list[str], in_port: int, strict: bool, split: tuple[int, int, int] | None
 ) -> Iterator[pa.RecordBatch]:
-    stream = _stream(path, names, in_port, split)
+    stream = _stream(source, names, in_port, split)
     while True:
         with warnings.catch_warnings():
             if strict:
@@ -274,11 +276,8 @@ def _schema(columns: Iterable[str] | None) -> pa.Schema:
     import pyarrow as pa
 
     names = None if columns is None else list(dict.fromkeys(columns))
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "empty.pcap")
-        with open(path, "wb") as file:
-            file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
-        read = _stream(path, names).schema
+    empty = io.BytesIO(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
+    read = _stream(empty, names).schema
     types = {field.name: _as_type(field.type) for field in read} | {"path": pa.string()}
     return pa.schema([(name, types[name]) for name in names or read.names])
 
