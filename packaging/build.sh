@@ -122,8 +122,11 @@ make_wheel() {
         # What has such a name becomes part of the wheel.
         cp LICENSE-MIT LICENSE-APACHE bindings/python/
         packaging/licences.sh "$target" bindings/python/Cargo.toml >bindings/python/LICENSE-THIRD-PARTY
-        # Zig links with the functions of glibc 2.17, and maturin refuses a wheel that asks for newer ones.
-        (cd bindings/python && PATH=$work/maturin/bin:$PATH maturin build --release --locked --quiet --zig \
+        # Zig links with the functions of glibc 2.17, and maturin refuses a wheel that asks for newer ones. Another linker that is
+        # named would come before it.
+        local named=()
+        [ -z "$cross" ] || named=(-u "CARGO_TARGET_${upper}_LINKER" -u "CC_${target//-/_}")
+        (cd bindings/python && env "${named[@]}" PATH="$work/maturin/bin:$PATH" maturin build --release --locked --quiet --zig \
             --target "$target" --compatibility manylinux2014 --out "$built")
         cp "$built"/flowlane-*.whl "$out/"
     fi

@@ -265,7 +265,7 @@ impl<'a> Parsing<'a> {
         self.headers.resize(packets.len(), Headers::default());
         let frames = packets.clone().map(|i| {
             let packet = piece.batch.packet(i);
-            Captured::new(packet.bytes, packet.len as usize)
+            Captured::new(packet.bytes, packet.len as usize).uncut()
         });
         self.parser.parse_all(frames, self.input.in_port, keys, &mut self.headers);
         let mut faults = Faults::default();

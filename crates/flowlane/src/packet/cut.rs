@@ -73,6 +73,44 @@ fn ports_and_flags_are_there_where_their_bytes_are() {
 }
 
 #[test]
+fn segments_that_are_still_to_be_cut_are_as_long_as_their_frame() {
+    let length_at = |frame: &[u8], headers: &Headers| match (headers.network, headers.l3 as usize) {
+        (Network::Ipv4, at) => Some((at + 2, frame.len() - at)),
+        (Network::Ipv6, at) => Some((at + 4, frame.len() - at - 40)),
+        _ => None,
+    };
+    let mut seen = 0;
+    for mut frame in every_kind() {
+        let mut whole = FlowKey::zero();
+        let headers = parse(&frame, 3, &mut whole);
+        let Some((at, len)) = length_at(&frame, &headers) else { continue };
+        let said = usize::from(u16::from_be_bytes([frame[at], frame[at + 1]]));
+        frame[at..at + 2].fill(0);
+        // Of what is behind the packet, padding say, nothing can be known.
+        if headers.malformed.is_some() || said != len || len == 0 {
+            continue;
+        }
+        seen += 1;
+        for parser in Variant::ALL.into_iter().filter_map(Parser::with_variant) {
+            let uncut = Captured::new(&frame, frame.len()).uncut();
+            let mut key = FlowKey::zero();
+            assert_eq!(parser.parse_captured(uncut, 3, &mut key), headers, "{}", parser.variant());
+            assert!(key == whole, "{}", parser.variant());
+            // With what is right it is no different.
+            frame[at..at + 2].copy_from_slice(&(said as u16).to_be_bytes());
+            let uncut = Captured::new(&frame, frame.len()).uncut();
+            assert_eq!(parser.parse_captured(uncut, 3, &mut key), headers, "{}", parser.variant());
+            assert!(key == whole, "{}", parser.variant());
+            frame[at..at + 2].fill(0);
+        }
+        // From a wire that is malformed.
+        let strict = parse(&frame, 3, &mut FlowKey::zero());
+        assert!(strict.malformed.is_some() || headers.network == Network::Ipv6, "{strict:?}");
+    }
+    assert!(seen > 6, "{seen}");
+}
+
+#[test]
 fn captures_cut_to_any_length_say_nothing_that_the_whole_does_not() {
     // Recorded and mutated frames, at the snap lengths that are common.
     let mut r = crate::generate::Random::new(11);

@@ -89,13 +89,36 @@ pub const IPV6_EXTENSIONS_MAX: usize = 16;
 pub struct Captured<'a> {
     bytes: &'a [u8],
     len: usize,
+    /// It may be from before a network card cut it into packets.
+    uncut: bool,
 }
 
 impl<'a> Captured<'a> {
     /// The first bytes of a frame of `len`, or of as many as there are.
     #[inline(always)]
     pub fn new(bytes: &'a [u8], len: usize) -> Self {
-        Self { bytes, len: len.max(bytes.len()) }
+        Self { bytes, len: len.max(bytes.len()), uncut: false }
+    }
+
+    /// The same, as captures have it on the machine that sends it: a segment that the network card cuts into packets later
+    /// (TSO, BIG TCP) may have an IP length of 0. It is as long as the frame then.
+    ///
+    /// ```
+    /// use flowlane::{Captured, Field, FlowKey, Malformed, Parser};
+    ///
+    /// let mut bytes = [0; 54];
+    /// bytes[12..24].copy_from_slice(&[0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6]);
+    /// bytes[36..38].copy_from_slice(&[1, 187]);
+    /// bytes[46] = 0x50;
+    /// let (parser, mut key) = (Parser::new(), FlowKey::zero());
+    /// let frame = Captured::new(&bytes, 64_054);
+    /// assert_eq!(parser.parse_captured(frame, 1, &mut key).malformed, Some(Malformed::Ipv4HeaderLength));
+    /// assert_eq!(parser.parse_captured(frame.uncut(), 1, &mut key).malformed, None);
+    /// assert_eq!(key.get(Field::TpDst), 443);
+    /// ```
+    #[inline(always)]
+    pub fn uncut(self) -> Self {
+        Self { uncut: true, ..self }
     }
 
     /// Those bytes that there are.
@@ -115,20 +138,20 @@ impl<'a> Captured<'a> {
     #[doc(hidden)]
     #[inline(always)]
     pub fn from(self, at: usize) -> Self {
-        Self { bytes: self.bytes.get(at..).unwrap_or_default(), len: self.len.saturating_sub(at) }
+        Self { bytes: self.bytes.get(at..).unwrap_or_default(), len: self.len.saturating_sub(at), ..self }
     }
 
     /// The frame up to `end`, which is within it.
     #[inline(always)]
     fn to(self, end: usize) -> Self {
-        Self { bytes: &self.bytes[..end.min(self.bytes.len())], len: end }
+        Self { bytes: &self.bytes[..end.min(self.bytes.len())], len: end, ..self }
     }
 }
 
 impl<'a> From<&'a [u8]> for Captured<'a> {
     #[inline(always)]
     fn from(frame: &'a [u8]) -> Self {
-        Self { bytes: frame, len: frame.len() }
+        Self { bytes: frame, len: frame.len(), uncut: false }
     }
 }
 
@@ -350,7 +373,10 @@ fn ipv4(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Heade
         return Err(Malformed::Ipv4Version.into());
     }
     let header_len = usize::from(ip[0] & 15) * 4;
-    let total_len = usize::from(be16(ip, 2));
+    let mut total_len = usize::from(be16(ip, 2));
+    if total_len == 0 && frame.uncut {
+        total_len = frame.len - at;
+    }
     if header_len < 20 || header_len > total_len {
         return Err(Malformed::Ipv4HeaderLength.into());
     }
@@ -386,8 +412,8 @@ fn ipv6(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Heade
     }
     let payload_len = usize::from(be16(ip, 4));
     let mut end = at + 40 + payload_len;
-    if payload_len == 0 && ip[6] == ip_proto::HOP_BY_HOP {
-        end = frame.len; // A jumbogram (RFC 2675): its length stands in an option.
+    if payload_len == 0 && (ip[6] == ip_proto::HOP_BY_HOP || frame.uncut) {
+        end = frame.len; // A jumbogram (RFC 2675): its length stands in an option. Or a segment that is still to be cut.
     }
     if end > frame.len {
         return Err(Malformed::Ipv6PayloadLength.into());
