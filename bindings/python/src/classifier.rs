@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use arrow_array::{ArrayRef, RecordBatch, UInt32Array};
 use arrow_buffer::{BooleanBuffer, NullBuffer};
 use arrow_schema::{DataType, Field as ArrowField};
-use flowlane::{
-    AccessList, ClassifierConfig, Field, FlowColumns, FlowMask, NONE, Priority, Rule, Values, read_rules,
-};
-use flowlane_arrow::{check_tags, check_width, ether_type, packets, packets_of};
+use flowlane::{AccessList, ClassifierConfig, Field, FlowColumns, NONE, Priority, Rule, Values, read_rules};
+use flowlane_arrow::{SHARED, check_tags, check_width, ether_type, missing, packets, packets_of};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -28,20 +26,35 @@ pub struct Classifier {
     list: Shared<flowlane::Classifier>,
     /// The engine that was asked for.
     engine: String,
+    /// The table whose rules these are.
+    table: u8,
 }
 
 impl Classifier {
-    fn build(text: &str, name: &str, engine: &str) -> PyResult<Self> {
+    fn build(text: &str, name: &str, engine: &str, table: u8) -> PyResult<Self> {
         let rules = read_rules(text, name).map_err(error)?;
-        Self::numbered((0..).zip(rules), 0, engine)
+        let next = rules.len() as u32;
+        let others = rules.iter().find(|rule| rule.table != table).map(|rule| rule.table);
+        let own: Vec<(u32, Rule)> = (0..).zip(rules).filter(|(_, rule)| rule.table == table).collect();
+        if let (true, Some(other)) = (own.is_empty(), others) {
+            return Err(error(format!(
+                "{name}: there are no rules of table {table}, but of table {other}: say table={other}"
+            )));
+        }
+        Self::numbered(own, next, engine, table)
     }
 
     /// Rules with their numbers; those below `next` are not given again.
-    fn numbered(rules: impl IntoIterator<Item = (u32, Rule)>, next: u32, engine: &str) -> PyResult<Self> {
+    fn numbered(
+        rules: impl IntoIterator<Item = (u32, Rule)>,
+        next: u32,
+        engine: &str,
+        table: u8,
+    ) -> PyResult<Self> {
         let config = ClassifierConfig::new().engine(engine).map_err(error)?;
         let mut list = config.build_numbered(rules).map_err(error)?;
         list.leave_out_below(next);
-        Ok(Self { list: Shared::new(list), engine: engine.to_owned() })
+        Ok(Self { list: Shared::new(list), engine: engine.to_owned(), table })
     }
 
     /// The rule of each packet, by up to so many threads.
@@ -83,14 +96,14 @@ fn threads(asked: Option<usize>) -> usize {
 impl Classifier {
     /// The rules of a file.
     #[staticmethod]
-    fn from_file(py: Python<'_>, path: PathBuf, engine: &str) -> PyResult<Self> {
-        py.detach(|| Self::build(&read_text(&path)?, &path.display().to_string(), engine))
+    fn from_file(py: Python<'_>, path: PathBuf, engine: &str, table: u8) -> PyResult<Self> {
+        py.detach(|| Self::build(&read_text(&path)?, &path.display().to_string(), engine, table))
     }
 
     /// The rules of a text.
     #[staticmethod]
-    fn from_text(py: Python<'_>, text: &str, engine: &str) -> PyResult<Self> {
-        py.detach(|| Self::build(text, "rules", engine))
+    fn from_text(py: Python<'_>, text: &str, engine: &str, table: u8) -> PyResult<Self> {
+        py.detach(|| Self::build(text, "rules", engine, table))
     }
 
     /// Rules with their numbers: what [`state`](Self::state) says.
@@ -102,11 +115,12 @@ impl Classifier {
         text: &str,
         engine: &str,
         next: u32,
+        table: u8,
     ) -> PyResult<Self> {
         py.detach(|| {
             let rules = read_rules(text, "rules").map_err(error)?.into_iter().zip(priorities);
             let rules = rules.map(|(rule, priority)| Rule { priority: Priority(priority), ..rule });
-            Self::numbered(numbers.into_iter().zip(rules), next, engine)
+            Self::numbered(numbers.into_iter().zip(rules), next, engine, table)
         })
     }
 
@@ -152,7 +166,7 @@ impl Classifier {
     ) -> PyResult<(PyArray, Vec<&'static str>)> {
         let reader = batches.into_reader()?;
         let names = reader.schema().fields().iter().map(|described| described.name().clone()).collect();
-        let missing = self.missing(py, names);
+        let missing = self.missing(py, names, true);
         let found = py.detach(|| {
             let mut all: Vec<u32> = Vec::new();
             for batch in reader {
@@ -209,6 +223,12 @@ impl Classifier {
     /// Adds the rules of a text, all or none of them; their numbers.
     fn insert_text(&self, py: Python<'_>, text: &str) -> PyResult<Vec<u32>> {
         let rules = py.detach(|| read_rules(text, "rules").map_err(error))?;
+        if let Some(rule) = rules.iter().find(|rule| rule.table != self.table) {
+            let (other, own) = (rule.table, self.table);
+            return Err(error(format!(
+                "rules of table {other}; these are of table {own}, and nothing was inserted"
+            )));
+        }
         self.list.write(py, |list| list.insert_all(rules).map(Iterator::collect).map_err(error))
     }
 
@@ -250,25 +270,21 @@ impl Classifier {
         self.list.read(py, |list| list.len())
     }
 
-    /// The fields that any rule looks at, and of which these columns say nothing.
-    fn missing(&self, py: Python<'_>, names: Vec<String>) -> Vec<&'static str> {
-        let mut known = FlowMask::zero();
-        let fields: Vec<Field> = names.iter().filter_map(|name| field(name).ok()).collect();
-        fields.iter().for_each(|field| known.add_field(*field));
-        if ether_type(&fields).is_ok_and(|kind| kind.is_some()) {
-            known.add_field(Field::EthType);
+    /// The fields that any rule looks at, and of which these columns say nothing. What has no nulls says with a column of IPv4 what
+    /// packets of ARP have in its place.
+    fn missing(&self, py: Python<'_>, names: Vec<String>, has_nulls: bool) -> Vec<&'static str> {
+        let mut known: Vec<Field> = names.iter().filter_map(|name| field(name).ok()).collect();
+        if !has_nulls {
+            let other = |(ip, arp): &(Field, Field)| match (known.contains(ip), known.contains(arp)) {
+                (true, _) => Some(*arp),
+                (_, true) => Some(*ip),
+                _ => None,
+            };
+            let others: Vec<Field> = SHARED.iter().filter_map(other).collect();
+            known.extend(others);
         }
-        self.list.read(py, |list| {
-            let mut missing = Vec::new();
-            for field in list.fields() {
-                // Fields may share a place.
-                if list.looked_at().get(field) & !known.get(field) != 0 {
-                    missing.push(field.info().name);
-                    known.add_field(field);
-                }
-            }
-            missing
-        })
+        let missing = |list: &flowlane::Classifier| missing(&list.fields(), list.looked_at(), &known);
+        self.list.read(py, missing).into_iter().map(|field| field.info().name).collect()
     }
 
     /// Whether there is a rule of this number.
@@ -277,14 +293,14 @@ impl Classifier {
     }
 
     /// What [`from_numbered`](Self::from_numbered) makes it again from.
-    fn state(&self, py: Python<'_>) -> (Vec<u32>, Vec<u32>, String, String, u32) {
+    fn state(&self, py: Python<'_>) -> (Vec<u32>, Vec<u32>, String, String, u32, u8) {
         // Priorities apart: filters' may be larger than those of the language.
         let plain = |rule: &Rule| Rule { priority: Priority(1), ..rule.clone() }.to_string() + "\n";
         self.list.read(py, |list| {
             let numbers = list.rules().map(|(number, _)| number).collect();
             let priorities = list.rules().map(|(_, rule)| rule.priority.0).collect();
             let text = list.rules().map(|(_, rule)| plain(rule)).collect();
-            (numbers, priorities, text, self.engine.clone(), list.next_number())
+            (numbers, priorities, text, self.engine.clone(), list.next_number(), self.table)
         })
     }
 }

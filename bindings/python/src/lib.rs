@@ -30,6 +30,7 @@ mod _flowlane {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("FIELDS", flowlane::Field::all().iter().map(|info| info.name).collect::<Vec<_>>())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 

@@ -3,21 +3,22 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use flowlane::{RouteConfig, read_routes};
+use flowlane::{RouteConfig, RouteList, read_routes};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
 use crate::error::{error, read_text};
 use crate::shared::Shared;
 
-/// Routes of IPv4 and IPv6, and the forwarding tables made of them.
+/// Routes of IPv4 and IPv6, the forwarding tables made of them, and what was read.
 #[pyclass(module = "flowlane._flowlane", frozen)]
-pub struct RouteTable(Shared<flowlane::RouteTable>);
+pub struct RouteTable(Shared<flowlane::RouteTable>, RouteList);
 
 impl RouteTable {
     fn build(text: &str, name: &str) -> PyResult<Self> {
         let routes = read_routes(text, name).map_err(error)?;
-        Ok(Self(Shared::new(RouteConfig::new().build(routes.iter()).map_err(error)?)))
+        let table = RouteConfig::new().build(routes.iter()).map_err(error)?;
+        Ok(Self(Shared::new(table), routes))
     }
 }
 
@@ -68,6 +69,11 @@ impl RouteTable {
         let address: IpAddr = address.parse().map_err(|_| error(format!("`{address}` is no address")))?;
         let route = |table: &flowlane::RouteTable| table.lookup(address);
         Ok(self.0.read(py, route).map(|(prefix, hop)| (prefix.to_string(), hop)))
+    }
+
+    /// What the routes that were read call a next hop; none where it is a number.
+    fn next_hop(&self, number: u32) -> Option<String> {
+        self.1.next_hop(number)
     }
 
     /// Adds a route, or replaces its next hop; the one that it had.

@@ -203,3 +203,14 @@ def test_what_an_object_raises_is_no_damage():
         read(Failing(whole, 3_000_000, lambda: bytes(1 << 20)))
     with pytest.raises(flowlane.Error, match="far.pcap: a part is of a file by its path"):
         flowlane.read_capture(Failing(whole, 1 << 40, fails), split=(24, 0, 1))
+
+
+def test_packets_are_taken_batch_by_batch_by_pyarrow(tmp_path):
+    (tmp_path / "b.pcap").write_bytes(pcap(FRAMES * 100))
+    packets = flowlane.read_capture(tmp_path / "b.pcap", ["length", "tp_dst"], batch_size=100)
+    assert packets.schema.names == ["length", "tp_dst"]
+    assert sum(batch.num_rows for batch in packets) == 500
+    packets = flowlane.read_capture(tmp_path / "b.pcap", ["length"])
+    assert next(iter(packets)).num_rows + packets.read_all().num_rows == 500
+    packets = flowlane.read_capture(tmp_path / "b.pcap", ["length"])
+    assert packets.schema.names == ["length"] and pa.table(packets).num_rows == 500

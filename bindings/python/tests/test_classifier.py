@@ -293,3 +293,50 @@ def test_empty_and_misaligned_arrays():
     assert acl.classify({"nw_dst": [], "nw_proto": 17, "tp_dst": 53}).tolist() == []
     off = np.frombuffer(b"x" + np.array([0x0A000001], "u4").tobytes(), "u4", offset=1)
     assert acl.classify({"nw_dst": off, "nw_proto": 17, "tp_dst": 53}).tolist() == [0]
+
+
+def test_packets_enter_at_a_table():
+    rules = "table=0,priority=1,ip,actions=goto_table:1\ntable=1,priority=9,ip,actions=drop\ntable=1,udp,actions=drop"
+    packets = {"nw_src": np.array([1, 2], "u4"), "nw_proto": 17}
+    first, second = (flowlane.Classifier.from_rules(rules, table=table) for table in (0, 1))
+    assert list(first) == [0] and first.classify(packets).tolist() == [0, 0]
+    assert list(second) == [1, 2] and second.classify(packets).tolist() == [2, 2]
+    with pytest.raises(flowlane.Error, match="rules of table 1; these are of table 0, and nothing was inserted"):
+        first.insert("ip,actions=drop\ntable=1,ip,actions=drop")
+    assert len(first) == 1 and first.insert("udp,actions=drop") == [3]
+    again = pickle.loads(pickle.dumps(second))
+    assert list(again) == [1, 2] and again.insert("table=1,tcp,actions=drop") == [3]
+    with pytest.raises(flowlane.Error, match="no rules of table 0, but of table 1: say table=1"):
+        flowlane.Classifier.from_rules(rules.split("\n", 1)[1])
+    with pytest.raises(flowlane.Error, match="they are 0 to 254"):
+        flowlane.Classifier.from_rules(rules, table=255)
+
+
+def test_a_column_of_other_packets_says_nothing_of_arp():
+    acl = flowlane.Classifier.from_rules("arp,arp_tpa=10.0.0.0/8,actions=drop")
+    others = pa.table({"dl_type": pa.array([0x0806], "u2"), "nw_dst": pa.array([None], "u4")})
+    with pytest.warns(UserWarning, match="rules look at `arp_tpa`, of which there is no column"):
+        assert acl.classify(others).to_pylist() == [None]
+    own = others.append_column("arp_tpa", pa.array([0x0A000001], "u4"))
+    assert acl.classify(own).to_pylist() == [0]
+
+
+def test_frames_of_pandas_have_floats_where_integers_are_missing():
+    acl = flowlane.Classifier.from_rules("udp,nw_dst=192.168.0.0/16,tp_dst=53,actions=drop")
+    packets = {"dl_type": [0x0800, 0x0800, 0x0806], "nw_dst": [0xC0A80001, 1, None], "nw_proto": [17, 17, None], "tp_dst": [53, 53, None]}
+    packets = pd.DataFrame(packets | {"score": [0.5, 0.25, None]})
+    assert str(packets.dtypes["nw_dst"]) == "float64"
+    assert acl.classify(packets).to_pylist() == [0, None, None]
+    packets.loc[1, "nw_dst"] = 1.5
+    with pytest.raises(flowlane.Error, match="`nw_dst`.*not whole"):
+        acl.classify(packets)
+
+
+def test_numbers_that_are_none():
+    acl = flowlane.Classifier.from_rules("ip,actions=drop")
+    for number in (-1, 1, 1 << 32):
+        assert number not in acl
+        with pytest.raises(KeyError, match=f"there is no rule {number}"):
+            acl[number]
+    with pytest.raises(flowlane.Error, match="empty text"):
+        flowlane.Classifier.from_rules("")

@@ -54,3 +54,10 @@ def test_ipv6_and_what_is_refused(tmp_path):
         table.insert("10.0.0.0/40", 1)
     with pytest.raises(flowlane.Error, match="16 bytes"):
         table.lookup(np.zeros((1, 4), "u1"))
+
+
+def test_next_hops_have_names_where_they_are_no_numbers():
+    table = flowlane.RouteTable.from_routes("0.0.0.0/0 192.0.2.1\n128.0.0.0/1 192.0.2.9")
+    found = table.lookup(np.array([1, 0x80000000], "u4"))
+    assert [table.next_hop(number) for number in found.tolist()] == ["192.0.2.1", "192.0.2.9"]
+    assert flowlane.RouteTable.from_routes("0.0.0.0/0 7").next_hop(7) == "7"

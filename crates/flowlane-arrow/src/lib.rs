@@ -18,4 +18,6 @@ mod presence;
 pub use capture::{Rows, USUAL, schema};
 pub use column::{Column, FORM, field};
 pub use error::ArrowError;
-pub use packets::{check_tags, check_width, ether_type, fields, packets, packets_of, with_columns};
+pub use packets::{
+    SHARED, check_tags, check_width, ether_type, fields, missing, packets, packets_of, with_columns,
+};

@@ -132,6 +132,29 @@ pub fn ether_type(fields: &[Field]) -> Result<Option<u128>, ArrowError> {
     }
 }
 
+/// Addresses of IPv4 and of ARP, which lie in the same places of a key.
+pub const SHARED: [(Field, Field); 2] = [(Field::Ipv4Src, Field::ArpSpa), (Field::Ipv4Dst, Field::ArpTpa)];
+
+/// Of the fields at which rules look those of which `known` say nothing. What no packet has beside another field says nothing of
+/// it: where there is an address of IPv4, that of ARP is null, though they share a place.
+pub fn missing(fields: &[Field], looked_at: &FlowMask, known: &[Field]) -> Vec<Field> {
+    let mut bits = FlowMask::zero();
+    known.iter().for_each(|field| bits.add_field(*field));
+    if ether_type(known).is_ok_and(|kind| kind.is_some()) {
+        bits.add_field(Field::EthType);
+    }
+    let shares = |field: &Field| SHARED.iter().any(|(ip, arp)| field == ip || field == arp);
+    let mut missing = Vec::new();
+    for field in fields.iter().filter(|field| !known.contains(field)) {
+        // Others may have the same bits.
+        if looked_at.get(*field) & !bits.get(*field) != 0 || shares(field) {
+            missing.push(*field);
+            bits.add_field(*field);
+        }
+    }
+    missing
+}
+
 /// Whether these fields say what rules ask of tags.
 ///
 /// # Errors

@@ -18,6 +18,11 @@ pub enum QueryError {
         /// A file, folder or pattern.
         name: String,
     },
+    /// There is no table `packets`.
+    #[error(
+        "`packets` are the captures that stand behind the query, and there are none; or name them in it: FROM 'trace.pcap'"
+    )]
+    NoPackets,
     /// Lines of rules or routes are wrong.
     #[error("{0}")]
     Lines(String),
@@ -47,6 +52,12 @@ fn engine(error: &DataFusionError) -> String {
     let text = message.split("\n\nbacktrace:").next().unwrap_or_default().trim();
     match error.find_root() {
         DataFusionError::ResourcesExhausted(_) => format!("{text}; --memory-max allows more"),
+        // Columns of text, of CSV say, beside columns of addresses.
+        _ if text.contains("Cannot cast string") || text.contains("Cannot infer common argument type") => {
+            format!(
+                "{text}\nwhere an address is compared with a column of text, write address(nw_src) = text"
+            )
+        }
         _ => text.to_owned(),
     }
 }

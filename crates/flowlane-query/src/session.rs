@@ -86,6 +86,8 @@ impl Session {
         // What each thread keeps to merge what it has sorted.
         let kept = &mut config.options_mut().execution.sort_spill_reservation_bytes;
         *kept = options.memory_max / (4 * threads);
+        // What columns of addresses are is kept in files, too.
+        config.options_mut().execution.parquet.skip_metadata = false;
         let pool = Arc::new(FairSpillPool::new(options.memory_max));
         let environment = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc()?;
         let context = SessionContext::new_with_config_rt(config, environment);
@@ -161,10 +163,19 @@ impl Session {
 
     /// Adds a table that is called as a file, folder or pattern.
     async fn open(&self, table: TableReference) -> Result<(), QueryError> {
+        let TableReference::Bare { table: name } = &table else {
+            let name = table.to_string();
+            return match files::is_called_so(Path::new(&name)) || Path::new(&name).exists() {
+                true => Err(QueryError::File {
+                    what: format!("names of files are in quotes: FROM '{name}'"),
+                    name,
+                }),
+                false => Ok(()),
+            };
+        };
         if self.context.table_exist(table.clone())? {
             return Ok(());
         }
-        let TableReference::Bare { table: name } = &table else { return Ok(()) };
         let name = name.to_string();
         let path = Path::new(&name);
         let ending = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
@@ -200,7 +211,7 @@ impl Session {
                 self.context.register_json(table, &place, options).await?;
             }
             // What stands behind the query is called so.
-            _ if name == PACKETS => {}
+            _ if name == PACKETS => return Err(QueryError::NoPackets),
             _ if files::is_called_so(path) || path.exists() || name.contains(['/', '*', '?', '[']) => {
                 self.add(table, std::slice::from_ref(&name))?;
             }

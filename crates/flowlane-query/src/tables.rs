@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use arrow::array::{ArrayRef, StringArray};
 use flowlane::rule::flow_syntax::print_actions;
 use flowlane::rule::{Format, detect_format};
-use flowlane::{Classifier, ClassifierConfig, Field, RouteConfig, RouteTable, Rule, read_routes, read_rules};
+use flowlane::{
+    Classifier, ClassifierConfig, Field, RouteConfig, RouteList, RouteTable, Rule, read_routes, read_rules,
+};
 use flowlane_capture::read_text;
 
 use crate::QueryError;
@@ -25,11 +27,24 @@ pub(crate) struct RuleList {
     pub(crate) actions: ArrayRef,
 }
 
+/// Routes, and what their next hops are called.
+pub(crate) struct Routes {
+    pub(crate) table: RouteTable,
+    list: RouteList,
+}
+
+impl Routes {
+    /// What a next hop is called: itself, where it is a number.
+    pub(crate) fn name(&self, next_hop: u32) -> String {
+        self.list.next_hop(next_hop).unwrap_or_else(|| next_hop.to_string())
+    }
+}
+
 /// What the functions of a session have read.
 #[derive(Default)]
 pub(crate) struct Tables {
     rules: Mutex<HashMap<String, Arc<RuleList>>>,
-    routes: Mutex<HashMap<String, Arc<RouteTable>>>,
+    routes: Mutex<HashMap<String, Arc<Routes>>>,
 }
 
 impl std::fmt::Debug for Tables {
@@ -105,12 +120,13 @@ impl Tables {
     ///
     /// # Errors
     /// Where it cannot be read, or a route is wrong.
-    pub(crate) fn routes(&self, file: &str) -> Result<Arc<RouteTable>, QueryError> {
+    pub(crate) fn routes(&self, file: &str) -> Result<Arc<Routes>, QueryError> {
         if let Some(known) = lock(&self.routes).get(file) {
             return Ok(Arc::clone(known));
         }
         let list = read_routes(&text_of(file)?, file).map_err(|e| QueryError::Lines(e.to_string()))?;
-        let routes = RouteConfig::new().build(list.iter()).map_err(|e| refused(file, e))?;
+        let table = RouteConfig::new().build(list.iter()).map_err(|e| refused(file, e))?;
+        let routes = Routes { table, list };
         Ok(Arc::clone(lock(&self.routes).entry(file.to_owned()).or_insert(Arc::new(routes))))
     }
 }

@@ -477,3 +477,100 @@ fn a_query_asks_and_changes_nothing() {
     let said = refused(folder.path(), "SELECT packet FROM packets ORDER BY flow('udp')");
     assert!(said.contains("name flow(..) in SELECT"), "{said}");
 }
+
+#[test]
+fn addresses_are_known_by_parquet_too() {
+    let (folder, _) = archive();
+    let session = session(2);
+    session.packets(&[folder.path().display().to_string()]).unwrap();
+    let path = folder.path().join("p.parquet");
+    let answer =
+        session.ask("SELECT nw_src, ipv6_dst, dl_src, dl_type, tp_dst, nw_proto FROM packets").unwrap();
+    write(&answer.schema(), answer, Format::Parquet, None, File::create(&path).unwrap()).unwrap();
+    let text = "SELECT nw_src, ipv6_dst FROM '{}/p.parquet' WHERE nw_src > '10.0.0.1' ORDER BY 1 LIMIT 1";
+    assert!(ask(folder.path(), text)[0].starts_with("10."), "{:?}", ask(folder.path(), text));
+    let of = |table: &str| {
+        format!(
+            "SELECT count(*) FROM {table} WHERE dl_src < '80:00:00:00:00:00' AND ipv6_dst = '2001:db8::1'"
+        )
+    };
+    assert_eq!(ask(folder.path(), &of("'{}/p.parquet'")), ask(folder.path(), &of("packets")));
+}
+
+#[test]
+fn addresses_are_grouped_by_network() {
+    let (folder, all) = archive();
+    let sql = "SELECT network(nw_dst, 12), count(*) FROM packets GROUP BY 1 ORDER BY 1";
+    let network = |packet: &Packet| {
+        let address = packet.key.get(Field::Ipv4Dst) as u32 & 0xfff0_0000;
+        (packet.key.get(Field::EthType) == 0x0800)
+            .then(|| format!("{}/12", std::net::Ipv4Addr::from(address)))
+    };
+    let mut wanted: Vec<String> = counts(&all, network)
+        .into_iter()
+        .map(|(key, n)| format!("{},{n}", key.unwrap_or_default()))
+        .collect();
+    wanted.sort_by_key(|line| line.starts_with(','));
+    assert_eq!(ask(folder.path(), sql), wanted);
+    let sql = "SELECT count(DISTINCT network(nw_dst, 12)), count(DISTINCT address(nw_dst & 0xfff00000)), \
+               min(network(ipv6_dst, 32)), min(network(nw_dst, 0)) FROM packets";
+    let one = &ask(folder.path(), sql)[0];
+    assert_eq!(*one, format!("{0},{0},2001:db8::/32,0.0.0.0/0", wanted.len() - 1));
+    for (sql, what) in [
+        ("SELECT network(nw_dst, 33) FROM packets", "have 0 to 32 bits, and not 33"),
+        ("SELECT network(ipv6_dst, tp_dst) FROM packets", "the same for all rows"),
+        ("SELECT network(dl_src, 24) FROM packets", "Ethernet addresses have no prefixes"),
+    ] {
+        assert!(refused(folder.path(), sql).contains(what), "{}", refused(folder.path(), sql));
+    }
+}
+
+#[test]
+fn next_hops_have_names() {
+    let (folder, _) = archive();
+    std::fs::write(
+        folder.path().join("hops.txt"),
+        "10.0.0.0/8 via 192.0.2.1 dev a\nblackhole 10.128.0.0/9\n",
+    )
+    .unwrap();
+    let by = |hop: &str| {
+        format!("SELECT {hop}, count(*) FROM packets WHERE nw_dst IS NOT NULL GROUP BY 1 ORDER BY 2, 1")
+    };
+    let names = ask(folder.path(), &by("via('{}/hops.txt', nw_dst)"));
+    let numbers = ask(folder.path(), &by("route('{}/hops.txt', nw_dst)"));
+    let named = numbers.iter().map(|line| match line.split_once(',').unwrap() {
+        ("1", count) => format!("192.0.2.1 dev a,{count}"),
+        (_, count) => format!("blackhole,{count}"),
+    });
+    assert_eq!(names, named.collect::<Vec<_>>());
+    assert_eq!(
+        ask(
+            folder.path(),
+            "SELECT via('{}/routes.txt', nw_dst) FROM packets WHERE in_prefix(nw_dst, '10.128.0.0/9') LIMIT 1"
+        ),
+        ["2"]
+    );
+}
+
+#[test]
+fn what_is_missed_is_said_so_that_it_can_be_mended() {
+    let (folder, _) = archive();
+    std::fs::write(folder.path().join("arp.flows"), "arp,arp_tpa=10.0.0.0/8,actions=drop\n").unwrap();
+    std::fs::write(folder.path().join("hosts.csv"), "ip,name\n10.0.0.1,a\n").unwrap();
+    for (sql, what) in [
+        (
+            "SELECT matches('{}/arp.flows') FROM (SELECT dl_type, nw_dst FROM packets)",
+            "columns that are not here: arp_tpa",
+        ),
+        ("SELECT name FROM packets JOIN '{}/hosts.csv' ON nw_src = ip", "write address(nw_src) = text"),
+    ] {
+        assert!(refused(folder.path(), sql).contains(what), "{}", refused(folder.path(), sql));
+    }
+    let joined = "SELECT count(*) FROM packets JOIN '{}/hosts.csv' ON address(nw_src) = ip";
+    ask(folder.path(), joined);
+    let none = session(1);
+    let Err(error) = none.ask("SELECT count(*) FROM packets") else { panic!("there are no captures") };
+    assert!(error.to_string().contains("FROM 'trace.pcap'"), "{error}");
+    let Err(error) = none.ask("SELECT count(*) FROM day1.pcap") else { panic!("a name without quotes") };
+    assert!(error.to_string().contains("FROM 'day1.pcap'"), "{error}");
+}

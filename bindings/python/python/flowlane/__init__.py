@@ -18,7 +18,7 @@ import numpy as np
 from . import _flowlane
 from ._flowlane import Error, __version__, set_max_simd
 
-__all__ = ["BloomFilter", "Classifier", "CuckooMap", "Error", "RouteTable", "__version__", "read_capture", "set_max_simd", "split_capture"]
+__all__ = ["BloomFilter", "Classifier", "CuckooMap", "Error", "Packets", "RouteTable", "__version__", "read_capture", "set_max_simd", "split_capture"]
 
 _NONE = np.uint32(0xFFFF_FFFF)
 
@@ -51,6 +51,18 @@ def _array(name: str, values: Any) -> Any:
 
 def _is_arrow(packets: Any) -> bool:
     return hasattr(packets, "__arrow_c_stream__") or hasattr(packets, "__arrow_c_array__")
+
+
+def _whole(packets: Any) -> Any:
+    """A frame of pandas whose columns of floats are integers: it has them where some are missing, since its integers know no null."""
+    if type(packets).__module__.split(".")[0] != "pandas":
+        return packets
+    floats = [name for name in packets.columns if getattr(packets.dtypes[name], "kind", "") == "f" and name in _flowlane.FIELDS]
+    try:
+        return packets.astype({name: "Int64" for name in floats})
+    except (TypeError, ValueError) as error:
+        names = ", ".join(f"`{name}`" for name in floats)
+        raise Error(f"of the columns {names} one is of numbers that are not whole: {error}") from error
 
 
 def _note_missing(missing: list[str]) -> None:
@@ -86,10 +98,11 @@ class Classifier:
         self._rules = rules
 
     @classmethod
-    def from_rules(cls, source: str | os.PathLike[str], engine: str = "auto") -> Classifier:
+    def from_rules(cls, source: str | os.PathLike[str], engine: str = "auto", *, table: int = 0) -> Classifier:
         """The rules of a file, or of a text: flows as `ovs-ofctl` reads them, or ClassBench filters.
 
-        A file may be packed by gzip or zstd. `engine` is auto, tree, dynamic or brute.
+        A file may be packed by gzip or zstd. `engine` is auto, tree, dynamic or brute. Of flows of several tables those of `table` are
+        taken, 0 being where packets enter; numbers are positions in the file all the same. `goto_table` is not followed.
 
         >>> len(Classifier.from_rules("udp,tp_dst=53,actions=drop"))
         1
@@ -98,10 +111,14 @@ class Classifier:
             Error: lines that are not understood, each with file, line and column.
             FileNotFoundError: there is no such file.
         """
+        if not 0 <= table <= 254:
+            raise Error(f"table {table}; they are 0 to 254")
+        if isinstance(source, str) and not source.strip():
+            raise Error("there are no rules in an empty text; a file of them, or a line each, is wanted")
         is_text = isinstance(source, str) and ("\n" in source or "=" in source or source.startswith("@"))
         if is_text and not os.path.isfile(source):
-            return cls(_flowlane.Classifier.from_text(source, engine))
-        return cls(_flowlane.Classifier.from_file(os.fspath(source), engine))
+            return cls(_flowlane.Classifier.from_text(source, engine, table))
+        return cls(_flowlane.Classifier.from_file(os.fspath(source), engine, table))
 
     def classify(self, packets: Any, *, threads: int | None = None) -> Any:
         """The number of the rule that wins for each packet.
@@ -128,10 +145,11 @@ class Classifier:
         if threads is not None and threads < 1:
             raise Error(f"{threads} threads; at least one looks up")
         if isinstance(packets, Mapping):
-            _note_missing(self._rules.missing(list(packets)))
+            _note_missing(self._rules.missing(list(packets), False))
             columns = {name: _array(name, values) for name, values in packets.items()}
             return self._rules.classify_numpy(columns, threads).view(np.int32)
         if _is_arrow(packets):
+            packets = _whole(packets)
             found, missing = self._rules.classify_arrow(packets, threads)
             _note_missing(missing)
             return _like(packets, found)
@@ -179,6 +197,8 @@ class Classifier:
 
     def __getitem__(self, number: int) -> str:
         """The rule of this number, as text."""
+        if not 0 <= number < 1 << 32:
+            raise KeyError(f"there is no rule {number}")
         return self._rules.rule(number)
 
     def __iter__(self) -> Iterator[int]:
@@ -186,7 +206,7 @@ class Classifier:
         return iter(self._rules.numbers())
 
     def __contains__(self, number: int) -> bool:
-        return self._rules.has(number)
+        return 0 <= number < 1 << 32 and self._rules.has(number)
 
     def __len__(self) -> int:
         return len(self._rules)
@@ -197,9 +217,9 @@ class Classifier:
 
     @classmethod
     def _restored(
-        cls, numbers: list[int], priorities: list[int], text: str, engine: str, next_number: int
+        cls, numbers: list[int], priorities: list[int], text: str, engine: str, next_number: int, table: int
     ) -> Classifier:
-        return cls(_flowlane.Classifier.from_numbered(numbers, priorities, text, engine, next_number))
+        return cls(_flowlane.Classifier.from_numbered(numbers, priorities, text, engine, next_number, table))
 
     def __repr__(self) -> str:
         engine, variant = self.engine
@@ -229,7 +249,8 @@ class RouteTable:
     def lookup(self, addresses: Any) -> np.ndarray:
         """The next hop of each address, -1 where there is no route: an array of `int64`.
 
-        `addresses` are integers of 32 bits for IPv4, or rows of 16 bytes for IPv6.
+        `addresses` are integers of 32 bits for IPv4, or rows of 16 bytes for IPv6. Next hops that are no numbers where they were read have
+        numbers from 1 on; `next_hop` says what they are.
         """
         array = _array("addresses", addresses)
         if isinstance(array, int):
@@ -245,6 +266,14 @@ class RouteTable:
     def route(self, address: str) -> tuple[str, int] | None:
         """The route of an address: its prefix and next hop."""
         return self._routes.route(str(address))
+
+    def next_hop(self, number: int) -> str:
+        """What the routes that were read call a next hop: `192.0.2.1 dev eth0`, `blackhole`; the number itself where they have numbers.
+
+        >>> RouteTable.from_routes("0.0.0.0/0 192.0.2.1").next_hop(1)
+        '192.0.2.1'
+        """
+        return self._routes.next_hop(number) or str(number)
 
     def insert(self, prefix: str, next_hop: int) -> int | None:
         """Adds a route, or replaces its next hop; the one that it had."""
@@ -344,6 +373,42 @@ class BloomFilter:
         return self._filter.table_bytes
 
 
+class Packets:
+    """Packets as a stream of record batches, which is read once: what `read_capture` gives.
+
+    It has the Arrow PyCapsule interface, by which every library of Arrow takes it. Its other methods are pyarrow's, which has to be there.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._reader: Any = None
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        if self._reader is not None:
+            return self._reader.__arrow_c_stream__(requested_schema)
+        return self._stream.__arrow_c_stream__(requested_schema)
+
+    def _by_pyarrow(self) -> Any:
+        if self._reader is None:
+            import pyarrow
+
+            self._reader = pyarrow.RecordBatchReader.from_stream(self._stream)
+        return self._reader
+
+    @property
+    def schema(self) -> Any:
+        """Names and types of the columns."""
+        return self._by_pyarrow().schema
+
+    def __iter__(self) -> Iterator[Any]:
+        """The record batches that are left."""
+        return iter(self._by_pyarrow())
+
+    def read_all(self) -> Any:
+        """A table of all packets that are left."""
+        return self._by_pyarrow().read_all()
+
+
 def read_capture(
     source: str | os.PathLike[str] | BinaryIO,
     columns: Iterable[str] | None = None,
@@ -352,11 +417,11 @@ def read_capture(
     in_port: int = 1,
     decapsulate: bool = False,
     split: tuple[int, int, int] | None = None,
-) -> Any:
+) -> Packets:
     """The packets of a capture (pcap or pcapng, packed by gzip or zstd or not) as a stream of record batches.
 
-    It has the Arrow PyCapsule interface: `pyarrow.RecordBatchReader.from_stream(…)`, `polars.DataFrame(…)`, DuckDB and
-    `Classifier.classify` read it. Memory is bounded by the batch.
+    It has the Arrow PyCapsule interface: `pyarrow.table(…)`, `polars.DataFrame(…)`, DuckDB and `Classifier.classify` read it; or take
+    batch by batch (`for batch in read_capture(path)`, by pyarrow). Memory is bounded by the batch.
 
     `source` is a path, or anything with a method `read` that gives bytes: an open file, `io.BytesIO`, a file of fsspec. It is read once,
     from where it is, and not closed. What its `read` raises is raised.
@@ -374,9 +439,9 @@ def read_capture(
     if hasattr(source, "read"):
         own = getattr(source, "name", None)
         name = own if isinstance(own, str) else f"<{type(source).__name__}>"
-        return _flowlane.capture_batches(source, name, named, batch_size, in_port, decapsulate, split)
+        return Packets(_flowlane.capture_batches(source, name, named, batch_size, in_port, decapsulate, split))
     path = os.fspath(source)
-    return _flowlane.capture_batches(path, os.fsdecode(path), named, batch_size, in_port, decapsulate, split)
+    return Packets(_flowlane.capture_batches(path, os.fsdecode(path), named, batch_size, in_port, decapsulate, split))
 
 
 def split_capture(path: str | os.PathLike[str], size: int = 256 << 20) -> list[tuple[int, int, int]]:

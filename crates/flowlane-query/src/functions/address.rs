@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, StringArray};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::Transformed;
@@ -101,10 +102,19 @@ pub(crate) fn texts(family: Family, addresses: &ArrayRef) -> ArrayRef {
     Arc::new(rows.collect::<StringArray>())
 }
 
-fn family(function: &str, data_type: &DataType) -> Result<Family> {
-    Family::by_type(data_type).ok_or_else(|| {
+pub(super) fn family(function: &str, data_type: &DataType) -> Result<Family> {
+    let computed = data_type.is_integer().then_some(Family::Ipv4);
+    Family::by_type(data_type).or(computed).ok_or_else(|| {
         wrong(format!("{function}: {data_type} is no address; nw_src, ipv6_dst, dl_src are, say"))
     })
+}
+
+/// Addresses as columns have them: what is computed of those of IPv4 (`nw_src & 0xffffff00`) is a wider number. Null where it is none.
+pub(super) fn as_addresses(values: &ArrayRef) -> Result<ArrayRef> {
+    match values.data_type().is_integer() {
+        true => Ok(cast(values, &DataType::UInt32)?),
+        false => Ok(Arc::clone(values)),
+    }
 }
 
 /// `address(x)`: an address as text.
@@ -131,7 +141,7 @@ impl ScalarUDFImpl for AddressText {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let addresses = args.args[0].to_array(args.number_rows)?;
+        let addresses = as_addresses(&args.args[0].to_array(args.number_rows)?)?;
         Ok(ColumnarValue::Array(texts(family("address", addresses.data_type())?, &addresses)))
     }
 }
@@ -169,7 +179,7 @@ impl ScalarUDFImpl for InPrefix {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let text = constant("in_prefix", args.args.get(1))?;
         let prefix: AnyPrefix = text.parse().map_err(|e| wrong(format!("in_prefix: `{text}`: {e}")))?;
-        let addresses = args.args[0].to_array(args.number_rows)?;
+        let addresses = as_addresses(&args.args[0].to_array(args.number_rows)?)?;
         let answer: BooleanArray = match (prefix, addresses.data_type()) {
             (AnyPrefix::V4(prefix), DataType::UInt32) => {
                 let is_in = |address: u32| Prefix::contains(prefix, address);

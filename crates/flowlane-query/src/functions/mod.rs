@@ -7,11 +7,14 @@
 //! | `priority('rules.txt')` | its priority |
 //! | `flow('tcp,tp_dst=443')` | whether the packet is of such a flow |
 //! | `route('routes.txt', nw_dst)` | the next hop of an address; null where there is none |
+//! | `via('routes.txt', nw_dst)` | what the routes call that next hop |
 //! | `in_prefix(nw_src, '10.0.0.0/8')` | whether an address is in a prefix |
 //! | `address(nw_src)` | an address as text |
+//! | `network(nw_src, 24)` | the prefix of that length that an address is in, as text |
 
 pub(crate) mod address;
 mod lookup;
+mod network;
 mod route;
 mod rules;
 
@@ -31,9 +34,12 @@ pub(crate) fn register(session: &SessionContext, tables: &Arc<Tables>) -> Result
     for asked in rules::Asked::ALL {
         session.register_udf(ScalarUDF::new_from_impl(rules::RuleFunction::new(asked)));
     }
-    session.register_udf(ScalarUDF::new_from_impl(route::Route::new(Arc::clone(tables))));
+    for said in [route::Said::Number, route::Said::Name] {
+        session.register_udf(ScalarUDF::new_from_impl(route::Route::new(said, Arc::clone(tables))));
+    }
     session.register_udf(ScalarUDF::new_from_impl(address::InPrefix::new()));
     session.register_udf(ScalarUDF::new_from_impl(address::AddressText::new()));
+    session.register_udf(ScalarUDF::new_from_impl(network::Network::new()));
     let state = session.state_ref();
     let mut state = state.write();
     state.register_expr_planner(Arc::new(address::HexadecimalNumbers))?;

@@ -1,9 +1,10 @@
-//! `route`: the next hop of an address.
+//! `route` and `via`: the next hop of an address, by its number and by its name.
 
+use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, StringBuilder, UInt32Array};
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::datatypes::{DataType, UInt32Type};
 use datafusion::error::Result;
@@ -15,22 +16,32 @@ use flowlane::{NONE, RouteTable};
 use super::{called, constant, refused, wrong};
 use crate::tables::Tables;
 
-/// The function.
+/// What is said of a next hop.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Said {
+    /// Its number.
+    Number,
+    /// What the routes call it: an address and a device, say.
+    Name,
+}
+
+/// The functions.
 #[derive(Debug)]
 pub(super) struct Route {
+    said: Said,
     tables: Arc<Tables>,
     signature: Signature,
 }
 
 impl Route {
-    pub(super) fn new(tables: Arc<Tables>) -> Self {
-        Self { tables, signature: Signature::any(2, Volatility::Stable) }
+    pub(super) fn new(said: Said, tables: Arc<Tables>) -> Self {
+        Self { said, tables, signature: Signature::any(2, Volatility::Stable) }
     }
 }
 
 impl PartialEq for Route {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.tables, &other.tables)
+        self.said == other.said && Arc::ptr_eq(&self.tables, &other.tables)
     }
 }
 
@@ -38,7 +49,7 @@ impl Eq for Route {}
 
 impl Hash for Route {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.tables).hash(state);
+        (self.said, Arc::as_ptr(&self.tables)).hash(state);
     }
 }
 
@@ -59,7 +70,10 @@ fn next_hops(routes: &RouteTable, addresses: &ArrayRef) -> Result<Vec<u32>> {
 
 impl ScalarUDFImpl for Route {
     fn name(&self) -> &'static str {
-        "route"
+        match self.said {
+            Said::Number => "route",
+            Said::Name => "via",
+        }
     }
 
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
@@ -72,19 +86,37 @@ impl ScalarUDFImpl for Route {
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
         match &types[1] {
-            DataType::UInt32 | DataType::FixedSizeBinary(16) => Ok(DataType::UInt32),
-            other => Err(wrong(format!("route: {other} is no address; nw_dst or ipv6_dst are, say"))),
+            DataType::UInt32 | DataType::FixedSizeBinary(16) => Ok(match self.said {
+                Said::Number => DataType::UInt32,
+                Said::Name => DataType::Utf8,
+            }),
+            other => {
+                Err(wrong(format!("{}: {other} is no address; nw_dst or ipv6_dst are, say", self.name())))
+            }
         }
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let file = constant("route", args.args.first())?;
+        let file = constant(self.name(), args.args.first())?;
         let routes = self.tables.routes(file).map_err(refused)?;
         let addresses = args.args[1].to_array(args.number_rows)?;
-        let found = next_hops(&routes, &addresses)?;
+        let found = next_hops(&routes.table, &addresses)?;
         let has = |row: usize| found[row] != NONE && addresses.is_valid(row);
-        let nulls = NullBuffer::new(BooleanBuffer::collect_bool(found.len(), has));
-        let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
-        Ok(ColumnarValue::Array(Arc::new(UInt32Array::new(found.into(), nulls))))
+        Ok(ColumnarValue::Array(match self.said {
+            Said::Number => {
+                let nulls = NullBuffer::new(BooleanBuffer::collect_bool(found.len(), has));
+                let nulls = Some(nulls).filter(|nulls| nulls.null_count() > 0);
+                Arc::new(UInt32Array::new(found.into(), nulls))
+            }
+            Said::Name => {
+                let mut names = HashMap::new();
+                let mut text = StringBuilder::new();
+                for (row, next_hop) in found.iter().enumerate() {
+                    let name = names.entry(*next_hop).or_insert_with(|| routes.name(*next_hop));
+                    text.append_option(has(row).then_some(name));
+                }
+                Arc::new(text.finish())
+            }
+        }))
     }
 }

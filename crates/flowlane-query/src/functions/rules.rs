@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
 };
 use flowlane::{Field, FlowMask};
-use flowlane_arrow::{Column as CaptureColumn, ether_type};
+use flowlane_arrow::{Column as CaptureColumn, ether_type, missing};
 
 use super::lookup::LookUp;
 use super::{called, refused, wrong};
@@ -154,16 +154,11 @@ fn columns(function: &str, list: &RuleList, schema: &DFSchema) -> Result<(FieldC
         all.push((field, Expr::Column(Column::new(table.cloned(), described.name()))));
     }
     let known: Vec<Field> = all.iter().map(|(field, _)| *field).collect();
-    let mut mask = FlowMask::zero();
-    known.iter().for_each(|field| mask.add_field(*field));
-    if ether_type(&known).is_ok_and(|kind| kind.is_some()) {
-        mask.add_field(Field::EthType);
-    }
     // Captures know nothing of what a switch gives packets: it is 0.
     let is_of_captures =
         |field: Field| CaptureColumn::all().any(|column| column == CaptureColumn::Field(field));
-    let missing = list.fields.iter().filter(|f| is_of_captures(**f) && is_missing(**f, list, &mask));
-    let missing: Vec<&str> = missing.map(|field| field.info().name).collect();
+    let missing = missing(&list.fields, list.classifier.looked_at(), &known).into_iter();
+    let missing: Vec<&str> = missing.filter(|f| is_of_captures(*f)).map(|field| field.info().name).collect();
     if !missing.is_empty() {
         return Err(wrong(format!(
             "{function}: rules of `{}` look at columns that are not here: {}; select them in the query inside, or name \
@@ -193,10 +188,4 @@ fn bits(field: Field) -> FlowMask {
 fn overlap(a: Field, b: Field) -> bool {
     let (a, b) = (bits(a), bits(b));
     a.present_words().any(|w| a.word(w) & b.word(w) != 0)
-}
-
-/// Whether rules look at bits of a field of which nothing is known.
-fn is_missing(field: Field, list: &RuleList, known: &FlowMask) -> bool {
-    let own = bits(field);
-    own.present_words().any(|w| own.word(w) & list.classifier.looked_at().word(w) & !known.word(w) != 0)
 }
