@@ -5,6 +5,7 @@ mod query;
 mod route;
 mod sim;
 mod switch;
+mod values;
 
 #[cfg(feature = "query")]
 pub(crate) use query::{AnswerFormat, QueryOptions};
@@ -167,8 +168,8 @@ impl RulesInput {
 #[derive(Debug, Args)]
 pub(crate) struct TraceInput {
     /// Packets: a ClassBench header trace, or a capture: pcap or pcapng, of any length, cut by a snap length or not (either may
-    /// be packed by gzip or zstd).
-    #[arg(long, value_name = "FILE")]
+    /// be packed by gzip or zstd); - is standard input.
+    #[arg(long, value_name = "FILE", value_parser = values::input)]
     pub(crate) trace: PathBuf,
     /// How the trace is written.
     #[arg(long, value_enum, default_value = "auto", value_name = "FORMAT")]
@@ -240,7 +241,7 @@ pub(crate) struct ClassifyOptions {
     #[arg(long, value_name = "NAME")]
     pub(crate) variant: Option<String>,
     /// Most bytes that the engines of access lists, or a table on a device, may take.
-    #[arg(long, default_value_t = 4 << 30, value_name = "BYTES")]
+    #[arg(long, default_value = "4G", value_name = "BYTES", value_parser = values::bytes)]
     pub(crate) memory_max: usize,
     /// Say how the answer for this packet (counted from 0) comes about, instead of classifying: which rule wins,
     /// which comes next, how much is read, and on which bits it depends.
@@ -255,7 +256,7 @@ pub(crate) struct ClassifyOptions {
     pub(crate) also: Vec<PathBuf>,
     /// Threads that parse, look up and write; as many as there are cores where it is left out, and one where a device
     /// looks up. Verdicts come in the packets' order all the same.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
     /// Write how often each rule won here, as CSV.
     #[arg(long, value_name = "FILE", conflicts_with = "explain")]

@@ -10,6 +10,40 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
 
+/// Whether a path is how tools call standard output.
+pub(crate) fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Refuses a name that says that the file is packed.
+pub(crate) fn is_not_packed(path: &Path) -> Result<(), Failure> {
+    let ending = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase).unwrap_or_default();
+    match ["gz", "zst", "bz2", "xz", "lz4"].contains(&ending.as_str()) {
+        true => Err(Failure::input_help(
+            format!("{}: what is written is not packed", path.display()),
+            format!("leave .{ending} out, and pack it then"),
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Refuses an output that is one of the files that are read: they would be gone before they are.
+pub(crate) fn is_not_read(output: Option<&Path>, inputs: &[&Path]) -> Result<(), Failure> {
+    use std::os::unix::fs::MetadataExt;
+
+    let id = |path: &Path| {
+        path.metadata().ok().filter(std::fs::Metadata::is_file).map(|data| (data.dev(), data.ino()))
+    };
+    let Some((output, own)) = output.and_then(|path| Some((path, id(path)?))) else { return Ok(()) };
+    match inputs.iter().any(|input| id(input) == Some(own)) {
+        true => Err(Failure::input_help(
+            format!("{} is read, and cannot be written as well", output.display()),
+            "give another name; nothing was changed",
+        )),
+        false => Ok(()),
+    }
+}
+
 /// A file, or standard output where there is none.
 pub(crate) struct Output<'a> {
     writer: Box<dyn Write + Send>,
@@ -18,6 +52,8 @@ pub(crate) struct Output<'a> {
 
 impl<'a> Output<'a> {
     pub(crate) fn create(path: Option<&'a Path>) -> Result<Self, Failure> {
+        let path = path.filter(|path| !is_stdout(path));
+        path.map_or(Ok(()), is_not_packed)?;
         let writer: Box<dyn Write + Send> = match path {
             Some(path) => {
                 let file = File::create(path).map_err(|e| Failure::file(path, "written", &e))?;
@@ -60,6 +96,7 @@ pub(crate) struct Beside<'a> {
 impl<'a> Beside<'a> {
     /// What is to be called `path`, and where it is written to.
     pub(crate) fn create(path: &'a Path) -> Result<(Self, BufWriter<File>), Failure> {
+        is_not_packed(path)?;
         let failed = |e: &io::Error| Failure::file(path, "written", e);
         let before = match path.symlink_metadata() {
             Ok(data) => Some(data),

@@ -32,6 +32,7 @@ use crate::config::{
 use crate::control::Control;
 use crate::function::Share;
 use crate::pipeline::{Engine, Given, NotAdded, Pipeline};
+use crate::port::spec::no_capture_is_lost;
 use crate::port::{PortError, PortSpec};
 use crate::program::{Miss, ProgramError};
 use crate::state::meter::{Meter, Rate};
@@ -92,8 +93,10 @@ impl Setup {
         let folder = file.parent().unwrap_or(Path::new("."));
         checker.numbers(&config)?;
         let names = port_names(&config);
-        let specs = config.port.iter().map(|p| spec(&p.open, folder)).collect::<Result<_, _>>()?;
+        let specs: Vec<PortSpec> =
+            config.port.iter().map(|p| spec(&p.open, folder)).collect::<Result<_, _>>()?;
         let controller = config.controller.as_ref().map(|c| spec(&c.open, folder)).transpose()?;
+        no_capture_is_lost(specs.iter().chain(&controller))?;
         let mut rules = Vec::new();
         for table in &config.table {
             rules.extend(table_rules(table, file, folder, &names)?);

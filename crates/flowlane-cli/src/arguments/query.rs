@@ -44,7 +44,7 @@ pub(crate) struct QueryOptions {
     /// The query; - reads it from standard input.
     #[arg(value_name = "SQL")]
     pub(crate) sql: String,
-    /// Captures (pcap, pcapng, packed by gzip or zstd or not), folders of them, and patterns.
+    /// Captures (pcap, pcapng, packed by gzip or zstd or not), folders of them, and patterns; - is standard input.
     #[arg(value_name = "CAPTURE")]
     pub(crate) captures: Vec<String>,
     /// Write the answer here: .parquet, .arrow, .csv, .json or .ndjson say how, unless --format does.
@@ -57,10 +57,10 @@ pub(crate) struct QueryOptions {
     #[arg(long, value_name = "N")]
     pub(crate) rows: Option<u64>,
     /// Threads; as many as there are cores where it is left out.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::values::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Bytes that sorting, grouping and joining may take in memory; what needs more goes to files where it can.
-    #[arg(long, default_value_t = 256 << 20, value_name = "BYTES")]
+    /// Bytes (512M, 4G) that sorting, grouping and joining may take in memory; what needs more goes to files where it can.
+    #[arg(long, default_value = "256M", value_name = "BYTES", value_parser = super::values::bytes)]
     pub(crate) memory_max: usize,
     /// Port that packets came in at.
     #[arg(long, default_value_t = 1, value_name = "N")]

@@ -112,6 +112,7 @@ const INTERVAL_NS: u64 = 1000;
 
 fn write_capture(trace: &Trace, size: usize, path: &Path) -> Result<(), Failure> {
     let failed = |e: std::io::Error| Failure::file(path, "written", &e);
+    output::is_not_packed(path)?;
     let file = std::fs::File::create(path).map_err(failed)?;
     let output = BufWriter::with_capacity(1 << 18, file);
     let mut writer = CaptureWriter::new(output, FileFormat::of_path(path)).map_err(failed)?;

@@ -26,7 +26,8 @@ impl From<QueryError> for Failure {
 
 /// Runs the command.
 pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
-    let format = format(options)?;
+    let output = options.output.as_deref().filter(|path| !output::is_stdout(path));
+    let format = format(options.format, output)?;
     let sql = match options.sql.as_str() {
         "-" => io::read_to_string(io::stdin())
             .map_err(|e| Failure::input(format!("standard input cannot be read: {e}")))?,
@@ -38,7 +39,9 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
     let session = Session::new(&own)?;
     let _removed = removed(session.folders());
     if !options.captures.is_empty() {
-        session.packets(&options.captures)?;
+        // As other tools call standard input.
+        let name = |name: &String| if name == "-" { "/dev/stdin".to_owned() } else { name.clone() };
+        session.packets(&options.captures.iter().map(name).collect::<Vec<_>>())?;
     }
     let answer = session.ask(&sql)?;
     let rows_max = match options.rows {
@@ -46,7 +49,7 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
         None if format == Format::Table => Some(ROWS),
         asked => asked,
     };
-    let written = with_progress(&session, || match &options.output {
+    let written = with_progress(&session, || match output {
         Some(path) => to_file(path, answer, format, rows_max),
         None => to_stdout(answer, format, rows_max),
     })?;
@@ -59,7 +62,7 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-fn format(options: &QueryOptions) -> Result<Format, Failure> {
+fn format(asked: Option<AnswerFormat>, output: Option<&Path>) -> Result<Format, Failure> {
     let ending = |path: &Path| path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
     let by_name = |path: &Path| match ending(path).as_deref() {
         Some("csv") => Ok(AnswerFormat::Csv),
@@ -73,7 +76,7 @@ fn format(options: &QueryOptions) -> Result<Format, Failure> {
             "call it .parquet, .arrow, .csv, .json, .ndjson or .txt, or give --format",
         )),
     };
-    let format = match (options.format, &options.output) {
+    let format = match (asked, output) {
         (Some(format), _) => format,
         (None, Some(path)) => by_name(path)?,
         (None, None) => AnswerFormat::Table,

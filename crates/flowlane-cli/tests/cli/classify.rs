@@ -316,3 +316,49 @@ fn what_needs_the_sql_engine_says_so_where_there_is_none() {
     let (_, err) = run(folder.path(), "query --format csv SELECT 1", 3);
     assert!(err.contains("built without its SQL engine"), "{err}");
 }
+
+#[test]
+fn what_is_read_is_not_written() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("fw.flows"), "tcp,actions=drop\nudp,actions=output:1\n").unwrap();
+    run(at, "generate pcap --rules fw.flows --count 100 --output t.pcap", 0);
+    let before = fs::read(at.join("t.pcap")).unwrap();
+    fs::hard_link(at.join("t.pcap"), at.join("other.pcap")).unwrap();
+    for output in ["--output t.pcap", "--output ./other.pcap", "--hits t.pcap"] {
+        let (_, err) = run(at, &format!("classify --rules fw.flows --trace t.pcap {output}"), 2);
+        assert!(err.contains("is read, and cannot be written as well"), "{err}");
+    }
+    run(at, "classify --rules fw.flows --trace t.pcap --hits fw.flows", 2);
+    for ports in [["pcap:t.pcap", "pcap-out:other.pcap"], ["null", "pcap:t.pcap,out=./t.pcap"]] {
+        let port =
+            |(number, open): (usize, &&str)| format!("[[port]]\nnumber = {number}\nopen = \"{open}\"\n");
+        let config: String = ports.iter().enumerate().map(|(i, open)| port((i + 1, open))).collect();
+        fs::write(at.join("s.toml"), config + "[[table]]\nnumber = 0\nrules = [\"actions=drop\"]\n").unwrap();
+        for verb in ["check", "run"] {
+            let (_, err) = run(at, &format!("switch {verb} s.toml"), 2);
+            assert!(err.contains("is read by a port, and would be lost"), "{err}");
+        }
+    }
+    assert_eq!(fs::read(at.join("t.pcap")).unwrap(), before);
+    let (_, err) = run(at, "classify --rules fw.flows --trace t.pcap --output v.csv.gz", 2);
+    assert!(err.contains("what is written is not packed") && !at.join("v.csv.gz").exists(), "{err}");
+    run(at, "generate pcap --rules fw.flows --count 100 --output t.pcap.gz", 2);
+}
+
+#[test]
+fn a_dash_is_standard_input_and_output() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
+    fs::write(at.join("fw.flows"), "tcp,actions=drop\nudp,actions=output:1\n").unwrap();
+    run(at, "generate pcap --rules fw.flows --count 100 --output t.pcap", 0);
+    let (wanted, _) = run(at, "classify --rules fw.flows --trace t.pcap", 0);
+    let mut piped = crate::support::flowlane();
+    let piped = piped.current_dir(at).args("classify --rules fw.flows --trace - --output -".split(' '));
+    let found = piped.write_stdin(fs::read(at.join("t.pcap")).unwrap()).output().unwrap();
+    assert_eq!(String::from_utf8(found.stdout).unwrap(), wanted);
+    assert!(!at.join("-").exists());
+    let (_, err) = run(at, "classify --rules fw.flows --trace t.pcap --threads 100000", 2);
+    assert!(err.contains("1 to 1024 threads are possible"), "{err}");
+    run(at, "classify --rules fw.flows --trace t.pcap --memory-max 1GiB --output /dev/null", 0);
+}

@@ -1,6 +1,7 @@
 //! What a port is, in one word: `pcap:FILE,loop=0`, `tap:NAME`, ….
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -180,6 +181,44 @@ impl PortSpec {
             }),
         }
     }
+}
+
+/// Refuses a capture that is written by two ports, or by one while another reads it: it would be lost.
+pub(crate) fn no_capture_is_lost<'a>(specs: impl Iterator<Item = &'a PortSpec>) -> Result<(), PortError> {
+    // The file itself, as far as it is there, by whatever names.
+    let place = |file: &Path| {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let path = || Some(folder.canonicalize().ok()?.join(file.file_name()?));
+        match file.metadata() {
+            Ok(data) => Err((data.dev(), data.ino())),
+            Err(_) => Ok(path().unwrap_or_else(|| file.to_owned())),
+        }
+    };
+    let (mut read, mut written) = (Vec::new(), Vec::<(&Path, _)>::new());
+    for spec in specs {
+        match spec {
+            PortSpec::Pcap(config) => {
+                read.push(place(&config.file));
+                written.extend(config.out.as_deref().map(|out| (out, spec)));
+            }
+            PortSpec::PcapOut { file, .. } => written.push((file, spec)),
+            _ => {}
+        }
+    }
+    for (number, (file, spec)) in written.iter().enumerate() {
+        let is_device = file.metadata().is_ok_and(|data| !data.is_file());
+        let by = match place(file) {
+            _ if is_device => continue,
+            own if read.contains(&own) => "is read by a port",
+            own if written[..number].iter().any(|(other, _)| place(other) == own) => {
+                "is written by another port"
+            }
+            _ => continue,
+        };
+        let problem = format!("{} {by}, and would be lost; give another file", file.display());
+        return Err(PortError::Spec { spec: spec.to_string(), problem });
+    }
+    Ok(())
 }
 
 /// Splits `FILE,key=value,…`.

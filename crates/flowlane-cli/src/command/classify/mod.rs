@@ -19,7 +19,7 @@ use super::engine::{self, BATCH, Engine, SAMPLE};
 use crate::arguments::ClassifyOptions;
 use crate::failure::Failure;
 use crate::input;
-use crate::output::{self, Output};
+use crate::output::{self, Output, is_not_read};
 use crate::trace::{Parsing, Piece, Trace};
 
 #[derive(Serialize)]
@@ -86,6 +86,12 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
             "a file of columns is no JSON",
             "leave --json out, or call the output .json",
         ));
+    }
+    for output in [&options.output, &options.hits] {
+        let also = options.also.iter().map(PathBuf::as_path);
+        let inputs: Vec<&Path> =
+            [&*options.rules.rules, &*options.trace.trace].into_iter().chain(also).collect();
+        is_not_read(output.as_deref(), &inputs)?;
     }
     let lists = lists(options)?;
     let trace = Trace::open(&options.trace)?;

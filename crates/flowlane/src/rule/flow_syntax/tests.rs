@@ -38,6 +38,9 @@ fn what_ovs_ofctl_reads_is_read() {
     assert_eq!(m("arp,nw_src=10.0.0.1,nw_proto=2").get(Field::ArpOp), (2, 0xffff));
     assert_eq!(m("tcp,tcp_flags=+syn-ack").get(Field::TcpFlags), (2, 0x12));
     assert_eq!(m("tcp,tcp_flags=0x2/0x12").get(Field::TcpFlags), (2, 0x12));
+    // As ovs-ofctl prints it: these, and no others.
+    assert_eq!(m("tcp,tcp_flags=syn").get(Field::TcpFlags), (2, 0xfff));
+    assert_eq!(m("tcp,tcp_flags=syn|ack").get(Field::TcpFlags), (0x12, 0xfff));
     assert_eq!(m("ip,ip_frag=not_later").get(Field::IpFrag), (0, 2));
     assert_eq!(m("ipv6,ipv6_src=2001:db8::/32").get(Field::Ipv6Src).1, u128::MAX << 96);
     assert_eq!(m("dl_dst=01:00:00:00:00:00/01:00:00:00:00:00").get(Field::EthDst), (1 << 40, 1 << 40));
@@ -221,6 +224,8 @@ fn errors_say_what_where_and_how_to_mend_it() {
     let cases = [
         ("tp_dst=80 actions=drop", "tp_dst needs `tcp`, `udp` or `sctp`"),
         ("udp,tcp_flags=+syn actions=drop", "tcp_flags needs `tcp`"),
+        ("tcp,tcp_flags=+syn-syn actions=drop", "this flag is there twice"),
+        ("tcp,tcp_flags=syn|akc actions=drop", "one of fin, syn, rst"),
         ("udp,tp_dts=80 actions=drop", "did you mean `tp_dst`?"),
         ("tpc actions=drop", "did you mean `tcp`?"),
         ("tcp,tp_dst=70000 actions=drop", "a number from 0 to 65535"),

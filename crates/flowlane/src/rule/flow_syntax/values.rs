@@ -84,6 +84,7 @@ pub(super) fn one(info: &FieldInfo, token: Token<'_>, options: &ReadOptions<'_>)
         Form::Port => port(token, options).map(u128::from),
         // The ECN bits do not count.
         Form::Tos => number(token, 0xff).map(|octet| octet >> 2),
+        Form::TcpFlags if token.text.starts_with(|c: char| c.is_ascii_alphabetic()) => all_tcp_flags(token),
         Form::Frag | Form::Decimal | Form::Hex | Form::TcpFlags => number(token, info.ones()),
     }
 }
@@ -136,6 +137,21 @@ fn fragment(token: Token<'_>) -> Result<(u128, u128), Fault> {
     Err(token.fault("one of no, yes, first, later, not_later is expected"))
 }
 
+/// `syn|ack`: these flags and no others.
+fn all_tcp_flags(token: Token<'_>) -> Result<u128, Fault> {
+    let mut value = 0;
+    let mut at = 0;
+    for text in token.text.split('|') {
+        let name = token.part(at, at + text.len());
+        let Some(bit) = TCP_FLAGS.iter().position(|flag| *flag == text) else {
+            return Err(name.fault(format!("one of {} is expected", TCP_FLAGS.join(", "))));
+        };
+        value |= 1 << bit;
+        at += text.len() + 1;
+    }
+    Ok(value)
+}
+
 /// `+syn-ack`: each flag set (+) or clear (-).
 fn tcp_flags(token: Token<'_>) -> Result<(u128, u128), Fault> {
     let (mut value, mut mask) = (0u128, 0u128);
@@ -146,6 +162,9 @@ fn tcp_flags(token: Token<'_>) -> Result<(u128, u128), Fault> {
         let Some(bit) = TCP_FLAGS.iter().position(|f| *f == name.text) else {
             return Err(name.fault(format!("one of {} is expected", TCP_FLAGS.join(", "))));
         };
+        if mask & 1 << bit != 0 {
+            return Err(name.fault("this flag is there twice"));
+        }
         mask |= 1 << bit;
         value |= u128::from(rest.text.starts_with('+')) << bit;
         rest = rest.part(len, rest.text.len());
