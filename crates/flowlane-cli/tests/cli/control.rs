@@ -152,6 +152,16 @@ fn a_bad_change_is_refused_whole_with_its_place() {
     assert!(told.contains("port.flows:2:1: there is no port 9; those that there are: 1, 2"), "{told}");
     assert!(switch.say("add-flow table=7,actions=drop", 2).1.contains("there is no table 7"));
     assert!(switch.say("add-flow actions=goto_table:9", 2).1.contains("goto_table:9"));
+    // Places are those of what was typed.
+    for (asked, told) in [("trace in_port=1,tpc", "tpc"), ("flows tpc", "tpc")] {
+        let wrong = switch.say(asked, 2).1;
+        assert!(wrong.contains(told) && wrong.contains("flow:1:") && !wrong.contains("delete"), "{wrong}");
+    }
+    assert!(
+        switch.say("trace in_port=1,tpc", 2).1.contains("flow:1:11"),
+        "{}",
+        switch.say("trace in_port=1,tpc", 2).1
+    );
     assert!(switch.say("trace --in-port 9 00ff", 2).1.contains("there is no port 9; there are 1 in, 2 out"));
     let flows = switch.json("flows");
     assert_eq!((flows.as_array().unwrap().len(), &flows[0]["matches"]), (2, &before));

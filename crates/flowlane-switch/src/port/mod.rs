@@ -4,6 +4,7 @@
 pub mod afpacket;
 #[cfg(target_os = "linux")]
 pub mod afxdp;
+pub(crate) mod claim;
 pub mod r#gen;
 pub mod memory;
 pub mod offload;

@@ -117,6 +117,7 @@ impl PortSpec {
     /// As [`open_all`](Self::open_all).
     pub fn open_spread(&self, spreads: Vec<Spread>) -> Result<Vec<Box<dyn Port>>, PortError> {
         let workers = spreads.len();
+        self.claim()?;
         fn boxed<P: Port + 'static>(ports: Vec<P>) -> Vec<Box<dyn Port>> {
             ports.into_iter().map(|port| Box::new(port) as _).collect()
         }
@@ -161,6 +162,7 @@ impl PortSpec {
     /// # Errors
     /// Where a file, interface or permission is missing.
     pub fn open(&self) -> Result<Box<dyn Port>, PortError> {
+        self.claim()?;
         match self {
             Self::Pcap(config) => Ok(Box::new(PcapPort::open(config)?)),
             Self::PcapOut { file, format } => Ok(Box::new(PcapOutPort::create(file, *format)?)),
@@ -179,6 +181,17 @@ impl PortSpec {
                 spec: self.to_string(),
                 problem: "this kind of port needs Linux".to_owned(),
             }),
+        }
+    }
+
+    /// Keeps other switches away from an interface of the system. A TAP interface has but one opener anyway.
+    fn claim(&self) -> Result<(), PortError> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::AfPacket { interface } | Self::AfXdp { interface, .. } => {
+                super::claim::claim(interface, self)
+            }
+            _ => Ok(()),
         }
     }
 }

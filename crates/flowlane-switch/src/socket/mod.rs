@@ -7,7 +7,7 @@ pub use rpc::{CallError, Client, PROTOCOL, RpcError};
 pub use served::{ChangeReport, FlowReport, GoneReport, LineError, MacEntry, Served};
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
 use rpc::LINE_MAX;
+
+use crate::port::claim::own_folder;
 
 /// Connections at a time.
 const CONNECTIONS_MAX: usize = 64;
@@ -42,17 +44,9 @@ pub enum SocketError {
     },
 }
 
-/// Where a switch answers, and is looked for, if nothing else is said: for root in /run, for others in the folder that is theirs
-/// while they are logged in, or in one that only they may enter.
+/// Where a switch answers, and is looked for, if nothing else is said.
 pub fn default_path() -> PathBuf {
-    // Whose process this is says who owns its folder.
-    let user = std::fs::metadata("/proc/self").map_or(u32::MAX, |of_process| of_process.uid());
-    let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
-    match (user, own) {
-        (0, _) => PathBuf::from("/run/flowlane/control.sock"),
-        (_, Some(folder)) => Path::new(&folder).join("flowlane/control.sock"),
-        (user, None) => std::env::temp_dir().join(format!("flowlane-{user}/control.sock")),
-    }
+    own_folder().join("control.sock")
 }
 
 impl Socket {

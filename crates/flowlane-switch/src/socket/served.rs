@@ -228,7 +228,7 @@ impl Served {
     pub fn flows(&self, table: Option<u8>, flow: &str) -> Result<Vec<FlowReport>, RpcError> {
         let selects = match flow.trim().is_empty() {
             true => None,
-            false => Some(self.read_changes(&format!("delete {flow}"), "flow")?.remove(0)),
+            false => Some(self.read_flow(flow)?),
         };
         let wanted = |number: u8, rule: &_| {
             table.is_none_or(|table| table == number)
@@ -265,6 +265,29 @@ impl Served {
         let resolve = |name: &str| self.reload.port(name);
         let options = ReadOptions { ports: &resolve, ..ReadOptions::default() };
         read_changes(text, file, &options).map_err(|errors| wrong_lines(&errors))
+    }
+
+    /// A flow, read as what a change would select.
+    fn read_flow(&self, flow: &str) -> Result<FlowMod, RpcError> {
+        const BEFORE: &str = "delete ";
+        let resolve = |name: &str| self.reload.port(name);
+        let options = ReadOptions { ports: &resolve, ..ReadOptions::default() };
+        let read = read_changes(&format!("{BEFORE}{flow}"), "flow", &options);
+        let mut read = read.map_err(|errors| {
+            // Places are those of the flow, as it was given.
+            let mut lines = error_lines(&errors);
+            for line in lines.iter_mut().filter(|line| line.line == 1) {
+                line.offset = line.offset.saturating_sub(BEFORE.len());
+                line.column = line.column.saturating_sub(BEFORE.len()).max(1);
+            }
+            let message = lines.iter().map(|l| format!("{}:{}:{}: {}", l.file, l.line, l.column, l.problem));
+            let message = message.collect::<Vec<_>>().join("\n");
+            RpcError { code: RpcError::PARAMS, message, data: Some(json!({ "lines": lines })) }
+        })?;
+        match read.len() {
+            1 => Ok(read.remove(0)),
+            n => Err(RpcError::new(RpcError::PARAMS, format!("{n} flows; one is wanted"))),
+        }
     }
 
     /// Makes the rules those of a configuration: of the one that the switch was started with, or of another that differs in rules
@@ -304,7 +327,7 @@ impl Served {
         let mut port = in_port;
         let mut bytes = Vec::new();
         if frame.is_empty() {
-            let key = self.read_changes(&format!("delete {flow}"), "flow")?.remove(0).rule.matches.key();
+            let key = self.read_flow(flow)?.rule.matches.key();
             let of_flow = key.word(word::IN_PORT);
             port = port.or((of_flow != 0).then_some(of_flow));
             build_frame(&key, FRAME_BYTES, &mut bytes);
@@ -373,7 +396,7 @@ fn told(what: &impl Serialize) -> Result<Value, RpcError> {
     serde_json::to_value(what).map_err(|e| RpcError::new(RpcError::REQUEST, e.to_string()))
 }
 
-fn wrong_lines(errors: &ReadErrors) -> RpcError {
+fn error_lines(errors: &ReadErrors) -> Vec<LineError> {
     let line = |e: &flowlane::rule::ReadError| LineError {
         file: e.file.clone(),
         line: e.line,
@@ -382,7 +405,11 @@ fn wrong_lines(errors: &ReadErrors) -> RpcError {
         len: e.len,
         problem: e.problem.clone(),
     };
-    let lines: Vec<LineError> = errors.errors().iter().map(line).collect();
+    errors.errors().iter().map(line).collect()
+}
+
+fn wrong_lines(errors: &ReadErrors) -> RpcError {
+    let lines = error_lines(errors);
     RpcError { code: RpcError::PARAMS, message: errors.to_string(), data: Some(json!({ "lines": lines })) }
 }
 

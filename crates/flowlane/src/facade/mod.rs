@@ -22,9 +22,9 @@ pub use self::routes::{IpPrefix, RouteConfig, RouteList, RouteReader, RouteTable
 pub use self::rules::read_rules;
 pub use crate::classify::acl::CATEGORIES_MAX;
 pub use crate::error::{Error, ErrorKind};
+pub use crate::packet::Captured;
 pub use crate::packet::columns::{FlowColumns, Values};
 pub use crate::packet::key::Flow;
-pub use crate::packet::parse::Captured;
 pub use crate::packet::{
     Field, FieldInfo, FlowKey, FlowMask, Headers, Malformed, Network, Parser, Transport,
 };

@@ -6,6 +6,7 @@
 //! [`Parser`] it with a fast path. [`tunnel`] reads VXLAN, GENEVE and GTP-U headers into the tunnel fields.
 
 pub mod batch;
+mod captured;
 pub mod columns;
 mod extract;
 pub mod fields;
@@ -16,12 +17,13 @@ pub mod parse;
 pub mod tunnel;
 
 pub use batch::LaneMask;
+pub use captured::Captured;
 pub use extract::Parser;
 pub use fields::{Field, FieldInfo};
 pub use headers::{Headers, Layer, Malformed, Network, Transport};
 pub use key::{FlowKey, FlowMask};
 pub use miniflow::{Miniflow, pack_words, unpack_words};
-pub use parse::{Captured, parse, parse_captured};
+pub use parse::{parse, parse_captured};
 
 #[cfg(test)]
 mod cut;

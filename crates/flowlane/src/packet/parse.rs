@@ -13,6 +13,7 @@
 //! slot's previous packet had and this one has not are cleared at the end, so that a stream of like
 //! packets pays nothing for the 64 words of the key.
 
+use super::captured::Captured;
 use super::fields::{FRAG_ANY, FRAG_LATER, VLAN_PRESENT, word};
 use super::headers::{Headers, Layer, Malformed, Network, SNAP_BYTES, Transport};
 use super::key::{FlowKey, WORDS};
@@ -71,89 +72,6 @@ pub mod ip_proto {
 
 /// IPv6 extension headers that are followed before a packet counts as malformed.
 pub const IPV6_EXTENSIONS_MAX: usize = 16;
-
-/// What there is of a frame: all of it, or its first bytes, as captures with a snap length have it.
-///
-/// ```
-/// use flowlane::{Captured, Field, FlowKey, Malformed, Parser};
-///
-/// // 20 of 60 bytes: the addresses of IPv4 are not among them.
-/// let mut bytes = [0; 20];
-/// bytes[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
-/// let mut key = FlowKey::zero();
-/// let headers = Parser::new().parse_captured(Captured::new(&bytes, 60), 1, &mut key);
-/// assert_eq!(headers.malformed, Some(Malformed::NotCaptured));
-/// assert_eq!(key.get(Field::EthType), 0x0800); // the key has what there is
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Captured<'a> {
-    bytes: &'a [u8],
-    len: usize,
-    /// It may be from before a network card cut it into packets.
-    uncut: bool,
-}
-
-impl<'a> Captured<'a> {
-    /// The first bytes of a frame of `len`, or of as many as there are.
-    #[inline(always)]
-    pub fn new(bytes: &'a [u8], len: usize) -> Self {
-        Self { bytes, len: len.max(bytes.len()), uncut: false }
-    }
-
-    /// The same, as captures have it on the machine that sends it: a segment that the network card cuts into packets later
-    /// (TSO, BIG TCP) may have an IP length of 0. It is as long as the frame then.
-    ///
-    /// ```
-    /// use flowlane::{Captured, Field, FlowKey, Malformed, Parser};
-    ///
-    /// let mut bytes = [0; 54];
-    /// bytes[12..24].copy_from_slice(&[0x08, 0x00, 0x45, 0, 0, 0, 0, 0, 0, 0, 64, 6]);
-    /// bytes[36..38].copy_from_slice(&[1, 187]);
-    /// bytes[46] = 0x50;
-    /// let (parser, mut key) = (Parser::new(), FlowKey::zero());
-    /// let frame = Captured::new(&bytes, 64_054);
-    /// assert_eq!(parser.parse_captured(frame, 1, &mut key).malformed, Some(Malformed::Ipv4HeaderLength));
-    /// assert_eq!(parser.parse_captured(frame.uncut(), 1, &mut key).malformed, None);
-    /// assert_eq!(key.get(Field::TpDst), 443);
-    /// ```
-    #[inline(always)]
-    pub fn uncut(self) -> Self {
-        Self { uncut: true, ..self }
-    }
-
-    /// Those bytes that there are.
-    #[inline(always)]
-    pub fn bytes(self) -> &'a [u8] {
-        self.bytes
-    }
-
-    /// How many bytes the frame had.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
-    #[inline(always)]
-    pub fn len(self) -> usize {
-        self.len
-    }
-
-    /// The frame without its first `at` bytes; empty where it has no more.
-    #[doc(hidden)]
-    #[inline(always)]
-    pub fn from(self, at: usize) -> Self {
-        Self { bytes: self.bytes.get(at..).unwrap_or_default(), len: self.len.saturating_sub(at), ..self }
-    }
-
-    /// The frame up to `end`, which is within it.
-    #[inline(always)]
-    fn to(self, end: usize) -> Self {
-        Self { bytes: &self.bytes[..end.min(self.bytes.len())], len: end, ..self }
-    }
-}
-
-impl<'a> From<&'a [u8]> for Captured<'a> {
-    #[inline(always)]
-    fn from(frame: &'a [u8]) -> Self {
-        Self { bytes: frame, len: frame.len(), uncut: false }
-    }
-}
 
 /// Parses `frame`, which came in through `in_port`, into `key`, whatever `key` held before.
 #[inline]

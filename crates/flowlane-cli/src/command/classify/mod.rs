@@ -87,12 +87,7 @@ pub(crate) fn run(options: &ClassifyOptions) -> Result<(), Failure> {
             "leave --json out, or call the output .json",
         ));
     }
-    for output in [&options.output, &options.hits] {
-        let also = options.also.iter().map(PathBuf::as_path);
-        let inputs: Vec<&Path> =
-            [&*options.rules.rules, &*options.trace.trace].into_iter().chain(also).collect();
-        is_not_read(output.as_deref(), &inputs)?;
-    }
+    outputs_are_no_inputs(options)?;
     let lists = lists(options)?;
     let trace = Trace::open(&options.trace)?;
     let sample = trace.sample(SAMPLE);
@@ -179,6 +174,13 @@ fn actions(rules: &[Rule], format: Format) -> Vec<String> {
         Format::Flows => flowlane::rule::flow_syntax::print_actions(&rule.actions),
     };
     rules.iter().map(text).collect()
+}
+
+fn outputs_are_no_inputs(options: &ClassifyOptions) -> Result<(), Failure> {
+    let also = options.also.iter().map(PathBuf::as_path);
+    let inputs: Vec<&Path> = [&*options.rules.rules, &*options.trace.trace].into_iter().chain(also).collect();
+    is_not_read(options.output.as_deref(), &inputs)?;
+    is_not_read(options.hits.as_deref(), &inputs)
 }
 
 /// How often each rule won.

@@ -37,7 +37,7 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
         }
         SwitchVerb::Flows { running, table, flow } => {
             let flow = flow.join(",");
-            let call = Call::about(running, "flow", format!("delete {flow}"));
+            let call = Call::about(running, "flow", flow.clone());
             tell(running, &call.make("flows", json!({ "table": table, "flow": flow }))?, flows)
         }
         SwitchVerb::AddFlow { running, flow } => change(running, "add", flow),
@@ -62,7 +62,7 @@ pub(super) fn run(verb: &SwitchVerb) -> Result<(), Failure> {
                 Some(frame) => json!({ "in_port": in_port, "frame": frame }),
                 None => json!({ "in_port": in_port, "flow": packet }),
             };
-            let call = Call::about(running, "flow", format!("delete {packet}"));
+            let call = Call::about(running, "flow", packet.clone());
             tell(running, &call.make("trace", params)?, trace)
         }
         SwitchVerb::Stop { running } => {

@@ -21,10 +21,11 @@ mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod sse42;
 
+use super::captured::Captured;
 use super::fields::{VLAN_PRESENT, word};
 use super::headers::{Headers, Network, Transport};
 use super::key::FlowKey;
-use super::parse::{Captured, ether_type, ip_proto, parse_captured};
+use super::parse::{ether_type, ip_proto, parse_captured};
 use crate::choices::{self, Slot};
 use crate::isa::Variant;
 #[cfg(target_arch = "x86_64")]
