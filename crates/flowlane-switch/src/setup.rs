@@ -380,9 +380,10 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// An error at the first place of `needle` in the text.
+    /// An error at the first place of `needle` in the text; of none in particular where it is not there, or empty.
     fn error(&self, needle: &str, message: String, help: Option<String>) -> ConfigError {
-        let span = self.text.find(needle).map(|at| at..at + needle.len());
+        let at = self.text.find(needle).filter(|_| !needle.is_empty());
+        let span = at.map(|at| at..at + needle.len());
         ConfigError {
             file: self.file.to_owned(),
             text: self.text.to_owned(),
@@ -471,24 +472,44 @@ impl Checker<'_> {
         let leaving = config.tunnel.iter().filter(|t| t.remote.is_some());
         let leaving: BTreeSet<u32> = leaving.map(|t| t.number).collect();
         for rule in rules {
-            let fail = |message: String, help: &str| {
+            // Where the rule stands in a file of its own, it is in the message.
+            let fail = |needle: String, message: String, help: &str| {
                 let message = format!("rule `{rule}`: {message}");
-                Err(self.error("", message, Some(help.to_owned())))
+                Err(self.error(&needle, message, Some(help.to_owned())))
             };
             if !tables.contains(&rule.table) {
-                return fail(format!("there is no table {}", rule.table), "declare it with [[table]]");
+                let needle = format!("table={}", rule.table);
+                return fail(
+                    needle,
+                    format!("there is no table {}", rule.table),
+                    "declare it with [[table]]",
+                );
             }
             for action in &rule.actions {
                 match action {
                     Action::Output(port) if !ports.contains(&port.0) => {
-                        return fail(format!("there is no port {}", port.0), "declare it with [[port]]");
+                        let needle = format!("output:{}", port.0);
+                        return fail(
+                            needle,
+                            format!("there is no port {}", port.0),
+                            "declare it with [[port]]",
+                        );
                     }
                     Action::Encapsulate(tunnel) if !leaving.contains(tunnel) => {
                         let message = format!("there is no tunnel {tunnel} that packets leave through");
-                        return fail(message, "declare it with [[tunnel]], with a remote address");
+                        return fail(
+                            format!("encap:{tunnel}"),
+                            message,
+                            "declare it with [[tunnel]], with a remote address",
+                        );
                     }
                     Action::Meter(meter) if !meters.contains(meter) => {
-                        return fail(format!("there is no meter {meter}"), "declare it with [[meter]]");
+                        let needle = format!("meter:{meter}");
+                        return fail(
+                            needle,
+                            format!("there is no meter {meter}"),
+                            "declare it with [[meter]]",
+                        );
                     }
                     _ => {}
                 }
