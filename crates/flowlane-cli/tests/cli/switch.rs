@@ -257,8 +257,6 @@ fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
         (port.to_owned(), "there is no table"),
         (format!("{port}[[table]]\nnumber = 1\n"), "packets enter at table 0"),
         (format!("{port}{table}rules = [\"tpc actions=drop\"]\n"), "did you mean `tcp`?"),
-        (format!("{port}{table}rules = [\"actions=output:7\"]\n"), "there is no port 7"),
-        // Its place, too.
         (format!("{port}{table}rules = [\"actions=output:7\"]\n"), "6 | rules = [\"actions=output:7\"]"),
         (format!("{port}{table}rules = [\"actions=meter:7\"]\n"), "there is no meter 7"),
         (format!("{port}{table}rules = [\"actions=goto_table:7\"]\n"), "goto_table:7 leads to a table"),

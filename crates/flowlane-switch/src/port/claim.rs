@@ -14,14 +14,18 @@ static CLAIMED: Mutex<BTreeMap<String, File>> = Mutex::new(BTreeMap::new());
 /// Where switches of a user keep what others look for: for root in /run, for others in the folder that is theirs while they are
 /// logged in, or in one that only they may enter.
 pub(crate) fn own_folder() -> PathBuf {
-    // Whose process this is says who owns its folder.
-    let user = std::fs::metadata("/proc/self").map_or(u32::MAX, |of_process| of_process.uid());
+    let user = user();
     let own = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
     match (user, own) {
         (0, _) => PathBuf::from("/run/flowlane"),
         (_, Some(folder)) => Path::new(&folder).join("flowlane"),
         (user, None) => std::env::temp_dir().join(format!("flowlane-{user}")),
     }
+}
+
+/// Whose process this is.
+fn user() -> u32 {
+    std::fs::metadata("/proc/self").map_or(u32::MAX, |of_process| of_process.uid())
 }
 
 /// Claims an interface for this process, as long as it runs; where nothing can be locked, nobody else is kept away.
@@ -41,9 +45,11 @@ fn claim_in(folder: &Path, interface: &str) -> Result<(), String> {
     if claimed.contains_key(&name) {
         return Ok(());
     }
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    let opened = made.and_then(|()| File::options().create(true).append(true).open(folder.join(&name)));
-    let Ok(file) = opened else { return Ok(()) };
+    _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    // In a folder of somebody else's, names may lead anywhere.
+    let is_own = folder.symlink_metadata().is_ok_and(|data| data.is_dir() && data.uid() == user());
+    let open = || File::options().create(true).append(true).open(folder.join(&name));
+    let Some(file) = is_own.then(open).and_then(Result::ok) else { return Ok(()) };
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
             Err(format!("another switch has {interface}; stop it, or both would forward each frame"))
