@@ -15,10 +15,10 @@
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Captured<'a> {
-    pub(super) bytes: &'a [u8],
-    pub(super) len: usize,
+    bytes: &'a [u8],
+    len: usize,
     /// It may be from before a network card cut it into packets.
-    pub(super) uncut: bool,
+    uncut: bool,
 }
 
 impl<'a> Captured<'a> {
@@ -47,6 +47,12 @@ impl<'a> Captured<'a> {
     #[inline(always)]
     pub fn uncut(self) -> Self {
         Self { uncut: true, ..self }
+    }
+
+    /// Whether an IP length of 0 is that of the frame.
+    #[inline(always)]
+    pub(super) fn is_uncut(self) -> bool {
+        self.uncut
     }
 
     /// Those bytes that there are.

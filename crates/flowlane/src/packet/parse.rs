@@ -150,7 +150,7 @@ impl End {
     /// Of a transport header that was not captured to its end: ports, and TCP's flags.
     #[cold]
     fn ports(&self, packet: Captured<'_>, at: usize, out: &mut Words<'_>) {
-        let header = packet.from(at).bytes;
+        let header = packet.from(at).bytes();
         if self.captured || header.len() < 4 {
             return;
         }
@@ -168,7 +168,7 @@ impl End {
     /// Of ICMP: type and code.
     #[cold]
     fn kind(&self, packet: Captured<'_>, at: usize, out: &mut Words<'_>) {
-        let header = packet.from(at).bytes;
+        let header = packet.from(at).bytes();
         if !self.captured && header.len() >= 2 {
             out.set(word::FLAGS, be16(header, 0).into());
         }
@@ -178,8 +178,8 @@ impl End {
 /// `N` bytes from `at` on, or the given reason where the frame has not so many.
 #[inline(always)]
 fn take<'a, const N: usize>(frame: Captured<'a>, at: usize, reason: Malformed) -> Result<&'a [u8; N], End> {
-    let bytes = frame.bytes.get(at..).and_then(|rest| rest.first_chunk());
-    bytes.ok_or(End { reason, captured: at + N > frame.len })
+    let bytes = frame.bytes().get(at..).and_then(|rest| rest.first_chunk());
+    bytes.ok_or(End { reason, captured: at + N > frame.len() })
 }
 
 #[inline(always)]
@@ -292,13 +292,13 @@ fn ipv4(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Heade
     }
     let header_len = usize::from(ip[0] & 15) * 4;
     let mut total_len = usize::from(be16(ip, 2));
-    if total_len == 0 && frame.uncut {
-        total_len = frame.len - at;
+    if total_len == 0 && frame.is_uncut() {
+        total_len = frame.len() - at;
     }
     if header_len < 20 || header_len > total_len {
         return Err(Malformed::Ipv4HeaderLength.into());
     }
-    if total_len > frame.len - at {
+    if total_len > frame.len() - at {
         return Err(Malformed::Ipv4TotalLength.into());
     }
     let fragment = be16(ip, 6) & 0x3fff;
@@ -330,10 +330,10 @@ fn ipv6(frame: Captured<'_>, at: usize, out: &mut Words<'_>, headers: &mut Heade
     }
     let payload_len = usize::from(be16(ip, 4));
     let mut end = at + 40 + payload_len;
-    if payload_len == 0 && (ip[6] == ip_proto::HOP_BY_HOP || frame.uncut) {
-        end = frame.len; // A jumbogram (RFC 2675): its length stands in an option. Or a segment that is still to be cut.
+    if payload_len == 0 && (ip[6] == ip_proto::HOP_BY_HOP || frame.is_uncut()) {
+        end = frame.len(); // A jumbogram (RFC 2675): its length stands in an option. Or a segment that is still to be cut.
     }
-    if end > frame.len {
+    if end > frame.len() {
         return Err(Malformed::Ipv6PayloadLength.into());
     }
     let packet = frame.to(end);
@@ -401,7 +401,7 @@ fn extensions(packet: Captured<'_>, chain: &mut Chain) -> Result<(), End> {
             ip_proto::AUTHENTICATION => (usize::from(header[1]) + 2) * unit,
             _ => (usize::from(header[1]) + 1) * unit,
         };
-        if len > packet.len - chain.at {
+        if len > packet.len() - chain.at {
             return Err(Malformed::Ipv6ExtensionTruncated.into());
         }
         chain.at += len;
@@ -434,7 +434,7 @@ fn transport(
                 take(packet, at, Malformed::UdpTruncated).inspect_err(|end| end.ports(packet, at, out))?;
             let len = usize::from(be16(udp, 4));
             // A first fragment's datagram goes on in the others; 0 stands for 'to the end' (RFC 2675 §4).
-            if len != 0 && (len < 8 || (len > packet.len - at && headers.fragment == 0)) {
+            if len != 0 && (len < 8 || (len > packet.len() - at && headers.fragment == 0)) {
                 return Err(Malformed::UdpLength.into());
             }
             headers.transport = Transport::Udp;
@@ -446,7 +446,7 @@ fn transport(
             let tcp: &[u8; 20] =
                 take(packet, at, Malformed::TcpTruncated).inspect_err(|end| end.ports(packet, at, out))?;
             let header_len = usize::from(tcp[12] >> 4) * 4;
-            if header_len < 20 || header_len > packet.len - at {
+            if header_len < 20 || header_len > packet.len() - at {
                 return Err(Malformed::TcpHeaderLength.into());
             }
             headers.transport = Transport::Tcp;
@@ -476,7 +476,7 @@ fn transport_other(
             out.set(word::PORTS, be32(sctp, 0));
         }
         // One that is cut off is not malformed: nothing of it is matched.
-        ip_proto::UDP_LITE if packet.bytes.len() >= at + 8 => {
+        ip_proto::UDP_LITE if packet.bytes().len() >= at + 8 => {
             headers.transport = Transport::UdpLite;
             headers.payload = (at + 8) as u16;
         }
@@ -510,11 +510,11 @@ fn neighbour_discovery(message: Captured<'_>, out: &mut Words<'_>) -> Result<(),
     let mut options = message.from(24);
     let mut fault = Ok(());
     // A single byte behind them is nothing.
-    while options.len >= 2 {
+    while options.len() >= 2 {
         let reason = Malformed::NeighbourDiscovery;
         let option = take::<2>(options, 0, reason).and_then(|&[kind, units]| {
             let len = usize::from(units) * 8;
-            if len == 0 || len > options.len {
+            if len == 0 || len > options.len() {
                 return Err(reason.into());
             }
             Ok((kind, len, take::<8>(options, 0, reason)?))
