@@ -36,6 +36,8 @@ pub(crate) fn run(options: &QueryOptions) -> Result<(), Failure> {
     let mut own = Options::default();
     (own.threads, own.memory_max) = (options.threads, options.memory_max);
     (own.in_port, own.decapsulate) = (options.in_port, options.decapsulate);
+    let captures: Vec<&Path> = options.captures.iter().map(Path::new).collect();
+    output::is_not_read(output, &captures)?;
     let session = Session::new(&own)?;
     let _removed = removed(session.folders());
     if !options.captures.is_empty() {

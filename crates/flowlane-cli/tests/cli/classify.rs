@@ -317,12 +317,18 @@ fn what_needs_the_sql_engine_says_so_where_there_is_none() {
     assert!(err.contains("built without its SQL engine"), "{err}");
 }
 
+/// A folder with `fw.flows`, and 100 packets for it in `t.pcap`.
+fn rules_and_capture() -> tempfile::TempDir {
+    let folder = tempdir().unwrap();
+    fs::write(folder.path().join("fw.flows"), "tcp,actions=drop\nudp,actions=output:1\n").unwrap();
+    run(folder.path(), "generate pcap --rules fw.flows --count 100 --output t.pcap", 0);
+    folder
+}
+
 #[test]
 fn what_is_read_is_not_written() {
-    let folder = tempdir().unwrap();
+    let folder = rules_and_capture();
     let at = folder.path();
-    fs::write(at.join("fw.flows"), "tcp,actions=drop\nudp,actions=output:1\n").unwrap();
-    run(at, "generate pcap --rules fw.flows --count 100 --output t.pcap", 0);
     let before = fs::read(at.join("t.pcap")).unwrap();
     fs::hard_link(at.join("t.pcap"), at.join("other.pcap")).unwrap();
     for output in ["--output t.pcap", "--output ./other.pcap", "--hits t.pcap"] {
@@ -348,10 +354,8 @@ fn what_is_read_is_not_written() {
 
 #[test]
 fn a_dash_is_standard_input_and_output() {
-    let folder = tempdir().unwrap();
+    let folder = rules_and_capture();
     let at = folder.path();
-    fs::write(at.join("fw.flows"), "tcp,actions=drop\nudp,actions=output:1\n").unwrap();
-    run(at, "generate pcap --rules fw.flows --count 100 --output t.pcap", 0);
     let (wanted, _) = run(at, "classify --rules fw.flows --trace t.pcap", 0);
     let mut piped = crate::support::flowlane();
     let piped = piped.current_dir(at).args("classify --rules fw.flows --trace - --output -".split(' '));

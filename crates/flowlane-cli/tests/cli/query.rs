@@ -105,6 +105,11 @@ fn an_answer_is_written_whole_or_not_at_all() {
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 501);
     let files = std::fs::read_dir(folder.path()).unwrap().count();
     assert_eq!(files, 3, "nothing else is left");
+    // Nor is the capture lost that is asked.
+    let own = ["SELECT packet FROM packets", "t.pcap", "--format", "csv", "-o", "t.pcap"];
+    let (_, err) = query(folder.path(), &own, 2);
+    assert!(err.contains("is read, and cannot be written as well"), "{err}");
+    query(folder.path(), &["SELECT count(*) FROM packets", "t.pcap"], 0);
     let (_, err) = query(folder.path(), &["SELECT 1", "-o", "x.what"], 2);
     assert!(err.contains("does not say how the answer is to be written"), "{err}");
 }
