@@ -5,6 +5,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -142,6 +143,15 @@ impl Drop for Switch {
     }
 }
 
+/// While a switch has the interfaces of a configuration, no other takes them, whatever socket it has: both would forward each frame.
+fn a_second_is_refused(config: &Path) {
+    let mut second = Command::new(assert_cmd::cargo::cargo_bin!("flowlane"));
+    second.args(["switch", "run", "--duration", "1", "--socket"]).arg(config.with_file_name("other.sock"));
+    let refused = second.arg(config).output().unwrap();
+    let told = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(3) && told.contains("another switch has"), "{told}");
+}
+
 fn wait_for(child: &mut Child, what: &str) {
     let begun = Instant::now();
     loop {
@@ -233,6 +243,7 @@ fn carries_ping_and_tcp(kind: &str, workers: usize) {
     assert!(sh(&ping) || sh(&ping), "ping");
     transfer(&net);
     if !tap {
+        a_second_is_refused(&path);
         // Killed under load and started again, it forwards within a second; the socket that was left is taken over.
         let load = format!("ip netns exec {} ping -f -c 100000 -w 5 10.77.0.2", net.a);
         let mut load = Command::new("sh").args(["-c", &load]).stdout(Stdio::null()).spawn().unwrap();
