@@ -1,5 +1,7 @@
 //! What breaks the rules today. These lists only shrink: an entry that is no longer needed is an error.
 
+use crate::words::Place;
+
 /// A use that closes a circle between modules at the top of a crate.
 pub(crate) struct Backwards {
     /// The crate's folder.
@@ -15,6 +17,14 @@ pub(crate) struct Long {
     pub(crate) file: &'static str,
     pub(crate) function: &'static str,
     pub(crate) lines: usize,
+}
+
+/// Banned words and openings of a document or, by place, of a crate.
+pub(crate) struct Wording {
+    /// The document, or the crate's folder.
+    pub(crate) of: &'static str,
+    pub(crate) place: Place,
+    pub(crate) count: usize,
 }
 
 /// Circles between modules.
@@ -39,3 +49,60 @@ pub(crate) const LONG: &[Long] = &[Long {
     function: "mistakes_in_a_configuration_are_named_with_their_place_and_remedy",
     lines: 165,
 }];
+
+/// Banned words and openings.
+pub(crate) const WORDING: &[Wording] = &[
+    Wording { of: ".ci/public-api", place: Place::Private, count: 6 },
+    Wording { of: "ARCHITECTURE.md", place: Place::Page, count: 53 },
+    Wording { of: "CONTRIBUTING.md", place: Place::Page, count: 2 },
+    Wording { of: "README.md", place: Place::Page, count: 13 },
+    Wording { of: "bindings/c", place: Place::Public, count: 23 },
+    Wording { of: "bindings/c", place: Place::Private, count: 12 },
+    Wording { of: "bindings/c", place: Place::Text, count: 9 },
+    Wording { of: "bindings/python", place: Place::Public, count: 8 },
+    Wording { of: "bindings/python", place: Place::Private, count: 16 },
+    Wording { of: "bindings/python", place: Place::Text, count: 2 },
+    Wording { of: "crates/flowlane", place: Place::Page, count: 60 },
+    Wording { of: "crates/flowlane", place: Place::Public, count: 415 },
+    Wording { of: "crates/flowlane", place: Place::Private, count: 536 },
+    Wording { of: "crates/flowlane", place: Place::Text, count: 22 },
+    Wording { of: "crates/flowlane-arrow", place: Place::Public, count: 13 },
+    Wording { of: "crates/flowlane-arrow", place: Place::Private, count: 15 },
+    Wording { of: "crates/flowlane-bench", place: Place::Public, count: 60 },
+    Wording { of: "crates/flowlane-bench", place: Place::Private, count: 92 },
+    Wording { of: "crates/flowlane-bench", place: Place::Text, count: 10 },
+    Wording { of: "crates/flowlane-capture", place: Place::Public, count: 18 },
+    Wording { of: "crates/flowlane-capture", place: Place::Private, count: 37 },
+    Wording { of: "crates/flowlane-cli", place: Place::Public, count: 35 },
+    Wording { of: "crates/flowlane-cli", place: Place::Private, count: 150 },
+    Wording { of: "crates/flowlane-cli", place: Place::Text, count: 16 },
+    Wording { of: "crates/flowlane-gpu", place: Place::Page, count: 3 },
+    Wording { of: "crates/flowlane-gpu", place: Place::Public, count: 45 },
+    Wording { of: "crates/flowlane-gpu", place: Place::Private, count: 62 },
+    Wording { of: "crates/flowlane-gpu", place: Place::Text, count: 1 },
+    Wording { of: "crates/flowlane-paper", place: Place::Page, count: 3 },
+    Wording { of: "crates/flowlane-paper", place: Place::Public, count: 20 },
+    Wording { of: "crates/flowlane-paper", place: Place::Private, count: 33 },
+    Wording { of: "crates/flowlane-paper", place: Place::Text, count: 1 },
+    Wording { of: "crates/flowlane-query", place: Place::Public, count: 13 },
+    Wording { of: "crates/flowlane-query", place: Place::Private, count: 39 },
+    Wording { of: "crates/flowlane-query", place: Place::Text, count: 1 },
+    Wording { of: "crates/flowlane-sim", place: Place::Page, count: 22 },
+    Wording { of: "crates/flowlane-sim", place: Place::Public, count: 246 },
+    Wording { of: "crates/flowlane-sim", place: Place::Private, count: 104 },
+    Wording { of: "crates/flowlane-sim", place: Place::Text, count: 13 },
+    Wording { of: "crates/flowlane-switch", place: Place::Public, count: 409 },
+    Wording { of: "crates/flowlane-switch", place: Place::Private, count: 602 },
+    Wording { of: "crates/flowlane-switch", place: Place::Text, count: 15 },
+    Wording { of: "crates/tidy", place: Place::Public, count: 1 },
+    Wording { of: "crates/tidy", place: Place::Private, count: 11 },
+    Wording { of: "docs/building.md", place: Place::Page, count: 6 },
+    Wording { of: "docs/c.md", place: Place::Page, count: 1 },
+    Wording { of: "docs/cluster.md", place: Place::Page, count: 3 },
+    Wording { of: "docs/differences.md", place: Place::Page, count: 9 },
+    Wording { of: "docs/performance.md", place: Place::Page, count: 22 },
+    Wording { of: "docs/python.md", place: Place::Page, count: 1 },
+    Wording { of: "docs/query.md", place: Place::Page, count: 4 },
+    Wording { of: "docs/releasing.md", place: Place::Page, count: 9 },
+    Wording { of: "docs/rust.md", place: Place::Page, count: 4 },
+];

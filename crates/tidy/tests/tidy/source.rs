@@ -13,38 +13,52 @@ impl Token<'_> {
     }
 }
 
-/// The tokens of a text, without comments, strings, characters and lifetimes.
-pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
-    let (mut found, mut rest, mut line) = (Vec::new(), text, 1);
-    while !rest.is_empty() {
-        let (len, is_token) = first(rest);
-        let (token, behind) = rest.split_at(len);
-        if is_token {
-            found.push(Token { text: token, line });
-        }
-        line += token.matches('\n').count();
-        rest = behind;
-    }
-    found
+/// The kinds of pieces that a source consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Token,
+    Comment,
+    /// A string literal with its quotes.
+    Text,
+    /// White space, characters and lifetimes.
+    Other,
 }
 
-/// The length of what a text begins with, and whether it is a token.
-fn first(text: &str) -> (usize, bool) {
+/// The tokens of a text, without comments, strings, characters and lifetimes.
+pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
+    pieces(text).filter(|(kind, _)| *kind == Kind::Token).map(|(_, token)| token).collect()
+}
+
+/// Splits a text into all of its pieces, in order.
+pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (Kind, Token<'_>)> {
+    let (mut rest, mut line) = (text, 1);
+    std::iter::from_fn(move || {
+        let (len, kind) = if rest.is_empty() { return None } else { first(rest) };
+        let (piece, behind) = rest.split_at(len);
+        let token = Token { text: piece, line };
+        line += piece.matches('\n').count();
+        rest = behind;
+        Some((kind, token))
+    })
+}
+
+/// The length and the kind of the piece that a text begins with.
+fn first(text: &str) -> (usize, Kind) {
     let start = text.chars().next().expect("there is some text");
     if text.starts_with("//") {
-        (text.find('\n').unwrap_or(text.len()), false)
+        (text.find('\n').unwrap_or(text.len()), Kind::Comment)
     } else if text.starts_with("/*") {
-        (block_comment(text), false)
+        (block_comment(text), Kind::Comment)
     } else if let Some(len) = string(text) {
-        (len, false)
+        (len, Kind::Text)
     } else if start == '\'' {
-        (quoted(text), false)
+        (quoted(text), Kind::Other)
     } else if start.is_alphanumeric() || start == '_' {
-        (name(text), true)
+        (name(text), Kind::Token)
     } else if text.starts_with("::") {
-        (2, true)
+        (2, Kind::Token)
     } else {
-        (start.len_utf8(), !start.is_whitespace())
+        (start.len_utf8(), if start.is_whitespace() { Kind::Other } else { Kind::Token })
     }
 }
 
