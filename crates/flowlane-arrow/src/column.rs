@@ -52,7 +52,7 @@ const OWN: [(&str, Column); 6] = [
 /// Where there is none; the error says which is like it.
 pub fn field(name: &str) -> Result<Field, ArrowError> {
     Field::by_name(name).ok_or_else(|| {
-        let near = flowlane::names::nearest(name, Field::all().iter().map(|info| info.name));
+        let near = flowlane::named_enum::nearest(name, Field::all().iter().map(|info| info.name));
         ArrowError::Field { name: name.to_owned(), near }
     })
 }
@@ -68,7 +68,7 @@ impl Column {
         }
         Field::by_name(name).map(Self::Field).ok_or_else(|| {
             let names = OWN.iter().map(|(own, _)| *own).chain(Field::all().iter().map(|info| info.name));
-            ArrowError::Column { name: name.to_owned(), near: flowlane::names::nearest(name, names) }
+            ArrowError::Column { name: name.to_owned(), near: flowlane::named_enum::nearest(name, names) }
         })
     }
 

@@ -556,7 +556,7 @@ fn suggest(message: &str) -> Option<String> {
     if !message.starts_with("unknown") {
         return None;
     }
-    flowlane::names::nearest(unknown, known).map(|name| format!("did you mean `{name}`?"))
+    flowlane::named_enum::nearest(unknown, known).map(|name| format!("did you mean `{name}`?"))
 }
 
 #[cfg(test)]

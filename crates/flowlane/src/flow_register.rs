@@ -14,7 +14,7 @@
 //! Beyond 2m bits are soon all set. HALO's 32 bits tell 64 flows too coarsely for a decision near a threshold; the switch
 //! takes 128.
 
-use crate::real::ln;
+use crate::deterministic_math::ln;
 
 /// The register.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -74,11 +74,13 @@ pub mod cache;
 #[doc(hidden)]
 pub mod check;
 #[doc(hidden)]
-pub mod choices;
-#[doc(hidden)]
 pub mod classify;
 #[doc(hidden)]
 pub mod cuckoo;
+#[doc(hidden)]
+pub mod deterministic_math;
+#[doc(hidden)]
+pub mod dispatch;
 mod error;
 mod facade;
 #[doc(hidden)]
@@ -92,13 +94,11 @@ pub mod isa;
 #[doc(hidden)]
 pub mod memory;
 #[doc(hidden)]
-pub mod names;
+pub mod named_enum;
 #[doc(hidden)]
 pub mod packet;
 #[doc(hidden)]
 pub mod probe;
-#[doc(hidden)]
-pub mod real;
 #[doc(hidden)]
 pub mod route;
 #[doc(hidden)]

@@ -13,7 +13,7 @@ mod parse;
 mod tunnel;
 
 use flowlane::isa::Variant;
-use flowlane::names;
+use flowlane::named_enum;
 use strum::{Display, IntoStaticStr, VariantArray};
 
 use crate::figure::Figure;
@@ -102,7 +102,7 @@ pub enum Topic {
 
 impl Topic {
     /// All of them.
-    pub const ALL: [Self; 11] = names::all();
+    pub const ALL: [Self; 11] = named_enum::all();
 
     /// The name, on the command line and in reports.
     pub fn name(self) -> &'static str {

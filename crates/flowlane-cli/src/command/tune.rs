@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use flowlane::tune::{Budget, Contest, Outcome, Slot, Tuning, Verdict, in_use, measure};
+use flowlane::tune::{Budget, Contest, KernelSlot, Outcome, Tuning, Verdict, in_use, measure};
 use serde::Serialize;
 
 use crate::arguments::TuneOptions;
@@ -55,7 +55,7 @@ fn hold(seconds: f64, table_bytes_max: u64) -> Tuning {
     let (begun, first) = (Instant::now(), clock.raw());
     std::thread::sleep(Duration::from_millis(20));
     let ticks_per_second = (clock.raw() - first) as f64 / begun.elapsed().as_secs_f64();
-    let bar = output::progress(Slot::all().count() as u64, "measuring");
+    let bar = output::progress(KernelSlot::all().count() as u64, "measuring");
     let budget = Budget { ticks: (seconds * ticks_per_second) as u64, table_bytes_max };
     let tuning = measure(&mut || clock.raw(), budget, &mut |_, done, _| bar.set_position(done as u64));
     bar.finish_and_clear();
@@ -217,7 +217,7 @@ pub(crate) struct InUse {
     /// What was stored and cannot be used here.
     pub(crate) refused: Option<String>,
     /// What each table measures it against in its first batches.
-    pub(crate) rivals: Vec<String>,
+    pub(crate) candidates: Vec<String>,
     /// All three in words.
     #[serde(skip)]
     origin: String,
@@ -225,7 +225,7 @@ pub(crate) struct InUse {
 
 /// What every table uses in this run.
 pub(crate) fn choices_in_use() -> Vec<InUse> {
-    let of = |slot: Slot| {
+    let of = |slot: KernelSlot| {
         let decision = in_use(slot);
         InUse {
             slot: slot.to_string(),
@@ -233,10 +233,10 @@ pub(crate) fn choices_in_use() -> Vec<InUse> {
             choice: decision.choice,
             source: decision.source.to_string(),
             refused: decision.refused,
-            rivals: decision.rivals,
+            candidates: decision.candidates,
         }
     };
-    Slot::all().map(of).collect()
+    KernelSlot::all().map(of).collect()
 }
 
 /// The same as a table.

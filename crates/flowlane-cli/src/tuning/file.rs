@@ -20,7 +20,7 @@ use std::io::Write;
 use std::path::Path;
 
 use flowlane::isa::{self, cpu::Cpu};
-use flowlane::tune::{Choices, Slot, is_usable};
+use flowlane::tune::{KernelOverrides, KernelSlot, is_usable};
 use flowlane_switch::config::ConfigError;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
@@ -106,7 +106,7 @@ struct Raw {
 
 impl Stored {
     /// What has just been measured.
-    pub(crate) fn new(choices: &Choices) -> Self {
+    pub(crate) fn new(choices: &KernelOverrides) -> Self {
         let choices = choices.iter().map(|(slot, choice)| (slot.to_string(), choice.to_owned()));
         Self {
             version: VERSION,
@@ -152,7 +152,7 @@ impl Stored {
             let wrong = |span: std::ops::Range<usize>, message: String| {
                 failed(&text, Some(span.clone()), place(&text, Some(span), &message))
             };
-            let slot = name.get_ref().parse::<Slot>().map_err(|e| wrong(name.span(), e.to_string()))?;
+            let slot = name.get_ref().parse::<KernelSlot>().map_err(|e| wrong(name.span(), e.to_string()))?;
             is_usable(slot, choice.get_ref()).map_err(|e| wrong(choice.span(), e.to_string()))?;
             choices.insert(name.into_inner(), choice.into_inner());
         }
@@ -166,8 +166,8 @@ impl Stored {
     }
 
     /// The choices. Their names have been read before.
-    pub(crate) fn choices(&self) -> Choices {
-        let mut choices = Choices::new();
+    pub(crate) fn choices(&self) -> KernelOverrides {
+        let mut choices = KernelOverrides::new();
         for (name, choice) in &self.choices {
             if let Ok(slot) = name.parse() {
                 choices.set(slot, choice.as_str());

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use flowlane::tune::{install, measure_by};
+use flowlane::tune::{set_overrides, set_trial_clock};
 
 use crate::failure::Failure;
 
@@ -32,7 +32,7 @@ pub(crate) enum Origin {
 pub(crate) fn give_clock() {
     static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
     LazyLock::force(&BEGUN);
-    measure_by(|| BEGUN.elapsed().as_nanos() as u64);
+    set_trial_clock(|| BEGUN.elapsed().as_nanos() as u64);
 }
 
 /// The file that `flowlane tune` writes: the one named, else the user's.
@@ -55,7 +55,7 @@ pub(crate) fn load(named: Option<&Path>) -> Result<Origin, Failure> {
     match stored.machine().differs(&Machine::this()) {
         Some(difference) => Ok(Origin::Foreign(path, difference)),
         None => {
-            install(stored.choices());
+            set_overrides(stored.choices());
             Ok(Origin::File(path, Box::new(stored)))
         }
     }

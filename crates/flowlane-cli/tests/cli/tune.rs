@@ -34,7 +34,9 @@ fn what_is_measured_is_stored_shown_and_used() {
     let cpu: serde_json::Value = serde_json::from_str(&cpu).unwrap();
     assert_eq!(cpu["choices"][0]["source"], "stored");
     // What is stored is settled.
-    assert!(cpu["choices"].as_array().unwrap().iter().all(|c| c["rivals"].as_array().unwrap().is_empty()));
+    assert!(
+        cpu["choices"].as_array().unwrap().iter().all(|c| c["candidates"].as_array().unwrap().is_empty())
+    );
     assert!(cpu["choices_from"].as_str().unwrap().starts_with("x.toml"));
 
     // A choice that needs more than there is gives way to the built-in one.

@@ -12,7 +12,7 @@ mod vector;
 use std::fmt;
 
 use cudarc::driver::{CudaSlice, CudaStream, CudaViewMut};
-use flowlane::names::{self, Named, UnknownName};
+use flowlane::named_enum::{self, Named, UnknownName};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 pub use self::classes::CLASS_RULES_MAX;
@@ -50,7 +50,7 @@ impl Named for Method {
 
 impl Method {
     /// All of them.
-    pub const ALL: [Self; 6] = names::all();
+    pub const ALL: [Self; 6] = named_enum::all();
 
     /// Its name as an engine.
     pub fn name(self) -> &'static str {

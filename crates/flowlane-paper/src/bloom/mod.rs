@@ -13,8 +13,8 @@ use std::fmt;
 
 use batch::Batch;
 use flowlane::bloom::{BloomFilter, UNROLLS};
-use flowlane::isa::{Body, Variant};
-use flowlane::names;
+use flowlane::isa::{Backend, Variant};
+use flowlane::named_enum;
 use strum::{IntoStaticStr, VariantArray};
 
 /// How lanes are refilled and survivors packed.
@@ -35,7 +35,7 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every algorithm, whether this CPU can run it or not.
-    pub const ALL: [Self; 4] = names::all();
+    pub const ALL: [Self; 4] = named_enum::all();
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
@@ -87,13 +87,13 @@ impl Kernel {
 #[derive(Clone, Copy, Debug)]
 pub struct Baseline {
     kernel: Kernel,
-    body: Body,
+    body: Backend,
 }
 
 impl Baseline {
     /// The kernel, where it may be used here and there is such a factor.
     pub fn new(kernel: Kernel) -> Option<Self> {
-        let body = Body::of(kernel.algorithm.variant()).filter(|_| UNROLLS.contains(&kernel.unroll))?;
+        let body = Backend::of(kernel.algorithm.variant()).filter(|_| UNROLLS.contains(&kernel.unroll))?;
         Some(Self { kernel, body })
     }
 
@@ -113,19 +113,19 @@ impl Baseline {
         let (bits, mut batch) = (filter.view(), Batch::new(keys, payloads, out_keys, out_payloads));
         match (self.body, self.kernel.algorithm) {
             #[cfg(target_arch = "x86_64")]
-            (Body::Avx2(witness), Algorithm::Avx2Table) => {
+            (Backend::Avx2(witness), Algorithm::Avx2Table) => {
                 self.kernel.dispatch(avx2::Table(witness), bits, &mut batch);
             }
             #[cfg(target_arch = "x86_64")]
-            (Body::Avx512(witness), Algorithm::Avx512Table) => {
+            (Backend::Avx512(witness), Algorithm::Avx512Table) => {
                 self.kernel.dispatch(avx512::Table(witness), bits, &mut batch);
             }
             #[cfg(target_arch = "x86_64")]
-            (Body::Avx512(witness), Algorithm::Avx512ExpandLoad) => {
+            (Backend::Avx512(witness), Algorithm::Avx512ExpandLoad) => {
                 self.kernel.dispatch(avx512::ExpandLoad(witness), bits, &mut batch);
             }
             #[cfg(target_arch = "x86_64")]
-            (Body::Avx512(witness), Algorithm::Avx512Register) => {
+            (Backend::Avx512(witness), Algorithm::Avx512Register) => {
                 self.kernel.dispatch(avx512::Register(witness), bits, &mut batch);
             }
             (body, algorithm) => unreachable!("{algorithm:?} has no body for {}", body.variant()),

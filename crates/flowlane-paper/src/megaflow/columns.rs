@@ -1,7 +1,7 @@
 //! A batch's words side by side, as the paper has them, and its hashes under a mask.
 
 use flowlane::hash::murmur3;
-use flowlane::isa::{Body, Variant};
+use flowlane::isa::{Backend, Variant};
 use flowlane::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
 use flowlane::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
 
@@ -102,7 +102,7 @@ pub struct MaskHasher {
     seed: u32,
     miniflows: Miniflows,
     lanes: usize,
-    body: Body,
+    body: Backend,
 }
 
 impl MaskHasher {
@@ -112,7 +112,7 @@ impl MaskHasher {
         let live = LaneMask::first(keys.len());
         let mut miniflows = Miniflows::default();
         let regular = miniflows.fill(keys, live);
-        let body = Body::of(variant).filter(|_| regular == live)?;
+        let body = Backend::of(variant).filter(|_| regular == live)?;
         Some(Self { terms: terms(mask), seed, miniflows, lanes: lanes(live), body })
     }
 
@@ -124,17 +124,17 @@ impl MaskHasher {
 }
 
 /// The hashes of whole blocks of lanes under a mask.
-pub(super) fn hash_columns(body: Body, terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
+pub(super) fn hash_columns(body: Backend, terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
     match body {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has SSE4.2.
-        Body::Sse42(_) => unsafe { sse42(terms, miniflows, seed, out) },
+        Backend::Sse42(_) => unsafe { sse42(terms, miniflows, seed, out) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX2.
-        Body::Avx2(_) => unsafe { avx2(terms, miniflows, seed, out) },
+        Backend::Avx2(_) => unsafe { avx2(terms, miniflows, seed, out) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-        Body::Avx512(_) => unsafe { avx512(terms, miniflows, seed, out) },
+        Backend::Avx512(_) => unsafe { avx512(terms, miniflows, seed, out) },
         _ => portable(terms, miniflows, seed, out),
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 
 pub use columns::MaskHasher;
 use columns::{Miniflows, hash_columns, lanes};
-use flowlane::isa::{Body, Variant};
+use flowlane::isa::{Backend, Variant};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::{FlowKey, FlowMask};
 use subtable::{Slab, Subtable};
@@ -32,7 +32,7 @@ pub struct MajorityCache {
     slab: Slab,
     miniflows: Miniflows,
     seed: u32,
-    body: Body,
+    body: Backend,
     threshold: usize,
 }
 
@@ -41,7 +41,7 @@ impl MajorityCache {
     /// that may not be used here. The scalar one hashes packets one by one, however many they are: what the paper compares
     /// with.
     pub fn with_variant(flows_max: usize, seed: u32, variant: Variant) -> Option<Self> {
-        let body = Body::of(variant)?;
+        let body = Backend::of(variant)?;
         let threshold = if variant == Variant::Scalar { usize::MAX } else { THRESHOLD };
         let (slab, miniflows) = (Slab::new(flows_max), Miniflows::default());
         Some(Self { subtables: Vec::new(), slab, miniflows, seed, body, threshold })

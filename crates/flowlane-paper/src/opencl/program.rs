@@ -4,7 +4,7 @@ use std::ffi::{CString, c_char, c_void};
 use std::fmt;
 use std::ptr;
 
-use flowlane::names;
+use flowlane::named_enum;
 use flowlane_gpu::kernel_tables::{PRIME, SLOTS, SUBTABLES};
 use opencl_sys::*;
 use strum::{IntoStaticStr, VariantArray};
@@ -27,7 +27,7 @@ pub enum ClMethod {
 
 impl ClMethod {
     /// All of them.
-    pub const ALL: [Self; 3] = names::all();
+    pub const ALL: [Self; 3] = named_enum::all();
 
     /// Its name as an engine.
     pub fn name(self) -> &'static str {

@@ -15,8 +15,8 @@ mod recent;
 mod tests;
 
 use eight::{Comparing, EightEndpoints, Portable};
-use flowlane::isa::{Body, Variant};
-use flowlane::names;
+use flowlane::isa::{Backend, Variant};
+use flowlane::named_enum;
 use flowlane::packet::{Headers, LaneMask};
 use flowlane::tunnel::one_by_one::{Key, Plain, validate};
 use flowlane::tunnel::{
@@ -38,7 +38,7 @@ pub enum Design {
 
 impl Design {
     /// Both.
-    pub const ALL: [Self; 2] = names::all();
+    pub const ALL: [Self; 2] = named_enum::all();
 
     /// The name in reports.
     pub fn name(self) -> &'static str {
@@ -59,7 +59,7 @@ enum Kept {
 pub struct EndpointCache {
     table: EndpointReader,
     kept: Kept,
-    body: Body,
+    body: Backend,
     /// Of what is kept.
     generation: u64,
 }
@@ -78,7 +78,7 @@ impl EndpointCache {
             Design::OneEntry => Kept::One(LastEndpoint::new(), LastEndpoint::new()),
             Design::EightEntry => Kept::Eight(EightEndpoints::new(), EightEndpoints::new()),
         };
-        Body::of(variant).map(|body| Self { table, kept, body, generation: 0 })
+        Backend::of(variant).map(|body| Self { table, kept, body, generation: 0 })
     }
 
     /// Runs `what` with what is kept, cleared where the table has changed.
@@ -91,13 +91,13 @@ impl EndpointCache {
             Kept::One(v4, v6) => run(&self.table, stale, v4, v6, what),
             Kept::Eight(v4, v6) => match self.body {
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx512(proof) => {
+                Backend::Avx512(proof) => {
                     let compare = eight::Wide512(proof);
                     // SAFETY: the witness proves AVX-512 F, BW, DQ and VL.
                     unsafe { avx512(&self.table, stale, v4, v6, compare, what) }
                 }
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx2(proof) => {
+                Backend::Avx2(proof) => {
                     let compare = eight::Wide256(proof);
                     // SAFETY: the witness proves AVX2.
                     unsafe { avx2(&self.table, stale, v4, v6, compare, what) }

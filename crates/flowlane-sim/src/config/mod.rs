@@ -5,7 +5,7 @@ mod run;
 
 pub use run::{Approach, RunConfig, RunSection, WorkloadSection, sweep};
 
-use flowlane::names::{self, Named, UnknownName};
+use flowlane::named_enum::{self, Named, UnknownName};
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
@@ -325,7 +325,7 @@ fn suggest(message: &str) -> Option<String> {
     if !message.starts_with("unknown") {
         return None;
     }
-    names::nearest(unknown, known).map(|name| format!("did you mean `{name}`?"))
+    named_enum::nearest(unknown, known).map(|name| format!("did you mean `{name}`?"))
 }
 
 /// A machine that comes with the simulator.
@@ -350,7 +350,7 @@ impl From<UnknownName> for ConfigError {
 
 impl Preset {
     /// All.
-    pub const ALL: [Self; 2] = names::all();
+    pub const ALL: [Self; 2] = named_enum::all();
 
     /// The name, on the command line and in configurations.
     pub fn name(self) -> &'static str {

@@ -1,6 +1,6 @@
 //! What is to be run: a machine, a workload, ways of looking up; and sweeps over any number of it.
 
-use flowlane::names::{self, Named, UnknownName};
+use flowlane::named_enum::{self, Named, UnknownName};
 use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
@@ -42,7 +42,7 @@ impl Named for Approach {
 
 impl Approach {
     /// All.
-    pub const ALL: [Self; 10] = names::all();
+    pub const ALL: [Self; 10] = named_enum::all();
 
     /// Its name, as configurations have it.
     pub fn name(self) -> &'static str {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use flowlane::cuckoo::BATCH_MAX;
 use flowlane::generate::Random;
-use flowlane::names;
+use flowlane::named_enum;
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 
@@ -33,7 +33,7 @@ pub enum Way {
 }
 
 impl Way {
-    pub const ALL: [Self; 4] = names::all();
+    pub const ALL: [Self; 4] = named_enum::all();
 
     pub fn name(self) -> &'static str {
         self.into()

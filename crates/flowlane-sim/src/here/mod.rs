@@ -13,7 +13,7 @@ mod transfer;
 pub use fit::{Fit, fit};
 pub use pace::{Disturbed, Pace};
 
-use flowlane::names;
+use flowlane::named_enum;
 use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 
@@ -100,7 +100,7 @@ pub enum Place {
 }
 
 impl Place {
-    pub const ALL: [Self; 4] = names::all();
+    pub const ALL: [Self; 4] = named_enum::all();
 
     pub fn name(self) -> &'static str {
         self.into()

@@ -3,7 +3,7 @@
 //! Between two points the logarithm of a figure is linear in the logarithm of the capacity; beyond the first and last
 //! there is nothing but a guess, which must be asked for.
 
-use flowlane::real::{exp, ln};
+use flowlane::deterministic_math::{exp, ln};
 
 /// A row of Table 4.
 #[derive(Clone, Copy, PartialEq, Debug)]

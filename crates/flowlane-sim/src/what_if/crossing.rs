@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use flowlane::real::{exp, ln};
+use flowlane::deterministic_math::{exp, ln};
 use serde::Serialize;
 
 /// Where something is better than something else, over the range that was looked at.

@@ -316,7 +316,7 @@ impl FromStr for PortSpec {
             "tap" => Ok(Self::Tap { name: named("name")? }),
             "afpacket" => Ok(Self::AfPacket { interface: named("interface")? }),
             other => {
-                let hint = match flowlane::names::nearest(other, SCHEMES) {
+                let hint = match flowlane::named_enum::nearest(other, SCHEMES) {
                     Some(name) => format!("; did you mean `{name}`?"),
                     None => ".".to_owned(),
                 };

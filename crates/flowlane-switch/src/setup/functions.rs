@@ -168,7 +168,7 @@ fn filter(
     for name in &section.key {
         let field = Field::by_name(name).ok_or_else(|| {
             let known = Field::all().iter().map(|f| f.name);
-            let help = match flowlane::names::nearest(name, known) {
+            let help = match flowlane::named_enum::nearest(name, known) {
                 Some(nearest) => format!("did you mean `{nearest}`?"),
                 None => "take fields by the names that they have in rules".to_owned(),
             };

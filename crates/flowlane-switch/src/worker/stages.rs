@@ -1,6 +1,6 @@
 //! Cycles per stage, as VPP's `show runtime` has them.
 
-use flowlane::names;
+use flowlane::named_enum;
 use strum::{IntoStaticStr, VariantArray};
 
 /// A stage of the worker.
@@ -32,7 +32,7 @@ pub enum Stage {
 
 impl Stage {
     /// Every stage, in a packet's order.
-    pub const ALL: [Self; 10] = names::all();
+    pub const ALL: [Self; 10] = named_enum::all();
 
     /// The stage's name in reports.
     pub fn name(self) -> &'static str {

@@ -7,7 +7,7 @@ use super::contains;
 use super::error::BloomError;
 use super::kernel::{self, BloomKernel, BloomKernelError, Chosen};
 use super::scalar;
-use crate::choices::Choice;
+use crate::dispatch::AdaptiveDispatch;
 use crate::hash::murmur3;
 use crate::memory::Memory;
 
@@ -34,7 +34,7 @@ pub struct BloomFilter {
     words: Memory<u32>,
     hashes: usize,
     seeds: [u32; HASHES_MAX],
-    chosen: Choice<Chosen>,
+    chosen: AdaptiveDispatch<Chosen>,
 }
 
 /// Seeds of a filter that was given none.
@@ -104,7 +104,7 @@ impl BloomFilter {
     /// # Errors
     /// Where there is no such kernel here; nothing is changed then.
     pub fn set_kernel(&mut self, kernel: BloomKernel) -> Result<(), BloomKernelError> {
-        self.chosen = Choice::named(Chosen::new(kernel)?);
+        self.chosen = AdaptiveDispatch::named(Chosen::new(kernel)?);
         Ok(())
     }
 
@@ -201,7 +201,7 @@ impl BloomFilter {
     /// Where `hits` has not a word for each 64 keys, begun ones included.
     pub fn contains_batch(&self, keys: &[u32], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        self.chosen.batch(
+        self.chosen.run_batch(
             || keys.len(),
             |chosen| {
                 #[cfg(target_arch = "x86_64")]
@@ -227,7 +227,7 @@ impl BloomFilter {
     /// As [`contains_batch`](Self::contains_batch) does.
     pub fn contains_batch_u64(&self, keys: &[u64], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        self.chosen.batch(
+        self.chosen.run_batch(
             || keys.len(),
             |chosen| {
                 #[cfg(target_arch = "x86_64")]
@@ -253,7 +253,7 @@ impl BloomFilter {
     /// As [`contains_batch`](Self::contains_batch) does.
     pub fn contains_batch_bytes(&self, keys: &[&[u8]], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        self.chosen.batch(
+        self.chosen.run_batch(
             || keys.len(),
             |chosen| {
                 #[cfg(target_arch = "x86_64")]
@@ -294,7 +294,7 @@ impl BloomFilter {
         out_payloads: &mut [u32],
     ) -> usize {
         let mut batch = Batch::new(keys, payloads, out_keys, out_payloads);
-        self.chosen.batch(|| keys.len(), |chosen| chosen.survive(self.view(), &mut batch));
+        self.chosen.run_batch(|| keys.len(), |chosen| chosen.survive(self.view(), &mut batch));
         batch.out.len
     }
 

@@ -10,11 +10,11 @@ use super::bits::Bits;
 use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
 use super::staged;
-use crate::choices::{self, Choice, SizeClass, Slot};
+use crate::dispatch::{self, AdaptiveDispatch, KernelSlot, SizeClass};
 #[cfg(target_arch = "x86_64")]
 use crate::isa::Avx512;
-use crate::isa::{Body, Variant};
-use crate::names::{self, Named, UnknownName};
+use crate::isa::{Backend, Variant};
+use crate::named_enum::{self, Named, UnknownName};
 
 /// Vectors side by side, as many as the paper tries.
 pub const UNROLLS: [u8; 4] = [1, 2, 4, 8];
@@ -38,7 +38,7 @@ impl Named for Algorithm {
 
 impl Algorithm {
     /// Every algorithm, whether this CPU can run it or not.
-    pub const ALL: [Self; 3] = names::all();
+    pub const ALL: [Self; 3] = named_enum::all();
 
     /// The name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
@@ -131,24 +131,26 @@ impl BloomKernel {
         UNROLLS.contains(&self.unroll) && self.algorithm.variant().available()
     }
 
-    /// The kernel chosen on this machine for a filter of this many bytes ([`choices`]).
+    /// The kernel chosen on this machine for a filter of this many bytes ([`dispatch`]).
     pub fn default_for(table_bytes: usize) -> Self {
-        choices::choose(Slot::Bloom(SizeClass::of(table_bytes)), |text| {
+        dispatch::choose(KernelSlot::Bloom(SizeClass::of(table_bytes)), |text| {
             text.parse().ok().filter(|k: &Self| k.available())
         })
     }
 }
 
 /// The kernel for a filter of this many bytes: the default one, or what the first batches find to be faster.
-pub(super) fn choose(table_bytes: usize) -> Choice<Chosen> {
-    Choice::of(Slot::Bloom(SizeClass::of(table_bytes)), |text| Chosen::new(text.parse().ok()?).ok())
+pub(super) fn choose(table_bytes: usize) -> AdaptiveDispatch<Chosen> {
+    AdaptiveDispatch::of(KernelSlot::Bloom(SizeClass::of(table_bytes)), |text| {
+        Chosen::new(text.parse().ok()?).ok()
+    })
 }
 
 /// A kernel with the proof that it may be used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     kernel: BloomKernel,
-    body: Body,
+    body: Backend,
 }
 
 impl Chosen {
@@ -157,7 +159,7 @@ impl Chosen {
         if !UNROLLS.contains(&kernel.unroll) {
             return Err(BloomKernelError::Name(kernel.to_string()));
         }
-        let body = Body::of(kernel.algorithm.variant());
+        let body = Backend::of(kernel.algorithm.variant());
         body.map(|body| Self { kernel, body }).ok_or(BloomKernelError::Unavailable { kernel })
     }
 
@@ -169,7 +171,7 @@ impl Chosen {
     #[cfg(target_arch = "x86_64")]
     pub(super) fn avx512(&self) -> Option<Avx512> {
         match self.body {
-            Body::Avx512(witness) => Some(witness),
+            Backend::Avx512(witness) => Some(witness),
             _ => None,
         }
     }
@@ -179,9 +181,9 @@ impl Chosen {
         let BloomKernel { unroll, prefetch, .. } = self.kernel;
         match self.body {
             #[cfg(target_arch = "x86_64")]
-            Body::Avx2(witness) => dispatch(staged::Staged256(witness), unroll, prefetch, bits, batch),
+            Backend::Avx2(witness) => dispatch(staged::Staged256(witness), unroll, prefetch, bits, batch),
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(witness) => dispatch(staged::Staged512(witness), unroll, prefetch, bits, batch),
+            Backend::Avx512(witness) => dispatch(staged::Staged512(witness), unroll, prefetch, bits, batch),
             _ => dispatch(Scalar, unroll, prefetch, bits, batch),
         }
     }

@@ -10,7 +10,7 @@
 //! `emc-insert-inv-prob`, 100 by default).
 
 use super::FlowRef;
-use super::flow_hash::{Dice, FlowHash};
+use super::flow_hash::{FlowHash, Sampler};
 use super::megaflow::MegaflowCache;
 use crate::memory::prefetch;
 use crate::packet::Miniflow;
@@ -51,7 +51,7 @@ const _: () = assert!(size_of::<Entry>() == 128);
 pub struct ExactMatchCache {
     entries: Vec<Entry>,
     hash: FlowHash,
-    dice: Dice,
+    sampler: Sampler,
 }
 
 impl ExactMatchCache {
@@ -63,7 +63,7 @@ impl ExactMatchCache {
         Self {
             entries: vec![empty; entries],
             hash: FlowHash::new(seed),
-            dice: Dice::new(insert_inverse, seed),
+            sampler: Sampler::new(insert_inverse, seed),
         }
     }
 
@@ -111,7 +111,7 @@ impl ExactMatchCache {
     /// Offers the packets of the `hit` lanes with their megaflows: one in `insert_inverse` is inserted.
     #[inline]
     pub fn offer_batch(&mut self, keys: &[FlowKey], hit: LaneMask, found: &[FlowRef]) {
-        for lane in self.dice.pick_lanes(hit).lanes() {
+        for lane in self.sampler.pick_lanes(hit).lanes() {
             self.insert(&keys[lane], found[lane]);
         }
     }
@@ -125,7 +125,7 @@ impl ExactMatchCache {
         let at = match (same(first), same(second)) {
             (true, _) => first,
             (_, true) => second,
-            _ if self.dice.roll() & 0x100 == 0 => first,
+            _ if self.sampler.roll() & 0x100 == 0 => first,
             _ => second,
         };
         self.entries[at] = Entry { key: packed, flow };

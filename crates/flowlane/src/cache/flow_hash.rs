@@ -56,14 +56,14 @@ impl FlowHash {
 /// Says of every n-th packet that it is to be inserted, at random: which ones must not follow the traffic's
 /// own period. Costs nothing for the others.
 #[derive(Clone, Debug)]
-pub(super) struct Dice {
+pub(super) struct Sampler {
     /// Packets still to be passed over.
     left: u32,
     inverse: u32,
     state: u32,
 }
 
-impl Dice {
+impl Sampler {
     pub(super) fn new(inverse: u32, seed: u64) -> Self {
         let state = (seed ^ seed >> 32) as u32 | 1;
         Self { left: 0, inverse: inverse.max(1), state }

@@ -15,7 +15,7 @@
 //! costs little more than it brings.
 
 use super::bucket::{Bucket, SLOTS};
-use super::flow_hash::{Dice, FlowHash};
+use super::flow_hash::{FlowHash, Sampler};
 use super::megaflow::{FlowRef, MegaflowCache};
 use crate::memory::{Memory, prefetch};
 use crate::packet::batch::{LANES_MAX, LaneMask};
@@ -43,7 +43,7 @@ use crate::packet::key::FlowKey;
 pub struct SignatureCache {
     buckets: Memory<Bucket>,
     hash: FlowHash,
-    dice: Dice,
+    sampler: Sampler,
 }
 
 impl SignatureCache {
@@ -54,7 +54,7 @@ impl SignatureCache {
         Self {
             buckets: Memory::zeroed(buckets),
             hash: FlowHash::new(seed),
-            dice: Dice::new(insert_inverse, seed),
+            sampler: Sampler::new(insert_inverse, seed),
         }
     }
 
@@ -100,7 +100,7 @@ impl SignatureCache {
     /// Offers the packets of the `hit` lanes with their megaflows: one in `insert_inverse` is inserted.
     #[inline]
     pub fn offer_batch(&mut self, keys: &[FlowKey], hit: LaneMask, found: &[FlowRef]) {
-        for lane in self.dice.pick_lanes(hit).lanes() {
+        for lane in self.sampler.pick_lanes(hit).lanes() {
             self.insert(&keys[lane], found[lane]);
         }
     }
@@ -109,7 +109,7 @@ impl SignatureCache {
     pub fn insert(&mut self, key: &FlowKey, flow: FlowRef) {
         let hash = self.hash.of(key);
         let place = self.place(hash);
-        let random = self.dice.roll() as usize % SLOTS;
+        let random = self.sampler.roll() as usize % SLOTS;
         let bucket = &mut self.buckets[place];
         let same = bucket.tags.iter().position(|&t| t == hash | 1);
         let slot = same.or_else(|| bucket.flows.iter().position(|&f| f == 0)).unwrap_or(random);

@@ -403,11 +403,11 @@ fn megaflows_keep_their_budget(flows_max: usize, mib_max: usize) {
 #[test]
 fn one_packet_in_so_many_is_picked() {
     for inverse in [1, 2, 7, 100] {
-        let mut dice = flow_hash::Dice::new(inverse, 5);
+        let mut sampler = flow_hash::Sampler::new(inverse, 5);
         let (mut picked, mut packets) = (0u32, 0);
         for batch in (0..64).cycle().take(20_000) {
             let mut passed = 0;
-            while let Some(at) = dice.pick(batch - passed) {
+            while let Some(at) = sampler.pick(batch - passed) {
                 assert!(at < batch - passed);
                 passed += at + 1;
                 picked += 1;

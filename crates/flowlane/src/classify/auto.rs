@@ -6,7 +6,7 @@
 //! A contest costs six times what all tables take for the sample; one table alone is not measured.
 
 use super::Classifier;
-use crate::choices::WIN_BELOW;
+use crate::dispatch::WIN_BELOW;
 use crate::packet::key::FlowKey;
 
 /// Rules up to which linear search may be faster than what looks few rules up by their masks.

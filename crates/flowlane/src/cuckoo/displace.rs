@@ -58,7 +58,7 @@ impl<const W: usize> CuckooWriter<W> {
     /// Asks for the other buckets of the keys in this one, and for what is read of the key that will be moved, whichever
     /// it is. Returns those buckets.
     fn ask_for_others(&self, bucket: u32) -> [u32; SLOTS] {
-        self.ledger.prefetch(id(bucket, 0));
+        self.metadata.prefetch(id(bucket, 0));
         std::array::from_fn(|slot| {
             let other = self.other_bucket(bucket, slot);
             prefetch(&self.table.buckets, other as usize);
@@ -91,7 +91,7 @@ impl<const W: usize> CuckooWriter<W> {
         if geometry.is_even() {
             return geometry.other_bucket(bucket, self.table.buckets[bucket as usize].signature(slot));
         }
-        let hash = self.ledger.hash(id(bucket, slot));
+        let hash = self.metadata.hash(id(bucket, slot));
         let primary = geometry.bucket(hash);
         if primary == bucket { geometry.bucket(alternate_hash(hash)) } else { primary }
     }
@@ -103,17 +103,17 @@ impl<const W: usize> CuckooWriter<W> {
         let taken = from.signature(slot) != 0;
         let Some(free) = to.free_slot().filter(|_| taken) else { return false };
         let (was, is) = (id(from_at, slot), id(to_at, free));
-        let hash = self.ledger.hash(was);
-        self.ledger.set_hash(is, hash);
+        let hash = self.metadata.hash(was);
+        self.metadata.set_hash(is, hash);
         let _writing = Writing::begin([from, to]);
         table.move_to((from_at, slot), (to_at, free));
         if self.now.is_some() {
             table.entries.copy_used(was, is);
         }
         if self.geometry().bucket(hash) == from_at {
-            self.ledger.count_moved(from, from_at, is);
+            self.metadata.count_moved(from, from_at, is);
         } else {
-            self.ledger.uncount_moved(to, to_at, was);
+            self.metadata.uncount_moved(to, to_at, was);
         }
         true
     }

@@ -75,7 +75,7 @@ impl<const W: usize> Entries<W> {
     }
 }
 
-/// The number of a slot, under which the writer's ledger and the times of use have its key.
+/// The number of a slot, under which the writer's metadata and the times of use have its key.
 #[inline(always)]
 pub(super) fn id(at: u32, slot: usize) -> u32 {
     at * SLOTS as u32 + slot as u32

@@ -9,8 +9,8 @@ mod entry;
 mod geometry;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
-mod ledger;
 mod scalar;
+mod slot_metadata;
 mod slots;
 mod sync;
 mod writer;
@@ -32,11 +32,11 @@ use entry::Entries;
 use geometry::Geometry;
 use sync::{AtomicU64, Memory};
 
-use crate::choices::{Choice, SizeClass, Slot};
+use crate::dispatch::{AdaptiveDispatch, KernelSlot, SizeClass};
 #[cfg(target_arch = "x86_64")]
 use crate::hash::multilinear;
 use crate::hash::multilinear::{KEYS, KeyHash};
-use crate::isa::{Body, Variant};
+use crate::isa::{Backend, Variant};
 use crate::probe::{Dependency, Part, Probe};
 
 /// Most keys in a batch: one bit each in the mask of hits.
@@ -60,7 +60,7 @@ pub struct CuckooConfig {
     entries_max: usize,
     entries_at_first: usize,
     seed: u32,
-    variant: Option<Body>,
+    variant: Option<Backend>,
 }
 
 impl CuckooConfig {
@@ -79,9 +79,9 @@ impl CuckooConfig {
     }
 
     /// Makes batches be looked up by the variant of this name, where it may be used here, instead of the one
-    /// chosen for tables of this size, or found in the first batches ([`choices`](crate::choices)).
+    /// chosen for tables of this size, or found in the first batches ([`dispatch`](crate::dispatch)).
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
-        Body::of(variant).map(|body| Self { variant: Some(body), ..self })
+        Backend::of(variant).map(|body| Self { variant: Some(body), ..self })
     }
 }
 
@@ -95,7 +95,7 @@ pub struct CuckooTable<const W: usize> {
     geometry: AtomicU64,
     len: AtomicU64,
     entries_max: usize,
-    body: Choice<Body>,
+    body: AdaptiveDispatch<Backend>,
     hash: KeyHash<W>,
 }
 
@@ -131,10 +131,10 @@ impl<const W: usize> CuckooTable<W> {
         let entries = Entries::zeroed(buckets_for(config.entries_max));
         let table_bytes = buckets.size_bytes() + entries.size_bytes();
         let chosen = || {
-            let slot = Slot::Cuckoo(SizeClass::of(table_bytes));
-            Choice::of(slot, |text| Body::of(text.parse().ok()?))
+            let slot = KernelSlot::Cuckoo(SizeClass::of(table_bytes));
+            AdaptiveDispatch::of(slot, |text| Backend::of(text.parse().ok()?))
         };
-        let body = config.variant.map_or_else(chosen, Choice::named);
+        let body = config.variant.map_or_else(chosen, AdaptiveDispatch::named);
         Self {
             buckets,
             entries,
@@ -201,7 +201,7 @@ impl<const W: usize> CuckooTable<W> {
             match self.body.get() {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-                Body::Avx512(_) => unsafe { multilinear::avx512::hash_keys(&self.hash, keys, hashes) },
+                Backend::Avx512(_) => unsafe { multilinear::avx512::hash_keys(&self.hash, keys, hashes) },
                 _ => self.hash.hash_keys(keys, hashes),
             }
         }
@@ -276,17 +276,17 @@ impl<const W: usize> CuckooTable<W> {
             return;
         }
         let timed = || if self.is_empty() { 0 } else { keys.len() };
-        self.body.batch(timed, |body| match body {
-            Body::Scalar => batch::lookup_many(batch::Portable, self, keys, values, hits),
+        self.body.run_batch(timed, |body| match body {
+            Backend::Scalar => batch::lookup_many(batch::Portable, self, keys, values, hits),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
-            Body::Sse42(isa) => unsafe { lanes::sse42_many(isa, self, keys, values, hits) },
+            Backend::Sse42(isa) => unsafe { lanes::sse42_many(isa, self, keys, values, hits) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-            Body::Avx2(isa) => unsafe { lanes::avx2_many(isa, self, keys, values, hits) },
+            Backend::Avx2(isa) => unsafe { lanes::avx2_many(isa, self, keys, values, hits) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-            Body::Avx512(isa) => unsafe { avx512::lookup_many(isa, self, keys, values, hits) },
+            Backend::Avx512(isa) => unsafe { avx512::lookup_many(isa, self, keys, values, hits) },
         });
     }
 
@@ -297,17 +297,17 @@ impl<const W: usize> CuckooTable<W> {
             return 0;
         }
         let timed = || if self.is_empty() { 0 } else { keys.len() };
-        self.body.batch(timed, |body| match body {
-            Body::Scalar => batch::lookup(batch::Portable, self, keys, request, values),
+        self.body.run_batch(timed, |body| match body {
+            Backend::Scalar => batch::lookup(batch::Portable, self, keys, request, values),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
-            Body::Sse42(isa) => unsafe { lanes::sse42(isa, self, keys, request, values) },
+            Backend::Sse42(isa) => unsafe { lanes::sse42(isa, self, keys, request, values) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-            Body::Avx2(isa) => unsafe { lanes::avx2(isa, self, keys, request, values) },
+            Backend::Avx2(isa) => unsafe { lanes::avx2(isa, self, keys, request, values) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-            Body::Avx512(isa) => unsafe { avx512::lookup(isa, self, keys, request, values) },
+            Backend::Avx512(isa) => unsafe { avx512::lookup(isa, self, keys, request, values) },
         })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use super::geometry::{Geometry, alternate_hash};
-use super::ledger::Ledger;
+use super::slot_metadata::SlotMetadata;
 use super::*;
 use crate::isa::testing::for_each_variant;
 
@@ -232,7 +232,7 @@ fn fills<const W: usize>() {
     for (buckets, seed) in [(1 << 10, 1), (1 << 10, 2), (1 << 14, 3), (1 << 16, 4)] {
         let mut writer = CuckooWriter::<W>::new(&CuckooConfig::new(1, seed));
         // As many entries as slots, so that only a lack of places refuses.
-        writer.ledger = Ledger::new(buckets, buckets * slots);
+        writer.metadata = SlotMetadata::new(buckets, buckets * slots);
         writer.table = Arc::new(CuckooTable {
             entries: Entries::zeroed(buckets),
             buckets: Memory::zeroed(buckets),

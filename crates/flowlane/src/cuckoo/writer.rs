@@ -9,10 +9,10 @@ use super::bucket::{SLOTS, Writing};
 use super::displace::Path;
 use super::entry::id;
 use super::geometry::{alternate_hash, signature};
-use super::ledger::Ledger;
+use super::slot_metadata::SlotMetadata;
 use super::{BATCH_MAX, CuckooConfig, CuckooReader, CuckooTable};
-use crate::choices::Choice;
-use crate::isa::{Body, Variant};
+use crate::dispatch::AdaptiveDispatch;
+use crate::isa::{Backend, Variant};
 use crate::memory::prefetch;
 
 /// A growing table begins to split buckets when this share of its slots is taken, in percent: early
@@ -42,7 +42,7 @@ pub enum InsertError {
 /// threads; others get [`reader`](Self::reader)s.
 pub struct CuckooWriter<const W: usize> {
     pub(super) table: Arc<CuckooTable<W>>,
-    pub(super) ledger: Ledger,
+    pub(super) metadata: SlotMetadata,
     /// The time, for an owner who keeps times of use.
     pub(super) now: Option<u64>,
     /// The bucket at which the next sweep begins.
@@ -87,7 +87,7 @@ impl<const W: usize> CuckooWriter<W> {
     pub fn new(config: &CuckooConfig) -> Self {
         let table = CuckooTable::new(config);
         Self {
-            ledger: Ledger::new(table.buckets.len(), table.buckets.len() * SLOTS),
+            metadata: SlotMetadata::new(table.buckets.len(), table.buckets.len() * SLOTS),
             table: Arc::new(table),
             now: None,
             sweep_at: 0,
@@ -98,9 +98,9 @@ impl<const W: usize> CuckooWriter<W> {
     /// Looks batches up by this variant from now on, where it may be used here and there are no readers.
     /// Says whether that is so.
     pub(crate) fn set_variant(&mut self, variant: Variant) -> bool {
-        let (table, body) = (Arc::get_mut(&mut self.table), Body::of(variant));
+        let (table, body) = (Arc::get_mut(&mut self.table), Backend::of(variant));
         let (Some(table), Some(body)) = (table, body) else { return false };
-        table.body = Choice::named(body);
+        table.body = AdaptiveDispatch::named(body);
         true
     }
 
@@ -111,7 +111,7 @@ impl<const W: usize> CuckooWriter<W> {
 
     /// Bytes that the writer keeps for itself, reserved for [`entries_max`](CuckooTable::entries_max).
     pub fn writer_bytes(&self) -> usize {
-        self.ledger.size_bytes()
+        self.metadata.size_bytes()
     }
 
     /// Sets the time that is noted as the last use of keys written from now on, in the caller's unit. Times
@@ -178,7 +178,7 @@ impl<const W: usize> CuckooWriter<W> {
         let primary = geometry.bucket(hash);
         prefetch(&self.table.buckets, primary as usize);
         prefetch(&self.table.buckets, geometry.bucket(alternate_hash(hash)) as usize);
-        self.ledger.prefetch(id(primary, 0));
+        self.metadata.prefetch(id(primary, 0));
     }
 
     /// Asks for the entry that the key has, or will have if it is new; its buckets are there.
@@ -196,7 +196,7 @@ impl<const W: usize> CuckooWriter<W> {
         };
         if ask(geometry.bucket(hash)).is_none() {
             let alternate = geometry.bucket(alternate_hash(hash));
-            ask(alternate).into_iter().for_each(|slot| self.ledger.prefetch(id(alternate, slot)));
+            ask(alternate).into_iter().for_each(|slot| self.metadata.prefetch(id(alternate, slot)));
         }
     }
 
@@ -309,16 +309,16 @@ impl<const W: usize> CuckooWriter<W> {
             let table = &*self.table;
             let (primary, alternate) = (&table.buckets[at as usize], &table.buckets[other_at as usize]);
             if let Some(slot) = primary.free_slot() {
-                self.ledger.set_hash(id(at, slot), item.hash);
+                self.metadata.set_hash(id(at, slot), item.hash);
                 let _writing = Writing::begin([primary]);
                 table.fill(at, slot, signature, item.key, item.value);
                 return Some(Place { bucket: at, slot });
             }
             if let Some(slot) = alternate.free_slot() {
-                self.ledger.set_hash(id(other_at, slot), item.hash);
+                self.metadata.set_hash(id(other_at, slot), item.hash);
                 let _writing = Writing::begin([primary, alternate]);
                 table.fill(other_at, slot, signature, item.key, item.value);
-                self.ledger.count_moved(primary, at, id(other_at, slot));
+                self.metadata.count_moved(primary, at, id(other_at, slot));
                 return Some(Place { bucket: other_at, slot });
             }
             paths += 1;
@@ -330,7 +330,7 @@ impl<const W: usize> CuckooWriter<W> {
 
     fn remove_at(&mut self, place: Place) {
         let id = id(place.bucket, place.slot);
-        let primary = self.geometry().bucket(self.ledger.hash(id));
+        let primary = self.geometry().bucket(self.metadata.hash(id));
         let bucket = &self.table.buckets[place.bucket as usize];
         if place.bucket == primary {
             let _writing = Writing::begin([bucket]);
@@ -339,7 +339,7 @@ impl<const W: usize> CuckooWriter<W> {
             let home = &self.table.buckets[primary as usize];
             let _writing = Writing::begin([bucket, home]);
             bucket.set_signature(place.slot, 0);
-            self.ledger.uncount_moved(home, primary, id);
+            self.metadata.uncount_moved(home, primary, id);
         }
         self.set_len(self.len() - 1);
     }
@@ -376,23 +376,23 @@ impl<const W: usize> CuckooWriter<W> {
         let writing = Writing::begin([from, to]);
         for slot in (0..SLOTS).filter(|slot| taken >> slot & 1 != 0) {
             let (was, is) = (id(from_at, slot), id(to_at, slot));
-            let hash = self.ledger.hash(was);
+            let hash = self.metadata.hash(was);
             let primary = geometry.bucket(hash);
             let bucket = after.bucket(if primary == from_at { hash } else { alternate_hash(hash) });
             if bucket != to_at {
                 continue;
             }
-            self.ledger.set_hash(is, hash);
+            self.metadata.set_hash(is, hash);
             table.move_to((from_at, slot), (to_at, slot));
             if self.now.is_some() {
                 table.entries.copy_used(was, is);
             }
             if primary != from_at {
-                self.ledger.rename_moved(primary, was, is);
+                self.metadata.rename_moved(primary, was, is);
             }
         }
         from.set_filter(0);
-        self.ledger.split(from_at, |hash| {
+        self.metadata.split(from_at, |hash| {
             let at = after.bucket(hash);
             (if at == to_at { to } else { from }, at)
         });

@@ -1,7 +1,7 @@
 //! What the library makes of the machine: widths, and which bodies tables use.
 
 use super::Error;
-use crate::choices::{self, Choices, Slot};
+use crate::dispatch::{self, KernelOverrides, KernelSlot};
 use crate::isa::{self, MaxSimd};
 use crate::tune;
 
@@ -40,7 +40,7 @@ pub fn max_simd() -> u32 {
 /// flowlane::set_clock(|| BEGIN.elapsed().as_nanos() as u64);
 /// ```
 pub fn set_clock(clock: fn() -> u64) {
-    choices::measure_by(clock);
+    dispatch::set_trial_clock(clock);
 }
 
 /// Which body each table uses, where that is not left to the library: measured on this machine, or read from where a program has stored
@@ -52,13 +52,13 @@ pub fn set_clock(clock: fn() -> u64) {
 /// // `flowlane tune` stores these lines.
 /// let tuning = Tuning::new().with("acl-tree", "scalar")?.with("routes4", "compact/scalar")?;
 /// assert_eq!(tuning.iter().next(), Some(("acl-tree".to_owned(), "scalar")));
-/// tuning.install();
+/// tuning.set_overrides();
 /// assert!(Tuning::in_use().iter().any(|choice| choice == ("acl-tree".to_owned(), "scalar")));
 /// assert!(Tuning::new().with("acl-tree", "avx9000").is_err());
 /// # Ok::<(), flowlane::Error>(())
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Tuning(Choices);
+pub struct Tuning(KernelOverrides);
 
 impl Tuning {
     /// No choices.
@@ -75,8 +75,8 @@ impl Tuning {
 
     /// What tables that are made now would use, with what is installed.
     pub fn in_use() -> Self {
-        let mut own = Choices::new();
-        Slot::all().for_each(|slot| own.set(slot, tune::in_use(slot).choice));
+        let mut own = KernelOverrides::new();
+        KernelSlot::all().for_each(|slot| own.set(slot, tune::in_use(slot).choice));
         Self(own)
     }
 
@@ -86,7 +86,7 @@ impl Tuning {
     /// [`Input`](super::ErrorKind::Input): there is no such name, or no CPU has such a body. One that this CPU has not, or that is
     /// wider than allowed, is taken, and has no effect.
     pub fn with(mut self, name: &str, choice: &str) -> Result<Self, Error> {
-        let slot: Slot = name.parse().map_err(Error::input)?;
+        let slot: KernelSlot = name.parse().map_err(Error::input)?;
         tune::is_usable(slot, choice).map_err(Error::input)?;
         self.0.set(slot, choice);
         Ok(self)
@@ -99,6 +99,6 @@ impl Tuning {
 
     /// Makes these the choices of all tables that are made from now on. To be called once, at the start.
     pub fn install(self) {
-        choices::install(self.0);
+        dispatch::set_overrides(self.0);
     }
 }

@@ -6,9 +6,9 @@
 //! earlier rule of a larger mask instead. Its mask stays as drawn.
 
 use super::random::Random;
+use crate::deterministic_math::ln;
 use crate::packet::fields::{Field, word};
 use crate::packet::key::FlowMask;
-use crate::real::ln;
 use crate::rule::{Action, Match, Priority, Rule};
 use std::collections::{HashMap, HashSet};
 

@@ -8,7 +8,7 @@
 //!   B = 0.1 high there. With A ≤ 1 the mean is infinite, so one burst is cut at [`BURST_MAX`].
 
 use super::random::Random;
-use crate::real::pow;
+use crate::deterministic_math::pow;
 use std::fmt;
 use std::str::FromStr;
 

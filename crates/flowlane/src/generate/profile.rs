@@ -1,6 +1,6 @@
 //! The kinds of rule sets, by name.
 
-use crate::names::{self, Named, UnknownName};
+use crate::named_enum::{self, Named, UnknownName};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 /// What kind of rule set.
@@ -46,7 +46,7 @@ impl Named for Profile {
 
 impl Profile {
     /// Every profile.
-    pub const ALL: [Self; 15] = names::all();
+    pub const ALL: [Self; 15] = named_enum::all();
 
     /// The name, as on the command line.
     pub fn name(self) -> &'static str {

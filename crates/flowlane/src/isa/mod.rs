@@ -6,7 +6,7 @@
 //! has the proof that the instructions exist and that the width is allowed.
 //!
 //! The width cap ([`set_max_simd`]) is global; of global state there is besides only what
-//! [`choices`](crate::choices) installs, and the clock that it is given. Its first value comes from the environment variable
+//! [`dispatch`](crate::dispatch) installs, and the clock that it is given. Its first value comes from the environment variable
 //! [`MAX_SIMD_VARIABLE`]; lowering it affects what is built from then on.
 //!
 //! Variants have a width but no order: wider is not always faster.
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-use crate::names::{self, Named, UnknownName};
+use crate::named_enum::{self, Named, UnknownName};
 
 /// The environment variable that caps the width: 64, 128, 256 or 512. Anything else in it counts as no
 /// cap here; the command line refuses it.
@@ -106,7 +106,7 @@ impl Named for Variant {
 
 impl Variant {
     /// Every variant, whether this CPU has it or not.
-    pub const ALL: [Self; 4] = names::all();
+    pub const ALL: [Self; 4] = named_enum::all();
 
     /// The name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
@@ -214,7 +214,7 @@ impl Avx512Vbmi {
 /// Which body a structure uses, with the proof that it may: kept in the structure and matched once per
 /// batch.
 #[derive(Clone, Copy, Debug)]
-pub enum Body {
+pub enum Backend {
     /// [`Variant::Scalar`].
     Scalar,
     /// [`Variant::Sse42`].
@@ -228,7 +228,7 @@ pub enum Body {
     Avx512(Avx512),
 }
 
-impl Body {
+impl Backend {
     /// The body of this variant, where it may be used here.
     pub fn of(variant: Variant) -> Option<Self> {
         match variant {

@@ -2,7 +2,7 @@
 
 use strum::{Display, IntoStaticStr, VariantArray};
 
-use crate::names;
+use crate::named_enum;
 
 /// The network header that was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -169,7 +169,7 @@ pub enum Malformed {
 
 impl Malformed {
     /// Every reason.
-    pub const ALL: [Self; 25] = names::all();
+    pub const ALL: [Self; 25] = named_enum::all();
 
     /// The reason's name in counters and reports.
     pub fn name(self) -> &'static str {

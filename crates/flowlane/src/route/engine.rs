@@ -9,9 +9,9 @@ use std::str::FromStr;
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use super::{Address, BuildError, Fib, FibConfig, FibReader, Prefix, Rib};
-use crate::choices::{self, Slot};
-use crate::isa::{Body, Variant};
-use crate::names::{self, Named, UnknownName};
+use crate::dispatch::{self, KernelSlot};
+use crate::isa::{Backend, Variant};
+use crate::named_enum::{self, Named, UnknownName};
 
 /// A kind of forwarding table.
 #[derive(
@@ -34,7 +34,7 @@ impl Named for Engine {
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Self; 3] = names::all();
+    pub const ALL: [Self; 3] = named_enum::all();
 
     /// The name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
@@ -91,7 +91,7 @@ pub trait Family: Address {
     const ENGINES: &'static [Engine];
 
     /// Where it says which engine is first, and by which body it looks up.
-    const SLOT: Slot;
+    const SLOT: KernelSlot;
 
     /// The address whose last bits are these: of IPv4 the last 32.
     fn from_words(high: u64, low: u64) -> Self;
@@ -114,7 +114,7 @@ const LONG_SHARE: usize = 4;
 
 impl Family for u32 {
     const ENGINES: &'static [Engine] = &[Engine::Compact, Engine::Dir24];
-    const SLOT: Slot = Slot::Routes4;
+    const SLOT: KernelSlot = KernelSlot::Routes4;
 
     fn from_words(_high: u64, low: u64) -> Self {
         low as u32
@@ -141,7 +141,7 @@ impl Family for u32 {
 
 impl Family for u128 {
     const ENGINES: &'static [Engine] = &[Engine::Compact, Engine::Trie];
-    const SLOT: Slot = Slot::Routes6;
+    const SLOT: KernelSlot = KernelSlot::Routes6;
 
     fn from_words(high: u64, low: u64) -> Self {
         u128::from(high) << 64 | u128::from(low)
@@ -187,10 +187,10 @@ impl<A: Family> AnyFib<A> {
 
     /// The same with the body that is chosen for this engine, and the one that it is to be measured against.
     fn chosen(engine: Engine, config: &FibConfig) -> FibConfig {
-        let chosen = choices::decide(A::SLOT, FibChoice::read::<A>);
-        let of = |choice: &FibChoice| Body::of(choice.variant).filter(|_| choice.engine == engine);
+        let chosen = dispatch::select_kernel(A::SLOT, FibChoice::read::<A>);
+        let of = |choice: &FibChoice| Backend::of(choice.variant).filter(|_| choice.engine == engine);
         let body = of(&chosen.choice);
-        FibConfig { body, rival: body.and(chosen.rivals.iter().find_map(of)), ..*config }
+        FibConfig { body, candidate: body.and(chosen.candidates.iter().find_map(of)), ..*config }
     }
 
     /// Which engine it is.
@@ -202,11 +202,11 @@ impl<A: Family> AnyFib<A> {
 impl<A: Family> Fib<A> for AnyFib<A> {
     type Reader = AnyReader<A>;
 
-    /// The engine that measured fastest ([`choices`]), but for routes that [call for](Family::called_for) another; or another
+    /// The engine that measured fastest ([`dispatch`]), but for routes that [call for](Family::called_for) another; or another
     /// where that cannot hold these routes in the memory that there may be. Routes that come later do not change it.
     fn build(rib: &Rib<A>, config: &FibConfig) -> Result<Self, BuildError> {
         let (mut last, mut tried) = (None, Vec::new());
-        let chosen = choices::choose(A::SLOT, FibChoice::read::<A>).engine;
+        let chosen = dispatch::choose(A::SLOT, FibChoice::read::<A>).engine;
         for engine in A::called_for(rib).into_iter().chain([chosen]).chain(A::ENGINES.iter().copied()) {
             if tried.contains(&engine) {
                 continue;

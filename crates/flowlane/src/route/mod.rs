@@ -21,9 +21,9 @@ pub use routes::{RouteError, Routes};
 
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-use crate::choices::Choice;
-use crate::isa::{Body, Variant};
-use crate::names::{self, Named, UnknownName};
+use crate::dispatch::AdaptiveDispatch;
+use crate::isa::{Backend, Variant};
+use crate::named_enum::{self, Named, UnknownName};
 
 /// Bytes of a next hop, fixed when a table is made.
 #[derive(
@@ -51,7 +51,7 @@ impl Named for HopSize {
 
 impl HopSize {
     /// All of them, smallest first.
-    pub const ALL: [Self; 4] = names::all();
+    pub const ALL: [Self; 4] = named_enum::all();
 
     /// The number of bytes.
     pub fn bytes(self) -> usize {
@@ -79,10 +79,10 @@ pub struct FibConfig {
     /// Most bytes that the table may take.
     pub memory_max: usize,
     /// The body that looks batches up; none: the one chosen for such tables.
-    pub body: Option<Body>,
+    pub body: Option<Backend>,
     /// A second one, against which [`Compact`](engine::Engine::Compact) tables measure that in their first batches, where
-    /// there is a clock ([`choices`](crate::choices::measure_by)).
-    pub rival: Option<Body>,
+    /// there is a clock ([`dispatch`](crate::dispatch::set_trial_clock)).
+    pub candidate: Option<Backend>,
     /// Whether scalar bodies ask for memory ahead of its use.
     pub prefetch: bool,
 }
@@ -90,7 +90,14 @@ pub struct FibConfig {
 impl FibConfig {
     /// A table of next hops of this size; 0 for addresses without a route, up to a GiB of memory.
     pub fn new(hop_size: HopSize) -> Self {
-        Self { hop_size, default_next_hop: 0, memory_max: 1 << 30, body: None, rival: None, prefetch: true }
+        Self {
+            hop_size,
+            default_next_hop: 0,
+            memory_max: 1 << 30,
+            body: None,
+            candidate: None,
+            prefetch: true,
+        }
     }
 
     /// Answers `next_hop` for addresses without a route.
@@ -114,22 +121,22 @@ impl FibConfig {
     /// Makes batches be looked up by the variant of this name, where it may be used here. A table without a body for
     /// it uses the scalar one, and [says](Fib::variant) so.
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
-        Body::of(variant).map(|body| Self { body: Some(body), rival: None, ..self })
+        Backend::of(variant).map(|body| Self { body: Some(body), candidate: None, ..self })
     }
 
     /// The body for a table that has, besides the scalar one, those of `order`, the best first.
-    pub(crate) fn body_of(&self, order: &[Variant]) -> Body {
+    pub(crate) fn body_of(&self, order: &[Variant]) -> Backend {
         match self.body {
-            None => Body::first_of(order),
+            None => Backend::first_of(order),
             Some(body) if order.contains(&body.variant()) => body,
-            Some(_) => Body::Scalar,
+            Some(_) => Backend::Scalar,
         }
     }
 
-    /// The same for a table that can measure it against the rival.
-    pub(crate) fn choice_of(&self, order: &[Variant]) -> Choice<Body> {
-        let rival = self.rival.filter(|rival| order.contains(&rival.variant()));
-        Choice::between(self.body_of(order), rival.as_slice())
+    /// The same for a table that can measure it against the candidate.
+    pub(crate) fn choice_of(&self, order: &[Variant]) -> AdaptiveDispatch<Backend> {
+        let candidate = self.candidate.filter(|candidate| order.contains(&candidate.variant()));
+        AdaptiveDispatch::between(self.body_of(order), candidate.as_slice())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::names::nearest;
+use crate::named_enum::nearest;
 
 /// Errors kept of one file; further ones are counted.
 pub const ERRORS_KEPT: usize = 20;

@@ -7,8 +7,9 @@ mod tests;
 mod trials;
 mod usable;
 
-pub use crate::choices::{
-    Choices, Decision, Family, SizeClass, Slot, Source, install, installed, measure_by,
+pub use crate::dispatch::{
+    Family, KernelOverrides, KernelSlot, Selection, SizeClass, Source, overrides, set_overrides,
+    set_trial_clock,
 };
 pub use measure::{Budget, Candidate, Contest, Outcome, Tuning, Verdict, measure};
 pub use usable::{ChoiceError, built_in, in_use, is_usable};

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use super::measure::{Budget, Rules, Verdict, Workload, contest, measure};
-use super::{Family, Slot, built_in, is_usable};
+use super::{Family, KernelSlot, built_in, is_usable};
 
 /// Candidates take as many ticks as they are told, and a neighbour slows all of them down now and then.
 struct Sleeping<'a> {
@@ -77,8 +77,8 @@ fn time_that_stands_still_changes_no_choice() {
         assert!(done == seen && done < all);
         seen += 1;
     });
-    let slots: Vec<Slot> = tuning.outcomes.iter().map(|o| o.slot).collect();
-    assert_eq!(slots, Slot::all().collect::<Vec<_>>());
+    let slots: Vec<KernelSlot> = tuning.outcomes.iter().map(|o| o.slot).collect();
+    assert_eq!(slots, KernelSlot::all().collect::<Vec<_>>());
     for outcome in &tuning.outcomes {
         assert_eq!(outcome.choice, outcome.built_in, "{}", outcome.slot);
         assert_eq!(is_usable(outcome.slot, &outcome.choice), Ok(true));
@@ -91,12 +91,12 @@ fn time_that_stands_still_changes_no_choice() {
 #[test]
 fn every_family_has_a_choice_that_is_read_for_every_slot() {
     for family in Family::ALL {
-        for slot in Slot::all() {
+        for slot in KernelSlot::all() {
             let choice = family.choice(slot);
             assert!(is_usable(slot, choice).is_ok(), "{family}, {slot}: {choice}");
         }
     }
-    for slot in Slot::all() {
+    for slot in KernelSlot::all() {
         assert_eq!(is_usable(slot, Family::Portable.choice(slot)), Ok(true), "{slot}");
         assert_eq!(is_usable(slot, &built_in(slot).choice), Ok(true), "{slot}");
     }
@@ -105,9 +105,9 @@ fn every_family_has_a_choice_that_is_read_for_every_slot() {
 #[test]
 fn what_no_table_reads_is_refused_with_what_there_is() {
     let problem = |slot| is_usable(slot, "avx9").unwrap_err().to_string();
-    for slot in Slot::all() {
+    for slot in KernelSlot::all() {
         assert!(problem(slot).starts_with(&format!("{slot}: ")) && problem(slot).contains("`avx9`"));
     }
-    assert!(problem(Slot::Murmur3).contains("avx512"));
-    assert!(problem(Slot::Megaflow).contains("avx2/from4"));
+    assert!(problem(KernelSlot::Murmur3).contains("avx512"));
+    assert!(problem(KernelSlot::Megaflow).contains("avx2/from4"));
 }

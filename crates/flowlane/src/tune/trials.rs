@@ -5,12 +5,12 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use super::{Family, SizeClass, Slot, is_usable};
+use super::{Family, KernelSlot, SizeClass, is_usable};
 use crate::bloom::{BlockedBloomFilter, BloomFilter, BloomKernel};
 use crate::cache::{FlowRef, MegaflowCache, MegaflowConfig};
-use crate::choices::testing::{favour, forcing, scripted};
 use crate::classify::acl::{Dynamic, DynamicConfig, Engine, Tree, TreeConfig, Verdict, WordKind, testing};
 use crate::cuckoo::{CuckooConfig, CuckooWriter};
+use crate::dispatch::testing::{favour, forcing, scripted};
 use crate::generate::Random;
 use crate::isa::Variant;
 use crate::packet::{Field, FlowKey, FlowMask, LaneMask};
@@ -46,7 +46,7 @@ impl<T, A: PartialEq + Debug> Trying<T, A> {
 }
 
 /// Bodies of a slot that can be used here.
-fn bodies(slot: Slot) -> usize {
+fn bodies(slot: KernelSlot) -> usize {
     let rows = [Family::Zen5, Family::Avx2, Family::Sse42, Family::Portable];
     let texts: BTreeSet<&str> = rows.into_iter().map(|row| row.choice(slot)).collect();
     texts.into_iter().filter(|text| is_usable(slot, text) == Ok(true)).count()
@@ -194,27 +194,27 @@ fn routes<A: AddressFamily + Debug>() -> Trying<Readers<A>, [u64; BATCH]> {
 
 #[test]
 fn whichever_body_of_an_access_list_the_clock_favours_is_kept() {
-    each_can_win(bodies(Slot::AclTree), || tree(None));
-    each_can_win(bodies(Slot::AclDynamic), || dynamic(None));
+    each_can_win(bodies(KernelSlot::AclTree), || tree(None));
+    each_can_win(bodies(KernelSlot::AclDynamic), || dynamic(None));
 }
 
 #[test]
 fn whichever_kernel_of_a_filter_the_clock_favours_is_kept() {
-    each_can_win(bodies(Slot::Bloom(SizeClass::L1)), || bloom(None));
-    each_can_win(bodies(Slot::BlockedBloom(SizeClass::L1)), blocked);
+    each_can_win(bodies(KernelSlot::Bloom(SizeClass::L1)), || bloom(None));
+    each_can_win(bodies(KernelSlot::BlockedBloom(SizeClass::L1)), blocked);
 }
 
 #[test]
 fn whichever_body_of_a_cuckoo_table_the_clock_favours_is_kept() {
-    each_can_win(bodies(Slot::Cuckoo(SizeClass::L1)), || cuckoo(CuckooConfig::new(1000, 1)));
+    each_can_win(bodies(KernelSlot::Cuckoo(SizeClass::L1)), || cuckoo(CuckooConfig::new(1000, 1)));
 }
 
 /// Of the compact tables' bodies the scalar one does not take part.
 #[test]
 fn whichever_body_of_routes_the_clock_favours_is_kept() {
     let wide = |slot| (bodies(slot) - 1).max(1);
-    each_can_win(wide(Slot::Routes4), routes::<u32>);
-    each_can_win(wide(Slot::Routes6), routes::<u128>);
+    each_can_win(wide(KernelSlot::Routes4), routes::<u32>);
+    each_can_win(wide(KernelSlot::Routes6), routes::<u128>);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn threads_that_share_a_table_get_right_answers_while_it_tries() {
 
 #[test]
 fn megaflows_are_found_while_the_cache_tries_and_an_empty_cache_tells_nothing() {
-    let bodies = bodies(Slot::Megaflow);
+    let bodies = bodies(KernelSlot::Megaflow);
     favour(bodies - 1, bodies);
     let config = MegaflowConfig { flows_max: 100, ..MegaflowConfig::default() };
     let mut cache = forcing(scripted, || MegaflowCache::new(config));

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::bloom::{BlockedKernel, BloomKernel};
 use crate::cache::MegaflowChoice;
-use crate::choices::{self, Decision, Slot};
+use crate::dispatch::{self, KernelSlot, Selection};
 use crate::hash::crc32c::Crc32c;
 use crate::hash::murmur3::Murmur3;
 use crate::isa::Variant;
@@ -17,7 +17,7 @@ use crate::route::engine::FibChoice;
 #[error("{slot}: {problem}")]
 pub struct ChoiceError {
     /// The slot.
-    pub slot: Slot,
+    pub slot: KernelSlot,
     /// What is wrong, and what there is.
     pub problem: String,
 }
@@ -26,34 +26,36 @@ pub struct ChoiceError {
 ///
 /// # Errors
 /// Where no CPU could, since there is no such choice.
-pub fn is_usable(slot: Slot, choice: &str) -> Result<bool, ChoiceError> {
+pub fn is_usable(slot: KernelSlot, choice: &str) -> Result<bool, ChoiceError> {
     fn read<T: FromStr<Err: Display>>(text: &str, usable: impl Fn(T) -> bool) -> Result<bool, String> {
         text.parse().map(usable).map_err(|e: T::Err| e.to_string())
     }
     let found = match slot {
-        Slot::Murmur3 => read(choice, |v| Murmur3::with_variant(v).is_some()),
-        Slot::Crc32c => read(choice, |v| Crc32c::with_variant(v).is_some()),
-        Slot::Parser => read(choice, |v| Parser::with_variant(v).is_some()),
-        Slot::Bloom(_) => read(choice, BloomKernel::available),
-        Slot::BlockedBloom(_) => read(choice, BlockedKernel::available),
-        Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => read(choice, Variant::available),
-        Slot::Megaflow => read(choice, MegaflowChoice::available),
-        Slot::Routes4 => read(choice, FibChoice::available::<u32>),
-        Slot::Routes6 => read(choice, FibChoice::available::<u128>),
+        KernelSlot::Murmur3 => read(choice, |v| Murmur3::with_variant(v).is_some()),
+        KernelSlot::Crc32c => read(choice, |v| Crc32c::with_variant(v).is_some()),
+        KernelSlot::Parser => read(choice, |v| Parser::with_variant(v).is_some()),
+        KernelSlot::Bloom(_) => read(choice, BloomKernel::available),
+        KernelSlot::BlockedBloom(_) => read(choice, BlockedKernel::available),
+        KernelSlot::Cuckoo(_) | KernelSlot::AclTree | KernelSlot::AclDynamic => {
+            read(choice, Variant::available)
+        }
+        KernelSlot::Megaflow => read(choice, MegaflowChoice::available),
+        KernelSlot::Routes4 => read(choice, FibChoice::available::<u32>),
+        KernelSlot::Routes6 => read(choice, FibChoice::available::<u128>),
     };
     found.map_err(|problem| ChoiceError { slot, problem })
 }
 
-fn usable(slot: Slot) -> impl Fn(&str) -> Option<String> {
+fn usable(slot: KernelSlot) -> impl Fn(&str) -> Option<String> {
     move |choice| is_usable(slot, choice).is_ok_and(|usable| usable).then(|| choice.to_owned())
 }
 
 /// What tables of this slot use that are built now without an explicit choice, and why.
-pub fn in_use(slot: Slot) -> Decision<String> {
-    choices::decide(slot, usable(slot))
+pub fn in_use(slot: KernelSlot) -> Selection<String> {
+    dispatch::select_kernel(slot, usable(slot))
 }
 
 /// What they would use if nothing were installed.
-pub fn built_in(slot: Slot) -> Decision<String> {
-    choices::decide_built_in(slot, usable(slot))
+pub fn built_in(slot: KernelSlot) -> Selection<String> {
+    dispatch::select_built_in_kernel(slot, usable(slot))
 }

@@ -34,7 +34,7 @@ pub mod one_by_one {
 
 use strum::{IntoStaticStr, VariantArray};
 
-use crate::names;
+use crate::named_enum;
 use crate::packet::fields::{TUNNEL_GENEVE, TUNNEL_GTPU, TUNNEL_VXLAN};
 
 /// A tunnel's protocol; as a number it is the key's `tun_type`.
@@ -52,7 +52,7 @@ pub enum TunnelKind {
 
 impl TunnelKind {
     /// All of them.
-    pub const ALL: [Self; 3] = names::all();
+    pub const ALL: [Self; 3] = named_enum::all();
 
     /// The name, in configurations and reports.
     pub fn name(self) -> &'static str {

@@ -2,7 +2,7 @@
 
 use strum::{Display, IntoStaticStr, VariantArray};
 
-use crate::names;
+use crate::named_enum;
 
 /// Why a packet that came to a tunnel's port was not terminated. Counted by reason; no packet is an
 /// error.
@@ -50,7 +50,7 @@ pub enum Refused {
 
 impl Refused {
     /// Every reason.
-    pub const ALL: [Self; 17] = names::all();
+    pub const ALL: [Self; 17] = named_enum::all();
 
     /// The reason's name in counters and reports.
     pub fn name(self) -> &'static str {

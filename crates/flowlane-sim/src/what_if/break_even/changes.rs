@@ -7,7 +7,7 @@ use crate::what_if::crossing::{Crossing, crossing, place_text};
 use crate::what_if::measured::{Measured, Measurement};
 use crate::what_if::text::label;
 use crate::what_if::{Base, Outcome};
-use flowlane::real::{exp, ln};
+use flowlane::deterministic_math::{exp, ln};
 
 /// Instructions between two changes by another core.
 pub(super) const PAUSES: [u32; 6] = [100_000, 20_000, 5000, 1000, 300, 100];

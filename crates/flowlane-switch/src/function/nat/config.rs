@@ -1,6 +1,6 @@
 //! How addresses are to be translated, what is refused, and what is counted.
 
-use flowlane::names;
+use flowlane::named_enum;
 use flowlane::packet::parse::ip_proto;
 use flowlane::route::Prefix;
 use strum::{IntoStaticStr, VariantArray};
@@ -191,7 +191,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every reason.
-    pub const ALL: [Self; 11] = names::all();
+    pub const ALL: [Self; 11] = named_enum::all();
 
     /// The reason's name in reports.
     pub fn name(self) -> &'static str {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::choices::{Choice, SizeClass, Slot};
-use crate::isa::{Body, Variant};
+use crate::dispatch::{AdaptiveDispatch, KernelSlot, SizeClass};
+use crate::isa::{Backend, Variant};
 
 /// A variant, and whether blocks are asked for before they are read.
 ///
@@ -52,13 +52,13 @@ impl BlockedKernel {
 }
 
 /// The body of a variant, where there is one here.
-pub(super) fn body(variant: Variant) -> Option<Body> {
-    Body::of(variant).filter(|_| variant != Variant::Sse42)
+pub(super) fn body(variant: Variant) -> Option<Backend> {
+    Backend::of(variant).filter(|_| variant != Variant::Sse42)
 }
 
 /// What is chosen on this machine for a filter of this many bytes: the body, and whether it asks ahead.
-pub(super) fn choose(table_bytes: usize) -> Choice<(Body, bool)> {
-    Choice::of(Slot::BlockedBloom(SizeClass::of(table_bytes)), |text| {
+pub(super) fn choose(table_bytes: usize) -> AdaptiveDispatch<(Backend, bool)> {
+    AdaptiveDispatch::of(KernelSlot::BlockedBloom(SizeClass::of(table_bytes)), |text| {
         let kernel: BlockedKernel = text.parse().ok()?;
         Some((body(kernel.variant)?, kernel.prefetch))
     })

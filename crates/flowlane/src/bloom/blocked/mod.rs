@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(target_arch = "x86_64")]
 use super::contains::Digest;
 use super::error::BloomError;
-use crate::choices::Choice;
-use crate::isa::{Body, Variant};
+use crate::dispatch::AdaptiveDispatch;
+use crate::isa::{Backend, Variant};
 use crate::memory::Memory;
 
 /// Bytes of a block.
@@ -51,7 +51,7 @@ pub struct BlockedBloomFilter {
     words: Memory<AtomicU64>,
     seed: u64,
     /// The body, and whether it asks ahead.
-    chosen: Choice<(Body, bool)>,
+    chosen: AdaptiveDispatch<(Backend, bool)>,
 }
 
 /// The blocks, as the bodies see them.
@@ -121,13 +121,13 @@ impl BlockedBloomFilter {
     /// The same, looked up by this variant (scalar, AVX2 or AVX-512), where it may be used here.
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
         let (_, prefetch) = self.chosen.get();
-        Some(Self { chosen: Choice::named((kernel::body(variant)?, prefetch)), ..self })
+        Some(Self { chosen: AdaptiveDispatch::named((kernel::body(variant)?, prefetch)), ..self })
     }
 
     /// The same, asking for blocks before they are read, or not, whatever its size says.
     pub fn with_prefetch(self, prefetch: bool) -> Self {
         let (body, _) = self.chosen.get();
-        Self { chosen: Choice::named((body, prefetch)), ..self }
+        Self { chosen: AdaptiveDispatch::named((body, prefetch)), ..self }
     }
 
     /// The variant that looks batches up.
@@ -222,13 +222,13 @@ impl BlockedBloomFilter {
     /// Where `hits` has not a word for each 64 keys, begun ones included.
     pub fn contains_batch(&self, keys: &[u32], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        self.chosen.batch(
+        self.chosen.run_batch(
             || keys.len(),
             |(body, prefetch)| match body {
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx512(w) => avx512::contains(w, prefetch, self.blocks(), self.seed, keys, hits),
+                Backend::Avx512(w) => avx512::contains(w, prefetch, self.blocks(), self.seed, keys, hits),
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx2(w) => {
+                Backend::Avx2(w) => {
                     avx2::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest((*k).into()))
                 }
                 _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest((*k).into())),
@@ -242,13 +242,13 @@ impl BlockedBloomFilter {
     /// As [`contains_batch`](Self::contains_batch) does.
     pub fn contains_batch_u64(&self, keys: &[u64], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        self.chosen.batch(
+        self.chosen.run_batch(
             || keys.len(),
             |(body, prefetch)| match body {
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx512(w) => avx512::contains(w, prefetch, self.blocks(), self.seed, keys, hits),
+                Backend::Avx512(w) => avx512::contains(w, prefetch, self.blocks(), self.seed, keys, hits),
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx2(w) => {
+                Backend::Avx2(w) => {
                     avx2::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest(*k));
                 }
                 _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest(*k)),
@@ -262,11 +262,11 @@ impl BlockedBloomFilter {
     /// As [`contains_batch`](Self::contains_batch) does.
     pub fn contains_batch_bytes(&self, keys: &[&[u8]], hits: &mut [u64]) {
         let hits = &mut hits[..keys.len().div_ceil(64)];
-        self.chosen.batch(
+        self.chosen.run_batch(
             || keys.len(),
             |(body, prefetch)| match body {
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx512(w) => {
+                Backend::Avx512(w) => {
                     for (keys, hits) in keys.chunks(64).zip(hits.chunks_mut(1)) {
                         let mut digests = [Digest(0); 64];
                         for (digest, key) in digests.iter_mut().zip(keys) {
@@ -277,7 +277,7 @@ impl BlockedBloomFilter {
                     }
                 }
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx2(w) => {
+                Backend::Avx2(w) => {
                     avx2::contains(w, prefetch, self.blocks(), keys, hits, |k| self.digest_bytes(k));
                 }
                 _ => scalar::contains_batch(self.blocks(), keys, hits, |k| self.digest_bytes(k)),
@@ -305,7 +305,7 @@ impl BlockedBloomFilter {
             self.contains_batch(keys, &mut hits);
             match self.chosen.get().0 {
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx512(w) => avx512::pack(w, keys, payloads, &hits, &mut batch.out),
+                Backend::Avx512(w) => avx512::pack(w, keys, payloads, &hits, &mut batch.out),
                 _ => scalar::pack(keys, payloads, &hits, &mut batch.out),
             }
         }

@@ -8,7 +8,7 @@ use super::flow::{FlowRef, Megaflow};
 use super::subtable::{Subtable, Term};
 use super::wide::{self, Lanes, Probe, Queue, Sums};
 use crate::hash::multilinear::FOLD;
-use crate::isa::{Avx2, Body};
+use crate::isa::{Avx2, Backend};
 use crate::packet::batch::{BLOCK, Column, LaneMask, TransposedBatch};
 use crate::packet::key::{BitIter, FlowKey};
 
@@ -153,5 +153,5 @@ pub(super) fn lookup(
     live: LaneMask,
     found: &mut [FlowRef],
 ) -> (LaneMask, u64) {
-    wide::lookup(witness, Body::Avx2(witness), tables, keys, live, found)
+    wide::lookup(witness, Backend::Avx2(witness), tables, keys, live, found)
 }

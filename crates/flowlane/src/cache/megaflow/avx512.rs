@@ -8,7 +8,7 @@ use super::flow::{FlowRef, Megaflow};
 use super::subtable::{Subtable, Term};
 use super::wide::{self, Lanes, Probe, Queue, Sums};
 use crate::hash::multilinear::FOLD;
-use crate::isa::{Avx512, Body};
+use crate::isa::{Avx512, Backend};
 use crate::packet::batch::{BLOCK, Column, LaneMask, TransposedBatch};
 use crate::packet::key::FlowKey;
 
@@ -148,5 +148,5 @@ pub(super) fn lookup(
     live: LaneMask,
     found: &mut [FlowRef],
 ) -> (LaneMask, u64) {
-    wide::lookup(witness, Body::Avx512(witness), tables, keys, live, found)
+    wide::lookup(witness, Backend::Avx512(witness), tables, keys, live, found)
 }

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::MegaflowConfig;
 use super::interleaved::MASKS_MAX;
-use crate::choices::{Choice, Slot};
-use crate::isa::{Body, Variant};
+use crate::dispatch::{AdaptiveDispatch, KernelSlot};
+use crate::isa::{Backend, Variant};
 
 /// Variant, threshold, and masks at once. Its name is `variant/fromN/xM`; where `/xM` is missing, it is 16.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -61,24 +61,24 @@ impl MegaflowChoice {
 /// How a cache looks batches up: a [`MegaflowChoice`] with the proof that its body may be used.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    pub(super) body: Body,
+    pub(super) body: Backend,
     pub(super) threshold: usize,
     pub(super) in_flight: usize,
 }
 
 /// What a configuration asks for, and for the rest what is chosen on this machine. Where the configuration names no
 /// variant, the first batches may find another to be faster.
-pub(super) fn choose(config: &MegaflowConfig) -> Choice<Way> {
-    let chosen = Choice::of(Slot::Megaflow, |text| {
+pub(super) fn choose(config: &MegaflowConfig) -> AdaptiveDispatch<Way> {
+    let chosen = AdaptiveDispatch::of(KernelSlot::Megaflow, |text| {
         let choice: MegaflowChoice = text.parse().ok()?;
         Some(Way {
-            body: Body::of(choice.variant)?,
+            body: Backend::of(choice.variant)?,
             threshold: config.threshold.unwrap_or(choice.threshold),
             in_flight: config.in_flight.unwrap_or(choice.in_flight).clamp(1, MASKS_MAX),
         })
     });
-    match config.variant.and_then(Body::of) {
-        Some(body) => Choice::named(Way { body, ..chosen.get() }),
+    match config.variant.and_then(Backend::of) {
+        Some(body) => AdaptiveDispatch::named(Way { body, ..chosen.get() }),
         None => chosen,
     }
 }

@@ -22,7 +22,7 @@ use super::Tables;
 use super::flow::{FlowRef, Megaflow};
 use super::subtable::Subtable;
 use crate::hash::multilinear;
-use crate::isa::Body;
+use crate::isa::Backend;
 use crate::memory::prefetch;
 use crate::packet::batch::{LANES_MAX, LaneMask};
 use crate::packet::key::{BitIter, FlowKey, WORDS};
@@ -120,7 +120,7 @@ pub(super) struct Ahead {
 /// As [`scalar::lookup`](super::scalar::lookup), of keys hashed by [`multilinear`].
 #[inline]
 pub(super) fn lookup(
-    body: Body,
+    body: Backend,
     tables: &mut Tables,
     keys: &[FlowKey],
     live: LaneMask,
@@ -130,7 +130,7 @@ pub(super) fn lookup(
     match body {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: either witness proves that the CPU has AVX2 and the instructions on bits, and that 256 bits are allowed.
-        Body::Avx2(_) | Body::Avx512(_) => unsafe { avx2(tables, keys, live, found, ahead) },
+        Backend::Avx2(_) | Backend::Avx512(_) => unsafe { avx2(tables, keys, live, found, ahead) },
         _ => portable(tables, keys, live, found, ahead),
     }
 }

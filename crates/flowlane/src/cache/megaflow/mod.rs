@@ -40,10 +40,10 @@ mod wide;
 pub use choice::{MegaflowChoice, MegaflowChoiceError};
 pub use flow::{FlowRef, Megaflow};
 
-use crate::choices::Choice;
+use crate::dispatch::AdaptiveDispatch;
 use crate::hash::multilinear::Multilinear;
 use crate::isa::cpu::Cpu;
-use crate::isa::{Body, Variant};
+use crate::isa::{Backend, Variant};
 use crate::memory::{Memory, prefetch};
 use crate::packet::batch::{LANES_MAX, LaneMask};
 use crate::packet::key::{FlowKey, FlowMask};
@@ -71,7 +71,7 @@ pub struct MegaflowConfig {
     /// Keys the hashes; secret where the traffic may be hostile.
     pub seed: u64,
     /// The variant, where it can be used here; else, and where it is none, what was chosen for this machine, or what the
-    /// first batches find to be fastest ([`choices`](crate::choices)).
+    /// first batches find to be fastest ([`dispatch`](crate::dispatch)).
     pub variant: Option<Variant>,
     /// Batches of fewer packets are looked up one by one; what was chosen where it is none.
     pub threshold: Option<usize>,
@@ -174,7 +174,7 @@ pub struct MegaflowCache {
     hand: usize,
     config: MegaflowConfig,
     hash: Multilinear,
-    way: Choice<Way>,
+    way: AdaptiveDispatch<Way>,
     /// From so many megaflows on, filters are beyond the second-level cache.
     pub(super) far_from: usize,
     /// The scratch does not fit the masks, or their order, any more.
@@ -226,19 +226,19 @@ impl MegaflowCache {
 
     /// Looks up with another variant from now on, where it can be used here. Says whether it can.
     pub fn set_variant(&mut self, variant: Variant) -> bool {
-        let Some(body) = Body::of(variant) else { return false };
-        self.way = Choice::named(Way { body, ..self.way.get() });
+        let Some(body) = Backend::of(variant) else { return false };
+        self.way = AdaptiveDispatch::named(Way { body, ..self.way.get() });
         true
     }
 
     /// Looks batches of fewer packets up one by one from now on.
     pub fn set_threshold(&mut self, packets: usize) {
-        self.way = Choice::named(Way { threshold: packets, ..self.way.get() });
+        self.way = AdaptiveDispatch::named(Way { threshold: packets, ..self.way.get() });
     }
 
     /// Looks for packets under so many masks at once from now on ([`MegaflowConfig::in_flight`]).
     pub fn set_in_flight(&mut self, masks: usize) {
-        self.way = Choice::named(Way { in_flight: masks.clamp(1, MASKS_MAX), ..self.way.get() });
+        self.way = AdaptiveDispatch::named(Way { in_flight: masks.clamp(1, MASKS_MAX), ..self.way.get() });
     }
 
     /// The megaflow that matches `key`.
@@ -262,17 +262,17 @@ impl MegaflowCache {
         let tables = &mut self.tables;
         let is_empty = tables.order.is_empty();
         let timed = || if is_empty { 0 } else { live.len() };
-        let (left, probes) = self.way.batch(timed, |Way { body, threshold, in_flight }| match body {
+        let (left, probes) = self.way.run_batch(timed, |Way { body, threshold, in_flight }| match body {
             _ if live.len() < threshold || is_empty => {
                 one_by_one(body, tables, keys, live, found, Ahead { masks: in_flight, far })
             }
             #[cfg(target_arch = "x86_64")]
-            Body::Avx2(witness) => {
+            Backend::Avx2(witness) => {
                 // SAFETY: the witness proves that the CPU has AVX2.
                 unsafe { avx2::lookup(witness, tables, keys, live, found) }
             }
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(witness) => {
+            Backend::Avx512(witness) => {
                 // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
                 unsafe { avx512::lookup(witness, tables, keys, live, found) }
             }
@@ -295,7 +295,7 @@ impl MegaflowCache {
     pub fn compare_variants(&mut self, keys: &[FlowKey], live: LaneMask) -> Result<(), (Variant, usize)> {
         let hits: Vec<u64> = self.tables.subtables.iter().map(|s| s.hits).collect();
         let (counters, way) = (self.counters, self.way.get());
-        let own = std::mem::replace(&mut self.way, Choice::named(way));
+        let own = std::mem::replace(&mut self.way, AdaptiveDispatch::named(way));
         let mut wanted = None;
         let mut result = Ok(());
         let definition = [(Variant::Scalar, 1)];
@@ -548,7 +548,7 @@ impl MegaflowCache {
 /// Looks up few packets, or any number by the portable body.
 #[inline]
 fn one_by_one(
-    body: Body,
+    body: Backend,
     tables: &mut Tables,
     keys: &[FlowKey],
     live: LaneMask,

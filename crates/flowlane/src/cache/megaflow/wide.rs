@@ -15,7 +15,7 @@ use super::super::bucket::{Bucket, SLOTS};
 use super::Tables;
 use super::flow::{FlowRef, Megaflow};
 use super::subtable::{Filter, Subtable, Term};
-use crate::isa::Body;
+use crate::isa::Backend;
 use crate::memory::prefetch;
 use crate::packet::batch::{BLOCK, LANES_MAX, LaneMask, TransposedBatch};
 use crate::packet::key::FlowKey;
@@ -148,7 +148,7 @@ pub(super) trait Lanes: Copy {
 #[inline(always)]
 pub(super) fn lookup(
     lanes: impl Lanes,
-    body: Body,
+    body: Backend,
     tables: &mut Tables,
     keys: &[FlowKey],
     live: LaneMask,

@@ -17,24 +17,24 @@ mod scalar;
 
 pub use scalar::{checksum, hash_words, update};
 
-use crate::choices::{self, Slot};
-use crate::isa::{Body, Variant};
+use crate::dispatch::{self, KernelSlot};
+use crate::isa::{Backend, Variant};
 
 /// CRC32C of one or many keys, by one of its variants.
 #[derive(Clone, Copy, Debug)]
 pub struct Crc32c {
-    body: Body,
+    body: Backend,
 }
 
 impl Crc32c {
     /// The variant of this name, where it may be used here.
     pub fn with_variant(variant: Variant) -> Option<Self> {
-        Body::of(variant).map(|body| Self { body })
+        Backend::of(variant).map(|body| Self { body })
     }
 
-    /// The variant chosen for this machine ([`choices`]).
+    /// The variant chosen for this machine ([`dispatch`]).
     pub fn new() -> Self {
-        choices::choose(Slot::Crc32c, |text| Self::with_variant(text.parse().ok()?))
+        dispatch::choose(KernelSlot::Crc32c, |text| Self::with_variant(text.parse().ok()?))
     }
 
     /// Which variant this is.
@@ -47,16 +47,16 @@ impl Crc32c {
     #[inline]
     pub fn hash_lanes<const N: usize>(&self, words: &[[u32; N]], seed: u32, out: &mut [u32; N]) {
         match self.body {
-            Body::Scalar => scalar::hash_lanes(words, seed, out),
+            Backend::Scalar => scalar::hash_lanes(words, seed, out),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
-            Body::Sse42(_) => unsafe { lanes::sse42(words, seed, out) },
+            Backend::Sse42(_) => unsafe { lanes::sse42(words, seed, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX2, and with it SSE4.2.
-            Body::Avx2(_) => unsafe { lanes::avx2(words, seed, out) },
+            Backend::Avx2(_) => unsafe { lanes::avx2(words, seed, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and with them SSE4.2.
-            Body::Avx512(_) => unsafe { lanes::avx512(words, seed, out) },
+            Backend::Avx512(_) => unsafe { lanes::avx512(words, seed, out) },
         }
     }
 }

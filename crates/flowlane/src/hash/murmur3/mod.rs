@@ -14,24 +14,24 @@ mod scalar;
 
 pub use scalar::{finish, hash_bytes, hash_words, mix};
 
-use crate::choices::{self, Slot};
-use crate::isa::{Body, Variant};
+use crate::dispatch::{self, KernelSlot};
+use crate::isa::{Backend, Variant};
 
 /// MurmurHash3 of many keys at a time, by one of its variants.
 #[derive(Clone, Copy, Debug)]
 pub struct Murmur3 {
-    body: Body,
+    body: Backend,
 }
 
 impl Murmur3 {
     /// The variant of this name, where it may be used here.
     pub fn with_variant(variant: Variant) -> Option<Self> {
-        Body::of(variant).map(|body| Self { body })
+        Backend::of(variant).map(|body| Self { body })
     }
 
-    /// The variant chosen for this machine ([`choices`]).
+    /// The variant chosen for this machine ([`dispatch`]).
     pub fn new() -> Self {
-        choices::choose(Slot::Murmur3, |text| Self::with_variant(text.parse().ok()?))
+        dispatch::choose(KernelSlot::Murmur3, |text| Self::with_variant(text.parse().ok()?))
     }
 
     /// Which variant this is.
@@ -44,16 +44,16 @@ impl Murmur3 {
     #[inline]
     pub fn hash_lanes<const N: usize>(&self, words: &[[u32; N]], seed: u32, out: &mut [u32; N]) {
         match self.body {
-            Body::Scalar => scalar::hash_lanes(words, seed, out),
+            Backend::Scalar => scalar::hash_lanes(words, seed, out),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
-            Body::Sse42(_) => unsafe { lanes::sse42(words, seed, out) },
+            Backend::Sse42(_) => unsafe { lanes::sse42(words, seed, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX2.
-            Body::Avx2(_) => unsafe { lanes::avx2(words, seed, out) },
+            Backend::Avx2(_) => unsafe { lanes::avx2(words, seed, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-            Body::Avx512(_) => unsafe { lanes::avx512(words, seed, out) },
+            Backend::Avx512(_) => unsafe { lanes::avx512(words, seed, out) },
         }
     }
 }

@@ -18,7 +18,7 @@ mod avx512;
 mod scalar;
 
 use super::key::{BitIter, FlowKey, FlowMask, WORDS};
-use crate::isa::Body;
+use crate::isa::Backend;
 use crate::memory::Memory;
 
 /// The most lanes that a [`LaneMask`] has.
@@ -95,7 +95,7 @@ impl TransposedBatch {
     /// # Panics
     /// Where a live lane has no key.
     #[inline]
-    pub(crate) fn fill(&mut self, body: Body, keys: &[FlowKey], live: LaneMask) {
+    pub(crate) fn fill(&mut self, body: Backend, keys: &[FlowKey], live: LaneMask) {
         assert!(64 - live.0.leading_zeros() as usize <= keys.len(), "a live lane has no key");
         self.len = live.len();
         for (slot, lane) in self.lanes.iter_mut().zip(live.lanes()) {
@@ -110,23 +110,23 @@ impl TransposedBatch {
         match body {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX2.
-            Body::Avx2(_) => unsafe { avx2::fill(keys, &self.words, lanes, &mut self.columns) },
+            Backend::Avx2(_) => unsafe { avx2::fill(keys, &self.words, lanes, &mut self.columns) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-            Body::Avx512(_) => unsafe { avx512::fill(keys, &self.words, lanes, &mut self.columns) },
+            Backend::Avx512(_) => unsafe { avx512::fill(keys, &self.words, lanes, &mut self.columns) },
             _ => scalar::fill(keys, &self.words, lanes, &mut self.columns),
         }
     }
 
     /// Keeps the slots of the bitmap `slots` only, moved together in their order.
     #[inline]
-    pub(crate) fn keep(&mut self, body: Body, slots: u64) {
+    pub(crate) fn keep(&mut self, body: Backend, slots: u64) {
         let slots = slots & LaneMask::first(self.len).0;
         self.len = slots.count_ones() as usize;
         match body {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-            Body::Avx512(_) => unsafe {
+            Backend::Avx512(_) => unsafe {
                 avx512::keep(slots, &mut self.lanes);
                 self.columns.iter_mut().for_each(|column| avx512::keep(slots, column));
             },
@@ -200,7 +200,7 @@ mod tests {
             })
             .collect();
         for_each_variant(|variant| {
-            let body = Body::of(variant).unwrap();
+            let body = Backend::of(variant).unwrap();
             let mut batch = TransposedBatch::new(&mask);
             assert_eq!((batch.place(3), batch.place(4), batch.place(63)), (Some(0), None, Some(2)));
             let patterns = [0, 1, u64::MAX, 1 << 63, 0x8000_0001, 0xaaaa_5555_0f0f_3333, 0xffff_0000];

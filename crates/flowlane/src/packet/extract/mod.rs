@@ -26,7 +26,7 @@ use super::fields::{VLAN_PRESENT, word};
 use super::headers::{Headers, Network, Transport};
 use super::key::FlowKey;
 use super::parse::{ether_type, ip_proto, parse_captured};
-use crate::choices::{self, Slot};
+use crate::dispatch::{self, KernelSlot};
 use crate::isa::Variant;
 #[cfg(target_arch = "x86_64")]
 use crate::isa::{Avx512Vbmi, Sse42};
@@ -376,7 +376,7 @@ fn extract_all<'a>(
 
 /// Which body extracts, with the proof that it may.
 #[derive(Clone, Copy, Debug)]
-enum Body {
+enum Backend {
     Scalar,
     #[cfg(target_arch = "x86_64")]
     Sse42(Sse42),
@@ -399,7 +399,7 @@ enum Body {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Parser {
-    body: Body,
+    body: Backend,
 }
 
 impl Parser {
@@ -407,11 +407,11 @@ impl Parser {
     #[doc(hidden)]
     pub fn with_variant(variant: Variant) -> Option<Self> {
         let body = match variant {
-            Variant::Scalar => Some(Body::Scalar),
+            Variant::Scalar => Some(Backend::Scalar),
             #[cfg(target_arch = "x86_64")]
-            Variant::Sse42 => Sse42::detect().map(Body::Sse42),
+            Variant::Sse42 => Sse42::detect().map(Backend::Sse42),
             #[cfg(target_arch = "x86_64")]
-            Variant::Avx512 => Avx512Vbmi::detect().map(Body::Avx512),
+            Variant::Avx512 => Avx512Vbmi::detect().map(Backend::Avx512),
             _ => None,
         };
         Some(Self { body: body? })
@@ -419,18 +419,18 @@ impl Parser {
 
     /// The variant chosen for this machine ([`Tuning`](crate::Tuning)).
     pub fn new() -> Self {
-        choices::choose(Slot::Parser, |text| Self::with_variant(text.parse().ok()?))
+        dispatch::choose(KernelSlot::Parser, |text| Self::with_variant(text.parse().ok()?))
     }
 
     /// Which variant this is.
     #[doc(hidden)]
     pub fn variant(&self) -> Variant {
         match self.body {
-            Body::Scalar => Variant::Scalar,
+            Backend::Scalar => Variant::Scalar,
             #[cfg(target_arch = "x86_64")]
-            Body::Sse42(_) => Variant::Sse42,
+            Backend::Sse42(_) => Variant::Sse42,
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(_) => Variant::Avx512,
+            Backend::Avx512(_) => Variant::Avx512,
         }
     }
 
@@ -460,11 +460,11 @@ impl Parser {
         match self.body {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
-            Body::Sse42(isa) => unsafe { sse42::parse_all(isa, frames, in_port, keys, headers) },
+            Backend::Sse42(isa) => unsafe { sse42::parse_all(isa, frames, in_port, keys, headers) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ, VL and VBMI, and the instructions on bits.
-            Body::Avx512(isa) => unsafe { avx512::parse_all(isa, frames, in_port, keys, headers) },
-            Body::Scalar => {
+            Backend::Avx512(isa) => unsafe { avx512::parse_all(isa, frames, in_port, keys, headers) },
+            Backend::Scalar => {
                 for ((frame, key), headers) in frames.zip(keys).zip(headers) {
                     *headers = parse_captured(frame, in_port, key);
                 }

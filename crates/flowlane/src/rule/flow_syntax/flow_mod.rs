@@ -10,7 +10,7 @@ use super::super::{Action, Match, ReadOptions, Rule};
 use super::known::Known;
 use super::matches::SHORTHANDS;
 use super::{actions, attribute, bounded, number, read_keys, split_actions, values, without_actions};
-use crate::names;
+use crate::named_enum;
 
 /// What happens to rules.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, IntoStaticStr, VariantArray)]
@@ -30,7 +30,7 @@ pub enum Command {
 
 impl Command {
     /// All of them.
-    pub const ALL: [Self; 5] = names::all();
+    pub const ALL: [Self; 5] = named_enum::all();
 
     /// The word for it, in files.
     pub fn name(self) -> &'static str {
@@ -268,7 +268,7 @@ fn read_command(line: Token<'_>) -> Result<(Command, Token<'_>), Fault> {
 fn meant(word: &str) -> Option<&'static str> {
     let commands = Command::ALL.map(Command::name);
     let cut_short = commands.into_iter().find(|name| word.len() >= 3 && name.starts_with(word));
-    let nearest = || names::nearest(word, SHORTHANDS.iter().map(|s| s.0).chain(commands));
+    let nearest = || named_enum::nearest(word, SHORTHANDS.iter().map(|s| s.0).chain(commands));
     cut_short.or_else(|| nearest().filter(|name| commands.contains(name)))
 }
 

@@ -4,9 +4,9 @@ use std::hint::black_box;
 
 use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest};
-use crate::choices::Slot;
 use crate::classify::acl::{Dynamic, DynamicConfig, Engine, Entry, Layout, RankKey};
 use crate::classify::acl::{Tree, TreeConfig, Verdict};
+use crate::dispatch::KernelSlot;
 use crate::generate::{Locality, Profile, RuleConfig, Trace, TraceConfig, generate_rules};
 use crate::isa::Variant;
 use crate::rule::{Priority, Rule, RuleId};
@@ -54,7 +54,7 @@ fn entry((i, rule): (usize, &Rule)) -> Entry<4> {
 /// A contest between tables of the same rules that `build` makes.
 fn contest<E: Engine<4>>(
     measuring: &mut Measuring<'_>,
-    slot: Slot,
+    slot: KernelSlot,
     build: impl Fn(Variant, &[Entry<4>]) -> E,
 ) -> Outcome {
     let rules = generate_rules(&RuleConfig::new(Profile::Acl, RULES)).expect("a profile of 5-tuples");
@@ -71,14 +71,14 @@ fn contest<E: Engine<4>>(
 }
 
 pub(super) fn tree(measuring: &mut Measuring<'_>) -> Outcome {
-    contest(measuring, Slot::AclTree, |variant, entries| {
+    contest(measuring, KernelSlot::AclTree, |variant, entries| {
         let config = TreeConfig { variant: Some(variant), memory_max: MEMORY_MAX, ..TreeConfig::default() };
         Tree::build(Layout::ipv4_five_tuple().kinds(), entries, &config).expect("there is memory enough")
     })
 }
 
 pub(super) fn dynamic(measuring: &mut Measuring<'_>) -> Outcome {
-    contest(measuring, Slot::AclDynamic, |variant, entries| {
+    contest(measuring, KernelSlot::AclDynamic, |variant, entries| {
         let config = DynamicConfig { variant: Some(variant), ..DynamicConfig::new(0x5eed) };
         Dynamic::build(Layout::ipv4_five_tuple().kinds(), entries, config).expect("there is memory enough")
     })

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest, table_bytes};
 use crate::bloom::{Algorithm, BlockedBloomFilter, BlockedKernel, BloomFilter, BloomKernel, UNROLLS};
-use crate::choices::{SizeClass, Slot};
+use crate::dispatch::{KernelSlot, SizeClass};
 use crate::generate::Random;
 use crate::isa::Variant;
 
@@ -63,7 +63,7 @@ pub(super) fn classic(measuring: &mut Measuring<'_>, size: SizeClass) -> Outcome
         payloads: (0..KEYS as u32).collect(),
         out: (vec![0; KEYS], vec![0; KEYS]),
     };
-    one_contest(measuring, Slot::Bloom(size), Some(bytes as u64), KEYS as u64, &kernels(), &mut work)
+    one_contest(measuring, KernelSlot::Bloom(size), Some(bytes as u64), KEYS as u64, &kernels(), &mut work)
 }
 
 struct Blocked {
@@ -99,5 +99,12 @@ pub(super) fn blocked(measuring: &mut Measuring<'_>, size: SizeClass) -> Outcome
     // The scalar body never asks ahead.
     kernels.retain(|k| k.available() && !(k.prefetch && k.variant == Variant::Scalar));
     let mut work = Blocked { filter: Some(filter), random, keys: vec![0; KEYS], hits: vec![0; KEYS / 64] };
-    one_contest(measuring, Slot::BlockedBloom(size), Some(bytes as u64), KEYS as u64, &kernels, &mut work)
+    one_contest(
+        measuring,
+        KernelSlot::BlockedBloom(size),
+        Some(bytes as u64),
+        KEYS as u64,
+        &kernels,
+        &mut work,
+    )
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::choices::WIN_BELOW;
+use crate::dispatch::WIN_BELOW;
 
 /// Rounds that every candidate has, whatever the time.
 const ROUNDS_MIN: usize = 25;

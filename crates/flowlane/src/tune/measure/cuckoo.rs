@@ -4,8 +4,8 @@ use std::hint::black_box;
 
 use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest, table_bytes};
-use crate::choices::{SizeClass, Slot};
 use crate::cuckoo::{BATCH_MAX, CuckooConfig, CuckooWriter};
+use crate::dispatch::{KernelSlot, SizeClass};
 use crate::generate::Random;
 use crate::isa::Variant;
 
@@ -58,5 +58,5 @@ pub(super) fn measure(measuring: &mut Measuring<'_>, size: SizeClass) -> Outcome
     let bytes = table.table_bytes() as u64;
     let random = Random::for_purpose(1, "tune: cuckoo");
     let mut work = Looking { table, entries: entries as u64, random, keys: vec![[0; WORDS]; KEYS] };
-    one_contest(measuring, Slot::Cuckoo(size), Some(bytes), KEYS as u64, &variants, &mut work)
+    one_contest(measuring, KernelSlot::Cuckoo(size), Some(bytes), KEYS as u64, &variants, &mut work)
 }

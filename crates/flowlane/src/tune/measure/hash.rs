@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest};
-use crate::choices::Slot;
+use crate::dispatch::KernelSlot;
 use crate::generate::Random;
 use crate::hash::crc32c::Crc32c;
 use crate::hash::murmur3::Murmur3;
@@ -36,7 +36,7 @@ impl<F: Fn(Variant, &[[u32; LANES]], &mut [u32; LANES])> Workload for Hashing<F>
 
 fn measure(
     measuring: &mut Measuring<'_>,
-    slot: Slot,
+    slot: KernelSlot,
     hash: impl Fn(Variant, &[[u32; LANES]], &mut [u32; LANES]),
 ) -> Outcome {
     let variants: Vec<Variant> = Variant::ALL.into_iter().filter(|v| v.available()).collect();
@@ -47,13 +47,13 @@ fn measure(
 }
 
 pub(super) fn murmur3(measuring: &mut Measuring<'_>) -> Outcome {
-    measure(measuring, Slot::Murmur3, |variant, words, out| {
+    measure(measuring, KernelSlot::Murmur3, |variant, words, out| {
         Murmur3::with_variant(variant).expect("is available").hash_lanes(words, 7, out);
     })
 }
 
 pub(super) fn crc32c(measuring: &mut Measuring<'_>) -> Outcome {
-    measure(measuring, Slot::Crc32c, |variant, words, out| {
+    measure(measuring, KernelSlot::Crc32c, |variant, words, out| {
         Crc32c::with_variant(variant).expect("is available").hash_lanes(words, 7, out);
     })
 }

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use super::Outcome;
 use super::contest::{Contest, Measuring, Verdict, Workload};
 use crate::cache::{FlowRef, MegaflowCache, MegaflowChoice, MegaflowConfig};
-use crate::choices::Slot;
+use crate::dispatch::KernelSlot;
 use crate::generate::Random;
 use crate::isa::Variant;
 use crate::packet::batch::LaneMask;
@@ -122,7 +122,7 @@ impl Workload for Looking {
 }
 
 pub(super) fn measure(measuring: &mut Measuring<'_>) -> Outcome {
-    let built_in = crate::tune::built_in(Slot::Megaflow).choice;
+    let built_in = crate::tune::built_in(KernelSlot::Megaflow).choice;
     let default: MegaflowChoice = built_in.parse().expect("what is built in is read");
     let mut looking = Looking::new();
     let ticks = measuring.ticks / (SMALL_BURSTS.len() as u64 + 6);
@@ -155,7 +155,7 @@ pub(super) fn measure(measuring: &mut Measuring<'_>) -> Outcome {
         contests.extend(duels);
     }
     let choice = MegaflowChoice { variant: way.variant, threshold, in_flight }.to_string();
-    Outcome { slot: Slot::Megaflow, choice, built_in, table_bytes: None, contests }
+    Outcome { slot: KernelSlot::Megaflow, choice, built_in, table_bytes: None, contests }
 }
 
 /// Whether bursts of this length are better looked up one by one (place 0) or by the variant (place 1).

@@ -17,7 +17,7 @@ pub(super) use contest::{Rules, contest};
 
 use std::fmt::Display;
 
-use crate::choices::{Choices, SizeClass, Slot};
+use crate::dispatch::{KernelOverrides, KernelSlot, SizeClass};
 use crate::isa::cpu::Cpu;
 use contest::Measuring;
 
@@ -46,8 +46,8 @@ pub struct Tuning {
 
 impl Tuning {
     /// The choices.
-    pub fn choices(&self) -> Choices {
-        let mut choices = Choices::new();
+    pub fn choices(&self) -> KernelOverrides {
+        let mut choices = KernelOverrides::new();
         self.outcomes.iter().for_each(|o| choices.set(o.slot, o.choice.as_str()));
         choices
     }
@@ -62,7 +62,7 @@ impl Tuning {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The slot.
-    pub slot: Slot,
+    pub slot: KernelSlot,
     /// The choice: the built-in one where no other is faster by more than noise.
     pub choice: String,
     /// What is built in.
@@ -87,39 +87,43 @@ impl Outcome {
 pub fn measure(
     clock: &mut dyn FnMut() -> u64,
     budget: Budget,
-    progress: &mut dyn FnMut(Slot, usize, usize),
+    progress: &mut dyn FnMut(KernelSlot, usize, usize),
 ) -> Tuning {
-    let slots: Vec<Slot> = Slot::all().collect();
+    let slots: Vec<KernelSlot> = KernelSlot::all().collect();
     let weights: u64 = slots.iter().map(|slot| weight(*slot)).sum();
     let outcomes = slots.iter().enumerate().map(|(done, slot)| {
         progress(*slot, done, slots.len());
         let ticks = (budget.ticks / weights).saturating_mul(weight(*slot));
         let mut measuring = Measuring { clock: &mut *clock, ticks, table_bytes_max: budget.table_bytes_max };
         match *slot {
-            Slot::Murmur3 => hash::murmur3(&mut measuring),
-            Slot::Crc32c => hash::crc32c(&mut measuring),
-            Slot::Parser => parser::measure(&mut measuring),
-            Slot::Bloom(size) => bloom::classic(&mut measuring, size),
-            Slot::BlockedBloom(size) => bloom::blocked(&mut measuring, size),
-            Slot::Cuckoo(size) => cuckoo::measure(&mut measuring, size),
-            Slot::Megaflow => megaflow::measure(&mut measuring),
-            Slot::AclTree => acl::tree(&mut measuring),
-            Slot::AclDynamic => acl::dynamic(&mut measuring),
-            Slot::Routes4 => routes::measure::<u32>(&mut measuring),
-            Slot::Routes6 => routes::measure::<u128>(&mut measuring),
+            KernelSlot::Murmur3 => hash::murmur3(&mut measuring),
+            KernelSlot::Crc32c => hash::crc32c(&mut measuring),
+            KernelSlot::Parser => parser::measure(&mut measuring),
+            KernelSlot::Bloom(size) => bloom::classic(&mut measuring, size),
+            KernelSlot::BlockedBloom(size) => bloom::blocked(&mut measuring, size),
+            KernelSlot::Cuckoo(size) => cuckoo::measure(&mut measuring, size),
+            KernelSlot::Megaflow => megaflow::measure(&mut measuring),
+            KernelSlot::AclTree => acl::tree(&mut measuring),
+            KernelSlot::AclDynamic => acl::dynamic(&mut measuring),
+            KernelSlot::Routes4 => routes::measure::<u32>(&mut measuring),
+            KernelSlot::Routes6 => routes::measure::<u128>(&mut measuring),
         }
     });
     Tuning { outcomes: outcomes.collect() }
 }
 
 /// Its share of the time: by the number of candidates and how noisy their memory is.
-fn weight(slot: Slot) -> u64 {
+fn weight(slot: KernelSlot) -> u64 {
     match slot {
-        Slot::Murmur3 | Slot::Crc32c => 1,
-        Slot::Parser => 2,
-        Slot::Bloom(_) | Slot::BlockedBloom(_) | Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => 3,
-        Slot::Routes4 | Slot::Routes6 => 6,
-        Slot::Megaflow => 12,
+        KernelSlot::Murmur3 | KernelSlot::Crc32c => 1,
+        KernelSlot::Parser => 2,
+        KernelSlot::Bloom(_)
+        | KernelSlot::BlockedBloom(_)
+        | KernelSlot::Cuckoo(_)
+        | KernelSlot::AclTree
+        | KernelSlot::AclDynamic => 3,
+        KernelSlot::Routes4 | KernelSlot::Routes6 => 6,
+        KernelSlot::Megaflow => 12,
     }
 }
 
@@ -139,7 +143,7 @@ fn table_bytes(size: SizeClass, table_bytes_max: u64) -> usize {
 /// The outcome of a slot with one contest between all `candidates`.
 fn one_contest<T: Display + Copy>(
     measuring: &mut Measuring<'_>,
-    slot: Slot,
+    slot: KernelSlot,
     table_bytes: Option<u64>,
     items: u64,
     candidates: &[T],

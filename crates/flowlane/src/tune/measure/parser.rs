@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest};
-use crate::choices::Slot;
+use crate::dispatch::KernelSlot;
 use crate::generate::packet::FRAME_MIN;
 use crate::generate::{Random, build_frame};
 use crate::isa::Variant;
@@ -73,5 +73,5 @@ pub(super) fn measure(measuring: &mut Measuring<'_>) -> Outcome {
         headers: vec![Headers::default(); BURST],
         parser: Parser::new(),
     };
-    one_contest(measuring, Slot::Parser, None, FRAMES as u64, &variants, &mut parsing)
+    one_contest(measuring, KernelSlot::Parser, None, FRAMES as u64, &variants, &mut parsing)
 }

@@ -9,7 +9,7 @@ use super::endpoint::{EndpointId, EndpointReader, Key, V6Key, VRF_MAX};
 use super::plain::{OUTER_BYTES, Plain, PlainPacket, vni};
 use super::validate::{Valid, validate};
 use super::{Policy, Refused, RefusedCounts, TunnelKind};
-use crate::isa::{Body, Variant};
+use crate::isa::{Backend, Variant};
 use crate::packet::tunnel::Inner;
 use crate::packet::{Headers, LaneMask};
 
@@ -102,7 +102,7 @@ impl Decapsulated {
 #[derive(Debug)]
 pub struct Decapsulator {
     cache: EndpointCache,
-    body: Body,
+    body: Backend,
     policy: Policy,
     plain: Plain,
     refused: RefusedCounts,
@@ -121,15 +121,15 @@ struct Batch<'a> {
 impl Decapsulator {
     /// A node that terminates what `policy` says and `table` holds, by the widest variant that there is.
     pub fn new(table: EndpointReader, policy: Policy) -> Self {
-        Self::with_body(table, policy, Body::first_of(&[Variant::Avx512, Variant::Avx2]))
+        Self::with_body(table, policy, Backend::first_of(&[Variant::Avx512, Variant::Avx2]))
     }
 
     /// The same by the variant of this name; none where that may not be used here.
     pub fn with_variant(table: EndpointReader, policy: Policy, variant: Variant) -> Option<Self> {
-        Body::of(variant).map(|body| Self::with_body(table, policy, body))
+        Backend::of(variant).map(|body| Self::with_body(table, policy, body))
     }
 
-    fn with_body(table: EndpointReader, policy: Policy, body: Body) -> Self {
+    fn with_body(table: EndpointReader, policy: Policy, body: Backend) -> Self {
         let plain = Plain::new(&policy);
         Self {
             cache: EndpointCache::new(table),
@@ -180,10 +180,10 @@ impl Decapsulator {
         match self.body {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-            Body::Avx512(_) => unsafe { avx512::decapsulate(self, batch, out) },
+            Backend::Avx512(_) => unsafe { avx512::decapsulate(self, batch, out) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-            Body::Avx2(_) => unsafe { portable::avx2(self, batch, out) },
+            Backend::Avx2(_) => unsafe { portable::avx2(self, batch, out) },
             _ => self.whole_batch(batch, out, portable::read_plain),
         }
     }

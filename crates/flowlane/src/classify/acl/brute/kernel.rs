@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::isa::{Body, Variant};
+use crate::isa::{Backend, Variant};
 
 /// What stands in the lanes of a register.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -68,6 +68,6 @@ impl BruteKernel {
 
     /// The default.
     pub(super) fn fastest() -> Self {
-        Self::fastest_of(Body::first_of(&[Variant::Avx512, Variant::Avx2, Variant::Sse42]).variant())
+        Self::fastest_of(Backend::first_of(&[Variant::Avx512, Variant::Avx2, Variant::Sse42]).variant())
     }
 }

@@ -17,7 +17,7 @@ use super::engine::{Dead, Settled};
 use super::{
     BuildError, CATEGORIES_MAX, Condition, Engine, Entry, Explanation, Verdict, WordKind, order, reason,
 };
-use crate::isa::{Body, Variant};
+use crate::isa::{Backend, Variant};
 use crate::rule::RuleId;
 
 /// Rules of a block: the lanes of the widest register.
@@ -45,7 +45,7 @@ pub struct Brute<const W: usize> {
     counting: Vec<[u16; CATEGORIES_MAX]>,
     /// The places among `entries` of those that count in category 0, and what is found with them.
     plain: Vec<(u32, Verdict)>,
-    body: Body,
+    body: Backend,
     kernel: BruteKernel,
 }
 
@@ -61,7 +61,7 @@ impl<const W: usize> Brute<W> {
     #[inline(never)]
     pub fn new(kinds: &[WordKind; W], entries: &[Entry<W>]) -> Self {
         let kernel = BruteKernel::fastest();
-        let body = Body::of(kernel.variant).expect("the default is chosen among what is available");
+        let body = Backend::of(kernel.variant).expect("the default is chosen among what is available");
         let order = order::descending(entries.iter().map(|e| e.rank.0));
         let entries: Vec<Entry<W>> = order.into_iter().map(|i| entries[i as usize]).collect();
         let any = Condition::any(kinds);
@@ -123,7 +123,7 @@ impl<const W: usize> Brute<W> {
     /// The same, looked up by this kernel, where it may be used here.
     #[inline(never)]
     pub fn with_kernel(self, kernel: BruteKernel) -> Option<Self> {
-        Some(Self { body: Body::of(kernel.variant)?, kernel, ..self })
+        Some(Self { body: Backend::of(kernel.variant)?, kernel, ..self })
     }
 
     /// How batches are looked up.
@@ -152,13 +152,13 @@ impl<const W: usize> Brute<W> {
 
     fn lookup(&self, keys: &[[u32; W]], categories: usize, verdicts: &mut [Verdict]) {
         match self.body {
-            Body::Scalar => scalar::lookup(self, keys, categories, verdicts),
+            Backend::Scalar => scalar::lookup(self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Body::Sse42(isa) => x86::sse42(isa, self, keys, categories, verdicts),
+            Backend::Sse42(isa) => x86::sse42(isa, self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Body::Avx2(isa) => x86::avx2(isa, self, keys, categories, verdicts),
+            Backend::Avx2(isa) => x86::avx2(isa, self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(isa) => x86::avx512(isa, self, keys, categories, verdicts),
+            Backend::Avx512(isa) => x86::avx512(isa, self, keys, categories, verdicts),
         }
     }
 }

@@ -13,7 +13,7 @@ use super::scalar;
 use super::table::{CLASS_BITS, CLASS_SHIFT, HEADS, OVERFLOWED, Place, TAGS, Table, head_of};
 use super::winners::{BATCH, Floor, Several, Single, Winners};
 use crate::classify::acl::{Verdict, WordKind};
-use crate::isa::Body;
+use crate::isa::Backend;
 use crate::memory::prefetch;
 
 /// Keys that are probed together.
@@ -199,7 +199,7 @@ impl Lanes for Portable {
 
 /// [`Engine::lookup_batch`](crate::classify::acl::Engine::lookup_batch).
 pub(super) fn lookup<const W: usize>(
-    body: Body,
+    body: Backend,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
     verdicts: &mut [Verdict],
@@ -213,7 +213,7 @@ pub(super) fn lookup<const W: usize>(
 
 /// [`Dynamic::improve_batch`].
 pub(super) fn improve<const W: usize>(
-    body: Body,
+    body: Backend,
     engine: &Dynamic<W>,
     keys: &[[u32; W]],
     floors: &[Floor],
@@ -249,18 +249,18 @@ fn one_by_one<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], winners: &
     }
 }
 
-fn search<const W: usize>(body: Body, engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Single) {
+fn search<const W: usize>(body: Backend, engine: &Dynamic<W>, keys: &[[u32; W]], winners: &mut Single) {
     match body {
-        Body::Scalar => one_by_one(engine, keys, winners),
+        Backend::Scalar => one_by_one(engine, keys, winners),
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has SSE4.2.
-        Body::Sse42(_) => unsafe { sse42(engine, keys, winners) },
+        Backend::Sse42(_) => unsafe { sse42(engine, keys, winners) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-        Body::Avx2(isa) => unsafe { super::avx2::search(isa, engine, keys, winners) },
+        Backend::Avx2(isa) => unsafe { super::avx2::search(isa, engine, keys, winners) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-        Body::Avx512(isa) => unsafe { super::avx512::search(isa, engine, keys, winners) },
+        Backend::Avx512(isa) => unsafe { super::avx512::search(isa, engine, keys, winners) },
     }
 }
 
@@ -269,10 +269,10 @@ fn search_categories<const W: usize>(engine: &Dynamic<W>, keys: &[[u32; W]], win
     match engine.body.get() {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-        Body::Avx2(isa) => unsafe { super::avx2::search_categories(isa, engine, keys, winners) },
+        Backend::Avx2(isa) => unsafe { super::avx2::search_categories(isa, engine, keys, winners) },
         #[cfg(target_arch = "x86_64")]
         // SAFETY: the witness proves that the CPU has AVX2, too, and the instructions on bits.
-        Body::Avx512(isa) => unsafe { super::avx2::search_categories(isa.into(), engine, keys, winners) },
+        Backend::Avx512(isa) => unsafe { super::avx2::search_categories(isa.into(), engine, keys, winners) },
         _ => one_by_one(engine, keys, winners),
     }
 }

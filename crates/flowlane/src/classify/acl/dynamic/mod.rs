@@ -28,9 +28,9 @@ use self::plan::Planned;
 use self::rules::Rules;
 use self::table::{Table, finest_mask};
 use super::{BuildError, Engine, Entry, Explanation, RankKey, Verdict, WordKind, order};
-use crate::choices::{Choice, Slot};
-use crate::isa::{Body, Variant};
-use crate::memory::{Apart, Memory, Zeroed};
+use crate::dispatch::{AdaptiveDispatch, KernelSlot};
+use crate::isa::{Backend, Variant};
+use crate::memory::{CachePadded, Memory, Zeroed};
 use crate::rule::RuleId;
 
 pub use self::changes::{Change, ChangeError};
@@ -53,7 +53,7 @@ pub struct DynamicConfig {
     /// Secret from whoever sends packets or sets rules: it decides where keys collide.
     pub seed: u64,
     /// Which body looks batches up; `None`: what is chosen for this CPU, or what the first batches find to be fastest
-    /// ([`choices`](crate::choices)).
+    /// ([`dispatch`](crate::dispatch)).
     pub variant: Option<Variant>,
     /// What the plan reckons with.
     pub costs: Costs,
@@ -81,7 +81,7 @@ impl DynamicConfig {
 pub struct Dynamic<const W: usize> {
     kinds: [WordKind; W],
     config: DynamicConfig,
-    body: Choice<Body>,
+    body: AdaptiveDispatch<Backend>,
     classes: Classes,
     /// In the order in which a rule takes the first that suits it; the last suits all.
     tables: Vec<Table<W>>,
@@ -90,8 +90,8 @@ pub struct Dynamic<const W: usize> {
     /// Those that are not empty, in the order in which they are searched: where most winners are comes first.
     order: Vec<u8>,
     rules: Rules<W>,
-    directory: Apart<Directory>,
-    ids: Apart<Ids>,
+    directory: CachePadded<Directory>,
+    ids: CachePadded<Ids>,
 }
 
 impl<const W: usize> fmt::Debug for Dynamic<W> {
@@ -224,8 +224,8 @@ impl<const W: usize> Dynamic<W> {
         let own_classes = || Classes::of_ranks(&by_rank.iter().map(|e| e.rank.0).collect::<Vec<u64>>());
         let room = entries.len() + entries.len() / 16;
         let handles = entries.iter().map(|e| e.rule.0);
-        let chosen = || Choice::of(Slot::AclDynamic, |text| Body::of(text.parse().ok()?));
-        let body = config.variant.map_or_else(chosen, |v| Choice::named(Body::first_of(&[v])));
+        let chosen = || AdaptiveDispatch::of(KernelSlot::AclDynamic, |text| Backend::of(text.parse().ok()?));
+        let body = config.variant.map_or_else(chosen, |v| AdaptiveDispatch::named(Backend::first_of(&[v])));
         let table = |(i, planned)| Table::with_room(planned, i as u8, config.seed, 0);
         let mut made = Self {
             kinds: *kinds,
@@ -235,14 +235,14 @@ impl<const W: usize> Dynamic<W> {
             tables: tables.into_iter().enumerate().map(table).collect(),
             order: Vec::new(),
             rules: Rules::with_room(0),
-            directory: Apart(Directory::new()),
-            ids: Apart(Ids::with_room([].into_iter(), config.seed)),
+            directory: CachePadded(Directory::new()),
+            ids: CachePadded(Ids::with_room([].into_iter(), config.seed)),
             config,
         };
         let needed = room * size_of::<rules::Record<W>>() + Ids::bytes_for(handles.clone());
         made.check(entries.len(), made.bytes() + needed)?;
         made.rules = Rules::with_room(room);
-        made.ids = Apart(Ids::with_room(handles, made.config.seed));
+        made.ids = CachePadded(Ids::with_room(handles, made.config.seed));
         for entry in by_rank.into_iter().rev() {
             if made.ids.find(entry.rule.0).is_some() {
                 return Err(BuildError::Duplicate(entry.rule));
@@ -328,7 +328,7 @@ impl<const W: usize> Dynamic<W> {
     pub(super) fn improve_batch(&self, keys: &[[u32; W]], floors: &[Floor], verdicts: &mut [Verdict]) {
         assert_eq!((keys.len(), keys.len()), (floors.len(), verdicts.len()), "one of each for each key");
         let timed = || if self.is_empty() { 0 } else { keys.len() };
-        self.body.batch(timed, |body| batch::improve(body, self, keys, floors, verdicts));
+        self.body.run_batch(timed, |body| batch::improve(body, self, keys, floors, verdicts));
     }
 
     /// Which table a rule goes to.
@@ -448,7 +448,7 @@ impl<const W: usize> Engine<W> for Dynamic<W> {
     fn lookup_batch(&self, keys: &[[u32; W]], verdicts: &mut [Verdict]) {
         assert_eq!(keys.len(), verdicts.len());
         let timed = || if self.is_empty() { 0 } else { keys.len() };
-        self.body.batch(timed, |body| batch::lookup(body, self, keys, verdicts));
+        self.body.run_batch(timed, |body| batch::lookup(body, self, keys, verdicts));
     }
 
     #[inline(never)]

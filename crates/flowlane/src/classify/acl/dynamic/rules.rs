@@ -1,7 +1,7 @@
 //! The rules, one record each, and blocks of 16 for those far down a long chain.
 
 use crate::classify::acl::{Entry, RankKey, WordKind};
-use crate::memory::{Apart, LINE_BYTES, Memory, Zeroed, prefetch_at};
+use crate::memory::{CachePadded, LINE_BYTES, Memory, Zeroed, prefetch_at};
 use crate::rule::RuleId;
 
 use super::winners::Found;
@@ -150,7 +150,7 @@ impl<const W: usize> Record<W> {
 pub(super) struct Rules<const W: usize> {
     pub(super) records: Memory<Record<W>>,
     pub(super) blocks: Memory<Block<W>>,
-    pub(super) counts: Apart<Counts>,
+    pub(super) counts: CachePadded<Counts>,
 }
 
 /// What changes write and no lookup reads.
@@ -176,7 +176,7 @@ impl<const W: usize> Rules<W> {
         Self {
             records: Memory::zeroed(rules + 1),
             blocks: Memory::zeroed(1),
-            counts: Apart(Counts { free: [0; 2], used: [1; 2], len: 0, blocks_len: 0, in_blocks: 0 }),
+            counts: CachePadded(Counts { free: [0; 2], used: [1; 2], len: 0, blocks_len: 0, in_blocks: 0 }),
         }
     }
 

@@ -11,7 +11,7 @@ use super::rules::{BLOCK, Rules};
 use super::{copied, mask_of};
 use crate::classify::acl::WordKind;
 use crate::hash::multilinear::{Multilinear, finish, term};
-use crate::memory::{Apart, Memory, prefetch};
+use crate::memory::{CachePadded, Memory, prefetch};
 
 /// Tags in a bucket.
 pub(super) const TAGS: usize = 7;
@@ -58,7 +58,7 @@ pub(super) struct Table<const W: usize> {
     pub(super) ceiling: u8,
     number: u8,
     seed: u64,
-    tally: Apart<Tally>,
+    tally: CachePadded<Tally>,
 }
 
 /// What every change writes and no lookup reads.
@@ -119,7 +119,7 @@ impl<const W: usize> Table<W> {
             ceiling: 0,
             number,
             seed,
-            tally: Apart(Tally { len: 0, in_class: [0; super::classes::CLASSES], slots: 0 }),
+            tally: CachePadded(Tally { len: 0, in_class: [0; super::classes::CLASSES], slots: 0 }),
         }
     }
 

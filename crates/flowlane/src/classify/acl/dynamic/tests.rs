@@ -43,7 +43,8 @@ fn interleaved<const W: usize>(kinds: [WordKind; W], rules: usize, seed: u64) {
         let mut present: Vec<Entry<W>> = all[..rules / 2].to_vec();
         let mut absent: Vec<Entry<W>> = all[rules / 2..].to_vec();
         let config = config(seed, variant);
-        let mut engine = Dynamic { body: Choice::named(Body::first_of(&[variant])), config, ..built.clone() };
+        let mut engine =
+            Dynamic { body: AdaptiveDispatch::named(Backend::first_of(&[variant])), config, ..built.clone() };
         for step in 0..4 * rules {
             let insert = random.chance(0.5) && !absent.is_empty() || present.is_empty();
             if insert {
@@ -112,7 +113,8 @@ fn generated_and_published_sets_agree() {
         // The plan, which takes long, is the same for all.
         let built = Dynamic::build(&KINDS, &entries, config(9, Variant::Scalar)).unwrap();
         for_each_variant(|variant| {
-            let mut engine = Dynamic { body: Choice::named(Body::first_of(&[variant])), ..built.clone() };
+            let mut engine =
+                Dynamic { body: AdaptiveDispatch::named(Backend::first_of(&[variant])), ..built.clone() };
             assert_eq!(engine.variant(), variant);
             agrees(&engine, &KINDS, &entries, &keys);
             let (gone, kept) = entries.split_at(entries.len() / 2);

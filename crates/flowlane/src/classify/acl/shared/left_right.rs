@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::memory::Apart;
+use crate::memory::CachePadded;
 
 use super::sync::{AtomicUsize, UnsafeCell, fence, pause};
 
@@ -12,13 +12,13 @@ use super::sync::{AtomicUsize, UnsafeCell, fence, pause};
 const GONE: usize = usize::MAX - 1;
 
 /// Odd while its reader looks.
-type Epoch = Apart<AtomicUsize>;
+type Epoch = CachePadded<AtomicUsize>;
 
 struct Pair<T> {
     copies: [UnsafeCell<T>; 2],
     /// Which copy readers that begin now look at.
-    shown: Apart<AtomicUsize>,
-    readers: Apart<Mutex<Vec<Arc<Epoch>>>>,
+    shown: CachePadded<AtomicUsize>,
+    readers: CachePadded<Mutex<Vec<Arc<Epoch>>>>,
 }
 
 // SAFETY: readers share `&T`, the writer has `&mut T` of the copy at which no reader looks, from any thread.
@@ -28,7 +28,7 @@ unsafe impl<T: Send + Sync> Sync for Pair<T> {}
 
 impl<T> Pair<T> {
     fn reader(self: &Arc<Self>) -> Reader<T> {
-        let epoch = Arc::new(Apart(AtomicUsize::new(0)));
+        let epoch = Arc::new(CachePadded(AtomicUsize::new(0)));
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(epoch.clone());
         Reader { pair: self.clone(), epoch }
     }
@@ -109,8 +109,8 @@ impl<T> Writer<T> {
     pub(super) fn new(value: T, same: T) -> Self {
         let pair = Pair {
             copies: [UnsafeCell::new(value), UnsafeCell::new(same)],
-            shown: Apart(AtomicUsize::new(0)),
-            readers: Apart(Mutex::new(Vec::new())),
+            shown: CachePadded(AtomicUsize::new(0)),
+            readers: CachePadded(Mutex::new(Vec::new())),
         };
         Self { pair: Arc::new(pair), hidden: 1, looking: Vec::new() }
     }

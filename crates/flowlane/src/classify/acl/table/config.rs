@@ -4,7 +4,7 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::classify::acl::{Brute, BuildError, Dynamic, DynamicConfig, Entry, WordKind, tree};
 use crate::isa::Variant;
-use crate::names::{self, Named, UnknownName};
+use crate::named_enum::{self, Named, UnknownName};
 
 /// Rules of which an overlay's plan is made that is to be there at once: it has few rules, mostly.
 const OVERLAY_SAMPLE: usize = 256;
@@ -36,7 +36,7 @@ impl Named for AclEngine {
 
 impl AclEngine {
     /// All of them.
-    pub const ALL: [Self; 4] = names::all();
+    pub const ALL: [Self; 4] = named_enum::all();
 
     /// The name, on the command line and in files.
     pub fn name(self) -> &'static str {

@@ -23,8 +23,8 @@ mod tests;
 use super::engine::{BuildError, Dead, Engine, Explanation, Settled, Verdict};
 use super::entry::{CATEGORIES_MAX, Entry};
 use super::layout::WordKind;
-use crate::choices::{Choice, Slot};
-use crate::isa::{Body, Variant};
+use crate::dispatch::{AdaptiveDispatch, KernelSlot};
+use crate::isa::{Backend, Variant};
 use crate::memory::Memory;
 use leaf::Block;
 use record::Records;
@@ -42,7 +42,7 @@ pub struct TreeConfig {
     /// How many threads build it, the caller's among them.
     pub threads: usize,
     /// Which body looks up; none, or one that cannot be used here: what is chosen for this CPU, or what the
-    /// first batches find to be fastest ([`choices`](crate::choices)).
+    /// first batches find to be fastest ([`dispatch`](crate::dispatch)).
     pub variant: Option<Variant>,
 }
 
@@ -54,8 +54,8 @@ impl Default for TreeConfig {
 }
 
 /// The body that is chosen for trees here.
-pub(super) fn chosen() -> Choice<Body> {
-    Choice::of(Slot::AclTree, |text| Body::of(text.parse().ok()?))
+pub(super) fn chosen() -> AdaptiveDispatch<Backend> {
+    AdaptiveDispatch::of(KernelSlot::AclTree, |text| Backend::of(text.parse().ok()?))
 }
 
 /// A place where a key is cut: which of its bits make the index, and which the signature that leaves are scanned for.
@@ -85,7 +85,7 @@ pub struct Tree<const W: usize> {
     /// Tests that candidates pass besides.
     second: Vec<Second>,
     records: Records<W>,
-    body: Choice<Body>,
+    body: AdaptiveDispatch<Backend>,
 }
 
 impl<const W: usize> Tree<W> {
@@ -103,16 +103,16 @@ impl<const W: usize> Tree<W> {
     }
 
     fn lookup(&self, keys: &[[u32; W]], verdicts: &mut [Verdict], dead: Option<Dead<'_>>) {
-        self.body.batch(
+        self.body.run_batch(
             || keys.len(),
             |body| match body {
-                Body::Scalar => scalar::lookup_batch(self, keys, verdicts, dead),
+                Backend::Scalar => scalar::lookup_batch(self, keys, verdicts, dead),
                 #[cfg(target_arch = "x86_64")]
-                Body::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts, dead),
+                Backend::Sse42(isa) => sse42::lookup_batch(isa, self, keys, verdicts, dead),
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts, dead),
+                Backend::Avx2(isa) => avx2::lookup_batch(isa, self, keys, verdicts, dead),
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx512(isa) => rounds::lookup_batch(isa, self, keys, verdicts, dead),
+                Backend::Avx512(isa) => rounds::lookup_batch(isa, self, keys, verdicts, dead),
             },
         );
     }
@@ -162,9 +162,9 @@ impl<const W: usize> Engine<W> for Tree<W> {
         assert_eq!(keys.len() * categories, verdicts.len(), "a verdict for each key and category");
         match self.body.get() {
             #[cfg(target_arch = "x86_64")]
-            Body::Avx2(isa) => avx2::lookup_categories(isa, self, keys, categories, verdicts),
+            Backend::Avx2(isa) => avx2::lookup_categories(isa, self, keys, categories, verdicts),
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(isa) => avx2::lookup_categories(isa.into(), self, keys, categories, verdicts),
+            Backend::Avx512(isa) => avx2::lookup_categories(isa.into(), self, keys, categories, verdicts),
             // Nobody asks for several categories yet: no body of its own without AVX2.
             _ => scalar::lookup_categories(self, keys, categories, verdicts),
         }

@@ -26,7 +26,7 @@ fn agrees<const W: usize>(kinds: &[WordKind; W], entries: &[Entry<W>], keys: &[[
     // The same tree for all of them: how it is made does not depend on the variant.
     let mut tree = build(kinds, entries, Variant::Scalar);
     for_each_variant(|variant| {
-        tree.body = Choice::named(Body::first_of(&[variant]));
+        tree.body = AdaptiveDispatch::named(Backend::first_of(&[variant]));
         assert_eq!((tree.variant(), tree.len()), (variant, entries.len()));
         let mut verdicts = vec![Verdict::of(RuleId(7)); keys.len()];
         tree.lookup_batch(keys, &mut verdicts);

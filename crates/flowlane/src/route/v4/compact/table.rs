@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 use super::scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
-use crate::choices::Choice;
-use crate::isa::Body;
+use crate::dispatch::AdaptiveDispatch;
+use crate::isa::Backend;
 use crate::memory::{LINE_BYTES, Memory};
 use crate::route::cell::Cell;
 
@@ -74,7 +74,7 @@ pub(super) struct Table {
     pub(super) directories: Memory<AtomicU32>,
     pub(super) pool: Memory<AtomicU64>,
     pub(super) next_hops: Memory<AtomicU64>,
-    pub(super) body: Choice<Body>,
+    pub(super) body: AdaptiveDispatch<Backend>,
 }
 
 impl Table {
@@ -88,15 +88,15 @@ impl Table {
     }
 
     fn lookup_in<C: Code>(&self, chunks: &Chunks<C>, addresses: &[u32], next_hops: &mut [u64]) {
-        self.body.batch(
+        self.body.run_batch(
             || addresses.len(),
             |body| match body {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the witness proves that the CPU has AVX2.
-                Body::Avx2(_) => unsafe { avx2::lookup_batch(self, chunks, addresses, next_hops) },
+                Backend::Avx2(_) => unsafe { avx2::lookup_batch(self, chunks, addresses, next_hops) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the witness proves that the CPU has AVX-512 F.
-                Body::Avx512(_) => unsafe { avx512::lookup_batch(self, chunks, addresses, next_hops) },
+                Backend::Avx512(_) => unsafe { avx512::lookup_batch(self, chunks, addresses, next_hops) },
                 _ => scalar::lookup_batch(self, chunks, addresses, next_hops),
             },
         );

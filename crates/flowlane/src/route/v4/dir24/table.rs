@@ -3,7 +3,7 @@
 use super::scalar;
 #[cfg(target_arch = "x86_64")]
 use super::{avx2, avx512};
-use crate::isa::Body;
+use crate::isa::Backend;
 use crate::memory::Memory;
 use crate::route::cell::Cell;
 
@@ -22,7 +22,7 @@ pub(super) const PADDING: usize = 4;
 pub(super) struct Table<W: Cell> {
     pub(super) tbl24: Memory<W>,
     pub(super) tbl8: Memory<W>,
-    pub(super) body: Body,
+    pub(super) body: Backend,
     pub(super) prefetch: bool,
 }
 
@@ -32,10 +32,10 @@ impl<W: Cell> Table<W> {
         match self.body {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX2.
-            Body::Avx2(_) => unsafe { avx2::lookup_batch(self, addresses, next_hops) },
+            Backend::Avx2(_) => unsafe { avx2::lookup_batch(self, addresses, next_hops) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-            Body::Avx512(_) => unsafe { avx512::lookup_batch(self, addresses, next_hops) },
+            Backend::Avx512(_) => unsafe { avx512::lookup_batch(self, addresses, next_hops) },
             _ if self.prefetch => scalar::lookup_batch_ahead(self, addresses, next_hops),
             _ => scalar::lookup_batch(self, addresses, next_hops),
         }

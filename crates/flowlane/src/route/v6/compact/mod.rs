@@ -24,8 +24,8 @@ use layout::{LINE_UNITS, LINES_MAX, Line, Word};
 
 use super::hops::{self, Hops};
 use super::pool::Pool;
-use crate::choices::Choice;
-use crate::isa::{Body, Variant};
+use crate::dispatch::AdaptiveDispatch;
+use crate::isa::{Backend, Variant};
 use crate::memory::Memory;
 use crate::route::epoch::{Epochs, Participant};
 use crate::route::{BuildError, Fib, FibConfig, FibReader, HopSize, Prefix, Rib};
@@ -51,7 +51,7 @@ struct Table {
     lines: Memory<Line>,
     /// Next hops too large for a word.
     list: Memory<AtomicU64>,
-    body: Choice<Body>,
+    body: AdaptiveDispatch<Backend>,
     /// Whether the scalar body takes many addresses at once, and asks for lines ahead.
     prefetch: bool,
     epochs: Epochs,
@@ -85,13 +85,13 @@ impl Table {
 
     fn lookup_batch(&self, addresses: &[u128], next_hops: &mut [u64]) {
         let next_hops = &mut next_hops[..addresses.len()];
-        self.body.batch(
+        self.body.run_batch(
             || addresses.len(),
             |body| match body {
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx2(isa) => avx2::lookup(isa, self.view(), addresses, next_hops),
+                Backend::Avx2(isa) => avx2::lookup(isa, self.view(), addresses, next_hops),
                 #[cfg(target_arch = "x86_64")]
-                Body::Avx512(isa) => avx512::lookup(isa, self.view(), addresses, next_hops),
+                Backend::Avx512(isa) => avx512::lookup(isa, self.view(), addresses, next_hops),
                 _ if self.prefetch => batch::lookup(scalar::Portable, self.view(), addresses, next_hops),
                 _ => {
                     for (address, next_hop) in addresses.iter().zip(next_hops) {

@@ -20,7 +20,7 @@ use entry::GROUP;
 use crate::route::cell::Cell;
 
 use super::pool::Pool;
-use crate::isa::{Body, Variant};
+use crate::isa::{Backend, Variant};
 use crate::memory::Memory;
 use crate::route::epoch::{Epochs, Participant};
 use crate::route::{BuildError, Fib, FibConfig, FibReader, HopSize, Prefix, Rib};
@@ -70,7 +70,7 @@ use with_levels;
 #[repr(align(128))]
 struct Table {
     levels: Sized,
-    body: Body,
+    body: Backend,
     /// Whether the scalar body asks for entries ahead.
     prefetch: bool,
     epochs: Epochs,
@@ -85,9 +85,11 @@ impl Table {
         let next_hops = &mut next_hops[..addresses.len()];
         match self.body {
             #[cfg(target_arch = "x86_64")]
-            Body::Avx2(isa) => with_levels!(self, levels => avx2::lookup(isa, levels, addresses, next_hops)),
+            Backend::Avx2(isa) => {
+                with_levels!(self, levels => avx2::lookup(isa, levels, addresses, next_hops))
+            }
             #[cfg(target_arch = "x86_64")]
-            Body::Avx512(isa) => {
+            Backend::Avx512(isa) => {
                 with_levels!(self, levels => avx512::lookup(isa, levels, addresses, next_hops))
             }
             _ if self.prefetch => {
@@ -166,7 +168,7 @@ impl Fib<u128> for Trie {
             8 => &[],
             _ => &[Variant::Avx512],
         };
-        let body = config.body.unwrap_or_else(|| Body::first_of(order));
+        let body = config.body.unwrap_or_else(|| Backend::first_of(order));
         let table = Arc::new(Table { levels, body, prefetch: config.prefetch, epochs: Epochs::default() });
         let mut own = Self { table, pool: Pool::new(groups), first_bytes, config: *config };
         own.fill(rib)?;

@@ -19,9 +19,9 @@ use super::record::{self, Records};
 use super::rounds::Vectors;
 use super::second::{Ends, Second};
 use super::{Node, PARTS_MAX, Tree, TreeConfig, chosen};
-use crate::choices::Choice;
 use crate::classify::acl::{BuildError, Engine, Entry, WordKind, order};
-use crate::isa::Body;
+use crate::dispatch::AdaptiveDispatch;
+use crate::isa::Backend;
 use crate::memory::Memory;
 use crate::rule::RuleId;
 use piece::{Budget, Draft, Least, PART_CYCLES, Piece};
@@ -282,7 +282,7 @@ fn join<const W: usize>(
         block += piece.blocks.len();
         node += piece.nodes.len() - 1;
     }
-    let body = config.variant.and_then(Body::of).map_or_else(chosen, Choice::named);
+    let body = config.variant.and_then(Backend::of).map_or_else(chosen, AdaptiveDispatch::named);
     #[cfg(target_arch = "x86_64")]
     let vectors = {
         let bytes = |p: &Piece<W>| 4 * p.table.len() + size_of::<Block>() * p.blocks.len();

@@ -14,7 +14,7 @@ const HASH: usize = 0;
 const NEXT: usize = 1;
 
 /// The writer's notes.
-pub(super) struct Ledger {
+pub(super) struct SlotMetadata {
     /// By slot, side by side: both are wanted where a key moves.
     slots: Memory<[u32; 2]>,
     /// For every bucket the list of the keys that its filter stands for: slot plus one. With it the filter
@@ -22,7 +22,7 @@ pub(super) struct Ledger {
     moved: Memory<u32>,
 }
 
-impl Ledger {
+impl SlotMetadata {
     pub(super) fn new(buckets: usize, slots: usize) -> Self {
         Self { slots: Memory::zeroed(slots), moved: Memory::zeroed(buckets) }
     }

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use super::{Clock, Slot, WIN_BELOW, decide};
+use super::{Clock, KernelSlot, WIN_BELOW, select_kernel};
 
 /// Most bodies that are compared.
 pub(super) const CANDIDATES_MAX: usize = 4;
@@ -19,7 +19,7 @@ const SAMPLES: usize = 15;
 /// Keys of the smallest batch that is timed: with fewer, reading the clock takes as long as the work.
 const KEYS_MIN: usize = 16;
 
-/// Set in [`Choice::state`] while the trial runs.
+/// Set in [`AdaptiveDispatch::state`] while the trial runs.
 const TRYING: u8 = 0x80;
 
 /// Samples are in so many parts of a tick a key.
@@ -28,7 +28,7 @@ const TICK_PARTS: u64 = 1024;
 /// What a table uses: settled when it was built, or by a trial in its first batches.
 ///
 /// Where nothing is tried, or not any more, it costs one load and one branch a batch.
-pub(crate) struct Choice<T> {
+pub(crate) struct AdaptiveDispatch<T> {
     /// The place of the present candidate.
     state: AtomicU8,
     /// The first is the built-in one; unused places repeat it.
@@ -36,31 +36,31 @@ pub(crate) struct Choice<T> {
     trial: Option<Box<Trial>>,
 }
 
-impl<T: Copy> Choice<T> {
+impl<T: Copy> AdaptiveDispatch<T> {
     /// What the caller has named: nothing is tried.
     pub(crate) fn named(choice: T) -> Self {
         Self { state: AtomicU8::new(0), candidates: [choice; CANDIDATES_MAX], trial: None }
     }
 
-    /// What is chosen for a slot, as [`decide`] says.
-    pub(crate) fn of(slot: Slot, read: impl Fn(&str) -> Option<T>) -> Self {
-        let decision = decide(slot, read);
-        Self::between(decision.choice, &decision.rivals)
+    /// What is chosen for a slot, as [`select_kernel`] says.
+    pub(crate) fn of(slot: KernelSlot, read: impl Fn(&str) -> Option<T>) -> Self {
+        let decision = select_kernel(slot, read);
+        Self::between(decision.choice, &decision.candidates)
     }
 
     /// The first, or what the first batches find to be faster; without a clock the first.
-    pub(crate) fn between(choice: T, rivals: &[T]) -> Self {
+    pub(crate) fn between(choice: T, candidates: &[T]) -> Self {
         match super::clock() {
-            Some(clock) if !rivals.is_empty() => Self::trying(choice, rivals, clock),
+            Some(clock) if !candidates.is_empty() => Self::trying(choice, candidates, clock),
             _ => Self::named(choice),
         }
     }
 
-    /// The same by this clock. Of the rivals, as many take part as there is room for.
-    pub(crate) fn trying(choice: T, rivals: &[T], clock: Clock) -> Self {
+    /// Tries `choice` against the first [`CANDIDATES_MAX`] - 1 of `others`, timed by `clock`.
+    pub(crate) fn trying(choice: T, others: &[T], clock: Clock) -> Self {
         let mut candidates = [choice; CANDIDATES_MAX];
-        candidates[1..].iter_mut().zip(rivals).for_each(|(to, rival)| *to = *rival);
-        let count = CANDIDATES_MAX.min(1 + rivals.len());
+        candidates[1..].iter_mut().zip(others).for_each(|(to, other)| *to = *other);
+        let count = CANDIDATES_MAX.min(1 + others.len());
         Self { state: AtomicU8::new(TRYING), candidates, trial: Some(Box::new(Trial::new(count, clock))) }
     }
 
@@ -79,7 +79,7 @@ impl<T: Copy> Choice<T> {
     /// Looks a batch up by `run`: with the present choice, or, while a trial runs, with the candidate whose turn it is.
     /// Of how many keys it is `keys` is asked only then; an empty table, which tells nothing, says 0.
     #[inline]
-    pub(crate) fn batch<R>(&self, keys: impl FnOnce() -> usize, run: impl FnOnce(T) -> R) -> R {
+    pub(crate) fn run_batch<R>(&self, keys: impl FnOnce() -> usize, run: impl FnOnce(T) -> R) -> R {
         let state = self.state.load(Relaxed);
         if state & TRYING == 0 {
             return run(self.candidates[usize::from(state) % CANDIDATES_MAX]);
@@ -108,7 +108,7 @@ impl<T: Copy> Choice<T> {
     }
 }
 
-impl<T: Copy> Clone for Choice<T> {
+impl<T: Copy> Clone for AdaptiveDispatch<T> {
     /// A clone takes over what was decided; what was being tried it tries anew, since it may be used elsewhere.
     fn clone(&self) -> Self {
         match &self.trial {
@@ -120,9 +120,12 @@ impl<T: Copy> Clone for Choice<T> {
     }
 }
 
-impl<T: Copy + fmt::Debug> fmt::Debug for Choice<T> {
+impl<T: Copy + fmt::Debug> fmt::Debug for AdaptiveDispatch<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Choice").field("present", &self.get()).field("trying", &self.is_trying()).finish()
+        f.debug_struct("AdaptiveDispatch")
+            .field("present", &self.get())
+            .field("trying", &self.is_trying())
+            .finish()
     }
 }
 
@@ -211,7 +214,7 @@ pub(crate) mod testing {
     }
 
     /// The clock of [`forcing`], while it makes something.
-    pub(in crate::choices) fn forced() -> Option<Clock> {
+    pub(in crate::dispatch) fn forced() -> Option<Clock> {
         FORCED.get()
     }
 
@@ -242,7 +245,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::isa::Body;
+    use crate::isa::Backend;
 
     thread_local! {
         static NOW: Cell<u64> = const { Cell::new(0) };
@@ -253,8 +256,8 @@ mod tests {
     }
 
     /// Looks up by a body that takes so many ticks a batch.
-    fn run(choice: &Choice<u64>, keys: usize) -> u64 {
-        choice.batch(
+    fn run(choice: &AdaptiveDispatch<u64>, keys: usize) -> u64 {
+        choice.run_batch(
             || keys,
             |ticks| {
                 NOW.set(NOW.get() + ticks);
@@ -264,8 +267,8 @@ mod tests {
     }
 
     /// What stays after a trial, and all that was looked up by until then.
-    fn tried(choice: u64, rivals: &[u64]) -> (u64, Vec<u64>) {
-        let made = Choice::trying(choice, rivals, now);
+    fn tried(choice: u64, candidates: &[u64]) -> (u64, Vec<u64>) {
+        let made = AdaptiveDispatch::trying(choice, candidates, now);
         let mut used = Vec::new();
         while made.is_trying() {
             assert_eq!(made.get(), choice, "the built-in one until the end");
@@ -282,7 +285,7 @@ mod tests {
         for ticks in [1000, 900, 700, 800] {
             assert_eq!(used.iter().filter(|used| **used == ticks).count(), SAMPLES);
         }
-        let choice = Choice::trying(1000, &[700], now);
+        let choice = AdaptiveDispatch::trying(1000, &[700], now);
         (0..100).for_each(|_| _ = run(&choice, 16));
         assert!(!choice.is_trying() && (0..100).all(|_| run(&choice, 64) == 700));
     }
@@ -297,31 +300,31 @@ mod tests {
 
     #[test]
     fn a_third_of_the_batches_may_be_interrupted() {
-        let choice = Choice::trying(1000, &[700], now);
+        let choice = AdaptiveDispatch::trying(1000, &[700], now);
         for batch in 0.. {
             if !choice.is_trying() {
                 break;
             }
             let more = if batch % 3 == 0 { 1_000_000 } else { 0 };
-            choice.batch(|| 32, |ticks| NOW.set(NOW.get() + ticks + more));
+            choice.run_batch(|| 32, |ticks| NOW.set(NOW.get() + ticks + more));
         }
         assert_eq!(choice.get(), 700);
     }
 
     #[test]
     fn what_counts_is_the_time_of_a_key_and_small_batches_do_not() {
-        let choice = Choice::trying(10, &[5], now);
+        let choice = AdaptiveDispatch::trying(10, &[5], now);
         for keys in (16..).take(2 * SAMPLES) {
             assert!(choice.is_trying());
             (0..KEYS_MIN).for_each(|few| assert_eq!(run(&choice, few), 10, "{few} keys are not timed"));
-            choice.batch(|| keys, |ticks| NOW.set(NOW.get() + ticks * keys as u64));
+            choice.run_batch(|| keys, |ticks| NOW.set(NOW.get() + ticks * keys as u64));
         }
         assert_eq!((choice.is_trying(), choice.get()), (false, 5));
     }
 
     #[test]
     fn clones_keep_what_was_decided_and_try_anew_what_was_not() {
-        let choice = Choice::trying(1000, &[700], now);
+        let choice = AdaptiveDispatch::trying(1000, &[700], now);
         (0..SAMPLES).for_each(|_| _ = run(&choice, 16));
         let clone = choice.clone();
         (0..SAMPLES).for_each(|_| _ = run(&choice, 16));
@@ -333,22 +336,26 @@ mod tests {
 
     #[test]
     fn a_named_choice_is_not_tried_and_without_a_clock_nothing_is() {
-        for choice in [Choice::named(1), Choice::between(1, &[2]), Choice::between(1, &[])] {
+        for choice in [
+            AdaptiveDispatch::named(1),
+            AdaptiveDispatch::between(1, &[2]),
+            AdaptiveDispatch::between(1, &[]),
+        ] {
             assert!(!choice.is_trying());
-            assert!((0..100).all(|_| choice.batch(|| 64, |body| body) == 1));
+            assert!((0..100).all(|_| choice.run_batch(|| 64, |body| body) == 1));
         }
-        assert_eq!(size_of::<Choice<Body>>(), 16);
+        assert_eq!(size_of::<AdaptiveDispatch<Backend>>(), 16);
     }
 
     #[test]
     fn threads_share_a_trial_and_come_to_one_winner() {
         static TICKS: AtomicU64 = AtomicU64::new(0);
         for _ in 0..20 {
-            let choice = Choice::trying(0u64, &[1, 2], || TICKS.fetch_add(1, Relaxed));
+            let choice = AdaptiveDispatch::trying(0u64, &[1, 2], || TICKS.fetch_add(1, Relaxed));
             let winners: Vec<u64> = thread::scope(|scope| {
                 let work = || {
                     // A thread may yet be waiting to note what it saw when another has decided.
-                    (0..1000).for_each(|_| assert!(choice.batch(|| 16, |body| body) < 3));
+                    (0..1000).for_each(|_| assert!(choice.run_batch(|| 16, |body| body) < 3));
                     choice.get()
                 };
                 let threads: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();

@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn names_stay_as_they_are() {
         use crate::bloom::Algorithm;
-        use crate::choices::{Family, SizeClass};
         use crate::classify::acl::AclEngine;
+        use crate::dispatch::{Family, SizeClass};
         use crate::generate::Profile;
         use crate::route::engine::Engine;
         use crate::rule::Command;

@@ -5,9 +5,9 @@ mod slot;
 mod trial;
 
 pub use built_in::Family;
-pub use slot::{SizeClass, Slot, SlotError};
+pub use slot::{KernelSlot, KernelSlotError, SizeClass};
 
-pub(crate) use trial::Choice;
+pub(crate) use trial::AdaptiveDispatch;
 #[cfg(test)]
 pub(crate) use trial::testing;
 
@@ -27,29 +27,29 @@ pub type Clock = fn() -> u64;
 
 /// What was chosen for some slots; for the others the built-in table holds.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Choices {
-    by_slot: BTreeMap<Slot, String>,
+pub struct KernelOverrides {
+    by_slot: BTreeMap<KernelSlot, String>,
 }
 
-impl Choices {
+impl KernelOverrides {
     /// None.
     pub const fn new() -> Self {
         Self { by_slot: BTreeMap::new() }
     }
 
     /// Chooses for a slot: a text that its table reads, such as `avx512-staged/u8/prefetch`. One that it does
-    /// not read, or cannot use here, has no effect ([`Decision::refused`] says so).
-    pub fn set(&mut self, slot: Slot, choice: impl Into<String>) {
+    /// not read, or cannot use here, has no effect ([`Selection::refused`] says so).
+    pub fn set(&mut self, slot: KernelSlot, choice: impl Into<String>) {
         self.by_slot.insert(slot, choice.into());
     }
 
     /// What was chosen for a slot.
-    pub fn get(&self, slot: Slot) -> Option<&str> {
+    pub fn get(&self, slot: KernelSlot) -> Option<&str> {
         self.by_slot.get(&slot).map(String::as_str)
     }
 
     /// All that was chosen, in the order of the slots.
-    pub fn iter(&self) -> impl Iterator<Item = (Slot, &str)> {
+    pub fn iter(&self) -> impl Iterator<Item = (KernelSlot, &str)> {
         self.by_slot.iter().map(|(slot, choice)| (*slot, choice.as_str()))
     }
 
@@ -59,17 +59,17 @@ impl Choices {
     }
 }
 
-static INSTALLED: RwLock<Choices> = RwLock::new(Choices::new());
+static OVERRIDES: RwLock<KernelOverrides> = RwLock::new(KernelOverrides::new());
 
 /// Makes these the choices of all tables that are built from now on: the second of the library's three pieces of
 /// global state. To be called once, at the start.
-pub fn install(choices: Choices) {
-    *INSTALLED.write().unwrap_or_else(PoisonError::into_inner) = choices;
+pub fn set_overrides(choices: KernelOverrides) {
+    *OVERRIDES.write().unwrap_or_else(PoisonError::into_inner) = choices;
 }
 
 /// What is installed.
-pub fn installed() -> Choices {
-    INSTALLED.read().unwrap_or_else(PoisonError::into_inner).clone()
+pub fn overrides() -> KernelOverrides {
+    OVERRIDES.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 static CLOCK: RwLock<Option<Clock>> = RwLock::new(None);
@@ -79,7 +79,7 @@ static CLOCK: RwLock<Option<Clock>> = RwLock::new(None);
 /// once, at the start; without it nothing is measured.
 ///
 /// It is read twice for each of some 30 batches of a table.
-pub fn measure_by(clock: Clock) {
+pub fn set_trial_clock(clock: Clock) {
     *CLOCK.write().unwrap_or_else(PoisonError::into_inner) = Some(clock);
 }
 
@@ -112,7 +112,7 @@ impl fmt::Display for Source {
 
 /// What a table uses, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Decision<T> {
+pub struct Selection<T> {
     /// What it uses.
     pub choice: T,
     /// Where that comes from.
@@ -120,20 +120,20 @@ pub struct Decision<T> {
     /// What was installed and cannot be used here.
     pub refused: Option<String>,
     /// What the first batches of the table measure it against; none where it is settled, or where there is no clock
-    /// ([`measure_by`]).
-    pub rivals: Vec<T>,
+    /// ([`set_trial_clock`]).
+    pub candidates: Vec<T>,
 }
 
-impl<T: fmt::Display> Decision<T> {
+impl<T: fmt::Display> Selection<T> {
     /// Where the choice comes from, what was refused for it, and what it is to be measured against, in words.
     pub fn origin(&self) -> String {
         let mut text = self.source.to_string();
         if let Some(refused) = &self.refused {
             text += &format!(": stored {refused} cannot be used here");
         }
-        if !self.rivals.is_empty() {
-            let rivals: Vec<String> = self.rivals.iter().map(T::to_string).collect();
-            text += &format!("; to be measured in the first batches, against {}", rivals.join(" and "));
+        if !self.candidates.is_empty() {
+            let candidates: Vec<String> = self.candidates.iter().map(T::to_string).collect();
+            text += &format!("; to be measured in the first batches, against {}", candidates.join(" and "));
         }
         text
     }
@@ -144,41 +144,41 @@ impl<T: fmt::Display> Decision<T> {
 ///
 /// # Panics
 /// Where `read` cannot even use the scalar choice.
-pub fn decide<T>(slot: Slot, read: impl Fn(&str) -> Option<T>) -> Decision<T> {
+pub fn select_kernel<T>(slot: KernelSlot, read: impl Fn(&str) -> Option<T>) -> Selection<T> {
     let mut refused = None;
     {
-        let installed = INSTALLED.read().unwrap_or_else(PoisonError::into_inner);
+        let installed = OVERRIDES.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(text) = installed.get(slot) {
             match read(text) {
                 Some(choice) => {
-                    return Decision { choice, source: Source::Installed, refused, rivals: Vec::new() };
+                    return Selection { choice, source: Source::Installed, refused, candidates: Vec::new() };
                 }
                 None => refused = Some(text.to_owned()),
             }
         }
     }
-    decide_in(slot, Family::this(), read, refused)
+    select_kernel_in(slot, Family::this(), read, refused)
 }
 
 /// The built-in choice for a slot, whatever is installed.
 ///
 /// # Panics
-/// As [`decide`] does.
-pub fn decide_built_in<T>(slot: Slot, read: impl Fn(&str) -> Option<T>) -> Decision<T> {
-    decide_in(slot, Family::this(), read, None)
+/// As [`select_kernel`] does.
+pub fn select_built_in_kernel<T>(slot: KernelSlot, read: impl Fn(&str) -> Option<T>) -> Selection<T> {
+    select_kernel_in(slot, Family::this(), read, None)
 }
 
-fn decide_in<T>(
-    slot: Slot,
+fn select_kernel_in<T>(
+    slot: KernelSlot,
     family: Family,
     read: impl Fn(&str) -> Option<T>,
     refused: Option<String>,
-) -> Decision<T> {
+) -> Selection<T> {
     let found = family.and_more_general().find_map(|row| Some((read(row.choice(slot))?, row)));
     let (choice, row) = found.expect("the portable choice can be used everywhere");
     let is_tried = slot.can_be_tried() && clock().is_some();
-    let rivals = if is_tried { rivals(slot, family, row, read) } else { Vec::new() };
-    Decision { choice, source: Source::BuiltIn(row), refused, rivals }
+    let candidates = if is_tried { other_candidates(slot, family, row, read) } else { Vec::new() };
+    Selection { choice, source: Source::BuiltIn(row), refused, candidates }
 }
 
 /// Whether a test wants everything tried.
@@ -191,7 +191,12 @@ fn is_forced() -> bool {
 
 /// What is to be measured against the choice of a row: the others of the widest that `read` can use. None where the row
 /// was measured on CPUs of this family, and is its own or has the widest.
-fn rivals<T>(slot: Slot, own: Family, row: Family, read: impl Fn(&str) -> Option<T>) -> Vec<T> {
+fn other_candidates<T>(
+    slot: KernelSlot,
+    own: Family,
+    row: Family,
+    read: impl Fn(&str) -> Option<T>,
+) -> Vec<T> {
     let chosen = row.choice(slot);
     let mut usable: Vec<(&str, T)> = Vec::new();
     for text in built_in::by_width(slot) {
@@ -210,8 +215,8 @@ fn rivals<T>(slot: Slot, own: Family, row: Family, read: impl Fn(&str) -> Option
 }
 
 /// What a table uses for a slot.
-pub(crate) fn choose<T>(slot: Slot, read: impl Fn(&str) -> Option<T>) -> T {
-    decide(slot, read).choice
+pub(crate) fn choose<T>(slot: KernelSlot, read: impl Fn(&str) -> Option<T>) -> T {
+    select_kernel(slot, read).choice
 }
 
 #[cfg(test)]
@@ -219,40 +224,42 @@ mod tests {
     use super::*;
 
     /// What this row's choice is measured against, where bodies are as wide as `widest` at most.
-    fn tried(row: Family, slot: Slot, widest: &[&str]) -> Vec<String> {
-        rivals(slot, row, row, |text| widest.iter().any(|of| text.contains(of)).then(|| text.to_owned()))
+    fn tried(row: Family, slot: KernelSlot, widest: &[&str]) -> Vec<String> {
+        other_candidates(slot, row, row, |text| {
+            widest.iter().any(|of| text.contains(of)).then(|| text.to_owned())
+        })
     }
 
     const ALL: [&str; 4] = ["avx512", "avx2", "sse42", "scalar"];
 
     #[test]
     fn what_was_measured_is_not_tried() {
-        for slot in Slot::all() {
+        for slot in KernelSlot::all() {
             assert!(tried(Family::Zen5, slot, &ALL).is_empty(), "{slot}");
             let read = |text: &str| (!text.contains("avx512")).then_some(());
-            assert!(rivals(slot, Family::Zen5, Family::Avx2, read).is_empty(), "{slot}, capped");
+            assert!(other_candidates(slot, Family::Zen5, Family::Avx2, read).is_empty(), "{slot}, capped");
             assert!(tried(Family::Portable, slot, &ALL[3..]).is_empty(), "{slot}: there is one body");
         }
-        assert!(tried(Family::SkylakeSp, Slot::AclTree, &ALL).is_empty());
+        assert!(tried(Family::SkylakeSp, KernelSlot::AclTree, &ALL).is_empty());
     }
 
     #[test]
     fn what_was_not_measured_is_tried_against_the_next_narrower_or_wider() {
         for row in [Family::Zen4, Family::SapphireRapids, Family::IceLake] {
-            assert_eq!(tried(row, Slot::AclTree, &ALL), ["avx2"], "{row}");
-            assert_eq!(tried(row, Slot::Bloom(SizeClass::L3), &ALL), ["avx2-staged/u8/prefetch"]);
+            assert_eq!(tried(row, KernelSlot::AclTree, &ALL), ["avx2"], "{row}");
+            assert_eq!(tried(row, KernelSlot::Bloom(SizeClass::L3), &ALL), ["avx2-staged/u8/prefetch"]);
         }
         // A CPU with AVX-512 of which nobody knows anything.
-        assert_eq!(tried(Family::Avx2, Slot::Cuckoo(SizeClass::L1), &ALL), ["avx512"]);
-        assert_eq!(tried(Family::SkylakeSp, Slot::Routes4, &ALL), ["compact/avx512"]);
+        assert_eq!(tried(Family::Avx2, KernelSlot::Cuckoo(SizeClass::L1), &ALL), ["avx512"]);
+        assert_eq!(tried(Family::SkylakeSp, KernelSlot::Routes4, &ALL), ["compact/avx512"]);
         // One without, which is not the one that the row was measured on under a cap.
-        assert_eq!(tried(Family::Avx2, Slot::AclTree, &ALL[1..]), ["sse42"]);
+        assert_eq!(tried(Family::Avx2, KernelSlot::AclTree, &ALL[1..]), ["sse42"]);
     }
 
     #[test]
     fn choices_that_are_to_be_measured_say_so() {
         let read = |text: &str| Some(text.to_owned());
-        let decide = || decide_in(Slot::AclTree, Family::Zen4, read, Some("avx9".to_owned()));
+        let decide = || select_kernel_in(KernelSlot::AclTree, Family::Zen4, read, Some("avx9".to_owned()));
         let settled = "built-in for zen4: stored avx9 cannot be used here";
         assert_eq!(decide().origin(), settled);
         let never = || -> u64 { panic!("the clock was read") };
@@ -265,8 +272,12 @@ mod tests {
     fn without_a_clock_nothing_is_tried() {
         let read = |text: &str| Some(text.to_owned());
         for family in Family::ALL {
-            for slot in Slot::all() {
-                assert_eq!(decide_in(slot, family, read, None).rivals, [""; 0], "{family}, {slot}");
+            for slot in KernelSlot::all() {
+                assert_eq!(
+                    select_kernel_in(slot, family, read, None).candidates,
+                    [""; 0],
+                    "{family}, {slot}"
+                );
             }
         }
     }

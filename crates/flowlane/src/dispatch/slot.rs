@@ -6,7 +6,7 @@ use std::str::FromStr;
 use strum::{Display, VariantArray};
 
 use crate::isa::cpu::Cpu;
-use crate::names;
+use crate::named_enum;
 
 /// Where a table of some size lies when it is in use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display, VariantArray)]
@@ -24,7 +24,7 @@ pub enum SizeClass {
 
 impl SizeClass {
     /// All of them, smallest first.
-    pub const ALL: [Self; 4] = names::all();
+    pub const ALL: [Self; 4] = named_enum::all();
 
     /// The class of a table of this many bytes on this CPU.
     pub fn of(table_bytes: usize) -> Self {
@@ -41,7 +41,7 @@ impl SizeClass {
 /// What can be chosen.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
-pub enum Slot {
+pub enum KernelSlot {
     /// The variant of [`hash::murmur3`](crate::hash::murmur3).
     Murmur3,
     /// The variant of [`hash::crc32c`](crate::hash::crc32c).
@@ -69,13 +69,13 @@ pub enum Slot {
 /// A text that is no slot.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there is no slot `{0}`; there are {slots}", slots = names())]
-pub struct SlotError(pub String);
+pub struct KernelSlotError(pub String);
 
 fn names() -> String {
-    Slot::all().map(|slot| slot.to_string()).collect::<Vec<_>>().join(", ")
+    KernelSlot::all().map(|slot| slot.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-impl Slot {
+impl KernelSlot {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
         [Self::Murmur3, Self::Crc32c, Self::Parser]
@@ -112,7 +112,7 @@ impl Slot {
     }
 }
 
-impl Slot {
+impl KernelSlot {
     /// Whether its tables can measure their bodies in their first batches.
     pub(super) fn can_be_tried(self) -> bool {
         // Hashes and the parser are values without memory of their own: they have nowhere to keep samples.
@@ -120,18 +120,18 @@ impl Slot {
     }
 }
 
-impl fmt::Display for Slot {
+impl fmt::Display for KernelSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.table())?;
         self.size().map_or(Ok(()), |size| write!(f, "-{size}"))
     }
 }
 
-impl FromStr for Slot {
-    type Err = SlotError;
+impl FromStr for KernelSlot {
+    type Err = KernelSlotError;
 
-    fn from_str(text: &str) -> Result<Self, SlotError> {
-        Self::all().find(|slot| slot.to_string() == text).ok_or_else(|| SlotError(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, KernelSlotError> {
+        Self::all().find(|slot| slot.to_string() == text).ok_or_else(|| KernelSlotError(text.to_owned()))
     }
 }
 
@@ -141,11 +141,11 @@ mod tests {
 
     #[test]
     fn slots_are_read_back() {
-        for slot in Slot::all() {
+        for slot in KernelSlot::all() {
             assert_eq!(slot.to_string().parse(), Ok(slot));
         }
-        assert_eq!(Slot::Bloom(SizeClass::Memory).to_string(), "bloom-memory");
-        assert!("blom-l1".parse::<Slot>().unwrap_err().to_string().contains("bloom-l1"));
+        assert_eq!(KernelSlot::Bloom(SizeClass::Memory).to_string(), "bloom-memory");
+        assert!("blom-l1".parse::<KernelSlot>().unwrap_err().to_string().contains("bloom-l1"));
     }
 
     #[test]

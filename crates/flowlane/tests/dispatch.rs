@@ -14,13 +14,14 @@ use flowlane::packet::Parser;
 use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Fib, FibConfig, HopSize, Rib};
 use flowlane::tune::{
-    Choices, Family as CpuFamily, SizeClass, Slot, Source, built_in, in_use, install, measure_by,
+    Family as CpuFamily, KernelOverrides, KernelSlot, SizeClass, Source, built_in, in_use, set_overrides,
+    set_trial_clock,
 };
 
 #[test]
 fn tables_take_installed_choices_unless_told_otherwise() {
     set_max_simd(MaxSimd::Bits512);
-    for slot in Slot::all() {
+    for slot in KernelSlot::all() {
         assert_eq!(in_use(slot), built_in(slot), "nothing is installed");
     }
     installed_choices_are_used();
@@ -53,27 +54,27 @@ fn routes<A: Family>(config: &FibConfig) -> AnyFib<A> {
 }
 
 fn installed_choices_are_used() {
-    let mut choices = Choices::new();
-    for slot in [Slot::Murmur3, Slot::Crc32c, Slot::Parser] {
+    let mut choices = KernelOverrides::new();
+    for slot in [KernelSlot::Murmur3, KernelSlot::Crc32c, KernelSlot::Parser] {
         choices.set(slot, "scalar");
     }
-    choices.set(Slot::Bloom(SizeClass::L1), "scalar/u2/prefetch");
-    choices.set(Slot::BlockedBloom(SizeClass::L1), "scalar/prefetch");
-    choices.set(Slot::Cuckoo(SizeClass::L1), "scalar");
-    choices.set(Slot::Megaflow, "scalar/from7/x1");
-    choices.set(Slot::AclTree, "scalar");
-    choices.set(Slot::AclDynamic, "scalar");
-    choices.set(Slot::Routes4, "dir24/scalar");
-    choices.set(Slot::Routes6, "trie/scalar");
-    install(choices.clone());
-    assert_eq!(flowlane::tune::installed(), choices);
+    choices.set(KernelSlot::Bloom(SizeClass::L1), "scalar/u2/prefetch");
+    choices.set(KernelSlot::BlockedBloom(SizeClass::L1), "scalar/prefetch");
+    choices.set(KernelSlot::Cuckoo(SizeClass::L1), "scalar");
+    choices.set(KernelSlot::Megaflow, "scalar/from7/x1");
+    choices.set(KernelSlot::AclTree, "scalar");
+    choices.set(KernelSlot::AclDynamic, "scalar");
+    choices.set(KernelSlot::Routes4, "dir24/scalar");
+    choices.set(KernelSlot::Routes6, "trie/scalar");
+    set_overrides(choices.clone());
+    assert_eq!(flowlane::tune::overrides(), choices);
     assert_eq!(Murmur3::new().variant(), Variant::Scalar);
     assert_eq!(Crc32c::new().variant(), Variant::Scalar);
     assert_eq!(Parser::new().variant(), Variant::Scalar);
     let bloom = |bits| BloomFilter::with_bits(bits, 3).unwrap().kernel().to_string();
     assert_eq!(bloom(1 << 10), "scalar/u2/prefetch");
     let large = SizeClass::of(1 << 26);
-    assert_eq!(bloom(1 << 29), built_in(Slot::Bloom(large)).choice);
+    assert_eq!(bloom(1 << 29), built_in(KernelSlot::Bloom(large)).choice);
     assert_eq!(BlockedBloomFilter::with_bits(1 << 10).unwrap().kernel().to_string(), "scalar/prefetch");
     assert_eq!(CuckooWriter::<1>::new(&CuckooConfig::new(16, 1)).variant(), Variant::Scalar);
     let cache = MegaflowCache::new(config());
@@ -88,8 +89,8 @@ fn installed_choices_are_used() {
     // Of another engine nothing was chosen.
     let compact = u32::build(Engine::Compact, &Rib::new(1), &fib_config()).unwrap().unwrap();
     assert_eq!(compact.engine(), Engine::Compact);
-    assert_eq!(in_use(Slot::Megaflow).source, Source::Installed);
-    assert!(matches!(in_use(Slot::Bloom(SizeClass::L2)).source, Source::BuiltIn(_)));
+    assert_eq!(in_use(KernelSlot::Megaflow).source, Source::Installed);
+    assert!(matches!(in_use(KernelSlot::Bloom(SizeClass::L2)).source, Source::BuiltIn(_)));
 }
 
 /// With the choices of before installed.
@@ -121,25 +122,25 @@ fn explicit_choices_win() {
 }
 
 fn what_cannot_be_used_is_refused() {
-    let mut choices = Choices::new();
-    choices.set(Slot::Murmur3, "avx9");
+    let mut choices = KernelOverrides::new();
+    choices.set(KernelSlot::Murmur3, "avx9");
     // There is no such body, on no CPU.
-    choices.set(Slot::Parser, "avx2");
-    install(choices);
-    for slot in [Slot::Murmur3, Slot::Parser] {
+    choices.set(KernelSlot::Parser, "avx2");
+    set_overrides(choices);
+    for slot in [KernelSlot::Murmur3, KernelSlot::Parser] {
         let decision = in_use(slot);
         assert_eq!(decision.choice, built_in(slot).choice);
         assert!(decision.refused.is_some() && decision.source != Source::Installed);
     }
-    assert_eq!(Parser::new().variant().name(), built_in(Slot::Parser).choice);
+    assert_eq!(Parser::new().variant().name(), built_in(KernelSlot::Parser).choice);
 }
 
 fn the_cap_is_respected() {
-    let mut choices = Choices::new();
-    choices.set(Slot::Murmur3, "avx512");
-    choices.set(Slot::Megaflow, "avx512/from2");
-    choices.set(Slot::Bloom(SizeClass::L1), "avx512-staged/u2");
-    install(choices);
+    let mut choices = KernelOverrides::new();
+    choices.set(KernelSlot::Murmur3, "avx512");
+    choices.set(KernelSlot::Megaflow, "avx512/from2");
+    choices.set(KernelSlot::Bloom(SizeClass::L1), "avx512-staged/u2");
+    set_overrides(choices);
     for cap in [MaxSimd::Bits256, MaxSimd::Bits128, MaxSimd::Bits64] {
         set_max_simd(cap);
         let narrow =
@@ -153,7 +154,7 @@ fn the_cap_is_respected() {
             narrow(BloomFilter::with_bits(bits, 3).unwrap().kernel().algorithm.variant());
             narrow(BlockedBloomFilter::with_bits(bits).unwrap().variant());
         }
-        assert_eq!(in_use(Slot::Murmur3).refused.as_deref(), Some("avx512"));
+        assert_eq!(in_use(KernelSlot::Murmur3).refused.as_deref(), Some("avx512"));
     }
     set_max_simd(MaxSimd::Bits512);
 }
@@ -161,25 +162,33 @@ fn the_cap_is_respected() {
 /// By a clock that counts how often it is read.
 fn only_what_is_neither_chosen_nor_measured_is_tried() {
     static READINGS: AtomicU64 = AtomicU64::new(0);
-    install(Choices::new());
-    assert!(Slot::all().all(|slot| in_use(slot).rivals.is_empty()), "there is no clock");
-    measure_by(|| READINGS.fetch_add(1, Relaxed));
+    set_overrides(KernelOverrides::new());
+    assert!(KernelSlot::all().all(|slot| in_use(slot).candidates.is_empty()), "there is no clock");
+    set_trial_clock(|| READINGS.fetch_add(1, Relaxed));
     let looked_up = |tree: &Tree<4>| {
         let mut verdicts = [flowlane::classify::acl::Verdict::NONE; 32];
         let before = READINGS.load(Relaxed);
         (0..100).for_each(|_| tree.lookup_batch(&[[0; 4]; 32], &mut verdicts));
         READINGS.load(Relaxed) - before
     };
-    let is_tried = !in_use(Slot::AclTree).rivals.is_empty();
+    let is_tried = !in_use(KernelSlot::AclTree).candidates.is_empty();
     assert_eq!(looked_up(&tree(None)), if is_tried { 2 * 30 } else { 0 });
     assert_eq!(looked_up(&tree(Some(Variant::Scalar))), 0, "the caller has named it");
     let family = CpuFamily::this();
     let is_widest = family != CpuFamily::Avx2 || !Variant::Avx512.available();
-    if Source::BuiltIn(family) == in_use(Slot::AclTree).source && is_widest {
-        assert_eq!(is_tried, !family.is_measured(Slot::AclTree) && family != CpuFamily::Portable, "{family}");
+    if Source::BuiltIn(family) == in_use(KernelSlot::AclTree).source && is_widest {
+        assert_eq!(
+            is_tried,
+            !family.is_measured(KernelSlot::AclTree) && family != CpuFamily::Portable,
+            "{family}"
+        );
     }
-    let mut choices = Choices::new();
-    choices.set(Slot::AclTree, "scalar");
-    install(choices);
-    assert_eq!((in_use(Slot::AclTree).rivals.len(), looked_up(&tree(None))), (0, 0), "it is installed");
+    let mut choices = KernelOverrides::new();
+    choices.set(KernelSlot::AclTree, "scalar");
+    set_overrides(choices);
+    assert_eq!(
+        (in_use(KernelSlot::AclTree).candidates.len(), looked_up(&tree(None))),
+        (0, 0),
+        "it is installed"
+    );
 }

@@ -2,10 +2,10 @@
 
 use strum::{Display, IntoStaticStr, VariantArray};
 
-use super::slot::{SizeClass, Slot};
+use super::slot::{KernelSlot, SizeClass};
 use crate::isa::Variant;
 use crate::isa::cpu::Cpu;
-use crate::names;
+use crate::named_enum;
 
 /// CPUs for which the same choices are built in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, IntoStaticStr, VariantArray)]
@@ -34,7 +34,7 @@ pub enum Family {
 
 impl Family {
     /// All of them.
-    pub const ALL: [Self; 8] = names::all();
+    pub const ALL: [Self; 8] = named_enum::all();
 
     /// The family of the CPU that this runs on.
     pub fn this() -> Self {
@@ -79,9 +79,16 @@ impl Family {
     }
 
     /// Whether its choice for a slot was measured.
-    pub fn is_measured(self, slot: Slot) -> bool {
+    pub fn is_measured(self, slot: KernelSlot) -> bool {
         let is_left_out = self == Self::SkylakeSp
-            && matches!(slot, Slot::Murmur3 | Slot::Crc32c | Slot::Parser | Slot::Routes4 | Slot::Routes6);
+            && matches!(
+                slot,
+                KernelSlot::Murmur3
+                    | KernelSlot::Crc32c
+                    | KernelSlot::Parser
+                    | KernelSlot::Routes4
+                    | KernelSlot::Routes6
+            );
         self.measured_on().is_some() && !is_left_out
     }
 
@@ -97,10 +104,10 @@ impl Family {
     }
 
     /// Its choice for a slot.
-    pub fn choice(self, slot: Slot) -> &'static str {
+    pub fn choice(self, slot: KernelSlot) -> &'static str {
         match self {
             // With warm caches as fast as AVX-512, out of swept ones 4 to 14 % faster.
-            Self::Zen5 if slot == Slot::Routes4 => avx2(slot),
+            Self::Zen5 if slot == KernelSlot::Routes4 => avx2(slot),
             // Of those with AVX-512 but these two none has been measured yet. These are the choices that do not
             // stand or fall with what is slow on one of them: none stores compressed vectors to memory, which is
             // slow on Zen (`bloom/README.md`).
@@ -117,7 +124,7 @@ impl Family {
 }
 
 /// The choices of all rows for a slot, widest first.
-pub(super) fn by_width(slot: Slot) -> [&'static str; 4] {
+pub(super) fn by_width(slot: KernelSlot) -> [&'static str; 4] {
     [avx512(slot), avx2(slot), sse42(slot), portable(slot)]
 }
 
@@ -125,52 +132,59 @@ fn is_far(size: SizeClass) -> bool {
     size >= SizeClass::L3
 }
 
-fn avx512(slot: Slot) -> &'static str {
+fn avx512(slot: KernelSlot) -> &'static str {
     match slot {
-        Slot::Murmur3 | Slot::Parser | Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => "avx512",
+        KernelSlot::Murmur3
+        | KernelSlot::Parser
+        | KernelSlot::Cuckoo(_)
+        | KernelSlot::AclTree
+        | KernelSlot::AclDynamic => "avx512",
         // Wider ones have no instruction of their own for it.
-        Slot::Crc32c => "sse42",
+        KernelSlot::Crc32c => "sse42",
         // `bloom/README.md`: asking ahead costs up to a half more in L1 and L2, is worth nothing at 8 MiB and
         // halves the time at 16.
-        Slot::Bloom(size) if is_far(size) => "avx512-staged/u8/prefetch",
-        Slot::Bloom(_) => "avx512-staged/u8",
-        Slot::BlockedBloom(size) if is_far(size) => "avx512/prefetch",
-        Slot::BlockedBloom(_) => "avx512",
+        KernelSlot::Bloom(size) if is_far(size) => "avx512-staged/u8/prefetch",
+        KernelSlot::Bloom(_) => "avx512-staged/u8",
+        KernelSlot::BlockedBloom(size) if is_far(size) => "avx512/prefetch",
+        KernelSlot::BlockedBloom(_) => "avx512",
         // With 4, 10 and 20 masks alike. (`from4` costs bursts of 4 a fifth more.)
-        Slot::Megaflow => "avx512/from6/x16",
-        Slot::Routes4 | Slot::Routes6 => "compact/avx512",
+        KernelSlot::Megaflow => "avx512/from6/x16",
+        KernelSlot::Routes4 | KernelSlot::Routes6 => "compact/avx512",
     }
 }
 
-fn avx2(slot: Slot) -> &'static str {
+fn avx2(slot: KernelSlot) -> &'static str {
     match slot {
-        Slot::Murmur3 | Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => "avx2",
-        Slot::Crc32c | Slot::Parser => "sse42",
-        Slot::Bloom(size) if is_far(size) => "avx2-staged/u8/prefetch",
-        Slot::Bloom(_) => "avx2-staged/u8",
-        Slot::BlockedBloom(size) if is_far(size) => "avx2/prefetch",
-        Slot::BlockedBloom(_) => "avx2",
+        KernelSlot::Murmur3 | KernelSlot::Cuckoo(_) | KernelSlot::AclTree | KernelSlot::AclDynamic => "avx2",
+        KernelSlot::Crc32c | KernelSlot::Parser => "sse42",
+        KernelSlot::Bloom(size) if is_far(size) => "avx2-staged/u8/prefetch",
+        KernelSlot::Bloom(_) => "avx2-staged/u8",
+        KernelSlot::BlockedBloom(size) if is_far(size) => "avx2/prefetch",
+        KernelSlot::BlockedBloom(_) => "avx2",
         // On Zen 5 under a cap of 256 bits: bursts of 8 take 7 % longer, of 12 as long, of 16 10 % less.
-        Slot::Megaflow => "avx2/from12/x16",
-        Slot::Routes4 | Slot::Routes6 => "compact/avx2",
+        KernelSlot::Megaflow => "avx2/from12/x16",
+        KernelSlot::Routes4 | KernelSlot::Routes6 => "compact/avx2",
     }
 }
 
-fn sse42(slot: Slot) -> &'static str {
+fn sse42(slot: KernelSlot) -> &'static str {
     match slot {
-        Slot::Murmur3 | Slot::Crc32c | Slot::Parser | Slot::Cuckoo(_) | Slot::AclTree | Slot::AclDynamic => {
-            "sse42"
-        }
+        KernelSlot::Murmur3
+        | KernelSlot::Crc32c
+        | KernelSlot::Parser
+        | KernelSlot::Cuckoo(_)
+        | KernelSlot::AclTree
+        | KernelSlot::AclDynamic => "sse42",
         _ => portable(slot),
     }
 }
 
-fn portable(slot: Slot) -> &'static str {
+fn portable(slot: KernelSlot) -> &'static str {
     match slot {
-        Slot::Bloom(size) if is_far(size) => "scalar/u1/prefetch",
-        Slot::Bloom(_) => "scalar/u1",
-        Slot::Megaflow => "scalar/from6/x16",
-        Slot::Routes4 | Slot::Routes6 => "compact/scalar",
+        KernelSlot::Bloom(size) if is_far(size) => "scalar/u1/prefetch",
+        KernelSlot::Bloom(_) => "scalar/u1",
+        KernelSlot::Megaflow => "scalar/from6/x16",
+        KernelSlot::Routes4 | KernelSlot::Routes6 => "compact/scalar",
         _ => "scalar",
     }
 }
@@ -201,13 +215,13 @@ mod tests {
 
     #[test]
     fn skylake_takes_avx512_where_that_was_measured_and_avx2_elsewhere() {
-        for slot in Slot::all() {
+        for slot in KernelSlot::all() {
             let is_measured = Family::SkylakeSp.is_measured(slot);
             let row = if is_measured { Family::Zen5 } else { Family::Avx2 };
             assert_eq!(Family::SkylakeSp.choice(slot), row.choice(slot), "{slot}");
             assert!(Family::Zen5.is_measured(slot) && !Family::Zen4.is_measured(slot), "{slot}");
         }
-        assert_eq!(Family::SkylakeSp.choice(Slot::AclTree), "avx512");
-        assert_eq!(Family::SkylakeSp.choice(Slot::Routes4), "compact/avx2");
+        assert_eq!(Family::SkylakeSp.choice(KernelSlot::AclTree), "avx512");
+        assert_eq!(Family::SkylakeSp.choice(KernelSlot::Routes4), "compact/avx2");
     }
 }
