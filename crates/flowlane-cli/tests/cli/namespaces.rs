@@ -331,16 +331,16 @@ fn a_user_needs_no_more_than_the_capabilities_that_are_named() {
     }
 }
 
-/// The commands in the README for a switch that is changed while it runs, as they stand there.
+/// The commands of the README that change a switch while it runs, word for word.
 fn readme_commands() -> String {
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
     let (_, marked) =
-        readme.split_once("<!-- Run by tests/cli/namespaces.rs as it stands. -->\n```sh\n").unwrap();
+        readme.split_once("<!-- Run by tests/cli/namespaces.rs, word for word. -->\n```sh\n").unwrap();
     marked.split_once("```").unwrap().0.to_owned()
 }
 
 #[test]
-fn what_the_readme_says_of_a_switch_that_runs_works_as_it_stands() {
+fn readme_commands_for_a_running_switch_work() {
     let isolated = "unshare --net --mount sh -ec 'mount -t tmpfs tmpfs /run && ip netns add try'";
     if !sh("test $(id -u) = 0 && command -v ip && command -v ping && command -v unshare") || !sh(isolated) {
         println!("skipped: needs root, ip, ping, unshare, and network namespaces");
