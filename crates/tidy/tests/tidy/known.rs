@@ -54,8 +54,6 @@ pub(crate) const LONG: &[Long] = &[Long {
 pub(crate) const WORDING: &[Wording] = &[
     Wording { of: ".ci/public-api", place: Place::Private, count: 6 },
     Wording { of: "ARCHITECTURE.md", place: Place::Page, count: 53 },
-    Wording { of: "CONTRIBUTING.md", place: Place::Page, count: 2 },
-    Wording { of: "README.md", place: Place::Page, count: 13 },
     Wording { of: "bindings/c", place: Place::Public, count: 23 },
     Wording { of: "bindings/c", place: Place::Private, count: 12 },
     Wording { of: "bindings/c", place: Place::Text, count: 9 },
@@ -96,13 +94,4 @@ pub(crate) const WORDING: &[Wording] = &[
     Wording { of: "crates/flowlane-switch", place: Place::Text, count: 15 },
     Wording { of: "crates/tidy", place: Place::Public, count: 1 },
     Wording { of: "crates/tidy", place: Place::Private, count: 11 },
-    Wording { of: "docs/building.md", place: Place::Page, count: 6 },
-    Wording { of: "docs/c.md", place: Place::Page, count: 1 },
-    Wording { of: "docs/cluster.md", place: Place::Page, count: 3 },
-    Wording { of: "docs/differences.md", place: Place::Page, count: 9 },
-    Wording { of: "docs/performance.md", place: Place::Page, count: 22 },
-    Wording { of: "docs/python.md", place: Place::Page, count: 1 },
-    Wording { of: "docs/query.md", place: Place::Page, count: 4 },
-    Wording { of: "docs/releasing.md", place: Place::Page, count: 9 },
-    Wording { of: "docs/rust.md", place: Place::Page, count: 4 },
 ];
