@@ -6,7 +6,7 @@
 //! `exact`, `signature`, `all`, or `adaptive` (all, asked while they pay).
 //!
 //! Every packet is copied from the capture's memory, parsed, looked up, acted on and sent, as in the
-//! measurements of Open vSwitch that `docs/performance.md` sets beside.
+//! measurements of Open vSwitch that `docs/lab/switch-2026-11-21.md` sets beside.
 
 mod workload;
 

@@ -15,7 +15,7 @@
 //! are counted, are the definition's. Words that all masks have in common are summed once a packet. Hashing is side by
 //! side over *masks*, as the wide lookup's is over packets: it pays for a single packet, too.
 //!
-//! Tried and left (`docs/performance.md`, *Few packets*, has what each gave): hashing under one mask after the other, with
+//! Tried and left (`docs/lab/megaflow-cache-2026-11-21.md`, *Few packets*, has what each gave): hashing under one mask after the other, with
 //! filters asked for ahead, and with filters tested together; filters asked for ahead in the wide lookup.
 
 use super::Tables;
@@ -34,7 +34,7 @@ pub(super) const GROUP: usize = 4;
 pub(super) const MASKS_MAX: usize = 16;
 
 /// A single packet is looked for under no more masks than these one after the other: with 5 and 10 masks, asking ahead took
-/// 3 to 8 % longer (`docs/performance.md`).
+/// 3 to 8 % longer (`docs/lab/megaflow-cache-2026-11-21.md`).
 pub(super) const ALONE_MASKS: usize = 16;
 
 /// The most queries, of a packet under a mask, at once, where a group of masks does not make more: the lines that they
