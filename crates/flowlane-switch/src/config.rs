@@ -355,7 +355,7 @@ pub enum FibChoice {
     Auto,
     /// The structure that stays in the caches.
     Compact,
-    /// The paper's tables: DIR-24-8 for IPv4, a trie of 24-8-8-.. bits for IPv6.
+    /// DIR-24-8 for IPv4; IPv6 has the compact structure only.
     Direct,
 }
 

@@ -65,7 +65,7 @@ fn installed_choices_are_used() {
     choices.set(KernelSlot::AclTree, "scalar");
     choices.set(KernelSlot::AclDynamic, "scalar");
     choices.set(KernelSlot::Routes4, "dir24/scalar");
-    choices.set(KernelSlot::Routes6, "trie/scalar");
+    choices.set(KernelSlot::Routes6, "compact/scalar");
     set_overrides(choices.clone());
     assert_eq!(flowlane::tune::overrides(), choices);
     assert_eq!(Murmur3::new().variant(), Variant::Scalar);
@@ -85,7 +85,7 @@ fn installed_choices_are_used() {
     let v4 = routes::<u32>(&fib_config());
     assert_eq!((v4.engine(), v4.variant()), (Engine::Dir24, Variant::Scalar));
     let v6 = routes::<u128>(&fib_config());
-    assert_eq!((v6.engine(), v6.variant()), (Engine::Trie, Variant::Scalar));
+    assert_eq!((v6.engine(), v6.variant()), (Engine::Compact, Variant::Scalar));
     // Of another engine nothing was chosen.
     let compact = u32::build(Engine::Compact, &Rib::new(1), &fib_config()).unwrap().unwrap();
     assert_eq!(compact.engine(), Engine::Compact);

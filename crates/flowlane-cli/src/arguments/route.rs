@@ -93,7 +93,7 @@ pub(crate) struct RouteLookupOptions {
     /// Addresses, one a line (may be packed by gzip or zstd).
     #[arg(long, value_name = "FILE")]
     pub(crate) addresses: Option<PathBuf>,
-    /// Engine: auto, dir24 (IPv4), trie (IPv6) or compact (both).
+    /// Engine: auto, dir24 (IPv4) or compact (both).
     #[arg(long, default_value = "auto", value_name = "NAME", value_parser = engine_names())]
     pub(crate) engine: String,
     /// Variant of the engine; the one chosen for this machine where left out.
@@ -184,7 +184,7 @@ fn engine_names() -> PossibleValuesParser {
     PossibleValuesParser::new(["auto"].into_iter().chain(Engine::ALL.map(Engine::name)))
 }
 
-/// Bodies of forwarding tables by name; scalar ones with and without prefetch.
+/// Parses the name of a variant of forwarding tables.
 fn fib_variant_names() -> PossibleValuesParser {
-    PossibleValuesParser::new(["scalar", "scalar-prefetch", "avx2", "avx512"])
+    PossibleValuesParser::new(["scalar", "avx2", "avx512"])
 }

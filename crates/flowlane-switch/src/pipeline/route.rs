@@ -111,7 +111,7 @@ pub enum FibEngine {
     Auto,
     /// By the structure that stays in the caches.
     Compact,
-    /// By a table of all first 24 bits: DIR-24-8, or a trie for IPv6.
+    /// By a table of all first 24 bits, DIR-24-8, for IPv4; by the compact structure for IPv6.
     Direct,
 }
 
@@ -179,7 +179,7 @@ impl RouteTable {
         }
         let routes = Routes {
             v4: Forwarding::new(&config, v4, &numbers, Engine::Dir24)?,
-            v6: Forwarding::new(&config, v6, &numbers, Engine::Trie)?,
+            v6: Forwarding::new(&config, v6, &numbers, Engine::Compact)?,
             steps: steps_of_hops,
             flow_hash: FlowHash::new(config.seed),
         };

@@ -97,19 +97,11 @@ pub fn check<A: Family>(
     let mut checked = Checked::default();
     for &engine in A::ENGINES {
         for variant in Variant::ALL {
-            for prefetch in [false, true] {
-                // Prefetching is a matter of scalar bodies.
-                if prefetch && variant != Variant::Scalar {
-                    continue;
-                }
-                for hop_size in HopSize::ALL {
-                    let fib = FibConfig::new(hop_size)
-                        .with_prefetch(prefetch)
-                        .with_default_next_hop(random() % 100);
-                    if let Some(fib) = fib.with_variant(variant) {
-                        let mut run = Run { engine, variant, config: fib, random: &mut *random, updates: 0 };
-                        run.check::<A>(config, &mut checked)?;
-                    }
+            for hop_size in HopSize::ALL {
+                let fib = FibConfig::new(hop_size).with_default_next_hop(random() % 100);
+                if let Some(fib) = fib.with_variant(variant) {
+                    let mut run = Run { engine, variant, config: fib, random: &mut *random, updates: 0 };
+                    run.check::<A>(config, &mut checked)?;
                 }
             }
         }
@@ -301,7 +293,7 @@ mod tests {
         let mut random = Random::new(11);
         let v4 = check::<u32>(&config, &mut || random.bits()).unwrap_or_else(|e| panic!("{e}"));
         let v6 = check::<u128>(&config, &mut || random.bits()).unwrap_or_else(|e| panic!("{e}"));
-        assert!(v4.tables >= 16 && v6.tables >= 16, "{v4:?} {v6:?}");
+        assert!(v4.tables >= 8 && v6.tables >= 4, "{v4:?} {v6:?}");
         assert!(v4.lookups > 10_000);
     }
 }

@@ -22,8 +22,6 @@ use crate::named_enum::{self, Named, UnknownName};
 pub enum Engine {
     /// A table of all first 24 bits, and groups for longer prefixes (IPv4).
     Dir24,
-    /// Levels of 24 bits, then 8 at a time (IPv6).
-    Trie,
     /// The structure that takes the least memory (both).
     Compact,
 }
@@ -34,7 +32,7 @@ impl Named for Engine {
 
 impl Engine {
     /// All of them.
-    pub const ALL: [Self; 3] = named_enum::all();
+    pub const ALL: [Self; 2] = named_enum::all();
 
     /// The name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
@@ -70,7 +68,7 @@ impl fmt::Display for FibChoice {
 
 /// A text that is no [`FibChoice`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("`{0}` is no engine and variant of routes, such as compact/avx512, dir24/avx2 or trie/scalar")]
+#[error("`{0}` is no engine and variant of routes, such as compact/avx512 or dir24/avx2")]
 pub struct FibChoiceError(pub String);
 
 impl FromStr for FibChoice {
@@ -134,13 +132,12 @@ impl Family for u32 {
         match engine {
             Engine::Dir24 => Some(AnyFib::of::<super::v4::dir24::Dir24>(engine, rib, config)),
             Engine::Compact => Some(AnyFib::of::<super::v4::compact::Compact>(engine, rib, config)),
-            Engine::Trie => None,
         }
     }
 }
 
 impl Family for u128 {
-    const ENGINES: &'static [Engine] = &[Engine::Compact, Engine::Trie];
+    const ENGINES: &'static [Engine] = &[Engine::Compact];
     const SLOT: KernelSlot = KernelSlot::Routes6;
 
     fn from_words(high: u64, low: u64) -> Self {
@@ -153,7 +150,6 @@ impl Family for u128 {
         config: &FibConfig,
     ) -> Option<Result<AnyFib<Self>, BuildError>> {
         match engine {
-            Engine::Trie => Some(AnyFib::of::<super::v6::trie::Trie>(engine, rib, config)),
             Engine::Compact => Some(AnyFib::of::<super::v6::compact::Compact>(engine, rib, config)),
             Engine::Dir24 => None,
         }

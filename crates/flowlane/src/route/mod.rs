@@ -83,21 +83,12 @@ pub struct FibConfig {
     /// A second one, against which [`Compact`](engine::Engine::Compact) tables measure that in their first batches, where
     /// there is a clock ([`dispatch`](crate::dispatch::set_trial_clock)).
     pub candidate: Option<Backend>,
-    /// Whether scalar bodies ask for memory ahead of its use.
-    pub prefetch: bool,
 }
 
 impl FibConfig {
     /// A table of next hops of this size; 0 for addresses without a route, up to a GiB of memory.
     pub fn new(hop_size: HopSize) -> Self {
-        Self {
-            hop_size,
-            default_next_hop: 0,
-            memory_max: 1 << 30,
-            body: None,
-            candidate: None,
-            prefetch: true,
-        }
+        Self { hop_size, default_next_hop: 0, memory_max: 1 << 30, body: None, candidate: None }
     }
 
     /// Answers `next_hop` for addresses without a route.
@@ -110,12 +101,6 @@ impl FibConfig {
     #[must_use]
     pub fn with_memory_max(self, bytes: usize) -> Self {
         Self { memory_max: bytes, ..self }
-    }
-
-    /// Lets scalar bodies ask for memory ahead of its use, or not.
-    #[must_use]
-    pub fn with_prefetch(self, prefetch: bool) -> Self {
-        Self { prefetch, ..self }
     }
 
     /// Makes batches be looked up by the variant of this name, where it may be used here. A table without a body for

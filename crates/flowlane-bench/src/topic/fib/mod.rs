@@ -101,20 +101,20 @@ impl<A: Kind> Work<A> {
         generate_addresses(&self.routes, locality, miss, self.addresses, SEED)
     }
 
-    fn build(&self, engine: Engine, body: FibBody, hop_size: HopSize) -> Option<AnyFib<A>> {
-        let config = FibConfig::new(hop_size).with_prefetch(body.prefetch).with_variant(body.variant)?;
+    fn build(&self, engine: Engine, variant: Variant, hop_size: HopSize) -> Option<AnyFib<A>> {
+        let config = FibConfig::new(hop_size).with_variant(variant)?;
         let fib = A::build(engine, &self.rib, &config)?.ok()?;
         // An engine need not have a body for every variant.
-        (fib.variant() == body.variant).then_some(fib)
+        (fib.variant() == variant).then_some(fib)
     }
 
     /// All engines with all bodies, by name.
     fn tables(&self, context: &Context<'_>, hop_size: HopSize) -> Vec<(String, AnyFib<A>)> {
         let mut tables = Vec::new();
         for engine in A::ENGINES {
-            for body in FibBody::all(context) {
-                let fib = self.build(*engine, body, hop_size);
-                tables.extend(fib.map(|fib| (format!("{engine}, {}", body.name()), fib)));
+            for variant in variants(context) {
+                let fib = self.build(*engine, variant, hop_size);
+                tables.extend(fib.map(|fib| (format!("{engine}, {variant}"), fib)));
             }
         }
         tables
@@ -127,29 +127,9 @@ fn rib_of<A: Kind>(routes: &[(Prefix<A>, u64)]) -> Rib<A> {
     rib
 }
 
-/// Which body looks batches up.
-#[derive(Clone, Copy)]
-struct FibBody {
-    variant: Variant,
-    prefetch: bool,
-}
-
-impl FibBody {
-    fn all(context: &Context<'_>) -> impl Iterator<Item = Self> {
-        // No engine has a body of SSE4.2.
-        let variants = context.options.variants().into_iter().filter(|v| *v != Variant::Sse42);
-        variants.flat_map(|variant| {
-            let both: &[bool] = if variant == Variant::Scalar { &[false, true] } else { &[true] };
-            both.iter().map(move |prefetch| Self { variant, prefetch: *prefetch })
-        })
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self { variant: Variant::Scalar, prefetch: true } => "scalar-prefetch",
-            Self { variant, .. } => variant.name(),
-        }
-    }
+/// The variants that forwarding tables have.
+fn variants(context: &Context<'_>) -> impl DoubleEndedIterator<Item = Variant> {
+    context.options.variants().into_iter().filter(|v| *v != Variant::Sse42)
 }
 
 pub(super) fn comparisons(_: &Context<'_>) -> usize {
@@ -268,17 +248,17 @@ fn by_hop_size<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Wor
     figure
 }
 
-/// Intel's figure, from what was measured for all engines: cycles of the trie's lookups.
+/// Intel's figure, from the measurements of all engines: cycles of IPv6 lookups.
 fn figure_8(sizes: &Figure) -> Figure {
-    let about = "The trie's scalar and AVX-512 bodies, as in Figure 8 of Intel's white paper on AVX-512 in packet \
-                 processing (2021), which states a gain of more than 35 %.";
-    let mut figure = Figure::new("fib-figure-8", "IPv6 trie: scalar and AVX-512", about)
+    let about = "Scalar and AVX-512 kernels for IPv6, as in Figure 8 of Intel's white paper on AVX-512 in packet \
+                 processing (2021), which states a gain of more than 35 % for the trie of rte_fib6.";
+    let mut figure = Figure::new("fib-figure-8", "IPv6: scalar and AVX-512", about)
         .over(&sizes.axis, sizes.places.clone())
         .cycles("lookup")
         .bars();
-    let of_the_trie = |name: &str| name.starts_with("trie, ") || name.starts_with("rte_fib6, ");
-    figure.series = sizes.series.iter().filter(|s| of_the_trie(&s.name)).cloned().collect();
-    figure.gain("trie, avx512", "trie, scalar", Some(1.35));
+    let is_shown = |name: &str| name.starts_with("compact, ") || name.starts_with("rte_fib6, ");
+    figure.series = sizes.series.iter().filter(|s| is_shown(&s.name)).cloned().collect();
+    figure.gain("compact, avx512", "compact, scalar", Some(1.35));
     if figure.series.iter().any(|s| s.name == "rte_fib6, avx512") {
         figure.gain("rte_fib6, avx512", "rte_fib6, scalar", Some(1.35));
     }
@@ -363,14 +343,15 @@ fn changes<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>
         .over("", ["building", "change"].map(str::to_owned))
         .cycles("route")
         .bars();
-    let body = FibBody::all(context).last().expect("there is always the scalar one");
-    let bodies = A::ENGINES
-        .iter()
-        .map(|engine| Body::new(engine.name(), move || _ = black_box(work.build(*engine, body, HOP_SIZE))));
+    let variant = variants(context).last().expect("there is always the scalar one");
+    let bodies = A::ENGINES.iter().map(|engine| {
+        Body::new(engine.name(), move || _ = black_box(work.build(*engine, variant, HOP_SIZE)))
+    });
     let bodies = bodies.collect();
     add(&mut figure, 0, &meter.compare("building", work.routes.len() as u64, bodies));
     let updates = generate_updates(&work.routes, NEXT_HOPS, work.updates, SEED);
-    let tables = A::ENGINES.iter().filter_map(|engine| Some((engine, work.build(*engine, body, HOP_SIZE)?)));
+    let tables =
+        A::ENGINES.iter().filter_map(|engine| Some((engine, work.build(*engine, variant, HOP_SIZE)?)));
     let tables = tables.map(|(engine, fib)| (*engine, RefCell::new((work.rib.clone(), fib))));
     let tables: Vec<_> = tables.collect();
     let (updates, routes) = (&updates, &work.routes);

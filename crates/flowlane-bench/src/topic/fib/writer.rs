@@ -5,7 +5,7 @@ use std::hint::black_box;
 use flowlane::generate::{Locality, generate_updates};
 use flowlane::route::{Fib, FibReader};
 
-use super::{BATCH, FibBody, HOP_SIZE, Kind, NEXT_HOPS, SEED, Work, add, id};
+use super::{BATCH, HOP_SIZE, Kind, NEXT_HOPS, SEED, Work, add, id};
 use crate::figure::Figure;
 use crate::measure::Meter;
 use crate::topic::{Context, beside};
@@ -25,12 +25,12 @@ pub(super) fn beside_a_writer<A: Kind>(
         work.about(),
         beside::ABOUT
     );
-    let body = FibBody::all(context).last().expect("there is always the scalar one");
+    let variant = super::variants(context).last().expect("there is always the scalar one");
     let addresses = work.addresses(Locality::Uniform, 0.0);
     let updates = generate_updates(&work.routes, NEXT_HOPS, work.updates, SEED);
     let (mut places, mut all) = (Vec::new(), Vec::new());
     for engine in A::ENGINES {
-        let [Some(fib), Some(another)] = [(); 2].map(|()| work.build(*engine, body, HOP_SIZE)) else {
+        let [Some(fib), Some(another)] = [(); 2].map(|()| work.build(*engine, variant, HOP_SIZE)) else {
             continue;
         };
         let (reader, mut next_hops) = (fib.reader(), [0; BATCH]);

@@ -4,13 +4,14 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use flowlane::generate::{Internet, Locality, generate_addresses, generate_updates};
+use flowlane::isa::Variant;
 use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::read::{AnyPrefix, Update, read_updates};
 use flowlane::route::{Fib, Prefix, Rib};
 use flowlane_bench::measure::{Body, Effort, Measured, Meter, TimeStampCounter};
 use serde::Serialize;
 
-use super::table::{self, Built, FibVariant};
+use super::table::{self, Built};
 use crate::arguments::RouteBenchOptions;
 use crate::failure::Failure;
 use crate::input;
@@ -53,7 +54,7 @@ type Change<A> = (Prefix<A>, Option<u64>);
 
 /// Runs the verb.
 pub(super) fn run(options: &RouteBenchOptions) -> Result<(), Failure> {
-    let variant = FibVariant::asked(options.variant.as_deref())?;
+    let variant = table::variant(options.variant.as_deref())?;
     let locality: Locality =
         options.locality.parse().map_err(|e| Failure::input(format!("--locality: {e}")))?;
     if !(0.0..=1.0).contains(&options.miss) {
@@ -105,7 +106,7 @@ fn of_family<A: Family>(
 
 struct Bench<'a> {
     options: &'a RouteBenchOptions,
-    variant: Option<FibVariant>,
+    variant: Option<Variant>,
     locality: Locality,
     clock: &'a TimeStampCounter,
     watch: &'a mut dyn FnMut(&str, f64),
@@ -139,14 +140,14 @@ impl Bench<'_> {
             for variant in self.variants() {
                 let built = Built::new(&rib, Some(*engine), Some(variant), &self.options.shape)?;
                 // An engine need not have a body for every variant.
-                if built.fib.variant() != variant.variant {
+                if built.fib.variant() != variant {
                     continue;
                 }
                 rows.push(Row {
                     family: A::FAMILY,
                     routes: rib.len(),
                     engine: engine.name(),
-                    variant: variant.name,
+                    variant: variant.name(),
                     hop_bytes: built.hop_size.bytes(),
                     table_bytes: built.fib.table_bytes(),
                     build_seconds: built.seconds,
@@ -167,9 +168,9 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn variants(&self) -> Vec<FibVariant> {
-        let asked = |v: &FibVariant| self.variant.is_none_or(|a| a == *v);
-        FibVariant::ALL.into_iter().filter(|v| v.variant.available() && asked(v)).collect()
+    fn variants(&self) -> Vec<Variant> {
+        let asked = |v: &Variant| self.variant.is_none_or(|a| a == *v);
+        table::VARIANTS.into_iter().filter(|v| v.available() && asked(v)).collect()
     }
 
     fn lookups<A: Family>(&mut self, tables: &[Built<A>], addresses: &[A]) -> Vec<Measured> {

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
+use flowlane::isa::Variant;
 use flowlane::route::engine::Family;
 use flowlane::route::read::{NextHops, RouteList};
 use flowlane::route::{Fib, Prefix};
 use serde::Serialize;
 
-use super::table::{self, Built, FibVariant};
+use super::table::{self, Built};
 use crate::arguments::RouteLookupOptions;
 use crate::failure::Failure;
 use crate::input;
@@ -49,7 +50,7 @@ struct Document {
 
 /// Runs the verb.
 pub(super) fn run(options: &RouteLookupOptions) -> Result<(), Failure> {
-    let variant = FibVariant::asked(options.variant.as_deref())?;
+    let variant = table::variant(options.variant.as_deref())?;
     if options.addresses.is_none() && options.address.is_empty() {
         let help = "name addresses, or a file of them with --addresses FILE";
         return Err(Failure::input_help("there is no address to look up", help));
@@ -81,7 +82,7 @@ fn ask<A: Family>(
     addresses: &[IpAddr],
     of_family: impl Fn(&IpAddr) -> Option<A>,
     options: &RouteLookupOptions,
-    variant: Option<FibVariant>,
+    variant: Option<Variant>,
     answers: &mut [Option<Answer>],
 ) -> Result<Option<Table>, Failure> {
     let (places, asked): (Vec<usize>, Vec<A>) =

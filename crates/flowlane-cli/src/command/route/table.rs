@@ -10,35 +10,21 @@ use flowlane::route::{BuildError, Fib, FibConfig, HopSize, Prefix, Rib};
 use crate::arguments::FibShape;
 use crate::failure::Failure;
 
-/// A body that looks batches up, by name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct FibVariant {
-    pub(super) name: &'static str,
-    pub(super) variant: Variant,
-    pub(super) prefetch: bool,
-}
+/// The variants that forwarding tables have.
+pub(super) const VARIANTS: [Variant; 3] = [Variant::Scalar, Variant::Avx2, Variant::Avx512];
 
-impl FibVariant {
-    pub(super) const ALL: [Self; 4] = [
-        Self { name: "scalar", variant: Variant::Scalar, prefetch: false },
-        Self { name: "scalar-prefetch", variant: Variant::Scalar, prefetch: true },
-        Self { name: "avx2", variant: Variant::Avx2, prefetch: false },
-        Self { name: "avx512", variant: Variant::Avx512, prefetch: false },
-    ];
-
-    /// The one that was asked for.
-    pub(super) fn asked(name: Option<&str>) -> Result<Option<Self>, Failure> {
-        let Some(name) = name else { return Ok(None) };
-        let found = Self::ALL.into_iter().find(|v| v.name == name).expect("clap lets only these through");
-        if !found.variant.available() {
-            let reason = match found.variant.detected() {
-                true => "the SIMD width cap forbids it; raise --max-simd",
-                false => "the CPU does not have it; leave --variant out to use the best that it has",
-            };
-            return Err(Failure::Environment(format!("the variant {name} cannot be used here: {reason}")));
-        }
-        Ok(Some(found))
+/// The requested variant.
+pub(super) fn variant(name: Option<&str>) -> Result<Option<Variant>, Failure> {
+    let Some(name) = name else { return Ok(None) };
+    let variant: Variant = name.parse().expect("clap lets only these through");
+    if !variant.available() {
+        let reason = match variant.detected() {
+            true => "the SIMD width cap forbids it; raise --max-simd",
+            false => "the CPU does not have it; leave --variant out to use the best that it has",
+        };
+        return Err(Failure::Environment(format!("the variant {name} cannot be used here: {reason}")));
     }
+    Ok(Some(variant))
 }
 
 /// The engine that was asked for; none: whichever is best.
@@ -67,7 +53,7 @@ impl<A: Family> Built<A> {
     pub(super) fn new(
         rib: &Rib<A>,
         engine: Option<Engine>,
-        variant: Option<FibVariant>,
+        variant: Option<Variant>,
         shape: &FibShape,
     ) -> Result<Self, Failure> {
         let sizes = shape.hop_size.map_or(HopSize::ALL.to_vec(), |size| vec![size]);
@@ -90,12 +76,12 @@ impl<A: Family> Built<A> {
     }
 }
 
-fn config(hop_size: HopSize, variant: Option<FibVariant>, shape: &FibShape) -> FibConfig {
+fn config(hop_size: HopSize, variant: Option<Variant>, shape: &FibShape) -> FibConfig {
     let config = FibConfig::new(hop_size)
         .with_default_next_hop(shape.default_next_hop)
         .with_memory_max(shape.memory_max.saturating_mul(1 << 20));
     let Some(asked) = variant else { return config };
-    config.with_prefetch(asked.prefetch).with_variant(asked.variant).expect("it was checked to be available")
+    config.with_variant(asked).expect("it was checked to be available")
 }
 
 fn no_such_engine<A: Family>(engine: Engine) -> Failure {

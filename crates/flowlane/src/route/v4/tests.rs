@@ -159,9 +159,6 @@ fn every_variant_and_size_of_dir24_follows_its_routes() {
         for hop_size in HopSize::ALL {
             let config = config(hop_size).with_variant(variant).expect("is available");
             follows_its_routes::<Dir24>(&config, hop_size.max() >> 1, hop_size.max(), 200);
-            if variant == Variant::Scalar {
-                follows_its_routes::<Dir24>(&config.with_prefetch(false), hop_size.max() >> 1, 5, 200);
-            }
         }
     });
 }

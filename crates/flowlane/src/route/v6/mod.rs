@@ -1,7 +1,6 @@
 #![doc = include_str!("README.md")]
 
 pub mod compact;
-pub mod trie;
 
 mod hops;
 mod pool;

@@ -67,7 +67,7 @@ impl Shape {
     }
 }
 
-/// A next hop that fits tables of this size of next hops, the trie with its one bit less too.
+/// A next hop of at most half of what fits this size.
 pub(super) fn hop(random: &mut Random, size: HopSize) -> u64 {
     let any = if random.below(2) == 0 { random.below(5) } else { random.next() };
     any & size.max() >> 1

@@ -4,7 +4,7 @@ use super::table::{GROUP, Table};
 use crate::memory::prefetch;
 use crate::route::cell::Cell;
 
-/// How many addresses ahead the first table's line is asked for.
+/// Addresses between the one that is looked up and the one whose entry is prefetched.
 const AHEAD: usize = 24;
 
 #[inline(always)]
@@ -16,13 +16,15 @@ pub(super) fn lookup<W: Cell>(table: &Table<W>, address: u32) -> u64 {
     table.tbl8[(entry >> 1) as usize * GROUP + (address & 0xff) as usize].get() >> 1
 }
 
+/// Looks up addresses one by one: what vector kernels leave at the end of a batch.
+#[cfg(target_arch = "x86_64")]
 pub(super) fn lookup_batch<W: Cell>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
     for (address, next_hop) in addresses.iter().zip(next_hops) {
         *next_hop = lookup(table, *address);
     }
 }
 
-/// The same, with the entries of later addresses asked for early.
+/// Looks up addresses one by one, and prefetches the entries of later ones.
 pub(super) fn lookup_batch_ahead<W: Cell>(table: &Table<W>, addresses: &[u32], next_hops: &mut [u64]) {
     for address in addresses.iter().take(AHEAD) {
         prefetch(&table.tbl24, (address >> 8) as usize);

@@ -23,7 +23,6 @@ pub(super) struct Table<W: Cell> {
     pub(super) tbl24: Memory<W>,
     pub(super) tbl8: Memory<W>,
     pub(super) body: Backend,
-    pub(super) prefetch: bool,
 }
 
 impl<W: Cell> Table<W> {
@@ -36,8 +35,7 @@ impl<W: Cell> Table<W> {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
             Backend::Avx512(_) => unsafe { avx512::lookup_batch(self, addresses, next_hops) },
-            _ if self.prefetch => scalar::lookup_batch_ahead(self, addresses, next_hops),
-            _ => scalar::lookup_batch(self, addresses, next_hops),
+            _ => scalar::lookup_batch_ahead(self, addresses, next_hops),
         }
     }
 }

@@ -64,12 +64,7 @@ impl<W: Cell> Writer<W> {
             by_memory.min(by_routes).min(GROUPS_MAX).min(usize::try_from(by_entry).unwrap_or(usize::MAX));
         let body = config.body_of(&[Variant::Avx512, Variant::Avx2]);
         let mut writer = Self {
-            table: Arc::new(Table {
-                tbl24: Memory::zeroed(0),
-                tbl8: Memory::zeroed(0),
-                body,
-                prefetch: config.prefetch,
-            }),
+            table: Arc::new(Table { tbl24: Memory::zeroed(0), tbl8: Memory::zeroed(0), body }),
             epochs: Epochs::default(),
             hop_size: config.hop_size,
             default_next_hop: config.default_next_hop,
@@ -88,7 +83,6 @@ impl<W: Cell> Writer<W> {
             tbl24: Memory::zeroed(TBL24 + PADDING),
             tbl8: Memory::zeroed(groups_max * GROUP + PADDING),
             body,
-            prefetch: config.prefetch,
         });
         spans.iter().for_each(|span| writer.paint(*span));
         Ok(writer)

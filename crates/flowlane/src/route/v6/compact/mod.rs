@@ -52,8 +52,6 @@ struct Table {
     /// Next hops too large for a word.
     list: Memory<AtomicU64>,
     body: AdaptiveDispatch<Backend>,
-    /// Whether the scalar body takes many addresses at once, and asks for lines ahead.
-    prefetch: bool,
     epochs: Epochs,
 }
 
@@ -92,12 +90,7 @@ impl Table {
                 Backend::Avx2(isa) => avx2::lookup(isa, self.view(), addresses, next_hops),
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx512(isa) => avx512::lookup(isa, self.view(), addresses, next_hops),
-                _ if self.prefetch => batch::lookup(scalar::Portable, self.view(), addresses, next_hops),
-                _ => {
-                    for (address, next_hop) in addresses.iter().zip(next_hops) {
-                        *next_hop = self.lookup(*address);
-                    }
-                }
+                _ => batch::lookup(scalar::Portable, self.view(), addresses, next_hops),
             },
         );
     }
@@ -151,7 +144,6 @@ impl Fib<u128> for Compact {
             lines: Memory::zeroed(lines),
             list: Memory::zeroed(listed),
             body: config.choice_of(&[Variant::Avx512, Variant::Avx2]),
-            prefetch: config.prefetch,
             epochs: Epochs::default(),
         };
         let mut own = Self {
