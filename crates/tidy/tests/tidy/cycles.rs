@@ -1,5 +1,5 @@
-//! The modules at the top of a crate do not use each other in a circle. Further down they may: a structure and its
-//! kernels, in one folder, know each other.
+//! The modules at the top of a crate form no dependency cycle. Deeper modules may: a structure and its kernels, in one
+//! folder, use each other.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::known::Backwards;
 use crate::modules::{Edge, Modules};
 use crate::tree::Tree;
 
-/// No circle in any crate but through the uses that `known` has.
+/// Reports cycles in any crate, except those through the uses in `known`.
 pub(crate) fn cycles(tree: &Tree, known: &[Backwards]) -> Vec<String> {
     let mut found = Vec::new();
     let mut circular = BTreeSet::new();
@@ -24,7 +24,7 @@ pub(crate) fn cycles(tree: &Tree, known: &[Backwards]) -> Vec<String> {
                 let Edge { from, to, at, .. } = edge;
                 format!(
                     "{at}: `{from}` of {name} uses `{to}`, which uses `{from}` in turn, perhaps through others; move \
-                     what both need below both"
+                     the shared part below both"
                 )
             }));
         }
@@ -32,12 +32,12 @@ pub(crate) fn cycles(tree: &Tree, known: &[Backwards]) -> Vec<String> {
     let gone = known.iter().enumerate().filter(|(at, _)| !circular.contains(at));
     found.extend(gone.map(|(_, known)| {
         let Backwards { of, from, to, .. } = known;
-        format!("crates/tidy/tests/tidy/known.rs: `{from}` → `{to}` of {of} is in no circle any more; strike the entry")
+        format!("crates/tidy/tests/tidy/known.rs: `{from}` → `{to}` of {of} is in no cycle any more; strike the entry")
     }));
     found
 }
 
-/// The edges whose end leads back to their beginning.
+/// Returns the edges that are part of a cycle.
 fn in_circles(edges: &[Edge]) -> Vec<&Edge> {
     let leads_back = |edge: &&Edge| {
         let (mut reached, mut new) = (BTreeSet::new(), vec![&edge.to]);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_do_not_use_each_other_in_a_circle() {
+    fn modules_form_no_cycle() {
         assert!(cycles(&tree(""), &[]).is_empty());
         let found = cycles(&tree("use crate::a;"), &[]);
         assert_says(&found, "b.rs:1: `b` of x uses `a`, which uses `b` in turn");
@@ -74,11 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn known_circles_are_there() {
+    fn known_cycles_exist() {
         assert!(cycles(&tree("use crate::a;"), &[KNOWN]).is_empty());
-        assert_says(
-            &cycles(&tree(""), &[KNOWN]),
-            "`b` → `a` of x is in no circle any more; strike the entry",
-        );
+        assert_says(&cycles(&tree(""), &[KNOWN]), "`b` → `a` of x is in no cycle any more; strike the entry");
     }
 }

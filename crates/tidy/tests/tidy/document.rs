@@ -1,13 +1,13 @@
-//! Markdown, and that no document names a file that is not there.
+//! Markdown, and a check that the files named in documents exist.
 
 use crate::tree::Tree;
 
-/// The texts between backticks of a line.
+/// Returns the texts between the backticks of a line.
 pub(crate) fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// The cells of the rows under this head of a table, which may stand in comments.
+/// Returns the cells of the rows below this table head; the table may be in a comment.
 pub(crate) fn rows<'a>(text: &'a str, head: &str) -> impl Iterator<Item = Vec<&'a str>> {
     let lines = text.lines().skip_while(move |line| *line != head).skip(2);
     let rows =
@@ -15,10 +15,11 @@ pub(crate) fn rows<'a>(text: &'a str, head: &str) -> impl Iterator<Item = Vec<&'
     rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect())
 }
 
-/// Links lead to files, and what looks like a path between backticks is one: from the root, or the end of one
-/// (`worker/mod.rs`). What looks like a path: its first name is that of a folder of the tree, or it ends in `.rs`.
-/// Not looked at: code blocks, addresses, rustdoc's links to items, names to be filled in (`classify/NAME/`), and the
-/// paths of the past (CHANGELOG).
+/// Reports links to missing files, and paths between backticks that do not exist.
+///
+/// A path is complete from the root, or the end of one (`worker/mod.rs`): its first name is that of a folder of the tree,
+/// or it ends in `.rs`. Code blocks, URLs, rustdoc's links to items, placeholders (`classify/NAME/`), and the
+/// paths of earlier versions (CHANGELOG) are not checked.
 pub(crate) fn links(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for (file, text) in tree.ending(".md") {
@@ -30,13 +31,13 @@ pub(crate) fn links(tree: &Tree) -> Vec<String> {
             }
             for link in destinations(line).filter(|link| !is_there(tree, file, link)) {
                 found.push(format!(
-                    "{file}:{number}: links to `{link}`, which is not there; mend or strike the link"
+                    "{file}:{number}: links to `{link}`, which does not exist; fix or strike the link"
                 ));
             }
             let paths = quoted(line).filter(|text| file != "CHANGELOG.md" && is_path(tree, text));
             for path in paths.filter(|path| !tree.has_ending(path)) {
                 found.push(format!(
-                    "{file}:{number}: names `{path}`, which is not there; write where it is now"
+                    "{file}:{number}: names `{path}`, which does not exist; write its current path"
                 ));
             }
         }
@@ -44,7 +45,7 @@ pub(crate) fn links(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// The files that a line links to, without the places in them.
+/// Returns the files that a line links to, without anchors.
 fn destinations(line: &str) -> impl Iterator<Item = &str> {
     let ends = line.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     let files = ends.map(|link| link.split('#').next().unwrap_or_default());
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_to_files() {
+    fn links_to_missing_files_are_found() {
         assert!(
             broken("README.md", "[a](docs/a.md#b), [b](https://x.y/z.md), [c](crate::c), [d](#e)").is_empty()
         );
@@ -94,13 +95,13 @@ mod tests {
         );
         assert_says(
             &broken("README.md", "a\n[b](docs/b.md#c)"),
-            "README.md:2: links to `docs/b.md`, which is not there",
+            "README.md:2: links to `docs/b.md`, which does not exist",
         );
         assert_says(&broken("docs/b.md", "[a](docs/a.md)"), "docs/b.md:1: links to `docs/a.md`");
     }
 
     #[test]
-    fn paths_between_backticks_are_there() {
+    fn missing_paths_between_backticks_are_found() {
         assert!(
             broken("README.md", "`docs/a.md`, `worker/mod.rs`, `x/src/`, `a/b`, `10.0.0.0/8`, `docs/NAME/`")
                 .is_empty()
@@ -109,7 +110,7 @@ mod tests {
         assert!(broken("CHANGELOG.md", "`docs/b.md`").is_empty());
         assert_says(
             &broken("README.md", "see `docs/b.md`"),
-            "README.md:1: names `docs/b.md`, which is not there",
+            "README.md:1: names `docs/b.md`, which does not exist",
         );
         assert_says(&broken("README.md", "`worker/egress.rs`"), "names `worker/egress.rs`");
     }

@@ -1,4 +1,4 @@
-//! Files and functions are short enough to be read, and no long one grows.
+//! Limits on the lengths of files and functions.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::tree::Tree;
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 
-/// Files of at most 600 lines, functions of at most 70, braces and comments counted; `known` ones are longer, and exactly
-/// as long as it is said there: what has become shorter stays so.
+/// Reports files of more than 600 lines and functions of more than 70, braces and comments included. `known` ones are
+/// longer, by exactly the recorded lines, so that they only shrink.
 pub(crate) fn length(tree: &Tree, known: &[Long]) -> Vec<String> {
     let mut found = Vec::new();
     let mut long = Vec::new();
@@ -51,7 +51,7 @@ pub(crate) fn length(tree: &Tree, known: &[Long]) -> Vec<String> {
     found
 }
 
-/// Lines, and the first of them, of each function; of several of one name, of the longest.
+/// Returns the number of lines and the first line of each function; of several functions with one name, of the longest.
 fn functions(text: &str) -> BTreeMap<&str, (usize, usize)> {
     let tokens = tokens(text);
     let mut longest = BTreeMap::new();
@@ -70,7 +70,7 @@ fn functions(text: &str) -> BTreeMap<&str, (usize, usize)> {
     longest
 }
 
-/// Where a function's body begins; none where it has none.
+/// Returns the index of the brace that opens a function's body, if it has one.
 fn body(tokens: &[Token<'_>]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_only_shrinks() {
+    fn recorded_lengths_only_shrink() {
         let known = [Long { file: "a.rs", function: "long", lines: 80 }];
         assert!(check(&text(80), &known).is_empty());
         assert_says(&check(&text(81), &known), "`long` has grown from 80 lines to 81");

@@ -1,23 +1,23 @@
 //! House rules, checked over the source tree.
 //!
-//! | rule | where it is said |
+//! | rule | source |
 //! |---|---|
 //! | modules of the library use those before them | ARCHITECTURE.md, the line of arrows |
 //! | crates depend on what their row says | ARCHITECTURE.md, the table of crates |
 //! | lists of modules and crates are complete | ARCHITECTURE.md, the library's `lib.rs` |
-//! | modules at the top of a crate use each other in no circle | here |
+//! | modules at the top of a crate form no cycle | here |
 //! | files ≤ 600 lines, functions ≤ 70, and nothing long grows | CONTRIBUTING.md |
-//! | names of items and files without words that say nothing | here |
-//! | documents name files that are there | here |
+//! | names of items and files have no empty words | here |
+//! | documents name files that exist | here |
 //! | documents, comments and messages have no banned word or opening | CONTRIBUTING.md |
 //!
-//! What breaks a rule today stands in `known.rs`. Each rule is a function from a [`Tree`](tree::Tree) to complaints, and its
+//! `known.rs` records today's exceptions. Each rule is a function from a [`Tree`](tree::Tree) to complaints, and its
 //! tests break it in a small tree.
 //!
 //! # Limits
-//! Sources are read as tokens, not parsed, and no macro is expanded: a path that a macro puts together from pieces is not
-//! seen, nor what a glob import brings, nor a trait's method. Code under `#[cfg(test)]` (and loom's and Miri's) makes no
-//! edge; other features are taken as on. Documents' paths without a folder of the tree in front are not known for paths.
+//! Sources are read as tokens, not parsed, and no macro is expanded: paths composed by macros, items of glob imports and
+//! methods of traits are not seen. Code under `#[cfg(test)]` (and loom's and Miri's) adds no
+//! edge; other features count as enabled. A path in a document is recognised by the folder at its beginning.
 
 mod cycles;
 mod document;
@@ -37,7 +37,7 @@ fn assert_tidy(complaints: &[String]) {
     assert!(complaints.is_empty(), "{} complaints:\n{}", complaints.len(), complaints.join("\n"));
 }
 
-/// That one of the complaints has this text.
+/// Asserts that one of the complaints contains this text.
 #[track_caller]
 fn assert_says(complaints: &[String], text: &str) {
     assert!(complaints.iter().any(|complaint| complaint.contains(text)), "no `{text}` in {complaints:#?}");
@@ -59,7 +59,7 @@ fn crates_depend_on_what_the_table_says() {
 }
 
 #[test]
-fn modules_use_each_other_in_no_circle() {
+fn modules_form_no_cycle() {
     assert_tidy(&cycles::cycles(&Tree::of_this_repository(), known::BACKWARDS));
 }
 
@@ -69,12 +69,12 @@ fn files_and_functions_are_short() {
 }
 
 #[test]
-fn names_say_something() {
+fn names_have_no_empty_words() {
     assert_tidy(&names::names(&Tree::of_this_repository()));
 }
 
 #[test]
-fn documents_name_files_that_are_there() {
+fn documents_name_files_that_exist() {
     assert_tidy(&document::links(&Tree::of_this_repository()));
 }
 

@@ -1,50 +1,50 @@
-//! Which modules a crate has, and which of them use which.
+//! The modules of a crate and the uses between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{Token, tokens, without_tests};
 use crate::tree::Tree;
 
-/// The names from the crate to a module, an item, or what is imported.
+/// The names from the crate to a module, an item, or an import.
 type Path = Vec<String>;
 
 #[derive(Default)]
 struct Module {
     file: String,
     children: BTreeSet<String>,
-    /// What the module imports, by the name that it has there; relative to the module.
+    /// The module's imports by their local names; relative to the module.
     imports: BTreeMap<String, Path>,
     /// Paths in its code, relative to the module, and their lines.
     paths: Vec<(Path, usize)>,
 }
 
-/// The modules that a crate has where it is not built for tests.
+/// The modules of a crate outside test builds.
 pub(crate) struct Modules(BTreeMap<Path, Module>);
 
-/// That `from` uses `to`, both children of `parent`.
+/// A use of `to` by `from`, both children of `parent`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Edge {
     pub(crate) parent: String,
     pub(crate) from: String,
     pub(crate) to: String,
-    /// File and line of the first path that says so.
+    /// File and line of the first such path.
     pub(crate) at: String,
 }
 
 impl Modules {
-    /// Those of the crate whose root is this file.
+    /// Reads the modules of the crate whose root is this file.
     pub(crate) fn of(tree: &Tree, root: &str) -> Self {
         let mut modules = Self(BTreeMap::new());
         modules.read(tree, root, Vec::new());
         modules
     }
 
-    /// The crate's modules of the uppermost level.
+    /// Returns the crate's modules at the top.
     pub(crate) fn top(&self) -> impl Iterator<Item = &str> {
         self.0.get(&Vec::new()).into_iter().flat_map(|root| &root.children).map(String::as_str)
     }
 
-    /// Uses between children of one module, one edge for any number of paths.
+    /// Returns the uses between children of one module, one edge for any number of paths.
     pub(crate) fn edges(&self) -> Vec<Edge> {
         let mut edges = BTreeMap::new();
         for (path, module) in &self.0 {
@@ -61,7 +61,7 @@ impl Modules {
         edges.into_iter().map(|((parent, from, to), at)| Edge { parent, from, to, at }).collect()
     }
 
-    /// The modules that a path leads to: where its item is, and where it is only imported on the way.
+    /// Returns the modules that a path leads to: that of its item, and those that only import the item.
     fn owners(&self, from: &[String], path: &[String]) -> Vec<Path> {
         let (mut owners, mut here, mut rest) = (Vec::new(), from.to_vec(), path.to_vec());
         // A limit, since imports could lead in a circle.
@@ -149,7 +149,7 @@ impl Modules {
     }
 }
 
-/// The file of `mod name;`, which stands in `file`, within the modules `inner` of it.
+/// Returns the file of the `mod name;` in `file`, within the modules `inner` of the file.
 fn file_of(tree: &Tree, file: &str, inner: &[String], name: &str) -> Option<String> {
     let (folder, own) = file.rsplit_once('/')?;
     let mut folder = match own {

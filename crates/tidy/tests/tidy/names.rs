@@ -1,17 +1,17 @@
-//! Names say what something is.
+//! A ban on empty words in names.
 
 use crate::source::tokens;
 use crate::tree::Tree;
 
-/// Words that say nothing about what they are part of.
+/// Words without a meaning of their own.
 const BANNED: [&str; 10] =
     ["manager", "managers", "helper", "helpers", "util", "utils", "utilities", "misc", "common", "stuff"];
 
-/// What a name follows.
+/// Keywords that a name follows.
 const KINDS: [&str; 9] = ["struct", "enum", "union", "trait", "type", "mod", "fn", "const", "static"];
 
-/// No banned word in the names of items, and of what lies in crates: folders and files. (But `common_bits` may be a function
-/// or a number of the bits that two have in common: there the word says something.)
+/// Reports banned words in the names of items, and of the folders and files of crates. (A function or constant
+/// `common_bits` is allowed: the word means something in it.)
 pub(crate) fn names(tree: &Tree) -> Vec<String> {
     let mut found = Vec::new();
     for (file, text) in tree.ending(".rs") {
@@ -36,19 +36,19 @@ pub(crate) fn names(tree: &Tree) -> Vec<String> {
         for name in path.split('/') {
             let stem = name.split('.').next().unwrap_or_default();
             if let Some(word) = banned(stem).next() {
-                found.push(format!("{path}: `{word}` in `{name}` says nothing; name it after what is in it"));
+                found.push(format!("{path}: `{word}` in `{name}` says nothing; name it after its content"));
             }
         }
     }
     found
 }
 
-/// The words of a name that say nothing.
+/// Returns the banned words of a name.
 fn banned(name: &str) -> impl Iterator<Item = String> + use<> {
     words(name).into_iter().filter(|word| BANNED.contains(&word.as_str()))
 }
 
-/// The words of `SomeName`, `some_name`, `SOME_NAME` and `some-name`, in small letters.
+/// Splits `SomeName`, `some_name`, `SOME_NAME` and `some-name` into words, in small letters.
 fn words(name: &str) -> Vec<String> {
     let (mut words, mut was_small) = (vec![String::new()], false);
     for (at, c) in name.char_indices() {

@@ -1,4 +1,4 @@
-//! Who may use whom: modules of the library, crates of the workspace. The documents say it, and nothing else does.
+//! Allowed dependencies between modules and between crates. The documents are their only source.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use crate::modules::Modules;
 use crate::tree::Tree;
 
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
-/// Crates whose modules stand in an order, which ARCHITECTURE and the crate's own documentation give: the library, the switch.
+/// The crates with an order of modules, which ARCHITECTURE and the crate's own documentation give: library and switch.
 const ORDERED: [&str; 2] = ["crates/flowlane/src/lib.rs", "crates/flowlane-switch/src/lib.rs"];
 
-/// Each module of the library, and of the switch, uses only those that stand before it in ARCHITECTURE's lines of arrows.
+/// Reports modules of the library and the switch that use a module that is not before them in ARCHITECTURE's order.
 pub(crate) fn modules(tree: &Tree) -> Vec<String> {
     let orders = orders(tree.text(ARCHITECTURE).unwrap_or_default());
     let mut found = Vec::new();
@@ -21,8 +21,8 @@ pub(crate) fn modules(tree: &Tree) -> Vec<String> {
             edges.iter().filter(|edge| edge.parent.is_empty() && place(&edge.from) <= place(&edge.to));
         found.extend(backwards.map(|edge| {
             format!(
-                "{}: module `{}` uses `{}`, which does not stand before it in {ARCHITECTURE}'s order; move what both \
-                 need to a module before them, or the using code to one behind them",
+                "{}: module `{}` uses `{}`, which is not before it in {ARCHITECTURE}'s order; move the \
+                 shared part to a module before both, or the using code to one after them",
                 edge.at, edge.from, edge.to
             )
         }));
@@ -30,8 +30,8 @@ pub(crate) fn modules(tree: &Tree) -> Vec<String> {
     found
 }
 
-/// The documents' lists of modules have the modules that there are: ARCHITECTURE's orders, and the table of what each is for, in the
-/// crate's own documentation or, where that is for users, in ARCHITECTURE; and so has the crate's own order, where it has one.
+/// Reports differences between the modules and their lists: ARCHITECTURE's orders, the crate's own order if it has one, and
+/// the table of modules, which is in the crate's documentation or, if that is for users, in ARCHITECTURE.
 pub(crate) fn modules_listed(tree: &Tree) -> Vec<String> {
     let architecture = tree.text(ARCHITECTURE).unwrap_or_default();
     let mut orders = orders(architecture);
@@ -78,7 +78,7 @@ fn table_differs<'a>(
     differences(file, "table of modules", there, listed)
 }
 
-/// ARCHITECTURE's table of crates has the crates that there are, and their dependencies on each other.
+/// Reports differences between ARCHITECTURE's table of crates and the manifests.
 pub(crate) fn crates(tree: &Tree) -> Vec<String> {
     let text = tree.text(ARCHITECTURE).unwrap_or_default();
     let listed: Vec<_> = rows(text, "| crate | holds | depends on |").collect();
@@ -111,7 +111,7 @@ fn name<'a>(tree: &'a Tree, folder: &str) -> Option<&'a str> {
     manifest.lines().find_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"'))
 }
 
-/// What stands in a manifest's `[dependencies]`, those of targets included; not those for tests and builds.
+/// Returns the names in a manifest's `[dependencies]`, those of targets included, without those for tests and builds.
 fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
     manifest.lines().filter_map(move |line| {
@@ -126,7 +126,7 @@ fn dependencies(manifest: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The modules of a document's lines `a ← b ← {c, d}`, in groups that each use those before them.
+/// Returns the modules of a document's lines `a ← b ← {c, d}`, in groups that use the groups before them.
 fn orders(text: &str) -> impl Iterator<Item = Vec<Vec<&str>>> {
     let lines = text.lines().flat_map(quoted).filter(|text| text.contains(" ← "));
     lines.map(|order| {
@@ -138,7 +138,7 @@ fn differences(file: &str, list: &str, there: &BTreeSet<&str>, listed: BTreeSet<
     let missing = there.difference(&listed).map(|name| format!("{file}: the {list} lacks `{name}`; add it"));
     let gone = listed
         .difference(there)
-        .map(|name| format!("{file}: the {list} has `{name}`, which is not there; strike it"));
+        .map(|name| format!("{file}: the {list} has `{name}`, which does not exist; strike it"));
     missing.chain(gone).collect()
 }
 
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_use_what_stands_before_them() {
+    fn uses_of_later_modules_are_found() {
         assert!(modules(&with("x", "")).is_empty());
         let backwards = with("crates/flowlane/src/isa.rs", "\nuse crate::rule::Rule;");
         assert_says(&modules(&backwards), "crates/flowlane/src/isa.rs:2: module `isa` uses `rule`");
@@ -195,7 +195,7 @@ mod tests {
         assert_says(&modules_listed(&gone), "ARCHITECTURE.md: the order of modules lacks `new`");
         assert_says(
             &modules_listed(&gone),
-            "ARCHITECTURE.md: the order of modules has `rule`, which is not there",
+            "ARCHITECTURE.md: the order of modules has `rule`, which does not exist",
         );
         let short = with(
             ORDERED[0],

@@ -24,7 +24,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// The tokens of a text, without comments, strings, characters and lifetimes.
+/// Returns the tokens of a text, without comments, strings, characters and lifetimes.
 pub(crate) fn tokens(text: &str) -> Vec<Token<'_>> {
     pieces(text).filter(|(kind, _)| *kind == Kind::Token).map(|(_, token)| token).collect()
 }
@@ -42,7 +42,7 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = (Kind, Token<'_>)> {
     })
 }
 
-/// The length and the kind of the piece that a text begins with.
+/// Returns the length and the kind of the piece at the beginning of a text.
 fn first(text: &str) -> (usize, Kind) {
     let start = text.chars().next().expect("there is some text");
     if text.starts_with("//") {
@@ -66,7 +66,7 @@ fn name(text: &str) -> usize {
     text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len())
 }
 
-/// The length of a comment between `/*` and `*/`, which may hold others.
+/// Returns the length of a comment between `/*` and `*/`; comments nest.
 fn block_comment(text: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < text.len() {
@@ -83,7 +83,7 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// The length of a string, raw or not, where the text begins with one.
+/// Returns the length of the string, raw or not, at the beginning of a text.
 fn string(text: &str) -> Option<usize> {
     let marks = text.find(|c| !matches!(c, 'b' | 'c' | 'r'))?;
     let (prefix, rest) = text.split_at(marks);
@@ -103,18 +103,18 @@ fn string(text: &str) -> Option<usize> {
     (hashes == 0).then(|| end.map_or(text.len(), |at| begin + at + 1))
 }
 
-/// The length of a character or of a lifetime.
+/// Returns the length of a character or of a lifetime.
 fn quoted(text: &str) -> usize {
     let mut inside = text[1..].chars();
     match (inside.next(), inside.next()) {
-        // The character behind the backslash may be a quote itself.
+        // The escaped character may be a quote itself.
         (Some('\\'), _) => text[3..].find('\'').map_or(text.len(), |at| at + 4),
         (Some(c), Some('\'')) => 2 + c.len_utf8(),
         _ => 1 + name(&text[1..]),
     }
 }
 
-/// The tokens that also stand in what is built without tests, loom and Miri.
+/// Leaves out the tokens of code that only tests, loom or Miri build.
 pub(crate) fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
     let (mut kept, mut at) = (Vec::new(), 0);
     while at < tokens.len() {
@@ -129,7 +129,7 @@ pub(crate) fn without_tests<'a>(tokens: &[Token<'a>]) -> Vec<Token<'a>> {
     kept
 }
 
-/// How many tokens the attribute has that these begin with.
+/// Returns the number of tokens of the attribute at the beginning.
 fn attribute(tokens: &[Token<'_>]) -> usize {
     match tokens {
         [hash, open, ..] if hash.text == "#" && open.text == "[" => 1 + group(&tokens[1..]),
@@ -137,7 +137,7 @@ fn attribute(tokens: &[Token<'_>]) -> usize {
     }
 }
 
-/// How many tokens there are from a bracket to the one that closes it.
+/// Returns the number of tokens from a bracket to its closing bracket.
 pub(crate) fn group(tokens: &[Token<'_>]) -> usize {
     let mut depth = 0;
     for (at, token) in tokens.iter().enumerate() {
@@ -153,7 +153,7 @@ pub(crate) fn group(tokens: &[Token<'_>]) -> usize {
     tokens.len()
 }
 
-/// Whether `#[cfg(…)]` leaves something only to tests and to the checkers of models.
+/// Returns whether `#[cfg(…)]` enables an item only for tests and model checkers.
 fn is_test_only(attribute: &[Token<'_>]) -> bool {
     attribute.len() > 5 && attribute[2].text == "cfg" && needs_test(&attribute[4..attribute.len() - 2])
 }
@@ -178,7 +178,7 @@ fn needs_test(predicate: &[Token<'_>]) -> bool {
     }
 }
 
-/// How many tokens the item has that these begin with, its further attributes included.
+/// Returns the number of tokens of the item at the beginning, its further attributes included.
 fn item(tokens: &[Token<'_>]) -> usize {
     let mut at = 0;
     while attribute(&tokens[at..]) > 0 {
@@ -215,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_counted_through_what_is_left_out() {
+    fn lines_are_counted_through_comments_and_strings() {
         let found = tokens("a\n/*\n*/ \"\n\" b");
         assert_eq!(found[1], Token { text: "b", line: 4 });
     }
 
     #[test]
-    fn what_only_tests_have_is_left_out() {
+    fn test_only_code_is_left_out() {
         let kept = |text| without_tests(&tokens(text)).iter().map(|t| t.text).collect::<String>();
         assert_eq!(kept("#[cfg(test)] mod tests { fn a() {} } fn b() {}"), "fnb(){}");
         assert_eq!(kept("#[cfg(test)] #[path = \"x\"] pub(crate) use a::{b, c}; d"), "d");

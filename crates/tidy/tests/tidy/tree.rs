@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Folders of what is built, downloaded or written: not sources.
+/// Folders of build results, downloads and outputs.
 const SKIPPED: [&str; 6] = [".git", "target", "out", "artifacts", "corpus", "node_modules"];
 
-/// Files whose text some rule reads.
+/// Suffixes of the files whose text some rule reads.
 const READ: [&str; 3] = [".rs", ".md", ".toml"];
 
-/// Texts by path, with `/` between folders; files that no rule reads are there with an empty text.
+/// Texts by path, with `/` between folders; files that no rule reads have an empty text.
 pub(crate) struct Tree {
     files: BTreeMap<String, String>,
-    /// All paths, each as `/folder/file/`, to look for a part of one.
+    /// All paths, each as `/folder/file/`, to search for parts of paths.
     paths: String,
 }
 
@@ -25,7 +25,7 @@ impl From<BTreeMap<String, String>> for Tree {
 }
 
 impl Tree {
-    /// The repository that this crate lies in.
+    /// Reads the repository of this crate.
     pub(crate) fn of_this_repository() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let mut files = BTreeMap::new();
@@ -33,40 +33,40 @@ impl Tree {
         files.into()
     }
 
-    /// A small one, to break a rule with.
+    /// Makes a small tree for tests.
     pub(crate) fn of(files: &[(&str, &str)]) -> Self {
         let owned = files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned()));
         owned.collect::<BTreeMap<_, _>>().into()
     }
 
-    /// The text of a file; none where there is no such file.
+    /// Returns the text of a file, if it exists.
     pub(crate) fn text(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(String::as_str)
     }
 
-    /// Paths and texts of the files that end so.
+    /// Returns paths and texts of the files whose paths end so.
     pub(crate) fn ending(&self, end: &str) -> impl Iterator<Item = (&str, &str)> {
         let files = self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
         files.filter(move |(path, _)| path.ends_with(end))
     }
 
-    /// The paths of all files.
+    /// Returns the paths of all files.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
     }
 
-    /// Whether there is a file or a folder of this path.
+    /// Returns whether a file or folder of this path exists.
     pub(crate) fn has(&self, path: &str) -> bool {
         let begins = format!("/{}/", path.trim_matches('/'));
         self.paths.lines().any(|path| path.starts_with(&begins))
     }
 
-    /// Whether the path of a file or folder ends so, whole names compared.
+    /// Returns whether the path of a file or folder ends so; whole names are compared.
     pub(crate) fn has_ending(&self, path: &str) -> bool {
         self.paths.contains(&format!("/{}/", path.trim_matches('/')))
     }
 
-    /// Folders that lie in `crates` and have a manifest.
+    /// Returns the folders of `crates` that have a manifest.
     pub(crate) fn crates(&self) -> impl Iterator<Item = &str> {
         let folders = self.files.keys().filter_map(|path| path.strip_suffix("/Cargo.toml"));
         folders.filter(|path| path.strip_prefix("crates/").is_some_and(|name| !name.contains('/')))
