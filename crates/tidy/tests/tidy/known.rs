@@ -53,7 +53,6 @@ pub(crate) const LONG: &[Long] = &[Long {
 /// Banned words and openings.
 pub(crate) const WORDING: &[Wording] = &[
     Wording { of: ".ci/public-api", place: Place::Private, count: 6 },
-    Wording { of: "ARCHITECTURE.md", place: Place::Page, count: 53 },
     Wording { of: "bindings/c", place: Place::Public, count: 23 },
     Wording { of: "bindings/c", place: Place::Private, count: 12 },
     Wording { of: "bindings/c", place: Place::Text, count: 9 },
