@@ -23,7 +23,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
 use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::NullPort;
-use flowlane_switch::program::Miss;
+use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Worker};
 

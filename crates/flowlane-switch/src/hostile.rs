@@ -13,10 +13,10 @@ use flowlane::rule::{
 };
 use flowlane_capture::{Batch, CaptureReader, FRAME_MAX};
 
-use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Nat, NatConfig};
 use crate::pipeline::Pipeline;
 use crate::port::{MemoryHandle, MemoryPort};
-use crate::program::Miss;
+use crate::ruleset::Miss;
+use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Nat, NatConfig};
 use crate::state::mac_table::MacTable;
 use crate::state::meter::{Meter, Rate};
 use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};

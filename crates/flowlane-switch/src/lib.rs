@@ -1,7 +1,7 @@
 //! A software switch over the `flowlane` library.
 //!
 //! Each module uses only those before it:
-//! `sync ← {state, packet} ← {tunnel, program} ← {port, function} ← pipeline ← worker ← control ← config ← {setup, report} ← socket ← hostile`.
+//! `sync ← {state, packet} ← {tunnel, ruleset} ← {port, stage} ← pipeline ← worker ← control ← config ← {setup, report} ← socket ← hostile`.
 //!
 //! | module | what |
 //! |---|---|
@@ -10,8 +10,8 @@
 //! | [`state`] | what packets change and others see: learned addresses, meters |
 //! | [`port`] | where frames come from and go to |
 //! | [`tunnel`] | tunnels that end here, and those that packets leave through |
-//! | [`program`] | what rules say; how a newer program reaches workers |
-//! | [`function`] | packet filter, asset detection, address translation |
+//! | [`ruleset`] | what rules say; how a newer program reaches workers |
+//! | [`stage`] | packet filter, asset detection, address translation |
 //! | [`pipeline`] | a worker's tables, and the paths of packets through them |
 //! | [`worker`] | the loop: receive, parse, caches, tables, actions, transmit |
 //! | [`control`] | whoever changes rules while packets go through them |
@@ -22,15 +22,15 @@
 
 pub mod config;
 pub mod control;
-pub mod function;
 pub mod hostile;
 pub mod packet;
 pub mod pipeline;
 pub mod port;
-pub mod program;
 pub mod report;
+pub mod ruleset;
 pub mod setup;
 pub mod socket;
+pub mod stage;
 pub mod state;
 mod sync;
 pub mod tunnel;

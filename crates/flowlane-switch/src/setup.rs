@@ -30,11 +30,11 @@ use crate::config::{
     ClockChoice, Config, ConfigError, EngineChoice, MeterSection, MissChoice, TableSection, VariantChoice,
 };
 use crate::control::Control;
-use crate::function::Share;
 use crate::pipeline::{Engine, Given, NotAdded, Pipeline};
 use crate::port::spec::no_capture_is_lost;
 use crate::port::{PortError, PortSpec};
-use crate::program::{Miss, ProgramError};
+use crate::ruleset::{Miss, RulesetError};
+use crate::stage::Share;
 use crate::state::meter::{Meter, Rate};
 use crate::tunnel::Tunnels;
 use crate::worker::{Clock, Switch, Worker};
@@ -458,7 +458,7 @@ impl Checker<'_> {
             if let Action::Goto(to) = action
                 && !tables.contains(to)
             {
-                let message = ProgramError::NoGotoTable(*to).to_string();
+                let message = RulesetError::NoGotoTable(*to).to_string();
                 return Err(self.error(&format!("goto_table:{to}"), message, None));
             }
         }

@@ -7,11 +7,11 @@ use flowlane::packet::key::FlowKey;
 use flowlane::packet::{Field, parse};
 use flowlane::route::Prefix;
 use flowlane::rule::Action;
-use flowlane_switch::function::ageing::NEVER;
-use flowlane_switch::function::{
+use flowlane_switch::packet::Burst;
+use flowlane_switch::stage::ageing::NEVER;
+use flowlane_switch::stage::{
     AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig,
 };
-use flowlane_switch::packet::Burst;
 
 pub(crate) const FRAME_BYTES: usize = 60;
 

@@ -77,9 +77,9 @@ impl Drop for Namespaces {
     }
 }
 
-/// Lets an end do its part in its namespace: this program once more.
+/// Lets an end do its part in its namespace: this ruleset once more.
 fn end(namespace: usize, role: &Role) -> std::process::Child {
-    let this = std::env::current_exe().expect("a running program has a path");
+    let this = std::env::current_exe().expect("a running ruleset has a path");
     let mut command = Command::new("ip");
     command.args(["netns", "exec", NAMES[namespace]]).arg(this).args(role.arguments());
     command.stdout(std::process::Stdio::piped()).spawn().expect("`ip` is there")

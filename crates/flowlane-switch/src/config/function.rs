@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::function::assets;
-use crate::function::nat::config as nat;
+use crate::stage::assets;
+use crate::stage::nat::config as nat;
 
 /// How a function looks keys up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]

@@ -1,6 +1,6 @@
 //! Whoever changes rules while packets go through them.
 //!
-//! There are two copies of the [`Program`]: packets go through the one that is published, the other stands by. A change is made
+//! There are two copies of the [`Ruleset`]: packets go through the one that is published, the other stands by. A change is made
 //! to the one that stands by, which is published then; as soon as every worker has passed on to it, the former repeats the
 //! change, and stands by. So no worker ever waits, and no packet meets half a change.
 //!
@@ -17,10 +17,10 @@
 //! are told, once every worker has brought them.
 
 mod plan;
-mod renewal;
+mod rebuild;
 mod timer;
 
-pub use renewal::{Build, Expected};
+pub use rebuild::{Build, Expected};
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -30,12 +30,13 @@ use std::time::Duration;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, FlowMod, Rule, RuleId};
 
-use crate::program::{
-    ByNumber, Change, Count, EVENTS_KEPT, Entry, Program, ProgramError, Published, Readers, What, Writer,
+use crate::ruleset::{
+    Change, ChangeKind, EVENTS_KEPT, Entry, FlowStats, RuleIndex, Ruleset, RulesetCell, RulesetError,
+    TableMap, WorkerEpochs,
 };
 use crate::worker::{Mailbox, Worker};
 
-use renewal::Renewal;
+use rebuild::Renewal;
 use timer::Timers;
 
 /// Why changes are refused; none of them was made.
@@ -44,7 +45,7 @@ use timer::Timers;
 pub enum Refusal {
     /// The tables do not take a rule.
     #[error(transparent)]
-    Pipeline(#[from] ProgramError),
+    Pipeline(#[from] RulesetError),
     /// A rule names what is not there.
     #[error("there is no {what} {number}; those that there are: {there}")]
     Absent {
@@ -87,7 +88,7 @@ pub enum Reason {
 pub struct Gone {
     pub rule: Rule,
     /// All that it was ever for.
-    pub count: Count,
+    pub count: FlowStats,
     /// How long it was there.
     pub lasted: Duration,
     pub reason: Reason,
@@ -97,7 +98,7 @@ pub struct Gone {
 #[derive(Clone, Debug)]
 pub struct FlowStatistics {
     pub rule: Rule,
-    pub count: Count,
+    pub count: FlowStats,
     /// How long it has been there.
     pub age: Duration,
     /// It goes when no packet has come for so long, in seconds; 0: it stays.
@@ -135,13 +136,13 @@ struct Going {
 
 /// The owner of a switch's rules.
 pub struct Control {
-    published: Arc<Published>,
-    readers: Readers,
+    published: Arc<RulesetCell>,
+    readers: WorkerEpochs,
     mail: Vec<Mailbox>,
     /// Behind the published one by its last changes.
-    standby: Arc<Program>,
-    writer: Writer,
-    devices: ByNumber<()>,
+    standby: Arc<Ruleset>,
+    writer: RuleIndex,
+    devices: TableMap<()>,
     references: References,
     /// Oldest first.
     going: VecDeque<Going>,
@@ -186,7 +187,7 @@ impl Control {
         let mail = workers.iter().map(Worker::mailbox).collect();
         let (first, others) = workers.split_first_mut()?;
         let handed = first.lookup.pipeline.share()?;
-        let mut readers = Readers(vec![handed.reader]);
+        let mut readers = WorkerEpochs(vec![handed.reader]);
         let published = &handed.published;
         readers.0.extend(others.iter_mut().map(|other| other.lookup.pipeline.subscribe(published)));
         let egress = &first.egress;
@@ -208,13 +209,13 @@ impl Control {
             gone: Vec::new(),
             timers: Timers::default(),
             renewals: Vec::new(),
-            pause: renewal::PAUSE,
+            pause: rebuild::PAUSE,
             waker: None,
         })
     }
 
     /// What rules say at present.
-    pub fn program(&self) -> Arc<Program> {
+    pub fn ruleset(&self) -> Arc<Ruleset> {
         self.published.newest()
     }
 
@@ -275,7 +276,7 @@ impl Control {
         }
     }
 
-    fn standby(&mut self) -> &mut Program {
+    fn standby(&mut self) -> &mut Ruleset {
         Arc::get_mut(&mut self.standby).expect("nobody has the copy that stands by")
     }
 
@@ -293,14 +294,14 @@ impl Control {
         }
         let version = self.standby.version();
         for change in made {
-            if change.what != What::Replace {
+            if change.what != ChangeKind::Replace {
                 self.note_changes(change.table, 1);
             }
             self.timers.follow(change, now_ns);
             match change.what {
-                What::Add => applied.added += 1,
-                What::Replace => applied.modified += 1,
-                What::Remove => {
+                ChangeKind::Add => applied.added += 1,
+                ChangeKind::Replace => applied.modified += 1,
+                ChangeKind::Remove => {
                     applied.removed += 1;
                     let Change { table, id, ref entry, .. } = *change;
                     let (entry, reason) = (entry.clone(), reason(change));
@@ -315,7 +316,7 @@ impl Control {
         applied
     }
 
-    /// Waits until no packet meets another program than the newest.
+    /// Waits until no packet meets another ruleset than the newest.
     pub fn wait(&self) {
         let version = self.published.newest().version();
         self.wake_workers();
@@ -327,7 +328,7 @@ impl Control {
         self.reclaim_when(|readers, asked| readers.have_collected(asked));
     }
 
-    fn reclaim_when(&mut self, is_complete: fn(&Readers, &[u64]) -> bool) {
+    fn reclaim_when(&mut self, is_complete: fn(&WorkerEpochs, &[u64]) -> bool) {
         if let Some((asked, version)) = &self.collecting
             && is_complete(&self.readers, asked)
         {
@@ -359,7 +360,7 @@ impl Control {
     pub fn wait_for_gone(&mut self) -> Vec<Gone> {
         while !self.going.is_empty() {
             // Who has stopped has brought everything.
-            self.reclaim_when(Readers::have_collected_or_stopped);
+            self.reclaim_when(WorkerEpochs::have_collected_or_stopped);
             if let Some((asked, _)) = &self.collecting {
                 self.wake_workers();
                 wait_until(|| self.readers.have_collected_or_stopped(asked));
@@ -369,7 +370,7 @@ impl Control {
     }
 
     /// What has been counted for handles of rules.
-    fn counted(&self, table: u8, rules: impl IntoIterator<Item = RuleId>) -> Vec<Count> {
+    fn counted(&self, table: u8, rules: impl IntoIterator<Item = RuleId>) -> Vec<FlowStats> {
         self.readers.counts(table, rules)
     }
 
@@ -383,9 +384,9 @@ impl Control {
     /// The rules that `wanted` selects, with their counters as they are now.
     pub fn statistics(&self, wanted: impl Fn(u8, &Rule) -> bool) -> Vec<FlowStatistics> {
         self.collect();
-        let (program, now_ns) = (self.program(), self.readers.now_ns());
+        let (ruleset, now_ns) = (self.ruleset(), self.readers.now_ns());
         let mut out = Vec::new();
-        for (number, table) in program.tables() {
+        for (number, table) in ruleset.tables() {
             let mut rules = table.in_order();
             rules.retain(|(_, entry)| wanted(number, &entry.rule));
             let counts = self.counted(number, rules.iter().map(|(id, _)| *id));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use flowlane::rule::{Command, FlowMod, Rule, RuleId};
 
 use super::{Control, Refusal};
-use crate::program::{Change, Entry, Event, ProgramError};
+use crate::ruleset::{Change, Entry, Event, RulesetError};
 
 /// The changes that have been made to the copy that stands by.
 pub(super) type Made = Vec<Change>;
@@ -16,7 +16,7 @@ impl Control {
         if let Some(table) = one.table
             && self.standby.table(table).is_none()
         {
-            return Err(ProgramError::NoTable(table).into());
+            return Err(RulesetError::NoTable(table).into());
         }
         match one.command {
             Command::Add => {

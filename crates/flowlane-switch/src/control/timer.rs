@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use flowlane::rule::RuleId;
 
 use super::Reason;
-use crate::program::{Change, Count, What};
+use crate::ruleset::{Change, ChangeKind, FlowStats};
 
 const NS: u64 = 1_000_000_000;
 
@@ -35,7 +35,7 @@ impl Timers {
     pub(super) fn follow(&mut self, change: &Change, now_ns: u64) {
         let (rule, entry) = ((change.table, change.id), &change.entry);
         let timed = entry.idle_timeout_s > 0 || entry.hard_timeout_s > 0;
-        if change.what == What::Remove || !timed {
+        if change.what == ChangeKind::Remove || !timed {
             self.by_rule.remove(&rule);
             return;
         }
@@ -55,7 +55,7 @@ impl Timers {
     pub(super) fn due(
         &mut self,
         now_ns: u64,
-        counted: impl Fn(u8, RuleId) -> Count,
+        counted: impl Fn(u8, RuleId) -> FlowStats,
     ) -> Vec<(u8, RuleId, Reason)> {
         let mut due = Vec::new();
         for (&(table, id), timer) in &mut self.by_rule {

@@ -1,7 +1,7 @@
 //! A worker's tables, and the way of a packet through them.
 //!
 //! [`Pipeline::translate`] follows a key from table to table and flattens what the winning rules do into
-//! one list of [`Step`](crate::program::Step)s, together with the mask of the bits that this depended on: that is a megaflow.
+//! one list of [`Step`](crate::ruleset::Step)s, together with the mask of the bits that this depended on: that is a megaflow.
 //! The caches then spare all later packets of the megaflow the tables.
 
 mod path;
@@ -23,11 +23,11 @@ use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::{Match, Priority, Rule, RuleId};
 
-use crate::function::Function;
-use crate::program::{
-    ByNumber, Change, Count, Counters, EVENTS_KEPT, Entry, Event, Identity, Miss, Numbers, Program,
-    ProgramError, Published, Reader, Subscription, Table, Tally, Writer, sums,
+use crate::ruleset::{
+    Change, EVENTS_KEPT, Entry, Event, FlowStats, LocalCounters, Miss, RuleIndex, RuleKey, Ruleset,
+    RulesetCell, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch, sums,
 };
+use crate::stage::Function;
 
 /// What finds rules in a table.
 pub enum Engine {
@@ -63,7 +63,7 @@ pub struct TableView<'a> {
     table: &'a Table,
     device: Option<&'a dyn Deferred>,
     /// Of all workers.
-    tallies: Vec<&'a Arc<Tally>>,
+    tallies: Vec<&'a Arc<SharedCounters>>,
 }
 
 impl<'a> TableView<'a> {
@@ -72,7 +72,7 @@ impl<'a> TableView<'a> {
         let rules = self.table.in_order();
         let counts = sums(self.tallies.iter().copied(), rules.iter().map(|(id, _)| *id));
         rules.into_iter().zip(counts).map(|((id, entry), count)| {
-            let Count { packets, bytes } = count.since(entry.base);
+            let FlowStats { packets, bytes } = count.since(entry.base);
             (id, RuleEntry { rule: &entry.rule, packets, bytes })
         })
     }
@@ -96,37 +96,37 @@ impl<'a> TableView<'a> {
 #[derive(Debug)]
 pub enum NotAdded<E> {
     /// Because of this rule.
-    Rule(Box<Rule>, ProgramError),
+    Rule(Box<Rule>, RulesetError),
     /// There is no engine for them.
     Engine(E),
 }
 
 /// What whoever changes rules from now on is given.
 pub(crate) struct Handed {
-    pub(crate) writer: Writer,
-    /// Equal to the program that the worker has.
-    pub(crate) copy: Arc<Program>,
-    pub(crate) published: Arc<Published>,
-    pub(crate) reader: Arc<Reader>,
+    pub(crate) writer: RuleIndex,
+    /// Equal to the ruleset that the worker has.
+    pub(crate) copy: Arc<Ruleset>,
+    pub(crate) published: Arc<RulesetCell>,
+    pub(crate) reader: Arc<WorkerEpoch>,
     /// Tables whose answers come from devices: they do not follow what is published.
-    pub(crate) devices: ByNumber<()>,
+    pub(crate) devices: TableMap<()>,
 }
 
-/// A worker's tables: the program, and what only this worker has. Table 0 comes first.
+/// A worker's tables: the ruleset, and what only this worker has. Table 0 comes first.
 ///
 /// Until it is put under `control`, rules are changed here, by the worker's own thread.
 pub struct Pipeline {
-    program: Arc<Program>,
-    /// Who may change the program: here, until somebody else does.
-    writer: Option<Writer>,
+    ruleset: Arc<Ruleset>,
+    /// Who may change the ruleset: here, until somebody else does.
+    writer: Option<RuleIndex>,
     /// Where newer programs come from.
-    source: Option<Subscription>,
-    counters: ByNumber<Counters>,
-    /// What other workers that go by this program have counted.
-    others: ByNumber<Vec<Arc<Tally>>>,
-    devices: ByNumber<Box<dyn Deferred>>,
-    routes: ByNumber<RouteTable>,
-    functions: ByNumber<Function>,
+    source: Option<RulesetReader>,
+    counters: TableMap<LocalCounters>,
+    /// What other workers that go by this ruleset have counted.
+    others: TableMap<Vec<Arc<SharedCounters>>>,
+    devices: TableMap<Box<dyn Deferred>>,
+    routes: TableMap<RouteTable>,
+    functions: TableMap<Function>,
 }
 
 impl Default for Pipeline {
@@ -139,26 +139,26 @@ impl Pipeline {
     /// A pipeline without tables: drops everything.
     pub fn new() -> Self {
         Self {
-            program: Arc::default(),
-            writer: Some(Writer::default()),
+            ruleset: Arc::default(),
+            writer: Some(RuleIndex::default()),
             source: None,
-            counters: ByNumber::default(),
-            others: ByNumber::default(),
-            devices: ByNumber::default(),
-            routes: ByNumber::default(),
-            functions: ByNumber::default(),
+            counters: TableMap::default(),
+            others: TableMap::default(),
+            devices: TableMap::default(),
+            routes: TableMap::default(),
+            functions: TableMap::default(),
         }
     }
 
     /// What rules say at present.
     #[inline]
-    pub fn program(&self) -> &Arc<Program> {
-        &self.program
+    pub fn ruleset(&self) -> &Arc<Ruleset> {
+        &self.ruleset
     }
 
-    /// The program, to be changed, and who changes it.
-    fn own(&mut self) -> Option<(&mut Program, &mut Writer)> {
-        Some((Arc::get_mut(&mut self.program)?, self.writer.as_mut()?))
+    /// The ruleset, to be changed, and who changes it.
+    fn own(&mut self) -> Option<(&mut Ruleset, &mut RuleIndex)> {
+        Some((Arc::get_mut(&mut self.ruleset)?, self.writer.as_mut()?))
     }
 
     /// Adds a table, or replaces one of this number together with its rules.
@@ -189,10 +189,10 @@ impl Pipeline {
         build: impl FnOnce(&[Given<'_>]) -> Result<Engine, E>,
     ) -> Result<(), NotAdded<E>> {
         let mut kept: Vec<Rule> = Vec::with_capacity(rules.len());
-        let mut places: HashMap<Identity, usize> = HashMap::with_capacity(rules.len());
+        let mut places: HashMap<RuleKey, usize> = HashMap::with_capacity(rules.len());
         for rule in rules {
             let rule = Rule { table: number, ..rule };
-            if let Err(error) = self.program.check_actions(&rule) {
+            if let Err(error) = self.ruleset.check_actions(&rule) {
                 return Err(NotAdded::Rule(Box::new(rule), error));
             }
             match places.entry((rule.priority, rule.matches.clone())) {
@@ -212,7 +212,7 @@ impl Pipeline {
 
     fn add(&mut self, number: u8, name: &str, engine: Engine, miss: Miss, rules: Vec<Rule>) {
         let mut entries: Vec<Entry> = rules.into_iter().map(Entry::new).collect();
-        let mut counters = Counters::default();
+        let mut counters = LocalCounters::default();
         counters.grow(entries.len());
         self.counters.insert(number, counters);
         let engine = match engine {
@@ -226,10 +226,10 @@ impl Pipeline {
             }
         };
         let mut table = Table::new(name, engine, miss);
-        let (program, writer) = self.own().expect("nobody else changes the rules");
+        let (ruleset, writer) = self.own().expect("nobody else changes the rules");
         writer.add_table(number, &mut entries);
         table.adopt(entries.into_iter().map(Arc::new));
-        program.add_table(number, table);
+        ruleset.add_table(number, table);
     }
 
     /// Whether some table answers later.
@@ -241,7 +241,7 @@ impl Pipeline {
     /// Adds a table of routes. Its number must be no other table's.
     pub fn add_routes(&mut self, number: u8, routes: RouteTable) {
         self.routes.insert(number, routes);
-        self.own().expect("nobody else changes the rules").0.add_behind(number, false);
+        self.own().expect("nobody else changes the rules").0.add_post_cache(number, false);
     }
 
     /// The tables of routes, in order.
@@ -261,7 +261,7 @@ impl Pipeline {
     /// Adds a function. Its number must be no table's.
     pub fn add_function(&mut self, number: u8, function: Function) {
         self.functions.insert(number, function);
-        self.own().expect("nobody else changes the rules").0.add_behind(number, true);
+        self.own().expect("nobody else changes the rules").0.add_post_cache(number, true);
     }
 
     /// The functions, in order.
@@ -276,8 +276,8 @@ impl Pipeline {
 
     /// Which tables are functions.
     #[inline]
-    pub(crate) fn are_functions(&self) -> Numbers {
-        self.program.are_functions()
+    pub(crate) fn are_functions(&self) -> TableSet {
+        self.ruleset.are_functions()
     }
 
     pub fn function(&self, number: u8) -> Option<&Function> {
@@ -290,29 +290,29 @@ impl Pipeline {
 
     /// Whether packets meet this table behind the caches: one of routes, or a function.
     #[inline]
-    pub fn is_behind(&self, number: u8) -> bool {
-        self.program.is_behind(number)
+    pub fn is_post_cache(&self, number: u8) -> bool {
+        self.ruleset.is_post_cache(number)
     }
 
     /// Changes whenever an answer may have changed.
     #[inline]
     pub fn generation(&self) -> u32 {
-        self.program.generation()
+        self.ruleset.generation()
     }
 
     /// The tables of rules, in order.
     pub fn tables(&self) -> impl Iterator<Item = (u8, TableView<'_>)> {
-        self.program.tables().map(|(number, table)| (number, self.view(number, table)))
+        self.ruleset.tables().map(|(number, table)| (number, self.view(number, table)))
     }
 
     pub fn table(&self, number: u8) -> Option<TableView<'_>> {
-        Some(self.view(number, self.program.table(number)?))
+        Some(self.view(number, self.ruleset.table(number)?))
     }
 
     fn view<'a>(&'a self, number: u8, table: &'a Table) -> TableView<'a> {
         let own = self.counters.get(number).expect("every table has counters").tally();
         let others = self.others.get(number).into_iter().flatten();
-        let tallies: Vec<&Arc<Tally>> = std::iter::once(own).chain(others).collect();
+        let tallies: Vec<&Arc<SharedCounters>> = std::iter::once(own).chain(others).collect();
         let device = self.devices.get(number).map(|device| &**device);
         let missed = tallies.iter().map(|tally| tally.missed().packets).sum();
         TableView { name: &table.name, miss: table.miss, missed, table, device, tallies }
@@ -320,8 +320,8 @@ impl Pipeline {
 
     /// A table of rules that packets have come to, and its counters.
     #[inline]
-    pub(crate) fn entered(&self, number: u8) -> Option<(&Table, &Counters)> {
-        Some((self.program.table(number)?, self.counters.get(number)?))
+    pub(crate) fn entered(&self, number: u8) -> Option<(&Table, &LocalCounters)> {
+        Some((self.ruleset.table(number)?, self.counters.get(number)?))
     }
 
     /// Finds the rules of some lanes' packets, and asks for what they will touch.
@@ -366,14 +366,14 @@ impl Pipeline {
     ///
     /// # Errors
     /// Where the rule leads nowhere or the table refuses it, or somebody else changes the rules; the pipeline is as before.
-    pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, ProgramError> {
-        self.program.check(&rule)?;
+    pub fn add_rule(&mut self, rule: Rule) -> Result<RuleId, RulesetError> {
+        self.ruleset.check(&rule)?;
         let number = rule.table;
         let tally = self.counters.get(number).map(|counters| counters.tally().clone());
         let base = |id| tally.expect("every table has counters").of([id])[0];
-        let (program, writer) = self.own().ok_or(ProgramError::Controlled)?;
+        let (ruleset, writer) = self.own().ok_or(RulesetError::Controlled)?;
         let found = writer.find(number, &(rule.priority, rule.matches.clone()));
-        let table = program.table(number).expect("checked above");
+        let table = ruleset.table(number).expect("checked above");
         let before = found.map(|id| (id, &**table.rule(id).expect("it has a name")));
         let change = writer.add(Entry::new(rule), before, base);
         self.change(change)
@@ -382,21 +382,21 @@ impl Pipeline {
     /// Removes a rule and returns it with its counters. None where there is none, or somebody else changes the rules.
     pub fn remove_rule(&mut self, table: u8, id: RuleId) -> Option<RuleEntry> {
         let counted = self.counters.get(table)?.get(id);
-        let (program, writer) = self.own()?;
-        let entry = program.table(table)?.rule(id)?.clone();
-        let Count { packets, bytes } = counted.since(entry.base);
+        let (ruleset, writer) = self.own()?;
+        let entry = ruleset.table(table)?.rule(id)?.clone();
+        let FlowStats { packets, bytes } = counted.since(entry.base);
         let rule = entry.rule.clone();
-        let change = writer.remove(id, entry, program.version() + 1);
+        let change = writer.remove(id, entry, ruleset.version() + 1);
         self.change(change).expect("a rule may always go");
         Some(RuleEntry { rule, packets, bytes })
     }
 
-    fn change(&mut self, change: Change) -> Result<RuleId, ProgramError> {
+    fn change(&mut self, change: Change) -> Result<RuleId, RulesetError> {
         let number = change.table;
         let applied = self.tell_device(&change).and_then(|()| {
-            let (program, _) = self.own().expect("asked before");
-            program.forget(EVENTS_KEPT);
-            program.apply(Arc::new(Event::Rule(change.clone())))
+            let (ruleset, _) = self.own().expect("asked before");
+            ruleset.forget(EVENTS_KEPT);
+            ruleset.apply(Arc::new(Event::Rule(change.clone())))
         });
         match applied {
             Ok(()) => {
@@ -411,14 +411,14 @@ impl Pipeline {
     }
 
     /// A device follows a change.
-    fn tell_device(&mut self, change: &Change) -> Result<(), ProgramError> {
+    fn tell_device(&mut self, change: &Change) -> Result<(), RulesetError> {
         let Some(device) = self.devices.get_mut(change.table) else { return Ok(()) };
-        change.tell(&mut **device).map_err(|source| ProgramError::Insert { table: change.table, source })
+        change.tell(&mut **device).map_err(|source| RulesetError::Insert { table: change.table, source })
     }
 
     /// Every rule of a table has its counters.
     fn make_room(&mut self, number: u8) {
-        let rules = self.program.table(number).map_or(0, Table::handles_end);
+        let rules = self.ruleset.table(number).map_or(0, Table::handles_end);
         if let Some(counters) = self.counters.get_mut(number) {
             counters.grow(rules);
         }
@@ -431,7 +431,7 @@ impl Pipeline {
         };
         match &self.writer {
             Some(writer) => writer.find(table, &(priority, matches.clone())),
-            None => self.program.table(table)?.rules().find_map(of),
+            None => self.ruleset.table(table)?.rules().find_map(of),
         }
     }
 
@@ -444,7 +444,7 @@ impl Pipeline {
 
     /// What paths have counted is to be credited: what is returned is for [`release`](Self::release) afterwards.
     pub(crate) fn wanted(&self) -> u64 {
-        self.source.as_ref().map_or(0, Subscription::wanted)
+        self.source.as_ref().map_or(0, RulesetReader::wanted)
     }
 
     /// All paths have brought their counters: handles of rules that went may be used again, but where a device may still
@@ -453,7 +453,7 @@ impl Pipeline {
         if let Some(source) = &self.source {
             source.collected(wanted);
         } else if let Some(writer) = &mut self.writer {
-            writer.release(self.program.version(), |table| self.devices.contains(table));
+            writer.release(self.ruleset.version(), |table| self.devices.contains(table));
         }
     }
 
@@ -467,28 +467,28 @@ impl Pipeline {
         }
     }
 
-    /// Gives the rules into somebody else's hands, with a copy of the program: none where they have been given before. From now
+    /// Gives the rules into somebody else's hands, with a copy of the ruleset: none where they have been given before. From now
     /// on this worker goes by what is published.
     pub(crate) fn share(&mut self) -> Option<Handed> {
         let writer = self.writer.take()?;
-        if let Some(program) = Arc::get_mut(&mut self.program) {
-            program.leave_merging();
+        if let Some(ruleset) = Arc::get_mut(&mut self.ruleset) {
+            ruleset.leave_merging();
         }
-        let copy = Arc::new(self.program.duplicate());
-        let published = Arc::new(Published::new(self.program.clone()));
+        let copy = Arc::new(self.ruleset.duplicate());
+        let published = Arc::new(RulesetCell::new(self.ruleset.clone()));
         let reader = self.subscribe(&published);
         let devices = self.devices.map(|_| ());
         Some(Handed { writer, copy, published, reader, devices })
     }
 
     /// Goes by what is published from now on.
-    pub(crate) fn subscribe(&mut self, published: &Arc<Published>) -> Arc<Reader> {
-        let reader = Arc::new(Reader::new(self.counters.map(|counters| counters.tally().clone())));
-        self.source = Some(Subscription::new(published.clone(), reader.clone()));
+    pub(crate) fn subscribe(&mut self, published: &Arc<RulesetCell>) -> Arc<WorkerEpoch> {
+        let reader = Arc::new(WorkerEpoch::new(self.counters.map(|counters| counters.tally().clone())));
+        self.source = Some(RulesetReader::new(published.clone(), reader.clone()));
         reader
     }
 
-    /// As many others for other workers: they go by the same program, and have counters of their own. Without functions, whose
+    /// As many others for other workers: they go by the same ruleset, and have counters of their own. Without functions, whose
     /// state is each worker's: they are to be [brought](Self::take_function). From now on rules are changed by
     /// [`Control`](crate::control::Control) alone.
     ///
@@ -496,18 +496,18 @@ impl Pipeline {
     /// Where a table answers later: its device has one session, with one worker.
     pub fn fork(&mut self, others: usize) -> Vec<Self> {
         assert!(!self.defers(), "a device answers one worker");
-        if let Some(program) = Arc::get_mut(&mut self.program) {
-            program.leave_merging();
+        if let Some(ruleset) = Arc::get_mut(&mut self.ruleset) {
+            ruleset.leave_merging();
         }
         let fork = |_| Self {
-            program: self.program.clone(),
+            ruleset: self.ruleset.clone(),
             writer: None,
             source: None,
-            counters: self.counters.map(Counters::alike),
-            others: ByNumber::default(),
-            devices: ByNumber::default(),
+            counters: self.counters.map(LocalCounters::alike),
+            others: TableMap::default(),
+            devices: TableMap::default(),
             routes: self.routes.map(RouteTable::share),
-            functions: ByNumber::default(),
+            functions: TableMap::default(),
         };
         let mut forks: Vec<Self> = (0..others).map(fork).collect();
         let tallies = |worker: &Self| worker.counters.map(|counters| counters.tally().clone());
@@ -517,26 +517,26 @@ impl Pipeline {
                 let others = all.iter().enumerate().filter(|(other, _)| *other != place);
                 others.filter_map(|(_, tallies)| tallies.get(number).cloned()).collect()
             };
-            for (number, _) in worker.program.tables() {
+            for (number, _) in worker.ruleset.tables() {
                 worker.others.insert(number, of_others(number));
             }
         }
         forks
     }
 
-    /// This worker's share of a function that the program has.
+    /// This worker's share of a function that the ruleset has.
     ///
     /// # Panics
     /// Where it has none of this number.
     pub fn take_function(&mut self, number: u8, function: Function) {
-        assert!(self.are_functions().has(number), "the program has no function {number}");
+        assert!(self.are_functions().has(number), "the ruleset has no function {number}");
         self.functions.insert(number, function);
     }
 
     /// From now on, until [`end`](Self::end), changes wait for this worker to see them.
     pub(crate) fn begin(&mut self) {
         if let Some(source) = &mut self.source {
-            source.begin(self.program.version());
+            source.begin(self.ruleset.version());
         }
     }
 
@@ -547,36 +547,36 @@ impl Pipeline {
         }
     }
 
-    /// Takes the newest program, where that is another; between two bursts. `now_ns` is the worker's clock.
+    /// Takes the newest ruleset, where that is another; between two bursts. `now_ns` is the worker's clock.
     #[inline]
     pub(crate) fn follow(&mut self, now_ns: u64) {
         let Some(source) = &self.source else { return };
         source.tell_time(now_ns);
-        if source.version() != self.program.version() {
+        if source.version() != self.ruleset.version() {
             self.take_newest();
         }
     }
 
     /// Whether packets are only sent on as they came, and none waits.
     pub(crate) fn only_forwards(&self) -> bool {
-        self.program.only_forwards() && !self.defers()
+        self.ruleset.only_forwards() && !self.defers()
     }
 
-    /// Whether somebody waits for this worker: there is a newer program, or counters are wanted.
+    /// Whether somebody waits for this worker: there is a newer ruleset, or counters are wanted.
     pub(crate) fn is_asked(&self) -> bool {
-        let newer = self.source.as_ref().is_some_and(|source| source.version() != self.program.version());
+        let newer = self.source.as_ref().is_some_and(|source| source.version() != self.ruleset.version());
         newer || self.wants_counters()
     }
 
     #[cold]
     fn take_newest(&mut self) {
         let Some(source) = &self.source else { return };
-        let before = std::mem::replace(&mut self.program, source.newest());
-        let numbers: Vec<u8> = self.program.tables().map(|(number, _)| number).collect();
+        let before = std::mem::replace(&mut self.ruleset, source.newest());
+        let numbers: Vec<u8> = self.ruleset.tables().map(|(number, _)| number).collect();
         numbers.into_iter().for_each(|number| self.make_room(number));
         drop(before);
         if let Some(source) = &self.source {
-            source.passed(self.program.version());
+            source.passed(self.ruleset.version());
         }
     }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use flowlane::memory::prefetch;
 use flowlane::rule::RuleId;
 
-use crate::program::{Gist, Step, Steps};
+use crate::ruleset::{Step, StepSummary, Steps};
 
 /// A path's place in [`Paths`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -22,7 +22,7 @@ pub struct Path {
     pub bytes: u64,
     program: u32,
     /// As its [`Steps`] has it.
-    pub gist: Gist,
+    pub gist: StepSummary,
 }
 
 /// Steps that several paths share, their marks blank.

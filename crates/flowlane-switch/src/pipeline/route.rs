@@ -21,7 +21,7 @@ use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::{Address, BuildError, Fib, FibConfig, HopSize, Prefix, Rib, RibError};
 use flowlane::rule::Action;
 
-use crate::program::{BehindError, Step, Steps, steps_behind};
+use crate::ruleset::{PostCacheError, Step, Steps, compile_post_cache};
 
 /// What a next hop of a table is to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ pub enum RouteTableError {
         /// The next hop.
         name: String,
         /// What is wrong with it.
-        source: BehindError,
+        source: PostCacheError,
     },
     /// A group that cannot be.
     #[error("next hop `{name}`: {source}")]
@@ -162,7 +162,7 @@ impl RouteTable {
             let mut number = position as u64 + 1;
             match &spec {
                 HopSpec::Actions(actions) => {
-                    steps = steps_behind(actions, config.number)
+                    steps = compile_post_cache(actions, config.number)
                         .map_err(|source| RouteTableError::Action { name: name.clone(), source })?;
                 }
                 HopSpec::Group(members) => {

@@ -61,9 +61,9 @@ fn a_table_that_is_refused_changes_nothing() {
         })
     };
     let nowhere = refused(7, 2);
-    assert!(matches!(nowhere, Err(NotAdded::Rule(_, ProgramError::NoGotoTable(7)))), "{nowhere:?}");
+    assert!(matches!(nowhere, Err(NotAdded::Rule(_, RulesetError::NoGotoTable(7)))), "{nowhere:?}");
     let backwards = refused(0, 2);
-    assert!(matches!(backwards, Err(NotAdded::Rule(_, ProgramError::GotoBackwards { from: 0, to: 0 }))));
+    assert!(matches!(backwards, Err(NotAdded::Rule(_, RulesetError::GotoBackwards { from: 0, to: 0 }))));
     assert!(matches!(refused(1, 1), Err(NotAdded::Engine(InsertError::Full { rules_max: 1 }))));
-    assert!(!pipeline.program().has_table(0) && pipeline.generation() == before);
+    assert!(!pipeline.ruleset().has_table(0) && pipeline.generation() == before);
 }

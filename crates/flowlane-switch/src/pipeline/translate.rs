@@ -25,7 +25,7 @@ use flowlane::rule::Action;
 use super::Pipeline;
 use crate::packet::edit;
 use crate::packet::recirculate::in_headers;
-use crate::program::{Miss, Step, looks_at_headers, misplaces_headers};
+use crate::ruleset::{Miss, Step, looks_at_headers, misplaces_headers};
 
 /// A path and what it depends on.
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl Pipeline {
 
     /// What a table does; says which comes next.
     fn visit(&self, number: u8, walk: &mut Walk, answer: Option<Option<Hit>>) -> Option<u8> {
-        if self.is_behind(number) {
+        if self.is_post_cache(number) {
             // Routes and functions look packets up by the headers as they were parsed: see `route`, `function`.
             let stale = match self.routes.contains(number) {
                 true => walk.destination_written(),
@@ -134,11 +134,11 @@ impl Pipeline {
                     walk.push(Action::Controller { max_len: u16::MAX });
                     None
                 }
-                Miss::Continue => self.program.next_table(number),
+                Miss::Continue => self.ruleset.next_table(number),
             };
         };
         let entry =
-            self.program.table(number)?.rule(rule).expect("an engine answers with rules that are there");
+            self.ruleset.table(number)?.rule(rule).expect("an engine answers with rules that are there");
         for action in &entry.rule.actions {
             if let Action::Goto(next) = *action {
                 return Some(next);

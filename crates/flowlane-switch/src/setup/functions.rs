@@ -14,10 +14,10 @@ use flowlane::rule::{Action, Format, Match, ReadOptions, Rule};
 use super::SetupError;
 use super::routes::Place;
 use crate::config::{AssetTableSection, Config, ConfigError, FilterTableSection, LookupsChoice};
-use crate::function::ageing::{NEVER, idle_ticks};
-use crate::function::filter::KeyShape;
-use crate::function::nat::ports::Secret;
-use crate::function::{
+use crate::stage::ageing::{NEVER, idle_ticks};
+use crate::stage::filter::KeyShape;
+use crate::stage::nat::ports::Secret;
+use crate::stage::{
     AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig, Share,
 };
 

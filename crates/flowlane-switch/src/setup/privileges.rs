@@ -8,7 +8,7 @@ use super::workers;
 pub struct Privileges {
     /// It opens packet sockets anew where an interface comes back: `CAP_NET_RAW`.
     packet_sockets: bool,
-    /// It loads its program anew there: `CAP_NET_ADMIN`, `CAP_BPF`, and memory for frames that no limit is for, `CAP_IPC_LOCK`.
+    /// It loads its ruleset anew there: `CAP_NET_ADMIN`, `CAP_BPF`, and memory for frames that no limit is for, `CAP_IPC_LOCK`.
     programs: bool,
 }
 

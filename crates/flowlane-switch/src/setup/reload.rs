@@ -9,7 +9,7 @@ use flowlane::rule::{Command, FlowMod, Rule};
 
 use super::{Checker, Setup, SetupError, port_names};
 use crate::config::{Config, TableSection};
-use crate::program::Program;
+use crate::ruleset::Ruleset;
 
 /// What a running switch remembers of its configuration.
 pub struct Reload {
@@ -81,10 +81,10 @@ impl Reload {
     }
 
     /// What makes a program's rules these.
-    pub fn changes(program: &Program, rules: Vec<Rule>) -> Vec<FlowMod> {
+    pub fn changes(ruleset: &Ruleset, rules: Vec<Rule>) -> Vec<FlowMod> {
         let name = |rule: &Rule| (rule.table, rule.priority, rule.matches.clone());
         let wanted: HashSet<_> = rules.iter().map(name).collect();
-        let there = || program.tables().flat_map(|(_, table)| table.rules()).map(|(_, entry)| &**entry);
+        let there = || ruleset.tables().flat_map(|(_, table)| table.rules()).map(|(_, entry)| &**entry);
         let gone = there().filter(|entry| !wanted.contains(&name(&entry.rule)));
         let gone = gone
             .map(|entry| flow_mod(Command::DeleteStrict, Rule { actions: Vec::new(), ..entry.rule.clone() }));

@@ -297,9 +297,9 @@ impl Served {
     /// Where it is wrong, or differs in more; nothing has changed.
     pub fn reload(&self, file: Option<&Path>) -> Result<ChangeReport, RpcError> {
         let rules = self.reload.read(file).map_err(|error| setup_error(&error))?;
-        let program = self.control().program();
-        let mods = Reload::changes(&program, rules);
-        drop(program);
+        let ruleset = self.control().ruleset();
+        let mods = Reload::changes(&ruleset, rules);
+        drop(ruleset);
         self.make(&mods, "", "configuration")
     }
 

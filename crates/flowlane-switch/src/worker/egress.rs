@@ -14,7 +14,7 @@ use crate::packet::Frame;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, set_field};
 use crate::port::{Port, PortError};
-use crate::program::Step;
+use crate::ruleset::Step;
 use crate::state::mac_table::{MacTable, NormalDecision};
 use crate::state::meter::Meter;
 use crate::tunnel::{Tunnels, Unsent};

@@ -48,7 +48,7 @@ impl Worker {
         self.take(burst, timer)
     }
 
-    /// Before a burst: there is room for those who have to wait, and the newest program is there. The burst meets that one to its
+    /// Before a burst: there is room for those who have to wait, and the newest ruleset is there. The burst meets that one to its
     /// end, since it says what a port may leave to others.
     pub(super) fn make_ready(&mut self, burst: &mut Burst) -> Result<(), RunError> {
         self.wait_for_room(burst)?;

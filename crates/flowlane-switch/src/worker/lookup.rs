@@ -14,7 +14,7 @@ use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
 use crate::packet::{Burst, Frame};
 use crate::pipeline::{PathId, Paths, Pipeline, Walk};
-use crate::program::{Step, Steps};
+use crate::ruleset::{Step, Steps};
 
 /// Sizes and policies of the caches.
 #[derive(Clone, Copy, Debug)]
@@ -405,8 +405,8 @@ impl Lookup {
     fn still_holds(&mut self, found: FlowRef) -> bool {
         let Some(flow) = self.megaflows.get(found) else { return false };
         let path = PathId(flow.value);
-        let program = self.pipeline.program();
-        let Some(events) = program.events_since_generation(flow.generation) else { return false };
+        let ruleset = self.pipeline.ruleset();
+        let Some(events) = ruleset.events_since_generation(flow.generation) else { return false };
         let Some((key, mask)) = self.megaflows.matching(found) else { return false };
         let steps = self.paths.steps(path);
         for event in events {
@@ -416,7 +416,7 @@ impl Lookup {
                 return false;
             }
         }
-        let generation = program.generation();
+        let generation = ruleset.generation();
         self.megaflows.get_mut(found).expect("it was there just now").generation = generation;
         self.restamped += 1;
         true
@@ -518,7 +518,7 @@ impl Lookup {
         pipeline.release(wanted);
     }
 
-    /// Between two bursts: takes the newest program, and brings counters to whoever waits for them.
+    /// Between two bursts: takes the newest ruleset, and brings counters to whoever waits for them.
     #[inline]
     pub(super) fn follow(&mut self, now_ns: u64) {
         self.pipeline.follow(now_ns);
@@ -542,8 +542,8 @@ impl Lookup {
         // Signed: a clock that was set back makes megaflows young, not ancient.
         let age = |used: u32| now.wrapping_sub(used) as i32;
         // Those of an earlier generation may hold, as long as it can be told.
-        let program = self.pipeline.program();
-        let lost = |generation: u32| program.events_since_generation(generation).is_none();
+        let ruleset = self.pipeline.ruleset();
+        let lost = |generation: u32| ruleset.events_since_generation(generation).is_none();
         self.megaflows
             .sweep(budget, |f| age(f.used) > idle || f.generation != generation && lost(f.generation));
         if self.paths.len() > self.paths_limit {

@@ -343,7 +343,7 @@ impl Worker {
     /// The way of a burst: the only place that knows its order.
     ///
     /// ```text
-    /// (the newest program → a port's frames) → parse → caches ─ or tables ─► ways → actions ⇄ tables → ports
+    /// (the newest ruleset → a port's frames) → parse → caches ─ or tables ─► ways → actions ⇄ tables → ports
     /// ```
     fn switch(&mut self, burst: &mut Burst) -> Result<(), RunError> {
         let live = self.parse(burst)?;

@@ -17,11 +17,11 @@ use super::handoff::Entrance;
 use super::lookup::Lookup;
 use super::stages::Stage;
 use super::validate::RunError;
-use crate::function::Function;
 use crate::packet::recirculate::{parse_again, take_along};
 use crate::packet::{Burst, Handover};
 use crate::pipeline::{PathId, Pipeline};
-use crate::program::{Gist, Seen, Steps};
+use crate::ruleset::{SideEffects, StepSummary, Steps};
+use crate::stage::Function;
 
 /// Where a lane stands.
 #[derive(Clone, Copy, Debug)]
@@ -29,13 +29,13 @@ pub(super) enum Way {
     /// Before a path.
     Path(PathId),
     /// Before what a rule says, or a table to packets that match none: the table, and which.
-    Rule(u8, Option<RuleId>, Gist),
+    Rule(u8, Option<RuleId>, StepSummary),
     /// In a table that is not there.
     Nowhere,
     /// Before what a next hop says: the table of routes, and which.
-    Hop(u8, u32, Gist),
+    Hop(u8, u32, StepSummary),
     /// Before what follows a verdict: the function, and which.
-    Verdict(u8, u8, Gist),
+    Verdict(u8, u8, StepSummary),
     /// Before a function.
     Function(u8),
     /// At the end, since its TTL has expired.
@@ -77,7 +77,7 @@ impl Lookup {
         match *way {
             Way::Path(path) => self.paths.steps_without_marks(path),
             Way::Rule(table, rule, _) => {
-                self.pipeline.program().table(table).expect("a lane has come there").steps(rule)
+                self.pipeline.ruleset().table(table).expect("a lane has come there").steps(rule)
             }
             Way::Nowhere => &self.nothing,
             Way::Hop(table, hop, _) => self.pipeline.routes(table).expect("a lane has come there").steps(hop),
@@ -90,12 +90,12 @@ impl Lookup {
 
     /// What a lane's next steps come to; nothing where it stands before a function.
     #[inline]
-    fn gist(&self, way: &Way) -> Option<Gist> {
+    fn gist(&self, way: &Way) -> Option<StepSummary> {
         match *way {
             Way::Path(path) => Some(self.paths.get(path).gist),
             Way::Rule(.., gist) | Way::Hop(.., gist) | Way::Verdict(.., gist) => Some(gist),
-            Way::Nowhere => Some(Gist::default()),
-            Way::Expired => Some(Gist::Several(Seen::Last)),
+            Way::Nowhere => Some(StepSummary::default()),
+            Way::Expired => Some(StepSummary::Several(SideEffects::Terminal)),
             Way::Function(_) => None,
         }
     }
@@ -103,7 +103,7 @@ impl Lookup {
     /// Whether a lane enters a table as it is. One of rules is entered so from tables; from elsewhere caches are asked before.
     #[inline]
     fn enters(&self, way: &Way, table: u8) -> bool {
-        self.tables_first || matches!(way, Way::Rule(..)) || self.pipeline.is_behind(table)
+        self.tables_first || matches!(way, Way::Rule(..)) || self.pipeline.is_post_cache(table)
     }
 
     /// Counts a packet that has come to the end of a path.
@@ -152,8 +152,10 @@ impl Worker {
         for lane in lanes.lanes() {
             let frame = &burst.frames[lane];
             match self.lookup.gist(&ways[lane]) {
-                Some(Gist::Output(to)) => self.egress.output(to, burst.port, frame)?,
-                Some(Gist::Nothing) => self.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0),
+                Some(StepSummary::Output(to)) => self.egress.output(to, burst.port, frame)?,
+                Some(StepSummary::Nothing) => {
+                    self.egress.drops.by_rule += u64::from(burst.sent.0 >> lane & 1 == 0)
+                }
                 _ => break,
             }
             self.lookup.count(&ways[lane], frame.counted.into());
@@ -190,10 +192,10 @@ impl Worker {
         while !moved.is_empty() {
             let mut unseen = LaneMask(0);
             for lane in moved.lanes() {
-                match self.lookup.gist(&ways[lane]).map(Gist::seen) {
-                    Some(Seen::Last) => {}
-                    Some(Seen::Never) => unseen.0 |= 1 << lane,
-                    Some(Seen::Before) => standing.held.0 |= 1 << lane,
+                match self.lookup.gist(&ways[lane]).map(StepSummary::seen) {
+                    Some(SideEffects::Terminal) => {}
+                    Some(SideEffects::None) => unseen.0 |= 1 << lane,
+                    Some(SideEffects::ThenContinues) => standing.held.0 |= 1 << lane,
                     None => standing.functions.0 |= 1 << lane,
                 }
             }
@@ -218,7 +220,7 @@ impl Worker {
         let mut tables = [0; LANES_MAX];
         for lane in lanes.lanes() {
             let come = match self.lookup.gist(&ways[lane]) {
-                Some(Gist::Enter(table)) if self.lookup.enters(&ways[lane], table) => {
+                Some(StepSummary::Enter(table)) if self.lookup.enters(&ways[lane], table) => {
                     self.lookup.count(&ways[lane], burst.frames[lane].counted.into());
                     Come::Behind(table)
                 }
@@ -383,7 +385,7 @@ impl Worker {
                 continue;
             };
             ways[lane] = match steps.gist() {
-                Gist::Enter(next) if functions.has(next) => Way::Function(next),
+                StepSummary::Enter(next) if functions.has(next) => Way::Function(next),
                 gist => Way::Verdict(table, verdicts[lane], gist),
             };
         }

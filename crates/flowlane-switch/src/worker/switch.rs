@@ -1,7 +1,7 @@
 //! Workers that are one switch: a thread each, on a core of its own.
 //!
-//! All go by one program and run to completion: what a worker receives it takes to its end, but for packets that another's share of
-//! a function is for, which are [handed over](super::handoff). They have in common: the address table, meters, the program and the
+//! All go by one ruleset and run to completion: what a worker receives it takes to its end, but for packets that another's share of
+//! a function is for, which are [handed over](super::handoff). They have in common: the address table, meters, the ruleset and the
 //! clock.
 
 use std::any::Any;
@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
 }
 
 impl Switch {
-    /// A switch of these workers, which have the same ports in the same places, and go by one program.
+    /// A switch of these workers, which have the same ports in the same places, and go by one ruleset.
     ///
     /// # Panics
     /// Where there is none.

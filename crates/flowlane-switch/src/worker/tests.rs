@@ -27,7 +27,7 @@ use super::*;
 use crate::packet::{Frame, Frames, edit};
 use crate::pipeline::Pipeline;
 use crate::port::{Port, PortError, Received};
-use crate::program::Miss;
+use crate::ruleset::Miss;
 use crate::state::mac_table::MacTable;
 
 /// What was sent: (port number, frame).

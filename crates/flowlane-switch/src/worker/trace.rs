@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::faults::MalformedPolicy;
-use crate::function::{Function, Owner, Translated};
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, parse_again, set_field, take_along};
 use crate::packet::{Frame, decapsulate};
 use crate::pipeline::Pipeline;
-use crate::program::{Miss, Step};
+use crate::ruleset::{Miss, Step};
+use crate::stage::{Function, Owner, Translated};
 use crate::state::mac_table::NormalDecision;
 
 /// What would become of a packet.
@@ -267,9 +267,9 @@ impl Tracer<'_> {
             true => "whatever the packet".to_owned(),
             false => format!("since {because}"),
         };
-        let program = pipeline.program().table(number).expect("it has been there");
-        let steps = program.steps(hit.map(|hit| hit.rule)).clone();
-        match hit.and_then(|hit| program.rule(hit.rule)) {
+        let ruleset = pipeline.ruleset().table(number).expect("it has been there");
+        let steps = ruleset.steps(hit.map(|hit| hit.rule)).clone();
+        match hit.and_then(|hit| ruleset.rule(hit.rule)) {
             Some(entry) => {
                 let rule = &entry.rule;
                 let matches = if rule.matches.to_string().is_empty() {

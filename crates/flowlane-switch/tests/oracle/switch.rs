@@ -6,7 +6,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Format, ReadOptions, read};
 use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
-use flowlane_switch::program::Miss;
+use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 

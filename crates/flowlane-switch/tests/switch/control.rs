@@ -15,7 +15,7 @@ use flowlane_switch::control::{Control, Reason};
 use flowlane_switch::packet::{Frame, Frames};
 use flowlane_switch::pipeline::{Given, Pipeline};
 use flowlane_switch::port::{MemoryPort, Port, PortError, Received};
-use flowlane_switch::program::Miss;
+use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 
@@ -474,9 +474,9 @@ fn a_hundred_thousand_changes_leave_nothing_behind() {
         worker.inject(0, &[&frame]).unwrap();
         control.take_gone();
     }
-    assert_eq!(control.program().tables().map(|(_, table)| table.len()).sum::<usize>(), 1 + there.len());
+    assert_eq!(control.ruleset().tables().map(|(_, table)| table.len()).sum::<usize>(), 1 + there.len());
     // Handles are used again: as many as went before the worker had brought its counters, at most.
-    let end = control.program().table(0).unwrap().rules().map(|(id, _)| id.0).max().unwrap();
+    let end = control.ruleset().table(0).unwrap().rules().map(|(id, _)| id.0).max().unwrap();
     assert!(end < 1000, "{end}");
     assert!(worker.lookup.paths.len() < 10_000);
 }

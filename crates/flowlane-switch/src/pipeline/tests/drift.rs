@@ -8,7 +8,7 @@ use crate::packet::edit::tests::fields::{change, sound_or_broken, writable};
 use crate::packet::edit::tests::reference::Random;
 use crate::packet::{Frame, edit};
 use crate::pipeline::Pipeline;
-use crate::program::{Miss, Step};
+use crate::ruleset::{Miss, Step};
 
 /// Tables 0 and 1: `actions` for every packet, then a rule for packets of exactly this key.
 fn pipeline(actions: Vec<Action>, wanted: &FlowKey) -> Pipeline {

@@ -8,11 +8,11 @@ use flowlane::rule::ReadOptions;
 
 use super::{KindSetup, Made, SetupError, actions, entries_in_range, lookups, network};
 use crate::config::{ConfigError, ForwardProtocolChoice, ForwardSection, NatTableSection};
-use crate::function::NatConfig;
-use crate::function::ageing::idle_ticks;
-use crate::function::nat::ports::{ADDRESSES_MAX, Range, Secret};
-use crate::function::nat::{Forward, IdleTimes, Nat};
 use crate::setup::routes::Place;
+use crate::stage::NatConfig;
+use crate::stage::ageing::idle_ticks;
+use crate::stage::nat::ports::{ADDRESSES_MAX, Range, Secret};
+use crate::stage::nat::{Forward, IdleTimes, Nat};
 
 /// How addresses are to be translated, and the actions of the verdicts.
 pub(super) fn read(

@@ -3,7 +3,7 @@
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 
 use super::*;
-use crate::program::ProgramError;
+use crate::ruleset::RulesetError;
 
 fn rule(table: u8, actions: Vec<Action>) -> Rule {
     Rule { table, ..Rule::new(Match::any(), actions) }
@@ -93,7 +93,7 @@ fn as_many_headers_are_pushed_as_a_rule_may_and_more_are_refused() {
     let mut pipeline = Pipeline::new();
     pipeline.add_table(0, "", By::Tuple.engine(), Miss::Drop);
     let refused = pipeline.add_rule(rule(0, push(HEADERS_PUSHED_MAX + 1)));
-    assert_eq!(refused, Err(ProgramError::Pushes(HEADERS_PUSHED_MAX + 1)));
+    assert_eq!(refused, Err(RulesetError::Pushes(HEADERS_PUSHED_MAX + 1)));
 }
 
 #[test]

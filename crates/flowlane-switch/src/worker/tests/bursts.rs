@@ -7,9 +7,9 @@ use flowlane::route::Prefix;
 
 use super::functions::{counted, function, rule};
 use super::*;
-use crate::function::ageing::idle_ticks;
-use crate::function::nat::Forward;
-use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Kind, Nat, NatConfig};
+use crate::stage::ageing::idle_ticks;
+use crate::stage::nat::Forward;
+use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Kind, Nat, NatConfig};
 use crate::state::meter::{Meter, Rate};
 
 const SECOND: u64 = 1_000_000_000;

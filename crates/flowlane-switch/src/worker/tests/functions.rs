@@ -7,9 +7,9 @@ use flowlane::rule::{ReadOptions, read_changes};
 
 use super::*;
 use crate::control::Control;
-use crate::function::nat::Forward;
-use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
 use crate::pipeline::route::{HopSpec, RouteTable, RouteTableConfig};
+use crate::stage::nat::Forward;
+use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
 
 pub(super) fn function(number: u8, kind: Kind, actions: Vec<Vec<Action>>) -> Function {
     Function::new(number, "", kind, actions).expect("the actions are right")
@@ -191,7 +191,7 @@ fn with_a_set(cache: CacheConfig, by: By) -> (Worker, Sent) {
     let mut set = Filter::new(&FilterConfig::new(vec![Field::TpDst], 5)).unwrap();
     let mut key = FlowKey::zero();
     key.set(Field::TpDst, 53);
-    set.insert(&key, crate::function::ageing::NEVER).unwrap();
+    set.insert(&key, crate::stage::ageing::NEVER).unwrap();
     let hit = vec![Action::PushVlan(0x8100), Action::Goto(9)];
     let miss = vec![Action::Goto(9)];
     pipeline.add_function(5, function(5, Kind::Filter(set), vec![hit, miss]));

@@ -10,11 +10,11 @@ use flowlane::rule::{ReadOptions, read_changes};
 use super::functions::{function, rule};
 use super::*;
 use crate::control::Control;
-use crate::function::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Share, Steering};
 use crate::packet::spread::flow_of;
 use crate::packet::{Spread, Steer};
 use crate::port::SharedPort;
 use crate::report::Report;
+use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Share, Steering};
 use crate::state::meter::{Meter, Rate};
 
 /// What is said back to a frame.

@@ -10,7 +10,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Format, ReadOptions, Rule, read};
 use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::pipeline::route::{HopSpec, RouteTable, RouteTableConfig};
-use flowlane_switch::program;
+use flowlane_switch::ruleset;
 use flowlane_switch::worker::{CacheConfig, Lookup};
 
 use super::worker::{Options, PORTS, Switch};
@@ -422,7 +422,7 @@ fn what_is_sent_and_then_parsed_anew_is_not_dropped_by_a_rule() {
 /// A pipeline of one table with these rules.
 fn pipeline(text: &str) -> Pipeline {
     let mut out = Pipeline::new();
-    out.add_table(0, "", Box::new(LinearSearch::new(100)), program::Miss::Drop);
+    out.add_table(0, "", Box::new(LinearSearch::new(100)), ruleset::Miss::Drop);
     rules(text).into_iter().for_each(|rule| _ = out.add_rule(rule).unwrap());
     out
 }

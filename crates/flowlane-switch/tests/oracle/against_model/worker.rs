@@ -13,7 +13,7 @@ use flowlane_switch::packet::Frame;
 use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::pipeline::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
 use flowlane_switch::port::{Port, PortError, Received};
-use flowlane_switch::program;
+use flowlane_switch::ruleset;
 use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::worker::{
     CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, RunError, Until, Worker,
@@ -125,9 +125,9 @@ impl Switch {
         let mut pipeline = Pipeline::new();
         for (number, kind) in (0..).zip(kinds) {
             let miss = match kind {
-                Kind::Rules(Miss::Drop) => program::Miss::Drop,
-                Kind::Rules(Miss::Controller) => program::Miss::Controller,
-                Kind::Rules(Miss::Continue) => program::Miss::Continue,
+                Kind::Rules(Miss::Drop) => ruleset::Miss::Drop,
+                Kind::Rules(Miss::Controller) => ruleset::Miss::Controller,
+                Kind::Rules(Miss::Continue) => ruleset::Miss::Continue,
                 Kind::Routes(routes) => {
                     pipeline.add_routes(number, table_of(number, routes));
                     continue;

@@ -6,8 +6,8 @@ use flowlane::packet::parse::ip_proto;
 use flowlane::route::Prefix;
 
 use super::*;
-use crate::function::nat::Forward;
-use crate::function::{Nat, NatConfig};
+use crate::stage::nat::Forward;
+use crate::stage::{Nat, NatConfig};
 
 const POOL: u32 = 0xcb00_7101;
 

@@ -4,26 +4,26 @@ use super::Nat;
 use super::config::Refusal;
 use super::packet::Endpoint;
 use super::reading::{Packet, What};
-use crate::function::ageing::{FULL_BUDGET, NEVER};
-use crate::function::flag;
+use crate::stage::ageing::{FULL_BUDGET, NEVER};
+use crate::stage::flag;
 
 /// What a session has seen of TCP.
 pub(super) mod state {
-    pub(in crate::function::nat) const SYN_OUT: u8 = 1;
-    pub(in crate::function::nat) const SYN_IN: u8 = 2;
-    pub(in crate::function::nat) const FIN_OUT: u8 = 4;
-    pub(in crate::function::nat) const FIN_IN: u8 = 8;
-    pub(in crate::function::nat) const RST: u8 = 16;
+    pub(in crate::stage::nat) const SYN_OUT: u8 = 1;
+    pub(in crate::stage::nat) const SYN_IN: u8 = 2;
+    pub(in crate::stage::nat) const FIN_OUT: u8 = 4;
+    pub(in crate::stage::nat) const FIN_IN: u8 = 8;
+    pub(in crate::stage::nat) const RST: u8 = 16;
     /// The inside end has acknowledged the other's SYN.
-    pub(in crate::function::nat) const ACK_OUT: u8 = 32;
-    pub(in crate::function::nat) const OPEN: u8 = SYN_OUT | SYN_IN | ACK_OUT;
-    pub(in crate::function::nat) const FINS: u8 = FIN_OUT | FIN_IN;
+    pub(in crate::stage::nat) const ACK_OUT: u8 = 32;
+    pub(in crate::stage::nat) const OPEN: u8 = SYN_OUT | SYN_IN | ACK_OUT;
+    pub(in crate::stage::nat) const FINS: u8 = FIN_OUT | FIN_IN;
 
-    pub(in crate::function::nat) fn is_closed(state: u8) -> bool {
+    pub(in crate::stage::nat) fn is_closed(state: u8) -> bool {
         state & RST != 0 || state & FINS == FINS
     }
 
-    pub(in crate::function::nat) fn is_established(state: u8) -> bool {
+    pub(in crate::stage::nat) fn is_established(state: u8) -> bool {
         state & OPEN == OPEN && !is_closed(state)
     }
 }

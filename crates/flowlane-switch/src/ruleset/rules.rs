@@ -5,10 +5,10 @@ use std::sync::Arc;
 use flowlane::memory::prefetch;
 use flowlane::rule::{Rule, RuleId};
 
-use super::actions::{forwards, steps_of};
-use super::{Count, Gist, Steps};
+use super::compile::{forwards, steps_of};
+use super::{FlowStats, StepSummary, Steps};
 
-/// A rule as a program has it. Copies of the program share it.
+/// A rule as a ruleset has it. Copies of the ruleset share it.
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub rule: Rule,
@@ -17,7 +17,7 @@ pub struct Entry {
     /// Its place in the order of insertion.
     pub sequence: u64,
     /// What had been counted for its handle when it came: by all workers.
-    pub base: Count,
+    pub base: FlowStats,
     /// When it came.
     pub created_ns: u64,
     /// It goes when no packet has come for so long, in seconds; 0: it stays.
@@ -34,7 +34,7 @@ impl Entry {
             rule,
             steps,
             sequence: 0,
-            base: Count::default(),
+            base: FlowStats::default(),
             created_ns: 0,
             idle_timeout_s: 0,
             hard_timeout_s: 0,
@@ -51,7 +51,7 @@ impl Entry {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     /// What the steps come to: all that most packets need, eight rules a line.
-    gists: Vec<Gist>,
+    gists: Vec<StepSummary>,
     steps: Vec<Steps>,
     entries: Vec<Option<Arc<Entry>>>,
     len: usize,
@@ -80,7 +80,7 @@ impl Rules {
         if at >= self.entries.len() {
             self.entries.resize(at + 1, None);
             self.steps.resize(at + 1, Steps::default());
-            self.gists.resize(at + 1, Gist::default());
+            self.gists.resize(at + 1, StepSummary::default());
         }
         self.gists[at] = entry.steps.gist();
         self.steps[at] = entry.steps.clone();
@@ -94,7 +94,7 @@ impl Rules {
     pub(super) fn remove(&mut self, id: RuleId) -> Option<Arc<Entry>> {
         let entry = self.entries.get_mut(id.0 as usize)?.take()?;
         self.steps[id.0 as usize] = Steps::default();
-        self.gists[id.0 as usize] = Gist::default();
+        self.gists[id.0 as usize] = StepSummary::default();
         self.len -= 1;
         self.more -= usize::from(!entry.only_forwards());
         Some(entry)
@@ -119,7 +119,7 @@ impl Rules {
     /// # Panics
     /// Where there has never been such a rule.
     #[inline]
-    pub(super) fn gist(&self, id: RuleId) -> Gist {
+    pub(super) fn gist(&self, id: RuleId) -> StepSummary {
         self.gists[id.0 as usize]
     }
 

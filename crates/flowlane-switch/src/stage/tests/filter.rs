@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use flowlane::packet::fields::Field;
 
 use super::*;
-use crate::function::ageing::NEVER;
-use crate::function::filter::{KeyError, Listed};
+use crate::stage::ageing::NEVER;
+use crate::stage::filter::{KeyError, Listed};
 
 pub(super) fn draw(random: &mut Random) -> Desc {
     let (src, dst) = (random.port(1, 4), random.port(1, 3));

@@ -4,7 +4,7 @@ use flowlane::packet::fields::Field;
 use flowlane::route::Prefix;
 
 use super::*;
-use crate::function::nat::{IdleTimes, Refusal};
+use crate::stage::nat::{IdleTimes, Refusal};
 
 /// What a function has counted, by the words that say it beforehand.
 fn counted(function: &Function) -> Vec<(&'static str, u64)> {

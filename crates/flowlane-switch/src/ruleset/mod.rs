@@ -1,43 +1,43 @@
-//! What rules say: tables, what is done for their rules, and how a newer program reaches workers.
+//! ChangeKind rules say: tables, what is done for their rules, and how a newer ruleset reaches workers.
 //!
 //! | module | what |
 //! |---|---|
 //! | `actions`, `step` | what a rule's actions come to |
 //! | `rules`, `snapshot` | the rules of a table; the tables; what changed last |
-//! | `writer` | rules by name, and their handles: whoever changes a program |
+//! | `writer` | rules by name, and their handles: whoever changes a ruleset |
 //! | `counters` | what a worker has counted, read by others |
-//! | `published` | the newest program, and which workers have passed it |
-//! | `by_number` | things by the numbers of tables |
+//! | `published` | the newest ruleset, and which workers have passed it |
+//! | `table_map` | things by the numbers of tables |
 //!
 //! Nothing here knows workers, functions or ports.
 
-mod actions;
-mod by_number;
+mod compile;
 mod counters;
-mod published;
+mod publication;
+mod rule_index;
 mod rules;
 mod snapshot;
 mod step;
-mod writer;
+mod table_map;
 
 #[cfg(all(loom, test))]
 mod loom;
 
-pub use actions::{BehindError, steps_behind};
-pub(crate) use actions::{looks_at_headers, misplaces_headers};
-pub(crate) use by_number::{ByNumber, Numbers};
-pub use counters::{Count, Tally};
-pub(crate) use counters::{Counters, sums};
-pub(crate) use published::{Published, Reader, Readers, Subscription};
+pub use compile::{PostCacheError, compile_post_cache};
+pub(crate) use compile::{looks_at_headers, misplaces_headers};
+pub use counters::{FlowStats, SharedCounters};
+pub(crate) use counters::{LocalCounters, sums};
+pub(crate) use publication::{RulesetCell, RulesetReader, WorkerEpoch, WorkerEpochs};
+pub(crate) use rule_index::{RuleIndex, RuleKey};
 pub use rules::Entry;
-pub use snapshot::{Change, EVENTS_KEPT, Event, Program, Table, What};
-pub use step::{Gist, Seen, Step, Steps};
-pub(crate) use writer::{Identity, Writer};
+pub use snapshot::{Change, ChangeKind, EVENTS_KEPT, Event, Ruleset, Table};
+pub use step::{SideEffects, Step, StepSummary, Steps};
+pub(crate) use table_map::{TableMap, TableSet};
 
 use flowlane::classify::InsertError;
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 
-/// What happens to a packet that no rule of a table matches.
+/// ChangeKind happens to a packet that no rule of a table matches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Miss {
     /// It is dropped (OpenFlow 1.3's default).
@@ -52,7 +52,7 @@ pub enum Miss {
 /// Why a rule was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum ProgramError {
+pub enum RulesetError {
     /// The rule names a table that does not exist.
     #[error("there is no table {0}; declare it in the configuration")]
     NoTable(u8),
@@ -77,7 +77,7 @@ pub enum ProgramError {
     #[error("table {table}: {source}")]
     Insert {
         table: u8,
-        /// What the engine says.
+        /// ChangeKind the engine says.
         source: InsertError,
     },
     /// Rules are changed by whoever has taken them over.

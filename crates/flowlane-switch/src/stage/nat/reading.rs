@@ -8,8 +8,8 @@ use super::config::Refusal;
 use super::packet::{Icmp, icmp, quoted, word16};
 use super::session::session_key;
 use super::{HAIRPIN, INBOUND, Nat, OUTBOUND};
-use crate::function::flag;
 use crate::packet::Burst;
+use crate::stage::flag;
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,11 +5,11 @@ use flowlane::packet::key::{FlowKey, WORDS};
 use flowlane::rule::flow_syntax::print_value;
 
 use super::{AnySet, Filter, HIT, MISS, Set, with_set};
-use crate::function::Explained;
-use crate::function::table::Peeked;
+use crate::stage::Explained;
+use crate::stage::table::Peeked;
 
 impl Filter {
-    pub(in crate::function) fn explain(&self, key: &FlowKey, headers: &Headers, now_ns: u64) -> Explained {
+    pub(in crate::stage) fn explain(&self, key: &FlowKey, headers: &Headers, now_ns: u64) -> Explained {
         let miss = |why: String| Explained::unchanged(MISS, format!("filter: {why}"));
         if let Some(reason) = headers.malformed {
             return miss(format!("the packet is malformed ({reason}): it has no key"));

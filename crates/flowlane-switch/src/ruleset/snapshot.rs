@@ -1,7 +1,7 @@
-//! What rules say: the rule tables with their engines. Nobody changes a program that packets go through.
+//! What rules say: the rule tables with their engines. Nobody changes a ruleset that packets go through.
 //!
 //! There are two copies of it where rules change while packets go through them (`control`). Both take the same changes in the
-//! same order, so that both answer alike; what takes long to build they share. A program remembers its latest changes: the
+//! same order, so that both answer alike; what takes long to build they share. A ruleset remembers its latest changes: the
 //! other copy repeats them, and a megaflow of an earlier version is compared with them, since most rules that come or go have
 //! nothing to do with it.
 
@@ -15,14 +15,14 @@ use flowlane::packet::key::{FlowKey, FlowMask};
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
 use flowlane::rule::{Action, Rule, RuleId};
 
-use super::by_number::{ByNumber, Numbers};
 use super::rules::Rules;
-use super::{Entry, Gist, Miss, ProgramError, Step, Steps, actions};
+use super::table_map::{TableMap, TableSet};
+use super::{Entry, Miss, RulesetError, Step, StepSummary, Steps, compile};
 
 /// Events that are remembered.
 pub const EVENTS_KEPT: usize = 1024;
 
-/// What happens to a program.
+/// What happens to a ruleset.
 #[derive(Clone)]
 pub enum Event {
     /// A rule comes or goes.
@@ -30,7 +30,7 @@ pub enum Event {
     /// A table has another engine, with the same rules: answers are as before.
     Engine {
         table: u8,
-        /// One for each copy of the program.
+        /// One for each copy of the ruleset.
         engines: Arc<Mutex<Vec<Box<dyn Shared>>>>,
     },
 }
@@ -52,14 +52,14 @@ pub struct Change {
     /// The rule's handle in its table.
     pub id: RuleId,
     /// What is to happen.
-    pub what: What,
+    pub what: ChangeKind,
     /// The rule: the new one where it comes or replaces another, which has the same priority and match.
     pub entry: Arc<Entry>,
 }
 
 /// What happens to a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
+pub enum ChangeKind {
     /// It comes.
     Add,
     /// It takes the place of one with the same priority and match.
@@ -76,9 +76,9 @@ impl Change {
     pub(crate) fn tell(&self, engine: &mut dyn Classifier) -> Result<(), InsertError> {
         let rule = &self.entry.rule;
         match self.what {
-            What::Add => engine.insert(self.id, rule.priority, &rule.matches)?,
-            What::Remove => _ = engine.remove(self.id),
-            What::Replace => {}
+            ChangeKind::Add => engine.insert(self.id, rule.priority, &rule.matches)?,
+            ChangeKind::Remove => _ = engine.remove(self.id),
+            ChangeKind::Replace => {}
         }
         Ok(())
     }
@@ -178,9 +178,9 @@ impl Table {
 
     /// What that comes to; asks for the steps where they are several.
     #[inline]
-    pub(crate) fn gist(&self, rule: Option<RuleId>) -> Gist {
+    pub(crate) fn gist(&self, rule: Option<RuleId>) -> StepSummary {
         let gist = rule.map_or(self.missing.gist(), |id| self.rules.gist(id));
-        if let Gist::Several(_) = gist {
+        if let StepSummary::Several(_) = gist {
             self.steps(rule).prefetch();
         }
         gist
@@ -203,8 +203,8 @@ impl Table {
             change.tell(&mut **engine)?;
         }
         match change.what {
-            What::Remove => _ = self.rules.remove(change.id),
-            What::Add | What::Replace => self.rules.put(change.id, change.entry.clone()),
+            ChangeKind::Remove => _ = self.rules.remove(change.id),
+            ChangeKind::Add | ChangeKind::Replace => self.rules.put(change.id, change.entry.clone()),
         }
         Ok(())
     }
@@ -217,17 +217,17 @@ impl Table {
 
 /// The rule tables.
 #[derive(Default)]
-pub struct Program {
-    tables: ByNumber<Table>,
+pub struct Ruleset {
+    tables: TableMap<Table>,
     /// The tables behind the caches, and those of them that are functions: every packet that comes to one asks.
-    behind: Numbers,
-    is_function: Numbers,
+    behind: TableSet,
+    is_function: TableSet,
     version: u64,
     /// The latest, each of which has made the version one more.
     events: VecDeque<Arc<Event>>,
 }
 
-impl Program {
+impl Ruleset {
     /// Another copy.
     pub fn duplicate(&self) -> Self {
         Self {
@@ -286,19 +286,19 @@ impl Program {
 
     /// Which tables are functions.
     #[inline]
-    pub(crate) fn are_functions(&self) -> Numbers {
+    pub(crate) fn are_functions(&self) -> TableSet {
         self.is_function
     }
 
     /// Whether packets meet this table behind the caches: one of routes, or a function.
     #[inline]
-    pub fn is_behind(&self, number: u8) -> bool {
+    pub fn is_post_cache(&self, number: u8) -> bool {
         self.behind.has(number)
     }
 
     /// Whether there is a table of this number, of rules or behind the caches.
     pub fn has_table(&self, number: u8) -> bool {
-        self.tables.contains(number) || self.is_behind(number)
+        self.tables.contains(number) || self.is_post_cache(number)
     }
 
     /// The table that comes after this one.
@@ -316,7 +316,7 @@ impl Program {
         self.renew();
     }
 
-    pub(crate) fn add_behind(&mut self, number: u8, is_function: bool) {
+    pub(crate) fn add_post_cache(&mut self, number: u8, is_function: bool) {
         self.behind.add(number);
         if is_function {
             self.is_function.add(number);
@@ -345,15 +345,15 @@ impl Program {
     ///
     /// # Errors
     /// Where a table's engine refuses a rule; nothing has changed.
-    pub fn apply(&mut self, event: Arc<Event>) -> Result<(), ProgramError> {
+    pub fn apply(&mut self, event: Arc<Event>) -> Result<(), RulesetError> {
         match &*event {
             Event::Rule(change) => {
                 let number = change.table;
-                let table = self.tables.get_mut(number).ok_or(ProgramError::NoTable(number))?;
-                table.apply(change).map_err(|source| ProgramError::Insert { table: number, source })?;
+                let table = self.tables.get_mut(number).ok_or(RulesetError::NoTable(number))?;
+                table.apply(change).map_err(|source| RulesetError::Insert { table: number, source })?;
             }
             Event::Engine { table: number, engines } => {
-                let table = self.tables.get_mut(*number).ok_or(ProgramError::NoTable(*number))?;
+                let table = self.tables.get_mut(*number).ok_or(RulesetError::NoTable(*number))?;
                 let mut engines = engines.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 table.engine = Some(engines.pop().expect("there are as many as copies of the program"));
             }
@@ -381,29 +381,29 @@ impl Program {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn check(&self, rule: &Rule) -> Result<(), ProgramError> {
+    pub fn check(&self, rule: &Rule) -> Result<(), RulesetError> {
         if self.table(rule.table).is_none() {
-            return Err(ProgramError::NoTable(rule.table));
+            return Err(RulesetError::NoTable(rule.table));
         }
         self.check_actions(rule)
     }
 
     /// The same where the rule's table is still to come.
-    pub(crate) fn check_actions(&self, rule: &Rule) -> Result<(), ProgramError> {
-        let pushes = actions::pushes(&rule.actions);
+    pub(crate) fn check_actions(&self, rule: &Rule) -> Result<(), RulesetError> {
+        let pushes = compile::pushes(&rule.actions);
         if pushes > HEADERS_PUSHED_MAX {
-            return Err(ProgramError::Pushes(pushes));
+            return Err(RulesetError::Pushes(pushes));
         }
         for (i, action) in rule.actions.iter().enumerate() {
             let &Action::Goto(to) = action else { continue };
             if to <= rule.table {
-                return Err(ProgramError::GotoBackwards { from: rule.table, to });
+                return Err(RulesetError::GotoBackwards { from: rule.table, to });
             }
             if i + 1 < rule.actions.len() {
-                return Err(ProgramError::GotoNotLast(to));
+                return Err(RulesetError::GotoNotLast(to));
             }
             if !self.has_table(to) {
-                return Err(ProgramError::NoGotoTable(to));
+                return Err(RulesetError::NoGotoTable(to));
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Functions of the pipeline: packet filters, asset detection, address translation.
 //!
-//! Like tables of routes they stand behind the caches, by numbers of the same sequence: a path ends with [`Step::Enter`](crate::program::Step::Enter),
+//! Like tables of routes they stand behind the caches, by numbers of the same sequence: a path ends with [`Step::Enter`](crate::ruleset::Step::Enter),
 //! and the packets of a burst that have come there are worked on together. All keys are gathered and looked up at once in a
 //! cuckoo table ([`flowlane::cuckoo`]); then every packet, in order, gets its verdict, and with it a list of actions as a
 //! rule has them. What a function knows (an entry, a host, a session) is therefore in no megaflow, and changes none when it
@@ -46,7 +46,7 @@ use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::rule::Action;
 
 use crate::packet::Burst;
-use crate::program::{BehindError, Steps, steps_behind};
+use crate::ruleset::{PostCacheError, Steps, compile_post_cache};
 
 /// The verdict of a packet that the function refuses: it is dropped, and the function has counted why.
 pub const REFUSED: u8 = u8::MAX;
@@ -77,7 +77,7 @@ pub struct Verdict {
 pub struct FunctionError {
     pub verdict: &'static str,
     /// What is wrong with the action.
-    pub source: BehindError,
+    pub source: PostCacheError,
 }
 
 /// What a function does.
@@ -138,8 +138,8 @@ impl Function {
         let names = kind.verdicts();
         assert_eq!(names.len(), actions.len(), "every verdict has its actions");
         let verdict = |(&name, actions): (&&'static str, Vec<Action>)| {
-            let steps =
-                steps_behind(&actions, number).map_err(|source| FunctionError { verdict: name, source })?;
+            let steps = compile_post_cache(&actions, number)
+                .map_err(|source| FunctionError { verdict: name, source })?;
             Ok(Verdict { name, actions, packets: 0, bytes: 0, steps: Steps::new(steps) })
         };
         let verdicts = names.iter().zip(actions).map(verdict).collect::<Result<_, _>>()?;

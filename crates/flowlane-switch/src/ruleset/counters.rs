@@ -13,27 +13,27 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
 /// Packets and bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Count {
+pub struct FlowStats {
     pub packets: u64,
     pub bytes: u64,
 }
 
-impl Count {
+impl FlowStats {
     /// What has come since `before`.
-    pub fn since(self, before: Count) -> Count {
-        let Count { packets, bytes } = before;
-        Count { packets: self.packets.wrapping_sub(packets), bytes: self.bytes.wrapping_sub(bytes) }
+    pub fn since(self, before: FlowStats) -> FlowStats {
+        let FlowStats { packets, bytes } = before;
+        FlowStats { packets: self.packets.wrapping_sub(packets), bytes: self.bytes.wrapping_sub(bytes) }
     }
 }
 
-impl std::ops::AddAssign for Count {
+impl std::ops::AddAssign for FlowStats {
     fn add_assign(&mut self, other: Self) {
         self.packets = self.packets.wrapping_add(other.packets);
         self.bytes = self.bytes.wrapping_add(other.bytes);
     }
 }
 
-/// Counters that are allocated together.
+/// LocalCounters that are allocated together.
 const CHUNK: usize = if cfg!(all(loom, test)) { 2 } else { 1024 };
 
 #[derive(Debug, Default)]
@@ -51,8 +51,8 @@ impl Counter {
         add(&self.bytes, bytes);
     }
 
-    fn get(&self) -> Count {
-        Count { packets: self.packets.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
+    fn get(&self) -> FlowStats {
+        FlowStats { packets: self.packets.load(Ordering::Relaxed), bytes: self.bytes.load(Ordering::Relaxed) }
     }
 }
 
@@ -63,24 +63,24 @@ struct Chunk([Counter; CHUNK]);
 
 /// A table's counters of one worker, as others see them.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct SharedCounters {
     chunks: Mutex<Vec<Arc<Chunk>>>,
     missed: Counter,
 }
 
-impl Tally {
+impl SharedCounters {
     /// What was counted for each handle of `rules`.
-    pub fn of(&self, rules: impl IntoIterator<Item = RuleId>) -> Vec<Count> {
+    pub fn of(&self, rules: impl IntoIterator<Item = RuleId>) -> Vec<FlowStats> {
         let chunks = self.chunks();
         let count = |RuleId(id): RuleId| {
             let chunk = chunks.get(id as usize / CHUNK);
-            chunk.map_or(Count::default(), |chunk| chunk.0[id as usize % CHUNK].get())
+            chunk.map_or(FlowStats::default(), |chunk| chunk.0[id as usize % CHUNK].get())
         };
         rules.into_iter().map(count).collect()
     }
 
     /// Packets that no rule was for.
-    pub fn missed(&self) -> Count {
+    pub fn missed(&self) -> FlowStats {
         self.missed.get()
     }
 
@@ -92,11 +92,11 @@ impl Tally {
 
 /// What several workers have counted, together, for each handle of `rules`.
 pub(crate) fn sums<'a>(
-    tallies: impl IntoIterator<Item = &'a Arc<Tally>>,
+    tallies: impl IntoIterator<Item = &'a Arc<SharedCounters>>,
     rules: impl IntoIterator<Item = RuleId>,
-) -> Vec<Count> {
+) -> Vec<FlowStats> {
     let rules: Vec<RuleId> = rules.into_iter().collect();
-    let mut sums = vec![Count::default(); rules.len()];
+    let mut sums = vec![FlowStats::default(); rules.len()];
     for tally in tallies {
         sums.iter_mut().zip(tally.of(rules.iter().copied())).for_each(|(sum, count)| *sum += count);
     }
@@ -105,14 +105,14 @@ pub(crate) fn sums<'a>(
 
 /// A table's counters of one worker, in that worker's hands.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct LocalCounters {
     chunks: Vec<Arc<Chunk>>,
-    tally: Arc<Tally>,
+    tally: Arc<SharedCounters>,
 }
 
-impl Counters {
+impl LocalCounters {
     /// What others may read.
-    pub(crate) fn tally(&self) -> &Arc<Tally> {
+    pub(crate) fn tally(&self) -> &Arc<SharedCounters> {
         &self.tally
     }
 
@@ -157,7 +157,7 @@ impl Counters {
     }
 
     /// What was counted for a rule's handle.
-    pub(crate) fn get(&self, rule: RuleId) -> Count {
+    pub(crate) fn get(&self, rule: RuleId) -> FlowStats {
         self.tally.of([rule])[0]
     }
 }
@@ -168,11 +168,11 @@ mod tests {
 
     #[test]
     fn what_one_counts_others_read_while_it_grows() {
-        let mut counters = Counters::default();
+        let mut counters = LocalCounters::default();
         let tally = counters.tally().clone();
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
-                let mut last = Count::default();
+                let mut last = FlowStats::default();
                 while last.packets < 100 {
                     let now = tally.of([RuleId(0), RuleId(5000)])[0];
                     assert!(now.packets >= last.packets && now.bytes >= last.bytes);
@@ -188,9 +188,9 @@ mod tests {
         });
         counters.grow(6000);
         counters.count(Some(RuleId(5000)), 2, 7);
-        let zero = Count { packets: 100, bytes: 6000 };
-        assert_eq!(tally.of([RuleId(0), RuleId(5000)]), [zero, Count { packets: 2, bytes: 7 }]);
+        let zero = FlowStats { packets: 100, bytes: 6000 };
+        assert_eq!(tally.of([RuleId(0), RuleId(5000)]), [zero, FlowStats { packets: 2, bytes: 7 }]);
         assert_eq!((tally.missed().packets, counters.get(RuleId(0))), (100, zero));
-        assert_eq!(tally.of([RuleId(100_000)]), [Count::default()]);
+        assert_eq!(tally.of([RuleId(100_000)]), [FlowStats::default()]);
     }
 }

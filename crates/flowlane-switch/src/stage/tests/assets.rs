@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::*;
-use crate::function::ageing::NEVER;
-use crate::function::assets::{Asset, Listed};
+use crate::stage::ageing::NEVER;
+use crate::stage::assets::{Asset, Listed};
 
 fn draw(random: &mut Random) -> Desc {
     let port = [1, 80, 443, 32_767, 32_768, 50_000][random.index(6)];

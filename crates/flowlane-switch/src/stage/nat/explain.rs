@@ -11,9 +11,9 @@ use super::config::Refusal;
 use super::packet::{End, Endpoint, quoted};
 use super::reading::{Packet, Reading, Way, What};
 use super::{HAIRPIN, Nat, OTHER, VERDICTS, addresses, datagram, write};
-use crate::function::table::Peeked;
-use crate::function::{Explained, REFUSED, Translated};
 use crate::packet::{Burst, Frame, Handover};
+use crate::stage::table::Peeked;
+use crate::stage::{Explained, REFUSED, Translated};
 
 /// What would be done, while it is being found out.
 struct Would {
@@ -33,7 +33,7 @@ pub(super) fn alone(frame: &Frame, key: &FlowKey, headers: &Headers, now_ns: u64
 
 impl Nat {
     /// What would be done; of a packet that turns round and whose destination's session is another worker's, this half.
-    pub(in crate::function) fn explain(
+    pub(in crate::stage) fn explain(
         &self,
         frame: &Frame,
         key: &FlowKey,

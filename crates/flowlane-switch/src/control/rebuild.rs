@@ -15,7 +15,7 @@ use flowlane::rule::RuleId;
 
 use super::Control;
 use crate::pipeline::Given;
-use crate::program::{Entry, Event, Table};
+use crate::ruleset::{Entry, Event, Table};
 
 /// How rules will go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ pub(super) struct Renewal {
     lately: u64,
 }
 
-/// An engine, and its like for the other copy of the program.
+/// An engine, and its like for the other copy of the ruleset.
 type Engines = Vec<Box<dyn Shared>>;
 
 /// An engine that is being built.

@@ -7,8 +7,8 @@ use strum::{IntoStaticStr, VariantArray};
 
 use super::ports::{Range, Secret};
 use super::session::state;
-use crate::function::ageing::idle_ticks;
-use crate::function::{Lookups, Share};
+use crate::stage::ageing::idle_ticks;
+use crate::stage::{Lookups, Share};
 
 /// A session that is always there: a service inside that is reached from outside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,4 +1,4 @@
-//! How a newer program reaches a worker, and what it has counted others, in every order in which they can take turns (loom):
+//! How a newer ruleset reaches a worker, and what it has counted others, in every order in which they can take turns (loom):
 //! `RUSTFLAGS="--cfg loom" cargo test -p flowlane-switch --release --lib loom`.
 
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use flowlane::rule::RuleId;
 use loom::thread;
 
-use super::by_number::ByNumber;
-use super::counters::{Count, Counters};
-use super::published::{Published, Reader, Subscription};
-use super::snapshot::Program;
+use super::counters::{FlowStats, LocalCounters};
+use super::publication::{RulesetCell, RulesetReader, WorkerEpoch};
+use super::snapshot::Ruleset;
+use super::table_map::TableMap;
 use crate::sync::{AtomicBool, Ordering};
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
@@ -18,19 +18,19 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-fn program(version: u64) -> Arc<Program> {
-    Arc::new(Program::of_version(version))
+fn ruleset(version: u64) -> Arc<Ruleset> {
+    Arc::new(Ruleset::of_version(version))
 }
 
-/// A program that all have passed is changed for the next time, so nobody may look at it any more.
+/// A ruleset that all have passed is changed for the next time, so nobody may look at it any more.
 #[test]
 fn nobody_uses_a_program_that_all_have_passed() {
     check(|| {
-        let published = Arc::new(Published::new(program(1)));
-        let reader = Arc::new(Reader::new(ByNumber::default()));
+        let published = Arc::new(RulesetCell::new(ruleset(1)));
+        let reader = Arc::new(WorkerEpoch::new(TableMap::default()));
         let changed = loom::sync::Arc::new(AtomicBool::new(false));
         let working = thread::spawn({
-            let mut source = Subscription::new(published.clone(), reader.clone());
+            let mut source = RulesetReader::new(published.clone(), reader.clone());
             let changed = changed.clone();
             move || {
                 let mut used = 1;
@@ -46,7 +46,7 @@ fn nobody_uses_a_program_that_all_have_passed() {
                 source.end();
             }
         });
-        assert_eq!(published.publish(program(2)).version(), 1);
+        assert_eq!(published.publish(ruleset(2)).version(), 1);
         if reader.has_passed(2) {
             changed.store(true, Ordering::Relaxed);
         }
@@ -59,12 +59,12 @@ fn nobody_uses_a_program_that_all_have_passed() {
 #[test]
 fn what_was_counted_before_it_was_asked_for_is_in_the_sum_and_nothing_goes_back() {
     check(|| {
-        let published = Arc::new(Published::new(program(1)));
-        let reader = Arc::new(Reader::new(ByNumber::default()));
-        let mut counters = Counters::default();
+        let published = Arc::new(RulesetCell::new(ruleset(1)));
+        let reader = Arc::new(WorkerEpoch::new(TableMap::default()));
+        let mut counters = LocalCounters::default();
         let tally = counters.tally().clone();
         let working = thread::spawn({
-            let mut source = Subscription::new(published, reader.clone());
+            let mut source = RulesetReader::new(published, reader.clone());
             move || {
                 source.begin(1);
                 // What a path has counted is brought when it is asked for, and at the end; the table grows meanwhile.
@@ -91,6 +91,6 @@ fn what_was_counted_before_it_was_asked_for_is_in_the_sum_and_nothing_goes_back(
         working.join().unwrap();
         let after = tally.of([RuleId(0), RuleId(2)]);
         assert!(sum.iter().zip(&after).all(|(sum, after)| sum.packets <= after.packets));
-        assert_eq!(after, [Count { packets: 2, bytes: 0 }, Count { packets: 1, bytes: 60 }]);
+        assert_eq!(after, [FlowStats { packets: 2, bytes: 0 }, FlowStats { packets: 1, bytes: 60 }]);
     });
 }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use flowlane::route::Prefix;
 
 use super::*;
-use crate::function::nat::ports::Secret;
-use crate::function::nat::{Forward, IdleTimes, NatCounters, NatError, Refusal};
+use crate::stage::nat::ports::Secret;
+use crate::stage::nat::{Forward, IdleTimes, NatCounters, NatError, Refusal};
 
 const INSIDE: u32 = 0x0a00_0000;
 const POOL: u32 = 0xcb00_7100;

@@ -14,7 +14,7 @@ use crate::packet::recirculate::{in_headers, is_followed};
 /// Why an action cannot be behind the caches.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum BehindError {
+pub enum PostCacheError {
     /// An action that only rules may have.
     #[error("`move` reads fields that only a rule's match fixes; let a rule in front or behind do it")]
     Move,
@@ -72,16 +72,16 @@ pub(super) fn steps_of(actions: &[Action]) -> Steps {
 ///
 /// # Errors
 /// The first action that cannot be here.
-pub fn steps_behind(actions: &[Action], table: u8) -> Result<Box<[Step]>, BehindError> {
+pub fn compile_post_cache(actions: &[Action], table: u8) -> Result<Box<[Step]>, PostCacheError> {
     if pushes(actions) > HEADERS_PUSHED_MAX {
-        return Err(BehindError::Pushes(pushes(actions)));
+        return Err(PostCacheError::Pushes(pushes(actions)));
     }
     let last = actions.len().saturating_sub(1);
     let changes = actions.iter().any(changes_headers);
     let step = |(i, action): (usize, &Action)| match *action {
-        Action::Move { .. } => Err(BehindError::Move),
-        Action::SetField { field, .. } if !in_headers(field) => Err(BehindError::Field(field.info().name)),
-        Action::Goto(to) if to <= table || i < last => Err(BehindError::Goto { to, table }),
+        Action::Move { .. } => Err(PostCacheError::Move),
+        Action::SetField { field, .. } if !in_headers(field) => Err(PostCacheError::Field(field.info().name)),
+        Action::Goto(to) if to <= table || i < last => Err(PostCacheError::Goto { to, table }),
         Action::Goto(table) if changes => Ok(Step::Recirculate { table, carry: Vec::new() }),
         Action::Goto(table) => Ok(Step::Enter { table, carry: Vec::new() }),
         ref other => Ok(Step::Do(other.clone())),
@@ -157,11 +157,11 @@ mod tests {
     #[test]
     fn a_field_is_set_where_a_header_has_it_and_refused_where_none_has() {
         for field in Field::all().iter().map(|info| info.field).filter(|f| f.info().writable) {
-            let result = steps_behind(&[set(field)], 4);
+            let result = compile_post_cache(&[set(field)], 4);
             let name = field.info().name;
             let nowhere = ["metadata", "tun_", "reg", "pkt_mark"];
             match nowhere.iter().any(|start| name.starts_with(start)) {
-                true => assert_eq!(result, Err(BehindError::Field(name))),
+                true => assert_eq!(result, Err(PostCacheError::Field(name))),
                 false => assert_eq!(result, Ok([Step::Do(set(field))].into()), "{name}"),
             }
         }
@@ -171,13 +171,13 @@ mod tests {
     fn goto_leads_onwards_last_and_parses_anew_where_headers_have_changed() {
         let (out, go) = (Action::Output(PortNo(1)), Action::Goto);
         let enter = Step::Enter { table: 9, carry: Vec::new() };
-        assert_eq!(steps_behind(&[out.clone(), go(9)], 4), Ok([Step::Do(out.clone()), enter].into()));
+        assert_eq!(compile_post_cache(&[out.clone(), go(9)], 4), Ok([Step::Do(out.clone()), enter].into()));
         let again = Step::Recirculate { table: 9, carry: Vec::new() };
         let ttl = Action::DecTtl;
-        assert_eq!(steps_behind(&[ttl.clone(), go(9)], 4), Ok([Step::Do(ttl), again].into()));
-        assert_eq!(steps_behind(&[go(4)], 4), Err(BehindError::Goto { to: 4, table: 4 }));
-        assert_eq!(steps_behind(&[go(9), out], 4), Err(BehindError::Goto { to: 9, table: 4 }));
+        assert_eq!(compile_post_cache(&[ttl.clone(), go(9)], 4), Ok([Step::Do(ttl), again].into()));
+        assert_eq!(compile_post_cache(&[go(4)], 4), Err(PostCacheError::Goto { to: 4, table: 4 }));
+        assert_eq!(compile_post_cache(&[go(9), out], 4), Err(PostCacheError::Goto { to: 9, table: 4 }));
         let moves = Action::Move { from: Field::Ipv4Src, to: Field::Ipv4Dst };
-        assert_eq!(steps_behind(&[moves], 4), Err(BehindError::Move));
+        assert_eq!(compile_post_cache(&[moves], 4), Err(PostCacheError::Move));
     }
 }

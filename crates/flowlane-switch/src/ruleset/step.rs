@@ -6,7 +6,7 @@ use flowlane::memory::prefetch;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, RuleId};
 
-use super::actions::is_seen;
+use super::compile::is_seen;
 
 /// One step of a path. All that depends on the bits that the megaflow fixes has been decided.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -46,12 +46,12 @@ pub enum Step {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Steps {
     steps: Arc<[Step]>,
-    gist: Gist,
+    gist: StepSummary,
 }
 
 /// What a program's steps come to, marks aside. What most packets meet is one step, which is known before it is taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Gist {
+pub enum StepSummary {
     /// To send the packet through a port.
     Output(PortNo),
     /// To go on in a table as it is.
@@ -60,34 +60,36 @@ pub enum Gist {
     #[default]
     Nothing,
     /// To several things, or another one.
-    Several(Seen),
+    Several(SideEffects),
 }
 
-impl Gist {
+impl StepSummary {
     fn of(steps: &[Step]) -> Self {
         let mut but_marks = steps.iter().filter(|step| !matches!(step, Step::Matched { .. }));
         let first = but_marks.next();
         match (first, but_marks.next()) {
-            (Some(Step::Do(Action::Output(port))), None) => return Gist::Output(*port),
-            (Some(Step::Enter { table, carry }), None) if carry.is_empty() => return Gist::Enter(*table),
-            (None, _) => return Gist::Nothing,
+            (Some(Step::Do(Action::Output(port))), None) => return StepSummary::Output(*port),
+            (Some(Step::Enter { table, carry }), None) if carry.is_empty() => {
+                return StepSummary::Enter(*table);
+            }
+            (None, _) => return StepSummary::Nothing,
             _ => {}
         }
         let seen = |step: &Step| matches!(step, Step::Do(action) if is_seen(action));
-        Gist::Several(match (steps.iter().any(seen), leads_on(steps)) {
-            (false, _) => Seen::Never,
-            (true, true) => Seen::Before,
-            (true, false) => Seen::Last,
+        StepSummary::Several(match (steps.iter().any(seen), leads_on(steps)) {
+            (false, _) => SideEffects::None,
+            (true, true) => SideEffects::ThenContinues,
+            (true, false) => SideEffects::Terminal,
         })
     }
 
     /// Whether others see the steps.
     #[inline]
-    pub fn seen(self) -> Seen {
+    pub fn seen(self) -> SideEffects {
         match self {
-            Gist::Output(_) => Seen::Last,
-            Gist::Enter(_) | Gist::Nothing => Seen::Never,
-            Gist::Several(seen) => seen,
+            StepSummary::Output(_) => SideEffects::Terminal,
+            StepSummary::Enter(_) | StepSummary::Nothing => SideEffects::None,
+            StepSummary::Several(seen) => seen,
         }
     }
 }
@@ -95,20 +97,20 @@ impl Gist {
 /// Whether others can tell when the steps of a [`Steps`] are taken: whether one of them sends the packet somewhere, or uses
 /// what other packets use too. (A TTL that expires is told apart by who takes them.)
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Seen {
+pub enum SideEffects {
     /// None does: they change nothing but the packet.
     #[default]
-    Never,
+    None,
     /// Some does, before the last leads on.
-    Before,
+    ThenContinues,
     /// Some does, and the packet goes nowhere else.
-    Last,
+    Terminal,
 }
 
 impl Steps {
     pub fn new(steps: impl Into<Arc<[Step]>>) -> Self {
         let steps = steps.into();
-        Self { gist: Gist::of(&steps), steps }
+        Self { gist: StepSummary::of(&steps), steps }
     }
 
     /// The steps, in order.
@@ -119,7 +121,7 @@ impl Steps {
 
     /// What they come to.
     #[inline]
-    pub fn gist(&self) -> Gist {
+    pub fn gist(&self) -> StepSummary {
         self.gist
     }
 

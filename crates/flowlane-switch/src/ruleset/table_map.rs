@@ -5,19 +5,19 @@ const NONE: u16 = u16::MAX;
 
 /// Things that have a number each, in its order.
 #[derive(Debug)]
-pub(crate) struct ByNumber<T> {
+pub(crate) struct TableMap<T> {
     /// Number → place.
     places: [u16; 256],
     items: Vec<(u8, T)>,
 }
 
-impl<T> Default for ByNumber<T> {
+impl<T> Default for TableMap<T> {
     fn default() -> Self {
         Self { places: [NONE; 256], items: Vec::new() }
     }
 }
 
-impl<T> ByNumber<T> {
+impl<T> TableMap<T> {
     /// Puts `item` where what had this number was, if anything had.
     pub(crate) fn insert(&mut self, number: u8, item: T) {
         if let Some(before) = self.get_mut(number) {
@@ -54,9 +54,9 @@ impl<T> ByNumber<T> {
     }
 
     /// The same numbers, with other things.
-    pub(crate) fn map<U>(&self, mut other: impl FnMut(&T) -> U) -> ByNumber<U> {
+    pub(crate) fn map<U>(&self, mut other: impl FnMut(&T) -> U) -> TableMap<U> {
         let items = self.items.iter().map(|(number, item)| (*number, other(item))).collect();
-        ByNumber { places: self.places, items }
+        TableMap { places: self.places, items }
     }
 
     pub(crate) fn contains(&self, number: u8) -> bool {
@@ -72,11 +72,11 @@ impl<T> ByNumber<T> {
     }
 }
 
-/// Numbers of tables.
+/// TableSet of tables.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Numbers([u64; 4]);
+pub(crate) struct TableSet([u64; 4]);
 
-impl Numbers {
+impl TableSet {
     pub(crate) fn is_empty(&self) -> bool {
         self.0 == [0; 4]
     }
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn what_has_a_number_is_found_by_it_and_all_of_it_in_order() {
-        let mut things = ByNumber::default();
-        let mut set = Numbers::default();
+        let mut things = TableMap::default();
+        let mut set = TableSet::default();
         let (mut numbers, mut state) = (Vec::new(), 1u32);
         for round in 0..3000 {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);

@@ -16,8 +16,8 @@ use super::explain::alone;
 use super::packet::End;
 use super::reading::{Packet, Reading, Way, What};
 use super::{FRAGMENT_IDLE_S, Nat, addresses, datagram, idle_ticks, write};
-use crate::function::share::{Owner, Share};
 use crate::packet::{Burst, Frame};
+use crate::stage::share::{Owner, Share};
 
 impl Share {
     /// The worker whose sessions get this port: ports come in pairs, since those of UDP stay even or odd.
@@ -66,16 +66,16 @@ impl Nat {
         turns.then(|| self.owner_outside(&packet.outside)).filter(|&destination| destination != me)
     }
 
-    pub(in crate::function) fn turns_packets_round(&self) -> bool {
+    pub(in crate::stage) fn turns_packets_round(&self) -> bool {
         self.config.hairpin
     }
 
-    pub(in crate::function) fn share(&self) -> Share {
+    pub(in crate::stage) fn share(&self) -> Share {
         self.config.share
     }
 
     /// What [`owner`](Self::owner) would say.
-    pub(in crate::function) fn would_own(
+    pub(in crate::stage) fn would_own(
         &self,
         frame: &Frame,
         key: &FlowKey,
@@ -97,7 +97,7 @@ impl Nat {
     /// Who is to work on a lane's packet. Where it turns round, and its source's session is here and its destination's is not,
     /// its source has been translated then.
     #[inline]
-    pub(in crate::function) fn owner(&mut self, packets: &mut Burst, lane: usize) -> Owner {
+    pub(in crate::stage) fn owner(&mut self, packets: &mut Burst, lane: usize) -> Owner {
         if !self.config.share.is_part() {
             return Owner::Anyone;
         }

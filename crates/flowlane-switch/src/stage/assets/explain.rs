@@ -5,11 +5,11 @@ use flowlane::packet::key::FlowKey;
 use flowlane::packet::parse::ip_proto;
 
 use super::{Asset, Assets, KNOWN, Key, NEW, named};
-use crate::function::Explained;
-use crate::function::table::Peeked;
+use crate::stage::Explained;
+use crate::stage::table::Peeked;
 
 impl Assets {
-    pub(in crate::function) fn explain(&self, key: &FlowKey, headers: &Headers, now_ns: u64) -> Explained {
+    pub(in crate::stage) fn explain(&self, key: &FlowKey, headers: &Headers, now_ns: u64) -> Explained {
         let (host, service) = self.shown(key, headers);
         if host.is_none() {
             return Explained::unchanged(KNOWN, "assets: the packet shows no asset".to_owned());

@@ -1,7 +1,7 @@
-//! How a worker comes by a newer program, and how others know that it has.
+//! How a worker comes by a newer ruleset, and how others know that it has.
 //!
-//! The newest program is behind a lock that is taken only when there is one: workers look at its version once a burst. A
-//! worker says which version it uses. Since packets of one burst meet one program, whoever sees that a worker uses version N
+//! The newest ruleset is behind a lock that is taken only when there is one: workers look at its version once a burst. A
+//! worker says which version it uses. Since packets of one burst meet one ruleset, whoever sees that a worker uses version N
 //! knows that no packet meets an earlier one any more (quiescent-state-based reclamation, McKenney and Slingwine 1998; the two
 //! copies are Ramalhete and Correia's left-right, 2013, over whole programs).
 
@@ -9,35 +9,35 @@ use std::sync::Arc;
 
 use flowlane::rule::RuleId;
 
-use super::by_number::ByNumber;
-use super::counters::{Count, Tally, sums};
-use super::snapshot::Program;
+use super::counters::{FlowStats, SharedCounters, sums};
+use super::snapshot::Ruleset;
+use super::table_map::TableMap;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, fence};
 
-/// The newest program.
-pub(crate) struct Published {
-    newest: Mutex<Arc<Program>>,
+/// The newest ruleset.
+pub(crate) struct RulesetCell {
+    newest: Mutex<Arc<Ruleset>>,
     version: AtomicU64,
 }
 
-impl Published {
-    pub(crate) fn new(program: Arc<Program>) -> Self {
-        Self { version: AtomicU64::new(program.version()), newest: Mutex::new(program) }
+impl RulesetCell {
+    pub(crate) fn new(ruleset: Arc<Ruleset>) -> Self {
+        Self { version: AtomicU64::new(ruleset.version()), newest: Mutex::new(ruleset) }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<Program>> {
+    fn lock(&self) -> MutexGuard<'_, Arc<Ruleset>> {
         // Nothing panics while it is locked.
         self.newest.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    pub(crate) fn newest(&self) -> Arc<Program> {
+    pub(crate) fn newest(&self) -> Arc<Ruleset> {
         self.lock().clone()
     }
 
-    /// Publishes a newer program. Gives the one before.
-    pub(crate) fn publish(&self, program: Arc<Program>) -> Arc<Program> {
-        let version = program.version();
-        let before = std::mem::replace(&mut *self.lock(), program);
+    /// Publishes a newer ruleset. Gives the one before.
+    pub(crate) fn publish(&self, ruleset: Arc<Ruleset>) -> Arc<Ruleset> {
+        let version = ruleset.version();
+        let before = std::mem::replace(&mut *self.lock(), ruleset);
         self.version.store(version, Ordering::SeqCst);
         // A worker that is not seen to begin after this looks at the version after it, and sees this one.
         fence(Ordering::SeqCst);
@@ -46,7 +46,7 @@ impl Published {
 }
 
 /// What others know of a worker.
-pub(crate) struct Reader {
+pub(crate) struct WorkerEpoch {
     /// The version that it uses; [`OFFLINE`](Self::OFFLINE) while it has none in its hands.
     passed: AtomicU64,
     /// How often somebody has asked for the paths' counters, and up to which time that has been done.
@@ -54,14 +54,14 @@ pub(crate) struct Reader {
     collected: AtomicU64,
     /// Its clock.
     now_ns: AtomicU64,
-    pub(crate) tallies: ByNumber<Arc<Tally>>,
+    pub(crate) tallies: TableMap<Arc<SharedCounters>>,
 }
 
-impl Reader {
+impl WorkerEpoch {
     /// Not running: it looks at the version before its next burst.
     const OFFLINE: u64 = u64::MAX;
 
-    pub(crate) fn new(tallies: ByNumber<Arc<Tally>>) -> Self {
+    pub(crate) fn new(tallies: TableMap<Arc<SharedCounters>>) -> Self {
         Self {
             passed: AtomicU64::new(Self::OFFLINE),
             wanted: AtomicU64::new(0),
@@ -71,7 +71,7 @@ impl Reader {
         }
     }
 
-    /// Whether no packet meets a program before this version any more.
+    /// Whether no packet meets a ruleset before this version any more.
     pub(crate) fn has_passed(&self, version: u64) -> bool {
         self.passed.load(Ordering::SeqCst) >= version
     }
@@ -97,10 +97,10 @@ impl Reader {
 
 /// What others know of all workers.
 #[derive(Default)]
-pub(crate) struct Readers(pub(crate) Vec<Arc<Reader>>);
+pub(crate) struct WorkerEpochs(pub(crate) Vec<Arc<WorkerEpoch>>);
 
-impl Readers {
-    /// Whether no packet meets a program before this version any more.
+impl WorkerEpochs {
+    /// Whether no packet meets a ruleset before this version any more.
     pub(crate) fn have_passed(&self, version: u64) -> bool {
         self.0.iter().all(|reader| reader.has_passed(version))
     }
@@ -125,7 +125,7 @@ impl Readers {
     }
 
     /// What was counted for each handle of `rules`; nothing where there is no such table.
-    pub(crate) fn counts(&self, table: u8, rules: impl IntoIterator<Item = RuleId>) -> Vec<Count> {
+    pub(crate) fn counts(&self, table: u8, rules: impl IntoIterator<Item = RuleId>) -> Vec<FlowStats> {
         sums(self.0.iter().filter_map(|reader| reader.tallies.get(table)), rules)
     }
 
@@ -136,14 +136,14 @@ impl Readers {
 }
 
 /// A worker's side.
-pub(crate) struct Subscription {
-    published: Arc<Published>,
-    reader: Arc<Reader>,
+pub(crate) struct RulesetReader {
+    published: Arc<RulesetCell>,
+    reader: Arc<WorkerEpoch>,
     online: bool,
 }
 
-impl Subscription {
-    pub(crate) fn new(published: Arc<Published>, reader: Arc<Reader>) -> Self {
+impl RulesetReader {
+    pub(crate) fn new(published: Arc<RulesetCell>, reader: Arc<WorkerEpoch>) -> Self {
         Self { published, reader, online: false }
     }
 
@@ -152,7 +152,7 @@ impl Subscription {
         self.published.version.load(Ordering::Acquire)
     }
 
-    pub(crate) fn newest(&self) -> Arc<Program> {
+    pub(crate) fn newest(&self) -> Arc<Ruleset> {
         self.published.newest()
     }
 
@@ -167,7 +167,7 @@ impl Subscription {
     /// The worker has nothing in its hands any more.
     pub(crate) fn end(&mut self) {
         self.online = false;
-        self.reader.passed.store(Reader::OFFLINE, Ordering::SeqCst);
+        self.reader.passed.store(WorkerEpoch::OFFLINE, Ordering::SeqCst);
     }
 
     /// The worker has let go of all programs before this version.
@@ -198,7 +198,7 @@ impl Subscription {
     }
 }
 
-impl Drop for Subscription {
+impl Drop for RulesetReader {
     fn drop(&mut self) {
         self.end();
         // Nobody is to wait for counters that will not come.

@@ -19,7 +19,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hasher, RandomState};
 
 use flowlane::packet::parse::ip_proto;
 
-use crate::function::Share;
+use crate::stage::Share;
 
 /// Outside addresses that are tried for a session.
 const ADDRESSES_TRIED: usize = 16;
