@@ -7,9 +7,9 @@ use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snip
 use flowlane::rule::ReadErrors;
 use flowlane_gpu::GpuError;
 use flowlane_switch::config::ConfigError;
+use flowlane_switch::datapath::RunError;
 use flowlane_switch::port::PortError;
 use flowlane_switch::setup::SetupError;
-use flowlane_switch::worker::RunError;
 
 /// Why a command failed.
 #[derive(Debug)]

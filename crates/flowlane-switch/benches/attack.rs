@@ -21,11 +21,11 @@ use flowlane::packet::fields::word;
 use flowlane::packet::{Field, FlowKey, FlowMask};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
-use flowlane_switch::pipeline::Pipeline;
+use flowlane_switch::datapath::Pipeline;
+use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Worker};
 use flowlane_switch::port::NullPort;
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
-use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Worker};
 
 /// The addresses around which the rules are.
 const SRC: u32 = 0x5a5a_5a5a;

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use flowlane::generate::{Profile, Random};
 use flowlane::rule::{Command, FlowMod, Rule};
 use flowlane_switch::control::Control;
+use flowlane_switch::datapath::Until;
 use flowlane_switch::setup::Setup;
-use flowlane_switch::worker::Until;
 
 use large::{Workload, generated, masks, write};
 

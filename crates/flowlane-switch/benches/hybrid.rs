@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 use flowlane::classify::TupleSearch;
 use flowlane::generate::Random;
 use flowlane::rule::action::PortNo;
+use flowlane_switch::datapath::Pipeline;
+use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 use flowlane_switch::packet::{Frame, Frames};
-use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::{NullPort, Port, PortError, Received};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
-use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 use workload::{Flow, flows, frame, rule};
 
 const FRAME_BYTES: usize = 60;

@@ -16,11 +16,11 @@ use flowlane::classify::TupleSearch;
 use flowlane::generate::Random;
 use flowlane::rule::action::PortNo;
 use flowlane_capture::{CaptureWriter, FileFormat};
-use flowlane_switch::pipeline::Pipeline;
+use flowlane_switch::datapath::Pipeline;
+use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Stage, Until, Worker};
 use flowlane_switch::port::{NullPort, PcapConfig, PcapPort};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
-use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Stage, Until, Worker};
 use workload::{Flow, flows, frame, rule};
 
 /// What is measured.

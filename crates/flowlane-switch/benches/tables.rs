@@ -13,8 +13,8 @@ use flowlane::generate::{Profile, Random, draw_key};
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Rule};
+use flowlane_switch::datapath::{Stage, Until};
 use flowlane_switch::setup::Setup;
-use flowlane_switch::worker::{Stage, Until};
 
 use large::{Workload, generated, masks, matching, prefix, rule, udp, write};
 

@@ -15,9 +15,9 @@ use std::time::Duration;
 use flowlane::generate::{Profile, Random};
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::Action;
+use flowlane_switch::datapath::Until;
 use flowlane_switch::report::Report;
 use flowlane_switch::setup::Setup;
-use flowlane_switch::worker::Until;
 
 use large::{Workload, generated, masks, matching, rule, udp, write};
 
@@ -61,7 +61,7 @@ fn measure(work: &Work, folder: &Path, workers: usize, spread: &str, seconds: u6
     // The caches fill first, and what pays is found out.
     let warm = Until { duration: Some(Duration::from_millis(300)), packets: None };
     switch.run(warm, &stop, |_| {}).expect("no port fails");
-    let received = |switch: &mut flowlane_switch::worker::Switch| {
+    let received = |switch: &mut flowlane_switch::datapath::Switch| {
         let report = Report::of_all(switch.workers_mut()).expect("there is a worker");
         let handed: u64 = switch.workers().iter().map(|worker| worker.handed).sum();
         [report.ports[0].counters.rx_packets, handed]

@@ -15,7 +15,7 @@ pub use self::function::{
 };
 pub use self::gpu::{GpuMethodChoice, GpuSection};
 
-use crate::worker::CacheConfig;
+use crate::datapath::CacheConfig;
 
 /// A switch.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -13,13 +13,13 @@ use flowlane::rule::{
 };
 use flowlane_capture::{Batch, CaptureReader, FRAME_MAX};
 
-use crate::pipeline::Pipeline;
+use crate::datapath::Pipeline;
+use crate::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 use crate::port::{MemoryHandle, MemoryPort};
 use crate::ruleset::Miss;
 use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Nat, NatConfig};
 use crate::state::mac_table::MacTable;
 use crate::state::meter::{Meter, Rate};
-use crate::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 
 /// The parser: every header that it says is there lies within the frame.
 pub fn packet_parse(frame: &[u8]) {

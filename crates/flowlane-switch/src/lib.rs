@@ -1,7 +1,7 @@
 //! A software switch over the `flowlane` library.
 //!
 //! Each module uses only those before it:
-//! `sync ← {state, packet} ← {tunnel, ruleset} ← {port, stage} ← pipeline ← worker ← control ← config ← {setup, report} ← socket ← hostile`.
+//! `sync ← {state, packet} ← {tunnel, ruleset} ← {port, stage} ← datapath ← control ← config ← {setup, report} ← socket ← hostile`.
 //!
 //! | module | what |
 //! |---|---|
@@ -12,8 +12,7 @@
 //! | [`tunnel`] | tunnels that end here, and those that packets leave through |
 //! | [`ruleset`] | what rules say; how a newer program reaches workers |
 //! | [`stage`] | packet filter, asset detection, address translation |
-//! | [`pipeline`] | a worker's tables, and the paths of packets through them |
-//! | [`worker`] | the loop: receive, parse, caches, tables, actions, transmit |
+//! | [`datapath`] | the loop: receive, parse, caches, tables, actions, transmit |
 //! | [`control`] | whoever changes rules while packets go through them |
 //! | [`config`], [`setup`] | from a TOML file to a worker |
 //! | [`report`] | what a worker has counted, as data |
@@ -22,9 +21,9 @@
 
 pub mod config;
 pub mod control;
+pub mod datapath;
 pub mod hostile;
 pub mod packet;
-pub mod pipeline;
 pub mod port;
 pub mod report;
 pub mod ruleset;
@@ -34,4 +33,3 @@ pub mod stage;
 pub mod state;
 mod sync;
 pub mod tunnel;
-pub mod worker;

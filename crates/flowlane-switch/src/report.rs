@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 pub use self::function::{AssetReport, FilterEntryReport, ForwardReport, FunctionReport, VerdictReport};
 pub use self::worker::{QueueReport, WorkerReport};
 
-use crate::pipeline::route::{HopSpec, NextHop, RouteTable};
+use crate::datapath::{PortCounters, Stage, Worker};
+use crate::stage::route::{HopSpec, NextHop, RouteTable};
 use crate::state::meter::{Meter, MeterCounters};
 use crate::tunnel::{Tunnel, Tunnels};
-use crate::worker::{PortCounters, Stage, Worker};
 
 /// Everything that the switch counts.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -325,7 +325,7 @@ fn ports(worker: &Worker) -> Vec<PortReport> {
 }
 
 fn tables(worker: &Worker, rules: bool) -> Vec<TableReport> {
-    let rule = |entry: crate::pipeline::RuleEntry<&flowlane::rule::Rule>| RuleReport {
+    let rule = |entry: crate::datapath::RuleEntry<&flowlane::rule::Rule>| RuleReport {
         priority: entry.rule.priority.0,
         matches: entry.rule.matches.to_string(),
         actions: flowlane::rule::flow_syntax::print_actions(&entry.rule.actions),
@@ -460,7 +460,7 @@ fn waiting(worker: &Worker) -> WaitingReport {
 
 fn drops(worker: &Worker, malformed: u64) -> DropReport {
     let drops = worker.egress.drops;
-    let dropped = worker.egress.faults.policy == crate::worker::MalformedPolicy::Drop;
+    let dropped = worker.egress.faults.policy == crate::datapath::MalformedPolicy::Drop;
     DropReport {
         by_rule: drops.by_rule,
         malformed: if dropped { malformed } else { 0 },

@@ -30,14 +30,14 @@ use crate::config::{
     ClockChoice, Config, ConfigError, EngineChoice, MeterSection, MissChoice, TableSection, VariantChoice,
 };
 use crate::control::Control;
-use crate::pipeline::{Engine, Given, NotAdded, Pipeline};
+use crate::datapath::{Clock, Switch, Worker};
+use crate::datapath::{Engine, Given, NotAdded, Pipeline};
 use crate::port::spec::no_capture_is_lost;
 use crate::port::{PortError, PortSpec};
 use crate::ruleset::{Miss, RulesetError};
 use crate::stage::Share;
 use crate::state::meter::{Meter, Rate};
 use crate::tunnel::Tunnels;
-use crate::worker::{Clock, Switch, Worker};
 
 /// Why a switch cannot be set up.
 #[derive(Debug, thiserror::Error)]

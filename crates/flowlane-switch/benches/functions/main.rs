@@ -21,13 +21,13 @@ use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
 use flowlane::packet::parse;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Rule};
+use flowlane_switch::datapath::Pipeline;
+use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 use flowlane_switch::packet::{Burst, Frame, Frames};
-use flowlane_switch::pipeline::Pipeline;
 use flowlane_switch::port::{NullPort, Port, PortError, Received};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::stage::{Function, Lookups};
 use flowlane_switch::state::mac_table::MacTable;
-use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 use work::{Asked, FRAME_BYTES, Keys, Name, Work};
 
 const BURST: usize = 64;

@@ -15,8 +15,8 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use flowlane_switch::datapath::{Mailbox, Until};
 use flowlane_switch::setup::Setup;
-use flowlane_switch::worker::{Mailbox, Until};
 
 use ends::{Role, run_role};
 

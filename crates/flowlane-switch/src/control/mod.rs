@@ -30,11 +30,11 @@ use std::time::Duration;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, FlowMod, Rule, RuleId};
 
+use crate::datapath::{Mailbox, Worker};
 use crate::ruleset::{
     Change, ChangeKind, EVENTS_KEPT, Entry, FlowStats, RuleIndex, Ruleset, RulesetCell, RulesetError,
     TableMap, WorkerEpochs,
 };
-use crate::worker::{Mailbox, Worker};
 
 use rebuild::Renewal;
 use timer::Timers;
@@ -182,7 +182,7 @@ impl Control {
         Self::over_all(std::slice::from_mut(worker))
     }
 
-    /// The same for workers that [go by one program](crate::pipeline::Pipeline::fork).
+    /// The same for workers that [go by one program](crate::datapath::Pipeline::fork).
     pub fn over_all(workers: &mut [Worker]) -> Option<Self> {
         let mail = workers.iter().map(Worker::mailbox).collect();
         let (first, others) = workers.split_first_mut()?;

@@ -14,7 +14,7 @@ use flowlane::classify::Shared;
 use flowlane::rule::RuleId;
 
 use super::Control;
-use crate::pipeline::Given;
+use crate::datapath::Given;
 use crate::ruleset::{Entry, Event, Table};
 
 /// How rules will go on.

@@ -8,10 +8,10 @@ use flowlane::rule::flow_syntax::{print_actions, print_value};
 use serde::{Deserialize, Serialize};
 
 use super::Counted;
+use crate::datapath::Worker;
 use crate::stage::assets::{Asset, Listed};
 use crate::stage::nat::Refusal;
 use crate::stage::{Assets, Filter, Function, Kind, Nat, Verdict};
-use crate::worker::Worker;
 
 /// A function's counters, and what it knows.
 #[derive(Clone, Debug, Serialize, Deserialize)]

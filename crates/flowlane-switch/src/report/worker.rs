@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{DropReport, StageReport, drops, malformed, stages};
-use crate::worker::{Clock, PortCounters, Worker};
+use crate::datapath::{Clock, PortCounters, Worker};
 
 /// What one worker has done since it began.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -39,7 +39,7 @@ impl WorkerReport {
     /// What `worker` has done, which is at this place.
     pub fn of(place: usize, worker: &Worker) -> Self {
         let slots = worker.egress.ports.slots().iter();
-        let queue = |slot: &crate::worker::PortSlot| QueueReport {
+        let queue = |slot: &crate::datapath::PortSlot| QueueReport {
             number: slot.number.0,
             name: slot.name.clone(),
             cycles: slot.cycles,

@@ -9,7 +9,7 @@ use flowlane::generate::{Random, draw_key};
 
 use crate::config::{EngineChoice, TableSection};
 use crate::control::Expected;
-use crate::pipeline::Given;
+use crate::datapath::Given;
 
 /// Rules up to which `auto` takes linear search unseen.
 const LINEAR_UNSEEN_RULES_MAX: usize = 8;

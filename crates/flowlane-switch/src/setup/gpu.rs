@@ -5,7 +5,7 @@ use flowlane::classify::acl::AclConfig;
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig};
 
 use crate::config::{Config, ConfigError, EngineChoice, GpuMethodChoice, GpuSection};
-use crate::pipeline::Given;
+use crate::datapath::Given;
 
 /// Most packets of a batch: at 40 Gbit/s in frames of 64 bytes, what comes in 18 milliseconds.
 const BATCH_MAX: usize = 1 << 20;

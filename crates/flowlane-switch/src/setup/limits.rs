@@ -7,8 +7,8 @@
 use std::hint::black_box;
 
 use crate::config::{Config, ConfigError, MacSection};
+use crate::datapath::CacheConfig;
 use crate::setup::Checker;
-use crate::worker::CacheConfig;
 
 /// Exact-match entries have 128 bytes, and are written at once: 2 GiB.
 const EXACT_ENTRIES_MAX: usize = 1 << 24;

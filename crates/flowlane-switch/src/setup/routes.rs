@@ -9,7 +9,7 @@ use flowlane::rule::{Action, ReadOptions, Rule};
 
 use super::SetupError;
 use crate::config::{ConfigError, FibChoice, NextHopSection, RouteMissChoice, RouteTableSection};
-use crate::pipeline::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig, RouteTableError};
+use crate::stage::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig, RouteTableError};
 
 /// Makes an error at the first place of a text in the configuration: (text, message, help).
 pub(super) type Place<'a> = &'a dyn Fn(&str, String, String) -> ConfigError;

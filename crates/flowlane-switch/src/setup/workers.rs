@@ -10,11 +10,11 @@ use flowlane_gpu::Device;
 use super::functions::FunctionSetup;
 use super::{Checker, Setup, SetupError, engine, gpu, limits, meter, port_name, variant_of};
 use crate::config::{Config, ConfigError, EngineChoice, MalformedChoice, PortSection, SpreadChoice};
+use crate::datapath::Pipeline;
+use crate::datapath::{CacheConfig, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 use crate::packet::{Spread, Steer};
-use crate::pipeline::Pipeline;
 use crate::stage::{Function, Share, Steering};
 use crate::state::mac_table::MacTable;
-use crate::worker::{CacheConfig, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 
 /// How many workers a configuration asks for.
 pub(super) fn number(config: &Config) -> usize {

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 
 use super::rpc::{PROTOCOL, RpcError};
 use crate::control::{Control, FlowStatistics, Gone, Refused};
+use crate::datapath::{Mailbox, Trace, Tracing, Worker};
 use crate::report::{Report, RuleReport, WorkerReport};
 use crate::setup::{Reload, SetupError};
-use crate::worker::{Mailbox, Trace, Tracing, Worker};
 
 /// A switch that runs, for those who look at it and change it.
 pub struct Served {

@@ -27,6 +27,7 @@ pub mod explain;
 pub mod filter;
 pub mod gathered;
 pub mod nat;
+pub mod route;
 pub mod share;
 pub mod steering;
 pub mod table;

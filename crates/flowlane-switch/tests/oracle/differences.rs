@@ -1,7 +1,7 @@
 //! Where Open vSwitch and this switch differ, why, and what decides: the one list, from which
 //! `docs/differences.md` is written. Every entry says which packets are not compared because of it.
 
-use flowlane_switch::worker::MalformedPolicy;
+use flowlane_switch::datapath::MalformedPolicy;
 
 use super::rules::Rules;
 use super::shape::{Fragment, Ip, Network, Shape};

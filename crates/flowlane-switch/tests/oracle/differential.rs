@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use flowlane_switch::worker::MalformedPolicy;
+use flowlane_switch::datapath::MalformedPolicy;
 
 use super::differences::{Asked, left_out, without_bytes, without_caches};
 use super::ovs::{Counters, Ovs, PORTS, Programs, Sent};

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use flowlane_switch::worker::MalformedPolicy;
+use flowlane_switch::datapath::MalformedPolicy;
 
 use super::differences::{BEING_MENDED, DIFFERENCES};
 use super::ovs::{Ovs, PORTS, Programs, Sent};

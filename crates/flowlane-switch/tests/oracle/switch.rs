@@ -4,11 +4,11 @@ use flowlane::classify::acl::AclConfig;
 use flowlane::classify::{AclSearch, LinearSearch, Shared, TupleSearch};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Format, ReadOptions, read};
-use flowlane_switch::pipeline::Pipeline;
+use flowlane_switch::datapath::Pipeline;
+use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
-use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 
 use super::ovs::{Counters, PORTS, Sent};
 use super::rules::Rules;

@@ -12,12 +12,12 @@ use flowlane::packet::Field;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Command, FlowMod, Match, Priority, ReadOptions, Rule, read, read_changes};
 use flowlane_switch::control::{Control, Reason};
+use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
+use flowlane_switch::datapath::{Given, Pipeline};
 use flowlane_switch::packet::{Frame, Frames};
-use flowlane_switch::pipeline::{Given, Pipeline};
 use flowlane_switch::port::{MemoryPort, Port, PortError, Received};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
-use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 
 /// Destination ports of packets, each of which has a rule or none.
 const SLOTS: u16 = 6;

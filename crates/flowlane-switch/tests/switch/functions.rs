@@ -9,9 +9,9 @@ use flowlane::generate::build_frame;
 use flowlane::packet::Field;
 use flowlane::packet::key::FlowKey;
 use flowlane_capture::{CaptureWriter, FileFormat};
+use flowlane_switch::datapath::Until;
 use flowlane_switch::report::{FunctionReport, Report};
 use flowlane_switch::setup::Setup;
-use flowlane_switch::worker::Until;
 
 /// A UDP datagram.
 struct Datagram {

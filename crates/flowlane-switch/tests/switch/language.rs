@@ -3,11 +3,11 @@
 use flowlane::classify::TupleSearch;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{ReadOptions, read};
-use flowlane_switch::pipeline::Pipeline;
+use flowlane_switch::datapath::Pipeline;
+use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Worker};
 use flowlane_switch::port::{MemoryHandle, MemoryPort};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
-use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Worker};
 
 /// What leaves through port 2 of a switch with these rules, in tables 0 and 1, when a frame has come in through port 1.
 fn sent(rules: &str, frame: &[u8]) -> Vec<Vec<u8>> {

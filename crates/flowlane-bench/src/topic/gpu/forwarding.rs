@@ -9,11 +9,11 @@ use flowlane::generate::{Profile, RuleConfig, generate_rules};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuSearch, Method, SessionConfig};
-use flowlane_switch::pipeline::Pipeline;
+use flowlane_switch::datapath::Pipeline;
+use flowlane_switch::datapath::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 use flowlane_switch::port::{GenConfig, GenPort, GenProfile, NullPort, PortError};
 use flowlane_switch::ruleset::Miss;
 use flowlane_switch::state::mac_table::MacTable;
-use flowlane_switch::worker::{CacheConfig, Clock, Egress, Lookup, PortSlot, Until, Worker};
 
 use super::{BATCH, failed};
 use crate::figure::Figure;

@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use flowlane_capture::CaptureReader;
+use flowlane_switch::datapath::{Trace, TraceSent, TraceStep};
 use flowlane_switch::report::Report;
 use flowlane_switch::socket::{
     CallError, ChangeReport, Client, FlowReport, LineError, MacEntry, RpcError, default_path,
 };
-use flowlane_switch::worker::{Trace, TraceSent, TraceStep};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use flowlane::rule::{Command, FlowMod, Rule};
 use flowlane_switch::control::Control;
-use flowlane_switch::pipeline::Given;
+use flowlane_switch::datapath::Given;
 
 use super::worker::{Options, PORTS, Switch};
 use super::{Case, Kind, asked, hex, print, worker};

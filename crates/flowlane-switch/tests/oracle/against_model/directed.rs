@@ -8,10 +8,10 @@ use flowlane::classify::LinearSearch;
 use flowlane::route::Prefix;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Format, ReadOptions, Rule, read};
-use flowlane_switch::pipeline::Pipeline;
-use flowlane_switch::pipeline::route::{HopSpec, RouteTable, RouteTableConfig};
+use flowlane_switch::datapath::Pipeline;
+use flowlane_switch::datapath::{CacheConfig, Lookup};
 use flowlane_switch::ruleset;
-use flowlane_switch::worker::{CacheConfig, Lookup};
+use flowlane_switch::stage::route::{HopSpec, RouteTable, RouteTableConfig};
 
 use super::worker::{Options, PORTS, Switch};
 use super::{hex, print};

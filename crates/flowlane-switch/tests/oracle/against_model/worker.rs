@@ -9,15 +9,15 @@ use flowlane::classify::{LinearSearch, Shared, TupleSearch};
 use flowlane::route::Prefix;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Rule, flow_syntax};
-use flowlane_switch::packet::Frame;
-use flowlane_switch::pipeline::Pipeline;
-use flowlane_switch::pipeline::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
-use flowlane_switch::port::{Port, PortError, Received};
-use flowlane_switch::ruleset;
-use flowlane_switch::state::mac_table::MacTable;
-use flowlane_switch::worker::{
+use flowlane_switch::datapath::Pipeline;
+use flowlane_switch::datapath::{
     CacheConfig, Clock, Egress, Lookup, MalformedPolicy, PortSlot, RunError, Until, Worker,
 };
+use flowlane_switch::packet::Frame;
+use flowlane_switch::port::{Port, PortError, Received};
+use flowlane_switch::ruleset;
+use flowlane_switch::stage::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
+use flowlane_switch::state::mac_table::MacTable;
 
 use crate::model::{CONTROLLER, Counters, Frames, Kind, Miss, Routes};
 use crate::packets::Random;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use flowlane_switch::datapath::{CacheConfig, Lookup};
 use flowlane_switch::state::mac_table::MacTable;
 use flowlane_switch::state::meter::{Meter, Rate};
-use flowlane_switch::worker::{CacheConfig, Lookup};
 
 use super::{PLAIN, Switch, ethernet, pipeline, udp4};
 use crate::against_model::worker::Options;

@@ -6,7 +6,7 @@ use flowlane::route::Prefix;
 use flowlane::route::read::AnyPrefix;
 
 use super::*;
-use crate::pipeline::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
+use crate::stage::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig};
 
 /// What next hop `position` does in table `number`. The members of the group, number 2, do the same, so that it does
 /// not matter which of them a flow picks.

@@ -4,19 +4,21 @@
 //! What bounds it: a batch of each table is gathered while so many are under way as the table takes. Where all are,
 //! the worker waits for the oldest instead of receiving more.
 
+pub(super) mod reorder;
+
 use std::time::{Duration, Instant};
 
 use flowlane::classify::{Deferred, Hit};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 
+use super::execute::{NOWHERE, Way};
 use super::lookup::Known;
-use super::order::{NOWHERE, Way};
 use super::stages::Stage;
 use super::validate::RunError;
-use super::waiting::{State, WaitingCounters};
 use super::{Lookup, Worker};
+use crate::datapath::{PathId, Walk};
 use crate::packet::Burst;
-use crate::pipeline::{PathId, Walk};
+use reorder::{State, WaitingCounters};
 
 /// How long a packet waits at most for others to fill its batch, where nothing is said. The paper's GSwitch forwards
 /// 64-byte frames at nearly 40 Gbit/s with this (Varvello and others, figure 10).

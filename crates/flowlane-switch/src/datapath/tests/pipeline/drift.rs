@@ -4,10 +4,10 @@ use flowlane::classify::LinearSearch;
 use flowlane::packet::{Field, FlowKey, parse};
 use flowlane::rule::{Action, Match, Rule};
 
+use crate::datapath::Pipeline;
 use crate::packet::edit::tests::fields::{change, sound_or_broken, writable};
 use crate::packet::edit::tests::reference::Random;
 use crate::packet::{Frame, edit};
-use crate::pipeline::Pipeline;
 use crate::ruleset::{Miss, Step};
 
 /// Tables 0 and 1: `actions` for every packet, then a rule for packets of exactly this key.

@@ -5,6 +5,9 @@ use flowlane::packet::Field;
 use flowlane::rule::Action;
 
 use super::*;
+use crate::ruleset::RulesetError;
+use flowlane::classify::Classifier;
+use flowlane::rule::RuleId;
 
 mod drift;
 

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::Worker;
 use super::faults::MalformedPolicy;
+use crate::datapath::Pipeline;
 use crate::packet::edit::{self, Ttl};
 use crate::packet::recirculate::{move_field, parse_again, set_field, take_along};
 use crate::packet::{Frame, decapsulate};
-use crate::pipeline::Pipeline;
 use crate::ruleset::{Miss, Step};
 use crate::stage::{Function, Owner, Translated};
 use crate::state::mac_table::NormalDecision;

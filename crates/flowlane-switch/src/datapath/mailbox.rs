@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use super::Worker;
-use super::waker::Waker;
+use super::notifier::Waker;
 
 /// Something that is to be asked.
 type Question = Box<dyn FnOnce(&mut Worker) + Send>;

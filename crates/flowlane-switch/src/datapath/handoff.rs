@@ -20,7 +20,7 @@ use std::sync::Arc;
 use flowlane::memory::{LINE_BYTES, prefetch_at};
 use flowlane::packet::{FlowKey, Headers, pack_words, unpack_words};
 
-use super::waker::Waker;
+use super::notifier::Waker;
 use crate::packet::{Burst, Frame};
 use crate::sync::{AtomicU64, AtomicUsize, Consumer, Ordering, Producer, PushError, RingBuffer};
 

@@ -19,8 +19,8 @@ use flowlane::packet::fields::word;
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::RuleId;
 
+use crate::datapath::{PathId, Walk};
 use crate::packet::Frame;
-use crate::pipeline::{PathId, Walk};
 
 /// Lines in which flows stand.
 const FLOWS: usize = 4096;
@@ -30,7 +30,7 @@ const NONE: u32 = u32::MAX;
 
 /// What a packet waits for.
 #[derive(Debug)]
-pub(super) enum State {
+pub(in crate::datapath) enum State {
     /// The answer of a table. The walk that has come there; none where that is the first table, which nothing has
     /// happened before.
     Asked(Option<Box<Walk>>),
@@ -40,19 +40,19 @@ pub(super) enum State {
 
 /// A packet that waits.
 #[derive(Debug)]
-pub(super) struct Slot {
-    pub(super) frame: Frame,
-    pub(super) key: FlowKey,
-    pub(super) headers: Headers,
+pub(in crate::datapath) struct Slot {
+    pub(in crate::datapath) frame: Frame,
+    pub(in crate::datapath) key: FlowKey,
+    pub(in crate::datapath) headers: Headers,
     /// The place of the port that it came in through.
-    pub(super) port: usize,
+    pub(in crate::datapath) port: usize,
     /// When it came.
-    pub(super) now_ns: u64,
+    pub(in crate::datapath) now_ns: u64,
     /// Whether it has been sent somewhere.
-    pub(super) sent: bool,
+    pub(in crate::datapath) sent: bool,
     /// The rules' generation when it was looked up.
-    pub(super) generation: u32,
-    pub(super) state: State,
+    pub(in crate::datapath) generation: u32,
+    pub(in crate::datapath) state: State,
     flow: u32,
     /// The next of its flow.
     next: u32,
@@ -67,13 +67,13 @@ struct Line {
 
 /// What waits for a table.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
+pub(in crate::datapath) struct Queue {
     /// In the order in which their keys were gathered.
-    pub(super) slots: VecDeque<u32>,
+    pub(in crate::datapath) slots: VecDeque<u32>,
     /// When the oldest key was gathered that has not been sent; none where all have.
-    pub(super) gathered_since: Option<Instant>,
+    pub(in crate::datapath) gathered_since: Option<Instant>,
     /// Answers, between two receptions.
-    pub(super) hits: Vec<Option<Hit>>,
+    pub(in crate::datapath) hits: Vec<Option<Hit>>,
     /// The path that an answer leads to, where it alone decides: by the rule's number plus one, and first that of
     /// no rule. Of one generation.
     answers: Vec<u32>,
@@ -86,13 +86,13 @@ impl Queue {
     }
 
     /// The path that this answer is known to lead to.
-    pub(super) fn known(&self, rule: Option<RuleId>, generation: u32) -> Option<PathId> {
+    pub(in crate::datapath) fn known(&self, rule: Option<RuleId>, generation: u32) -> Option<PathId> {
         let path = *self.answers.get(Self::place(rule))?;
         (path != NONE && self.generation == generation).then_some(PathId(path))
     }
 
     /// Notes where an answer leads.
-    pub(super) fn learn(&mut self, rule: Option<RuleId>, generation: u32, path: PathId) {
+    pub(in crate::datapath) fn learn(&mut self, rule: Option<RuleId>, generation: u32, path: PathId) {
         if self.generation != generation {
             self.answers.clear();
             self.generation = generation;
@@ -105,7 +105,7 @@ impl Queue {
     }
 
     /// Forgets where answers lead.
-    pub(super) fn forget(&mut self) {
+    pub(in crate::datapath) fn forget(&mut self) {
         self.answers.clear();
     }
 }
@@ -134,20 +134,20 @@ pub struct WaitingCounters {
 }
 
 /// The packets that wait.
-pub(super) struct Waiting {
+pub(in crate::datapath) struct Waiting {
     slots: Vec<Slot>,
     free: Vec<u32>,
     lines: Box<[Line]>,
     flow_hash: Multilinear,
     /// By table.
-    pub(super) queues: BTreeMap<u8, Queue>,
+    pub(in crate::datapath) queues: BTreeMap<u8, Queue>,
     ready: VecDeque<u32>,
-    pub(super) counters: WaitingCounters,
+    pub(in crate::datapath) counters: WaitingCounters,
 }
 
 impl Waiting {
     /// Nothing waits. `seed` is secret.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(in crate::datapath) fn new(seed: u64) -> Self {
         Self {
             slots: Vec::new(),
             free: Vec::new(),
@@ -161,18 +161,18 @@ impl Waiting {
 
     /// Packets that wait.
     #[inline]
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::datapath) fn len(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
     /// Whether no packet waits.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::datapath) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The line in which packets with this key stand: of addresses only, which fragments have like others.
-    pub(super) fn flow_of(&self, key: &FlowKey) -> u32 {
+    pub(in crate::datapath) fn flow_of(&self, key: &FlowKey) -> u32 {
         let words = (word::ETH..word::ETH + 3).chain(word::IPV6_SRC..word::IPV6_SRC + 8);
         let words = words.chain([word::IPV4_SRC, word::IPV4_DST]);
         let terms = words.map(|w| term(self.flow_hash.multiplier(w), key.word(w)));
@@ -180,13 +180,13 @@ impl Waiting {
     }
 
     /// Whether packets stand in this line.
-    pub(super) fn stands(&self, flow: u32) -> bool {
+    pub(in crate::datapath) fn stands(&self, flow: u32) -> bool {
         self.lines[flow as usize].first != NONE
     }
 
     /// Puts a packet at the end of its line. Its frame's place takes another frame, to be filled.
     #[expect(clippy::too_many_arguments, reason = "what a packet is, once")]
-    pub(super) fn park(
+    pub(in crate::datapath) fn park(
         &mut self,
         frame: &mut Frame,
         key: &FlowKey,
@@ -232,17 +232,17 @@ impl Waiting {
         at
     }
 
-    pub(super) fn slot(&self, at: u32) -> &Slot {
+    pub(in crate::datapath) fn slot(&self, at: u32) -> &Slot {
         &self.slots[at as usize]
     }
 
     /// What a packet waits for, to be changed by [`found`](Self::found).
-    pub(super) fn slot_mut(&mut self, at: u32) -> &mut Slot {
+    pub(in crate::datapath) fn slot_mut(&mut self, at: u32) -> &mut Slot {
         &mut self.slots[at as usize]
     }
 
     /// A packet's path is known: it leaves when it is the first of its flow.
-    pub(super) fn found(&mut self, at: u32, path: PathId) {
+    pub(in crate::datapath) fn found(&mut self, at: u32, path: PathId) {
         let slot = &mut self.slots[at as usize];
         slot.state = State::Found(path);
         if self.lines[slot.flow as usize].first == at {
@@ -251,13 +251,13 @@ impl Waiting {
     }
 
     /// Where the next packet came in whose turn it is.
-    pub(super) fn first_ready(&self) -> Option<usize> {
+    pub(in crate::datapath) fn first_ready(&self) -> Option<usize> {
         self.ready.front().map(|&at| self.slot(at).port)
     }
 
     /// Lets the [first](Self::first_ready) go: its frame changes places with this one. Gives its path and the generation
     /// of which that is; its key and headers are in its slot until another packet is parked.
-    pub(super) fn leave(&mut self, frame: &mut Frame) -> Option<(u32, PathId)> {
+    pub(in crate::datapath) fn leave(&mut self, frame: &mut Frame) -> Option<(u32, PathId)> {
         let at = self.ready.pop_front()?;
         let slot = &mut self.slots[at as usize];
         let State::Found(path) = std::mem::replace(&mut slot.state, State::Found(PathId(NONE))) else {
@@ -277,7 +277,7 @@ impl Waiting {
     }
 
     /// The paths that packets here will take, and forgets those that only answers lead to.
-    pub(super) fn paths(&mut self) -> impl Iterator<Item = PathId> + '_ {
+    pub(in crate::datapath) fn paths(&mut self) -> impl Iterator<Item = PathId> + '_ {
         self.queues.values_mut().for_each(Queue::forget);
         let found = |slot: &Slot| match slot.state {
             State::Found(path) if path.0 != NONE => Some(path),

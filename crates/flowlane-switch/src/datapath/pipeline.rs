@@ -4,19 +4,9 @@
 //! one list of [`Step`](crate::ruleset::Step)s, together with the mask of the bits that this depended on: that is a megaflow.
 //! The caches then spare all later packets of the megaflow the tables.
 
-mod path;
-pub mod route;
-#[cfg(test)]
-mod tests;
-mod translate;
-
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as Place;
 use std::sync::Arc;
-
-pub use path::{Path, PathId, Paths};
-pub use route::RouteTable;
-pub use translate::{Translation, Walk};
 
 use flowlane::classify::{Classifier, Deferred, Hit, Shared};
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
@@ -28,6 +18,7 @@ use crate::ruleset::{
     RulesetCell, RulesetError, RulesetReader, SharedCounters, Table, TableMap, TableSet, WorkerEpoch, sums,
 };
 use crate::stage::Function;
+use crate::stage::route::RouteTable;
 
 /// What finds rules in a table.
 pub enum Engine {
@@ -116,17 +107,17 @@ pub(crate) struct Handed {
 ///
 /// Until it is put under `control`, rules are changed here, by the worker's own thread.
 pub struct Pipeline {
-    ruleset: Arc<Ruleset>,
+    pub(super) ruleset: Arc<Ruleset>,
     /// Who may change the ruleset: here, until somebody else does.
-    writer: Option<RuleIndex>,
+    pub(super) writer: Option<RuleIndex>,
     /// Where newer programs come from.
-    source: Option<RulesetReader>,
-    counters: TableMap<LocalCounters>,
+    pub(super) source: Option<RulesetReader>,
+    pub(super) counters: TableMap<LocalCounters>,
     /// What other workers that go by this ruleset have counted.
-    others: TableMap<Vec<Arc<SharedCounters>>>,
-    devices: TableMap<Box<dyn Deferred>>,
-    routes: TableMap<RouteTable>,
-    functions: TableMap<Function>,
+    pub(super) others: TableMap<Vec<Arc<SharedCounters>>>,
+    pub(super) devices: TableMap<Box<dyn Deferred>>,
+    pub(super) routes: TableMap<RouteTable>,
+    pub(super) functions: TableMap<Function>,
 }
 
 impl Default for Pipeline {

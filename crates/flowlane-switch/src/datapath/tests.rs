@@ -1,12 +1,13 @@
 //! The worker with and without caches, and against an interpreter that parses the packet anew before
 //! every table.
 
-mod anew;
 mod bursts;
 mod deferred;
 mod functions;
+mod idle;
 mod offload;
-mod rest;
+mod pipeline;
+mod recirculation;
 mod routes;
 mod several;
 mod tunnels;
@@ -24,11 +25,14 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Match, Priority, Rule};
 
 use super::*;
+use crate::datapath::Pipeline;
 use crate::packet::{Frame, Frames, edit};
-use crate::pipeline::Pipeline;
 use crate::port::{Port, PortError, Received};
 use crate::ruleset::Miss;
 use crate::state::mac_table::MacTable;
+use flowlane::packet::batch::LANES_MAX;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// What was sent: (port number, frame).
 type Sent = Arc<Mutex<Vec<(u32, Vec<u8>)>>>;

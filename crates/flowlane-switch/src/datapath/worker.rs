@@ -1,77 +1,28 @@
-//! The worker: bursts from ports, through parser, caches and tables, to ports.
-//!
-//! ```text
-//! receive → parse ┬ exact match → signature match → megaflow: a path ────────┬ actions → transmit
-//!              ↑  └ rule tables, all lanes before one together: rules, hops ┘      │
-//!              └────────────────────────── recirculated lanes ─────────────────────┘
-//! ```
-//!
-//! Which of the two ways is cheaper is measured (`choice`, `hybrid`); what brings a megaflow is decided in `admission`. Where a
-//! table answers later, packets that no cache knows are parked before their actions (`deferral`, `waiting`).
-//!
-//! Everything here belongs to one thread. A stage takes a [`Burst`] and some of its lanes, and narrows them; the stages'
-//! cycles are counted per burst ([`Stages`]).
-
-mod admission;
-mod choice;
-mod deferral;
-mod egress;
-mod faults;
-mod handoff;
-mod hybrid;
-mod intake;
-mod latency;
-mod lookup;
-mod mail;
-mod merge;
-mod order;
-mod ports;
-mod rest;
-mod stages;
-mod switch;
-mod trace;
-mod validate;
-mod waiting;
-mod waker;
-
-#[cfg(all(loom, test))]
-mod loom;
-#[cfg(test)]
-mod tests;
+//! A worker: its loop, and the way of a burst.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-pub use choice::Arm;
-pub use deferral::MAX_DELAY;
-pub use egress::{Drops, Egress, Packet};
-pub use faults::{Faults, MalformedPolicy};
-pub use hybrid::{HybridCounters, Mode};
-pub use latency::{Latency, distribution};
-pub use lookup::{CacheConfig, Lookup};
-pub use mail::Mailbox;
-pub use ports::{PortCounters, PortSlot, Ports};
-pub use stages::{Stage, StageCounters, Stages, Timer};
-pub use switch::Switch;
-pub use trace::{Trace, TraceSent, TraceStep, Traced, Tracing};
-pub use validate::{Difference, RunError};
-pub use waiting::WaitingCounters;
-pub use waker::Waker;
-
-use handoff::{Entrance, Links, PARCELS};
-use merge::Merge;
-use order::{NOWHERE, Way, Ways};
-use rest::Idle;
-use switch::Run;
-use validate::Validator;
-use waiting::Waiting;
+use super::egress::Egress;
+use super::execute::{NOWHERE, Way, Ways};
+use super::handoff::{Entrance, Links, PARCELS};
+use super::idle::Idle;
+use super::latency::Latency;
+use super::lookup::Lookup;
+use super::mailbox::Mailbox;
+use super::merge::Merge;
+use super::offload::MAX_DELAY;
+use super::offload::reorder::Waiting;
+use super::path::PathId;
+use super::stages::{Stage, Stages};
+use super::validate::{RunError, Validator};
+use super::workers::Run;
 
 use flowlane::isa::Variant;
 use flowlane::packet::Parser;
 use flowlane::packet::batch::{LANES_MAX, LaneMask};
 
 use crate::packet::{Burst, Handover};
-use crate::pipeline::PathId;
 
 /// By what clock meters and address ageing go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -109,21 +60,21 @@ pub struct Worker {
     pub stages: Stages,
     /// How long packets take, by the machine's clock.
     pub latency: Latency,
-    parser: Parser,
-    validator: Option<Validator>,
-    clock: Clock,
-    started: Instant,
+    pub(super) parser: Parser,
+    pub(super) validator: Option<Validator>,
+    pub(super) clock: Clock,
+    pub(super) started: Instant,
     /// The latest frame time seen, in [`Clock::Frames`].
-    frame_clock_ns: u64,
-    bursts: u64,
+    pub(super) frame_clock_ns: u64,
+    pub(super) bursts: u64,
     /// Between two runs. Stages are given it beside the worker.
-    burst: Burst,
-    merge: Merge,
-    waiting: Waiting,
-    max_delay: Duration,
-    mail: Mailbox,
+    pub(super) burst: Burst,
+    pub(super) merge: Merge,
+    pub(super) waiting: Waiting,
+    pub(super) max_delay: Duration,
+    pub(super) mail: Mailbox,
     /// To other workers, while there are such.
-    links: Option<Links>,
+    pub(super) links: Option<Links>,
     /// Packets that were handed over to others.
     pub handed: u64,
 }
@@ -187,7 +138,7 @@ impl Worker {
 
     /// Answers what has been asked.
     #[inline]
-    fn answer(&mut self) {
+    pub(super) fn answer(&mut self) {
         for question in self.mail.take() {
             // Whoever has changed rules and asks then is to be told of these.
             self.lookup.follow(self.now_ns());
@@ -211,7 +162,7 @@ impl Worker {
     }
 
     /// The same, perhaps with others.
-    fn run_by(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), RunError> {
+    pub(super) fn run_by(&mut self, run: &Run<'_>, progress: &mut dyn FnMut(u64)) -> Result<(), RunError> {
         self.started = run.begun();
         self.stages.begin();
         self.lookup.pipeline.begin();
@@ -229,13 +180,13 @@ impl Worker {
     }
 
     /// Nobody is to wait for this worker any more.
-    fn leave(&mut self) {
+    pub(super) fn leave(&mut self) {
         self.mail.close();
         self.lookup.pipeline.end();
     }
 
     /// Rounds, until there is an end.
-    fn rounds(
+    pub(super) fn rounds(
         &mut self,
         burst: &mut Burst,
         run: &Run<'_>,
@@ -261,7 +212,7 @@ impl Worker {
     }
 
     /// Whether nothing is left to be done, once nothing more is received.
-    fn is_over(&mut self) -> bool {
+    pub(super) fn is_over(&mut self) -> bool {
         self.links.as_mut().is_none_or(|links| {
             links.retire();
             links.is_over()
@@ -269,7 +220,7 @@ impl Worker {
     }
 
     /// A burst from each port, through the switch; gives the number of packets.
-    fn take_in(&mut self, burst: &mut Burst, run: &Run<'_>) -> Result<u64, RunError> {
+    pub(super) fn take_in(&mut self, burst: &mut Burst, run: &Run<'_>) -> Result<u64, RunError> {
         // What others have no room for is bounded by this.
         if self.links.as_ref().is_some_and(Links::is_backed_up) {
             return Ok(0);
@@ -284,7 +235,7 @@ impl Worker {
     }
 
     /// What has been done in a round goes out.
-    fn finish_round(&mut self, burst: &mut Burst, packets: u64) -> Result<(), RunError> {
+    pub(super) fn finish_round(&mut self, burst: &mut Burst, packets: u64) -> Result<(), RunError> {
         self.poll(burst)?;
         let timer = self.stages.start();
         self.egress.flush()?;
@@ -305,7 +256,7 @@ impl Worker {
 
     /// Goes on with packets that other workers have handed over; gives their number.
     #[inline]
-    fn take_over(&mut self, burst: &mut Burst) -> Result<u64, RunError> {
+    pub(super) fn take_over(&mut self, burst: &mut Burst) -> Result<u64, RunError> {
         let inlets = self.links.as_ref().map_or(0, Links::inlets);
         let mut packets = 0;
         for inlet in 0..inlets {
@@ -325,7 +276,7 @@ impl Worker {
     }
 
     /// Takes a burst to its end that another worker has begun with.
-    fn go_on(&mut self, burst: &mut Burst, entrance: Entrance) -> Result<(), RunError> {
+    pub(super) fn go_on(&mut self, burst: &mut Burst, entrance: Entrance) -> Result<(), RunError> {
         if let (Clock::Frames, Some(&last)) = (self.clock, burst.times_ns[..burst.len()].last()) {
             self.frame_clock_ns = self.frame_clock_ns.max(last);
         }
@@ -345,7 +296,7 @@ impl Worker {
     /// ```text
     /// (the newest ruleset → a port's frames) → parse → caches ─ or tables ─► ways → actions ⇄ tables → ports
     /// ```
-    fn switch(&mut self, burst: &mut Burst) -> Result<(), RunError> {
+    pub(super) fn switch(&mut self, burst: &mut Burst) -> Result<(), RunError> {
         let live = self.parse(burst)?;
         if live.is_empty() {
             return Ok(());
@@ -361,7 +312,7 @@ impl Worker {
     }
 
     /// Now and then: what is idle goes.
-    fn maintain(&mut self) {
+    pub(super) fn maintain(&mut self) {
         let now_ns = self.now_ns();
         self.lookup.maintain(now_ns, SWEEP_BUDGET, || self.waiting.paths());
         // By the frames' clock, time stands still where no frame comes, and what frames find must not depend on bursts.
@@ -372,7 +323,7 @@ impl Worker {
     }
 
     /// Does something with the burst, which stages are given beside the worker.
-    fn with_burst<T>(&mut self, work: impl FnOnce(&mut Self, &mut Burst) -> T) -> T {
+    pub(super) fn with_burst<T>(&mut self, work: impl FnOnce(&mut Self, &mut Burst) -> T) -> T {
         let mut burst = std::mem::take(&mut self.burst);
         let result = work(self, &mut burst);
         self.burst = burst;
@@ -420,7 +371,7 @@ impl Worker {
 
     /// Takes the lanes of a burst to the end of their ways; what that takes beside looking up anew counts as acting.
     #[inline]
-    fn act(&mut self, burst: &mut Burst, live: LaneMask, ways: &mut Ways) -> Result<(), RunError> {
+    pub(super) fn act(&mut self, burst: &mut Burst, live: LaneMask, ways: &mut Ways) -> Result<(), RunError> {
         let (timer, before) = (self.stages.start(), self.stages.cycles());
         if let Some(first) = live.lanes().next() {
             self.latency.note(burst.times_ns[first], live.len());
@@ -433,7 +384,7 @@ impl Worker {
 
     /// Finds the ways of lanes; gives those that go on at once. What waits for a table is parked.
     #[inline]
-    fn find_ways(
+    pub(super) fn find_ways(
         &mut self,
         burst: &mut Burst,
         mut lanes: LaneMask,
@@ -471,7 +422,7 @@ impl Worker {
         (self.now_ns() / 1_000_000_000) as u32
     }
 
-    fn now_ns(&self) -> u64 {
+    pub(super) fn now_ns(&self) -> u64 {
         match self.clock {
             Clock::Wall => self.started.elapsed().as_nanos() as u64,
             Clock::Frames => self.frame_clock_ns,

@@ -16,7 +16,7 @@ use flowlane::packet::key::FlowKey;
 use strum::IntoStaticStr;
 
 use super::admission::flow_hash;
-use super::choice::{Arm, Chooser};
+use super::cache_policy::{Arm, Chooser};
 
 /// Bits of the register. HALO's 32 are too coarse for what stands near a threshold.
 const BITS: u32 = 128;

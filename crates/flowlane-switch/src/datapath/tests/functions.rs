@@ -7,8 +7,8 @@ use flowlane::rule::{ReadOptions, read_changes};
 
 use super::*;
 use crate::control::Control;
-use crate::pipeline::route::{HopSpec, RouteTable, RouteTableConfig};
 use crate::stage::nat::Forward;
+use crate::stage::route::{HopSpec, RouteTable, RouteTableConfig};
 use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig};
 
 pub(super) fn function(number: u8, kind: Kind, actions: Vec<Vec<Action>>) -> Function {

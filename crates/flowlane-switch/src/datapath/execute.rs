@@ -17,9 +17,9 @@ use super::handoff::Entrance;
 use super::lookup::Lookup;
 use super::stages::Stage;
 use super::validate::RunError;
+use crate::datapath::{PathId, Pipeline};
 use crate::packet::recirculate::{parse_again, take_along};
 use crate::packet::{Burst, Handover};
-use crate::pipeline::{PathId, Pipeline};
 use crate::ruleset::{SideEffects, StepSummary, Steps};
 use crate::stage::Function;
 

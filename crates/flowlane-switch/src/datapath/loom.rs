@@ -6,7 +6,7 @@ use loom::sync::atomic::AtomicUsize;
 use loom::thread;
 
 use super::handoff::{Entrance, Links};
-use super::waker::Waker;
+use super::notifier::Waker;
 use crate::packet::Burst;
 use crate::sync::{AtomicU64, Ordering};
 

@@ -8,12 +8,12 @@ use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::{FlowKey, FlowMask};
 
 use super::admission::Admission;
-use super::choice::Arm;
+use super::cache_policy::Arm;
 use super::hybrid::{Hybrid, HybridCounters, Mode};
 use super::stages::{Stage, Stages};
 use super::validate::{Difference, Validator};
+use crate::datapath::{PathId, Paths, Pipeline, Walk};
 use crate::packet::{Burst, Frame};
-use crate::pipeline::{PathId, Paths, Pipeline, Walk};
 use crate::ruleset::{Step, Steps};
 
 /// Sizes and policies of the caches.
