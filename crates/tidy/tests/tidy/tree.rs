@@ -27,7 +27,10 @@ impl From<BTreeMap<String, String>> for Tree {
 impl Tree {
     /// Reads the repository of this crate.
     pub(crate) fn of_this_repository() -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        // The variable of the run: builds of several checkouts may share a target folder, and so this program.
+        let crate_folder =
+            std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
+        let root = Path::new(&crate_folder).join("../..");
         let mut files = BTreeMap::new();
         read(&root, "", &mut files);
         files.into()
