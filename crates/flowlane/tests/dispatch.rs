@@ -177,11 +177,10 @@ fn only_what_is_neither_chosen_nor_measured_is_tried() {
     let family = CpuFamily::this();
     let is_widest = family != CpuFamily::Avx2 || !Variant::Avx512.available();
     if Source::BuiltIn(family) == in_use(KernelSlot::AclTree).source && is_widest {
-        assert_eq!(
-            is_tried,
-            !family.is_measured(KernelSlot::AclTree) && family != CpuFamily::Portable,
-            "{family}"
-        );
+        // The rows for any CPU with AVX2 or SSE4.2 were measured on one CPU under a cap.
+        let is_measured_cpu = matches!(family, CpuFamily::Zen5 | CpuFamily::SkylakeSp);
+        let is_settled = is_measured_cpu && family.is_measured(KernelSlot::AclTree);
+        assert_eq!(is_tried, !is_settled && family != CpuFamily::Portable, "{family}");
     }
     let mut choices = KernelOverrides::new();
     choices.set(KernelSlot::AclTree, "scalar");
