@@ -87,7 +87,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
             meter,
             "hash-crc32c",
             "CRC32C",
-            "The same keys. From SSE4.2 on all variants use the same instruction.",
+            "The same keys. SSE4.2 has an instruction for it, wider registers do not.",
             crc,
         ),
         figure(

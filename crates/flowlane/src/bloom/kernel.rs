@@ -9,7 +9,7 @@ use super::batch::{Batch, Survive};
 use super::bits::Bits;
 use super::scalar::Scalar;
 #[cfg(target_arch = "x86_64")]
-use super::staged;
+use super::staged::Staged;
 use crate::dispatch::{self, AdaptiveDispatch, KernelSlot, SizeClass};
 #[cfg(target_arch = "x86_64")]
 use crate::isa::Avx512;
@@ -181,9 +181,9 @@ impl Chosen {
         let BloomKernel { unroll, prefetch, .. } = self.kernel;
         match self.body {
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx2(witness) => dispatch(staged::Staged256(witness), unroll, prefetch, bits, batch),
+            Backend::Avx2(witness) => dispatch(Staged(witness), unroll, prefetch, bits, batch),
             #[cfg(target_arch = "x86_64")]
-            Backend::Avx512(witness) => dispatch(staged::Staged512(witness), unroll, prefetch, bits, batch),
+            Backend::Avx512(witness) => dispatch(Staged(witness), unroll, prefetch, bits, batch),
             _ => dispatch(Scalar, unroll, prefetch, bits, batch),
         }
     }

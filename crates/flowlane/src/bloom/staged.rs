@@ -1,41 +1,39 @@
-//! No refilling: one pass per hash over what survived the pass before. One body for both widths.
+//! No refilling: one pass per hash over what survived the pass before. One kernel for both widths.
 
 use std::arch::x86_64::*;
 
 use super::batch::{Batch, Survive};
 use super::bits::Bits;
 use super::{avx2, avx512, scalar};
+use crate::isa::simd::{InstructionSet, Kernel};
 use crate::isa::{Avx2, Avx512};
 
 /// Keys that go through all passes before the next ones do: what survives a pass stays in the L1 cache.
 const CHUNK: usize = 4096;
 
-/// One pass per hash, 16 lanes.
-pub(super) struct Staged512(pub(super) Avx512);
-/// One pass per hash, 8 lanes.
-pub(super) struct Staged256(pub(super) Avx2);
+/// One pass per hash.
+pub(super) struct Staged<I>(pub(super) I);
 
-impl Survive for Staged512 {
+impl<I: PassOps> Survive for Staged<I> {
+    #[inline(always)]
     fn survive<const U: usize, const PREFETCH: bool>(self, bits: Bits<'_>, batch: &mut Batch<'_>) {
-        #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
-        fn wide<const U: usize, const PREFETCH: bool>(bits: Bits<'_>, batch: &mut Batch<'_>) {
-            // SAFETY: this function runs with AVX-512.
-            unsafe { survive::<Wide, U, PREFETCH>(bits, batch) }
-        }
-        // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-        unsafe { wide::<U, PREFETCH>(bits, batch) }
+        self.0.run(Passes::<U, PREFETCH> { bits, batch });
     }
 }
 
-impl Survive for Staged256 {
-    fn survive<const U: usize, const PREFETCH: bool>(self, bits: Bits<'_>, batch: &mut Batch<'_>) {
-        #[target_feature(enable = "avx2,popcnt")]
-        fn narrow<const U: usize, const PREFETCH: bool>(bits: Bits<'_>, batch: &mut Batch<'_>) {
-            // SAFETY: this function runs with AVX2.
-            unsafe { survive::<Narrow, U, PREFETCH>(bits, batch) }
-        }
-        // SAFETY: the witness proves that the CPU has AVX2.
-        unsafe { narrow::<U, PREFETCH>(bits, batch) }
+/// All passes over a batch, `U` registers side by side.
+struct Passes<'a, 'b, const U: usize, const PREFETCH: bool> {
+    bits: Bits<'a>,
+    batch: &'a mut Batch<'b>,
+}
+
+impl<I: PassOps, const U: usize, const PREFETCH: bool> Kernel<I> for Passes<'_, '_, U, PREFETCH> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, _: I) {
+        // SAFETY: the witness proves that the CPU has the instructions.
+        unsafe { survive::<I, U, PREFETCH>(self.bits, self.batch) }
     }
 }
 
@@ -66,12 +64,12 @@ impl Target {
     }
 }
 
-/// What a pass does to a register of keys.
+/// Operations of a pass on a register of keys.
 ///
 /// # Safety
 /// Every function needs the CPU to have the instructions, and its pointers to be good for [`LANES`](Self::LANES)
 /// words, or `count` of them.
-trait Lanes {
+trait PassOps: InstructionSet {
     const LANES: usize;
     type Vector: Copy;
 
@@ -90,7 +88,7 @@ trait Lanes {
 /// # Safety
 /// The CPU has the instructions of `L`.
 #[inline(always)]
-unsafe fn survive<L: Lanes, const U: usize, const PREFETCH: bool>(bits: Bits<'_>, batch: &mut Batch<'_>) {
+unsafe fn survive<L: PassOps, const U: usize, const PREFETCH: bool>(bits: Bits<'_>, batch: &mut Batch<'_>) {
     let Batch { keys, payloads, out } = batch;
     for (keys, payloads) in keys.chunks(CHUNK).zip(payloads.chunks(CHUNK)) {
         let (to_keys, to_payloads) = (&mut out.keys[out.len..], &mut out.payloads[out.len..]);
@@ -114,7 +112,7 @@ unsafe fn survive<L: Lanes, const U: usize, const PREFETCH: bool>(bits: Bits<'_>
 /// The CPU has the instructions of `L`. `from` is readable, and `to` writable, for `len` words; `to` begins where
 /// `from` does, or they do not overlap.
 #[inline(always)]
-unsafe fn pass<L: Lanes, const U: usize, const PREFETCH: bool>(
+unsafe fn pass<L: PassOps, const U: usize, const PREFETCH: bool>(
     bits: Bits<'_>,
     seed: u32,
     from: Source,
@@ -162,7 +160,7 @@ unsafe fn pass<L: Lanes, const U: usize, const PREFETCH: bool>(
 /// # Safety
 /// The CPU has the instructions of `L`; `keys` is readable for `U` registers.
 #[inline(always)]
-unsafe fn hash_group<L: Lanes, const U: usize, const PREFETCH: bool>(
+unsafe fn hash_group<L: PassOps, const U: usize, const PREFETCH: bool>(
     bits: Bits<'_>,
     seed: u32,
     keys: *const u32,
@@ -182,10 +180,7 @@ unsafe fn hash_group<L: Lanes, const U: usize, const PREFETCH: bool>(
     }
 }
 
-/// 512 bits.
-struct Wide;
-
-impl Lanes for Wide {
+impl PassOps for Avx512 {
     const LANES: usize = 16;
     type Vector = __m512i;
 
@@ -236,10 +231,7 @@ impl Lanes for Wide {
     }
 }
 
-/// 256 bits.
-struct Narrow;
-
-impl Lanes for Narrow {
+impl PassOps for Avx2 {
     const LANES: usize = 8;
     type Vector = __m256i;
 

@@ -6,43 +6,17 @@
 
 use std::arch::x86_64::*;
 
-use super::batch::{self, Lanes, Request, Stages, View, note_use};
+use super::batch::{BucketOps, Stages, View, note_use};
 use super::bucket::{Bucket, SLOTS};
 use super::entry::{EntriesView, EntryAt};
-use super::{BATCH_MAX, CuckooTable, lanes};
+use super::{BATCH_MAX, lanes};
 use crate::hash::multilinear::{self, KEYS, KeyHash};
 use crate::isa;
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-pub(super) fn lookup<const W: usize>(
-    isa: isa::Avx512,
-    table: &CuckooTable<W>,
-    keys: &[[u32; W]],
-    request: Request<'_>,
-    values: &mut [u32],
-) -> u64 {
-    batch::lookup(Evex(isa), table, keys, request, values)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
-pub(super) fn lookup_many<const W: usize>(
-    isa: isa::Avx512,
-    table: &CuckooTable<W>,
-    keys: &[[u32; W]],
-    values: &mut [u32],
-    hits: &mut [u64],
-) {
-    batch::lookup_many(Evex(isa), table, keys, values, hits);
-}
-
-/// With the witness of what its bodies need.
-#[derive(Clone, Copy)]
-struct Evex(isa::Avx512);
-
-impl Lanes for Evex {
+impl BucketOps for isa::Avx512 {
     #[inline(always)]
     fn hash_keys<const W: usize>(self, hash: &KeyHash<W>, keys: &[[u32; W]; KEYS], hashes: &mut [u32; KEYS]) {
-        // SAFETY: the witness that this holds proves AVX-512 F, BW, DQ and VL, and the instructions on bits; so below.
+        // SAFETY: the witness proves AVX-512 F, BW, DQ and VL, and the instructions on bits; so below.
         unsafe { multilinear::avx512::hash_keys(hash, keys, hashes) }
     }
 
@@ -51,7 +25,7 @@ impl Lanes for Evex {
         // SAFETY: as above.
         unsafe {
             let wanted = _mm_set1_epi16(signature.cast_signed());
-            _mm_cmpeq_epi16_mask(lanes::signatures(self.0, bucket), wanted).into()
+            _mm_cmpeq_epi16_mask(lanes::signatures(self, bucket), wanted).into()
         }
     }
 

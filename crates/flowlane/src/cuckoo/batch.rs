@@ -1,17 +1,18 @@
 //! The batch, stage by stage: every stage runs over all keys before the next begins, so that the cache
 //! misses of up to 64 keys are under way at the same time.
 //!
-//! One body; `lanes.rs` compiles it for each instruction set.
+//! Generic over [`BucketOps`], which `lanes.rs` and `avx512.rs` implement for instruction sets.
 
 use super::bucket::Bucket;
 use super::entry::{EntriesView, EntryAt, id};
 use super::geometry::{Geometry, alternate_hash, signature};
 use super::{BATCH_MAX, CuckooTable};
 use crate::hash::multilinear::{KEYS, KeyHash};
+use crate::isa::simd::Kernel;
 use crate::memory::prefetch;
 
-/// What a body does with vectors, or without.
-pub(super) trait Lanes: Copy {
+/// Operations that have kernels of their own; the provided ones are the scalar kernel.
+pub(super) trait BucketOps: Copy {
     /// The hashes of some keys.
     #[inline(always)]
     fn hash_keys<const W: usize>(self, hash: &KeyHash<W>, keys: &[[u32; W]; KEYS], hashes: &mut [u32; KEYS]) {
@@ -47,7 +48,7 @@ pub(super) trait Lanes: Copy {
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-impl Lanes for Portable {
+impl BucketOps for Portable {
     #[inline(always)]
     fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
         bucket.matches(signature)
@@ -116,10 +117,44 @@ impl Stages {
     };
 }
 
-/// Looks up to [`BATCH_MAX`] keys up.
+/// Looks up to [`BATCH_MAX`] keys up, and returns a bit for each that was found.
+pub(super) struct LookupBatch<'a, const W: usize> {
+    pub(super) table: &'a CuckooTable<W>,
+    pub(super) keys: &'a [[u32; W]],
+    pub(super) request: Request<'a>,
+    pub(super) values: &'a mut [u32],
+}
+
+impl<I: BucketOps, const W: usize> Kernel<I> for LookupBatch<'_, W> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self, isa: I) -> u64 {
+        lookup(isa, self.table, self.keys, self.request, self.values)
+    }
+}
+
+/// Looks any number of keys up.
+pub(super) struct LookupMany<'a, const W: usize> {
+    pub(super) table: &'a CuckooTable<W>,
+    pub(super) keys: &'a [[u32; W]],
+    pub(super) values: &'a mut [u32],
+    /// A bit for each key.
+    pub(super) hits: &'a mut [u64],
+}
+
+impl<I: BucketOps, const W: usize> Kernel<I> for LookupMany<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, isa: I) {
+        lookup_many(isa, self.table, self.keys, self.values, self.hits);
+    }
+}
+
 #[inline(always)]
-pub(super) fn lookup<const W: usize, L: Lanes>(
-    lanes: L,
+fn lookup<const W: usize, I: BucketOps>(
+    isa: I,
     table: &CuckooTable<W>,
     keys: &[[u32; W]],
     request: Request<'_>,
@@ -129,13 +164,13 @@ pub(super) fn lookup<const W: usize, L: Lanes>(
     let hashes = match request.hashes {
         Some(hashes) => &hashes[..keys.len()],
         None => {
-            hash(lanes, table, keys, &mut own);
+            hash(isa, table, keys, &mut own);
             &own[..keys.len()]
         }
     };
     let geometry = begin(table, hashes, &mut stages);
-    let later = go_on(lanes, table, geometry, hashes, &mut stages);
-    finish(lanes, table, geometry, keys, hashes, request.used, values, &mut stages, later)
+    let later = go_on(isa, table, geometry, hashes, &mut stages);
+    finish(isa, table, geometry, keys, hashes, request.used, values, &mut stages, later)
 }
 
 /// A batch under way, of many.
@@ -152,8 +187,8 @@ struct Under<'a, const W: usize> {
 /// Of three batches one asks for its buckets, the one before it for its entries, and the one before that is finished: so no
 /// batch waits for memory while there is something else to do.
 #[inline(always)]
-pub(super) fn lookup_many<const W: usize, L: Lanes>(
-    lanes: L,
+fn lookup_many<const W: usize, I: BucketOps>(
+    isa: I,
     table: &CuckooTable<W>,
     keys: &[[u32; W]],
     values: &mut [u32],
@@ -174,18 +209,18 @@ pub(super) fn lookup_many<const W: usize, L: Lanes>(
         first.keys = keys;
         if !keys.is_empty() {
             first.stages = Stages::NOTHING;
-            hash(lanes, table, keys, &mut first.hashes);
+            hash(isa, table, keys, &mut first.hashes);
             first.geometry = begin(table, &first.hashes[..keys.len()], &mut first.stages);
         }
         if !second.keys.is_empty() {
             let hashes = &second.hashes[..second.keys.len()];
-            second.later = go_on(lanes, table, second.geometry, hashes, &mut second.stages);
+            second.later = go_on(isa, table, second.geometry, hashes, &mut second.stages);
         }
         if !third.keys.is_empty() {
             let Under { keys, geometry, hashes, stages, later } = &mut *third;
             let (values, hits) = answers.next().expect("there is one for each batch");
             let hashes = &hashes[..keys.len()];
-            *hits = finish(lanes, table, *geometry, keys, hashes, None, values, stages, *later);
+            *hits = finish(isa, table, *geometry, keys, hashes, None, values, stages, *later);
         } else if first.keys.is_empty() && second.keys.is_empty() {
             break;
         }
@@ -208,23 +243,23 @@ fn begin<const W: usize>(table: &CuckooTable<W>, hashes: &[u32], stages: &mut St
 
 /// Reads the buckets, and asks for the candidates' entries. Returns the candidates in alternate buckets.
 #[inline(always)]
-fn go_on<const W: usize, L: Lanes>(
-    lanes: L,
+fn go_on<const W: usize, I: BucketOps>(
+    isa: I,
     table: &CuckooTable<W>,
     geometry: Geometry,
     hashes: &[u32],
     stages: &mut Stages,
 ) -> u64 {
     let view = View { buckets: &table.buckets, entries: table.entries.view() };
-    lanes.primaries(view, stages, hashes.len());
-    alternates(lanes, view, geometry, hashes, stages)
+    isa.primaries(view, stages, hashes.len());
+    alternates(isa, view, geometry, hashes, stages)
 }
 
 /// Compares the candidates' keys, and looks up alone what changed meanwhile. Returns the hits.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "what is known of a batch, in registers")]
-fn finish<const W: usize, L: Lanes>(
-    lanes: L,
+fn finish<const W: usize, I: BucketOps>(
+    isa: I,
     table: &CuckooTable<W>,
     geometry: Geometry,
     keys: &[[u32; W]],
@@ -237,7 +272,7 @@ fn finish<const W: usize, L: Lanes>(
     let len = keys.len();
     let values = &mut values[..len];
     let view = View { buckets: &table.buckets, entries: table.entries.view() };
-    let mut hits = lanes.entries(view, keys, used, values, stages, later);
+    let mut hits = isa.entries(view, keys, used, values, stages, later);
     let mut again = stages.again;
     if table.geometry() != geometry {
         // The table grew meanwhile: a key that was missed may have gone to a new bucket.
@@ -259,8 +294,8 @@ fn finish<const W: usize, L: Lanes>(
 
 /// Hashes the keys.
 #[inline(always)]
-fn hash<const W: usize, L: Lanes>(
-    lanes: L,
+fn hash<const W: usize, I: BucketOps>(
+    isa: I,
     table: &CuckooTable<W>,
     keys: &[[u32; W]],
     hashes: &mut [u32; BATCH_MAX],
@@ -268,7 +303,7 @@ fn hash<const W: usize, L: Lanes>(
     let (groups, rest) = keys.as_chunks::<KEYS>();
     let (own, _) = hashes.as_chunks_mut::<KEYS>();
     for (keys, hashes) in groups.iter().zip(own) {
-        lanes.hash_keys(&table.hash, keys, hashes);
+        isa.hash_keys(&table.hash, keys, hashes);
     }
     for (hash, key) in hashes[groups.len() * KEYS..].iter_mut().zip(rest) {
         *hash = table.hash.hash(key);
@@ -297,13 +332,13 @@ fn ask<const W: usize, const EVEN: bool>(
 /// Compares the signatures in the primary buckets, and asks for the candidates' entries. What is done for
 /// every key is short and without branches: hits and misses come in no order.
 #[inline(always)]
-fn primaries<const W: usize, L: Lanes>(lanes: L, view: View<'_, W>, stages: &mut Stages, len: usize) {
+fn primaries<const W: usize, I: BucketOps>(isa: I, view: View<'_, W>, stages: &mut Stages, len: usize) {
     let mut filters = [0; BATCH_MAX];
     let mut changed = 0;
     for (i, filter) in filters.iter_mut().enumerate().take(len) {
         let bucket = &view.buckets[stages.buckets[i] as usize];
         let version = bucket.version();
-        stages.slots[i] = lanes.matches(bucket, stages.signatures[i]) as u8;
+        stages.slots[i] = isa.matches(bucket, stages.signatures[i]) as u8;
         *filter = bucket.filter();
         stages.versions[i] = version;
         changed |= bucket.change_since(version);
@@ -335,8 +370,8 @@ fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
 
 /// The same in the alternate buckets, for keys that may be there. Returns the candidates.
 #[inline(always)]
-fn alternates<const W: usize, L: Lanes>(
-    lanes: L,
+fn alternates<const W: usize, I: BucketOps>(
+    isa: I,
     view: View<'_, W>,
     geometry: Geometry,
     hashes: &[u32],
@@ -350,7 +385,7 @@ fn alternates<const W: usize, L: Lanes>(
         let at = geometry.bucket(alternate_hash(hashes[i]));
         let bucket = &view.buckets[at as usize];
         let version = bucket.version();
-        let slots = lanes.matches(bucket, stages.signatures[i]);
+        let slots = isa.matches(bucket, stages.signatures[i]);
         let found = slots != 0;
         // A miss here is one only where the primary bucket is still what it was, too.
         let primary = &view.buckets[stages.buckets[i] as usize];

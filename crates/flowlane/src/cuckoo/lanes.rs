@@ -1,9 +1,8 @@
-//! The batch compiled for the instruction sets with registers of 128 and 256 bits.
+//! Signatures of a bucket in one register, for SSE4.2 and AVX2.
 
 use std::arch::x86_64::*;
 
-use super::CuckooTable;
-use super::batch::{self, Lanes, Request};
+use super::batch::BucketOps;
 use super::bucket::Bucket;
 use crate::isa;
 
@@ -59,63 +58,28 @@ pub(super) fn signatures<I: Encoding>(_: I, bucket: &Bucket) -> __m128i {
     unsafe { std::mem::transmute(bucket.signatures()) }
 }
 
-/// Eight signatures in one comparison, with the witness of the body's instructions.
-#[derive(Clone, Copy)]
-struct Eight<I>(I);
-
-impl<I: Encoding> Lanes for Eight<I> {
-    #[inline(always)]
-    fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
-        let signatures = signatures(self.0, bucket);
-        // SAFETY: SSE2, which every x86-64 has.
-        unsafe {
-            let wanted = _mm_set1_epi16(signature.cast_signed());
-            let equal = _mm_cmpeq_epi16(signatures, wanted);
-            _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())).cast_unsigned()
-        }
+/// Compares eight signatures at once.
+#[inline(always)]
+fn matches<I: Encoding>(isa: I, bucket: &Bucket, signature: u16) -> u32 {
+    let signatures = signatures(isa, bucket);
+    // SAFETY: SSE2, which every x86-64 has.
+    unsafe {
+        let wanted = _mm_set1_epi16(signature.cast_signed());
+        let equal = _mm_cmpeq_epi16(signatures, wanted);
+        _mm_movemask_epi8(_mm_packs_epi16(equal, _mm_setzero_si128())).cast_unsigned()
     }
 }
 
-#[target_feature(enable = "sse4.2")]
-pub(super) fn sse42<const W: usize>(
-    isa: isa::Sse42,
-    table: &CuckooTable<W>,
-    keys: &[[u32; W]],
-    request: Request<'_>,
-    values: &mut [u32],
-) -> u64 {
-    batch::lookup(Eight(isa), table, keys, request, values)
+impl BucketOps for isa::Sse42 {
+    #[inline(always)]
+    fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
+        matches(self, bucket, signature)
+    }
 }
 
-#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-pub(super) fn avx2<const W: usize>(
-    isa: isa::Avx2,
-    table: &CuckooTable<W>,
-    keys: &[[u32; W]],
-    request: Request<'_>,
-    values: &mut [u32],
-) -> u64 {
-    batch::lookup(Eight(isa), table, keys, request, values)
-}
-
-#[target_feature(enable = "sse4.2")]
-pub(super) fn sse42_many<const W: usize>(
-    isa: isa::Sse42,
-    table: &CuckooTable<W>,
-    keys: &[[u32; W]],
-    values: &mut [u32],
-    hits: &mut [u64],
-) {
-    batch::lookup_many(Eight(isa), table, keys, values, hits);
-}
-
-#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-pub(super) fn avx2_many<const W: usize>(
-    isa: isa::Avx2,
-    table: &CuckooTable<W>,
-    keys: &[[u32; W]],
-    values: &mut [u32],
-    hits: &mut [u64],
-) {
-    batch::lookup_many(Eight(isa), table, keys, values, hits);
+impl BucketOps for isa::Avx2 {
+    #[inline(always)]
+    fn matches(self, bucket: &Bucket, signature: u16) -> u32 {
+        matches(self, bucket, signature)
+    }
 }

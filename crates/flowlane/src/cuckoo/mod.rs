@@ -26,7 +26,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use batch::Request;
+use batch::{LookupBatch, LookupMany, Portable, Request};
 use bucket::{Bucket, SLOTS};
 use entry::Entries;
 use geometry::Geometry;
@@ -36,6 +36,9 @@ use crate::dispatch::{AdaptiveDispatch, KernelSlot, SizeClass};
 #[cfg(target_arch = "x86_64")]
 use crate::hash::multilinear;
 use crate::hash::multilinear::{KEYS, KeyHash};
+#[cfg(target_arch = "x86_64")]
+use crate::isa::simd::InstructionSet;
+use crate::isa::simd::Kernel;
 use crate::isa::{Backend, Variant};
 use crate::probe::{Dependency, Part, Probe};
 
@@ -277,16 +280,13 @@ impl<const W: usize> CuckooTable<W> {
         }
         let timed = || if self.is_empty() { 0 } else { keys.len() };
         self.body.run_batch(timed, |body| match body {
-            Backend::Scalar => batch::lookup_many(batch::Portable, self, keys, values, hits),
+            Backend::Scalar => LookupMany { table: self, keys, values, hits }.run(Portable),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has SSE4.2.
-            Backend::Sse42(isa) => unsafe { lanes::sse42_many(isa, self, keys, values, hits) },
+            Backend::Sse42(isa) => isa.run(LookupMany { table: self, keys, values, hits }),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-            Backend::Avx2(isa) => unsafe { lanes::avx2_many(isa, self, keys, values, hits) },
+            Backend::Avx2(isa) => isa.run(LookupMany { table: self, keys, values, hits }),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-            Backend::Avx512(isa) => unsafe { avx512::lookup_many(isa, self, keys, values, hits) },
+            Backend::Avx512(isa) => isa.run(LookupMany { table: self, keys, values, hits }),
         });
     }
 
@@ -298,16 +298,13 @@ impl<const W: usize> CuckooTable<W> {
         }
         let timed = || if self.is_empty() { 0 } else { keys.len() };
         self.body.run_batch(timed, |body| match body {
-            Backend::Scalar => batch::lookup(batch::Portable, self, keys, request, values),
+            Backend::Scalar => LookupBatch { table: self, keys, request, values }.run(Portable),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has SSE4.2.
-            Backend::Sse42(isa) => unsafe { lanes::sse42(isa, self, keys, request, values) },
+            Backend::Sse42(isa) => isa.run(LookupBatch { table: self, keys, request, values }),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-            Backend::Avx2(isa) => unsafe { lanes::avx2(isa, self, keys, request, values) },
+            Backend::Avx2(isa) => isa.run(LookupBatch { table: self, keys, request, values }),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
-            Backend::Avx512(isa) => unsafe { avx512::lookup(isa, self, keys, request, values) },
+            Backend::Avx512(isa) => isa.run(LookupBatch { table: self, keys, request, values }),
         })
     }
 }

@@ -58,7 +58,8 @@ fn lanes_agree<const N: usize>(words: &[[u32; N]], seed: u32) {
         let mut out = [0; N];
         Murmur3::with_variant(variant).expect("is available").hash_lanes(words, seed, &mut out);
         assert_eq!(out, murmur, "murmur3 {variant}, {N} keys of {} words, seed {seed:#x}", words.len());
-        Crc32c::with_variant(variant).expect("is available").hash_lanes(words, seed, &mut out);
+        let Some(crc32c) = Crc32c::with_variant(variant) else { return };
+        crc32c.hash_lanes(words, seed, &mut out);
         assert_eq!(out, crc, "crc32c {variant}, {N} keys of {} words, seed {seed:#x}", words.len());
     });
 }

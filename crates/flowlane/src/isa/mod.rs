@@ -12,6 +12,7 @@
 //! Variants have a width but no order: wider is not always faster.
 
 pub mod cpu;
+pub(crate) mod simd;
 #[doc(hidden)]
 pub mod testing;
 

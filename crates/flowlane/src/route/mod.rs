@@ -5,8 +5,6 @@ pub mod check;
 pub mod ecmp;
 pub mod engine;
 pub(crate) mod epoch;
-#[cfg(target_arch = "x86_64")]
-mod gather;
 mod hop_hash;
 pub mod prefix;
 pub mod read;

@@ -7,10 +7,8 @@
 //!   defence against chosen keys: whoever knows two keys that collide under one seed knows that they do
 //!   under all. Tables that hostile traffic reaches use MurmurHash3.
 //!
-//! SSE4.2 has an instruction for a step; lanes are chains of it side by side, one step a cycle. Wider
-//! registers have no such instruction: the AVX2 and AVX-512 variants are the same body compiled for them
-//! (its loads and stores are wider, its steps are not), kept so that a caller may ask for one width
-//! throughout.
+//! SSE4.2 has an instruction for a step; lanes are chains of it side by side, one step a cycle. AVX2 and AVX-512 have no
+//! such instruction, and so no variant.
 
 mod lanes;
 mod scalar;
@@ -29,7 +27,8 @@ pub struct Crc32c {
 impl Crc32c {
     /// The variant of this name, where it may be used here.
     pub fn with_variant(variant: Variant) -> Option<Self> {
-        Backend::of(variant).map(|body| Self { body })
+        let exists = matches!(variant, Variant::Scalar | Variant::Sse42);
+        Backend::of(variant).filter(|_| exists).map(|body| Self { body })
     }
 
     /// The variant chosen for this machine ([`dispatch`]).
@@ -47,16 +46,10 @@ impl Crc32c {
     #[inline]
     pub fn hash_lanes<const N: usize>(&self, words: &[[u32; N]], seed: u32, out: &mut [u32; N]) {
         match self.body {
-            Backend::Scalar => scalar::hash_lanes(words, seed, out),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.
             Backend::Sse42(_) => unsafe { lanes::sse42(words, seed, out) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX2, and with it SSE4.2.
-            Backend::Avx2(_) => unsafe { lanes::avx2(words, seed, out) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and with them SSE4.2.
-            Backend::Avx512(_) => unsafe { lanes::avx512(words, seed, out) },
+            _ => scalar::hash_lanes(words, seed, out),
         }
     }
 }

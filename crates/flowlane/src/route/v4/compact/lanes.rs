@@ -1,26 +1,73 @@
-//! A group of addresses whose places were found in vectors.
+//! Groups of addresses: a register of places is gathered at a time, and codes and next hops are read one by one.
 
 use std::sync::atomic::Ordering::Acquire;
 
 use super::table::{Chunks, Code, SLOTS, Table};
 use super::{long, scalar};
+use crate::isa::simd::{Kernel, Vector};
 use crate::memory::prefetch;
 
 /// Addresses of a group: the places of all are found before the code of any is read.
-pub(super) const GROUP: usize = 64;
+const GROUP: usize = 64;
 
-/// What is left of a batch goes in groups of so many, the last one filled up.
-pub(super) const LAST: usize = 16;
+/// Addresses of the groups at the end of a batch, the last one filled up.
+const LAST: usize = 16;
 
 /// Addresses whose codes are read before any of their next hops: one branch for all, if none of them has a long chunk.
 const TOGETHER: usize = 8;
+
+/// Looks up a batch of addresses.
+pub(super) struct LookupBatch<'a, C: Code> {
+    pub(super) table: &'a Table,
+    pub(super) chunks: &'a Chunks<C>,
+    pub(super) addresses: &'a [u32],
+    pub(super) next_hops: &'a mut [u64],
+}
+
+impl<C: Code, V: Vector> Kernel<V> for LookupBatch<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, isa: V) {
+        let Self { table, chunks, addresses, next_hops } = self;
+        let (groups, rest) = addresses.as_chunks::<GROUP>();
+        let (answers, rest_answers) = next_hops.as_chunks_mut::<GROUP>();
+        for (group, next_hops) in groups.iter().zip(answers) {
+            // SAFETY: places that were found in the direct table.
+            unsafe { resolve(table, chunks, &places(isa, chunks, group), group, next_hops) };
+        }
+        for (rest, next_hops) in rest.chunks(LAST).zip(rest_answers.chunks_mut(LAST)) {
+            let (mut group, mut found) = ([0; LAST], [0; LAST]);
+            group[..rest.len()].copy_from_slice(rest);
+            // SAFETY: as above.
+            unsafe { resolve(table, chunks, &places(isa, chunks, &group), &group, &mut found) };
+            next_hops.copy_from_slice(&found[..next_hops.len()]);
+        }
+    }
+}
+
+/// Returns the places of the codes of addresses.
+#[inline(always)]
+fn places<C: Code, V: Vector, const N: usize>(isa: V, chunks: &Chunks<C>, addresses: &[u32; N]) -> [u32; N] {
+    const { assert!(N.is_multiple_of(V::LANES)) };
+    let direct = chunks.direct.as_ptr().cast::<u8>();
+    let mut places = [0; N];
+    for (places, addresses) in places.chunks_exact_mut(V::LANES).zip(addresses.chunks_exact(V::LANES)) {
+        let addresses = isa.load(addresses);
+        // SAFETY: a block's number has 16 bits, for each of which the direct table has an entry.
+        let first = unsafe { isa.gather::<4>(direct, isa.shr(addresses, 16)) };
+        let slots = isa.and(isa.shr(addresses, 8), isa.splat(SLOTS as u32 - 1));
+        isa.store(isa.add(first, slots), places);
+    }
+    places
+}
 
 /// Finds the next hops of addresses whose codes stand at `places`, after asking for all of those.
 ///
 /// # Safety
 /// The places are some that [`Chunks::place`] returns.
 #[inline(always)]
-pub(super) unsafe fn resolve<C: Code, const N: usize>(
+unsafe fn resolve<C: Code, const N: usize>(
     table: &Table,
     chunks: &Chunks<C>,
     places: &[u32; N],

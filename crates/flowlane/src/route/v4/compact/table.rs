@@ -3,11 +3,13 @@
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
-use super::scalar;
 #[cfg(target_arch = "x86_64")]
-use super::{avx2, avx512};
+use super::lanes::LookupBatch;
+use super::scalar;
 use crate::dispatch::AdaptiveDispatch;
 use crate::isa::Backend;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::simd::InstructionSet;
 use crate::memory::{LINE_BYTES, Memory};
 use crate::route::cell::Cell;
 
@@ -92,11 +94,9 @@ impl Table {
             || addresses.len(),
             |body| match body {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: the witness proves that the CPU has AVX2.
-                Backend::Avx2(_) => unsafe { avx2::lookup_batch(self, chunks, addresses, next_hops) },
+                Backend::Avx2(isa) => isa.run(LookupBatch { table: self, chunks, addresses, next_hops }),
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: the witness proves that the CPU has AVX-512 F.
-                Backend::Avx512(_) => unsafe { avx512::lookup_batch(self, chunks, addresses, next_hops) },
+                Backend::Avx512(isa) => isa.run(LookupBatch { table: self, chunks, addresses, next_hops }),
                 _ => scalar::lookup_batch(self, chunks, addresses, next_hops),
             },
         );

@@ -1,9 +1,7 @@
 #![doc = include_str!("README.md")]
 
 #[cfg(target_arch = "x86_64")]
-mod avx2;
-#[cfg(target_arch = "x86_64")]
-mod avx512;
+mod lanes;
 mod scalar;
 mod table;
 mod writer;

@@ -1,9 +1,11 @@
 //! What the writer and its readers share.
 
-use super::scalar;
 #[cfg(target_arch = "x86_64")]
-use super::{avx2, avx512};
+use super::lanes::LookupBatch;
+use super::scalar;
 use crate::isa::Backend;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::simd::InstructionSet;
 use crate::memory::Memory;
 use crate::route::cell::Cell;
 
@@ -30,11 +32,9 @@ impl<W: Cell> Table<W> {
         let next_hops = &mut next_hops[..addresses.len()];
         match self.body {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX2.
-            Backend::Avx2(_) => unsafe { avx2::lookup_batch(self, addresses, next_hops) },
+            Backend::Avx2(isa) => isa.run(LookupBatch { table: self, addresses, next_hops }),
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
-            Backend::Avx512(_) => unsafe { avx512::lookup_batch(self, addresses, next_hops) },
+            Backend::Avx512(isa) => isa.run(LookupBatch { table: self, addresses, next_hops }),
             _ => scalar::lookup_batch_ahead(self, addresses, next_hops),
         }
     }

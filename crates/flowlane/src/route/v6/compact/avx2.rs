@@ -4,24 +4,20 @@ use std::arch::x86_64::*;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::View;
-use super::batch::{self, GROUP, Group, Lanes};
+use super::batch::{GROUP, Group, NodeOps};
 use super::layout::{Kind, LINE_WORDS, Line, PAYLOAD, UPPER, UPPER_SHIFT, Word};
 use super::scalar;
 use crate::isa::Avx2;
+use crate::isa::simd::gather::avx2_32;
 use crate::memory::prefetch;
-use crate::route::gather::avx2_32;
 
 /// Addresses of a register.
 const LANES: usize = 8;
 
-/// With the witness of what its bodies need.
-#[derive(Clone, Copy)]
-struct Ymm(Avx2);
-
-impl Lanes for Ymm {
+impl NodeOps for Avx2 {
     #[inline(always)]
     fn tables(self, view: View<'_>, group: &mut Group) -> bool {
-        // SAFETY: the witness that this holds proves AVX2 and the instructions on bits; so below.
+        // SAFETY: the witness proves AVX2 and the instructions on bits; so below.
         unsafe { tables(view, group) }
     }
 
@@ -191,15 +187,4 @@ fn at(group: &Group, kind: Kind) -> u64 {
         lanes |= u64::from(mask.cast_unsigned()) << (LANES * i);
     }
     lanes
-}
-
-/// Looks any number of addresses up.
-pub(super) fn lookup(isa: Avx2, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
-    // SAFETY: the witness proves that the CPU has AVX2 and the instructions on bits.
-    unsafe { all(isa, view, addresses, next_hops) }
-}
-
-#[target_feature(enable = "avx2,popcnt,bmi1,bmi2,lzcnt")]
-fn all(isa: Avx2, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
-    batch::lookup(Ymm(isa), view, addresses, next_hops);
 }

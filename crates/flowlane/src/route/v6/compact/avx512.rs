@@ -7,8 +7,8 @@ use super::View;
 use super::batch::{self, GROUP};
 use super::layout::{self, LINE_WORDS, PAYLOAD, UPPER, UPPER_SHIFT, Word};
 use crate::isa::Avx512;
+use crate::isa::simd::gather::{avx512_32, avx512_64};
 use crate::memory::prefetch_at;
-use crate::route::gather::{avx512_32, avx512_64};
 use crate::route::v6::hops::LISTED;
 
 /// Addresses of a register.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Acquire;
 use super::View;
 use super::layout::{self, Kind, LINE_UNITS, Word};
 use super::scalar;
+use crate::isa::simd::Kernel;
 use crate::memory::{LINE_BYTES, prefetch, prefetch_at};
 use crate::route::v6::hops;
 
@@ -34,8 +35,8 @@ pub(super) struct Group {
     pub(super) words: [u32; GROUP],
 }
 
-/// What bodies do differently.
-pub(super) trait Lanes: Copy {
+/// Operations that have kernels of their own; the provided ones are the scalar kernel.
+pub(super) trait NodeOps: Copy {
     /// Takes the step of all that stand at tables of this window. Returns whether there were any.
     #[inline(always)]
     fn tables(self, view: View<'_>, group: &mut Group) -> bool {
@@ -82,35 +83,56 @@ pub(super) trait Lanes: Copy {
     }
 }
 
-/// Looks any number of addresses up.
+/// Looks up a batch of addresses.
+pub(super) struct LookupBatch<'a> {
+    pub(super) view: View<'a>,
+    pub(super) addresses: &'a [u128],
+    pub(super) next_hops: &'a mut [u64],
+}
+
+impl<I: NodeOps> Kernel<I> for LookupBatch<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, isa: I) {
+        lookup(isa, self.view, self.addresses, self.next_hops);
+    }
+}
+
 #[inline(always)]
-pub(super) fn lookup<L: Lanes>(body: L, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
+fn lookup<I: NodeOps>(isa: I, view: View<'_>, addresses: &[u128], next_hops: &mut [u64]) {
     let mut standing = Group { keys: [0; GROUP], words: [0; GROUP] };
     let (groups, addresses) = addresses.as_chunks::<GROUP>();
     let (hops_of_groups, next_hops) = next_hops.as_chunks_mut::<GROUP>();
     for (addresses, next_hops) in groups.iter().zip(hops_of_groups) {
         ask_ahead(addresses);
-        group(body, view, addresses, &mut standing, next_hops);
+        group(isa, view, addresses, &mut standing, next_hops);
     }
     if !addresses.is_empty() {
         // Those that are too many stand at a next hop.
         standing.words = [0; GROUP];
-        group(body, view, addresses, &mut standing, next_hops);
+        group(isa, view, addresses, &mut standing, next_hops);
     }
 }
 
 #[inline(always)]
-fn group<L: Lanes>(body: L, view: View<'_>, addresses: &[u128], standing: &mut Group, next_hops: &mut [u64]) {
+fn group<I: NodeOps>(
+    isa: I,
+    view: View<'_>,
+    addresses: &[u128],
+    standing: &mut Group,
+    next_hops: &mut [u64],
+) {
     for (lane, address) in addresses.iter().enumerate().take(GROUP) {
         standing.keys[lane] = layout::signed(layout::key(*address, 0));
         standing.words[lane] = view.root_of(*address).0;
     }
-    while body.tables(view, standing) {}
-    let wide = body.at(standing, Kind::Wide);
-    body.narrow(view, standing);
+    while isa.tables(view, standing) {}
+    let wide = isa.at(standing, Kind::Wide);
+    isa.narrow(view, standing);
     let mut rest = 0;
     each(wide, |lane| {
-        standing.words[lane] = body.span(view, Word(standing.words[lane]), standing.keys[lane]).0;
+        standing.words[lane] = isa.span(view, Word(standing.words[lane]), standing.keys[lane]).0;
     });
     for (lane, word) in standing.words.iter().enumerate() {
         rest |= u64::from(!Word(*word).is_hop()) << lane;

@@ -19,12 +19,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use batch::LookupBatch;
 use build::{Builder, Counts, Made, Route};
 use layout::{LINE_UNITS, LINES_MAX, Line, Word};
 
 use super::hops::{self, Hops};
 use super::pool::Pool;
 use crate::dispatch::AdaptiveDispatch;
+#[cfg(target_arch = "x86_64")]
+use crate::isa::simd::InstructionSet;
+use crate::isa::simd::Kernel;
 use crate::isa::{Backend, Variant};
 use crate::memory::Memory;
 use crate::route::epoch::{Epochs, Participant};
@@ -87,10 +91,10 @@ impl Table {
             || addresses.len(),
             |body| match body {
                 #[cfg(target_arch = "x86_64")]
-                Backend::Avx2(isa) => avx2::lookup(isa, self.view(), addresses, next_hops),
+                Backend::Avx2(isa) => isa.run(LookupBatch { view: self.view(), addresses, next_hops }),
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx512(isa) => avx512::lookup(isa, self.view(), addresses, next_hops),
-                _ => batch::lookup(scalar::Portable, self.view(), addresses, next_hops),
+                _ => LookupBatch { view: self.view(), addresses, next_hops }.run(scalar::Portable),
             },
         );
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::View;
-use super::batch::Lanes;
+use super::batch::NodeOps;
 use super::layout::{self, Kind, LINE_WORDS, UNIT_WORDS, Word};
 
 /// Follows `word`, which `address` led to in `window`, to a next hop.
@@ -60,4 +60,4 @@ pub(super) fn half(view: View<'_>, number: usize) -> u16 {
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-impl Lanes for Portable {}
+impl NodeOps for Portable {}

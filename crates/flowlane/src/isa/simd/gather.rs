@@ -16,7 +16,7 @@ use std::arch::x86_64::*;
 /// Of lanes in `mask`, 4 bytes must be readable at each place.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) unsafe fn avx2_32<const SCALE: usize>(base: *const u8, index: __m256i, mask: __m256i) -> __m256i {
+pub(crate) unsafe fn avx2_32<const SCALE: usize>(base: *const u8, index: __m256i, mask: __m256i) -> __m256i {
     let mut lanes = _mm256_setzero_si256();
     // SAFETY: the caller's.
     unsafe {
@@ -33,7 +33,7 @@ pub(super) unsafe fn avx2_32<const SCALE: usize>(base: *const u8, index: __m256i
 /// Of lanes in `mask`, 8 bytes must be readable at each place.
 #[target_feature(enable = "avx2")]
 #[inline]
-pub(super) unsafe fn avx2_64(base: *const u8, index: __m128i, mask: __m256i) -> __m256i {
+pub(crate) unsafe fn avx2_64(base: *const u8, index: __m128i, mask: __m256i) -> __m256i {
     let mut lanes = _mm256_setzero_si256();
     // SAFETY: the caller's.
     unsafe {
@@ -50,7 +50,7 @@ pub(super) unsafe fn avx2_64(base: *const u8, index: __m128i, mask: __m256i) -> 
 /// Of lanes in `mask`, 4 bytes must be readable at each place.
 #[target_feature(enable = "avx512f")]
 #[inline]
-pub(super) unsafe fn avx512_32<const SCALE: usize>(
+pub(crate) unsafe fn avx512_32<const SCALE: usize>(
     base: *const u8,
     index: __m512i,
     mask: __mmask16,
@@ -72,7 +72,7 @@ pub(super) unsafe fn avx512_32<const SCALE: usize>(
 /// Of lanes in `mask`, 8 bytes must be readable at each place.
 #[target_feature(enable = "avx512f,avx512vl")]
 #[inline]
-pub(super) unsafe fn avx512_64(
+pub(crate) unsafe fn avx512_64(
     base: *const u8,
     index: __m256i,
     mask: __mmask8,
