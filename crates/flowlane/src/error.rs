@@ -6,13 +6,13 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// What was given is not right: a text, a column, a prefix, a number. The same call fails again.
+    /// An argument is wrong: a text, a column, a prefix, a number. The same call fails again.
     Input,
     /// A limit does not allow it: of rules, routes, keys, memory. With a higher one, or fewer things, the call would pass.
     Limit,
 }
 
-/// What was wrong with a call: its [kind](Self::kind), and in words what, where, and how to mend it. Whatever was to be
+/// An error of a call: its [kind](Self::kind), and in words the problem, its place, and the remedy. Whatever was to be
 /// changed is as it was, unless the call says otherwise.
 ///
 /// ```

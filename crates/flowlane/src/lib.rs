@@ -26,32 +26,32 @@
 //! # Ok::<(), flowlane::Error>(())
 //! ```
 //!
-//! # What there is
+//! # Overview
 //!
 //! | for | items |
 //! |---|---|
-//! | packets | [`Parser`] reads frames ([`Captured`] of them what there is) into a [`FlowKey`] of [`Field`]s, and says in [`Headers`] where what is, and what is [`Malformed`]; [`FlowColumns`] of [`Values`] are packets as columns |
+//! | packets | [`Parser`] parses frames, truncated captures ([`Captured`]) too, into a [`FlowKey`] of [`Field`]s, and records header offsets in [`Headers`], and how a frame is [`Malformed`]; [`FlowColumns`] of [`Values`] are packets as columns |
 //! | rules | [`read_rules`] makes of a text [`Rule`]s: a [`Match`], a [`Priority`], [`Action`]s, which prints as it was written |
-//! | access lists | [`ClassifierConfig`] builds a [`Classifier`], which is changed; what is looked up in is its [`AccessList`], on other threads by a [`Reader`]; [`NONE`] is no rule; an [`Explanation`] says how an answer came about |
+//! | access lists | [`ClassifierConfig`] builds a [`Classifier`], which is changed; lookups go to its [`AccessList`], on other threads through a [`Reader`]; [`NONE`] is no rule; an [`Explanation`] says how an answer came about |
 //! | several lists in one pass | [`ClassifierConfig::build_categories`], [`AccessList::lookup_categories`], up to [`CATEGORIES_MAX`] |
 //! | routes | [`read_routes`] makes of a text a [`RouteList`], [`RouteConfig`] of it a [`RouteTable`] of [`IpPrefix`]es, which is looked up in on other threads by a [`RouteReader`] |
 //! | exact match | [`CuckooMap`]: numbers of 64 bits by keys of 1 to 64 bytes |
 //! | membership | [`BloomFilter`] |
-//! | the machine | [`set_max_simd`] bounds the width of what is used; [`Tuning`] chooses bodies of tables, and [`set_clock`] lets tables try them |
+//! | the machine | [`set_max_simd`] caps the SIMD width; [`Tuning`] overrides the kernels of tables, and [`set_clock`] lets tables try them |
 //! | what went wrong | [`Error`], of an [`ErrorKind`] |
 //!
-//! # What holds for all
+//! # Conventions
 //!
 //! - **Slices.** A batch has any length. Its results are as many as its packets, in their order; lengths that differ are a panic, which
 //!   the function names. 32 packets are worth a call, from 128 on it is fastest.
 //! - **Numbers** are in this machine's order: `0xc000_0201` is 192.0.2.1. Bytes are in network order.
-//! - **Lookups** of many allocate nothing, start no thread and wait for nobody.
+//! - **Lookups** of many allocate nothing, start no thread and never wait.
 //! - **Changes** are made whole or not at all, unless a function says otherwise.
-//! - **Threads.** All is `Send`, all tables are `Sync`. What is changed takes `&mut`; readers for other threads come from the table.
-//! - **Seeds.** Hashes are keyed at random, so that nobody can choose packets that are slow; who needs the same run again gives a seed.
+//! - **Threads.** All is `Send`, all tables are `Sync`. Changes take `&mut`; readers for other threads come from the table.
+//! - **Seeds.** Hashes are keyed at random, so that an attacker cannot choose slow packets; a fixed seed makes a run reproducible.
 //!   Answers do not depend on it, but for which keys a [`BloomFilter`] confirms wrongly.
 //! - **State.** The library does no I/O and starts no threads, but those that build a tree of rules, as many as the configuration
-//!   says. Global are the width of [`set_max_simd`], what [`Tuning`] has installed, and the clock.
+//!   says. Global are the width of [`set_max_simd`], the overrides of [`Tuning`], and the clock.
 //!
 //! Modules that are not shown here are this project's own, and change without notice.
 
@@ -62,7 +62,7 @@
         dead_code,
         unused_imports,
         unused_variables,
-        reason = "what bodies of wider instructions share is for nobody on machines that have none yet"
+        reason = "shared parts of SIMD kernels are unused on machines without such kernels"
     )
 )]
 

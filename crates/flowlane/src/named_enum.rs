@@ -1,46 +1,46 @@
-//! Kinds of things that have names: on the command line, in files, in reports.
+//! Enums whose members have names: on the command line, in files, in reports.
 //!
-//! An enum derives its names, their reading and the list of its variants ([`strum`]); a name that is none is an
-//! [`UnknownName`], whichever kind it was to be.
+//! An enum derives its names, parsing and the list of its members ([`strum`]). Parsing an unknown name gives an
+//! [`UnknownName`], for every enum.
 
 use std::fmt;
 
 use strum::VariantArray;
 
-/// A kind of things that are read by name.
+/// An enum whose members are parsed by name.
 pub trait Named: VariantArray + Copy + Into<&'static str> {
-    /// What they are: "there is no *variant* of this name".
+    /// The noun for a member, as in "there is no *variant* of this name".
     const KIND: &'static str;
 }
 
-/// All things of a kind, in the order of their declaration. It does not compile where they are not `N`.
+/// Returns all members, in the order of their declaration. It does not compile where there are not `N`.
 pub const fn all<T: VariantArray + Copy, const N: usize>() -> [T; N] {
     assert!(T::VARIANTS.len() == N);
     *T::VARIANTS.first_chunk().expect("there are as many")
 }
 
-/// A name that nothing of its kind has.
+/// A name that no member of an enum has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there is no {kind} `{name}`; there are {}", Listed(.names))]
 pub struct UnknownName {
-    /// What it was to be the name of.
+    /// The noun for a member of the enum.
     pub kind: &'static str,
     /// As given.
     pub name: String,
-    /// The names that there are.
+    /// The known names.
     pub names: Vec<&'static str>,
 }
 
 impl UnknownName {
-    /// That no `T` has this name.
+    /// Returns the error for a name that no `T` has.
     pub fn of<T: Named>(name: &str) -> Self {
         Self { kind: T::KIND, name: name.to_owned(), names: T::VARIANTS.iter().map(|&v| v.into()).collect() }
     }
 }
 
-/// The known name that an unknown one was probably meant to be: the nearest, where at most every third letter and one more
+/// Returns the known name that an unknown one was probably meant to be: the nearest, where at most every third letter and one more
 /// differ. Names that are too long or too short for that are not compared, so that the cost does not grow with an
-/// unknown name that somebody else has written.
+/// unknown name from outside.
 pub fn nearest<'a>(unknown: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let letters = unknown.chars().count();
     let differ_max = 1 + letters / 3;
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(error.to_string(), "there is no size of next hops in bytes `3`; there are 1, 2, 4 and 8");
     }
 
-    /// They stand in files and scripts.
+    /// They are in files and scripts.
     #[test]
     fn names_stay_as_they_are() {
         use crate::bloom::Algorithm;

@@ -1,4 +1,4 @@
-//! What a lookup does, told to whoever asks: loads, stores, work and branches, as the scalar body does them.
+//! Instrumentation of lookups: the loads, stores, ALU operations and branches of the scalar kernel.
 //!
 //! The simulator of near-cache accelerators runs the real tables, not models of them. Their scalar lookups are
 //! generic over a [`Probe`]; the normal path has [`NoProbe`], whose methods are empty and vanish
@@ -10,7 +10,7 @@
 pub enum Part {
     /// The key that is looked up: the caller's.
     Key,
-    /// What says where the others are: sizes, seeds, geometry.
+    /// The locations of the other parts: sizes, seeds, geometry.
     Header,
     /// Buckets of signatures, or slots of hashes.
     Buckets,
@@ -22,12 +22,12 @@ pub enum Part {
     Links,
 }
 
-/// Whether a place is known before what was read last has arrived.
+/// The dependency of an address on earlier loads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dependency {
     /// It is: the load may begin at once.
     Free,
-    /// It is computed from what was read or computed before.
+    /// It is computed from the results of the loads or operations before.
     Chained,
 }
 
@@ -39,14 +39,14 @@ pub trait Probe {
     /// `bytes` at `offset` of a part are written.
     fn store(&mut self, table: u32, part: Part, offset: usize, bytes: usize);
 
-    /// So many instructions that read and write no memory, each but the first of them waiting for others.
+    /// Reports instructions that access no memory; each but the first waits for others.
     fn alu(&mut self, instructions: u32);
 
-    /// A branch, named by its place in the code, that depends on what was read last.
+    /// Reports a branch, named by its place in the code, that depends on the last load.
     fn branch(&mut self, id: u32, taken: bool);
 }
 
-/// Nobody listens.
+/// Ignores all events.
 #[derive(Clone, Copy, Debug)]
 pub struct NoProbe;
 

@@ -1,4 +1,4 @@
-//! What tables take from the installed choices. In a program of its own, since these and the cap of the width are
+//! Overrides and their effect on tables. In a program of its own, since these and the cap of the width are
 //! global; and in one test, since tests run side by side.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,16 +19,16 @@ use flowlane::tune::{
 };
 
 #[test]
-fn tables_take_installed_choices_unless_told_otherwise() {
+fn tables_use_overrides_unless_given_an_explicit_choice() {
     set_max_simd(MaxSimd::Bits512);
     for slot in KernelSlot::all() {
         assert_eq!(in_use(slot), built_in(slot), "nothing is installed");
     }
-    installed_choices_are_used();
+    overrides_are_used();
     explicit_choices_win();
-    what_cannot_be_used_is_refused();
+    unusable_overrides_are_refused();
     the_cap_is_respected();
-    only_what_is_neither_chosen_nor_measured_is_tried();
+    only_unmeasured_choices_without_override_are_tried();
 }
 
 fn config() -> MegaflowConfig {
@@ -53,7 +53,7 @@ fn routes<A: Family>(config: &FibConfig) -> AnyFib<A> {
     Fib::build(&Rib::new(1), config).unwrap()
 }
 
-fn installed_choices_are_used() {
+fn overrides_are_used() {
     let mut choices = KernelOverrides::new();
     for slot in [KernelSlot::Murmur3, KernelSlot::Crc32c, KernelSlot::Parser] {
         choices.set(slot, "scalar");
@@ -121,7 +121,7 @@ fn explicit_choices_win() {
     assert_eq!(filter.kernel().to_string(), "scalar");
 }
 
-fn what_cannot_be_used_is_refused() {
+fn unusable_overrides_are_refused() {
     let mut choices = KernelOverrides::new();
     choices.set(KernelSlot::Murmur3, "avx9");
     // There is no such body, on no CPU.
@@ -160,7 +160,7 @@ fn the_cap_is_respected() {
 }
 
 /// By a clock that counts how often it is read.
-fn only_what_is_neither_chosen_nor_measured_is_tried() {
+fn only_unmeasured_choices_without_override_are_tried() {
     static READINGS: AtomicU64 = AtomicU64::new(0);
     set_overrides(KernelOverrides::new());
     assert!(KernelSlot::all().all(|slot| in_use(slot).candidates.is_empty()), "there is no clock");

@@ -1,4 +1,4 @@
-//! What kernels of 8 lanes are made of: hashes, tests of bits, and lanes put in order.
+//! Parts of kernels of 8 lanes: hashes, tests of bits, and permutations of lanes.
 
 use std::arch::x86_64::*;
 

@@ -1,4 +1,4 @@
-//! What kernels of 16 lanes are made of: hashes and tests of bits.
+//! Parts of kernels of 16 lanes: hashes and tests of bits.
 
 use std::arch::asm;
 use std::arch::x86_64::*;

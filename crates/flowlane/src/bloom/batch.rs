@@ -1,4 +1,4 @@
-//! What the kernels get besides the filter: one batch of keys, with room for its survivors.
+//! The arguments of kernels beside the filter: one batch of keys, with room for its survivors.
 
 use super::bits::Bits;
 

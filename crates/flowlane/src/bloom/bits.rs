@@ -1,4 +1,4 @@
-//! The filter as kernels see it.
+//! The view of a filter that kernels get.
 
 use super::scalar;
 
@@ -8,7 +8,7 @@ pub const HASHES_MAX: usize = 16;
 
 /// A filter's bits and hashes, to be read: what its kernels get, and those of `flowlane-paper`.
 ///
-/// Whoever has one may rely on it: the words are as many as hashes reach.
+/// Its existence guarantees that there are as many words as hashes reach.
 #[derive(Clone, Copy, Debug)]
 pub struct Bits<'a> {
     /// A power of two of words.
@@ -49,20 +49,20 @@ impl<'a> Bits<'a> {
         self.seeds
     }
 
-    /// Whether all bits of a 32-bit key are set: the definition.
+    /// Returns whether all bits of a 32-bit key are set: the scalar definition.
     #[inline(always)]
     pub fn contains(&self, key: u32) -> bool {
         self.seeds[..self.hashes].iter().all(|seed| scalar::test(*self, scalar::hash(key, *seed)))
     }
 
-    /// The word of the bit that a hash stands for.
+    /// Returns the word of a hash's bit.
     #[inline(always)]
     pub(super) fn place(&self, hash: u32) -> usize {
         // As 64 bits: a filter of one word shifts by 32.
         (u64::from(hash) >> self.shift) as usize
     }
 
-    /// Asks for the word of the bit that a hash stands for.
+    /// Prefetches the word of a hash's bit.
     #[inline(always)]
     pub fn prefetch(&self, hash: u32) {
         crate::memory::prefetch(self.words, self.place(hash));

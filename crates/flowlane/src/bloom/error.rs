@@ -1,4 +1,4 @@
-//! What is wrong with the numbers that a filter was asked to have.
+//! Errors of filter parameters.
 
 /// A filter that cannot be had.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -7,19 +7,19 @@ pub enum BloomError {
     /// More bits than a 32-bit hash tells apart.
     #[error("a filter of {bits} bits is too large; a 32-bit hash reaches 2^32 bits (512 MiB)")]
     TooManyBits {
-        /// What was asked for.
+        /// The requested number.
         bits: u64,
     },
     /// Not 1 to 16 hashes a key.
     #[error("{hashes} hashes a key cannot be had; there are 1 to 16")]
     Hashes {
-        /// What was asked for.
+        /// The requested number.
         hashes: usize,
     },
     /// Not a probability that a filter can have.
     #[error("a false-positive rate of {rate} cannot be had; it lies between 0 and 1, both excluded")]
     Rate {
-        /// What was asked for.
+        /// The requested number.
         rate: f64,
     },
     /// 16 hashes and as many bits as there are do not suffice.

@@ -80,7 +80,7 @@ impl BloomFilter {
         Err(BloomError::OutOfReach { items, rate })
     }
 
-    /// The same, empty, with the hashes seeded from `seed`: a secret one keeps outsiders from choosing keys
+    /// Returns an empty filter of this size, with hashes seeded from `seed`: a secret one keeps outsiders from choosing keys
     /// that all are false positives.
     pub fn with_seed(mut self, seed: u32) -> Self {
         self.clear();
@@ -90,7 +90,7 @@ impl BloomFilter {
         self
     }
 
-    /// The same, looked up by this kernel instead of the default one.
+    /// Selects this kernel instead of the default one.
     ///
     /// # Errors
     /// Where there is no such kernel here.
@@ -114,7 +114,7 @@ impl BloomFilter {
     }
 
     /// Fills a quarter of the bits at random, as a filter of 10 bits a key and 3 hashes has them: for
-    /// measurements, which cannot wait for so many insertions.
+    /// measurements, which cannot wait for all insertions.
     pub(crate) fn fill_quarter(&mut self, mut random: impl FnMut() -> u64) {
         for pair in self.words.chunks_mut(2) {
             let word = random() & random();
@@ -171,25 +171,25 @@ impl BloomFilter {
         }
     }
 
-    /// Whether a key may be in: never `false` for one that is.
+    /// Returns whether a key may be in: never `false` for one that is.
     #[inline]
     pub fn contains(&self, key: u32) -> bool {
         self.view().contains(key)
     }
 
-    /// Whether a 64-bit key may be in.
+    /// Returns whether a 64-bit key may be in.
     #[inline]
     pub fn contains_u64(&self, key: u64) -> bool {
         scalar::contains_digest(self.view(), self.digest_u64(key))
     }
 
-    /// Whether a byte string may be in.
+    /// Returns whether a byte string may be in.
     #[inline]
     pub fn contains_bytes(&self, key: &[u8]) -> bool {
         scalar::contains_digest(self.view(), self.digest_bytes(key))
     }
 
-    /// Whether the key of a digest may be in.
+    /// Returns whether the key of a digest may be in.
     #[inline]
     pub fn contains_digest(&self, digest: u64) -> bool {
         scalar::contains_digest(self.view(), digest)
@@ -221,7 +221,7 @@ impl BloomFilter {
         );
     }
 
-    /// The same for 64-bit keys.
+    /// Tests a batch of 64-bit keys.
     ///
     /// # Panics
     /// As [`contains_batch`](Self::contains_batch) does.
@@ -247,7 +247,7 @@ impl BloomFilter {
         );
     }
 
-    /// The same for byte strings: their digests one after the other, their bits 16 keys at a time.
+    /// Tests a batch of byte strings: their digests one after the other, their bits 16 keys at a time.
     ///
     /// # Panics
     /// As [`contains_batch`](Self::contains_batch) does.

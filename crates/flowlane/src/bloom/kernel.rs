@@ -64,7 +64,7 @@ pub struct BloomKernel {
     pub algorithm: Algorithm,
     /// Vectors side by side: one of [`UNROLLS`].
     pub unroll: u8,
-    /// Whether words are asked for before they are read.
+    /// True if words are prefetched.
     pub prefetch: bool,
 }
 
@@ -82,7 +82,7 @@ pub enum BloomKernelError {
     /// A kernel that this CPU, or the cap of the width, has no instructions for.
     #[error("the Bloom kernel {kernel} cannot be used here: it needs {}", .kernel.algorithm.variant())]
     Unavailable {
-        /// What was asked for.
+        /// The requested kernel.
         kernel: BloomKernel,
     },
 }
@@ -126,7 +126,7 @@ impl BloomKernel {
         Algorithm::ALL.into_iter().flat_map(of).filter(|k| k.available()).collect()
     }
 
-    /// Whether it may be used here.
+    /// Returns whether it may be used here.
     pub fn available(self) -> bool {
         UNROLLS.contains(&self.unroll) && self.algorithm.variant().available()
     }
@@ -150,7 +150,7 @@ pub(super) fn choose(table_bytes: usize) -> AdaptiveDispatch<Chosen> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     kernel: BloomKernel,
-    body: Backend,
+    backend: Backend,
 }
 
 impl Chosen {
@@ -159,8 +159,8 @@ impl Chosen {
         if !UNROLLS.contains(&kernel.unroll) {
             return Err(BloomKernelError::Name(kernel.to_string()));
         }
-        let body = Backend::of(kernel.algorithm.variant());
-        body.map(|body| Self { kernel, body }).ok_or(BloomKernelError::Unavailable { kernel })
+        let backend = Backend::of(kernel.algorithm.variant());
+        backend.map(|backend| Self { kernel, backend }).ok_or(BloomKernelError::Unavailable { kernel })
     }
 
     pub(super) fn kernel(&self) -> BloomKernel {
@@ -170,7 +170,7 @@ impl Chosen {
     /// The AVX-512 witness, for the tests of single batches, which have no choice but that.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn avx512(&self) -> Option<Avx512> {
-        match self.body {
+        match self.backend {
             Backend::Avx512(witness) => Some(witness),
             _ => None,
         }
@@ -179,7 +179,7 @@ impl Chosen {
     /// Leaves the survivors of the batch in its `out`.
     pub(super) fn survive(&self, bits: Bits<'_>, batch: &mut Batch<'_>) {
         let BloomKernel { unroll, prefetch, .. } = self.kernel;
-        match self.body {
+        match self.backend {
             #[cfg(target_arch = "x86_64")]
             Backend::Avx2(witness) => dispatch(Staged(witness), unroll, prefetch, bits, batch),
             #[cfg(target_arch = "x86_64")]
@@ -189,16 +189,16 @@ impl Chosen {
     }
 }
 
-/// From numbers at run time to the body compiled for them.
-fn dispatch(body: impl Survive, unroll: u8, prefetch: bool, bits: Bits<'_>, batch: &mut Batch<'_>) {
+/// From numbers at run time to the kernel compiled for them.
+fn dispatch(kernel: impl Survive, unroll: u8, prefetch: bool, bits: Bits<'_>, batch: &mut Batch<'_>) {
     match (unroll, prefetch) {
-        (1, false) => body.survive::<1, false>(bits, batch),
-        (2, false) => body.survive::<2, false>(bits, batch),
-        (4, false) => body.survive::<4, false>(bits, batch),
-        (_, false) => body.survive::<8, false>(bits, batch),
-        (1, true) => body.survive::<1, true>(bits, batch),
-        (2, true) => body.survive::<2, true>(bits, batch),
-        (4, true) => body.survive::<4, true>(bits, batch),
-        (_, true) => body.survive::<8, true>(bits, batch),
+        (1, false) => kernel.survive::<1, false>(bits, batch),
+        (2, false) => kernel.survive::<2, false>(bits, batch),
+        (4, false) => kernel.survive::<4, false>(bits, batch),
+        (_, false) => kernel.survive::<8, false>(bits, batch),
+        (1, true) => kernel.survive::<1, true>(bits, batch),
+        (2, true) => kernel.survive::<2, true>(bits, batch),
+        (4, true) => kernel.survive::<4, true>(bits, batch),
+        (_, true) => kernel.survive::<8, true>(bits, batch),
     }
 }

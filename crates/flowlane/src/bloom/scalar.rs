@@ -10,7 +10,7 @@ pub(super) fn hash(key: u32, seed: u32) -> u32 {
     murmur3::finish(murmur3::mix(seed, key), 4)
 }
 
-/// Whether the bit of this hash is set.
+/// Returns whether the bit of this hash is set.
 #[inline(always)]
 pub(super) fn test(bits: Bits<'_>, hash: u32) -> bool {
     bits.words[bits.place(hash)] >> (hash & 31) & 1 == 1
@@ -40,7 +40,7 @@ pub(super) fn digest_hash(digest: u64, i: usize) -> u32 {
     low.wrapping_add((high | 1).wrapping_mul(i as u32))
 }
 
-/// Whether all bits of a digest are set.
+/// Returns whether all bits of a digest are set.
 #[inline(always)]
 pub(super) fn contains_digest(bits: Bits<'_>, digest: u64) -> bool {
     (0..bits.hashes).all(|i| test(bits, digest_hash(digest, i)))

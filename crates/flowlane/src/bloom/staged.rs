@@ -121,7 +121,7 @@ unsafe fn pass<L: PassOps, const U: usize, const PREFETCH: bool>(
 ) -> usize {
     let group = U * L::LANES;
     let (mut at, mut kept) = (0, 0);
-    // SAFETY: a group is read where `group` keys are left. `kept ≤ at`: a full store behind what is kept ends
+    // SAFETY: a group is read where `group` keys are left. `kept ≤ at`: a full store behind the survivors ends
     // where the register just read does, at the latest, and so overwrites nothing unread.
     unsafe {
         let mut ahead = None;

@@ -33,11 +33,11 @@ const VALUES: [u32; 14] = [
 /// Keys, categories (0: a plain lookup), verdicts.
 type Lookup<'a, const W: usize> = dyn Fn(&[[u32; W]], usize, &mut [Verdict]) + 'a;
 
-/// What a rule set is made of.
+/// The shape of a random rule set.
 struct World<const W: usize> {
     layout: Layout<W>,
     random: Random,
-    /// Whether masks are prefixes and values spread out, as in real lists; else they collide all the time.
+    /// True if masks are prefixes and values spread out, as in real lists; else they collide all the time.
     real: bool,
     seed: u64,
     size: usize,
@@ -162,7 +162,7 @@ impl<const W: usize> World<W> {
         })
     }
 
-    /// Every engine in every variant, built at once.
+    /// Returns every engine in every variant, built at once.
     fn built(&mut self) -> Result<u64, Box<Difference>> {
         let entries: Vec<Entry<W>> = (0..self.size as u32).map(|n| self.entry(n)).collect();
         let kinds = *self.layout.kinds();
@@ -220,7 +220,7 @@ impl<const W: usize> World<W> {
         Ok(compared)
     }
 
-    /// Whether what is said to decide does: keys that agree in it have the same winner.
+    /// Checks the deciding bits of an explanation: keys that agree in them have the same winner.
     fn explains(
         &mut self,
         name: &str,
@@ -255,7 +255,7 @@ impl<const W: usize> World<W> {
         let mut compared = 0;
         let variants: Vec<Variant> = Variant::ALL.into_iter().filter(|v| v.available()).collect();
         for engine in AclEngine::ALL {
-            // What changes is made good for by each variant's own body.
+            // What changes is made good for by each variant's own kernel.
             let variant = variants[self.random.index(variants.len())];
             let config = AclConfig { seed: self.seed, ..AclConfig::default() };
             let config = config.with_engine(engine).with_variant(variant);

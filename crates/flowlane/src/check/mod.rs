@@ -15,13 +15,13 @@ pub mod tunnel;
 pub struct Difference {
     /// Which check.
     pub part: &'static str,
-    /// What it was called with.
+    /// The seed that [`check`] was called with.
     pub seed: u64,
-    /// What it was called with.
+    /// The size that it was called with.
     pub size: usize,
     /// Engine and variant.
     pub engine: String,
-    /// What was being done.
+    /// The step at which it happened.
     pub step: String,
     /// The key.
     pub input: String,

@@ -1,4 +1,4 @@
-//! Tunnels: what is put into one comes out of it, by every variant, and only while its endpoint is there.
+//! Tunnels: every variant decapsulates each encapsulated packet, and only while its endpoint exists.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -112,7 +112,7 @@ fn change(
     }
 }
 
-/// A packet of a tunnel, and where the inner one begins.
+/// Returns a packet of a tunnel, and where the inner one begins.
 fn frame(tunnel: &Tunnel, random: &mut Random) -> (Vec<u8>, usize) {
     let front = tunnel.wrap.header_bytes();
     let mut bytes = vec![0; front];
@@ -124,7 +124,7 @@ fn frame(tunnel: &Tunnel, random: &mut Random) -> (Vec<u8>, usize) {
     (bytes.split_off(start), front)
 }
 
-/// The endpoint and the beginning of the inner packet, of each frame that is terminated.
+/// Returns the endpoint and the beginning of the inner packet, of each frame that is terminated.
 fn terminate(node: &mut Decapsulator, frames: &[(Vec<u8>, usize)]) -> Vec<Option<(EndpointId, usize)>> {
     let bytes: Vec<&[u8]> = frames.iter().map(|(bytes, _)| bytes.as_slice()).collect();
     let headers: Vec<Headers> = bytes.iter().map(|b| parse(b, 0, &mut FlowKey::zero())).collect();

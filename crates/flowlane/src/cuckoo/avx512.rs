@@ -1,4 +1,4 @@
-//! The batch with AVX-512: what is asked of primary buckets and of entries is asked of 16 keys at a time, and
+//! The batch with AVX-512: primary buckets and entries are compared for 16 keys at a time, and
 //! nothing branches on a single key.
 //!
 //! The parts of four buckets, or the keys of four entries, are collected in a register, 128 bits of each; rows of
@@ -77,13 +77,13 @@ unsafe fn rows<const SCALE: usize>(base: *const u8, [a, b, c, d]: [usize; 4]) ->
     rows
 }
 
-/// The numbers of four of 16 keys.
+/// Returns the numbers of four of 16 keys.
 #[inline(always)]
 fn four<T: Copy>(of: &[T; KEYS], part: usize) -> [T; 4] {
     std::array::from_fn(|i| of[4 * part + i])
 }
 
-/// The signatures of four buckets.
+/// Returns the signatures of four buckets.
 ///
 /// # Safety
 /// There must be such buckets.
@@ -174,7 +174,7 @@ fn widened(words: __m512i) -> [__m512i; 2] {
 }
 
 /// Where the candidates' entries are, from their buckets and the slots with their signatures, a bit each; that of
-/// others is the first, which is always at hand.
+/// others is the first, which is always cached.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn places<const W: usize>(buckets: __m512i, slots: __m512i) -> (__mmask16, [__m512i; 2]) {
@@ -261,7 +261,7 @@ fn primaries<const W: usize>(view: View<'_, W>, stages: &mut Stages, len: usize)
     }
     let all = u64::MAX >> (BATCH_MAX - len);
     stages.candidates &= all;
-    // As in the portable body: misses are decided here.
+    // As in the portable kernel: misses are decided here.
     stages.again = if _mm512_test_epi64_mask(changed, changed) != 0 { all & !stages.candidates } else { 0 };
     stages.alternates = all & moved & !stages.candidates & !stages.again;
 }
@@ -334,7 +334,7 @@ fn rows_of_four<const W: usize>(
     (_pext_u64(same, 0x1111_1111_1111_1111) as u16, column(&rows, 3))
 }
 
-/// The same of keys of any size.
+/// Compares entries with keys of any size.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn one_by_one<const W: usize>(
@@ -356,7 +356,7 @@ fn one_by_one<const W: usize>(
     (same, unsafe { _mm512_loadu_si512(values.as_ptr().cast()) })
 }
 
-/// Whether an entry has this key, by one comparison of as many words as there are in the vector that
+/// Returns whether an entry has this key, by one comparison of as many words as there are in the vector that
 /// holds a key.
 #[cfg(not(any(all(loom, test), miri)))]
 #[inline]
@@ -393,7 +393,7 @@ fn key_is<const W: usize>(entries: EntriesView<'_, W>, entry: EntryAt, key: &[u3
     }
 }
 
-/// The definition, for the model checker.
+/// Returns the definition, for the model checker.
 #[cfg(any(all(loom, test), miri))]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn key_is<const W: usize>(entries: EntriesView<'_, W>, entry: EntryAt, key: &[u32; W]) -> bool {

@@ -19,7 +19,7 @@ pub(super) trait BucketOps: Copy {
         hash.hash_keys(keys, hashes);
     }
 
-    /// The slots with this signature, a bit each: [`Bucket::matches`].
+    /// Returns the slots with this signature, a bit each: [`Bucket::matches`].
     fn matches(self, bucket: &Bucket, signature: u16) -> u32;
 
     #[inline(always)]
@@ -76,7 +76,7 @@ pub(super) struct View<'a, const W: usize> {
     pub(super) entries: EntriesView<'a, W>,
 }
 
-/// What the stages know of the keys. Of places beyond the batch: of bucket 0, and of the first entry.
+/// State of the keys of a batch between stages. Lanes beyond the batch refer to bucket 0 and to the first entry.
 #[repr(align(64))]
 pub(super) struct Stages {
     /// Where the candidate is.
@@ -95,12 +95,12 @@ pub(super) struct Stages {
     pub(super) again: u64,
 }
 
-/// What is known before a batch, and what to do beside looking it up.
+/// Options of a lookup: known hashes, and a time of use to note.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     /// The hashes of the keys; computed where there are none.
     pub(super) hashes: Option<&'a [u32]>,
-    /// What to note as the time of use of the keys found.
+    /// The time of use to note for the keys that are found.
     pub(super) used: Option<u64>,
 }
 
@@ -257,7 +257,7 @@ fn go_on<const W: usize, I: BucketOps>(
 
 /// Compares the candidates' keys, and looks up alone what changed meanwhile. Returns the hits.
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "what is known of a batch, in registers")]
+#[expect(clippy::too_many_arguments, reason = "the state of a batch, in registers")]
 fn finish<const W: usize, I: BucketOps>(
     isa: I,
     table: &CuckooTable<W>,
@@ -329,7 +329,7 @@ fn ask<const W: usize, const EVEN: bool>(
     }
 }
 
-/// Compares the signatures in the primary buckets, and asks for the candidates' entries. What is done for
+/// Compares the signatures in the primary buckets, and prefetches the candidates' entries. The work for
 /// every key is short and without branches: hits and misses come in no order.
 #[inline(always)]
 fn primaries<const W: usize, I: BucketOps>(isa: I, view: View<'_, W>, stages: &mut Stages, len: usize) {
@@ -345,7 +345,7 @@ fn primaries<const W: usize, I: BucketOps>(isa: I, view: View<'_, W>, stages: &m
     }
     stages.candidates = nonzero(&stages.slots);
     // Of a miss nothing else is read than the primary bucket: it is decided here. That one changes within
-    // these few instructions is so rare that nobody asks which.
+    // these few instructions is so rare that it is not tracked by key.
     let all = u64::MAX >> (BATCH_MAX - len);
     stages.again = if changed != 0 { all & !stages.candidates } else { 0 };
     let moved = moved(&filters, &stages.signatures);
@@ -357,7 +357,7 @@ fn primaries<const W: usize, I: BucketOps>(isa: I, view: View<'_, W>, stages: &m
     }
 }
 
-/// The places of the ones.
+/// Returns the places of the ones.
 #[inline(always)]
 fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
@@ -368,7 +368,7 @@ fn ones(mut bits: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The same in the alternate buckets, for keys that may be there. Returns the candidates.
+/// Compares the signatures in the alternate buckets, for keys that may be there. Returns the candidates.
 #[inline(always)]
 fn alternates<const W: usize, I: BucketOps>(
     isa: I,

@@ -46,13 +46,13 @@ impl Bucket {
         bucket as usize * size_of::<Self>()
     }
 
-    /// The same of its filter.
+    /// Returns the offset of a bucket's filter.
     #[inline(always)]
     pub(super) fn filter_at(bucket: u32) -> usize {
         Self::signatures_at(bucket) + std::mem::offset_of!(Self, filter)
     }
 
-    /// The same of its version.
+    /// Returns the offset of a bucket's version.
     #[inline(always)]
     pub(super) fn version_at(bucket: u32) -> usize {
         Self::signatures_at(bucket) + std::mem::offset_of!(Self, version)
@@ -64,7 +64,7 @@ impl Bucket {
         self.version.load(Acquire)
     }
 
-    /// Whether all that was read between [`version`](Self::version) and now was there at one time.
+    /// Returns whether all that was read between [`version`](Self::version) and now was there at one time.
     #[inline(always)]
     pub(super) fn is_unchanged(&self, version: u32) -> bool {
         self.change_since(version) == 0
@@ -77,18 +77,18 @@ impl Bucket {
         (version & 1) | (self.version.load(Relaxed) ^ version)
     }
 
-    /// The slots that are taken, a bit each.
+    /// Returns the slots that are taken, a bit each.
     pub(super) fn taken(&self) -> u32 {
         !self.matches(0) & ((1 << SLOTS) - 1)
     }
 
-    /// Whether keys with this signature may be in their alternate bucket, this being their primary one.
+    /// Returns whether keys with this signature may be in their alternate bucket, this being their primary one.
     #[inline(always)]
     pub(super) fn may_have_moved(&self, signature: u16) -> bool {
         self.filter() & Self::filter_bit(signature) != 0
     }
 
-    /// The slots with this signature, a bit each; [`super::scalar::matches`].
+    /// Returns the slots with this signature, a bit each; [`super::scalar::matches`].
     #[inline(always)]
     pub(super) fn matches(&self, signature: u16) -> u32 {
         let pair = |i: usize| {
@@ -98,7 +98,7 @@ impl Bucket {
         super::scalar::matches([pair(0), pair(1)], signature)
     }
 
-    /// All signatures, for reading them as a vector.
+    /// Returns all signatures, for reading them as a vector.
     #[cfg(all(target_arch = "x86_64", not(all(loom, test)), not(miri)))]
     #[inline(always)]
     pub(super) fn signatures(&self) -> *const [AtomicU32; SLOTS / 2] {
@@ -121,7 +121,7 @@ impl Bucket {
         [filter as u32, (filter >> 32) as u32, version, 0]
     }
 
-    /// A copy of all signatures.
+    /// Returns a copy of all signatures.
     #[cfg(all(target_arch = "x86_64", any(all(loom, test), miri)))]
     pub(super) fn signatures(&self) -> [u32; SLOTS / 2] {
         std::array::from_fn(|word| self.signatures[word].load(Relaxed))
@@ -132,7 +132,7 @@ impl Bucket {
         (self.signatures[slot / 2].load(Relaxed) >> (slot % 2 * 16)) as u16
     }
 
-    /// The first free slot. For the writer.
+    /// Returns the first free slot. For the writer.
     pub(super) fn free_slot(&self) -> Option<usize> {
         let free = self.matches(0);
         (free != 0).then(|| free.trailing_zeros() as usize)
@@ -142,17 +142,17 @@ impl Bucket {
     pub(super) fn set_signature(&self, slot: usize, signature: u16) {
         let word = &self.signatures[slot / 2];
         let shift = slot % 2 * 16;
-        // There is one writer, so that nobody changes the word in between.
+        // There is one writer, so that no other thread changes the word in between.
         word.store(word.load(Relaxed) & !(0xffff << shift) | u32::from(signature) << shift, Relaxed);
     }
 
-    /// The bit of a signature in the filter.
+    /// Returns the bit of a signature in the filter.
     #[inline(always)]
     pub(super) fn filter_bit(signature: u16) -> u64 {
         1 << (signature >> 10)
     }
 
-    /// The filter of the keys that moved away.
+    /// Returns the filter of the keys that moved away.
     #[inline(always)]
     pub(super) fn filter(&self) -> u64 {
         self.filter.load(Relaxed)
@@ -174,7 +174,7 @@ impl<'a, const N: usize> Writing<'a, N> {
         for bucket in buckets {
             bucket.version.store(bucket.version.load(Relaxed).wrapping_add(1), Relaxed);
         }
-        // Whoever sees any of the changes that follow sees the odd versions.
+        // A reader that sees any of the changes that follow sees the odd versions.
         fence(Release);
         Self(buckets)
     }

@@ -55,7 +55,7 @@ impl<const W: usize> CuckooWriter<W> {
         false
     }
 
-    /// Asks for the other buckets of the keys in this one, and for what is read of the key that will be moved, whichever
+    /// Asks for the other buckets of the keys in this one, and for the data of the key that will be moved, whichever
     /// it is. Returns those buckets.
     fn ask_for_others(&self, bucket: u32) -> [u32; SLOTS] {
         self.metadata.prefetch(id(bucket, 0));
@@ -71,8 +71,8 @@ impl<const W: usize> CuckooWriter<W> {
     fn shift(&mut self, steps: &[Step], mut head: usize, mut slot: usize, mut to: u32) -> bool {
         loop {
             let step = steps[head];
-            // A way that crosses itself may have changed what it stands on: what was moved so far is right,
-            // and the search begins anew.
+            // A path that crosses itself may have changed its own buckets: the moves so far are right,
+            // and the search restarts.
             if self.other_bucket(step.bucket, slot) != to
                 || !self.move_slot(step.bucket, slot, to)
                 || head < 2
@@ -85,7 +85,7 @@ impl<const W: usize> CuckooWriter<W> {
         }
     }
 
-    /// The other bucket of the key in a slot.
+    /// Returns the other bucket of the key in a slot.
     fn other_bucket(&self, bucket: u32, slot: usize) -> u32 {
         let geometry = self.geometry();
         if geometry.is_even() {

@@ -75,13 +75,13 @@ impl<const W: usize> Entries<W> {
     }
 }
 
-/// The number of a slot, under which the writer's metadata and the times of use have its key.
+/// Returns the number of a slot, under which the writer's metadata and the times of use have its key.
 #[inline(always)]
 pub(super) fn id(at: u32, slot: usize) -> u32 {
     at * SLOTS as u32 + slot as u32
 }
 
-/// What can be done with entries.
+/// Access to entries.
 #[derive(Clone, Copy)]
 pub(super) struct EntriesView<'a, const W: usize> {
     words: &'a [AtomicU32],
@@ -96,10 +96,10 @@ impl<'a, const W: usize> EntriesView<'a, W> {
     pub(super) const STRIDE: usize = stride(W);
     /// Where the entry of each slot begins, in words from the first of its bucket.
     pub(super) const PLACES: [u32; SLOTS] = places(W);
-    /// Whether an entry has words in a second line.
+    /// True if an entry has words in a second line.
     const LONG: bool = in_line(W) == 0;
 
-    /// The entry of a slot.
+    /// Returns the entry of a slot.
     #[inline(always)]
     pub(super) fn at(self, bucket: u32, slot: usize) -> EntryAt {
         bucket as usize * Self::STRIDE + const { Self::PLACES }[slot % SLOTS] as usize
@@ -131,7 +131,7 @@ impl<'a, const W: usize> EntriesView<'a, W> {
         self.words.as_ptr().wrapping_add(entry).cast()
     }
 
-    /// The words from an entry's first on, `LEN` of them, which must all be in its bucket's lines.
+    /// Returns the words from an entry's first on, `LEN` of them, which must all be in its bucket's lines.
     #[inline(always)]
     pub(super) fn row<const LEN: usize>(self, entry: EntryAt) -> &'a [AtomicU32; LEN] {
         self.words[entry..].first_chunk().expect("an entry is followed by the rest of its line")

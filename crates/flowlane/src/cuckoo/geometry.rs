@@ -29,22 +29,22 @@ impl Geometry {
         u64::from(self.split) << 32 | u64::from(self.mask)
     }
 
-    /// Number of buckets in use.
+    /// Returns the number of buckets in use.
     pub(super) fn buckets(self) -> u32 {
         self.mask + 1 + self.split
     }
 
-    /// Whether no doubling is under way.
+    /// Returns whether no doubling is under way.
     pub(super) fn is_even(self) -> bool {
         self.split == 0
     }
 
-    /// The next bucket to be split, and the bucket that takes the keys which leave it.
+    /// Returns the next bucket to be split, and the bucket that takes the keys which leave it.
     pub(super) fn next_split(self) -> (u32, u32) {
         (self.split, self.split + self.mask + 1)
     }
 
-    /// The state after that split.
+    /// Returns the state after that split.
     pub(super) fn after_split(self) -> Self {
         if self.split == self.mask {
             Self { mask: 2 * self.mask + 1, split: 0 }
@@ -53,7 +53,7 @@ impl Geometry {
         }
     }
 
-    /// The bucket of a hash. A key's primary bucket is that of its hash, its alternate one that of
+    /// Returns the bucket of a hash. A key's primary bucket is that of its hash, its alternate one that of
     /// [`alternate_hash`].
     #[inline(always)]
     pub(super) fn bucket(self, hash: u32) -> u32 {
@@ -67,7 +67,7 @@ impl Geometry {
         if EVEN { hash & self.mask } else { self.bucket(hash) }
     }
 
-    /// The other bucket of a key of which only this bucket and the signature are known; not while a
+    /// Returns the other bucket of a key of which only this bucket and the signature are known; not while a
     /// doubling is under way, when the bucket may tell one bit of the hash too few.
     pub(super) fn other_bucket(self, bucket: u32, signature: u16) -> u32 {
         debug_assert!(self.is_even());
@@ -75,13 +75,13 @@ impl Geometry {
     }
 }
 
-/// What is kept of a hash in the bucket, never 0 (a free slot): the bits that the bucket's number leaves.
+/// Returns the signature of a hash, never 0 (a free slot): the bits that do not select the bucket.
 #[inline(always)]
 pub(super) fn signature(hash: u32) -> u16 {
     ((hash >> 16) as u16).max(1)
 }
 
-/// The hash whose bucket is the alternate one.
+/// Returns the hash whose bucket is the alternate one.
 #[inline(always)]
 pub(super) fn alternate_hash(hash: u32) -> u32 {
     hash ^ spread(signature(hash))

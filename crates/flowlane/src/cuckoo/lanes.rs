@@ -11,7 +11,7 @@ use crate::isa;
 /// # Safety
 /// `VEX` only where it proves AVX.
 pub(super) unsafe trait Encoding: Copy {
-    /// Whether they are in the encoding of AVX.
+    /// True if they are in the encoding of AVX.
     const VEX: bool;
 }
 
@@ -30,7 +30,7 @@ unsafe impl Encoding for isa::Avx512 {
     const VEX: bool = true;
 }
 
-/// The signatures in one register.
+/// Returns the signatures in one register.
 #[cfg(not(any(all(loom, test), miri)))]
 #[inline(always)]
 pub(super) fn signatures<I: Encoding>(_: I, bucket: &Bucket) -> __m128i {
@@ -51,7 +51,7 @@ pub(super) fn signatures<I: Encoding>(_: I, bucket: &Bucket) -> __m128i {
     signatures
 }
 
-/// The signatures in one register, for the model checker and the interpreter.
+/// Returns the signatures in one register, for the model checker and the interpreter.
 #[cfg(any(all(loom, test), miri))]
 pub(super) fn signatures<I: Encoding>(_: I, bucket: &Bucket) -> __m128i {
     // SAFETY: 16 bytes that may have any value.

@@ -133,7 +133,7 @@ fn a_split_hides_none<const W: usize>(batch: bool, displaced: bool) {
     });
 }
 
-/// Whether the bucket that a key of this hash is in is split from 0 to 2.
+/// Returns whether the bucket that a key of this hash is in is split from 0 to 2.
 fn goes(hash: u32, displaced: bool) -> bool {
     let hash = if displaced { alternate_hash(hash) } else { hash };
     hash & 3 == 2

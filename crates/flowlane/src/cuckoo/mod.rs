@@ -52,7 +52,7 @@ pub const KEY_WORDS_MAX: usize = 16;
 /// reach 97 % and more); the distance is for bad luck.
 const LOAD_MAX_PERCENT: usize = 96;
 
-/// The same of tables with up to [`SMALL_ENTRIES`] keys, where bad luck weighs more, and slots less.
+/// Share of the slots of tables with up to [`SMALL_ENTRIES`] keys, in percent: bad luck weighs more there, and slots less.
 const SMALL_LOAD_MAX_PERCENT: usize = 75;
 
 const SMALL_ENTRIES: usize = 4096;
@@ -67,7 +67,7 @@ pub struct CuckooConfig {
 }
 
 impl CuckooConfig {
-    /// A table for `entries_max` keys (at least 1, at most 2³⁰), hashed under `seed`, which should be
+    /// Creates a table for `entries_max` keys (at least 1, at most 2³⁰), hashed under `seed`, which should be
     /// secret: who knows it can make keys that all belong to the same two buckets.
     pub fn new(entries_max: usize, seed: u32) -> Self {
         let entries_max = entries_max.clamp(1, 1 << 30);
@@ -84,7 +84,7 @@ impl CuckooConfig {
     /// Makes batches be looked up by the variant of this name, where it may be used here, instead of the one
     /// chosen for tables of this size, or found in the first batches ([`dispatch`](crate::dispatch)).
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
-        Backend::of(variant).map(|body| Self { variant: Some(body), ..self })
+        Backend::of(variant).map(|backend| Self { variant: Some(backend), ..self })
     }
 }
 
@@ -98,7 +98,7 @@ pub struct CuckooTable<const W: usize> {
     geometry: AtomicU64,
     len: AtomicU64,
     entries_max: usize,
-    body: AdaptiveDispatch<Backend>,
+    backend: AdaptiveDispatch<Backend>,
     hash: KeyHash<W>,
 }
 
@@ -122,7 +122,7 @@ fn buckets_for(entries: usize) -> usize {
     (entries * 100).div_ceil(SLOTS * percent).next_power_of_two().max(2)
 }
 
-/// Tables of so many bytes are seldom in the caches that a core has for itself. Overlapping batches cost a seventh where
+/// Tables from this number of bytes on are seldom in the caches that a core has for itself. Overlapping batches cost a seventh where
 /// tables are (3.5 MiB), and gain a fifth in 28 MiB and a half in 112 (Zen 5, keys of 16 bytes).
 const OVERLAP_FROM_BYTES: usize = if cfg!(any(test, miri)) { 64 << 10 } else { 8 << 20 };
 
@@ -137,14 +137,14 @@ impl<const W: usize> CuckooTable<W> {
             let slot = KernelSlot::Cuckoo(SizeClass::of(table_bytes));
             AdaptiveDispatch::of(slot, |text| Backend::of(text.parse().ok()?))
         };
-        let body = config.variant.map_or_else(chosen, AdaptiveDispatch::named);
+        let backend = config.variant.map_or_else(chosen, AdaptiveDispatch::named);
         Self {
             buckets,
             entries,
             geometry: AtomicU64::new(at_first.to_word()),
             len: AtomicU64::new(0),
             entries_max: config.entries_max,
-            body,
+            backend,
             hash: KeyHash::new(config.seed.into()),
         }
     }
@@ -154,12 +154,12 @@ impl<const W: usize> CuckooTable<W> {
         Geometry::from_word(self.geometry.load(Acquire))
     }
 
-    /// Number of keys.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.len.load(Relaxed) as usize
     }
 
-    /// Whether there are no keys.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -174,7 +174,7 @@ impl<const W: usize> CuckooTable<W> {
         self.geometry().buckets() as usize * SLOTS
     }
 
-    /// Bytes that readers share, reserved for [`entries_max`](Self::entries_max); the writer has more
+    /// Returns the bytes that readers share, reserved for [`entries_max`](Self::entries_max); the writer has more
     /// ([`CuckooWriter::writer_bytes`]).
     pub fn table_bytes(&self) -> usize {
         self.buckets.size_bytes() + self.entries.size_bytes()
@@ -182,10 +182,10 @@ impl<const W: usize> CuckooTable<W> {
 
     /// Which variant looks batches up.
     pub fn variant(&self) -> Variant {
-        self.body.get().variant()
+        self.backend.get().variant()
     }
 
-    /// The hash of a key: [`Multilinear`](crate::hash::multilinear::Multilinear) under the table's seed.
+    /// Returns the hash of a key: [`Multilinear`](crate::hash::multilinear::Multilinear) under the table's seed.
     #[inline]
     pub fn hash(&self, key: &[u32; W]) -> u32 {
         self.hash.hash(key)
@@ -201,7 +201,7 @@ impl<const W: usize> CuckooTable<W> {
         let (groups, rest) = keys.as_chunks::<KEYS>();
         let (own, own_rest) = hashes.as_chunks_mut::<KEYS>();
         for (keys, hashes) in groups.iter().zip(own) {
-            match self.body.get() {
+            match self.backend.get() {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL.
                 Backend::Avx512(_) => unsafe { multilinear::avx512::hash_keys(&self.hash, keys, hashes) },
@@ -213,18 +213,18 @@ impl<const W: usize> CuckooTable<W> {
         }
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn lookup(&self, key: &[u32; W]) -> Option<u32> {
         self.lookup_with_hash(key, self.hash(key))
     }
 
-    /// The value of `key`, whose hash is `hash`: that of [`hash`](Self::hash), or another if the key was
+    /// Returns the value of `key`, whose hash is `hash`: that of [`hash`](Self::hash), or another if the key was
     /// inserted with it.
     pub fn lookup_with_hash(&self, key: &[u32; W], hash: u32) -> Option<u32> {
         scalar::lookup(self, key, hash).map(|found| found.value)
     }
 
-    /// The value of `key`, found as [`lookup`](Self::lookup) finds it, with every step told to `probe`.
+    /// Returns the value of `key`, found as [`lookup`](Self::lookup) finds it, with every step reported to `probe`.
     pub fn lookup_probed(&self, key: &[u32; W], probe: &mut impl Probe) -> Option<u32> {
         probe.load(0, Part::Key, 0, 4 * W, Dependency::Free);
         // The sum of products, folded: a load, a multiplication and an addition a word, five instructions at the end.
@@ -279,7 +279,7 @@ impl<const W: usize> CuckooTable<W> {
             return;
         }
         let timed = || if self.is_empty() { 0 } else { keys.len() };
-        self.body.run_batch(timed, |body| match body {
+        self.backend.run_batch(timed, |backend| match backend {
             Backend::Scalar => LookupMany { table: self, keys, values, hits }.run(Portable),
             #[cfg(target_arch = "x86_64")]
             Backend::Sse42(isa) => isa.run(LookupMany { table: self, keys, values, hits }),
@@ -297,7 +297,7 @@ impl<const W: usize> CuckooTable<W> {
             return 0;
         }
         let timed = || if self.is_empty() { 0 } else { keys.len() };
-        self.body.run_batch(timed, |body| match body {
+        self.backend.run_batch(timed, |backend| match backend {
             Backend::Scalar => LookupBatch { table: self, keys, request, values }.run(Portable),
             #[cfg(target_arch = "x86_64")]
             Backend::Sse42(isa) => isa.run(LookupBatch { table: self, keys, request, values }),

@@ -7,7 +7,7 @@ use super::geometry::{alternate_hash, signature};
 use super::sync::pause;
 use crate::probe::{Dependency, NoProbe, Part, Probe};
 
-/// What a reader found, and the number of the slot where it found it.
+/// The value that a reader found, and the number of its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub(super) id: u32,
@@ -17,7 +17,7 @@ pub(super) struct Found {
 /// The writer changed a bucket while it was read.
 struct Changed;
 
-/// The slots with this signature, a bit each.
+/// Returns the slots with this signature, a bit each.
 #[inline(always)]
 pub(super) fn matches(signatures: [u64; 2], signature: u16) -> u32 {
     let nibble = |word: u64| -> u32 {
@@ -36,7 +36,7 @@ pub(super) fn lookup<const W: usize>(table: &CuckooTable<W>, key: &[u32; W], has
     lookup_probed(table, key, hash, &mut NoProbe)
 }
 
-/// [`lookup`], told to a probe.
+/// [`lookup`], reported to a probe.
 #[inline(always)]
 pub(super) fn lookup_probed<const W: usize>(
     table: &CuckooTable<W>,
@@ -70,7 +70,7 @@ fn attempt<const W: usize>(
     if let Some(found) = find(table, at, version, key, signature, probe)? {
         return Ok(Some(found));
     }
-    // A miss is valid where there was a time at which the key was in neither bucket: where what was read
+    // A miss is valid where there was a time at which the key was in neither bucket: where the data read
     // of the primary bucket, its filter included, still holds after the alternate one was read.
     let may_have_moved = primary.may_have_moved(signature);
     probe.load(0, Part::Buckets, Bucket::filter_at(at), 8, Dependency::Free);
@@ -100,7 +100,7 @@ fn attempt<const W: usize>(
     if moved || !primary.is_unchanged(version) { Err(Changed) } else { Ok(None) }
 }
 
-/// The key in this bucket.
+/// Returns the key in this bucket.
 fn find<const W: usize>(
     table: &CuckooTable<W>,
     at: u32,
@@ -118,7 +118,7 @@ fn find<const W: usize>(
     if table.buckets[at as usize].is_unchanged(version) { Ok(Some(found)) } else { Err(Changed) }
 }
 
-/// Branches, as probes are told of them.
+/// Branches, as they are reported to probes.
 pub(super) mod branch {
     /// Is there another slot with the signature?
     pub(in crate::cuckoo) const SIGNATURE: u32 = 0;

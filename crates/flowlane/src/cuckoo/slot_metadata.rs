@@ -1,4 +1,4 @@
-//! What only the writer needs to know: the hash of every key, and which keys are away from their primary
+//! Metadata of slots for the writer only: the hash of every key, and which keys are away from their primary
 //! bucket. A key goes by the number of its slot.
 
 use super::bucket::Bucket;
@@ -8,7 +8,7 @@ use crate::memory::{Memory, prefetch};
 /// No slot, in lists.
 const NONE: u32 = 0;
 
-/// Of what is known of a slot: the hash of its key.
+/// Metadata of a slot: the hash of its key.
 const HASH: usize = 0;
 /// The next slot plus one of the list that it is in.
 const NEXT: usize = 1;
@@ -17,7 +17,7 @@ const NEXT: usize = 1;
 pub(super) struct SlotMetadata {
     /// By slot, side by side: both are wanted where a key moves.
     slots: Memory<[u32; 2]>,
-    /// For every bucket the list of the keys that its filter stands for: slot plus one. With it the filter
+    /// For every bucket the list of the keys in its filter: slot plus one. With it the filter
     /// is exact after every removal and split, where one of counters would have to forget.
     moved: Memory<u32>,
 }

@@ -1,4 +1,4 @@
-//! What is in a slot: its signature in the bucket, key and value in its entry.
+//! The contents of slots: the signature in the bucket, key and value in its entry.
 
 use super::CuckooTable;
 use super::bucket::Bucket;
@@ -7,13 +7,13 @@ use super::scalar::branch;
 use crate::probe::{Dependency, NoProbe, Part, Probe};
 
 impl<const W: usize> CuckooTable<W> {
-    /// The slot of a bucket with this key. A reader's answer depends on the bucket's version.
+    /// Returns the slot of a bucket with this key. A reader's answer depends on the bucket's version.
     #[inline(always)]
     pub(super) fn slot_of(&self, at: u32, key: &[u32; W], signature: u16) -> Option<usize> {
         self.slot_of_probed(at, key, signature, &mut NoProbe)
     }
 
-    /// [`slot_of`](Self::slot_of), told to a probe.
+    /// [`slot_of`](Self::slot_of), reported to a probe.
     #[inline(always)]
     pub(super) fn slot_of_probed(
         &self,

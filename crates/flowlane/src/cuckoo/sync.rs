@@ -16,7 +16,7 @@ mod alias {
     pub(in crate::cuckoo) use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
     pub(in crate::cuckoo) use loom::thread::yield_now as pause;
 
-    /// Stands in for the mapped memory: loom's atomics are no plain words.
+    /// Replaces the mapped memory: loom's atomics are no plain words.
     #[derive(Debug)]
     pub(in crate::cuckoo) struct Memory<T>(Vec<T>);
 

@@ -191,7 +191,7 @@ fn batches_of_hits_of_misses_and_of_one_hit_are_right() {
 }
 
 #[test]
-fn keys_of_one_hash_fill_both_buckets_and_are_told_apart() {
+fn keys_of_one_hash_fill_both_buckets_and_stay_distinct() {
     for_each_variant(|variant| {
         one_hash::<1>(variant);
         one_hash::<2>(variant);
@@ -239,7 +239,7 @@ fn fills<const W: usize>() {
             geometry: AtomicU64::new(Geometry::new(buckets as u32).to_word()),
             len: AtomicU64::new(0),
             entries_max: buckets * slots,
-            body: writer.table.body.clone(),
+            backend: writer.table.backend.clone(),
             hash: writer.table.hash.clone(),
         });
         let refused = (0..u32::MAX).find(|n| writer.insert(&key(*n), 0).is_err()).expect("is finite");
@@ -409,7 +409,7 @@ fn churn<const W: usize>(config: CuckooConfig) {
         let mut numbers = Numbers(5);
         let mut refused = 0;
         let mut step = 0u64;
-        // On a busy machine a reader may come late; where one failed, the count stands still.
+        // On a busy machine a reader may come late; where one failed, the count does not advance.
         while step < 150_000 || (rounds.load(Relaxed) < 100 && step < 50_000_000) {
             step += 1;
             let n = PERMANENT + numbers.below(70_000 - u64::from(PERMANENT)) as u32;

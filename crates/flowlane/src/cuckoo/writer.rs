@@ -79,7 +79,7 @@ struct Item<'a, const W: usize> {
 }
 
 impl<const W: usize> CuckooWriter<W> {
-    /// An empty table.
+    /// Creates an empty table.
     ///
     /// # Panics
     /// Where the system has no memory for it.
@@ -98,18 +98,18 @@ impl<const W: usize> CuckooWriter<W> {
     /// Looks batches up by this variant from now on, where it may be used here and there are no readers.
     /// Says whether that is so.
     pub(crate) fn set_variant(&mut self, variant: Variant) -> bool {
-        let (table, body) = (Arc::get_mut(&mut self.table), Backend::of(variant));
-        let (Some(table), Some(body)) = (table, body) else { return false };
-        table.body = AdaptiveDispatch::named(body);
+        let (table, backend) = (Arc::get_mut(&mut self.table), Backend::of(variant));
+        let (Some(table), Some(backend)) = (table, backend) else { return false };
+        table.backend = AdaptiveDispatch::named(backend);
         true
     }
 
-    /// Another reader.
+    /// Returns another reader.
     pub fn reader(&self) -> CuckooReader<W> {
         CuckooReader { table: Arc::clone(&self.table) }
     }
 
-    /// Bytes that the writer keeps for itself, reserved for [`entries_max`](CuckooTable::entries_max).
+    /// Returns the bytes that the writer keeps for itself, reserved for [`entries_max`](CuckooTable::entries_max).
     pub fn writer_bytes(&self) -> usize {
         self.metadata.size_bytes()
     }
@@ -237,7 +237,7 @@ impl<const W: usize> CuckooWriter<W> {
         Some(value)
     }
 
-    /// Every key and its value, in no order.
+    /// Returns every key and its value, in no order.
     pub fn iter(&self) -> impl Iterator<Item = ([u32; W], u32)> + '_ {
         (0..self.geometry().buckets()).flat_map(move |bucket| {
             let taken = self.taken(bucket);
@@ -278,7 +278,7 @@ impl<const W: usize> CuckooWriter<W> {
         self.sweep(usize::MAX, |_, _, _| false);
     }
 
-    /// The taken slots of a bucket, a bit each.
+    /// Returns the taken slots of a bucket, a bit each.
     fn taken(&self, bucket: u32) -> u32 {
         self.table.buckets[bucket as usize].taken()
     }

@@ -1,4 +1,4 @@
-//! What holds where nothing was measured on the machine itself: a row of choices for each family of CPUs.
+//! The built-in choices, for machines without measurements of their own: a row for each family of CPUs.
 
 use strum::{Display, IntoStaticStr, VariantArray};
 
@@ -36,12 +36,12 @@ impl Family {
     /// All of them.
     pub const ALL: [Self; 8] = named_enum::all();
 
-    /// The family of the CPU that this runs on.
+    /// Returns the family of the CPU that this runs on.
     pub fn this() -> Self {
         Self::of(Cpu::this(), Variant::detected)
     }
 
-    /// The family of a CPU that has the variants of which `has` says so.
+    /// Returns the family of a CPU that has the variants of which `has` says so.
     pub fn of(cpu: &Cpu, has: impl Fn(Variant) -> bool) -> Self {
         match (cpu.vendor.as_str(), cpu.family) {
             ("AuthenticAMD", 26..) if has(Variant::Avx512) => Self::Zen5,
@@ -60,12 +60,12 @@ impl Family {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// On what its choices were measured; none where they are those of another family. Not all of them need have been
+    /// Returns the CPU that its choices were measured on; none where they are those of another family. Not all need have been
     /// ([`is_measured`](Self::is_measured)).
     pub fn measured_on(self) -> Option<&'static str> {
         match self {
@@ -78,7 +78,7 @@ impl Family {
         }
     }
 
-    /// Whether its choice for a slot was measured.
+    /// Returns whether its choice for a slot was measured.
     pub fn is_measured(self, slot: KernelSlot) -> bool {
         let is_left_out = self == Self::SkylakeSp
             && matches!(
@@ -92,7 +92,7 @@ impl Family {
         self.measured_on().is_some() && !is_left_out
     }
 
-    /// Whether figures were taken on CPUs of this family itself. The rows for any CPU with AVX2 or SSE4.2 were measured on
+    /// Returns whether figures were taken on CPUs of this family itself. The rows for any CPU with AVX2 or SSE4.2 were measured on
     /// one CPU under a cap.
     pub(super) fn is_a_measured_cpu(self) -> bool {
         matches!(self, Self::Zen5 | Self::SkylakeSp)
@@ -109,10 +109,10 @@ impl Family {
             // With warm caches as fast as AVX-512, out of swept ones 4 to 14 % faster.
             Self::Zen5 if slot == KernelSlot::Routes4 => avx2(slot),
             // Of those with AVX-512 but these two none has been measured yet. These are the choices that do not
-            // stand or fall with what is slow on one of them: none stores compressed vectors to memory, which is
+            // depend on an instruction that is slow on one of them: none stores compressed vectors to memory, which is
             // slow on Zen (`bloom/README.md`).
             Self::Zen5 | Self::Zen4 | Self::SapphireRapids | Self::IceLake => avx512(slot),
-            // Cascade Lake, 2026-11-22: AVX-512 takes 23 to 53 % fewer cycles than AVX2 for what was measured. The
+            // Cascade Lake, 2026-11-22: AVX-512 takes 23 to 53 % fewer cycles than AVX2 for the slots that were measured. The
             // rest keeps what AVX2 has.
             Self::SkylakeSp if self.is_measured(slot) => avx512(slot),
             Self::SkylakeSp => avx2(slot),
@@ -123,7 +123,7 @@ impl Family {
     }
 }
 
-/// The choices of all rows for a slot, widest first.
+/// Returns the choices of all rows for a slot, widest first.
 pub(super) fn by_width(slot: KernelSlot) -> [&'static str; 4] {
     [avx512(slot), avx2(slot), sse42(slot), portable(slot)]
 }
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_told_apart() {
+    fn families_are_distinguished() {
         let all = |_| true;
         assert_eq!(Family::of(&cpu("AuthenticAMD", 26, 2), all), Family::Zen5);
         assert_eq!(Family::of(&cpu("AuthenticAMD", 25, 0x11), all), Family::Zen4);

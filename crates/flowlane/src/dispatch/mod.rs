@@ -15,45 +15,45 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{PoisonError, RwLock};
 
-/// A candidate replaces what is built in, or what comes first, where it takes less than this share of its time: what lies
-/// between is noise.
+/// A candidate replaces the built-in choice, or an earlier candidate, if it takes less than this share of its time. Smaller
+/// differences are noise.
 pub(crate) const WIN_BELOW: f64 = 0.97;
 
-/// The widest of the bodies of a slot that are tried: as many.
+/// Kernels of a slot that take part in a trial: the widest ones.
 const TRIED: usize = 2;
 
 /// A counter of equal ticks of any length.
 pub type Clock = fn() -> u64;
 
-/// What was chosen for some slots; for the others the built-in table holds.
+/// Overrides of the built-in choice, by slot. Slots without one use the built-in choice.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct KernelOverrides {
     by_slot: BTreeMap<KernelSlot, String>,
 }
 
 impl KernelOverrides {
-    /// None.
+    /// No overrides.
     pub const fn new() -> Self {
         Self { by_slot: BTreeMap::new() }
     }
 
-    /// Chooses for a slot: a text that its table reads, such as `avx512-staged/u8/prefetch`. One that it does
-    /// not read, or cannot use here, has no effect ([`Selection::refused`] says so).
+    /// Overrides a slot, by a text that its table parses, such as `avx512-staged/u8/prefetch`. One that the table
+    /// cannot parse, or cannot use here, has no effect ([`Selection::refused`] says so).
     pub fn set(&mut self, slot: KernelSlot, choice: impl Into<String>) {
         self.by_slot.insert(slot, choice.into());
     }
 
-    /// What was chosen for a slot.
+    /// Returns the override of a slot.
     pub fn get(&self, slot: KernelSlot) -> Option<&str> {
         self.by_slot.get(&slot).map(String::as_str)
     }
 
-    /// All that was chosen, in the order of the slots.
+    /// Iterates over the overrides, in the order of slots.
     pub fn iter(&self) -> impl Iterator<Item = (KernelSlot, &str)> {
         self.by_slot.iter().map(|(slot, choice)| (*slot, choice.as_str()))
     }
 
-    /// Whether nothing was chosen.
+    /// Returns whether there are no overrides.
     pub fn is_empty(&self) -> bool {
         self.by_slot.is_empty()
     }
@@ -61,22 +61,22 @@ impl KernelOverrides {
 
 static OVERRIDES: RwLock<KernelOverrides> = RwLock::new(KernelOverrides::new());
 
-/// Makes these the choices of all tables that are built from now on: the second of the library's three pieces of
+/// Overrides the kernels of all tables that are built from now on: the second of the library's three pieces of
 /// global state. To be called once, at the start.
 pub fn set_overrides(choices: KernelOverrides) {
     *OVERRIDES.write().unwrap_or_else(PoisonError::into_inner) = choices;
 }
 
-/// What is installed.
+/// Returns the overrides in force.
 pub fn overrides() -> KernelOverrides {
     OVERRIDES.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 static CLOCK: RwLock<Option<Clock>> = RwLock::new(None);
 
-/// Gives the library a clock, by which tables that are built from now on measure their bodies in their first batches,
-/// where nobody has chosen and nobody has measured: the last of the library's three pieces of global state. To be called
-/// once, at the start; without it nothing is measured.
+/// Sets the clock by which tables that are built from now on time their kernels in their first batches, where there is
+/// neither an explicit choice nor an override nor a measurement: the last of the library's three pieces of global state. To
+/// be called once, at the start; without it there are no trials.
 ///
 /// It is read twice for each of some 30 batches of a table.
 pub fn set_trial_clock(clock: Clock) {
@@ -91,10 +91,10 @@ fn clock() -> Option<Clock> {
     *CLOCK.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a choice comes from.
+/// The source of a choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Source {
-    /// It was installed.
+    /// An override.
     Installed,
     /// The built-in table of a family: this CPU's, or a more general one where this CPU's choice needs more
     /// than there is, or than the width cap allows.
@@ -110,22 +110,22 @@ impl fmt::Display for Source {
     }
 }
 
-/// What a table uses, and why.
+/// The kernel that a table uses, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selection<T> {
-    /// What it uses.
+    /// The choice.
     pub choice: T,
-    /// Where that comes from.
+    /// Its source.
     pub source: Source,
-    /// What was installed and cannot be used here.
+    /// The override, if it cannot be used here.
     pub refused: Option<String>,
-    /// What the first batches of the table measure it against; none where it is settled, or where there is no clock
+    /// The kernels that the first batches compare it with; none where the choice is settled, or where there is no clock
     /// ([`set_trial_clock`]).
     pub candidates: Vec<T>,
 }
 
 impl<T: fmt::Display> Selection<T> {
-    /// Where the choice comes from, what was refused for it, and what it is to be measured against, in words.
+    /// Describes the source, a refused override, and the candidates of a trial.
     pub fn origin(&self) -> String {
         let mut text = self.source.to_string();
         if let Some(refused) = &self.refused {
@@ -139,8 +139,8 @@ impl<T: fmt::Display> Selection<T> {
     }
 }
 
-/// The choice for a slot: what is installed, else what this CPU's family has built in, else what a more general
-/// family has; the first that `read` can use.
+/// Selects the kernel for a slot: the override, else the built-in choice of this CPU's family, else that of a more general
+/// family; the first that `read` can use.
 ///
 /// # Panics
 /// Where `read` cannot even use the scalar choice.
@@ -160,7 +160,7 @@ pub fn select_kernel<T>(slot: KernelSlot, read: impl Fn(&str) -> Option<T>) -> S
     select_kernel_in(slot, Family::this(), read, refused)
 }
 
-/// The built-in choice for a slot, whatever is installed.
+/// Selects the built-in choice for a slot, whatever the override.
 ///
 /// # Panics
 /// As [`select_kernel`] does.
@@ -181,7 +181,7 @@ fn select_kernel_in<T>(
     Selection { choice, source: Source::BuiltIn(row), refused, candidates }
 }
 
-/// Whether a test wants everything tried.
+/// Returns whether a test requests trials everywhere.
 fn is_forced() -> bool {
     #[cfg(test)]
     return testing::forced().is_some();
@@ -189,7 +189,7 @@ fn is_forced() -> bool {
     false
 }
 
-/// What is to be measured against the choice of a row: the others of the widest that `read` can use. None where the row
+/// Returns the candidates of a trial beside the choice of a row: the others of the widest that `read` can use. None where the row
 /// was measured on CPUs of this family, and is its own or has the widest.
 fn other_candidates<T>(
     slot: KernelSlot,
@@ -214,7 +214,7 @@ fn other_candidates<T>(
     widest.filter(|(text, _)| *text != chosen).map(|(_, choice)| choice).collect()
 }
 
-/// What a table uses for a slot.
+/// Selects the kernel for a slot, without the reasons.
 pub(crate) fn choose<T>(slot: KernelSlot, read: impl Fn(&str) -> Option<T>) -> T {
     select_kernel(slot, read).choice
 }
@@ -223,7 +223,7 @@ pub(crate) fn choose<T>(slot: KernelSlot, read: impl Fn(&str) -> Option<T>) -> T
 mod tests {
     use super::*;
 
-    /// What this row's choice is measured against, where bodies are as wide as `widest` at most.
+    /// Returns the candidates beside this row's choice, where kernels are at most as wide as `widest`.
     fn tried(row: Family, slot: KernelSlot, widest: &[&str]) -> Vec<String> {
         other_candidates(slot, row, row, |text| {
             widest.iter().any(|of| text.contains(of)).then(|| text.to_owned())
@@ -233,7 +233,7 @@ mod tests {
     const ALL: [&str; 4] = ["avx512", "avx2", "sse42", "scalar"];
 
     #[test]
-    fn what_was_measured_is_not_tried() {
+    fn measured_choices_have_no_trial() {
         for slot in KernelSlot::all() {
             assert!(tried(Family::Zen5, slot, &ALL).is_empty(), "{slot}");
             let read = |text: &str| (!text.contains("avx512")).then_some(());
@@ -244,12 +244,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_tried_against_the_next_narrower_or_wider() {
+    fn unmeasured_choices_are_tried_against_the_next_width() {
         for row in [Family::Zen4, Family::SapphireRapids, Family::IceLake] {
             assert_eq!(tried(row, KernelSlot::AclTree, &ALL), ["avx2"], "{row}");
             assert_eq!(tried(row, KernelSlot::Bloom(SizeClass::L3), &ALL), ["avx2-staged/u8/prefetch"]);
         }
-        // A CPU with AVX-512 of which nobody knows anything.
+        // An unknown CPU with AVX-512.
         assert_eq!(tried(Family::Avx2, KernelSlot::Cuckoo(SizeClass::L1), &ALL), ["avx512"]);
         assert_eq!(tried(Family::SkylakeSp, KernelSlot::Routes4, &ALL), ["compact/avx512"]);
         // One without, which is not the one that the row was measured on under a cap.
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn choices_that_are_to_be_measured_say_so() {
+    fn a_selection_describes_its_trial() {
         let read = |text: &str| Some(text.to_owned());
         let decide = || select_kernel_in(KernelSlot::AclTree, Family::Zen4, read, Some("avx9".to_owned()));
         let settled = "built-in for zen4: stored avx9 cannot be used here";
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_clock_nothing_is_tried() {
+    fn there_are_no_trials_without_a_clock() {
         let read = |text: &str| Some(text.to_owned());
         for family in Family::ALL {
             for slot in KernelSlot::all() {

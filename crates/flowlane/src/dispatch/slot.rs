@@ -1,4 +1,4 @@
-//! What can be chosen: a slot for each table, or for each table and class of size.
+//! Kernel slots: one for each table, or for each table and class of size.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use strum::{Display, VariantArray};
 use crate::isa::cpu::Cpu;
 use crate::named_enum;
 
-/// Where a table of some size lies when it is in use.
+/// The cache that a table of some size is in while it is used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display, VariantArray)]
 #[strum(serialize_all = "lowercase")]
 pub enum SizeClass {
@@ -23,22 +23,22 @@ pub enum SizeClass {
 }
 
 impl SizeClass {
-    /// All of them, smallest first.
+    /// All classes, smallest first.
     pub const ALL: [Self; 4] = named_enum::all();
 
-    /// The class of a table of this many bytes on this CPU.
+    /// Returns the class of a table of this many bytes on this CPU.
     pub fn of(table_bytes: usize) -> Self {
         Self::with_caches(table_bytes, Cpu::this().cache_bytes)
     }
 
-    /// The same with caches of these sizes.
+    /// Returns the class of a table on a CPU with caches of these sizes.
     pub fn with_caches(table_bytes: usize, cache_bytes: [u64; 3]) -> Self {
         let fits = cache_bytes.iter().position(|bytes| table_bytes as u64 <= *bytes);
         fits.map_or(Self::Memory, |level| Self::ALL[level])
     }
 }
 
-/// What can be chosen.
+/// A table, or a table of a class of size, whose kernel can be selected.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum KernelSlot {
@@ -66,7 +66,7 @@ pub enum KernelSlot {
     Routes6,
 }
 
-/// A text that is no slot.
+/// A name that no slot has.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there is no slot `{0}`; there are {slots}", slots = names())]
 pub struct KernelSlotError(pub String);
@@ -76,7 +76,7 @@ fn names() -> String {
 }
 
 impl KernelSlot {
-    /// All of them.
+    /// Returns all slots.
     pub fn all() -> impl Iterator<Item = Self> {
         [Self::Murmur3, Self::Crc32c, Self::Parser]
             .into_iter()
@@ -86,7 +86,7 @@ impl KernelSlot {
             .chain([Self::Megaflow, Self::AclTree, Self::AclDynamic, Self::Routes4, Self::Routes6])
     }
 
-    /// The table's name.
+    /// Returns the table's name.
     pub fn table(self) -> &'static str {
         match self {
             Self::Murmur3 => "murmur3",
@@ -103,7 +103,7 @@ impl KernelSlot {
         }
     }
 
-    /// For which size of the table it is, where that matters.
+    /// Returns the class of size that it is for, where kernels depend on the size.
     pub fn size(self) -> Option<SizeClass> {
         match self {
             Self::Bloom(size) | Self::BlockedBloom(size) | Self::Cuckoo(size) => Some(size),
@@ -113,7 +113,7 @@ impl KernelSlot {
 }
 
 impl KernelSlot {
-    /// Whether its tables can measure their bodies in their first batches.
+    /// Returns whether its tables can measure their kernels in their first batches.
     pub(super) fn can_be_tried(self) -> bool {
         // Hashes and the parser are values without memory of their own: they have nowhere to keep samples.
         !matches!(self, Self::Murmur3 | Self::Crc32c | Self::Parser)

@@ -1,16 +1,15 @@
-//! A choice that a table makes itself: its first batches of real work are timed, and the body that took least stays.
+//! Adaptive dispatch: a table times its first batches of real work, and keeps the kernel that took least.
 //!
-//! All bodies give the same answers, so any of them may look any batch up, and threads that share a table may share its
-//! trial: each batch takes the next candidate in turn. Samples are atomics without order between them. Each is written
-//! once, by whoever was given its place, and none is 0; so whoever sees all of them sees the same, and comes to the same
-//! winner. That several do is as good as that one does.
+//! All kernels give the same answers, so any of them may look any batch up, and threads that share a table may share its
+//! trial: each batch runs the next candidate in turn. Samples are relaxed atomics. Each is written once, by the thread that
+//! was given its index, and none is 0; so all threads that see all samples see the same values and select the same winner.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use super::{Clock, KernelSlot, WIN_BELOW, select_kernel};
 
-/// Most bodies that are compared.
+/// Most kernels that are compared.
 pub(super) const CANDIDATES_MAX: usize = 4;
 
 /// Batches of each candidate that are timed: a third of them may have been interrupted, or have come to cold caches.
@@ -22,10 +21,10 @@ const KEYS_MIN: usize = 16;
 /// Set in [`AdaptiveDispatch::state`] while the trial runs.
 const TRYING: u8 = 0x80;
 
-/// Samples are in so many parts of a tick a key.
+/// Samples count this fraction of a tick a key.
 const TICK_PARTS: u64 = 1024;
 
-/// What a table uses: settled when it was built, or by a trial in its first batches.
+/// The kernel of a table: selected when the table was built, or by a trial in its first batches.
 ///
 /// Where nothing is tried, or not any more, it costs one load and one branch a batch.
 pub(crate) struct AdaptiveDispatch<T> {
@@ -37,18 +36,18 @@ pub(crate) struct AdaptiveDispatch<T> {
 }
 
 impl<T: Copy> AdaptiveDispatch<T> {
-    /// What the caller has named: nothing is tried.
+    /// Uses the choice of the caller, without a trial.
     pub(crate) fn named(choice: T) -> Self {
         Self { state: AtomicU8::new(0), candidates: [choice; CANDIDATES_MAX], trial: None }
     }
 
-    /// What is chosen for a slot, as [`select_kernel`] says.
+    /// Uses the selection for a slot ([`select_kernel`]), with a trial if there are candidates.
     pub(crate) fn of(slot: KernelSlot, read: impl Fn(&str) -> Option<T>) -> Self {
         let decision = select_kernel(slot, read);
         Self::between(decision.choice, &decision.candidates)
     }
 
-    /// The first, or what the first batches find to be faster; without a clock the first.
+    /// Uses `choice`, or the faster of it and `candidates` if there is a clock for a trial.
     pub(crate) fn between(choice: T, candidates: &[T]) -> Self {
         match super::clock() {
             Some(clock) if !candidates.is_empty() => Self::trying(choice, candidates, clock),
@@ -64,20 +63,20 @@ impl<T: Copy> AdaptiveDispatch<T> {
         Self { state: AtomicU8::new(TRYING), candidates, trial: Some(Box::new(Trial::new(count, clock))) }
     }
 
-    /// The present choice: while the trial runs, the built-in one.
+    /// Returns the present choice: while the trial runs, the built-in one.
     #[inline]
     pub(crate) fn get(&self) -> T {
         self.candidates[usize::from(self.state.load(Relaxed)) % CANDIDATES_MAX]
     }
 
-    /// Whether a trial runs.
+    /// Returns whether a trial runs.
     #[inline]
     pub(crate) fn is_trying(&self) -> bool {
         self.state.load(Relaxed) & TRYING != 0
     }
 
-    /// Looks a batch up by `run`: with the present choice, or, while a trial runs, with the candidate whose turn it is.
-    /// Of how many keys it is `keys` is asked only then; an empty table, which tells nothing, says 0.
+    /// Looks a batch up by `run`, with the present choice, or during a trial with the candidate whose turn it is.
+    /// `keys` returns the number of keys and is called during a trial only; of an empty table, whose timing says nothing, it returns 0.
     #[inline]
     pub(crate) fn run_batch<R>(&self, keys: impl FnOnce() -> usize, run: impl FnOnce(T) -> R) -> R {
         let state = self.state.load(Relaxed);
@@ -109,7 +108,7 @@ impl<T: Copy> AdaptiveDispatch<T> {
 }
 
 impl<T: Copy> Clone for AdaptiveDispatch<T> {
-    /// A clone takes over what was decided; what was being tried it tries anew, since it may be used elsewhere.
+    /// Copies the result of a trial. A trial under way starts again in the clone, which may serve other traffic.
     fn clone(&self) -> Self {
         match &self.trial {
             Some(trial) if self.is_trying() => {
@@ -129,7 +128,7 @@ impl<T: Copy + fmt::Debug> fmt::Debug for AdaptiveDispatch<T> {
     }
 }
 
-/// What is known so far.
+/// The samples so far.
 struct Trial {
     clock: Clock,
     /// How many candidates there are.
@@ -195,7 +194,7 @@ pub(crate) mod testing {
         static SCRIPT: Cell<Script> = const { Cell::new(Script { place: 0, count: 1, readings: 0, now: 0 }) };
     }
 
-    /// What [`scripted`] shows.
+    /// The state of [`scripted`].
     #[derive(Clone, Copy)]
     struct Script {
         /// The candidate that is cheap, and of how many.
@@ -213,12 +212,12 @@ pub(crate) mod testing {
         made
     }
 
-    /// The clock of [`forcing`], while it makes something.
+    /// Returns the clock of [`forcing`], while it makes something.
     pub(in crate::dispatch) fn forced() -> Option<Clock> {
         FORCED.get()
     }
 
-    /// Makes [`scripted`] begin anew, and one of `count` candidates cheap.
+    /// Restarts [`scripted`], with one of `count` candidates cheap.
     pub(crate) fn favour(place: usize, count: usize) {
         SCRIPT.set(Script { place, count, readings: 0, now: 0 });
     }
@@ -255,7 +254,7 @@ mod tests {
         NOW.get()
     }
 
-    /// Looks up by a body that takes so many ticks a batch.
+    /// Looks up by a kernel that takes the given ticks a batch.
     fn run(choice: &AdaptiveDispatch<u64>, keys: usize) -> u64 {
         choice.run_batch(
             || keys,
@@ -266,7 +265,7 @@ mod tests {
         )
     }
 
-    /// What stays after a trial, and all that was looked up by until then.
+    /// Returns the winner of a trial, and the candidates of all batches until then.
     fn tried(choice: u64, candidates: &[u64]) -> (u64, Vec<u64>) {
         let made = AdaptiveDispatch::trying(choice, candidates, now);
         let mut used = Vec::new();
@@ -279,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_by_the_clock_is_taken_and_kept_after_as_many_samples_of_each() {
+    fn the_fastest_candidate_wins_after_equally_many_samples() {
         let (winner, used) = tried(1000, &[900, 700, 800]);
         assert_eq!((winner, used.len()), (700, 4 * SAMPLES));
         for ticks in [1000, 900, 700, 800] {
@@ -291,11 +290,11 @@ mod tests {
     }
 
     #[test]
-    fn the_built_in_choice_stays_unless_another_is_faster_by_more_than_noise() {
+    fn the_built_in_choice_wins_within_noise() {
         assert_eq!(tried(1000, &[980]).0, 1000);
         assert_eq!(tried(1000, &[1000, 980, 975]).0, 1000);
         assert_eq!(tried(1000, &[960]).0, 960);
-        assert_eq!(tried(0, &[0]).0, 0, "a clock that stands still");
+        assert_eq!(tried(0, &[0]).0, 0, "a clock that does not advance");
     }
 
     #[test]
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_is_the_time_of_a_key_and_small_batches_do_not() {
+    fn time_a_key_is_compared_and_small_batches_are_not_timed() {
         let choice = AdaptiveDispatch::trying(10, &[5], now);
         for keys in (16..).take(2 * SAMPLES) {
             assert!(choice.is_trying());
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn clones_keep_what_was_decided_and_try_anew_what_was_not() {
+    fn clones_keep_a_winner_and_restart_an_unfinished_trial() {
         let choice = AdaptiveDispatch::trying(1000, &[700], now);
         (0..SAMPLES).for_each(|_| _ = run(&choice, 16));
         let clone = choice.clone();
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_choice_is_not_tried_and_without_a_clock_nothing_is() {
+    fn named_choices_and_tables_without_a_clock_have_no_trial() {
         for choice in [
             AdaptiveDispatch::named(1),
             AdaptiveDispatch::between(1, &[2]),
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_a_trial_and_come_to_one_winner() {
+    fn threads_share_a_trial_and_select_one_winner() {
         static TICKS: AtomicU64 = AtomicU64::new(0);
         for _ in 0..20 {
             let choice = AdaptiveDispatch::trying(0u64, &[1, 2], || TICKS.fetch_add(1, Relaxed));

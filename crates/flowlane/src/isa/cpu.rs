@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 pub struct Cpu {
     /// The maker: `AuthenticAMD`, `GenuineIntel`, …; empty where it does not say.
     pub vendor: String,
-    /// What it calls itself.
+    /// The brand string.
     pub brand: String,
     /// Family.
     pub family: u32,
@@ -25,7 +25,7 @@ pub struct Cpu {
 const CACHE_BYTES: [u64; 3] = [32 << 10, 256 << 10, 8 << 20];
 
 impl Cpu {
-    /// The CPU that this runs on: asked once.
+    /// Returns the CPU that this runs on: asked once.
     pub fn this() -> &'static Self {
         static THIS: OnceLock<Cpu> = OnceLock::new();
         THIS.get_or_init(|| {
@@ -49,7 +49,7 @@ mod x86 {
 
     use super::{CACHE_BYTES, Cpu};
 
-    /// The leaf, where the CPU has it.
+    /// Returns the leaf, where the CPU has it.
     fn leaf(number: u32, sub: u32) -> Option<CpuidResult> {
         let last = __cpuid_count(number & 0x8000_0000, 0).eax;
         (number <= last).then(|| __cpuid_count(number, sub))

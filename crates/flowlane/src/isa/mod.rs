@@ -1,13 +1,13 @@
-//! Which instruction sets this CPU has, and which of them may be used.
+//! Instruction sets: which of them this CPU has, and which may be used.
 //!
-//! A structure has one body for each [`Variant`] that pays; which one is used is chosen when the structure
-//! is built and kept in it. A body for an instruction set is reached only with that set's *witness*
+//! A structure has one kernel for each [`Variant`] that pays; the kernel is selected when the structure
+//! is built, and stored in it. A kernel for an instruction set is reached only with that set's *witness*
 //! ([`Sse42`], [`Avx2`], [`Avx512`], [`Avx512Vbmi`]), a value without content that only detection makes: who holds one
 //! has the proof that the instructions exist and that the width is allowed.
 //!
-//! The width cap ([`set_max_simd`]) is global; of global state there is besides only what
-//! [`dispatch`](crate::dispatch) installs, and the clock that it is given. Its first value comes from the environment variable
-//! [`MAX_SIMD_VARIABLE`]; lowering it affects what is built from then on.
+//! The width cap ([`set_max_simd`]) is global state, like the overrides and the trial clock of
+//! [`dispatch`](crate::dispatch). Its first value comes from the environment variable
+//! [`MAX_SIMD_VARIABLE`]; lowering it affects tables that are built from then on.
 //!
 //! Variants have a width but no order: wider is not always faster.
 
@@ -55,12 +55,12 @@ impl FromStr for MaxSimd {
 }
 
 impl MaxSimd {
-    /// The width of this many bits.
+    /// Returns the width of this many bits.
     pub fn from_bits(bits: u16) -> Option<Self> {
         [Self::Bits64, Self::Bits128, Self::Bits256, Self::Bits512].into_iter().find(|m| m.bits() == bits)
     }
 
-    /// The number of bits.
+    /// Returns the number of bits.
     pub fn bits(self) -> u16 {
         self as u16
     }
@@ -69,7 +69,7 @@ impl MaxSimd {
 /// 0: not asked for yet.
 static MAX_SIMD: AtomicU16 = AtomicU16::new(0);
 
-/// The widest registers that may be used.
+/// Returns the widest registers that may be used.
 pub fn max_simd() -> MaxSimd {
     if let Some(set) = MaxSimd::from_bits(MAX_SIMD.load(Ordering::Relaxed)) {
         return set;
@@ -80,12 +80,12 @@ pub fn max_simd() -> MaxSimd {
     limit
 }
 
-/// Caps the width for what is built from now on.
+/// Caps the width of tables that are built from now on.
 pub fn set_max_simd(limit: MaxSimd) {
     MAX_SIMD.store(limit.bits(), Ordering::Relaxed);
 }
 
-/// An instruction set for which structures may have a body.
+/// An instruction set for which structures may have a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Variant>)]
 #[non_exhaustive]
@@ -109,12 +109,12 @@ impl Variant {
     /// Every variant, whether this CPU has it or not.
     pub const ALL: [Self; 4] = named_enum::all();
 
-    /// The name, in files, logs and on the command line.
+    /// Returns the name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The width of its registers.
+    /// Returns the width of its registers.
     pub fn width_bits(self) -> u16 {
         match self {
             Variant::Scalar => 64,
@@ -124,7 +124,7 @@ impl Variant {
         }
     }
 
-    /// Whether this CPU has it.
+    /// Returns whether this CPU has it.
     pub fn detected(self) -> bool {
         #[cfg(target_arch = "x86_64")]
         return match self {
@@ -143,7 +143,7 @@ impl Variant {
         return self == Variant::Scalar;
     }
 
-    /// Whether this CPU has it and the cap allows it.
+    /// Returns whether this CPU has it and the cap allows it.
     pub fn available(self) -> bool {
         self.width_bits() <= max_simd().bits() && self.detected()
     }
@@ -165,7 +165,7 @@ macro_rules! witness {
             pub struct $name(());
 
             impl $name {
-                /// The witness, where the CPU has the instructions and the cap allows their width.
+                /// Returns the witness, where the CPU has the instructions and the cap allows their width.
                 pub fn detect() -> Option<Self> {
                     Variant::$name.available().then_some(Self(()))
                 }
@@ -185,14 +185,14 @@ witness! {
 }
 
 impl From<Avx512> for Avx2 {
-    /// What has AVX-512 has AVX2, too, and the cap that allows 512 bits allows 256.
+    /// Converts the proof: AVX-512 includes AVX2, and a cap that allows 512 bits allows 256.
     fn from(Avx512(()): Avx512) -> Self {
         Self(())
     }
 }
 
 impl From<Avx2> for Sse42 {
-    /// What has AVX2 has SSE4.2, too, and the cap that allows 256 bits allows 128.
+    /// Converts the proof: AVX2 includes SSE4.2, and a cap that allows 256 bits allows 128.
     fn from(Avx2(()): Avx2) -> Self {
         Self(())
     }
@@ -203,7 +203,7 @@ impl From<Avx2> for Sse42 {
 pub struct Avx512Vbmi(());
 
 impl Avx512Vbmi {
-    /// The witness, where the CPU has the instructions and the cap allows their width.
+    /// Returns the witness, where the CPU has the instructions and the cap allows their width.
     pub fn detect() -> Option<Self> {
         #[cfg(target_arch = "x86_64")]
         return (Variant::Avx512.available() && is_x86_feature_detected!("avx512vbmi")).then_some(Self(()));
@@ -212,8 +212,8 @@ impl Avx512Vbmi {
     }
 }
 
-/// Which body a structure uses, with the proof that it may: kept in the structure and matched once per
-/// batch.
+/// The instruction set of the kernel that a structure uses, with the proof that it may be used. Stored in the structure, and
+/// matched once per batch.
 #[derive(Clone, Copy, Debug)]
 pub enum Backend {
     /// [`Variant::Scalar`].
@@ -230,7 +230,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The body of this variant, where it may be used here.
+    /// Returns the backend of this variant, where it may be used here.
     pub fn of(variant: Variant) -> Option<Self> {
         match variant {
             Variant::Scalar => Some(Self::Scalar),
@@ -245,12 +245,12 @@ impl Backend {
         }
     }
 
-    /// The first of `order` that may be used here, else the scalar one.
+    /// Returns the first of `order` that may be used here, else the scalar backend.
     pub fn first_of(order: &[Variant]) -> Self {
         order.iter().find_map(|v| Self::of(*v)).unwrap_or(Self::Scalar)
     }
 
-    /// Which variant it is.
+    /// Returns its variant.
     pub fn variant(self) -> Variant {
         match self {
             Self::Scalar => Variant::Scalar,

@@ -12,7 +12,7 @@ pub(crate) trait Cell: Zeroed + Debug + Send + Sync + 'static {
 
     fn get(&self) -> u64;
 
-    /// Changes it: what was stored before is seen by those who see this.
+    /// Stores a value. A thread that reads it also sees all earlier stores.
     fn set(&self, number: u64);
 }
 

@@ -8,7 +8,7 @@ use super::engine::{AnyFib, Engine, Family};
 use super::{BuildError, Fib, FibConfig, FibReader, HopSize, Prefix, Rib};
 use crate::isa::Variant;
 
-/// What to check.
+/// The size of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CheckConfig {
     /// Routes of a table.
@@ -17,7 +17,7 @@ pub struct CheckConfig {
     pub updates: usize,
 }
 
-/// What was checked.
+/// Counts of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checked {
     /// Tables built: engines × variants × sizes of next hops.
@@ -44,7 +44,7 @@ pub enum CheckError {
         variant: Variant,
         /// With next hops of this size.
         hop_size: HopSize,
-        /// After so many changes.
+        /// The number of changes before.
         updates: usize,
         /// For this address.
         address: IpAddr,
@@ -62,7 +62,7 @@ pub enum CheckError {
         variant: Variant,
         /// With next hops of this size.
         hop_size: HopSize,
-        /// After so many changes.
+        /// The number of changes before.
         updates: usize,
         /// Why.
         error: BuildError,
@@ -237,7 +237,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A prefix of any length: anywhere, or inside or around one that is there, near its ends.
+    /// Returns a prefix of any length: anywhere, or inside or around one that is there, near its ends.
     fn prefix<A: Family>(&mut self, there: &[Prefix<A>]) -> Prefix<A> {
         let len = (self.random)() as u8 % (A::BITS + 1);
         let address = self.address(there);
@@ -276,7 +276,7 @@ impl Run<'_> {
     }
 }
 
-/// The first and last addresses of a prefix, and those beside them.
+/// Returns the first and last addresses of a prefix, and those beside them.
 fn edges<A: Family>(prefix: Prefix<A>) -> [A; 4] {
     let (first, last) = (prefix.first(), prefix.last());
     [first.previous().unwrap_or(last), first, last, last.next().unwrap_or(first)]

@@ -101,7 +101,7 @@ pub enum GroupError {
     /// A weight of none.
     #[error("the member {0} has weight 0; give it 1 or more, or leave it out")]
     NoWeight(u64),
-    /// The same next hop twice.
+    /// A next hop that is a member twice.
     #[error("the member {0} is there twice; add up its weights")]
     Twice(u64),
     /// A member that is a group itself.
@@ -109,7 +109,7 @@ pub enum GroupError {
     Nested(u64),
 }
 
-/// What readers and the owner share.
+/// State that readers and the owner share.
 #[derive(Debug)]
 struct Buckets {
     first: u64,
@@ -154,7 +154,7 @@ impl Groups {
         Ok(Self { shared: Arc::new(shared), members: vec![Vec::new(); groups_max] })
     }
 
-    /// What lookups resolve numbers with; there may be any number, on any thread.
+    /// Returns a handle by which lookups resolve numbers; there may be any number, on any thread.
     pub fn reader(&self) -> GroupReader {
         GroupReader { shared: Arc::clone(&self.shared) }
     }
@@ -181,7 +181,7 @@ impl Groups {
         Ok(self.assign(index, members))
     }
 
-    /// Removes a group. Its number then stands for itself, until a later group gets it: routes must name it no
+    /// Removes a group. Its number then means itself, until a later group gets it: routes must name it no
     /// longer.
     ///
     /// # Errors
@@ -192,7 +192,7 @@ impl Groups {
         Ok(std::mem::take(&mut self.members[index]))
     }
 
-    /// A group's members; none where the number names no group in use.
+    /// Returns a group's members; none where the number names no group in use.
     pub fn members(&self, group: u64) -> Option<&[Member]> {
         self.index(group).ok().map(|index| self.members[index].as_slice())
     }
@@ -205,7 +205,7 @@ impl Groups {
         Some(self.members[index].iter().map(held).collect())
     }
 
-    /// Bytes of all buckets.
+    /// Returns the bytes of all buckets.
     pub fn table_bytes(&self) -> usize {
         size_of_val(&*self.shared.next_hops)
     }
@@ -269,7 +269,7 @@ impl Groups {
     }
 }
 
-/// Who has how many buckets, and who is owed the next.
+/// Buckets of each member, and its claim to the next one.
 struct Shares<'a> {
     members: &'a [Member],
     held: Vec<u64>,
@@ -282,14 +282,14 @@ impl<'a> Shares<'a> {
         Self { members, held }
     }
 
-    /// Whether member `a` is owed bucket number `nth_a` of its own more than `b` is its number `nth_b`.
+    /// Returns whether member `a` is owed bucket number `nth_a` of its own more than `b` is its number `nth_b`.
     fn more(&self, (a, nth_a): (usize, u64), (b, nth_b): (usize, u64)) -> bool {
         // weight ÷ (2 n - 1), multiplied out: weights have 32 bits, buckets are 2¹⁶ at most.
         let weight = |m: usize| u64::from(self.members[m].weight);
         weight(a) * (2 * nth_b - 1) > weight(b) * (2 * nth_a - 1)
     }
 
-    /// Who is owed the next bucket most; the first of equals.
+    /// Returns the member with the largest claim to the next bucket; the first of equals.
     fn owed(&self) -> usize {
         let next = |m: usize| (m, self.held[m] + 1);
         (1..self.held.len()).fold(0, |best, m| if self.more(next(m), next(best)) { m } else { best })
@@ -336,7 +336,7 @@ pub struct GroupReader {
 }
 
 impl GroupReader {
-    /// The member that a flow takes; the next hop itself where it names no group in use.
+    /// Returns the member that a flow takes; the next hop itself where it names no group in use.
     #[inline]
     pub fn resolve(&self, next_hop: u64, flow_hash: u32) -> u64 {
         let buckets = &*self.shared;
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_changes_nothing() {
+    fn invalid_groups_are_refused_without_effect() {
         let new = |config| Groups::new(config).map(|_| ()).unwrap_err();
         let config = GroupConfig { first: 1, groups_max: 2, buckets: 4, memory_max: 64 };
         assert_eq!(new(GroupConfig { buckets: 12, ..config }), GroupError::Buckets(12));

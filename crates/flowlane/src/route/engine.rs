@@ -34,23 +34,23 @@ impl Engine {
     /// All of them.
     pub const ALL: [Self; 2] = named_enum::all();
 
-    /// The name, in files, logs and on the command line.
+    /// Returns the name, in files, logs and on the command line.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// What a table of a family is made of where nobody asked for more: `compact/avx2`.
+/// Engine and variant of the tables of a family without an explicit choice: `compact/avx2`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FibChoice {
     /// The engine.
     pub engine: Engine,
-    /// The body that looks batches up.
+    /// The variant that looks batches up.
     pub variant: Variant,
 }
 
 impl FibChoice {
-    /// Whether the family has such an engine, and its body may be used here.
+    /// Returns whether the family has such an engine, and the variant may be used here.
     pub fn available<A: Family>(self) -> bool {
         A::ENGINES.contains(&self.engine) && self.variant.available()
     }
@@ -88,18 +88,18 @@ pub trait Family: Address {
     /// Its engines.
     const ENGINES: &'static [Engine];
 
-    /// Where it says which engine is first, and by which body it looks up.
+    /// Where it says which engine is first, and by which kernel it looks up.
     const SLOT: KernelSlot;
 
-    /// The address whose last bits are these: of IPv4 the last 32.
+    /// Returns the address whose last bits are these: of IPv4 the last 32.
     fn from_words(high: u64, low: u64) -> Self;
 
-    /// The engine that these routes call for, whatever is fastest for others.
+    /// Returns the engine that these routes call for, whatever is fastest for others.
     fn called_for(_rib: &Rib<Self>) -> Option<Engine> {
         None
     }
 
-    /// The engine's table of the routes in `rib`; none where the family does not have the engine.
+    /// Returns the engine's table of the routes in `rib`; none where the family does not have the engine.
     ///
     /// # Errors
     /// [`BuildError`], before memory is taken.
@@ -107,7 +107,7 @@ pub trait Family: Address {
     -> Option<Result<AnyFib<Self>, BuildError>>;
 }
 
-/// Where more than one route of so many has more than 24 bits, an engine is taken that does not mind.
+/// If more than one route in this number is longer than 24 bits, an engine is taken for which that costs little.
 const LONG_SHARE: usize = 4;
 
 impl Family for u32 {
@@ -177,16 +177,16 @@ impl<A: Family> AnyFib<A> {
     where
         F::Reader: 'static,
     {
-        let config = if config.body.is_some() { *config } else { Self::chosen(engine, config) };
+        let config = if config.backend.is_some() { *config } else { Self::chosen(engine, config) };
         Ok(Self { engine, table: Box::new(F::build(rib, &config)?) })
     }
 
-    /// The same with the body that is chosen for this engine, and the one that it is to be measured against.
+    /// Adds the backend selected for this engine, and the candidate of its trial.
     fn chosen(engine: Engine, config: &FibConfig) -> FibConfig {
         let chosen = dispatch::select_kernel(A::SLOT, FibChoice::read::<A>);
         let of = |choice: &FibChoice| Backend::of(choice.variant).filter(|_| choice.engine == engine);
-        let body = of(&chosen.choice);
-        FibConfig { body, candidate: body.and(chosen.candidates.iter().find_map(of)), ..*config }
+        let backend = of(&chosen.choice);
+        FibConfig { backend, candidate: backend.and(chosen.candidates.iter().find_map(of)), ..*config }
     }
 
     /// Which engine it is.
@@ -267,7 +267,7 @@ impl<A: Address> FibReader<A> for AnyReader<A> {
     }
 }
 
-/// What [`Fib`] is without its types.
+/// [`Fib`] without its associated types.
 trait AnyTable<A: Address>: Send + Sync {
     fn update(&mut self, rib: &Rib<A>, changed: Prefix<A>) -> Result<(), BuildError>;
     fn reader(&self) -> Box<dyn AnyView<A>>;
@@ -306,7 +306,7 @@ where
     }
 }
 
-/// What [`FibReader`] is without its type.
+/// [`FibReader`] as a trait object.
 trait AnyView<A: Address>: Send {
     fn another(&self) -> Box<dyn AnyView<A>>;
     fn lookup(&self, address: A) -> u64;

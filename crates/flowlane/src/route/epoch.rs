@@ -55,7 +55,7 @@ pub(crate) struct Participant {
 pub(crate) struct Inside<'a>(&'a Participant);
 
 impl Epochs {
-    /// Another reader.
+    /// Returns another reader.
     pub(crate) fn join(&self) -> Participant {
         let place = Arc::new(Place(AtomicU64::new(OUTSIDE)));
         let mut places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +64,7 @@ impl Epochs {
         Participant { epochs: self.clone(), place, one_thread: PhantomData }
     }
 
-    /// The stamp of what has been unlinked.
+    /// Returns the stamp of what has been unlinked.
     pub(crate) fn stamp(&self) -> u64 {
         self.0.now.load(Relaxed)
     }
@@ -72,7 +72,7 @@ impl Epochs {
     /// Ends the epoch. Returns the oldest one in which a reader may still be: what has an earlier stamp is free.
     pub(crate) fn oldest(&self) -> u64 {
         self.0.now.fetch_add(1, Release);
-        // Either this sees a reader's note, or the reader sees what was unlinked before: see `enter`.
+        // Either this sees a reader's note, or the reader sees the earlier unlinking: see `enter`.
         fence(SeqCst);
         let places = self.0.places.lock().unwrap_or_else(PoisonError::into_inner);
         let noted = places.iter().filter_map(Weak::upgrade).map(|place| place.0.load(Acquire));
@@ -109,11 +109,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_reader_may_see_is_not_free() {
+    fn memory_that_a_reader_may_see_is_not_free() {
         let epochs = Epochs::default();
         let (reader, other) = (epochs.join(), epochs.join());
         let stamp = epochs.stamp();
-        assert!(epochs.oldest() > stamp, "nobody reads");
+        assert!(epochs.oldest() > stamp, "there are no readers");
         let inside = reader.enter();
         let stamp = epochs.stamp();
         assert!(epochs.oldest() <= stamp, "the first reader came before");
@@ -133,7 +133,7 @@ mod tests {
         for _ in 0..100 {
             drop(epochs.join());
         }
-        assert!(epochs.0.places.lock().expect("nobody panicked").len() <= 1);
+        assert!(epochs.0.places.lock().expect("no thread panicked").len() <= 1);
     }
 }
 
@@ -187,12 +187,12 @@ mod model {
                 .collect();
             let _ = replace(&table, &epochs);
             reading.into_iter().for_each(|thread| thread.join().expect("does not panic"));
-            assert!(epochs.stamp() < epochs.oldest(), "nobody reads any more");
+            assert!(epochs.stamp() < epochs.oldest(), "there are no readers any more");
         });
     }
 
     #[test]
-    fn what_a_reader_may_see_is_not_used_again() {
+    fn memory_that_a_reader_may_see_is_not_reused() {
         check(1, 2);
     }
 

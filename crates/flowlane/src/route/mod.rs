@@ -51,17 +51,17 @@ impl HopSize {
     /// All of them, smallest first.
     pub const ALL: [Self; 4] = named_enum::all();
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub fn bytes(self) -> usize {
         1 << self as usize
     }
 
-    /// The number of bits.
+    /// Returns the number of bits.
     pub fn bits(self) -> u32 {
         8 * self.bytes() as u32
     }
 
-    /// The largest number of this size.
+    /// Returns the largest number of this size.
     pub fn max(self) -> u64 {
         u64::MAX >> (64 - self.bits())
     }
@@ -76,17 +76,17 @@ pub struct FibConfig {
     pub default_next_hop: u64,
     /// Most bytes that the table may take.
     pub memory_max: usize,
-    /// The body that looks batches up; none: the one chosen for such tables.
-    pub body: Option<Backend>,
+    /// The backend that looks batches up; none: the one selected for such tables.
+    pub backend: Option<Backend>,
     /// A second one, against which [`Compact`](engine::Engine::Compact) tables measure that in their first batches, where
     /// there is a clock ([`dispatch`](crate::dispatch::set_trial_clock)).
     pub candidate: Option<Backend>,
 }
 
 impl FibConfig {
-    /// A table of next hops of this size; 0 for addresses without a route, up to a GiB of memory.
+    /// Creates a table of next hops of this size; 0 for addresses without a route, up to a GiB of memory.
     pub fn new(hop_size: HopSize) -> Self {
-        Self { hop_size, default_next_hop: 0, memory_max: 1 << 30, body: None, candidate: None }
+        Self { hop_size, default_next_hop: 0, memory_max: 1 << 30, backend: None, candidate: None }
     }
 
     /// Answers `next_hop` for addresses without a route.
@@ -101,25 +101,25 @@ impl FibConfig {
         Self { memory_max: bytes, ..self }
     }
 
-    /// Makes batches be looked up by the variant of this name, where it may be used here. A table without a body for
+    /// Selects the variant for batches, where it may be used here. A table without a kernel for
     /// it uses the scalar one, and [says](Fib::variant) so.
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
-        Backend::of(variant).map(|body| Self { body: Some(body), candidate: None, ..self })
+        Backend::of(variant).map(|backend| Self { backend: Some(backend), candidate: None, ..self })
     }
 
-    /// The body for a table that has, besides the scalar one, those of `order`, the best first.
-    pub(crate) fn body_of(&self, order: &[Variant]) -> Backend {
-        match self.body {
+    /// Returns the backend for a table with a scalar kernel and those of `order`, the best first.
+    pub(crate) fn backend_of(&self, order: &[Variant]) -> Backend {
+        match self.backend {
             None => Backend::first_of(order),
-            Some(body) if order.contains(&body.variant()) => body,
+            Some(backend) if order.contains(&backend.variant()) => backend,
             Some(_) => Backend::Scalar,
         }
     }
 
-    /// The same for a table that can measure it against the candidate.
+    /// Returns the backend for a table that can hold a trial against the candidate.
     pub(crate) fn choice_of(&self, order: &[Variant]) -> AdaptiveDispatch<Backend> {
         let candidate = self.candidate.filter(|candidate| order.contains(&candidate.variant()));
-        AdaptiveDispatch::between(self.body_of(order), candidate.as_slice())
+        AdaptiveDispatch::between(self.backend_of(order), candidate.as_slice())
     }
 }
 
@@ -179,7 +179,7 @@ pub trait Fib<A: Address>: Sized {
     /// A handle for another thread.
     type Reader: FibReader<A>;
 
-    /// The table of the routes in `rib`.
+    /// Returns the table of the routes in `rib`.
     ///
     /// # Errors
     /// [`BuildError`], before memory is taken.
@@ -191,10 +191,10 @@ pub trait Fib<A: Address>: Sized {
     /// [`BuildError`]; the table is as it was then.
     fn update(&mut self, rib: &Rib<A>, changed: Prefix<A>) -> Result<(), BuildError>;
 
-    /// Another reader.
+    /// Returns another reader.
     fn reader(&self) -> Self::Reader;
 
-    /// The next hop of `address`.
+    /// Returns the next hop of `address`.
     fn lookup(&self, address: A) -> u64;
 
     /// The next hops of many addresses, any number of them.
@@ -203,16 +203,16 @@ pub trait Fib<A: Address>: Sized {
     /// Where `next_hops` is shorter than `addresses`.
     fn lookup_batch(&self, addresses: &[A], next_hops: &mut [u64]);
 
-    /// Bytes of the table that lookups read. The writer keeps accounts besides.
+    /// Returns the bytes of the table that lookups read, without the memory of the writer.
     fn table_bytes(&self) -> usize;
 
-    /// Which variant looks batches up: the one that was asked for, where the table has a body for it.
+    /// Which variant looks batches up: the one that was asked for, where the table has a kernel for it.
     fn variant(&self) -> Variant;
 }
 
 /// A handle by which a thread looks addresses up while the writer is at work.
 pub trait FibReader<A: Address>: Clone + Send {
-    /// The next hop of `address`.
+    /// Returns the next hop of `address`.
     fn lookup(&self, address: A) -> u64;
 
     /// The next hops of many addresses, any number of them.

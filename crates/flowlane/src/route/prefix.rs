@@ -37,7 +37,7 @@ pub trait Address:
     /// A prefix as text, for messages.
     const EXAMPLE: &'static str;
 
-    /// The mask of a prefix of this length; lengths beyond [`BITS`](Self::BITS) count as that.
+    /// Returns the mask of a prefix of this length; lengths beyond [`BITS`](Self::BITS) count as that.
     fn mask(len: u8) -> Self;
 
     /// Bit `index`; false beyond the last.
@@ -46,16 +46,16 @@ pub trait Address:
     /// How many first bits this and another address have in common.
     fn common_bits(self, other: Self) -> u8;
 
-    /// The first `bits` bits as a number; at most 32 of them.
+    /// Returns the first `bits` bits as a number; at most 32 of them.
     fn first_bits(self, bits: u8) -> u32;
 
-    /// The address whose first `bits` bits are this number, and whose others are zero; at most 32.
+    /// Returns the address whose first `bits` bits are this number, and whose others are zero; at most 32.
     fn from_first_bits(number: u32, bits: u8) -> Self;
 
-    /// The address after this one.
+    /// Returns the address after this one.
     fn next(self) -> Option<Self>;
 
-    /// The address before this one.
+    /// Returns the address before this one.
     fn previous(self) -> Option<Self>;
 
     /// For printing.
@@ -125,7 +125,7 @@ address!(u128, 128, "IPv6", "2001:db8::/32", Ipv6Addr);
 
 /// A set of addresses that begin with the same bits, as in `10.0.0.0/8`.
 ///
-/// Prefixes are ordered by their first address, and a shorter one stands before those inside it.
+/// Prefixes are ordered by their first address, and a shorter one precedes those inside it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Prefix<A: Address> {
     address: A,
@@ -172,7 +172,7 @@ impl<A: Address> Prefix<A> {
     /// The prefix of all addresses: the default route's.
     pub const ALL: Self = Self { address: A::ZERO, len: 0 };
 
-    /// The prefix of `len` bits at `address`.
+    /// Returns the prefix of `len` bits at `address`.
     ///
     /// # Errors
     /// Where `len` is longer than an address, or the address has bits set behind it.
@@ -187,20 +187,20 @@ impl<A: Address> Prefix<A> {
         Ok(Self { address, len })
     }
 
-    /// The prefix of `len` bits that `address` is in; a length beyond an address's counts as that.
+    /// Returns the prefix of `len` bits that `address` is in; a length beyond an address's counts as that.
     #[inline]
     pub fn truncated(address: A, len: u8) -> Self {
         let len = len.min(A::BITS);
         Self { address: address & A::mask(len), len }
     }
 
-    /// The first address, which is the prefix's own.
+    /// Returns the first address, which is the prefix's own.
     #[inline(always)]
     pub fn first(self) -> A {
         self.address
     }
 
-    /// The last address.
+    /// Returns the last address.
     #[inline(always)]
     pub fn last(self) -> A {
         self.address | !A::mask(self.len)
@@ -213,13 +213,13 @@ impl<A: Address> Prefix<A> {
         self.len
     }
 
-    /// Whether `address` is in it.
+    /// Returns whether `address` is in it.
     #[inline(always)]
     pub fn contains(self, address: A) -> bool {
         address & A::mask(self.len) == self.address
     }
 
-    /// Whether every address of `other` is in it: `other` is the same or longer.
+    /// Returns whether every address of `other` is in it: `other` is the same or longer.
     #[inline(always)]
     pub fn covers(self, other: Self) -> bool {
         self.len <= other.len && self.contains(other.address)
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_prefix_stands_before_those_inside_it() {
+    fn a_shorter_prefix_precedes_those_inside_it() {
         let p = |text: &str| text.parse::<Prefix<u32>>().expect("a prefix");
         let mut prefixes = [p("10.0.0.0/16"), p("10.0.0.0/8"), p("9.0.0.0/8"), p("10.0.0.0/24")];
         prefixes.sort_unstable();

@@ -108,37 +108,37 @@ impl<A: Address, F: Fib<A>> Routes<A, F> {
         Err(error.into())
     }
 
-    /// The next hop of exactly this prefix.
+    /// Returns the next hop of exactly this prefix.
     pub fn get(&self, prefix: Prefix<A>) -> Option<u64> {
         self.rib.get(prefix)
     }
 
-    /// The longest prefix that `address` is in, and its next hop.
+    /// Returns the longest prefix that `address` is in, and its next hop.
     pub fn lookup(&self, address: A) -> Option<(Prefix<A>, u64)> {
         self.rib.lookup(address)
     }
 
-    /// The routes that `prefix` covers, itself with them, sorted.
+    /// Returns the routes that `prefix` covers, itself with them, sorted.
     pub fn walk(&self, prefix: Prefix<A>) -> impl Iterator<Item = (Prefix<A>, u64)> + '_ {
         self.rib.walk(prefix)
     }
 
-    /// Number of routes.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.rib.len()
     }
 
-    /// Whether there are no routes.
+    /// Returns whether there are no routes.
     pub fn is_empty(&self) -> bool {
         self.rib.is_empty()
     }
 
-    /// The routes.
+    /// Returns the routes.
     pub fn rib(&self) -> &Rib<A> {
         &self.rib
     }
 
-    /// The forwarding table: what batches are looked up in, and where readers come from.
+    /// Returns the forwarding table: what batches are looked up in, and where readers come from.
     pub fn fib(&self) -> &F {
         &self.fib
     }

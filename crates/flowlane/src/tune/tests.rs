@@ -1,11 +1,11 @@
-//! The contest with a clock that the test turns; the built-in table; what is read.
+//! The contest with a clock that the test turns; the built-in table; choices that can be parsed.
 
 use std::cell::Cell;
 
 use super::measure::{Budget, Rules, Verdict, Workload, contest, measure};
 use super::{Family, KernelSlot, built_in, is_usable};
 
-/// Candidates take as many ticks as they are told, and a neighbour slows all of them down now and then.
+/// Candidates take a given number of ticks, and a neighbour slows all of them down now and then.
 struct Sleeping<'a> {
     now: &'a Cell<u64>,
     neighbour: &'a dyn Fn(u64) -> u64,
@@ -52,7 +52,7 @@ fn the_default_stays_where_nothing_is_faster_by_more_than_noise() {
         let found = hold(&candidates, 0, &|_| 0);
         assert_eq!((found.chosen, found.verdict), (0, Verdict::NoneFaster), "{candidates:?}");
     }
-    // A little faster, but what a run takes besides, 0 to 1023, follows no pattern.
+    // A little faster, but the noise of a run, 0 to 1023, follows no pattern.
     let noisy = |run: u64| run.wrapping_mul(run).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 54;
     assert_eq!(hold(&[1000, 930], 0, &noisy).chosen, 0);
     // Far more than noise.
@@ -65,7 +65,7 @@ fn of_candidates_that_are_as_fast_the_first_is_taken() {
 }
 
 #[test]
-fn time_that_stands_still_changes_no_choice() {
+fn a_stopped_clock_changes_no_choice() {
     let mut seen = 0;
     // Nothing is ever over by the clock, so that contests end by their number of rounds: one tick a reading.
     let mut time = 0;
@@ -103,7 +103,7 @@ fn every_family_has_a_choice_that_is_read_for_every_slot() {
 }
 
 #[test]
-fn what_no_table_reads_is_refused_with_what_there_is() {
+fn unknown_choices_are_refused_with_the_known_ones() {
     let problem = |slot| is_usable(slot, "avx9").unwrap_err().to_string();
     for slot in KernelSlot::all() {
         assert!(problem(slot).starts_with(&format!("{slot}: ")) && problem(slot).contains("`avx9`"));

@@ -45,7 +45,7 @@ impl<T, A: PartialEq + Debug> Trying<T, A> {
     }
 }
 
-/// Bodies of a slot that can be used here.
+/// Kernels of a slot that can be used here.
 fn bodies(slot: KernelSlot) -> usize {
     let rows = [Family::Zen5, Family::Avx2, Family::Sse42, Family::Portable];
     let texts: BTreeSet<&str> = rows.into_iter().map(|row| row.choice(slot)).collect();
@@ -193,25 +193,25 @@ fn routes<A: AddressFamily + Debug>() -> Trying<Readers<A>, [u64; BATCH]> {
 }
 
 #[test]
-fn whichever_body_of_an_access_list_the_clock_favours_is_kept() {
+fn the_fastest_kernel_of_an_access_list_is_kept() {
     each_can_win(bodies(KernelSlot::AclTree), || tree(None));
     each_can_win(bodies(KernelSlot::AclDynamic), || dynamic(None));
 }
 
 #[test]
-fn whichever_kernel_of_a_filter_the_clock_favours_is_kept() {
+fn the_fastest_kernel_of_a_filter_is_kept() {
     each_can_win(bodies(KernelSlot::Bloom(SizeClass::L1)), || bloom(None));
     each_can_win(bodies(KernelSlot::BlockedBloom(SizeClass::L1)), blocked);
 }
 
 #[test]
-fn whichever_body_of_a_cuckoo_table_the_clock_favours_is_kept() {
+fn the_fastest_kernel_of_a_cuckoo_table_is_kept() {
     each_can_win(bodies(KernelSlot::Cuckoo(SizeClass::L1)), || cuckoo(CuckooConfig::new(1000, 1)));
 }
 
-/// Of the compact tables' bodies the scalar one does not take part.
+/// Of the compact tables' kernels the scalar one does not take part.
 #[test]
-fn whichever_body_of_routes_the_clock_favours_is_kept() {
+fn the_fastest_kernel_of_routes_is_kept() {
     let wide = |slot| (bodies(slot) - 1).max(1);
     each_can_win(wide(KernelSlot::Routes4), routes::<u32>);
     each_can_win(wide(KernelSlot::Routes6), routes::<u128>);
@@ -259,9 +259,9 @@ fn megaflows_are_found_while_the_cache_tries_and_an_empty_cache_tells_nothing() 
     assert_eq!(cache.variant() == built_in, bodies == 1, "the last of {bodies} has won");
 }
 
-/// Nobody reads the clock where the caller has named a body.
+/// The clock is not read where the caller has named a kernel.
 #[test]
-fn what_the_caller_names_is_not_tried() {
+fn explicit_choices_have_no_trial() {
     let never = || -> u64 { panic!("the clock was read") };
     forcing(never, || {
         for variant in Variant::ALL.into_iter().filter(|variant| variant.available()) {

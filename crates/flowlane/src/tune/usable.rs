@@ -1,4 +1,4 @@
-//! What each slot's table reads, and what it can use here.
+//! The choices that each slot's table can parse, and those that it can use here.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -12,17 +12,17 @@ use crate::isa::Variant;
 use crate::packet::Parser;
 use crate::route::engine::FibChoice;
 
-/// A text that a slot's table does not read.
+/// A choice that a slot's table cannot parse.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{slot}: {problem}")]
 pub struct ChoiceError {
     /// The slot.
     pub slot: KernelSlot,
-    /// What is wrong, and what there is.
+    /// The problem, and the choices that exist.
     pub problem: String,
 }
 
-/// Whether the table of this slot can use this choice here, under the width cap.
+/// Returns whether the table of this slot can use this choice here, under the width cap.
 ///
 /// # Errors
 /// Where no CPU could, since there is no such choice.
@@ -50,12 +50,12 @@ fn usable(slot: KernelSlot) -> impl Fn(&str) -> Option<String> {
     move |choice| is_usable(slot, choice).is_ok_and(|usable| usable).then(|| choice.to_owned())
 }
 
-/// What tables of this slot use that are built now without an explicit choice, and why.
+/// Returns the choice of tables that are built now without an explicit one, and why.
 pub fn in_use(slot: KernelSlot) -> Selection<String> {
     dispatch::select_kernel(slot, usable(slot))
 }
 
-/// What they would use if nothing were installed.
+/// Returns the choice that they would use without overrides.
 pub fn built_in(slot: KernelSlot) -> Selection<String> {
     dispatch::select_built_in_kernel(slot, usable(slot))
 }

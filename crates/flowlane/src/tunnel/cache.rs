@@ -29,7 +29,7 @@ const _: () = assert!(size_of::<Place>() == 32);
 // SAFETY: integers and padding: zero bytes are a value. It owns nothing; alignment 32.
 unsafe impl Zeroed for Place {}
 
-/// Keys of a batch with their hashes, side by side, and what was found.
+/// Keys of a batch with their hashes, side by side, and the endpoints found.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Keys {
@@ -44,19 +44,19 @@ impl Keys {
     }
 }
 
-/// Whether the cache is asked.
+/// The decision whether the cache is probed.
 #[derive(Clone, Copy, Debug)]
 enum Use {
-    /// So many batches more until it is judged, with so many hits and lanes that counted.
+    /// Batches until the decision, with the hits and the lanes counted so far.
     Tried { left: u32, hits: u32, lanes: u32 },
-    /// Left alone for so many batches.
+    /// Not probed for this number of batches.
     Resting { left: u32 },
 }
 
 impl Use {
     const TRY: Self = Self::Tried { left: TRIED, hits: 0, lanes: 0 };
 
-    /// Whether it is asked this time.
+    /// Returns whether the cache is probed this time.
     fn asked(&mut self) -> bool {
         match self {
             Self::Tried { .. } => true,
@@ -97,7 +97,7 @@ pub struct EndpointCache {
 }
 
 impl EndpointCache {
-    /// An empty cache in front of a table.
+    /// Creates an empty cache in front of a table.
     pub fn new(table: EndpointReader) -> Self {
         Self { table, mapped: MappedEndpoints::new(), batch: Box::new(Keys::new()) }
     }
@@ -140,7 +140,7 @@ impl MappedEndpoints {
     /// Finds the endpoints of the lanes `live`, whose keys and hashes are there. Returns which have one.
     #[inline(always)]
     pub(crate) fn lookup(&mut self, table: &EndpointReader, batch: &mut Keys, live: u64) -> u64 {
-        // Before anything is read of the table: what is kept is at least as new as this.
+        // Before anything is read of the table: cached entries are at least as new as this.
         let generation = table.generation();
         if (generation >> 32) as u32 != self.era {
             // Once in 2³² changes.

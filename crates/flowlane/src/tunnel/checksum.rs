@@ -15,7 +15,7 @@ pub(super) fn add(mut sum: u64, bytes: &[u8]) -> u64 {
     sum + u64::from(u32::from_ne_bytes(last))
 }
 
-/// The 16 bits that a sum comes to, not inverted.
+/// Folds a sum to 16 bits, not inverted.
 #[inline(always)]
 pub(super) fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
@@ -24,13 +24,13 @@ pub(super) fn fold(sum: u64) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
-/// The word of a number in network order, for [`add`]'s sums.
+/// Returns the word of a number in network order, for [`add`]'s sums.
 #[inline(always)]
 pub(super) fn word_be(value: u16) -> u64 {
     u64::from(u16::from_ne_bytes(value.to_be_bytes()))
 }
 
-/// The checksum field for a sum, as bytes on the wire.
+/// Returns the checksum field for a sum, as bytes on the wire.
 #[inline(always)]
 pub(super) fn field(sum: u64) -> [u8; 2] {
     (!fold(sum)).to_ne_bytes()

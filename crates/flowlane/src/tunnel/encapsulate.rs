@@ -5,7 +5,7 @@
 //! packet     .........│ length, TOS, │ source port,     │ (GTP-U: length)            patched
 //!                     │ checksum     │ length, checksum │
 //! ```
-//! The template's checksums are sums of all that is fixed: what is patched is added.
+//! The template's checksums are sums of the fixed parts: patched fields are added.
 
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ pub enum Tos {
     Inner,
 }
 
-/// What to put in front of an inner packet.
+/// The headers to put in front of an inner packet.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Encapsulation {
     /// The tunnel's protocol.
@@ -51,11 +51,11 @@ pub struct Encapsulation {
     pub tos: Tos,
     /// UDP destination port; none: the protocol's own.
     pub port: Option<u16>,
-    /// What inner packets begin with: GENEVE carries Ethernet or IP, VXLAN Ethernet, GTP-U IP.
+    /// The first header of inner packets: GENEVE carries Ethernet or IP, VXLAN Ethernet, GTP-U IP.
     pub inner: Inner,
     /// GENEVE options, as they stand on the wire; at most 252 bytes.
     pub options: Vec<u8>,
-    /// Whether the outer UDP checksum is computed, which reads the whole packet; else it is 0, which over IPv6
+    /// If set, the outer UDP checksum is computed, which reads the whole packet; else it is 0, which over IPv6
     /// the other end must allow (RFC 6935).
     pub udp_checksum: bool,
     /// The longest outer IP packet that can be sent.
@@ -63,7 +63,7 @@ pub struct Encapsulation {
 }
 
 impl Encapsulation {
-    /// A tunnel with the defaults of RFC 7348: TTL 64, the inner packet's ECN, the protocol's port, no UDP
+    /// Creates a tunnel with the defaults of RFC 7348: TTL 64, the inner packet's ECN, the protocol's port, no UDP
     /// checksum over IPv4, an MTU of 1600 bytes, that is 1500 inside.
     pub fn new(kind: TunnelKind, id: u32, source: IpAddr, destination: IpAddr) -> Self {
         let inner = if kind == TunnelKind::Gtpu { Inner::Ip(ether_type::IPV4) } else { Inner::Ethernet };
@@ -115,7 +115,7 @@ pub enum EncapsulationError {
     Inner {
         /// The tunnel's protocol.
         kind: TunnelKind,
-        /// What was to be inside.
+        /// The first header of the inner packet.
         inner: Inner,
     },
     /// Options where there can be none, too many of them, or malformed ones.
@@ -163,7 +163,7 @@ pub struct Encapsulator {
     network_bytes: usize,
     /// Ones' complement sum of the IPv4 header, length and type of service left out.
     network_sum: u64,
-    /// The same of pseudo header, UDP and tunnel header, length and source port left out.
+    /// The sum of pseudo header, UDP and tunnel header, without length and source port.
     udp_sum: u64,
     udp_checksum: bool,
     kind: TunnelKind,
@@ -207,10 +207,10 @@ fn check(tunnel: &Encapsulation) -> Result<(), EncapsulationError> {
 }
 
 impl Encapsulator {
-    /// The outer headers of a tunnel.
+    /// Returns the outer headers of a tunnel.
     ///
     /// # Errors
-    /// What is wrong with the tunnel.
+    /// The problem of the tunnel.
     pub fn new(tunnel: &Encapsulation) -> Result<Self, EncapsulationError> {
         check(tunnel)?;
         let mut bytes = Vec::with_capacity(HEADERS_MAX);
@@ -244,7 +244,7 @@ impl Encapsulator {
         })
     }
 
-    /// Bytes that are put in front of an inner packet.
+    /// Returns the bytes that are put in front of an inner packet.
     pub fn header_bytes(&self) -> usize {
         self.len
     }
@@ -316,14 +316,14 @@ impl Encapsulator {
     }
 }
 
-/// A UDP source port of the dynamic range (RFC 7348 §5: 49152 to 65535).
+/// Returns a UDP source port of the dynamic range (RFC 7348 §5: 49152 to 65535).
 #[inline(always)]
 fn source_port(flow_hash: u32) -> u16 {
     // The upper bits as well: tables may have used the lower ones to choose a path already.
     0xc000 | ((flow_hash ^ flow_hash >> 14 ^ flow_hash >> 28) as u16 & 0x3fff)
 }
 
-/// The type of service of a packet; 0 where it is not IP.
+/// Returns the type of service of a packet; 0 where it is not IP.
 #[inline(always)]
 fn inner_tos(packet: &[u8], begins_with: Inner) -> u8 {
     let (kind, ip) = match begins_with {
@@ -344,7 +344,7 @@ fn inner_tos(packet: &[u8], begins_with: Inner) -> u8 {
     }
 }
 
-/// Appends EtherType and network header, without what is patched; returns the addresses.
+/// Appends EtherType and network header, without patched fields; returns the addresses.
 fn push_network(tunnel: &Encapsulation, bytes: &mut Vec<u8>) -> Vec<u8> {
     let addresses = match (tunnel.source, tunnel.destination) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -367,7 +367,7 @@ fn push_network(tunnel: &Encapsulation, bytes: &mut Vec<u8>) -> Vec<u8> {
     addresses
 }
 
-/// Appends UDP and tunnel header, without what is patched.
+/// Appends UDP and tunnel header, without patched fields.
 fn push_tunnel(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
     let own = match tunnel.kind {
         TunnelKind::Vxlan => VXLAN_PORT,
@@ -397,7 +397,7 @@ fn push_tunnel(tunnel: &Encapsulation, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Whether one of these options is critical; they are whole.
+/// Returns whether one of these options is critical; they are whole.
 fn has_critical(mut options: &[u8]) -> bool {
     while let Some(header) = options.first_chunk::<4>() {
         if header[2] & 0x80 != 0 {

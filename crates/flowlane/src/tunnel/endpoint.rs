@@ -30,7 +30,7 @@ pub const VNI_MAX: u32 = 0x00ff_ffff;
 /// Slots that the tables begin with; they grow in place.
 const ENDPOINTS_AT_FIRST: usize = 256;
 
-/// What identifies a tunnel endpoint.
+/// The key of a tunnel endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
     /// The tunnel's protocol.
@@ -89,20 +89,20 @@ pub enum EndpointError {
     },
 }
 
-/// The last word of a key.
+/// Returns the last word of a key.
 #[inline(always)]
 pub(super) fn tag(kind: TunnelKind, vrf: u32) -> u32 {
     vrf << 8 | kind as u32
 }
 
-/// A VNI or TEID as it stands in keys: a VNI's three bytes are followed by a byte that does not count.
+/// Returns a VNI or TEID as it is in keys: a VNI's three bytes are followed by a byte that does not count.
 #[inline(always)]
 pub(super) fn id_on_wire(kind: TunnelKind, id: u32) -> u32 {
     let id = if kind == TunnelKind::Gtpu { id } else { id << 8 };
     u32::from_ne_bytes(id.to_be_bytes())
 }
 
-/// The words of an address as it stands on the wire.
+/// Returns the words of an address in network byte order.
 #[inline(always)]
 pub(super) fn words<const W: usize>(octets: &[u8]) -> [u32; W] {
     std::array::from_fn(|i| {
@@ -129,7 +129,7 @@ impl Endpoint {
         }
     }
 
-    /// The key under which the table has this endpoint.
+    /// Returns the key under which the table has this endpoint.
     fn key(&self) -> Result<Key, EndpointError> {
         let Self { kind, id, vrf, source, destination } = *self;
         if vrf > VRF_MAX {
@@ -167,7 +167,7 @@ impl Endpoint {
     }
 }
 
-/// The same packet's key without its source: that of an endpoint that takes packets from anywhere.
+/// Returns the packet's key without its source: that of an endpoint that takes packets from anywhere.
 #[inline(always)]
 pub(super) fn opened<const W: usize>(key: &[u32; W]) -> [u32; W] {
     let mut key = *key;
@@ -193,7 +193,7 @@ impl Default for EndpointConfig {
     }
 }
 
-/// What table and readers share besides the endpoints.
+/// State that table and readers share beside the endpoints.
 #[derive(Debug)]
 struct Shared {
     /// Goes up with every change, after it. Its lower half is never 0, so that an empty place of a cache, which
@@ -232,7 +232,7 @@ impl EndpointTable {
         Self { v4: table(config), v6: table(config), shared: Arc::new(shared), config: *config }
     }
 
-    /// Another reader, for a worker.
+    /// Returns another reader, for a worker.
     pub fn reader(&self) -> EndpointReader {
         EndpointReader {
             v4: self.v4.reader(),
@@ -242,17 +242,17 @@ impl EndpointTable {
         }
     }
 
-    /// Number of endpoints.
+    /// Returns the number of endpoints.
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes reserved for the most endpoints.
+    /// Returns the bytes reserved for the most endpoints.
     pub fn table_bytes(&self) -> usize {
         let (v4, v6) = (&self.v4, &self.v6);
         v4.table_bytes() + v4.writer_bytes() + v6.table_bytes() + v6.writer_bytes()
@@ -262,7 +262,7 @@ impl EndpointTable {
     /// this has returned see the change.
     ///
     /// # Errors
-    /// What is wrong with the endpoint, or that there are too many; nothing has changed then.
+    /// If the endpoint is invalid, or there are too many; the table is unchanged then.
     pub fn insert(
         &mut self,
         endpoint: &Endpoint,
@@ -322,7 +322,7 @@ pub struct EndpointReader {
 }
 
 impl EndpointReader {
-    /// Goes up with every change. What was looked up after this was read is at least as new as it says.
+    /// Increases with every change. A lookup after reading it sees at least this generation.
     #[inline(always)]
     pub fn generation(&self) -> u64 {
         self.shared.generation.load(Acquire)
@@ -333,7 +333,7 @@ impl EndpointReader {
         self.shared.open.load(Relaxed) != 0
     }
 
-    /// The multipliers of the words of a [`V4Key`], whose hash they give.
+    /// Returns the multipliers of the words of a [`V4Key`], whose hash they give.
     pub(super) fn multipliers(&self) -> V4Key {
         std::array::from_fn(|w| self.hash.multiplier(w))
     }
@@ -343,7 +343,7 @@ impl EndpointReader {
         self.v4.hash_batch(keys, hashes);
     }
 
-    /// The endpoint of a packet with IPv4 addresses.
+    /// Returns the endpoint of a packet with IPv4 addresses.
     #[inline]
     pub fn lookup_v4(&self, key: &V4Key) -> Option<EndpointId> {
         let found = self.v4.lookup(key);
@@ -351,7 +351,7 @@ impl EndpointReader {
         found.map(EndpointId)
     }
 
-    /// The endpoint of a packet with IPv6 addresses.
+    /// Returns the endpoint of a packet with IPv6 addresses.
     #[inline]
     pub fn lookup_v6(&self, key: &V6Key) -> Option<EndpointId> {
         let found = self.v6.lookup(key);
@@ -367,7 +367,7 @@ impl EndpointReader {
         with_open(&self.v4, self.any_open(), keys, hits, found)
     }
 
-    /// The same of keys with IPv6 addresses.
+    /// Looks up a batch of keys with IPv6 addresses.
     pub(super) fn batch_v6(&self, keys: &[V6Key], found: &mut [u32]) -> u64 {
         let hits = self.v6.lookup_batch(keys, found);
         with_open(&self.v6, self.any_open(), keys, hits, found)

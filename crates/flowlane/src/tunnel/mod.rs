@@ -24,7 +24,7 @@ pub use endpoint::{
 pub use reason::{Refused, RefusedCounts};
 pub use validate::{Policy, geneve_header};
 
-/// What one packet is: for nodes that go packet by packet, those of `flowlane-paper`.
+/// Classification of single packets, for the packet-by-packet nodes of `flowlane-paper`.
 #[doc(hidden)]
 pub mod one_by_one {
     pub use super::endpoint::Key;
@@ -54,7 +54,7 @@ impl TunnelKind {
     /// All of them.
     pub const ALL: [Self; 3] = named_enum::all();
 
-    /// The name, in configurations and reports.
+    /// Returns the name, in configurations and reports.
     pub fn name(self) -> &'static str {
         self.into()
     }

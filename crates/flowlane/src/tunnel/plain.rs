@@ -9,8 +9,8 @@
 //!
 //! A packet is plain where it would pass [`validate`](super::validate) with nothing unusual on the way: IPv4
 //! without options or fragments, no UDP checksum (or one that need not be verified), VXLAN, or GENEVE with
-//! Ethernet inside and without options. What is not plain goes there. Words are little-endian on every machine, so
-//! that what is a byte's place is the same everywhere.
+//! Ethernet inside and without options. Other packets take that path. Words are little-endian on every machine, so
+//! that the place of a byte is the same everywhere.
 
 use super::endpoint::{V4Key, tag};
 use super::{Policy, TunnelKind};
@@ -34,21 +34,21 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// Some bits of the byte at `place`, besides.
+    /// Adds some bits of the byte at `place`.
     fn byte(mut self, place: usize, value: u8, bits: u8) -> Self {
         self.value |= u64::from(value) << (8 * place);
         self.bits |= u64::from(bits) << (8 * place);
         self
     }
 
-    /// What of `word` is not as wanted.
+    /// Returns the bits of `word` that are not as wanted.
     #[inline(always)]
     pub(super) fn wrong(self, word: u64) -> u64 {
         (word ^ self.value) & self.bits
     }
 }
 
-/// What packets of one kind of tunnel have in words 2 and 3.
+/// Words 2 and 3 of packets of one kind of tunnel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stack {
     pub(super) kind: TunnelKind,
@@ -56,7 +56,7 @@ pub(super) struct Stack {
     pub(super) tunnel: Wanted,
 }
 
-/// What plain packets are, under a policy.
+/// The definition of plain packets under a policy.
 #[derive(Clone, Debug)]
 pub struct Plain {
     /// Words 0 and 1: IPv4 of 20 bytes, no fragment; UDP.
@@ -65,7 +65,7 @@ pub struct Plain {
     pub(super) verify_ipv4_checksum: bool,
 }
 
-/// What was read of a plain packet.
+/// A plain packet, parsed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlainPacket {
     /// The tunnel's protocol.
@@ -76,14 +76,14 @@ pub struct PlainPacket {
     pub inner_len: u16,
 }
 
-/// A VNI in a key, as a number.
+/// Returns a VNI in a key, as a number.
 #[inline(always)]
 pub(super) fn vni(id: u32) -> u32 {
     u32::from_be_bytes(id.to_ne_bytes()) >> 8
 }
 
 impl Plain {
-    /// What is plain under this policy.
+    /// Derives the definition from a policy.
     pub fn new(policy: &Policy) -> Self {
         let version = Wanted::default().byte(0, 0x45, 0xff).byte(6, 0, 0x3f).byte(7, 0, 0xff);
         let protocol = Wanted::default().byte(1, 17, 0xff);
@@ -108,7 +108,7 @@ impl Plain {
         }
     }
 
-    /// The packet, where it is plain.
+    /// Returns the packet, where it is plain.
     #[inline(always)]
     pub fn read(&self, frame: &[u8], headers: &Headers, vrf: u32) -> Option<PlainPacket> {
         let words = words(frame, headers)?;
@@ -124,7 +124,7 @@ impl Plain {
     }
 }
 
-/// The words from an IPv4 header on, where the frame has so many and the parser found nothing wrong.
+/// Returns the words from an IPv4 header on, where the frame has them and the parser found nothing wrong.
 #[inline(always)]
 pub(super) fn words(frame: &[u8], headers: &Headers) -> Option<[u64; PLAIN_WORDS]> {
     if headers.network != Network::Ipv4 || headers.malformed.is_some() {
@@ -135,7 +135,7 @@ pub(super) fn words(frame: &[u8], headers: &Headers) -> Option<[u64; PLAIN_WORDS
     Some(std::array::from_fn(|i| u64::from_le_bytes(words[i])))
 }
 
-/// Whether the 20 bytes of the IPv4 header sum up to all ones.
+/// Returns whether the 20 bytes of the IPv4 header sum up to all ones.
 #[inline(always)]
 pub(super) fn checksum_is_right(words: &[u64; PLAIN_WORDS]) -> bool {
     let halves = |word: u64| (word & 0xffff_ffff) + (word >> 32);
@@ -147,7 +147,7 @@ pub(super) fn checksum_is_right(words: &[u64; PLAIN_WORDS]) -> bool {
     sum == 0xffff
 }
 
-/// The key of a plain packet.
+/// Returns the key of a plain packet.
 #[inline(always)]
 pub(super) fn key(words: &[u64; PLAIN_WORDS], tag: u32) -> V4Key {
     // As they lie in memory: `u32::from_le` undoes what `from_le_bytes` did.
@@ -156,7 +156,7 @@ pub(super) fn key(words: &[u64; PLAIN_WORDS], tag: u32) -> V4Key {
     [from, to, id, tag]
 }
 
-/// The hash of a key, as the endpoint table has it.
+/// Returns the hash of a key, as the endpoint table has it.
 #[inline(always)]
 pub(super) fn hash(multipliers: &V4Key, key: &V4Key) -> u32 {
     let terms = key.iter().zip(multipliers).map(|(&x, &m)| multilinear::term(m, x));

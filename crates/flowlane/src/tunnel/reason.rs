@@ -40,7 +40,7 @@ pub enum Refused {
     GtpuExtensionLength,
     /// A GTP-U extension header that must be understood, and is not (TS 29.281 §5.2.1).
     GtpuExtension,
-    /// What is inside is neither Ethernet nor IP.
+    /// The inner packet is neither Ethernet nor IP.
     InnerProtocol,
     /// Congestion was experienced in the tunnel, and the packet inside is not capable of saying so (RFC 6040 §4.2).
     EcnNotCapable,
@@ -52,12 +52,12 @@ impl Refused {
     /// Every reason.
     pub const ALL: [Self; 17] = named_enum::all();
 
-    /// The reason's name in counters and reports.
+    /// Returns the reason's name in counters and reports.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Whether the packet is well-formed and for the control plane.
+    /// Returns whether the packet is well-formed and for the control plane.
     pub fn is_control(self) -> bool {
         matches!(self, Self::GeneveControl | Self::GtpuSignalling)
     }
@@ -74,12 +74,12 @@ impl Default for RefusedCounts {
 }
 
 impl RefusedCounts {
-    /// The packets refused for this reason.
+    /// Returns the packets refused for this reason.
     pub fn of(&self, reason: Refused) -> u64 {
         self.0[reason as usize]
     }
 
-    /// Every reason that occurred, with its packets.
+    /// Returns every reason that occurred, with its packets.
     pub fn iter(&self) -> impl Iterator<Item = (Refused, u64)> + '_ {
         Refused::ALL.into_iter().zip(self.0).filter(|(_, n)| *n != 0)
     }

@@ -11,7 +11,7 @@ use crate::packet::{Headers, Network, Transport};
 const UDP_BYTES: usize = 8;
 const TUNNEL_BYTES: usize = 8;
 
-/// What is terminated, and what is demanded of it.
+/// The tunnels to terminate, and the checks of their packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// UDP destination port of VXLAN; none: VXLAN is not terminated.
@@ -20,14 +20,14 @@ pub struct Policy {
     pub geneve_port: Option<u16>,
     /// UDP destination port of GTP-U; none: GTP-U is not terminated.
     pub gtpu_port: Option<u16>,
-    /// Whether to verify IPv4 header checksums; not where the network card has.
+    /// If set, IPv4 header checksums are verified; not needed where the network card has.
     pub verify_ipv4_checksum: bool,
-    /// Whether to verify UDP checksums where there are any, which reads the whole packet; not where the network
+    /// If set, UDP checksums are verified where there are any, which reads the whole packet; not needed where the network
     /// card has.
     pub verify_udp_checksum: bool,
-    /// Whether UDP over IPv6 may have no checksum, as RFC 6935 allows tunnels that are configured so.
+    /// If set, UDP over IPv6 may have no checksum, as RFC 6935 allows tunnels that are configured so.
     pub ipv6_zero_checksum: bool,
-    /// Class and type of the critical GENEVE options that whoever gets the packets understands.
+    /// Class and type of the critical GENEVE options that the receiver of the packets understands.
     pub geneve_options: Vec<(u16, u8)>,
 }
 
@@ -46,7 +46,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The tunnel that uses this UDP destination port.
+    /// Returns the tunnel that uses this UDP destination port.
     pub fn kind_of(&self, port: u16) -> Option<TunnelKind> {
         let ports = [
             (self.vxlan_port, TunnelKind::Vxlan),
@@ -68,23 +68,23 @@ pub struct Valid {
     pub inner_at: u16,
     /// How long it is.
     pub inner_len: u16,
-    /// What it begins with.
+    /// Its first header.
     pub inner: Inner,
     /// By which its endpoint is looked up.
     pub key: Key,
 }
 
-/// What the tunnel header says.
+/// The tunnel header.
 struct Header {
     id: u32,
-    /// The same as it stands on the wire, in keys.
+    /// The VNI or TEID in network byte order, as in keys.
     id_wire: u32,
     /// Bytes before the inner packet, the tunnel header included.
     bytes: usize,
     inner: Inner,
 }
 
-/// What is to be terminated of a frame with these headers; none where it is no tunnel's.
+/// Validates a frame with these headers; none where it is no tunnel packet.
 pub fn validate(
     frame: &[u8],
     headers: &Headers,
@@ -165,13 +165,13 @@ fn outer<'a>(frame: &'a [u8], headers: &Headers, policy: &Policy) -> Result<&'a 
     Ok(datagram)
 }
 
-/// The first eight bytes, as two words in network order; there are that many.
+/// Returns the first eight bytes, as two words in network order; there are that many.
 fn first_words(body: &[u8]) -> Result<(u32, [u8; 4]), Refused> {
     let (first, rest) = body.split_first_chunk().ok_or(Refused::Truncated)?;
     Ok((u32::from_be_bytes(*first), *rest.first_chunk().ok_or(Refused::Truncated)?))
 }
 
-/// A VNI as number and in keys.
+/// Returns a VNI as number and in keys.
 fn vni([a, b, c, _]: [u8; 4]) -> (u32, u32) {
     (u32::from_be_bytes([0, a, b, c]), u32::from_ne_bytes([a, b, c, 0]))
 }
@@ -186,7 +186,7 @@ fn vxlan(body: &[u8]) -> Result<Header, Refused> {
     Ok(Header { id, id_wire, bytes: TUNNEL_BYTES, inner: Inner::Ethernet })
 }
 
-/// Whether a GENEVE header (RFC 8926 §3.4, §3.5), with which `body` begins, may be terminated where these critical
+/// Returns whether a GENEVE header (RFC 8926 §3.4, §3.5), with which `body` begins, may be terminated where these critical
 /// options (class and type) are understood; its length with options.
 ///
 /// # Errors
@@ -223,7 +223,7 @@ fn geneve(body: &[u8], policy: &Policy) -> Result<Header, Refused> {
     Ok(Header { id, id_wire, bytes, inner })
 }
 
-/// GTP-U extension headers that change nothing in what is inside: RAN and NR RAN containers, long PDCP number,
+/// GTP-U extension headers that do not change the inner packet: RAN and NR RAN containers, long PDCP number,
 /// PDU session container, PDCP number (TS 29.281 §5.2.1).
 const GTPU_EXTENSIONS: [u8; 6] = [0x81, 0x82, 0x83, 0x84, 0x85, 0xc0];
 

@@ -56,7 +56,7 @@ fn load(blocks: Blocks<'_>, number: u32) -> __m256i {
     let block: *const _ = &blocks.words.as_chunks::<BLOCK_WORDS>().0[number as usize];
     let value;
     // SAFETY: `block` is 32 readable bytes, aligned to 32, since `Memory` begins on a line. Others may set
-    // bits there: this stands for a relaxed atomic load of each of its words, which an aligned load is.
+    // bits there: this is equivalent to a relaxed atomic load of each of its words, which an aligned load is.
     unsafe {
         asm!("vmovdqa {}, ymmword ptr [{}]", out(ymm_reg) value, in(reg) block,
              options(readonly, nostack, preserves_flags));

@@ -140,7 +140,7 @@ fn load(blocks: Blocks<'_>, first: u32, second: u32) -> __m512i {
     let base: *const AtomicU64 = blocks.words.as_ptr();
     let (low, both): (__m256i, __m512i);
     // SAFETY: the offsets are those of two blocks of 32 readable bytes, aligned to 32, since `Memory` begins
-    // on a line. Others may set bits there: this stands for a relaxed atomic load of each of their words,
+    // on a line. Others may set bits there: this is equivalent to a relaxed atomic load of each of their words,
     // which an aligned load is.
     unsafe {
         asm!("vmovdqa64 {low}, ymmword ptr [{base} + {first}]", low = out(ymm_reg) low, base = in(reg) base,

@@ -1,4 +1,4 @@
-//! How a batch of a blocked filter is looked up: its name, what was chosen.
+//! Kernels of blocked filters: their names, and their selection.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,14 +6,14 @@ use std::str::FromStr;
 use crate::dispatch::{AdaptiveDispatch, KernelSlot, SizeClass};
 use crate::isa::{Backend, Variant};
 
-/// A variant, and whether blocks are asked for before they are read.
+/// A variant, and whether blocks are prefetched.
 ///
 /// Its name is `variant` or `variant/prefetch`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct BlockedKernel {
     /// Scalar, AVX2 or AVX-512.
     pub variant: Variant,
-    /// Whether blocks are asked for before they are read.
+    /// True if blocks are prefetched.
     pub prefetch: bool,
 }
 
@@ -45,21 +45,21 @@ impl FromStr for BlockedKernel {
 }
 
 impl BlockedKernel {
-    /// Whether it may be used here.
+    /// Returns whether it may be used here.
     pub fn available(self) -> bool {
-        body(self.variant).is_some()
+        backend(self.variant).is_some()
     }
 }
 
-/// The body of a variant, where there is one here.
-pub(super) fn body(variant: Variant) -> Option<Backend> {
+/// The kernel of a variant, where there is one here.
+pub(super) fn backend(variant: Variant) -> Option<Backend> {
     Backend::of(variant).filter(|_| variant != Variant::Sse42)
 }
 
-/// What is chosen on this machine for a filter of this many bytes: the body, and whether it asks ahead.
+/// Selects the kernel for a filter of this many bytes: the backend, and whether it prefetches.
 pub(super) fn choose(table_bytes: usize) -> AdaptiveDispatch<(Backend, bool)> {
     AdaptiveDispatch::of(KernelSlot::BlockedBloom(SizeClass::of(table_bytes)), |text| {
         let kernel: BlockedKernel = text.parse().ok()?;
-        Some((body(kernel.variant)?, kernel.prefetch))
+        Some((backend(kernel.variant)?, kernel.prefetch))
     })
 }

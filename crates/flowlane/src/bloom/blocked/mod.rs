@@ -50,11 +50,11 @@ const SALTS: [u32; 8] =
 pub struct BlockedBloomFilter {
     words: Memory<AtomicU64>,
     seed: u64,
-    /// The body, and whether it asks ahead.
+    /// The kernel, and whether it asks ahead.
     chosen: AdaptiveDispatch<(Backend, bool)>,
 }
 
-/// The blocks, as the bodies see them.
+/// The blocks, as the kernels see them.
 #[derive(Clone, Copy)]
 struct Blocks<'a> {
     words: &'a [AtomicU64],
@@ -111,23 +111,23 @@ impl BlockedBloomFilter {
         Self::with_bits(enough * 8 * BLOCK_BYTES as u64)
     }
 
-    /// The same, empty, with its hashes seeded from `seed`.
+    /// Returns an empty filter of this size, with hashes seeded from `seed`.
     pub fn with_seed(mut self, seed: u32) -> Self {
         self.clear();
         self.seed = super::scalar::digest(seed.into(), 1);
         self
     }
 
-    /// The same, looked up by this variant (scalar, AVX2 or AVX-512), where it may be used here.
+    /// Selects the variant (scalar, AVX2 or AVX-512), where it may be used here.
     pub fn with_variant(self, variant: Variant) -> Option<Self> {
         let (_, prefetch) = self.chosen.get();
-        Some(Self { chosen: AdaptiveDispatch::named((kernel::body(variant)?, prefetch)), ..self })
+        Some(Self { chosen: AdaptiveDispatch::named((kernel::backend(variant)?, prefetch)), ..self })
     }
 
-    /// The same, asking for blocks before they are read, or not, whatever its size says.
+    /// Makes lookups prefetch blocks, or not, whatever the size of the filter.
     pub fn with_prefetch(self, prefetch: bool) -> Self {
-        let (body, _) = self.chosen.get();
-        Self { chosen: AdaptiveDispatch::named((body, prefetch)), ..self }
+        let (backend, _) = self.chosen.get();
+        Self { chosen: AdaptiveDispatch::named((backend, prefetch)), ..self }
     }
 
     /// The variant that looks batches up.
@@ -137,12 +137,12 @@ impl BlockedBloomFilter {
 
     /// How batches are looked up.
     pub fn kernel(&self) -> BlockedKernel {
-        let (body, prefetch) = self.chosen.get();
-        BlockedKernel { variant: body.variant(), prefetch }
+        let (backend, prefetch) = self.chosen.get();
+        BlockedKernel { variant: backend.variant(), prefetch }
     }
 
     /// Fills half of the bits at random, as a filter of the recommended size has them: for measurements, which
-    /// cannot wait for so many insertions.
+    /// cannot wait for all insertions.
     pub(crate) fn fill_half(&self, mut random: impl FnMut() -> u64) {
         self.words.iter().for_each(|word| word.store(random(), Ordering::Relaxed));
     }
@@ -192,25 +192,25 @@ impl BlockedBloomFilter {
         }
     }
 
-    /// Whether a key may be in: never `false` for one that is.
+    /// Returns whether a key may be in: never `false` for one that is.
     #[inline]
     pub fn contains(&self, key: u32) -> bool {
         self.contains_u64(key.into())
     }
 
-    /// Whether a 64-bit key may be in.
+    /// Returns whether a 64-bit key may be in.
     #[inline]
     pub fn contains_u64(&self, key: u64) -> bool {
         self.contains_digest(self.digest(key))
     }
 
-    /// Whether a byte string may be in.
+    /// Returns whether a byte string may be in.
     #[inline]
     pub fn contains_bytes(&self, key: &[u8]) -> bool {
         self.contains_digest(self.digest_bytes(key))
     }
 
-    /// Whether the key of a digest may be in.
+    /// Returns whether the key of a digest may be in.
     #[inline]
     pub fn contains_digest(&self, digest: u64) -> bool {
         scalar::contains(self.blocks(), digest)
@@ -224,7 +224,7 @@ impl BlockedBloomFilter {
         let hits = &mut hits[..keys.len().div_ceil(64)];
         self.chosen.run_batch(
             || keys.len(),
-            |(body, prefetch)| match body {
+            |(backend, prefetch)| match backend {
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx512(w) => avx512::contains(w, prefetch, self.blocks(), self.seed, keys, hits),
                 #[cfg(target_arch = "x86_64")]
@@ -236,7 +236,7 @@ impl BlockedBloomFilter {
         );
     }
 
-    /// The same for 64-bit keys.
+    /// Tests a batch of 64-bit keys, as [`contains_batch`](Self::contains_batch) does.
     ///
     /// # Panics
     /// As [`contains_batch`](Self::contains_batch) does.
@@ -244,7 +244,7 @@ impl BlockedBloomFilter {
         let hits = &mut hits[..keys.len().div_ceil(64)];
         self.chosen.run_batch(
             || keys.len(),
-            |(body, prefetch)| match body {
+            |(backend, prefetch)| match backend {
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx512(w) => avx512::contains(w, prefetch, self.blocks(), self.seed, keys, hits),
                 #[cfg(target_arch = "x86_64")]
@@ -256,7 +256,7 @@ impl BlockedBloomFilter {
         );
     }
 
-    /// The same for byte strings.
+    /// Tests a batch of byte strings.
     ///
     /// # Panics
     /// As [`contains_batch`](Self::contains_batch) does.
@@ -264,7 +264,7 @@ impl BlockedBloomFilter {
         let hits = &mut hits[..keys.len().div_ceil(64)];
         self.chosen.run_batch(
             || keys.len(),
-            |(body, prefetch)| match body {
+            |(backend, prefetch)| match backend {
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx512(w) => {
                     for (keys, hits) in keys.chunks(64).zip(hits.chunks_mut(1)) {

@@ -12,7 +12,7 @@ pub(super) fn mask(low: u32) -> [u64; BLOCK_WORDS] {
     std::array::from_fn(|i| bit(SALTS[2 * i]) | bit(SALTS[2 * i + 1]) << 32)
 }
 
-/// Whether all bits of a digest are set.
+/// Returns whether all bits of a digest are set.
 #[inline(always)]
 pub(super) fn contains(blocks: Blocks<'_>, digest: u64) -> bool {
     let block = blocks.block((digest >> 32) as u32);

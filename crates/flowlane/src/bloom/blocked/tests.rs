@@ -4,8 +4,8 @@ use crate::bloom::tests::Numbers;
 /// The filter by every variant in turn.
 fn for_each_variant(mut filter: BlockedBloomFilter, mut property: impl FnMut(&BlockedBloomFilter)) {
     crate::isa::testing::for_each_variant(|variant| {
-        if let Some(body) = Backend::of(variant).filter(|_| variant != Variant::Sse42) {
-            filter.chosen = AdaptiveDispatch::named((body, filter.kernel().prefetch));
+        if let Some(backend) = Backend::of(variant).filter(|_| variant != Variant::Sse42) {
+            filter.chosen = AdaptiveDispatch::named((backend, filter.kernel().prefetch));
             property(&filter);
         }
     });

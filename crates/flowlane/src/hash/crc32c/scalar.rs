@@ -3,7 +3,7 @@
 /// The polynomial, its bits reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-/// What a byte does to the remainder.
+/// The change of the remainder by each byte.
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -20,17 +20,17 @@ const TABLE: [u32; 256] = {
     table
 };
 
-/// The remainder after further bytes; neither begun nor ended with an inversion.
+/// Returns the remainder after further bytes; neither begun nor ended with an inversion.
 pub fn update(crc: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(crc, |crc, byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
 }
 
-/// The checksum of a byte string, as it is sent.
+/// Returns the checksum of a byte string, as it is sent.
 pub fn checksum(bytes: &[u8]) -> u32 {
     !update(!0, bytes)
 }
 
-/// The hash of a sequence of words.
+/// Returns the hash of a sequence of words.
 pub fn hash_words(words: &[u32], seed: u32) -> u32 {
     words.iter().fold(seed, |crc, word| update(crc, &word.to_le_bytes()))
 }

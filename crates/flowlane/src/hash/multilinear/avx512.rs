@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use super::FOLD;
 use super::keys::{KEYS, KeyHash, padded};
 
-/// The terms of the keys in vector `v`, added in pairs: one 64-bit lane for two words.
+/// Returns the terms of the keys in vector `v`, added in pairs: one 64-bit lane for two words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn pairs<const W: usize>(hash: &KeyHash<W>, keys: &[[u32; W]; KEYS], v: usize) -> __m512i {
@@ -42,7 +42,7 @@ fn add_quarters(a: __m512i, b: __m512i) -> __m512i {
     _mm512_add_epi64(_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b))
 }
 
-/// The sums of eight keys, the first of them number `8 * half`, in the order of [`lanes`].
+/// Returns the sums of eight keys, the first of them number `8 * half`, in the order of [`lanes`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn sums<const W: usize>(hash: &KeyHash<W>, keys: &[[u32; W]; KEYS], half: usize) -> __m512i {

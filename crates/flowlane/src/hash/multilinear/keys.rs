@@ -16,7 +16,7 @@ pub(crate) struct KeyHash<const W: usize> {
     multipliers: [u32; W],
     /// The multipliers of words 0, 2, 4 .. of a vector of 16 words that holds as many padded keys as fit.
     pub(super) even: [u64; 8],
-    /// The same of words 1, 3, 5 ..
+    /// The multipliers of words 1, 3, 5, …
     pub(super) odd: [u64; 8],
 }
 
@@ -35,7 +35,7 @@ impl<const W: usize> KeyHash<W> {
         }
     }
 
-    /// The hash of one key.
+    /// Returns the hash of one key.
     #[inline(always)]
     pub(crate) fn hash(&self, key: &[u32; W]) -> u32 {
         let terms = key.iter().zip(&self.multipliers).map(|(&x, &m)| term(m, x));

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Two different keys have equal sums with a probability of at most 2⁻³¹ over the choice of the
-//! multipliers, whoever chose the keys: for any word in which they differ, at most two values of its
+//! multipliers, for any keys, chosen by an attacker too: for any word in which they differ, at most two values of its
 //! multiplier close the gap that the others leave. MurmurHash3 has no such bound: keys are known that
 //! collide under every seed (Aumasson and Bernstein 2012). Folding is fixed and adds 2⁻³² for sums that
-//! nobody outside knows.
+//! are secret.
 //!
 //! The terms are independent: they are computed side by side, in any order, and what several masks have
 //! in common is computed once. A term costs a multiplication and an addition; a step of MurmurHash3 two
@@ -49,13 +49,13 @@ impl Multilinear {
         Self { multipliers }
     }
 
-    /// The multiplier of word `w` of a key.
+    /// Returns the multiplier of word `w` of a key.
     #[inline(always)]
     pub fn multiplier(&self, w: usize) -> u32 {
         self.multipliers[w]
     }
 
-    /// The hash of a sequence of at most [`TERMS_MAX`] words.
+    /// Returns the hash of a sequence of at most [`TERMS_MAX`] words.
     #[inline]
     pub fn hash_words(&self, words: &[u32]) -> u32 {
         let terms = words.iter().zip(&self.multipliers).map(|(&x, &m)| term(m, x));
@@ -63,13 +63,13 @@ impl Multilinear {
     }
 }
 
-/// What a word adds to the sum.
+/// Returns the term that a word adds to the sum.
 #[inline(always)]
 pub fn term(multiplier: u32, word: u32) -> u64 {
     u64::from(multiplier) * u64::from(word)
 }
 
-/// The hash of a sum. All bits of it may be used, the upper ones as well as the lower ones.
+/// Returns the hash of a sum. All bits of it may be used, the upper ones as well as the lower ones.
 #[inline(always)]
 pub fn finish(sum: u64) -> u32 {
     let folded = (sum as u32 ^ (sum >> 32) as u32).wrapping_mul(FOLD);

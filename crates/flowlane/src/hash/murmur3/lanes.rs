@@ -1,4 +1,4 @@
-//! All lanes side by side: one body, compiled for each instruction set.
+//! All lanes side by side: one kernel, compiled for each instruction set.
 
 use super::scalar::{finish, mix};
 

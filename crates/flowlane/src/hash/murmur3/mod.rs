@@ -6,7 +6,7 @@
 //! outsiders from making keys collide *by accident of a known seed*, not against an attacker who sees
 //! which keys collide.
 //!
-//! The lanes' body (`lanes.rs`) is plain loops over arrays; compiled for each instruction set it becomes
+//! The lanes' kernel (`lanes.rs`) is plain loops over arrays; compiled for each instruction set it becomes
 //! what one would write by hand (`vpmulld`, `vprold`, …), so there are no intrinsics here.
 
 mod lanes;
@@ -20,30 +20,30 @@ use crate::isa::{Backend, Variant};
 /// MurmurHash3 of many keys at a time, by one of its variants.
 #[derive(Clone, Copy, Debug)]
 pub struct Murmur3 {
-    body: Backend,
+    backend: Backend,
 }
 
 impl Murmur3 {
-    /// The variant of this name, where it may be used here.
+    /// Returns the variant of this name, where it may be used here.
     pub fn with_variant(variant: Variant) -> Option<Self> {
-        Backend::of(variant).map(|body| Self { body })
+        Backend::of(variant).map(|backend| Self { backend })
     }
 
-    /// The variant chosen for this machine ([`dispatch`]).
+    /// Returns the variant chosen for this machine ([`dispatch`]).
     pub fn new() -> Self {
         dispatch::choose(KernelSlot::Murmur3, |text| Self::with_variant(text.parse().ok()?))
     }
 
     /// Which variant this is.
     pub fn variant(&self) -> Variant {
-        self.body.variant()
+        self.backend.variant()
     }
 
     /// Hashes `N` keys of `words.len()` words each: `out[lane]` becomes the hash of `words[0][lane]`,
     /// `words[1][lane]`, … under `seed`. Meant for `N` 8 and 16.
     #[inline]
     pub fn hash_lanes<const N: usize>(&self, words: &[[u32; N]], seed: u32, out: &mut [u32; N]) {
-        match self.body {
+        match self.backend {
             Backend::Scalar => scalar::hash_lanes(words, seed, out),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has SSE4.2.

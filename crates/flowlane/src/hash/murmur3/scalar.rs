@@ -1,6 +1,6 @@
 //! The definition.
 
-/// The hash after one more word.
+/// Returns the hash after one more word.
 #[inline(always)]
 pub fn mix(hash: u32, word: u32) -> u32 {
     (hash ^ scramble(word)).rotate_left(13).wrapping_mul(5).wrapping_add(0xe654_6b64)
@@ -11,7 +11,7 @@ fn scramble(word: u32) -> u32 {
     word.wrapping_mul(0xcc9e_2d51).rotate_left(15).wrapping_mul(0x1b87_3593)
 }
 
-/// The hash of all words mixed in, `len` bytes in total.
+/// Returns the hash of all words mixed in, `len` bytes in total.
 #[inline(always)]
 pub fn finish(hash: u32, len: u32) -> u32 {
     let mut hash = hash ^ len;
@@ -20,7 +20,7 @@ pub fn finish(hash: u32, len: u32) -> u32 {
     hash ^ (hash >> 16)
 }
 
-/// The hash of a byte string.
+/// Returns the hash of a byte string.
 pub fn hash_bytes(bytes: &[u8], seed: u32) -> u32 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut hash = words.iter().fold(seed, |hash, word| mix(hash, u32::from_le_bytes(*word)));
@@ -31,7 +31,7 @@ pub fn hash_bytes(bytes: &[u8], seed: u32) -> u32 {
     finish(hash, bytes.len() as u32)
 }
 
-/// The hash of a sequence of words.
+/// Returns the hash of a sequence of words.
 #[inline]
 pub fn hash_words(words: &[u32], seed: u32) -> u32 {
     finish(words.iter().fold(seed, |hash, word| mix(hash, *word)), 4 * words.len() as u32)

@@ -3,7 +3,7 @@
 //! In assembly, since Rust has no gathers of atomics: what the compiler sees is an opaque read. x86-64 reads each
 //! aligned element at once, so a lane is what one store wrote.
 //!
-//! Masks of 512 bits come in a general register. The compiler makes a full one of any mask register at hand (`kxnor`), and
+//! Masks of 512 bits come in a general register. The compiler makes a full one of any live mask register (`kxnor`), and
 //! if that one depends on an earlier gather, so does this one: gathers of eight bytes out of memory took turns, and
 //! 70 cycles an address instead of 8.5 (Zen 5).
 

@@ -266,7 +266,7 @@ mod tests {
             assert_eq!(some[i], if word & 1 == 1 { word } else { word << 5 });
         }
         assert_eq!(isa.any_wide(isa.odd_wide(all)), found[..V::LANES / 2].iter().any(|word| word & 1 == 1));
-        // The lower halves, as indices of what is gathered again.
+        // The lower halves, as indices of a second gather.
         let again = isa.or_half(isa.and_half(isa.narrow(all), 15), isa.and_half(isa.narrow(all), 16));
         // SAFETY: as above.
         let again = lanes(unsafe { isa.gather_wide(table.as_ptr().cast(), again) });

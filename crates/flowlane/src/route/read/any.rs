@@ -16,7 +16,7 @@ pub enum AnyPrefix {
 }
 
 impl AnyPrefix {
-    /// The prefix of this length that an address is in; a length beyond an address's counts as that.
+    /// Returns the prefix of this length that an address is in; a length beyond an address's counts as that.
     pub fn truncated(address: IpAddr, len: u8) -> Self {
         match address {
             IpAddr::V4(address) => Self::V4(Prefix::truncated(address.to_bits(), len)),

@@ -13,7 +13,7 @@ pub struct Gateway {
     pub device: Option<Box<str>>,
 }
 
-/// What the number of a next hop stands for.
+/// The meaning of a next hop's number.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum NextHop {
@@ -34,7 +34,7 @@ pub enum NextHop {
 }
 
 impl NextHop {
-    /// The neighbour with this address.
+    /// Returns the neighbour with this address.
     pub fn neighbour(address: IpAddr) -> Self {
         Self::Via(Gateway { address: Some(address), device: None })
     }
@@ -78,7 +78,7 @@ pub struct NextHops {
 }
 
 impl NextHops {
-    /// The number of a next hop, a new one where it has none yet.
+    /// Returns the number of a next hop, a new one where it has none yet.
     pub fn number(&mut self, next_hop: NextHop) -> u64 {
         if let Some(&number) = self.numbers.get(&next_hop) {
             return number;
@@ -89,12 +89,12 @@ impl NextHops {
         number
     }
 
-    /// What a number stands for; none where it is not one of these.
+    /// Returns the meaning of a number; none where it is not one of these.
     pub fn get(&self, number: u64) -> Option<&NextHop> {
         self.known.get(usize::try_from(number.checked_sub(1)?).ok()?)
     }
 
-    /// All of them with their numbers, in order.
+    /// Returns all of them with their numbers, in order.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &NextHop)> {
         (1..).zip(&self.known)
     }
@@ -104,7 +104,7 @@ impl NextHops {
         self.known.len()
     }
 
-    /// Whether there are none: next hops are numbers of the file's own.
+    /// Returns whether there are none: next hops are numbers of the file's own.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

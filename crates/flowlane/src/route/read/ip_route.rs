@@ -1,4 +1,4 @@
-//! What `ip route show` and `ip -6 route show` print (iproute2), with or without `-o` and `table all`.
+//! The output of `ip route show` and `ip -6 route show` (iproute2), with or without `-o` and `table all`.
 //!
 //! ```text
 //! default via 192.0.2.1 dev eth0 proto dhcp metric 100
@@ -20,7 +20,7 @@ use super::{AnyPrefix, Gateway, NextHop, RouteList, RouteOptions, prefix};
 use crate::rule::ReadErrors;
 use crate::rule::error::{Fault, Token, Words, read_lines};
 
-/// Words that a route may begin with, besides its prefix.
+/// Words before the prefix with which a route may begin.
 const KINDS: [&str; 10] = [
     "unicast",
     "local",
@@ -37,7 +37,7 @@ const KINDS: [&str; 10] = [
 /// Words that follow a prefix.
 const FOLLOW: [&str; 9] = ["via", "dev", "proto", "scope", "metric", "src", "nhid", "table", "\\"];
 
-/// Whether a line looks as if `ip route` had printed it.
+/// Returns whether a line looks as if `ip route` had printed it.
 pub(super) fn is_like(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let first = words.next().unwrap_or_default();
@@ -52,7 +52,7 @@ struct Path {
     dead: bool,
 }
 
-/// A route as it stands in the text.
+/// A route as it is written in the text.
 struct Entry {
     /// None: `default`.
     prefix: Option<AnyPrefix>,
@@ -80,7 +80,7 @@ pub(super) fn read(text: &str, file: &str, options: &RouteOptions<'_>) -> Result
     Ok(collect(entries))
 }
 
-/// The line of a route.
+/// Returns the line of a route.
 fn route(line: Token<'_>, table: &str) -> Result<Entry, Fault> {
     let mut words = Words::of(line);
     let mut first = words.next("a route")?;
@@ -97,7 +97,7 @@ fn route(line: Token<'_>, table: &str) -> Result<Entry, Fault> {
     Ok(entry)
 }
 
-/// What follows the prefix, or stands on a line of its own from `nexthop` on.
+/// Returns the part after the prefix, or a line of its own from `nexthop` on.
 fn attributes(words: &mut Words<'_>, entry: &mut Entry, table: &str) -> Result<(), Fault> {
     while !words.done() {
         let word = words.next("")?;
@@ -127,7 +127,7 @@ fn attributes(words: &mut Words<'_>, entry: &mut Entry, table: &str) -> Result<(
     Ok(())
 }
 
-/// The address behind `via`, with or without its family.
+/// Returns the address behind `via`, with or without its family.
 fn gateway(words: &mut Words<'_>) -> Result<IpAddr, Fault> {
     let mut word = words.next("a gateway's address")?;
     if ["inet", "inet6"].contains(&word.text) {
@@ -141,7 +141,7 @@ fn number(token: Token<'_>, least: u32) -> Result<u32, Fault> {
     read.ok_or_else(|| token.fault(format!("a number from {least} to {} is expected", u32::MAX)))
 }
 
-/// The routes of the entries that are wanted, of each prefix the one with the least metric.
+/// Returns the routes of the entries that are wanted, of each prefix the one with the least metric.
 fn collect(entries: Vec<Entry>) -> RouteList {
     let mut routes = RouteList::default();
     let first = entries.iter().find_map(Entry::family);
@@ -172,7 +172,7 @@ fn collect(entries: Vec<Entry>) -> RouteList {
 }
 
 impl Entry {
-    /// An address of its family, where it says so: the prefix does, or the gateway of a default route.
+    /// Returns an address of its family, where it says so: the prefix does, or the gateway of a default route.
     fn family(&self) -> Option<IpAddr> {
         match self.prefix {
             Some(AnyPrefix::V4(_)) => Some(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),

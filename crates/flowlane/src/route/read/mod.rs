@@ -33,7 +33,7 @@ use crate::rule::error::{Fault, Token, lines};
 pub enum Format {
     /// A prefix a line, and perhaps its next hop: an address or a number.
     Plain,
-    /// What `ip route show` and `ip -6 route show` print.
+    /// The output of `ip route show` and `ip -6 route show`.
     IpRoute,
 }
 
@@ -42,7 +42,7 @@ pub enum Format {
 pub struct RouteOptions<'a> {
     /// More routes than this are refused.
     pub routes_max: usize,
-    /// The next hop of a prefix that stands alone, by its position in the file, from 0.
+    /// The next hop of a prefix without one, by its position in the file, from 0.
     pub next_hop_absent: &'a dyn Fn(usize) -> u64,
     /// Of `ip route show table all`, the table to be read: `main` is the one whose routes name none.
     pub table: &'a str,
@@ -63,22 +63,22 @@ pub struct RouteList {
     pub v4: Vec<(Prefix<u32>, u64)>,
     /// For IPv6.
     pub v6: Vec<(Prefix<u128>, u64)>,
-    /// What the numbers stand for; empty where they are the file's own.
+    /// The meaning of the numbers; empty where they are the file's own.
     pub next_hops: NextHops,
 }
 
 impl RouteList {
-    /// Number of routes of both families.
+    /// Returns the number of routes of both families.
     pub fn len(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// The largest next hop; 0 where there are no routes.
+    /// Returns the largest next hop; 0 where there are no routes.
     pub fn next_hop_max(&self) -> u64 {
         let v4 = self.v4.iter().map(|(_, next_hop)| *next_hop);
         v4.chain(self.v6.iter().map(|(_, next_hop)| *next_hop)).max().unwrap_or(0)
@@ -105,7 +105,7 @@ fn keep_last<A: Address>(routes: &mut Vec<(Prefix<A>, u64)>) {
     routes.retain(|_| last.pop() == Some(true));
 }
 
-/// The format of a text, by its first line that says something.
+/// Returns the format of a text, by its first line that says something.
 pub fn detect_format(text: &str) -> Format {
     match lines(text).next() {
         Some((_, _, line)) if ip_route::is_like(line.text) => Format::IpRoute,
@@ -129,7 +129,7 @@ pub fn read(
     }
 }
 
-/// A prefix, or an address alone.
+/// Returns a prefix, or an address alone.
 fn prefix(token: Token<'_>) -> Result<AnyPrefix, Fault> {
     let (address, length) = match token.split("/") {
         Some((address, length)) => (address, Some(length)),

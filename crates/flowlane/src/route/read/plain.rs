@@ -3,7 +3,7 @@
 //! ```text
 //! # a comment
 //! 192.0.2.0/24 198.51.100.1     an address: numbered
-//! 192.0.2.0/24 17               a number: stands for itself; not in a file with addresses
+//! 192.0.2.0/24 17               a number: means itself; not in a file with addresses
 //! 2001:db8::/32                 none: as the caller says
 //! ```
 //!
@@ -34,11 +34,11 @@ pub(super) fn read(text: &str, file: &str, options: &RouteOptions<'_>) -> Result
     Ok(routes)
 }
 
-/// The next hops of a file: either numbers, or what is numbered here.
+/// The next hops of a file: either numbers, or texts that are numbered here.
 #[derive(Default)]
 pub(super) struct Hops {
     pub(super) known: NextHops,
-    /// Whether there were numbers.
+    /// True if there were numbers.
     numbers: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Traces of updates: `time a|w prefix next-hop`, one a line. `a` announces a route, `w` withdraws it; what stands
+//! Traces of updates: `time a|w prefix next-hop`, one a line. `a` announces a route, `w` withdraws it; the text
 //! behind a withdrawn prefix is ignored.
 
 use super::plain::Hops;

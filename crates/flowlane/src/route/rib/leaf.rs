@@ -7,7 +7,7 @@ use crate::route::prefix::{Address, Prefix};
 /// Most routes of a leaf.
 pub(super) const ROUTES: usize = 64;
 
-/// No leaf: the first one is nobody's neighbour in the direction in which this is asked.
+/// No leaf: the first one has no neighbour in the direction of the search.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The routes from one prefix to another, in order.
@@ -39,13 +39,13 @@ impl<A: Address> Leaf<A> {
         (self.next, self.previous) = (NONE, NONE);
     }
 
-    /// Whether routes of this prefix are in here, if anywhere.
+    /// Returns whether routes of this prefix are in here, if anywhere.
     #[inline(always)]
     pub(super) fn is_for(&self, prefix: Prefix<A>) -> bool {
         self.fence <= prefix && (self.next == NONE || prefix < self.end)
     }
 
-    /// Whether the route of this prefix covers routes in the leaves behind.
+    /// Returns whether the route of this prefix covers routes in the leaves behind.
     #[inline(always)]
     pub(super) fn is_left_by(&self, prefix: Prefix<A>) -> bool {
         self.next != NONE && prefix.covers(self.end)
@@ -82,7 +82,7 @@ impl<A: Address> Leaf<A> {
         Prefix::truncated(self.addresses[at], self.lens[at])
     }
 
-    /// The route number `at`, if there are so many.
+    /// Returns the route number `at`, if it exists.
     #[inline(always)]
     pub(super) fn get(&self, at: usize) -> Option<Route<A>> {
         (at < self.len as usize).then(|| (self.prefix(at), self.next_hops[at]))
@@ -92,7 +92,7 @@ impl<A: Address> Leaf<A> {
         &mut self.next_hops[at]
     }
 
-    /// The last route that covers `prefix`, of the first `before`.
+    /// Returns the last route that covers `prefix`, of the first `before`.
     pub(super) fn covering(&self, prefix: Prefix<A>, before: usize) -> Option<Route<A>> {
         let routes = self.addresses[..before].iter().zip(&self.lens[..before]);
         let covers = |(address, len): (&A, &u8)| {
@@ -145,7 +145,7 @@ pub(super) struct Leaves<A: Address> {
 /// Leaves of the first piece.
 const FIRST: u32 = 4;
 
-/// The piece that a leaf is in, and its number there.
+/// Returns the piece that a leaf is in, and its number there.
 #[inline(always)]
 fn place(leaf: u32) -> (usize, usize) {
     let piece = (leaf / FIRST + 1).ilog2();
@@ -169,7 +169,7 @@ impl<A: Address> Leaves<A> {
         &mut self.pieces[piece][at]
     }
 
-    /// A leaf with nothing in it.
+    /// Returns a leaf with nothing in it.
     pub(super) fn take(&mut self, fence: Prefix<A>, outside: u128) -> u32 {
         let leaf = self.free.pop().unwrap_or_else(|| {
             let leaf = self.touched;
@@ -187,7 +187,7 @@ impl<A: Address> Leaves<A> {
         self.free.push(leaf);
     }
 
-    /// Bytes of leaves that were in use once.
+    /// Returns the bytes of leaves that were in use once.
     pub(super) fn bytes(&self) -> usize {
         self.touched as usize * size_of::<Leaf<A>>() + self.free.capacity() * size_of::<u32>()
     }

@@ -39,14 +39,14 @@ pub struct Rib<A: Address> {
     leaves: Leaves<A>,
     /// By fence.
     index: BTreeMap<Prefix<A>, u32>,
-    /// The leaf that was changed last: what is asked next is about the same routes.
+    /// The leaf that was changed last: the next query is about the same routes.
     last_changed: u32,
     len: usize,
     routes_max: usize,
 }
 
 impl<A: Address> Rib<A> {
-    /// A table without routes, for `routes_max` of them (at most 2³⁰).
+    /// Creates a table without routes, for `routes_max` of them (at most 2³⁰).
     pub fn new(routes_max: usize) -> Self {
         let mut leaves = Leaves::new();
         let first = leaves.take(Prefix::ALL, 0);
@@ -54,12 +54,12 @@ impl<A: Address> Rib<A> {
         Self { leaves, index, last_changed: first, len: 0, routes_max: routes_max.min(ROUTES_MAX) }
     }
 
-    /// Number of routes.
+    /// Returns the number of routes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no routes.
+    /// Returns whether there are no routes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -69,7 +69,7 @@ impl<A: Address> Rib<A> {
         self.routes_max
     }
 
-    /// Bytes in use, or free for other routes.
+    /// Returns the bytes in use, or free for other routes.
     pub fn table_bytes(&self) -> usize {
         self.leaves.bytes() + self.index.len() * (size_of::<Prefix<A>>() + size_of::<u32>())
     }
@@ -119,30 +119,30 @@ impl<A: Address> Rib<A> {
         Some(next_hop)
     }
 
-    /// The next hop of exactly this prefix.
+    /// Returns the next hop of exactly this prefix.
     pub fn get(&self, prefix: Prefix<A>) -> Option<u64> {
         let leaf = self.leaves.at(self.leaf_of(prefix));
         let (there, next_hop) = leaf.get(leaf.position(prefix))?;
         (there == prefix).then_some(next_hop)
     }
 
-    /// The longest prefix that `address` is in, and its next hop.
+    /// Returns the longest prefix that `address` is in, and its next hop.
     pub fn lookup(&self, address: A) -> Option<(Prefix<A>, u64)> {
         self.longest(Prefix::truncated(address, A::BITS))
     }
 
-    /// The longest prefix that covers `prefix` and is shorter, and its next hop.
+    /// Returns the longest prefix that covers `prefix` and is shorter, and its next hop.
     pub fn covering(&self, prefix: Prefix<A>) -> Option<(Prefix<A>, u64)> {
         self.longest(Prefix::truncated(prefix.first(), prefix.len().checked_sub(1)?))
     }
 
-    /// The longest prefix that covers `prefix`, be it the same.
+    /// Returns the longest prefix that covers `prefix`, be it the same.
     fn longest(&self, prefix: Prefix<A>) -> Option<Route<A>> {
         let leaf = self.leaves.at(self.leaf_of(prefix));
         self.longest_before(leaf, leaf.position_behind(prefix), prefix)
     }
 
-    /// The same, where the prefix would be `before` in a leaf.
+    /// Returns the longest route before a prefix whose position in `leaf` is `before`.
     fn longest_before(&self, leaf: &Leaf<A>, before: usize, prefix: Prefix<A>) -> Option<Route<A>> {
         leaf.covering(prefix, before).or_else(|| {
             let common = leaf.fence.first().common_bits(prefix.first()).min(prefix.len());
@@ -152,13 +152,13 @@ impl<A: Address> Rib<A> {
         })
     }
 
-    /// The routes that `prefix` covers, itself with them, sorted: each before those inside it.
+    /// Returns the routes that `prefix` covers, itself with them, sorted: each before those inside it.
     pub fn walk(&self, prefix: Prefix<A>) -> impl Iterator<Item = (Prefix<A>, u64)> + '_ {
         let leaf = self.leaves.at(self.leaf_of(prefix));
         self.walk_from(leaf, leaf.position(prefix), prefix)
     }
 
-    /// What holds in `prefix` where no longer route does, and those longer routes, sorted.
+    /// Returns the route of `prefix` where no longer route matches, and those longer routes, sorted.
     pub(super) fn inside(&self, prefix: Prefix<A>) -> (Option<u64>, impl Iterator<Item = Route<A>> + '_) {
         let leaf = self.leaves.at(self.leaf_of(prefix));
         let behind = leaf.position_behind(prefix);
@@ -185,7 +185,7 @@ impl<A: Address> Rib<A> {
         })
     }
 
-    /// The leaf in which the route of a prefix is, or would be.
+    /// Returns the leaf in which the route of a prefix is, or would be.
     #[inline]
     fn leaf_of(&self, prefix: Prefix<A>) -> u32 {
         let last = self.leaves.at(self.last_changed);
@@ -268,7 +268,7 @@ fn outside_of<A: Address>(leaf: &Leaf<A>, from: usize, fence: Prefix<A>) -> u128
     covering.fold(before, |lens, route| lens | 1 << route.len())
 }
 
-/// The bits of lengths that are not greater.
+/// Returns the bits of lengths that are not greater.
 fn lens_up_to(len: u8) -> u128 {
     u128::MAX >> 127u8.saturating_sub(len)
 }

@@ -1,4 +1,4 @@
-//! What holds where: the routes of a prefix as tiles.
+//! Spans: the routes of a prefix as tiles.
 
 use super::Rib;
 use crate::route::prefix::{Address, Prefix};
@@ -29,7 +29,7 @@ impl<A: Address> Rib<A> {
 
 /// Spans in the making.
 struct Tiles<A, F> {
-    /// What has not been held yet begins here, and has this next hop.
+    /// The part that is not covered yet begins here, and has this next hop.
     first: A,
     next_hop: Option<u64>,
     /// The last span, which its neighbour may extend.

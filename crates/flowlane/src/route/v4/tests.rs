@@ -1,4 +1,4 @@
-//! What must hold for every IPv4 table: the same answers as the routes, always.
+//! Properties of every IPv4 table: the same answers as the routes, always.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use crate::route::v4::compact::Compact;
 use crate::route::v4::dir24::Dir24;
 use crate::route::{BuildError, Fib, FibConfig, FibReader, HopSize, Prefix, Rib, RouteError, Routes};
 
-/// What addresses without a route get.
+/// The next hop of addresses without a route.
 const DEFAULT: u64 = 99;
 
 /// Addresses under few first bits, so that prefixes nest; and at the ends of the space.
@@ -267,7 +267,7 @@ where
                     rib.insert(changed, u64::from(changed.len()) + other).expect("there is room");
                 }
                 fib.update(&rib, changed).expect("there is memory");
-                // Elsewhere, so that what was taken out is soon used for something else.
+                // Elsewhere, so that freed memory is soon used for something else.
                 let noise = Prefix::truncated(0xc000_0000 | random.bits() as u32 & 0x00ff_ffff, 32);
                 if rib.remove(noise).is_none() {
                     rib.insert(noise, 77 + random.below(1000)).expect("there is room");
@@ -363,7 +363,7 @@ fn a_refused_change_changes_nothing() {
             assert_same(&fib, &rib, &addresses_about(route, &mut random, 6));
         }
         let anew = F::build(&rib, &config.with_memory_max(memory_max + apart));
-        assert_eq!(anew.err(), None, "it holds what was taken");
+        assert_eq!(anew.err(), None, "it holds the memory taken");
         assert!(matches!(F::build(&rib, &config.with_memory_max(1000)), Err(BuildError::NeedsMemory { .. })));
         rib.insert(Prefix::ALL, 1 << 16).expect("there is room");
         assert!(matches!(fib.update(&rib, Prefix::ALL), Err(BuildError::HopTooLarge { .. })));
@@ -398,7 +398,7 @@ fn next_hops_that_come_and_go_take_no_memory() {
     }
 }
 
-/// What a large change would have taken is there for small ones of another kind.
+/// Memory that a refused large change would have taken is available to small ones of another kind.
 #[test]
 fn a_refused_change_leaves_its_memory_to_others() {
     for len in [24, 32] {

@@ -14,7 +14,7 @@ pub(super) const LISTED: u32 = 1 << 29;
 /// Smaller next hops stand in words as they are. With places they fit 16 bits, as long as there are few of them.
 const INLINE_END: u64 = 1 << 15;
 
-/// The next hop that `word` stands for.
+/// Returns the next hop of `word`.
 #[inline(always)]
 pub(super) fn resolve(list: &[AtomicU64], word: u32) -> u64 {
     if word & LISTED == 0 { word.into() } else { list[(word & !LISTED) as usize].load(Relaxed) }
@@ -34,7 +34,7 @@ pub(super) struct Hops {
 }
 
 impl Hops {
-    /// The word of a next hop, with one use more; none where the list is full.
+    /// Returns the word of a next hop, with one use more; none where the list is full.
     pub(super) fn word(&mut self, list: &Memory<AtomicU64>, next_hop: u64) -> Option<u32> {
         if next_hop < INLINE_END {
             return Some(next_hop as u32);

@@ -1,7 +1,7 @@
 //! Which units of a table's memory are taken: a buddy allocator, and what waits until no reader can see it.
 //!
 //! Blocks are powers of two of units, aligned to their size. A block that is given back joins its buddy, and
-//! the free block at the lowest place is taken first: what is in use stays together at the beginning, and
+//! the free block at the lowest place is taken first: blocks in use stay together at the beginning, and
 //! churn leaves nothing behind.
 
 use std::collections::VecDeque;
@@ -87,7 +87,7 @@ pub(super) struct Pool {
     unlinked: Vec<Block>,
     /// Blocks unlinked before, with their stamps.
     waiting: VecDeque<(u64, Block)>,
-    /// When so many wait, it is time to look.
+    /// The number of waiting blocks from which on readers are checked.
     look_at: usize,
 }
 
@@ -160,7 +160,7 @@ impl Pool {
         self.waiting.extend(self.unlinked.drain(..).map(|block| (stamp, block)));
     }
 
-    /// Whether so much waits that [`collect`](Self::collect) is worth its time.
+    /// Returns whether so much waits that [`collect`](Self::collect) is worth its time.
     pub(super) fn is_due(&self) -> bool {
         self.waiting.len() >= self.look_at
     }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_may_see_is_not_taken_again() {
+    fn blocks_that_a_reader_may_see_are_not_reused() {
         let (epochs, mut pool) = (Epochs::default(), Pool::new(1));
         let reader = epochs.join();
         let block = pool.take(0).expect("a free unit");

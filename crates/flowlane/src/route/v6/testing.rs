@@ -135,7 +135,7 @@ pub(super) fn config(size: HopSize, variant: Variant) -> FibConfig {
     config.with_variant(variant).expect("the variant is there")
 }
 
-/// Batches of all lengths around the widths of bodies are answered in order.
+/// Batches of all lengths around the widths of kernels are answered in order.
 pub(super) fn answers_batches_of_all_lengths<F: Fib<u128>>() {
     for_each_variant(|variant| {
         let mut random = Random(2);

@@ -51,7 +51,7 @@ fn entry((i, rule): (usize, &Rule)) -> Entry<4> {
     }
 }
 
-/// A contest between tables of the same rules that `build` makes.
+/// Returns a contest between tables of the same rules that `build` makes.
 fn contest<E: Engine<4>>(
     measuring: &mut Measuring<'_>,
     slot: KernelSlot,

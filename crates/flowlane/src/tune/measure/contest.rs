@@ -8,16 +8,16 @@ use crate::dispatch::WIN_BELOW;
 const ROUNDS_MIN: usize = 25;
 /// Rounds after which more would tell no more.
 const ROUNDS_MAX: usize = 501;
-/// Candidates that take so many times the best one's time leave, at every so many rounds.
+/// Candidates that take this multiple of the best time are dropped, checked once in this number of rounds.
 const LEAVE_AT: f64 = 1.25;
 const LEAVE_EVERY: usize = 5;
 
 /// Work that candidates do.
 pub(in crate::tune) trait Workload {
-    /// What tells candidates apart.
+    /// The identity of a candidate.
     type Entrant;
 
-    /// What comes before the clock is read.
+    /// Runs before the clock is read.
     fn prepare(&mut self, entrant: &Self::Entrant);
 
     /// The work.
@@ -52,10 +52,10 @@ pub enum Verdict {
     },
 }
 
-/// What a contest came to.
+/// The result of a contest.
 #[derive(Clone, Debug)]
 pub struct Contest {
-    /// What about.
+    /// The subject.
     pub name: String,
     /// All of them.
     pub candidates: Vec<Candidate>,
@@ -88,7 +88,7 @@ pub(super) struct Measuring<'a> {
     pub(super) table_bytes_max: u64,
 }
 
-/// What a contest is held by.
+/// The means of measurement.
 #[derive(Clone, Copy)]
 pub(in crate::tune) struct Rules {
     /// Ticks after which no further round begins.
@@ -129,14 +129,14 @@ pub(in crate::tune) fn contest<T: Display>(
     })
 }
 
-/// What a candidate is to do.
+/// The phase of a candidate.
 #[derive(Clone, Copy)]
 enum Step {
     Prepare,
     Run,
 }
 
-/// The same for all kinds of candidates, which are known by their places.
+/// Measures candidates of any kind, which are identified by their index.
 fn hold(
     clock: &mut dyn FnMut() -> u64,
     name: String,

@@ -11,7 +11,7 @@ use crate::hash::murmur3::Murmur3;
 use crate::isa::Variant;
 
 const LANES: usize = 16;
-/// What most masks of a firewall have.
+/// Words of most masks of a firewall.
 const WORDS: usize = 10;
 const BATCHES: usize = 64;
 

@@ -28,7 +28,7 @@ const FEW: usize = 2;
 #[derive(Clone, Copy)]
 struct Way {
     variant: Variant,
-    /// One by one, under so many masks at once; by the variant's batch where it is none.
+    /// One by one, under this number of masks at once; by the variant's batch where it is none.
     in_flight: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ struct Looking {
     masks: Vec<FlowMask>,
     flows: Vec<FlowKey>,
     random: Random,
-    /// What packets differ in: [`VARYING`].
+    /// The words in which packets differ: [`VARYING`].
     packets: Vec<[u32; 3]>,
     keys: Vec<FlowKey>,
     burst: usize,
@@ -123,17 +123,17 @@ impl Workload for Looking {
 
 pub(super) fn measure(measuring: &mut Measuring<'_>) -> Outcome {
     let built_in = crate::tune::built_in(KernelSlot::Megaflow).choice;
-    let default: MegaflowChoice = built_in.parse().expect("what is built in is read");
+    let default: MegaflowChoice = built_in.parse().expect("the built-in choice can be parsed");
     let mut looking = Looking::new();
     let ticks = measuring.ticks / (SMALL_BURSTS.len() as u64 + 6);
-    // There is no body for SSE4.2: that would be the scalar one again.
+    // There is no kernel for SSE4.2: that would be the scalar one again.
     let is_there = |w: &Way| w.variant.available() && w.variant != Variant::Sse42;
     let ways = Variant::ALL.map(|variant| Way { variant, in_flight: None });
     let ways: Vec<Way> = ways.into_iter().filter(is_there).collect();
     let at = ways
         .iter()
         .position(|w| w.variant == default.variant)
-        .expect("what is built in and usable is a candidate");
+        .expect("the built-in choice, if usable, is a candidate");
     let name = format!("bursts of {BURST}");
     let first = measuring.contest(name, 4 * ticks, PACKETS as u64, &ways, at, &mut looking);
     let way = ways[first.chosen];
@@ -158,7 +158,7 @@ pub(super) fn measure(measuring: &mut Measuring<'_>) -> Outcome {
     Outcome { slot: KernelSlot::Megaflow, choice, built_in, table_bytes: None, contests }
 }
 
-/// Whether bursts of this length are better looked up one by one (place 0) or by the variant (place 1).
+/// Returns whether bursts of this length are better looked up one by one (place 0) or by the variant (place 1).
 fn duel(
     measuring: &mut Measuring<'_>,
     looking: &mut Looking,
@@ -172,7 +172,7 @@ fn duel(
     measuring.contest(format!("bursts of {burst}"), ticks, PACKETS as u64, ways, default, looking)
 }
 
-/// The length from which on the variant is better, or not worse where the default has it. The default where
+/// Returns the length from which on the variant is better, or not worse where the default has it. The default where
 /// nothing speaks against it.
 fn threshold_of(duels: &[Contest], default: usize) -> usize {
     if duels.iter().all(|duel| matches!(duel.verdict, Verdict::NoneFaster)) {

@@ -33,11 +33,11 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// What a classic Bloom filter can have.
+    /// The limit of a classic Bloom filter.
     pub const TABLE_BYTES_MAX: u64 = 512 << 20;
 }
 
-/// What was measured, and the choices that follow.
+/// The measurements, and the choices that follow from them.
 #[derive(Clone, Debug)]
 pub struct Tuning {
     /// In the order of the slots.
@@ -45,7 +45,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// The choices.
+    /// Returns the choices.
     pub fn choices(&self) -> KernelOverrides {
         let mut choices = KernelOverrides::new();
         self.outcomes.iter().for_each(|o| choices.set(o.slot, o.choice.as_str()));
@@ -58,14 +58,14 @@ impl Tuning {
     }
 }
 
-/// What was measured for a slot.
+/// The measurement for a slot.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The slot.
     pub slot: KernelSlot,
     /// The choice: the built-in one where no other is faster by more than noise.
     pub choice: String,
-    /// What is built in.
+    /// The built-in choice.
     pub built_in: String,
     /// Bytes of the table that was measured, where it has a size.
     pub table_bytes: Option<u64>,
@@ -83,7 +83,7 @@ impl Outcome {
 /// Measures every slot by `clock`, whose ticks count in the budget and in the results; calls `progress` before
 /// each slot with the number of those done and that of all.
 ///
-/// What is installed plays no part: candidates are compared with what is built in.
+/// Overrides play no part: candidates are compared with the built-in choice.
 pub fn measure(
     clock: &mut dyn FnMut() -> u64,
     budget: Budget,
@@ -127,7 +127,7 @@ fn weight(slot: KernelSlot) -> u64 {
     }
 }
 
-/// The size of the table that stands for a class: a power of two, unless that is more than allowed.
+/// Returns the size of the table that represents a class: a power of two, unless that is more than allowed.
 fn table_bytes(size: SizeClass, table_bytes_max: u64) -> usize {
     let [l1, l2, l3] = Cpu::this().cache_bytes;
     let below = |bytes: u64| 1u64 << bytes.max(1024).ilog2();
@@ -140,7 +140,7 @@ fn table_bytes(size: SizeClass, table_bytes_max: u64) -> usize {
     bytes.min(table_bytes_max.min(Budget::TABLE_BYTES_MAX)) as usize
 }
 
-/// The outcome of a slot with one contest between all `candidates`.
+/// Returns the outcome of a slot with one contest between all `candidates`.
 fn one_contest<T: Display + Copy>(
     measuring: &mut Measuring<'_>,
     slot: KernelSlot,
@@ -152,7 +152,7 @@ fn one_contest<T: Display + Copy>(
     let built_in = super::built_in(slot).choice;
     let names: Vec<String> = candidates.iter().map(T::to_string).collect();
     let default = names.iter().position(|name| *name == built_in);
-    let default = default.expect("what is built in and usable is a candidate");
+    let default = default.expect("the built-in choice, if usable, is a candidate");
     let ticks = measuring.ticks;
     let contest = measuring.contest(slot.to_string(), ticks, items, candidates, default, workload);
     Outcome { slot, choice: contest.winner().choice.clone(), built_in, table_bytes, contests: vec![contest] }

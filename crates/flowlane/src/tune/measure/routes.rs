@@ -53,7 +53,7 @@ pub(super) fn measure<A: Family + Internet>(measuring: &mut Measuring<'_>) -> Ou
     let table = |choice: FibChoice| {
         let config = FibConfig::new(HopSize::B4).with_variant(choice.variant)?;
         let fib = A::build(choice.engine, &rib, &config)?.ok()?;
-        // An engine need not have a body for every variant.
+        // An engine need not have a kernel for every variant.
         (fib.variant() == choice.variant).then_some((choice, fib))
     };
     let tables: Vec<(FibChoice, AnyFib<A>)> = candidates.filter_map(table).collect();

@@ -36,7 +36,7 @@ fn read_plain(
     keys: &mut Keys,
     out: &mut Decapsulated,
 ) -> u64 {
-    // Zeros are no plain packet: what stands in for a frame that has not so many bytes behind its IPv4 header.
+    // Zeros are no plain packet: they replace a frame that has fewer bytes behind its IPv4 header.
     let zeros = [0u8; PLAIN_BYTES];
     let mut starts = [zeros.as_ptr(); BATCH_MAX];
     for (lane, (frame, headers)) in batch.frames.iter().zip(batch.headers).enumerate() {
@@ -60,7 +60,7 @@ fn read_plain(
     is_plain & batch.live
 }
 
-/// The words 0 to 4 of eight packets.
+/// Returns the words 0 to 4 of eight packets.
 ///
 /// # Safety
 /// Each begins [`PLAIN_BYTES`] readable bytes.
@@ -98,7 +98,7 @@ fn splat(value: u64) -> __m512i {
     _mm512_set1_epi64(value.cast_signed())
 }
 
-/// [`Wanted::wrong`] in every lane, besides what was wrong before.
+/// Adds [`Wanted::wrong`] of every lane to the bits that were wrong before.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn wrong(before: __m512i, wanted: Wanted, word: __m512i) -> __m512i {
@@ -179,7 +179,7 @@ fn numbers(ids: __m512i) -> __m256i {
     _mm256_shuffle_epi8(_mm512_cvtepi64_epi32(ids), order)
 }
 
-/// The lowest 16 bits of each lane in the other byte order; others change, too.
+/// Returns the lowest 16 bits of each lane in the other byte order; others change, too.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn swapped16(words: __m512i) -> __m512i {

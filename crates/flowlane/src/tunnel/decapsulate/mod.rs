@@ -16,7 +16,7 @@ use crate::packet::{Headers, LaneMask};
 /// Most frames of a batch: one bit each in the masks.
 pub const BATCH_MAX: usize = 64;
 
-/// What became of a batch. A frame that is in none of the masks is no tunnel's: it goes on as it is.
+/// Result of a batch. A frame in neither mask is no tunnel packet, and is processed as it is.
 #[derive(Clone, Debug)]
 pub struct Decapsulated {
     /// Frames that came from a known endpoint.
@@ -31,7 +31,7 @@ pub struct Decapsulated {
     pub ids: [u32; BATCH_MAX],
     /// Of the terminated: where the inner packet begins in the frame.
     pub inner_at: [u16; BATCH_MAX],
-    /// Of the terminated: how long the inner packet is. What is behind it in the frame is padding.
+    /// Of the terminated: the length of the inner packet. The rest of the frame is padding.
     pub inner_len: [u16; BATCH_MAX],
     /// Of the terminated: the tunnel's protocol.
     pub kinds: [TunnelKind; BATCH_MAX],
@@ -61,7 +61,7 @@ impl Decapsulated {
         }
     }
 
-    /// The endpoint of a terminated lane.
+    /// Returns the endpoint of a terminated lane.
     pub fn endpoint(&self, lane: usize) -> EndpointId {
         EndpointId(self.endpoints[lane])
     }
@@ -102,7 +102,7 @@ impl Decapsulated {
 #[derive(Debug)]
 pub struct Decapsulator {
     cache: EndpointCache,
-    body: Backend,
+    backend: Backend,
     policy: Policy,
     plain: Plain,
     refused: RefusedCounts,
@@ -119,21 +119,21 @@ struct Batch<'a> {
 }
 
 impl Decapsulator {
-    /// A node that terminates what `policy` says and `table` holds, by the widest variant that there is.
+    /// Creates a node that terminates what `policy` says and `table` holds, by the widest variant that there is.
     pub fn new(table: EndpointReader, policy: Policy) -> Self {
-        Self::with_body(table, policy, Backend::first_of(&[Variant::Avx512, Variant::Avx2]))
+        Self::with_backend(table, policy, Backend::first_of(&[Variant::Avx512, Variant::Avx2]))
     }
 
-    /// The same by the variant of this name; none where that may not be used here.
+    /// Creates a node with an explicit variant; none where that may not be used here.
     pub fn with_variant(table: EndpointReader, policy: Policy, variant: Variant) -> Option<Self> {
-        Backend::of(variant).map(|body| Self::with_body(table, policy, body))
+        Backend::of(variant).map(|backend| Self::with_backend(table, policy, backend))
     }
 
-    fn with_body(table: EndpointReader, policy: Policy, body: Backend) -> Self {
+    fn with_backend(table: EndpointReader, policy: Policy, backend: Backend) -> Self {
         let plain = Plain::new(&policy);
         Self {
             cache: EndpointCache::new(table),
-            body,
+            backend,
             policy,
             plain,
             refused: RefusedCounts::default(),
@@ -143,10 +143,10 @@ impl Decapsulator {
 
     /// By which variant.
     pub fn variant(&self) -> Variant {
-        self.body.variant()
+        self.backend.variant()
     }
 
-    /// What is terminated.
+    /// Returns the policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -157,7 +157,7 @@ impl Decapsulator {
     }
 
     /// Terminates the tunnels among the `live` ones of up to 64 frames that came in through `vrf`, of which the
-    /// parser said `headers`. Frames are not changed: what is inside lies where `out` says.
+    /// parser said `headers`. Frames are not changed: `out` gives the positions of inner packets.
     ///
     /// An endpoint whose removal was complete when the batch began is not found.
     ///
@@ -177,7 +177,7 @@ impl Decapsulator {
         let live = live.0 & LaneMask::first(frames.len()).0;
         (out.terminated, out.refused) = (LaneMask(0), LaneMask(0));
         let batch = Batch { frames, headers, vrf, live };
-        match self.body {
+        match self.backend {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the witness proves that the CPU has AVX-512 F, BW, DQ and VL, and the instructions on bits.
             Backend::Avx512(_) => unsafe { avx512::decapsulate(self, batch, out) },
@@ -219,7 +219,7 @@ trait ReadPlain: Fn(&Plain, &[u32; 4], Batch<'_>, &mut Keys, &mut Decapsulated) 
 
 impl<F> ReadPlain for F where F: Fn(&Plain, &[u32; 4], Batch<'_>, &mut Keys, &mut Decapsulated) -> u64 {}
 
-/// What of a batch is not plain: read one by one, looked up together.
+/// The packets of a batch that are not plain: read one by one, looked up together.
 #[derive(Debug)]
 struct Others {
     v4: u64,

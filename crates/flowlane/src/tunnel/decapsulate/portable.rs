@@ -62,7 +62,7 @@ pub(super) fn read_plain(
     is_plain & batch.live
 }
 
-/// A bit for each that is true.
+/// Returns a bit for each that is true.
 #[inline(always)]
 fn bits(of: &[bool; BATCH_MAX]) -> u64 {
     of.as_chunks::<8>().0.iter().rev().fold(0, |bits, eight| {

@@ -138,7 +138,7 @@ fn an_endpoint_with_a_source_goes_before_an_open_one() {
         let frame = encapsulated(&tunnel, &inner_for(&tunnel, 60, &mut Random::new(3)));
         for mut node in nodes(&table, &Policy::default()) {
             let mut find = |wanted: Result<u32, Refused>| {
-                // Twice: from the table, and from what is kept of it.
+                // Twice: from the table, and from the cache.
                 for _ in 0..2 {
                     let found = terminate(&mut node, std::slice::from_ref(&frame), 0).remove(0).unwrap();
                     assert_eq!(found.map(|(endpoint, ..)| endpoint.0), wanted);
@@ -204,7 +204,7 @@ fn keys_alone_are_found_as_in_the_table() {
 }
 
 #[test]
-fn the_limit_and_wrong_endpoints_are_told_with_what_to_do() {
+fn errors_of_limits_and_endpoints_name_the_remedy() {
     let config = EndpointConfig { endpoints_max: 3, ..EndpointConfig::default() };
     let mut table = EndpointTable::new(&config);
     let endpoint = |i: u32| endpoint_of(&tunnel(i), 0);
@@ -231,7 +231,7 @@ fn a_worker_beside_the_writer_finds_an_endpoint_as_it_was_or_is() {
     let endpoint = endpoint_of(&tunnel, 0);
     let frame = encapsulated(&tunnel, &inner_frame(60, &mut Random::new(1)));
     let nodes = nodes(&table, &Policy::default());
-    // What was removed last, with all numbers below it.
+    // The last removal, with all numbers below it.
     let gone = std::sync::atomic::AtomicU32::new(0);
     std::thread::scope(|scope| {
         for mut node in nodes {

@@ -56,7 +56,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 400 }))]
 
     #[test]
-    fn what_is_encapsulated_is_terminated_as_it_was(
+    fn encapsulation_then_decapsulation_is_identity(
         tunnel in tunnels(), len in 0usize..2000, seed: u64, hash: u32, vrf in 0u32..=VRF_MAX,
     ) {
         let inner = inner_for(&tunnel, len, &mut Random::new(seed));
@@ -96,7 +96,7 @@ fn the_type_of_service_follows_the_policy() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_nothing_is_written() {
+fn packets_that_do_not_fit_are_refused_without_a_write() {
     let tunnel = Encapsulation::new(TunnelKind::Vxlan, 7, v4(2), v4(1));
     let encapsulator = Encapsulator::new(&tunnel).unwrap();
     let mut buffer = vec![0; 4000];
@@ -126,7 +126,7 @@ fn the_longest_packet_fits_and_one_byte_more_does_not() {
 }
 
 #[test]
-fn wrong_tunnels_are_told_apart() {
+fn errors_of_tunnels_are_distinguished() {
     let good = Encapsulation::new(TunnelKind::Vxlan, 7, v4(2), v4(1));
     let refused = |tunnel: Encapsulation| Encapsulator::new(&tunnel).unwrap_err();
     let mixed = refused(Encapsulation { source: v6(1), ..good.clone() });

@@ -1,4 +1,4 @@
-//! What is terminated, found and put in front, against definitions that share no code with what is tested.
+//! Decapsulation, lookup and encapsulation, compared with definitions that share no code with them.
 
 mod caches;
 mod captures;
@@ -35,7 +35,7 @@ fn nodes(table: &EndpointTable, policy: &Policy) -> Vec<Decapsulator> {
     nodes
 }
 
-/// What a node makes of a frame: none, a reason, or endpoint, id, kind and inner bytes.
+/// The result of a node for a frame: none, a reason, or endpoint, id, kind and inner bytes.
 type Outcome = Option<Result<(EndpointId, u32, TunnelKind, Vec<u8>), Refused>>;
 
 fn outcome(out: &Decapsulated, lane: usize, frame: &[u8]) -> Outcome {
@@ -112,7 +112,7 @@ fn tunnel(i: u32) -> Encapsulation {
     Encapsulation::new(kind, 100 + i / 2, from, to)
 }
 
-/// What an inner frame of a tunnel may be: GTP-U carries IP.
+/// An inner frame that a tunnel may carry: IP for GTP-U.
 fn inner_for(tunnel: &Encapsulation, len: usize, random: &mut Random) -> Vec<u8> {
     let frame = inner_frame(len + 14, random);
     match tunnel.inner {

@@ -26,7 +26,7 @@ fn gtpu(flags: u8, message: u8, rest: &[u8]) -> Vec<u8> {
     with_inner(&header)
 }
 
-/// What every variant makes of a frame, no endpoint being known.
+/// The result of every variant for a frame, without endpoints.
 #[track_caller]
 fn expect_with(policy: &Policy, frame: &[u8], wanted: Option<Refused>) {
     let table = EndpointTable::new(&EndpointConfig::default());
@@ -127,7 +127,7 @@ fn gtpu_messages_and_extensions() {
 }
 
 #[test]
-fn ports_are_as_configured_and_switched_off_ones_are_nobodys() {
+fn configured_ports_are_terminated_and_disabled_ones_ignored() {
     let frame = outer(false, 8472, &with_inner(&[8, 0, 0, 0, 0, 0, 7, 0]));
     expect(&frame, None);
     let linux = Policy { vxlan_port: Some(8472), ..Policy::default() };
@@ -162,9 +162,9 @@ fn frames_cut_anywhere_and_random_bytes_do_no_harm() {
     }
 }
 
-/// The law of [`Plain`], by which the variants' bodies read, too.
+/// The law of [`Plain`], by which the variants' kernels read, too.
 #[test]
-fn what_is_plain_is_valid_and_read_as_the_same() {
+fn plain_packets_are_valid_and_parsed_equally() {
     let mut random = Random::new(29);
     let frames = random_frames(3000, 200, &mut random);
     let trusting = Policy {

@@ -23,7 +23,7 @@ pub(super) struct Hops {
 }
 
 impl Hops {
-    /// Knows none yet, and up to so many.
+    /// Creates an empty list with room for this number of next hops.
     pub(super) fn new(max: usize) -> Self {
         Self {
             max,
@@ -40,7 +40,7 @@ impl Hops {
         self.max
     }
 
-    /// The index of a next hop; a new one has no place yet. None: there are `max`.
+    /// Returns the index of a next hop; a new one has no place yet. None: there are `max`.
     pub(super) fn index_of(&mut self, next_hop: u64, max: usize, shared: &[AtomicU64]) -> Option<u16> {
         if let Some(index) = self.index.get(&next_hop) {
             return Some(*index);
@@ -60,12 +60,12 @@ impl Hops {
         Some(index)
     }
 
-    /// So many more places name it.
+    /// Adds uses of a next hop.
     pub(super) fn name(&mut self, index: u16, places: u32) {
         self.counted[usize::from(index)].1 += places;
     }
 
-    /// So many fewer places name it.
+    /// Removes uses of a next hop.
     pub(super) fn unname(&mut self, index: u16, places: u32) {
         let count = &mut self.counted[usize::from(index)].1;
         *count -= places;
@@ -122,7 +122,7 @@ impl Hops {
         self.index.len()
     }
 
-    /// Bytes for this account itself.
+    /// Returns the bytes for this account itself.
     pub(super) fn own_bytes(&self) -> usize {
         self.counted.capacity() * size_of::<(u64, u32)>()
             + self.index.capacity() * (size_of::<(u64, u16)>() + 1)

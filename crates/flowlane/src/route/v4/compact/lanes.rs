@@ -93,7 +93,7 @@ unsafe fn resolve<C: Code, const N: usize>(
     }
 }
 
-/// The same for a group of which some have long chunks: those go on together, a step after the other, so that none waits
+/// Finds the next hops of a group of which some have long chunks: those advance together, a step after the other, so that none waits
 /// for the memory that another reads. Rare in routes of the Internet, and most of the work in those of a data centre.
 #[inline(never)]
 fn with_long_chunks<C: Code, const N: usize>(

@@ -1,4 +1,4 @@
-//! What holds inside slots whose addresses differ, in words of the pool: long chunks, and a directory of them for each
+//! Next hops inside slots whose addresses differ, in words of the pool: long chunks, and a directory of them for each
 //! block that has some.
 //!
 //! Both begin with a bit for each of 256 places, and the number of bits before each word, so that the rank of a place is
@@ -49,7 +49,7 @@ impl Words {
         &self.words[..self.len]
     }
 
-    /// Sets bits where `value` has something, and puts that behind them, so many in a word.
+    /// Sets bits where `value` has something, and puts the values behind them, `in_word` of them in a word.
     fn fill(&mut self, in_word: usize, value: impl Fn(usize) -> Option<u32>) {
         self.words.fill(0);
         let (mut count, width) = (0, 64 / in_word);
@@ -92,7 +92,7 @@ fn value(pool: &[AtomicU64], at: usize, index: usize, in_word: usize) -> u32 {
     (word & ((1 << width) - 1)) as u32
 }
 
-/// The next hop's index of an address of the long chunk at `at`, by its last eight bits.
+/// Returns the next hop's index of an address of the long chunk at `at`, by its last eight bits.
 #[inline(always)]
 pub(super) fn hop(pool: &[AtomicU64], at: u32, host: u32) -> u32 {
     let (rank, _) = rank(pool, at as usize, host as usize);
@@ -100,7 +100,7 @@ pub(super) fn hop(pool: &[AtomicU64], at: u32, host: u32) -> u32 {
     value(pool, at as usize, rank - 1, CODES)
 }
 
-/// The long chunk of a slot in the directory at `at`; none where it is not there.
+/// Returns the long chunk of a slot in the directory at `at`; none where it is not there.
 #[inline(always)]
 pub(super) fn chunk(pool: &[AtomicU64], at: u32, slot: u32) -> Option<u32> {
     match rank(pool, at as usize, slot as usize) {
@@ -122,7 +122,7 @@ fn each(pool: &[AtomicU64], at: u32, in_word: usize, mut show: impl FnMut(usize,
     }
 }
 
-/// The next hops in the long chunk at `at`.
+/// Returns the next hops in the long chunk at `at`.
 pub(super) fn hosts(pool: &[AtomicU64], at: u32) -> Hosts {
     let mut hosts = [0; PLACES];
     // To the end each: the next run begins later.
@@ -135,7 +135,7 @@ pub(super) fn each_hop(pool: &[AtomicU64], at: u32, mut hop: impl FnMut(u16)) {
     each(pool, at, CODES, |_, index| hop(index as u16));
 }
 
-/// The directory at `at`.
+/// Returns the directory at `at`.
 pub(super) fn directory(pool: &[AtomicU64], at: u32) -> Directory {
     let mut directory = [0; PLACES];
     each(pool, at, CHUNKS, |slot, place| directory[slot] = place);

@@ -36,7 +36,7 @@ impl Compact {
         self.0.next_hops()
     }
 
-    /// Bytes that the writer keeps for itself.
+    /// Returns the bytes that the writer keeps for itself.
     pub fn writer_bytes(&self) -> usize {
         self.0.writer_bytes()
     }
@@ -70,7 +70,7 @@ impl Fib<u32> for Compact {
     }
 
     fn variant(&self) -> Variant {
-        self.0.table.body.get().variant()
+        self.0.table.backend.get().variant()
     }
 }
 

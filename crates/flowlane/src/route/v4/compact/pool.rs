@@ -1,4 +1,4 @@
-//! Who has which words of the pool: a buddy allocator.
+//! Buddy allocator for pool words.
 //!
 //! A block has 2 to 256 words, a power of two, and begins at a multiple of its size: one of up to 64 bytes lies in
 //! one cache line. Free neighbours join again, so that churn leaves nothing behind.
@@ -15,7 +15,7 @@ const LARGEST: usize = 1 << (ORDERS - 1);
 /// Words of the largest block.
 pub(super) const LARGEST_WORDS: usize = UNIT * LARGEST;
 
-/// What a unit is: the order of the block that begins there, and whether that is free; or within one.
+/// The state of a unit: the order of the block that begins there, and whether that is free; or within one.
 const FREE: u8 = 0x80;
 const WITHIN: u8 = 0x7f;
 
@@ -30,7 +30,7 @@ pub(super) struct Blocks {
 }
 
 impl Blocks {
-    /// Blocks of so many words, the first of which are somebody else's, as many as some largest blocks have.
+    /// An allocator of this number of words. The first of them, a multiple of the largest block, are reserved.
     pub(super) fn new(words_max: usize, words_reserved: usize) -> Self {
         let units_max = words_max / UNIT / LARGEST * LARGEST;
         let units_reserved = words_reserved.next_multiple_of(LARGEST_WORDS) / UNIT;
@@ -55,7 +55,7 @@ impl Blocks {
         self.states.iter().filter(|state| usize::from(**state) < ORDERS).count()
     }
 
-    /// Bytes for this account itself.
+    /// Returns the bytes for this account itself.
     pub(super) fn own_bytes(&self) -> usize {
         self.states.capacity()
             + self.free.iter().map(|list| list.capacity() * size_of::<u32>()).sum::<usize>()
@@ -103,7 +103,7 @@ impl Blocks {
         self.put(at, order);
     }
 
-    /// Forgets that more than so many words were ever touched: all beyond are free.
+    /// Resets the number of words that were ever touched: all beyond are free.
     pub(super) fn untouch(&mut self, words_touched: usize) {
         let units = words_touched / UNIT;
         self.free_units -= self.states.len() - units;
@@ -116,7 +116,7 @@ impl Blocks {
         self.free[order].push(at);
     }
 
-    /// A block of the largest size that was never used.
+    /// Returns a block of the largest size that was never used.
     fn extend(&mut self) -> Option<u32> {
         let at = self.states.len();
         if at + LARGEST > self.units_max {
@@ -128,12 +128,12 @@ impl Blocks {
     }
 }
 
-/// The smallest block that has so many words.
+/// Returns the order of the smallest block with this number of words.
 fn order_of(words: usize) -> usize {
     words.div_ceil(UNIT).next_power_of_two().ilog2() as usize
 }
 
-/// The words of the block that `words` get.
+/// Returns the words of the block that `words` get.
 pub(super) fn words_of_block(words: usize) -> usize {
     UNIT << order_of(words)
 }

@@ -48,7 +48,7 @@ pub(super) fn lookup_batch<C: Code>(
     }
 }
 
-/// The next hop of an address whose slot had a long chunk when its code was read.
+/// Returns the next hop of an address whose slot had a long chunk when its code was read.
 #[inline(never)]
 pub(super) fn in_long_chunk(table: &Table, address: u32) -> u64 {
     lookup(table, address)

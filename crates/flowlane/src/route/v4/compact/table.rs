@@ -1,4 +1,4 @@
-//! What the writer and its readers share.
+//! Memory that the writer and its readers share.
 
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
@@ -21,7 +21,7 @@ pub(super) const SLOTS: usize = 256;
 
 const _: () = assert!(SLOTS.is_multiple_of(LINE_BYTES), "a chunk is whole lines");
 
-/// What a slot's addresses have: the index of a next hop, or a long chunk.
+/// The code of a slot's addresses: the index of a next hop, or a long chunk.
 pub(super) trait Code: Cell {
     /// The code of slots with long chunks; smaller ones are indices of next hops.
     const LONG: u32 = (u64::MAX >> (64 - 8 * Self::BYTES)) as u32;
@@ -50,13 +50,13 @@ pub(super) struct Chunks<C: Code> {
 }
 
 impl<C: Code> Chunks<C> {
-    /// Room for so many chunks.
+    /// Room for this number of chunks.
     pub(super) fn zeroed(chunks: usize) -> Self {
         let direct = Memory::zeroed(if chunks == 0 { 0 } else { BLOCKS });
         Self { direct, codes: Memory::zeroed(chunks * SLOTS) }
     }
 
-    /// The place of an address's code.
+    /// Returns the place of an address's code.
     #[inline(always)]
     pub(super) fn place(&self, address: u32) -> usize {
         let first = self.direct[(address >> 16) as usize].load(Acquire);
@@ -76,7 +76,7 @@ pub(super) struct Table {
     pub(super) directories: Memory<AtomicU32>,
     pub(super) pool: Memory<AtomicU64>,
     pub(super) next_hops: Memory<AtomicU64>,
-    pub(super) body: AdaptiveDispatch<Backend>,
+    pub(super) backend: AdaptiveDispatch<Backend>,
 }
 
 impl Table {
@@ -90,9 +90,9 @@ impl Table {
     }
 
     fn lookup_in<C: Code>(&self, chunks: &Chunks<C>, addresses: &[u32], next_hops: &mut [u64]) {
-        self.body.run_batch(
+        self.backend.run_batch(
             || addresses.len(),
-            |body| match body {
+            |backend| match backend {
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx2(isa) => isa.run(LookupBatch { table: self, chunks, addresses, next_hops }),
                 #[cfg(target_arch = "x86_64")]

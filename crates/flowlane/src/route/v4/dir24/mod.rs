@@ -38,7 +38,7 @@ enum Sized<B1, B2, B4, B8> {
     B8(B8),
 }
 
-/// The same done with whichever it is.
+/// Evaluates an expression with the value of whichever size.
 macro_rules! with {
     ($sized:expr, $it:ident => $do:expr) => {
         match $sized {
@@ -50,7 +50,7 @@ macro_rules! with {
     };
 }
 
-/// The largest next hop in a table of this size: a bit of each entry says where it leads.
+/// Returns the largest next hop in a table of this size: a bit of each entry says where it leads.
 pub fn next_hop_max(hop_size: HopSize) -> u64 {
     hop_size.max() >> 1
 }
@@ -102,7 +102,7 @@ impl Fib<u32> for Dir24 {
     }
 
     fn variant(&self) -> Variant {
-        with!(&self.0, writer => writer.table.body.variant())
+        with!(&self.0, writer => writer.table.backend.variant())
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the writer and its readers share.
+//! Memory that the writer and its readers share.
 
 #[cfg(target_arch = "x86_64")]
 use super::lanes::LookupBatch;
@@ -24,13 +24,13 @@ pub(super) const PADDING: usize = 4;
 pub(super) struct Table<W: Cell> {
     pub(super) tbl24: Memory<W>,
     pub(super) tbl8: Memory<W>,
-    pub(super) body: Backend,
+    pub(super) backend: Backend,
 }
 
 impl<W: Cell> Table<W> {
     pub(super) fn lookup_batch(&self, addresses: &[u32], next_hops: &mut [u64]) {
         let next_hops = &mut next_hops[..addresses.len()];
-        match self.body {
+        match self.backend {
             #[cfg(target_arch = "x86_64")]
             Backend::Avx2(isa) => isa.run(LookupBatch { table: self, addresses, next_hops }),
             #[cfg(target_arch = "x86_64")]

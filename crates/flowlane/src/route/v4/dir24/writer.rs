@@ -28,7 +28,7 @@ struct Span {
     next_hop: u64,
 }
 
-/// The group that an entry of the first table leads to.
+/// Returns the group that an entry of the first table leads to.
 fn group_of(entry: u64) -> Option<u32> {
     (entry & 1 != 0).then_some((entry >> 1) as u32)
 }
@@ -62,9 +62,9 @@ impl<W: Cell> Writer<W> {
         let by_routes = 2 * rib.routes_max() + GROUPS_SPARE;
         let groups_max =
             by_memory.min(by_routes).min(GROUPS_MAX).min(usize::try_from(by_entry).unwrap_or(usize::MAX));
-        let body = config.body_of(&[Variant::Avx512, Variant::Avx2]);
+        let backend = config.backend_of(&[Variant::Avx512, Variant::Avx2]);
         let mut writer = Self {
-            table: Arc::new(Table { tbl24: Memory::zeroed(0), tbl8: Memory::zeroed(0), body }),
+            table: Arc::new(Table { tbl24: Memory::zeroed(0), tbl8: Memory::zeroed(0), backend }),
             epochs: Epochs::default(),
             hop_size: config.hop_size,
             default_next_hop: config.default_next_hop,
@@ -82,7 +82,7 @@ impl<W: Cell> Writer<W> {
         writer.table = Arc::new(Table {
             tbl24: Memory::zeroed(TBL24 + PADDING),
             tbl8: Memory::zeroed(groups_max * GROUP + PADDING),
-            body,
+            backend,
         });
         spans.iter().for_each(|span| writer.paint(*span));
         Ok(writer)
@@ -117,7 +117,7 @@ impl<W: Cell> Writer<W> {
         (TBL24 + PADDING + groups * GROUP) * W::BYTES
     }
 
-    /// What holds in `prefix`, checked, in the buffer for it.
+    /// Collects the spans of `prefix` in the buffer, and checks them.
     fn spans_of(&mut self, rib: &Rib<u32>, prefix: Prefix<u32>) -> Result<Vec<Span>, BuildError> {
         let mut spans = std::mem::take(&mut self.spans);
         spans.clear();
@@ -143,7 +143,7 @@ impl<W: Cell> Writer<W> {
         if next_hop > max { Err(BuildError::HopTooLarge { next_hop, max, hop_size }) } else { Ok(()) }
     }
 
-    /// Whether `new` more groups are allowed.
+    /// Returns whether `new` more groups are allowed.
     fn check_groups(&self, new: usize) -> Result<(), BuildError> {
         let groups = self.groups() + new;
         if groups <= self.groups_max {
@@ -211,7 +211,7 @@ impl<W: Cell> Writer<W> {
         }
     }
 
-    /// A group with the next hop that `at` has now.
+    /// Returns a group with the next hop that `at` has now.
     fn new_group(&mut self, at: u32) -> u32 {
         let group = self.free_group();
         let entry = self.table.tbl24[at as usize].get();
@@ -247,7 +247,7 @@ impl<W: Cell> Writer<W> {
     }
 }
 
-/// The places of the first table, each once, of which a span has only a part.
+/// Returns the places of the first table, each once, of which a span has only a part.
 fn partial(spans: &[Span]) -> impl Iterator<Item = u32> + '_ {
     let mut before = None;
     let ends = spans.iter().flat_map(|span| {

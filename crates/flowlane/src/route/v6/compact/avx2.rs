@@ -50,7 +50,7 @@ struct Nodes {
     first: [u32; LANES],
     /// How many spans it has room for; none elsewhere.
     spans: [u32; LANES],
-    /// What is compared.
+    /// The keys to compare.
     keys: [u32; LANES],
 }
 
@@ -102,7 +102,7 @@ fn store(to: &mut [u32; LANES], register: __m256i) {
     unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), register) };
 }
 
-/// The words of a line at which a reader is.
+/// Returns the words of a line at which a reader is.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn registers(line: &Line) -> [__m256i; 2] {
@@ -168,7 +168,7 @@ fn tables(view: View<'_>, group: &mut Group) -> bool {
         let first = _mm256_slli_epi32::<4>(line);
         let places = _mm256_add_epi32(first, _mm256_andnot_si256(beyond, number));
         // SAFETY: words of tables lead to tables, which have a word for each value of their bits; all of them are
-        // fewer than 2²⁸. None is written anew as long as readers may be there.
+        // fewer than 2²⁸. None is rewritten as long as readers may be there.
         let found = unsafe { avx2_32::<4>(view.lines.as_ptr().cast(), places, at) };
         let words = _mm256_blendv_epi8(words, found, at);
         store(&mut group.words.as_chunks_mut().0[i], words);

@@ -101,7 +101,7 @@ fn first_halves(addresses: &[u128; LANES]) -> [__m512i; 2] {
     [_mm512_shuffle_i64x2::<0b01_00_01_00>(low, high), _mm512_shuffle_i64x2::<0b11_10_11_10>(low, high)]
 }
 
-/// The step of the lanes `at` tables.
+/// Returns the step of the lanes `at` tables.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn table(view: View<'_>, words: __m512i, keys: __m512i, at: __mmask16) -> __m512i {
@@ -110,10 +110,10 @@ fn table(view: View<'_>, words: __m512i, keys: __m512i, at: __mmask16) -> __m512
     let masks = _mm512_permutexvar_epi32(words, masks);
     let number = _mm512_srlv_epi32(keys, _mm512_and_si512(words, _mm512_set1_epi32(0x1c)));
     let first = _mm512_and_si512(_mm512_srli_epi32::<1>(words), _mm512_set1_epi32(FIRST.cast_signed()));
-    // A table stands at a multiple of its size.
+    // A table is aligned to its size.
     let places = _mm512_or_si512(first, _mm512_and_si512(number, masks));
     // SAFETY: words of tables lead to tables, which have a word for each value of their bits; all of them are
-    // fewer than 2²⁸. None is written anew as long as readers may be there.
+    // fewer than 2²⁸. None is rewritten as long as readers may be there.
     unsafe { avx512_32::<4>(view.lines.as_ptr().cast(), places, at, words) }
 }
 
@@ -174,7 +174,7 @@ struct Nodes {
     first: Lanes,
     /// The number of the last span that it has room for; 0 elsewhere.
     last: Lanes,
-    /// What is compared.
+    /// The keys to compare.
     keys: Lanes,
 }
 
@@ -222,7 +222,7 @@ impl Nodes {
 /// Halves of words in a line.
 const HALVES: usize = 2 * LINE_WORDS;
 
-/// The lanes at leaves and pairs of this window.
+/// Returns the lanes at leaves and pairs of this window.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn wide_lanes<const N: usize>(words: [__m512i; N]) -> u64 {
@@ -266,7 +266,7 @@ fn beyond<const N: usize>(view: View<'_>, addresses: &[[u128; LANES]], words: &m
     }
 }
 
-/// The word of the span of a leaf or a pair that `key` is in.
+/// Returns the word of the span of a leaf or a pair that `key` is in.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
 fn span(view: View<'_>, bucket: Word, key: i32) -> u32 {
@@ -281,7 +281,7 @@ fn span(view: View<'_>, bucket: Word, key: i32) -> u32 {
     view.lines.as_flattened()[line * LINE_WORDS + (spans + span) as usize].load(Relaxed)
 }
 
-/// The lanes that have not come to a next hop: their ways lead into the next window.
+/// Returns the lanes that have not come to a next hop: their ways lead into the next window.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn unresolved<const N: usize>(words: [__m512i; N]) -> u64 {

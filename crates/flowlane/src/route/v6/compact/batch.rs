@@ -53,7 +53,7 @@ pub(super) trait NodeOps: Copy {
         any
     }
 
-    /// The lanes that stand at this kind of word, in this window.
+    /// Returns the lanes that stand at this kind of word, in this window.
     #[inline(always)]
     fn at(self, group: &Group, kind: Kind) -> u64 {
         let is_there = |word: u32| Word(word).kind() == kind && !Word(word).is_in_next_window();
@@ -61,7 +61,7 @@ pub(super) trait NodeOps: Copy {
         lanes.fold(0, |lanes, (lane, word)| lanes | u64::from(is_there(*word)) << lane)
     }
 
-    /// The word of the span of a leaf or a pair that `key` is in.
+    /// Returns the word of the span of a leaf or a pair that `key` is in.
     #[inline(always)]
     fn span(self, view: View<'_>, bucket: Word, key: i32) -> Word {
         scalar::span(view, bucket, key)

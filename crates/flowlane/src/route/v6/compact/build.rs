@@ -26,7 +26,7 @@ impl Route {
     }
 }
 
-/// The last address of the block of `depth` bits at `at`.
+/// Returns the last address of the block of `depth` bits at `at`.
 pub(super) fn last(at: u128, depth: u8) -> u128 {
     at | u128::MAX.checked_shr(depth.into()).unwrap_or(0)
 }
@@ -48,7 +48,7 @@ pub(super) fn table_bits(depth: u8, routes: &[Route]) -> u8 {
     (4..=widest).step_by(4).find(fits).unwrap_or(by_routes).min(room)
 }
 
-/// The widest table for so many routes, where one of 8, 12 and 16 bits has at least these.
+/// Returns the width of the widest table for this number of routes, where one of 8, 12 and 16 bits has at least these.
 fn least(routes_min: &[usize; 3], routes: usize) -> u8 {
     4 + 4 * routes_min.iter().filter(|min| routes >= **min).count() as u8
 }
@@ -67,7 +67,7 @@ fn in_upper_half(depth: u8) -> bool {
 /// Routes in a table, now and when it was made.
 pub(super) type Counts = [u32; 2];
 
-/// Whether a table over a block of `depth` bits may stay: until there are four times as many routes, or a quarter.
+/// Returns whether a table over a block of `depth` bits may stay: until there are four times as many routes, or a quarter.
 pub(super) fn table_may_stay([routes, made]: Counts, depth: u8) -> bool {
     let is_right = in_upper_half(depth) || (routes <= 4 * made && made <= 4 * routes);
     routes as usize > NODE_ROUTES && is_right
@@ -84,7 +84,7 @@ pub(super) struct Builder<'a> {
     pub(super) made: &'a mut Made,
 }
 
-/// What a change has made so far, to be unmade if it fails.
+/// Memory and uses that a change has taken so far, to be released if it fails.
 #[derive(Debug, Default)]
 pub(super) struct Made {
     blocks: Vec<Block>,
@@ -108,7 +108,7 @@ impl Made {
 }
 
 impl Builder<'_> {
-    /// What holds for the block of `depth` bits at `at`: `routes` are those inside it that are longer, sorted,
+    /// Returns the word for the block of `depth` bits at `at`: `routes` are those inside it that are longer, sorted,
     /// and `covering` holds where there are none.
     pub(super) fn block(&mut self, at: u128, depth: u8, routes: &[Route], covering: Word) -> Word {
         if routes.is_empty() {
@@ -134,7 +134,7 @@ impl Builder<'_> {
         word
     }
 
-    /// Pushes the spans of a block on the stack of runs, where what is longer than `grain` bits is a block of
+    /// Pushes the spans of a block on the stack of runs, where routes longer than `grain` bits are a block of
     /// its own.
     pub(super) fn spans(&mut self, at: u128, depth: u8, grain: u8, routes: &[Route], covering: Word) {
         let ends_window = depth >= layout::WINDOW_START && grain == layout::window_end(depth);
@@ -183,7 +183,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The runs from `mark` on, as a node, if one can hold them.
+    /// Returns the runs from `mark` on, as a node, if one can hold them.
     fn node(&mut self, mark: usize, depth: u8) -> Option<Word> {
         let runs = &self.made.runs[mark..];
         if let [(_, word)] = runs {
@@ -202,7 +202,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The runs from `mark` on, as a narrow node.
+    /// Returns the runs from `mark` on, as a narrow node.
     fn narrow(&mut self, mark: usize, window: u8, shift: u8) -> Word {
         let spans = (self.made.runs.len() - mark).next_power_of_two();
         let Some(block) = self.take((spans / 2).trailing_zeros() as u8) else { return Word(0) };
@@ -225,7 +225,7 @@ impl Builder<'_> {
         Word::narrow(block.start, block.units() as u32, shift != 0)
     }
 
-    /// The runs from `mark` on, as a leaf or a pair.
+    /// Returns the runs from `mark` on, as a leaf or a pair.
     fn wide(&mut self, mark: usize, window: u8) -> Word {
         let is_pair = self.made.runs.len() - mark > BUCKET_SPANS;
         let Some(block) = self.take(LINE_ORDER + u8::from(is_pair)) else { return Word(0) };
@@ -250,7 +250,7 @@ impl Builder<'_> {
         }
     }
 
-    /// The runs from `mark` on, as a table.
+    /// Returns the runs from `mark` on, as a table.
     fn table(&mut self, mark: usize, at: u128, depth: u8, bits: u8, routes: usize) -> Word {
         let Some(block) = self.take(layout::table_order(bits)) else { return Word(0) };
         let words = &self.lines.as_flattened()[block.start as usize * UNIT_WORDS..][..1 << bits];
@@ -276,7 +276,7 @@ impl Builder<'_> {
         block
     }
 
-    /// `word` is stored so many times more.
+    /// Counts further stores of `word`.
     pub(super) fn hold(&mut self, word: Word, times: u32) {
         if word.is_hop() {
             self.hops.hold(word.0, times);
@@ -286,12 +286,12 @@ impl Builder<'_> {
         }
     }
 
-    /// Unmakes all that was made: no reader has seen it.
+    /// Undoes the change: no reader has seen it.
     pub(super) fn unmake(&mut self) {
         self.unmake_from((0, 0));
     }
 
-    /// The same, but for so many blocks and uses of next hops.
+    /// Undoes a change down to these numbers of blocks and of uses of next hops.
     fn unmake_from(&mut self, (blocks, held): (usize, usize)) {
         for block in self.made.blocks.drain(blocks..) {
             self.pool.give_back(block);
@@ -305,7 +305,7 @@ impl Builder<'_> {
 /// The order of a line, among blocks of units.
 const LINE_ORDER: u8 = LINE_UNITS.trailing_zeros() as u8;
 
-/// The line that a block begins.
+/// Returns the line that a block begins.
 fn line_of(block: Block) -> u32 {
     block.start >> LINE_ORDER
 }

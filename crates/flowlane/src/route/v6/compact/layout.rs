@@ -27,13 +27,13 @@ pub(super) const NODE_ROUTES: usize = NARROW_SPANS - 1;
 /// A separator that is below no key.
 pub(super) const NO_SEPARATOR: i32 = i32::MAX;
 
-/// The same in a narrow node.
+/// A separator of a narrow node that is below no key.
 pub(super) const NO_SEPARATOR_16: i16 = i16::MAX;
 
 /// Most lines of a table: a word numbers them with 24 bits.
 pub(super) const LINES_MAX: usize = 1 << 24;
 
-/// What holds for a span or a block: a next hop, or where to look on.
+/// The word of a span or a block: a next hop, or the node to continue at.
 ///
 /// ```text
 /// bits 31 30   29            28 … 0
@@ -45,7 +45,7 @@ pub(super) const LINES_MAX: usize = 1 << 24;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Word(pub(super) u32);
 
-/// What kind of word it is: the two highest bits.
+/// The kind of a word: its two highest bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Hop,
@@ -74,17 +74,17 @@ pub(super) const PAIR: u32 = 1 << 28;
 const CODE_LISTED: u32 = 1 << 15;
 
 impl Word {
-    /// A leaf, or a pair, at a line.
+    /// Creates a leaf, or a pair, at a line.
     pub(super) fn wide(line: u32, is_pair: bool) -> Self {
         Self(2 << 30 | THIS_WINDOW | if is_pair { PAIR } else { 0 } | line)
     }
 
-    /// A node of so many units, a power of two, that begins at a multiple of them.
+    /// Returns the word of a node of `units` units, a power of two, that begins at a multiple of them.
     pub(super) fn narrow(unit: u32, units: u32, is_upper: bool) -> Self {
         Self(1 << 30 | THIS_WINDOW | if is_upper { UPPER } else { 0 } | (2 * unit + units))
     }
 
-    /// A table of `1 << bits` words for the bits of the window that have `shift` behind them.
+    /// Creates a table of `1 << bits` words for the bits of the window that have `shift` behind them.
     pub(super) fn table(line: u32, bits: u8, shift: u8) -> Self {
         Self(3 << 30 | THIS_WINDOW | line << 5 | u32::from(shift) | (u32::from(bits) / 4 - 1))
     }
@@ -114,19 +114,19 @@ impl Word {
         if self.is_hop() { self } else { Self(self.0 & !THIS_WINDOW) }
     }
 
-    /// The line of a leaf, the first of a pair.
+    /// Returns the line of a leaf, the first of a pair.
     #[inline(always)]
     pub(super) fn line(self) -> u32 {
         self.0 & (PAIR - 1)
     }
 
-    /// The spans that there is room for in a leaf or a pair.
+    /// Returns the spans that there is room for in a leaf or a pair.
     #[inline(always)]
     pub(super) fn bucket_spans(self) -> usize {
         BUCKET_SPANS << (self.0 >> PAIR.trailing_zeros() & 1)
     }
 
-    /// A narrow node's first unit, and its units: the lowest bit that is set tells them apart.
+    /// Returns a narrow node's first unit, and its units: the lowest bit that is set tells them apart.
     #[inline(always)]
     pub(super) fn units(self) -> (u32, u32) {
         let both = self.0 & (UPPER - 1);
@@ -134,20 +134,20 @@ impl Word {
         ((both - units) / 2, units)
     }
 
-    /// The bits of a window that are behind those which a narrow node compares.
+    /// Returns the bits of a window that are behind those which a narrow node compares.
     #[inline(always)]
     pub(super) fn narrow_shift(self) -> u8 {
         if self.0 & UPPER == 0 { 0 } else { UPPER_SHIFT }
     }
 
-    /// A next hop in 16 bits, if it is one that fits.
+    /// Returns a next hop in 16 bits, if it is one that fits.
     pub(super) fn code(self) -> Option<u16> {
         let number = self.0 & PAYLOAD;
         let listed = if self.0 & LISTED == 0 { 0 } else { CODE_LISTED };
         (self.is_hop() && number < CODE_LISTED).then_some((number | listed) as u16)
     }
 
-    /// The next hop of a code.
+    /// Returns the next hop of a code.
     #[inline(always)]
     pub(super) fn of_code(code: u16) -> Self {
         let code = u32::from(code);
@@ -157,7 +157,7 @@ impl Word {
         )
     }
 
-    /// The first line of a table.
+    /// Returns the first line of a table.
     #[inline(always)]
     pub(super) fn table_line(self) -> u32 {
         (self.0 & PAYLOAD) >> 5
@@ -169,7 +169,7 @@ impl Word {
         4 * (self.0 as u8 % 4 + 1)
     }
 
-    /// The number, among all words of all lines, of the table's word for `key`.
+    /// Returns the number, among all words of all lines, of the table's word for `key`.
     #[inline(always)]
     pub(super) fn table_word(self, key: u32) -> usize {
         let shift = self.0 & 0x1c;
@@ -181,28 +181,28 @@ impl Word {
 /// Where the first window begins: the root decides these bits, or more.
 pub(super) const WINDOW_START: u8 = 16;
 
-/// The number of the window in which a block of `depth` bits is parted.
+/// Returns the number of the window in which a block of `depth` bits is parted.
 pub(super) fn window(depth: u8) -> u8 {
     (depth - WINDOW_START) / 32
 }
 
-/// The start of that window.
+/// Returns the start of that window.
 pub(super) fn window_start(depth: u8) -> u8 {
     WINDOW_START + 32 * window(depth)
 }
 
-/// The end of that window.
+/// Returns the end of that window.
 pub(super) fn window_end(depth: u8) -> u8 {
     (window_start(depth) + 32).min(128)
 }
 
-/// The 32 bits of an address in a window; behind the address's last bit there are zeros.
+/// Returns the 32 bits of an address in a window; behind the address's last bit there are zeros.
 #[inline(always)]
 pub(super) fn key(address: u128, window: u8) -> u32 {
     (address << (WINDOW_START + 32 * window) >> 96) as u32
 }
 
-/// The key that a separator was made of.
+/// Returns the key that a separator was made of.
 #[inline(always)]
 pub(super) fn unsigned(key: i32) -> u32 {
     key.cast_unsigned() ^ 1 << 31
@@ -214,13 +214,13 @@ pub(super) fn signed(key: u32) -> i32 {
     (key ^ 1 << 31).cast_signed()
 }
 
-/// The same, of 16 bits.
+/// Converts a key of 16 bits to the order of separators.
 #[inline(always)]
 pub(super) fn signed_16(key: u16) -> i16 {
     (key ^ 1 << 15).cast_signed()
 }
 
-/// The order of the block of units that a table of so many bits takes.
+/// Returns the order of the block of units that a table of this number of bits takes.
 pub(super) fn table_order(bits: u8) -> u8 {
     bits - UNIT_WORDS.trailing_zeros() as u8
 }

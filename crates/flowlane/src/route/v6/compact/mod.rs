@@ -43,10 +43,10 @@ const LINES_OF_ROUTE_MAX: usize = 64;
 /// The pool's unit: an eighth of a line.
 const UNIT_BYTES: usize = size_of::<Line>() / LINE_UNITS;
 
-/// Lines and next hops besides, for those that wait until no reader can see them.
+/// Spare lines and next hops, for those that wait until no reader can see them.
 const SPARE: usize = 1 << 10;
 
-/// What readers see.
+/// The table, shared with readers.
 // Alone on its lines: what the allocator puts beside it may be the writer's, and is written with each change.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -55,11 +55,11 @@ struct Table {
     lines: Memory<Line>,
     /// Next hops too large for a word.
     list: Memory<AtomicU64>,
-    body: AdaptiveDispatch<Backend>,
+    backend: AdaptiveDispatch<Backend>,
     epochs: Epochs,
 }
 
-/// A table in three slices, for the bodies.
+/// A table in three slices, for kernels.
 #[derive(Clone, Copy)]
 struct View<'a> {
     root: &'a [AtomicU32],
@@ -87,9 +87,9 @@ impl Table {
 
     fn lookup_batch(&self, addresses: &[u128], next_hops: &mut [u64]) {
         let next_hops = &mut next_hops[..addresses.len()];
-        self.body.run_batch(
+        self.backend.run_batch(
             || addresses.len(),
-            |body| match body {
+            |backend| match backend {
                 #[cfg(target_arch = "x86_64")]
                 Backend::Avx2(isa) => isa.run(LookupBatch { view: self.view(), addresses, next_hops }),
                 #[cfg(target_arch = "x86_64")]
@@ -147,7 +147,7 @@ impl Fib<u128> for Compact {
             root: Memory::zeroed(1 << ROOT_BITS),
             lines: Memory::zeroed(lines),
             list: Memory::zeroed(listed),
-            body: config.choice_of(&[Variant::Avx512, Variant::Avx2]),
+            backend: config.choice_of(&[Variant::Avx512, Variant::Avx2]),
             epochs: Epochs::default(),
         };
         let mut own = Self {
@@ -187,7 +187,7 @@ impl Fib<u128> for Compact {
     }
 
     fn variant(&self) -> Variant {
-        self.table.body.get().variant()
+        self.table.backend.get().variant()
     }
 }
 
@@ -204,7 +204,7 @@ impl FibReader<u128> for CompactReader {
 }
 
 impl Compact {
-    /// The next change's builder.
+    /// Returns the next change's builder.
     fn builder(&mut self) -> Builder<'_> {
         Builder {
             lines: &self.table.lines,
@@ -216,7 +216,7 @@ impl Compact {
         }
     }
 
-    /// The word at a place.
+    /// Returns the word at a place.
     fn word(&self, place: update::Place) -> &AtomicU32 {
         match place {
             update::Place::Root(slot) => &self.table.root[slot],

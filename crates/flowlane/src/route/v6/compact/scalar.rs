@@ -21,7 +21,7 @@ pub(super) fn follow(view: View<'_>, mut word: Word, address: u128, mut window: 
     }
 }
 
-/// The word of the span of a leaf or a pair that `key` is in.
+/// Returns the word of the span of a leaf or a pair that `key` is in.
 #[inline(always)]
 pub(super) fn span(view: View<'_>, bucket: Word, key: i32) -> Word {
     let spans = bucket.bucket_spans();
@@ -31,7 +31,7 @@ pub(super) fn span(view: View<'_>, bucket: Word, key: i32) -> Word {
     Word(words[spans + span % spans].load(Relaxed))
 }
 
-/// The word of the span of a narrow node that a window's `key` is in.
+/// Returns the word of the span of a narrow node that a window's `key` is in.
 #[inline(always)]
 pub(super) fn narrow_span(view: View<'_>, node: Word, key: u32) -> Word {
     let key = layout::signed_16((key >> node.narrow_shift()) as u16);
@@ -43,14 +43,14 @@ pub(super) fn narrow_span(view: View<'_>, node: Word, key: u32) -> Word {
     Word::of_code(half(view, 2 * (first + separators) + span))
 }
 
-/// The lower and the upper half of a word.
+/// Returns the lower and the upper half of a word.
 #[inline(always)]
 pub(super) fn halves(word: &AtomicU32) -> [u16; 2] {
     let word = word.load(Relaxed);
     [word as u16, (word >> 16) as u16]
 }
 
-/// A half, counted over all lines.
+/// Returns a half, counted over all lines.
 #[inline(always)]
 pub(super) fn half(view: View<'_>, number: usize) -> u16 {
     (view.lines.as_flattened()[number / 2].load(Relaxed) >> (16 * (number % 2))) as u16

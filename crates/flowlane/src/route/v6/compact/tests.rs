@@ -29,7 +29,7 @@ fn churn_takes_no_memory() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_changes_nothing() {
+fn routes_that_do_not_fit_are_refused_without_effect() {
     testing::refuses_what_does_not_fit::<Compact>(600 << 10);
 }
 
@@ -40,7 +40,7 @@ fn readers_see_old_or_new_next_hops() {
 
 /// Narrow nodes have 16 bits for a next hop; with more than they can tell apart, other nodes take their place.
 #[test]
-fn more_next_hops_than_codes_are_told_apart() {
+fn more_next_hops_than_codes_are_distinguished() {
     let mut random = testing::Random(8);
     let rib = testing::rib(testing::Shape::Clustered, 140_000, HopSize::B8, &mut random);
     let fib = Compact::build(&rib, &FibConfig::new(HopSize::B8)).expect("it fits");

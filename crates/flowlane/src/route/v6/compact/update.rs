@@ -1,4 +1,4 @@
-//! Changes of routes: what they touch is built anew, then put in place word by word.
+//! Changes of routes: the affected blocks are rebuilt, then put in place word by word.
 
 use std::sync::atomic::Ordering::Release;
 
@@ -7,7 +7,7 @@ use super::layout::{self, Kind, LINE_UNITS, LINE_WORDS, Word};
 use super::{Compact, ROOT_BITS, UNIT_BYTES};
 use crate::route::{BuildError, Prefix, Rib};
 
-/// Units that only removals may take: what they build anew is there beside what it replaces.
+/// Units that only removals may take: what they rebuild exists beside what it replaces.
 const RESERVE: usize = 256 * LINE_UNITS;
 
 /// A word that may change.
@@ -22,7 +22,7 @@ pub(super) enum Place {
 /// A part of a change.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
-    /// So many words from a place on get a word.
+    /// A run of words that gets a new value.
     Words(Place, usize, Word),
     /// The table that begins with this line has one route more or less.
     Routes(u32, i32),
@@ -34,7 +34,7 @@ struct At {
     first: u128,
     depth: u8,
     place: Place,
-    /// Whether words here belong to the next window: a table above ends its own.
+    /// True if words here belong to the next window: a table above ends its own.
     ends_window: bool,
 }
 
@@ -61,7 +61,7 @@ impl Compact {
         Ok(())
     }
 
-    /// Builds what is to change.
+    /// Builds the blocks that change.
     fn plan(&mut self, rib: &Rib<u128>, changed: Prefix<u128>, difference: i32) -> Result<(), BuildError> {
         if changed.len() >= ROOT_BITS {
             let slot = self.roots(changed).start;

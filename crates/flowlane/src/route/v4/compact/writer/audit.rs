@@ -1,4 +1,4 @@
-//! The writer's accounts against what is in the table, counted anew.
+//! The writer's accounts, compared with a recount of the table.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
@@ -44,7 +44,7 @@ fn assert_accounts(writer: &Writer) {
 
 #[test]
 fn accounts_are_right_after_any_changes() {
-    // Ample memory; so little that changes are refused; and so many next hops that codes get two bytes.
+    // Ample memory; so little that changes are refused; and enough next hops that codes get two bytes.
     for (seed, (bytes, hops)) in
         [(1 << 30, 40), (40_000, 40), (1 << 30, 600), (60_000, 600)].iter().enumerate()
     {
@@ -77,7 +77,7 @@ fn accounts_are_right_after_any_changes() {
         for len in (0..=32).rev() {
             for (route, _) in rib.clone().walk(Prefix::ALL).filter(|(route, _)| route.len() == len) {
                 rib.remove(route);
-                writer.update(&rib, route).expect("what is removed takes less");
+                writer.update(&rib, route).expect("a removal takes less");
             }
         }
         assert_accounts(&writer);

@@ -20,7 +20,7 @@ impl Writer {
         }
         let mut leaving = Vec::new();
         let staged = std::mem::take(&mut self.staged);
-        // What is new is named before what is old is not any more: a next hop that stays is never without.
+        // New uses are counted before old ones are dropped: a next hop that stays never has a count of 0.
         staged.runs.iter().for_each(|run| self.name(run.after, run.len));
         staged.constants.iter().for_each(|(_, hop)| self.hops.name(*hop, SLOTS as u32));
         for (block, place) in &staged.early {

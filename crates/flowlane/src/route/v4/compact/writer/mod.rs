@@ -26,7 +26,7 @@ use stage::Staged;
 /// Most words of the pool that a route takes: a long chunk and a directory of its own, old and new ones.
 const WORDS_OF_ROUTE_MAX: usize = 32;
 
-/// Chunks, words and next hops besides, for those that wait until no reader can see them.
+/// Spare chunks, words and next hops, for those that wait until no reader can see them.
 const CHUNKS_SPARE: usize = 1 << 10;
 const WORDS_SPARE: usize = 1 << 13;
 const HOPS_SPARE: usize = 64;
@@ -37,7 +37,7 @@ const RETIRED_AT_ONCE: usize = 64;
 /// Most next hops while codes have one byte.
 const NARROW_HOPS_MAX: usize = 255;
 
-/// What the addresses of a slot lead to.
+/// The target of a slot's addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Entry {
     /// A next hop, by its index.
@@ -78,7 +78,7 @@ impl Writer {
             directories: Memory::zeroed(BLOCKS),
             pool: Memory::zeroed(words_max),
             next_hops: Memory::zeroed(hops_max),
-            body: config.choice_of(&[Variant::Avx512, Variant::Avx2]),
+            backend: config.choice_of(&[Variant::Avx512, Variant::Avx2]),
         };
         let mut writer = Self {
             table: Arc::new(table),
@@ -135,12 +135,12 @@ impl Writer {
         }
     }
 
-    /// Bytes of what lookups read.
+    /// Returns the bytes of what lookups read.
     pub(super) fn table_bytes(&self) -> usize {
         self.room.table_bytes()
     }
 
-    /// Bytes of the writer's accounts.
+    /// Returns the bytes of the writer's accounts.
     pub(super) fn writer_bytes(&self) -> usize {
         self.room.own_bytes() + self.hops.own_bytes() + self.staged.own_bytes()
     }
@@ -166,13 +166,13 @@ impl Writer {
         self.room.is_wide
     }
 
-    /// The place of the first code of the block.
+    /// Returns the place of the first code of the block.
     fn first_place(&self, block: u32) -> u32 {
         let direct = if self.is_wide() { &self.table.wide.direct } else { &self.table.narrow.direct };
         direct[block as usize].load(Relaxed)
     }
 
-    /// The index of a next hop at a place; none: a long chunk.
+    /// Returns the index of a next hop at a place; none: a long chunk.
     fn hop_at(&self, place: u32) -> Option<u16> {
         fn of<C: Code>(chunks: &Chunks<C>, place: u32) -> Option<u16> {
             let code = chunks.codes[place as usize].code();
@@ -181,7 +181,7 @@ impl Writer {
         if self.is_wide() { of(&self.table.wide, place) } else { of(&self.table.narrow, place) }
     }
 
-    /// Gives so many places from there on an entry.
+    /// Writes an entry to `len` places from `place` on.
     fn set(&self, place: u32, len: u32, entry: Entry) {
         fn set<C: Code>(chunks: &Chunks<C>, place: u32, len: u32, entry: Entry) {
             let code = match entry {

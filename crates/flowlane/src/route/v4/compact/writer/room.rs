@@ -1,4 +1,4 @@
-//! Who has which chunk and which words; and which chunks are *constant*: all blocks with one next hop share one.
+//! Allocation of chunks and words; and which chunks are *constant*: all blocks with one next hop share one.
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ impl Constant {
 pub(super) struct Room {
     memory_max: usize,
     fixed_bytes: usize,
-    /// Whether codes have two bytes.
+    /// True if codes have two bytes.
     pub(super) is_wide: bool,
     /// Chunks with codes of one byte that were left behind.
     left_bytes: usize,
@@ -51,7 +51,7 @@ pub(super) struct Room {
     before: Before,
 }
 
-/// What a refused update must not change.
+/// The state that a refused update must not change.
 #[derive(Clone, Copy, Default, Debug)]
 struct Before {
     is_wide: bool,
@@ -91,13 +91,13 @@ impl Room {
         };
     }
 
-    /// Bytes of the table, without what was never used.
+    /// Returns the bytes of the table, without memory that was never used.
     pub(super) fn table_bytes(&self) -> usize {
         let words = self.blocks.words_touched() * size_of::<u64>();
         self.fixed_bytes + self.left_bytes + self.chunks_touched * self.chunk_bytes() + words
     }
 
-    /// Bytes of the accounts.
+    /// Returns the bytes of the accounts.
     pub(super) fn own_bytes(&self) -> usize {
         self.blocks.own_bytes()
             + self.free.capacity() * size_of::<u32>()
@@ -114,7 +114,7 @@ impl Room {
         self.chunks_touched * SLOTS
     }
 
-    /// Bytes that the table would take more if codes had two bytes.
+    /// Returns the bytes that the table would take more if codes had two bytes.
     pub(super) fn bytes_to_widen(&self) -> usize {
         BLOCKS * size_of::<u32>() + self.chunks_touched * SLOTS * size_of::<u16>()
     }
@@ -132,7 +132,7 @@ impl Room {
         self.table_bytes() + bytes <= self.memory_max
     }
 
-    /// The place of a chunk that nobody has.
+    /// Allocates a chunk, and returns its place.
     pub(super) fn chunk(&mut self) -> Option<u32> {
         let place = match self.free.pop() {
             Some(place) => place,
@@ -146,7 +146,7 @@ impl Room {
         Some(place)
     }
 
-    /// The first of so many words that nobody has.
+    /// Allocates words, and returns the first.
     pub(super) fn words(&mut self, words: usize) -> Option<u32> {
         let may_extend = self.has_room(LARGEST_WORDS * size_of::<u64>());
         let place = self.blocks.take(words, may_extend)?;
@@ -154,17 +154,17 @@ impl Room {
         Some(place)
     }
 
-    /// Notes that there was no room for a chunk, or for so many words.
+    /// Notes that there was no room for a chunk, or for words.
     pub(super) fn lacks(&mut self, words: Option<usize>) {
         self.missing += words.map_or(self.chunk_bytes(), |words| words_of_block(words) * size_of::<u64>());
     }
 
-    /// The bytes for which there was no room since this was asked before.
+    /// Returns the bytes for which there was no room since this was asked before.
     pub(super) fn missing(&mut self) -> usize {
         std::mem::take(&mut self.missing)
     }
 
-    /// The constant chunk of a next hop, where there is one.
+    /// Returns the constant chunk of a next hop, where there is one.
     pub(super) fn constant(&self, hop: u16) -> Option<u32> {
         let constant = self.constants.get(usize::from(hop))?;
         Some(constant.place).filter(|place| *place != Constant::NONE.place)
@@ -206,7 +206,7 @@ impl Room {
         self.fresh.clear();
     }
 
-    /// The update was not made: nobody has what it took, and what was never used before was not.
+    /// Rolls back an update: frees its memory, and marks memory that was never used before as unused again.
     pub(super) fn give_back(&mut self) {
         let Before { is_wide, left_bytes, chunks_touched, words_touched } = self.before;
         self.fresh.drain(..).for_each(|hop| self.constants[usize::from(hop)] = Constant::NONE);

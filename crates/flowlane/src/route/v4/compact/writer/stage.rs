@@ -1,4 +1,4 @@
-//! What a change will be: new chunks written, stores noted.
+//! Staging of a change: new chunks are written, stores are noted.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +8,7 @@ use crate::route::v4::compact::long::{self, Hosts, PLACES, Words};
 use crate::route::v4::compact::table::{Code, SLOTS};
 use crate::route::{BuildError, Prefix, Rib};
 
-/// Buffers for more than so many are not kept.
+/// Larger buffers are not kept.
 const KEPT: usize = 1 << 12;
 
 /// Addresses that have one next hop, by its index.
@@ -29,7 +29,7 @@ pub(super) struct Run {
     pub(super) after: Entry,
 }
 
-/// What will be stored.
+/// The value to store.
 #[derive(Debug, Default)]
 pub(super) struct Staged {
     spans: Vec<Span>,
@@ -88,7 +88,7 @@ impl Writer {
         let mut spans = std::mem::take(&mut self.staged.spans);
         spans.clear();
         let mut result = Ok(());
-        // Neighbours often have the same few next hops: the last one's index is at hand.
+        // Neighbours often have the same few next hops: the last one's index is cached.
         let mut known = None;
         rib.spans(changed, |first, last, next_hop| {
             let next_hop = next_hop.unwrap_or(self.default_next_hop);
@@ -121,7 +121,7 @@ impl Writer {
         Err(BuildError::NeedsMemory { needed: (self.table_bytes() + missing).max(max + 1), max })
     }
 
-    /// The index of a next hop, which may be new.
+    /// Returns the index of a next hop, which may be new.
     pub(super) fn index_of(&mut self, next_hop: u64) -> Result<u16, BuildError> {
         loop {
             let all = self.hops.max();
@@ -198,12 +198,12 @@ impl Writer {
         Open { block, first_place, constant, is_owner: false, runs_from: self.staged.runs.len(), long: None }
     }
 
-    /// The next hop of the constant chunk there, if that is one.
+    /// Returns the next hop of the constant chunk there, if that is one.
     pub(super) fn constant_of(&self, first_place: u32) -> Option<u16> {
         self.hop_at(first_place).filter(|hop| self.room.constant(*hop) == Some(first_place))
     }
 
-    /// What the slot of an open block leads to now.
+    /// Returns the present target of a slot of an open block.
     fn entry(&self, open: &Open, slot: u32) -> Entry {
         match open.constant.or_else(|| self.hop_at(open.first_place + slot)) {
             Some(hop) => Entry::Hop(hop),
@@ -283,7 +283,7 @@ impl Writer {
         self.run(open, long.slot, 1, long.before, after);
     }
 
-    /// Notes that so many slots of an open block change, if they do.
+    /// Notes a change of consecutive slots of an open block, unless they have the value already.
     fn run(&mut self, open: &mut Open, slot: u32, len: u32, before: Entry, after: Entry) {
         if before == after {
             return;
@@ -360,7 +360,7 @@ impl Writer {
         Some(place)
     }
 
-    /// A chunk that no reader sees yet. None: there was no room.
+    /// Returns a chunk that no reader sees yet. None: there was no room.
     pub(super) fn take_chunk(&mut self) -> Option<u32> {
         self.take(super::Room::chunk, None)
     }
