@@ -112,14 +112,6 @@ impl Failure {
         Self::Input(Box::new(Trouble { message, help: Some("nothing was changed".to_owned()), place }))
     }
 
-    /// The same, and what it is about.
-    fn about(self, what: &str) -> Self {
-        match self {
-            Self::Environment(message) => Self::Environment(format!("{what}: {message}")),
-            other => Self::input(format!("{what}: {}", other.message())),
-        }
-    }
-
     /// What went wrong, in a line.
     pub(crate) fn message(&self) -> String {
         match self {
@@ -214,14 +206,7 @@ impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
         match error {
             SetupError::Config(error) => error.into(),
-            SetupError::Rules { text, errors, .. } => Self::lines(text, &errors),
-            SetupError::Port(error) => error.into(),
-            SetupError::Device(error) => Self::from(error).about("engine = \"gpu\""),
-            SetupError::Table { table, source } => match source.downcast::<GpuError>() {
-                Ok(error) => Self::from(*error).about(&format!("table {table}")),
-                Err(source) => Self::input(format!("table {table}: {source}")),
-            },
-            other => Self::input(other.to_string()),
+            SetupError::Lines { text, errors } => Self::lines(text, &errors),
         }
     }
 }

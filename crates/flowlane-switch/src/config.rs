@@ -2,6 +2,7 @@
 
 mod function;
 mod gpu;
+mod source;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ pub use self::function::{
     NatTableSection,
 };
 pub use self::gpu::{GpuMethodChoice, GpuSection};
+pub(crate) use self::source::{KeyPath, Source};
 
 use crate::datapath::CacheConfig;
 
@@ -527,23 +529,16 @@ impl Config {
     ///
     /// # Errors
     /// Where the file cannot be read, is no TOML, or has unknown or ill-typed keys.
-    pub fn read(file: &Path) -> Result<(Self, String), ConfigError> {
-        let failed = |text: String, span, message, help| ConfigError {
-            file: file.to_owned(),
-            text,
-            span,
-            message,
-            help,
-            environment: false,
-        };
-        let text = std::fs::read_to_string(file)
-            .map_err(|e| failed(String::new(), None, format!("cannot be read: {e}"), None))?;
-        match toml::from_str(&text) {
-            Ok(config) => Ok((config, text)),
+    pub(crate) fn read(file: &Path) -> Result<(Self, Source), ConfigError> {
+        let text = std::fs::read_to_string(file);
+        let source = Source { file: file.to_owned(), text: text.as_ref().map_or("", |text| text).to_owned() };
+        let root = KeyPath::default();
+        text.map_err(|error| source.error(&root, format!("cannot be read: {error}"), ""))?;
+        match toml::from_str(&source.text) {
+            Ok(config) => Ok((config, source)),
             Err(error) => {
-                let message = error.message().to_owned();
-                let help = suggest(&message);
-                Err(failed(text, error.span(), message, help))
+                let help = suggest(error.message()).unwrap_or_default();
+                Err(ConfigError { span: error.span(), ..source.error(&root, error.message(), help) })
             }
         }
     }

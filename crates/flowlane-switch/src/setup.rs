@@ -4,75 +4,65 @@ mod engine;
 mod functions;
 mod gpu;
 mod limits;
+mod lines;
+mod numbers;
 mod privileges;
+mod reader;
 mod reload;
 mod routes;
 mod tunnels;
 mod workers;
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 
+use flowlane::classify::InsertError;
 use flowlane::classify::acl::AclEngine;
 use flowlane::isa::Variant;
 use flowlane::rule::action::PortNo;
-use flowlane::rule::{Action, Format, ReadErrors, ReadOptions, Rule};
-use flowlane_gpu::{Device, GpuError};
+use flowlane::rule::{ReadErrors, Rule};
+use flowlane_gpu::Device;
 
 pub use self::privileges::Privileges;
 pub use self::reload::Reload;
 
 use self::functions::FunctionSetup;
+use self::reader::Reader;
 use self::routes::RoutesSetup;
 use crate::config::{
-    ClockChoice, Config, ConfigError, EngineChoice, MeterSection, MissChoice, TableSection, VariantChoice,
+    ClockChoice, Config, ConfigError, EngineChoice, KeyPath, MeterSection, MissChoice, Source, TableSection,
+    VariantChoice,
 };
 use crate::control::Control;
-use crate::datapath::{Clock, Switch, Worker};
-use crate::datapath::{Engine, Given, NotAdded, Pipeline};
-use crate::port::spec::no_capture_is_lost;
-use crate::port::{PortError, PortSpec};
-use crate::ruleset::{Miss, RulesetError};
 use crate::stage::Share;
+use crate::datapath::{Engine, Given, NotAdded, Pipeline};
+use crate::port::spec::check_captures;
+use crate::port::{PortError, PortSpec};
+use crate::ruleset::Miss;
 use crate::state::meter::{Meter, Rate};
 use crate::tunnel::Tunnels;
+use crate::datapath::{Clock, Switch, Worker};
 
 /// Why a switch cannot be set up.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum SetupError {
-    /// The configuration's own content.
+    /// A part of the configuration, or what it needs from the environment.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Rules in the configuration or a file.
-    #[error("rules of table {table}")]
-    Rules {
-        table: u8,
-        /// The text that was read.
+    /// Lines of rules, routes or entries, in the configuration or in a file that it names.
+    #[error("{errors}")]
+    Lines {
+        /// The text that the errors are in.
         text: String,
-        /// What is wrong with it.
         errors: ReadErrors,
-    },
-    #[error(transparent)]
-    Port(#[from] PortError),
-    /// The device that tables are on.
-    #[error("engine = \"gpu\": {0}")]
-    Device(#[from] GpuError),
-    /// A table whose rules cannot be brought to where they are to be found.
-    #[error("table {table}: {source}")]
-    Table {
-        table: u8,
-        /// Why not.
-        source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 /// A configuration that has been checked, with its rules read: what is left is to build the tables and to open the ports.
 pub struct Setup {
-    file: PathBuf,
-    text: String,
+    source: Source,
     config: Config,
     rules: Vec<Rule>,
     routes: Vec<RoutesSetup>,
@@ -88,44 +78,21 @@ impl Setup {
     /// # Errors
     /// The first thing that is wrong, with its place.
     pub fn read(file: &Path) -> Result<Self, SetupError> {
-        let (config, text) = Config::read(file)?;
-        let checker = Checker { file, text: &text };
-        let folder = file.parent().unwrap_or(Path::new("."));
-        checker.numbers(&config)?;
-        let names = port_names(&config);
-        let specs: Vec<PortSpec> =
-            config.port.iter().map(|p| spec(&p.open, folder)).collect::<Result<_, _>>()?;
-        let controller = config.controller.as_ref().map(|c| spec(&c.open, folder)).transpose()?;
-        no_capture_is_lost(specs.iter().chain(&controller))?;
+        let (config, source) = Config::read(file)?;
+        numbers::check(&config, &source)?;
+        let (specs, controller) = port_specs(&config, &source)?;
+        let reader = Reader::new(&source, &config);
         let mut rules = Vec::new();
-        for table in &config.table {
-            rules.extend(table_rules(table, file, folder, &names)?);
+        for (n, table) in config.table.iter().enumerate() {
+            rules.extend(reader.rules(table, &KeyPath::section("table", n))?);
         }
-        let place = |needle: &str, message, help| checker.error(needle, message, Some(help));
-        let resolve = |name: &str| names.get(name).copied();
         let mut routes = Vec::new();
-        for section in &config.route_table {
-            let options =
-                ReadOptions { ports: &resolve, table_default: section.number, ..Default::default() };
-            routes.push(RoutesSetup::read(section, folder, &options, &place)?);
+        for (n, section) in config.route_table.iter().enumerate() {
+            routes.push(RoutesSetup::read(section, KeyPath::section("route_table", n), &reader)?);
         }
-        let options = ReadOptions { ports: &resolve, ..Default::default() };
-        let functions = functions::read(&config, folder, &options, &place)?;
-        let everywhere: BTreeSet<u8> = table_numbers(&config).collect();
-        let rule_tables: BTreeSet<u8> = config.table.iter().map(|t| t.number).collect();
-        checker.references(&config, &rules, &rule_tables)?;
-        for table in &routes {
-            let hops: Vec<Rule> = table.as_rules().collect();
-            checker.references(&config, &hops, &BTreeSet::from([table.number()]))?;
-            checker.leads_somewhere(&hops, &everywhere)?;
-        }
-        for function in &functions {
-            let verdicts: Vec<Rule> = function.as_rules().collect();
-            checker.references(&config, &verdicts, &BTreeSet::from([function.number()]))?;
-            checker.leads_somewhere(&verdicts, &everywhere)?;
-        }
-        gpu::check(&config.gpu, &|needle, message, help| checker.error(needle, message, Some(help)))?;
-        Ok(Self { file: file.to_owned(), text, config, rules, routes, functions, specs, controller })
+        let functions = functions::read(&config, &reader)?;
+        gpu::check(&config.gpu, &source)?;
+        Ok(Self { source, config, rules, routes, functions, specs, controller })
     }
 
     /// Whether the tables take what they are to hold: builds them, on the CPU, and forgets them.
@@ -133,7 +100,7 @@ impl Setup {
     /// # Errors
     /// The first thing that a table or tunnel refuses, or that this machine has no room for.
     pub fn check(&self) -> Result<(), SetupError> {
-        limits::room(&self.config, &self.checker())?;
+        limits::room(&self.config, &self.source)?;
         self.tunnels(0)?;
         self.pipeline(self.rules.clone(), 0, None, None, Share::default())?;
         Ok(())
@@ -207,13 +174,8 @@ impl Setup {
         Ok((Switch::new(workers), control))
     }
 
-    fn checker(&self) -> Checker<'_> {
-        Checker { file: &self.file, text: &self.text }
-    }
-
     fn tunnels(&self, seed: u32) -> Result<Option<Tunnels>, ConfigError> {
-        let checker = self.checker();
-        tunnels::open(&self.config, seed, &|needle, message, help| checker.error(needle, message, Some(help)))
+        tunnels::open(&self.config, seed, &self.source)
     }
 
     /// The tables with these rules, each built once. Without a device, its tables are on the CPU; without a clock, no engine
@@ -226,10 +188,9 @@ impl Setup {
         mut clock: Option<&mut engine::Clock<'_>>,
         share: Share,
     ) -> Result<Pipeline, SetupError> {
-        let refused = |message: String| self.checker().error("[[table]]", message, None);
         let mut pipeline = Pipeline::new();
         for routes in &self.routes {
-            let table = routes.open(seed.rotate_left(19)).map_err(|e| refused(format!("routes: {e}")))?;
+            let table = routes.open(seed.rotate_left(19), &self.source)?;
             pipeline.add_routes(routes.number(), table);
         }
         for function in &self.functions {
@@ -240,9 +201,10 @@ impl Setup {
         let mut rules_of: BTreeMap<u8, Vec<Rule>> = BTreeMap::new();
         rules.into_iter().for_each(|rule| rules_of.entry(rule.table).or_default().push(rule));
         // The last table first, since rules lead to later ones.
-        let mut tables: Vec<&TableSection> = self.config.table.iter().collect();
-        tables.sort_by_key(|table| Reverse(table.number));
-        for table in tables {
+        let mut tables: Vec<(usize, &TableSection)> = self.config.table.iter().enumerate().collect();
+        tables.sort_by_key(|(_, table)| Reverse(table.number));
+        for (n, table) in tables {
+            let at = KeyPath::section("table", n);
             let number = table.number;
             let seed = seed ^ u32::from(number);
             let miss = match table.miss {
@@ -251,33 +213,43 @@ impl Setup {
                 MissChoice::Continue => Miss::Continue,
             };
             let rules = rules_of.remove(&number).unwrap_or_default();
-            let engine = |rules: &[Given<'_>]| self.engine(table, rules, seed, device, clock.as_deref_mut());
+            let engine =
+                |rules: &[Given<'_>]| self.engine(table, &at, rules, seed, device, clock.as_deref_mut());
             pipeline.add_table_of(number, &table.name, rules, miss, engine).map_err(|error| match error {
-                NotAdded::Rule(rule, error) => refused(format!("rule `{rule}`: {error}")).into(),
+                NotAdded::Rule(rule, error) => {
+                    self.source.error(&at, format!("rule `{rule}`: {error}"), "")
+                }
                 NotAdded::Engine(error) => error,
             })?;
         }
         Ok(pipeline)
     }
 
-    /// What finds these rules of a table.
+    /// The engine for these rules of a table.
     fn engine(
         &self,
         table: &TableSection,
+        at: &KeyPath,
         rules: &[Given<'_>],
         seed: u32,
         device: Option<&Device>,
         clock: Option<&mut engine::Clock<'_>>,
-    ) -> Result<Engine, SetupError> {
+    ) -> Result<Engine, ConfigError> {
         let number = table.number;
         if let (EngineChoice::Gpu, Some(device)) = (table.engine, device) {
             let list = engine::list_config(table, AclEngine::Auto, seed);
             let made = gpu::table(device, &self.config.gpu, list, rules);
             return made
                 .map(Engine::Later)
-                .map_err(|error| SetupError::Table { table: number, source: error.into() });
+                .map_err(|error| gpu::failed(&error, &format!("table {number}"), at, &self.source));
         }
-        let refused = |error| self.checker().error("[[table]]", format!("table {number}: {error}"), None);
+        let refused = |error: InsertError| {
+            let key = match error {
+                InsertError::Full { .. } => "rules_max",
+                _ => "memory_mib",
+            };
+            self.source.error(&at.key(key), format!("table {number}: {error}"), "")
+        };
         Ok(Engine::Now(engine::build(table, rules, seed, clock).map_err(refused)?))
     }
 
@@ -292,10 +264,31 @@ impl Setup {
     }
 }
 
-fn spec(text: &str, folder: &Path) -> Result<PortSpec, PortError> {
-    let mut spec: PortSpec = text.parse()?;
-    spec.relative_to(folder);
-    Ok(spec)
+/// The ports of a configuration, and the controller's.
+fn port_specs(
+    config: &Config,
+    source: &Source,
+) -> Result<(Vec<PortSpec>, Option<PortSpec>), ConfigError> {
+    let read = |text: &str, at: KeyPath| {
+        let spec: Result<PortSpec, _> = text.parse();
+        let mut spec = spec.map_err(|error| port_failed(&error, &at, source))?;
+        spec.relative_to(source.folder());
+        Ok((spec, at))
+    };
+    let controller = config.controller.as_ref();
+    let ports = config.port.iter().enumerate().map(|(n, p)| read(&p.open, KeyPath::section("port", n)));
+    let controller = controller.map(|controller| read(&controller.open, KeyPath::of("controller")));
+    let all = ports.chain(controller).collect::<Result<Vec<_>, ConfigError>>()?;
+    let (mut specs, places): (Vec<PortSpec>, Vec<KeyPath>) = all.into_iter().unzip();
+    check_captures(&specs).map_err(|(n, error)| port_failed(&error, &places[n], source))?;
+    let controller = if config.controller.is_some() { specs.pop() } else { None };
+    Ok((specs, controller))
+}
+
+/// An error of the port that a section opens.
+fn port_failed(error: &PortError, section: &KeyPath, source: &Source) -> ConfigError {
+    let environment = matches!(error, PortError::Environment { .. });
+    ConfigError { environment, ..source.error(&section.key("open"), error.to_string(), "") }
 }
 
 fn variant_of(choice: VariantChoice) -> Variant {
@@ -324,197 +317,15 @@ fn meter(section: &MeterSection) -> Meter {
     Meter::new(rate, section.burst.unwrap_or(per_second / 10))
 }
 
-/// The rules of a table: those that stand in the configuration, then those of its file.
-fn table_rules(
-    table: &TableSection,
-    file: &Path,
-    folder: &Path,
-    names: &HashMap<String, PortNo>,
-) -> Result<Vec<Rule>, SetupError> {
-    let resolve = |name: &str| names.get(name).copied();
-    let options = ReadOptions {
-        ports: &resolve,
-        table_default: table.number,
-        rules_max: table.rules_max,
-        ..Default::default()
-    };
-    let read = |text: String, name: &str, format| {
-        flowlane::rule::read(&text, name, format, &options).map_err(|errors| SetupError::Rules {
-            table: table.number,
-            text,
-            errors,
-        })
-    };
-    let inline = table.rules.join("\n");
-    let place = format!("{} (rules of table {})", file.display(), table.number);
-    let mut rules = read(inline, &place, Some(Format::Flows))?;
-    if let Some(path) = &table.rules_file {
-        let path: PathBuf = folder.join(path);
-        let text = std::fs::read_to_string(&path).map_err(|e| ConfigError {
-            file: path.clone(),
-            text: String::new(),
-            span: None,
-            message: format!("the rules of table {} cannot be read: {e}", table.number),
-            help: None,
-            environment: false,
-        })?;
-        rules.extend(read(text, &path.display().to_string(), None)?);
+/// The numbers of all tables, by kind, and their sections.
+fn table_numbers(config: &Config) -> impl Iterator<Item = (u8, KeyPath)> {
+    fn of(list: &'static str, numbers: Vec<u8>) -> impl Iterator<Item = (u8, KeyPath)> {
+        numbers.into_iter().enumerate().map(move |(n, number)| (number, KeyPath::section(list, n)))
     }
-    Ok(rules)
-}
-
-/// The numbers of all tables, in the order in which they stand.
-fn table_numbers(config: &Config) -> impl Iterator<Item = u8> {
-    let rules = config.table.iter().map(|t| t.number);
-    let routes = config.route_table.iter().map(|t| t.number);
-    let filters = config.filter_table.iter().map(|t| t.number);
-    let assets = config.asset_table.iter().map(|t| t.number);
-    let nats = config.nat_table.iter().map(|t| t.number);
+    let rules = of("table", config.table.iter().map(|t| t.number).collect());
+    let routes = of("route_table", config.route_table.iter().map(|t| t.number).collect());
+    let filters = of("filter_table", config.filter_table.iter().map(|t| t.number).collect());
+    let assets = of("asset_table", config.asset_table.iter().map(|t| t.number).collect());
+    let nats = of("nat_table", config.nat_table.iter().map(|t| t.number).collect());
     rules.chain(routes).chain(filters).chain(assets).chain(nats)
-}
-
-/// Finds what is wrong with the numbers in a configuration, and where it stands in the text.
-struct Checker<'a> {
-    file: &'a Path,
-    text: &'a str,
-}
-
-impl Checker<'_> {
-    /// An error at the first place of `needle` in the text; of none in particular where it is not there, or empty.
-    fn error(&self, needle: &str, message: String, help: Option<String>) -> ConfigError {
-        let at = self.text.find(needle).filter(|_| !needle.is_empty());
-        let span = at.map(|at| at..at + needle.len());
-        ConfigError {
-            file: self.file.to_owned(),
-            text: self.text.to_owned(),
-            span,
-            message,
-            help,
-            environment: false,
-        }
-    }
-
-    fn numbers(&self, config: &Config) -> Result<(), ConfigError> {
-        let fail = |needle: &str, message: String, help: &str| {
-            Err(self.error(needle, message, Some(help.to_owned())))
-        };
-        if !(1..=64).contains(&config.switch.burst) {
-            let message = format!("a burst of {} frames", config.switch.burst);
-            return fail("burst", message, "take 1 to 64; 64 is the default");
-        }
-        if let Some(variant) = config.switch.variant.map(variant_of)
-            && !variant.available()
-        {
-            let message =
-                format!("variant {variant} cannot be used: this CPU lacks it, or --max-simd forbids it");
-            let help = Some("`flowlane cpu` says which can; leave it out to take the fastest".to_owned());
-            return Err(ConfigError { environment: true, ..self.error("variant", message, help) });
-        }
-        limits::check(config, self)?;
-        workers::check(config, self)?;
-        if table_numbers(config).next().is_none() {
-            return fail("", "there is no table".to_owned(), "add a [[table]] with number = 0");
-        }
-        let (mut numbers, mut names, mut tables) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        for port in &config.port {
-            let name = port_name(port.number, port.name.as_deref());
-            if port.number == 0 || port.number > PortNo::MAX.0 {
-                let message = format!("port number {} is out of range", port.number);
-                return fail(&format!("number = {}", port.number), message, "take 1 to 65279");
-            }
-            if !numbers.insert(port.number) {
-                let message = format!("two ports have the number {}", port.number);
-                return fail(&format!("number = {}", port.number), message, "give each its own");
-            }
-            if !names.insert(name.clone()) {
-                return fail(&name, format!("two ports are called `{name}`"), "give each its own name");
-            }
-        }
-        for number in table_numbers(config) {
-            if !tables.insert(number) || number == u8::MAX {
-                let message = format!("table number {number} is in use or out of range");
-                return fail(&format!("number = {number}"), message, "take 0 to 254, each once");
-            }
-        }
-        if !tables.contains(&0) {
-            return fail(
-                "[[table]]",
-                "packets enter at table 0, which is not there".to_owned(),
-                "number one 0",
-            );
-        }
-        for meter in &config.meter {
-            if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {
-                let message = format!("meter {} needs one rate", meter.number);
-                return fail("[[meter]]", message, "give either rate_kbps or rate_pps");
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether every `goto_table` leads to one of these tables.
-    fn leads_somewhere(&self, rules: &[Rule], tables: &BTreeSet<u8>) -> Result<(), ConfigError> {
-        for action in rules.iter().flat_map(|rule| &rule.actions) {
-            if let Action::Goto(to) = action
-                && !tables.contains(to)
-            {
-                let message = RulesetError::NoGotoTable(*to).to_string();
-                return Err(self.error(&format!("goto_table:{to}"), message, None));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether what the rules name exists; they may stand in these tables.
-    fn references(&self, config: &Config, rules: &[Rule], tables: &BTreeSet<u8>) -> Result<(), ConfigError> {
-        let ports: BTreeSet<u32> = config.port.iter().map(|p| p.number).collect();
-        let meters: BTreeSet<u32> = config.meter.iter().map(|m| m.number).collect();
-        let leaving = config.tunnel.iter().filter(|t| t.remote.is_some());
-        let leaving: BTreeSet<u32> = leaving.map(|t| t.number).collect();
-        for rule in rules {
-            // Where the rule stands in a file of its own, it is in the message.
-            let fail = |needle: String, message: String, help: &str| {
-                let message = format!("rule `{rule}`: {message}");
-                Err(self.error(&needle, message, Some(help.to_owned())))
-            };
-            if !tables.contains(&rule.table) {
-                let needle = format!("table={}", rule.table);
-                return fail(
-                    needle,
-                    format!("there is no table {}", rule.table),
-                    "declare it with [[table]]",
-                );
-            }
-            for action in &rule.actions {
-                match action {
-                    Action::Output(port) if !ports.contains(&port.0) => {
-                        let needle = format!("output:{}", port.0);
-                        return fail(
-                            needle,
-                            format!("there is no port {}", port.0),
-                            "declare it with [[port]]",
-                        );
-                    }
-                    Action::Encapsulate(tunnel) if !leaving.contains(tunnel) => {
-                        let message = format!("there is no tunnel {tunnel} that packets leave through");
-                        return fail(
-                            format!("encap:{tunnel}"),
-                            message,
-                            "declare it with [[tunnel]], with a remote address",
-                        );
-                    }
-                    Action::Meter(meter) if !meters.contains(meter) => {
-                        let needle = format!("meter:{meter}");
-                        return fail(
-                            needle,
-                            format!("there is no meter {meter}"),
-                            "declare it with [[meter]]",
-                        );
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
-    }
 }

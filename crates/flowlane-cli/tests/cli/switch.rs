@@ -230,170 +230,60 @@ fn sizes_that_cannot_be_had_are_refused_by_check_and_by_run() {
     }
 }
 
+/// Mistakes in a configuration behind a port and table 0: where and what is underlined, and a part of the message. (Those of every
+/// kind are in the tests of `flowlane-switch`.)
+const MISTAKES: [(&str, &str, &str, &str); 13] = [
+    ("[[port]]\nnumber = 2\nopne = \"null\"", "c.toml:8:1", "opne", "did you mean `open`?"),
+    ("[[port]]\nopen = \"null\"\nnumber = 1", "c.toml:8:10", "1", "two ports have the number 1"),
+    ("[[port]]\nnumber = 2\nopen = \"pcpa:x\"", "c.toml:8:8", "\"pcpa:x\"", "did you mean `pcap`?"),
+    ("[switch]\nburst = 65", "c.toml:7:9", "65", "take 1 to 64"),
+    ("[switch]\nvariant = \"avx\"", "c.toml:7:11", "\"avx\"", "did you mean `avx2`?"),
+    ("[cache]\ndesign = \"majority\"", "c.toml:7:1", "design", "unknown field `design`"),
+    ("rules = [\"tpc,actions=drop\"]", "c.toml:6:11", "tpc", "did you mean `tcp`?"),
+    ("rules = [\"actions=output:7\"]", "c.toml:6:19", "output:7", "there is no port 7"),
+    ("rules_file = \"none.flows\"", "c.toml:6:14", "\"none.flows\"", "cannot be read"),
+    ("[[meter]]\nnumber = 1", "c.toml:6:1", "[[meter]]", "either rate_kbps or rate_pps"),
+    ("[[route_table]]\nnumber = 9\nroutes = [\"10.0.0.0/33 1\"]", "c.toml:8:21", "33", "prefix is 0 to 32"),
+    (
+        "[[filter_table]]\nnumber = 5\nkey = [\"nw_scr\"]",
+        "c.toml:8:8",
+        "\"nw_scr\"",
+        "did you mean `nw_src`?",
+    ),
+    ("[[asset_table]]\nnumber = 5\nknown = \"output:9\"", "c.toml:8:10", "output:9", "there is no port 9"),
+];
+
 #[test]
 fn mistakes_in_a_configuration_are_named_with_their_place_and_remedy() {
     let folder = tempdir().unwrap();
     let at = folder.path();
-    let port = "[[port]]\nnumber = 1\nopen = \"null\"\n";
-    let table = "[[table]]\nnumber = 0\n";
-    let routes = "[[route_table]]\nnumber = 9\n";
-    let tunnel = "[[tunnel]]\nnumber = 1\nkind = \"vxlan\"\n";
-    let filter = |rest: &str| format!("{port}{table}[[filter_table]]\nnumber = 5\n{rest}\n");
-    let assets = |rest: &str| format!("{port}{table}[[asset_table]]\nnumber = 5\nknown = \"drop\"\n{rest}\n");
-    let nat = |rest: &str| {
-        let actions = "outbound = \"drop\"\ninbound = \"drop\"\n";
-        format!("{port}{table}[[nat_table]]\nnumber = 5\n{actions}{rest}\n")
-    };
-    let nat_with = |rest: &str| nat(&format!("inside = [\"10.0.0.0/8\"]\npool = [\"192.0.2.1\"]\n{rest}"));
-    let forward = |outside: &str| {
-        format!(
-            "[[nat_table.forward]]\nprotocol = \"tcp\"\noutside = \"{outside}\"\ninside = \"10.0.0.1:80\"\n"
-        )
-    };
-    let cases = [
-        (format!("[[port]]\nnumber = 1\nopne = \"null\"\n{table}"), "did you mean `open`?"),
-        (format!("[[port]]\nnumber = 0\nopen = \"null\"\n{table}"), "take 1 to 65279"),
-        (format!("{port}{port}{table}"), "two ports have the number 1"),
-        (port.to_owned(), "there is no table"),
-        (format!("{port}[[table]]\nnumber = 1\n"), "packets enter at table 0"),
-        (format!("{port}{table}rules = [\"tpc actions=drop\"]\n"), "did you mean `tcp`?"),
-        (format!("{port}{table}rules = [\"actions=output:7\"]\n"), "6 | rules = [\"actions=output:7\"]"),
-        (format!("{port}{table}rules = [\"actions=meter:7\"]\n"), "there is no meter 7"),
-        (format!("{port}{table}rules = [\"actions=goto_table:7\"]\n"), "goto_table:7 leads to a table"),
-        (format!("{port}{table}rules = [\"table=4,actions=drop\"]\n"), "there is no table 4"),
-        (format!("{port}{table}rules_file = \"none.flows\"\n"), "none.flows"),
-        (format!("{port}{table}[[meter]]\nnumber = 1\n"), "either rate_kbps or rate_pps"),
-        (format!("[[port]]\nnumber = 1\nopen = \"pcpa:x\"\n{table}"), "did you mean `pcap`?"),
-        (format!("[switch]\nburst = 65\n{port}{table}"), "take 1 to 64"),
-        (format!("[switch]\nvariant = \"avx\"\n{port}{table}"), "did you mean `avx2`?"),
-        (format!("[cache]\ndesign = \"majority\"\n{port}{table}"), "unknown field `design`"),
-        (format!("{port}{table}[[route_table]]\nnumber = 0\n"), "table number 0 is in use"),
-        (format!("{port}{table}{routes}routes = [\"10.0.0.0/33 1\"]\n"), "length of a prefix is 0 to 32"),
-        (
-            format!("{port}{table}{routes}routes = [\"10.0.0.0/8 1\"]\n"),
-            "next hop `1`, which is not declared",
-        ),
-        (format!("{port}{table}{routes}routes = [\"10.0.0.0/8\"]\n"), "names no next hop"),
-        (
-            format!("{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\n"),
-            "needs actions or members",
-        ),
-        (
-            format!(
-                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"goto_table:0\"\n"
-            ),
-            "can only go on in a later table",
-        ),
-        (
-            format!("{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"output:9\"\n"),
-            "there is no port 9",
-        ),
-        (
-            format!(
-                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nmembers = [{{ name = \"x\" }}]\n"
-            ),
-            "member `x` of next hop `1` is none with actions",
-        ),
-        (
-            format!(
-                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"goto_table:77\"\n"
-            ),
-            "goto_table:77 leads to a table that does not exist",
-        ),
-        (
-            format!(
-                "{port}{table}{routes}[[route_table.next_hop]]\nname = \"1\"\nactions = \"set_field:1->metadata\"\n"
-            ),
-            "next hop `1`: set_field of `metadata`",
-        ),
-        (format!("{port}{table}rules = [\"actions=encap:1\"]\n"), "there is no tunnel 1"),
-        (
-            format!("{port}{table}{tunnel}id = 1\nlocal = \"::1\"\nremote = \"10.0.0.1\"\n"),
-            "different IP versions",
-        ),
-        (format!("{port}{table}{tunnel}id = 99999999\nlocal = \"10.0.0.2\"\n"), "more than 24 bits"),
-        (
-            format!(
-                "{port}{table}{tunnel}id = 1\nlocal = \"10.0.0.2\"\nremote = \"10.0.0.1\"\neth_dst = \"02\"\n"
-            ),
-            "`02` is no MAC address",
-        ),
-        (filter("key = [\"nw_scr\"]"), "did you mean `nw_src`?"),
-        (filter("key = []"), "at least one field"),
-        (filter("key = [\"nw_src\", \"ipv6_dst\"]"), "no packet has both"),
-        (filter("key = [\"nw_src\"]\nentries_max = 0"), "take 1 to"),
-        (filter("key = [\"nw_src\"]\nhit = \"output:9\""), "there is no port 9"),
-        (filter("key = [\"nw_src\"]\nhit = \"goto_table:9\""), "leads to a table that does not exist"),
-        (filter("key = [\"nw_src\"]\nhit = \"goto_table:5\""), "can only go on in a later table"),
-        (filter("key = [\"nw_src\"]\nhit = \"move:nw_src->nw_dst\""), "only a rule's match fixes"),
-        (
-            filter("key = [\"nw_src\"]\nhit = \"set_field:1->reg0\""),
-            "`reg0`, which no header has, is for rules",
-        ),
-        (
-            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_dst=10.0.0.1\"]"),
-            "says something that is not in the key",
-        ),
-        (filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=10.0.0.0/8\"]"), "does not fix all of the key"),
-        (
-            filter("key = [\"tp_dst\"]\nentries = [\"tcp,tp_dst=80\"]"),
-            "says something that is not in the key",
-        ),
-        (filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4,timeout=x\"]"), "is no timeout"),
-        (
-            filter(
-                "key = [\"nw_src\"]\nentries_max = 1\nentries = [\"ip,nw_src=1.2.3.4\", \"ip,nw_src=1.2.3.5\"]",
-            ),
-            "raise `entries_max`",
-        ),
-        (filter("key = [\"nw_src\"]\nentries_file = \"none\""), "cannot be read"),
-        (
-            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4\", \"nw_src=1.2.3.4,ip,timeout=5\"]"),
-            "filter 5:2: entry `nw_src=1.2.3.4,ip,timeout=5` has the key of one before it",
-        ),
-        (
-            filter("key = [\"nw_src\"]\nentries = [\"priority=7,ip,nw_src=1.2.3.4\"]"),
-            "filter 5:1: `priority` is for rules",
-        ),
-        (
-            filter("key = [\"nw_src\"]\nentries = [\"ip,nw_src=1.2.3.4,n_packets=3\"]"),
-            "`n_packets` is for rules",
-        ),
-        (filter("key = [\"nw_src\", \"nw_ttl\"]"), "`nw_ttl` cannot be part of a key"),
-        (filter("key = [\"nw_src\"]\ntimeout_s = 5"), "entries that packets add, and none does"),
-        (filter("key = [\"nw_src\"]\nlearn = true\nrefresh = true"), "entries with a timeout, and none has"),
-        (filter("key = [\"nw_src\"]\nlookups = \"bach\""), "did you mean `batch`?"),
-        (assets("networks = [\"10.0.0.0/33\"]"), "is no network"),
-        (assets("entrys_max = 1"), "did you mean `entries_max`?"),
-        (assets("[[asset_table]]\nnumber = 5\nknown = \"drop\""), "table number 5 is in use"),
-        (nat("inside = []\npool = [\"192.0.2.1\"]"), "nothing to translate"),
-        (nat("inside = [\"2001:db8::/32\"]\npool = [\"192.0.2.1\"]"), "is of IPv6"),
-        (nat("inside = [\"10.0.0.0/8\"]\npool = [\"192.0.2.9-192.0.2.1\"]"), "is no range of addresses"),
-        (nat("inside = [\"10.0.0.0/8\"]\npool = [\"10.0.0.0-10.255.255.255\"]"), "take up to 4096"),
-        (nat_with("ports = [0, 5]"), "write the first and the last"),
-        (nat_with("udp_idle_s = 0"), "a second at least"),
-        (nat_with("sessions_max = 0"), "take 1 to"),
-        (nat_with(&forward("192.0.2.1")), "is no address with port"),
-        (nat_with(&forward("192.0.2.2:80")), "is not of the pool"),
-        ("not toml".to_owned(), "c.toml"),
-    ];
-    for (config, part) in cases {
-        fs::write(at.join("c.toml"), &config).unwrap();
+    let right = "[[port]]\nnumber = 1\nopen = \"null\"\n[[table]]\nnumber = 0\n";
+    for (mistake, place, underlined, message) in MISTAKES {
+        fs::write(at.join("c.toml"), format!("{right}{mistake}\n")).unwrap();
         let (_, err) = run(at, "switch check c.toml", 2);
-        assert!(err.contains(part), "{config}\n{err}");
+        assert!(err.contains(place) && err.contains(message), "{mistake}\n{err}");
+        assert_eq!(marked(&err).1, underlined, "{err}");
     }
-    fs::write(at.join("c.toml"), format!("{port}{table}")).unwrap();
+    fs::write(at.join("c.toml"), format!("{right}not toml")).unwrap();
+    assert!(run(at, "switch check c.toml", 2).1.contains("c.toml:6:5"));
+    fs::write(at.join("c.toml"), right).unwrap();
     assert!(run(at, "switch check c.toml", 0).0.contains("correct"));
-    // Every variant by name gives the same.
+}
+
+#[test]
+fn every_variant_by_name_gives_the_same_and_one_that_is_capped_is_refused() {
+    let folder = tempdir().unwrap();
+    let at = folder.path();
     copy_examples(at);
     let quickstart = fs::read_to_string(at.join("quickstart.toml")).unwrap();
     fs::write(at.join("v.toml"), format!("{quickstart}\n[switch]\nvariant = \"scalar\"\n")).unwrap();
     assert!(run(at, "switch run v.toml --validate-simd", 0).1.contains("every variant agreed"));
-    fs::write(at.join("c.toml"), format!("[switch]\nvariant = \"avx512\"\n{port}{table}")).unwrap();
+    let table = "[[table]]\nnumber = 0\n";
+    fs::write(at.join("c.toml"), format!("[switch]\nvariant = \"avx512\"\n{table}")).unwrap();
     assert!(run(at, "--max-simd 256 switch check c.toml", 3).1.contains("cannot be used"));
-    // A port that cannot be opened for want of something in the environment.
-    fs::write(at.join("c.toml"), format!("[[port]]\nnumber = 1\nopen = \"afpacket:nosuchif0\"\n{table}"))
-        .unwrap();
+    // A port that cannot be opened because the environment lacks the interface.
+    let port = "[[port]]\nnumber = 1\nopen = \"afpacket:nosuchif0\"\n";
+    fs::write(at.join("c.toml"), format!("{port}{table}")).unwrap();
     assert!(run(at, "switch run c.toml", 3).1.contains("nosuchif0"));
 }
 
@@ -413,7 +303,7 @@ fn a_table_with_more_rules_than_it_may_have_is_refused_by_check_and_by_run() {
             let (out, err) = run(at, &format!("switch {command} c.toml"), 2);
             assert!(out.is_empty(), "{engine}, {command}: {out}");
             let said = "table 0: the table holds its limit of 3 rules; raise the limit or remove rules";
-            assert!(err.contains(said) && err.contains("c.toml:4:1"), "{engine}, {command}: {err}");
+            assert!(err.contains(said) && err.contains("c.toml:7:13"), "{engine}, {command}: {err}");
         }
         fs::write(at.join("c.toml"), config.replace("rules_max = 3", "rules_max = 4")).unwrap();
         run(at, "switch check c.toml", 0);

@@ -196,8 +196,9 @@ impl PortSpec {
     }
 }
 
-/// Refuses a capture that is written by two ports, or by one while another reads it: it would be lost.
-pub(crate) fn no_capture_is_lost<'a>(specs: impl Iterator<Item = &'a PortSpec>) -> Result<(), PortError> {
+/// Rejects a capture that is written by two ports, or by one while another reads it: its content would be lost. The error
+/// comes with the position of the port that writes it.
+pub(crate) fn check_captures(specs: &[PortSpec]) -> Result<(), (usize, PortError)> {
     // The file itself, as far as it is there, by whatever names.
     let place = |file: &Path| {
         let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -207,29 +208,29 @@ pub(crate) fn no_capture_is_lost<'a>(specs: impl Iterator<Item = &'a PortSpec>) 
             Err(_) => Ok(path().unwrap_or_else(|| file.to_owned())),
         }
     };
-    let (mut read, mut written) = (Vec::new(), Vec::<(&Path, _)>::new());
-    for spec in specs {
+    let (mut read, mut written) = (Vec::new(), Vec::<(usize, &Path)>::new());
+    for (port, spec) in specs.iter().enumerate() {
         match spec {
             PortSpec::Pcap(config) => {
                 read.push(place(&config.file));
-                written.extend(config.out.as_deref().map(|out| (out, spec)));
+                written.extend(config.out.as_deref().map(|out| (port, out)));
             }
-            PortSpec::PcapOut { file, .. } => written.push((file, spec)),
+            PortSpec::PcapOut { file, .. } => written.push((port, file)),
             _ => {}
         }
     }
-    for (number, (file, spec)) in written.iter().enumerate() {
+    for (n, &(port, file)) in written.iter().enumerate() {
         let is_device = file.metadata().is_ok_and(|data| !data.is_file());
         let by = match place(file) {
             _ if is_device => continue,
             own if read.contains(&own) => "is read by a port",
-            own if written[..number].iter().any(|(other, _)| place(other) == own) => {
+            own if written[..n].iter().any(|(_, other)| place(other) == own) => {
                 "is written by another port"
             }
             _ => continue,
         };
         let problem = format!("{} {by}, and would be lost; give another file", file.display());
-        return Err(PortError::Spec { spec: spec.to_string(), problem });
+        return Err((port, PortError::Spec { spec: specs[port].to_string(), problem }));
     }
     Ok(())
 }

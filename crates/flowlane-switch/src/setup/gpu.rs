@@ -4,23 +4,20 @@ use flowlane::classify::Deferred;
 use flowlane::classify::acl::AclConfig;
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig};
 
-use crate::config::{Config, ConfigError, EngineChoice, GpuMethodChoice, GpuSection};
+use crate::config::{Config, ConfigError, EngineChoice, GpuMethodChoice, GpuSection, KeyPath, Source};
 use crate::datapath::Given;
 
 /// Most packets of a batch: at 40 Gbit/s in frames of 64 bytes, what comes in 18 milliseconds.
 const BATCH_MAX: usize = 1 << 20;
 const SLOTS_MAX: usize = 64;
 
-/// What is wrong with the section.
-pub(super) fn check(
-    section: &GpuSection,
-    place: &dyn Fn(&str, String, String) -> ConfigError,
-) -> Result<(), ConfigError> {
-    let between = |name: &str, value: usize, max: usize, default: usize| match (1..=max).contains(&value) {
+/// Checks the numbers of the section.
+pub(super) fn check(section: &GpuSection, source: &Source) -> Result<(), ConfigError> {
+    let between = |name: &'static str, value: usize, max: usize, default: usize| match (1..=max).contains(&value) {
         true => Ok(()),
         false => {
             let help = format!("take 1 to {max}; {default} is the default");
-            Err(place(name, format!("gpu.{name} is {value}"), help))
+            Err(source.error(&KeyPath::of("gpu").key(name), format!("gpu.{name} is {value}"), help))
         }
     };
     let default = GpuSection::default();
@@ -28,10 +25,20 @@ pub(super) fn check(
     between("slots", section.slots, SLOTS_MAX, default.slots)
 }
 
-/// The device, if a table is on it.
-pub(super) fn open(config: &Config) -> Result<Option<Device>, GpuError> {
-    let asked = config.table.iter().any(|table| table.engine == EngineChoice::Gpu);
-    asked.then(|| Device::open(config.gpu.device)).transpose()
+/// Opens the device, where a table is on it.
+pub(super) fn open(config: &Config, source: &Source) -> Result<Option<Device>, ConfigError> {
+    let Some(n) = config.table.iter().position(|table| table.engine == EngineChoice::Gpu) else {
+        return Ok(None);
+    };
+    let table = KeyPath::section("table", n);
+    Device::open(config.gpu.device).map(Some).map_err(|e| failed(&e, "engine = \"gpu\"", &table, source))
+}
+
+/// An error of the device that `table` is on: its rules do not suit a device, or the machine lacks something.
+pub(super) fn failed(error: &GpuError, what: &str, table: &KeyPath, source: &Source) -> ConfigError {
+    let of_rules = matches!(error, GpuError::Entries { .. } | GpuError::Words { .. } | GpuError::List { .. });
+    let error = source.error(&table.key("engine"), format!("{what}: {error}"), "");
+    ConfigError { environment: !of_rules, ..error }
 }
 
 /// A table of these rules on the device. `list` is its double on the CPU.

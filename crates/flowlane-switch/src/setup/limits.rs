@@ -6,9 +6,8 @@
 
 use std::hint::black_box;
 
-use crate::config::{Config, ConfigError, MacSection};
+use crate::config::{Config, ConfigError, KeyPath, MacSection, Source};
 use crate::datapath::CacheConfig;
-use crate::setup::Checker;
 
 /// Exact-match entries have 128 bytes, and are written at once: 2 GiB.
 const EXACT_ENTRIES_MAX: usize = 1 << 24;
@@ -27,58 +26,68 @@ pub(super) const WORKERS_MAX: usize = 64;
 /// A terabyte.
 const MEMORY_MIB_MAX: usize = 1 << 20;
 
-/// A size as it stands in a configuration.
+/// A size of a configuration.
 struct Size {
-    key: &'static str,
+    at: KeyPath,
     what: &'static str,
     value: usize,
     most: usize,
     /// Why not more.
     because: &'static str,
-    /// None where it is not for the user to know, since the section has others.
+    /// None where the section may be there several times.
     default: Option<usize>,
 }
 
 fn sizes(config: &Config) -> Vec<Size> {
     let default = CacheConfig::default();
     let cache = &config.cache;
-    let size = |key, what, value, most, because, default| Size { key, what, value, most, because, default };
+    let size = |at, what, value, most, because, default| Size { at, what, value, most, because, default };
+    let of_cache = |key, what, value, most, because, default| {
+        size(KeyPath::of("cache").key(key), what, value, most, because, Some(default))
+    };
     let mut sizes = vec![
-        size("workers", "workers", config.switch.workers, WORKERS_MAX, "each is a thread", Some(1)),
         size(
+            KeyPath::of("switch").key("workers"),
+            "workers",
+            config.switch.workers,
+            WORKERS_MAX,
+            "each is a thread",
+            Some(1),
+        ),
+        of_cache(
             "exact_entries",
             "entries in the exact-match cache",
             cache.exact_entries,
             EXACT_ENTRIES_MAX,
             "2 GiB, taken at once",
-            Some(default.exact_entries),
+            default.exact_entries,
         ),
-        size(
+        of_cache(
             "signature_entries",
             "entries in the signature-match cache",
             cache.signature_entries,
             SIGNATURE_ENTRIES_MAX,
             "2 GiB",
-            Some(default.signature_entries),
+            default.signature_entries,
         ),
-        size(
+        of_cache(
             "megaflows_max",
             "megaflows",
             cache.megaflows_max,
             MEGAFLOWS_MAX,
             "2 GiB, reserved at once",
-            Some(default.megaflows_max),
+            default.megaflows_max,
         ),
-        size(
+        of_cache(
             "masks_max",
             "masks of megaflows",
             cache.masks_max,
             MASKS_MAX,
             "a packet that none matches is looked for under all",
-            Some(default.masks_max),
+            default.masks_max,
         ),
         size(
-            "entries_max",
+            KeyPath::of("macs").key("entries_max"),
             "addresses",
             config.macs.entries_max,
             MACS_MAX,
@@ -87,36 +96,40 @@ fn sizes(config: &Config) -> Vec<Size> {
         ),
     ];
     let numbers = "they are numbered with 32 bits";
-    for table in &config.table {
-        sizes.push(size("rules_max", "rules in a table", table.rules_max, NUMBERED_MAX, numbers, None));
-        sizes.push(memory(table.memory_mib));
+    for (n, table) in config.table.iter().enumerate() {
+        let at = KeyPath::section("table", n);
+        let rules = at.key("rules_max");
+        sizes.push(size(rules, "rules in a table", table.rules_max, NUMBERED_MAX, numbers, None));
+        sizes.push(memory(&at, table.memory_mib));
     }
-    for table in &config.route_table {
-        sizes.push(size("routes_max", "routes in a table", table.routes_max, NUMBERED_MAX, numbers, None));
-        sizes.push(memory(table.memory_mib));
+    for (n, table) in config.route_table.iter().enumerate() {
+        let at = KeyPath::section("route_table", n);
+        let routes = at.key("routes_max");
+        sizes.push(size(routes, "routes in a table", table.routes_max, NUMBERED_MAX, numbers, None));
+        sizes.push(memory(&at, table.memory_mib));
     }
     sizes
 }
 
-fn memory(value: usize) -> Size {
-    let because = "a TiB";
-    Size { key: "memory_mib", what: "MiB of memory", value, most: MEMORY_MIB_MAX, because, default: None }
+fn memory(section: &KeyPath, value: usize) -> Size {
+    let (at, because) = (section.key("memory_mib"), "a TiB");
+    Size { at, what: "MiB of memory", value, most: MEMORY_MIB_MAX, because, default: None }
 }
 
-/// Whether all sizes can be had anywhere.
-pub(super) fn check(config: &Config, checker: &Checker<'_>) -> Result<(), ConfigError> {
+/// Checks that no size is larger than any machine could have.
+pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError> {
     match sizes(config).into_iter().find(|size| size.value > size.most) {
         None => Ok(()),
-        Some(Size { key, what, value, most, because, default }) => {
+        Some(Size { at, what, value, most, because, default }) => {
             let default = default.map_or_else(String::new, |n| format!("; {n} is the default"));
             let help = format!("take up to {most} ({because}){default}");
-            Err(checker.error(key, format!("{value} {what}"), Some(help)))
+            Err(source.error(&at, format!("{value} {what}"), help))
         }
     }
 }
 
-/// Whether this machine has what the caches take at once.
-pub(super) fn room(config: &Config, checker: &Checker<'_>) -> Result<(), ConfigError> {
+/// Checks that this machine has the memory that the caches allocate at once.
+pub(super) fn room(config: &Config, source: &Source) -> Result<(), ConfigError> {
     let cache = &config.cache;
     let bytes = cache.exact_entries.next_power_of_two() * 128
         + cache.signature_entries.next_power_of_two() * 8
@@ -127,21 +140,22 @@ pub(super) fn room(config: &Config, checker: &Checker<'_>) -> Result<(), ConfigE
         return Ok(());
     }
     let message = format!("the caches take {} MiB, and this machine does not give so much", bytes >> 20);
-    let help = "lower exact_entries, signature_entries or megaflows_max".to_owned();
-    Err(ConfigError { environment: true, ..checker.error("[cache]", message, Some(help)) })
+    let help = "lower exact_entries, signature_entries or megaflows_max";
+    Err(ConfigError { environment: true, ..source.error(&KeyPath::of("cache"), message, help) })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::path::PathBuf;
 
     use super::*;
 
     fn refusal(text: &str) -> Option<String> {
         let config: Config = toml::from_str(text).expect("it is well formed");
-        let checker = Checker { file: Path::new("c.toml"), text };
-        let error = check(&config, &checker).err()?;
-        assert!(error.span.is_some(), "{text}");
+        let source = Source { file: PathBuf::from("c.toml"), text: text.to_owned() };
+        let error = check(&config, &source).err()?;
+        let value = error.message.split(' ').next()?;
+        assert_eq!(error.span.clone().map(|span| &text[span]), Some(value), "{text}");
         Some(format!("{}: {}", error.message, error.help.unwrap_or_default()))
     }
 
@@ -180,10 +194,10 @@ mod tests {
             config.cache.megaflows_max = megaflows_max;
             config
         };
-        let checker = Checker { file: Path::new("c.toml"), text: "[cache]\n" };
-        assert!(room(&Config::default(), &checker).is_ok());
+        let source = Source { file: PathBuf::from("c.toml"), text: "[cache]\n".to_owned() };
+        assert!(room(&Config::default(), &source).is_ok());
         // More than addresses have bits for.
-        let error = room(&config(1 << 56), &checker).expect_err("no machine has so much");
+        let error = room(&config(1 << 56), &source).expect_err("no machine has so much");
         assert!(error.environment && error.message.contains("does not give so much"), "{error}");
     }
 }

@@ -7,52 +7,73 @@ use std::path::{Path, PathBuf};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Command, FlowMod, Rule};
 
-use super::{Checker, Setup, SetupError, port_names};
-use crate::config::{Config, TableSection};
+use super::{Setup, SetupError, port_names};
+use crate::config::{Config, KeyPath, TableSection};
 use crate::ruleset::Ruleset;
 
 /// What a running switch remembers of its configuration.
 pub struct Reload {
     file: PathBuf,
-    sections: Vec<(&'static str, String)>,
+    sections: Vec<Section>,
     ports: HashMap<String, PortNo>,
 }
 
-/// All that is in a configuration but rules, by section, and in the files that these name.
-fn but_rules(setup: &Setup) -> Vec<(&'static str, String)> {
+/// The content of a section but for rules, with that of the files that it names.
+#[derive(PartialEq)]
+struct Section {
+    /// Its header.
+    header: &'static str,
+    key: &'static str,
+    /// Its position among those of this key; none where there is only one.
+    item: Option<usize>,
+    content: String,
+}
+
+/// The sections of a configuration.
+fn sections(setup: &Setup) -> Vec<Section> {
     let config: &Config = &setup.config;
-    let folder = setup.file.parent().unwrap_or(Path::new(""));
+    let folder = setup.source.folder();
     // Of a file that is not there any more, nothing is left.
     let content = |file: &Option<PathBuf>| {
         let bytes = file.as_ref().and_then(|file| std::fs::read(folder.join(file)).ok());
         BuildHasherDefault::<DefaultHasher>::new().hash_one(bytes)
     };
-    let routes: Vec<u64> = config.route_table.iter().map(|table| content(&table.routes_file)).collect();
-    let entries: Vec<u64> = config.filter_table.iter().map(|table| content(&table.entries_file)).collect();
     let table = |table: &TableSection| TableSection { rules: Vec::new(), rules_file: None, ..table.clone() };
-    let tables: Vec<TableSection> = config.table.iter().map(table).collect();
-    vec![
-        ("[switch]", format!("{:?}", config.switch)),
-        ("[cache]", format!("{:?}", config.cache)),
-        ("[gpu]", format!("{:?}", config.gpu)),
-        ("[macs]", format!("{:?}", config.macs)),
-        ("[controller]", format!("{:?}", config.controller)),
-        ("[[port]]", format!("{:?}", config.port)),
-        ("[[table]]", format!("{tables:?}")),
-        ("[[route_table]]", format!("{:?} {routes:?}", config.route_table)),
-        ("[[filter_table]]", format!("{:?} {entries:?}", config.filter_table)),
-        ("[[asset_table]]", format!("{:?}", config.asset_table)),
-        ("[[nat_table]]", format!("{:?}", config.nat_table)),
-        ("[[tunnel]]", format!("{:?}", config.tunnel)),
-        ("[tunnel_policy]", format!("{:?}", config.tunnel_policy)),
-        ("[[meter]]", format!("{:?}", config.meter)),
+    let one = |header, key, content| vec![Section { header, key, item: None, content }];
+    let each = |header, key, contents: Vec<String>| {
+        let sections = contents.into_iter().enumerate();
+        sections.map(|(n, content)| Section { header, key, item: Some(n), content }).collect::<Vec<_>>()
+    };
+    fn of<T>(list: &[T], content: impl FnMut(&T) -> String) -> Vec<String> {
+        list.iter().map(content).collect()
+    }
+    let routes = of(&config.route_table, |table| format!("{table:?} {}", content(&table.routes_file)));
+    let entries = of(&config.filter_table, |table| format!("{table:?} {}", content(&table.entries_file)));
+    [
+        one("[switch]", "switch", format!("{:?}", config.switch)),
+        one("[cache]", "cache", format!("{:?}", config.cache)),
+        one("[gpu]", "gpu", format!("{:?}", config.gpu)),
+        one("[macs]", "macs", format!("{:?}", config.macs)),
+        one("[controller]", "controller", format!("{:?}", config.controller)),
+        each("[[port]]", "port", of(&config.port, |port| format!("{port:?}"))),
+        each("[[table]]", "table", of(&config.table, |section| format!("{:?}", table(section)))),
+        each("[[route_table]]", "route_table", routes),
+        each("[[filter_table]]", "filter_table", entries),
+        each("[[asset_table]]", "asset_table", of(&config.asset_table, |table| format!("{table:?}"))),
+        each("[[nat_table]]", "nat_table", of(&config.nat_table, |table| format!("{table:?}"))),
+        each("[[tunnel]]", "tunnel", of(&config.tunnel, |tunnel| format!("{tunnel:?}"))),
+        one("[tunnel_policy]", "tunnel_policy", format!("{:?}", config.tunnel_policy)),
+        each("[[meter]]", "meter", of(&config.meter, |meter| format!("{meter:?}"))),
     ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 impl Reload {
     /// What to remember of the configuration that a switch is set up from.
     pub fn of(setup: &Setup) -> Self {
-        Self { file: setup.file.clone(), sections: but_rules(setup), ports: port_names(&setup.config) }
+        Self { file: setup.source.file.clone(), sections: sections(setup), ports: port_names(&setup.config) }
     }
 
     /// The port of this name.
@@ -66,16 +87,20 @@ impl Reload {
     /// Where it is wrong, or differs in more than rules.
     pub fn read(&self, file: Option<&Path>) -> Result<Vec<Rule>, SetupError> {
         let setup = Setup::read(file.unwrap_or(&self.file))?;
-        let new = but_rules(&setup);
-        let differs = self.sections.iter().zip(&new).find(|(old, new)| old.1 != new.1);
-        if let Some(((section, _), _)) = differs {
+        let (old, new) = (&self.sections, sections(&setup));
+        // A section that is gone, new or other: at its place, or where it would be.
+        let longest = old.len().max(new.len());
+        if let Some(n) = (0..longest).find(|&n| old.get(n) != new.get(n)) {
+            let is_gone = new.get(n).is_none_or(|new| old.get(n).is_some_and(|old| old.key != new.key));
+            let section = if is_gone { old.get(n).or(new.get(n)) } else { new.get(n) };
+            let Section { header, key, item, .. } = section.expect("one of the two has it");
             let message = format!(
-                "{section} is not as it was when the switch was started (its text, or a file that it names): \
+                "{header} is not as it was when the switch was started (its text, or a file that it names): \
                  reloading changes rules only"
             );
-            let help = Some("undo that, or stop the switch and start it again".to_owned());
-            let checker = Checker { file: &setup.file, text: &setup.text };
-            return Err(checker.error(section, message, help).into());
+            let at = item.map_or_else(|| KeyPath::of(key), |item| KeyPath::section(key, item));
+            let help = "undo that, or stop the switch and start it again";
+            return Err(setup.source.error(&at, message, help).into());
         }
         Ok(setup.rules)
     }

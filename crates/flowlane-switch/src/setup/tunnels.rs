@@ -2,32 +2,55 @@
 
 use flowlane::packet::parse::ether_type;
 use flowlane::packet::tunnel::Inner;
-use flowlane::tunnel::{Encapsulation, Endpoint, Policy, Tos, TunnelKind};
+use flowlane::tunnel::{
+    Encapsulation, EncapsulationError, Endpoint, EndpointError, Policy, Tos, TunnelKind,
+};
 
-use super::routes::Place;
-use crate::config::{Config, ConfigError, InnerChoice, TunnelKindChoice, TunnelPolicySection, TunnelSection};
-use crate::tunnel::{TunnelSpec, Tunnels};
+use crate::config::{
+    Config, ConfigError, InnerChoice, KeyPath, Source, TunnelKindChoice, TunnelPolicySection, TunnelSection,
+};
+use crate::tunnel::{TunnelError, TunnelSpec, Tunnels};
 
-/// The tunnels of a configuration; none where it has none and no port takes packets out of them.
-pub(super) fn open(config: &Config, seed: u32, place: Place<'_>) -> Result<Option<Tunnels>, ConfigError> {
+/// Makes the tunnels of a configuration; none where it has none and no port takes packets out of them.
+pub(super) fn open(config: &Config, seed: u32, source: &Source) -> Result<Option<Tunnels>, ConfigError> {
     if config.tunnel.is_empty() {
         let wanted = config.port.iter().any(|port| port.decapsulate);
         return Ok(wanted.then(|| Tunnels::of_anyone(policy(&config.tunnel_policy))));
     }
     let mut specs: Vec<TunnelSpec> = Vec::new();
-    for section in &config.tunnel {
-        let number = format!("number = {}", section.number);
+    for (n, section) in config.tunnel.iter().enumerate() {
+        let at = KeyPath::section("tunnel", n);
         if specs.iter().any(|s| s.number == section.number) {
             let message = format!("two tunnels have the number {}", section.number);
-            return Err(place(&number, message, "give each its own".to_owned()));
+            return Err(source.error(&at.key("number"), message, "give each its own"));
         }
-        specs.push(spec(section, place)?);
+        specs.push(spec(section, &at, source)?);
     }
     let tunnels = Tunnels::new(&specs, policy(&config.tunnel_policy), seed);
     tunnels.map(Some).map_err(|(number, error)| {
-        let help = "mend this [[tunnel]]".to_owned();
-        place("[[tunnel]]", format!("tunnel {number}: {error}"), help)
+        let n = specs.iter().position(|spec| spec.number == number).expect("the tunnel is one of these");
+        let at = KeyPath::section("tunnel", n);
+        let at = key_of(&error, &config.tunnel[n]).map_or(at.clone(), |key| at.key(key));
+        source.error(&at, format!("tunnel {number}: {error}"), "")
     })
+}
+
+/// The key that an error of a tunnel is about; none for the tunnel as a whole.
+fn key_of(error: &TunnelError, section: &TunnelSection) -> Option<&'static str> {
+    match error {
+        TunnelError::Endpoint(EndpointError::Families { .. })
+        | TunnelError::Encapsulation(EncapsulationError::Families { .. }) => Some("remote"),
+        TunnelError::Endpoint(EndpointError::Vni { .. }) => Some("id"),
+        TunnelError::Endpoint(EndpointError::Vrf { .. }) => Some("vrf"),
+        TunnelError::Encapsulation(EncapsulationError::Vni { .. }) => {
+            Some(if section.id_out.is_some() { "id_out" } else { "id" })
+        }
+        TunnelError::Encapsulation(EncapsulationError::Dscp { .. }) => Some("dscp"),
+        TunnelError::Encapsulation(EncapsulationError::Inner { .. }) => Some("inner"),
+        TunnelError::Encapsulation(EncapsulationError::Options { .. }) => Some("options"),
+        TunnelError::Encapsulation(EncapsulationError::Mtu { .. }) => Some("mtu"),
+        _ => None,
+    }
 }
 
 fn policy(section: &TunnelPolicySection) -> Policy {
@@ -40,7 +63,8 @@ fn policy(section: &TunnelPolicySection) -> Policy {
     }
 }
 
-fn spec(section: &TunnelSection, place: Place<'_>) -> Result<TunnelSpec, ConfigError> {
+fn spec(section: &TunnelSection, at: &KeyPath, source: &Source) -> Result<TunnelSpec, ConfigError> {
+    let mac = |key: &'static str, text: &Option<String>| mac(text.as_deref(), &at.key(key), source);
     let kind = match section.kind {
         TunnelKindChoice::Vxlan => TunnelKind::Vxlan,
         TunnelKindChoice::Geneve => TunnelKind::Geneve,
@@ -58,10 +82,10 @@ fn spec(section: &TunnelSection, place: Place<'_>) -> Result<TunnelSpec, ConfigE
         Some(remote) => {
             let id = section.id_out.unwrap_or(section.id);
             let mut out = Encapsulation::new(kind, id, section.local, remote);
-            out.macs = [mac(&section.eth_dst, place)?, mac(&section.eth_src, place)?];
+            out.macs = [mac("eth_dst", &section.eth_dst)?, mac("eth_src", &section.eth_src)?];
             (out.ttl, out.mtu) = (section.ttl, section.mtu);
             out.tos = section.dscp.map_or(Tos::Inner, Tos::Dscp);
-            out.options = options(section, place)?;
+            out.options = options(&section.options, &at.key("options"), source)?;
             if let Some(checksum) = section.udp_checksum {
                 out.udp_checksum = checksum;
             }
@@ -85,24 +109,24 @@ fn spec(section: &TunnelSection, place: Place<'_>) -> Result<TunnelSpec, ConfigE
     })
 }
 
-/// A MAC address; zeros where there is none.
-fn mac(text: &Option<String>, place: Place<'_>) -> Result<[u8; 6], ConfigError> {
+/// Reads a MAC address; zeros where there is none.
+fn mac(text: Option<&str>, at: &KeyPath, source: &Source) -> Result<[u8; 6], ConfigError> {
     let Some(text) = text else { return Ok([0; 6]) };
     let bytes: Option<Vec<u8>> = text.split(':').map(|b| u8::from_str_radix(b, 16).ok()).collect();
     bytes.and_then(|b| b.try_into().ok()).ok_or_else(|| {
-        let help = "write six bytes in hexadecimal, as in 02:00:00:00:00:01".to_owned();
-        place(text, format!("`{text}` is no MAC address"), help)
+        let help = "write six bytes in hexadecimal, as in 02:00:00:00:00:01";
+        source.error(at, format!("`{text}` is no MAC address"), help)
     })
 }
 
-fn options(section: &TunnelSection, place: Place<'_>) -> Result<Vec<u8>, ConfigError> {
+/// Reads GENEVE options in hexadecimal.
+fn options(text: &str, at: &KeyPath, source: &Source) -> Result<Vec<u8>, ConfigError> {
     let digits: Vec<u32> =
-        section.options.chars().filter(|c| !c.is_whitespace()).filter_map(|c| c.to_digit(16)).collect();
-    let given = section.options.chars().filter(|c| !c.is_whitespace()).count();
+        text.chars().filter(|c| !c.is_whitespace()).filter_map(|c| c.to_digit(16)).collect();
+    let given = text.chars().filter(|c| !c.is_whitespace()).count();
     if digits.len() != given || !given.is_multiple_of(2) {
-        let help =
-            "write pairs of hexadecimal digits: class (2 bytes), type, length in words, data".to_owned();
-        return Err(place(&section.options, "these options are not hexadecimal".to_owned(), help));
+        let help = "write pairs of hexadecimal digits: class (2 bytes), type, length in words, data";
+        return Err(source.error(at, "these options are not hexadecimal", help));
     }
     Ok(digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect())
 }

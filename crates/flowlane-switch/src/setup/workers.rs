@@ -8,13 +8,15 @@ use flowlane::rule::action::PortNo;
 use flowlane_gpu::Device;
 
 use super::functions::FunctionSetup;
-use super::{Checker, Setup, SetupError, engine, gpu, limits, meter, port_name, variant_of};
-use crate::config::{Config, ConfigError, EngineChoice, MalformedChoice, PortSection, SpreadChoice};
-use crate::datapath::Pipeline;
-use crate::datapath::{CacheConfig, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
-use crate::packet::{Spread, Steer};
+use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed, port_name, variant_of};
+use crate::config::{
+    Config, ConfigError, EngineChoice, KeyPath, MalformedChoice, PortSection, Source, SpreadChoice,
+};
 use crate::stage::{Function, Share, Steering};
+use crate::packet::{Spread, Steer};
+use crate::datapath::Pipeline;
 use crate::state::mac_table::MacTable;
+use crate::datapath::{CacheConfig, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 
 /// How many workers a configuration asks for.
 pub(super) fn number(config: &Config) -> usize {
@@ -24,28 +26,26 @@ pub(super) fn number(config: &Config) -> usize {
     }
 }
 
-/// Whether all that is configured can be for so many workers.
-pub(super) fn check(config: &Config, checker: &Checker<'_>) -> Result<(), ConfigError> {
+/// Checks that all that is configured works with the number of workers.
+pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError> {
     let workers = number(config);
-    let fail = |needle: &str, message: String, help: &str| {
-        Err(checker.error(needle, message, Some(help.to_owned())))
-    };
-    if workers > 1 && config.table.iter().any(|table| table.engine == EngineChoice::Gpu) {
+    if workers > 1
+        && let Some(n) = config.table.iter().position(|table| table.engine == EngineChoice::Gpu)
+    {
         let message = format!("{workers} workers with a table on a device, which answers one");
-        return fail("workers", message, "take workers = 1, or another engine");
+        let at = KeyPath::section("table", n).key("engine");
+        return Err(source.error(&at, message, "take workers = 1, or another engine"));
     }
-    for nat in &config.nat_table {
+    for (n, nat) in config.nat_table.iter().enumerate() {
         let ports = usize::from(nat.ports.1.saturating_sub(nat.ports.0)) + 1;
         if workers > 1 && ports < 2 * workers {
             let message = format!(
                 "{ports} ports of nat {} for {workers} workers, each of which draws its own",
                 nat.number
             );
-            return fail(
-                "ports",
-                message,
-                "give it two ports for each worker at least, or take fewer workers",
-            );
+            let at = KeyPath::section("nat_table", n).key("ports");
+            let help = "give it two ports for each worker at least, or take fewer workers";
+            return Err(source.error(&at, message, help));
         }
     }
     Ok(())
@@ -53,10 +53,10 @@ pub(super) fn check(config: &Config, checker: &Checker<'_>) -> Result<(), Config
 
 impl Setup {
     pub(super) fn open_workers(mut self, random: u32, workers: usize) -> Result<Vec<Worker>, SetupError> {
-        limits::room(&self.config, &self.checker())?;
+        limits::room(&self.config, &self.source)?;
         let seed = self.config.switch.seed.unwrap_or(random);
         // What is wrong with the configuration is said before what the machine lacks.
-        let device = gpu::open(&self.config).or_else(|lack| self.check().and(Err(lack.into())))?;
+        let device = gpu::open(&self.config, &self.source).or_else(|lack| self.check().and(Err(lack.into())))?;
         let begun = Instant::now();
         let mut clock = || begun.elapsed().as_nanos() as u64;
         // Who gives the seed wants to repeat a run exactly.
@@ -109,14 +109,16 @@ impl Setup {
             Ok(egress)
         };
         let mut egresses = (0..workers).map(egress).collect::<Result<Vec<_>, _>>()?;
-        for (section, spec) in config.port.iter().zip(&self.specs) {
+        for ((n, section), spec) in config.port.iter().enumerate().zip(&self.specs) {
+            let at = KeyPath::section("port", n);
             let name = port_name(section.number, section.name.as_deref());
             let spread = |me| match spec.spreads_itself() {
                 true => self.spread(section, seed, me, workers),
                 false => Ok(Spread::new(me, workers)),
             };
             let spreads = (0..workers).map(spread).collect::<Result<_, _>>()?;
-            for (egress, queue) in egresses.iter_mut().zip(spec.open_spread(spreads)?) {
+            let queues = spec.open_spread(spreads).map_err(|e| port_failed(&e, &at, &self.source))?;
+            for (egress, queue) in egresses.iter_mut().zip(queues) {
                 let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, queue);
                 (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
                 if slot.port.is_for_all() {
@@ -126,7 +128,9 @@ impl Setup {
             }
         }
         if let Some(spec) = &self.controller {
-            let queues = spec.open_all(workers)?;
+            let queues = spec.open_all(workers);
+            let queues =
+                queues.map_err(|e| port_failed(&e, &KeyPath::of("controller"), &self.source))?;
             egresses.iter_mut().zip(queues).for_each(|(egress, queue)| egress.controller = Some(queue));
         }
         for section in &config.meter {
@@ -192,8 +196,6 @@ impl Setup {
         seed: u32,
         share: Share,
     ) -> Result<Function, ConfigError> {
-        let number = function.number();
-        let made = function.open(seed.rotate_left(29), share);
-        made.map_err(|e| self.checker().error("[[table]]", format!("function {number}: {e}"), None))
+        function.open(seed.rotate_left(29), share, &self.source)
     }
 }

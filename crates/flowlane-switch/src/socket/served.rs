@@ -438,7 +438,7 @@ fn refused_line(refused: &Refused, text: &str, file: &str) -> RpcError {
 
 fn setup_error(error: &SetupError) -> RpcError {
     match error {
-        SetupError::Rules { errors, .. } => wrong_lines(errors),
+        SetupError::Lines { errors, .. } => wrong_lines(errors),
         other => RpcError::new(RpcError::REFUSED, other.to_string()),
     }
 }

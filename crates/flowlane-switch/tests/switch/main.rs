@@ -4,4 +4,5 @@ mod control;
 mod functions;
 mod interfaces;
 mod language;
+mod mistakes;
 mod robustness;

@@ -1,6 +1,7 @@
 //! What is wrong with a file of lines, and where.
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::named_enum::nearest;
 
@@ -52,6 +53,44 @@ impl ReadErrors {
     pub fn count(&self) -> usize {
         self.count
     }
+
+    /// One error, in the line of `text` that is number `number` (from 1) and not empty.
+    pub(crate) fn of_line(
+        text: &str,
+        file: &str,
+        number: usize,
+        fault: impl FnOnce(Token<'_>) -> Fault,
+    ) -> Self {
+        let mut collector = Collector { text, file, errors: Vec::new(), count: 0 };
+        if let Some((_, start, line)) = lines(text).find(|(at, ..)| *at == number) {
+            collector.note(number, start, fault(line));
+        }
+        Self { errors: collector.errors, count: collector.count }
+    }
+
+    /// Moves the errors into `text`, named `file`, which the text that was read is a part of: `place` maps bytes of that part
+    /// to bytes of `text`.
+    pub fn moved_into(
+        mut self,
+        file: &str,
+        text: &str,
+        place: impl Fn(Range<usize>) -> Range<usize>,
+    ) -> Self {
+        for error in &mut self.errors {
+            let Range { start, end } = place(error.offset..error.offset + error.len);
+            file.clone_into(&mut error.file);
+            (error.line, error.column) = line_column(text, start);
+            (error.offset, error.len) = (start, end.saturating_sub(start));
+        }
+        self
+    }
+}
+
+/// The line of a byte of `text`, and its column in characters; both from 1.
+pub fn line_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = &text[..text.floor_char_boundary(offset)];
+    let line = before.rfind('\n').map_or(0, |end| end + 1);
+    (before.matches('\n').count() + 1, before[line..].chars().count() + 1)
 }
 
 impl fmt::Display for ReadErrors {

@@ -14,7 +14,7 @@ pub mod matching;
 mod read;
 
 pub use action::Action;
-pub use error::{ERRORS_KEPT, ReadError, ReadErrors};
+pub use error::{ERRORS_KEPT, ReadError, ReadErrors, line_column};
 pub use flow_syntax::{Command, FlowMod, read_changes};
 pub use matching::{Match, PortRange};
 pub use read::{Flags, Format, ReadOptions, detect_format, read};

@@ -2,7 +2,7 @@
 
 use super::action::PortNo;
 use super::error::ReadErrors;
-use super::{Rule, classbench, flow_syntax};
+use super::{Action, Rule, classbench, flow_syntax};
 
 /// How a rule file is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,11 +34,22 @@ pub struct ReadOptions<'a> {
     pub rules_max: usize,
     /// The flags column of ClassBench filters.
     pub flags: Flags,
+    /// Rejects an action, with the reason: the error is at that action.
+    pub check_action: &'a dyn Fn(&Action) -> Result<(), String>,
+    /// Rejects a table that a rule names, with the reason: the error is at that number.
+    pub check_table: &'a dyn Fn(u8) -> Result<(), String>,
 }
 
 impl Default for ReadOptions<'_> {
     fn default() -> Self {
-        Self { ports: &|_| None, table_default: 0, rules_max: 10_000_000, flags: Flags::Ignore }
+        Self {
+            ports: &|_| None,
+            table_default: 0,
+            rules_max: 10_000_000,
+            flags: Flags::Ignore,
+            check_action: &|_| Ok(()),
+            check_table: &|_| Ok(()),
+        }
     }
 }
 

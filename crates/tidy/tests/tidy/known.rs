@@ -44,11 +44,7 @@ pub(crate) const BACKWARDS: &[Backwards] = &[
 ];
 
 /// Long files and functions.
-pub(crate) const LONG: &[Long] = &[Long {
-    file: "crates/flowlane-cli/tests/cli/switch.rs",
-    function: "mistakes_in_a_configuration_are_named_with_their_place_and_remedy",
-    lines: 165,
-}];
+pub(crate) const LONG: &[Long] = &[];
 
 /// Banned words and openings.
 pub(crate) const WORDING: &[Wording] = &[

@@ -16,9 +16,9 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{AnyPrefix, Gateway, NextHop, RouteList, RouteOptions, prefix};
+use super::{AnyPrefix, CheckNextHop, Gateway, NextHop, RouteList, RouteOptions, prefix};
 use crate::rule::ReadErrors;
-use crate::rule::error::{Fault, Token, Words, read_lines};
+use crate::rule::error::{Fault, Token, Words, read_numbered_lines};
 
 /// Words before the prefix with which a route may begin.
 const KINDS: [&str; 10] = [
@@ -61,11 +61,13 @@ struct Entry {
     metric: u32,
     /// In the table that is read.
     wanted: bool,
+    /// The number of its line, from 1.
+    line: usize,
 }
 
 pub(super) fn read(text: &str, file: &str, options: &RouteOptions<'_>) -> Result<RouteList, ReadErrors> {
     let mut entries: Vec<Entry> = Vec::new();
-    read_lines(text, file, (options.routes_max, "lines of routes"), |line| {
+    read_numbered_lines(text, file, (options.routes_max, "lines of routes"), |number, line| {
         if line.text.trim_start().starts_with("nexthop") {
             let Some(entry) = entries.last_mut() else {
                 return Err(line
@@ -74,10 +76,11 @@ pub(super) fn read(text: &str, file: &str, options: &RouteOptions<'_>) -> Result
             };
             return attributes(&mut Words::of(line), entry, options.table);
         }
-        entries.push(route(line, options.table)?);
+        entries.push(Entry { line: number, ..route(line, options.table)? });
         Ok(())
     })?;
-    Ok(collect(entries))
+    collect(entries, options.check_next_hop)
+        .map_err(|(line, problem)| ReadErrors::of_line(text, file, line, |line| line.trim().fault(problem)))
 }
 
 /// Returns the line of a route.
@@ -91,7 +94,7 @@ fn route(line: Token<'_>, table: &str) -> Result<Entry, Fault> {
     }
     let prefix = if first.text == "default" { None } else { Some(prefix(first)?) };
     let main = table == "main" || table == "all";
-    let mut entry = Entry { prefix, kind: kind.into(), paths: Vec::new(), metric: 0, wanted: main };
+    let mut entry = Entry { prefix, kind: kind.into(), paths: Vec::new(), metric: 0, wanted: main, line: 0 };
     entry.paths.push(Path { weight: 1, ..Path::default() });
     attributes(&mut words, &mut entry, table)?;
     Ok(entry)
@@ -141,8 +144,9 @@ fn number(token: Token<'_>, least: u32) -> Result<u32, Fault> {
     read.ok_or_else(|| token.fault(format!("a number from {least} to {} is expected", u32::MAX)))
 }
 
-/// Returns the routes of the entries that are wanted, of each prefix the one with the least metric.
-fn collect(entries: Vec<Entry>) -> RouteList {
+/// Collects the routes of the entries that are wanted, of each prefix the one with the least metric. An error has the line of
+/// the route whose next hop is rejected, and the reason.
+fn collect(entries: Vec<Entry>, check: &CheckNextHop<'_>) -> Result<RouteList, (usize, String)> {
     let mut routes = RouteList::default();
     let first = entries.iter().find_map(Entry::family);
     let mut family = first.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
@@ -165,10 +169,12 @@ fn collect(entries: Vec<Entry>) -> RouteList {
         }
     }
     for (prefix, entry) in kept {
+        let line = entry.line;
         let number = routes.next_hops.number(entry.next_hop());
+        check(number, routes.next_hops.get(number)).map_err(|problem| (line, problem))?;
         routes.push(prefix, number);
     }
-    routes
+    Ok(routes)
 }
 
 impl Entry {

@@ -46,13 +46,24 @@ pub struct RouteOptions<'a> {
     pub next_hop_absent: &'a dyn Fn(usize) -> u64,
     /// Of `ip route show table all`, the table to be read: `main` is the one whose routes name none.
     pub table: &'a str,
+    /// Rejects the next hop of a route, with the reason: its number, and what the number stands for where the file does not
+    /// use numbers of its own. The error is at that next hop, or at its route.
+    pub check_next_hop: &'a CheckNextHop<'a>,
 }
+
+/// Returns why a next hop is rejected: see [`RouteOptions::check_next_hop`].
+pub type CheckNextHop<'a> = dyn Fn(u64, Option<&NextHop>) -> Result<(), String> + 'a;
 
 impl Default for RouteOptions<'_> {
     /// Up to ten million routes of the main table; prefixes alone get the next hops 1 to 255 in turn, which fit
     /// into a byte beside the 0 of no route.
     fn default() -> Self {
-        Self { routes_max: 10_000_000, next_hop_absent: &|position| 1 + position as u64 % 255, table: "main" }
+        Self {
+            routes_max: 10_000_000,
+            next_hop_absent: &|position| 1 + position as u64 % 255,
+            table: "main",
+            check_next_hop: &|_, _| Ok(()),
+        }
     }
 }
 

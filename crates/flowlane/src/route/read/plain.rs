@@ -18,11 +18,17 @@ pub(super) fn read(text: &str, file: &str, options: &RouteOptions<'_>) -> Result
     let mut hops = Hops::default();
     read_lines(text, file, (options.routes_max, "routes"), |line| {
         let mut words = Words::of(line.before("#"));
-        let prefix = prefix(words.next("a prefix")?)?;
+        let mut token = words.next("a prefix")?;
+        let prefix = prefix(token)?;
         let next_hop = match words.done() {
             true => (options.next_hop_absent)(routes.len()),
-            false => hops.read(words.next("a next hop")?)?,
+            false => {
+                token = words.next("a next hop")?;
+                hops.read(token)?
+            }
         };
+        (options.check_next_hop)(next_hop, hops.known.get(next_hop))
+            .map_err(|problem| token.fault(problem))?;
         if !words.done() {
             return Err(words.next("")?.fault("nothing is expected behind the next hop"));
         }

@@ -113,6 +113,7 @@ pub(super) fn read(
         if pushed > HEADERS_PUSHED_MAX {
             return Err(token.fault(format!("a rule puts at most {HEADERS_PUSHED_MAX} headers on a packet")));
         }
+        (options.check_action)(&action).map_err(|problem| token.fault(problem))?;
         known.after(&action);
         actions.push(action);
     }

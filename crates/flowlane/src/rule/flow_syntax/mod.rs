@@ -54,7 +54,14 @@ fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> 
     bounded(line)?;
     let (before, after) = split_actions(line).ok_or_else(|| without_actions(line))?;
     let mut rule = Rule { table: options.table_default, ..Rule::new(Match::any(), Vec::new()) };
-    rule.matches = read_keys(before, options, |key, value| attribute(key, value, &mut rule))?;
+    rule.matches = read_keys(before, options, |key, value| {
+        let taken = attribute(key, value, &mut rule)?;
+        match value.filter(|_| key.text == "table") {
+            Some(value) => (options.check_table)(rule.table).map_err(|problem| value.fault(problem))?,
+            None => {}
+        }
+        Ok(taken)
+    })?;
     rule.actions = actions::read(after, rule.table, Known::of(&rule.matches), options)?;
     Ok(rule)
 }

@@ -1,0 +1,79 @@
+//! Checks of the numbers and names in a configuration.
+
+use std::collections::BTreeSet;
+
+use flowlane::rule::action::PortNo;
+
+use super::{limits, port_name, table_numbers, variant_of, workers};
+use crate::config::{Config, ConfigError, KeyPath, Source};
+
+/// Checks that numbers are in their ranges and not in use twice.
+pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError> {
+    let switch = KeyPath::of("switch");
+    if !(1..=64).contains(&config.switch.burst) {
+        let message = format!("a burst of {} frames", config.switch.burst);
+        return Err(source.error(&switch.key("burst"), message, "take 1 to 64; 64 is the default"));
+    }
+    if let Some(variant) = config.switch.variant.map(variant_of)
+        && !variant.available()
+    {
+        let message =
+            format!("variant {variant} cannot be used: this CPU lacks it, or --max-simd forbids it");
+        let help = "`flowlane cpu` says which can; leave it out to take the fastest";
+        let error = source.error(&switch.key("variant"), message, help);
+        return Err(ConfigError { environment: true, ..error });
+    }
+    limits::check(config, source)?;
+    workers::check(config, source)?;
+    ports(config, source)?;
+    tables(config, source)?;
+    for (n, meter) in config.meter.iter().enumerate() {
+        if meter.rate_kbps.is_some() == meter.rate_pps.is_some() {
+            let message = format!("meter {} needs one rate", meter.number);
+            let help = "give either rate_kbps or rate_pps";
+            return Err(source.error(&KeyPath::section("meter", n), message, help));
+        }
+    }
+    Ok(())
+}
+
+fn ports(config: &Config, source: &Source) -> Result<(), ConfigError> {
+    let (mut numbers, mut names) = (BTreeSet::new(), BTreeSet::new());
+    for (n, port) in config.port.iter().enumerate() {
+        let at = KeyPath::section("port", n);
+        if port.number == 0 || port.number > PortNo::MAX.0 {
+            let message = format!("port number {} is out of range", port.number);
+            return Err(source.error(&at.key("number"), message, "take 1 to 65279"));
+        }
+        if !numbers.insert(port.number) {
+            let message = format!("two ports have the number {}", port.number);
+            return Err(source.error(&at.key("number"), message, "give each its own"));
+        }
+        let name = port_name(port.number, port.name.as_deref());
+        if !names.insert(name.clone()) {
+            let message = format!("two ports are called `{name}`");
+            return Err(source.error(&at.key("name"), message, "give each its own name"));
+        }
+    }
+    Ok(())
+}
+
+fn tables(config: &Config, source: &Source) -> Result<(), ConfigError> {
+    let mut numbers = BTreeSet::new();
+    for (number, at) in table_numbers(config) {
+        if !numbers.insert(number) || number == u8::MAX {
+            let message = format!("table number {number} is in use or out of range");
+            return Err(source.error(&at.key("number"), message, "take 0 to 254, each once"));
+        }
+    }
+    if numbers.is_empty() {
+        let help = "add a [[table]] with number = 0";
+        return Err(source.error(&KeyPath::default(), "there is no table", help));
+    }
+    if !numbers.contains(&0) {
+        let (_, first) = table_numbers(config).next().expect("there is a table");
+        let message = "packets enter at table 0, which is not there";
+        return Err(source.error(&first.key("number"), message, "number one 0"));
+    }
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! Reads the rules and actions of a configuration, and checks that what they name is in it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use flowlane::rule::action::PortNo;
+use flowlane::rule::flow_syntax::read_actions;
+use flowlane::rule::{Action, Format, ReadOptions, Rule};
+
+use super::lines::Lines;
+use super::{SetupError, port_names, table_numbers};
+use crate::config::{Config, KeyPath, Source, TableSection};
+use crate::ruleset::{RulesetError, compile_post_cache};
+
+/// What rules of a configuration may name.
+pub(super) struct Reader<'a> {
+    pub(super) source: &'a Source,
+    names: HashMap<String, PortNo>,
+    ports: BTreeSet<u32>,
+    meters: BTreeSet<u32>,
+    /// Those that packets leave through.
+    tunnels: BTreeSet<u32>,
+    tables: BTreeSet<u8>,
+    rule_tables: BTreeSet<u8>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(source: &'a Source, config: &Config) -> Self {
+        let leaving = config.tunnel.iter().filter(|tunnel| tunnel.remote.is_some());
+        Self {
+            source,
+            names: port_names(config),
+            ports: config.port.iter().map(|port| port.number).collect(),
+            meters: config.meter.iter().map(|meter| meter.number).collect(),
+            tunnels: leaving.map(|tunnel| tunnel.number).collect(),
+            tables: table_numbers(config).map(|(number, _)| number).collect(),
+            rule_tables: config.table.iter().map(|table| table.number).collect(),
+        }
+    }
+
+    /// Returns what an action names that is not in the configuration, as an error.
+    fn check_action(&self, action: &Action) -> Result<(), String> {
+        let (is_there, problem) = match *action {
+            Action::Output(PortNo(port)) => {
+                (self.ports.contains(&port), format!("there is no port {port}; declare it with [[port]]"))
+            }
+            Action::Meter(meter) => (
+                self.meters.contains(&meter),
+                format!("there is no meter {meter}; declare it with [[meter]]"),
+            ),
+            Action::Encapsulate(tunnel) => (
+                self.tunnels.contains(&tunnel),
+                format!(
+                    "there is no tunnel {tunnel} that packets leave through; declare it with [[tunnel]], with a remote address"
+                ),
+            ),
+            Action::Goto(table) => {
+                (self.tables.contains(&table), RulesetError::NoGotoTable(table).to_string())
+            }
+            _ => return Ok(()),
+        };
+        if is_there { Ok(()) } else { Err(problem) }
+    }
+
+    fn check_table(&self, table: u8) -> Result<(), String> {
+        match self.rule_tables.contains(&table) {
+            true => Ok(()),
+            false => Err(format!("there is no table {table}; declare it with [[table]]")),
+        }
+    }
+
+    /// Calls `read` with options for text of this table.
+    pub(super) fn with_options<T>(
+        &self,
+        table: u8,
+        rules_max: usize,
+        read: impl FnOnce(&ReadOptions<'_>) -> T,
+    ) -> T {
+        read(&ReadOptions {
+            ports: &|name| self.names.get(name).copied(),
+            table_default: table,
+            rules_max,
+            check_action: &|action| self.check_action(action),
+            check_table: &|table| self.check_table(table),
+            ..ReadOptions::default()
+        })
+    }
+
+    /// The rules of a table: those in the configuration, then those of its file.
+    pub(super) fn rules(&self, table: &TableSection, at: &KeyPath) -> Result<Vec<Rule>, SetupError> {
+        let read = |lines: &Lines<'_>, format| {
+            self.with_options(table.number, table.rules_max, |options| {
+                flowlane::rule::read(&lines.text, &lines.name(), format, options)
+                    .map_err(|errors| lines.errors(errors))
+            })
+        };
+        let mut rules = read(&Lines::list(self.source, at.key("rules"), &table.rules), Some(Format::Flows))?;
+        if let Some(file) = &table.rules_file {
+            rules.extend(read(&Lines::file(self.source, &at.key("rules_file"), file, "")?, None)?);
+        }
+        Ok(rules)
+    }
+
+    /// The actions of a verdict or next hop, which run behind the caches in a table of this number.
+    pub(super) fn actions(&self, number: u8, text: &str, at: KeyPath) -> Result<Vec<Action>, SetupError> {
+        let lines = Lines::string(self.source, at, text);
+        let check = |action: &Action| {
+            self.check_action(action)?;
+            compile_post_cache(std::slice::from_ref(action), number)
+                .map_or_else(|e| Err(e.to_string()), |_| Ok(()))
+        };
+        let read = self.with_options(number, usize::MAX, |options| {
+            read_actions(&lines.text, &lines.name(), &ReadOptions { check_action: &check, ..*options })
+        });
+        read.map_err(|errors| lines.errors(errors))
+    }
+}
