@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use flowlane::classify::InsertError;
 use flowlane::classify::acl::AclEngine;
-use flowlane::isa::Variant;
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{ReadErrors, Rule};
 use flowlane_gpu::Device;
@@ -32,18 +31,16 @@ use self::functions::FunctionSetup;
 use self::reader::Reader;
 use self::routes::RoutesSetup;
 use crate::config::{
-    ClockChoice, Config, ConfigError, EngineChoice, KeyPath, MeterSection, MissChoice, Source, TableSection,
-    VariantChoice,
+    ClockSource, Config, ConfigError, KeyPath, MeterSection, Source, TableEngine, TableSection,
 };
 use crate::control::Control;
-use crate::stage::Share;
+use crate::datapath::{Clock, Switch, Worker};
 use crate::datapath::{Engine, Given, NotAdded, Pipeline};
 use crate::port::spec::check_captures;
 use crate::port::{PortError, PortSpec};
-use crate::ruleset::Miss;
+use crate::stage::Share;
 use crate::state::meter::{Meter, Rate};
 use crate::tunnel::Tunnels;
-use crate::datapath::{Clock, Switch, Worker};
 
 /// Why a switch cannot be set up.
 #[derive(Debug, thiserror::Error)]
@@ -163,7 +160,7 @@ impl Setup {
         let tables: Vec<TableSection> = self.config.table.clone();
         let mut workers = self.open_all(random)?;
         let mut control = Control::over_all(&mut workers).expect("the workers are new");
-        for table in tables.into_iter().filter(|table| table.engine != EngineChoice::Gpu) {
+        for table in tables.into_iter().filter(|table| table.engine != TableEngine::Gpu) {
             let (number, measured) = (table.number, seed.is_none());
             let secret = seed.unwrap_or(random) ^ u32::from(number);
             let build = move |rules: &[Given<'_>], expected| {
@@ -207,20 +204,17 @@ impl Setup {
             let at = KeyPath::section("table", n);
             let number = table.number;
             let seed = seed ^ u32::from(number);
-            let miss = match table.miss {
-                MissChoice::Drop => Miss::Drop,
-                MissChoice::Controller => Miss::Controller,
-                MissChoice::Continue => Miss::Continue,
-            };
             let rules = rules_of.remove(&number).unwrap_or_default();
             let engine =
                 |rules: &[Given<'_>]| self.engine(table, &at, rules, seed, device, clock.as_deref_mut());
-            pipeline.add_table_of(number, &table.name, rules, miss, engine).map_err(|error| match error {
-                NotAdded::Rule(rule, error) => {
-                    self.source.error(&at, format!("rule `{rule}`: {error}"), "")
-                }
-                NotAdded::Engine(error) => error,
-            })?;
+            pipeline.add_table_of(number, &table.name, rules, table.miss, engine).map_err(
+                |error| match error {
+                    NotAdded::Rule(rule, error) => {
+                        self.source.error(&at, format!("rule `{rule}`: {error}"), "")
+                    }
+                    NotAdded::Engine(error) => error,
+                },
+            )?;
         }
         Ok(pipeline)
     }
@@ -236,7 +230,7 @@ impl Setup {
         clock: Option<&mut engine::Clock<'_>>,
     ) -> Result<Engine, ConfigError> {
         let number = table.number;
-        if let (EngineChoice::Gpu, Some(device)) = (table.engine, device) {
+        if let (TableEngine::Gpu, Some(device)) = (table.engine, device) {
             let list = engine::list_config(table, AclEngine::Auto, seed);
             let made = gpu::table(device, &self.config.gpu, list, rules);
             return made
@@ -256,19 +250,16 @@ impl Setup {
     fn clock(&self) -> Clock {
         let capture = |spec: &PortSpec| !spec.is_live() && !matches!(spec, PortSpec::Gen { .. });
         match self.config.switch.clock {
-            ClockChoice::Wall => Clock::Wall,
-            ClockChoice::Frames => Clock::Frames,
-            ClockChoice::Auto if self.specs.iter().all(capture) => Clock::Frames,
-            ClockChoice::Auto => Clock::Wall,
+            ClockSource::Wall => Clock::Wall,
+            ClockSource::Frames => Clock::Frames,
+            ClockSource::Auto if self.specs.iter().all(capture) => Clock::Frames,
+            ClockSource::Auto => Clock::Wall,
         }
     }
 }
 
 /// The ports of a configuration, and the controller's.
-fn port_specs(
-    config: &Config,
-    source: &Source,
-) -> Result<(Vec<PortSpec>, Option<PortSpec>), ConfigError> {
+fn port_specs(config: &Config, source: &Source) -> Result<(Vec<PortSpec>, Option<PortSpec>), ConfigError> {
     let read = |text: &str, at: KeyPath| {
         let spec: Result<PortSpec, _> = text.parse();
         let mut spec = spec.map_err(|error| port_failed(&error, &at, source))?;
@@ -289,15 +280,6 @@ fn port_specs(
 fn port_failed(error: &PortError, section: &KeyPath, source: &Source) -> ConfigError {
     let environment = matches!(error, PortError::Environment { .. });
     ConfigError { environment, ..source.error(&section.key("open"), error.to_string(), "") }
-}
-
-fn variant_of(choice: VariantChoice) -> Variant {
-    match choice {
-        VariantChoice::Scalar => Variant::Scalar,
-        VariantChoice::Sse42 => Variant::Sse42,
-        VariantChoice::Avx2 => Variant::Avx2,
-        VariantChoice::Avx512 => Variant::Avx512,
-    }
 }
 
 fn port_name(number: u32, name: Option<&str>) -> String {

@@ -197,7 +197,8 @@ mod tests {
             let value: toml::Table = toml::from_str(&text).unwrap();
             let start = value["switch"]["x"].as_str().unwrap().find(part).unwrap();
             let source = Source { file: PathBuf::from("c.toml"), text };
-            let found = source.span_in_string(&KeyPath::of("switch").key("x"), start..start + part.len()).unwrap();
+            let found =
+                source.span_in_string(&KeyPath::of("switch").key("x"), start..start + part.len()).unwrap();
             assert_eq!(&source.text[found.clone()], shown, "{string}");
             assert!(found.start >= 23 && found.end < source.text.len() - 5, "{string}: {found:?}");
         }

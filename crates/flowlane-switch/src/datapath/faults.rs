@@ -1,14 +1,17 @@
 //! Frames in which something is malformed.
 
 use flowlane::packet::{Headers, Malformed};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-/// What happens to frames in which something is malformed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// The treatment of malformed frames. They are counted in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum MalformedPolicy {
-    /// They are dropped (and counted).
+    /// They are dropped.
     #[default]
     Drop,
-    /// They are matched on what could be parsed (and counted), as Open vSwitch does.
+    /// They are matched on the headers that could be parsed, as in Open vSwitch.
     Forward,
 }
 

@@ -1,5 +1,7 @@
 //! From key to path: exact-match cache, signature-match cache, megaflow cache, rule tables.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
 use std::collections::HashSet;
 
 use flowlane::cache::{ExactMatchCache, FlowRef, MegaflowCache, MegaflowConfig, SignatureCache};
@@ -16,30 +18,39 @@ use crate::datapath::{PathId, Paths, Pipeline, Walk};
 use crate::packet::{Burst, Frame};
 use crate::ruleset::{Step, Steps};
 
-/// Sizes and policies of the caches.
-#[derive(Clone, Copy, Debug)]
+/// Sizes and policies of the flow caches.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
 pub struct CacheConfig {
-    /// Entries of the exact-match cache; 0 for none.
+    /// Entries of the exact-match cache (128 bytes each); 0 disables it.
     pub exact_entries: usize,
-    /// One in so many megaflow hits is inserted into it.
+    /// Inverse of the share of megaflow hits that are inserted into the exact-match cache.
     pub exact_insert_inverse: u32,
-    /// Entries of the signature-match cache; 0 for none.
+    /// Entries of the signature-match cache (8 bytes each); 0 disables it.
     pub signature_entries: usize,
-    /// One in so many megaflow hits is inserted into it.
+    /// Inverse of the share of megaflow hits that are inserted into the signature-match cache.
     pub signature_insert_inverse: u32,
-    /// Ask a cache only while it pays, and make megaflows for what comes again; else ask all always, and make one for every
-    /// packet that no cache knows.
+    /// Probe caches only while that is cheaper than the tables, which is measured continuously, and install megaflows only
+    /// for flows that recur. If not set, probe all caches always, and install a megaflow for every packet that misses them.
     pub adaptive: bool,
-    /// Tell traffic of few flows from traffic of many, and find out for each which caches pay.
+    /// Tune low- and high-flow-count traffic separately: changes between the two are followed at once, at most once a second.
     pub hybrid: bool,
-    /// Most megaflows; 0 for none: every packet goes through the tables.
+    /// The maximum number of megaflows (about 100 bytes each); 0 for none: every packet goes through the tables.
     pub megaflows_max: usize,
-    /// Most megaflow masks.
+    /// The maximum number of distinct megaflow masks.
     pub masks_max: usize,
-    /// A megaflow that no packet has matched for so long is removed.
+    /// The time after which a megaflow that no packet has matched is removed; in the configuration, seconds.
+    #[serde(rename = "idle_s", deserialize_with = "seconds")]
+    #[schemars(with = "u64")]
     pub idle_ns: u64,
     /// Keys the hashes.
+    #[serde(skip)]
     pub seed: u32,
+}
+
+/// Reads seconds as nanoseconds.
+fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    u64::deserialize(deserializer).map(|seconds| seconds.saturating_mul(1_000_000_000))
 }
 
 impl Default for CacheConfig {

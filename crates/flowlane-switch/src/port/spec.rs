@@ -224,9 +224,7 @@ pub(crate) fn check_captures(specs: &[PortSpec]) -> Result<(), (usize, PortError
         let by = match place(file) {
             _ if is_device => continue,
             own if read.contains(&own) => "is read by a port",
-            own if written[..n].iter().any(|(_, other)| place(other) == own) => {
-                "is written by another port"
-            }
+            own if written[..n].iter().any(|(_, other)| place(other) == own) => "is written by another port",
             _ => continue,
         };
         let problem = format!("{} {by}, and would be lost; give another file", file.display());

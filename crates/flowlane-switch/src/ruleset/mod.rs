@@ -36,16 +36,19 @@ pub(crate) use table_map::{TableMap, TableSet};
 
 use flowlane::classify::InsertError;
 use flowlane::rule::action::HEADERS_PUSHED_MAX;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
-/// ChangeKind happens to a packet that no rule of a table matches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// The treatment of packets that no rule of a table matches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Miss {
-    /// It is dropped (OpenFlow 1.3's default).
+    /// The packet is dropped (OpenFlow 1.3's default).
     #[default]
     Drop,
-    /// It goes to the controller port.
+    /// The packet goes to the controller port.
     Controller,
-    /// It goes on in the next table.
+    /// The packet continues in the next table.
     Continue,
 }
 

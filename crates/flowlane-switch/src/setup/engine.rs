@@ -7,7 +7,7 @@ use flowlane::classify::auto::{self, LINEAR_RULES_MAX, TUPLE_RULES_MAX};
 use flowlane::classify::{Classifier, InsertError, LinearSearch, Shared, TupleSearch};
 use flowlane::generate::{Random, draw_key};
 
-use crate::config::{EngineChoice, TableSection};
+use crate::config::{TableEngine, TableSection};
 use crate::control::Expected;
 use crate::datapath::Given;
 
@@ -34,13 +34,13 @@ pub(super) fn build(
         return Err(InsertError::Full { rules_max: table.rules_max });
     }
     match table.engine {
-        EngineChoice::Auto => auto(table, rules, seed, clock),
-        EngineChoice::Linear => linear(table, rules),
-        EngineChoice::Tuple => tuple(table, rules, seed),
-        EngineChoice::Acl | EngineChoice::Gpu => list(table, rules, AclEngine::Auto, seed),
-        EngineChoice::Brute => list(table, rules, AclEngine::Brute, seed),
-        EngineChoice::Tree => list(table, rules, AclEngine::Tree, seed),
-        EngineChoice::Dynamic => list(table, rules, AclEngine::Dynamic, seed),
+        TableEngine::Auto => auto(table, rules, seed, clock),
+        TableEngine::Linear => linear(table, rules),
+        TableEngine::Tuple => tuple(table, rules, seed),
+        TableEngine::Acl | TableEngine::Gpu => list(table, rules, AclEngine::Auto, seed),
+        TableEngine::Brute => list(table, rules, AclEngine::Brute, seed),
+        TableEngine::Tree => list(table, rules, AclEngine::Tree, seed),
+        TableEngine::Dynamic => list(table, rules, AclEngine::Dynamic, seed),
     }
 }
 
@@ -52,10 +52,10 @@ pub(super) fn rebuild(
     expected: Expected,
     measured: bool,
 ) -> Option<Box<dyn Shared>> {
-    if (table.engine, expected) == (EngineChoice::Auto, Expected::Many) {
+    if (table.engine, expected) == (TableEngine::Auto, Expected::Many) {
         return list(table, rules, AclEngine::Dynamic, seed).ok();
     }
-    if let (EngineChoice::Auto, Expected::Alike(name)) = (table.engine, expected) {
+    if let (TableEngine::Auto, Expected::Alike(name)) = (table.engine, expected) {
         return match name {
             "linear" => linear(table, rules).ok(),
             "tuple" => tuple(table, rules, seed).ok(),
@@ -156,7 +156,7 @@ mod tests {
         (0..count).map(rule).collect()
     }
 
-    fn table(engine: EngineChoice) -> TableSection {
+    fn table(engine: TableEngine) -> TableSection {
         let section = toml::from_str::<TableSection>("number = 0").expect("a number is enough");
         TableSection { engine, ..section }
     }
@@ -166,7 +166,7 @@ mod tests {
         let name = |count: u32, clock: Option<&mut Clock<'_>>| {
             let rules = rules(count);
             let given: Vec<Given<'_>> = rules.iter().map(|(id, priority, m)| (*id, *priority, m)).collect();
-            build(&table(EngineChoice::Auto), &given, 1, clock).unwrap().name()
+            build(&table(TableEngine::Auto), &given, 1, clock).unwrap().name()
         };
         for count in [0, 1, 8] {
             assert_eq!(name(count, Some(&mut || unreachable!("too few for a contest"))), "linear");
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn every_engine_has_all_rules_and_gives_the_answers_of_linear_search() {
-        use EngineChoice::{Acl, Auto, Brute, Dynamic, Linear, Tree, Tuple};
+        use TableEngine::{Acl, Auto, Brute, Dynamic, Linear, Tree, Tuple};
         let rules = rules(40);
         let given: Vec<Given<'_>> = rules.iter().map(|(id, priority, m)| (*id, *priority, m)).collect();
         let linear = build(&table(Linear), &given, 1, None).unwrap();
@@ -201,7 +201,7 @@ mod tests {
     fn more_rules_than_there_may_be_are_refused() {
         let rules = rules(3);
         let given: Vec<Given<'_>> = rules.iter().map(|(id, priority, m)| (*id, *priority, m)).collect();
-        let small = TableSection { rules_max: 2, ..table(EngineChoice::Acl) };
+        let small = TableSection { rules_max: 2, ..table(TableEngine::Acl) };
         assert_eq!(build(&small, &given, 1, None).err(), Some(InsertError::Full { rules_max: 2 }));
     }
 }

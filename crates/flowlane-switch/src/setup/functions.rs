@@ -14,15 +14,11 @@ use self::entries::Entries;
 use super::SetupError;
 use super::lines::Lines;
 use super::reader::Reader;
-use crate::config::{
-    AssetTableSection, Config, ConfigError, FilterTableSection, KeyPath, LookupsChoice, Source,
-};
+use crate::config::{AssetTableSection, Config, ConfigError, FilterTableSection, KeyPath, Source};
 use crate::stage::ageing::{NEVER, idle_ticks};
 use crate::stage::filter::KeyShape;
 use crate::stage::nat::ports::Secret;
-use crate::stage::{
-    AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Lookups, Nat, NatConfig, Share,
-};
+use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Nat, NatConfig, Share};
 
 /// The most entries of a function's table.
 const ENTRIES_MAX: usize = 1 << 26;
@@ -140,13 +136,6 @@ fn entries_in_range(
     Err(source.error(at, message, format!("take 1 to {ENTRIES_MAX}")))
 }
 
-fn lookups(choice: LookupsChoice) -> Lookups {
-    match choice {
-        LookupsChoice::Batch => Lookups::Batch,
-        LookupsChoice::Scalar => Lookups::Scalar,
-    }
-}
-
 fn filter(section: &FilterTableSection, at: &KeyPath, reader: &Reader<'_>) -> Result<Made, SetupError> {
     let (number, source) = (section.number, reader.source);
     entries_in_range(number, section.entries_max, &at.key("entries_max"), source)?;
@@ -167,7 +156,7 @@ fn filter(section: &FilterTableSection, at: &KeyPath, reader: &Reader<'_>) -> Re
         refresh: section.refresh,
         learn: section.learn,
         count: section.count,
-        lookups: lookups(section.lookups),
+        lookups: section.lookups,
         ..FilterConfig::new(fields, section.entries_max)
     };
     let verdicts = [("hit", &section.hit), ("miss", &section.miss)];
@@ -223,7 +212,7 @@ fn assets(section: &AssetTableSection, at: &KeyPath, reader: &Reader<'_>) -> Res
         idle: idle_ticks(section.idle_s),
         networks: networks.collect::<Result<_, _>>()?,
         udp_port_max: section.udp_port_max,
-        lookups: lookups(section.lookups),
+        lookups: section.lookups,
         ..AssetConfig::new(section.entries_max)
     };
     let known = reader.actions(number, &section.known, at.key("known"))?;

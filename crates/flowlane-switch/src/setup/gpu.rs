@@ -2,9 +2,9 @@
 
 use flowlane::classify::Deferred;
 use flowlane::classify::acl::AclConfig;
-use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, Method, SessionConfig};
+use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, SessionConfig};
 
-use crate::config::{Config, ConfigError, EngineChoice, GpuMethodChoice, GpuSection, KeyPath, Source};
+use crate::config::{Config, ConfigError, GpuSection, KeyPath, Source, TableEngine};
 use crate::datapath::Given;
 
 /// Most packets of a batch: at 40 Gbit/s in frames of 64 bytes, what comes in 18 milliseconds.
@@ -13,13 +13,14 @@ const SLOTS_MAX: usize = 64;
 
 /// Checks the numbers of the section.
 pub(super) fn check(section: &GpuSection, source: &Source) -> Result<(), ConfigError> {
-    let between = |name: &'static str, value: usize, max: usize, default: usize| match (1..=max).contains(&value) {
-        true => Ok(()),
-        false => {
-            let help = format!("take 1 to {max}; {default} is the default");
-            Err(source.error(&KeyPath::of("gpu").key(name), format!("gpu.{name} is {value}"), help))
-        }
-    };
+    let between =
+        |name: &'static str, value: usize, max: usize, default: usize| match (1..=max).contains(&value) {
+            true => Ok(()),
+            false => {
+                let help = format!("take 1 to {max}; {default} is the default");
+                Err(source.error(&KeyPath::of("gpu").key(name), format!("gpu.{name} is {value}"), help))
+            }
+        };
     let default = GpuSection::default();
     between("batch", section.batch, BATCH_MAX, default.batch)?;
     between("slots", section.slots, SLOTS_MAX, default.slots)
@@ -27,7 +28,7 @@ pub(super) fn check(section: &GpuSection, source: &Source) -> Result<(), ConfigE
 
 /// Opens the device, where a table is on it.
 pub(super) fn open(config: &Config, source: &Source) -> Result<Option<Device>, ConfigError> {
-    let Some(n) = config.table.iter().position(|table| table.engine == EngineChoice::Gpu) else {
+    let Some(n) = config.table.iter().position(|table| table.engine == TableEngine::Gpu) else {
         return Ok(None);
     };
     let table = KeyPath::section("table", n);
@@ -51,18 +52,6 @@ pub(super) fn table(
     let device = device.clone().with_memory_max(list.memory_max);
     let session =
         SessionConfig { batch_max: section.batch, slots: section.slots, ..SessionConfig::default() };
-    let config = GpuConfig { method: method(section.method), session, list, changes: Changes::default() };
+    let config = GpuConfig { method: section.method.0, session, list, changes: Changes::default() };
     Ok(Box::new(GpuSearch::build(device, config, rules.iter().copied(), &[])?))
-}
-
-fn method(choice: GpuMethodChoice) -> Option<Method> {
-    match choice {
-        GpuMethodChoice::Auto => None,
-        GpuMethodChoice::Linear => Some(Method::Linear),
-        GpuMethodChoice::Tuple => Some(Method::Tuple),
-        GpuMethodChoice::Bloom => Some(Method::Bloom),
-        GpuMethodChoice::Vector => Some(Method::Vector),
-        GpuMethodChoice::Filtered => Some(Method::Filtered),
-        GpuMethodChoice::Pruned => Some(Method::Pruned),
-    }
 }

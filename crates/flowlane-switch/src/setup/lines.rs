@@ -54,9 +54,7 @@ impl<'a> Lines<'a> {
         let path = source.folder().join(file);
         match std::fs::read_to_string(&path) {
             Ok(text) => Ok(Self { source, text, origin: Origin::File(path) }),
-            Err(error) => {
-                Err(source.error(at, format!("{} cannot be read: {error}", path.display()), help))
-            }
+            Err(error) => Err(source.error(at, format!("{} cannot be read: {error}", path.display()), help)),
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use flowlane::rule::action::PortNo;
 
-use super::{limits, port_name, table_numbers, variant_of, workers};
-use crate::config::{Config, ConfigError, KeyPath, Source};
+use super::{limits, port_name, table_numbers, workers};
+use crate::config::{ByName, Config, ConfigError, KeyPath, Source};
 
 /// Checks that numbers are in their ranges and not in use twice.
 pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError> {
@@ -14,7 +14,7 @@ pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError>
         let message = format!("a burst of {} frames", config.switch.burst);
         return Err(source.error(&switch.key("burst"), message, "take 1 to 64; 64 is the default"));
     }
-    if let Some(variant) = config.switch.variant.map(variant_of)
+    if let Some(variant) = config.switch.variant.map(|ByName(variant)| variant)
         && !variant.available()
     {
         let message =

@@ -10,9 +10,9 @@ use super::SetupError;
 use super::lines::Lines;
 use super::reader::Reader;
 use crate::config::{
-    ConfigError, FibChoice, KeyPath, MemberSection, NextHopSection, RouteMissChoice, RouteTableSection, Source,
+    ConfigError, KeyPath, MemberSection, NextHopSection, RouteMiss, RouteTableSection, Source,
 };
-use crate::stage::route::{FibEngine, HopSpec, RouteTable, RouteTableConfig, RouteTableError};
+use crate::stage::route::{HopSpec, RouteTable, RouteTableConfig, RouteTableError};
 
 /// A section with its routes read.
 pub(super) struct RoutesSetup {
@@ -55,14 +55,10 @@ impl RoutesSetup {
         let config = RouteTableConfig {
             number: self.section.number,
             name: self.section.name.clone(),
-            miss_to_controller: self.section.miss == RouteMissChoice::Controller,
+            miss_to_controller: self.section.miss == RouteMiss::Controller,
             routes_max: self.section.routes_max,
             memory_max: self.section.memory_mib.saturating_mul(1 << 20),
-            engine: match self.section.engine {
-                FibChoice::Auto => FibEngine::Auto,
-                FibChoice::Compact => FibEngine::Compact,
-                FibChoice::Direct => FibEngine::Direct,
-            },
+            engine: self.section.engine,
             seed: seed.into(),
         };
         RouteTable::new(config, self.hops.clone(), &self.v4, &self.v6)

@@ -2,12 +2,10 @@
 
 use flowlane::packet::parse::ether_type;
 use flowlane::packet::tunnel::Inner;
-use flowlane::tunnel::{
-    Encapsulation, EncapsulationError, Endpoint, EndpointError, Policy, Tos, TunnelKind,
-};
+use flowlane::tunnel::{Encapsulation, EncapsulationError, Endpoint, EndpointError, Policy, Tos};
 
 use crate::config::{
-    Config, ConfigError, InnerChoice, KeyPath, Source, TunnelKindChoice, TunnelPolicySection, TunnelSection,
+    ByName, Config, ConfigError, InnerProtocol, KeyPath, Source, TunnelPolicySection, TunnelSection,
 };
 use crate::tunnel::{TunnelError, TunnelSpec, Tunnels};
 
@@ -65,11 +63,7 @@ fn policy(section: &TunnelPolicySection) -> Policy {
 
 fn spec(section: &TunnelSection, at: &KeyPath, source: &Source) -> Result<TunnelSpec, ConfigError> {
     let mac = |key: &'static str, text: &Option<String>| mac(text.as_deref(), &at.key(key), source);
-    let kind = match section.kind {
-        TunnelKindChoice::Vxlan => TunnelKind::Vxlan,
-        TunnelKindChoice::Geneve => TunnelKind::Geneve,
-        TunnelKindChoice::Gtpu => TunnelKind::Gtpu,
-    };
+    let ByName(kind) = section.kind;
     let endpoint = Endpoint {
         kind,
         id: section.id,
@@ -91,9 +85,9 @@ fn spec(section: &TunnelSection, at: &KeyPath, source: &Source) -> Result<Tunnel
             }
             match section.inner {
                 None => {}
-                Some(InnerChoice::Ethernet) => out.inner = Inner::Ethernet,
-                Some(InnerChoice::Ipv4) => out.inner = Inner::Ip(ether_type::IPV4),
-                Some(InnerChoice::Ipv6) => out.inner = Inner::Ip(ether_type::IPV6),
+                Some(InnerProtocol::Ethernet) => out.inner = Inner::Ethernet,
+                Some(InnerProtocol::Ipv4) => out.inner = Inner::Ip(ether_type::IPV4),
+                Some(InnerProtocol::Ipv6) => out.inner = Inner::Ip(ether_type::IPV6),
             }
             Some(out)
         }

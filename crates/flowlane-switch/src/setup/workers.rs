@@ -8,15 +8,13 @@ use flowlane::rule::action::PortNo;
 use flowlane_gpu::Device;
 
 use super::functions::FunctionSetup;
-use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed, port_name, variant_of};
-use crate::config::{
-    Config, ConfigError, EngineChoice, KeyPath, MalformedChoice, PortSection, Source, SpreadChoice,
-};
-use crate::stage::{Function, Share, Steering};
-use crate::packet::{Spread, Steer};
+use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed, port_name};
+use crate::config::{ByName, Config, ConfigError, KeyPath, PortSection, Source, SpreadMode, TableEngine};
 use crate::datapath::Pipeline;
+use crate::datapath::{CacheConfig, Egress, Lookup, PortSlot, Worker};
+use crate::packet::{Spread, Steer};
+use crate::stage::{Function, Share, Steering};
 use crate::state::mac_table::MacTable;
-use crate::datapath::{CacheConfig, Egress, Lookup, MalformedPolicy, PortSlot, Worker};
 
 /// How many workers a configuration asks for.
 pub(super) fn number(config: &Config) -> usize {
@@ -30,7 +28,7 @@ pub(super) fn number(config: &Config) -> usize {
 pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError> {
     let workers = number(config);
     if workers > 1
-        && let Some(n) = config.table.iter().position(|table| table.engine == EngineChoice::Gpu)
+        && let Some(n) = config.table.iter().position(|table| table.engine == TableEngine::Gpu)
     {
         let message = format!("{workers} workers with a table on a device, which answers one");
         let at = KeyPath::section("table", n).key("engine");
@@ -56,7 +54,8 @@ impl Setup {
         limits::room(&self.config, &self.source)?;
         let seed = self.config.switch.seed.unwrap_or(random);
         // What is wrong with the configuration is said before what the machine lacks.
-        let device = gpu::open(&self.config, &self.source).or_else(|lack| self.check().and(Err(lack.into())))?;
+        let device =
+            gpu::open(&self.config, &self.source).or_else(|lack| self.check().and(Err(lack.into())))?;
         let begun = Instant::now();
         let mut clock = || begun.elapsed().as_nanos() as u64;
         // Who gives the seed wants to repeat a run exactly.
@@ -74,28 +73,14 @@ impl Setup {
     /// A worker of what it has.
     fn worker(&self, pipeline: Pipeline, egress: Egress, seed: u32) -> Worker {
         let config = &self.config;
-        let cache = CacheConfig {
-            exact_entries: config.cache.exact_entries,
-            exact_insert_inverse: config.cache.exact_insert_inverse,
-            signature_entries: config.cache.signature_entries,
-            signature_insert_inverse: config.cache.signature_insert_inverse,
-            adaptive: config.cache.adaptive,
-            hybrid: config.cache.hybrid,
-            megaflows_max: config.cache.megaflows_max,
-            masks_max: config.cache.masks_max,
-            idle_ns: config.cache.idle_s.saturating_mul(1_000_000_000),
-            seed,
-        };
+        let cache = CacheConfig { seed, ..config.cache };
         let mut worker = Worker::new(Lookup::new(pipeline, cache), egress, config.switch.burst, self.clock());
-        if let Some(variant) = config.switch.variant {
-            let usable = worker.set_variant(variant_of(variant));
+        if let Some(ByName(variant)) = config.switch.variant {
+            let usable = worker.set_variant(variant);
             assert!(usable, "read() has checked that the variant can be used here");
         }
         worker.set_max_delay(Duration::from_micros(config.gpu.max_delay_us));
-        worker.egress.faults.policy = match config.switch.malformed {
-            MalformedChoice::Drop => MalformedPolicy::Drop,
-            MalformedChoice::Forward => MalformedPolicy::Forward,
-        };
+        worker.egress.faults.policy = config.switch.malformed;
         worker
     }
 
@@ -129,8 +114,7 @@ impl Setup {
         }
         if let Some(spec) = &self.controller {
             let queues = spec.open_all(workers);
-            let queues =
-                queues.map_err(|e| port_failed(&e, &KeyPath::of("controller"), &self.source))?;
+            let queues = queues.map_err(|e| port_failed(&e, &KeyPath::of("controller"), &self.source))?;
             egresses.iter_mut().zip(queues).for_each(|(egress, queue)| egress.controller = Some(queue));
         }
         for section in &config.meter {
@@ -159,8 +143,7 @@ impl Setup {
         workers: usize,
     ) -> Result<Option<Box<dyn Steer>>, ConfigError> {
         // What comes in a tunnel is only seen when it is out.
-        let is_asked_for =
-            self.config.switch.spread == SpreadChoice::Auto && !port.decapsulate && workers > 1;
+        let is_asked_for = self.config.switch.spread == SpreadMode::Auto && !port.decapsulate && workers > 1;
         let function =
             self.functions.iter().filter(|_| is_asked_for).max_by_key(|function| function.weight());
         let Some(function) = function else { return Ok(None) };

@@ -2,11 +2,14 @@
 
 use flowlane::cuckoo::{BATCH_MAX, CuckooWriter};
 use flowlane::packet::batch::LANES_MAX;
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 const _: () = assert!(BATCH_MAX >= LANES_MAX);
 
-/// How a function asks its table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// How a stateful stage looks keys up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum Lookups {
     /// All keys of a burst at once.
     #[default]

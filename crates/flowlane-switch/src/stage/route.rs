@@ -8,6 +8,8 @@
 //!
 //! A next hop is a list of actions, or a group of other next hops of which the packet's flow picks one.
 
+use schemars::JsonSchema;
+use serde::Deserialize;
 use std::sync::Arc;
 
 use flowlane::cache::flow_hash::FlowHash;
@@ -104,7 +106,8 @@ pub struct Found {
 }
 
 /// How routes are looked up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum FibEngine {
     /// By what suits the routes.
     #[default]

@@ -7,11 +7,11 @@ use flowlane::packet::fields::{VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask, WORDS};
 use flowlane::rule::{Format, Match};
 
-use crate::stage::ageing::idle_ticks;
-use crate::stage::filter::KeyShape;
 use crate::setup::SetupError;
 use crate::setup::lines::Lines;
 use crate::setup::reader::Reader;
+use crate::stage::ageing::idle_ticks;
+use crate::stage::filter::KeyShape;
 
 /// Names of the syntax of rules that are about rules, and not about packets: an entry has none of them.
 const OF_RULES: [&str; 8] =

@@ -5,15 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use flowlane::packet::parse::ip_proto;
 use flowlane::route::Prefix;
 
-use super::{KindSetup, Made, SetupError, entries_in_range, lookups, network};
-use crate::config::{
-    ConfigError, ForwardProtocolChoice, ForwardSection, KeyPath, NatTableSection, Source,
-};
+use super::{KindSetup, Made, SetupError, entries_in_range, network};
+use crate::config::{ConfigError, ForwardProtocol, ForwardSection, KeyPath, NatTableSection, Source};
+use crate::setup::reader::Reader;
 use crate::stage::NatConfig;
 use crate::stage::ageing::idle_ticks;
 use crate::stage::nat::ports::{ADDRESSES_MAX, Range, Secret};
 use crate::stage::nat::{Forward, IdleTimes, Nat, NatError};
-use crate::setup::reader::Reader;
 
 /// Reads how addresses are to be translated, and the actions of the verdicts.
 pub(super) fn read(
@@ -43,7 +41,7 @@ pub(super) fn read(
         fragments_max: section.fragments_max,
         hairpin: section.hairpin.is_some(),
         idle: idle_times(section, at, source)?,
-        lookups: lookups(section.lookups),
+        lookups: section.lookups,
         secret,
         ..NatConfig::new(inside, pool, section.sessions_max)
     };
@@ -122,8 +120,8 @@ fn forward(section: &ForwardSection, at: &KeyPath, source: &Source) -> Result<Fo
         })
     };
     let proto = match section.protocol {
-        ForwardProtocolChoice::Tcp => ip_proto::TCP,
-        ForwardProtocolChoice::Udp => ip_proto::UDP,
+        ForwardProtocol::Tcp => ip_proto::TCP,
+        ForwardProtocol::Udp => ip_proto::UDP,
     };
     let outside = endpoint(&section.outside, "outside")?;
     Ok(Forward { proto, outside, inside: endpoint(&section.inside, "inside")? })
