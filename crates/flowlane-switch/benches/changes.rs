@@ -74,9 +74,9 @@ fn change(control: &mut Control, rules: &[Rule], per_s: u32, stop: &AtomicBool) 
             control.change(&mods).expect("rules that were there may come again");
             let now = begun.elapsed();
             took.extend((first..made).map(|n| now.saturating_sub(due(n)).as_micros() as u64));
-            drop(control.take_gone());
+            drop(control.take_flow_removed());
         }
-        control.renew();
+        control.rebuild_engines();
         let next = if per_s > 0 { due(made + u64::from(per_s) / 1000) } else { Duration::MAX };
         std::thread::park_timeout(next.saturating_sub(begun.elapsed()).min(Duration::from_millis(50)));
     }

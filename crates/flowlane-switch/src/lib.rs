@@ -1,7 +1,7 @@
 //! A software switch over the `flowlane` library.
 //!
 //! Each module uses only those before it:
-//! `sync ← {state, packet} ← {tunnel, ruleset} ← {port, stage} ← datapath ← control ← config ← {setup, report} ← socket ← hostile`.
+//! `sync ← {state, packet} ← {tunnel, ruleset} ← {port, stage} ← datapath ← control ← config ← {setup, report} ← socket ← fuzz_invariants`.
 //!
 //! | module | what |
 //! |---|---|
@@ -17,12 +17,12 @@
 //! | [`config`], [`setup`] | from a TOML file to a worker |
 //! | [`report`] | what a worker has counted, as data |
 //! | [`socket`] | on which a switch that runs answers |
-//! | [`hostile`] | what must hold for any input: for fuzzing and tests |
+//! | [`fuzz_invariants`] | what must hold for any input: for fuzzing and tests |
 
 pub mod config;
 pub mod control;
 pub mod datapath;
-pub mod hostile;
+pub mod fuzz_invariants;
 pub mod packet;
 pub mod port;
 pub mod report;

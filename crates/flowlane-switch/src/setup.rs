@@ -1,4 +1,4 @@
-//! From configuration to worker.
+//! Builds a switch from its configuration.
 
 mod engine;
 mod functions;
@@ -42,13 +42,13 @@ use crate::stage::Share;
 use crate::state::meter::{Meter, Rate};
 use crate::tunnel::Tunnels;
 
-/// Why a switch cannot be set up.
+/// An error of setting a switch up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// A part of the configuration, or what it needs from the environment.
+    /// An error of a part of the configuration, or of what it needs from the environment.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Lines of rules, routes or entries, in the configuration or in a file that it names.
+    /// Errors in lines of rules, routes or entries, in the configuration or in a file that it names.
     #[error("{errors}")]
     Lines {
         /// The text that the errors are in.
@@ -57,7 +57,7 @@ pub enum SetupError {
     },
 }
 
-/// A configuration that has been checked, with its rules read: what is left is to build the tables and to open the ports.
+/// A checked configuration with its rules read, before tables are built and ports are opened.
 pub struct Setup {
     source: Source,
     config: Config,
@@ -69,11 +69,11 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Reads and checks the configuration in `file`, and the rules that it names. Opens no port and builds no table: whether
-    /// the tables take the rules is seen by [`check`](Self::check), or by [`open`](Self::open), which builds them to stay.
+    /// Reads and checks the configuration in `file`, and the rules that it names. Opens no port and builds no table:
+    /// [`check`](Self::check) or [`open`](Self::open) do, and report rules that tables reject.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first error, with its place.
     pub fn read(file: &Path) -> Result<Self, SetupError> {
         let (config, source) = Config::read(file)?;
         numbers::check(&config, &source)?;
@@ -92,10 +92,10 @@ impl Setup {
         Ok(Self { source, config, rules, routes, functions, specs, controller })
     }
 
-    /// Whether the tables take what they are to hold: builds them, on the CPU, and forgets them.
+    /// Checks that all tables can be built: builds them, on the CPU, and drops them.
     ///
     /// # Errors
-    /// The first thing that a table or tunnel refuses, or that this machine has no room for.
+    /// The first error of a table or tunnel, or a size that exceeds this machine's memory.
     pub fn check(&self) -> Result<(), SetupError> {
         limits::room(&self.config, &self.source)?;
         self.tunnels(0)?;
@@ -103,7 +103,7 @@ impl Setup {
         Ok(())
     }
 
-    /// Whether it has ports that live on: interfaces of the system, and not only captures and generators.
+    /// Returns whether a port is an interface of the system, so that input does not end by itself.
     pub fn is_live(&self) -> bool {
         self.specs.iter().any(PortSpec::is_live)
     }
@@ -128,16 +128,16 @@ impl Setup {
         self.routes.iter().map(RoutesSetup::len).sum()
     }
 
-    /// Builds the tables, opens the ports and puts one worker together, whatever the configuration says of their number.
-    /// `random` is the seed of all hashes where the configuration gives none.
+    /// Builds the tables, opens the ports and builds a single worker, regardless of the configured number. `random` seeds all
+    /// hashes where the configuration has no seed.
     ///
     /// # Errors
-    /// The first thing that a table or tunnel refuses, or the first port that cannot be opened.
+    /// The first error of a table or tunnel, or the first port that cannot be opened.
     pub fn open(self, random: u32) -> Result<Worker, SetupError> {
         Ok(self.open_workers(random, 1)?.remove(0))
     }
 
-    /// The same with all workers.
+    /// Builds the tables, opens the ports and builds all workers.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -146,12 +146,12 @@ impl Setup {
         self.open_workers(random, workers)
     }
 
-    /// How many workers there are to be.
+    /// Returns the number of workers.
     pub fn workers(&self) -> usize {
         workers::number(&self.config)
     }
 
-    /// The switch with all its workers, and whoever changes its rules while it runs.
+    /// Builds the switch with all its workers, and the control that changes its rules while it runs.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -159,14 +159,13 @@ impl Setup {
         let seed = self.config.switch.seed;
         let tables: Vec<TableSection> = self.config.table.clone();
         let mut workers = self.open_all(random)?;
-        let mut control = Control::over_all(&mut workers).expect("the workers are new");
+        let mut control = Control::attach_all(&mut workers).expect("the workers are new");
         for table in tables.into_iter().filter(|table| table.engine != TableEngine::Gpu) {
             let (number, measured) = (table.number, seed.is_none());
             let secret = seed.unwrap_or(random) ^ u32::from(number);
-            let build = move |rules: &[Given<'_>], expected| {
-                engine::rebuild(&table, rules, secret, expected, measured)
-            };
-            control.renew_with(number, Arc::new(build));
+            let build =
+                move |rules: &[Given<'_>], churn| engine::rebuild(&table, rules, secret, churn, measured);
+            control.rebuild_with(number, Arc::new(build));
         }
         Ok((Switch::new(workers), control))
     }
@@ -175,7 +174,7 @@ impl Setup {
         tunnels::open(&self.config, seed, &self.source)
     }
 
-    /// The tables with these rules, each built once. Without a device, its tables are on the CPU; without a clock, no engine
+    /// Builds the tables with these rules, each once. Without a device, its tables are on the CPU; without a clock, no engine
     /// is measured.
     fn pipeline(
         &self,

@@ -1,4 +1,4 @@
-//! What threads have in common of the standard library and of `rtrb`: the real ones, or loom's where the protocols are model-checked
+//! Synchronisation primitives of the standard library and of `rtrb`, or loom's where the protocols are model-checked
 //! (`RUSTFLAGS="--cfg loom" cargo test -p flowlane-switch --release --lib loom`).
 
 #[cfg(not(all(loom, test)))]
@@ -17,7 +17,7 @@ mod alias {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
     pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
 
-    /// A ring as `rtrb` has it: what was pushed is seen by whoever pops it.
+    /// A ring with the interface of `rtrb`.
     pub(crate) struct RingBuffer<T>(PhantomData<T>);
 
     pub(crate) struct Producer<T>(Arc<Mutex<VecDeque<T>>>, usize);

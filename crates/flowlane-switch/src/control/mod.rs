@@ -1,26 +1,26 @@
-//! Whoever changes rules while packets go through them.
+//! Rule changes while packets are forwarded: flow-mods, publication, expiry, background rebuilds of engines.
 //!
-//! There are two copies of the [`Ruleset`]: packets go through the one that is published, the other stands by. A change is made
-//! to the one that stands by, which is published then; as soon as every worker has passed on to it, the former repeats the
-//! change, and stands by. So no worker ever waits, and no packet meets half a change.
+//! There are two copies of the [`Ruleset`]: workers read the published one, the other is the standby. A change is made to the
+//! standby, which is then published; when every worker has passed a quiescent state, the former copy repeats the change and
+//! becomes the standby. Workers never wait, and no packet sees half a change.
 //!
 //! ```text
-//! flow-mods ─► plan ─► apply to the copy that stands by ─► publish ─► every worker has passed ─► acknowledged
-//!                          ▲        │ refused: nothing was published                  │
-//!                          └────────┴──────── repeat on the other copy ◄──────────────┘
+//! flow-mods ─► apply to the standby ─► publish ─► grace period ─► acknowledge
+//!                  ▲     │ rejected: nothing was published │
+//!                  └─────┴───── repeat on the other copy ◄─┘
 //! ```
 //!
-//! `Arc::get_mut` is the proof that nobody looks at the copy that is changed. Where somebody holds it for long (a worker that
-//! does not run), another copy is made instead of waiting. A copy shares with the other what takes long to build.
+//! `Arc::get_mut` proves that no thread reads the copy that is changed. Where a reader holds it for long (a worker that does not
+//! run), a new copy is made instead of waiting. The copies share everything that takes long to build.
 //!
-//! Where a rule has gone, megaflows may still have packets to credit it with: its handle is used again, and its last counters
-//! are told, once every worker has brought them.
+//! After a rule is deleted, megaflows may still hold packet counts for it. Its id is reused, and its final counters are reported
+//! ([`FlowRemoved`]), after every worker has flushed them.
 
-mod plan;
+mod flow_mods;
 mod rebuild;
 mod timer;
 
-pub use rebuild::{Build, Expected};
+pub use rebuild::{BuildEngine, ChurnClass};
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -36,87 +36,87 @@ use crate::ruleset::{
     TableMap, WorkerEpochs,
 };
 
-use rebuild::Renewal;
+use rebuild::EngineRebuild;
 use timer::Timers;
 
-/// Why changes are refused; none of them was made.
+/// The reason for rejecting changes; none of them was made.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The tables do not take a rule.
+    /// A table rejects a rule.
     #[error(transparent)]
     Pipeline(#[from] RulesetError),
-    /// A rule names what is not there.
+    /// A rule refers to a port, meter or tunnel that does not exist.
     #[error("there is no {what} {number}; those that there are: {there}")]
     Absent {
         /// Port, meter or tunnel.
         what: &'static str,
         number: u32,
-        /// The numbers of those that there are.
+        /// The existing numbers.
         there: String,
     },
-    /// A table's rules do not change while the switch runs.
+    /// The table is on a device, whose rules cannot change while the switch runs.
     #[error("table {0} is on a device: its rules change only when the switch starts")]
     Device(u8),
 }
 
-/// Changes were refused because of one of them.
+/// The flow-mod because of which changes were rejected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("line {}: {refusal}", .line)]
 pub struct Refused {
-    /// The place of the flow-mod among those that were given.
+    /// The position of the flow-mod in its bundle.
     pub at: usize,
-    /// Its line, as it was read.
+    /// The line that it was read from.
     pub line: usize,
     pub refusal: Refusal,
 }
 
-/// Why a rule went.
+/// The reason for removing a rule, as of OpenFlow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Reason {
-    /// It was asked to.
+    /// A flow-mod deleted it.
     Deleted,
-    /// No packet had come for too long.
+    /// No packet matched for the idle timeout.
     IdleTimeout,
-    /// Its time was over.
+    /// The hard timeout passed.
     HardTimeout,
 }
 
-/// A rule that went.
+/// A removed rule with its final counters, as OpenFlow's flow-removed message.
 #[derive(Clone, Debug)]
-pub struct Gone {
+pub struct FlowRemoved {
     pub rule: Rule,
-    /// All that it was ever for.
+    /// Its packets and bytes.
     pub count: FlowStats,
-    /// How long it was there.
-    pub lasted: Duration,
+    /// The time between its addition and its removal.
+    pub duration: Duration,
     pub reason: Reason,
 }
 
-/// A rule and what it was for so far.
+/// A rule with its counters.
 #[derive(Clone, Debug)]
 pub struct FlowStatistics {
     pub rule: Rule,
     pub count: FlowStats,
-    /// How long it has been there.
+    /// The time since its addition.
     pub age: Duration,
-    /// It goes when no packet has come for so long, in seconds; 0: it stays.
+    /// Seconds without a packet after which it is removed; 0 for never.
     pub idle_timeout_s: u16,
-    /// It goes after so long, in seconds; 0: it stays.
+    /// Seconds after its addition when it is removed; 0 for never.
     pub hard_timeout_s: u16,
 }
 
-/// What a change comes to.
+/// The numbers of rules that flow-mods changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Applied {
+pub struct FlowModResult {
     pub added: usize,
-    /// Rules whose actions or cookie are others now.
+    /// Rules with new actions or cookies.
     pub modified: usize,
     pub removed: usize,
 }
 
-/// What rules may name.
+/// The numbers of ports, meters and tunnels that rules may refer to.
 #[derive(Clone, Debug, Default)]
 struct References {
     ports: BTreeSet<u32>,
@@ -124,8 +124,8 @@ struct References {
     tunnels: BTreeSet<u32>,
 }
 
-/// A rule that went and whose last counters may still come.
-struct Going {
+/// A removed rule whose final counters are not yet complete.
+struct PendingRemoval {
     table: u8,
     id: RuleId,
     version: u64,
@@ -134,56 +134,56 @@ struct Going {
     at_ns: u64,
 }
 
-/// The owner of a switch's rules.
+/// The owner of a switch's rules: the only one that changes them.
 pub struct Control {
     published: Arc<RulesetCell>,
     readers: WorkerEpochs,
     mail: Vec<Mailbox>,
-    /// Behind the published one by its last changes.
+    /// Lacks the last changes of the published copy.
     standby: Arc<Ruleset>,
     writer: RuleIndex,
     devices: TableMap<()>,
     references: References,
     /// Oldest first.
-    going: VecDeque<Going>,
-    /// What was asked for, and the version all rules before which are done with when it has come.
+    pending_removals: VecDeque<PendingRemoval>,
+    /// The counter flush in progress, and the version up to whose removals counters are complete after it.
     collecting: Option<(Vec<u64>, u64)>,
-    gone: Vec<Gone>,
+    flow_removed: Vec<FlowRemoved>,
     timers: Timers,
-    renewals: Vec<Renewal>,
-    /// Between two engines of a table, as long as few rules change.
+    rebuilds: Vec<EngineRebuild>,
+    /// The minimum time between two rebuilds of a table at low churn.
     pause: Duration,
-    /// Who is to look when something has been built.
+    /// The thread to unpark when an engine has been built.
     waker: Option<Thread>,
 }
 
-/// Between two looks at whether workers have passed.
-const LOOK: Duration = Duration::from_micros(10);
+/// Sleep between two polls of a condition.
+const POLL_INTERVAL: Duration = Duration::from_micros(10);
 
-/// Looks at once before sleeping between them.
-const LOOKS_AT_ONCE: u32 = 200;
+/// Polls that only yield, before the first sleep.
+const YIELD_POLLS: u32 = 200;
 
-/// Waits until something is so.
-fn wait_until(is_so: impl Fn() -> bool) {
-    for look in 0u32.. {
-        if is_so() {
+/// Waits until a condition holds.
+fn wait_until(holds: impl Fn() -> bool) {
+    for poll in 0u32.. {
+        if holds() {
             return;
         }
-        match look < LOOKS_AT_ONCE {
+        match poll < YIELD_POLLS {
             true => std::thread::yield_now(),
-            false => std::thread::sleep(LOOK),
+            false => std::thread::sleep(POLL_INTERVAL),
         }
     }
 }
 
 impl Control {
-    /// Takes over the rules of a worker. None where somebody has done so before.
-    pub fn over(worker: &mut Worker) -> Option<Self> {
-        Self::over_all(std::slice::from_mut(worker))
+    /// Attaches to the rules of a worker. Returns `None` where another control is attached.
+    pub fn attach(worker: &mut Worker) -> Option<Self> {
+        Self::attach_all(std::slice::from_mut(worker))
     }
 
-    /// The same for workers that [go by one program](crate::datapath::Pipeline::fork).
-    pub fn over_all(workers: &mut [Worker]) -> Option<Self> {
+    /// Attaches to workers that [share one ruleset](crate::datapath::Pipeline::fork).
+    pub fn attach_all(workers: &mut [Worker]) -> Option<Self> {
         let mail = workers.iter().map(Worker::mailbox).collect();
         let (first, others) = workers.split_first_mut()?;
         let handed = first.lookup.pipeline.share()?;
@@ -204,66 +204,66 @@ impl Control {
             writer: handed.writer,
             devices: handed.devices,
             references,
-            going: VecDeque::new(),
+            pending_removals: VecDeque::new(),
             collecting: None,
-            gone: Vec::new(),
+            flow_removed: Vec::new(),
             timers: Timers::default(),
-            renewals: Vec::new(),
-            pause: rebuild::PAUSE,
+            rebuilds: Vec::new(),
+            pause: rebuild::REBUILD_INTERVAL,
             waker: None,
         })
     }
 
-    /// What rules say at present.
+    /// Returns the published ruleset.
     pub fn ruleset(&self) -> Arc<Ruleset> {
         self.published.newest()
     }
 
-    /// Where each worker may be asked something.
+    /// Returns the mailbox of each worker.
     pub fn mailboxes(&self) -> &[Mailbox] {
         &self.mail
     }
 
-    /// Workers are to look at what is there for them.
+    /// Wakes all workers, so that they read the new version or their mailbox.
     fn wake_workers(&self) {
         self.mail.iter().for_each(|mail| mail.waker().wake());
     }
 
-    /// Makes these changes, all or none, and waits until no packet meets the rules as they were before.
+    /// Applies flow-mods, all or none, and waits until no packet sees the former rules.
     ///
     /// # Errors
-    /// The first that cannot be; nothing has changed.
-    pub fn change(&mut self, mods: &[FlowMod]) -> Result<Applied, Refused> {
-        let applied = self.publish(mods)?;
+    /// The first flow-mod that is rejected; nothing has changed.
+    pub fn change(&mut self, mods: &[FlowMod]) -> Result<FlowModResult, Refused> {
+        let result = self.publish(mods)?;
         self.wait();
-        Ok(applied)
+        Ok(result)
     }
 
-    /// The same without waiting: they are in force for every burst that a worker takes from now on.
+    /// Applies flow-mods without waiting: every burst that a worker begins from now on sees them.
     ///
     /// # Errors
-    /// The first that cannot be; nothing has changed.
-    pub fn publish(&mut self, mods: &[FlowMod]) -> Result<Applied, Refused> {
+    /// The first flow-mod that is rejected; nothing has changed.
+    pub fn publish(&mut self, mods: &[FlowMod]) -> Result<FlowModResult, Refused> {
         self.reclaim();
         self.catch_up();
         let now_ns = self.readers.now_ns();
         let mut made = Vec::new();
         for (at, one) in mods.iter().enumerate() {
-            if let Err(refusal) = self.make(one, now_ns, &mut made) {
+            if let Err(refusal) = self.apply_flow_mod(one, now_ns, &mut made) {
                 self.undo(&made);
                 return Err(Refused { at, line: one.line, refusal });
             }
         }
-        Ok(self.announce(&made, now_ns, |_| Reason::Deleted))
+        Ok(self.publish_changes(&made, now_ns, |_| Reason::Deleted))
     }
 
-    /// The copy that stands by has all changes that were published.
+    /// Brings the standby up to date with the published ruleset.
     fn catch_up(&mut self) {
         self.wait();
         let newest = self.published.newest();
         let behind = self.standby.version();
         let Some(standby) = Arc::get_mut(&mut self.standby) else {
-            // Somebody looks at it who does not run.
+            // A worker that does not run holds it.
             self.standby = Arc::new(newest.duplicate());
             return;
         };
@@ -277,53 +277,65 @@ impl Control {
     }
 
     fn standby(&mut self) -> &mut Ruleset {
-        Arc::get_mut(&mut self.standby).expect("nobody has the copy that stands by")
+        Arc::get_mut(&mut self.standby).expect("no reader holds the standby after `catch_up`")
     }
 
-    /// None of these changes is to be.
+    /// Rolls back changes that were not published.
     fn undo(&mut self, made: &[Change]) {
         made.iter().rev().for_each(|change| self.writer.undo(change));
         self.standby = Arc::new(self.published.newest().duplicate());
     }
 
-    /// Publishes what has been made of the copy that stands by.
-    fn announce(&mut self, made: &[Change], now_ns: u64, reason: impl Fn(&Change) -> Reason) -> Applied {
-        let mut applied = Applied::default();
+    /// Publishes the standby, to which these changes were made.
+    fn publish_changes(
+        &mut self,
+        made: &[Change],
+        now_ns: u64,
+        reason: impl Fn(&Change) -> Reason,
+    ) -> FlowModResult {
+        let mut result = FlowModResult::default();
         if made.is_empty() {
-            return applied;
+            return result;
         }
         let version = self.standby.version();
         for change in made {
             if change.what != ChangeKind::Replace {
-                self.note_changes(change.table, 1);
+                self.count_changes(change.table, 1);
             }
             self.timers.follow(change, now_ns);
             match change.what {
-                ChangeKind::Add => applied.added += 1,
-                ChangeKind::Replace => applied.modified += 1,
+                ChangeKind::Add => result.added += 1,
+                ChangeKind::Replace => result.modified += 1,
                 ChangeKind::Remove => {
-                    applied.removed += 1;
+                    result.removed += 1;
                     let Change { table, id, ref entry, .. } = *change;
                     let (entry, reason) = (entry.clone(), reason(change));
-                    self.going.push_back(Going { table, id, version, entry, reason, at_ns: now_ns });
+                    self.pending_removals.push_back(PendingRemoval {
+                        table,
+                        id,
+                        version,
+                        entry,
+                        reason,
+                        at_ns: now_ns,
+                    });
                 }
             }
         }
         self.standby = self.published.publish(self.standby.clone());
-        if let (Some(waker), false) = (&self.waker, self.renewals.is_empty()) {
+        if let (Some(waker), false) = (&self.waker, self.rebuilds.is_empty()) {
             waker.unpark();
         }
-        applied
+        result
     }
 
-    /// Waits until no packet meets another ruleset than the newest.
+    /// Waits until every worker has passed a quiescent state since the newest publication.
     pub fn wait(&self) {
         let version = self.published.newest().version();
         self.wake_workers();
         wait_until(|| self.readers.have_passed(version));
     }
 
-    /// Asks for, and takes, the last counters of rules that went: those may go whose counters have all come.
+    /// Requests the final counters of removed rules, and reports those whose counters are complete.
     fn reclaim(&mut self) {
         self.reclaim_when(|readers, asked| readers.have_collected(asked));
     }
@@ -334,54 +346,56 @@ impl Control {
         {
             let version = *version;
             self.collecting = None;
-            while self.going.front().is_some_and(|going| going.version <= version) {
-                let going = self.going.pop_front().expect("it is there");
-                let count = self.counted(going.table, [going.id])[0].since(going.entry.base);
-                let lasted = Duration::from_nanos(going.at_ns.saturating_sub(going.entry.created_ns));
-                let rule = going.entry.rule.clone();
-                self.gone.push(Gone { rule, count, lasted, reason: going.reason });
+            while self.pending_removals.front().is_some_and(|pending| pending.version <= version) {
+                let pending = self.pending_removals.pop_front().expect("it is there");
+                let count = self.counted(pending.table, [pending.id])[0].since(pending.entry.base);
+                let duration = Duration::from_nanos(pending.at_ns.saturating_sub(pending.entry.created_ns));
+                let rule = pending.entry.rule.clone();
+                self.flow_removed.push(FlowRemoved { rule, count, duration, reason: pending.reason });
             }
             self.writer.release(version, |_| false);
         }
         let version = self.published.newest().version();
-        if self.collecting.is_none() && !self.going.is_empty() && self.readers.have_passed(version) {
+        if self.collecting.is_none() && !self.pending_removals.is_empty() && self.readers.have_passed(version)
+        {
             self.collecting = Some((self.readers.want_counters(), version));
         }
     }
 
-    /// Rules that went, with all that they were ever for, since this was last asked. What has gone just now may come later:
-    /// when every worker has brought what it had counted.
-    pub fn take_gone(&mut self) -> Vec<Gone> {
+    /// Returns the rules removed since the last call, with their final counters. A rule removed just now appears later: when every
+    /// worker has flushed its counters.
+    pub fn take_flow_removed(&mut self) -> Vec<FlowRemoved> {
         self.reclaim();
-        std::mem::take(&mut self.gone)
+        std::mem::take(&mut self.flow_removed)
     }
 
-    /// The same, after waiting for all that has gone; not for workers that packets come to without [running](Worker::run).
-    pub fn wait_for_gone(&mut self) -> Vec<Gone> {
-        while !self.going.is_empty() {
-            // Who has stopped has brought everything.
+    /// Waits for the final counters of all removed rules, and returns them. Not for workers that receive packets without
+    /// [running](Worker::run).
+    pub fn wait_for_flow_removed(&mut self) -> Vec<FlowRemoved> {
+        while !self.pending_removals.is_empty() {
+            // A worker that has stopped has flushed everything.
             self.reclaim_when(WorkerEpochs::have_collected_or_stopped);
             if let Some((asked, _)) = &self.collecting {
                 self.wake_workers();
                 wait_until(|| self.readers.have_collected_or_stopped(asked));
             }
         }
-        std::mem::take(&mut self.gone)
+        std::mem::take(&mut self.flow_removed)
     }
 
-    /// What has been counted for handles of rules.
+    /// Returns the counters of rule ids.
     fn counted(&self, table: u8, rules: impl IntoIterator<Item = RuleId>) -> Vec<FlowStats> {
         self.readers.counts(table, rules)
     }
 
-    /// Has the workers bring what their paths have counted; not where they do not run.
+    /// Makes the workers flush the counters of their paths; those that do not run have done so.
     fn collect(&self) {
         let asked = self.readers.want_counters();
         self.wake_workers();
         wait_until(|| self.readers.have_collected_or_stopped(&asked));
     }
 
-    /// The rules that `wanted` selects, with their counters as they are now.
+    /// Returns the rules that `wanted` selects, with their current counters.
     pub fn statistics(&self, wanted: impl Fn(u8, &Rule) -> bool) -> Vec<FlowStatistics> {
         self.collect();
         let (ruleset, now_ns) = (self.ruleset(), self.readers.now_ns());
@@ -401,12 +415,12 @@ impl Control {
         out
     }
 
-    /// Packets that no rule of a table was for; none where there is no such table.
+    /// Returns the number of packets that no rule of a table matched; `None` where there is no such table.
     pub fn missed(&self, table: u8) -> Option<u64> {
         self.readers.missed(table)
     }
 
-    /// Removes rules whose time is over. Says how many. To be called now and then: more often than once a second.
+    /// Removes rules whose timeout has passed, and returns their number. Call it more often than once a second.
     pub fn expire(&mut self) -> usize {
         if self.timers.is_empty() {
             self.reclaim();
@@ -431,7 +445,7 @@ impl Control {
             };
             due.iter().find_map(of).unwrap_or(Reason::Deleted)
         };
-        self.announce(&made, now_ns, reason).removed
+        self.publish_changes(&made, now_ns, reason).removed
     }
 
     fn check_references(&self, actions: &[Action]) -> Result<(), Refusal> {

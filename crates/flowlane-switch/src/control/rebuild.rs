@@ -1,9 +1,8 @@
-//! Engines that are built anew aside, when rules have changed.
+//! Background rebuilds of engines after rule changes.
 //!
-//! A tree of rules is fast as long as its rules are those that it was built of; what comes and goes since is made good for by
-//! tables beside it, which every packet asks. So another tree is built on another thread while rules go on changing, and takes
-//! the place of the first. Where so many rules change meanwhile that it would be old before it is there, the table gets an engine
-//! that is changed in place, until there is peace again.
+//! A tree serves rules that have changed since it was built from an overlay table, which costs lookups. So another tree is built
+//! on a background thread while rules go on changing, and replaces the first. Where rules change faster than a tree can be built,
+//! the table gets the dynamic engine, which is updated in place, until the update rate drops.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
@@ -17,61 +16,62 @@ use super::Control;
 use crate::datapath::Given;
 use crate::ruleset::{Entry, Event, Table};
 
-/// How rules will go on.
+/// The expected rate of changes of a table, which decides the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Expected {
-    /// Few of them will change: what looks up fastest is best.
-    Few,
-    /// The same, and the engine of this name has been found to be that for rules like these.
-    Alike(&'static str),
-    /// Many will: what is changed fastest is best.
-    Many,
+pub enum ChurnClass {
+    /// Few rules change: the engine with the fastest lookups is best.
+    Low,
+    /// Few rules change, and the engine of this name was measured to be the fastest for similar rules.
+    LowWith(&'static str),
+    /// Many rules change: the engine with the fastest updates is best.
+    High,
 }
 
-/// Makes an engine for rules; none where there is no room for it.
-pub type Build = Arc<dyn Fn(&[Given<'_>], Expected) -> Option<Box<dyn Shared>> + Send + Sync>;
+/// Builds an engine for rules; `None` where it would exceed its memory.
+pub type BuildEngine = Arc<dyn Fn(&[Given<'_>], ChurnClass) -> Option<Box<dyn Shared>> + Send + Sync>;
 
-/// A thread that builds rests at least as long as it has built; where that was long, this many times as long.
-const REST: u32 = 4;
-/// To build for so long is long.
-const LONG: Duration = Duration::from_millis(200);
-/// Where one of so many rules changes while an engine is built, or in [`WINDOW`], many do.
-const MANY_INVERSE: u64 = 8;
-/// For so long changes are counted to tell whether they are many.
-const WINDOW: Duration = Duration::from_secs(1);
+/// After a build, the thread pauses for as long as the build took; after a long one, for this multiple of it.
+const PAUSE_AFTER_LONG: u32 = 4;
+/// Builds from this duration on are long.
+const LONG_BUILD: Duration = Duration::from_millis(200);
+/// Churn is high where more than 1/8 of the rules change during a build, or in a [`CHURN_WINDOW`].
+const HIGH_CHURN_INVERSE: u64 = 8;
+/// The period over which changes are counted.
+const CHURN_WINDOW: Duration = Duration::from_secs(1);
 
-/// How much those give way who build, to whoever changes rules and to workers: where there is no core to spare, an engine that comes
-/// later costs less than changes that do.
-const NICE: i32 = 10;
+/// The nice value of build threads: without a spare core, a late engine costs less than late changes and packets.
+const BUILD_NICE: i32 = 10;
 
-/// As long as an engine makes good for no more changes than these, which takes packets a tenth longer at most, another is not built
-/// more often than this, nor for more than a fifth of the time.
-const LITTLE: usize = 16;
-pub(super) const PAUSE: Duration = Duration::from_millis(100);
+/// While the overlay holds no more changes than this, which makes lookups at most a tenth slower, rebuilds are at least
+/// [`REBUILD_INTERVAL`] apart, and take at most a fifth of the time.
+const SMALL_OVERLAY_MAX: usize = 16;
+/// The minimum time between rebuilds with a small overlay.
+pub(super) const REBUILD_INTERVAL: Duration = Duration::from_millis(100);
 
-/// So many events an engine follows while others wait for it; more of them on the other thread, as long as they become fewer.
-const FOLLOWED_AT_ONCE: usize = 300;
+/// The maximum number of events that an engine catches up with on the control thread; more are left to the background thread, as
+/// long as they become fewer.
+const CATCH_UP_EVENTS_MAX: usize = 300;
 
-/// What is known of a table's engine.
-pub(super) struct Renewal {
+/// The state of a table's rebuilds.
+pub(super) struct EngineRebuild {
     table: u8,
-    build: Build,
+    build: BuildEngine,
     running: Option<Running>,
-    /// Until then nothing is built.
+    /// No build begins before this.
     not_before: Instant,
-    /// When the latest was there, and how long that had taken.
+    /// When the latest build ended, and its duration.
     built: Option<(Instant, Duration)>,
-    /// What the present engine was built for, and for how many rules.
-    expected: Expected,
+    /// The churn class and the number of rules that the present engine was built for.
+    churn: ChurnClass,
     rules: usize,
-    /// Rules that came or went so far.
+    /// Rules added or removed so far.
     changes: u64,
-    /// When the present window began, with how many changes; and how many there were in the one before.
+    /// When the present window began, `changes` at that time, and the number of changes in the window before.
     window: (Instant, u64),
-    lately: u64,
+    last_window: u64,
 }
 
-/// An engine, and its like for the other copy of the ruleset.
+/// An engine and its copy for the other copy of the ruleset.
 type Engines = Vec<Box<dyn Shared>>;
 
 /// An engine that is being built.
@@ -79,25 +79,25 @@ struct Running {
     done: Receiver<Option<Engines>>,
     since: u64,
     begun: Instant,
-    expected: Expected,
+    churn: ChurnClass,
     rules: usize,
-    /// What there was when it began.
+    /// `changes` when the build began.
     changes: u64,
-    /// Events that it follows at present; none while it is built.
+    /// Events that it is catching up with; 0 during the build itself.
     following: usize,
 }
 
-/// Has another thread do some work.
-fn aside(
+/// Runs `work` on a background thread, which unparks `waker` at the end.
+fn spawn_background(
     work: impl FnOnce() -> Option<Engines> + Send + 'static,
     waker: Option<Thread>,
 ) -> Option<Receiver<Option<Engines>>> {
     let (finished, done) = channel();
     let work = move || {
-        // Of this thread alone, on Linux. Where it may not be, others wait for it a little.
+        // Affects this thread only, on Linux. Failure only makes other threads slower.
         #[cfg(target_os = "linux")]
-        let _ = rustix::process::nice(NICE);
-        // Whoever wanted it may have gone.
+        let _ = rustix::process::nice(BUILD_NICE);
+        // The receiver may have been dropped.
         _ = finished.send(work());
         if let Some(waker) = waker {
             waker.unpark();
@@ -107,8 +107,8 @@ fn aside(
     thread.is_ok().then_some(done)
 }
 
-/// Engines of a table after these events; none where there is no room in them for what has come.
-fn followed(mut engines: Engines, table: u8, events: &[Arc<Event>]) -> Option<Engines> {
+/// Applies events to engines of a table; `None` where they have no room for an added rule.
+fn caught_up(mut engines: Engines, table: u8, events: &[Arc<Event>]) -> Option<Engines> {
     for event in events {
         let Event::Rule(change) = &**event else { continue };
         let follow = |engine: &mut Box<dyn Shared>| change.tell(&mut **engine).is_ok();
@@ -119,8 +119,8 @@ fn followed(mut engines: Engines, table: u8, events: &[Arc<Event>]) -> Option<En
     Some(engines)
 }
 
-impl Renewal {
-    fn new(table: u8, build: Build, rules: usize) -> Self {
+impl EngineRebuild {
+    fn new(table: u8, build: BuildEngine, rules: usize) -> Self {
         let now = Instant::now();
         Self {
             table,
@@ -128,44 +128,44 @@ impl Renewal {
             running: None,
             not_before: now,
             built: None,
-            expected: Expected::Few,
+            churn: ChurnClass::Low,
             rules,
             changes: 0,
             window: (now, 0),
-            lately: 0,
+            last_window: 0,
         }
     }
 
-    /// What the table had better have, if it is another engine.
-    fn wanted(&mut self, table: &Table, now: Instant, pause: Duration) -> Option<Expected> {
-        if now.duration_since(self.window.0) >= WINDOW {
-            self.lately = self.changes - self.window.1;
+    /// Returns the churn class to rebuild the engine for, or `None` if the current engine is fine.
+    fn wanted(&mut self, table: &Table, now: Instant, pause: Duration) -> Option<ChurnClass> {
+        if now.duration_since(self.window.0) >= CHURN_WINDOW {
+            self.last_window = self.changes - self.window.1;
             self.window = (now, self.changes);
         }
         if self.running.is_some() || now < self.not_before {
             return None;
         }
         let rules = table.len();
-        let many = self.lately.max(self.changes - self.window.1) > rules as u64 / MANY_INVERSE;
-        match self.expected {
-            Expected::Many => (!many).then_some(Expected::Few),
-            Expected::Few | Expected::Alike(_) => {
+        let many = self.last_window.max(self.changes - self.window.1) > rules as u64 / HIGH_CHURN_INVERSE;
+        match self.churn {
+            ChurnClass::High => (!many).then_some(ChurnClass::Low),
+            ChurnClass::Low | ChurnClass::LowWith(_) => {
                 let others = rules > 2 * self.rules + 8 || rules < self.rules / 4;
                 let alike = table.engine().filter(|engine| match engine.unmerged() {
                     0 => false,
-                    1..=LITTLE => {
-                        self.built.is_none_or(|(built, took)| now >= built + pause.max(REST * took))
-                    }
+                    1..=SMALL_OVERLAY_MAX => self
+                        .built
+                        .is_none_or(|(built, took)| now >= built + pause.max(PAUSE_AFTER_LONG * took)),
                     _ => true,
                 });
-                let alike = alike.map(|engine| Expected::Alike(engine.chosen()));
-                if others { Some(Expected::Few) } else { alike }
+                let alike = alike.map(|engine| ChurnClass::LowWith(engine.chosen()));
+                if others { Some(ChurnClass::Low) } else { alike }
             }
         }
     }
 
-    /// Begins to build an engine for the rules that a table has in version `since`.
-    fn begin(&mut self, table: &Table, since: u64, expected: Expected, waker: Option<Thread>) {
+    /// Starts to build an engine for the rules of a table in version `since`.
+    fn begin(&mut self, table: &Table, since: u64, churn: ChurnClass, waker: Option<Thread>) {
         let entries: Vec<(RuleId, Arc<Entry>)> =
             table.in_order().into_iter().map(|(id, entry)| (id, entry.clone())).collect();
         let (rules, build) = (entries.len(), self.build.clone());
@@ -174,19 +174,18 @@ impl Renewal {
             let held: Vec<_> = entries.iter().map(given).collect();
             let given: Vec<Given<'_>> =
                 held.iter().map(|(id, p, entry)| (*id, *p, &entry.rule.matches)).collect();
-            let mut engine = build(&given, expected)?;
+            let mut engine = build(&given, churn)?;
             engine.leave_merging();
             Some(vec![engine.duplicate(), engine])
         };
         let (begun, changes) = (Instant::now(), self.changes);
-        // Without a thread, another time.
-        self.not_before = begun + WINDOW;
-        let done = aside(work, waker);
-        self.running =
-            done.map(|done| Running { done, since, begun, expected, rules, changes, following: 0 });
+        // If no thread can be spawned, try again after this.
+        self.not_before = begun + CHURN_WINDOW;
+        let done = spawn_background(work, waker);
+        self.running = done.map(|done| Running { done, since, begun, churn, rules, changes, following: 0 });
     }
 
-    /// Has engines follow what has happened while they were built, until version `until`.
+    /// Lets engines catch up in the background with the events up to version `until`.
     fn follow(
         &mut self,
         running: Running,
@@ -196,103 +195,103 @@ impl Renewal {
         waker: Option<Thread>,
     ) {
         let (table, following) = (self.table, events.len());
-        let done = aside(move || followed(engines, table, &events), waker);
+        let done = spawn_background(move || caught_up(engines, table, &events), waker);
         self.running = done.map(|done| Running { done, since: until, following, ..running });
     }
 
-    /// What has been built, if something has.
+    /// Takes the result of a build that has ended.
     fn finish(&mut self) -> Option<(Running, Option<Engines>)> {
         let built = match self.running.as_ref()?.done.try_recv() {
             Ok(built) => built,
             Err(TryRecvError::Empty) => return None,
-            // It has panicked, which is told already.
+            // The thread has panicked, and its message was printed.
             Err(TryRecvError::Disconnected) => None,
         };
         let running = self.running.take().expect("it is there");
         let took = running.begun.elapsed();
         let now = Instant::now();
         self.built = Some((now, took));
-        self.not_before = now + if took < LONG { took } else { REST * took };
+        self.not_before = now + if took < LONG_BUILD { took } else { PAUSE_AFTER_LONG * took };
         Some((running, built))
     }
 }
 
 impl Control {
-    /// From now on has this make engines for a table, when its rules have changed.
-    pub fn renew_with(&mut self, table: u8, build: Build) {
+    /// Sets the function that builds engines for a table after its rules have changed.
+    pub fn rebuild_with(&mut self, table: u8, build: BuildEngine) {
         let rules = self.standby.table(table).map_or(0, Table::len);
-        self.renewals.push(Renewal::new(table, build, rules));
+        self.rebuilds.push(EngineRebuild::new(table, build, rules));
     }
 
-    /// For few changes engines are built anew no more often than this; by default, every tenth of a second.
-    pub fn renew_every(&mut self, pause: Duration) {
+    /// Sets the minimum time between rebuilds at low churn; a tenth of a second by default.
+    pub fn set_rebuild_interval(&mut self, pause: Duration) {
         self.pause = pause;
     }
 
-    /// Wakes this thread when something is due: it is to [renew](Self::renew).
+    /// Sets the thread to unpark when [`rebuild_engines`](Self::rebuild_engines) is due.
     pub fn wake(&mut self, thread: Thread) {
         self.waker = Some(thread);
     }
 
-    /// Rules of a table have come or gone.
-    pub(super) fn note_changes(&mut self, table: u8, changes: u64) {
-        let renewal = self.renewals.iter_mut().find(|renewal| renewal.table == table);
-        renewal.into_iter().for_each(|renewal| renewal.changes += changes);
+    /// Counts added and removed rules of a table.
+    pub(super) fn count_changes(&mut self, table: u8, changes: u64) {
+        let rebuild = self.rebuilds.iter_mut().find(|rebuild| rebuild.table == table);
+        rebuild.into_iter().for_each(|rebuild| rebuild.changes += changes);
     }
 
-    /// The version from which on events are still needed.
+    /// Returns the oldest version whose events a build still needs.
     pub(super) fn oldest_needed(&self) -> Option<u64> {
-        self.renewals.iter().filter_map(|renewal| Some(renewal.running.as_ref()?.since)).min()
+        self.rebuilds.iter().filter_map(|rebuild| Some(rebuild.running.as_ref()?.since)).min()
     }
 
-    /// Takes what has been built aside, and begins what is due. To be called often; what takes long is done elsewhere.
-    pub fn renew(&mut self) {
-        for at in 0..self.renewals.len() {
-            if let Some((running, built)) = self.renewals[at].finish() {
-                self.take_over(at, running, built);
+    /// Installs engines that have been built, and starts the rebuilds that are due. Call it often; it does not block for builds.
+    pub fn rebuild_engines(&mut self) {
+        for at in 0..self.rebuilds.len() {
+            if let Some((running, built)) = self.rebuilds[at].finish() {
+                self.install(at, running, built);
             }
             let now = Instant::now();
             let newest = self.published.newest();
-            let (renewal, pause) = (&mut self.renewals[at], self.pause);
-            let Some(table) = newest.table(renewal.table) else { continue };
-            if let Some(expected) = renewal.wanted(table, now, pause) {
-                renewal.begin(table, newest.version(), expected, self.waker.clone());
+            let (rebuild, pause) = (&mut self.rebuilds[at], self.pause);
+            let Some(table) = newest.table(rebuild.table) else { continue };
+            if let Some(churn) = rebuild.wanted(table, now, pause) {
+                rebuild.begin(table, newest.version(), churn, self.waker.clone());
             }
         }
-        // So that the next change finds the copy that stands by as it is to be.
+        // So that the next change finds an up-to-date standby.
         self.catch_up();
     }
 
-    /// Gives a table the engine that has been built, after what has happened since, unless it is old already.
-    fn take_over(&mut self, at: usize, running: Running, built: Option<Engines>) {
+    /// Installs a built engine after it has caught up with the changes since, unless churn was too high.
+    fn install(&mut self, at: usize, running: Running, built: Option<Engines>) {
         let Some(engines) = built else { return };
         let newest = self.published.newest();
-        let renewal = &mut self.renewals[at];
-        let (table, meanwhile) = (renewal.table, renewal.changes - running.changes);
-        if running.expected != Expected::Many && meanwhile > running.rules as u64 / MANY_INVERSE {
+        let rebuild = &mut self.rebuilds[at];
+        let (table, meanwhile) = (rebuild.table, rebuild.changes - running.changes);
+        if running.churn != ChurnClass::High && meanwhile > running.rules as u64 / HIGH_CHURN_INVERSE {
             if let Some(of_rules) = newest.table(table) {
-                renewal.begin(of_rules, newest.version(), Expected::Many, self.waker.clone());
+                rebuild.begin(of_rules, newest.version(), ChurnClass::High, self.waker.clone());
             }
             return;
         }
         let Some(events) = newest.events_since(running.since) else { return };
         let events: Vec<Arc<Event>> = events.cloned().collect();
-        // Where rules change about as fast as an engine follows, it would never be there.
+        // Where rules change about as fast as an engine catches up, it would never finish.
         let nears = running.following == 0 || events.len() < running.following / 2;
-        if events.len() > FOLLOWED_AT_ONCE && nears {
-            return renewal.follow(running, engines, events, newest.version(), self.waker.clone());
+        if events.len() > CATCH_UP_EVENTS_MAX && nears {
+            return rebuild.follow(running, engines, events, newest.version(), self.waker.clone());
         }
         drop(newest);
-        let Some(engines) = followed(engines, table, &events) else { return };
+        let Some(engines) = caught_up(engines, table, &events) else { return };
         self.catch_up();
         let engines = Arc::new(Mutex::new(engines));
         if self.standby().apply(Arc::new(Event::Engine { table, engines })).is_ok() {
             self.standby = self.published.publish(self.standby.clone());
-            let renewal = &mut self.renewals[at];
-            renewal.expected = running.expected;
-            if !matches!(running.expected, Expected::Alike(_)) {
-                // For so many rules the engine has been chosen.
-                renewal.rules = running.rules;
+            let rebuild = &mut self.rebuilds[at];
+            rebuild.churn = running.churn;
+            if !matches!(running.churn, ChurnClass::LowWith(_)) {
+                // The engine was chosen for this number of rules.
+                rebuild.rules = running.rules;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Rules that go by themselves.
+//! Idle and hard timeouts of rules.
 
 use std::collections::HashMap;
 
@@ -9,18 +9,18 @@ use crate::ruleset::{Change, ChangeKind, FlowStats};
 
 const NS: u64 = 1_000_000_000;
 
-/// When a rule goes.
+/// The timeouts of a rule.
 #[derive(Debug)]
 struct Timer {
     created_ns: u64,
     idle_ns: u64,
     hard_ns: u64,
-    /// When its counter was last seen to have grown, and what it was.
+    /// When its counter was last seen to have increased, and its value then.
     used_ns: u64,
     packets: u64,
 }
 
-/// The rules that have a time-out. How long one has been idle is known as exactly as one looks.
+/// The rules with timeouts. Idle times are as exact as the polling.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     by_rule: HashMap<(u8, RuleId), Timer>,
@@ -31,7 +31,7 @@ impl Timers {
         self.by_rule.is_empty()
     }
 
-    /// A rule has come or gone.
+    /// Updates the timers after a rule has been added, replaced or removed.
     pub(super) fn follow(&mut self, change: &Change, now_ns: u64) {
         let (rule, entry) = ((change.table, change.id), &change.entry);
         let timed = entry.idle_timeout_s > 0 || entry.hard_timeout_s > 0;
@@ -51,7 +51,7 @@ impl Timers {
         self.by_rule.insert(rule, timer);
     }
 
-    /// The rules whose time is over, by what is `counted` for them.
+    /// Returns the rules whose timeout has passed, given their counters.
     pub(super) fn due(
         &mut self,
         now_ns: u64,

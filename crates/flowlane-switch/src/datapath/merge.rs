@@ -47,7 +47,7 @@ impl Merge {
                 ahead.frames.clear();
                 ahead.next = 0;
                 ahead.ended = slot.port.receive(&mut ahead.frames)? == Received::Finished;
-                slot.counters.rx_dropped += slot.port.lost();
+                slot.counters.rx_dropped += slot.port.rx_dropped();
             }
             slot.finished |= ahead.ended && ahead.time_ns().is_none();
         }

@@ -32,7 +32,7 @@ impl Worker {
                 Received::Finished => slot.finished = true,
                 Received::More | Received::Idle => {}
             }
-            slot.counters.rx_dropped += slot.port.lost();
+            slot.counters.rx_dropped += slot.port.rx_dropped();
             received += self.take(burst, timer)?;
         }
         Ok(received)
@@ -78,7 +78,7 @@ impl Worker {
     fn spread(&mut self, burst: &mut Burst) {
         let Some(links) = &mut self.links else { return };
         let slot = &mut self.egress.ports.slots_mut()[burst.port];
-        if !slot.port.is_for_all() {
+        if !slot.port.needs_software_rss() {
             return;
         }
         let spread = slot.spread.get_or_insert_with(|| Spread::new(links.me(), links.workers()));

@@ -6,7 +6,7 @@
 //! come back from its auxiliary data.
 //!
 //! Up to 32 frames are received, or sent, by one call of the system. Short ones are copied, so that they lie together; the buffer of a
-//! long one changes places with that of the burst, and goes to the kernel from there. Short datagrams of one flow go as one (`train`).
+//! long one changes places with that of the burst, and goes to the kernel from there. Short datagrams of one flow go as one (`udp_gso`).
 //!
 //! *Several workers* have a socket each, among which the kernel spreads frames by a hash of addresses and ports that is the same for both
 //! directions of a flow, and on all interfaces (`PACKET_FANOUT_HASH`; of fragments by addresses alone).
@@ -15,7 +15,7 @@
 //! that name again the socket is bound to it; one of several has to be opened anew, which needs permission again.
 
 mod outgoing;
-mod train;
+mod udp_gso;
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -302,7 +302,7 @@ impl Port for AfPacketPort {
         }
     }
 
-    fn lost(&mut self) -> u64 {
+    fn rx_dropped(&mut self) -> u64 {
         // Seldom under load, and when it has ended.
         if self.calls_untold >= ASK_FOR_LOST || self.calls_untold > 0 && self.incoming.is_over {
             self.lost += dropped_by_kernel(&self.socket);

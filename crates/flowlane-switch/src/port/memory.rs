@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::{Port, PortError, Received};
 use crate::packet::{Frame, Frames};
 
-/// Gives nothing and takes everything.
+/// A port that never receives, and discards sent frames.
 #[derive(Debug, Default)]
 pub struct NullPort;
 
@@ -50,7 +50,7 @@ impl MemoryHandle {
         self.queues().incoming.push_back(frame.to_vec());
     }
 
-    /// Nothing more will be pushed: the port finishes when it has received everything.
+    /// Ends the input: the port finishes when it has received everything.
     pub fn close(&self) {
         self.queues().closed = true;
     }

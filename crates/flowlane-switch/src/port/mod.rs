@@ -1,11 +1,11 @@
-//! Where frames come from and go to.
+//! Ports: devices and files that frames are received from and sent to.
 
 #[cfg(target_os = "linux")]
 pub mod afpacket;
 #[cfg(target_os = "linux")]
 pub mod afxdp;
-pub(crate) mod claim;
 pub mod r#gen;
+pub(crate) mod interface_lock;
 pub mod memory;
 pub mod offload;
 pub mod pcap;
@@ -26,27 +26,27 @@ use std::os::fd::BorrowedFd;
 
 use crate::packet::{Frame, Frames};
 
-/// What [`Port::receive`] says beside the frames.
+/// The state of a port after [`Port::receive`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Received {
-    /// There may be more at once.
+    /// More frames may be ready.
     More,
-    /// Nothing now; more may come.
+    /// No frame is ready; more may arrive.
     Idle,
-    /// Nothing now and never again: the end of a capture.
+    /// No frame will ever arrive again: the end of a capture.
     Finished,
 }
 
-/// Why a port could not be opened or failed.
+/// An error of opening or using a port.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
-    /// The port's specification is not understood.
+    /// The port's specification is invalid.
     #[error("port `{spec}`: {problem}")]
     Spec {
         /// As given.
         spec: String,
-        /// What is wrong and how to mend it.
+        /// The problem and its fix.
         problem: String,
     },
     /// A file could not be opened, read or written.
@@ -54,84 +54,82 @@ pub enum PortError {
     Io {
         /// As given.
         spec: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// A capture file's content is wrong.
+    /// The content of a capture file is invalid.
     #[error("port `{spec}`: {problem}")]
     Capture {
         /// As given.
         spec: String,
-        /// What is wrong, and where in the file.
+        /// The problem, and its place in the file.
         problem: String,
     },
-    /// The system refuses what the port needs: permission, interface, kernel support.
+    /// The system lacks a permission, an interface or kernel support that the port needs.
     #[error("port `{spec}`: {problem}")]
     Environment {
         /// As given.
         spec: String,
-        /// What is missing and how to get it.
+        /// The missing thing and how to provide it.
         problem: String,
     },
 }
 
-/// A port, or a worker's queue of one. That worker owns it; none of its calls blocks for longer than a few milliseconds.
+/// A port, or one worker's queue of a port. The worker owns it; no call blocks for longer than a few milliseconds.
 pub trait Port: Send {
-    /// Appends frames to `burst` until it is full or there are no more for now.
+    /// Appends frames to `frames` until the burst is full or no frame is ready.
     ///
     /// # Errors
-    /// When the port has failed for good; frames appended before that are in the burst.
+    /// When the port has failed permanently; frames appended before that are in the burst.
     fn receive(&mut self, frames: &mut Frames) -> Result<Received, PortError>;
 
-    /// From now on frames may, or may not, come with [something left to do](Frame::offload): large ones whole, checksums to be
-    /// completed. A port that knows of none need not do anything.
+    /// Sets whether received frames may carry [offload metadata](Frame::offload) (GSO packets, partial checksums) or must be
+    /// finished. Ports without offloads ignore it.
     fn keep_offloads(&mut self, _keep: bool) {}
 
-    /// Whether frames may be sent here with something left to do.
+    /// Returns whether frames with offload metadata may be sent here.
     fn carries_offloads(&self) -> bool {
         false
     }
 
-    /// What is ready to be read when frames have come; none where there is no such thing: the port is asked again and again.
+    /// Returns a descriptor that becomes readable when frames arrive; a port without one is polled.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Whether what is received here is for all workers: it is to be spread over them.
-    fn is_for_all(&self) -> bool {
+    /// Returns whether frames received here must be distributed over all workers in software.
+    fn needs_software_rss(&self) -> bool {
         false
     }
 
-    /// How many frames have come, since this was last asked, that the system could not hand over.
-    fn lost(&mut self) -> u64 {
+    /// Returns the number of frames that the system has dropped on receipt since the last call.
+    fn rx_dropped(&mut self) -> u64 {
         0
     }
 
-    /// Queues a frame for sending. Says whether it was taken; a frame that was not is counted as dropped
-    /// by the caller.
+    /// Queues a frame for sending. Returns whether the port accepted it; the caller counts a rejected frame as dropped.
     ///
     /// # Errors
-    /// When the port has failed for good.
+    /// When the port has failed permanently.
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError>;
 
-    /// Sends what is queued: called once per burst. Returns the number of queued frames that the system did
-    /// not take.
+    /// Sends the queued frames; called once per burst. Returns the number of frames that the system rejected.
     ///
     /// # Errors
-    /// When the port has failed for good.
+    /// When the port has failed permanently.
     fn flush(&mut self) -> Result<u64, PortError> {
         Ok(0)
     }
 
-    /// Brings everything that was sent to where it goes: called once, before the switch stops.
+    /// Flushes and closes the port. Called once at shutdown.
     ///
     /// # Errors
-    /// When not all of it got there.
+    /// When not everything could be flushed.
     fn close(&mut self) -> Result<(), PortError> {
         Ok(())
     }
 
-    /// Whether frames are worth sending here: false for a port that only receives.
+    /// Returns whether frames can be sent here; false for a port that only receives.
     fn sends(&self) -> bool {
         true
     }

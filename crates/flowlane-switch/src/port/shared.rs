@@ -1,7 +1,7 @@
-//! One port for several workers, where it has no queue for each.
+//! One port shared by several workers, where it has no queue for each.
 //!
-//! Each worker has a handle. What it sends waits until its burst is over, and goes then under a lock. One of them receives, and
-//! hands on what is for others.
+//! Each worker has a handle. Frames that it sends are queued until the end of its burst, and then sent under a lock. One worker
+//! receives, and hands frames of other workers off to them.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::{Port, PortError, Received};
 use crate::packet::{Frame, Frames};
 
-/// Frames that a handle keeps before it takes the lock.
+/// Frames that a handle queues before it takes the lock.
 const KEPT: usize = 64;
 
 struct Inner {
     port: Box<dyn Port>,
-    /// Handles that have not been closed in this run.
+    /// Handles that are not closed.
     open: usize,
     handles: usize,
 }
 
-/// Ports are used by whole frames: whoever panicked has left it between two.
+/// Locks the port. A panic of another thread has left it between two frames.
 fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
     inner.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -28,7 +28,7 @@ fn lock(inner: &Mutex<Inner>) -> MutexGuard<'_, Inner> {
 pub struct SharedPort {
     inner: Arc<Mutex<Inner>>,
     receives: bool,
-    /// What is ready when frames have come.
+    /// Readable when frames have arrived.
     descriptor: Option<OwnedFd>,
     sends: bool,
     kept: Frames,
@@ -36,7 +36,7 @@ pub struct SharedPort {
 }
 
 impl SharedPort {
-    /// As many handles as there are workers; the first receives.
+    /// Makes a handle for each worker; the first receives.
     pub fn handles(port: Box<dyn Port>, workers: usize) -> Vec<Self> {
         let sends = port.sends();
         let descriptor = port.descriptor().and_then(|fd| fd.try_clone_to_owned().ok());
@@ -54,7 +54,7 @@ impl SharedPort {
         handles
     }
 
-    /// Sends what has been kept.
+    /// Sends the queued frames.
     fn send_kept(&mut self) -> Result<(), PortError> {
         let mut inner = lock(&self.inner);
         let sent = self.kept.iter().try_for_each(|frame| {
@@ -76,12 +76,12 @@ impl Port for SharedPort {
         self.descriptor.as_ref().map(AsFd::as_fd)
     }
 
-    fn is_for_all(&self) -> bool {
+    fn needs_software_rss(&self) -> bool {
         self.receives
     }
 
-    fn lost(&mut self) -> u64 {
-        if self.receives { lock(&self.inner).port.lost() } else { 0 }
+    fn rx_dropped(&mut self) -> u64 {
+        if self.receives { lock(&self.inner).port.rx_dropped() } else { 0 }
     }
 
     fn send(&mut self, frame: &Frame) -> Result<bool, PortError> {

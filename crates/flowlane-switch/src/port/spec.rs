@@ -1,4 +1,4 @@
-//! What a port is, in one word: `pcap:FILE,loop=0`, `tap:NAME`, ….
+//! Port specifications: `pcap:FILE,loop=0`, `tap:NAME`, ….
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -43,15 +43,15 @@ pub enum PortSpec {
     /// `afxdp:INTERFACE[,mode=auto|skb|native|zerocopy]`: one of the system's, past the network stack.
     AfXdp {
         interface: String,
-        /// How frames are to be had.
+        /// How frames are received.
         mode: XdpMode,
     },
 }
 
-/// How frames are to be had through an AF_XDP socket.
+/// The mode of an AF_XDP socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum XdpMode {
-    /// In the fastest way that the driver knows.
+    /// The fastest mode of the driver.
     #[default]
     Auto,
     /// From the network stack, whatever the driver.
@@ -63,11 +63,11 @@ pub enum XdpMode {
 }
 
 impl XdpMode {
-    /// All, with their names.
+    /// All modes, with their names.
     pub const ALL: [(Self, &str); 4] =
         [(Self::Auto, "auto"), (Self::Skb, "skb"), (Self::Native, "native"), (Self::ZeroCopy, "zerocopy")];
 
-    /// Its name in specifications.
+    /// Returns its name in specifications.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(mode, _)| *mode == self).map_or("auto", |(_, name)| name)
     }
@@ -76,7 +76,7 @@ impl XdpMode {
 const SCHEMES: [&str; 7] = ["pcap", "pcap-out", "gen", "null", "tap", "afpacket", "afxdp"];
 
 impl PortSpec {
-    /// Takes relative files as relative to `folder`.
+    /// Makes relative paths relative to `folder`.
     pub fn relative_to(&mut self, folder: &Path) {
         match self {
             Self::Pcap(config) => {
@@ -89,21 +89,21 @@ impl PortSpec {
         }
     }
 
-    /// Whether it goes on as long as nobody ends it, at its own pace.
+    /// Returns whether it is an interface of the system, which delivers frames at its own pace and without end.
     pub fn is_live(&self) -> bool {
         matches!(self, Self::Tap { .. } | Self::AfPacket { .. } | Self::AfXdp { .. })
     }
 
-    /// Whether it spreads its frames over workers itself, as it is [told](Self::open_spread).
-    pub fn spreads_itself(&self) -> bool {
+    /// Returns whether the port distributes its frames over workers itself, by the shares given to [`open_spread`](Self::open_spread).
+    pub fn applies_rss(&self) -> bool {
         match self {
-            // What is no file can be read once only, by one worker.
+            // A pipe can be read only once, by one worker.
             Self::Pcap(config) => config.file.is_file(),
             _ => matches!(self, Self::Gen { .. }),
         }
     }
 
-    /// Opens the port for as many workers: a queue for each.
+    /// Opens the port with a queue for each worker.
     ///
     /// # Errors
     /// Where a file, interface or permission is missing.
@@ -111,20 +111,20 @@ impl PortSpec {
         self.open_spread((0..workers).map(|me| Spread::new(me, workers)).collect())
     }
 
-    /// The same, where each worker's share of frames is told, by a port that spreads them itself.
+    /// Opens the port with a queue for each worker, whose share of frames is its element of `spreads`.
     ///
     /// # Errors
     /// As [`open_all`](Self::open_all).
     pub fn open_spread(&self, spreads: Vec<Spread>) -> Result<Vec<Box<dyn Port>>, PortError> {
         let workers = spreads.len();
-        self.claim()?;
+        self.lock_interface()?;
         fn boxed<P: Port + 'static>(ports: Vec<P>) -> Vec<Box<dyn Port>> {
             ports.into_iter().map(|port| Box::new(port) as _).collect()
         }
         match self {
             _ if workers == 1 => Ok(vec![self.open()?]),
             Self::Null => Ok((0..workers).map(|_| Box::new(NullPort) as _).collect()),
-            Self::Pcap(config) if self.spreads_itself() => Ok(boxed(PcapPort::open_all(config, spreads)?)),
+            Self::Pcap(config) if self.applies_rss() => Ok(boxed(PcapPort::open_all(config, spreads)?)),
             Self::Gen { .. } => Ok(boxed(self.generator(spreads)?)),
             #[cfg(target_os = "linux")]
             Self::Tap { name } => Ok(boxed(super::tap::TapPort::open_all(name, workers)?)),
@@ -162,7 +162,7 @@ impl PortSpec {
     /// # Errors
     /// Where a file, interface or permission is missing.
     pub fn open(&self) -> Result<Box<dyn Port>, PortError> {
-        self.claim()?;
+        self.lock_interface()?;
         match self {
             Self::Pcap(config) => Ok(Box::new(PcapPort::open(config)?)),
             Self::PcapOut { file, format } => Ok(Box::new(PcapOutPort::create(file, *format)?)),
@@ -184,12 +184,12 @@ impl PortSpec {
         }
     }
 
-    /// Keeps other switches away from an interface of the system. A TAP interface has but one opener anyway.
-    fn claim(&self) -> Result<(), PortError> {
+    /// Locks an interface of the system against other switches. A TAP interface has only one opener anyway.
+    fn lock_interface(&self) -> Result<(), PortError> {
         match self {
             #[cfg(target_os = "linux")]
             Self::AfPacket { interface } | Self::AfXdp { interface, .. } => {
-                super::claim::claim(interface, self)
+                super::interface_lock::lock(interface, self)
             }
             _ => Ok(()),
         }

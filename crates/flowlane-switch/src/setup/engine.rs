@@ -1,4 +1,4 @@
-//! The engines of rule tables: made of a table's rules at once.
+//! Builds the engines of rule tables from all rules of a table.
 
 use std::time::Instant;
 
@@ -8,22 +8,22 @@ use flowlane::classify::{Classifier, InsertError, LinearSearch, Shared, TupleSea
 use flowlane::generate::{Random, draw_key};
 
 use crate::config::{TableEngine, TableSection};
-use crate::control::Expected;
+use crate::control::ChurnClass;
 use crate::datapath::Given;
 
-/// Rules up to which `auto` takes linear search unseen.
+/// Rules up to which `auto` takes linear search without measuring.
 const LINEAR_UNSEEN_RULES_MAX: usize = 8;
-/// Packets of the contest: few, since a switch is to start at once.
+/// Packets of the measurement: few, so that a switch starts quickly.
 const SAMPLE: usize = 512;
-/// Packets that are looked up together.
+/// Packets looked up in one batch.
 const BATCH: usize = 32;
-/// Rules up to which all engines of access lists are built, to be measured: more take too long.
+/// Rules up to which all engines of access lists are built and measured: with more, building takes too long.
 const CONTEST_RULES_MAX: usize = 4096;
 
-/// What a contest is timed by.
+/// The clock of measurements.
 pub(super) type Clock<'a> = dyn FnMut() -> u64 + 'a;
 
-/// The engine that a table asks for, with these rules. Without a clock, what `auto` takes depends on nothing but them.
+/// Builds the engine of a table. Without a clock, the choice of `auto` depends on the rules only.
 pub(super) fn build(
     table: &TableSection,
     rules: &[Given<'_>],
@@ -44,25 +44,25 @@ pub(super) fn build(
     }
 }
 
-/// An engine for rules that have changed, of which few or many will. None where there is no room for it.
+/// Builds an engine for changed rules and their churn class; `None` where it would exceed its memory.
 pub(super) fn rebuild(
     table: &TableSection,
     rules: &[Given<'_>],
     seed: u32,
-    expected: Expected,
+    churn: ChurnClass,
     measured: bool,
 ) -> Option<Box<dyn Shared>> {
-    if (table.engine, expected) == (TableEngine::Auto, Expected::Many) {
+    if (table.engine, churn) == (TableEngine::Auto, ChurnClass::High) {
         return list(table, rules, AclEngine::Dynamic, seed).ok();
     }
-    if let (TableEngine::Auto, Expected::Alike(name)) = (table.engine, expected) {
+    if let (TableEngine::Auto, ChurnClass::LowWith(name)) = (table.engine, churn) {
         return match name {
             "linear" => linear(table, rules).ok(),
             "tuple" => tuple(table, rules, seed).ok(),
             name => {
                 let config = list_config(table, AclEngine::Auto, seed);
                 let mut list = AclSearch::build(config, rules.iter().copied()).ok()?;
-                // Where there is no room for it, the one that is there stays.
+                // Without memory for it, the present engine stays.
                 _ = list.prefer(name.parse().unwrap_or_default());
                 Some(Box::new(list))
             }
@@ -73,7 +73,7 @@ pub(super) fn rebuild(
     build(table, rules, seed, measured.then_some(&mut clock as &mut Clock<'_>)).ok()
 }
 
-/// The limits of an access list.
+/// Returns the limits of an access list.
 pub(super) fn list_config(table: &TableSection, engine: AclEngine, seed: u32) -> AclConfig {
     AclConfig {
         engine,
@@ -84,8 +84,8 @@ pub(super) fn list_config(table: &TableSection, engine: AclEngine, seed: u32) ->
     }
 }
 
-/// What answers bursts fastest: an access list, with the engine that suits these rules, or linear or tuple search where the
-/// rules are few. What megaflows cost does not count, since only what comes again brings one.
+/// Builds the engine that looks up bursts fastest: an access list, with the engine that suits these rules, or linear or tuple
+/// search for few rules. The cost of megaflows does not count, since only recurring flows install one.
 fn auto(
     table: &TableSection,
     rules: &[Given<'_>],
@@ -103,7 +103,7 @@ fn auto(
     let mut key = || draw_key(rules[random.below(rules.len() as u64) as usize].2, &mut random);
     let sample: Vec<_> = (0..SAMPLE).map(|_| key()).collect();
     if rules.len() <= CONTEST_RULES_MAX {
-        // Where there is no room for another engine, the one that is there stays.
+        // Without memory for another engine, the present one stays.
         _ = list.choose(&sample, clock);
     }
     let mut engines: Vec<Box<dyn Shared>> = vec![Box::new(list)];
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_takes_what_suits_the_number_of_rules() {
+    fn auto_selects_by_the_number_of_rules() {
         let name = |count: u32, clock: Option<&mut Clock<'_>>| {
             let rules = rules(count);
             let given: Vec<Given<'_>> = rules.iter().map(|(id, priority, m)| (*id, *priority, m)).collect();
@@ -174,12 +174,12 @@ mod tests {
         for count in [9, 64, 65, 2000, 5000] {
             assert_eq!(name(count, Some(&mut || 0)), "acl", "equal, so the default");
         }
-        // Nothing to go by but the rules.
+        // Without a clock, the rules alone decide.
         assert_eq!([8, 9, 64].map(|count| name(count, None)), ["linear", "acl", "acl"]);
     }
 
     #[test]
-    fn every_engine_has_all_rules_and_gives_the_answers_of_linear_search() {
+    fn every_engine_agrees_with_linear_search() {
         use TableEngine::{Acl, Auto, Brute, Dynamic, Linear, Tree, Tuple};
         let rules = rules(40);
         let given: Vec<Given<'_>> = rules.iter().map(|(id, priority, m)| (*id, *priority, m)).collect();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn more_rules_than_there_may_be_are_refused() {
+    fn rules_beyond_the_limit_are_rejected() {
         let rules = rules(3);
         let given: Vec<Given<'_>> = rules.iter().map(|(id, priority, m)| (*id, *priority, m)).collect();
         let small = TableSection { rules_max: 2, ..table(TableEngine::Acl) };

@@ -7,7 +7,7 @@ use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, SessionConfi
 use crate::config::{Config, ConfigError, GpuSection, KeyPath, Source, TableEngine};
 use crate::datapath::Given;
 
-/// Most packets of a batch: at 40 Gbit/s in frames of 64 bytes, what comes in 18 milliseconds.
+/// Maximum packets of a batch: at 40 Gbit/s in frames of 64 bytes, what comes in 18 milliseconds.
 const BATCH_MAX: usize = 1 << 20;
 const SLOTS_MAX: usize = 64;
 
@@ -42,7 +42,7 @@ pub(super) fn failed(error: &GpuError, what: &str, table: &KeyPath, source: &Sou
     ConfigError { environment: !of_rules, ..error }
 }
 
-/// A table of these rules on the device. `list` is its double on the CPU.
+/// Builds a table of these rules on the device. `list` configures its copy on the CPU.
 pub(super) fn table(
     device: &Device,
     section: &GpuSection,

@@ -1,8 +1,8 @@
-//! The sizes in a configuration, and the most that each may be: what cannot be had is refused when the configuration is
-//! read, and not where memory is asked for, since nothing can go on there.
+//! The maximum sizes in a configuration. A size that no machine can provide is rejected when the configuration is read, since a
+//! failed allocation could not be handled.
 //!
-//! Two kinds of sizes: what is allocated, or reserved, at once, and what only bounds that which packets or files bring. The
-//! former are asked for together ([`room`]) before anything is built, since how much there is depends on the machine.
+//! Some sizes are allocated, or reserved, at once; others only limit what packets or files add. The former are requested together
+//! ([`room`]) before anything is built, since available memory depends on the machine.
 
 use std::hint::black_box;
 
@@ -15,13 +15,13 @@ const EXACT_ENTRIES_MAX: usize = 1 << 24;
 const SIGNATURE_ENTRIES_MAX: usize = 1 << 28;
 /// Megaflows have 64 bytes, for which addresses are reserved at once: 2 GiB; what comes with each makes about as much again.
 const MEGAFLOWS_MAX: usize = 1 << 25;
-/// A packet that no megaflow matches is looked for under every mask.
+/// A packet that no megaflow matches is looked up with every mask.
 const MASKS_MAX: usize = 1 << 16;
 /// The table of addresses has 16 bytes an entry and is at most half full: 512 MiB.
 const MACS_MAX: usize = 1 << 24;
 /// Rules and routes are numbered with 32 bits, some of which mark what they are.
 const NUMBERED_MAX: usize = 1 << 30;
-/// Threads. Each looks at what all others have handed over.
+/// Threads. Each polls the handoff rings of all others.
 pub(super) const WORKERS_MAX: usize = 64;
 /// A terabyte.
 const MEMORY_MIB_MAX: usize = 1 << 20;
@@ -34,7 +34,7 @@ struct Size {
     most: usize,
     /// Why not more.
     because: &'static str,
-    /// None where the section may be there several times.
+    /// None for sections that may be repeated.
     default: Option<usize>,
 }
 
@@ -83,7 +83,7 @@ fn sizes(config: &Config) -> Vec<Size> {
             "masks of megaflows",
             cache.masks_max,
             MASKS_MAX,
-            "a packet that none matches is looked for under all",
+            "a packet that none matches is looked up with all",
             default.masks_max,
         ),
         size(
@@ -135,11 +135,11 @@ pub(super) fn room(config: &Config, source: &Source) -> Result<(), ConfigError> 
         + cache.signature_entries.next_power_of_two() * 8
         + cache.megaflows_max * 64;
     let mut probe = Vec::<u8>::new();
-    // Behind the black box, lest the compiler leave out what is given back unused.
+    // The black box keeps the compiler from removing the unused allocation.
     if black_box(&mut probe).try_reserve_exact(bytes).is_ok() && black_box(&probe).capacity() >= bytes {
         return Ok(());
     }
-    let message = format!("the caches take {} MiB, and this machine does not give so much", bytes >> 20);
+    let message = format!("the caches take {} MiB, and this machine does not have that much", bytes >> 20);
     let help = "lower exact_entries, signature_entries or megaflows_max";
     Err(ConfigError { environment: true, ..source.error(&KeyPath::of("cache"), message, help) })
 }
@@ -160,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_cannot_be_had_are_refused_with_the_reason_and_the_most() {
+    fn sizes_beyond_any_machine_are_rejected_with_reason_and_maximum() {
         let table = |line: &str| format!("[[table]]\nnumber = 0\n{line}");
         let routes = |line: &str| format!("[[route_table]]\nnumber = 1\n{line}");
         let sizes = [
             ("[cache]\nexact_entries = ".to_owned(), 1u64 << 24, "2 GiB"),
             ("[cache]\nsignature_entries = ".to_owned(), 1 << 28, "2 GiB"),
             ("[cache]\nmegaflows_max = ".to_owned(), 1 << 25, "2 GiB"),
-            ("[cache]\nmasks_max = ".to_owned(), 1 << 16, "looked for under all"),
+            ("[cache]\nmasks_max = ".to_owned(), 1 << 16, "looked up with all"),
             ("[macs]\nentries_max = ".to_owned(), 1 << 24, "512 MiB"),
             (table("rules_max = "), 1 << 30, "32 bits"),
             (table("memory_mib = "), 1 << 20, "TiB"),
@@ -186,9 +186,9 @@ mod tests {
         assert!(refusal("[cache]\nmegaflows_max = 1000000000\n").is_some());
     }
 
-    /// What `run` allocates it can have, or `check` says so.
+    /// `check` reports what `run` could not allocate.
     #[test]
-    fn what_the_machine_does_not_give_is_said_and_does_not_abort() {
+    fn too_little_memory_is_an_error_and_does_not_abort() {
         let config = |megaflows_max| {
             let mut config = Config::default();
             config.cache.megaflows_max = megaflows_max;
@@ -197,7 +197,7 @@ mod tests {
         let source = Source { file: PathBuf::from("c.toml"), text: "[cache]\n".to_owned() };
         assert!(room(&Config::default(), &source).is_ok());
         // More than addresses have bits for.
-        let error = room(&config(1 << 56), &source).expect_err("no machine has so much");
-        assert!(error.environment && error.message.contains("does not give so much"), "{error}");
+        let error = room(&config(1 << 56), &source).expect_err("no machine has that much");
+        assert!(error.environment && error.message.contains("does not have that much"), "{error}");
     }
 }

@@ -1,23 +1,23 @@
-//! What a switch may still do once its ports are open: as little as it needs.
+//! The capabilities that a switch keeps once its ports are open: only those it needs.
 
 use super::Setup;
 use super::workers;
 
-/// What a switch of a configuration needs of the system once its ports are open.
+/// The capabilities that a switch needs once its ports are open.
 #[derive(Clone, Copy, Debug)]
 pub struct Privileges {
-    /// It opens packet sockets anew where an interface comes back: `CAP_NET_RAW`.
+    /// To reopen packet sockets when an interface reappears: `CAP_NET_RAW`.
     packet_sockets: bool,
-    /// It loads its ruleset anew there: `CAP_NET_ADMIN`, `CAP_BPF`, and memory for frames that no limit is for, `CAP_IPC_LOCK`.
+    /// To reload its BPF program then: `CAP_NET_ADMIN`, `CAP_BPF`, and `CAP_IPC_LOCK` for locked memory without limit.
     programs: bool,
 }
 
 impl Setup {
-    /// What it will need once its ports are open.
+    /// Returns the capabilities that it needs once its ports are open.
     pub fn privileges(&self) -> Privileges {
         use crate::port::PortSpec;
         let programs = self.specs.iter().any(|spec| matches!(spec, PortSpec::AfXdp { .. }));
-        // A socket that is no one of several is bound again, which needs nothing.
+        // A single socket is only bound again, which needs no capability.
         let several = workers::number(&self.config) > 1;
         let sockets = several && self.specs.iter().any(|spec| matches!(spec, PortSpec::AfPacket { .. }));
         Privileges { packet_sockets: programs || sockets, programs }
@@ -25,11 +25,11 @@ impl Setup {
 }
 
 impl Privileges {
-    /// Gives up all others that this process has, and those that programs it starts could get; but for reading files, since a
-    /// configuration may be read anew. To be called before there are other threads: each has its own.
+    /// Drops all other capabilities of this process and of programs that it starts, except reading files, since a reload reads the
+    /// configuration again. Call it before other threads exist: each has capabilities of its own.
     ///
     /// # Errors
-    /// Where the system refuses it.
+    /// Where the system rejects it.
     #[cfg(target_os = "linux")]
     pub fn give_up_others(self) -> std::io::Result<()> {
         use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -47,10 +47,10 @@ impl Privileges {
         Ok(rustix::thread::set_no_new_privs(true)?)
     }
 
-    /// There is nothing to give up.
+    /// Does nothing: there are no capabilities.
     ///
     /// # Errors
-    /// None.
+    /// Never.
     #[cfg(not(target_os = "linux"))]
     pub fn give_up_others(self) -> std::io::Result<()> {
         Ok(())

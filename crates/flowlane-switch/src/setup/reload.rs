@@ -1,4 +1,4 @@
-//! A configuration that is read again while the switch runs: its rules may be others.
+//! Reloading a configuration while the switch runs: only its rules may differ.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
@@ -11,7 +11,7 @@ use super::{Setup, SetupError, port_names};
 use crate::config::{Config, KeyPath, TableSection};
 use crate::ruleset::Ruleset;
 
-/// What a running switch remembers of its configuration.
+/// The configuration of a running switch, to compare a reload with.
 pub struct Reload {
     file: PathBuf,
     sections: Vec<Section>,
@@ -33,7 +33,7 @@ struct Section {
 fn sections(setup: &Setup) -> Vec<Section> {
     let config: &Config = &setup.config;
     let folder = setup.source.folder();
-    // Of a file that is not there any more, nothing is left.
+    // A missing file has no content.
     let content = |file: &Option<PathBuf>| {
         let bytes = file.as_ref().and_then(|file| std::fs::read(folder.join(file)).ok());
         BuildHasherDefault::<DefaultHasher>::new().hash_one(bytes)
@@ -71,20 +71,20 @@ fn sections(setup: &Setup) -> Vec<Section> {
 }
 
 impl Reload {
-    /// What to remember of the configuration that a switch is set up from.
+    /// Records the configuration that a switch is set up from.
     pub fn of(setup: &Setup) -> Self {
         Self { file: setup.source.file.clone(), sections: sections(setup), ports: port_names(&setup.config) }
     }
 
-    /// The port of this name.
+    /// Returns the port of this name.
     pub fn port(&self, name: &str) -> Option<PortNo> {
         self.ports.get(name).copied()
     }
 
-    /// The rules of a configuration: of the one that the switch was started with, where none is named.
+    /// Reads the rules of a configuration: by default, of the one that the switch was started with.
     ///
     /// # Errors
-    /// Where it is wrong, or differs in more than rules.
+    /// Where the configuration is wrong, or differs in more than rules.
     pub fn read(&self, file: Option<&Path>) -> Result<Vec<Rule>, SetupError> {
         let setup = Setup::read(file.unwrap_or(&self.file))?;
         let (old, new) = (&self.sections, sections(&setup));
@@ -105,7 +105,7 @@ impl Reload {
         Ok(setup.rules)
     }
 
-    /// What makes a program's rules these.
+    /// Returns the flow-mods that make the rules of a ruleset equal to `rules`.
     pub fn changes(ruleset: &Ruleset, rules: Vec<Rule>) -> Vec<FlowMod> {
         let name = |rule: &Rule| (rule.table, rule.priority, rule.matches.clone());
         let wanted: HashSet<_> = rules.iter().map(name).collect();
@@ -147,7 +147,7 @@ mod tests {
         [[route_table.next_hop]]\nname = \"192.0.2.1\"\nactions = \"output:1\"\n";
 
     #[test]
-    fn a_file_of_routes_that_has_changed_is_not_passed_over() {
+    fn a_changed_file_of_routes_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
         let [config, routes] = ["switch.toml", "routes.txt"].map(|name| folder.path().join(name));
         std::fs::write(&config, CONFIG).unwrap();

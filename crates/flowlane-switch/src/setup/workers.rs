@@ -1,4 +1,4 @@
-//! The workers of a switch: what each has for itself, and what they have in common.
+//! Builds the workers of a switch: their own parts, and those that they share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::packet::{Spread, Steer};
 use crate::stage::{Function, Share, Steering};
 use crate::state::mac_table::MacTable;
 
-/// How many workers a configuration asks for.
+/// Returns the number of workers of a configuration.
 pub(super) fn number(config: &Config) -> usize {
     match config.switch.workers {
         0 => std::thread::available_parallelism().map_or(1, usize::from).min(limits::WORKERS_MAX),
@@ -53,12 +53,12 @@ impl Setup {
     pub(super) fn open_workers(mut self, random: u32, workers: usize) -> Result<Vec<Worker>, SetupError> {
         limits::room(&self.config, &self.source)?;
         let seed = self.config.switch.seed.unwrap_or(random);
-        // What is wrong with the configuration is said before what the machine lacks.
+        // Errors of the configuration are reported before those of the environment.
         let device =
             gpu::open(&self.config, &self.source).or_else(|lack| self.check().and(Err(lack.into())))?;
         let begun = Instant::now();
         let mut clock = || begun.elapsed().as_nanos() as u64;
-        // Who gives the seed wants to repeat a run exactly.
+        // A given seed asks for exactly repeatable runs.
         let clock = self.config.switch.seed.is_none().then_some(&mut clock as &mut engine::Clock<'_>);
         let rules = std::mem::take(&mut self.rules);
         let pipelines = self.pipelines(rules, seed, device.as_ref(), clock, workers)?;
@@ -70,7 +70,7 @@ impl Setup {
             .collect())
     }
 
-    /// A worker of what it has.
+    /// Builds a worker from its pipeline and its ports.
     fn worker(&self, pipeline: Pipeline, egress: Egress, seed: u32) -> Worker {
         let config = &self.config;
         let cache = CacheConfig { seed, ..config.cache };
@@ -84,7 +84,7 @@ impl Setup {
         worker
     }
 
-    /// The ports, and what sends to them, of each worker.
+    /// Opens the ports, and builds the egress of each worker.
     fn egresses(&self, seed: u32, workers: usize) -> Result<Vec<Egress>, SetupError> {
         let config = &self.config;
         let macs = MacTable::new(config.macs.entries_max, config.macs.ageing_s, seed.rotate_left(7));
@@ -97,7 +97,7 @@ impl Setup {
         for ((n, section), spec) in config.port.iter().enumerate().zip(&self.specs) {
             let at = KeyPath::section("port", n);
             let name = port_name(section.number, section.name.as_deref());
-            let spread = |me| match spec.spreads_itself() {
+            let spread = |me| match spec.applies_rss() {
                 true => self.spread(section, seed, me, workers),
                 false => Ok(Spread::new(me, workers)),
             };
@@ -106,7 +106,7 @@ impl Setup {
             for (egress, queue) in egresses.iter_mut().zip(queues) {
                 let mut slot = PortSlot::new(PortNo(section.number), &name, &section.open, queue);
                 (slot.decapsulate, slot.vrf) = (section.decapsulate, section.vrf);
-                if slot.port.is_for_all() {
+                if slot.port.needs_software_rss() {
                     slot.spread = Some(self.spread(section, seed, 0, workers)?);
                 }
                 egress.ports.add(slot);
@@ -124,7 +124,7 @@ impl Setup {
         Ok(egresses)
     }
 
-    /// A worker's share of a port's frames.
+    /// Returns a worker's share of a port's frames.
     fn spread(
         &self,
         port: &PortSection,
@@ -135,14 +135,14 @@ impl Setup {
         Ok(Spread::new(me, workers).steered(self.steering(port, seed, workers)?))
     }
 
-    /// What knows for whom a port's frames are, better than their flows say.
+    /// Returns the stage that determines the worker of a port's frames, if that is better than a hash of the flow.
     fn steering(
         &self,
         port: &PortSection,
         seed: u32,
         workers: usize,
     ) -> Result<Option<Box<dyn Steer>>, ConfigError> {
-        // What comes in a tunnel is only seen when it is out.
+        // Inner headers are seen only after decapsulation.
         let is_asked_for = self.config.switch.spread == SpreadMode::Auto && !port.decapsulate && workers > 1;
         let function =
             self.functions.iter().filter(|_| is_asked_for).max_by_key(|function| function.weight());
@@ -151,7 +151,7 @@ impl Setup {
         Ok(Some(Box::new(Steering::new(function, port.number))))
     }
 
-    /// The tables with these rules, for each worker.
+    /// Builds the tables with these rules for each worker.
     fn pipelines(
         &self,
         rules: Vec<Rule>,
@@ -172,7 +172,7 @@ impl Setup {
         Ok(others)
     }
 
-    /// A worker's share of a function.
+    /// Builds a worker's shard of a stateful stage.
     pub(super) fn function(
         &self,
         function: &FunctionSetup,

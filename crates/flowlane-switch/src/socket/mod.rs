@@ -1,10 +1,10 @@
-//! The control socket: a Unix socket on which a running switch answers, in JSON-RPC 2.0.
+//! The control socket: a Unix socket on which a running switch serves JSON-RPC 2.0.
 
 mod rpc;
-mod served;
+mod server;
 
 pub use rpc::{CallError, Client, PROTOCOL, RpcError};
-pub use served::{ChangeReport, FlowReport, GoneReport, LineError, MacEntry, Served};
+pub use server::{ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry};
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -16,46 +16,45 @@ use std::thread::JoinHandle;
 
 use rpc::LINE_MAX;
 
-use crate::port::claim::own_folder;
+use crate::port::interface_lock::runtime_folder;
 
-/// Connections at a time.
+/// Maximum number of open connections.
 const CONNECTIONS_MAX: usize = 64;
 
-/// A socket on which a switch answers. It goes when this is dropped.
+/// A listening control socket. Dropping it closes the socket and removes its file.
 pub struct Socket {
     path: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Why there is no control socket.
+/// An error of opening the control socket.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// A switch that runs has it.
+    /// Another running switch listens on the path.
     #[error("another switch answers on {}; give this one another with --socket", .0.display())]
     Taken(PathBuf),
-    /// The system refuses it.
+    /// The system rejects it.
     #[error("no control socket on {}: {source}", .path.display())]
     Io {
         path: PathBuf,
-        /// What it says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Where a switch answers, and is looked for, if nothing else is said.
+/// Returns the default path of the control socket, for servers and clients.
 pub fn default_path() -> PathBuf {
-    own_folder().join("control.sock")
+    runtime_folder().join("control.sock")
 }
 
 impl Socket {
-    /// Answers on a socket at this path from now on, to whoever may connect to it: only this user may. A folder that is not
-    /// there is made.
+    /// Listens on a socket at this path, which only this user may connect to. Creates the folder if it is missing.
     ///
     /// # Errors
-    /// Where another switch answers there, or the system refuses it.
-    pub fn open(path: &Path, served: Arc<Served>) -> Result<Self, SocketError> {
+    /// Where another switch listens there, or the system rejects it.
+    pub fn open(path: &Path, server: Arc<ControlServer>) -> Result<Self, SocketError> {
         let failed = |source| SocketError::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
@@ -65,7 +64,7 @@ impl Socket {
                 if UnixStream::connect(path).is_ok() {
                     return Err(SocketError::Taken(path.to_owned()));
                 }
-                // Left behind by one that was killed.
+                // Left over from a switch that was killed.
                 std::fs::remove_file(path).map_err(failed)?;
                 UnixListener::bind(path)
             }
@@ -76,7 +75,7 @@ impl Socket {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopping, path) = (stop.clone(), path.to_owned());
         let thread = std::thread::Builder::new().name("control".to_owned());
-        let thread = thread.spawn(move || listen(&listener, &served, &stopping));
+        let thread = thread.spawn(move || listen(&listener, &server, &stopping));
         let thread = thread.map_err(|source| SocketError::Io { path: path.clone(), source })?;
         Ok(Self { path, stop, thread: Some(thread) })
     }
@@ -89,7 +88,7 @@ impl Socket {
 impl Drop for Socket {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
-        // Wakes whoever accepts.
+        // Wakes the thread that accepts connections.
         drop(UnixStream::connect(&self.path));
         _ = std::fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take() {
@@ -98,14 +97,14 @@ impl Drop for Socket {
     }
 }
 
-fn listen(listener: &UnixListener, served: &Arc<Served>, stop: &AtomicBool) {
+fn listen(listener: &UnixListener, server: &Arc<ControlServer>, stop: &AtomicBool) {
     let connections = Arc::new(AtomicUsize::new(0));
     for connection in listener.incoming() {
         if stop.load(Ordering::SeqCst) {
             return;
         }
         let Ok(connection) = connection else {
-            // Too many files are open, say: others may close theirs.
+            // Too many open files, for example: other connections may be closed.
             std::thread::sleep(std::time::Duration::from_millis(10));
             continue;
         };
@@ -113,10 +112,10 @@ fn listen(listener: &UnixListener, served: &Arc<Served>, stop: &AtomicBool) {
             connections.fetch_sub(1, Ordering::SeqCst);
             continue;
         }
-        let (served, count) = (served.clone(), connections.clone());
+        let (server, count) = (server.clone(), connections.clone());
         let thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
-            // Whoever is connected may go at any time.
-            _ = serve(&connection, &served);
+            // The client may disconnect at any time.
+            _ = serve(&connection, &server);
             count.fetch_sub(1, Ordering::SeqCst);
         });
         if thread.is_err() {
@@ -125,8 +124,8 @@ fn listen(listener: &UnixListener, served: &Arc<Served>, stop: &AtomicBool) {
     }
 }
 
-/// Answers line after line.
-fn serve(connection: &UnixStream, served: &Served) -> io::Result<()> {
+/// Answers the requests of a connection, one line at a time.
+fn serve(connection: &UnixStream, server: &ControlServer) -> io::Result<()> {
     let mut lines = BufReader::new(connection);
     let mut line = String::new();
     loop {
@@ -137,7 +136,7 @@ fn serve(connection: &UnixStream, served: &Served) -> io::Result<()> {
         if !line.ends_with('\n') && line.len() as u64 == LINE_MAX {
             return Ok(());
         }
-        if let Some(mut answer) = rpc::answer(&line, |method, params| served.call(method, params)) {
+        if let Some(mut answer) = rpc::answer(&line, |method, params| server.call(method, params)) {
             answer.push('\n');
             let mut to = connection;
             to.write_all(answer.as_bytes())?;

@@ -1,4 +1,4 @@
-//! JSON-RPC 2.0 (jsonrpc.org/specification), a message a line: what goes over the control socket.
+//! The messages of the control socket: JSON-RPC 2.0 (jsonrpc.org/specification), one per line.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -7,48 +7,48 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Increases whenever a method asks for something else, or says something else, than before.
+/// Version of the protocol. It increases whenever parameters or results of a method change.
 pub const PROTOCOL: u32 = 1;
 
-/// Bytes of a line: a bundle of half a million rules.
+/// Maximum length of a line in bytes: a bundle of half a million rules.
 pub(super) const LINE_MAX: u64 = 64 << 20;
 
-/// What is asked for.
+/// A request.
 #[derive(Debug, Deserialize)]
 pub(super) struct Request {
     pub(super) jsonrpc: String,
     pub(super) method: String,
     #[serde(default)]
     pub(super) params: Value,
-    /// None where no answer is wanted.
+    /// None for a notification.
     #[serde(default)]
     pub(super) id: Option<Value>,
 }
 
-/// Why a method did not do what was asked.
+/// The error of a method.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct RpcError {
-    /// By the specification, or one of those below.
+    /// A code of the specification, or one of the constants of this type.
     pub code: i64,
     pub message: String,
-    /// What more there is to say: for lines that are wrong, each with its place.
+    /// Further data: for errors in lines, each line with its place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 
 impl RpcError {
-    /// No JSON.
+    /// The line is not JSON.
     pub const PARSE: i64 = -32700;
-    /// No request.
+    /// The line is not a request.
     pub const REQUEST: i64 = -32600;
-    /// There is no such method.
+    /// The method does not exist.
     pub const METHOD: i64 = -32601;
-    /// What was given with the request is wrong.
+    /// The parameters are wrong.
     pub const PARAMS: i64 = -32602;
-    /// A change that the switch refuses; nothing has changed.
+    /// The switch rejects a change; nothing has changed.
     pub const REFUSED: i64 = 1;
-    /// The switch does not run, or not any more.
+    /// The switch does not run.
     pub const STOPPED: i64 = 2;
 
     pub(super) fn new(code: i64, message: impl Into<String>) -> Self {
@@ -56,7 +56,7 @@ impl RpcError {
     }
 }
 
-/// The line that answers a request, if any does.
+/// Returns the line that answers a request; `None` for a notification.
 pub(super) fn answer(
     line: &str,
     call: impl FnOnce(&str, Value) -> Result<Value, RpcError>,
@@ -90,18 +90,18 @@ fn render(id: Value, result: Result<Value, RpcError>) -> String {
     .to_string()
 }
 
-/// Why a call came to nothing.
+/// An error of a call.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// There is no switch, or it has gone.
+    /// No switch is connected.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It says no.
+    /// The method failed.
     #[error(transparent)]
     Rpc(#[from] RpcError),
-    /// It says what no switch says.
-    #[error("what answers is no switch of this version: {0}")]
+    /// The answer is not that of a switch.
+    #[error("the answer is not that of a switch of this version: {0}")]
     Answer(String),
 }
 
@@ -119,18 +119,18 @@ struct Answer {
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to a switch.
     ///
     /// # Errors
-    /// Where nobody listens there.
+    /// Where no switch listens on the path.
     pub fn connect(path: &Path) -> io::Result<Self> {
         Ok(Self { stream: BufReader::new(UnixStream::connect(path)?), id: 0 })
     }
 
-    /// Calls a method, and waits for what it says.
+    /// Calls a method, and waits for its result.
     ///
     /// # Errors
-    /// What the switch says, or that there is none any more.
+    /// The method's error, or that the connection is closed.
     pub fn call(&mut self, method: &str, params: &impl Serialize) -> Result<Value, CallError> {
         self.id += 1;
         let request = json!({ "jsonrpc": "2.0", "id": self.id, "method": method, "params": params });
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_answered_and_what_is_none_is_told_why() {
+    fn requests_are_answered_and_malformed_ones_get_an_error_code() {
         let said = |line: &str| serde_json::from_str::<Value>(&answer(line, call).unwrap()).unwrap();
         let echoed = said(r#"{"jsonrpc":"2.0","method":"echo","params":[1,{"a":"b"}],"id":"x"}"#);
         assert_eq!(echoed, json!({ "jsonrpc": "2.0", "id": "x", "result": [1, { "a": "b" }] }));
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(code("[]"), Some(RpcError::REQUEST));
         assert_eq!(code(r#"{"jsonrpc":"1.0","method":"echo","id":1}"#), Some(RpcError::REQUEST));
         assert_eq!(code(r#"{"jsonrpc":"2.0","method":"nothing","id":1}"#), Some(RpcError::METHOD));
-        // A notification wants no answer.
+        // A notification has no answer.
         assert_eq!(answer(r#"{"jsonrpc":"2.0","method":"nothing"}"#, call), None);
     }
 }

@@ -253,7 +253,7 @@ fn change_at_random(
         }
         control.change(&mods).unwrap();
         if random.below(3) == 0 {
-            control.renew();
+            control.rebuild_engines();
         }
         changed.iter().for_each(|slot| acknowledged[usize::from(*slot)].store(version, Ordering::SeqCst));
         random.hinder();
@@ -266,21 +266,21 @@ fn no_packet_meets_a_rule_that_is_gone_and_none_is_lost_or_counted_twice() {
     for seed in 0..12 {
         let acknowledged: Acknowledged = Arc::default();
         let (mut worker, table, made, sent) = switch(seed, &acknowledged);
-        let mut control = Control::over(&mut worker).unwrap();
+        let mut control = Control::attach(&mut worker).unwrap();
         let built = Arc::new(AtomicU64::new(0));
         let count = built.clone();
         let build = move |rules: &[Given<'_>], _| -> Option<Box<dyn Shared>> {
             count.fetch_add(1, Ordering::Relaxed);
             Some(Box::new(AclSearch::build(tree(), rules.iter().copied()).unwrap()))
         };
-        control.renew_with(table, Arc::new(build));
-        control.renew_every(Duration::ZERO);
+        control.rebuild_with(table, Arc::new(build));
+        control.set_rebuild_interval(Duration::ZERO);
         let stop = AtomicBool::new(false);
         let (slots, gone, statistics, missed) = std::thread::scope(|scope| {
             let running = scope.spawn(|| worker.run(Until::default(), &stop, |_| {}));
             let stopping = Stopping(&stop);
             let slots = change_at_random(&mut control, table, seed, 400, &acknowledged);
-            let gone = control.wait_for_gone();
+            let gone = control.wait_for_flow_removed();
             drop(stopping);
             running.join().unwrap().unwrap();
             let statistics = control.statistics(|_, _| true);
@@ -335,7 +335,7 @@ fn still(rules: &str) -> (Worker, Control) {
     }
     let caches = CacheConfig { adaptive: false, ..CacheConfig::default() };
     let mut worker = Worker::new(Lookup::new(pipeline, caches), egress, 64, Clock::Frames);
-    let control = Control::over(&mut worker).unwrap();
+    let control = Control::attach(&mut worker).unwrap();
     (worker, control)
 }
 
@@ -445,8 +445,11 @@ fn rules_go_when_their_time_is_over_or_nobody_uses_them() {
     assert_eq!(at(&mut control, 26, Some(20)), 1);
     at(&mut control, 27, None);
     at(&mut control, 28, None);
-    let gone: Vec<_> =
-        control.take_gone().into_iter().map(|g| (g.reason, g.count.packets, g.lasted.as_secs())).collect();
+    let gone: Vec<_> = control
+        .take_flow_removed()
+        .into_iter()
+        .map(|g| (g.reason, g.count.packets, g.duration.as_secs()))
+        .collect();
     let expected = [(Reason::IdleTimeout, 1, 8), (Reason::IdleTimeout, 1, 17), (Reason::HardTimeout, 5, 25)];
     assert_eq!(gone, expected);
 }
@@ -472,7 +475,7 @@ fn a_hundred_thousand_changes_leave_nothing_behind() {
             .collect();
         control.change(&changes(&mods)).unwrap();
         worker.inject(0, &[&frame]).unwrap();
-        control.take_gone();
+        control.take_flow_removed();
     }
     assert_eq!(control.ruleset().tables().map(|(_, table)| table.len()).sum::<usize>(), 1 + there.len());
     // Handles are used again: as many as went before the worker had brought its counters, at most.

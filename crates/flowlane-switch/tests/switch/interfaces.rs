@@ -290,7 +290,7 @@ fn what_the_kernel_has_no_room_for_is_counted_as_lost() {
         frames.clear();
         port.receive(&mut frames).unwrap();
         received += frames.len() as u64;
-        lost += port.lost();
+        lost += port.rx_dropped();
     }
     assert!(received > 0 && lost > 0, "{received} received, {lost} lost");
     assert_eq!(received + lost, sent);
@@ -326,7 +326,7 @@ fn frames_pass_by_the_network_stack_both_ways_whole_and_in_order() {
             assert!(frames.iter().all(|frame| port.send(frame).unwrap()) && port.flush().unwrap() == 0);
             assert!(receive(&mut peer, 60) == bytes, "{mode:?}: out");
         }
-        assert_eq!(port.lost(), 0);
+        assert_eq!(port.rx_dropped(), 0);
         // More at once than the rings hold: what finds no room is not taken.
         let taken = (0..5000).filter(|_| port.send(&frames[7]).unwrap()).count();
         assert!(taken >= 2000, "{taken}");

@@ -6,7 +6,7 @@ use flowlane::generate::{Random, build_frame, draw_key};
 use flowlane::packet::Field;
 use flowlane::rule::Match;
 use flowlane_capture::CaptureReader;
-use flowlane_switch::hostile::{self, Pair};
+use flowlane_switch::fuzz_invariants::{self, Pair};
 
 const MUTATIONS: u32 = 1_000_000;
 
@@ -70,10 +70,10 @@ fn every_frame_and_every_truncation_of_it_is_handled_alike_with_and_without_cach
     let frames = [made(), recorded()].concat();
     let mut count = 0;
     for frame in &frames {
-        hostile::packet_parse(frame);
+        fuzz_invariants::packet_parse(frame);
         pair.compare(frame);
         for len in 0..frame.len().min(200) {
-            hostile::packet_parse(&frame[..len]);
+            fuzz_invariants::packet_parse(&frame[..len]);
             pair.compare(&frame[..len]);
             count += 1;
         }
@@ -113,7 +113,7 @@ fn mutated(frames: &[Vec<u8>], count: u32, seed: u64) {
         if random.chance(0.05) {
             mutated.resize(mutated.len() + random.index(64), random.bits() as u8);
         }
-        hostile::packet_parse(&mutated);
+        fuzz_invariants::packet_parse(&mutated);
         pair.compare(&mutated);
     }
     println!("{count} mutations, (cached, slow) {:?}", pair.hits());
@@ -124,11 +124,11 @@ fn mutated(frames: &[Vec<u8>], count: u32, seed: u64) {
 fn what_fuzzing_found_and_what_it_starts_from_is_replayed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
     let targets: [(&str, Check); 5] = [
-        ("packet_parse", hostile::packet_parse),
-        ("capture", hostile::capture),
-        ("flow_syntax", hostile::flow_syntax),
-        ("classbench", hostile::classbench),
-        ("switch", hostile::switch),
+        ("packet_parse", fuzz_invariants::packet_parse),
+        ("capture", fuzz_invariants::capture),
+        ("flow_syntax", fuzz_invariants::flow_syntax),
+        ("classbench", fuzz_invariants::classbench),
+        ("switch", fuzz_invariants::switch),
     ];
     let mut files = 0;
     for (name, check) in targets {

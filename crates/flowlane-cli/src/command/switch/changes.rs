@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use flowlane::rule::{FlowMod, ReadOptions, read_changes};
 use flowlane_switch::setup::Reload;
-use flowlane_switch::socket::Served;
+use flowlane_switch::socket::ControlServer;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -53,7 +53,7 @@ impl Replay {
     }
 
     /// Makes each change when it is due, until the switch has ended.
-    pub(super) fn run(&self, served: &Served, begun: Instant, ended: &AtomicBool) -> Replayed {
+    pub(super) fn run(&self, served: &ControlServer, begun: Instant, ended: &AtomicBool) -> Replayed {
         let mut done = Replayed {
             flow_mods: 0,
             bundles: 0,
@@ -97,7 +97,7 @@ impl Replay {
                     break;
                 }
             }
-            drop(control.take_gone());
+            drop(control.take_flow_removed());
             drop(control);
             let in_force = begun.elapsed();
             times.extend(these.iter().map(|one| in_force.saturating_sub(due(one)).as_micros() as u64));

@@ -203,7 +203,7 @@ fn changed(change: ChangeReport) -> String {
     let ChangeReport { added, modified, removed, microseconds, gone } = change;
     let mut out = String::new();
     if !gone.is_empty() {
-        let row = |gone: &flowlane_switch::socket::GoneReport| {
+        let row = |gone: &flowlane_switch::socket::FlowRemovedReport| {
             vec![gone.rule.clone(), count(gone.packets), count(gone.bytes), format!("{:.1} s", gone.lasted_s)]
         };
         let shown = 20;

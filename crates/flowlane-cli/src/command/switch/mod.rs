@@ -14,7 +14,7 @@ use flowlane_switch::config::Config;
 use flowlane_switch::datapath::{Until, Worker};
 use flowlane_switch::report::Report;
 use flowlane_switch::setup::{Reload, Setup};
-use flowlane_switch::socket::{Served, Socket, SocketError, default_path};
+use flowlane_switch::socket::{ControlServer, Socket, SocketError, default_path};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -81,7 +81,7 @@ fn run_switch(options: &SwitchOptions) -> Result<(), Failure> {
     }
     switch.workers_mut().iter_mut().for_each(|worker| adjust(worker, options));
     let stop = Arc::new(AtomicBool::new(false));
-    let served = Arc::new(Served::new(control, reload, stop.clone()));
+    let served = Arc::new(ControlServer::new(control, reload, stop.clone()));
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|e| Failure::Environment(format!("no signal handler: {e}")))?;
     let (hearing, signalled) = (signals.handle(), served.clone());
@@ -141,7 +141,7 @@ fn adjust(worker: &mut Worker, options: &SwitchOptions) {
 }
 
 /// Stops the switch where it is told to, and reads its configuration anew.
-fn hear(signals: &mut Signals, served: &Served, stop: &AtomicBool) {
+fn hear(signals: &mut Signals, served: &ControlServer, stop: &AtomicBool) {
     for signal in signals.forever() {
         if signal == SIGHUP {
             match served.reload(None) {
@@ -161,7 +161,11 @@ fn hear(signals: &mut Signals, served: &Served, stop: &AtomicBool) {
 }
 
 /// The socket that was asked for; the usual one where the switch has ports that live on, and nobody else has it.
-fn open_socket(asked: Option<&Path>, live: bool, served: &Arc<Served>) -> Result<Option<Socket>, Failure> {
+fn open_socket(
+    asked: Option<&Path>,
+    live: bool,
+    served: &Arc<ControlServer>,
+) -> Result<Option<Socket>, Failure> {
     let path = match asked {
         Some(path) => path.to_owned(),
         None if live => default_path(),

@@ -116,7 +116,8 @@ fn bursts_through_functions_are_packets_one_after_the_other_with_caches_and_with
         let caches = CacheConfig { exact_insert_inverse: 1, ..CacheConfig::default() };
         let (mut cached, cached_sent) = with_functions(caches, Lookups::Batch);
         let mut told_right = 0;
-        let mut controls = [&mut alone, &mut plain, &mut cached].map(|worker| Control::over(worker).unwrap());
+        let mut controls =
+            [&mut alone, &mut plain, &mut cached].map(|worker| Control::attach(worker).unwrap());
         for round in 0..20 {
             if changes {
                 let mods = read_changes(r.pick(&CHANGES), "changes", &ReadOptions::default()).unwrap();

@@ -47,7 +47,7 @@ fn an_idle_worker_waits_and_whatever_comes_wakes_it() {
     pipeline.add_rule(Rule::new(Match::any(), vec![Action::InPort])).unwrap();
     let lookup = Lookup::new(pipeline, CacheConfig::default());
     let mut worker = Worker::new(lookup, egress, 32, Clock::Wall);
-    let control = Control::over(&mut worker).unwrap();
+    let control = Control::attach(&mut worker).unwrap();
     let (mail, stop) = (worker.mailbox(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| worker.run(Until::default(), &stop, |_| {}).unwrap());

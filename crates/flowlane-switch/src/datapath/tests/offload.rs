@@ -81,7 +81,7 @@ fn through(rules: &[&str], carries: bool) -> (Whole, u64) {
         pipeline.add_rule(rule).unwrap();
     }
     let mut worker = Worker::new(Lookup::new(pipeline, CacheConfig::default()), egress, 32, Clock::Wall);
-    let control = Control::over(&mut worker).unwrap();
+    let control = Control::attach(&mut worker).unwrap();
     worker.run(Until::default(), &AtomicBool::new(false), |_| {}).unwrap();
     let bytes = control.statistics(|_, _| true)[0].count.bytes;
     let sent = std::mem::take(&mut *sent.lock().unwrap());

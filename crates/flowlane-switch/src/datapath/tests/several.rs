@@ -113,7 +113,7 @@ fn egresses(sources: Vec<Source>, sent: &Sent, workers: usize, how: Spreading) -
         let number = source.number;
         for (egress, queue) in egresses.iter_mut().zip(queues(source, workers, how)) {
             let mut slot = PortSlot::new(PortNo(number), &format!("port{number}"), "", queue);
-            slot.spread = slot.port.is_for_all().then(|| spread(how, number, 0, workers));
+            slot.spread = slot.port.needs_software_rss().then(|| spread(how, number, 0, workers));
             egress.ports.add(slot);
         }
     }
@@ -399,7 +399,7 @@ fn rules_change_for_all_workers_at_once_and_counters_are_kept() {
         let egresses = egresses(sources, &sent, workers, Spreading::ByPort);
         let mut switch =
             switch(forked(worker.lookup.pipeline, workers), egresses, CacheConfig::default(), Clock::Wall);
-        let mut control = Control::over_all(switch.workers_mut()).expect("nobody else has");
+        let mut control = Control::attach_all(switch.workers_mut()).expect("nobody else has");
         let (stop, ended) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut changes = 0;
         let gone = std::thread::scope(|scope| {
@@ -420,12 +420,12 @@ fn rules_change_for_all_workers_at_once_and_counters_are_kept() {
                 let mods = read_changes(&text, "", &ReadOptions::default()).unwrap();
                 // Where a change fails, the run ends all the same.
                 control.change(&mods).inspect_err(|_| held.store(0, Ordering::Relaxed)).unwrap();
-                gone += control.take_gone().iter().map(|gone| gone.count.packets).sum::<u64>();
+                gone += control.take_flow_removed().iter().map(|gone| gone.count.packets).sum::<u64>();
                 changes += 1;
                 held.store(held.load(Ordering::Relaxed).saturating_sub(FRAMES_A_CHANGE), Ordering::Relaxed);
             }
             running.join().unwrap();
-            gone + control.wait_for_gone().iter().map(|gone| gone.count.packets).sum::<u64>()
+            gone + control.wait_for_flow_removed().iter().map(|gone| gone.count.packets).sum::<u64>()
         });
         assert_eq!(sent.lock().unwrap().len(), 400_000);
         let counted: u64 = control.statistics(|_, _| true).iter().map(|flow| flow.count.packets).sum();

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::net::{SendAncillaryBuffer, SendFlags};
 
-use super::train::Train;
+use super::udp_gso::GsoBatch;
 use super::{BATCH, SHORT};
 use crate::packet::{Frame, Offload};
 use crate::port::offload::VNET_HEADER;
@@ -18,7 +18,7 @@ pub(super) struct Outgoing {
     /// Where each ends, and how many frames it is.
     ends: Vec<(usize, usize)>,
     /// The last, where others may be appended to it.
-    train: Option<Train>,
+    batch: Option<GsoBatch>,
     /// The kernel does not cut what has been put together.
     is_single: bool,
     /// Frames that the system did not take, since somebody asked.
@@ -48,10 +48,10 @@ impl Outgoing {
     /// Appends a frame to the last one, where the kernel can cut it off again; says whether it did.
     #[inline]
     fn append(&mut self, frame: &Frame) -> bool {
-        let (Some(train), Some((end, frames))) = (&mut self.train, self.ends.last_mut()) else {
+        let (Some(batch), Some((end, frames))) = (&mut self.batch, self.ends.last_mut()) else {
             return false;
         };
-        let is_next = train.append(&mut self.bytes, frame);
+        let is_next = batch.append(&mut self.bytes, frame);
         if is_next {
             (*end, *frames) = (self.bytes.len(), *frames + 1);
         }
@@ -61,7 +61,7 @@ impl Outgoing {
     #[inline]
     fn push(&mut self, frame: &Frame) {
         self.close();
-        self.train = if self.is_single { None } else { Train::of(frame, self.bytes.len()) };
+        self.batch = if self.is_single { None } else { GsoBatch::of(frame, self.bytes.len()) };
         self.bytes.extend_from_slice(&Offload::header(frame.offload));
         self.bytes.extend_from_slice(frame.bytes());
         self.ends.push((self.bytes.len(), 1));
@@ -69,8 +69,8 @@ impl Outgoing {
 
     /// Nothing more is appended to the last one.
     fn close(&mut self) {
-        if let Some(train) = self.train.take() {
-            train.close(&mut self.bytes);
+        if let Some(batch) = self.batch.take() {
+            batch.close(&mut self.bytes);
         }
     }
 

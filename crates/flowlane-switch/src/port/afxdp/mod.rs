@@ -150,7 +150,7 @@ impl AfXdpPort {
     #[cold]
     fn look(&mut self) {
         self.looked = Instant::now();
-        self.lost += self.queues.iter_mut().map(Queue::lost).sum::<u64>();
+        self.lost += self.queues.iter_mut().map(Queue::rx_dropped).sum::<u64>();
         let index = interface_index(&self.shared.interface).map(|index| index as u32);
         if index == Some(self.index) && !self.queues.is_empty() {
             return;
@@ -217,7 +217,7 @@ impl Port for AfXdpPort {
         };
         self.calls = self.calls.wrapping_add(1);
         if self.calls.is_multiple_of(CALLS) {
-            self.lost += self.queues.iter_mut().map(Queue::lost).sum::<u64>();
+            self.lost += self.queues.iter_mut().map(Queue::rx_dropped).sum::<u64>();
         }
         for queue in &mut self.queues {
             if queue.has_unsent() {
@@ -238,7 +238,7 @@ impl Port for AfXdpPort {
         self.all.as_ref().map(AsFd::as_fd).or(first)
     }
 
-    fn lost(&mut self) -> u64 {
+    fn rx_dropped(&mut self) -> u64 {
         std::mem::take(&mut self.lost)
     }
 

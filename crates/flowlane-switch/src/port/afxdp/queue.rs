@@ -191,7 +191,7 @@ impl Queue {
     }
 
     /// How many frames have come, since this was last asked, that the kernel could not hand over.
-    pub(super) fn lost(&mut self) -> u64 {
+    pub(super) fn rx_dropped(&mut self) -> u64 {
         let Ok(statistics) = sockopt::xdp_statistics(&self.socket) else { return 0 };
         let lost = statistics.rx_dropped + statistics.rx_ring_full.unwrap_or(0);
         lost - std::mem::replace(&mut self.lost_before, lost).min(lost)

@@ -49,7 +49,7 @@ fn run(case: &Case, r: &mut Random, options: Options) -> Result<(), String> {
     let mut model = Model::new(&case.tables, &PORTS);
     model.forward_malformed = case.forward_malformed;
     switch.forward_malformed(case.forward_malformed);
-    let mut control = Control::over(&mut switch.worker).expect("the worker is new");
+    let mut control = Control::attach(&mut switch.worker).expect("the worker is new");
     for (number, kind) in (0..).zip(&case.tables) {
         if let Kind::Rules(_) = kind {
             let build = move |rules: &[Given<'_>], _| {
@@ -57,7 +57,7 @@ fn run(case: &Case, r: &mut Random, options: Options) -> Result<(), String> {
                 let filled = rules.iter().try_for_each(|(id, priority, m)| engine.insert(*id, *priority, m));
                 filled.ok().map(|()| engine)
             };
-            control.renew_with(number, Arc::new(build));
+            control.rebuild_with(number, Arc::new(build));
         }
     }
     let mut packets = &case.packets[..];
@@ -66,7 +66,7 @@ fn run(case: &Case, r: &mut Random, options: Options) -> Result<(), String> {
         if control.change(&mods).is_ok() {
             mods.iter().for_each(|one| model.change(one));
         }
-        control.renew();
+        control.rebuild_engines();
         let (these, later) = packets.split_at(packets.len().min(1 + r.below(12) as usize));
         packets = later;
         let (mut sent, mut wanted): (Vec<(u32, &[u8])>, _) = (Vec::new(), Vec::new());
@@ -98,7 +98,7 @@ fn run(case: &Case, r: &mut Random, options: Options) -> Result<(), String> {
     // Asked for and brought: what had been asked for before, then the rest.
     let mut gone = Vec::new();
     for _ in 0..3 {
-        gone.extend(control.take_gone().iter().map(|gone| gone.count.packets));
+        gone.extend(control.take_flow_removed().iter().map(|gone| gone.count.packets));
         switch.worker.lookup.collect_counters();
     }
     let mut left = model.gone.clone();

@@ -1,4 +1,4 @@
-//! What a flow-mod comes to: rules that come, go, or do something else.
+//! Applies flow-mods (add, modify, delete) to the standby ruleset.
 
 use std::sync::Arc;
 
@@ -7,12 +7,17 @@ use flowlane::rule::{Command, FlowMod, Rule, RuleId};
 use super::{Control, Refusal};
 use crate::ruleset::{Change, Entry, Event, RulesetError};
 
-/// The changes that have been made to the copy that stands by.
+/// The changes made to the standby.
 pub(super) type Made = Vec<Change>;
 
 impl Control {
-    /// Makes what a flow-mod asks for.
-    pub(super) fn make(&mut self, one: &FlowMod, now_ns: u64, made: &mut Made) -> Result<(), Refusal> {
+    /// Applies one flow-mod to the standby.
+    pub(super) fn apply_flow_mod(
+        &mut self,
+        one: &FlowMod,
+        now_ns: u64,
+        made: &mut Made,
+    ) -> Result<(), Refusal> {
         if let Some(table) = one.table
             && self.standby.table(table).is_none()
         {
@@ -49,7 +54,7 @@ impl Control {
         }
     }
 
-    /// The rules that a flow-mod is for.
+    /// Returns the rules that a flow-mod selects.
     fn selected(&self, one: &FlowMod) -> Vec<(RuleId, Arc<Entry>)> {
         let tables =
             self.standby.tables().filter(|(number, _)| one.table.is_none_or(|table| table == *number));
@@ -57,7 +62,7 @@ impl Control {
         let mut out = Vec::new();
         for (number, table) in tables {
             if strict {
-                // A name is found without looking at all.
+                // The index finds priority and match directly.
                 let id = self.writer.find(number, &(one.rule.priority, one.rule.matches.clone()));
                 let found = id.and_then(|id| Some((id, table.rule(id)?.clone())));
                 out.extend(found.filter(|(_, entry)| one.selects(number, &entry.rule)));
@@ -76,7 +81,7 @@ impl Control {
         }
     }
 
-    /// A rule comes, or takes the place of the one of its name.
+    /// Adds a rule, or replaces the one of the same priority and match.
     fn add(&mut self, entry: Entry, made: &mut Made) -> Result<(), Refusal> {
         let number = entry.rule.table;
         self.standby.check(&entry.rule)?;
@@ -84,7 +89,7 @@ impl Control {
         self.check_references(&entry.rule.actions)?;
         let found = self.writer.find(number, &(entry.rule.priority, entry.rule.matches.clone()));
         let table = self.standby.table(number).expect("checked above");
-        let before = found.map(|id| (id, &**table.rule(id).expect("it has a name")));
+        let before = found.map(|id| (id, &**table.rule(id).expect("the index has it")));
         let readers = &self.readers;
         let base = |id| readers.counts(number, [id])[0];
         let change = self.writer.add(entry, before, base);
@@ -96,11 +101,11 @@ impl Control {
         Ok(())
     }
 
-    /// A rule goes.
+    /// Removes a rule.
     pub(super) fn remove(&mut self, id: RuleId, entry: Arc<Entry>, made: &mut Made) {
         let version = self.standby.version() + 1;
         let change = self.writer.remove(id, entry, version);
-        self.standby().apply(Arc::new(Event::Rule(change.clone()))).expect("a rule may always go");
+        self.standby().apply(Arc::new(Event::Rule(change.clone()))).expect("a rule can always be removed");
         made.push(change);
     }
 }

@@ -29,7 +29,7 @@ const LEN_MAX: usize = 0xffff;
 
 /// A datagram that others may be appended to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Train {
+pub(super) struct GsoBatch {
     /// Where its header of virtio's is.
     at: usize,
     l4: usize,
@@ -71,7 +71,7 @@ fn datagram(frame: &Frame) -> Option<usize> {
     (is_whole && usize::from(word(bytes, l4 + 4)) == bytes.len() - l4).then_some(l4)
 }
 
-impl Train {
+impl GsoBatch {
     /// One of this frame, whose header of virtio's is at `at`; none where nothing can be appended to it.
     #[inline]
     pub(super) fn of(frame: &Frame, at: usize) -> Option<Self> {
@@ -184,11 +184,11 @@ mod tests {
         while let Some(first) = frames.next() {
             let mut bytes = Offload::header(first.offload).to_vec();
             bytes.extend_from_slice(first.bytes());
-            if let Some(mut train) = Train::of(first, 0) {
-                while frames.peek().is_some_and(|next| train.append(&mut bytes, next)) {
+            if let Some(mut batch) = GsoBatch::of(first, 0) {
+                while frames.peek().is_some_and(|next| batch.append(&mut bytes, next)) {
                     frames.next();
                 }
-                train.close(&mut bytes);
+                batch.close(&mut bytes);
             }
             messages += 1;
             let (header, frame) = bytes.split_first_chunk_mut().unwrap();
@@ -241,7 +241,7 @@ mod tests {
             change(&mut next);
             let mut bytes = Offload::header(first.offload).to_vec();
             bytes.extend_from_slice(first.bytes());
-            Train::of(&first, 0).expect("it may be part of one").append(&mut bytes, &next)
+            GsoBatch::of(&first, 0).expect("it may be part of one").append(&mut bytes, &next)
         };
         assert!(follows(&|_| {}));
         // Every byte of the headers counts.
@@ -267,12 +267,12 @@ mod tests {
             let mut frame = Frame::default();
             frame.fill(&whole.bytes()[..len]);
             frame.offload = Some(Offload { checksum: Some((start, CHECKSUM as u16)), cut: None });
-            assert_eq!(Train::of(&frame, 0).is_some(), (len, start) == (60, 34), "{len}, {start}");
+            assert_eq!(GsoBatch::of(&frame, 0).is_some(), (len, start) == (60, 34), "{len}, {start}");
         }
     }
 
     #[test]
-    fn a_train_ends_before_a_length_or_a_number_that_a_kernel_refuses() {
+    fn a_gso_batch_ends_before_a_length_or_a_number_that_a_kernel_refuses() {
         for (size, most) in [(18, 64), (1400, 46)] {
             let frames: Vec<Frame> = (0..200).map(|id| sent(false, id, (5, 53), &vec![7; size])).collect();
             let (cut, messages) = through(&frames);

@@ -1,4 +1,4 @@
-//! What the control socket offers.
+//! The methods of the control socket.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::rpc::{PROTOCOL, RpcError};
-use crate::control::{Control, FlowStatistics, Gone, Refused};
+use crate::control::{Control, FlowRemoved, FlowStatistics, Refused};
 use crate::datapath::{Mailbox, Trace, Tracing, Worker};
 use crate::report::{Report, RuleReport, WorkerReport};
 use crate::setup::{Reload, SetupError};
 
-/// A switch that runs, for those who look at it and change it.
-pub struct Served {
+/// The methods of a running switch.
+pub struct ControlServer {
     control: Mutex<Control>,
-    /// Of each worker.
+    /// Those of the workers, in order.
     mail: Vec<Mailbox>,
     reload: Reload,
     stop: Arc<AtomicBool>,
@@ -36,34 +36,34 @@ pub struct FlowReport {
     pub table: u8,
     pub priority: u32,
     pub cookie: u64,
-    /// As in rule files.
+    /// In the syntax of rule files.
     pub matches: String,
     pub actions: String,
     pub packets: u64,
     pub bytes: u64,
     pub age_s: f64,
-    /// 0: it stays.
+    /// 0 for never.
     pub idle_timeout_s: u16,
-    /// 0: it stays.
+    /// 0 for never.
     pub hard_timeout_s: u16,
 }
 
-/// What a change has come to.
+/// The result of a change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ChangeReport {
     pub added: usize,
     pub modified: usize,
     pub removed: usize,
-    /// From when it was read until no packet met the rules as they were before.
+    /// The time from reading the change until no packet saw the former rules.
     pub microseconds: u64,
-    /// Rules that went, with all that they were ever for.
-    pub gone: Vec<GoneReport>,
+    /// The removed rules with their final counters.
+    pub gone: Vec<FlowRemovedReport>,
 }
 
-/// A rule that went.
+/// A removed rule.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct GoneReport {
-    /// As in rule files.
+pub struct FlowRemovedReport {
+    /// In the syntax of rule files.
     pub rule: String,
     pub packets: u64,
     pub bytes: u64,
@@ -82,15 +82,15 @@ pub struct MacEntry {
     pub age_s: u32,
 }
 
-/// A line that is wrong.
+/// An error in a line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LineError {
     pub file: String,
-    /// 1-based.
+    /// From 1.
     pub line: usize,
-    /// 1-based.
+    /// From 1.
     pub column: usize,
-    /// In the text, in bytes.
+    /// Bytes from the beginning of the text.
     pub offset: usize,
     pub len: usize,
     pub problem: String,
@@ -100,14 +100,14 @@ pub struct LineError {
 #[serde(deny_unknown_fields, default)]
 struct FlowsParams {
     table: Option<u8>,
-    /// A flow as of rule files: only rules that are as specific are told.
+    /// A flow in the syntax of rule files: selects the rules that are at least as specific.
     flow: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChangeParams {
-    /// Lines as of a file of changes.
+    /// Lines of a file of changes.
     text: String,
     /// Its name in errors.
     #[serde(default)]
@@ -117,11 +117,11 @@ struct ChangeParams {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct TraceParams {
-    /// A port's number; none: the flow's, or else the first.
+    /// A port's number; by default that of the flow, or the first port.
     in_port: Option<u32>,
     /// In hexadecimal.
     frame: String,
-    /// Instead of a frame: a flow as of rule files, of which one is made.
+    /// A flow in the syntax of rule files, to build a frame from. Instead of `frame`.
     flow: String,
 }
 
@@ -131,41 +131,41 @@ struct ReloadParams {
     file: Option<PathBuf>,
 }
 
-impl Served {
-    /// A switch whose rules this control changes. `stop` is set where somebody asks it to stop.
+impl ControlServer {
+    /// Serves a switch whose rules `control` changes. The method `stop` sets `stop`.
     pub fn new(control: Control, reload: Reload, stop: Arc<AtomicBool>) -> Self {
         let mail = control.mailboxes().to_vec();
         Self { control: Mutex::new(control), mail, reload, stop, begun: Instant::now() }
     }
 
-    /// Who changes the rules, for whoever wants more of it.
+    /// Locks the control of the rules.
     pub fn control(&self) -> MutexGuard<'_, Control> {
-        // Control is right between two of its methods, and each leaves it so before it panics: none does.
+        // Control is consistent between two of its methods, and none of them panics midway.
         self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// What calls of methods come to.
+    /// Calls a method by its name.
     pub(super) fn call(&self, method: &str, params: Value) -> Result<Value, RpcError> {
         match method {
             "version" => Ok(json!({ "flowlane": env!("CARGO_PKG_VERSION"), "protocol": PROTOCOL })),
-            "show" => told(&self.show()?),
+            "show" => to_json(&self.show()?),
             "flows" => {
-                let FlowsParams { table, flow } = read(params)?;
-                told(&self.flows(table, &flow)?)
+                let FlowsParams { table, flow } = parse_params(params)?;
+                to_json(&self.flows(table, &flow)?)
             }
             "change" => {
-                let ChangeParams { text, file } = read(params)?;
-                told(&self.change(&text, if file.is_empty() { "change" } else { &file })?)
+                let ChangeParams { text, file } = parse_params(params)?;
+                to_json(&self.change(&text, if file.is_empty() { "change" } else { &file })?)
             }
             "reload" => {
-                let ReloadParams { file } = read(params)?;
-                told(&self.reload(file.as_deref())?)
+                let ReloadParams { file } = parse_params(params)?;
+                to_json(&self.reload(file.as_deref())?)
             }
-            "workers" => told(&self.workers()?),
-            "fdb" => told(&self.fdb()?),
+            "workers" => to_json(&self.workers()?),
+            "fdb" => to_json(&self.fdb()?),
             "trace" => {
-                let TraceParams { in_port, frame, flow } = read(params)?;
-                told(&self.trace(in_port, &frame, &flow)?)
+                let TraceParams { in_port, frame, flow } = parse_params(params)?;
+                to_json(&self.trace(in_port, &frame, &flow)?)
             }
             "stop" => {
                 self.stop.store(true, Ordering::Relaxed);
@@ -179,8 +179,8 @@ impl Served {
         }
     }
 
-    /// Has a worker answer a question.
-    fn ask<T: Send + 'static>(
+    /// Runs a function on a worker's thread.
+    fn call_worker<T: Send + 'static>(
         &self,
         worker: usize,
         question: impl FnOnce(&mut Worker) -> T + Send + 'static,
@@ -189,17 +189,17 @@ impl Served {
         self.mail[worker].ask(question).ok_or_else(stopped)
     }
 
-    /// Has each worker answer a question.
-    fn ask_all<T: Send + 'static>(&self, question: fn(&mut Worker) -> T) -> Result<Vec<T>, RpcError> {
-        (0..self.mail.len()).map(|worker| self.ask(worker, question)).collect()
+    /// Runs a function on every worker's thread.
+    fn call_workers<T: Send + 'static>(&self, question: fn(&mut Worker) -> T) -> Result<Vec<T>, RpcError> {
+        (0..self.mail.len()).map(|worker| self.call_worker(worker, question)).collect()
     }
 
-    /// Everything that the switch counts, and for how many seconds it has run.
+    /// Returns all counters of the switch, and its uptime in seconds.
     ///
     /// # Errors
-    /// Where it does not run.
+    /// Where the switch does not run.
     pub fn show(&self) -> Result<Value, RpcError> {
-        let mut report = Report::sum(self.ask_all(Report::brief)?).expect("there is a worker");
+        let mut report = Report::sum(self.call_workers(Report::brief)?).expect("there is a worker");
         for flow in self.flows(None, "")? {
             let Some(table) = report.tables.iter_mut().find(|table| table.number == flow.table) else {
                 continue;
@@ -207,24 +207,24 @@ impl Served {
             let FlowReport { priority, matches, actions, packets, bytes, .. } = flow;
             table.rules.push(RuleReport { priority, matches, actions, packets, bytes });
         }
-        let mut report = told(&report)?;
+        let mut report = to_json(&report)?;
         report["seconds"] = json!(self.begun.elapsed().as_secs_f64());
         Ok(report)
     }
 
-    /// Where packets' time goes: what each worker has done, by stage and by queue.
+    /// Returns the cycles and packets of each worker, by stage and by queue.
     ///
     /// # Errors
     /// Where the switch does not run.
     pub fn workers(&self) -> Result<Vec<WorkerReport>, RpcError> {
-        let report = |place| self.ask(place, move |worker| WorkerReport::of(place, worker));
+        let report = |place| self.call_worker(place, move |worker| WorkerReport::of(place, worker));
         (0..self.mail.len()).map(report).collect()
     }
 
-    /// The rules with their counters: of one table or of all, and all or those that are at least as specific as a flow.
+    /// Returns the rules with their counters: of one table or of all, and all or those that are at least as specific as a flow.
     ///
     /// # Errors
-    /// Where the flow is not understood.
+    /// Where the flow is malformed.
     pub fn flows(&self, table: Option<u8>, flow: &str) -> Result<Vec<FlowReport>, RpcError> {
         let selects = match flow.trim().is_empty() {
             true => None,
@@ -237,10 +237,10 @@ impl Served {
         Ok(self.control().statistics(wanted).into_iter().map(FlowReport::from).collect())
     }
 
-    /// Makes changes, all or none: lines as of a file of changes.
+    /// Applies changes, all or none: lines of a file of changes.
     ///
     /// # Errors
-    /// Where a line is not understood, or refused; nothing has changed.
+    /// Where a line is malformed or rejected; nothing has changed.
     pub fn change(&self, text: &str, file: &str) -> Result<ChangeReport, RpcError> {
         let mods = self.read_changes(text, file)?;
         self.make(&mods, text, file)
@@ -249,15 +249,15 @@ impl Served {
     fn make(&self, mods: &[FlowMod], text: &str, file: &str) -> Result<ChangeReport, RpcError> {
         let begun = Instant::now();
         let mut control = self.control();
-        let applied = control.change(mods).map_err(|refused| refused_line(&refused, text, file))?;
+        let result = control.change(mods).map_err(|refused| refused_line(&refused, text, file))?;
         let microseconds = begun.elapsed().as_micros() as u64;
-        let gone = if applied.removed > 0 { control.wait_for_gone() } else { Vec::new() };
+        let gone = if result.removed > 0 { control.wait_for_flow_removed() } else { Vec::new() };
         Ok(ChangeReport {
-            added: applied.added,
-            modified: applied.modified,
-            removed: applied.removed,
+            added: result.added,
+            modified: result.modified,
+            removed: result.removed,
             microseconds,
-            gone: gone.into_iter().map(GoneReport::from).collect(),
+            gone: gone.into_iter().map(FlowRemovedReport::from).collect(),
         })
     }
 
@@ -267,14 +267,14 @@ impl Served {
         read_changes(text, file, &options).map_err(|errors| wrong_lines(&errors))
     }
 
-    /// A flow, read as what a change would select.
+    /// Reads a flow as the match of a change.
     fn read_flow(&self, flow: &str) -> Result<FlowMod, RpcError> {
         const BEFORE: &str = "delete ";
         let resolve = |name: &str| self.reload.port(name);
         let options = ReadOptions { ports: &resolve, ..ReadOptions::default() };
         let read = read_changes(&format!("{BEFORE}{flow}"), "flow", &options);
         let mut read = read.map_err(|errors| {
-            // Places are those of the flow, as it was given.
+            // Places count from the beginning of the flow.
             let mut lines = error_lines(&errors);
             for line in lines.iter_mut().filter(|line| line.line == 1) {
                 line.offset = line.offset.saturating_sub(BEFORE.len());
@@ -290,11 +290,11 @@ impl Served {
         }
     }
 
-    /// Makes the rules those of a configuration: of the one that the switch was started with, or of another that differs in rules
-    /// alone. Rules that stay keep their counters.
+    /// Replaces the rules by those of a configuration: of the one that the switch was started with, or of another that differs in
+    /// rules alone. Unchanged rules keep their counters.
     ///
     /// # Errors
-    /// Where it is wrong, or differs in more; nothing has changed.
+    /// Where the configuration is wrong, or differs in more than rules; nothing has changed.
     pub fn reload(&self, file: Option<&Path>) -> Result<ChangeReport, RpcError> {
         let rules = self.reload.read(file).map_err(|error| setup_error(&error))?;
         let ruleset = self.control().ruleset();
@@ -303,7 +303,7 @@ impl Served {
         self.make(&mods, "", "configuration")
     }
 
-    /// The learned addresses.
+    /// Returns the learned addresses (FDB).
     ///
     /// # Errors
     /// Where the switch does not run.
@@ -311,17 +311,17 @@ impl Served {
         let mut entries = Vec::new();
         let mut from = Some(0);
         while let Some(at) = from {
-            let (some, next) = self.ask(0, move |worker| addresses(worker, at))?;
+            let (some, next) = self.call_worker(0, move |worker| addresses(worker, at))?;
             entries.extend(some);
             from = next;
         }
         Ok(entries)
     }
 
-    /// What would become of a packet that came in through a port, and why: a frame in hexadecimal, or one of a flow.
+    /// Traces a packet that arrives at a port: a frame in hexadecimal, or one built from a flow.
     ///
     /// # Errors
-    /// Where it is not understood, there is no such port, or the switch does not run.
+    /// Where the frame or flow is malformed, the port does not exist, or the switch does not run.
     pub fn trace(&self, in_port: Option<u32>, frame: &str, flow: &str) -> Result<Trace, RpcError> {
         let refused = |message: String| RpcError::new(RpcError::PARAMS, message);
         let mut port = in_port;
@@ -336,7 +336,7 @@ impl Served {
             let read: Option<Vec<u8>> = (0..frame.len()).step_by(2).map(byte).collect();
             bytes = read.ok_or_else(|| refused("a frame is hexadecimal digits, two a byte".to_owned()))?;
         }
-        let begun = self.ask(0, move |worker| {
+        let begun = self.call_worker(0, move |worker| {
             let first = worker.egress.ports.slots().first().map_or(PortNo(0), |slot| slot.number);
             worker.trace(port.map_or(first, PortNo), &bytes)
         })?;
@@ -345,29 +345,29 @@ impl Served {
             tracing = match tracing {
                 Tracing::Ended(trace) => return Ok(trace),
                 Tracing::On { worker, packet, function } => {
-                    self.ask(worker, move |worker| worker.trace_on(packet, function))?
+                    self.call_worker(worker, move |worker| worker.trace_on(packet, function))?
                 }
             };
         }
     }
 
-    /// Does what is due without being asked: to be called some ten times a second.
+    /// Runs periodic work: rebuilds and timeouts. Call it about ten times a second.
     pub fn tick(&self) {
         let mut control = self.control();
-        control.renew();
+        control.rebuild_engines();
         control.expire();
-        // Nobody has asked for them.
-        drop(control.take_gone());
+        // No client is waiting for these.
+        drop(control.take_flow_removed());
     }
 }
 
-/// Of a frame that is made of a flow, at least.
+/// Minimum length of a frame built from a flow.
 const FRAME_BYTES: usize = 60;
 
-/// Slots of the address table that are read at a time.
+/// Slots of the MAC table read per request to the worker.
 const SLOTS: usize = 4096;
 
-/// The addresses in some slots, and where to go on.
+/// Returns the addresses in some slots, and the slot to continue from.
 fn addresses(worker: &mut Worker, from: usize) -> (Vec<MacEntry>, Option<usize>) {
     let now_s = worker.now_s();
     let egress = &worker.egress;
@@ -385,14 +385,14 @@ fn addresses(worker: &mut Worker, from: usize) -> (Vec<MacEntry>, Option<usize>)
     (entries.into_iter().map(entry).collect(), next)
 }
 
-fn read<T: DeserializeOwned + Default>(params: Value) -> Result<T, RpcError> {
+fn parse_params<T: DeserializeOwned + Default>(params: Value) -> Result<T, RpcError> {
     if params.is_null() {
         return Ok(T::default());
     }
     serde_json::from_value(params).map_err(|e| RpcError::new(RpcError::PARAMS, format!("params: {e}")))
 }
 
-fn told(what: &impl Serialize) -> Result<Value, RpcError> {
+fn to_json(what: &impl Serialize) -> Result<Value, RpcError> {
     serde_json::to_value(what).map_err(|e| RpcError::new(RpcError::REQUEST, e.to_string()))
 }
 
@@ -413,7 +413,7 @@ fn wrong_lines(errors: &ReadErrors) -> RpcError {
     RpcError { code: RpcError::PARAMS, message: errors.to_string(), data: Some(json!({ "lines": lines })) }
 }
 
-/// A flow-mod that is refused, at its line.
+/// Makes the error of a rejected flow-mod, at its line.
 fn refused_line(refused: &Refused, text: &str, file: &str) -> RpcError {
     let mut offset = 0;
     let mut of_line = "";
@@ -460,14 +460,14 @@ impl From<FlowStatistics> for FlowReport {
     }
 }
 
-impl From<Gone> for GoneReport {
-    fn from(gone: Gone) -> Self {
+impl From<FlowRemoved> for FlowRemovedReport {
+    fn from(removed: FlowRemoved) -> Self {
         Self {
-            rule: gone.rule.to_string(),
-            packets: gone.count.packets,
-            bytes: gone.count.bytes,
-            lasted_s: gone.lasted.as_secs_f64(),
-            reason: <&str>::from(gone.reason).to_owned(),
+            rule: removed.rule.to_string(),
+            packets: removed.count.packets,
+            bytes: removed.count.bytes,
+            lasted_s: removed.duration.as_secs_f64(),
+            reason: <&str>::from(removed.reason).to_owned(),
         }
     }
 }
