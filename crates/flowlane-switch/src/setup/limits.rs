@@ -45,15 +45,9 @@ fn sizes(config: &Config) -> Vec<Size> {
     let of_cache = |key, what, value, most, because, default| {
         size(KeyPath::of("cache").key(key), what, value, most, because, Some(default))
     };
+    let workers = KeyPath::of("switch").key("workers");
     let mut sizes = vec![
-        size(
-            KeyPath::of("switch").key("workers"),
-            "workers",
-            config.switch.workers,
-            WORKERS_MAX,
-            "each is a thread",
-            Some(1),
-        ),
+        size(workers, "workers", config.switch.workers, WORKERS_MAX, "each is a thread", Some(1)),
         of_cache(
             "exact_entries",
             "entries in the exact-match cache",
