@@ -19,7 +19,7 @@ fn is_zstd(beginning: &[u8]) -> bool {
     matches!(beginning, [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
-/// Whether a file begins like one that [`unpack`] unpacks.
+/// Returns whether a file begins like one that [`unpack`] unpacks.
 pub fn is_packed(beginning: &[u8]) -> bool {
     is_gzip(beginning) || is_zstd(beginning)
 }
@@ -42,7 +42,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
         .map_err(|e| wrong(format!("it is no text: byte {} is not UTF-8", e.utf8_error().valid_up_to())))
 }
 
-/// What a file holds, unpacked as it is read where it is packed by gzip or zstd.
+/// Reads a file, and unpacks it on the way if it is packed by gzip or zstd.
 ///
 /// # Errors
 /// What reading says.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flowlane_capture::{Batch, SharedReader};
 
-/// How far reading has come, and what was wrong.
+/// The progress of reading, and the damage found.
 #[derive(Default, Debug)]
 pub struct Progress {
     /// Bytes of files that have been read.
@@ -22,7 +22,7 @@ impl Progress {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// What is wrong with captures: each gave the packets before that. From then on it is forgotten.
+    /// Takes the damage found in captures, each of which gave the packets before it.
     pub fn take_damage(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.damage))
     }

@@ -36,9 +36,9 @@ pub struct TunnelSpec {
     pub name: String,
     /// Whose packets are terminated; none: nobody's.
     pub endpoint: Option<Endpoint>,
-    /// What goes in front of packets that leave; none: nothing leaves.
+    /// The headers of packets that leave; `None` if no packet leaves.
     pub encapsulation: Option<Encapsulation>,
-    /// What rules see as the port of packets that come out of it; none: the port that brought them.
+    /// The `in_port` of decapsulated packets; `None` for the port that received them.
     pub in_port: Option<u32>,
 }
 
@@ -49,7 +49,7 @@ pub struct Tunnel {
     pub spec: TunnelSpec,
     /// Packets that came out of it.
     pub received_packets: u64,
-    /// Bytes of what was inside.
+    /// Bytes of the inner packets.
     pub received_bytes: u64,
     /// Packets that went into it.
     pub sent_packets: u64,
@@ -143,7 +143,7 @@ impl Tunnels {
         })
     }
 
-    /// Takes every tunnel's packets out, whoever they are addressed to; none are configured. Of the policy the GENEVE
+    /// Decapsulates every tunnel's packets, whatever their address; no tunnel is configured. Of the policy the GENEVE
     /// options count.
     pub fn of_anyone(policy: Policy) -> Self {
         let none = Self::new(&[], policy, 0);

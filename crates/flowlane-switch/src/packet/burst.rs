@@ -69,7 +69,7 @@ impl Burst {
         self.frames.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no packets.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }

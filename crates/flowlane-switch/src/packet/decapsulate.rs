@@ -8,9 +8,9 @@ use flowlane::tunnel::{Refused, decapsulated_ecn, geneve_header};
 
 use super::{Frame, edit};
 
-/// Where the frame is a tunnel's, removes the outer headers and parses what is inside, which takes over what the outer
-/// header says of congestion (RFC 6040). Critical GENEVE options are understood where `understood` has their class and
-/// type. Of the frame's end so many bytes are `missing`: they were not captured.
+/// Removes the outer headers if the frame is a tunnel's, and parses the inner packet, which takes over the
+/// congestion mark of the outer header (RFC 6040). Critical GENEVE options are understood where `understood` has their class and
+/// type. `missing` bytes at the frame's end were not captured.
 ///
 /// # Errors
 /// Why the packet must be dropped: it must not come out of a tunnel here, whatever becomes of malformed frames. The frame

@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 /// and labels.
 pub const HEADROOM: usize = 128;
 
-/// What a kernel has left to whoever sends a frame, as network cards do it (virtio 1.2 §5.1.6).
+/// Offload metadata: work that a kernel has left to the sender of a frame, as to a network card (virtio 1.2 §5.1.6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Offload {
     /// Where a checksum is to be completed: where what it covers begins, and its place behind that, which holds the sum of the
@@ -37,7 +37,7 @@ pub struct Frame {
     pub time_ns: u64,
     /// How long it was when it came, out of its tunnel where it came in one: what rules count, whatever is pushed and popped.
     pub(crate) counted: u32,
-    /// What is to be done before it goes over a wire; only where rules do nothing but send it.
+    /// Work to be done before it goes over a wire; only while rules do nothing but forward.
     pub offload: Option<Offload>,
 }
 
@@ -50,7 +50,7 @@ impl Default for Frame {
 }
 
 impl Frame {
-    /// An empty one with room for `len` bytes. The system commits what is touched of it.
+    /// An empty frame with room for `len` bytes. The system commits touched pages only.
     pub fn with_room(len: usize) -> Self {
         Self { buffer: vec![0; HEADROOM + len + 3 * 64], ..Self::empty() }
     }
@@ -83,7 +83,7 @@ impl Frame {
         self.end - self.start
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.end == self.start
     }
@@ -148,7 +148,7 @@ impl Frames {
         self.frames.len()
     }
 
-    /// Whether no further frame fits.
+    /// Returns whether no further frame fits.
     pub fn is_full(&self) -> bool {
         self.len == self.limit
     }
@@ -158,7 +158,7 @@ impl Frames {
         self.clear_for(u64::MAX);
     }
 
-    /// The same, and takes no more than this many until it is cleared again.
+    /// Removes all frames, and accepts at most `most` until it is cleared again.
     pub fn clear_for(&mut self, most: u64) {
         self.len = 0;
         self.limit = self.frames.len().min(usize::try_from(most).unwrap_or(usize::MAX));

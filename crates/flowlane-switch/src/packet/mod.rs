@@ -1,11 +1,11 @@
-//! What is done to a packet's bytes: kept in memory, changed in place, taken out of a tunnel, parsed anew.
+//! A packet's bytes: frames in memory, edits in place, decapsulation, recirculation.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`frame`] | a frame, with room to push headers; several that came together |
 //! | [`burst`] | packets that are under way together, with all that is known of them |
 //! | [`edit`] | changing frames in place, checksums included |
-//! | `decapsulate` | what is inside a tunnel's packet |
+//! | `decapsulate` | the inner packet of a tunnel's packet |
 //! | `recirculate` | the key of a packet that comes back |
 //! | [`spread`] | which worker a frame is for |
 //!

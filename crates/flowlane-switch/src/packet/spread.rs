@@ -1,8 +1,8 @@
 //! Which worker a frame is for, where its port does not say.
 //!
 //! By a hash of what both directions of a flow have in common, as network cards spread them: addresses, and ports where all
-//! fragments have them. So a flow keeps its order, and its answers come to the same worker. Where each worker has a share of what a
-//! function knows, whoever knows whose share a frame is for [steers](Steer) it there at once, and nobody has to hand it over.
+//! fragments have them. So a flow keeps its order, and its answers come to the same worker. Where each worker owns a shard of a
+//! stateful stage, a [`Steer`] sends each frame to its owner at once, and no handoff is needed.
 
 use flowlane::packet::parse::{ether_type, ip_proto};
 
@@ -79,7 +79,7 @@ fn of_stations(frame: &[u8]) -> Option<u64> {
 
 /// Knows better than by its flow which worker a frame is for.
 ///
-/// It is told of all frames of a port, in their order, and says the same whoever asks it.
+/// It receives all frames of a port, in their order, and gives every caller the same answer.
 pub trait Steer: Send {
     /// The worker that a frame is for that came at this time; none where it is for anyone.
     fn worker(&mut self, frame: &[u8], now_ns: u64) -> Option<usize>;
@@ -95,7 +95,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The share of one of so many workers, by flow.
+    /// The share of worker `me` of `of` workers, by flow.
     pub fn new(me: usize, of: usize) -> Self {
         Self { me, of, steer: None }
     }
@@ -125,7 +125,7 @@ impl Spread {
         steered.unwrap_or_else(|| ((u128::from(mix(flow_of(frame))) * self.of as u128) >> 64) as usize)
     }
 
-    /// Whether a frame is for this worker.
+    /// Returns whether a frame is for this worker.
     #[inline]
     pub fn is_mine(&mut self, frame: &[u8], now_ns: u64) -> bool {
         self.of == 1 || self.worker(frame, now_ns) == self.me

@@ -36,7 +36,7 @@ const ARENA_BYTES_MAX: usize = 1 << 30;
 /// What is due after a pause longer than this is forgotten, so that a worker that was held up is not flooded.
 const CATCH_UP_MAX: Duration = Duration::from_millis(10);
 
-/// What kind of frames.
+/// A kind of frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GenProfile {
     /// UDP over IPv4.
@@ -66,10 +66,10 @@ impl fmt::Display for GenProfile {
     }
 }
 
-/// What a generator port gives.
+/// The configuration of a generator port.
 #[derive(Clone, PartialEq, Debug)]
 pub struct GenConfig {
-    /// What kind of frames.
+    /// The kind of frames.
     pub profile: GenProfile,
     /// Number of distinct frames.
     pub flows: usize,
@@ -102,11 +102,11 @@ impl GenConfig {
         }
     }
 
-    /// Reads what stands behind `gen:`: the profile, and options split at commas and the first `=` (an empty
+    /// Reads the text after `gen:`: the profile, and options split at commas and the first `=` (an empty
     /// value where there is none). Numbers may end in k, M or G.
     ///
     /// # Errors
-    /// What is wrong and what there is instead, for [`PortError::Spec`].
+    /// The mistake and the alternatives, for [`PortError::Spec`].
     pub fn from_options(profile: &str, options: &[(String, String)]) -> Result<Self, String> {
         let profile = match profile {
             "udp" => GenProfile::Udp,
@@ -202,12 +202,12 @@ impl GenPort {
     /// Builds the frames: about a microsecond each, and up to 1 GiB.
     ///
     /// # Errors
-    /// Where the flows need more memory than that, or the rules do not give so many.
+    /// Where the flows need more memory than that, or the rules do not yield enough.
     pub fn new(config: GenConfig) -> Result<Self, PortError> {
         Self::share(config, Spread::all())
     }
 
-    /// The same, that draws the same frames, and gives those that are for one worker.
+    /// Makes a generator that draws the same frames, and gives those that are for one worker.
     ///
     /// # Errors
     /// As [`new`](Self::new).

@@ -16,7 +16,7 @@ pub const REPLAY_BYTES_MAX: usize = 1 << 30;
 /// The most frames that are read in one go: those for other workers are passed over.
 const READ_MAX: u64 = 1024;
 
-/// What to replay, and how.
+/// The configuration of a replay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PcapConfig {
     /// The capture.
@@ -25,7 +25,7 @@ pub struct PcapConfig {
     pub loops: u64,
     /// Packets a second; as fast as they are taken where it is none.
     pub rate_pps: Option<u64>,
-    /// Where to write what is sent to the port; dropped where it is none.
+    /// The file for frames that are sent to the port; `None` drops them.
     pub out: Option<PathBuf>,
 }
 
@@ -89,7 +89,7 @@ impl PcapPort {
         Ok(Self::open_all(config, vec![Spread::all()])?.remove(0))
     }
 
-    /// The same for as many workers: each reads the capture for itself, and keeps its share of the frames. What is sent goes to
+    /// Opens the capture for several workers: each reads it, and keeps its share of the frames. Sent frames go to
     /// one file.
     ///
     /// # Errors
@@ -256,7 +256,7 @@ impl Port for PcapPort {
 /// Bytes of whole records that are written at once.
 const WRITTEN_AT_ONCE: usize = 1 << 18;
 
-/// Writes what is sent to it into a capture.
+/// Writes sent frames into a capture.
 ///
 /// Where the file takes no more (a full disk), this is said once; frames are counted as not sent from then on, and the switch goes
 /// on. The file ends behind a whole record.
@@ -276,7 +276,7 @@ pub struct PcapOutPort {
 }
 
 impl PcapOutPort {
-    /// Makes the file, and the folders that it stands in.
+    /// Makes the file and its folders.
     ///
     /// # Errors
     /// Where it cannot be made.

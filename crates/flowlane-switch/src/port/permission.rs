@@ -1,4 +1,4 @@
-//! What is said where the system refuses to open a port for want of permission.
+//! Messages for ports that the system refuses to open for want of permission.
 
 use rustix::thread::CapabilitySet;
 

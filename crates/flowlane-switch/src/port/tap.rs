@@ -33,7 +33,7 @@ impl TapPort {
         Ok(Self::open_all(name, 1)?.remove(0))
     }
 
-    /// The same with a queue for each of several workers: the kernel gives a flow's frames to the queue that its answers came from.
+    /// Opens the interface with a queue for each of several workers: the kernel gives a flow's frames to the queue that its answers came from.
     ///
     /// # Errors
     /// As [`open`](Self::open).

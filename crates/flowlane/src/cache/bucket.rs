@@ -21,7 +21,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 unsafe impl Zeroed for Bucket {}
 
 impl Bucket {
-    /// Whether its last slot is free. (Slots are filled in order.)
+    /// Returns whether the last slot is free. (Slots are filled in order.)
     #[inline(always)]
     pub fn has_room(&self) -> bool {
         self.flows[SLOTS - 1] == 0

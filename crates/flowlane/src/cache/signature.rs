@@ -6,7 +6,7 @@
 //!
 //! Unlike the exact-match cache it keeps no key: what it finds is a *candidate*, and believed only when the
 //! packet agrees with that megaflow's masked key, in its one line. So an entry may be stale, or another flow's of the
-//! same hash: the comparison tells. A megaflow that is compared and equal is right, whoever led to it. (Open
+//! same hash: the comparison tells. A megaflow that compares equal is right, by whichever entry it was found. (Open
 //! vSwitch's `smc-enable`, with tags of 32 bits instead of 16 and one comparison instead of a lookup in the
 //! subtable.)
 //!

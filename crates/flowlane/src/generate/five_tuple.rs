@@ -1,4 +1,4 @@
-//! The 5-tuple profiles: what was measured (see [`super::rules`]), and drawing from it.
+//! The 5-tuple profiles: measured distributions (see [`super::rules`]), and drawing from them.
 
 use super::random::{Random, Weighted};
 use super::rules::{Draw, Profile};

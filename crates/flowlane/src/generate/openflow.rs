@@ -1,7 +1,7 @@
 //! The twelve-field profile: which fields, and with what values.
 //!
 //! A shape is drawn in three layers: 15 % of the shapes look at L2 only, 35 % up to L3, 50 % up to L4,
-//! where IP rules look at L2 fields besides with a small probability each. Flow tables of controllers are
+//! where IP rules also look at L2 fields, with a small probability each. Flow tables of controllers are
 //! like that: few masks, most of them exact in what they look at.
 
 use super::five_tuple::prefix_mask;

@@ -9,7 +9,7 @@
 //! Ethernet │ 802.1Q/ad ×0..2 │ MPLS ×0..4 │ ARP
 //!                                         │ IPv4 or IPv6 (+ fragment header) │ TCP UDP SCTP ICMP ICMPv6 │ payload
 //! ```
-//! The payload is zeros. IP packets fill the frame; what is left behind ARP, labels and other EtherTypes is
+//! The payload is zeros. IP packets fill the frame; the rest of the frame after ARP, labels and other EtherTypes is
 //! padding. Lengths and checksums are right; those of a first fragment cover what the fragment holds.
 
 use super::checksum::{add, crc32c, fold};
@@ -22,7 +22,7 @@ pub const FRAME_MIN: usize = 60;
 /// The longest that [`build_frame`] makes: what an IP length field can say, with room for the headers.
 pub const FRAME_MAX: usize = 65_535;
 
-/// Writes into `out`, in place of what is there, the frame that `key` describes: `frame_bytes` long without
+/// Replaces the content of `out` with the frame that `key` describes: `frame_bytes` long without
 /// frame check sequence (at most [`FRAME_MAX`]), or longer where its headers need more.
 pub fn build_frame(key: &FlowKey, frame_bytes: usize, out: &mut Vec<u8>) {
     let frame_bytes = frame_bytes.min(FRAME_MAX);

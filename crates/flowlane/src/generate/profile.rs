@@ -3,7 +3,7 @@
 use crate::named_enum::{self, Named, UnknownName};
 use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
-/// What kind of rule set.
+/// A kind of rule set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Profile>)]
 #[non_exhaustive]

@@ -118,7 +118,7 @@ impl<T: Copy> Weighted<T> {
         out
     }
 
-    /// Whether there is nothing to draw.
+    /// Returns whether there is no item to draw.
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }

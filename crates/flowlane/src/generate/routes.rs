@@ -225,7 +225,7 @@ pub fn generate_updates<A: Address>(
     (0..count).map(|_| one()).collect()
 }
 
-/// Addresses to look up: each inside a route that `locality` picks, besides the share `miss`, which lies anywhere.
+/// Addresses to look up: each inside a route that `locality` picks, except the share `miss`, which lies anywhere.
 pub fn generate_addresses<A: Internet>(
     routes: &[(Prefix<A>, u64)],
     locality: Locality,

@@ -3,7 +3,7 @@
 //! # Profiles
 //! The 5-tuple profiles are calibrated on the published ClassBench sets `acl1`, `fw1` and `ipc1` of ten
 //! thousand filters each (Taylor and Turner 2007; grown there from access lists, firewalls and IP chains of
-//! providers and vendors). What was measured on them:
+//! providers and vendors). Measurements on them:
 //!
 //! | | acl1 | fw1 | ipc1 |
 //! |---|---|---|---|
@@ -43,7 +43,7 @@
 //! | `mixed` | three of five rules IPv4, the others IPv6 | engines with one layout for all rules |
 //! | `masks` | lengths 0 to 32 of both prefixes, equally often; each port exact or any | tuple search, which asks up to 1,089 pairs of lengths and more masks |
 //! | `nested` | few hosts, prefixes of all their lengths around them | tries and tuple search: a packet is in tens of prefixes of each side |
-//! | `disjoint` | boxes of which no two hold a common packet | nobody: the best case, where priorities decide nothing |
+//! | `disjoint` | boxes of which no two hold a common packet | no engine: the best case, where priorities decide nothing |
 //! | `overlap` | prefixes /0 to /3, ranges of a quarter of the ports and more | hashes and cuts, which tell hardly any two apart; linear search is the rival |
 //! | `cuts` | half source /24 and any destination, half the other way round; ranges around powers of two | cutting trees: every cut of one dimension copies all rules of the other |
 //! | `chains` | one pair of addresses, one protocol, any ranges | hash tables by mask: one bucket holds all rules |
@@ -53,7 +53,7 @@
 //! `masks` and many of `nested` do, headers that miss have another EtherType, which a header trace cannot hold.
 //!
 //! # Masks and overlap
-//! `masks` asks for exactly so many distinct masks ([`Match::mask`](crate::rule::Match::mask); a port range
+//! `masks` sets the exact number of distinct masks ([`Match::mask`](crate::rule::Match::mask); a port range
 //! counts in full, so engines that split ranges into prefixes see more). `overlap` is the probability with
 //! which a rule is placed inside an earlier one that looks at fewer bits (or around one that looks at more);
 //! the others are drawn on their own and may still overlap by chance, which wide prefixes do. Both are for
@@ -73,7 +73,7 @@ use std::collections::HashSet;
 
 pub use super::profile::Profile;
 
-/// What rule set to generate.
+/// The description of a rule set to generate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RuleConfig {
     /// Its kind.
@@ -116,7 +116,7 @@ pub enum RuleSetError {
         /// The largest.
         high: f64,
     },
-    /// The structure of the profile decides what was asked for.
+    /// The structure of the profile fixes the parameter.
     #[error("profile {profile} has no choice of {parameter}; leave it out, or take acl, fw, ipc or openflow")]
     NoChoice {
         /// Which.
@@ -124,7 +124,7 @@ pub enum RuleSetError {
         /// Whose rules are what they are.
         profile: Profile,
     },
-    /// So many masks do not exist for so few rules, or at all.
+    /// More masks than are possible for this number of rules, or at all.
     #[error(
         "{wanted} distinct masks were asked for, but only {possible} are possible; ask for fewer masks, or for more rules"
     )]
@@ -134,7 +134,7 @@ pub enum RuleSetError {
         /// Possible.
         possible: usize,
     },
-    /// The distributions do not give so many distinct rules.
+    /// The distributions do not yield enough distinct rules.
     #[error(
         "{wanted} rules were asked for, but only {made} that differ could be drawn; ask for fewer rules or more masks, or smooth the distributions"
     )]
@@ -180,7 +180,7 @@ const RULES_MAX: usize = 1 << 26;
 /// one's is 1. Time and space linear in the rules, with 100 to 400 bytes each.
 ///
 /// # Errors
-/// Where a parameter is out of range, or so many different masks or rules cannot be drawn.
+/// If a parameter is out of range, or not enough different masks or rules can be drawn.
 pub fn generate_rules(config: &RuleConfig) -> Result<Vec<Rule>, RuleSetError> {
     RuleSetError::check("overlap", config.overlap.unwrap_or(0.0), 0.0, 1.0)?;
     RuleSetError::check("duplicates", config.duplicates, 0.0, 1.0)?;

@@ -148,7 +148,7 @@ impl SeedConfig {
     }
 }
 
-/// What is wrong with a parameter file, and where.
+/// A mistake in a parameter file, and its place.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}:{line}: expected {expected}, found `{found}`")]
 pub struct SeedFileError {
@@ -156,9 +156,9 @@ pub struct SeedFileError {
     pub file: String,
     /// The line, counted from 1.
     pub line: usize,
-    /// What should stand there.
+    /// The expected text.
     pub expected: String,
-    /// What stands there, or what is missing.
+    /// The text that was found, or the missing part.
     pub found: String,
 }
 

@@ -6,7 +6,7 @@
 //! * Without [`TraceConfig::flows`] every packet is a header of its own, and the locality is that of the
 //!   *rules* (Zipf: some rules are hit more often; which ones is drawn) or of the bursts (Pareto: each header
 //!   comes several times in a row, as in ClassBench's trace generator).
-//! * With it, so many distinct headers are drawn from rules picked uniformly, and the packets pick among
+//! * With it, that number of distinct headers is drawn from rules picked uniformly, and the packets pick among
 //!   these *flows* by the locality.
 //!
 //! The share [`TraceConfig::miss`] of the headers matches no rule, which is checked: half of them resemble
@@ -25,7 +25,7 @@ use crate::packet::parse::ether_type;
 use crate::rule::{Match, Rule, RuleId};
 use std::collections::{HashMap, HashSet};
 
-/// What trace to generate.
+/// The description of a trace to generate.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TraceConfig {
     /// Number of packets.
@@ -71,7 +71,7 @@ pub enum TraceError {
         /// Number of rules.
         rules: usize,
     },
-    /// The rules do not match so many different headers.
+    /// The rules do not match enough different headers.
     #[error("{wanted} distinct headers were asked for, but only {made} were found; ask for fewer flows")]
     Flows {
         /// Asked for.
@@ -101,7 +101,7 @@ impl Trace {
     /// Generates a trace for `rules`.
     ///
     /// # Errors
-    /// Where the rules cannot give what is asked for.
+    /// If the rules cannot yield such a trace.
     pub fn generate(rules: &[Rule], config: &TraceConfig) -> Result<Trace, TraceError> {
         if !(0.0..=1.0).contains(&config.miss) {
             return Err(TraceError::Miss(config.miss));
@@ -125,7 +125,7 @@ impl Trace {
         self.order.len()
     }
 
-    /// Whether there are no packets.
+    /// Returns whether there are no packets.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }

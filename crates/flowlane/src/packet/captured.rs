@@ -1,6 +1,6 @@
 //! Frames of which there may be only the first bytes.
 
-/// What there is of a frame: all of it, or its first bytes, as captures with a snap length have it.
+/// The available bytes of a frame: all of it, or its first bytes, as captures with a snap length have it.
 ///
 /// ```
 /// use flowlane::{Captured, Field, FlowKey, Malformed, Parser};
@@ -28,7 +28,7 @@ impl<'a> Captured<'a> {
         Self { bytes, len: len.max(bytes.len()), uncut: false }
     }
 
-    /// The same, as captures have it on the machine that sends it: a segment that the network card cuts into packets later
+    /// Returns a frame as captures have it on the machine that sends it: a segment that the network card cuts into packets later
     /// (TSO, BIG TCP) may have an IP length of 0. It is as long as the frame then.
     ///
     /// ```
@@ -62,7 +62,7 @@ impl<'a> Captured<'a> {
     }
 
     /// How many bytes the frame had.
-    #[expect(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[expect(clippy::len_without_is_empty, reason = "a frame is never empty")]
     #[inline(always)]
     pub fn len(self) -> usize {
         self.len

@@ -1,4 +1,4 @@
-//! Where a frame's headers begin, and what is wrong with them.
+//! Offsets of a frame's headers, and the reasons for which a frame is malformed.
 
 use strum::{Display, IntoStaticStr, VariantArray};
 
@@ -48,11 +48,11 @@ pub struct Headers {
     pub l3: u16,
     /// The transport header, where [`transport`](Self::transport) is not `None`; else where it would be.
     pub l4: u16,
-    /// What follows the transport header, where there is one.
+    /// Offset of the bytes after the transport header, if there is one.
     pub payload: u16,
-    /// What stands at `l3`.
+    /// The header at `l3`.
     pub network: Network,
-    /// What stands at `l4`.
+    /// The header at `l4`.
     pub transport: Transport,
     /// VLAN tags behind the addresses, 0 to 2 (further ones are not parsed).
     pub vlan_tags: u8,
@@ -74,7 +74,7 @@ pub struct Headers {
 pub(super) const SNAP_BYTES: usize = 8;
 
 impl Headers {
-    /// Offset of what stands behind the VLAN tags: the EtherType, or the length of an 802.3 frame.
+    /// Returns the offset of the field after the VLAN tags: the EtherType, or the length of an 802.3 frame.
     #[inline]
     pub fn type_or_length_at(&self) -> usize {
         12 + 4 * usize::from(self.vlan_tags)
@@ -103,13 +103,13 @@ pub enum Layer {
     Ethernet = 1,
     /// Label, ARP or IP header: what the EtherType says.
     Network = 2,
-    /// What the IP header's protocol says.
+    /// The layer of the IP header's protocol.
     Transport = 3,
     /// Behind the transport header: neighbour discovery, tunnels. Labels behind the first are here, too.
     Message = 4,
 }
 
-/// What is wrong with a frame. Counted by reason; no packet is an error.
+/// The reason for which a frame is malformed. Counted by reason; no packet is an error.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Display, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
@@ -176,7 +176,7 @@ impl Malformed {
         self.into()
     }
 
-    /// The first layer of which nothing, or not all, is known; of what was not captured, the first that may be.
+    /// The first layer that is not fully known; of a truncated frame, the first layer that may be.
     #[doc(hidden)]
     pub fn layer(self) -> Layer {
         match self {

@@ -17,7 +17,7 @@ pub const GENEVE_PORT: u16 = 6081;
 /// UDP port of GTP-U.
 pub const GTPU_PORT: u16 = 2152;
 
-/// What the inner packet begins with.
+/// The first header of the inner packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Inner {
     /// An Ethernet header.
@@ -31,7 +31,7 @@ pub enum Inner {
 pub struct Tunnel {
     /// Offset of the inner packet in the outer frame.
     pub inner_at: usize,
-    /// What stands there.
+    /// The first header there.
     pub inner: Inner,
     /// `tun_type`.
     pub kind: u8,
@@ -51,7 +51,7 @@ pub struct Tunnel {
 /// Routing header has segments left), or carries no packet (GTP-U signalling).
 ///
 /// # Errors
-/// What is wrong with the tunnel header.
+/// The reason for which the tunnel header is malformed.
 pub fn read(frame: &[u8], headers: &Headers, key: &FlowKey) -> Result<Option<Tunnel>, Malformed> {
     if headers.transport != Transport::Udp || headers.fragment != 0 || headers.segments_left {
         return Ok(None);

@@ -2,7 +2,7 @@
 //!
 //! Checksums follow by their difference (RFC 1624, equation 3): a packet whose checksum was wrong stays
 //! wrong, so that a corrupted packet is never made to look sound. SCTP's CRC32c (RFC 9260 §6.8) is no sum
-//! and is computed anew.
+//! and is computed again.
 //!
 //! The pseudo header has the destination where the packet goes in the end: where a Routing header has segments left, that
 //! is not the IPv6 header's, and a change of this one is none of the checksum's (RFC 8200 §8.1), whatever the type of
@@ -30,7 +30,7 @@ use flowlane::packet::{Headers, Network};
 use crate::packet::Frame;
 use checksum::Delta;
 
-/// What became of a TTL.
+/// The result of decrementing a TTL.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ttl {
     /// It is one less.

@@ -1,4 +1,4 @@
-//! Whether a packet has a field in its headers, told by its key alone.
+//! Presence of a field in the headers of a packet, determined by the key alone.
 //!
 //! Rules are translated without the packet: what [`set_field`](super::set_field) will do to it must be known from its
 //! key, or key and packet drift apart.
@@ -7,7 +7,7 @@ use flowlane::packet::Layer;
 use flowlane::packet::fields::{FRAG_LATER, Field, Prerequisite, VLAN_PRESENT};
 use flowlane::packet::parse::{ether_type, ip_proto};
 
-/// Whether [`set_field`](super::set_field) changes `field` of a packet of this key. `look` gives the named bits of a field
+/// Returns whether [`set_field`](super::set_field) changes `field` of a packet of this key. `look` gives the named bits of a field
 /// of the key, and may note that the answer depends on them. Fields that are in no header every packet has.
 pub fn has(field: Field, mut look: impl FnMut(Field, u128) -> u128) -> bool {
     use Field::*;
@@ -39,7 +39,7 @@ pub fn has(field: Field, mut look: impl FnMut(Field, u128) -> u128) -> bool {
     }
 }
 
-/// Whether a packet of this key is neighbour discovery (RFC 4861 §4.3, §4.4), be it complete or not. In fragments it is
+/// Returns whether a packet of this key is neighbour discovery (RFC 4861 §4.3, §4.4), be it complete or not. In fragments it is
 /// ignored (RFC 6980).
 pub fn is_neighbour_discovery(mut look: impl FnMut(Field, u128) -> u128) -> bool {
     let look = &mut look;

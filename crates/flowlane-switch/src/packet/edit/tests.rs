@@ -1,4 +1,4 @@
-//! Edited packets against another library's reading and against checksums computed anew.
+//! Edited packets against another library's reading and against checksums computed from scratch.
 
 use etherparse::{NetHeaders, PacketBuilder, PacketHeaders, TransportHeader};
 use flowlane::packet::fields::Field;

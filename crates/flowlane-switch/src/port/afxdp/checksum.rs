@@ -1,4 +1,4 @@
-//! Checksums that a virtual neighbour has left to whoever sends a packet on.
+//! Checksums that a virtual neighbour has left to the next sender of a packet.
 
 use flowlane::packet::parse::{ether_type, ip_proto};
 

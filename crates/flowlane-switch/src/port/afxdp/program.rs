@@ -1,6 +1,6 @@
 //! The program that hands an interface's frames to sockets: loaded by bpf(2), without a compiler or a library.
 //!
-//! Frames of a receive queue go to the socket that stands at its number in a map, and to the system where none does. The program is
+//! Frames of a receive queue go to the socket at the queue's number in a map, and to the system if there is none. The program is
 //! attached by a link, which goes with its last descriptor: at the end of the process, however that comes.
 
 use std::io;

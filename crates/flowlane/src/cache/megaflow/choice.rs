@@ -1,4 +1,4 @@
-//! How batches are looked up: what was chosen of variant, threshold and masks at once.
+//! The selected variant, threshold and number of masks at once for lookups.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ pub struct MegaflowChoice {
     pub variant: Variant,
     /// Batches of fewer packets are looked up one by one.
     pub threshold: usize,
-    /// Under so many masks at once a packet is looked for where packets are looked up one by one; below 4, one after
+    /// Masks under which a packet is looked up at once if packets are looked up one by one; below 4, one after
     /// the other.
     pub in_flight: usize,
 }
@@ -52,7 +52,7 @@ impl FromStr for MegaflowChoice {
 }
 
 impl MegaflowChoice {
-    /// Whether it may be used here.
+    /// Returns whether this CPU and the width cap allow it.
     pub fn available(self) -> bool {
         self.variant.available()
     }

@@ -22,7 +22,7 @@ impl FlowRef {
         self.index
     }
 
-    /// Whether it refers to none.
+    /// Returns whether it refers to no megaflow.
     #[inline(always)]
     pub fn is_none(self) -> bool {
         self.index == u32::MAX

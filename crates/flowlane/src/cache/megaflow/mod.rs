@@ -1,4 +1,4 @@
-//! Megaflow cache: masked keys with what is to be done with the packets that match them.
+//! Megaflow cache: masked keys with the paths of the packets that match them.
 //!
 //! One hash table per distinct mask (a *subtable*), tried in order of their hits, so that the masks that
 //! most packets need come first. All megaflows that match a packet give the same answer, so the first one
@@ -70,14 +70,14 @@ pub struct MegaflowConfig {
     pub masks_max: usize,
     /// Keys the hashes; secret where the traffic may be hostile.
     pub seed: u64,
-    /// The variant, where it can be used here; else, and where it is none, what was chosen for this machine, or what the
-    /// first batches find to be fastest ([`dispatch`](crate::dispatch)).
+    /// The variant, if it is usable here; otherwise, and if it is `None`, the one selected for this machine, or the one that
+    /// the first batches find to be the fastest ([`dispatch`](crate::dispatch)).
     pub variant: Option<Variant>,
-    /// Batches of fewer packets are looked up one by one; what was chosen where it is none.
+    /// Batches of fewer packets are looked up one by one; `None` selects the threshold for this machine.
     pub threshold: Option<usize>,
     /// Masks under which a packet is looked for at once where packets are looked up one by one, 4 to 16, in steps of 4.
     /// With fewer, and for a single packet under up to 16 masks, it is one mask after the other.
-    /// What was chosen where it is none.
+    /// `None` selects the number for this machine.
     pub in_flight: Option<usize>,
 }
 
@@ -236,7 +236,7 @@ impl MegaflowCache {
         self.way = AdaptiveDispatch::named(Way { threshold: packets, ..self.way.get() });
     }
 
-    /// Looks for packets under so many masks at once from now on ([`MegaflowConfig::in_flight`]).
+    /// Sets the number of masks under which a packet is looked up at once ([`MegaflowConfig::in_flight`]).
     pub fn set_in_flight(&mut self, masks: usize) {
         self.way = AdaptiveDispatch::named(Way { in_flight: masks.clamp(1, MASKS_MAX), ..self.way.get() });
     }
@@ -248,8 +248,8 @@ impl MegaflowCache {
         (found[0] != FlowRef::NONE).then_some(found[0])
     }
 
-    /// Looks up the keys of the `live` lanes; writes what is found to their places in `found`, and returns
-    /// the lanes for which nothing was.
+    /// Looks up the keys of the `live` lanes; writes hits to their places in `found`, and returns
+    /// the lanes that missed.
     ///
     /// # Panics
     /// Where a lane has no place in `keys` or `found`.
@@ -288,7 +288,7 @@ impl MegaflowCache {
     /// counters as they were: a check of this library on live traffic.
     ///
     /// # Errors
-    /// The first variant, and the lane, for which it does not find what was found first.
+    /// The first variant and lane whose result differs from that of the first variant.
     ///
     /// # Panics
     /// Where a lane has no key.
@@ -362,7 +362,7 @@ impl MegaflowCache {
         Ok(FlowRef { index, serial })
     }
 
-    /// Whether the megaflow is still there.
+    /// Returns whether the megaflow still exists.
     #[inline]
     pub fn is_live(&self, flow: FlowRef) -> bool {
         self.get(flow).is_some()
@@ -387,7 +387,7 @@ impl MegaflowCache {
         Some((subtable.key(found), subtable.mask.clone()))
     }
 
-    /// Whether the megaflow is still there and matches `key`.
+    /// Returns whether the megaflow still exists and matches `key`.
     #[inline]
     pub fn matches(&self, flow: FlowRef, key: &FlowKey) -> bool {
         self.matching_at(flow.index, key) == Some(flow)
@@ -463,7 +463,7 @@ impl MegaflowCache {
         self.owners.len() - self.free.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -476,12 +476,12 @@ impl MegaflowCache {
         })
     }
 
-    /// What has happened so far.
+    /// Counters since the cache was made.
     pub fn counters(&self) -> MegaflowCounters {
         self.counters
     }
 
-    /// Bytes in use; what is reserved for further megaflows is not counted.
+    /// Bytes in use; room reserved for further megaflows is not counted.
     pub fn table_bytes(&self) -> usize {
         self.owners.len() * size_of::<Megaflow>()
             + (self.free.capacity() + self.owners.capacity()) * 4

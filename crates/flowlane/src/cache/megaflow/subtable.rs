@@ -9,8 +9,8 @@
 //!
 //! A packet that this mask has no megaflow for costs its hash and one word of the filter. The filter is a
 //! blocked Bloom filter with k = 2 and blocks of 32 bits (Putze, Sanders, Singler 2007): at 13 to 26 bits a
-//! megaflow 1 to 3 % of misses pass. Removed megaflows leave their bits behind; the filter is made anew
-//! when half of those that it was made for have gone.
+//! megaflow 1 to 3 % of misses pass. Removed megaflows leave their bits behind; the filter is rebuilt
+//! when half of the megaflows that it was built for are gone.
 
 use super::super::bucket::{Bucket, SLOTS, entries, place};
 use super::flow::{KEY_WORDS, Megaflow};

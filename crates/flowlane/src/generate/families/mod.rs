@@ -3,7 +3,7 @@
 //! An engine that is tried on access lists alone is tuned to them. These families are a proving ground: each
 //! has one property in the extreme. What it is and whom it hurts is in a table of [`super::rules`].
 //!
-//! A family draws one match after the other; what was drawn before is drawn again, until there are enough.
+//! A family draws one match after the other; a repeated match is drawn again, until there are enough.
 //! That costs time and space linear in the rules for all of them.
 
 mod adversarial;

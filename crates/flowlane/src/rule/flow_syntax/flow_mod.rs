@@ -1,4 +1,4 @@
-//! What is to happen to the rules of a switch that runs: OpenFlow's flow-mods, a line each.
+//! Changes to the rules of a running switch: OpenFlow's flow-mods, one a line.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::matches::SHORTHANDS;
 use super::{actions, attribute, bounded, number, read_keys, split_actions, values, without_actions};
 use crate::named_enum;
 
-/// What happens to rules.
+/// A kind of change to rules.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Command {
@@ -37,12 +37,12 @@ impl Command {
         self.into()
     }
 
-    /// Whether it is about rules of one priority and one match, and no more than one of each table.
+    /// Returns whether it selects rules of one priority and one match, at most one of each table.
     pub fn is_strict(self) -> bool {
         !matches!(self, Self::Modify | Self::Delete)
     }
 
-    /// Whether rules go.
+    /// Returns whether it deletes rules.
     pub fn deletes(self) -> bool {
         matches!(self, Self::Delete | Self::DeleteStrict)
     }
@@ -53,13 +53,13 @@ impl Command {
 pub struct FlowMod {
     /// When it is to happen, since the switch's start; none: when it comes.
     pub at: Option<Duration>,
-    /// What happens.
+    /// The kind of change.
     pub command: Command,
-    /// The table that it is about; none: all. What is added is always for one.
+    /// The table that it selects; `None` for all. Added rules always have one.
     pub table: Option<u8>,
-    /// Which rule comes, or what is asked of the rules that are changed, and which actions they get: none where they go.
+    /// The rule to add, or the match of the rules to change and their new actions; without actions for deletions.
     /// Its table is the default one where none is named, its cookie 0 where none is set. The actions of a change of all
-    /// tables may go on in any table but the first: whoever changes a rule of a later one must look.
+    /// tables may go to any table but the first: the code that changes a rule of a later one must check.
     pub rule: Rule,
     /// Value and mask of the cookies of rules that are changed; no bit of the value is outside the mask.
     pub cookie: Option<(u64, u64)>,
@@ -76,7 +76,7 @@ pub struct FlowMod {
 }
 
 impl FlowMod {
-    /// Whether it is about a rule of table `table`: for what is added, whether it takes that rule's place.
+    /// Returns whether it selects a rule of table `table`: for additions, whether the new rule replaces that one.
     pub fn selects(&self, table: u8, rule: &Rule) -> bool {
         let asked = |matches: &Match| match self.command.is_strict() {
             true => rule.priority == self.rule.priority && *matches == self.rule.matches,
@@ -112,7 +112,7 @@ impl FlowMod {
             }
             "idle_timeout" | "hard_timeout" if command != Command::Add => {
                 return Err(key.fault(format!(
-                    "`{command}` leaves time-outs as they are; leave it out, or `add` the rule anew"
+                    "`{command}` leaves time-outs as they are; leave it out, or `add` the rule again"
                 )));
             }
             "idle_timeout" => self.idle_timeout_s = number(key, value, u16::MAX.into())? as u16,
@@ -158,14 +158,14 @@ impl FlowMod {
 ///
 /// A line may begin with `@` and the seconds from the switch's start until it is to happen, and then with a [`Command`];
 /// without one, a rule is added. What follows is a flow as [`read`](super::read) reads it, and:
-/// - What is deleted or modified without a `table=` is so in all tables.
+/// - A delete or modify without a `table=` applies to all tables.
 /// - `delete` and `delete_strict` take no actions. `out_port=PORT` takes rules that send to this port only.
-/// - `cookie=VALUE/MASK` takes rules with such a cookie only; a mask of -1 is all ones. Without a mask it sets the cookie of what
-///   is added or modified, and is the whole cookie of what is deleted.
+/// - `cookie=VALUE/MASK` takes rules with such a cookie only; a mask of -1 is all ones. Without a mask it sets the cookie of
+///   added or modified rules, and is the whole cookie of deleted ones.
 /// - `idle_timeout=` and `hard_timeout=`, in seconds, are of rules that are added.
 /// - `modify` and `delete` take no priority.
 ///
-/// Differences from `ovs-ofctl`, besides those of flows: there, a modify that finds no rule may add one (OpenFlow 1.0), and so takes a
+/// Differences from `ovs-ofctl`, in addition to those of flows: there, a modify that finds no rule may add one (OpenFlow 1.0), and so takes a
 /// priority and time-outs; a delete takes no cookie without a mask; commands may be cut short; there are no times.
 ///
 /// ```

@@ -1,6 +1,6 @@
 //! Conditions within each other and apart from keys, beside what follows from the definition alone.
 //!
-//! What is asked of one field has nothing to do with what is asked of another. So a condition that some key fulfils is within
+//! The conditions on two fields are independent. So a condition that some key fulfils is within
 //! another if every key that fulfils it and differs from that one in a single field fulfils the other, too; all values of each
 //! field are tried.
 

@@ -1,5 +1,5 @@
 //! Packets put together by plain code that shares nothing with `edit` or the parser: what a packet should look like
-//! after a change is the changed description, put together again, with every checksum computed anew.
+//! after a change is the changed description, put together again, with every checksum computed from scratch.
 
 use flowlane::packet::fields::Field;
 

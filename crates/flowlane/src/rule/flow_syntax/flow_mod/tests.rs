@@ -166,7 +166,7 @@ fn actions_that_are_missing_or_too_many_are_told() {
 #[test]
 fn what_another_command_takes_is_told() {
     let every = "is about rules of every priority; leave it out, or write";
-    let left = "`modify_strict` leaves time-outs as they are; leave it out, or `add` the rule anew";
+    let left = "`modify_strict` leaves time-outs as they are; leave it out, or `add` the rule again";
     let ports = "only `delete` and `delete_strict` ask where rules send packets; leave it out";
     wrong([
         ("delete tcp,priority=5", "1:12: `priority`", format!("`delete` {every} `delete_strict`").as_str()),
