@@ -16,7 +16,7 @@ pub enum Part {
     Buckets,
     /// Keys with their values.
     Entries,
-    /// Values that do not stand beside their keys.
+    /// Values that are not beside their keys.
     Values,
     /// Chains of what shares an entry.
     Links,

@@ -27,7 +27,7 @@ pub enum BloomError {
     OutOfReach {
         /// Items expected.
         items: u64,
-        /// The rate that was asked for.
+        /// The requested rate.
         rate: f64,
     },
 }

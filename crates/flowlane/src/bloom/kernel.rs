@@ -55,7 +55,7 @@ impl Algorithm {
     }
 }
 
-/// A kernel: an algorithm, how many vectors it works on side by side, and whether it asks for memory ahead.
+/// A kernel: an algorithm, how many vectors it works on side by side, and whether it prefetches.
 ///
 /// Its name is `algorithm/uN` or `algorithm/uN/prefetch`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -46,7 +46,7 @@ pub(super) fn contains_digest(bits: Bits<'_>, digest: u64) -> bool {
     (0..bits.hashes).all(|i| test(bits, digest_hash(digest, i)))
 }
 
-/// One key at a time; `U` keys ahead, the first bit's word is asked for.
+/// One key at a time; the word of the first bit is prefetched `8 * U` keys ahead.
 pub(super) struct Scalar;
 
 impl Survive for Scalar {

@@ -9,7 +9,7 @@ use crate::generate::Random;
 use crate::isa::Variant;
 use crate::rule::{Priority, RuleId};
 
-/// Keys that every state of a table is asked for.
+/// Keys that are looked up in every state of a table.
 const KEYS: usize = 130;
 
 /// Values at which ranges and masks begin, end and wrap.
@@ -255,7 +255,7 @@ impl<const W: usize> World<W> {
         let mut compared = 0;
         let variants: Vec<Variant> = Variant::ALL.into_iter().filter(|v| v.available()).collect();
         for engine in AclEngine::ALL {
-            // What changes is made good for by each variant's own kernel.
+            // Each variant's own kernel applies the changes.
             let variant = variants[self.random.index(variants.len())];
             let config = AclConfig { seed: self.seed, ..AclConfig::default() };
             let config = config.with_engine(engine).with_variant(variant);

@@ -39,7 +39,7 @@ pub(super) trait BucketOps: Copy {
         later: u64,
     ) -> u64 {
         let hits = entries(view, keys, used, values, stages, stages.candidates);
-        // Last, since their entries were asked for last.
+        // Last, since their entries were prefetched last.
         hits | entries(view, keys, used, values, stages, later)
     }
 }
@@ -184,7 +184,7 @@ struct Under<'a, const W: usize> {
 
 /// Looks any number of keys up: a bit for each in `hits`.
 ///
-/// Of three batches one asks for its buckets, the one before it for its entries, and the one before that is finished: so no
+/// Of three batches one prefetches its buckets, the one before it its entries, and the one before that is finished: so no
 /// batch waits for memory while there is something else to do.
 #[inline(always)]
 fn lookup_many<const W: usize, I: BucketOps>(
@@ -228,7 +228,7 @@ fn lookup_many<const W: usize, I: BucketOps>(
     }
 }
 
-/// Asks for the primary buckets of keys with these hashes.
+/// Prefetches the primary buckets of keys with these hashes.
 #[inline(always)]
 fn begin<const W: usize>(table: &CuckooTable<W>, hashes: &[u32], stages: &mut Stages) -> Geometry {
     let geometry = table.geometry();
@@ -241,7 +241,7 @@ fn begin<const W: usize>(table: &CuckooTable<W>, hashes: &[u32], stages: &mut St
     geometry
 }
 
-/// Reads the buckets, and asks for the candidates' entries. Returns the candidates in alternate buckets.
+/// Reads the buckets, and prefetches the candidates' entries. Returns the candidates in alternate buckets.
 #[inline(always)]
 fn go_on<const W: usize, I: BucketOps>(
     isa: I,
@@ -310,7 +310,7 @@ fn hash<const W: usize, I: BucketOps>(
     }
 }
 
-/// Asks for the primary buckets.
+/// Prefetches the primary buckets.
 #[inline(always)]
 fn ask<const W: usize, const EVEN: bool>(
     view: View<'_, W>,
@@ -330,7 +330,7 @@ fn ask<const W: usize, const EVEN: bool>(
 }
 
 /// Compares the signatures in the primary buckets, and prefetches the candidates' entries. The work for
-/// every key is short and without branches: hits and misses come in no order.
+/// every key is short and without branches: hits and misses are in no order.
 #[inline(always)]
 fn primaries<const W: usize, I: BucketOps>(isa: I, view: View<'_, W>, stages: &mut Stages, len: usize) {
     let mut filters = [0; BATCH_MAX];

@@ -166,7 +166,7 @@ impl<'a, const W: usize> EntriesView<'a, W> {
 
     /// Replaces the value: one word, so that readers see the one or the other.
     pub(super) fn set_value(self, entry: EntryAt, value: u32) {
-        // What the value refers to is visible to those who read it before an acquire fence, as all do.
+        // Data that the value refers to is visible to readers with an acquire fence behind the read, which all have.
         self.words(entry)[W].store(value, Release);
     }
 

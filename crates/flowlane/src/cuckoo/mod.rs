@@ -68,7 +68,7 @@ pub struct CuckooConfig {
 
 impl CuckooConfig {
     /// Creates a table for `entries_max` keys (at least 1, at most 2³⁰), hashed under `seed`, which should be
-    /// secret: who knows it can make keys that all belong to the same two buckets.
+    /// secret: with it an attacker can make keys that all belong to the same two buckets.
     pub fn new(entries_max: usize, seed: u32) -> Self {
         let entries_max = entries_max.clamp(1, 1 << 30);
         Self { entries_max, entries_at_first: entries_max, seed, variant: None }
@@ -265,7 +265,7 @@ impl<const W: usize> CuckooTable<W> {
     /// its value then; other values stay as they are.
     ///
     /// In tables that exceed the caches hits are found faster than batch by batch where there are more than [`BATCH_MAX`] keys:
-    /// while one batch waits for memory others are asked for and finished. Misses, which read little, may take a tenth
+    /// while one batch waits for memory others are prefetched and finished. Misses, which read little, may take a tenth
     /// longer. In smaller tables it is the same.
     ///
     /// # Panics

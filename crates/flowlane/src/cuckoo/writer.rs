@@ -43,7 +43,7 @@ pub enum InsertError {
 pub struct CuckooWriter<const W: usize> {
     pub(super) table: Arc<CuckooTable<W>>,
     pub(super) metadata: SlotMetadata,
-    /// The time, for an owner who keeps times of use.
+    /// The time, if times of use are kept.
     pub(super) now: Option<u64>,
     /// The bucket at which the next sweep begins.
     sweep_at: u32,
@@ -146,7 +146,7 @@ impl<const W: usize> CuckooWriter<W> {
     /// Inserts many keys, in their order. Returns how many of them, from the first on, are in the table now: all, or
     /// those before the first that found no place.
     ///
-    /// What all of a part need is asked for before the first is inserted, so that one's wait for memory does not begin
+    /// The memory for all keys of a part is prefetched before the first is inserted, so that one's wait for memory does not begin
     /// when the other's has ended: large tables are filled several times as fast as key by key.
     ///
     /// # Panics
@@ -200,7 +200,7 @@ impl<const W: usize> CuckooWriter<W> {
         }
     }
 
-    /// Inserts a key whose memory was asked for.
+    /// Inserts a key whose memory was prefetched.
     fn insert_asked(&mut self, key: &[u32; W], hash: u32, value: u32) -> Result<Option<u32>, InsertError> {
         if let Some(place) = self.locate(key, hash) {
             let before = self.table.value(place.bucket, place.slot);
@@ -396,7 +396,7 @@ impl<const W: usize> CuckooWriter<W> {
             let at = after.bucket(hash);
             (if at == to_at { to } else { from }, at)
         });
-        // Before the versions become even: who sees the new versions sees the new geometry.
+        // Before the versions become even: a reader that sees the new versions sees the new geometry.
         table.geometry.store(after.to_word(), Release);
         drop(writing);
         true

@@ -141,7 +141,7 @@ fn avx512(slot: KernelSlot) -> &'static str {
         | KernelSlot::AclDynamic => "avx512",
         // Wider ones have no instruction of their own for it.
         KernelSlot::Crc32c => "sse42",
-        // `bloom/README.md`: asking ahead costs up to a half more in L1 and L2, is worth nothing at 8 MiB and
+        // `bloom/README.md`: prefetching costs up to a half more in L1 and L2, is worth nothing at 8 MiB and
         // halves the time at 16.
         KernelSlot::Bloom(size) if is_far(size) => "avx512-staged/u8/prefetch",
         KernelSlot::Bloom(_) => "avx512-staged/u8",

@@ -12,7 +12,7 @@ use super::{Clock, KernelSlot, WIN_BELOW, select_kernel};
 /// Most kernels that are compared.
 pub(super) const CANDIDATES_MAX: usize = 4;
 
-/// Batches of each candidate that are timed: a third of them may have been interrupted, or have come to cold caches.
+/// Batches of each candidate that are timed: a third of them may have been interrupted, or have met cold caches.
 const SAMPLES: usize = 15;
 
 /// Keys of the smallest batch that is timed: with fewer, reading the clock takes as long as the work.

@@ -2,8 +2,8 @@
 //!
 //! A structure has one kernel for each [`Variant`] that pays; the kernel is selected when the structure
 //! is built, and stored in it. A kernel for an instruction set is reached only with that set's *witness*
-//! ([`Sse42`], [`Avx2`], [`Avx512`], [`Avx512Vbmi`]), a value without content that only detection makes: who holds one
-//! has the proof that the instructions exist and that the width is allowed.
+//! ([`Sse42`], [`Avx2`], [`Avx512`], [`Avx512Vbmi`]), a value without content that only detection makes: to hold one
+//! is the proof that the instructions exist and that the width is allowed.
 //!
 //! The width cap ([`set_max_simd`]) is global state, like the overrides and the trial clock of
 //! [`dispatch`](crate::dispatch). Its first value comes from the environment variable
@@ -66,7 +66,7 @@ impl MaxSimd {
     }
 }
 
-/// 0: not asked for yet.
+/// 0: not read yet.
 static MAX_SIMD: AtomicU16 = AtomicU16::new(0);
 
 /// Returns the widest registers that may be used.

@@ -1,6 +1,6 @@
 //! Every engine and variant against the routes themselves, on random tables under random changes.
 //!
-//! For tests, and for users who want to know of their machine: a difference is a bug here, or a broken CPU.
+//! For tests, and for checking a machine: a difference is a bug here, or a broken CPU.
 
 use std::net::IpAddr;
 

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! **Flows stay where they are.** A group has a fixed number of buckets. Where a member goes, only its buckets are
-//! given to others; where one comes, or weights change, buckets move one by one, each from who has most too many
-//! to who has most too few, until none is owed another. The rule for who is owed (Webster's, for seats in a
+//! given to others; where one is added, or weights change, buckets move one by one, each from the member with the largest
+//! surplus to the one with the largest deficit, until none is owed another. The rule (Webster's, for seats in a
 //! parliament: weight ÷ (2 × buckets + 1)) gives a member that stays never less when another goes.
 //! The alternative, hash modulo the number of members, moves nearly all flows at every change; consistent hashing
 //! by a ring needs a search where this needs a load.
@@ -295,14 +295,14 @@ impl<'a> Shares<'a> {
         (1..self.held.len()).fold(0, |best, m| if self.more(next(m), next(best)) { m } else { best })
     }
 
-    /// Gives the next bucket to who is owed it.
+    /// Gives the next bucket to the member that is owed it.
     fn take(&mut self) -> usize {
         let member = self.owed();
         self.held[member] += 1;
         member
     }
 
-    /// Moves a bucket from who deserves its last one least to who is owed one more; none where that is settled.
+    /// Moves a bucket from the member with the weakest claim to its last one to the member with the strongest claim to another; none where that is settled.
     fn exchange(&mut self) -> Option<(usize, usize)> {
         let to = self.owed();
         let last = |m: usize| (m, self.held[m]);

@@ -42,14 +42,14 @@ impl Engine {
 
 /// Engine and variant of the tables of a family without an explicit choice: `compact/avx2`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FibChoice {
+pub struct FibKernel {
     /// The engine.
     pub engine: Engine,
     /// The variant that looks batches up.
     pub variant: Variant,
 }
 
-impl FibChoice {
+impl FibKernel {
     /// Returns whether the family has such an engine, and the variant may be used here.
     pub fn available<A: Family>(self) -> bool {
         A::ENGINES.contains(&self.engine) && self.variant.available()
@@ -60,26 +60,26 @@ impl FibChoice {
     }
 }
 
-impl fmt::Display for FibChoice {
+impl fmt::Display for FibKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.engine, self.variant)
     }
 }
 
-/// A text that is no [`FibChoice`].
+/// A text that is no [`FibKernel`].
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("`{0}` is no engine and variant of routes, such as compact/avx512 or dir24/avx2")]
-pub struct FibChoiceError(pub String);
+pub struct FibKernelError(pub String);
 
-impl FromStr for FibChoice {
-    type Err = FibChoiceError;
+impl FromStr for FibKernel {
+    type Err = FibKernelError;
 
-    fn from_str(text: &str) -> Result<Self, FibChoiceError> {
+    fn from_str(text: &str) -> Result<Self, FibKernelError> {
         let read = || {
             let (engine, variant) = text.split_once('/')?;
             Some(Self { engine: engine.parse().ok()?, variant: variant.parse().ok()? })
         };
-        read().ok_or_else(|| FibChoiceError(text.to_owned()))
+        read().ok_or_else(|| FibKernelError(text.to_owned()))
     }
 }
 
@@ -183,8 +183,8 @@ impl<A: Family> AnyFib<A> {
 
     /// Adds the backend selected for this engine, and the candidate of its trial.
     fn chosen(engine: Engine, config: &FibConfig) -> FibConfig {
-        let chosen = dispatch::select_kernel(A::SLOT, FibChoice::read::<A>);
-        let of = |choice: &FibChoice| Backend::of(choice.variant).filter(|_| choice.engine == engine);
+        let chosen = dispatch::select_kernel(A::SLOT, FibKernel::read::<A>);
+        let of = |choice: &FibKernel| Backend::of(choice.variant).filter(|_| choice.engine == engine);
         let backend = of(&chosen.choice);
         FibConfig { backend, candidate: backend.and(chosen.candidates.iter().find_map(of)), ..*config }
     }
@@ -202,7 +202,7 @@ impl<A: Family> Fib<A> for AnyFib<A> {
     /// where that cannot hold these routes in the memory that there may be. Routes that come later do not change it.
     fn build(rib: &Rib<A>, config: &FibConfig) -> Result<Self, BuildError> {
         let (mut last, mut tried) = (None, Vec::new());
-        let chosen = dispatch::choose(A::SLOT, FibChoice::read::<A>).engine;
+        let chosen = dispatch::choose(A::SLOT, FibKernel::read::<A>).engine;
         for engine in A::called_for(rib).into_iter().chain([chosen]).chain(A::ENGINES.iter().copied()) {
             if tried.contains(&engine) {
                 continue;

@@ -37,7 +37,7 @@ pub(crate) struct Epochs(Arc<Shared>);
 #[repr(align(128))]
 struct Shared {
     now: AtomicU64,
-    /// Locked by those who make readers, and by the writer.
+    /// Locked by threads that create readers, and by the writer.
     places: Mutex<Vec<Weak<Place>>>,
 }
 

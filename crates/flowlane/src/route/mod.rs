@@ -206,7 +206,7 @@ pub trait Fib<A: Address>: Sized {
     /// Returns the bytes of the table that lookups read, without the memory of the writer.
     fn table_bytes(&self) -> usize;
 
-    /// Which variant looks batches up: the one that was asked for, where the table has a kernel for it.
+    /// Returns the variant that looks batches up: the requested one, where the table has a kernel for it.
     fn variant(&self) -> Variant;
 }
 

@@ -138,7 +138,7 @@ impl<A: Address, F: Fib<A>> Routes<A, F> {
         &self.rib
     }
 
-    /// Returns the forwarding table: what batches are looked up in, and where readers come from.
+    /// Returns the forwarding table: batches are looked up in it, and it makes readers.
     pub fn fib(&self) -> &F {
         &self.fib
     }

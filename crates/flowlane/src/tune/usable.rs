@@ -10,7 +10,7 @@ use crate::hash::crc32c::Crc32c;
 use crate::hash::murmur3::Murmur3;
 use crate::isa::Variant;
 use crate::packet::Parser;
-use crate::route::engine::FibChoice;
+use crate::route::engine::FibKernel;
 
 /// A choice that a slot's table cannot parse.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -40,8 +40,8 @@ pub fn is_usable(slot: KernelSlot, choice: &str) -> Result<bool, ChoiceError> {
             read(choice, Variant::available)
         }
         KernelSlot::Megaflow => read(choice, MegaflowChoice::available),
-        KernelSlot::Routes4 => read(choice, FibChoice::available::<u32>),
-        KernelSlot::Routes6 => read(choice, FibChoice::available::<u128>),
+        KernelSlot::Routes4 => read(choice, FibKernel::available::<u32>),
+        KernelSlot::Routes6 => read(choice, FibKernel::available::<u128>),
     };
     found.map_err(|problem| ChoiceError { slot, problem })
 }

@@ -1,4 +1,4 @@
-//! A worker's cache of endpoints, direct-mapped, which is asked for a whole batch; and the endpoint table, a batch at a
+//! A worker's cache of endpoints, direct-mapped, which is probed for a whole batch; and the endpoint table, a batch at a
 //! time, for what it does not have. Never shared, of one generation of the table.
 
 use super::endpoint::{EndpointReader, V4Key};

@@ -8,7 +8,7 @@ const ECT_1: u8 = 1;
 const ECT_0: u8 = 2;
 const CE: u8 = 3;
 
-/// Returns the ECN bits that an inner packet goes on with, from those that it had and those of the outer header.
+/// Returns the ECN bits of a decapsulated packet, from its own and those of the outer header.
 ///
 /// # Errors
 /// Where congestion was experienced and the packet cannot say so: it must be dropped.

@@ -53,7 +53,7 @@ pub struct Encapsulation {
     pub port: Option<u16>,
     /// The first header of inner packets: GENEVE carries Ethernet or IP, VXLAN Ethernet, GTP-U IP.
     pub inner: Inner,
-    /// GENEVE options, as they stand on the wire; at most 252 bytes.
+    /// GENEVE options in wire format; at most 252 bytes.
     pub options: Vec<u8>,
     /// If set, the outer UDP checksum is computed, which reads the whole packet; else it is 0, which over IPv6
     /// the other end must allow (RFC 6935).

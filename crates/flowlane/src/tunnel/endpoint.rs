@@ -307,7 +307,7 @@ impl EndpointTable {
     fn changed(&self) {
         let next = self.shared.generation.load(Relaxed) + 1;
         let next = if next as u32 == 0 { next + 1 } else { next };
-        // Release: who sees the new generation sees the table's change.
+        // Release: a reader that sees the new generation sees the table's change.
         self.shared.generation.store(next, Release);
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn contains<K: Kind>(
 
 /// Hashes each group before the one before it is tested: then the offsets that are stored as vectors have
 /// reached the cache when they are loaded one by one (a store is not forwarded to a part of it), and blocks
-/// that were asked for have come.
+/// that were prefetched have arrived.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn groups<K: Kind, const PREFETCH: bool>(blocks: Blocks<'_>, seed: u64, keys: &[K], hits: &mut [u64]) {
     let mut groups = [const { Group { low: [0; GROUP], offsets: [0; GROUP], among: 0 } }; 2];

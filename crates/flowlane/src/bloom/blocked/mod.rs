@@ -50,7 +50,7 @@ const SALTS: [u32; 8] =
 pub struct BlockedBloomFilter {
     words: Memory<AtomicU64>,
     seed: u64,
-    /// The kernel, and whether it asks ahead.
+    /// The backend of the kernel, and whether it prefetches.
     chosen: AdaptiveDispatch<(Backend, bool)>,
 }
 

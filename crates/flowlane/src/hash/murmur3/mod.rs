@@ -3,7 +3,7 @@
 //! The hash that the tables use and that the paper's Bloom filters use (*Leveraging SIMD parallelism*,
 //! §3.1): its steps are 32-bit multiplications, rotations and exclusive ors, which every SIMD width has, so
 //! that 4, 8 or 16 keys are hashed in the time of one. It is no cryptographic hash; a secret seed keeps
-//! outsiders from making keys collide *by accident of a known seed*, not against an attacker who sees
+//! outsiders from making keys collide *by accident of a known seed*, not against an attacker that sees
 //! which keys collide.
 //!
 //! The lanes' kernel (`lanes.rs`) is plain loops over arrays; compiled for each instruction set it becomes

@@ -6,10 +6,10 @@
 //! | `IpRoute` | `default via 192.0.2.1 dev eth0 metric 100`, as of iproute2 | `ip_route` |
 //! | (updates) | `1418774413 a 192.0.2.0/24 198.51.100.1`, `1418774414 w 192.0.2.0/24 0.0.0.0` | `updates` |
 //!
-//! Everything is text in, routes out; a file is the caller's to read. Both families may stand in one text. Bits of
+//! Everything is text in, routes out; a file is the caller's to read. Both families may be in one text. Bits of
 //! an address behind the prefix's length are ignored. MRT dumps are read by the command line.
 //!
-//! A table holds numbers. Next hops that are numbers stand for themselves; others (addresses, devices, groups,
+//! A table holds numbers. Next hops that are numbers mean themselves; others (addresses, devices, groups,
 //! refusals) are numbered from 1 on in the order in which they are met, [`NextHops`].
 
 mod any;

@@ -200,7 +200,7 @@ impl<A: Address> Rib<A> {
         leaf
     }
 
-    /// Notes in the leaves behind `leaf`, in which a route has come or gone, whether it covers their fences.
+    /// Notes in the leaves behind `leaf`, in which a route was added or removed, whether it covers their fences.
     fn mark_behind(&mut self, leaf: u32, prefix: Prefix<A>, is_there: bool) {
         let (mut leaf, bit) = (leaf, 1u128.unbounded_shl(prefix.len().into()));
         while self.leaves.at(leaf).is_left_by(prefix) {
@@ -213,7 +213,7 @@ impl<A: Address> Rib<A> {
     /// Makes room in a full leaf, for a route at `at`; returns the leaf that is behind it then.
     fn split(&mut self, left: u32, at: usize, prefix: Prefix<A>) -> u32 {
         let full = self.leaves.at(left);
-        // Routes that come in order fill leaves.
+        // Routes inserted in order fill leaves.
         let from = if at == ROUTES && full.next == NONE { ROUTES } else { ROUTES / 2 };
         let fence = full.get(from).map_or(prefix, |(first, _)| first);
         let outside = outside_of(full, from, fence);

@@ -11,7 +11,7 @@ use crate::route::hop_hash::ByNextHop;
 /// A next hop that is listed has this bit; the bits below are its place.
 pub(super) const LISTED: u32 = 1 << 29;
 
-/// Smaller next hops stand in words as they are. With places they fit 16 bits, as long as there are few of them.
+/// Smaller next hops are stored in words as they are. With places they fit 16 bits, as long as there are few of them.
 const INLINE_END: u64 = 1 << 15;
 
 /// Returns the next hop of `word`.

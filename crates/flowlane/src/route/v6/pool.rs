@@ -150,7 +150,7 @@ impl Pool {
         self.free[order].insert(at);
     }
 
-    /// Gives back a block that readers may see, when they are gone.
+    /// Frees a block that readers may see, once they have left.
     pub(super) fn unlink(&mut self, block: Block) {
         self.unlinked.push(block);
     }

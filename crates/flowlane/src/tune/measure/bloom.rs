@@ -46,7 +46,7 @@ fn kernels() -> Vec<BloomKernel> {
             }
         }
     }
-    // The scalar kernel is unrolled for asking ahead only.
+    // The scalar kernel is unrolled for prefetching only.
     kernels.retain(|k| k.available() && (k.algorithm != Algorithm::Scalar || k.prefetch || k.unroll == 1));
     kernels
 }
@@ -96,7 +96,7 @@ pub(super) fn blocked(measuring: &mut Measuring<'_>, size: SizeClass) -> Outcome
     filter.fill_half(|| random.bits());
     let of = |variant| [false, true].map(|prefetch| BlockedKernel { variant, prefetch });
     let mut kernels: Vec<BlockedKernel> = Variant::ALL.into_iter().flat_map(of).collect();
-    // The scalar kernel never asks ahead.
+    // The scalar kernel never prefetches.
     kernels.retain(|k| k.available() && !(k.prefetch && k.variant == Variant::Scalar));
     let mut work = Blocked { filter: Some(filter), random, keys: vec![0; KEYS], hits: vec![0; KEYS / 64] };
     one_contest(

@@ -27,7 +27,7 @@ pub struct Budget {
     /// Ticks of the clock for all contests together; making the tables (about two seconds) comes on top. Each
     /// contest has a few rounds even where that takes longer.
     pub ticks: u64,
-    /// The largest filter or cuckoo table that is made to stand for a size, in bytes, where caches are larger; at most
+    /// The largest filter or cuckoo table that represents a size, in bytes, where caches are larger; at most
     /// [`TABLE_BYTES_MAX`](Self::TABLE_BYTES_MAX) counts.
     pub table_bytes_max: u64,
 }
@@ -74,7 +74,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The rate of the built-in choice as a share of the best one's, in the first contest: what who never measures has.
+    /// The rate of the built-in choice as a share of the best one's, in the first contest: the rate without tuning.
     pub fn built_in_share(&self) -> f64 {
         self.contests.first().map_or(1.0, Contest::default_share)
     }

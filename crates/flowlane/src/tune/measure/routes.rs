@@ -6,7 +6,7 @@ use super::contest::{Measuring, Workload};
 use super::{Outcome, one_contest};
 use crate::generate::{Internet, Locality, RouteConfig, generate_addresses, generate_routes};
 use crate::isa::Variant;
-use crate::route::engine::{AnyFib, Family, FibChoice};
+use crate::route::engine::{AnyFib, Family, FibKernel};
 use crate::route::{Fib, FibConfig, HopSize, Rib};
 
 const ROUTES: usize = 100_000;
@@ -16,21 +16,21 @@ const BATCH: usize = 64;
 
 /// A table for each candidate.
 struct Looking<A: Family> {
-    tables: Vec<(FibChoice, AnyFib<A>)>,
+    tables: Vec<(FibKernel, AnyFib<A>)>,
     addresses: Vec<A>,
 }
 
 impl<A: Family> Workload for Looking<A> {
-    type Entrant = FibChoice;
+    type Entrant = FibKernel;
 
-    fn prepare(&mut self, candidate: &FibChoice) {
+    fn prepare(&mut self, candidate: &FibKernel) {
         // Each has a table of its own, which those of the others have driven out of the caches.
         self.run(candidate);
         // Other addresses first than the time before, so that branches are not learnt by heart.
         self.addresses.rotate_left(ADDRESSES / 3);
     }
 
-    fn run(&mut self, candidate: &FibChoice) {
+    fn run(&mut self, candidate: &FibKernel) {
         let (_, table) = self.tables.iter().find(|(of, _)| of == candidate).expect("each has a table");
         let mut next_hops = [0; BATCH];
         for addresses in self.addresses.chunks(BATCH) {
@@ -49,15 +49,15 @@ pub(super) fn measure<A: Family + Internet>(measuring: &mut Measuring<'_>) -> Ou
     }
     let variants = Variant::ALL.into_iter().filter(|v| v.available());
     let candidates = variants
-        .flat_map(|variant| A::ENGINES.iter().map(move |engine| FibChoice { engine: *engine, variant }));
-    let table = |choice: FibChoice| {
+        .flat_map(|variant| A::ENGINES.iter().map(move |engine| FibKernel { engine: *engine, variant }));
+    let table = |choice: FibKernel| {
         let config = FibConfig::new(HopSize::B4).with_variant(choice.variant)?;
         let fib = A::build(choice.engine, &rib, &config)?.ok()?;
         // An engine need not have a kernel for every variant.
         (fib.variant() == choice.variant).then_some((choice, fib))
     };
-    let tables: Vec<(FibChoice, AnyFib<A>)> = candidates.filter_map(table).collect();
-    let candidates: Vec<FibChoice> = tables.iter().map(|(choice, _)| *choice).collect();
+    let tables: Vec<(FibKernel, AnyFib<A>)> = candidates.filter_map(table).collect();
+    let candidates: Vec<FibKernel> = tables.iter().map(|(choice, _)| *choice).collect();
     // Half of what comes is spread over the routes, half over addresses without one.
     let addresses = generate_addresses(&routes, Locality::Uniform, 0.5, ADDRESSES, 1);
     let default = super::super::built_in(A::SLOT).choice;

@@ -62,7 +62,7 @@ fn places<C: Code, V: Vector, const N: usize>(isa: V, chunks: &Chunks<C>, addres
     places
 }
 
-/// Finds the next hops of addresses whose codes stand at `places`, after asking for all of those.
+/// Finds the next hops of addresses whose codes are at `places`, after prefetching all codes.
 ///
 /// # Safety
 /// The places are some that [`Chunks::place`] returns.

@@ -197,7 +197,7 @@ impl Nodes {
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt,bmi1,bmi2,lzcnt")]
     fn step(&mut self, view: View<'_>) {
-        // The last code of each: as many codes as separators stand behind them.
+        // The last code of each: as many codes as separators follow them.
         let codes = _mm512_add_epi32(self.first.load(), _mm512_slli_epi32::<1>(self.last.load()));
         let halves = u32::try_from(view.lines.len() * HALVES).unwrap_or(u32::MAX);
         let beyond =
@@ -275,7 +275,7 @@ fn span(view: View<'_>, bucket: Word, key: i32) -> u32 {
     // there.
     let separators = unsafe { _mm512_load_si512(view.lines[line].as_ptr().cast()) };
     let below = _mm512_cmplt_epi32_mask(separators, _mm512_set1_epi32(key));
-    // As many words as separators stand behind them, and the last separator is below no key.
+    // As many words as separators follow them, and the last separator is below no key.
     let spans = bucket.bucket_spans() as u32;
     let span = _bzhi_u32(below.into(), spans).count_ones();
     view.lines.as_flattened()[line * LINE_WORDS + (spans + span) as usize].load(Relaxed)
@@ -293,7 +293,7 @@ fn unresolved<const N: usize>(words: [__m512i; N]) -> u64 {
     lanes
 }
 
-/// Writes the next hops that the words stand for.
+/// Writes the next hops of the words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn resolve(view: View<'_>, words: __m512i, next_hops: &mut [u64; LANES]) {

@@ -1,4 +1,4 @@
-//! Many addresses stage by stage: all at roots, then all that stand at tables, until none does, then all at nodes.
+//! Lookup of many addresses stage by stage: all roots, then tables until no address is at one, then nodes.
 //! Steps of a stage do not depend on each other, so that their cache misses overlap.
 
 use std::sync::atomic::Ordering::Acquire;
@@ -13,13 +13,13 @@ use crate::route::v6::hops;
 /// Addresses that are on their way at once.
 pub(super) const GROUP: usize = 64;
 
-/// How far ahead addresses are asked for.
+/// The distance at which addresses are prefetched.
 const AHEAD: usize = 2 * GROUP;
 
 const ADDRESSES_OF_LINE: usize = LINE_BYTES / size_of::<u128>();
 
-/// Asks for the addresses of a later group: a group's are read at once, and nothing would be under way while
-/// they come.
+/// Prefetches the addresses of a later group: a group's are read at once, and nothing would be under way while
+/// they arrive.
 #[inline(always)]
 pub(super) fn ask_ahead(addresses: &[u128; GROUP]) {
     for line in addresses.as_chunks::<ADDRESSES_OF_LINE>().0 {
@@ -27,7 +27,7 @@ pub(super) fn ask_ahead(addresses: &[u128; GROUP]) {
     }
 }
 
-/// Where the addresses of a group stand.
+/// The words that the addresses of a group have reached.
 #[repr(C, align(64))]
 pub(super) struct Group {
     /// Their bits in the first window, as separators have them.
@@ -37,7 +37,7 @@ pub(super) struct Group {
 
 /// Operations that have kernels of their own; the provided ones are the scalar kernel.
 pub(super) trait NodeOps: Copy {
-    /// Takes the step of all that stand at tables of this window. Returns whether there were any.
+    /// Takes the step of all lanes at tables of this window. Returns whether there were any.
     #[inline(always)]
     fn tables(self, view: View<'_>, group: &mut Group) -> bool {
         let words = view.lines.as_flattened();
@@ -53,7 +53,7 @@ pub(super) trait NodeOps: Copy {
         any
     }
 
-    /// Returns the lanes that stand at this kind of word, in this window.
+    /// Returns the lanes at this kind of word, in this window.
     #[inline(always)]
     fn at(self, group: &Group, kind: Kind) -> u64 {
         let is_there = |word: u32| Word(word).kind() == kind && !Word(word).is_in_next_window();
@@ -67,7 +67,7 @@ pub(super) trait NodeOps: Copy {
         scalar::span(view, bucket, key)
     }
 
-    /// Takes the step of all that stand at narrow nodes of this window.
+    /// Takes the step of all lanes at narrow nodes of this window.
     #[inline(always)]
     fn narrow(self, view: View<'_>, group: &mut Group) {
         let lanes = self.at(group, Kind::Narrow);
@@ -109,7 +109,7 @@ fn lookup<I: NodeOps>(isa: I, view: View<'_>, addresses: &[u128], next_hops: &mu
         group(isa, view, addresses, &mut standing, next_hops);
     }
     if !addresses.is_empty() {
-        // Those that are too many stand at a next hop.
+        // Surplus lanes are at a next hop.
         standing.words = [0; GROUP];
         group(isa, view, addresses, &mut standing, next_hops);
     }

@@ -39,7 +39,7 @@ pub(super) const LINES_MAX: usize = 1 << 24;
 /// bits 31 30   29            28 … 0
 ///   0   0      listed        next hop, or its place in the list
 ///   0   1      next window   upper half │ narrow node: twice its first unit + its units
-///   1   0      next window   pair │ line of a leaf, or of a pair, behind which its words stand
+///   1   0      next window   pair │ line of a leaf, or of a pair, followed by its words
 ///   1   1      next window   first line << 5 | shift | code: a table of 16 << 4·code words
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ pub(super) enum Kind {
     Table,
 }
 
-/// Clear where the lookup goes on with the next 32 bits of the address.
+/// Clear where the lookup continues with the next 32 bits of the address.
 pub(super) const THIS_WINDOW: u32 = 1 << 29;
 
 const _: () = assert!(THIS_WINDOW == LISTED, "one bit, by the kind of the word");
