@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 use flowlane::rule::ReadErrors;
 use flowlane_gpu::GpuError;
-use flowlane_switch::config::ConfigError;
 use flowlane_switch::datapath::RunError;
+use flowlane_switch::mgmt::config::ConfigError;
+use flowlane_switch::mgmt::setup::SetupError;
 use flowlane_switch::port::PortError;
-use flowlane_switch::setup::SetupError;
 
 /// Why a command failed.
 #[derive(Debug)]

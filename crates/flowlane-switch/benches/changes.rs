@@ -15,7 +15,7 @@ use flowlane::generate::{Profile, Random};
 use flowlane::rule::{Command, FlowMod, Rule};
 use flowlane_switch::control::Control;
 use flowlane_switch::datapath::Until;
-use flowlane_switch::setup::Setup;
+use flowlane_switch::mgmt::setup::Setup;
 
 use large::{Workload, generated, masks, write};
 

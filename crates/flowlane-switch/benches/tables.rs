@@ -14,7 +14,7 @@ use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::action::PortNo;
 use flowlane::rule::{Action, Rule};
 use flowlane_switch::datapath::{Stage, Until};
-use flowlane_switch::setup::Setup;
+use flowlane_switch::mgmt::setup::Setup;
 
 use large::{Workload, generated, masks, matching, prefix, rule, udp, write};
 

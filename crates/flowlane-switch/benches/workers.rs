@@ -16,8 +16,8 @@ use flowlane::generate::{Profile, Random};
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::Action;
 use flowlane_switch::datapath::Until;
-use flowlane_switch::report::Report;
-use flowlane_switch::setup::Setup;
+use flowlane_switch::mgmt::report::Report;
+use flowlane_switch::mgmt::setup::Setup;
 
 use large::{Workload, generated, masks, matching, rule, udp, write};
 

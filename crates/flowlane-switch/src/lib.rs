@@ -1,7 +1,7 @@
 //! A software switch over the `flowlane` library.
 //!
 //! Each module uses only those before it:
-//! `sync ← {state, packet} ← {tunnel, ruleset} ← {port, stage} ← datapath ← control ← config ← {setup, report} ← socket ← fuzz_invariants`.
+//! `sync ← {state, packet} ← {tunnel, ruleset} ← {port, stage} ← datapath ← control ← mgmt ← fuzz_invariants`.
 //!
 //! | module | what |
 //! |---|---|
@@ -14,21 +14,16 @@
 //! | [`stage`] | packet filter, asset detection, address translation |
 //! | [`datapath`] | the loop: receive, parse, caches, tables, actions, transmit |
 //! | [`control`] | whoever changes rules while packets go through them |
-//! | [`config`], [`setup`] | from a TOML file to a worker |
-//! | [`report`] | what a worker has counted, as data |
-//! | [`socket`] | on which a switch that runs answers |
+//! | [`mgmt`] | configuration, setup, reports, and the control socket |
 //! | [`fuzz_invariants`] | what must hold for any input: for fuzzing and tests |
 
-pub mod config;
 pub mod control;
 pub mod datapath;
 pub mod fuzz_invariants;
+pub mod mgmt;
 pub mod packet;
 pub mod port;
-pub mod report;
 pub mod ruleset;
-pub mod setup;
-pub mod socket;
 pub mod stage;
 pub mod state;
 mod sync;

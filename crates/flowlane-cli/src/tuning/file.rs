@@ -21,7 +21,7 @@ use std::path::Path;
 
 use flowlane::isa::{self, cpu::Cpu};
 use flowlane::tune::{KernelOverrides, KernelSlot, is_usable};
-use flowlane_switch::config::ConfigError;
+use flowlane_switch::mgmt::config::ConfigError;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 

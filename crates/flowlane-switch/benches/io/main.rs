@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use flowlane_switch::datapath::{Mailbox, Until};
-use flowlane_switch::setup::Setup;
+use flowlane_switch::mgmt::setup::Setup;
 
 use ends::{Role, run_role};
 

@@ -10,8 +10,8 @@ use flowlane::packet::Field;
 use flowlane::packet::key::FlowKey;
 use flowlane_capture::{CaptureWriter, FileFormat};
 use flowlane_switch::datapath::Until;
-use flowlane_switch::report::{FunctionReport, Report};
-use flowlane_switch::setup::Setup;
+use flowlane_switch::mgmt::report::{FunctionReport, Report};
+use flowlane_switch::mgmt::setup::Setup;
 
 /// A UDP datagram.
 struct Datagram {

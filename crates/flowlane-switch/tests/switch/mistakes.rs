@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use flowlane::rule::line_column;
-use flowlane_switch::setup::{Setup, SetupError};
+use flowlane_switch::mgmt::setup::{Setup, SetupError};
 
 const CASES: &str = include_str!("mistakes.txt");
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use flowlane::rule::{FlowMod, ReadOptions, read_changes};
-use flowlane_switch::setup::Reload;
-use flowlane_switch::socket::ControlServer;
+use flowlane_switch::mgmt::rpc::ControlServer;
+use flowlane_switch::mgmt::setup::Reload;
 use serde::Serialize;
 
 use crate::failure::Failure;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use flowlane_capture::CaptureReader;
 use flowlane_switch::datapath::{Trace, TraceSent, TraceStep};
-use flowlane_switch::report::Report;
-use flowlane_switch::socket::{
+use flowlane_switch::mgmt::report::Report;
+use flowlane_switch::mgmt::rpc::{
     CallError, ChangeReport, Client, FlowReport, LineError, MacEntry, RpcError, default_path,
 };
 use serde::de::DeserializeOwned;
@@ -203,7 +203,7 @@ fn changed(change: ChangeReport) -> String {
     let ChangeReport { added, modified, removed, microseconds, gone } = change;
     let mut out = String::new();
     if !gone.is_empty() {
-        let row = |gone: &flowlane_switch::socket::FlowRemovedReport| {
+        let row = |gone: &flowlane_switch::mgmt::rpc::FlowRemovedReport| {
             vec![gone.rule.clone(), count(gone.packets), count(gone.bytes), format!("{:.1} s", gone.lasted_s)]
         };
         let shown = 20;

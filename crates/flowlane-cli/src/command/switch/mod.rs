@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use flowlane_switch::config::Config;
 use flowlane_switch::datapath::{Until, Worker};
-use flowlane_switch::report::Report;
-use flowlane_switch::setup::{Reload, Setup};
-use flowlane_switch::socket::{ControlServer, Socket, SocketError, default_path};
+use flowlane_switch::mgmt::config::Config;
+use flowlane_switch::mgmt::report::Report;
+use flowlane_switch::mgmt::rpc::{ControlServer, Socket, SocketError, default_path};
+use flowlane_switch::mgmt::setup::{Reload, Setup};
 use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;

@@ -1,6 +1,6 @@
 //! What a switch has done, as tables.
 
-use flowlane_switch::report::{
+use flowlane_switch::mgmt::report::{
     AssetReport, FilterEntryReport, ForwardReport, FunctionReport, NextHopReport, Report, RouteTableReport,
     TableReport, TunnelReport, WaitingReport,
 };

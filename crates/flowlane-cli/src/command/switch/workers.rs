@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use console::Term;
 use flowlane_switch::datapath::{PortCounters, distribution};
-use flowlane_switch::report::{QueueReport, StageReport, WorkerReport};
+use flowlane_switch::mgmt::report::{QueueReport, StageReport, WorkerReport};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

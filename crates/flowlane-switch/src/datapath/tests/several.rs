@@ -10,10 +10,10 @@ use flowlane::rule::{ReadOptions, read_changes};
 use super::functions::{function, rule};
 use super::*;
 use crate::control::Control;
+use crate::mgmt::report::Report;
 use crate::packet::spread::flow_of;
 use crate::packet::{Spread, Steer};
 use crate::port::SharedPort;
-use crate::report::Report;
 use crate::stage::{AssetConfig, Assets, Filter, FilterConfig, Function, Kind, Share, Steering};
 use crate::state::meter::{Meter, Rate};
 

@@ -7,9 +7,9 @@ use flowlane::packet::fields::{VLAN_PRESENT, word};
 use flowlane::packet::key::{FlowKey, FlowMask, WORDS};
 use flowlane::rule::{Format, Match};
 
-use crate::setup::SetupError;
-use crate::setup::lines::Lines;
-use crate::setup::reader::Reader;
+use crate::mgmt::setup::SetupError;
+use crate::mgmt::setup::lines::Lines;
+use crate::mgmt::setup::reader::Reader;
 use crate::stage::ageing::idle_ticks;
 use crate::stage::filter::KeyShape;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use flowlane::rule::ReadErrors;
 
 use super::SetupError;
-use crate::config::{ConfigError, KeyPath, Source};
+use crate::mgmt::config::{ConfigError, KeyPath, Source};
 
 /// A text of one or more lines.
 pub(super) struct Lines<'a> {

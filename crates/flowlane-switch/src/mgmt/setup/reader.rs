@@ -8,7 +8,7 @@ use flowlane::rule::{Action, Format, ReadOptions, Rule};
 
 use super::lines::Lines;
 use super::{SetupError, port_names, table_numbers};
-use crate::config::{Config, KeyPath, Source, TableSection};
+use crate::mgmt::config::{Config, KeyPath, Source, TableSection};
 use crate::ruleset::{RulesetError, compile_post_cache};
 
 /// What rules of a configuration may name.

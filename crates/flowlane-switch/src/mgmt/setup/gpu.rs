@@ -4,8 +4,8 @@ use flowlane::classify::Deferred;
 use flowlane::classify::acl::AclConfig;
 use flowlane_gpu::{Changes, Device, GpuConfig, GpuError, GpuSearch, SessionConfig};
 
-use crate::config::{Config, ConfigError, GpuSection, KeyPath, Source, TableEngine};
 use crate::datapath::Given;
+use crate::mgmt::config::{Config, ConfigError, GpuSection, KeyPath, Source, TableEngine};
 
 /// Maximum packets of a batch: at 40 Gbit/s in frames of 64 bytes, what comes in 18 milliseconds.
 const BATCH_MAX: usize = 1 << 20;

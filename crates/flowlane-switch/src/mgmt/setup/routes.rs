@@ -9,7 +9,7 @@ use flowlane::route::read::{self, Gateway, NextHop, RouteOptions};
 use super::SetupError;
 use super::lines::Lines;
 use super::reader::Reader;
-use crate::config::{
+use crate::mgmt::config::{
     ConfigError, KeyPath, MemberSection, NextHopSection, RouteMiss, RouteTableSection, Source,
 };
 use crate::stage::route::{HopSpec, RouteTable, RouteTableConfig, RouteTableError};

@@ -30,12 +30,12 @@ pub use self::reload::Reload;
 use self::functions::FunctionSetup;
 use self::reader::Reader;
 use self::routes::RoutesSetup;
-use crate::config::{
-    ClockSource, Config, ConfigError, KeyPath, MeterSection, Source, TableEngine, TableSection,
-};
 use crate::control::Control;
 use crate::datapath::{Clock, Switch, Worker};
 use crate::datapath::{Engine, Given, NotAdded, Pipeline};
+use crate::mgmt::config::{
+    ClockSource, Config, ConfigError, KeyPath, MeterSection, Source, TableEngine, TableSection,
+};
 use crate::port::spec::check_captures;
 use crate::port::{PortError, PortSpec};
 use crate::stage::Share;

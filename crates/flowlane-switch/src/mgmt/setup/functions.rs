@@ -14,7 +14,7 @@ use self::entries::Entries;
 use super::SetupError;
 use super::lines::Lines;
 use super::reader::Reader;
-use crate::config::{AssetTableSection, Config, ConfigError, FilterTableSection, KeyPath, Source};
+use crate::mgmt::config::{AssetTableSection, Config, ConfigError, FilterTableSection, KeyPath, Source};
 use crate::stage::ageing::{NEVER, idle_ticks};
 use crate::stage::filter::KeyShape;
 use crate::stage::nat::ports::Secret;

@@ -7,9 +7,9 @@ use flowlane::classify::auto::{self, LINEAR_RULES_MAX, TUPLE_RULES_MAX};
 use flowlane::classify::{Classifier, InsertError, LinearSearch, Shared, TupleSearch};
 use flowlane::generate::{Random, draw_key};
 
-use crate::config::{TableEngine, TableSection};
 use crate::control::ChurnClass;
 use crate::datapath::Given;
+use crate::mgmt::config::{TableEngine, TableSection};
 
 /// Rules up to which `auto` takes linear search without measuring.
 const LINEAR_UNSEEN_RULES_MAX: usize = 8;

@@ -4,7 +4,7 @@ use flowlane::packet::parse::ether_type;
 use flowlane::packet::tunnel::Inner;
 use flowlane::tunnel::{Encapsulation, EncapsulationError, Endpoint, EndpointError, Policy, Tos};
 
-use crate::config::{
+use crate::mgmt::config::{
     ByName, Config, ConfigError, InnerProtocol, KeyPath, Source, TunnelPolicySection, TunnelSection,
 };
 use crate::tunnel::{TunnelError, TunnelSpec, Tunnels};

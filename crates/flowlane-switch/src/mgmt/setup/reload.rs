@@ -8,7 +8,7 @@ use flowlane::rule::action::PortNo;
 use flowlane::rule::{Command, FlowMod, Rule};
 
 use super::{Setup, SetupError, port_names};
-use crate::config::{Config, KeyPath, TableSection};
+use crate::mgmt::config::{Config, KeyPath, TableSection};
 use crate::ruleset::Ruleset;
 
 /// The configuration of a running switch, to compare a reload with.

@@ -6,8 +6,8 @@
 
 use std::hint::black_box;
 
-use crate::config::{Config, ConfigError, KeyPath, MacSection, Source};
 use crate::datapath::CacheConfig;
+use crate::mgmt::config::{Config, ConfigError, KeyPath, MacSection, Source};
 
 /// Exact-match entries have 128 bytes, and are written at once: 2 GiB.
 const EXACT_ENTRIES_MAX: usize = 1 << 24;

@@ -9,9 +9,11 @@ use flowlane_gpu::Device;
 
 use super::functions::FunctionSetup;
 use super::{Setup, SetupError, engine, gpu, limits, meter, port_failed, port_name};
-use crate::config::{ByName, Config, ConfigError, KeyPath, PortSection, Source, SpreadMode, TableEngine};
 use crate::datapath::Pipeline;
 use crate::datapath::{CacheConfig, Egress, Lookup, PortSlot, Worker};
+use crate::mgmt::config::{
+    ByName, Config, ConfigError, KeyPath, PortSection, Source, SpreadMode, TableEngine,
+};
 use crate::packet::{Spread, Steer};
 use crate::stage::{Function, Share, Steering};
 use crate::state::mac_table::MacTable;

@@ -14,11 +14,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::rpc::{PROTOCOL, RpcError};
+use super::message::{PROTOCOL, RpcError};
 use crate::control::{Control, FlowRemoved, FlowStatistics, Refused};
 use crate::datapath::{Mailbox, Trace, Tracing, Worker};
-use crate::report::{Report, RuleReport, WorkerReport};
-use crate::setup::{Reload, SetupError};
+use crate::mgmt::report::{Report, RuleReport, WorkerReport};
+use crate::mgmt::setup::{Reload, SetupError};
 
 /// The methods of a running switch.
 pub struct ControlServer {

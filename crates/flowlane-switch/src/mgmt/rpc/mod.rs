@@ -1,9 +1,9 @@
 //! The control socket: a Unix socket on which a running switch serves JSON-RPC 2.0.
 
-mod rpc;
+mod message;
 mod server;
 
-pub use rpc::{CallError, Client, PROTOCOL, RpcError};
+pub use message::{CallError, Client, PROTOCOL, RpcError};
 pub use server::{ChangeReport, ControlServer, FlowRemovedReport, FlowReport, LineError, MacEntry};
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 
-use rpc::LINE_MAX;
+use message::LINE_MAX;
 
 use crate::port::interface_lock::runtime_folder;
 
@@ -136,7 +136,7 @@ fn serve(connection: &UnixStream, server: &ControlServer) -> io::Result<()> {
         if !line.ends_with('\n') && line.len() as u64 == LINE_MAX {
             return Ok(());
         }
-        if let Some(mut answer) = rpc::answer(&line, |method, params| server.call(method, params)) {
+        if let Some(mut answer) = message::answer(&line, |method, params| server.call(method, params)) {
             answer.push('\n');
             let mut to = connection;
             to.write_all(answer.as_bytes())?;

@@ -6,8 +6,8 @@ use flowlane::packet::parse::ip_proto;
 use flowlane::route::Prefix;
 
 use super::{KindSetup, Made, SetupError, entries_in_range, network};
-use crate::config::{ConfigError, ForwardProtocol, ForwardSection, KeyPath, NatTableSection, Source};
-use crate::setup::reader::Reader;
+use crate::mgmt::config::{ConfigError, ForwardProtocol, ForwardSection, KeyPath, NatTableSection, Source};
+use crate::mgmt::setup::reader::Reader;
 use crate::stage::NatConfig;
 use crate::stage::ageing::idle_ticks;
 use crate::stage::nat::ports::{ADDRESSES_MAX, Range, Secret};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use flowlane::rule::action::PortNo;
 
 use super::{limits, port_name, table_numbers, workers};
-use crate::config::{ByName, Config, ConfigError, KeyPath, Source};
+use crate::mgmt::config::{ByName, Config, ConfigError, KeyPath, Source};
 
 /// Checks that numbers are in their ranges and not in use twice.
 pub(super) fn check(config: &Config, source: &Source) -> Result<(), ConfigError> {

@@ -1,0 +1,13 @@
+//! Management: configuration, setup of a switch, reports, and the control socket.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`config`] | the TOML file, with the place of each part |
+//! | [`setup`] | from a configuration to a switch |
+//! | [`report`] | the counters of workers, as data |
+//! | [`rpc`] | the control socket: JSON-RPC 2.0 |
+
+pub mod config;
+pub mod report;
+pub mod rpc;
+pub mod setup;
