@@ -18,16 +18,16 @@ use serde_json::Value;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Whether an item is hidden from the documentation.
+/// Returns whether an item is hidden from the documentation.
 fn is_hidden(item: &Value) -> bool {
     let attributes = item["attrs"].as_array().into_iter().flatten();
     attributes.into_iter().any(|attribute| attribute["other"] == "#[doc(hidden)]")
 }
 
-/// What rustdoc says of the library, in a file.
+/// Returns the file with rustdoc's description of the library.
 ///
-/// Rustdoc itself leaves out what is in a hidden module, even where it is exported from another place. So it is asked for all, and
-/// what is hidden by itself is taken out here.
+/// Rustdoc leaves out the content of hidden modules, even if another module exports it. So the description has all items, and
+/// items that are hidden themselves are taken out here.
 fn described(root: &Path) -> Result<PathBuf, Failure> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target = root.join("target");
@@ -50,14 +50,14 @@ fn described(root: &Path) -> Result<PathBuf, Failure> {
     Ok(shown)
 }
 
-/// Whether a line says nothing beside that of the trait that it belongs to.
+/// Returns whether a line repeats that of its trait.
 fn is_said_by_trait(line: &str) -> bool {
     let methods = ["::clone(", "::cmp(", "::default(", "::eq(", "::fmt(", "::hash<", "::partial_cmp("];
     line.starts_with("pub fn") && methods.iter().any(|method| line.contains(method))
         || line.contains("StructuralPartialEq")
 }
 
-/// What the library shows, an item a line.
+/// Returns the public items, one a line.
 fn found(root: &Path) -> Result<String, Failure> {
     // Which types go to other threads a test says; that and what every type has would be most of the lines.
     let api = public_api::Builder::from_rustdoc_json(described(root)?)

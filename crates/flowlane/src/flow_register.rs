@@ -24,7 +24,7 @@ pub struct FlowRegister {
 }
 
 impl FlowRegister {
-    /// A register of so many bits, none set.
+    /// Makes a register of `bits` bits, none set.
     ///
     /// # Panics
     /// Where that is 0.

@@ -12,7 +12,7 @@
 //! directions of a flow, and on all interfaces (`PACKET_FANOUT_HASH`; of fragments by addresses alone).
 //!
 //! *An interface that goes away* leaves a socket without one. Its name is looked for ten times a second, and when there is an interface of
-//! that name again the socket is bound to it; one of several has to be opened anew, which needs permission again.
+//! that name again the socket is bound to it; one of several has to be opened again, which needs permission again.
 
 mod outgoing;
 mod udp_gso;
@@ -40,10 +40,10 @@ const BATCH: usize = 32;
 /// Frames beyond this length are not copied.
 const SHORT: usize = 2048;
 
-/// What may wait in a socket: some tens of large frames.
+/// Bytes that may wait in a socket: some tens of large frames.
 const ROOM: libc::c_int = 8 << 20;
 
-/// After so many calls that gave frames the kernel is asked how many it had no room for.
+/// Calls with frames between two requests for the number of frames that the kernel had no room for.
 const ASK_FOR_LOST: u32 = 256;
 
 /// Between two looks at whether an interface is there again.
@@ -64,11 +64,11 @@ pub struct AfPacketPort {
     pending: VecDeque<Vec<u8>>,
     incoming: Incoming,
     outgoing: Outgoing,
-    /// Frames that came and could not be had, since somebody asked.
+    /// Frames that arrived and could not be received, since the last request.
     lost: u64,
     /// Calls that gave frames since the kernel was asked how many it had no room for.
     calls_untold: u32,
-    /// What the kernel has left to do stays with the frames.
+    /// Offload metadata stays with the frames.
     keeps_offloads: bool,
 }
 
@@ -90,9 +90,9 @@ struct Incoming {
     is_over: bool,
 }
 
-/// What a call for frames came to.
+/// The result of a call for frames.
 enum Read {
-    /// So many.
+    /// The number of frames.
     Frames(usize),
     /// A frame that the kernel cannot hand over: it is lost, and there may be others.
     Lost,
@@ -109,7 +109,7 @@ impl AfPacketPort {
         Ok(Self::open_all(interface, 1)?.remove(0))
     }
 
-    /// The same for as many workers.
+    /// Opens the interface for several workers.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -215,7 +215,7 @@ impl AfPacketPort {
             message.msg_controllen = size_of_val(&control[i]) as _;
         }
         // SAFETY: each message points to its two parts and control memory, those to memory of the lengths given, all of it alive
-        // and borrowed by nobody else during the call, which has at most as many messages as there are.
+        // and borrowed by no other code during the call, which has at most as many messages as there are.
         let got = unsafe {
             let (socket, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
             libc::recvmmsg(socket, messages.as_mut_ptr(), BATCH as _, flags, std::ptr::null_mut())
@@ -281,7 +281,7 @@ impl Port for AfPacketPort {
             if let Some(left) = offload
                 && !(self.keeps_offloads && tag.is_none() && left.can_be_left())
             {
-                // What is no TCP or UDP cannot be cut and is lost, as it would be on a slower link.
+                // Other protocols than TCP and UDP cannot be segmented; such a frame is lost, as on a slower link.
                 let pending = &mut self.pending;
                 if left.cut.is_some() {
                     let cut = left.finish(bytes, |piece| pending.push_back(with_tag(piece, tag)));
@@ -339,7 +339,7 @@ fn part(bytes: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
 }
 
-/// What it means that the kernel has given an error instead of a frame. Only a socket that is none ends the port: an
+/// Interprets an error that the kernel has given instead of a frame. Only a socket that is none ends the port: an
 /// interface may come back, memory may be free again, and where the kernel cannot describe a frame's offload by virtio's
 /// header (EINVAL), only that frame is gone.
 fn failed_read(error: io::Error) -> io::Result<Read> {
@@ -406,7 +406,7 @@ fn open_socket(index: libc::c_int, spread: Option<&Spread>) -> io::Result<OwnedF
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the system has just returned this descriptor, and nobody else has it.
+    // SAFETY: the system has just returned this descriptor, and no other code has it.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     for option in [libc::PACKET_VNET_HDR, libc::PACKET_AUXDATA, libc::PACKET_IGNORE_OUTGOING] {
         set_option(&socket, libc::SOL_PACKET, option, &1 as &libc::c_int)?;
@@ -416,7 +416,7 @@ fn open_socket(index: libc::c_int, spread: Option<&Spread>) -> io::Result<OwnedF
         .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &ROOM))?;
     attach(&socket, index)?;
     if let Some(spread) = spread {
-        // Whoever panicked with it has not changed it.
+        // A thread that panicked with it has not changed it.
         join(&socket, index, &mut spread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))?;
     }
     Ok(socket)
@@ -430,7 +430,7 @@ fn join(socket: &OwnedFd, index: libc::c_int, group: &mut Option<(libc::c_int, u
     {
         return set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &(u32::from(number) | kind));
     }
-    // The kernel finds a number that nobody has.
+    // The kernel finds an unused number.
     let new = kind | libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
     set_option(socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &new)?;
     let (mut given, mut len) = (0u32, size_of::<u32>() as libc::socklen_t);
@@ -450,7 +450,7 @@ fn join(socket: &OwnedFd, index: libc::c_int, group: &mut Option<(libc::c_int, u
 fn dropped_by_kernel(socket: &OwnedFd) -> u64 {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut len = size_of_val(&statistics) as libc::socklen_t;
-    // SAFETY: the kernel writes no more than `len` bytes to `statistics`, which is as long and borrowed by nobody else.
+    // SAFETY: the kernel writes no more than `len` bytes to `statistics`, which is as long and borrowed by no other code.
     let got = unsafe {
         let to = (&raw mut statistics).cast();
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS, to, &raw mut len)
@@ -479,7 +479,7 @@ fn attach(socket: &OwnedFd, index: libc::c_int) -> io::Result<()> {
     if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Whether an interface is up.
+/// Returns whether an interface is up.
 fn is_up(socket: &OwnedFd, index: libc::c_int) -> bool {
     // SAFETY: all-zero bytes are a valid ifreq, which is a plain C structure.
     let mut request: libc::ifreq = unsafe { zeroed() };

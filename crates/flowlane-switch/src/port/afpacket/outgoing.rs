@@ -11,7 +11,7 @@ use super::{BATCH, SHORT};
 use crate::packet::{Frame, Offload};
 use crate::port::offload::VNET_HEADER;
 
-/// What is to be sent, one behind the other, each behind its header.
+/// Frames to be sent, one after the other, each after its header.
 #[derive(Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
@@ -21,7 +21,7 @@ pub(super) struct Outgoing {
     batch: Option<GsoBatch>,
     /// The kernel does not cut what has been put together.
     is_single: bool,
-    /// Frames that the system did not take, since somebody asked.
+    /// Frames that the system did not take, since the last request.
     dropped: u64,
 }
 
@@ -31,7 +31,7 @@ impl Outgoing {
         std::mem::take(&mut self.dropped)
     }
 
-    /// Queues a frame, or sends it, behind what is queued.
+    /// Queues a frame, or sends it, after the queued ones.
     #[inline]
     pub(super) fn put(&mut self, socket: &OwnedFd, frame: &Frame) {
         if frame.len() > SHORT {
@@ -74,7 +74,7 @@ impl Outgoing {
         }
     }
 
-    /// Sends what is queued. What the system does not take is dropped.
+    /// Sends the queued frames. Frames that the system does not take are dropped.
     pub(super) fn flush(&mut self, socket: &OwnedFd) {
         self.close();
         let Self { bytes, ends, is_single, dropped, .. } = self;
@@ -95,7 +95,7 @@ impl Outgoing {
         while at < ends.len() {
             let left = &mut messages[at..ends.len()];
             // SAFETY: each message points to its part, those to frames within `bytes`, all alive during the call;
-            // sendmmsg only reads frames, and there are as many messages as it is told.
+            // sendmmsg only reads frames, and there are as many messages as the argument says.
             let sent = unsafe {
                 let (socket, flags) = (socket.as_raw_fd(), libc::MSG_DONTWAIT as _);
                 libc::sendmmsg(socket, left.as_mut_ptr(), left.len() as _, flags)

@@ -89,7 +89,7 @@ impl GsoBatch {
             return false;
         }
         let alike = |from: usize, to: usize| head[from..to] == next[from..to];
-        // Lengths and IP's checksum follow from the rest; identification is told apart.
+        // Lengths and IP's checksum follow from the rest; identification is compared.
         let is_next = match self.l4 - L3 {
             20 => {
                 let id = word(head, L3 + 4).wrapping_add(self.count as u16);
@@ -168,7 +168,7 @@ mod tests {
         frame
     }
 
-    /// What goes over the wire of a frame by itself.
+    /// Returns the bytes of a frame that go over the wire.
     fn finished(frame: &Frame) -> Vec<u8> {
         let mut bytes = frame.bytes().to_vec();
         if let Some((start, offset)) = frame.offload.and_then(|left| left.checksum) {
@@ -177,7 +177,7 @@ mod tests {
         bytes
     }
 
-    /// Puts frames together as they come; gives what is cut of it again, and how many went to the kernel.
+    /// Batches frames as they come; returns the segments of the batches, and the number of sends to the kernel.
     fn through(frames: &[Frame]) -> (Vec<Vec<u8>>, usize) {
         let (mut cut, mut messages) = (Vec::new(), 0);
         let mut frames = frames.iter().peekable();

@@ -20,7 +20,7 @@ fn fold(mut sum: u64) -> u16 {
     sum as u16
 }
 
-/// What a pseudo header and a segment are made of.
+/// The parts of a pseudo header and a segment.
 struct Segment {
     /// Sum of the addresses.
     addresses: u64,
@@ -72,7 +72,7 @@ pub(super) fn finish(frame: &mut [u8]) {
     if place + 2 > at + len || u16::from_be_bytes([high, low]) != fold(pseudo) {
         return;
     }
-    // What is in the checksum's place is the pseudo header's part of it.
+    // The checksum's place has the pseudo header's part of it.
     let checksum = !fold(sum(0, &frame[at..at + len]));
     // In UDP zero means that there is none.
     let checksum = if checksum == 0 && protocol == ip_proto::UDP { 0xffff } else { checksum };

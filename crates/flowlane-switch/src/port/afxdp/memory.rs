@@ -20,7 +20,7 @@ struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to whoever has this value, and memory is the same on all threads.
+// SAFETY: the mapping belongs to the owner of this value, and memory is the same on all threads.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
@@ -43,7 +43,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: this is what was mapped, and nobody has a reference into it: those live no longer than this value.
+        // SAFETY: this is the mapping, and no reference into it exists: those live no longer than this value.
         _ = unsafe { munmap(self.at.as_ptr().cast(), self.len) };
     }
 }
@@ -75,7 +75,7 @@ impl Buffers {
     pub(super) fn bytes_mut(&mut self, place: u64, len: usize) -> &mut [u8] {
         let place = place as usize;
         assert!(place.checked_add(len).is_some_and(|end| end <= self.0.len), "{len} bytes at {place}");
-        // SAFETY: within the mapping, as has just been seen; borrowed from this value, which nobody else has; and the kernel does
+        // SAFETY: within the mapping, as has just been seen; borrowed from this value, which no other code has; and the kernel does
         // not touch a buffer that is ours, which callers see to by the rings.
         unsafe { std::slice::from_raw_parts_mut(self.0.at.as_ptr().add(place), len) }
     }
@@ -150,7 +150,7 @@ pub(super) struct Filled<T> {
 }
 
 impl<T: Copy> Filled<T> {
-    /// The ring of so many values at `offset` of a socket.
+    /// Maps the ring of `len` values at `offset` of a socket.
     pub(super) fn of(
         socket: BorrowedFd<'_>,
         offset: u64,
@@ -171,24 +171,24 @@ impl<T: Copy> Filled<T> {
                 return false;
             }
         }
-        // SAFETY: the place is one of the ring's, and the kernel has consumed what was there.
+        // SAFETY: the place is one of the ring's, and the kernel has consumed its value.
         unsafe { self.ring.value(self.written).write(value) };
         self.written = self.written.wrapping_add(1);
         true
     }
 
-    /// What has been put in is the kernel's now.
+    /// Passes the added values to the kernel.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.ring.producer().store(self.written, Ordering::Release);
     }
 
-    /// Whether the kernel has taken all.
+    /// Returns whether the kernel has taken all values.
     pub(super) fn is_taken(&self) -> bool {
         self.ring.consumer().load(Ordering::Acquire) == self.written
     }
 
-    /// Whether the kernel is to be told of what is there.
+    /// Returns whether the kernel needs a wake-up for the values.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         // SAFETY: by the ring's invariant.
@@ -207,7 +207,7 @@ pub(super) struct Drained<T> {
 }
 
 impl<T: Copy> Drained<T> {
-    /// The ring of so many values at `offset` of a socket.
+    /// Maps the ring of `len` values at `offset` of a socket.
     pub(super) fn of(
         socket: BorrowedFd<'_>,
         offset: u64,

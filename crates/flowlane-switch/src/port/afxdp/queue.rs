@@ -97,7 +97,7 @@ impl Queue {
         &self.socket
     }
 
-    /// Whether the driver and we share buffers.
+    /// Returns whether the driver and we share buffers.
     pub(super) fn is_without_copies(&self) -> bool {
         sockopt::xdp_options(&self.socket).is_ok_and(|o| o.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
@@ -144,7 +144,7 @@ impl Queue {
         true
     }
 
-    /// Has the kernel send what is in the ring. Says whether it did, in as many calls as it takes.
+    /// Has the kernel send the frames in the ring, in as many calls as needed. Returns whether it did.
     pub(super) fn send(&mut self) -> io::Result<()> {
         if !std::mem::take(&mut self.queued) {
             return Ok(());
@@ -168,12 +168,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Whether frames are left that the kernel has not taken.
+    /// Returns whether the kernel has not taken all frames.
     pub(super) fn has_unsent(&self) -> bool {
         !self.outgoing.is_taken()
     }
 
-    /// Has the kernel go on with what is left.
+    /// Has the kernel continue with the rest.
     pub(super) fn send_rest(&mut self) -> io::Result<()> {
         self.queued = self.has_unsent();
         self.send()
