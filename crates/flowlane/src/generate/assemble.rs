@@ -123,7 +123,7 @@ pub(super) fn prioritised(matches: Vec<Match>, mut actions: impl FnMut() -> Vec<
     matches.into_iter().zip((1..=count).rev()).map(rule).collect()
 }
 
-/// Whether a match with the conditions of both has what its fields need.
+/// Returns whether a match with the conditions of both has the prerequisites of its fields.
 fn agree(drawn: &Match, other: &Match) -> bool {
     let (eth, other_eth) = (drawn.get(Field::EthType), other.get(Field::EthType));
     if eth.1 != 0 && other_eth.1 != 0 && eth != other_eth {

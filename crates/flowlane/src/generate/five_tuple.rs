@@ -53,7 +53,7 @@ struct Tables {
     scopes: &'static [Scope],
     src: Addresses,
     dst: Addresses,
-    /// Exact destination and source ports with their weights. Port 0 stands for one of `other_ports`
+    /// Exact destination and source ports with their weights. Port 0 means one of `other_ports`
     /// random registered ports.
     dst_ports: &'static [(u16, u16)],
     src_ports: &'static [(u16, u16)],

@@ -64,7 +64,7 @@ fn draw_arp(key: &mut FlowKey, random: &mut Random) {
     key.set(Field::ArpSha, key.get(Field::EthSrc));
 }
 
-/// What a rule wants, field by field.
+/// The conditions of a rule, field by field.
 struct Draft {
     want: FlowKey,
     mask: FlowMask,
@@ -75,7 +75,7 @@ impl Draft {
         self.mask.get(field) != 0
     }
 
-    /// Whether `value` is what the rule wants of `field`, as far as it looks.
+    /// Returns whether `value` fulfils the rule's condition on `field`.
     fn allows(&self, field: Field, value: u128) -> bool {
         (value ^ self.want.get(field)) & self.mask.get(field) == 0
     }

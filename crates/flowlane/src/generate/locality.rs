@@ -134,7 +134,7 @@ pub(crate) fn burst_length(random: &mut Random, a: f64, b: f64) -> u32 {
     length.clamp(1.0, f64::from(BURST_MAX)).ceil() as u32
 }
 
-/// For each column the threshold, in 2⁻³², below which it stands for itself, and the flow it stands for else.
+/// For each column the threshold, in 2⁻³², below which it selects itself, and the flow that it selects otherwise.
 fn alias_table(flows: u32, s: f64) -> Vec<(u32, u32)> {
     let weights: Vec<f64> = (1..=flows).map(|rank| pow(rank.into(), -s)).collect();
     let mean = weights.iter().rev().sum::<f64>() / f64::from(flows.max(1));

@@ -45,7 +45,7 @@ pub fn build_frame(key: &FlowKey, frame_bytes: usize, out: &mut Vec<u8>) {
     out.resize(len, 0);
 }
 
-/// A field as it stands on the wire, from its most significant byte.
+/// A field as on the wire, from its most significant byte.
 fn bytes<const N: usize>(key: &FlowKey, field: Field) -> [u8; N] {
     let all = key.get(field).to_be_bytes();
     std::array::from_fn(|i| all[16 - N + i])
@@ -91,7 +91,7 @@ fn push_arp(key: &FlowKey, out: &mut Vec<u8>) {
     out.extend(bytes::<4>(key, Field::ArpTpa));
 }
 
-/// What of a packet a frame carries.
+/// The part of a packet that a frame carries.
 #[derive(Clone, Copy, PartialEq)]
 enum Part {
     Whole,
@@ -108,7 +108,7 @@ impl Part {
         }
     }
 
-    /// Offset in units of 8 bytes: a later fragment stands behind 1480 bytes.
+    /// Offset in units of 8 bytes: a later fragment follows 1480 bytes.
     fn offset(self) -> u16 {
         if self == Part::Later { 185 } else { 0 }
     }
@@ -164,7 +164,7 @@ fn push_transport(key: &FlowKey, part: Part, pseudo: u32, frame_bytes: usize, ou
     let start = out.len();
     let protocol = key.get(Field::NwProto) as u8;
     let ipv6 = key.get(Field::EthType) == 0x86dd;
-    // Where the checksum stands behind the start.
+    // Offset of the checksum from the start.
     let checksum_at = match protocol {
         _ if part == Part::Later => None,
         6 => Some(push_tcp(key, out)),

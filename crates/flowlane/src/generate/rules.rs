@@ -162,7 +162,7 @@ impl RuleSetError {
 
 /// Draws matches: first the shape (which bits are looked at), then the values.
 pub(super) trait Draw {
-    /// What determines a match's mask.
+    /// The parts that determine a match's mask.
     type Shape: Clone;
 
     /// A random shape. The larger `strain`, the further it may stray from the profile: asked for where the
@@ -195,7 +195,7 @@ pub fn generate_rules(config: &RuleConfig) -> Result<Vec<Rule>, RuleSetError> {
     Ok(prioritised(matches, || actions(config.profile, &mut random)))
 }
 
-/// So many different matches, in the order of the rules.
+/// Draws different matches, in the order of the rules.
 fn draw_matches(config: &RuleConfig, rules: usize) -> Result<Vec<Match>, RuleSetError> {
     let profile = config.profile;
     if let Some(mut family) = families::family(profile, rules, config.seed) {

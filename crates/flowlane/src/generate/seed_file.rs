@@ -256,7 +256,7 @@ impl SeedFile {
         Ok(())
     }
 
-    /// Whether everything is there that the parts refer to: else the line, what is expected, what is found.
+    /// Checks that all references of the parts exist; otherwise returns the line, the expected and the found text.
     fn check(&mut self) -> Result<(), (usize, String, String)> {
         if self.protocols.is_empty() {
             return Err((1, "a section -prots with at least one protocol".into(), "none in the file".into()));

@@ -247,7 +247,7 @@ fn fingerprint(words: impl IntoIterator<Item = u32>) -> u64 {
 struct MissFilter {
     /// The words that rules of one mask look at, and fingerprints of what they want there.
     tables: Vec<(Mask, HashSet<u64>)>,
-    /// What a header is drawn from that does not resemble a rule's: any, or IPv4.
+    /// The source of headers that do not resemble a rule's: any, or IPv4.
     base: Match,
     ipv4_only: bool,
 }

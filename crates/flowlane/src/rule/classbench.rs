@@ -65,7 +65,7 @@ fn filter(line: Token<'_>, flags: Flags) -> Result<Match, Fault> {
     }
 }
 
-/// What the flags column means for a protocol: calls `set` with field, value and mask.
+/// Interprets the flags column for a protocol: calls `set` with field, value and mask.
 fn set_flags(proto: u8, bits: u16, mask: u16, mut set: impl FnMut(Field, u128, u128)) {
     match proto {
         ip_proto::TCP => set(Field::TcpFlags, (bits >> 8).into(), (mask >> 8).into()),

@@ -1,4 +1,4 @@
-//! What is wrong with a file of lines, and where.
+//! Mistakes in a file of lines, with their places.
 
 use std::fmt;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub struct ReadError {
     pub len: usize,
     /// The offending part.
     pub found: String,
-    /// What is wrong with it, what was expected, how to mend it.
+    /// The mistake, the expected text, the remedy.
     pub problem: String,
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for ReadErrors {
 
 impl std::error::Error for ReadErrors {}
 
-/// A part of a line, and what is wrong with it.
+/// A part of a line, and the mistake in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Fault {
     /// Offset in the line, in bytes.
@@ -116,7 +116,7 @@ pub(crate) struct Fault {
     pub(crate) problem: String,
 }
 
-/// A part of a line that knows where it stands.
+/// A part of a line with its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) text: &'a str,
@@ -140,12 +140,12 @@ impl<'a> Token<'a> {
         Token { text: &self.text[from..to], at: self.at + from }
     }
 
-    /// What stands before the first `mark`; all where there is none.
+    /// Returns the part before the first `mark`; all of it if there is none.
     pub(crate) fn before(&self, mark: &str) -> Token<'a> {
         self.split(mark).map_or(*self, |(before, _)| before)
     }
 
-    /// What stands before and behind the first `separator`.
+    /// Returns the parts before and after the first `separator`.
     pub(crate) fn split(&self, separator: &str) -> Option<(Token<'a>, Token<'a>)> {
         let at = self.text.find(separator)?;
         Some((self.part(0, at), self.part(at + separator.len(), self.text.len())))
@@ -177,7 +177,7 @@ impl<'a> Words<'a> {
         Ok(word)
     }
 
-    /// Whether none is left.
+    /// Returns whether no part is left.
     pub(crate) fn done(&self) -> bool {
         self.line.text[self.at..].trim().is_empty()
     }
@@ -222,7 +222,7 @@ pub(crate) fn read_lines<T>(
     read_numbered_lines(text, file, limit, |_, line| read(line))
 }
 
-/// As [`read_lines`]; `read` is told the line's number, too, from 1.
+/// Reads like [`read_lines`]; `read` also receives the line's number, from 1.
 pub(crate) fn read_numbered_lines<T>(
     text: &str,
     file: &str,

@@ -4,7 +4,7 @@
 //! packet the one of the highest [`Priority`] wins; among equals, the one that was inserted first.
 //!
 //! [`read()`] reads rule files in either format: [`classbench`] filters, or [`flow_syntax`] as of `ovs-ofctl`.
-//! [`read_changes`] reads what is to happen to the rules of a switch that runs.
+//! [`read_changes`] reads changes to the rules of a running switch.
 
 pub mod action;
 pub mod classbench;
@@ -56,7 +56,7 @@ pub struct RuleId(pub u32);
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// The pipeline table that the rule stands in; table 0 is the first.
+    /// The pipeline table of the rule; table 0 is the first.
     pub table: u8,
     /// Larger wins; ties go to the rule inserted first.
     pub priority: Priority,
@@ -64,7 +64,7 @@ pub struct Rule {
     pub cookie: u64,
     /// Which packets the rule is for.
     pub matches: Match,
-    /// What happens to them, in order. Empty: drop.
+    /// The actions, in order. Empty: drop.
     pub actions: Vec<Action>,
 }
 

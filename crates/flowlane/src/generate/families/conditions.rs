@@ -52,7 +52,7 @@ pub(super) fn wide_range(random: &mut Random) -> (u16, u16) {
     (one.min(other), one.max(other))
 }
 
-/// Whether the ports from `low` to `high` are those of a prefix, which a mask says as well.
+/// Returns whether the ports from `low` to `high` are those of a prefix, for which a mask is enough.
 pub(super) fn is_prefix((low, high): (u16, u16)) -> bool {
     let size = u32::from(high - low) + 1;
     size.is_power_of_two() && u32::from(low) % size == 0

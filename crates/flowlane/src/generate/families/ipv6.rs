@@ -20,7 +20,7 @@ const LEVELS: [u8; 3] = [32, 48, 64];
 /// in an allocation that is new. Enterprises filter many hosts of few subnets.
 const NEW: [f64; 3] = [0.3, 0.5, 0.2];
 
-/// What the registries hand allocations out of, and how often they occur: LACNIC, ARIN, APNIC, RIPE, AFRINIC, and the
+/// The blocks from which the registries make allocations, and their frequencies: LACNIC, ARIN, APNIC, RIPE, AFRINIC, and the
 /// block that all of them began with.
 const REGISTRIES: [(u32, f64); 6] = [
     (0x2800_0000, 5.0),

@@ -26,7 +26,7 @@ pub(super) trait Family {
     fn draw(&mut self, strain: u32, random: &mut Random) -> Option<Match>;
 }
 
-/// The family of a profile, for so many rules; none for profiles that are drawn shape by shape.
+/// Returns the family of a profile, for `count` rules; `None` for profiles that are drawn shape by shape.
 pub(super) fn family(profile: Profile, rules: usize, seed: u64) -> Option<Box<dyn Family>> {
     let mut random = Random::for_purpose(seed, profile.name());
     let random = &mut random;
@@ -46,10 +46,10 @@ pub(super) fn family(profile: Profile, rules: usize, seed: u64) -> Option<Box<dy
     })
 }
 
-/// So many draws in a row that give nothing new, and the family is exhausted.
+/// Draws in a row without a new match after which a family is exhausted.
 const FAILURES_MAX: u32 = 20_000;
 
-/// So many different matches of a family, in the order of rules.
+/// Draws `count` different matches of a family, in the order of rules.
 pub(super) fn draw_set(family: &mut dyn Family, rules: usize, seed: u64) -> Result<Vec<Match>, RuleSetError> {
     let mut random = Random::for_purpose(seed, "family");
     let mut seen = HashSet::new();

@@ -42,7 +42,7 @@ pub(super) struct Nested {
 }
 
 impl Nested {
-    /// So many hosts that the 1,056 pairs of lengths around each pair of them are enough: nearly twice the rules.
+    /// The number of hosts for which the 1,056 pairs of lengths around each pair are enough: nearly twice the rules.
     pub(super) fn new(rules: usize, random: &mut Random) -> Self {
         let hosts = (rules / 500).isqrt() + 1;
         let mut side = || (0..hosts).map(|_| ipv4_address(random)).collect();
@@ -89,7 +89,7 @@ impl Cell {
     }
 
     /// Leaves one half of its packets here and gives the other. Which dimension it cuts is random: mostly an
-    /// address, since ports are soon cut to pieces that nobody would write. None where it has one packet in
+    /// address, since ports are soon cut to pieces that no administrator would write. None where it has one packet in
     /// that dimension.
     fn split(&mut self, random: &mut Random) -> Option<Cell> {
         let side = random.index(2);

@@ -49,7 +49,7 @@ fn ports(m: &Match, field: Field) -> (u16, u16) {
     range.map_or((value as u16, value as u16 | !(mask as u16)), |r| (r.low(), r.high()))
 }
 
-/// Whether some packet matches both: independent of how the rules were made.
+/// Returns whether some packet matches both, independently of the way in which the rules were made.
 fn overlap(a: &Match, b: &Match) -> bool {
     let bits = a.words().iter().filter(|w| usize::from(w.word) != word::PORTS).all(|w| {
         let other = b.words().iter().find(|o| o.word == w.word);

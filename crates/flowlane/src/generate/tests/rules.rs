@@ -19,7 +19,7 @@ fn masks(rules: &[Rule]) -> usize {
     rules.iter().map(|r| shape_key(&r.matches)).collect::<HashSet<_>>().len()
 }
 
-/// Whether every packet of `inner` is one of `outer`.
+/// Returns whether every packet of `inner` is one of `outer`.
 fn contains(outer: &Match, inner: &Match) -> bool {
     let key = inner.key();
     let bits = |m: &Match| {

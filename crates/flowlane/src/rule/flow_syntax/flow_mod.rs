@@ -88,7 +88,7 @@ impl FlowMod {
             && asked(&rule.matches)
     }
 
-    /// Reads what is not about packets. Says whether `key` is such.
+    /// Reads a key that is not about packets. Returns whether `key` is one.
     fn attribute(
         &mut self,
         key: Token<'_>,
@@ -225,7 +225,7 @@ fn read_change(number: usize, line: Token<'_>, options: &ReadOptions<'_>) -> Res
     Ok(change)
 }
 
-/// `@0.25`, and what stands behind it.
+/// Reads `@0.25`, and returns the rest.
 fn read_time(line: Token<'_>) -> Result<(Option<Duration>, Token<'_>), Fault> {
     if !line.text.starts_with('@') {
         return Ok((None, line));
@@ -251,7 +251,7 @@ fn seconds(text: &str) -> Option<Duration> {
     Some(Duration::new(seconds.into(), format!("{part:0<9}").parse().ok()?))
 }
 
-/// The command that a line begins with, or that it is to add, and what stands behind it.
+/// Returns the command at the beginning of a line, or `add`, and the rest.
 fn read_command(line: Token<'_>) -> Result<(Command, Token<'_>), Fault> {
     let (word, rest) = first_word(line, |c| c == ',' || c.is_whitespace());
     if let Some(command) = Command::ALL.into_iter().find(|command| command.name() == word.text) {
@@ -272,7 +272,7 @@ fn meant(word: &str) -> Option<&'static str> {
     cut_short.or_else(|| nearest().filter(|name| commands.contains(name)))
 }
 
-/// The first word of a line, up to a character that ends it, and what stands behind it.
+/// Returns the first word of a line, up to a character that ends it, and the rest.
 fn first_word(line: Token<'_>, ends: impl Fn(char) -> bool) -> (Token<'_>, Token<'_>) {
     let end = line.text.find(ends).unwrap_or(line.text.len());
     (line.part(0, end), line.part(end, line.text.len()).trim())

@@ -30,11 +30,11 @@ pub fn read(text: &str, file: &str, options: &ReadOptions<'_>) -> Result<Vec<Rul
     read_lines(text, file, (options.rules_max, "rules"), |line| read_line(line, options))
 }
 
-/// Reads actions that stand alone, as the verdict of a function or a next hop: `text` is what stands behind `actions=` in
-/// a rule. What the packets are is for the rules to say that lead there, so that fields need no prerequisites.
+/// Reads actions without a rule, for a verdict of a stateful stage or a next hop: `text` is the part after `actions=` in
+/// a rule. The rules that lead there determine the packets, so fields need no prerequisites.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The mistakes in them.
 pub fn read_actions(text: &str, name: &str, options: &ReadOptions<'_>) -> Result<Vec<Action>, ReadErrors> {
     read_one(text, name, |line| {
         bounded(line)?;
@@ -66,7 +66,7 @@ fn read_line(line: Token<'_>, options: &ReadOptions<'_>) -> Result<Rule, Fault> 
     Ok(rule)
 }
 
-/// What stands before and behind `actions=`.
+/// Returns the parts before and after `actions=`.
 fn split_actions(line: Token<'_>) -> Option<(Token<'_>, Token<'_>)> {
     line.split("actions=").or_else(|| line.split("action="))
 }
@@ -76,7 +76,7 @@ fn without_actions(line: Token<'_>) -> Fault {
     end.fault("the line ends without `actions=`; write `actions=drop` to drop")
 }
 
-/// Reads what stands before the actions: `attribute` takes what is not about packets, and says so.
+/// Reads the part before the actions: `attribute` takes the keys that are not about packets, and returns whether it did.
 fn read_keys(
     text: Token<'_>,
     options: &ReadOptions<'_>,
@@ -101,7 +101,7 @@ fn number(key: Token<'_>, value: Option<Token<'_>>, max: u64) -> Result<u64, Fau
     values::number(value, max.into()).map(|n| n as u64)
 }
 
-/// Reads what is about the rule and not about packets. Says whether `key` is such.
+/// Reads a key that is about the rule and not about packets. Returns whether `key` is one.
 fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Result<bool, Fault> {
     let number = |max: u64| number(key, value, max);
     match key.text {
@@ -134,7 +134,7 @@ fn attribute(key: Token<'_>, value: Option<Token<'_>>, rule: &mut Rule) -> Resul
     Ok(true)
 }
 
-/// What Open vSwitch matches and Flowlane does not, besides connection tracking.
+/// Fields that Open vSwitch matches and Flowlane does not, in addition to connection tracking.
 const FIELDS_ABSENT: [&str; 8] = [
     "conj_id",
     "tunnel_flags",

@@ -17,7 +17,7 @@ const FIELDS: [(Field, u128); 5] = [
     (Field::IcmpType, 0xff),
 ];
 
-/// What is asked of a field.
+/// The condition on a field.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
     Nothing,
@@ -61,7 +61,7 @@ fn any_recipe() -> impl Strategy<Value = Recipe> {
     [any_port().boxed(), any_port().boxed(), any_masked().boxed(), any_masked().boxed(), any_masked().boxed()]
 }
 
-/// What asks nearly for as much: bits left out, ranges wider or narrower by a little, a range instead of a mask.
+/// Nearly equal conditions: bits left out, ranges wider or narrower by a little, a range instead of a mask.
 fn loosened(asked: Asked, is_port: bool, (kind, dropped, by): (u8, u16, u16)) -> Asked {
     match asked {
         Asked::Masked(value, mask) if kind % 4 == 0 => Asked::Masked(value, mask & !u128::from(dropped)),

@@ -104,7 +104,7 @@ fn lines_that_say_nothing_count_and_the_order_stays() {
     assert_eq!(read_changes("", "t", &options()), Ok(vec![]));
 }
 
-/// Each line, where it is wrong, and what is said of it.
+/// Each line, the place of the mistake, and its message.
 #[track_caller]
 fn wrong<'a>(cases: impl IntoIterator<Item = (&'a str, &'a str, &'a str)>) {
     for (line, place, what) in cases {
@@ -226,7 +226,7 @@ fn all_wrong_lines_are_told() {
     assert!(error.to_string().starts_with("f:3:1: `delete`: more than 2 changes"), "{error}");
 }
 
-/// Whether a change is about a rule of table 3.
+/// Returns whether a change selects a rule of table 3.
 #[track_caller]
 fn selects(line: &str, of: &str) -> bool {
     let rule = rule(of);
@@ -252,7 +252,7 @@ fn strict_changes_are_about_one_priority_and_match() {
     assert!(selects("delete_strict tcp", "tcp actions=drop"));
     assert!(selects("modify_strict priority=10,tcp,tp_dst=80,cookie=9,actions=drop", of));
     assert!(!selects("modify_strict priority=10,tcp,tp_dst=80,cookie=9/-1,actions=drop", of));
-    // What is added takes the place of that rule, whatever its cookie.
+    // An added rule replaces that rule, whatever its cookie.
     assert!(selects("priority=10,tcp,tp_dst=80,cookie=1,actions=drop", of));
     assert!(!selects("priority=10,tcp,tp_dst=80-81,actions=drop", of));
     assert!(!selects("table=1,priority=10,tcp,tp_dst=80,actions=drop", of));
@@ -311,7 +311,7 @@ fn any_flow() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// What is read of a rule that comes is what a file of rules has of it.
+    /// An added rule is read like a rule of a file.
     #[test]
     fn added_rules_are_read_as_rules_of_files_are(flow in any_flow(), priority in any::<u16>(), cookie in any::<u64>()) {
         let line = format!("priority={priority},cookie={cookie},{flow} actions=output:1");
