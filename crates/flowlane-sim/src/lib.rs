@@ -2,7 +2,7 @@
 
 pub mod config;
 pub mod event;
-pub mod here;
+pub mod host_calibration;
 pub mod machine;
 pub mod paper;
 pub mod parallel;

@@ -9,9 +9,10 @@ use crate::machine::op::Program;
 use crate::machine::space::Space;
 use crate::machine::{Counters, Histogram, Machine, SimError, Span, ThreadStats};
 use crate::program::{
-    Beside, DeviceProgram, FlatDevice, Halo, HaloProgram, Software, SoftwareProgram, Updates, Work,
+    DeviceProgram, FlatDevice, Halo, HaloProgram, Software, SoftwareProgram, TupleSearchProgram, Updates,
+    WithWork, Work,
 };
-use crate::workload::{Packets, Tables, TablesConfig, TupleSearchProgram};
+use crate::workload::{Packets, Tables, TablesConfig};
 
 /// What a run gave.
 #[derive(Clone, Debug, Serialize)]
@@ -153,5 +154,5 @@ fn program(config: &RunConfig, approach: Approach, tables: &Rc<Tables>, core: u3
         return program;
     }
     let packets = tables.space.clone().region(u64::from(core + 1) * 8192);
-    Box::new(Beside::new(program, work, &packets))
+    Box::new(WithWork::new(program, work, &packets))
 }

@@ -3,7 +3,7 @@
 
 mod run;
 
-pub use run::{Approach, RunConfig, RunSection, WorkloadSection, sweep};
+pub use run::{Approach, MatchingTable, RunConfig, RunSection, WorkloadSection, sweep};
 
 use flowlane::named_enum::{self, Named, UnknownName};
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{ConfigError, MachineConfig, Preset, hash_of};
-use crate::workload::Match;
 
 /// A way of looking up.
 #[derive(
@@ -50,6 +49,16 @@ impl Approach {
     }
 }
 
+/// The table that has a packet's key, where there are several.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MatchingTable {
+    /// Every table equally often.
+    Uniform,
+    /// The last table.
+    Last,
+}
+
 /// What is looked up.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
@@ -63,7 +72,7 @@ pub struct WorkloadSection {
     /// Of a thousand lookups, so many find their key.
     pub hit_permille: u64,
     /// Which of several tables has it.
-    pub matching: Match,
+    pub matching: MatchingTable,
     /// Keys that are looked up; 0 for all that are there.
     pub working_set: u64,
     /// Whether the tables are in the shared cache at first.
@@ -85,7 +94,7 @@ impl Default for WorkloadSection {
             entries: 16_384,
             load_percent: 75,
             hit_permille: 1000,
-            matching: Match::Uniform,
+            matching: MatchingTable::Uniform,
             working_set: 0,
             warm: true,
             updates: 0,

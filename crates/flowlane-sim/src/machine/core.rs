@@ -13,7 +13,7 @@ use super::op::{Class, Kind, Op, Program};
 use super::query::{Engine, QueryId, Step};
 use super::shared::{Ask, Origin};
 use super::stats::{Span, ThreadStats};
-use super::thread::{Last, Leaving, Level, NOBODY, Slot, Thread, is_load, is_store};
+use super::thread::{Last, Leaving, Level, NO_OP, Slot, Thread, is_load, is_store};
 use super::{Event, Machine, SimError};
 use crate::config::{Blocking, MachineConfig};
 use crate::event::{Ps, UNKNOWN};
@@ -230,8 +230,8 @@ impl Machine {
             entered: at,
             done: UNKNOWN,
             level: Level::L1,
-            first_waiter: NOBODY,
-            next_waiter: NOBODY,
+            first_waiter: NO_OP,
+            next_waiter: NO_OP,
         });
         let chain = usize::from(op.chain);
         let mut last = t.chains[chain];
@@ -337,12 +337,12 @@ impl Machine {
             let t = &mut self.cores[core as usize].threads[thread];
             let slot = t.slot(number);
             slot.done = done;
-            let mut waiter = std::mem::replace(&mut slot.first_waiter, NOBODY);
-            while waiter != NOBODY {
+            let mut waiter = std::mem::replace(&mut slot.first_waiter, NO_OP);
+            while waiter != NO_OP {
                 let t = &mut self.cores[core as usize].threads[thread];
                 let slot = t.slot(waiter);
                 let (at, op) = (slot.entered.max(done), slot.op);
-                let next = std::mem::replace(&mut slot.next_waiter, NOBODY);
+                let next = std::mem::replace(&mut slot.next_waiter, NO_OP);
                 t.waiting.is_known(op.instructions, at);
                 match op.kind {
                     // The common ones without going deeper.

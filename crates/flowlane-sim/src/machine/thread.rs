@@ -17,7 +17,7 @@ pub(super) enum Level {
 }
 
 /// Nobody, in lists of operations.
-pub(super) const NOBODY: u64 = u64::MAX;
+pub(super) const NO_OP: u64 = u64::MAX;
 
 #[derive(Debug)]
 pub(super) struct Slot {

@@ -3,12 +3,12 @@
 use std::rc::Rc;
 
 use super::figure11::{ENTRIES, TUPLES};
+use crate::config::MatchingTable;
 use crate::config::{Approach, Blocking, Dispatch, KeyPlace, MachineConfig, Remote, RunConfig, Translation};
 use crate::machine::SimError;
 use crate::parallel;
 use crate::report::Effort;
 use crate::run::{run, tables_of};
-use crate::workload::Match;
 
 /// Least and largest of key values.
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,7 +69,7 @@ fn values(machine: &MachineConfig, effort: Effort) -> Result<[f64; 3], SimError>
     config.workload.entries = 1 << 16;
     let one = cycles(&config, &all)?;
     (config.workload.tables, config.workload.entries) = (TUPLES[3], ENTRIES);
-    config.workload.matching = Match::Last;
+    config.workload.matching = MatchingTable::Last;
     (config.run.lookups, config.run.warm_up_lookups) = (100, 60);
     let tuples = cycles(&config, &all)?;
     Ok([one[0] / one[1], 100.0 * (one[2] / one[1] - 1.0), tuples[0] / tuples[2]])

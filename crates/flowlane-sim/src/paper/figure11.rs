@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use super::envelope::Envelope;
 use super::{Row, Stated, relative};
+use crate::config::MatchingTable;
 use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::parallel;
 use crate::report::{Chart, Effort};
 use crate::run::{RunResult, run, tables_of};
-use crate::workload::Match;
 
 /// Tuples (5.2).
 pub(super) const TUPLES: [u32; 4] = [5, 10, 15, 20];
@@ -31,7 +31,7 @@ fn tuples(
     machine: &MachineConfig,
     effort: Effort,
     tables: u32,
-    matching: Match,
+    matching: MatchingTable,
 ) -> Result<Vec<RunResult>, SimError> {
     let mut config = effort.run(machine);
     (config.workload.tables, config.workload.entries, config.workload.matching) = (tables, ENTRIES, matching);
@@ -47,8 +47,10 @@ pub(super) fn figure(
     effort: Effort,
     envelope: &Envelope,
 ) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
-    let jobs: Vec<(Match, u32)> =
-        [Match::Last, Match::Uniform].iter().flat_map(|m| TUPLES.map(|tuples| (*m, tuples))).collect();
+    let jobs: Vec<(MatchingTable, u32)> = [MatchingTable::Last, MatchingTable::Uniform]
+        .iter()
+        .flat_map(|m| TUPLES.map(|tuples| (*m, tuples)))
+        .collect();
     let work = |n: usize| tuples(machine, effort, jobs[n].1, jobs[n].0);
     let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
     let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;

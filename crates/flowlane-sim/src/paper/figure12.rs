@@ -12,9 +12,11 @@ use crate::machine::op::Program;
 use crate::machine::space::Space;
 use crate::machine::{Machine, SimError, ThreadStats};
 use crate::parallel;
-use crate::program::{Beside as WithWork, Halo, HaloProgram, Neighbour, Software, SoftwareProgram, Work};
+use crate::program::{
+    Halo, HaloProgram, Neighbour, Software, SoftwareProgram, TupleSearchProgram, WithWork, Work,
+};
 use crate::report::{Chart, Effort, Series};
-use crate::workload::{Packets, Tables, TablesConfig, TupleSearchProgram, tables_for};
+use crate::workload::{Packets, Tables, TablesConfig, tables_for};
 
 /// A function on the other thread.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +82,7 @@ pub(super) const FLOWS: [(&str, u64); 3] =
 
 /// What runs beside.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beside {
+pub(super) enum CoRunner {
     Nothing,
     Software,
     Halo,
@@ -90,7 +92,7 @@ pub(super) fn neighbour(
     config: &RunConfig,
     tables: &Rc<Tables>,
     function: Function,
-    beside: Beside,
+    co_runner: CoRunner,
 ) -> Result<(ThreadStats, f64), SimError> {
     let mut machine = Machine::new(&config.machine.with_pieces_of(tables.largest_piece()));
     tables.warm(&mut machine);
@@ -101,19 +103,19 @@ pub(super) fn neighbour(
     let packets = Packets::new(config.run.seed);
     let m = &config.machine;
     let forever = u64::MAX / 2;
-    match beside {
-        Beside::Nothing => {}
-        Beside::Software => {
+    match co_runner {
+        CoRunner::Nothing => {}
+        CoRunner::Software => {
             let program =
                 SoftwareProgram::new(tables.clone(), packets, Software::Rte, &m.software, false, forever);
             machine.run_on(0, Box::new(program), 0);
         }
-        Beside::Halo => {
+        CoRunner::Halo => {
             let program = HaloProgram::new(tables.clone(), packets, Halo::Blocking, false, forever);
             machine.run_on(0, Box::new(program), 0);
         }
     }
-    if beside != Beside::Nothing {
+    if co_runner != CoRunner::Nothing {
         machine.follow_first(0, 1);
     }
     machine.run()?;
@@ -130,9 +132,9 @@ pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row
     let work = |n: usize| -> Result<[f64; 4], SimError> {
         let (flows, function) = (FLOWS[jobs[n].0].1, FUNCTIONS[jobs[n].1].1);
         let tables = Rc::new(tables_for(flows * 4 / 3, 75, effort.seed));
-        let (_, alone) = neighbour(&config, &tables, function, Beside::Nothing)?;
-        let (soft_stats, soft) = neighbour(&config, &tables, function, Beside::Software)?;
-        let (halo_stats, halo) = neighbour(&config, &tables, function, Beside::Halo)?;
+        let (_, alone) = neighbour(&config, &tables, function, CoRunner::Nothing)?;
+        let (soft_stats, soft) = neighbour(&config, &tables, function, CoRunner::Software)?;
+        let (halo_stats, halo) = neighbour(&config, &tables, function, CoRunner::Halo)?;
         let missed = |stats: &ThreadStats| {
             let [l1, rest @ ..] = stats.loads;
             100.0 * rest.iter().sum::<u64>() as f64 / (l1 + rest.iter().sum::<u64>()).max(1) as f64

@@ -15,7 +15,7 @@ struct Function {
     name: &'static str,
     entries: [u64; 3],
     tables: u32,
-    /// Beside the lookup: rewriting addresses, ports and checksums; noting an asset's time; nothing but the verdict.
+    /// In addition to the lookup: rewriting addresses, ports and checksums; noting an asset's time; nothing but the verdict.
     instructions: u32,
     lines: u32,
 }

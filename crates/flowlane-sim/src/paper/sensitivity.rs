@@ -8,14 +8,15 @@ use std::rc::Rc;
 use super::Machines;
 use super::figure3::{self, TRAFFIC};
 use super::figure11::{ENTRIES, TUPLES};
-use super::figure12::{Beside, FLOWS, FUNCTIONS, neighbour};
+use super::figure12::{CoRunner, FLOWS, FUNCTIONS, neighbour};
+use crate::config::MatchingTable;
 use crate::config::{Approach, LockHold, MachineConfig, RunConfig};
 use crate::machine::SimError;
 use crate::parallel;
 use crate::program::chase_cycles;
 use crate::report::{Chart, Effort, Series, number};
 use crate::run::{run, tables_of};
-use crate::workload::{Match, Tables, tables_for};
+use crate::workload::{Tables, tables_for};
 
 pub(super) fn charts(machines: &Machines, effort: Effort) -> Result<Vec<Chart>, SimError> {
     let (machine, measured) = (&machines.simulated.machine, &machines.measured.machine);
@@ -121,7 +122,7 @@ fn tuples(machine: &MachineConfig, effort: Effort) -> Result<Vec<Chart>, SimErro
     let at = |machine: &MachineConfig, entries: u64| -> Result<f64, SimError> {
         let mut config = effort.run(machine);
         let w = &mut config.workload;
-        (w.tables, w.entries, w.matching) = (TUPLES[3], entries, Match::Last);
+        (w.tables, w.entries, w.matching) = (TUPLES[3], entries, MatchingTable::Last);
         (config.run.warm_up_lookups, config.run.lookups) = if effort.quick { (20, 50) } else { (500, 300) };
         times(&config, &Rc::new(tables_of(&config)), Approach::HaloNonBlocking)
     };
@@ -178,11 +179,11 @@ fn window(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
         ] {
             *entries = *entries * 2 * share / 100;
         }
-        let (_, cycles) = neighbour(&alone, &tables, function, Beside::Nothing)?;
+        let (_, cycles) = neighbour(&alone, &tables, function, CoRunner::Nothing)?;
         let lost = |beside| -> Result<f64, SimError> {
             Ok(100.0 * (1.0 - cycles / neighbour(&together, &tables, function, beside)?.1))
         };
-        Ok([lost(Beside::Software)?, lost(Beside::Halo)?])
+        Ok([lost(CoRunner::Software)?, lost(CoRunner::Halo)?])
     };
     let results = parallel::run(effort.threads, jobs.len(), &|_| {}, &work);
     let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;

@@ -17,21 +17,21 @@ pub struct Work {
 }
 
 /// A program, with a function's own work at the end of each unit of its work.
-pub struct Beside {
+pub struct WithWork {
     inner: Box<dyn Program>,
     work: Work,
     packets: Vec<Line>,
     next: usize,
 }
 
-impl Beside {
+impl WithWork {
     /// Work beside a program; packets are in a ring that stays in the first cache or not, by its size.
     pub fn new(inner: Box<dyn Program>, work: Work, packets: &Region) -> Self {
         Self { inner, work, packets: packets.lines().collect(), next: 0 }
     }
 }
 
-impl Program for Beside {
+impl Program for WithWork {
     fn refill(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<bool, Mismatch> {
         let from = ops.len();
         if !self.inner.refill(ops, queries)? {

@@ -6,12 +6,11 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
-use super::recorder::Lookup;
 use super::software::{begin, end, unit};
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::{BatchId, Engine, Queries, Walk};
-use crate::workload::{Packets, Tables};
+use crate::workload::{Lookup, Packets, Tables};
 
 /// Results of 8 bytes that share a line (4.5, 5.1).
 pub(crate) const RESULTS: usize = 8;

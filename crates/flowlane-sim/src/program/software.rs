@@ -14,12 +14,11 @@ use std::rc::Rc;
 
 use serde::{Deserialize, Serialize};
 
-use super::recorder::Lookup;
 use crate::config::SoftwareConfig;
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
-use crate::workload::{Packets, Tables};
+use crate::workload::{BATCH, Lookup, Packets, Tables};
 
 /// A way of looking up in software.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
@@ -34,9 +33,6 @@ pub enum Software {
     /// In batches with prefetches and vectors.
     Avx512,
 }
-
-/// Lookups of a batch of one table.
-pub(crate) const BATCH: usize = 32;
 
 /// Instructions of a batch's loop over its keys, a key.
 const LOOP_INSTRUCTIONS: u32 = 3;

@@ -10,8 +10,8 @@ use flowlane::packet::key::FlowKey;
 use crate::machine::Machine;
 use crate::machine::op::{Class, Kind, Mismatch, Op};
 use crate::machine::space::{Region, Space};
-use crate::program::{Lookup, Recorder, TablePlace};
 use crate::workload::rules::{Exact, MaskWord, exact};
+use crate::workload::{Lookup, Recorder, TablePlace};
 
 /// Instructions of an insertion beside its stores, and of the removal before it: those of a lookup, and as many for the
 /// places that change.

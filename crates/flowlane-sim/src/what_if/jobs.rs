@@ -7,13 +7,13 @@ use crate::config::{Approach, MachineConfig};
 use crate::machine::SimError;
 use crate::report::Effort;
 use crate::workload::rules::Workload;
-use crate::{parallel, program};
+use crate::{parallel, workload};
 
 /// Lookups of tables in a run, more or less: more packets where fewer tables are asked for each.
 const LOOKUPS: u64 = 40_000;
 const LOOKUPS_QUICK: u64 = 4000;
 /// Packets come in batches of so many in some software.
-const BATCH: u64 = program::BATCH as u64;
+const BATCH: u64 = workload::BATCH as u64;
 
 /// A run that is to be made.
 #[derive(Clone, Debug)]

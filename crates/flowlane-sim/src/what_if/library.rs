@@ -12,8 +12,9 @@ use crate::machine::cache::Line;
 use crate::machine::op::{Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::space::{Region, Space};
-use crate::program::{Recorder, TablePlace, unit};
+use crate::program::unit;
 use crate::workload::rules::Workload;
+use crate::workload::{Recorder, TablePlace};
 
 /// Packets whose headers are apart.
 const KEYS: usize = 16;

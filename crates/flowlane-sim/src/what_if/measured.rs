@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::config::Approach;
-use crate::here::Disturbed;
+use crate::host_calibration::Disturbed;
 
 /// A way of looking up that was measured.
 #[derive(Clone, PartialEq, Debug, Serialize)]

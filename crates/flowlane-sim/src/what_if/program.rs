@@ -23,10 +23,10 @@ use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::{Engine, Queries, Walk};
 use crate::program::{
-    BATCH, Batches, FlatDevice, Lookup, NEXT_TABLE, NonBlocking, RESULTS, Software, ask, begin, end, pad,
-    scalar, unit,
+    Batches, FlatDevice, NEXT_TABLE, NonBlocking, RESULTS, Software, ask, begin, end, pad, scalar, unit,
 };
 use crate::workload::rules::{Found, Own, Search, Workload};
+use crate::workload::{BATCH, Lookup};
 
 /// The place in the code that asks whether the flow cache knew the packet.
 const CACHED: u32 = 103;

@@ -15,7 +15,7 @@ use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::{Busy, Counters, Machine, SimError};
-use crate::program::TablePlace;
+use crate::workload::TablePlace;
 use crate::workload::rules::{Own, Workload};
 
 /// Packets that a flow cache has seen before, for each flow that it holds, or one round of the trace where that is less. One

@@ -84,7 +84,7 @@ fn too_far(trust: &[Trust], ratios: &[f64]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::here::Disturbed;
+    use crate::host_calibration::Disturbed;
 
     fn of(ratios: &[Option<f64>]) -> Vec<Trust> {
         let one = |ratio: &Option<f64>| Trust {

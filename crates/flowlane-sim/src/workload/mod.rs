@@ -1,10 +1,13 @@
-//! Workloads: real tables with keys from a seed, and the packets that are looked up in them.
+//! Workloads: tables with keys from a seed, the packets looked up in them, and the recorded lookups.
 
 mod packets;
+mod recorder;
 pub mod rules;
 mod tables;
-mod tuples;
 
-pub use packets::{Match, Packets};
+pub use packets::Packets;
+pub use recorder::{Lookup, Recorder, TablePlace};
 pub use tables::{KEY_WORDS, Tables, TablesConfig, tables_for};
-pub use tuples::TupleSearchProgram;
+
+/// Lookups in one batch.
+pub(crate) const BATCH: usize = 32;

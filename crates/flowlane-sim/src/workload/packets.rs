@@ -3,24 +3,15 @@
 use flowlane::generate::Random;
 
 use super::tables::{KEY_WORDS, Tables, key_of};
+use super::{Lookup, Recorder};
+use crate::config::MatchingTable;
 use crate::machine::op::Mismatch;
-use crate::program::{Lookup, Recorder};
-
-/// Which of several tables has a packet's key.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Match {
-    /// Each as often as the others.
-    Uniform,
-    /// The last one.
-    Last,
-}
 
 /// Packets from a seed.
 #[derive(Clone, Debug)]
 pub struct Packets {
     random: Random,
-    matching: Match,
+    matching: MatchingTable,
     /// Of a thousand lookups of one table, so many find their key.
     hit_permille: u64,
     /// Keys that are looked up, of those in a table; 0 for all.
@@ -35,12 +26,12 @@ impl Packets {
     /// Packets whose keys are found.
     pub fn new(seed: u64) -> Self {
         let random = Random::for_purpose(seed, "packets");
-        Self { random, matching: Match::Uniform, hit_permille: 1000, working_set: 0, number: 0 }
+        Self { random, matching: MatchingTable::Uniform, hit_permille: 1000, working_set: 0, number: 0 }
     }
 
     /// Which table has the key.
     #[must_use]
-    pub fn matching(self, matching: Match) -> Self {
+    pub fn matching(self, matching: MatchingTable) -> Self {
         Self { matching, ..self }
     }
 
@@ -63,8 +54,8 @@ impl Packets {
     pub fn next(&mut self, tables: &Tables) -> Result<Vec<Lookup>, Mismatch> {
         let len = tables.len();
         let has = match self.matching {
-            Match::Uniform => self.random.index(len),
-            Match::Last => len - 1,
+            MatchingTable::Uniform => self.random.index(len),
+            MatchingTable::Last => len - 1,
         };
         let hit = self.hit_permille >= 1000 || self.random.below(1000) < self.hit_permille;
         let number = self.number;

@@ -6,7 +6,7 @@ use flowlane::isa::Variant;
 use crate::machine::Machine;
 use crate::machine::cache::Line;
 use crate::machine::space::{Region, Space};
-use crate::program::TablePlace;
+use crate::workload::TablePlace;
 
 /// Words of a key: 16 bytes, as an IPv4 5-tuple takes.
 pub const KEY_WORDS: usize = 4;

@@ -6,7 +6,7 @@ use flowlane_sim::config::{
     Approach, Blocking, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, Preset, Remote, RunConfig,
     Translation,
 };
-use flowlane_sim::here::lookups::{Case, Way};
+use flowlane_sim::host_calibration::lookups::{Case, LookupMethod};
 use flowlane_sim::machine::mesh::Mesh;
 use flowlane_sim::machine::space::{Space, slice_of};
 use flowlane_sim::paper::{Calibration, Machines, Report, calibrate};
@@ -112,11 +112,12 @@ fn a_line_that_another_core_has_written_takes_the_way_by_its_slice_and_that_core
 fn the_xeon_takes_what_its_preset_says_that_it_takes() {
     let mut xeon = Preset::SkylakeSp.machine();
     // README.md, *This machine*: single lookups in L1 57.8 cycles, with AVX-512 44.0.
-    let in_l1 =
-        |way, machine: &MachineConfig| Case::new(way, machine.l1.size_kib << 8).simulate(machine).unwrap();
-    for (way, cycles) in [(Way::Single, 57.8), (Way::Vectors, 44.0)] {
-        let simulated = in_l1(way, &xeon);
-        assert!((simulated / cycles - 1.0).abs() < 0.01, "{}: {simulated}", way.name());
+    let in_l1 = |method, machine: &MachineConfig| {
+        Case::new(method, machine.l1.size_kib << 8).simulate(machine).unwrap()
+    };
+    for (method, cycles) in [(LookupMethod::Single, 57.8), (LookupMethod::Vectors, 44.0)] {
+        let simulated = in_l1(method, &xeon);
+        assert!((simulated / cycles - 1.0).abs() < 0.01, "{}: {simulated}", method.name());
     }
     // Memory in 89 to 91 ns, on pages that the translation buffer knows.
     xeon.core.tlb_miss_cycles = 0;

@@ -28,20 +28,7 @@ pub(crate) struct Wording {
 }
 
 /// Cycles between modules.
-pub(crate) const BACKWARDS: &[Backwards] = &[
-    Backwards {
-        of: "flowlane-sim",
-        from: "config",
-        to: "workload",
-        why: "a run names which table has the key",
-    },
-    Backwards {
-        of: "flowlane-sim",
-        from: "program",
-        to: "workload",
-        why: "programs look up in the workload's tables",
-    },
-];
+pub(crate) const BACKWARDS: &[Backwards] = &[];
 
 /// Long files and functions.
 pub(crate) const LONG: &[Long] = &[];

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use flowlane::isa::cpu::Cpu;
-use flowlane_sim::here::lookups::Way;
-use flowlane_sim::here::{self, Compared, Fit, Measured, Place};
+use flowlane_sim::host_calibration::lookups::LookupMethod;
+use flowlane_sim::host_calibration::{self, Compared, Fit, Measured, MemoryLevel};
 use serde::Serialize;
 
 use super::open;
@@ -28,9 +28,9 @@ pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), 
     let bar = output::progress_share();
     bar.set_message("measuring");
     let (measured, cases) =
-        here::measure(quick, &|share| bar.set_position((share * 0.8 * SHARES as f64) as u64));
+        host_calibration::measure(quick, &|share| bar.set_position((share * 0.8 * SHARES as f64) as u64));
     bar.set_message("fitting");
-    let fit = here::fit(&measured, &cases)?;
+    let fit = host_calibration::fit(&measured, &cases)?;
     bar.set_message("simulating");
     let lookups = cases.compare(&measured, &fit.machine)?;
     bar.finish_and_clear();
@@ -89,14 +89,19 @@ fn predictions(lookups: &[Compared]) -> String {
     let rows: Vec<Vec<String>> = lookups
         .iter()
         .map(|c| {
-            let (way, place) = (c.measured.way, c.measured.place);
+            let (method, level) = (c.measured.method, c.measured.level);
             vec![
-                way.name().to_owned(),
-                format!("{}, {}", place.name(), output::bytes(c.measured.bytes)),
+                method.name().to_owned(),
+                format!("{}, {}", level.name(), output::bytes(c.measured.bytes)),
                 format!("{:.1}", c.measured_cycles),
                 format!("{:.1}", c.simulated_cycles),
                 format!("{:+.0} %", 100.0 * c.error()),
-                if place == Place::L1 && way != Way::Tuples { "calibrated" } else { "predicted" }.to_owned(),
+                if level == MemoryLevel::L1 && method != LookupMethod::Tuples {
+                    "calibrated"
+                } else {
+                    "predicted"
+                }
+                .to_owned(),
             ]
         })
         .collect();

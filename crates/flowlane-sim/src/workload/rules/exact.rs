@@ -5,8 +5,8 @@ use flowlane::isa::Variant;
 use flowlane::packet::key::FlowKey;
 
 use crate::machine::space::Space;
-use crate::program::{Recorder, TablePlace};
 use crate::workload::tables::place;
+use crate::workload::{Recorder, TablePlace};
 
 /// Most words of a key.
 pub const WORDS_MAX: usize = flowlane::cuckoo::KEY_WORDS_MAX;

@@ -13,8 +13,8 @@ use crate::machine::Machine;
 use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op};
 use crate::machine::space::{Region, Space};
-use crate::program::{BATCH, Lookup, Recorder, TablePlace};
 use crate::workload::tables::{KEY_LINES, RESULT_LINES, STACK_LINES};
+use crate::workload::{BATCH, Lookup, Recorder, TablePlace};
 
 /// No further link in a chain; no rule.
 const END: u32 = u32::MAX;

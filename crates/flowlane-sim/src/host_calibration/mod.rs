@@ -18,7 +18,7 @@ use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 
 use self::chase::{Branches, Chain};
-use self::lookups::{Case, Way};
+use self::lookups::{Case, LookupMethod};
 use crate::config::MachineConfig;
 use crate::machine::SimError;
 
@@ -75,9 +75,9 @@ pub struct Latencies {
 /// A way of looking up in tables of a size, measured.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Lookup {
-    pub way: Way,
+    pub method: LookupMethod,
     /// What its tables are to be in.
-    pub place: Place,
+    pub level: MemoryLevel,
     /// Bytes that lookups read.
     pub bytes: u64,
     /// Nanoseconds a lookup.
@@ -87,7 +87,7 @@ pub struct Lookup {
 /// Where tables are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum MemoryLevel {
     /// The first cache: computing is calibrated on these.
     L1,
     /// The second cache.
@@ -99,7 +99,7 @@ pub enum Place {
     Memory,
 }
 
-impl Place {
+impl MemoryLevel {
     pub const ALL: [Self; 4] = named_enum::all();
 
     pub fn name(self) -> &'static str {
@@ -111,7 +111,7 @@ impl Place {
         let kib = |n: usize, default: u64| caches.get(n).map_or(default, |cache| cache.kib);
         let (l1, l2, llc) = (kib(0, 32), kib(1, 1024), kib(2, 16 << 10));
         match self {
-            // Beside keys that go by.
+            // Keys that go by share the cache with the table.
             Self::L1 => l1 << 8,
             Self::L2 => l2 << 8,
             // Halfway, in octaves.
@@ -137,16 +137,17 @@ pub struct Measured {
 }
 
 /// The tables whose lookups were measured.
-pub struct Cases(Vec<(Place, Case)>);
+pub struct Cases(Vec<(MemoryLevel, Case)>);
 
 /// Measures this machine; `watch` is told which share is done.
 pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     let caches = caches();
-    let bytes = |place: Place| place.bytes(&caches, quick);
-    let cases =
-        Way::ALL.into_iter().flat_map(|way| Place::ALL.map(|place| (place, Case::new(way, bytes(place)))));
-    let mut cases: Vec<(Place, Case)> = cases.collect();
-    let mut chains: Vec<(u64, Chain)> = chain_sizes(&caches, bytes(Place::Memory))
+    let bytes = |level: MemoryLevel| level.bytes(&caches, quick);
+    let cases = LookupMethod::ALL
+        .into_iter()
+        .flat_map(|method| MemoryLevel::ALL.map(|level| (level, Case::new(method, bytes(level)))));
+    let mut cases: Vec<(MemoryLevel, Case)> = cases.collect();
+    let mut chains: Vec<(u64, Chain)> = chain_sizes(&caches, bytes(MemoryLevel::Memory))
         .into_iter()
         .map(|kib| (kib, Chain::new((kib as usize) << 10, 1)))
         .collect();
@@ -175,20 +176,20 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     }
     let waited = pace::waited_since(begun);
     passes.iter_mut().for_each(|passes| passes.sort_by(f64::total_cmp));
-    let steps: Vec<f64> = steps.into_iter().map(|ns| ns / told_of(&passes[0])).collect();
+    let steps: Vec<f64> = steps.into_iter().map(|ns| ns / reported(&passes[0])).collect();
     // The first case is computing alone: what changes it is others.
     let disturbed = Disturbed::of(&passes[3 + chains.len()], &steps, waited);
     // Others can only take registers away.
     let many_ns = passes[2 + chains.len()][0];
-    let mut told = passes.into_iter().map(|passes| told_of(&passes));
-    let mut next = || told.next().expect("one for each");
+    let mut reported_ns = passes.into_iter().map(|passes| reported(&passes));
+    let mut next = || reported_ns.next().expect("one for each");
     let (cycle_ns, mispredict_ns) = (next(), next());
     // Without the addition.
     let chain_ns = chains.iter().map(|(kib, _)| (*kib, next() - cycle_ns)).collect();
     next();
     let lookups = cases
         .iter()
-        .map(|(place, case)| Lookup { way: case.way, place: *place, bytes: case.bytes, ns: next() })
+        .map(|(level, case)| Lookup { method: case.method, level: *level, bytes: case.bytes, ns: next() })
         .collect();
     let huge = huge_share(&std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default());
     let dirty_line_ns = transfer::dirty_line_ns();
@@ -197,8 +198,8 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
 }
 
 /// What is told of passes, sorted.
-fn told_of(passes: &[f64]) -> f64 {
-    passes[passes.len() * pace::TOLD / 1000]
+fn reported(passes: &[f64]) -> f64 {
+    passes[passes.len() * pace::REPORTED_PERMILLE / 1000]
 }
 
 /// Of a process's memory (`smaps_rollup` of Linux), the share that is on huge pages.
@@ -277,7 +278,7 @@ mod tests {
     #[test]
     fn this_machine_gives_a_machine_that_reads_back_and_lookups_that_agree_with_the_tables() {
         let (measured, cases) = measure(true, &|_| {});
-        assert_eq!(measured.lookups.len(), Way::ALL.len() * Place::ALL.len());
+        assert_eq!(measured.lookups.len(), LookupMethod::ALL.len() * MemoryLevel::ALL.len());
         assert!(measured.lookups.iter().all(|lookup| lookup.ns > 0.0));
         let fit = fit(&measured, &cases).unwrap();
         fit.machine.check().unwrap();

@@ -10,7 +10,7 @@ use flowlane::rule::{Rule, RuleId};
 use crate::machine::op::{Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::space::{Region, Space};
-use crate::program::{Recorder, TablePlace};
+use crate::workload::{Recorder, TablePlace};
 
 /// Bytes of a part of a subtable: more than rules that fit the simulated memory take.
 const PART_BYTES: u64 = 8 << 20;
@@ -83,7 +83,7 @@ impl Program for TupleSearchProgram {
         self.number += 1;
         let from = ops.len();
         ops.append(&mut recorder.lookup(0, 0, simulated, library).ops);
-        crate::program::unit(ops, from, 1);
+        super::unit(ops, from, 1);
         Ok(true)
     }
 }

@@ -67,8 +67,8 @@ impl Disturbed {
     /// By passes of the same work, by cycles a step of the loop, and by the share of the time that was waited.
     pub(super) fn of(passes: &[f64], step_cycles: &[f64], waited: Option<f64>) -> Self {
         let longer = |than: f64, what: f64| (what / than - 1.0).max(0.0);
-        let spells = longer(permille(passes, TOLD), permille(passes, 500));
-        Self { spells, steady: longer(UNDISTURBED, permille(step_cycles, TOLD)), waited }
+        let spells = longer(permille(passes, REPORTED_PERMILLE), permille(passes, 500));
+        Self { spells, steady: longer(UNDISTURBED, permille(step_cycles, REPORTED_PERMILLE)), waited }
     }
 
     /// Why what was measured is not this machine's alone; none where it is.
@@ -95,12 +95,12 @@ impl Disturbed {
 }
 
 /// Of a thousand passes so many took less than what is told: spells of others lengthen passes, and nothing shortens them.
-pub(super) const TOLD: usize = 100;
+pub(super) const REPORTED_PERMILLE: usize = 100;
 
-fn permille(passes: &[f64], place: usize) -> f64 {
+fn permille(passes: &[f64], permille: usize) -> f64 {
     let mut sorted = passes.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() * place / 1000]
+    sorted[sorted.len() * permille / 1000]
 }
 
 /// Nanoseconds that this thread ran, and that it waited for a core (Linux: `schedstat`).
@@ -143,7 +143,7 @@ impl Pace {
 
     /// Nanoseconds of a cycle; none where it was never taken.
     pub fn cycle_ns(&self) -> Option<f64> {
-        (!self.cycles_ns.is_empty()).then(|| permille(&self.cycles_ns, TOLD))
+        (!self.cycles_ns.is_empty()).then(|| permille(&self.cycles_ns, REPORTED_PERMILLE))
     }
 
     /// By how much others disturbed it; none where it was never taken.

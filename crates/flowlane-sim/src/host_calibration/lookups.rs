@@ -19,7 +19,7 @@ use crate::workload::{KEY_WORDS, Tables, TablesConfig};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "kebab-case")]
-pub enum Way {
+pub enum LookupMethod {
     /// One key after the other, in one table.
     Single,
     /// Batches with prefetches, in one table.
@@ -32,7 +32,7 @@ pub enum Way {
     Tuples,
 }
 
-impl Way {
+impl LookupMethod {
     pub const ALL: [Self; 4] = named_enum::all();
 
     pub fn name(self) -> &'static str {
@@ -73,7 +73,7 @@ const SEED: u64 = 9;
 
 /// A way, and tables of a size.
 pub struct Case {
-    pub way: Way,
+    pub method: LookupMethod,
     /// Bytes that its lookups read.
     pub bytes: u64,
     tables: Rc<Tables>,
@@ -83,13 +83,13 @@ pub struct Case {
 
 impl Case {
     /// Tables with about so many bytes.
-    pub fn new(way: Way, bytes: u64) -> Self {
-        let slots = (bytes / SLOT_BYTES / u64::from(way.tables())).max(8);
+    pub fn new(method: LookupMethod, bytes: u64) -> Self {
+        let slots = (bytes / SLOT_BYTES / u64::from(method.tables())).max(8);
         // The library rounds up.
         let entries = if slots.is_power_of_two() { slots } else { slots.next_power_of_two() / 2 };
-        let shape = TablesConfig { tables: way.tables(), entries, load_percent: LOAD_PERCENT, seed: SEED };
-        let tables = match way {
-            Way::Vectors => Tables::new(&shape),
+        let shape = TablesConfig { tables: method.tables(), entries, load_percent: LOAD_PERCENT, seed: SEED };
+        let tables = match method {
+            LookupMethod::Vectors => Tables::new(&shape),
             _ => Tables::portable(&shape),
         };
         let tables = Rc::new(tables);
@@ -98,7 +98,7 @@ impl Case {
         (config.workload.load_percent, config.run.seed) = (LOAD_PERCENT, SEED);
         let random = Random::for_purpose(SEED, "lookups of this machine");
         let bytes = tables.bytes();
-        Self { way, bytes, tables, config, random }
+        Self { method, bytes, tables, config, random }
     }
 
     /// Nanoseconds a lookup: a pass of keys that are there, after others of other keys, until the caches have of the tables
@@ -134,14 +134,14 @@ impl Case {
     /// Looks keys up; says how many were found.
     pub fn pass_over(&self, keys: &[[u32; KEY_WORDS]]) -> usize {
         let table = self.tables.table(0);
-        match self.way {
-            Way::Single => keys.iter().filter(|key| black_box(table.lookup(key)).is_some()).count(),
-            Way::Bulk | Way::Vectors => {
+        match self.method {
+            LookupMethod::Single => keys.iter().filter(|key| black_box(table.lookup(key)).is_some()).count(),
+            LookupMethod::Bulk | LookupMethod::Vectors => {
                 let mut values = [0; BATCH_MAX];
-                let batches = keys.chunks(crate::program::BATCH);
+                let batches = keys.chunks(crate::workload::BATCH);
                 batches.map(|keys| table.lookup_batch(keys, &mut values).count_ones() as usize).sum()
             }
-            Way::Tuples => keys.iter().filter(|key| self.search(key).is_some()).count(),
+            LookupMethod::Tuples => keys.iter().filter(|key| self.search(key).is_some()).count(),
         }
     }
 
@@ -159,6 +159,6 @@ impl Case {
         // Until what fits the second cache is there.
         let lines = self.bytes.min(machine.l2.size_kib << 10) / 64;
         (config.run.warm_up_lookups, config.run.lookups) = ((lines * 2).clamp(2000, 60_000), 4000);
-        Ok(run(&config, self.way.approach(), &self.tables)?.cycles_per_lookup)
+        Ok(run(&config, self.method.approach(), &self.tables)?.cycles_per_lookup)
     }
 }

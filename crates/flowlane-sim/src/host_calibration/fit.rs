@@ -7,9 +7,9 @@
 
 use serde::Serialize;
 
-use super::{Cases, Latencies, Measured, Place};
+use super::{Cases, Latencies, Measured, MemoryLevel};
 use crate::config::{MachineConfig, Preset};
-use crate::here::lookups::Way;
+use crate::host_calibration::lookups::LookupMethod;
 use crate::machine::SimError;
 use crate::program::{chase_cycles, dirty_cycles};
 use crate::search::least;
@@ -105,7 +105,7 @@ fn fit_shared(
     };
     let best = trials.min_by(|a, b| error(*a).total_cmp(&error(*b))).expect("there are sizes");
     if best.0 < l2.0 / 8.0 {
-        let why = "the way to the last cache: others leave nothing of it";
+        let why = "the latency of the last cache: others leave nothing of it";
         kept.push(Kept { keys: &["llc.data_cycles"], why });
     } else {
         machine.llc.data_cycles += (best.1 - nearest).round() as u64;
@@ -149,18 +149,18 @@ fn fit_transfer(
 ) -> Result<Option<(f64, f64)>, SimError> {
     let keys = &["snoop.private_cycles"];
     let Some(ns) = latencies.dirty_line_ns else {
-        kept.push(Kept { keys, why: "the way from core to core: there is one core" });
+        kept.push(Kept { keys, why: "the latency between cores: there is one core" });
         return Ok(None);
     };
     let cycles = ns / latencies.cycle_ns;
     if cycles < 2.0 * machine.l2.latency_cycles as f64 {
-        let why = "the way from core to core: the two that were measured share their caches";
+        let why = "the latency between cores: the two measured cores share their caches";
         kept.push(Kept { keys, why });
         return Ok(None);
     }
     machine.snoop.private_cycles = 0;
-    let way = dirty_cycles(machine)?;
-    machine.snoop.private_cycles = (cycles - way).round().max(1.0) as u64;
+    let base = dirty_cycles(machine)?;
+    machine.snoop.private_cycles = (cycles - base).round().max(1.0) as u64;
     Ok(Some((cycles, dirty_cycles(machine)?)))
 }
 
@@ -171,10 +171,10 @@ fn fit_computing(
     cases: &Cases,
     kept: &mut Vec<Kept>,
 ) -> Result<(), SimError> {
-    let of = |wanted: Way| {
+    let of = |wanted: LookupMethod| {
         let all = cases.0.iter().zip(&measured.lookups);
-        let mut found = all.filter(|((place, case), _)| *place == Place::L1 && case.way == wanted);
-        let ((_, case), lookup) = found.next().expect("every way was measured");
+        let mut found = all.filter(|((level, case), _)| *level == MemoryLevel::L1 && case.method == wanted);
+        let ((_, case), lookup) = found.next().expect("every method was measured");
         (case, lookup.ns / measured.latencies.cycle_ns)
     };
     let mut at_an_end = |found: u64, ends: [u64; 2], why| {
@@ -182,7 +182,7 @@ fn fit_computing(
             kept.push(Kept { keys: &[], why });
         }
     };
-    let (single, cycles) = of(Way::Single);
+    let (single, cycles) = of(LookupMethod::Single);
     let (mut trial, [low, high]) = (machine.clone(), [100, 2000]);
     let found = least(low, high, |cpi| {
         trial.core.base_cpi_milli = cpi;
@@ -194,14 +194,14 @@ fn fit_computing(
         [low, high],
         "computing: no base CPI gives what single lookups take; the nearest is taken",
     );
-    for way in [Way::Bulk, Way::Vectors] {
-        let (case, cycles) = of(way);
+    for method in [LookupMethod::Bulk, LookupMethod::Vectors] {
+        let (case, cycles) = of(method);
         let (mut trial, [low, high]) = (machine.clone(), [12, 2000]);
         let found = least(low, high, |instructions| {
-            *instructions_of(&mut trial, way) = instructions as u32;
+            *instructions_of(&mut trial, method) = instructions as u32;
             Ok(case.simulate(&trial)? >= cycles)
         })?;
-        *instructions_of(machine, way) = found as u32;
+        *instructions_of(machine, method) = found as u32;
         at_an_end(
             found,
             [low, high],
@@ -211,9 +211,9 @@ fn fit_computing(
     Ok(())
 }
 
-fn instructions_of(machine: &mut MachineConfig, way: Way) -> &mut u32 {
-    match way {
-        Way::Vectors => &mut machine.software.vector_instructions,
+fn instructions_of(machine: &mut MachineConfig, method: LookupMethod) -> &mut u32 {
+    match method {
+        LookupMethod::Vectors => &mut machine.software.vector_instructions,
         _ => &mut machine.software.bulk_instructions,
     }
 }
