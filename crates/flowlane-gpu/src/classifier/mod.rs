@@ -55,7 +55,7 @@ pub struct Changes {
     /// Most rules that may have changed since a table was made for it to go on; beyond that the CPU answers until there
     /// is another. New rules are compared with every packet, and where a rule that is gone would have won, the CPU looks
     /// the packet up.
-    pub beside_max: usize,
+    pub overlay_max: usize,
     /// Who makes tables.
     pub rebuild: Rebuild,
 }
@@ -73,7 +73,7 @@ pub enum Rebuild {
 impl Default for Changes {
     /// 1024 changes beside a table (as much as linear search does in the time of the other methods), and a thread.
     fn default() -> Self {
-        Self { beside_max: 1024, rebuild: Rebuild::Background }
+        Self { overlay_max: 1024, rebuild: Rebuild::Background }
     }
 }
 

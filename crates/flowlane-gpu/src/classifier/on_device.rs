@@ -72,14 +72,14 @@ impl OnDevice {
 
     /// A rule is another, or is there no longer.
     pub(super) fn changed(&mut self, rule: RuleId, now: &Now<'_>) {
-        let beside_max = now.config.changes.beside_max;
-        self.maker.changed(rule, now.rules.len().max(beside_max));
+        let overlay_max = now.config.changes.overlay_max;
+        self.maker.changed(rule, now.rules.len().max(overlay_max));
         let Some(current) = &mut self.current else { return };
         match now.rules.contains_key(&rule) || current.table.bulk_has(rule) {
             true => current.changed.insert(rule),
             false => current.changed.remove(&rule),
         };
-        if current.changed.len() > beside_max {
+        if current.changed.len() > overlay_max {
             self.put(None);
         }
     }
@@ -136,7 +136,7 @@ impl OnDevice {
         let Some(since) = self.maker.since().filter(|_| is_newer) else { return };
         let matters = |id: &&RuleId| now.rules.contains_key(id) || table.bulk_has(**id);
         let changed: HashSet<RuleId> = since.iter().filter(matters).copied().collect();
-        if changed.len() <= now.config.changes.beside_max {
+        if changed.len() <= now.config.changes.overlay_max {
             let bulk_epoch = made.epoch;
             self.put(Some(Current { table, bulk_epoch, changed, unfit: None, rescued: 0 }));
         }
@@ -148,7 +148,7 @@ impl OnDevice {
         if changes.rebuild == Rebuild::Manual || self.maker.is_making() || self.failure.is_some() {
             return false;
         }
-        let soon = (changes.beside_max / 4).max(1);
+        let soon = (changes.overlay_max / 4).max(1);
         // What was refused is not asked for again before there has been a change that may matter.
         let may_be_made =
             self.refusal.is_none() || self.maker.since().is_none_or(|since| since.len() >= soon);

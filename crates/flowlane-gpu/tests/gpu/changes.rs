@@ -17,8 +17,8 @@ fn changes_and_batches_in_any_order_never_mix_sets_of_rules() {
     on_host_device("changes_and_batches_in_any_order_never_mix_sets_of_rules", "", || {
         let others = matches(Profile::Ipc, 60, 8);
         for (seed, method) in Method::ALL.into_iter().enumerate() {
-            for beside_max in [0, 5, 1000] {
-                let config = with_changes(method, beside_max, Rebuild::Manual);
+            for overlay_max in [0, 5, 1000] {
+                let config = with_changes(method, overlay_max, Rebuild::Manual);
                 let mut history = History::new(config, &others[..30], seed as u64);
                 for _ in 0..60 {
                     history.step(&others);

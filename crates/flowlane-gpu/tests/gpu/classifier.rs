@@ -12,7 +12,7 @@ use crate::host_device::on_host_device;
 fn config(method: Option<Method>) -> GpuConfig {
     let session = SessionConfig { batch_max: 128, slots: 2, graphs: false };
     let list = AclConfig { threads: 1, seed: 0x5eed, ..AclConfig::default() };
-    GpuConfig { method, session, list, changes: Changes { beside_max: 1, rebuild: Rebuild::Manual } }
+    GpuConfig { method, session, list, changes: Changes { overlay_max: 1, rebuild: Rebuild::Manual } }
 }
 
 /// Rules of a profile with priorities that repeat, and packets of which most hit.

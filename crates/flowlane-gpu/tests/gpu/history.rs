@@ -35,12 +35,12 @@ pub(crate) fn matches(profile: Profile, count: usize, seed: u64) -> Vec<Match> {
 pub(crate) fn config(method: Option<Method>) -> GpuConfig {
     let session = SessionConfig { batch_max: 48, slots: 3, graphs: false };
     let list = AclConfig { threads: 1, seed: 0x5eed, ..AclConfig::default() };
-    GpuConfig { method, session, list, changes: Changes { beside_max: 0, rebuild: Rebuild::Manual } }
+    GpuConfig { method, session, list, changes: Changes { overlay_max: 0, rebuild: Rebuild::Manual } }
 }
 
 /// The same with so many changes beside a table.
-pub(crate) fn with_changes(method: Method, beside_max: usize, rebuild: Rebuild) -> GpuConfig {
-    GpuConfig { changes: Changes { beside_max, rebuild }, ..config(Some(method)) }
+pub(crate) fn with_changes(method: Method, overlay_max: usize, rebuild: Rebuild) -> GpuConfig {
+    GpuConfig { changes: Changes { overlay_max, rebuild }, ..config(Some(method)) }
 }
 
 /// What all rules of the profiles ask.
