@@ -1,13 +1,11 @@
-//! Measurements of the `flowlane` library: what the command `flowlane bench` does.
+//! Measurements of the `flowlane` library: the implementation of `flowlane bench`.
 //!
-//! A [`Topic`] makes its workload (seeded: the same at every run), has the implementations measured in turn by
-//! one core ([`measure`]), and gives [`figure::Figure`]s. A [`Report`] is what topics gave, with the machine and
-//! the command, as text ([`Report::text`]), as a self-contained HTML page ([`Report::html`]) or, being
-//! serialisable, as JSON.
+//! A [`Topic`] builds a seeded workload, so that every run measures the same input, measures the implementations in turn on
+//! one core ([`measure`]), and returns [`figure::Figure`]s. A [`Report`] holds the figures with the machine and the command,
+//! and is rendered as text ([`Report::text`]), as a self-contained HTML page ([`Report::html`]) or as JSON.
 //!
 //! ```text
-//! topic/bloom.rs ..   workload, bodies ──▶ measure ──▶ figure ──▶ report ─┬─ text
-//!                                                                         └─ html ─ page ◀─ plot
+//! topic/bloom.rs ..   workload, contenders ──▶ measure ──▶ figure ──▶ report ──▶ render ──▶ text, page
 //! ```
 //!
 //! The figures of *Leveraging SIMD Parallelism for Accelerating Network Applications* (APNet 2020) that are
@@ -18,17 +16,14 @@
 //! (DPDK's `rte_hash`, `rte_acl`, `rte_fib` and `rte_fib6`) are on. Neither is in the default build.
 
 pub mod figure;
-mod html;
 pub mod machine;
 pub mod measure;
 mod options;
 mod packets;
-pub mod page;
 #[cfg(any(feature = "peers", feature = "peers-dpdk"))]
 mod peers;
-mod plot;
+pub mod render;
 mod report;
-mod text;
 mod topic;
 
 pub use options::{BenchError, Options, RouteTable, RuleSet};

@@ -1,6 +1,6 @@
-//! The measuring core: bodies take turns, and what is told is the median with its spread.
+//! The measuring core: contenders take turns, and what is told is the median with its spread.
 //!
-//! Machines are noisy, and their noise comes in spells. Bodies that are to be compared therefore run in turn,
+//! Machines are noisy, and their noise comes in spells. Contenders that are to be compared therefore run in turn,
 //! one pass each a round, so that a spell hits all alike; the ratio of their medians is worth quoting where
 //! single figures are not. The quartiles beside a median say how far to trust it.
 //!
@@ -76,7 +76,7 @@ const QUICK_SECONDS: f64 = 0.02;
 const QUICK_ROUNDS: usize = 3;
 
 /// One of the things that are compared.
-pub struct Body<'a> {
+pub struct Contender<'a> {
     name: String,
     prepare: Option<Box<dyn FnMut() + 'a>>,
     run: Box<dyn FnMut() + 'a>,
@@ -84,17 +84,17 @@ pub struct Body<'a> {
     operations: Option<u64>,
 }
 
-impl std::fmt::Debug for Body<'_> {
+impl std::fmt::Debug for Contender<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Body")
+        f.debug_struct("Contender")
             .field("name", &self.name)
             .field("warm_passes", &self.warm_passes)
             .finish_non_exhaustive()
     }
 }
 
-impl<'a> Body<'a> {
-    /// A body that does its work once at each call.
+impl<'a> Contender<'a> {
+    /// A contender that does its work once at each call.
     pub fn new(name: impl Into<String>, run: impl FnMut() + 'a) -> Self {
         Self { name: name.into(), prepare: None, run: Box::new(run), warm_passes: 0, operations: None }
     }
@@ -159,10 +159,10 @@ impl Spread {
     }
 }
 
-/// What was measured of one body.
+/// What was measured of one contender.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Measured {
-    /// The body's name.
+    /// The contender's name.
     pub name: String,
     /// Time-stamp cycles an operation.
     pub cycles: Spread,
@@ -240,16 +240,21 @@ impl<'a> Meter<'a> {
         (least, ROUNDS_MAX, seconds)
     }
 
-    /// Runs the bodies in turn; what is told is by operation, of which a pass does `operations`.
-    pub fn compare(&mut self, what: &str, operations: u64, mut bodies: Vec<Body<'_>>) -> Vec<Measured> {
+    /// Runs the contenders in turn; what is told is by operation, of which a pass does `operations`.
+    pub fn compare(
+        &mut self,
+        what: &str,
+        operations: u64,
+        mut contenders: Vec<Contender<'_>>,
+    ) -> Vec<Measured> {
         let (least, most, seconds) = self.budget();
         let begun = self.clock.ticks();
-        let mut readings: Vec<Vec<f64>> = bodies.iter().map(|_| Vec::with_capacity(least)).collect();
+        let mut readings: Vec<Vec<f64>> = contenders.iter().map(|_| Vec::with_capacity(least)).collect();
         let mut rounds = 0;
         loop {
-            for (readings, body) in readings.iter_mut().zip(&mut bodies) {
-                let taken = pass(self.clock, body, rounds > 0);
-                let operations = body.operations.unwrap_or(operations).max(1);
+            for (readings, contender) in readings.iter_mut().zip(&mut contenders) {
+                let taken = pass(self.clock, contender, rounds > 0);
+                let operations = contender.operations.unwrap_or(operations).max(1);
                 readings.push(taken as f64 / operations as f64);
             }
             let used = self.seconds_since(begun);
@@ -267,25 +272,25 @@ impl<'a> Meter<'a> {
             rounds += 1;
         }
         self.done += 1;
-        let told = |(body, readings): (Body<'_>, Vec<f64>)| {
+        let told = |(contender, readings): (Contender<'_>, Vec<f64>)| {
             let cycles = Spread::of(&readings);
             let ns = cycles.map(|ticks| self.clock.nanoseconds(ticks));
-            Measured { name: body.name, cycles, ns, rounds: readings.len() }
+            Measured { name: contender.name, cycles, ns, rounds: readings.len() }
         };
-        bodies.into_iter().zip(readings).map(told).collect()
+        contenders.into_iter().zip(readings).map(told).collect()
     }
 }
 
-/// One pass of a body: the ticks that it took.
-fn pass(clock: &dyn Clock, body: &mut Body<'_>, counted: bool) -> u64 {
-    if let Some(prepare) = &mut body.prepare {
+/// One pass of a contender: the ticks that it took.
+fn pass(clock: &dyn Clock, contender: &mut Contender<'_>, counted: bool) -> u64 {
+    if let Some(prepare) = &mut contender.prepare {
         prepare();
     }
     if counted {
-        (0..body.warm_passes).for_each(|_| (body.run)());
+        (0..contender.warm_passes).for_each(|_| (contender.run)());
     }
     let before = clock.ticks();
-    (body.run)();
+    (contender.run)();
     clock.ticks().wrapping_sub(before)
 }
 
@@ -295,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock of one tick a nanosecond that only bodies advance.
+    /// A clock of one tick a nanosecond that only contenders advance.
     #[derive(Default)]
     struct FakeClock(Cell<u64>);
 
@@ -325,14 +330,14 @@ mod tests {
         let order = RefCell::new(String::new());
         let mut watch = |_: &str, _| ();
         let mut meter = Meter::new(&clock, rounds(2), &mut watch);
-        let body = |name: &'static str, ticks| {
+        let contender = |name: &'static str, ticks| {
             let (clock, order) = (&clock, &order);
-            Body::new(name, move || {
+            Contender::new(name, move || {
                 order.borrow_mut().push_str(name);
                 clock.advance(ticks);
             })
         };
-        let measured = meter.compare("", 10, vec![body("a", 100), body("b", 250)]);
+        let measured = meter.compare("", 10, vec![contender("a", 100), contender("b", 250)]);
         assert_eq!(*order.borrow(), "ababab");
         assert_eq!(measured.iter().map(|m| m.cycles.median).collect::<Vec<_>>(), [10.0, 25.0]);
         assert_eq!((measured[1].name.as_str(), measured[1].rounds), ("b", 2));
@@ -344,13 +349,13 @@ mod tests {
         let passes = Cell::new(0);
         let mut watch = |_: &str, _| ();
         let mut meter = Meter::new(&clock, rounds(3), &mut watch);
-        let body = Body::new("a", || {
+        let contender = Contender::new("a", || {
             passes.set(passes.get() + 1);
             clock.advance(7);
         })
         .warm()
         .after(|| clock.advance(1000));
-        let measured = meter.compare("", 1, vec![body]);
+        let measured = meter.compare("", 1, vec![contender]);
         assert_eq!((measured[0].cycles.least, measured[0].cycles.upper_quartile), (7.0, 7.0));
         assert_eq!(passes.get(), 1 + 2 * 3);
     }
@@ -370,18 +375,18 @@ mod tests {
         let count = Cell::new(0);
         let mut watch = |_: &str, _| ();
         let mut meter = Meter::new(&clock, rounds(9), &mut watch);
-        let body = Body::new("a", || {
+        let contender = Contender::new("a", || {
             count.set(count.get() + 1);
             clock.advance(if count.get() % 4 == 0 { 1_000_000 } else { 5 });
         });
-        assert_eq!(meter.compare("", 1, vec![body])[0].cycles.median, 5.0);
+        assert_eq!(meter.compare("", 1, vec![contender])[0].cycles.median, 5.0);
     }
 
     #[test]
     fn a_round_of_seconds_is_the_only_one_unless_rounds_were_asked_for() {
         let clock = FakeClock::default();
         let mut watch = |_: &str, _| ();
-        let slow = || Body::new("a", || clock.advance(4_000_000_000));
+        let slow = || Contender::new("a", || clock.advance(4_000_000_000));
         let mut meter = Meter::new(&clock, Effort::default(), &mut watch);
         let measured = &meter.compare("", 4, vec![slow()])[0];
         assert_eq!((measured.rounds, measured.cycles.median), (1, 1e9));
@@ -396,7 +401,7 @@ mod tests {
         let effort = Effort { seconds: Some(2.0), ..Effort::default() };
         let mut meter = Meter::new(&clock, effort, &mut watch);
         meter.announce(2);
-        let tenth = || Body::new("a", || clock.advance(100_000_000));
+        let tenth = || Contender::new("a", || clock.advance(100_000_000));
         // A second each: ten passes, of which the first is not counted.
         assert_eq!(meter.compare("", 1, vec![tenth()])[0].rounds, 9);
         assert_eq!(meter.compare("", 1, vec![tenth()])[0].rounds, 9);

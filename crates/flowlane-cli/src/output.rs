@@ -4,8 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{Attribute, Cell, CellAlignment, Table};
+use flowlane_bench::render::{self, Align};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::failure::Failure;
@@ -152,27 +151,12 @@ pub(crate) fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
 
 /// A table with a title line: the first column to the left, the others to the right.
 pub(crate) fn table(title: &str, header: &[&str], rows: &[Vec<String>]) -> String {
-    aligned(title, header, rows, CellAlignment::Right)
+    format!("{title}\n{}\n", render::text_table(header, rows, Align::Right))
 }
 
 /// The same with all columns to the left.
 pub(crate) fn text_table(title: &str, header: &[&str], rows: &[Vec<String>]) -> String {
-    aligned(title, header, rows, CellAlignment::Left)
-}
-
-fn aligned(title: &str, header: &[&str], rows: &[Vec<String>], alignment: CellAlignment) -> String {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    let cell = |i: usize, text: &str| match i {
-        0 => Cell::new(text),
-        _ => Cell::new(text).set_alignment(alignment),
-    };
-    let bold = |(i, h): (usize, &&str)| cell(i, h).add_attribute(Attribute::Bold);
-    table.set_header(header.iter().enumerate().map(bold));
-    for row in rows {
-        table.add_row(row.iter().enumerate().map(|(i, c)| cell(i, c)));
-    }
-    format!("{title}\n{table}\n")
+    format!("{title}\n{}\n", render::text_table(header, rows, Align::Left))
 }
 
 /// A number with its thousands apart.

@@ -12,7 +12,7 @@ use sbbf_rs_safe::Filter as SplitBlock;
 
 use crate::figure::Figure;
 use crate::machine::bytes;
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 
 const RATE: f64 = 0.01;
 
@@ -100,18 +100,18 @@ fn compare(meter: &mut Meter<'_>, filters: &Filters, probes: &[u64], place: usiz
     let Filters { fast, split, ours, .. } = filters;
     let hits = RefCell::new(vec![0u64; probes.len() / 64]);
     let hits = &hits;
-    let bodies = vec![
-        Body::new("flowlane", move || ours.contains_batch_u64(probes, &mut hits.borrow_mut())).warm(),
-        Body::new("fastbloom", move || {
+    let contenders = vec![
+        Contender::new("flowlane", move || ours.contains_batch_u64(probes, &mut hits.borrow_mut())).warm(),
+        Contender::new("fastbloom", move || {
             collect(probes, &mut hits.borrow_mut(), |k| fast.contains_hash(mix(k)));
         })
         .warm(),
-        Body::new("sbbf-rs-safe", move || {
+        Contender::new("sbbf-rs-safe", move || {
             collect(probes, &mut hits.borrow_mut(), |k| split.contains_hash(mix(k)));
         })
         .warm(),
     ];
-    for measured in meter.compare("other crates' filters", probes.len() as u64, bodies) {
+    for measured in meter.compare("other crates' filters", probes.len() as u64, contenders) {
         figure.add(&measured.name, place, &measured);
     }
 }

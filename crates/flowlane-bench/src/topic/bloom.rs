@@ -16,7 +16,7 @@ use flowlane_paper::bloom as paper;
 use super::Context;
 use crate::figure::{Extreme, Figure, Ratio};
 use crate::machine::bytes;
-use crate::measure::{Body, Measured, Meter};
+use crate::measure::{Contender, Measured, Meter};
 
 const HASHES: usize = 3;
 
@@ -240,10 +240,10 @@ fn survivors(
     let what = format!("filter of {}", bytes(filter.table_bytes() as u64));
     let shared = RefCell::new((filter, vec![0; keys.len()], vec![0; keys.len()]));
     let (shared, payloads) = (&shared, &payloads);
-    let body = |kernel: &Kernel| {
+    let contender = |kernel: &Kernel| {
         let Kernel { algorithm, unroll, prefetch } = *kernel;
         match algorithm {
-            Algorithm::Library(algorithm) => Body::new(kernel.to_string(), move || {
+            Algorithm::Library(algorithm) => Contender::new(kernel.to_string(), move || {
                 let (filter, out_keys, out_payloads) = &mut *shared.borrow_mut();
                 filter.set_kernel(BloomKernel { algorithm, unroll, prefetch }).expect("is available");
                 black_box(filter.survivors(keys, payloads, out_keys, out_payloads));
@@ -251,14 +251,14 @@ fn survivors(
             Algorithm::Paper(algorithm) => {
                 let paper = paper::Kernel { algorithm, unroll, prefetch };
                 let baseline = paper::Baseline::new(paper).expect("is available");
-                Body::new(kernel.to_string(), move || {
+                Contender::new(kernel.to_string(), move || {
                     let (filter, out_keys, out_payloads) = &mut *shared.borrow_mut();
                     black_box(baseline.survivors(filter, keys, payloads, out_keys, out_payloads));
                 })
             }
         }
     };
-    meter.compare(&what, keys.len() as u64, kernels.iter().map(body).collect())
+    meter.compare(&what, keys.len() as u64, kernels.iter().map(contender).collect())
 }
 
 fn figure_5(sizes: &[Size]) -> Figure {
@@ -400,28 +400,28 @@ fn add_answers(
     let long: Vec<u64> = keys.iter().map(|k| u64::from(*k) << 20).collect();
     let hits = RefCell::new(vec![0; keys.len() / 64]);
     let (hits, long) = (&hits, &long);
-    let mut bodies = vec![
-        Body::new("classic, one by one", move || {
+    let mut contenders = vec![
+        Contender::new("classic, one by one", move || {
             for (keys, hits) in keys.chunks(64).zip(hits.borrow_mut().iter_mut()) {
                 *hits = keys.iter().fold(0, |word, key| word << 1 | u64::from(classic.contains(*key)));
             }
         }),
-        Body::new("classic, batch", move || classic.contains_batch(keys, &mut hits.borrow_mut())),
-        Body::new("classic, batch of 64-bit keys", move || {
+        Contender::new("classic, batch", move || classic.contains_batch(keys, &mut hits.borrow_mut())),
+        Contender::new("classic, batch of 64-bit keys", move || {
             classic.contains_batch_u64(long, &mut hits.borrow_mut());
         }),
     ];
-    // The blocked filter has a body for these.
+    // The blocked filter has a contender for these.
     let has = |variant: &Variant| *variant != Variant::Sse42;
     for variant in context.options.variants().into_iter().filter(has) {
-        bodies.push(Body::new(format!("blocked, batch, {variant}"), move || {
+        contenders.push(Contender::new(format!("blocked, batch, {variant}"), move || {
             let filter =
                 blocked.take().and_then(|filter| filter.with_variant(variant)).expect("is available");
             filter.contains_batch(keys, &mut hits.borrow_mut());
             blocked.replace(Some(filter));
         }));
     }
-    for measured in meter.compare("one bit a key", keys.len() as u64, bodies) {
+    for measured in meter.compare("one bit a key", keys.len() as u64, contenders) {
         figure.add(&measured.name, place, &measured);
     }
 }

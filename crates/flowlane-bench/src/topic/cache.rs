@@ -11,7 +11,7 @@ use flowlane::packet::{FlowKey, FlowMask};
 use super::Context;
 use crate::figure::Figure;
 use crate::machine::bytes;
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 use crate::packets::{self, BURST, Packet};
 
 /// Hits in a hundred lookups.
@@ -107,24 +107,24 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
         let count = traffic[0].len() as u64;
         let megaflows = std::cell::RefCell::new(megaflows);
         let (exact, signature, megaflows) = (&exact, &signature, &megaflows);
-        let mut bodies = Vec::new();
+        let mut contenders = Vec::new();
         for (hits, packets) in HITS.iter().zip(&traffic) {
-            bodies.push(Body::new(format!("exact-match, {hits} % hits"), move || {
+            contenders.push(Contender::new(format!("exact-match, {hits} % hits"), move || {
                 let megaflows = megaflows.borrow();
                 look_up(packets, |keys, live, found| exact.lookup_batch(&megaflows, keys, live, found));
             }));
-            bodies.push(Body::new(format!("signature-match, {hits} % hits"), move || {
+            contenders.push(Contender::new(format!("signature-match, {hits} % hits"), move || {
                 let megaflows = megaflows.borrow();
                 look_up(packets, |keys, live, found| signature.lookup_batch(&megaflows, keys, live, found));
             }));
         }
         let all = &traffic[0];
-        bodies.push(Body::new("megaflow, 20 masks, 100 % hits", move || {
+        contenders.push(Contender::new("megaflow, 20 masks, 100 % hits", move || {
             let mut megaflows = megaflows.borrow_mut();
             look_up(all, |keys, live, found| megaflows.lookup_batch(keys, live, found));
         }));
-        let bodies = bodies.into_iter().map(Body::warm).collect();
-        for measured in meter.compare(&format!("{flows} flows"), count, bodies) {
+        let contenders = contenders.into_iter().map(Contender::warm).collect();
+        for measured in meter.compare(&format!("{flows} flows"), count, contenders) {
             figure.add(&measured.name, place, &measured);
         }
     }

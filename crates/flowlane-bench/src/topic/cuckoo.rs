@@ -14,7 +14,7 @@ use flowlane::memory::prefetch;
 
 use super::Context;
 use crate::figure::Figure;
-use crate::measure::{Body, Measured, Meter};
+use crate::measure::{Contender, Measured, Meter};
 use crate::options::BenchError;
 #[cfg(feature = "peers-dpdk")]
 use crate::peers::dpdk::{self, RteHash};
@@ -149,11 +149,11 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     .over("key", KEY_BYTES.map(|n| format!("{n} B")))
     .cycles("insertion");
     for_each_key_size!(insert(meter, work, &mut insertions));
-    let beside = beside_a_writer(meter, work);
+    let with_writer = with_concurrent_writer(meter, work);
     for (figure, ours) in [(&mut key_sizes, "flowlane, "), (&mut insertions, "")] {
         against_rte_hash(figure, ours);
     }
-    Ok(vec![sizes, key_sizes, variants, insertions, beside])
+    Ok(vec![sizes, key_sizes, variants, insertions, with_writer])
 }
 
 /// Ratios to DPDK's table, where it took part.
@@ -200,26 +200,26 @@ fn by_table_size(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Re
         let sets = HITS.map(|hits| keys::<4>(work.keys, entries, hits));
         #[cfg(feature = "peers-dpdk")]
         let theirs = dpdk::filled(entries, key::<4>)?;
-        let mut bodies = Vec::new();
+        let mut contenders = Vec::new();
         for (hits, keys) in HITS.iter().zip(&sets) {
             let name = format!("flowlane, {hits} % hits");
             let table = &table;
-            bodies.push(Body::new(name, move || look_up(table, keys)).warm());
+            contenders.push(Contender::new(name, move || look_up(table, keys)).warm());
         }
         for (hits, keys) in HITS.iter().zip(&sets) {
             let name = format!("flowlane, 256 at a time, {hits} % hits");
             let table = &table;
-            bodies.push(Body::new(name, move || look_up_many(table, keys)).warm());
+            contenders.push(Contender::new(name, move || look_up_many(table, keys)).warm());
         }
-        bodies.push(
-            Body::new("flowlane, one at a time, 100 % hits", || {
+        contenders.push(
+            Contender::new("flowlane, one at a time, 100 % hits", || {
                 sets[0].iter().for_each(|key| _ = black_box(table.lookup(key)));
             })
             .warm(),
         );
         #[cfg(feature = "peers-dpdk")]
-        bodies.extend(rte_lookups(&theirs, &sets));
-        add(&mut figure, place, &meter.compare(&format!("{entries} entries"), work.keys as u64, bodies));
+        contenders.extend(rte_lookups(&theirs, &sets));
+        add(&mut figure, place, &meter.compare(&format!("{entries} entries"), work.keys as u64, contenders));
     }
     against_rte_hash(&mut figure, "flowlane, ");
     Ok(figure)
@@ -237,15 +237,15 @@ fn by_key_size<const W: usize>(
     let sets = HITS.map(|hits| keys::<W>(work.keys, entries, hits));
     let table = &table;
     let ours = HITS.iter().zip(&sets).map(|(hits, keys)| {
-        Body::new(format!("flowlane, {hits} % hits"), move || look_up(table, keys)).warm()
+        Contender::new(format!("flowlane, {hits} % hits"), move || look_up(table, keys)).warm()
     });
-    let bodies: Vec<Body<'_>> = ours.collect();
+    let contenders: Vec<Contender<'_>> = ours.collect();
     #[cfg(feature = "peers-dpdk")]
     let theirs = dpdk::filled(entries, key::<W>)?;
     #[cfg(feature = "peers-dpdk")]
-    let bodies = bodies.into_iter().chain(rte_lookups(&theirs, &sets)).collect();
+    let contenders = contenders.into_iter().chain(rte_lookups(&theirs, &sets)).collect();
     let what = format!("keys of {} bytes", 4 * W);
-    add(figure, place, &meter.compare(&what, work.keys as u64, bodies));
+    add(figure, place, &meter.compare(&what, work.keys as u64, contenders));
     Ok(())
 }
 
@@ -254,9 +254,9 @@ fn by_key_size<const W: usize>(
 fn rte_lookups<'a, const W: usize>(
     table: &'a RteHash<W>,
     sets: &'a [Vec<[u32; W]>; HITS.len()],
-) -> impl Iterator<Item = Body<'a>> {
+) -> impl Iterator<Item = Contender<'a>> {
     HITS.iter().zip(sets).map(move |(hits, keys)| {
-        Body::new(format!("rte_hash, {hits} % hits"), move || {
+        Contender::new(format!("rte_hash, {hits} % hits"), move || {
             let mut at = [0; BATCH_MAX];
             for (i, batch) in keys.chunks(BATCH_MAX).enumerate() {
                 ask_for_next(keys, i);
@@ -279,9 +279,10 @@ fn by_variant(meter: &mut Meter<'_>, context: &Context<'_>, work: Work) -> Figur
     for (place, hits) in HITS.into_iter().enumerate() {
         let keys = keys::<4>(work.keys, work.entries(), hits);
         let keys = &keys;
-        let bodies =
-            tables.iter().map(|table| Body::new(table.variant().name(), move || look_up(table, keys)).warm());
-        add(&mut figure, place, &meter.compare("variants", work.keys as u64, bodies.collect()));
+        let contenders = tables
+            .iter()
+            .map(|table| Contender::new(table.variant().name(), move || look_up(table, keys)).warm());
+        add(&mut figure, place, &meter.compare("variants", work.keys as u64, contenders.collect()));
     }
     let names: Vec<String> = figure.series.iter().map(|s| s.name.clone()).collect();
     names.iter().filter(|name| *name != "scalar").for_each(|name| figure.gain(name, "scalar", None));
@@ -307,30 +308,30 @@ fn insert<const W: usize>(
         assert_eq!(black_box(writer.borrow_mut().insert_batch(part, &values)), part.len(), "it has room");
     };
     let clear = || writer.borrow_mut().clear();
-    let bodies = vec![
-        Body::new("in batches, to 72 %", || put_batch(most)).after(clear).operations(most.len()),
-        Body::new("in batches, from 72 to 95 %", || put_batch(rest))
+    let contenders = vec![
+        Contender::new("in batches, to 72 %", || put_batch(most)).after(clear).operations(most.len()),
+        Contender::new("in batches, from 72 to 95 %", || put_batch(rest))
             .after(|| {
                 clear();
                 put(most);
             })
             .operations(rest.len()),
-        Body::new("in batches, replacing", || put_batch(&all)),
-        Body::new("to 72 %", || put(most)).after(clear).operations(most.len()),
-        Body::new("from 72 to 95 %", || put(rest))
+        Contender::new("in batches, replacing", || put_batch(&all)),
+        Contender::new("to 72 %", || put(most)).after(clear).operations(most.len()),
+        Contender::new("from 72 to 95 %", || put(rest))
             .after(|| {
                 clear();
                 put(most);
             })
             .operations(rest.len()),
-        Body::new("replacing", || put(&all)),
+        Contender::new("replacing", || put(&all)),
     ];
     #[cfg(feature = "peers-dpdk")]
     let theirs = RefCell::new(dpdk::filled(entries, key::<W>)?);
     #[cfg(feature = "peers-dpdk")]
-    let bodies = bodies.into_iter().chain(rte_insertions(&theirs, most, rest)).collect();
+    let contenders = contenders.into_iter().chain(rte_insertions(&theirs, most, rest)).collect();
     let what = format!("insertion, keys of {} bytes", 4 * W);
-    add(figure, place, &meter.compare(&what, entries as u64, bodies));
+    add(figure, place, &meter.compare(&what, entries as u64, contenders));
     Ok(())
 }
 
@@ -339,15 +340,15 @@ fn rte_insertions<'a, const W: usize>(
     table: &'a RefCell<RteHash<W>>,
     most: &'a [[u32; W]],
     rest: &'a [[u32; W]],
-) -> [Body<'a>; 2] {
+) -> [Contender<'a>; 2] {
     let put = |part: &[[u32; W]]| {
         let mut table = table.borrow_mut();
         part.iter().for_each(|key| _ = black_box(table.insert(key, 7)));
     };
     let clear = || table.borrow_mut().clear();
     [
-        Body::new("rte_hash, to 72 %", move || put(most)).after(clear).operations(most.len()),
-        Body::new("rte_hash, from 72 to 95 %", move || put(rest))
+        Contender::new("rte_hash, to 72 %", move || put(most)).after(clear).operations(most.len()),
+        Contender::new("rte_hash, from 72 to 95 %", move || put(rest))
             .after(move || {
                 clear();
                 put(most);
@@ -357,7 +358,7 @@ fn rte_insertions<'a, const W: usize>(
 }
 
 /// One reader, quiet and beside a writer that makes a million changes a second.
-fn beside_a_writer(meter: &mut Meter<'_>, work: Work) -> Figure {
+fn with_concurrent_writer(meter: &mut Meter<'_>, work: Work) -> Figure {
     let about = "A reader's batches of 64, keys of 16 bytes, all present: quiet, and beside a thread that inserts and removes a \
                  tenth of the entries at a million changes a second. Says little where there is one core.";
     let mut figure = Figure::new("cuckoo-writer", "Cuckoo table: beside a writer", about)
@@ -382,11 +383,11 @@ fn beside_a_writer(meter: &mut Meter<'_>, work: Work) -> Figure {
                 thread::sleep(Duration::from_millis(1));
             }
         };
-        let bodies = vec![
-            Body::new("quiet", move || look_up(reader, keys)).warm().after(set(false)),
-            Body::new("beside a writer", move || look_up(reader, keys)).warm().after(set(true)),
+        let contenders = vec![
+            Contender::new("quiet", move || look_up(reader, keys)).warm().after(set(false)),
+            Contender::new("beside a writer", move || look_up(reader, keys)).warm().after(set(true)),
         ];
-        let measured = meter.compare("beside a writer", work.keys as u64, bodies);
+        let measured = meter.compare("beside a writer", work.keys as u64, contenders);
         stop.store(true, Ordering::Relaxed);
         measured
     });

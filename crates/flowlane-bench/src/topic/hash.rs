@@ -9,7 +9,7 @@ use flowlane::hash::murmur3::{self, Murmur3};
 
 use super::Context;
 use crate::figure::Figure;
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 
 /// Keys a pass: 64 KiB, which L2 feeds to L1 in time.
 const KEYS: usize = 4096;
@@ -28,9 +28,9 @@ fn batches<const N: usize>() -> Vec<[[u32; N]; WORDS]> {
     (0..KEYS / N).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| random.bits() as u32))).collect()
 }
 
-fn body<'a, const N: usize>(name: &str, hash: impl Fn(&[[u32; N]], &mut [u32; N]) + 'a) -> Body<'a> {
+fn body<'a, const N: usize>(name: &str, hash: impl Fn(&[[u32; N]], &mut [u32; N]) + 'a) -> Contender<'a> {
     let batches = batches::<N>();
-    Body::new(format!("{name}|{N}"), move || {
+    Contender::new(format!("{name}|{N}"), move || {
         let mut out = [0; N];
         for batch in &batches {
             hash(black_box(batch), &mut out);
@@ -40,7 +40,7 @@ fn body<'a, const N: usize>(name: &str, hash: impl Fn(&[[u32; N]], &mut [u32; N]
 }
 
 /// A body for each number of keys at a time.
-macro_rules! bodies {
+macro_rules! contenders {
     ($to:expr, $name:expr, $hash:expr) => {{
         let hash = $hash;
         $to.push(body::<1>($name, move |words, out| hash.hash_lanes(words, SEED, out)));
@@ -57,7 +57,7 @@ fn one_by_one<const N: usize>(words: &[[u32; N]], out: &mut [u32; N], hash: impl
     }
 }
 
-fn serial<'a>(name: &str, hash: impl Fn(&[u32]) -> u32 + Copy + 'a) -> Vec<Body<'a>> {
+fn serial<'a>(name: &str, hash: impl Fn(&[u32]) -> u32 + Copy + 'a) -> Vec<Contender<'a>> {
     vec![
         body::<1>(name, move |words, out| one_by_one(words, out, hash)),
         body::<8>(name, move |words, out| one_by_one(words, out, hash)),
@@ -72,10 +72,10 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
     for variant in variants {
         let name = variant.name();
         if let Some(hash) = Murmur3::with_variant(variant) {
-            bodies!(murmur, name, hash);
+            contenders!(murmur, name, hash);
         }
         if let Some(hash) = Crc32c::with_variant(variant) {
-            bodies!(crc, name, hash);
+            contenders!(crc, name, hash);
         }
     }
     let hash = Multilinear::new(SEED.into());
@@ -101,12 +101,18 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
     ]
 }
 
-fn figure(meter: &mut Meter<'_>, id: &str, title: &str, about: &str, bodies: Vec<Body<'_>>) -> Figure {
+fn figure(
+    meter: &mut Meter<'_>,
+    id: &str,
+    title: &str,
+    about: &str,
+    contenders: Vec<Contender<'_>>,
+) -> Figure {
     let mut figure = Figure::new(id, title, about)
         .over("keys at a time", LANES.map(|n| n.to_string()))
         .cycles("key")
         .bars();
-    for measured in meter.compare(title, KEYS as u64, bodies) {
+    for measured in meter.compare(title, KEYS as u64, contenders) {
         let (name, lanes) = measured.name.split_once('|').expect("`body` writes it so");
         let place = LANES.iter().position(|n| n.to_string() == lanes).expect("one of them");
         figure.add(name, place, &measured);

@@ -1,9 +1,9 @@
 //! The topics: each makes its workload and says what is measured on it.
 
 mod acl;
-mod beside;
 mod bloom;
 mod cache;
+mod concurrent_writer;
 mod cuckoo;
 mod fib;
 mod gpu;
@@ -73,7 +73,7 @@ impl Context<'_> {
 
 /// What can be measured.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "lowercase")]
+#[strum(serialize_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Topic {
     /// The parser.
@@ -91,7 +91,7 @@ pub enum Topic {
     /// Access lists.
     Acl,
     /// Access lists of all kinds, at their worst.
-    Ground,
+    AclMatrix,
     /// Forwarding tables.
     Fib,
     /// Tunnel endpoints.
@@ -121,7 +121,7 @@ impl Topic {
             Self::Fib => "Routes",
             Self::Tunnel => "Tunnel endpoints",
             Self::Acl => "Access lists",
-            Self::Ground => "Access lists of all kinds",
+            Self::AclMatrix => "Access lists of all kinds",
             Self::Gpu => "Classifiers on a CUDA device and on the cores of the CPU",
         }
     }
@@ -138,7 +138,7 @@ impl Topic {
             Self::Fib => fib::comparisons(context),
             Self::Tunnel => tunnel::comparisons(context),
             Self::Acl => acl::comparisons(context),
-            Self::Ground => acl::ground::comparisons(context),
+            Self::AclMatrix => acl::matrix::comparisons(context),
             Self::Gpu => gpu::comparisons(context),
         }
     }
@@ -158,7 +158,7 @@ impl Topic {
             Self::Fib => fib::measure(meter, context)?,
             Self::Tunnel => tunnel::measure(meter, context),
             Self::Acl => acl::measure(meter, context)?,
-            Self::Ground => acl::ground::measure(meter, context)?,
+            Self::AclMatrix => acl::matrix::measure(meter, context)?,
             Self::Gpu => gpu::measure(meter, context)?,
         })
     }

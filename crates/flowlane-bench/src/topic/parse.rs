@@ -8,7 +8,7 @@ use flowlane::packet::{Field, FlowKey, Headers, Parser, parse};
 
 use super::Context;
 use crate::figure::Figure;
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 use crate::packets::BURST;
 
 const FRAMES: usize = 256;
@@ -111,10 +111,10 @@ fn compare(
 ) {
     let variants = context.options.variants();
     let parsers: Vec<Parser> = variants.into_iter().filter_map(Parser::with_variant).collect();
-    let mut bodies = Vec::new();
+    let mut contenders = Vec::new();
     for parser in &parsers {
         let (mut keys, mut headers) = (vec![FlowKey::zero(); BURST], vec![Headers::default(); BURST]);
-        bodies.push(Body::new(parser.variant().name(), move || {
+        contenders.push(Contender::new(parser.variant().name(), move || {
             for burst in frames.chunks(BURST) {
                 parser.parse_all(burst.iter().map(Vec::as_slice), 1, &mut keys, &mut headers);
                 black_box((&keys, &headers));
@@ -122,33 +122,33 @@ fn compare(
         }));
     }
     if place == 0 {
-        bodies.extend(plain(frames));
+        contenders.extend(plain(frames));
     }
-    for measured in meter.compare(&figure.places[place].clone(), FRAMES as u64, bodies) {
+    for measured in meter.compare(&figure.places[place].clone(), FRAMES as u64, contenders) {
         figure.add(&measured.name, place, &measured);
     }
 }
 
 /// What plain frames are compared with besides.
-fn plain(frames: &[Vec<u8>]) -> Vec<Body<'_>> {
+fn plain(frames: &[Vec<u8>]) -> Vec<Contender<'_>> {
     let mut key = FlowKey::zero();
-    let bodies = vec![
-        Body::new("frame by frame", move || {
+    let contenders = vec![
+        Contender::new("frame by frame", move || {
             for frame in frames {
                 black_box(parse(black_box(frame), 1, &mut key));
             }
         }),
-        Body::new("5-tuple by hand", move || {
+        Contender::new("5-tuple by hand", move || {
             for frame in frames {
                 black_box(five_tuple(black_box(frame)));
             }
         }),
     ];
     #[cfg(feature = "peers")]
-    let bodies = bodies.into_iter().chain([Body::new("etherparse, slices", move || {
+    let contenders = contenders.into_iter().chain([Contender::new("etherparse, slices", move || {
         for frame in frames {
             black_box(etherparse::SlicedPacket::from_ethernet(black_box(frame)).ok());
         }
     })]);
-    bodies.into_iter().collect()
+    contenders.into_iter().collect()
 }

@@ -16,7 +16,7 @@ use flowlane_paper::tunnel::{self as paper, Design};
 
 use super::Context;
 use crate::figure::{Figure, Ratio};
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 use crate::packets::BURST;
 
 /// What the paper's text states of figure 12: 2, 4 and 8 endpoints, the eight-entry cache against the last endpoint.
@@ -142,7 +142,7 @@ fn papers(context: &Context<'_>) -> Vec<(String, Design, Variant)> {
     all
 }
 
-/// The variants that there are bodies for.
+/// The variants that there are contenders for.
 fn variants(context: &Context<'_>) -> impl Iterator<Item = Variant> + use<> {
     context.options.variants().into_iter().filter(|v| *v != Variant::Sse42)
 }
@@ -225,31 +225,32 @@ fn measure_node(
     let packets = &packets;
     let burst = RefCell::new(Burst::new());
     let burst = &burst;
-    let writing = Body::new(WRITING, move || {
+    let writing = Contender::new(WRITING, move || {
         let mut burst = burst.borrow_mut();
         for packets in packets.chunks_exact(BURST) {
             burst.write(packets);
             black_box(&burst.frames);
         }
     });
-    let mut bodies = vec![writing];
+    let mut contenders = vec![writing];
     let policy = Policy::default();
     for (name, design, variant) in papers(context) {
         let node = paper::Decapsulator::with_variant(table.reader(), policy.clone(), design, variant);
         let Some(mut node) = node else { continue };
-        bodies.push(terminating(name, packets, burst, move |burst, out| {
+        contenders.push(terminating(name, packets, burst, move |burst, out| {
             node.decapsulate(&burst.slices(), &burst.headers, 0, LaneMask::first(BURST), out);
         }));
     }
     for variant in variants(context) {
         let node = Decapsulator::with_variant(table.reader(), policy.clone(), variant);
         let Some(mut node) = node else { continue };
-        bodies.push(terminating(format!("batch, {variant}"), packets, burst, move |burst, out| {
+        contenders.push(terminating(format!("batch, {variant}"), packets, burst, move |burst, out| {
             node.decapsulate(&burst.slices(), &burst.headers, 0, LaneMask::first(BURST), out);
         }));
     }
-    let bodies = bodies.into_iter().map(Body::warm).collect();
-    for measured in meter.compare(&format!("node, {}", figure.places[place]), order.len() as u64, bodies) {
+    let contenders = contenders.into_iter().map(Contender::warm).collect();
+    for measured in meter.compare(&format!("node, {}", figure.places[place]), order.len() as u64, contenders)
+    {
         figure.add(&measured.name, place, &measured);
     }
 }
@@ -260,9 +261,9 @@ fn terminating<'a>(
     packets: &'a [Packet],
     burst: &'a RefCell<Burst>,
     mut node: impl FnMut(&Burst, &mut Decapsulated) + 'a,
-) -> Body<'a> {
+) -> Contender<'a> {
     let mut out = Decapsulated::new();
-    Body::new(name, move || {
+    Contender::new(name, move || {
         let mut burst = burst.borrow_mut();
         for packets in packets.chunks_exact(BURST) {
             burst.write(packets);
@@ -278,8 +279,8 @@ fn looking_up<'a>(
     name: String,
     keys: &'a [V4Key],
     mut lookup: impl FnMut(&[V4Key], &mut [u32]) -> LaneMask + 'a,
-) -> Body<'a> {
-    Body::new(name, move || {
+) -> Contender<'a> {
+    Contender::new(name, move || {
         let mut endpoints = [0; BURST];
         for keys in keys.chunks_exact(BURST) {
             let found = lookup(black_box(keys), &mut endpoints);
@@ -299,18 +300,20 @@ fn measure_lookup(
 ) {
     let key = |number: &usize| endpoint(*number).v4_key().expect("these have IPv4 addresses");
     let keys: Vec<V4Key> = order.iter().map(key).collect();
-    let mut bodies = Vec::new();
+    let mut contenders = Vec::new();
     for (name, design, variant) in papers(context) {
         let cache = paper::EndpointCache::with_variant(table.reader(), design, variant);
         let Some(mut cache) = cache else { continue };
-        bodies.push(looking_up(name, &keys, move |keys, endpoints| cache.lookup_batch(keys, endpoints)));
+        contenders.push(looking_up(name, &keys, move |keys, endpoints| cache.lookup_batch(keys, endpoints)));
     }
     // Of keys alone there is one body: the table has the vectors.
     let mut cache = EndpointCache::new(table.reader());
     let ours = looking_up(BATCH.to_owned(), &keys, move |keys, out| cache.lookup_batch(keys, out));
-    bodies.push(ours);
-    let bodies = bodies.into_iter().map(Body::warm).collect();
-    for measured in meter.compare(&format!("lookup, {}", figure.places[place]), order.len() as u64, bodies) {
+    contenders.push(ours);
+    let contenders = contenders.into_iter().map(Contender::warm).collect();
+    for measured in
+        meter.compare(&format!("lookup, {}", figure.places[place]), order.len() as u64, contenders)
+    {
         figure.add(&measured.name, place, &measured);
     }
 }
@@ -320,7 +323,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::plot::svg::SERIES;
+    use crate::render::svg::SERIES;
 
     #[test]
     fn packets_written_into_frames_are_those_of_their_endpoints() {

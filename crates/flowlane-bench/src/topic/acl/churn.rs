@@ -10,7 +10,7 @@ use flowlane::rule::Priority;
 use super::set::{self, Set};
 use super::{BATCH, add, keys, packets_per_pass};
 use crate::figure::Figure;
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 use crate::topic::Context;
 
 /// One of so many rules is removed and inserted again.
@@ -98,11 +98,12 @@ pub(super) fn after_changes(meter: &mut Meter<'_>, context: &Context<'_>) -> Fig
                 black_box(&verdicts);
             }
         };
-        let renewed = Body::new("tree, renewed", look_up_renewed).warm();
-        let bodies = tables.iter().map(|(name, acl)| Body::new(name, move || look_up(acl, keys)).warm());
+        let renewed = Contender::new("tree, renewed", look_up_renewed).warm();
+        let contenders =
+            tables.iter().map(|(name, acl)| Contender::new(name, move || look_up(acl, keys)).warm());
         let what = format!("{}, changed", set.name);
-        let bodies = bodies.chain([renewed]).collect();
-        add(&mut figure, place, &meter.compare(&what, keys.len() as u64, bodies));
+        let contenders = contenders.chain([renewed]).collect();
+        add(&mut figure, place, &meter.compare(&what, keys.len() as u64, contenders));
     }
     figure.gain("tree, renewed", "tree", None);
     for engine in ENGINES {

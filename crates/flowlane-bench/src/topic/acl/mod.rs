@@ -4,7 +4,7 @@
 //! Rule sets are generated, or those of the files that were given.
 
 mod churn;
-pub(super) mod ground;
+pub(super) mod matrix;
 mod set;
 mod writer;
 
@@ -24,7 +24,7 @@ pub(super) use self::set::check;
 
 use super::Context;
 use crate::figure::Figure;
-use crate::measure::{Body, Measured, Meter};
+use crate::measure::{Contender, Measured, Meter};
 use crate::options::BenchError;
 #[cfg(feature = "peers-dpdk")]
 use crate::peers::{
@@ -141,8 +141,8 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     // How many rules are few does not depend on the rules that were given.
     let brute = context.options.rules.is_empty().then(|| by_kernel(meter, context));
     let churn = churn::after_changes(meter, context);
-    let beside = writer::beside_a_writer(meter, context);
-    let others = [building, changes, variants].into_iter().chain(brute).chain([churn, beside]);
+    let with_writer = writer::with_concurrent_writer(meter, context);
+    let others = [building, changes, variants].into_iter().chain(brute).chain([churn, with_writer]);
     Ok(traffic.into_iter().chain(others).collect())
 }
 
@@ -175,26 +175,26 @@ fn by_traffic(
     for ((name, locality, miss), figure) in TRAFFIC.iter().zip(figures) {
         let packets = set.packets(packets_per_pass(context), *locality, *miss);
         let keys = keys(&packets);
-        let bodies = vec![
-            Body::new("tree", || look_up(&tree, &keys)).warm(),
-            Body::new("dynamic", || look_up(&dynamic, &keys)).warm(),
+        let contenders = vec![
+            Contender::new("tree", || look_up(&tree, &keys)).warm(),
+            Contender::new("dynamic", || look_up(&dynamic, &keys)).warm(),
         ];
         #[cfg(feature = "peers-dpdk")]
         let records: Vec<rte_acl::Record> = packets.iter().map(rte_acl::record).collect();
         #[cfg(feature = "peers-dpdk")]
-        let bodies =
-            bodies.into_iter().chain(peer.iter().flat_map(|peer| classify(peer, &records))).collect();
+        let contenders =
+            contenders.into_iter().chain(peer.iter().flat_map(|peer| classify(peer, &records))).collect();
         let what = format!("{}, {name}", set.name);
-        add(figure, place, &meter.compare(&what, keys.len() as u64, bodies));
+        add(figure, place, &meter.compare(&what, keys.len() as u64, contenders));
     }
     sizes
 }
 
 /// Every algorithm of `rte_acl` that this CPU has.
 #[cfg(feature = "peers-dpdk")]
-fn classify<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> impl Iterator<Item = Body<'a>> {
+fn classify<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> impl Iterator<Item = Contender<'a>> {
     Algorithm::ALL.into_iter().filter(|algorithm| peer.can(*algorithm)).map(move |algorithm| {
-        Body::new(algorithm.name(), move || {
+        Contender::new(algorithm.name(), move || {
             let mut results = [0; rte_acl::CALL_MAX];
             for records in records.chunks(rte_acl::CALL_MAX) {
                 peer.classify(black_box(records), &mut results, algorithm);
@@ -208,33 +208,33 @@ fn classify<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> impl Iterat
 fn build(meter: &mut Meter<'_>, set: &Set, figure: &mut Figure, place: usize) {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let parallel = TreeConfig { threads, ..TreeConfig::default() };
-    let mut bodies = vec![
-        Body::new("tree", || _ = black_box(set.tree(None))),
-        Body::new("dynamic", || _ = black_box(set.dynamic(DynamicConfig::new(1)))),
+    let mut contenders = vec![
+        Contender::new("tree", || _ = black_box(set.tree(None))),
+        Contender::new("dynamic", || _ = black_box(set.dynamic(DynamicConfig::new(1)))),
     ];
     if threads > 1 {
         let name = format!("tree, {threads} threads");
-        bodies.push(Body::new(name, || _ = black_box(set.tree_by(parallel))));
+        contenders.push(Contender::new(name, || _ = black_box(set.tree_by(parallel))));
     }
     #[cfg(feature = "peers-dpdk")]
     if set.rules.len() <= PEER_RULES_MAX {
-        bodies.push(Body::new("rte_acl", || _ = black_box(RteAcl::build(&set.rules))));
+        contenders.push(Contender::new("rte_acl", || _ = black_box(RteAcl::build(&set.rules))));
     }
     let what = format!("building {}", set.name);
-    add(figure, place, &meter.compare(&what, set.rules.len() as u64, bodies));
+    add(figure, place, &meter.compare(&what, set.rules.len() as u64, contenders));
 }
 
 fn change(meter: &mut Meter<'_>, set: &Set, figure: &mut Figure, place: usize) {
     let table = RefCell::new(set.dynamic(DynamicConfig::new(1)));
     let some: Vec<&Entry<4>> = set.entries.iter().step_by(10).collect();
-    let body = Body::new("dynamic", || {
+    let contender = Contender::new("dynamic", || {
         let mut table = table.borrow_mut();
         some.iter().for_each(|entry| _ = black_box(table.remove(entry.rule)));
         some.iter().for_each(|entry| table.insert(**entry).expect("was there a moment ago"));
     })
     .warm();
     let what = format!("changing {}", set.name);
-    add(figure, place, &meter.compare(&what, 2 * some.len() as u64, vec![body]));
+    add(figure, place, &meter.compare(&what, 2 * some.len() as u64, vec![contender]));
 }
 
 fn by_variant(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
@@ -250,10 +250,12 @@ fn by_variant(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
         let of = |v| set.dynamic(DynamicConfig { variant: Some(v), ..DynamicConfig::new(1) });
         let dynamics: Vec<_> = variants.iter().map(|v| (*v, of(*v))).collect();
         let keys = &keys;
-        let trees =
-            trees.iter().map(|(v, tree)| Body::new(format!("tree, {v}"), move || look_up(tree, keys)).warm());
-        let dynamics =
-            dynamics.iter().map(|(v, d)| Body::new(format!("dynamic, {v}"), move || look_up(d, keys)).warm());
+        let trees = trees
+            .iter()
+            .map(|(v, tree)| Contender::new(format!("tree, {v}"), move || look_up(tree, keys)).warm());
+        let dynamics = dynamics
+            .iter()
+            .map(|(v, d)| Contender::new(format!("dynamic, {v}"), move || look_up(d, keys)).warm());
         add(
             &mut figure,
             place,
@@ -279,11 +281,11 @@ fn by_kernel(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
         let (tree, dynamic) = (set.tree(None), set.dynamic(DynamicConfig::new(1)));
         let keys = &keys;
         let others = [
-            Body::new("tree", || look_up(&tree, keys)).warm(),
-            Body::new("dynamic", || look_up(&dynamic, keys)).warm(),
+            Contender::new("tree", || look_up(&tree, keys)).warm(),
+            Contender::new("dynamic", || look_up(&dynamic, keys)).warm(),
         ];
         let tables =
-            tables.iter().map(|t| Body::new(t.kernel().to_string(), move || look_up(t, keys)).warm());
+            tables.iter().map(|t| Contender::new(t.kernel().to_string(), move || look_up(t, keys)).warm());
         add(&mut figure, place, &meter.compare(&set.name, keys.len() as u64, tables.chain(others).collect()));
     }
     figure

@@ -9,7 +9,7 @@ use super::set::{self, Set};
 use super::{BATCH, add, keys, packets_per_pass};
 use crate::figure::Figure;
 use crate::measure::{Measured, Meter};
-use crate::topic::{Context, beside};
+use crate::topic::{Context, concurrent_writer};
 
 /// Engines of tables that are changed while they look up, and changes that readers see at once: ten times or a
 /// thousand times a second something is new.
@@ -23,11 +23,11 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
 }
 
 /// One reader, alone and beside a writer.
-pub(super) fn beside_a_writer(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
+pub(super) fn with_concurrent_writer(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     let mut about = format!(
         "A reader's batches of {BATCH} and a writer that removes a tenth of the rules and inserts them again, at {CHANGES_PER_SECOND} \
          changes a second in transactions of 100 to 10,000, each visible at once. {} Changes a second that there were:",
-        beside::ABOUT
+        concurrent_writer::ABOUT
     );
     let (mut places, mut all) = (Vec::new(), Vec::new());
     for set in set::some_sets(context, RULES) {
@@ -81,7 +81,7 @@ fn compare(
             made.expect("they were there a moment ago");
         }
     });
-    let writer = beside::Writer { change, change_another, step, per_second: CHANGES_PER_SECOND };
+    let writer = concurrent_writer::Writer { change, change_another, step, per_second: CHANGES_PER_SECOND };
     let what = format!("{}, {engine} beside a writer", set.name);
-    beside::compare(meter, &what, keys.len(), look_up, writer)
+    concurrent_writer::compare(meter, &what, keys.len(), look_up, writer)
 }

@@ -8,7 +8,7 @@ use flowlane::route::{Fib, FibConfig, Prefix};
 use super::sweep::Sweep;
 use super::{BATCH, Caches, HOP_SIZE, Kind, NEXT_HOPS, SEED, Work, add, id, look_up};
 use crate::figure::Figure;
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 #[cfg(feature = "peers-dpdk")]
 use crate::peers::dpdk_fib;
 use crate::topic::Context;
@@ -50,15 +50,17 @@ pub(super) fn by_kind<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, wor
         }
         let addresses = work.addresses(Locality::Uniform, 0.0);
         let caches = Caches::Own(&sweep);
-        let bodies = tables.iter().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
-        let bodies: Vec<Body<'_>> = bodies.collect();
+        let contenders =
+            tables.iter().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
+        let contenders: Vec<Contender<'_>> = contenders.collect();
         #[cfg(feature = "peers-dpdk")]
         let theirs = dpdk_fib::RteFib::build(&work.routes, HOP_SIZE);
         #[cfg(feature = "peers-dpdk")]
         let wire: Vec<A::Wire> = addresses.iter().map(|a| a.wire()).collect();
         #[cfg(feature = "peers-dpdk")]
-        let bodies = bodies.into_iter().chain(super::rte_lookups(theirs.as_ref(), &wire, caches)).collect();
-        add(&mut figure, place, &meter.compare(&what, addresses.len() as u64, bodies));
+        let contenders =
+            contenders.into_iter().chain(super::rte_lookups(theirs.as_ref(), &wire, caches)).collect();
+        add(&mut figure, place, &meter.compare(&what, addresses.len() as u64, contenders));
     }
     figure
 }

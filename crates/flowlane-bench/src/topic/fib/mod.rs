@@ -19,7 +19,7 @@ use sweep::Sweep;
 
 use super::Context;
 use crate::figure::Figure;
-use crate::measure::{Body, Measured, Meter};
+use crate::measure::{Contender, Measured, Meter};
 use crate::options::BenchError;
 #[cfg(feature = "peers-dpdk")]
 use crate::peers::{dpdk, dpdk_fib};
@@ -104,11 +104,11 @@ impl<A: Kind> Work<A> {
     fn build(&self, engine: Engine, variant: Variant, hop_size: HopSize) -> Option<AnyFib<A>> {
         let config = FibConfig::new(hop_size).with_variant(variant)?;
         let fib = A::build(engine, &self.rib, &config)?.ok()?;
-        // An engine need not have a body for every variant.
+        // An engine need not have a kernel for every variant.
         (fib.variant() == variant).then_some(fib)
     }
 
-    /// All engines with all bodies, by name.
+    /// All engines with all contenders, by name.
     fn tables(&self, context: &Context<'_>, hop_size: HopSize) -> Vec<(String, AnyFib<A>)> {
         let mut tables = Vec::new();
         for engine in A::ENGINES {
@@ -164,7 +164,14 @@ fn family<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>)
     for figure in [&mut sizes, &mut alone, &mut swept, &mut kinds, &mut changes] {
         against_rte_fib(figure);
     }
-    figures.extend([sizes, alone, swept, kinds, changes, writer::beside_a_writer(meter, context, work)]);
+    figures.extend([
+        sizes,
+        alone,
+        swept,
+        kinds,
+        changes,
+        writer::with_concurrent_writer(meter, context, work),
+    ]);
     figures
 }
 
@@ -176,9 +183,9 @@ fn id<A: Kind>(what: &str) -> String {
     format!("fib-{}-{what}", A::FAMILY.to_lowercase())
 }
 
-fn look_up<'a, A: Kind>(name: &str, fib: &'a AnyFib<A>, addresses: &'a [A]) -> Body<'a> {
+fn look_up<'a, A: Kind>(name: &str, fib: &'a AnyFib<A>, addresses: &'a [A]) -> Contender<'a> {
     let mut next_hops = [0; BATCH];
-    Body::new(name, move || {
+    Contender::new(name, move || {
         for batch in addresses.chunks(BATCH) {
             fib.lookup_batch(black_box(batch), &mut next_hops);
             black_box(&next_hops);
@@ -186,7 +193,7 @@ fn look_up<'a, A: Kind>(name: &str, fib: &'a AnyFib<A>, addresses: &'a [A]) -> B
     })
 }
 
-/// What a body finds in the caches.
+/// What a kernel finds in the caches.
 #[derive(Clone, Copy)]
 enum Caches<'a> {
     /// What it had there itself, as in a program that does little else. All begin from swept ones, since those of a peer
@@ -197,12 +204,12 @@ enum Caches<'a> {
 }
 
 impl<'a> Caches<'a> {
-    fn before(self, body: Body<'a>, mut prepare: impl FnMut() + 'a) -> Body<'a> {
+    fn before(self, kernel: Contender<'a>, mut prepare: impl FnMut() + 'a) -> Contender<'a> {
         let (sweep, passes) = match self {
             Self::Own(sweep) => (sweep, WARM_PASSES),
             Self::Swept(sweep) => (sweep, 0),
         };
-        body.warm_by(passes).after(move || {
+        kernel.warm_by(passes).after(move || {
             prepare();
             sweep.run();
         })
@@ -231,15 +238,16 @@ fn by_hop_size<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Wor
                 memory += &format!(" {engine}, {hop_size}: {mib:.1} MiB.");
             }
         }
-        let bodies = tables.iter().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
-        let bodies: Vec<Body<'_>> = bodies.collect();
+        let contenders =
+            tables.iter().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
+        let contenders: Vec<Contender<'_>> = contenders.collect();
         #[cfg(feature = "peers-dpdk")]
         let theirs = dpdk_fib::RteFib::build(&work.routes, hop_size);
         #[cfg(feature = "peers-dpdk")]
         let wire: Vec<A::Wire> = addresses.iter().map(|a| a.wire()).collect();
         #[cfg(feature = "peers-dpdk")]
-        let bodies = bodies.into_iter().chain(rte_lookups(theirs.as_ref(), &wire, caches)).collect();
-        add(&mut figure, place, &meter.compare(&what, addresses.len() as u64, bodies));
+        let contenders = contenders.into_iter().chain(rte_lookups(theirs.as_ref(), &wire, caches)).collect();
+        add(&mut figure, place, &meter.compare(&what, addresses.len() as u64, contenders));
     }
     figure.about = format!(
         "{}; batches of {BATCH} addresses, uniform over the routes; {NEXT_HOPS} different next hops. Memory:{memory}",
@@ -295,13 +303,14 @@ fn by_traffic<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work
         #[cfg(feature = "peers-dpdk")]
         let wire: Vec<A::Wire> = addresses.iter().map(|a| a.wire()).collect();
         for (figure, (caches, kind, ..)) in figures.iter_mut().zip(kinds) {
-            let bodies =
+            let contenders =
                 tables.iter().map(|(name, fib)| caches.before(look_up(name, fib, &addresses), || ()));
-            let bodies: Vec<Body<'_>> = bodies.collect();
+            let contenders: Vec<Contender<'_>> = contenders.collect();
             #[cfg(feature = "peers-dpdk")]
-            let bodies = bodies.into_iter().chain(rte_lookups(theirs.as_ref(), &wire, caches)).collect();
+            let contenders =
+                contenders.into_iter().chain(rte_lookups(theirs.as_ref(), &wire, caches)).collect();
             let what = format!("{}, {name}, {kind}", A::FAMILY);
-            add(figure, place, &meter.compare(&what, addresses.len() as u64, bodies));
+            add(figure, place, &meter.compare(&what, addresses.len() as u64, contenders));
         }
     }
     figures
@@ -313,7 +322,7 @@ fn rte_lookups<'a, A: Kind>(
     table: Option<&'a dpdk_fib::RteFib<A>>,
     addresses: &'a [A::Wire],
     caches: Caches<'a>,
-) -> impl Iterator<Item = Body<'a>> {
+) -> impl Iterator<Item = Contender<'a>> {
     table.into_iter().flat_map(move |table| {
         let here = A::LOOKUPS.iter().enumerate().filter(|(which, _)| table.select(*which));
         here.map(move |(which, name)| {
@@ -324,7 +333,7 @@ fn rte_lookups<'a, A: Kind>(
                     black_box(&next_hops);
                 }
             };
-            caches.before(Body::new(*name, pass), move || {
+            caches.before(Contender::new(*name, pass), move || {
                 assert!(table.select(which), "it could be selected before");
             })
         })
@@ -344,19 +353,19 @@ fn changes<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>
         .cycles("route")
         .bars();
     let variant = variants(context).last().expect("there is always the scalar one");
-    let bodies = A::ENGINES.iter().map(|engine| {
-        Body::new(engine.name(), move || _ = black_box(work.build(*engine, variant, HOP_SIZE)))
+    let contenders = A::ENGINES.iter().map(|engine| {
+        Contender::new(engine.name(), move || _ = black_box(work.build(*engine, variant, HOP_SIZE)))
     });
-    let bodies = bodies.collect();
-    add(&mut figure, 0, &meter.compare("building", work.routes.len() as u64, bodies));
+    let contenders = contenders.collect();
+    add(&mut figure, 0, &meter.compare("building", work.routes.len() as u64, contenders));
     let updates = generate_updates(&work.routes, NEXT_HOPS, work.updates, SEED);
     let tables =
         A::ENGINES.iter().filter_map(|engine| Some((engine, work.build(*engine, variant, HOP_SIZE)?)));
     let tables = tables.map(|(engine, fib)| (*engine, RefCell::new((work.rib.clone(), fib))));
     let tables: Vec<_> = tables.collect();
     let (updates, routes) = (&updates, &work.routes);
-    let bodies = tables.iter().map(|(engine, table)| {
-        Body::new(engine.name(), move || {
+    let contenders = tables.iter().map(|(engine, table)| {
+        Contender::new(engine.name(), move || {
             let (rib, fib) = &mut *table.borrow_mut();
             updates.iter().for_each(|(prefix, hop)| change(rib, fib, *prefix, *hop));
         })
@@ -368,13 +377,15 @@ fn changes<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>
             gone.into_iter().for_each(|(prefix, hop)| change(rib, fib, prefix, Some(hop)));
         })
     });
-    let bodies: Vec<Body<'_>> = bodies.collect();
+    let contenders: Vec<Contender<'_>> = contenders.collect();
     #[cfg(feature = "peers-dpdk")]
     let theirs = dpdk_fib::RteFib::build(routes, HOP_SIZE).map(RefCell::new);
     #[cfg(feature = "peers-dpdk")]
-    let bodies =
-        bodies.into_iter().chain(theirs.as_ref().map(|table| rte_changes(table, routes, updates))).collect();
-    add(&mut figure, 1, &meter.compare("changes", updates.len() as u64, bodies));
+    let contenders = contenders
+        .into_iter()
+        .chain(theirs.as_ref().map(|table| rte_changes(table, routes, updates)))
+        .collect();
+    add(&mut figure, 1, &meter.compare("changes", updates.len() as u64, contenders));
     figure
 }
 
@@ -392,9 +403,9 @@ fn rte_changes<'a, A: Kind>(
     table: &'a RefCell<dpdk_fib::RteFib<A>>,
     routes: &'a [(Prefix<A>, u64)],
     updates: &'a [(Prefix<A>, Option<u64>)],
-) -> Body<'a> {
+) -> Contender<'a> {
     let name = if A::BITS == u32::BITS as u8 { "rte_fib" } else { "rte_fib6" };
-    Body::new(name, move || {
+    Contender::new(name, move || {
         let mut table = table.borrow_mut();
         updates.iter().for_each(|(prefix, hop)| _ = black_box(table.change(*prefix, *hop)));
     })
@@ -404,7 +415,7 @@ fn rte_changes<'a, A: Kind>(
     })
 }
 
-/// Ratios to the fastest of DPDK's functions, where they took part, of the fastest body of each engine.
+/// Ratios to the fastest of DPDK's functions, where they took part, of the fastest kernel of each engine.
 fn against_rte_fib(figure: &mut Figure) {
     let names: Vec<String> = figure.series.iter().map(|s| s.name.clone()).collect();
     let is_peer = |name: &str| name.starts_with("rte_fib");

@@ -8,13 +8,13 @@ use flowlane::route::{Fib, FibReader};
 use super::{BATCH, HOP_SIZE, Kind, NEXT_HOPS, SEED, Work, add, id};
 use crate::figure::Figure;
 use crate::measure::Meter;
-use crate::topic::{Context, beside};
+use crate::topic::{Context, concurrent_writer};
 
 const CHANGES_PER_SECOND: u64 = 1_000_000;
 /// Changes between two looks at the clock.
 const STEP: usize = 20;
 
-pub(super) fn beside_a_writer<A: Kind>(
+pub(super) fn with_concurrent_writer<A: Kind>(
     meter: &mut Meter<'_>,
     context: &Context<'_>,
     work: &Work<A>,
@@ -23,7 +23,7 @@ pub(super) fn beside_a_writer<A: Kind>(
         "{}; batches of {BATCH} addresses, uniform over the routes, and a writer that withdraws and announces routes at \
          {CHANGES_PER_SECOND} changes a second, in the routes and the table, each visible at once. {} Changes a second that there were:",
         work.about(),
-        beside::ABOUT
+        concurrent_writer::ABOUT
     );
     let variant = super::variants(context).last().expect("there is always the scalar one");
     let addresses = work.addresses(Locality::Uniform, 0.0);
@@ -48,9 +48,11 @@ pub(super) fn beside_a_writer<A: Kind>(
                 }
             }
         });
-        let writer = beside::Writer { change, change_another, step: STEP, per_second: CHANGES_PER_SECOND };
+        let writer =
+            concurrent_writer::Writer { change, change_another, step: STEP, per_second: CHANGES_PER_SECOND };
         let what = format!("{}, {engine} beside a writer", A::FAMILY);
-        let (measured, per_second) = beside::compare(meter, &what, addresses.len(), look_up, writer);
+        let (measured, per_second) =
+            concurrent_writer::compare(meter, &what, addresses.len(), look_up, writer);
         about.push_str(&format!(" {engine} {per_second:.0}."));
         places.push(engine.name().to_owned());
         all.push(measured);

@@ -13,7 +13,7 @@ use flowlane_gpu::{Changes, GpuConfig, GpuSearch, Method, SessionConfig};
 
 use super::{Bench, failed, otherwise};
 use crate::figure::Figure;
-use crate::measure::Body;
+use crate::measure::Contender;
 use crate::options::BenchError;
 
 /// Changes a second.
@@ -141,14 +141,14 @@ impl Bench<'_, '_> {
             let churn = || Churn { rules: &rules, gone: None, random: random(), rate, made: 0, seconds: 0.0 };
             let (mut first, mut second) = (churn(), churn());
             let (mut hits, mut other_hits) = (Vec::new(), Vec::new());
-            let bodies = vec![
-                Body::new(METHOD.name(), || {
+            let contenders = vec![
+                Contender::new(METHOD.name(), || {
                     deferred(&mut device.borrow_mut(), &batches, &mut first, &mut hits);
                 }),
-                Body::new("CPU, one core", || at_once(&mut cpu, &batches, &mut second, &mut other_hits)),
+                Contender::new("CPU, one core", || at_once(&mut cpu, &batches, &mut second, &mut other_hits)),
             ];
             let (what, operations) = (format!("{rate} changes a second"), (times * key_count) as u64);
-            for measured in self.meter.compare(&what, operations, bodies) {
+            for measured in self.meter.compare(&what, operations, contenders) {
                 figure.add(&measured.name, place, &measured);
             }
             let device = device.into_inner();

@@ -17,7 +17,7 @@ use flowlane_switch::state::mac_table::MacTable;
 
 use super::{BATCH, failed};
 use crate::figure::Figure;
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 use crate::options::BenchError;
 
 /// The paper's rule sets, by the profile that is most like each: ACL, IPF and IPC.
@@ -123,14 +123,14 @@ impl Traffic {
 }
 
 /// A pass of so many packets.
-fn body(name: String, mut worker: Worker, packets: usize) -> Body<'static> {
+fn body(name: String, mut worker: Worker, packets: usize) -> Contender<'static> {
     let run = move || {
         let until = Until { packets: Some(packets as u64), duration: None };
         worker.run(until, &AtomicBool::new(false), |_| {}).expect("neither port fails");
         let trouble = worker.lookup.pipeline.deferred_tables().find_map(|(_, deferred)| deferred.trouble());
         assert_eq!(trouble, None, "the device answers");
     };
-    Body::new(name, run).warm()
+    Contender::new(name, run).warm()
 }
 
 fn port_failed(error: PortError) -> BenchError {
@@ -152,11 +152,11 @@ pub(super) fn by_engine(
         .bars();
     for (place, (profile, rules, name)) in SETS.into_iter().enumerate() {
         let traffic = Traffic::new(profile, rules, scale);
-        let mut bodies = Vec::new();
+        let mut contenders = Vec::new();
         let mut add = |name: &str, table: Table, caches: bool| {
             let worker = traffic.switch(table, caches)?;
             let with = if caches { ", caches" } else { "" };
-            bodies.push(body(format!("{name}{with}"), worker, scale.packets));
+            contenders.push(body(format!("{name}{with}"), worker, scale.packets));
             Ok::<(), BenchError>(())
         };
         for caches in [false, true] {
@@ -169,7 +169,7 @@ pub(super) fn by_engine(
             }
             add("gpu", on_device(device, None)?, true)?;
         }
-        for measured in meter.compare(&format!("the switch, {name}"), scale.packets as u64, bodies) {
+        for measured in meter.compare(&format!("the switch, {name}"), scale.packets as u64, contenders) {
             figure.add(&measured.name, place, &measured);
         }
     }
@@ -186,15 +186,15 @@ pub(super) fn by_delay(meter: &mut Meter<'_>, device: &Device, scale: &Scale) ->
     let (profile, rules, _) = SETS[0];
     let traffic = Traffic::new(profile, rules, scale);
     for (place, delay) in scale.delays_us.iter().enumerate() {
-        let mut bodies = Vec::new();
+        let mut contenders = Vec::new();
         for method in Method::ALL {
             let table = on_device(device, Some(method))?;
             let mut worker = traffic.switch(table, false)?;
             worker.set_max_delay(Duration::from_micros(*delay));
-            bodies.push(body(method.name().to_owned(), worker, scale.packets_forwarded));
+            contenders.push(body(method.name().to_owned(), worker, scale.packets_forwarded));
         }
         for measured in
-            meter.compare(&format!("forwarding, {delay} µs"), scale.packets_forwarded as u64, bodies)
+            meter.compare(&format!("forwarding, {delay} µs"), scale.packets_forwarded as u64, contenders)
         {
             figure.add(&measured.name, place, &measured);
         }

@@ -16,7 +16,7 @@ use flowlane_gpu::{Device, GpuError, GpuTable, Method, ResidentKeys, Session, Se
 use self::set::{Crossing, Set, Shape};
 use super::Context;
 use crate::figure::Figure;
-use crate::measure::{Body, Clock, Measured, Meter, Spread, TimeStampCounter};
+use crate::measure::{Clock, Contender, Measured, Meter, Spread, TimeStampCounter};
 use crate::options::BenchError;
 
 /// The paper's batch.
@@ -186,11 +186,11 @@ impl Bench<'_, '_> {
         let mut copies = Copies::new(&self.device, bytes).map_err(failed)?;
         copies.to_device().and_then(|()| copies.to_host()).map_err(failed)?;
         let copies = std::cell::RefCell::new(copies);
-        let bodies = vec![
-            Body::new("to the device", || copies.borrow_mut().to_device().expect("it worked before")),
-            Body::new("to the host", || copies.borrow_mut().to_host().expect("it worked before")),
+        let contenders = vec![
+            Contender::new("to the device", || copies.borrow_mut().to_device().expect("it worked before")),
+            Contender::new("to the host", || copies.borrow_mut().to_host().expect("it worked before")),
         ];
-        for (place, measured) in self.meter.compare("copies", bytes as u64, bodies).iter().enumerate() {
+        for (place, measured) in self.meter.compare("copies", bytes as u64, contenders).iter().enumerate() {
             figure.add("one stream", place, measured);
         }
         Ok(figure)
@@ -204,7 +204,7 @@ impl Bench<'_, '_> {
             .bars();
         let gather = Gather::new(&self.device, 32).map_err(failed)?;
         gather.launch_nothing().map_err(failed)?;
-        let body = Body::new("nothing", || gather.launch_nothing().expect("it worked before"));
+        let body = Contender::new("nothing", || gather.launch_nothing().expect("it worked before"));
         for measured in self.meter.compare("launches", 1, vec![body]) {
             figure.add("launch and wait", 0, &measured);
         }
@@ -221,7 +221,7 @@ impl Bench<'_, '_> {
             let mut gather = Gather::new(&self.device, *bytes).map_err(failed)?;
             gather.run().map_err(failed)?;
             let reads = gather.reads() as u64;
-            let body = Body::new("reads", || gather.run().expect("it worked before")).warm();
+            let body = Contender::new("reads", || gather.run().expect("it worked before")).warm();
             for measured in self.meter.compare(&format!("random reads in {bytes} bytes"), reads, vec![body]) {
                 figure.add("32 bytes", place, &measured);
             }
@@ -260,7 +260,7 @@ impl Bench<'_, '_> {
         let body = |table: &Arc<GpuTable<W>>| {
             let (table, keys) = (table.clone(), &keys);
             let name = table.method().name();
-            Body::new(name, move || keys.borrow_mut().look_up(&table).expect("it worked before")).warm()
+            Contender::new(name, move || keys.borrow_mut().look_up(&table).expect("it worked before")).warm()
         };
         for measured in self.meter.compare(what, set.keys.len() as u64, tables.iter().map(body).collect()) {
             figure.add(&measured.name, place, &measured);
@@ -293,7 +293,7 @@ impl Bench<'_, '_> {
                 looked_up.expect("it worked before");
                 black_box(&*hits.borrow());
             };
-            Body::new(name, run).warm()
+            Contender::new(name, run).warm()
         };
         for measured in self.meter.compare(what, set.keys.len() as u64, tables.iter().map(body).collect()) {
             figure.add(&measured.name, place, &measured);
@@ -437,7 +437,7 @@ impl Bench<'_, '_> {
         let mut tables = self.tables(&set)?;
         tables.retain(|table| matches!(table.method(), Method::Filtered | Method::Pruned));
         for (place, batch) in batches.into_iter().enumerate() {
-            let mut bodies = Vec::new();
+            let mut contenders = Vec::new();
             let mut answers: Option<Vec<_>> = None;
             for (table, graphs) in tables.iter().flat_map(|table| [(table, false), (table, true)]) {
                 let config = SessionConfig { batch_max: batch, graphs, ..SessionConfig::default() };
@@ -456,10 +456,10 @@ impl Bench<'_, '_> {
                     black_box(&hits);
                 };
                 let name = format!("{}{}", table.method(), if graphs { ", graphs" } else { "" });
-                bodies.push(Body::new(name, run).warm());
+                contenders.push(Contender::new(name, run).warm());
             }
             for measured in
-                self.meter.compare(&format!("graphs, batches of {batch}"), set.keys.len() as u64, bodies)
+                self.meter.compare(&format!("graphs, batches of {batch}"), set.keys.len() as u64, contenders)
             {
                 figure.add(&measured.name, place, &measured);
             }

@@ -16,7 +16,7 @@ use flowlane_paper::opencl::{ClDevice, ClError, ClMethod, ClTable};
 use super::set::{Set, Shape};
 use super::{BATCH, failed, labels};
 use crate::figure::Figure;
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 use crate::options::BenchError;
 use crate::topic::Context;
 
@@ -215,7 +215,7 @@ impl Contest {
             all.push(LookUp { name: table.method().name(), keys: keys.len(), run: Box::new(run) });
         }
         let what = format!("{cores} cores, batches of {batch}");
-        for measured in meter.compare(&what, keys.len() as u64, bodies(all)?) {
+        for measured in meter.compare(&what, keys.len() as u64, contenders(all)?) {
             figure.add(&measured.name, place, &measured);
         }
         Ok(())
@@ -274,7 +274,7 @@ struct LookUp<'a> {
 type Run<'a> = Box<dyn FnMut(&mut [Option<Hit>]) -> Result<(), BenchError> + 'a>;
 
 /// All of them, to be timed; who times wrong answers times nothing, so all must give those of the first.
-fn bodies(all: Vec<LookUp<'_>>) -> Result<Vec<Body<'_>>, BenchError> {
+fn contenders(all: Vec<LookUp<'_>>) -> Result<Vec<Contender<'_>>, BenchError> {
     let mut expected: Option<Vec<Option<Hit>>> = None;
     let mut out = Vec::with_capacity(all.len());
     for LookUp { name, keys, mut run } in all {
@@ -288,7 +288,7 @@ fn bodies(all: Vec<LookUp<'_>>) -> Result<Vec<Body<'_>>, BenchError> {
             run(&mut hits).expect("it worked before");
             black_box(&hits);
         };
-        out.push(Body::new(name, again).warm().operations(keys));
+        out.push(Contender::new(name, again).warm().operations(keys));
     }
     Ok(out)
 }

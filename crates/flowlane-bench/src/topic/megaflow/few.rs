@@ -12,7 +12,7 @@ use flowlane::packet::{FlowKey, FlowMask};
 
 use super::{Context, flows, matching};
 use crate::figure::Figure;
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 use crate::packets::{self, Packet};
 
 /// Packets a burst.
@@ -73,7 +73,7 @@ fn figure(meter: &mut Meter<'_>, context: &Context<'_>, place: &str, megaflows: 
         let cache = RefCell::new(filled(&flows, &masks));
         let packets = RefCell::new(Vec::new());
         let random = RefCell::new(random);
-        let mut bodies = Vec::new();
+        let mut contenders = Vec::new();
         for burst in BURSTS {
             for (name, threshold, in_flight) in WAYS {
                 let (cache, packets, random) = (&cache, &packets, &random);
@@ -85,10 +85,10 @@ fn figure(meter: &mut Meter<'_>, context: &Context<'_>, place: &str, megaflows: 
                     cache.borrow_mut().set_in_flight(in_flight);
                 };
                 let run = move || look_up(&mut cache.borrow_mut(), &packets.borrow(), burst);
-                bodies.push(Body::new(format!("{n} masks, {name}|{burst}"), run).after(prepare));
+                contenders.push(Contender::new(format!("{n} masks, {name}|{burst}"), run).after(prepare));
             }
         }
-        for measured in meter.compare(&format!("{n} masks, {place}"), count as u64, bodies) {
+        for measured in meter.compare(&format!("{n} masks, {place}"), count as u64, contenders) {
             let (name, burst) = measured.name.split_once('|').expect("written so above");
             let at = BURSTS.iter().position(|b| b.to_string() == burst).expect("one of them");
             figure.add(name, at, &measured);

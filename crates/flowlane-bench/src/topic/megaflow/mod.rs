@@ -17,7 +17,7 @@ use flowlane_paper::megaflow::{MajorityCache, MaskHasher};
 
 use super::Context;
 use crate::figure::{Figure, Ratio};
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 use crate::packets::{self, BURST, PACKET_WORDS, Packet};
 
 /// Megaflows under each mask, as the paper's profile has it (§2.2).
@@ -111,7 +111,7 @@ fn figure_8(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     let terms: Vec<(usize, u32)> =
         mask.present_words().filter(|w| mask.word(*w) != 0).map(|w| (w, mask.word(w))).collect();
     let (batches, terms) = (&batches, terms.as_slice());
-    let mut bodies = Vec::new();
+    let mut contenders = Vec::new();
     for (place, n) in LEFT.into_iter().enumerate() {
         let over = move |hash: &dyn Fn(&Batch, LaneMask, &mut [u32; LANES_MAX])| {
             let mut out = [0; LANES_MAX];
@@ -121,15 +121,15 @@ fn figure_8(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
             }
         };
         let murmur = move || over(&|batch, left, out| murmur_serial(batch, left, terms, out));
-        bodies.push(Body::new(format!("murmur3, one by one|{n}"), murmur));
+        contenders.push(Contender::new(format!("murmur3, one by one|{n}"), murmur));
         let crc = Crc32c::new();
         let crc = move || over(&|batch, left, out| crc_serial(crc, batch, left, terms, out));
-        bodies.push(Body::new(format!("crc32c, one by one|{n}"), crc));
+        contenders.push(Contender::new(format!("crc32c, one by one|{n}"), crc));
     }
     for variant in context.options.variants().into_iter().filter(|v| *v != Variant::Scalar) {
         let hasher = |batch: &Batch| MaskHasher::new(variant, &mask, SEED, &batch.keys);
         let hashers: Vec<MaskHasher> = batches.iter().filter_map(hasher).collect();
-        bodies.push(Body::new(format!("murmur3, side by side, {variant}|"), move || {
+        contenders.push(Contender::new(format!("murmur3, side by side, {variant}|"), move || {
             let mut out = [0; LANES_MAX];
             for hasher in &hashers {
                 black_box(hasher).hash_batch(&mut out);
@@ -137,7 +137,7 @@ fn figure_8(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
             }
         }));
     }
-    for measured in meter.compare("hashing a batch", batches.len() as u64, bodies) {
+    for measured in meter.compare("hashing a batch", batches.len() as u64, contenders) {
         let (name, left) = measured.name.split_once('|').expect("written so above");
         match LEFT.iter().position(|n| n.to_string() == left) {
             Some(place) => figure.add(name, place, &measured),
@@ -255,10 +255,10 @@ fn figure_9(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
         let packets = matching(&flows, &masks, count, &mut random);
         let mut candidates = candidates(context, &flows, &masks);
         let packets = &packets;
-        let bodies = candidates
+        let contenders = candidates
             .iter_mut()
-            .map(|(name, cache)| Body::new(name.as_str(), move || lookup(cache, packets)).warm());
-        for measured in meter.compare(&format!("{n} subtables"), count as u64, bodies.collect()) {
+            .map(|(name, cache)| Contender::new(name.as_str(), move || lookup(cache, packets)).warm());
+        for measured in meter.compare(&format!("{n} subtables"), count as u64, contenders.collect()) {
             figure.add(&measured.name, place, &measured);
         }
     }

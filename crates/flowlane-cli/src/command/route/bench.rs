@@ -8,7 +8,7 @@ use flowlane::isa::Variant;
 use flowlane::route::engine::{AnyFib, Engine, Family};
 use flowlane::route::read::{AnyPrefix, Update, read_updates};
 use flowlane::route::{Fib, Prefix, Rib};
-use flowlane_bench::measure::{Body, Effort, Measured, Meter, TimeStampCounter};
+use flowlane_bench::measure::{Contender, Effort, Measured, Meter, TimeStampCounter};
 use serde::Serialize;
 
 use super::table::{self, Built};
@@ -178,9 +178,9 @@ impl Bench<'_> {
         let mut meter = Meter::new(self.clock, effort, self.watch);
         meter.announce(1);
         let batch = self.options.batch as usize;
-        let bodies = tables.iter().map(|built| Body::new("", look_up(&built.fib, addresses, batch)));
-        let bodies: Vec<Body<'_>> = bodies.collect();
-        meter.compare(A::FAMILY, addresses.len() as u64, bodies)
+        let contenders = tables.iter().map(|built| Contender::new("", look_up(&built.fib, addresses, batch)));
+        let contenders: Vec<Contender<'_>> = contenders.collect();
+        meter.compare(A::FAMILY, addresses.len() as u64, contenders)
     }
 
     /// Applies updates one at a time, to routes and table.

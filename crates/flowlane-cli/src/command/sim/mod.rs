@@ -8,7 +8,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use flowlane_bench::figure::Figure;
-use flowlane_bench::page::Page;
+use flowlane_bench::render::Page;
 use flowlane_sim::config::{Approach, ConfigError, MachineConfig, Preset, RunConfig, sweep};
 use flowlane_sim::machine::{SimError, Span};
 use flowlane_sim::paper::{Calibration, Machines, Report, Row, calibrate};

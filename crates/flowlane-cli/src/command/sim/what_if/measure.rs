@@ -13,9 +13,9 @@ use flowlane::classify::{AclSearch, Classifier, Hit, LinearSearch, TupleSearch};
 use flowlane::isa::Variant;
 use flowlane::packet::key::FlowKey;
 use flowlane_bench::machine::Machine;
-use flowlane_bench::measure::{Body, Effort, Measured as Timed, Meter, TimeStampCounter};
+use flowlane_bench::measure::{Contender, Effort, Measured as Timed, Meter, TimeStampCounter};
 use flowlane_sim::config::Approach;
-use flowlane_sim::here::Pace;
+use flowlane_sim::host_calibration::Pace;
 use flowlane_sim::what_if::{Measured, Measurement, Plan};
 use flowlane_sim::workload::rules::{RuleTables, Workload, exact};
 
@@ -201,7 +201,7 @@ impl Field {
         let window = most.min(workload.packets.len());
         let windows = (workload.packets.len() / window).max(1);
         let at = Cell::new(0usize);
-        let bodies = self.candidates.iter().map(|candidate| {
+        let contenders = self.candidates.iter().map(|candidate| {
             let near = RefCell::new(workload.packets[..window].to_vec());
             let found = RefCell::new(vec![None; window]);
             let table = &self.tables[candidate.table].0;
@@ -222,9 +222,9 @@ impl Field {
                 table.look_up(black_box(&near.borrow()), candidate.single, &mut found.borrow_mut());
                 black_box(&found);
             };
-            Body::new(&candidate.name, run).after(before)
+            Contender::new(&candidate.name, run).after(before)
         });
-        meter.compare(&workload.name, window as u64, bodies.collect())
+        meter.compare(&workload.name, window as u64, contenders.collect())
     }
 
     /// Measures everything.

@@ -1,6 +1,6 @@
 //! The report as a page.
 
-use flowlane_bench::page::{Page, Tornado, TornadoBar};
+use flowlane_bench::render::{Page, Tornado, TornadoBar};
 use flowlane_sim::what_if::{Report, label};
 
 use super::super::{MACHINE_TITLE, figure};

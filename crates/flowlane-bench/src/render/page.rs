@@ -3,12 +3,11 @@
 
 use std::fmt::Write;
 
+use super::svg::{GRID, GUIDE, INK, SERIES, escaped};
+use super::table::{RATIO_HEAD, head, ratio_row, rows};
+use super::tornado::Tornado;
+use super::{chart, tornado};
 use crate::figure::{Figure, Quantity};
-use crate::plot::svg::{GRID, GUIDE, INK, SERIES, escaped};
-use crate::plot::{self, tornado};
-use crate::text::{RATIO_HEAD, head, ratio_row, rows};
-
-pub use crate::plot::tornado::{Tornado, TornadoBar};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--paper:#fff;--ink:#1b1f24;--soft:#57606a;--line:#d9dee4;--shade:#f6f8fa;--link:#0969da}
@@ -120,7 +119,7 @@ impl Page {
 
     /// A figure: its plot, its ratios, and its numbers.
     pub fn figure(&mut self, figure: &Figure) {
-        self.drawing(&figure.id, &figure.title, &figure.about, &plot::svg(figure));
+        self.drawing(&figure.id, &figure.title, &figure.about, &chart::svg(figure));
         if !figure.ratios.is_empty() {
             self.table(&RATIO_HEAD, &figure.ratios.iter().map(ratio_row).collect::<Vec<_>>());
         }
@@ -150,6 +149,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::render::TornadoBar;
 
     #[test]
     fn a_page_has_its_plots_its_table_and_its_text() {

@@ -140,7 +140,7 @@ pub(super) mod tests {
 
     /// That a text is one element of XML without declarations and comments: tags in pairs or closed in themselves, each
     /// attribute once and quoted, `&` only where a character is named. Gives the elements, by name and attributes.
-    pub(in crate::plot) fn elements(text: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
+    pub(in crate::render) fn elements(text: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
         let (mut open, mut found) = (Vec::new(), Vec::new());
         let mut rest = text.trim_end();
         while !rest.is_empty() {

@@ -12,7 +12,7 @@ use flowlane::rule::{Rule, RuleId};
 use super::set::{self, Set};
 use super::{BATCH, add, keys, look_up};
 use crate::figure::Figure;
-use crate::measure::{Body, Meter};
+use crate::measure::{Contender, Meter};
 use crate::options::BenchError;
 #[cfg(feature = "peers-dpdk")]
 use crate::peers::{
@@ -105,7 +105,7 @@ fn narrow(meter: &mut Meter<'_>, names: Vec<String>, sets: impl Iterator<Item = 
     let figure = |id: &str, title: &str, about: &str| {
         Figure::new(id, title, about).over("rules", names.iter().cloned()).bars().tall()
     };
-    let mut lookups = figure("ground-lookups", "Access lists of all kinds", &about);
+    let mut lookups = figure("acl-matrix-lookups", "Access lists of all kinds", &about);
     let mut building = Vec::new();
     let mut sizes = Vec::new();
     for (place, set) in sets.enumerate() {
@@ -117,17 +117,17 @@ fn narrow(meter: &mut Meter<'_>, names: Vec<String>, sets: impl Iterator<Item = 
         #[cfg(feature = "peers-dpdk")]
         let records: Vec<rte_acl::Record> =
             set.packets(keys.len(), Locality::Uniform, 0.0).iter().map(rte_acl::record).collect();
-        let bodies = vec![
-            Body::new("tree", || look_up(&built.tree, &keys)).warm(),
-            Body::new("dynamic", || look_up(&built.dynamic, &keys)).warm(),
-            Body::new("auto", || look_up(built.auto(), &keys)).warm(),
+        let contenders = vec![
+            Contender::new("tree", || look_up(&built.tree, &keys)).warm(),
+            Contender::new("dynamic", || look_up(&built.dynamic, &keys)).warm(),
+            Contender::new("auto", || look_up(built.auto(), &keys)).warm(),
         ];
         #[cfg(feature = "peers-dpdk")]
-        let bodies = bodies
+        let contenders = contenders
             .into_iter()
             .chain(built.peer.iter().flat_map(|peer| best_of_rte_acl(peer, &records)))
             .collect();
-        add(&mut lookups, place, &meter.compare(&set.name, keys.len() as u64, bodies));
+        add(&mut lookups, place, &meter.compare(&set.name, keys.len() as u64, contenders));
     }
     for series in ["tree", "dynamic", "auto"] {
         lookups.gain(series, "rte_acl", None);
@@ -144,8 +144,8 @@ fn narrow(meter: &mut Meter<'_>, names: Vec<String>, sets: impl Iterator<Item = 
         let engines = engines.filter(|(i, _)| of.iter().any(|row| row[*i].is_some()));
         engines.fold(figure, |figure, (i, name)| figure.curve(name, &column(of, i)))
     };
-    let building = drawn("ground-build", "Building", "milliseconds", &building);
-    let sizes = drawn("ground-bytes", "Memory", "KiB", &sizes);
+    let building = drawn("acl-matrix-build", "Building", "milliseconds", &building);
+    let sizes = drawn("acl-matrix-bytes", "Memory", "KiB", &sizes);
     vec![lookups, building, sizes]
 }
 
@@ -218,7 +218,7 @@ impl Built {
 
 /// The fastest algorithm of `rte_acl` that this CPU has, which is its widest.
 #[cfg(feature = "peers-dpdk")]
-fn best_of_rte_acl<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> Option<Body<'a>> {
+fn best_of_rte_acl<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> Option<Contender<'a>> {
     let algorithm = Algorithm::ALL.into_iter().rfind(|algorithm| peer.can(*algorithm))?;
     let run = move || {
         let mut results = [0; rte_acl::CALL_MAX];
@@ -227,7 +227,7 @@ fn best_of_rte_acl<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> Opti
             std::hint::black_box(&results);
         }
     };
-    Some(Body::new("rte_acl", run).warm())
+    Some(Contender::new("rte_acl", run).warm())
 }
 
 /// Sets that look at other fields: whole classifiers of flow keys, beside tuple search.
@@ -236,7 +236,7 @@ fn wide(meter: &mut Meter<'_>, counts: &[usize]) -> Figure {
         "Lookups of flow keys, and so with the key's words taken out and the rule's priority found, in batches of {BATCH}; \
          `tuple` is tuple-space search, as Open vSwitch does it; `counted`: with how often each rule won."
     );
-    let mut figure = Figure::new("ground-wide", "Access lists over other fields", about)
+    let mut figure = Figure::new("acl-matrix-wide", "Access lists over other fields", about)
         .over("rules", names(&WIDE, counts))
         .bars()
         .tall();
@@ -259,15 +259,16 @@ fn wide(meter: &mut Meter<'_>, counts: &[usize]) -> Figure {
             tuple.insert(RuleId(i as u32), rule.priority, &rule.matches).expect("there is no limit");
         }
         let packets = &packets;
-        let own = built
-            .iter()
-            .map(|(engine, search)| Body::new(engine.name(), move || look_up_keys(search, packets)).warm());
-        let tuple = (count <= PEERS_MAX).then(|| Body::new("tuple", || look_up_keys(&tuple, packets)).warm());
+        let own = built.iter().map(|(engine, search)| {
+            Contender::new(engine.name(), move || look_up_keys(search, packets)).warm()
+        });
+        let tuple =
+            (count <= PEERS_MAX).then(|| Contender::new("tuple", || look_up_keys(&tuple, packets)).warm());
         let mut counts = HitCounts::new(rules.len());
         let auto = &built[2].1;
-        let counted = Body::new("auto, counted", || count_hits(auto, packets, &mut counts)).warm();
-        let bodies = own.chain([counted]).chain(tuple).collect();
-        add(&mut figure, place, &meter.compare(&format!("{profile} {count}"), PACKETS as u64, bodies));
+        let counted = Contender::new("auto, counted", || count_hits(auto, packets, &mut counts)).warm();
+        let contenders = own.chain([counted]).chain(tuple).collect();
+        add(&mut figure, place, &meter.compare(&format!("{profile} {count}"), PACKETS as u64, contenders));
     }
     for series in ["tree", "dynamic", "auto"] {
         figure.gain(series, "tuple", None);

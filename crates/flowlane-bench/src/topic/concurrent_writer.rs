@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::measure::{Body, Measured, Meter};
+use crate::measure::{Contender, Measured, Meter};
 
 const IDLE: u8 = 0;
 const SPINNING: u8 = 1;
@@ -40,9 +40,9 @@ pub(super) fn compare(
 ) -> (Vec<Measured>, f64) {
     let (state, [changes, nanoseconds]) = (AtomicU8::new(IDLE), [const { AtomicU64::new(0) }; 2]);
     let look_up = RefCell::new(look_up);
-    let body = |name: &str, next: u8| {
+    let contender = |name: &str, next: u8| {
         let (state, look_up) = (&state, &look_up);
-        Body::new(name, || (look_up.borrow_mut())()).warm().after(move || {
+        Contender::new(name, || (look_up.borrow_mut())()).warm().after(move || {
             state.store(next, Ordering::Relaxed);
             // Until a thread that slept has awoken.
             thread::sleep(Duration::from_millis(1));
@@ -50,13 +50,13 @@ pub(super) fn compare(
     };
     let measured = thread::scope(|scope| {
         scope.spawn(|| write(&state, writer, [&changes, &nanoseconds]));
-        let bodies = vec![
-            body("alone", IDLE),
-            body("beside a thread that spins", SPINNING),
-            body("beside a writer of another table", CHANGING_ANOTHER),
-            body("beside a writer", CHANGING),
+        let contenders = vec![
+            contender("alone", IDLE),
+            contender("beside a thread that spins", SPINNING),
+            contender("beside a writer of another table", CHANGING_ANOTHER),
+            contender("beside a writer", CHANGING),
         ];
-        let measured = meter.compare(what, operations as u64, bodies);
+        let measured = meter.compare(what, operations as u64, contenders);
         state.store(ENDED, Ordering::Relaxed);
         measured
     });

@@ -3,12 +3,9 @@
 //! Written out rather than by a plotting crate: of one no more would be used than lines, bars and texts, whose places are a
 //! few sums.
 
-pub(crate) mod svg;
-pub(crate) mod tornado;
-
+use super::svg::{Anchor, GRID, GUIDE, INK, SERIES, Svg};
+use super::table::number;
 use crate::figure::{Figure, Point, Quantity, Series, Shape};
-use crate::text::number;
-use svg::{Anchor, GRID, GUIDE, INK, SERIES, Svg};
 
 /// Pixels of a drawing, and of it the plot: the legend is to the right of that, names and numbers of the axes to the left and
 /// below.
@@ -29,7 +26,7 @@ const DASHES: &str = "4 4";
 const GUIDE_DASHES: &str = "7 5";
 
 /// The figure as an SVG element.
-pub(crate) fn svg(figure: &Figure) -> String {
+pub(super) fn svg(figure: &Figure) -> String {
     let mut svg = Svg::new(SIZE);
     let axes = Axes { places: figure.places.len().max(1) as f64, highest: 1.06 * highest(figure) };
     axes.draw(figure, &mut svg);
@@ -190,9 +187,9 @@ fn legend(figure: &Figure, svg: &mut Svg) {
 
 #[cfg(test)]
 mod tests {
-    use super::svg::tests::elements;
     use super::*;
     use crate::figure::Guide;
+    use crate::render::svg::tests::elements;
 
     fn figure(places: usize) -> Figure {
         Figure::new("a", "b", "c").over("x < y", (0..places).map(|n| format!("p & {n}"))).plain("\"times\"")

@@ -1,15 +1,12 @@
-//! Tables: on the terminal, and as the plain text of a report.
-
-use std::fmt::Write;
+//! Tables of numbers, as cells for a page and as plain text.
 
 use comfy_table::presets::ASCII_MARKDOWN;
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::{Attribute, Cell, CellAlignment, Table};
 
 use crate::figure::{Figure, Point, Quantity, Ratio};
-use crate::report::Report;
 
 /// A number with three digits that say something.
-pub(crate) fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         v if 0.0 < v && v < 0.1 => format!("{value:.4}"),
         v if v < 10.0 => format!("{value:.2}"),
@@ -19,12 +16,12 @@ pub(crate) fn number(value: f64) -> String {
 }
 
 /// A ratio, and what it is in percent more or less.
-pub(crate) fn gain(ratio: Option<f64>) -> String {
+pub(super) fn gain(ratio: Option<f64>) -> String {
     ratio.map_or("–".to_owned(), |r| format!("{r:.2} ({:+.0} %)", 100.0 * (r - 1.0)))
 }
 
 /// The head of a figure's table: the axis, and its places or the series.
-pub(crate) fn head(figure: &Figure) -> Vec<String> {
+pub(super) fn head(figure: &Figure) -> Vec<String> {
     let mut head = vec![figure.axis.clone()];
     if figure.tall {
         head.extend(figure.series.iter().map(|series| series.name.clone()));
@@ -39,7 +36,7 @@ pub(crate) fn head(figure: &Figure) -> Vec<String> {
 
 /// The rows of a figure's table: a series each, or a place each. The spread is the larger half of the quartiles' distance,
 /// in percent of the median, of what has the largest in the row.
-pub(crate) fn rows(figure: &Figure) -> Vec<Vec<String>> {
+pub(super) fn rows(figure: &Figure) -> Vec<Vec<String>> {
     let row = |name: &String, points: &mut dyn Iterator<Item = &Option<Point>>| {
         let mut row = vec![name.clone()];
         let mut spread = 0.0f64;
@@ -65,11 +62,11 @@ pub(crate) fn rows(figure: &Figure) -> Vec<Vec<String>> {
 }
 
 /// The head of the table of ratios.
-pub(crate) const RATIO_HEAD: [&str; 7] =
+pub(super) const RATIO_HEAD: [&str; 7] =
     ["times faster", "geometric mean", "at most", "where", "at least", "where", "paper, at most"];
 
 /// A row of it.
-pub(crate) fn ratio_row(ratio: &Ratio) -> Vec<String> {
+pub(super) fn ratio_row(ratio: &Ratio) -> Vec<String> {
     let mut row = vec![ratio.what.clone(), gain(ratio.mean)];
     for extreme in [&ratio.most, &ratio.least] {
         row.push(gain(extreme.as_ref().map(|e| e.ratio)));
@@ -79,41 +76,44 @@ pub(crate) fn ratio_row(ratio: &Ratio) -> Vec<String> {
     row
 }
 
-fn table(head: &[String], rows: &[Vec<String>]) -> Table {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    let cell = |(i, text): (usize, &String)| match i {
-        0 => Cell::new(text),
-        _ => Cell::new(text).set_alignment(CellAlignment::Right),
-    };
-    table.set_header(head.iter().enumerate().map(cell));
-    for row in rows {
-        table.add_row(row.iter().enumerate().map(cell));
-    }
-    table
+/// Renders the numbers of a figure as a text table.
+pub(crate) fn figure_table(figure: &Figure) -> String {
+    text_table(&head(figure), &rows(figure), Align::Right)
 }
 
-impl Report {
-    /// The report as text: a table for each figure, and one for its ratios.
-    pub fn text(&self) -> String {
-        let mut out = String::new();
-        for topic in &self.topics {
-            for figure in &topic.figures {
-                let _ = writeln!(out, "\n{}: {}, medians", figure.title, figure.y_label());
-                let _ = writeln!(out, "{}", table(&head(figure), &rows(figure)));
-                if !figure.about.is_empty() {
-                    let _ = writeln!(out, "{}", figure.about);
-                }
-                if !figure.ratios.is_empty() {
-                    let rows: Vec<Vec<String>> = figure.ratios.iter().map(ratio_row).collect();
-                    let _ = writeln!(out, "\n{}", table(&RATIO_HEAD.map(str::to_owned), &rows));
-                }
-            }
-        }
-        let _ = writeln!(out, "\n{}", self.machine.line());
-        let _ = writeln!(out, "{}; {:.1} s; {:.3} ns a cycle", self.date, self.seconds, self.ns_per_cycle);
-        out
+/// Renders the ratios of a figure as a text table.
+pub(crate) fn ratio_table(figure: &Figure) -> String {
+    let rows: Vec<Vec<String>> = figure.ratios.iter().map(ratio_row).collect();
+    text_table(&RATIO_HEAD, &rows, Align::Right)
+}
+
+/// The alignment of all columns of a text table but the first, which is left-aligned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Align {
+    /// Text columns.
+    Left,
+    /// Number columns.
+    Right,
+}
+
+/// Renders a table for the terminal, in the syntax of Markdown.
+pub fn text_table(head: &[impl AsRef<str>], rows: &[Vec<String>], align: Align) -> String {
+    let alignment = match align {
+        Align::Left => CellAlignment::Left,
+        Align::Right => CellAlignment::Right,
+    };
+    let cell = |column: usize, text: &str| match column {
+        0 => Cell::new(text),
+        _ => Cell::new(text).set_alignment(alignment),
+    };
+    let bold = |(i, text): (usize, &str)| cell(i, text).add_attribute(Attribute::Bold);
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    table.set_header(head.iter().map(AsRef::as_ref).enumerate().map(bold));
+    for row in rows {
+        table.add_row(row.iter().enumerate().map(|(i, text)| cell(i, text)));
     }
+    table.to_string()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Bars around a base: what each thing that is varied moves, to the left and to the right.
 
 use super::svg::{Anchor, GRID, GUIDE, INK, SERIES, Svg};
-use crate::text::number;
+use super::table::number;
 
 /// Pixels: of a row, its bar, the names at the left, and the settings at both ends of the bars.
 const ROW: f64 = 26.0;
@@ -38,7 +38,7 @@ pub struct TornadoBar {
 }
 
 /// The plot as an SVG element.
-pub(crate) fn svg(tornado: &Tornado) -> String {
+pub(super) fn svg(tornado: &Tornado) -> String {
     let values = || tornado.bars.iter().flat_map(ends).map(|(_, value)| *value);
     let least = values().fold(tornado.base, f64::min);
     let most = values().fold(tornado.base, f64::max);
@@ -77,7 +77,7 @@ fn ends(bar: &TornadoBar) -> impl Iterator<Item = &(String, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plot::svg::tests::elements;
+    use crate::render::svg::tests::elements;
 
     #[test]
     fn bars_go_from_the_base_to_what_comes_out() {
