@@ -1,6 +1,6 @@
-//! What a device does at best: copies, launches, random reads. Classifiers are held against these.
+//! Upper bounds of a device: copies, kernel launches and random reads. Benchmarks compare classifiers with these.
 //!
-//! Each call does its work and waits for it, so that a caller's clock may stand around it.
+//! Each call waits until its work has finished, so that a caller can time it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use cudarc::driver::{CudaFunction, CudaSlice, CudaStream, LaunchConfig, PinnedHo
 use crate::device::Device;
 use crate::error::GpuError;
 
-/// Threads of a random read, and reads of each.
+/// Threads of a random-read launch, and reads of each thread.
 const THREADS: u32 = 256;
 const BLOCKS: usize = 8;
 const READS: u32 = 256;
 
-/// Memory on both sides for copies.
+/// Buffers on the host and on the device for copies.
 pub struct Copies {
     stream: Arc<CudaStream>,
     sent: PinnedHostSlice<u8>,
@@ -30,10 +30,10 @@ impl fmt::Debug for Copies {
 }
 
 impl Copies {
-    /// Takes memory for copies of so many bytes.
+    /// Allocates buffers of `bytes` bytes.
     ///
     /// # Errors
-    /// Where there is not enough.
+    /// Returns an error if the device has too little memory.
     pub fn new(device: &Device, bytes: usize) -> Result<Self, GpuError> {
         let failed = GpuError::of("taking memory for copies");
         device.reserve("copies", bytes)?;
@@ -49,20 +49,20 @@ impl Copies {
         Ok(Self { stream, sent, received, there })
     }
 
-    /// From the host to the device.
+    /// Copies from the host to the device.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Returns an error if the device fails.
     pub fn to_device(&mut self) -> Result<(), GpuError> {
         let failed = GpuError::of("copying to it");
         self.stream.memcpy_htod(&self.sent, &mut self.there).map_err(&failed)?;
         self.stream.synchronize().map_err(failed)
     }
 
-    /// From the device to the host.
+    /// Copies from the device to the host.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Returns an error if the device fails.
     pub fn to_host(&mut self) -> Result<(), GpuError> {
         let failed = GpuError::of("copying from it");
         self.stream.memcpy_dtoh(&self.there, &mut self.received).map_err(&failed)?;
@@ -70,7 +70,7 @@ impl Copies {
     }
 }
 
-/// Random reads of 32 bytes from a table.
+/// A benchmark of random reads of 32 bytes from a table.
 #[derive(Debug)]
 pub struct Gather {
     stream: Arc<CudaStream>,
@@ -83,10 +83,10 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// A table of so many bytes: the next power of two of sectors.
+    /// Allocates a table of at least `table_bytes`, rounded up to a power of two of sectors.
     ///
     /// # Errors
-    /// Where there is not enough memory.
+    /// Returns an error if the device has too little memory.
     pub fn new(device: &Device, table_bytes: usize) -> Result<Self, GpuError> {
         let failed = GpuError::of("taking memory for random reads");
         let sectors = (table_bytes / 32).clamp(1, 1 << 30).next_power_of_two();
@@ -106,15 +106,15 @@ impl Gather {
         Ok(out)
     }
 
-    /// Reads that a [`run`](Self::run) makes.
+    /// Returns the number of reads of one [`run`](Self::run).
     pub fn reads(&self) -> usize {
         THREADS as usize * self.blocks as usize * READS as usize
     }
 
-    /// Reads at random.
+    /// Reads random sectors.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Returns an error if the device fails.
     pub fn run(&mut self) -> Result<(), GpuError> {
         let failed = GpuError::of("reading at random");
         let shape =
@@ -127,10 +127,10 @@ impl Gather {
         self.stream.synchronize().map_err(failed)
     }
 
-    /// Launches a kernel that does nothing, and waits for it.
+    /// Launches an empty kernel and waits for it.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Returns an error if the device fails.
     pub fn launch_nothing(&self) -> Result<(), GpuError> {
         let failed = GpuError::of("launching a kernel that does nothing");
         let shape = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (32, 1, 1), shared_mem_bytes: 0 };

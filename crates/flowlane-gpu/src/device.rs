@@ -1,4 +1,4 @@
-//! Devices: whether there are any, what they are, and the kernels on them.
+//! Devices: detection, properties, and their kernels.
 
 use std::sync::Arc;
 
@@ -10,36 +10,36 @@ use cudarc::nvrtc::Ptx;
 
 use crate::error::{GpuError, reason};
 
-/// The kernels: machine code for compute capability 9.0, and PTX for 8.0 and whatever comes. `kernels/manifest.txt` says
-/// from what it was compiled, and how.
+/// The kernels: machine code for compute capability 9.0, and PTX for 8.0 and later. `kernels/manifest.txt` lists the
+/// sources and the compiler's options.
 pub const KERNELS: &[u8] = include_bytes!("../kernels/flowlane.fatbin");
 
-/// The CUDA that the kernels were compiled with, as the driver writes versions.
+/// The CUDA version that the kernels were compiled with, in the driver's notation.
 const VERSION_NEEDED: i32 = 13000;
 const CAPABILITY_MIN: (i32, i32) = (8, 0);
 
-/// What a device is.
+/// Properties of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeviceProperties {
-    /// Its place among the devices, from 0.
+    /// The index of the device, from 0.
     pub ordinal: usize,
-    /// What the driver calls it.
+    /// The name that the driver reports.
     pub name: String,
-    /// Compute capability.
+    /// The compute capability.
     pub capability: (i32, i32),
-    /// Streaming multiprocessors.
+    /// The number of streaming multiprocessors.
     pub multiprocessors: usize,
-    /// Of its processors.
+    /// The clock of the processors.
     pub clock_khz: usize,
-    /// All of its memory.
+    /// The size of its memory.
     pub memory_bytes: usize,
-    /// Second-level cache.
+    /// The size of the second-level cache.
     pub l2_bytes: usize,
-    /// Most shared memory that a block may have.
+    /// The largest shared memory of a block.
     pub shared_bytes_max: usize,
 }
 
-/// A device that is ready for kernels.
+/// An opened device with its kernels loaded.
 #[derive(Clone, Debug)]
 pub struct Device {
     context: Arc<CudaContext>,
@@ -48,10 +48,10 @@ pub struct Device {
     properties: Arc<DeviceProperties>,
 }
 
-/// How many devices there are.
+/// Returns the number of devices.
 ///
 /// # Errors
-/// Without a driver or a device, and where the driver is too old.
+/// Returns an error without a driver or a device, or if the driver is too old.
 pub fn count() -> Result<usize, GpuError> {
     // SAFETY: loads the library by the name that the system knows it by; its initialisers are the driver's own.
     if !unsafe { sys::is_culib_present() } {
@@ -72,10 +72,10 @@ pub fn count() -> Result<usize, GpuError> {
     }
 }
 
-/// What all devices are.
+/// Returns the properties of all devices.
 ///
 /// # Errors
-/// As [`count`], and where a device does not answer.
+/// Returns the errors of [`count`], and an error if a device does not respond.
 pub fn all() -> Result<Vec<DeviceProperties>, GpuError> {
     (0..count()?).map(|ordinal| context(ordinal).and_then(|context| properties(&context))).collect()
 }
@@ -105,10 +105,10 @@ fn properties(context: &CudaContext) -> Result<DeviceProperties, GpuError> {
 }
 
 impl Device {
-    /// The device of this number, from 0, with the kernels on it.
+    /// Opens the device with this index, from 0, and loads the kernels.
     ///
     /// # Errors
-    /// As [`count`]; where there is no device of this number, or it is too old.
+    /// Returns the errors of [`count`], and an error if there is no such device or it is too old.
     pub fn open(ordinal: usize) -> Result<Self, GpuError> {
         let devices = count()?;
         if ordinal >= devices {
@@ -128,23 +128,23 @@ impl Device {
         Ok(Self { context, module, memory_max: usize::MAX, properties: Arc::new(properties) })
     }
 
-    /// The same, on which no table takes more than so many bytes; it is made in as much of the host's memory before.
+    /// Limits the memory of one table. The host needs the same amount while it builds the table.
     pub fn with_memory_max(self, memory_max: usize) -> Self {
         Self { memory_max, ..self }
     }
 
-    /// What it is.
+    /// Returns the properties of the device.
     pub fn properties(&self) -> &DeviceProperties {
         &self.properties
     }
 
-    /// The kernel of this name, which may have `shared_bytes` of shared memory a block.
+    /// Returns a kernel by name, with `shared_bytes` of shared memory a block.
     pub(crate) fn kernel(&self, name: &str, shared_bytes: usize) -> Result<CudaFunction, GpuError> {
         let failed = GpuError::of("loading a kernel");
         self.context.bind_to_thread().map_err(&failed)?;
         let kernel = self.module.load_function(name).map_err(&failed)?;
         let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // More than this has to be asked for. All tables of a method share the kernel, and so what it may have.
+        // More than 48 KiB must be requested. All tables of a method share the kernel and thus its limit.
         if shared_bytes > 48 << 10 {
             let most = self.properties.shared_bytes_max as i32;
             kernel.set_attribute(attribute, most).map_err(failed)?;
@@ -152,7 +152,7 @@ impl Device {
         Ok(kernel)
     }
 
-    /// A queue of work for the device.
+    /// Creates a stream on the device.
     pub(crate) fn stream(&self) -> Result<Arc<CudaStream>, GpuError> {
         self.context.new_stream().map_err(GpuError::of("making a stream"))
     }
@@ -161,11 +161,11 @@ impl Device {
         &self.context
     }
 
-    /// Refuses what does not fit, before any of it is made.
+    /// Refuses a table that does not fit, before it is built.
     pub(crate) fn reserve(&self, what: &'static str, needed_bytes: usize) -> Result<(), GpuError> {
         let (free_bytes, _) =
             self.context.mem_get_info().map_err(GpuError::of("saying what memory is free"))?;
-        // What comes onto the device is made here first.
+        // The host builds each table before it copies it to the device.
         let free_bytes = free_bytes.min(self.memory_max);
         match needed_bytes <= free_bytes {
             true => Ok(()),
@@ -173,7 +173,7 @@ impl Device {
         }
     }
 
-    /// These values on the device, for whoever reads them on any stream.
+    /// Copies values to the device; every stream may read them.
     pub(crate) fn upload<T: DeviceRepr + ValidAsZeroBits>(
         &self,
         what: &'static str,
@@ -182,7 +182,7 @@ impl Device {
         self.reserve(what, size_of_val(values))?;
         let stream = self.context.default_stream();
         let failed = GpuError::of("copying a table to it");
-        // No allocation is empty.
+        // The driver rejects empty allocations.
         let mut slice = stream.alloc_zeros(values.len().max(1)).map_err(&failed)?;
         stream.memcpy_htod(values, &mut slice).map_err(&failed)?;
         stream.synchronize().map_err(failed)?;

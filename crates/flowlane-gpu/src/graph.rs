@@ -1,8 +1,9 @@
-//! What a slot does for a full batch, recorded once and launched again: copy in, clear, kernels, copy out.
+//! CUDA graphs: the work of a slot for a full batch (copy in, clear, kernels, copy out), recorded once and launched
+//! repeatedly.
 //!
-//! A graph is one call to the driver where its parts are four or five. It holds addresses and numbers, not what lies
-//! there: what is copied is what the host has written until it is launched. Since the number of tuples is one of the
-//! numbers, only full batches have a graph, and since the table is among the addresses, each table needs its own.
+//! A graph is one driver call instead of four or five. It contains addresses and sizes, not data, and copies the data
+//! present at launch. The number of tuples is one of the sizes, so only full batches have a graph; the table is one
+//! of the addresses, so each table needs its own graph.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,23 +14,23 @@ use cudarc::driver::{CudaGraph, CudaSlice, CudaStream};
 use crate::error::GpuError;
 use crate::table::GpuTable;
 
-/// What is done for a batch: the memory here and there.
+/// The work for a batch: buffers on both sides and the stream.
 pub(crate) struct Work<'a> {
     pub(crate) stream: &'a Arc<CudaStream>,
     /// The columns of the keys, in pinned memory.
     pub(crate) columns: &'a [u32],
     pub(crate) keys_there: &'a mut CudaSlice<u32>,
     pub(crate) winners_there: &'a mut CudaSlice<u32>,
-    /// In pinned memory: as many as the table has columns for the batch.
+    /// The winners, in pinned memory: one for each column of the table and key.
     pub(crate) winners: &'a mut [u32],
 }
 
 impl Work<'_> {
-    /// Puts all of it onto the stream.
+    /// Enqueues the work on the stream.
     pub(crate) fn enqueue<const W: usize>(&mut self, table: &GpuTable<W>) -> Result<(), GpuError> {
         let failed = GpuError::of("sending a batch");
         let count = self.columns.len() / W;
-        // Of the device's memory the same part: the columns of a smaller batch lie closer.
+        // The part of the device's buffer that the batch uses: the columns of a smaller batch are closer together.
         let mut there = self.keys_there.slice_mut(..self.columns.len());
         self.stream.memcpy_htod(self.columns, &mut there).map_err(&failed)?;
         table.launch(self.stream, self.keys_there, count, self.winners_there)?;
@@ -38,16 +39,16 @@ impl Work<'_> {
     }
 }
 
-/// All that is done for full batches with one table, in one slot.
+/// The recorded work of one slot for full batches of one table.
 pub(crate) struct Recorded<const W: usize> {
     graph: CudaGraph,
     stream: Arc<CudaStream>,
-    /// It stays, since the graph has its addresses.
+    /// Keeps the table alive, since the graph contains its addresses.
     table: Arc<GpuTable<W>>,
 }
 
-// SAFETY: the driver's graphs belong to no thread, but two threads may not use one at a time. This one is private to its
-// slot, and all that uses it has the slot, or what is left of it, for itself (`&mut`, or by value).
+// SAFETY: a graph of the driver belongs to no thread, but two threads may not use it at the same time. This graph is
+// private to its slot, and every use of it has exclusive access to the slot or to its remains (`&mut`, or by value).
 unsafe impl<const W: usize> Send for Recorded<W> {}
 
 impl<const W: usize> fmt::Debug for Recorded<W> {
@@ -57,23 +58,23 @@ impl<const W: usize> fmt::Debug for Recorded<W> {
 }
 
 impl<const W: usize> Drop for Recorded<W> {
-    /// It may end on a thread that knows nothing of the device.
+    /// The last owner may be a thread without a context of the device.
     fn drop(&mut self) {
         _ = self.stream.context().bind_to_thread();
     }
 }
 
 impl<const W: usize> Recorded<W> {
-    /// Records; nothing is done. The memory of `work` must be that of the slot that keeps this: it is reached whenever
-    /// the graph is launched.
+    /// Records the work without executing it. The buffers of `work` must belong to the slot that keeps this graph:
+    /// each launch accesses them.
     pub(crate) fn new(work: &mut Work<'_>, table: &Arc<GpuTable<W>>) -> Result<Self, GpuError> {
         let failed = GpuError::of("recording what it does for a batch");
-        // Others may take memory meanwhile: a thread that makes a table does.
+        // Other threads may allocate meanwhile: a background rebuild does.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         work.stream.begin_capture(mode).map_err(&failed)?;
         let enqueued = work.enqueue(table);
-        // Also after a failure, since nothing is done on a stream that is recorded. The first may tell another's error
-        // instead of ending that.
+        // The capture is ended after a failure, too, since a recording stream executes nothing. The first call may
+        // report an earlier error instead of ending the capture.
         let end = || work.stream.end_capture(CUgraphInstantiate_flags(0));
         let graph = end().or_else(|error| end().map_err(|_| error));
         enqueued?;
@@ -89,7 +90,7 @@ impl<const W: usize> Recorded<W> {
         Arc::ptr_eq(&self.table, table)
     }
 
-    /// Puts all of it onto the stream.
+    /// Launches the graph on the stream.
     pub(crate) fn launch(&mut self) -> Result<(), GpuError> {
         self.graph.launch().map_err(GpuError::of("sending a batch by a graph"))
     }

@@ -1,6 +1,6 @@
 //! Flowlane's rule tables on CUDA devices.
 //!
-//! Builds and runs where there is no device: the driver is loaded when one is asked for, and [`GpuError`] says what is
+//! The crate builds and runs without a device: the driver is loaded on first use, and [`GpuError`] tells which part is
 //! missing. A [`Device`] holds the kernels; a [`GpuTable`] is a rule set on it, found by one [`Method`]; a [`Session`]
 //! sends batches through it, several at once.
 //!
@@ -23,15 +23,15 @@
 //! # Ok::<(), flowlane_gpu::GpuError>(())
 //! ```
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`device`] | devices, and the kernels on them |
-//! | [`search`] | how rules are found: a file for each kernel |
+//! | [`search`] | search methods: a file for each kernel |
 //! | [`table`] | a rule set on a device |
-//! | [`session`] | batches on their way; by graphs, where they are full |
+//! | [`session`] | batches in flight; full ones by graphs |
 //! | [`resident`] | keys that stay on a device, to measure kernels by themselves |
-//! | [`ceilings`] | what a device does at best |
-//! | [`classifier`] | rules for flow keys, with the CPU where a device does not do |
+//! | [`ceilings`] | upper bounds of a device |
+//! | [`classifier`] | rules for flow keys, with the CPU as a fallback |
 //! | [`ternary`] | rules without ranges |
 //!
 //! Kernels are in `kernels/`. Tests run them on the CPU, unmodified, behind a driver of their own (`host/`).
@@ -49,7 +49,7 @@ pub mod session;
 pub mod table;
 pub mod ternary;
 
-/// Tables on the host, as kernels take them: those that `flowlane-paper` has for OpenCL take the same.
+/// Tables on the host in the layout of the kernels. The OpenCL kernels of `flowlane-paper` use the same layout.
 #[doc(hidden)]
 pub mod kernel_tables {
     pub use crate::search::bloom::Filters;

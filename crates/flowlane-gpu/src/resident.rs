@@ -1,4 +1,4 @@
-//! Keys that stay on a device: what a kernel does by itself, without copies.
+//! Keys that stay on a device, to measure kernels without copies.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::error::GpuError;
 use crate::table::{COLUMNS_MAX, GpuTable};
 
-/// Batches of keys on a device, and room for their winners.
+/// Batches of keys on a device, and buffers for their winners.
 #[derive(Debug)]
 pub struct ResidentKeys<const W: usize> {
     stream: Arc<CudaStream>,
@@ -18,10 +18,10 @@ pub struct ResidentKeys<const W: usize> {
 }
 
 impl<const W: usize> ResidentKeys<W> {
-    /// Brings keys to a device, in batches of at most `batch_max`.
+    /// Copies keys to a device, in batches of at most `batch_max`.
     ///
     /// # Errors
-    /// Where there is not enough memory.
+    /// Returns an error if the device has too little memory.
     pub fn new(device: &Device, keys: &[[u32; W]], batch_max: usize) -> Result<Self, GpuError> {
         let stream = device.stream()?;
         let batch = |keys: &[[u32; W]]| {
@@ -34,14 +34,14 @@ impl<const W: usize> ResidentKeys<W> {
         Ok(Self { stream, batches, winners })
     }
 
-    /// Looks all batches up, one after the other, and waits for the last.
+    /// Looks up all batches in order and waits for the last.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Returns an error if the device fails.
     pub fn look_up(&mut self, table: &GpuTable<W>) -> Result<(), GpuError> {
         let failed = GpuError::of("looking keys up");
         let begun = self.begin(table);
-        // Also after a failure: the caller may drop the table.
+        // Waits after a failure, too: the caller may drop the table.
         let waited = self.stream.synchronize().map_err(failed);
         begun.and(waited)
     }
@@ -52,20 +52,20 @@ impl<const W: usize> ResidentKeys<W> {
             .try_for_each(|(tuples, count)| table.launch(&self.stream, tuples, *count, &mut self.winners))
     }
 
-    /// The winners of the last batch of the last [`look_up`](Self::look_up), in a table without changes.
+    /// Returns the winners of the last batch of the last [`look_up`](Self::look_up), in a table without an overlay.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Returns an error if the device fails.
     ///
     /// # Panics
-    /// Where rules of the table are gone.
+    /// Panics if rules of the table were deleted.
     pub fn last_hits(&self, table: &GpuTable<W>) -> Result<Vec<Option<Hit>>, GpuError> {
         let count = self.batches.last().map_or(0, |(_, count)| *count);
         let failed = GpuError::of("reading winners");
         let mut winners = vec![0; self.winners.len()];
         self.stream.memcpy_dtoh(&self.winners, &mut winners).map_err(&failed)?;
         self.stream.synchronize().map_err(failed)?;
-        let hit = |standing: &u32| table.hit(*standing, 0).expect("no rule of the table is gone");
+        let hit = |standing: &u32| table.hit(*standing, 0).expect("no rule of the table is deleted");
         Ok(winners[..count].iter().map(hit).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Batches on their way through a device: copied in, looked up, copied out, several at once.
+//! Batches through a device: copied in, looked up and copied out, several in flight.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -10,28 +10,28 @@ use flowlane::classify::Hit;
 use crate::device::Device;
 use crate::error::GpuError;
 use crate::graph::{Recorded, Work};
-use crate::table::{COLUMNS_MAX, Gone, GpuTable};
+use crate::table::{COLUMNS_MAX, GpuTable, WinnerDeleted};
 
-/// Batches that may be under way at a time.
+/// The configuration of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionConfig {
-    /// Most keys of a batch.
+    /// The most keys of a batch.
     pub batch_max: usize,
-    /// Batches under way: one is copied in while another is looked up and a third copied out.
+    /// The number of batches in flight: while one is copied in, another is looked up and a third copied out.
     pub slots: usize,
-    /// Whether what is done for a full batch is recorded with the second that a slot has for a table, and launched as
-    /// one from then on. Where the driver refuses, it is done without.
+    /// Whether the work of full batches is recorded as a graph. A slot records with its second full batch of a table
+    /// and launches the graph from then on. If the driver refuses, the session continues without graphs.
     pub graphs: bool,
 }
 
 impl Default for SessionConfig {
-    /// The paper's batches of 8192; three slots and one that the host fills; no graphs.
+    /// Returns the paper's batches of 8192 keys, three slots and one that the host fills, and no graphs.
     fn default() -> Self {
         Self { batch_max: 8192, slots: 4, graphs: false }
     }
 }
 
-/// What is needed for one batch: memory here and there, and a stream.
+/// The resources of one batch: buffers on both sides and a stream.
 #[derive(Debug)]
 struct Slot<const W: usize> {
     stream: Arc<CudaStream>,
@@ -41,14 +41,14 @@ struct Slot<const W: usize> {
     winners_here: PinnedHostSlice<u32>,
     done: CudaEvent,
     count: usize,
-    /// The table that looks up: it stays until it has.
+    /// The table in use, kept alive until the batch has finished.
     table: Option<Arc<GpuTable<W>>>,
-    /// That of the last full batch.
+    /// The table of the last full batch.
     seen: Weak<GpuTable<W>>,
     recorded: Option<Recorded<W>>,
 }
 
-/// What one thread needs to have keys looked up. Batches come back in the order in which they went.
+/// The resources for one thread's lookups. Batches return in the order of sending.
 #[derive(Debug)]
 pub struct Session<const W: usize> {
     free: Vec<Slot<W>>,
@@ -58,12 +58,12 @@ pub struct Session<const W: usize> {
     unanswered: Vec<u32>,
 }
 
-/// The answer to a batch.
+/// The result of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answered {
-    /// Keys of the batch.
+    /// The number of keys of the batch.
     pub count: usize,
-    /// The epoch of the rules that answered, all of it: see [`GpuTable::epoch`].
+    /// The epoch of the rules that answered the whole batch: see [`GpuTable::epoch`].
     pub epoch: u64,
 }
 
@@ -93,7 +93,7 @@ impl<const W: usize> Slot<W> {
         })
     }
 
-    /// Sends keys on their way. A batch that is full may go by a graph; `graphs` becomes false where none can be had.
+    /// Sends keys to the device. A full batch may use a graph; `graphs` becomes false if the driver refuses graphs.
     fn begin(
         &mut self,
         table: &Arc<GpuTable<W>>,
@@ -102,7 +102,7 @@ impl<const W: usize> Slot<W> {
     ) -> Result<(), GpuError> {
         let failed = GpuError::of("sending a batch");
         self.count = keys.len();
-        // From here on the device may read it.
+        // From here on, the device may access the table.
         self.table = Some(table.clone());
         let here = self.keys_here.as_mut_slice().map_err(&failed)?;
         let is_full = W * keys.len() == here.len();
@@ -118,7 +118,7 @@ impl<const W: usize> Slot<W> {
             winners: &mut winners[..table.columns() * keys.len()],
         };
         if *graphs && is_full && self.recorded.is_none() {
-            // A table that is followed by another after one batch is not worth it.
+            // A table that is replaced after one batch does not justify a graph.
             if std::ptr::eq(self.seen.as_ptr(), Arc::as_ptr(table)) {
                 self.recorded = Recorded::new(&mut work, table).ok();
                 *graphs = self.recorded.is_some();
@@ -132,30 +132,30 @@ impl<const W: usize> Slot<W> {
         self.done.record(&self.stream).map_err(failed)
     }
 
-    /// Forgets what was recorded with other tables, so that they can end.
+    /// Drops the graphs of other tables, so that those tables can be freed.
     fn forget_others(&mut self, table: &Arc<GpuTable<W>>) {
         self.recorded.take_if(|recorded| !recorded.is_of(table));
     }
 
-    /// Gives up what could not be sent as a whole.
+    /// Abandons a batch that could not be sent completely.
     fn abandon(&mut self) {
         _ = self.stream.synchronize();
         self.table = None;
     }
 
-    /// Whether the batch has ended, well or not. Does not wait.
+    /// Returns whether the batch has finished or failed, without waiting.
     fn is_ready(&self) -> bool {
-        // What binding tells may be another's error; the question tells of this one.
+        // Binding the context may report an earlier error; the query reports the error of this batch.
         _ = self.done.context().bind_to_thread();
         self.done.try_is_complete().unwrap_or(true)
     }
 
-    /// Waits for the batch, and gives the winners. `unanswered` gets the places of those that the device does not know.
+    /// Waits for the batch and writes its winners. `unanswered` receives the positions without an answer.
     fn end(&mut self, hits: &mut [Option<Hit>], unanswered: &mut Vec<u32>) -> Result<Answered, GpuError> {
         let failed = GpuError::of("looking a batch up");
         let waited = self.done.synchronize();
         if waited.is_err() {
-            // It may be another's error, told before there was any waiting.
+            // The first call may report an earlier error without waiting.
             _ = self.stream.synchronize();
         }
         let table = self.table.take().expect("a batch under way has a table");
@@ -166,7 +166,7 @@ impl<const W: usize> Slot<W> {
         for (place, ((hit, bulk), added)) in
             hits.iter_mut().zip(bulk).zip(added.iter().chain(none)).enumerate()
         {
-            *hit = table.hit(*bulk, *added).unwrap_or_else(|Gone| {
+            *hit = table.hit(*bulk, *added).unwrap_or_else(|WinnerDeleted| {
                 unanswered.push(place as u32);
                 None
             });
@@ -176,18 +176,18 @@ impl<const W: usize> Slot<W> {
 }
 
 impl<const W: usize> Drop for Slot<W> {
-    /// The device may still read or write the host's memory. A device that fails no longer does.
+    /// Waits, since the device may still access the host's buffers. A failed device no longer does.
     fn drop(&mut self) {
-        // The first may tell another's error instead of waiting.
+        // The first call may report an earlier error instead of waiting.
         _ = self.stream.synchronize().or_else(|_| self.stream.synchronize());
     }
 }
 
 impl<const W: usize> Session<W> {
-    /// Takes memory for batches.
+    /// Allocates the buffers of all slots.
     ///
     /// # Errors
-    /// Where the device has not enough.
+    /// Returns an error if the device has too little memory.
     #[inline(never)]
     pub fn new(device: &Device, config: SessionConfig) -> Result<Self, GpuError> {
         let batch_max = config.batch_max.max(1);
@@ -197,12 +197,12 @@ impl<const W: usize> Session<W> {
         Ok(Self { free, under_way: VecDeque::new(), batch_max, graphs, unanswered: Vec::new() })
     }
 
-    /// Whether graphs are used: see [`SessionConfig::graphs`].
+    /// Returns whether graphs are used: see [`SessionConfig::graphs`].
     pub fn has_graphs(&self) -> bool {
         self.graphs
     }
 
-    /// Uses graphs from now on, or none.
+    /// Turns graphs on or off.
     pub fn set_graphs(&mut self, graphs: bool) {
         self.graphs = graphs;
         if !graphs {
@@ -210,28 +210,28 @@ impl<const W: usize> Session<W> {
         }
     }
 
-    /// Whether a batch may be sent: otherwise receive one first.
+    /// Returns whether a batch may be sent; if not, receive one first.
     pub fn has_room(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Batches that were sent and not yet received.
+    /// Returns the number of batches sent and not yet received.
     pub fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Most keys of a batch.
+    /// Returns the most keys of a batch.
     pub fn batch_max(&self) -> usize {
         self.batch_max
     }
 
-    /// Sends a batch of 1 to [`batch_max`](Self::batch_max) keys to be looked up in a table.
+    /// Sends a batch of 1 to [`batch_max`](Self::batch_max) keys for lookup in a table.
     ///
     /// # Errors
-    /// Where the device fails.
+    /// Returns an error if the device fails.
     ///
     /// # Panics
-    /// Where there is no room, or too many keys or none.
+    /// Panics if there is no room, or if the batch is empty or too large.
     #[inline(never)]
     pub fn send(&mut self, table: &Arc<GpuTable<W>>, keys: &[[u32; W]]) -> Result<(), GpuError> {
         assert!((1..=self.batch_max).contains(&keys.len()), "a batch of {} keys", keys.len());
@@ -248,34 +248,33 @@ impl<const W: usize> Session<W> {
         begun
     }
 
-    /// Whether [`receive`](Self::receive) need not wait: the oldest batch has its answers or has failed, or none is
-    /// under way.
+    /// Returns whether [`receive`](Self::receive) would return without waiting.
     pub fn is_ready(&self) -> bool {
         self.under_way.front().is_none_or(Slot::is_ready)
     }
 
-    /// Waits for the oldest batch under way; none where there is none. Its winners are the first of `hits`, but for
-    /// those that are [`unanswered`](Self::unanswered).
+    /// Waits for the oldest batch in flight, and returns `None` if there is none. The answers are written to the
+    /// front of `hits`, except for positions in [`unanswered`](Self::unanswered).
     ///
     /// # Errors
-    /// Where the device fails: the batch has no answer then.
+    /// Returns an error if the device fails: the batch has no answers then.
     ///
     /// # Panics
-    /// Where `hits` are fewer than the keys of the batch.
+    /// Panics if `hits` is shorter than the batch.
     #[inline(never)]
     pub fn receive(&mut self, hits: &mut [Option<Hit>]) -> Option<Result<Answered, GpuError>> {
         self.unanswered.clear();
         self.receive_also(hits)
     }
 
-    /// The places of the keys that the last batch received, or the last [`lookup_batch`](Self::lookup_batch), has no
-    /// answer to: a rule won that is gone since the bulk of the table was made ([`GpuTable::with_changes`]). Ascending;
-    /// none in a table without changes.
+    /// Returns the positions without an answer in the last received batch, or in the last
+    /// [`lookup_batch`](Self::lookup_batch), in ascending order. The winning rule of these keys was deleted after the
+    /// bulk of the table was built ([`GpuTable::with_changes`]). Empty for a table without an overlay.
     pub fn unanswered(&self) -> &[u32] {
         &self.unanswered
     }
 
-    /// As [`receive`](Self::receive), without forgetting what was not answered before.
+    /// Receives a batch and appends to the unanswered positions instead of replacing them.
     fn receive_also(&mut self, hits: &mut [Option<Hit>]) -> Option<Result<Answered, GpuError>> {
         let mut slot = self.under_way.pop_front()?;
         assert!(hits.len() >= slot.count, "a batch of {} for {} answers", slot.count, hits.len());
@@ -284,13 +283,13 @@ impl<const W: usize> Session<W> {
         Some(answered)
     }
 
-    /// Looks keys up, in batches that overlap; but for those that are [`unanswered`](Self::unanswered).
+    /// Looks up keys in overlapping batches, except for those in [`unanswered`](Self::unanswered).
     ///
     /// # Errors
-    /// Where the device fails; what `hits` holds then means nothing.
+    /// Returns an error if the device fails; the contents of `hits` are unspecified then.
     ///
     /// # Panics
-    /// Where the slices differ in length, or batches are under way.
+    /// Panics if the slices differ in length, or if batches are in flight.
     #[inline(never)]
     pub fn lookup_batch(
         &mut self,
@@ -310,7 +309,7 @@ impl<const W: usize> Session<W> {
                 let Some(batch) = batches.next() else { break };
                 failed = self.send(table, batch).err();
             }
-            // Also after a failure: nothing stays under way.
+            // After a failure, too: no batch stays in flight.
             let before = self.unanswered.len();
             match self.receive_also(rest) {
                 None => return failed.map_or(Ok(()), Err),

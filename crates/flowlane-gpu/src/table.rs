@@ -12,34 +12,33 @@ use crate::error::GpuError;
 use crate::search::{self, Batch, Method, Search};
 use crate::ternary::{Ternary, TernaryRules};
 
-/// Words of the widest key that kernels take.
+/// The most words of a key that kernels support.
 pub const WORDS_MAX: usize = 16;
-/// Entries after expansion of ranges that a table may have.
+/// The most entries of a table after expansion of ranges.
 pub const ENTRIES_MAX: usize = 1 << 26;
-/// The same of what is added to a table: all of them are compared with every key.
+/// The most entries of an overlay after expansion of ranges: every key is compared with all of them.
 const ADDED_ENTRIES_MAX: usize = 1 << 14;
 
-/// Most winners that a table has for a key: of its bulk, and of what was added to it.
+/// The most winners of a key: one of the bulk and one of the overlay.
 pub(crate) const COLUMNS_MAX: usize = 2;
 
-/// Rules on a device, for good: a change makes another table. One that differs in few rules shares the bulk of them,
-/// and has those that are new beside, and on the host a mark for each that is gone
-/// ([`with_changes`](Self::with_changes)).
+/// An immutable rule set on a device. A table that differs in few rules shares the bulk and adds an overlay: the new
+/// rules on the device, and on the host a mark for each deleted rule ([`with_changes`](Self::with_changes)).
 #[derive(Debug)]
 pub struct GpuTable<const W: usize> {
     bulk: Arc<Bulk<W>>,
     added: Option<Part>,
-    /// A bit for each standing of the bulk whose rule is gone; nothing where none is.
-    gone: Vec<u64>,
+    /// A bit for each standing of the bulk whose rule was deleted; empty without deletions.
+    deleted: Vec<u64>,
     epoch: u64,
     device: Device,
 }
 
-/// Rules, and how they are found.
+/// Rules and the search structure over them.
 #[derive(Debug)]
 struct Part {
     search: Box<dyn Search>,
-    /// By standing from 1.
+    /// The hits, indexed by standing from 1.
     hits: Vec<Hit>,
     ranks: Vec<RankKey>,
     entries: usize,
@@ -51,16 +50,16 @@ struct Bulk<const W: usize> {
     method: Method,
     kinds: [WordKind; W],
     seed: u64,
-    /// The standing of each rule, in the order of rules.
+    /// The standings of the rules, ordered by rule.
     standings: Vec<(RuleId, u32)>,
 }
 
-/// The best rule of the bulk is gone, and nobody has asked for the next best.
+/// The best rule of the bulk was deleted, and the next best is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Gone;
+pub(crate) struct WinnerDeleted;
 
 impl<const W: usize> Drop for GpuTable<W> {
-    /// The last batch may end on a thread that knows nothing of the device; its memory is given back all the same.
+    /// Binds the context, since the last batch may end on a thread that has none.
     fn drop(&mut self) {
         _ = self.device.context().bind_to_thread();
     }
@@ -78,8 +77,8 @@ impl Part {
         Ok(Self { search, entries: rules.rules.len(), hits: rules.hits, ranks: rules.ranks })
     }
 
-    /// The rule of a standing, and its rank. One that no rule has would be a kernel's error: no rule, rather than a
-    /// wrong one.
+    /// Returns the rule of a standing and its rank. An unknown standing indicates an error in a kernel and yields no
+    /// rule rather than a wrong one.
     fn winner(&self, standing: u32) -> Option<(RankKey, Hit)> {
         let place = (standing as usize).checked_sub(1)?;
         Some((*self.ranks.get(place)?, self.hits[place]))
@@ -87,10 +86,10 @@ impl Part {
 }
 
 impl<const W: usize> GpuTable<W> {
-    /// Puts the entries that count in category 0 onto a device. `seed` is secret; `epoch` names this set of rules.
+    /// Builds a table of the entries of category 0 on a device. `seed` is secret; `epoch` identifies the rule set.
     ///
     /// # Errors
-    /// Where they do not fit, or the device fails.
+    /// Returns an error if the entries do not fit, or if the device fails.
     #[inline(never)]
     pub fn build(
         device: &Device,
@@ -106,7 +105,7 @@ impl<const W: usize> GpuTable<W> {
                 "kernels are compiled for keys of 4, 9, 10 and 16 words"
             );
         }
-        // Refused before it is made, on the host, too.
+        // Refused before it is built, on the host as well.
         let needed = TernaryRules::count(kinds, entries);
         if needed > ENTRIES_MAX {
             return Err(GpuError::Entries { rules: entries.len(), entries_max: ENTRIES_MAX });
@@ -117,27 +116,27 @@ impl<const W: usize> GpuTable<W> {
         let mut standings: Vec<(RuleId, u32)> = part.hits.iter().map(|hit| hit.rule).zip(1..).collect();
         standings.sort_unstable();
         let bulk = Arc::new(Bulk { part, method, kinds: *kinds, seed, standings });
-        Ok(Self { bulk, added: None, gone: Vec::new(), epoch, device: device.clone() })
+        Ok(Self { bulk, added: None, deleted: Vec::new(), epoch, device: device.clone() })
     }
 
-    /// The table of the rules of this one's bulk without those in `gone` (that were there), and of these entries. What
-    /// other changes this one has does not count. Costs as much as there are changes: the bulk is shared.
+    /// Returns a table with the bulk of this one, without the rules in `deleted` and with these entries. Other changes
+    /// of this table do not carry over. The cost is proportional to the number of changes, since the bulk is shared.
     ///
-    /// Where the best rule of the bulk for a key is gone, the device has no answer:
+    /// If the best rule of the bulk for a key was deleted, the device has no answer:
     /// [`Session::unanswered`](crate::Session::unanswered).
     ///
     /// # Errors
-    /// Where the entries are more than may be compared with every key, and where the device fails.
+    /// Returns an error if the entries exceed the limit of an overlay, or if the device fails.
     #[inline(never)]
     pub fn with_changes(
         &self,
-        gone: impl IntoIterator<Item = RuleId>,
+        deleted: impl IntoIterator<Item = RuleId>,
         added: &[Entry<W>],
         epoch: u64,
     ) -> Result<Self, GpuError> {
         let bulk = &self.bulk;
         let mut marks = Vec::new();
-        for rule in gone {
+        for rule in deleted {
             for standing in self.standings(rule) {
                 marks.resize(bulk.part.hits.len() / 64 + 1, 0);
                 marks[standing as usize / 64] |= 1u64 << (standing % 64);
@@ -148,65 +147,66 @@ impl<const W: usize> GpuTable<W> {
             true => None,
             false => Some(Part::build(&self.device, Method::Linear, rules, bulk.seed)?),
         };
-        Ok(Self { bulk: bulk.clone(), added, gone: marks, epoch, device: self.device.clone() })
+        Ok(Self { bulk: bulk.clone(), added, deleted: marks, epoch, device: self.device.clone() })
     }
 
-    /// Where a rule stands in the bulk.
+    /// Returns the standings of a rule in the bulk.
     fn standings(&self, rule: RuleId) -> impl Iterator<Item = u32> {
         let all = &self.bulk.standings;
         let first = all.partition_point(|(other, _)| *other < rule);
         all[first..].iter().take_while(move |(other, _)| *other == rule).map(|(_, standing)| *standing)
     }
 
-    /// Whether the bulk has a rule, gone or not.
+    /// Returns whether the bulk contains a rule, deleted or not.
     pub fn bulk_has(&self, rule: RuleId) -> bool {
         self.standings(rule).next().is_some()
     }
 
-    /// How it finds rules.
+    /// Returns the search method.
     pub fn method(&self) -> Method {
         self.bulk.method
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
-        let gone: usize = self.gone.iter().map(|marks| marks.count_ones() as usize).sum();
-        self.bulk.part.hits.len() - gone + self.added.as_ref().map_or(0, |added| added.hits.len())
+        let deleted: usize = self.deleted.iter().map(|marks| marks.count_ones() as usize).sum();
+        self.bulk.part.hits.len() - deleted + self.added.as_ref().map_or(0, |added| added.hits.len())
     }
 
-    /// Whether there are no rules.
+    /// Returns whether the table has no rules.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of entries on the device, those of rules that are gone among them: a rule with ranges is several.
+    /// Returns the number of entries on the device, including those of deleted rules; a rule with ranges has several.
     pub fn entries(&self) -> usize {
         self.bulk.part.entries + self.added.as_ref().map_or(0, |added| added.entries)
     }
 
-    /// Number of masks of the bulk, split where a class has too many rules; none where the method does not know classes.
+    /// Returns the number of masks of the bulk, counting the parts of split classes; `None` if the method does not
+    /// use classes.
     pub fn classes(&self) -> Option<usize> {
         self.bulk.part.search.classes()
     }
 
-    /// Which set of rules this is.
+    /// Returns the epoch of the rule set.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Device memory that it takes, what it shares included.
+    /// Returns the size of the device memory in use, including shared parts.
     pub fn table_bytes(&self) -> usize {
         self.bulk.part.search.table_bytes()
             + self.added.as_ref().map_or(0, |added| added.search.table_bytes())
     }
 
-    /// Winners of a key, of [`COLUMNS_MAX`] at most.
+    /// Returns the number of winners of a key, at most [`COLUMNS_MAX`].
     pub(crate) fn columns(&self) -> usize {
         1 + usize::from(self.added.is_some())
     }
 
-    /// Puts what finds the winners of so many tuples onto a stream. `winners` gets a column of them for the bulk, and
-    /// behind it one for what was added.
+    /// Enqueues the search for the winners of `count` tuples. `winners` receives a column for the bulk, followed by
+    /// one for the overlay.
     pub(crate) fn launch(
         &self,
         stream: &Arc<CudaStream>,
@@ -223,20 +223,19 @@ impl<const W: usize> GpuTable<W> {
         Ok(())
     }
 
-    /// The rule that won, of the winners of the bulk and of what was added (0 where nothing was).
-    pub(crate) fn hit(&self, bulk: u32, added: u32) -> Result<Option<Hit>, Gone> {
+    /// Returns the winning rule, given the winners of the bulk and of the overlay (0 for none).
+    pub(crate) fn hit(&self, bulk: u32, added: u32) -> Result<Option<Hit>, WinnerDeleted> {
         let of_added = self.added.as_ref().and_then(|part| part.winner(added));
         let Some((rank, hit)) = self.bulk.part.winner(bulk) else { return Ok(of_added.map(|(_, hit)| hit)) };
         match of_added {
-            // Better than a rule that is gone is better than all that come behind it. Of one rank is the same rule,
-            // replaced.
+            // A better rule than a deleted one precedes all rules after it. An equal rank is the same rule, replaced.
             Some((better, hit)) if better >= rank => Ok(Some(hit)),
-            _ if self.is_gone(bulk) => Err(Gone),
+            _ if self.is_deleted(bulk) => Err(WinnerDeleted),
             _ => Ok(Some(hit)),
         }
     }
 
-    fn is_gone(&self, standing: u32) -> bool {
-        self.gone.get(standing as usize / 64).is_some_and(|marks| marks >> (standing % 64) & 1 == 1)
+    fn is_deleted(&self, standing: u32) -> bool {
+        self.deleted.get(standing as usize / 64).is_some_and(|marks| marks >> (standing % 64) & 1 == 1)
     }
 }

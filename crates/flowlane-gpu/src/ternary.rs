@@ -1,4 +1,4 @@
-//! Rules as kernels compare them: value and mask. Ranges become prefixes.
+//! Ternary rules, the form that kernels compare: value and mask. Ranges expand to prefixes.
 
 use std::cmp::Reverse;
 
@@ -7,21 +7,21 @@ use flowlane::classify::acl::{Entry, RankKey, WordKind};
 
 use crate::error::GpuError;
 
-/// A condition of a rule without ranges. A rule with ranges is several of them, of one standing.
+/// A condition without ranges. A rule with ranges yields several conditions of one standing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ternary<const W: usize> {
-    /// No bit outside the mask.
+    /// The value; zero outside the mask.
     pub value: [u32; W],
-    /// The bits that count.
+    /// The bits that are compared.
     pub mask: [u32; W],
-    /// The place of the rule in the order: the greater, the better; 0 is none.
+    /// The rank of the rule as an integer: larger wins, 0 means none.
     pub standing: u32,
 }
 
-/// Rules in their order, best last.
+/// The expanded rules, ordered by standing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TernaryRules<const W: usize> {
-    /// Best first.
+    /// The conditions, best first.
     pub rules: Vec<Ternary<W>>,
     /// The rule of each standing, from 1.
     pub hits: Vec<Hit>,
@@ -30,7 +30,7 @@ pub struct TernaryRules<const W: usize> {
 }
 
 impl<const W: usize> TernaryRules<W> {
-    /// How many conditions these rules become, without making them.
+    /// Returns the number of conditions that these rules expand to, without expanding them.
     pub fn count(kinds: &[WordKind; W], entries: &[Entry<W>]) -> usize {
         let pieces = |entry: &Entry<W>, w: usize| {
             piece_count(kinds[w], entry.condition.low[w], entry.condition.high[w])
@@ -40,10 +40,10 @@ impl<const W: usize> TernaryRules<W> {
         counted.map(of_entry).fold(0, usize::saturating_add)
     }
 
-    /// The rules of category 0, without ranges.
+    /// Expands the rules of category 0.
     ///
     /// # Errors
-    /// Where that makes more than `entries_max`.
+    /// Returns an error if there are more than `entries_max` conditions.
     #[inline(never)]
     pub fn new(kinds: &[WordKind; W], entries: &[Entry<W>], entries_max: usize) -> Result<Self, GpuError> {
         let mut ordered: Vec<&Entry<W>> = entries.iter().filter(|entry| entry.categories & 1 == 1).collect();
@@ -73,7 +73,7 @@ impl<const W: usize> TernaryRules<W> {
     }
 }
 
-/// What a word of a condition asks, as values and masks of which one must match.
+/// Expands a word of a condition to values and masks, of which one must match.
 fn pieces(kind: WordKind, low: u32, high: u32) -> Vec<(u32, u32)> {
     match kind {
         WordKind::Ternary => vec![(low, high)],
@@ -96,8 +96,7 @@ fn piece_count(kind: WordKind, low: u32, high: u32) -> usize {
     }
 }
 
-/// The fewest prefixes of numbers of `bits` bits that are all from `low` to `high` and nothing else; none where that is
-/// empty.
+/// Returns the fewest prefixes of `bits`-bit numbers that cover exactly `low` to `high`; none if the range is empty.
 fn prefixes(low: u32, high: u32, bits: u32) -> impl Iterator<Item = (u32, u32)> {
     let ones = (1u64 << bits) - 1;
     let (mut at, high) = (u64::from(low), u64::from(high));

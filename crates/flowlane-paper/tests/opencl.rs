@@ -1,5 +1,4 @@
-//! Every OpenCL kernel, in every width, against the definition, where there is an OpenCL for the CPU; and what is said where
-//! there is none.
+//! Every OpenCL kernel, in every width, against the definition, if there is an OpenCL CPU; and the errors without one.
 
 #[path = "../../flowlane-gpu/tests/gpu/rules.rs"]
 mod rules;
@@ -102,7 +101,7 @@ fn one_core_of_the_cpu_gives_the_same_answers() {
                 assert_eq!(core.properties().cores, 1);
                 check_all_methods::<4>(&core, 5);
             }
-            // A driver need not part its devices.
+            // Drivers need not support sub-devices.
             Err(error) => println!("skipped: {error}"),
         }
     });
@@ -135,7 +134,7 @@ fn sets_that_suit_no_opencl_kernel_get_right_answers() {
         let masks: Vec<Entry<4>> = (0..400)
             .map(|i| ternary(i, [0; 4], std::array::from_fn(|w| highs[4 * i as usize + w])))
             .collect();
-        // The same rule many times over; only the best counts.
+        // Equal rules, of which the best wins.
         let same: Vec<Entry<4>> = (0..300).map(|i| ternary(i, [0, 8, 8, 0], [0, 0xff, 0xf8, 0])).collect();
         for (what, entries) in [("wild", wild), ("a mask each", masks), ("the same", same)] {
             let keys: Vec<[u32; 4]> = (0..200)
@@ -174,8 +173,8 @@ fn batches_of_every_size_come_back_in_order_from_several_threads() {
 }
 
 #[test]
-fn what_does_not_fit_the_memory_of_the_cpu_is_refused_with_what_it_needs() {
-    on_cpu("what_does_not_fit_the_memory_of_the_cpu_is_refused_with_what_it_needs", |device| {
+fn a_table_too_large_for_the_cpu_is_refused_with_its_size() {
+    on_cpu("a_table_too_large_for_the_cpu_is_refused_with_its_size", |device| {
         let small = device.with_memory_max(100_000);
         for method in ClMethod::ALL {
             let refused = ClTable::build(&small, method, &kinds(), &one_class(40_000), 1, 64);
@@ -200,7 +199,7 @@ fn rules_for_flow_keys_get_the_answers_of_linear_search_through_opencl() {
         let mut random = Random::new(7);
         let mut keys: Vec<FlowKey> =
             (0..400).map(|_| draw_key(&rules[random.index(rules.len())].2, &mut random)).collect();
-        // Not IPv4, which all rules ask for.
+        // Not IPv4, on which all rules match.
         keys.push(FlowKey::zero());
         for method in ClMethod::ALL {
             let borrowed = rules.iter().map(|(id, priority, matches)| (*id, *priority, matches));
@@ -216,7 +215,7 @@ fn rules_for_flow_keys_get_the_answers_of_linear_search_through_opencl() {
     });
 }
 
-/// Whether a table answers as linear search does.
+/// Checks a table against linear search.
 fn agree(table: &ClSearch, rules: &[(RuleId, Priority, Match)], keys: &[FlowKey]) {
     let mut linear = LinearSearch::new(rules.len());
     for (id, priority, matches) in rules {
@@ -229,30 +228,36 @@ fn agree(table: &ClSearch, rules: &[(RuleId, Priority, Match)], keys: &[FlowKey]
 }
 
 #[test]
-fn a_machine_without_opencl_is_told_what_to_install() {
+fn missing_opencl_is_reported_with_the_package_to_install() {
     // A file of this name that is no library, found before any that is one.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("no-opencl-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("the folder for test files can be written");
     fs::write(folder.join("libOpenCL.so.1"), "no library").expect("written");
     let path = folder.to_str().expect("a path in UTF-8");
-    in_process("a_machine_without_opencl_is_told_what_to_install", &[("LD_LIBRARY_PATH", path)], || {
-        for error in [ClDevice::open(0).expect_err("no library"), opencl::all().expect_err("no library")] {
-            assert!(matches!(error, ClError::NoOpenCl { .. }) && error.is_absence(), "{error}");
-            assert!(
-                error.to_string().contains("libOpenCL.so.1") && error.to_string().contains("pocl-opencl-icd")
-            );
-        }
-    });
-    // In the inner process the folder is another's.
+    in_process(
+        "missing_opencl_is_reported_with_the_package_to_install",
+        &[("LD_LIBRARY_PATH", path)],
+        || {
+            for error in [ClDevice::open(0).expect_err("no library"), opencl::all().expect_err("no library")]
+            {
+                assert!(matches!(error, ClError::NoOpenCl { .. }) && error.is_absence(), "{error}");
+                assert!(
+                    error.to_string().contains("libOpenCL.so.1")
+                        && error.to_string().contains("pocl-opencl-icd")
+                );
+            }
+        },
+    );
+    // The inner process does not own the folder.
     if std::env::var_os(INSIDE).is_none() {
         fs::remove_dir_all(&folder).expect("a folder of this test's");
     }
 }
 
 #[test]
-fn opencl_without_a_driver_is_told_from_no_opencl() {
+fn a_missing_driver_is_distinguished_from_missing_opencl() {
     let none = [("OCL_ICD_VENDORS", "/nonexistent"), ("OCL_ICD_FILENAMES", "")];
-    in_process("opencl_without_a_driver_is_told_from_no_opencl", &none, || match ClDevice::open(0) {
+    in_process("a_missing_driver_is_distinguished_from_missing_opencl", &none, || match ClDevice::open(0) {
         Err(ClError::NoPlatform) => assert!(ClError::NoPlatform.is_absence()),
         Err(error @ ClError::NoOpenCl { .. }) => println!("skipped: {error}"),
         // Loaders differ in which variables they know.

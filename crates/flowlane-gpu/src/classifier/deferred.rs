@@ -1,13 +1,13 @@
-//! Batches that answer later: gathered, sent, received in order.
+//! Asynchronous batches: gathered, sent, and received in order.
 //!
 //! ```text
-//! gather ─ the key itself, and its words for the device ─┐
-//! send ─ rules as they are now ─┬─ the device has them ──┴─► a slot of the session ─► receive
-//!                               └─ it has not, or fails: the list answers at once ─► receive
+//! gather ─ the flow key, and its words for the device ──────────────┐
+//! send ─ current rules ─┬─ the device has them ─────────────────────┴─► a slot of the session ─► receive
+//!                       └─ the device lacks them, or has failed: the list answers at once ─────► receive
 //! ```
 //!
-//! Keys are kept until their batch is received, 320 bytes each: should the device fail, the list answers for it. Memory is
-//! taken for as many batches as may be under way, once.
+//! Keys are kept until their batch is received, 320 bytes each, so that the list can answer if the device fails.
+//! Memory for all batches in flight is allocated once.
 
 use std::collections::VecDeque;
 use std::error::Error;
@@ -18,24 +18,24 @@ use flowlane::packet::{FlowKey, FlowMask};
 use super::projected::FlowTable;
 use super::{GpuSearch, locked};
 
-/// Batches by way of a device.
+/// The queue of batches sent to a device.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     gathered: Vec<FlowKey>,
     under_way: VecDeque<Sent>,
-    /// Of batches that were received: memory to use again.
+    /// Buffers of received batches, for reuse.
     spare: Vec<Sent>,
-    /// Those of a batch to which the device has no answer.
+    /// Positions in the batch for which the device has no answer.
     unanswered: Vec<u32>,
 }
 
-/// A batch under way.
+/// A batch in flight.
 #[derive(Debug, Default)]
 struct Sent {
     keys: Vec<FlowKey>,
-    /// Those that went to the device.
+    /// Positions of the keys that were sent to the device.
     places: Vec<u32>,
-    /// The answers and their epoch, where there are some already.
+    /// Answers that were available when the batch was sent, and their epoch.
     hits: Vec<Option<Hit>>,
     answered: Option<u64>,
 }
@@ -46,7 +46,7 @@ impl Deferred for GpuSearch {
     }
 
     fn trouble(&self) -> Option<String> {
-        // A table that was refused is no trouble as long as the one before goes on.
+        // A refused table is not an error while the previous table still answers.
         let refusal = || self.refusal().filter(|_| self.method().is_none());
         self.failure().or_else(refusal).map(|error| error.to_string())
     }
@@ -119,7 +119,8 @@ impl Deferred for GpuSearch {
 }
 
 impl GpuSearch {
-    /// Sends keys to the device, where that has the rules. Says whether it did; `places` gets which of them had to go.
+    /// Sends keys to the device if its table matches the current rules, and returns whether it did. `places` receives
+    /// the positions of the keys sent.
     fn send_to_device(&mut self, keys: &[FlowKey], places: &mut Vec<u32>) -> bool {
         let on_device = &mut *locked(&self.on_device);
         on_device.batches = true;
@@ -129,7 +130,7 @@ impl GpuSearch {
             return false;
         };
         if table.gathered() != keys.len() {
-            // It came when some of them were gathered already.
+            // The table was replaced after some of the keys had been gathered.
             table.clear();
             keys.iter().for_each(|key| table.gather(key));
         }
@@ -139,7 +140,8 @@ impl GpuSearch {
         on_device.failure.is_none()
     }
 
-    /// The answers of the device for its oldest batch, or of the list, where it has none; and their epoch.
+    /// Returns the epoch of the answers to the oldest batch, which come from the device or, failing that, from the
+    /// list.
     fn receive_from_device(&mut self, sent: &Sent, hits: &mut Vec<Option<Hit>>) -> u64 {
         hits.clear();
         hits.resize(sent.keys.len(), None);
@@ -147,11 +149,11 @@ impl GpuSearch {
         unanswered.clear();
         let on_device = self.on_device_mut();
         let received = on_device.receive(hits, &mut unanswered);
-        on_device.rescued(unanswered.len());
+        on_device.fallbacks(unanswered.len());
         let few = unanswered.len() <= sent.keys.len() / 2;
         let epoch = match received {
             Ok(epoch) if unanswered.is_empty() || epoch == self.epoch && few => {
-                // From the last on: none has its place in front of where it is.
+                // In descending order, so that no answer is overwritten before it has been moved.
                 for (i, place) in sent.places.iter().enumerate().rev() {
                     let hit = hits[i].take();
                     hits[*place as usize] = hit;
@@ -161,7 +163,7 @@ impl GpuSearch {
                 }
                 epoch
             }
-            // Rules won that are gone, and that is so for many packets, or the list has other rules than those of then.
+            // Many winning rules were deleted, or the list has changed since the batch was sent.
             Ok(_) => self.answer(&sent.keys, hits),
             Err(error) => {
                 self.on_device_mut().failure = Some(error);
@@ -172,7 +174,7 @@ impl GpuSearch {
         epoch
     }
 
-    /// The list's answers, and their epoch.
+    /// Answers from the list, and returns the epoch of the answers.
     fn answer(&self, keys: &[FlowKey], hits: &mut Vec<Option<Hit>>) -> u64 {
         hits.clear();
         hits.resize(keys.len(), None);

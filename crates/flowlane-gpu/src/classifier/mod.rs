@@ -1,7 +1,7 @@
 //! Rules for flow keys on a device, as a [`Classifier`].
 //!
-//! The same rules are on the CPU, in an access list: it answers for single packets, says on which bits an answer
-//! depends, and takes over where the device fails or its table cannot follow the rules.
+//! An access list on the CPU holds the rules, too. It answers single packets, computes the wildcards of an answer,
+//! and takes over when the device fails or its table cannot follow the rules.
 
 mod deferred;
 mod on_device;
@@ -25,59 +25,60 @@ use crate::error::GpuError;
 use crate::search::Method;
 use crate::session::SessionConfig;
 
-/// Rules up to which every rule is compared with every packet, to see whether that is fastest.
+/// The largest number of rules for which linear search is a candidate in measurements.
 const LINEAR_RULES_MAX: usize = 16_384;
-/// Packets drawn from rules where there is no sample.
+/// Packets drawn from the rules if the caller gives no sample.
 const SAMPLE: usize = 4096;
-/// Rounds of a measurement, of which the fastest counts. The third that fills a session's slots goes by graphs.
+/// Rounds of a measurement, of which the fastest counts. The third round to fill a session's slots uses graphs.
 const ROUNDS: usize = 3;
-/// Graphs save some microseconds of each batch. Of batches that take more than this, or are larger, that is nothing.
+/// Batches that take longer do not profit from graphs, which save a few microseconds a batch.
 const GRAPH_BATCH_NS: u128 = 2_000_000;
 const GRAPH_BATCH_MAX: usize = 1 << 16;
 
-/// How rules come onto a device.
+/// The configuration of a device's table.
 #[derive(Clone, Debug)]
 pub struct GpuConfig {
-    /// How they are found; none: as is fastest for the sample.
+    /// The search method; `None` measures all methods on the sample.
     pub method: Option<Method>,
-    /// Batches. Without a method it is measured, too, whether graphs make full batches faster, unless they are asked
-    /// for here.
+    /// The configuration of batches. If `method` is `None` and graphs are not requested here, they are measured as
+    /// well.
     pub session: SessionConfig,
-    /// The list on the CPU; its seed is the device's, too.
+    /// The configuration of the list on the CPU. The device uses its seed.
     pub list: AclConfig,
-    /// How changes of rules come to the device.
+    /// How the device follows rule changes.
     pub changes: Changes,
 }
 
-/// How changes of rules come to the device: first beside the table that it has, then in another table.
+/// How the device follows rule changes: an overlay on the current table first, then a rebuild.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Changes {
-    /// Most rules that may have changed since a table was made for it to go on; beyond that the CPU answers until there
-    /// is another. New rules are compared with every packet, and where a rule that is gone would have won, the CPU looks
-    /// the packet up.
+    /// The largest number of rules that may differ from the table on the device. Beyond it, the CPU answers until the
+    /// table has been rebuilt. Every packet is compared with all rules in the overlay, and if a deleted rule would
+    /// have won, the CPU looks the packet up.
     pub overlay_max: usize,
-    /// Who makes tables.
+    /// When tables are rebuilt.
     pub rebuild: Rebuild,
 }
 
-/// Who makes tables where rules change.
+/// When tables are rebuilt after rule changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rebuild {
-    /// A thread of its own, as soon as a quarter of the changes that there may be are there, or the table cannot go on.
-    /// There must be room for two tables on the device.
+    /// A background thread, as soon as the overlay is a quarter full or the table cannot follow the rules. The device
+    /// must have room for two tables.
     Background,
-    /// Nobody but [`GpuSearch::publish`].
+    /// Only [`GpuSearch::publish`].
     Manual,
 }
 
 impl Default for Changes {
-    /// 1024 changes beside a table (as much as linear search does in the time of the other methods), and a thread.
+    /// Returns an overlay of 1024 rules, for which linear search takes as long as the other methods take for their
+    /// tables, and rebuilds in the background.
     fn default() -> Self {
         Self { overlay_max: 1024, rebuild: Rebuild::Background }
     }
 }
 
-/// A rule as it was given.
+/// A rule as the caller gave it.
 #[derive(Clone, Debug)]
 struct Rule {
     priority: Priority,
@@ -87,7 +88,7 @@ struct Rule {
 
 type Rules = BTreeMap<RuleId, Rule>;
 
-/// Rules on a device and on the CPU.
+/// A classifier with its rules on a device and on the CPU.
 #[derive(Debug)]
 pub struct GpuSearch {
     device: Device,
@@ -96,15 +97,15 @@ pub struct GpuSearch {
     sequence: u32,
     epoch: u64,
     list: AclSearch,
-    /// Every bit at which a rule looks, or has looked since the last call of `publish`.
+    /// Every bit that a rule matches on, or has matched on since the last call of `publish`.
     looks_at: FlowMask,
     on_device: Mutex<OnDevice>,
     queue: Queue,
 }
 
-/// The rules as they are, and what is to be made of them.
+/// The current rules and the configuration of the table built from them.
 #[derive(Clone, Copy, Debug)]
-struct Now<'a> {
+struct CurrentRules<'a> {
     device: &'a Device,
     config: &'a GpuConfig,
     rules: &'a Rules,
@@ -116,11 +117,11 @@ fn locked(on_device: &Mutex<OnDevice>) -> MutexGuard<'_, OnDevice> {
 }
 
 impl GpuSearch {
-    /// Puts rules onto a device; of equal priority the earlier wins. `sample` is what `method: None` measures with;
-    /// where it is empty, a packet of each rule.
+    /// Builds a table on a device; among rules of equal priority the earlier one wins. If `config.method` is `None`,
+    /// `sample` is used to measure the methods; an empty sample is replaced by a packet for each rule.
     ///
     /// # Errors
-    /// Where they do not fit the device.
+    /// Returns an error if the rules do not fit the device.
     pub fn build<'a>(
         device: Device,
         config: GpuConfig,
@@ -142,10 +143,10 @@ impl GpuSearch {
         Ok(out)
     }
 
-    /// Makes a table of the rules as they are, and waits for it.
+    /// Builds a table of the current rules and waits for it.
     ///
     /// # Errors
-    /// Where the rules do not fit the device, or it fails; the CPU goes on answering.
+    /// Returns an error if the rules do not fit the device or the device fails; the CPU keeps answering.
     pub fn publish(&mut self, sample: &[FlowKey]) -> Result<(), GpuError> {
         self.on_device_mut().publish(None);
         self.looks_at = FlowMask::zero();
@@ -194,7 +195,7 @@ impl GpuSearch {
         }
     }
 
-    /// Whether full batches are faster by graphs; `cost` is that of the sample without.
+    /// Returns whether graphs make full batches faster; `cost` is the time of the sample without graphs.
     fn graphs_pay(
         &self,
         table: &mut dyn FlowTable,
@@ -217,23 +218,23 @@ impl GpuSearch {
         method != Method::Linear || self.rules.len() <= LINEAR_RULES_MAX
     }
 
-    /// Without waiting for anybody.
+    /// Returns the device's state through `&mut`, without locking.
     fn on_device_mut(&mut self) -> &mut OnDevice {
         self.on_device.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> Now<'_> {
-        Now { device: &self.device, config: &self.config, rules: &self.rules, epoch: self.epoch }
+    fn now(&self) -> CurrentRules<'_> {
+        CurrentRules { device: &self.device, config: &self.config, rules: &self.rules, epoch: self.epoch }
     }
 
-    /// A rule is another now, or is gone, and this is what it looks at.
+    /// Records that a rule was replaced or deleted, and the bits that it matches on.
     fn changed(&mut self, rule: RuleId, looks_at: Option<FlowMask>) {
         self.epoch += 1;
         looks_at.iter().for_each(|mask| self.looks_at.add(mask));
         locked(&self.on_device).changed(rule, &self.now());
     }
 
-    /// The number of the next rule. Where numbers are used up, all rules get new ones.
+    /// Returns the sequence number of the next rule. When the numbers are exhausted, all rules are renumbered.
     fn next_sequence(&mut self) -> u32 {
         if self.sequence == u32::MAX {
             self.sequence = renumber(&mut self.rules);
@@ -243,52 +244,51 @@ impl GpuSearch {
         self.sequence - 1
     }
 
-    /// Why the device no longer answers, where it has failed.
+    /// Returns the error of a failed device.
     pub fn failure(&self) -> Option<GpuError> {
         locked(&self.on_device).failure.clone()
     }
 
-    /// Why the last table that was to be made was not. What was there before goes on as long as it
-    /// can.
+    /// Returns why the last rebuild failed. The previous table remains in use as long as possible.
     pub fn refusal(&self) -> Option<GpuError> {
         locked(&self.on_device).refusal.clone()
     }
 
-    /// How rules are found; none where the CPU answers.
+    /// Returns the search method, or `None` if the CPU answers.
     pub fn method(&self) -> Option<Method> {
         let mut on_device = locked(&self.on_device);
         on_device.follow(&self.now());
         on_device.table_of(self.epoch).map(|table| table.method())
     }
 
-    /// Whether full batches go by graphs, as far as the driver allows it.
+    /// Returns whether full batches use graphs, if the driver supports them.
     pub fn has_graphs(&self) -> bool {
         locked(&self.on_device).graphs
     }
 
-    /// The epoch of the rules of which the table on the device was made, and how many have changed since; none where
-    /// there is no table.
+    /// Returns the epoch of the rules from which the table on the device was built, and the number of rules changed
+    /// since; `None` without a table.
     pub fn table_epoch(&self) -> Option<(u64, usize)> {
         locked(&self.on_device).bulk()
     }
 
-    /// Waits for the table that is being made in the background, and takes it. Says whether one was being made.
+    /// Waits for a running background rebuild and adopts its table. Returns whether one was running.
     pub fn finish_rebuild(&mut self) -> bool {
         locked(&self.on_device).finish(&self.now())
     }
 
-    /// The device.
+    /// Returns the device.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The same rules on the CPU.
+    /// Returns the list on the CPU, which has the same rules.
     pub fn list(&self) -> &AclSearch {
         &self.list
     }
 }
 
-/// The rules on the CPU.
+/// Builds the list on the CPU.
 fn list(config: &GpuConfig, rules: &Rules) -> Result<AclSearch, GpuError> {
     let mut ordered: Vec<_> = rules.iter().collect();
     ordered.sort_by_key(|(_, rule)| rule.sequence);
@@ -296,7 +296,7 @@ fn list(config: &GpuConfig, rules: &Rules) -> Result<AclSearch, GpuError> {
     AclSearch::build(config.list, rules).map_err(|error| GpuError::List { reason: error.to_string() })
 }
 
-/// Numbers rules anew, in their order, from 0. Gives the number of the next.
+/// Renumbers the rules in their order, from 0, and returns the next number.
 fn renumber(rules: &mut Rules) -> u32 {
     let mut ordered: Vec<&mut Rule> = rules.values_mut().collect();
     ordered.sort_by_key(|rule| rule.sequence);
@@ -304,7 +304,7 @@ fn renumber(rules: &mut Rules) -> u32 {
     ordered.len() as u32
 }
 
-/// The least time for a sample, of several rounds.
+/// Returns the shortest time for a sample in several rounds.
 fn cost(table: &mut dyn FlowTable, sample: &[FlowKey]) -> Result<u128, GpuError> {
     let mut hits = vec![None; sample.len()];
     let mut least = u128::MAX;
@@ -367,7 +367,7 @@ impl Classifier for GpuSearch {
                 .iter()
                 .for_each(|place| hits[*place as usize] = self.list.lookup(&keys[*place as usize]));
         }
-        on_device.rescued(unanswered.len());
+        on_device.fallbacks(unanswered.len());
     }
 
     fn len(&self) -> usize {
@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_that_are_numbered_anew_keep_their_order() {
+    fn renumbered_rules_keep_their_order() {
         let rule = |sequence| Rule { priority: Priority(0), sequence, matches: Arc::new(Match::any()) };
         let mut rules = Rules::from([
             (RuleId(1), rule(u32::MAX - 1)),

@@ -1,9 +1,10 @@
-//! What is on the device: a table that follows the rules as far as it can, and the next one.
+//! The state of the device: a table that follows the rules as far as possible, and its successor.
 //!
 //! ```text
-//! change ─ noted ─► at the next batch: bulk + what changed beside it ─┬─ few, and they suit ─► the device answers
-//!                                                                     └─ otherwise ─► the list, until there is another bulk
-//! many, or the table cannot follow ─► a thread makes another bulk ─► in its place, with what changed meanwhile beside it
+//! change ─ recorded ─► next batch: bulk + overlay of changes ─┬─ few that suit the table ─► the device answers
+//!                                                             └─ otherwise ─► the list answers until the next bulk
+//! overlay too large, or a rule does not suit the table ─► a thread builds another bulk ─► it replaces the bulk, with later
+//!                                                                                         changes as its overlay
 //! ```
 
 use std::collections::{HashSet, VecDeque};
@@ -12,55 +13,54 @@ use flowlane::classify::Hit;
 use flowlane::rule::RuleId;
 
 use super::projected::FlowTable;
-use super::rebuild::{Made, Maker};
-use super::{LINEAR_RULES_MAX, Now, Rebuild};
+use super::rebuild::{Made, Rebuilder};
+use super::{CurrentRules, LINEAR_RULES_MAX, Rebuild};
 use crate::error::GpuError;
 use crate::search::Method;
 
-/// Packets that the list had to look up since rules that won are gone, after which another table pays: about what the
-/// list looks up while one of 100,000 rules is made.
-const RESCUED_MAX: usize = 1 << 16;
+/// Packets that fell back to the list because a deleted rule would have won, after which a rebuild pays: about as
+/// many as the list looks up while a table of 100,000 rules is built.
+const FALLBACKS_MAX: usize = 1 << 16;
 
-/// A table, and how far its bulk is from the rules.
+/// A table, and its distance from the current rules.
 #[derive(Debug)]
 struct Current {
     table: Box<dyn FlowTable>,
     bulk_epoch: u64,
-    /// Rules that are not as in the bulk.
+    /// Rules that differ from the bulk.
     changed: HashSet<RuleId>,
-    /// The rules that it could not follow.
+    /// The epoch of rules that the table could not follow.
     unfit: Option<u64>,
-    rescued: usize,
+    fallbacks: usize,
 }
 
-/// What is on the device.
+/// The tables on the device.
 #[derive(Debug, Default)]
 pub(super) struct OnDevice {
     current: Option<Current>,
-    /// Earlier tables with batches under way, oldest first.
+    /// Replaced tables with batches in flight, oldest first.
     retired: VecDeque<Box<dyn FlowTable>>,
-    maker: Maker,
-    /// How the last table finds rules, and whether it has graphs.
+    maker: Rebuilder,
+    /// The search method of the last table, and whether it uses graphs.
     method: Option<Method>,
     pub(super) graphs: bool,
-    /// Whether there have been batches that answer later.
+    /// Whether batches have been sent asynchronously.
     pub(super) batches: bool,
-    /// Why the device no longer answers.
+    /// The error of a failed device.
     pub(super) failure: Option<GpuError>,
-    /// Why the last table that was asked for was not made.
+    /// Why the last requested table was not built.
     pub(super) refusal: Option<GpuError>,
 }
 
 impl OnDevice {
-    /// A table of these rules, made just now, or none, instead of the one that is there. Batches under way stay with
-    /// theirs.
+    /// Replaces the table by one of the current rules, or by none. Batches in flight keep their table.
     pub(super) fn publish(&mut self, table: Option<(Box<dyn FlowTable>, u64)>) {
         self.put(table.map(|(table, bulk_epoch)| Current {
             table,
             bulk_epoch,
             changed: HashSet::new(),
             unfit: None,
-            rescued: 0,
+            fallbacks: 0,
         }));
     }
 
@@ -70,8 +70,8 @@ impl OnDevice {
         self.retired.extend(old.filter(|table| table.under_way() > 0));
     }
 
-    /// A rule is another, or is there no longer.
-    pub(super) fn changed(&mut self, rule: RuleId, now: &Now<'_>) {
+    /// Records that a rule was replaced or deleted.
+    pub(super) fn changed(&mut self, rule: RuleId, now: &CurrentRules<'_>) {
         let overlay_max = now.config.changes.overlay_max;
         self.maker.changed(rule, now.rules.len().max(overlay_max));
         let Some(current) = &mut self.current else { return };
@@ -84,14 +84,14 @@ impl OnDevice {
         }
     }
 
-    /// Rules have other ranks: nothing that was made of them holds.
+    /// Discards all tables after the ranks of rules have changed.
     pub(super) fn forget(&mut self) {
         self.put(None);
         self.maker.forget();
     }
 
-    /// Follows the rules, as far as that takes no longer than what has changed.
-    pub(super) fn follow(&mut self, now: &Now<'_>) {
+    /// Applies the changes to the table, unless that takes longer than looking up the changes.
+    pub(super) fn follow(&mut self, now: &CurrentRules<'_>) {
         if self.failure.is_some() {
             return;
         }
@@ -110,20 +110,20 @@ impl OnDevice {
                 Err(error) => self.failure = Some(error),
             }
         }
-        if self.wants_another(now) {
+        if self.needs_rebuild(now) {
             let requested = self.maker.request(now, self.methods(now), self.batches, self.graphs);
             self.refusal = requested.err().or(self.refusal.take());
         }
     }
 
-    /// Waits for the table that is being made, and takes it. Says whether one was.
-    pub(super) fn finish(&mut self, now: &Now<'_>) -> bool {
+    /// Waits for a table in construction and adopts it. Returns whether there was one.
+    pub(super) fn finish(&mut self, now: &CurrentRules<'_>) -> bool {
         let Some(made) = self.maker.take(true) else { return false };
         self.adopt(made, now);
         true
     }
 
-    fn adopt(&mut self, made: Made, now: &Now<'_>) {
+    fn adopt(&mut self, made: Made, now: &CurrentRules<'_>) {
         let table = match made.table {
             Ok(table) => table,
             Err(error) => {
@@ -138,32 +138,32 @@ impl OnDevice {
         let changed: HashSet<RuleId> = since.iter().filter(matters).copied().collect();
         if changed.len() <= now.config.changes.overlay_max {
             let bulk_epoch = made.epoch;
-            self.put(Some(Current { table, bulk_epoch, changed, unfit: None, rescued: 0 }));
+            self.put(Some(Current { table, bulk_epoch, changed, unfit: None, fallbacks: 0 }));
         }
     }
 
-    /// Whether another table is to be made.
-    fn wants_another(&self, now: &Now<'_>) -> bool {
+    /// Returns whether a rebuild is needed.
+    fn needs_rebuild(&self, now: &CurrentRules<'_>) -> bool {
         let changes = now.config.changes;
-        if changes.rebuild == Rebuild::Manual || self.maker.is_making() || self.failure.is_some() {
+        if changes.rebuild == Rebuild::Manual || self.maker.is_building() || self.failure.is_some() {
             return false;
         }
         let soon = (changes.overlay_max / 4).max(1);
-        // What was refused is not asked for again before there has been a change that may matter.
+        // A refused rebuild is repeated only after a change that may matter.
         let may_be_made =
             self.refusal.is_none() || self.maker.since().is_none_or(|since| since.len() >= soon);
         may_be_made
             && match self.current.as_ref().filter(|current| current.table.epoch() == now.epoch) {
                 Some(current) => {
                     let changed = current.changed.len();
-                    changed >= soon || changed > 0 && current.rescued > RESCUED_MAX
+                    changed >= soon || changed > 0 && current.fallbacks > FALLBACKS_MAX
                 }
                 None => true,
             }
     }
 
-    /// How a table made in the background finds rules: as the last, which was measured; or else as works.
-    fn methods(&self, now: &Now<'_>) -> Vec<Method> {
+    /// Returns the search methods for a background rebuild: the measured one first, then any that works.
+    fn methods(&self, now: &CurrentRules<'_>) -> Vec<Method> {
         if let Some(method) = now.config.method {
             return vec![method];
         }
@@ -173,21 +173,21 @@ impl OnDevice {
         last.into_iter().chain(others).collect()
     }
 
-    /// The table that keys are gathered for.
+    /// Returns the table that keys are gathered for.
     pub(super) fn table(&mut self) -> Option<&mut dyn FlowTable> {
         self.current.as_mut().map(|current| &mut *current.table as &mut dyn FlowTable)
     }
 
-    /// The table, where it has the rules of now.
+    /// Returns the table if it matches the rules of `epoch`.
     pub(super) fn table_of(&mut self, epoch: u64) -> Option<&mut dyn FlowTable> {
         let works = self.failure.is_none();
         self.table().filter(|table| works && table.epoch() == epoch)
     }
 
-    /// So many packets had to be looked up by the list, since a rule that won is gone.
-    pub(super) fn rescued(&mut self, packets: usize) {
+    /// Counts packets that fell back to the list because the winning rule was deleted.
+    pub(super) fn fallbacks(&mut self, packets: usize) {
         if let Some(current) = &mut self.current {
-            current.rescued += packets;
+            current.fallbacks += packets;
         }
     }
 
@@ -195,7 +195,7 @@ impl OnDevice {
         self.current.as_ref().map_or(0, |current| current.table.table_bytes())
     }
 
-    /// The rules of the bulk, and how many have changed since.
+    /// Returns the epoch of the bulk and the number of rules changed since.
     pub(super) fn bulk(&self) -> Option<(u64, usize)> {
         self.current.as_ref().map(|current| (current.bulk_epoch, current.changed.len()))
     }
@@ -205,12 +205,12 @@ impl OnDevice {
         self.retired.front().map(|table| &**table).or(current)
     }
 
-    /// Whether the oldest batch under way has its answers, or never will.
+    /// Returns whether the oldest batch in flight has finished or failed.
     pub(super) fn is_ready(&self) -> bool {
         self.oldest().is_none_or(FlowTable::is_ready)
     }
 
-    /// The answers to the oldest batch under way, and their epoch: see [`FlowTable::receive`].
+    /// Receives the answers to the oldest batch in flight and their epoch; see [`FlowTable::receive`].
     pub(super) fn receive(
         &mut self,
         hits: &mut [Option<Hit>],

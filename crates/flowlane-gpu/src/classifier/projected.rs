@@ -1,4 +1,4 @@
-//! A set of rules on a device, for flow keys: which words of a key make the device's, and the batches under way.
+//! A rule set for flow keys on a device: the projection of flow keys to the device's keys, and the batches in flight.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -16,26 +16,26 @@ use crate::search::Method;
 use crate::session::Session;
 use crate::table::{GpuTable, WORDS_MAX};
 
-/// A table for keys of some width.
+/// A table, independent of the width of its keys.
 pub(super) trait FlowTable: Send + fmt::Debug {
     fn method(&self) -> Method;
 
     fn table_bytes(&self) -> usize;
 
-    /// Of the rules that answer.
+    /// Returns the epoch of the rules in the table.
     fn epoch(&self) -> u64;
 
-    /// Whether the bulk has a rule, gone or not.
+    /// Returns whether the bulk contains a rule, deleted or not.
     fn bulk_has(&self, rule: RuleId) -> bool;
 
-    /// Follows the rules, of which these are others than those in the bulk. Not where one of them looks at more of a key
-    /// than those in the bulk do; then all is as before. Says whether it did.
+    /// Applies the rules that differ from those in the bulk, and returns whether it did. A rule that matches on more
+    /// of a key than the bulk does is not applied, and the table stays unchanged.
     fn follow(&mut self, changed: &HashSet<RuleId>, rules: &Rules, epoch: u64) -> Result<bool, GpuError>;
 
-    /// Whether any rule may match a key.
+    /// Returns whether any rule can match a key.
     fn passes(&self, key: &FlowKey) -> bool;
 
-    /// Looks keys up, and waits; but for those whose places `unanswered` gets.
+    /// Looks up keys and waits, except for those whose positions are written to `unanswered`.
     fn lookup_batch(
         &mut self,
         keys: &[FlowKey],
@@ -43,32 +43,33 @@ pub(super) trait FlowTable: Send + fmt::Debug {
         unanswered: &mut Vec<u32>,
     ) -> Result<(), GpuError>;
 
-    /// Takes memory for batches that answer later, before the first comes.
+    /// Allocates memory for asynchronous batches, before the first one.
     fn expect_batches(&mut self) -> Result<(), GpuError>;
 
-    /// Whether full batches go by graphs.
+    /// Turns graphs for full batches on or off.
     fn use_graphs(&mut self, graphs: bool);
 
-    /// Adds a key to the batch that is gathered.
+    /// Adds a key to the gathered batch.
     fn gather(&mut self, key: &FlowKey);
 
-    /// Keys that were gathered, whether the device will see them or not.
+    /// Returns the number of gathered keys, including those that the device will not see.
     fn gathered(&self) -> usize;
 
-    /// Forgets what was gathered.
+    /// Discards the gathered keys.
     fn clear(&mut self);
 
-    /// Sends what was gathered; `places` gets which keys of the batch went. Where none is to go, nothing is sent.
+    /// Sends the gathered keys; `places` receives the positions of those sent. Sends nothing if no key needs the
+    /// device.
     fn send(&mut self, places: &mut Vec<u32>) -> Result<(), GpuError>;
 
-    /// Batches that were sent and not yet received.
+    /// Returns the number of batches sent and not yet received.
     fn under_way(&self) -> usize;
 
-    /// Whether the oldest batch under way has its answers, or never will.
+    /// Returns whether the oldest batch in flight has finished or failed.
     fn is_ready(&self) -> bool;
 
-    /// Waits for the oldest batch under way: its answers in front of `hits`, as many as went, but for those whose places
-    /// there `unanswered` gets. Gives their epoch.
+    /// Waits for the oldest batch in flight and returns its epoch. The answers are written to the front of `hits`,
+    /// except for positions that are written to `unanswered`.
     fn receive(&mut self, hits: &mut [Option<Hit>], unanswered: &mut Vec<u32>) -> Result<u64, GpuError>;
 }
 
@@ -79,26 +80,26 @@ struct Projected<const W: usize> {
     shape: FlowShape,
     layout: Layout<W>,
     table: Arc<GpuTable<W>>,
-    /// Of `lookup_batch`.
+    /// The session of `lookup_batch`.
     session: Session<W>,
     keys: Vec<[u32; W]>,
     places: Vec<u32>,
     hits: Vec<Option<Hit>>,
-    /// Of batches that answer later; memory is taken for the first.
+    /// The session of asynchronous batches, allocated for the first.
     queue: Option<Session<W>>,
     gathered: Gathered<W>,
 }
 
-/// A batch that is gathered.
+/// A batch being gathered.
 #[derive(Debug, Default)]
 struct Gathered<const W: usize> {
     count: usize,
-    /// Those that the device is to see, and their places.
+    /// The keys for the device, and their positions.
     keys: Vec<[u32; W]>,
     places: Vec<u32>,
 }
 
-/// Puts rules onto a device, in the narrowest key that their words fit.
+/// Builds a table on a device, with the narrowest key that holds the words of the rules.
 pub(super) fn build(
     device: &Device,
     method: Method,
@@ -145,7 +146,7 @@ impl<const W: usize> Projected<W> {
     }
 }
 
-/// A rule of which is known that it suits the shape.
+/// Converts a rule that is known to suit the shape.
 fn entry<const W: usize>(shape: &FlowShape, layout: &Layout<W>, id: RuleId, rule: &Rule) -> Entry<W> {
     Entry {
         condition: shape.condition(layout, &rule.matches).expect("the rule suits the shape"),
@@ -244,7 +245,7 @@ impl<const W: usize> FlowTable for Projected<W> {
             let queue = self.queue.as_mut().expect("it is there now");
             queue.send(&self.table, &self.gathered.keys)?;
         }
-        // Both are used again.
+        // Both buffers are reused.
         std::mem::swap(places, &mut self.gathered.places);
         Ok(())
     }

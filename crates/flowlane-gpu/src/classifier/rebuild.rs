@@ -1,7 +1,7 @@
-//! Tables that are made on a thread of their own, while the one before answers.
+//! Background rebuilds of tables, on a thread of their own.
 //!
-//! The thread has the rules, too, and is told of changes only when it is to make a table, all at once: whoever looks up
-//! never copies more than changes. (The matches themselves are shared.)
+//! The thread keeps a copy of the rules and receives changes in one message, when it is asked to build a table. The
+//! thread that looks up therefore never copies more than changes. (The matches themselves are shared.)
 
 use std::collections::HashSet;
 use std::io;
@@ -11,37 +11,37 @@ use std::thread::{self, JoinHandle};
 use flowlane::rule::RuleId;
 
 use super::projected::{self, FlowTable};
-use super::{GpuConfig, Now, Rule, Rules};
+use super::{CurrentRules, GpuConfig, Rule, Rules};
 use crate::device::Device;
 use crate::error::GpuError;
 use crate::search::Method;
 
-/// Rules for the thread.
+/// The input of a rebuild.
 #[derive(Debug)]
 struct Request {
-    /// Whether what it has is to be forgotten.
+    /// Whether the thread discards its rules first.
     anew: bool,
-    /// What is different, or gone.
+    /// Rules that were replaced, or deleted.
     changes: Vec<(RuleId, Option<Rule>)>,
     epoch: u64,
-    /// The first that works.
+    /// Search methods, of which the first that works is used.
     methods: Vec<Method>,
-    /// Whether batches will answer later.
+    /// Whether batches will be sent asynchronously.
     batches: bool,
     graphs: bool,
 }
 
-/// A table that was made, or why it was not; and the epoch of its rules.
+/// A table or the reason for its absence, and the epoch of its rules.
 #[derive(Debug)]
 pub(super) struct Made {
     pub(super) epoch: u64,
     pub(super) table: Result<Box<dyn FlowTable>, GpuError>,
 }
 
-/// The thread, and what it is told. It ends with this.
+/// The thread and its channel. Dropping this ends the thread.
 #[derive(Debug)]
 struct Worker {
-    /// None when it is to end.
+    /// `None` to end the thread.
     requests: Option<Sender<Request>>,
     made: Receiver<Made>,
     thread: Option<JoinHandle<()>>,
@@ -68,12 +68,12 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.requests = None;
-        // If it has panicked, that was said where it happened.
+        // A panic was reported by the thread itself.
         _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Brings the thread's rules up to date, and makes a table of them.
+/// Updates the thread's copy of the rules and builds a table from it.
 fn make(device: &Device, config: &GpuConfig, rules: &mut Rules, request: Request) -> Made {
     if request.anew {
         rules.clear();
@@ -100,17 +100,17 @@ fn make(device: &Device, config: &GpuConfig, rules: &mut Rules, request: Request
     Made { epoch: request.epoch, table }
 }
 
-/// Who makes tables, and how far it is behind.
+/// The builder of tables, and its distance from the current rules.
 #[derive(Debug, Default)]
-pub(super) struct Maker {
+pub(super) struct Rebuilder {
     worker: Option<Worker>,
-    /// Rules that have changed since it was last told; none: it knows nothing.
+    /// Rules changed since the last request; `None` if the thread has no rules.
     since: Option<HashSet<RuleId>>,
-    is_making: bool,
+    is_building: bool,
 }
 
-impl Maker {
-    /// A rule has changed. Of more than `known_max` changes it is not told: it gets all rules anew.
+impl Rebuilder {
+    /// Records a changed rule. Beyond `known_max` changes, the next request sends all rules.
     pub(super) fn changed(&mut self, rule: RuleId, known_max: usize) {
         if let Some(since) = &mut self.since {
             since.insert(rule);
@@ -120,30 +120,30 @@ impl Maker {
         }
     }
 
-    /// All rules have changed.
+    /// Discards the recorded changes: all rules have changed.
     pub(super) fn forget(&mut self) {
         self.since = None;
     }
 
-    pub(super) fn is_making(&self) -> bool {
-        self.is_making
+    pub(super) fn is_building(&self) -> bool {
+        self.is_building
     }
 
-    /// Rules that have changed since a table was asked for; none where that is not known, or none was.
+    /// Returns the rules changed since the last request; `None` if unknown or if there was no request.
     pub(super) fn since(&self) -> Option<&HashSet<RuleId>> {
         self.since.as_ref()
     }
 
-    /// Asks for a table of these rules.
+    /// Requests a table of these rules.
     pub(super) fn request(
         &mut self,
-        now: &Now<'_>,
+        now: &CurrentRules<'_>,
         methods: Vec<Method>,
         batches: bool,
         graphs: bool,
     ) -> Result<(), GpuError> {
         if self.worker.is_none() {
-            // Also where there is no thread: changes count from here on.
+            // Recorded even if there is no thread: changes count from here on.
             self.since = Some(HashSet::new());
             let spawned = Worker::spawn(now.device.clone(), now.config.clone());
             self.worker = Some(spawned.map_err(|error| GpuError::Thread { reason: error.to_string() })?);
@@ -156,28 +156,28 @@ impl Maker {
         let anew = self.since.is_none();
         let request = Request { anew, changes, epoch: now.epoch, methods, batches, graphs };
         self.since = Some(HashSet::new());
-        // If the thread has ended, nothing will come; `take` sees that.
+        // If the thread has ended, no table arrives; `take` notices.
         let requests = self.worker.as_ref().and_then(|worker| worker.requests.as_ref());
         _ = requests.map(|requests| requests.send(request));
-        self.is_making = true;
+        self.is_building = true;
         Ok(())
     }
 
-    /// What was asked for, if it is made, or once it is.
+    /// Takes the requested table; `wait` blocks until it is built.
     pub(super) fn take(&mut self, wait: bool) -> Option<Made> {
-        let worker = self.worker.as_mut().filter(|_| self.is_making)?;
+        let worker = self.worker.as_mut().filter(|_| self.is_building)?;
         let made = match wait {
             true => worker.made.recv().map_err(|_| TryRecvError::Disconnected),
             false => worker.made.try_recv(),
         };
         match made {
             Ok(made) => {
-                self.is_making = false;
+                self.is_building = false;
                 Some(made)
             }
             Err(TryRecvError::Empty) => None,
             Err(TryRecvError::Disconnected) => {
-                // It has panicked. Another takes its place.
+                // The thread panicked and is replaced.
                 *self = Self::default();
                 Some(Made { epoch: 0, table: Err(GpuError::Stopped) })
             }

@@ -10,12 +10,12 @@ use crate::device::Device;
 use crate::error::GpuError;
 use crate::ternary::TernaryRules;
 
-/// The filter of a class: 2 KiB as in the paper, less where all classes are small.
+/// The filter of a class: 2 KiB as in the paper, less if all classes are small.
 const BITS_MIN: u32 = 8;
 const BITS_MAX: u32 = 14;
-/// Bits for each rule of the largest class, where there is room.
+/// Bits for each rule of the largest class, if there is room.
 const BITS_A_RULE: usize = 64;
-/// As many functions as let fewer than one of so many foreign tuples through, but no more than are worth it.
+/// The number of functions is the least with a lower false-positive rate, within `FUNCTIONS_MAX`.
 const FALSE_POSITIVE_MAX: f64 = 0.001;
 const FUNCTIONS_MAX: u32 = 4;
 
@@ -31,7 +31,7 @@ pub(super) struct Bloom {
     shape: LaunchConfig,
 }
 
-/// Logarithm of the size of filters, and number of functions, for classes of at most so many rules.
+/// Returns the logarithm of the filter size and the number of functions for classes of at most `rules_max` rules.
 fn shape(rules_max: usize) -> (u32, u32) {
     let bits = (rules_max * BITS_A_RULE).next_power_of_two().ilog2().clamp(BITS_MIN, BITS_MAX);
     let load = rules_max as f64 / f64::from(1u32 << bits);
@@ -40,7 +40,7 @@ fn shape(rules_max: usize) -> (u32, u32) {
     (bits, functions.unwrap_or(FUNCTIONS_MAX))
 }
 
-/// The filter of a class.
+/// Fills the filter of a class.
 fn filter<const W: usize>(
     class: &Class<W>,
     functions: &Functions<W>,
@@ -58,21 +58,21 @@ fn filter<const W: usize>(
     words
 }
 
-/// The filters of all classes as kernels take them.
+/// The filters of all classes in the layout of the kernels.
 #[derive(Debug)]
 pub struct Filters {
-    /// 2^bits bits for each class.
+    /// The filter words: 2^bits bits for each class.
     pub words: Vec<u32>,
-    /// The functions of the tables, and behind them the pairs of the filters.
+    /// The hash functions of the tables, followed by the pairs of the filters.
     pub functions: Vec<u64>,
-    /// Logarithm of the bits of a class.
+    /// The logarithm of the bits of a class.
     pub bits: u32,
-    /// How many bits each rule has.
+    /// The number of bits that each rule sets.
     pub function_count: u32,
 }
 
 impl Filters {
-    /// Filters of the size that the largest class asks for, filled.
+    /// Builds and fills filters of the size that the largest class needs.
     #[inline(never)]
     pub fn new<const W: usize>(tables: &ClassTables<W>, seed: u64) -> Self {
         let rules_max = tables.classes.iter().map(|class| class.rules.len()).max().unwrap_or(0);
@@ -87,7 +87,7 @@ impl Filters {
         Self { words, functions, bits, function_count }
     }
 
-    /// Bytes of the filter of a class.
+    /// Returns the filter size of a class.
     pub fn bytes_of_class(&self) -> usize {
         1 << (self.bits - 3)
     }

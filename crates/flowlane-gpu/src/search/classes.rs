@@ -1,7 +1,7 @@
 //! Classes of rules with one mask, and their tables: `kernels/class_table.cuh`.
 //!
-//! A class has a cuckoo table of three subtables; one of more than 256 rules is split. All tables use the same hash
-//! functions, so that these are loaded once; where a rule finds no place, all tables are made anew with others.
+//! A class has a cuckoo table of three subtables; a class of more than 256 rules is split. All tables share the hash
+//! functions, which are therefore loaded once; if a rule finds no slot, all tables are rebuilt with other functions.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,25 +10,25 @@ use flowlane::generate::Random;
 use crate::error::GpuError;
 use crate::ternary::{Ternary, TernaryRules};
 
-/// Most rules of a class table: more are split.
+/// The most rules of a class table; larger classes are split.
 pub const CLASS_RULES_MAX: usize = 256;
 /// Subtables of a class table.
 pub const SUBTABLES: usize = 3;
 /// Slots of a subtable.
 pub const SLOTS: usize = 128;
-/// Of the universal hash functions: the largest prime below 2³².
+/// The modulus of the universal hash functions: the largest prime below 2³².
 pub const PRIME: u64 = 4_294_967_291;
-/// Rules that are moved for one before its table is given up.
+/// Rules moved for one insertion before its table is given up.
 const MOVES_MAX: usize = 64;
-/// Sets of hash functions that are tried.
+/// The number of sets of hash functions that are tried.
 const TRIES_MAX: usize = 64;
 
-/// The hash functions: those of `hash_tuple` and `slot_of`.
+/// The hash functions of `hash_tuple` and `slot_of`.
 #[derive(Debug)]
 pub(crate) struct Functions<const W: usize> {
-    /// Multipliers of the words, and one number more.
+    /// Multipliers of the words, and an additive constant.
     multilinear: Vec<u64>,
-    /// a and b of each subtable.
+    /// The constants a and b of each subtable.
     universal: [(u64, u64); SUBTABLES],
 }
 
@@ -38,7 +38,7 @@ impl<const W: usize> Functions<W> {
         Self { multilinear: (0..=W).map(|_| random.bits()).collect(), universal }
     }
 
-    /// 32 bits of a masked tuple.
+    /// Hashes a masked tuple to 32 bits.
     pub(super) fn hash(&self, masked: &[u32; W]) -> u32 {
         let products = self.multilinear.iter().zip(masked).map(|(k, word)| k.wrapping_mul((*word).into()));
         (products.fold(self.multilinear[W], u64::wrapping_add) >> 32) as u32
@@ -50,39 +50,39 @@ impl<const W: usize> Functions<W> {
         subtable * SLOTS + ((a * (u64::from(x) % PRIME) + b) % PRIME) as usize % SLOTS
     }
 
-    /// As kernels take them.
+    /// Returns the functions in the layout of the kernels.
     pub(crate) fn words(&self) -> Vec<u64> {
         let universal = self.universal.iter().flat_map(|(a, b)| [*a, *b]);
         self.multilinear.iter().copied().chain(universal).collect()
     }
 }
 
-/// The rules of one mask, no two of one value.
+/// The rules of one mask, with distinct values.
 #[derive(Debug)]
 pub(crate) struct Class<const W: usize> {
     pub(super) mask: [u32; W],
     pub(super) rules: Vec<Ternary<W>>,
 }
 
-/// Class tables as kernels take them.
+/// Class tables in the layout of the kernels.
 #[derive(Debug)]
 pub struct ClassTables<const W: usize> {
     pub(crate) classes: Vec<Class<W>>,
     pub(crate) functions: Functions<W>,
-    /// [`words_of_class`] for each.
+    /// The tables: [`words_of_class`] words for each.
     pub(crate) words: Vec<u32>,
 }
 
-/// Words of the table of a class: its mask, and for each slot a value and a standing.
+/// Returns the number of words of a class table: its mask, and for each slot a value and a standing.
 pub const fn words_of_class(w: usize) -> usize {
     w + SUBTABLES * SLOTS * (w + 1)
 }
 
 impl<const W: usize> ClassTables<W> {
-    /// Sorts rules into classes and fills their tables, if `reserve` has nothing against so many bytes.
+    /// Groups rules into classes and fills their tables, if `reserve` grants the memory.
     ///
     /// # Errors
-    /// What `reserve` says, and where rules find no places.
+    /// Returns the error of `reserve`, and an error if rules find no slots.
     pub fn new(
         rules: &TernaryRules<W>,
         seed: u64,
@@ -97,33 +97,33 @@ impl<const W: usize> ClassTables<W> {
                 return Ok(Self { classes, functions, words });
             }
         }
-        // Two thirds of the slots are in use at most, so that a class fails once in very many sets of functions.
+        // At most two thirds of the slots are used, so that a class rarely fails.
         Err(GpuError::Placement { tries: TRIES_MAX })
     }
 
-    /// How many classes there are.
+    /// Returns the number of classes.
     pub fn class_count(&self) -> usize {
         self.classes.len()
     }
 
-    /// The tables: [`words_of_class`] for each.
+    /// Returns the tables: [`words_of_class`] words for each.
     pub fn words(&self) -> &[u32] {
         &self.words
     }
 
-    /// The hash functions, as kernels take them.
+    /// Returns the hash functions in the layout of the kernels.
     pub fn function_words(&self) -> Vec<u64> {
         self.functions.words()
     }
 }
 
-/// The classes, in the order of their best rules; those of more than `rules_max` rules are several.
+/// Groups rules into classes, ordered by their best rules; classes of more than `rules_max` rules are split.
 #[inline(never)]
 pub(super) fn group<const W: usize>(rules: &TernaryRules<W>, rules_max: usize) -> Vec<Class<W>> {
     let mut of_mask: HashMap<[u32; W], usize> = HashMap::new();
     let mut seen: HashSet<([u32; W], [u32; W])> = HashSet::new();
     let mut classes: Vec<Class<W>> = Vec::new();
-    // Best first, so that of rules alike the best stays.
+    // Best rule first, so that the best of equal rules remains.
     for rule in &rules.rules {
         if !seen.insert((rule.mask, rule.value)) {
             continue;
@@ -155,7 +155,7 @@ fn fill<const W: usize>(
     Some(words)
 }
 
-/// Cuckoo hashing: a rule that finds its slots taken takes one of them, and the rule that was there goes on.
+/// Inserts a rule by cuckoo hashing: a rule without a free slot displaces another, which is inserted next.
 fn place<'a, const W: usize>(
     rules: &'a [Ternary<W>],
     functions: &Functions<W>,

@@ -9,7 +9,7 @@ use crate::error::GpuError;
 use crate::ternary::TernaryRules;
 
 const THREADS: usize = 512;
-/// Waiting look-ups of a warp.
+/// Queued lookups of a warp.
 const QUEUE: usize = 64;
 /// Words of the filter for a rule: with two, one foreign tuple of 2000 passes.
 const WORDS_A_RULE: usize = 2;
@@ -25,7 +25,7 @@ pub(super) struct Filtered {
     blocks: u32,
 }
 
-/// The bits that a hash has in its word.
+/// Returns the bits that a hash sets in its word.
 fn bits(x: u32) -> u32 {
     let y = x.wrapping_mul(0xc2b2_ae35);
     1 << (y >> 27) | 1 << (y >> 22 & 31) | 1 << (y >> 17 & 31)

@@ -7,7 +7,7 @@ use crate::device::Device;
 use crate::error::GpuError;
 use crate::ternary::TernaryRules;
 
-/// Shared memory of a block: what a block has without asking, so that several share a multiprocessor.
+/// Shared memory of a block: the default limit, so that several blocks share a multiprocessor.
 pub(crate) const SHARED_BYTES: usize = 48 << 10;
 const THREADS: u32 = 256;
 /// Blocks for each multiprocessor.
@@ -23,12 +23,12 @@ pub(super) struct Linear {
     blocks: u32,
 }
 
-/// Words of a rule: its value, its mask and its standing.
+/// Returns the number of words of a rule: its value, its mask and its standing.
 pub const fn words_of_rule(w: usize) -> usize {
     2 * w + 1
 }
 
-/// Rules as kernels take them: [`words_of_rule`] for each.
+/// Returns the rules in the layout of the kernels: [`words_of_rule`] words for each.
 pub fn rule_words<const W: usize>(rules: &TernaryRules<W>) -> Vec<u32> {
     let mut words = Vec::with_capacity(rules.rules.len() * words_of_rule(W));
     for rule in &rules.rules {
@@ -44,7 +44,7 @@ impl Linear {
         let rule_bytes = 4 * words_of_rule(W);
         device.reserve("linear search", rule_bytes * rules.rules.len())?;
         let rules_shared = SHARED_BYTES / rule_bytes;
-        // A launch needs a block.
+        // A launch needs at least one block.
         let blocks = rules.rules.len().div_ceil(rules_shared).max(1);
         let blocks_max = BLOCKS * device.properties().multiprocessors.max(1);
         Ok(Self {

@@ -1,4 +1,4 @@
-//! Rule sets on a device: one way to find a rule for each file.
+//! Search methods on a device: one file for each kernel.
 
 pub(crate) mod bloom;
 pub(crate) mod classes;
@@ -20,26 +20,26 @@ use crate::device::Device;
 use crate::error::GpuError;
 use crate::ternary::TernaryRules;
 
-/// How a device finds the best rule.
+/// A method to find the best rule on a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Method>)]
 pub enum Method {
-    /// Every rule, from shared memory (Varvello and others, Algorithm 1).
+    /// Linear search over all rules in shared memory (Varvello and others, Algorithm 1).
     #[strum(to_string = "gpu-linear")]
     Linear,
-    /// A hash table for each mask, in shared memory (the same, Algorithm 4).
+    /// Tuple search: a hash table for each mask, in shared memory (Varvello and others, Algorithm 4).
     #[strum(to_string = "gpu-tuple")]
     Tuple,
-    /// The same behind a Bloom filter for each mask (the same, IV-C).
+    /// Tuple search behind a Bloom filter for each mask (Varvello and others, IV-C).
     #[strum(to_string = "gpu-bloom")]
     Bloom,
-    /// Every rule, 1024 at a time, as bits of vectors; ours.
+    /// Linear search over bit vectors of 1024 rules; ours.
     #[strum(to_string = "gpu-vector")]
     Vector,
-    /// One hash table behind one filter in shared memory; ours.
+    /// Tuple search in one hash table behind one filter in shared memory; ours.
     #[strum(to_string = "gpu-filtered")]
     Filtered,
-    /// The same table, asked for the classes that two words of a key leave; ours.
+    /// Tuple search in one hash table, restricted to the classes that two words of a key allow; ours.
     #[strum(to_string = "gpu-pruned")]
     Pruned,
 }
@@ -49,39 +49,39 @@ impl Named for Method {
 }
 
 impl Method {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 6] = named_enum::all();
 
-    /// Its name as an engine.
+    /// Returns the name of the engine.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Tuples on the device, and room for their winners.
+/// Tuples on the device, and a buffer for their winners.
 pub(crate) struct Batch<'a> {
-    /// The first words of all tuples, then the second, and so on.
+    /// The first words of all tuples, then the second words, and so on.
     pub(crate) tuples: &'a CudaSlice<u32>,
     pub(crate) count: u32,
-    /// The standing of the best rule for each tuple; holds zeros when the kernel begins.
+    /// The standing of the best rule for each tuple; zero before the kernel runs.
     pub(crate) winners: CudaViewMut<'a, u32>,
 }
 
 /// Rules on a device, for one method.
 pub(crate) trait Search: Send + Sync + fmt::Debug {
-    /// Puts the kernel for a batch onto a stream.
+    /// Enqueues the kernel for a batch on a stream.
     fn launch(&self, stream: &CudaStream, batch: Batch<'_>) -> Result<(), GpuError>;
 
-    /// Device memory of the table.
+    /// Returns the device memory of the table.
     fn table_bytes(&self) -> usize;
 
-    /// Masks, for methods to which they matter.
+    /// Returns the number of masks, for methods that use masks.
     fn classes(&self) -> Option<usize> {
         None
     }
 }
 
-/// Puts rules onto a device. `seed` is secret.
+/// Builds a table on a device. `seed` is secret.
 #[inline(never)]
 pub(crate) fn build<const W: usize>(
     device: &Device,

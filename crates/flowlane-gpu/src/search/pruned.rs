@@ -13,10 +13,10 @@ use crate::ternary::TernaryRules;
 const THREADS: u32 = 256;
 /// Blocks for each multiprocessor: 2048 threads.
 const BLOCKS: usize = 8;
-/// All bitmaps of one word together; with more the word does not prune.
+/// The total size of the bitmaps of one word; a word that exceeds it does not prune.
 const BITMAP_BYTES_MAX: usize = 256 << 20;
 
-/// What values of one word say.
+/// The bitmaps of one word, by ranges of its values.
 #[derive(Debug)]
 struct Spans {
     index: CudaSlice<u32>,
@@ -35,7 +35,7 @@ pub(super) struct Pruned {
     blocks: u32,
 }
 
-/// As kernels take it: `Pruning`.
+/// The table in the layout of the kernels: `Pruning`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct PruningArgument {
@@ -53,12 +53,12 @@ struct SpansArgument {
 // SAFETY: plain numbers, in the order and the sizes of `Pruning` in `pruned.cu`; any bits are valid there.
 unsafe impl DeviceRepr for PruningArgument {}
 
-/// Whether a mask is that of a prefix.
+/// Returns whether a mask is a prefix mask.
 fn is_prefix(mask: u32) -> bool {
     (!mask).wrapping_add(1) & !mask == 0
 }
 
-/// The two words whose prefixes part the rules best: those with the most different values.
+/// Returns the two words whose prefixes separate the rules best: those with the most distinct values.
 fn words<const W: usize>(prepared: &Prepared<W>) -> [usize; 2] {
     let different = |w: usize| {
         let place = prepared.place_of(w);
@@ -74,15 +74,15 @@ fn words<const W: usize>(prepared: &Prepared<W>) -> [usize; 2] {
     [words[0], words[1]]
 }
 
-/// The classes that each value of a word leaves: where spans of values begin, the bitmap of each, and the bitmaps.
+/// The classes that remain for each value of a word: the starts of value ranges, the bitmap of each, and the bitmaps.
 struct Left {
     begins: Vec<u32>,
     bitmaps: Vec<u32>,
     bits: Vec<u32>,
 }
 
-/// Sweeps over the values of a word: at the ends of prefixes classes come and go. Where bitmaps take more than so many bytes,
-/// all values leave all classes.
+/// Sweeps over the values of a word and adds or removes a class at each end of a prefix. If the bitmaps exceed the
+/// limit, every value keeps all classes.
 fn left_by<const W: usize>(
     prepared: &Prepared<W>,
     word: usize,
@@ -91,7 +91,7 @@ fn left_by<const W: usize>(
 ) -> Left {
     let place = prepared.place_of(word);
     let mut now = vec![0u32; bitmap_words];
-    // What comes at a value, and what goes: prefixes of one class are apart, since they are of one length.
+    // Prefixes that begin and end at each value; prefixes of one class do not overlap, since their lengths are equal.
     let mut changes: Vec<(u64, usize, bool)> = Vec::new();
     for (c, class) in prepared.classes.iter().enumerate() {
         let mask = class.mask[place];
@@ -107,7 +107,7 @@ fn left_by<const W: usize>(
             changes.push((u64::from(value | !mask) + 1, c, false));
         }
     }
-    // At one value, what goes goes first.
+    // At equal values, ends sort before beginnings.
     changes.sort_unstable_by_key(|(at, c, comes)| (*at, *comes, *c));
     let mut out = Left { begins: Vec::new(), bitmaps: Vec::new(), bits: Vec::new() };
     let mut numbers: HashMap<Vec<u32>, u32> = HashMap::new();
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_word_with_too_many_bitmaps_does_not_prune() {
-        // A class for each length of prefixes.
+        // One class for each prefix length.
         let entry = |i: u32| Entry {
             condition: Condition { low: [1 << 31 >> i; 4], high: [u32::MAX << (31 - i); 4] },
             rank: RankKey::new(Priority(1), i),

@@ -9,7 +9,7 @@ use crate::error::GpuError;
 use crate::ternary::TernaryRules;
 
 const THREADS: u32 = 256;
-/// Most blocks for each multiprocessor: as many as one may hold at a time. Each takes every so many classes.
+/// The most blocks for each multiprocessor: as many as can be resident. Blocks take classes in strides.
 const BLOCKS: usize = 32;
 
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Tuple {
     }
 }
 
-/// A block for each class, if there are not too many, with so much shared memory.
+/// Returns a launch of one block for each class, up to the limit of resident blocks.
 pub(super) fn block_a_class(device: &Device, classes: usize, shared_bytes: usize) -> LaunchConfig {
     let blocks_max = BLOCKS * device.properties().multiprocessors.max(1);
     LaunchConfig {

@@ -12,15 +12,15 @@ const BUCKET_SLOTS: usize = 8;
 const TAG_SHIFT: u32 = 24;
 /// Half of the slots are free, so that few buckets overflow.
 const RULES_PER_BUCKET: usize = BUCKET_SLOTS / 2;
-/// Numbers of records are below 2^24 − 1.
+/// Record numbers are below 2^24 − 1.
 const RULES_MAX: usize = (1 << TAG_SHIFT) - 2;
 
-/// In which order classes stand.
+/// The order of the classes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// By their masks, so that one has much in common with the next.
+    /// By mask, so that neighbours share most of their bits.
     Masks,
-    /// By their best rules, best first.
+    /// By best rule, best first.
     Best,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct TupleTable {
     bucket_count: u32,
 }
 
-/// The table as kernels take it.
+/// The table in the layout of the kernels.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct TupleTableArgument {
@@ -51,13 +51,13 @@ unsafe impl DeviceRepr for TupleTableArgument {}
 /// The table on the host.
 #[derive(Debug)]
 pub(super) struct Prepared<const W: usize> {
-    /// Their masks and values have their words in the order of `places`.
+    /// The classes, with the words of masks and values in the order of `places`.
     pub(super) classes: Vec<Class<W>>,
     places: [usize; W],
     multilinear: Vec<u64>,
 }
 
-/// Words of the key of which few masks are in use come first.
+/// Returns the order of the words: those with the fewest distinct masks first.
 fn places<const W: usize>(classes: &[Class<W>]) -> [usize; W] {
     let mut places: [usize; W] = std::array::from_fn(|w| w);
     places.sort_by_cached_key(|w| {
@@ -87,7 +87,7 @@ impl<const W: usize> Prepared<W> {
         Ok(Self { classes, places, multilinear: (0..=W).map(|_| random.bits()).collect() })
     }
 
-    /// The hash of a value of a class.
+    /// Hashes a value of a class.
     pub(super) fn hash(&self, class: usize, value: &[u32; W]) -> u32 {
         let products = self.multilinear.iter().zip(value).map(|(k, word)| k.wrapping_mul((*word).into()));
         let sum = products.fold(self.multilinear[W], u64::wrapping_add);
@@ -98,12 +98,12 @@ impl<const W: usize> Prepared<W> {
         self.classes.iter().map(|class| class.rules.len()).sum()
     }
 
-    /// Where in this table's order a word of the key stands.
+    /// Returns the position of a word of the key in this table's order.
     pub(super) fn place_of(&self, word: usize) -> usize {
         self.places.iter().position(|w| *w == word).expect("every word has a place")
     }
 
-    /// What a class is, as kernels have it.
+    /// Returns the class descriptors in the layout of the kernels.
     fn class_words(&self) -> Vec<u32> {
         let mut words = Vec::with_capacity(self.classes.len() * (W + 2));
         let mut before: Option<&Class<W>> = None;
@@ -117,7 +117,7 @@ impl<const W: usize> Prepared<W> {
         words
     }
 
-    /// Buckets and records.
+    /// Builds the buckets and records.
     fn slots(&self, bucket_count: usize) -> (Vec<u32>, Vec<u32>) {
         let record_words = (W + 2).next_multiple_of(4);
         let mut buckets = vec![0; bucket_count * BUCKET_SLOTS];
@@ -157,13 +157,13 @@ impl<const W: usize> Prepared<W> {
     }
 }
 
-/// Where a slice lies on the device.
+/// Returns the device address of a slice.
 pub(super) fn pointer<T>(slice: &CudaSlice<T>) -> u64 {
     slice.device_ptr(slice.stream()).0
 }
 
 impl TupleTable {
-    /// As kernels take it; points into the table.
+    /// Returns the table in the layout of the kernels, with pointers into this table.
     pub(super) fn argument(&self) -> TupleTableArgument {
         let words = |slice: &CudaSlice<u32>| pointer(slice);
         let pointers = [

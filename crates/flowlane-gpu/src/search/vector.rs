@@ -9,7 +9,7 @@ use crate::ternary::{Ternary, TernaryRules};
 
 const CHUNK: usize = 1024;
 const CHUNK_WORDS: usize = CHUNK / 32;
-/// Values of the four bits of a stride.
+/// The number of values of a four-bit stride.
 const ROWS: usize = 16;
 const THREADS: u32 = 256;
 /// Blocks for each multiprocessor: 2048 threads.
@@ -26,15 +26,15 @@ pub(super) struct Vector {
     blocks: u32,
 }
 
-/// The four bits of a stride.
+/// Returns the four bits of a stride.
 fn nibble(words: &[u32], stride: usize) -> u32 {
     words[stride / 8] >> (stride % 8 * 4) & 15
 }
 
-/// The strides at which any rule of a chunk looks, those first that leave the fewest rules; one at least, so that places
-/// behind the last rule of the last chunk are ruled out.
+/// Returns the strides on which any rule of a chunk matches, the most selective first. There is at least one, to
+/// exclude the positions after the last rule of the last chunk.
 fn strides<const W: usize>(chunk: &[Ternary<W>]) -> Vec<usize> {
-    // Of sixteen values, those that suit a rule which looks at so many of the bits.
+    // The number of values, of sixteen, that match a rule on this stride.
     let suits = |rule: &Ternary<W>, s: usize| ROWS >> nibble(&rule.mask, s).count_ones();
     let mut with_left: Vec<(usize, usize)> =
         (0..8 * W).map(|s| (chunk.iter().map(|rule| suits(rule, s)).sum(), s)).collect();
@@ -45,7 +45,7 @@ fn strides<const W: usize>(chunk: &[Ternary<W>]) -> Vec<usize> {
     with_left.into_iter().map(|(_, s)| s).collect()
 }
 
-/// The rows of a stride.
+/// Builds the rows of a stride.
 fn rows<const W: usize>(chunk: &[Ternary<W>], stride: usize) -> [u32; ROWS * CHUNK_WORDS] {
     let mut rows = [0; ROWS * CHUNK_WORDS];
     for (i, rule) in chunk.iter().enumerate() {

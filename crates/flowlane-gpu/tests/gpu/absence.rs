@@ -1,4 +1,4 @@
-//! What a machine lacks is said, and nothing panics.
+//! Missing devices and drivers are reported without a panic.
 
 use crate::host_device::on_host_device;
 use flowlane_gpu::{Device, GpuError, device};

@@ -45,7 +45,7 @@ fn tables_made_in_the_background_lose_no_change() {
             let mut made = 0;
             for _ in 0..100 {
                 history.step(&others);
-                // Otherwise whenever the thread is ready.
+                // Otherwise the table is adopted when the thread is ready.
                 if history.random.chance(0.1) {
                     made += usize::from(history.table.finish_rebuild());
                 }
@@ -135,7 +135,7 @@ fn a_table_goes_on_for_so_many_changes_and_then_the_list_answers() {
     on_host_device("a_table_goes_on_for_so_many_changes_and_then_the_list_answers", "", || {
         let rules = matches(Profile::Acl, 30, 12);
         let mut history = History::new(with_changes(Method::Bloom, 4, Rebuild::Manual), &rules[..20], 4);
-        // The same rules again and again are no more changes; nor is what comes and goes.
+        // Changing the same rules repeatedly adds no changes; nor does inserting and removing a rule.
         for i in 0..20 {
             history.replace(i % 3, Priority(i as u32 % 4), &rules[20 + i % 10]);
             let place = history.rules.len();
@@ -167,7 +167,7 @@ fn rules_that_look_at_other_fields_wait_for_another_table() {
             history.lookup(20);
             let (first, now) = (history.table.epoch() - 1, history.table.epoch());
             if rebuild == Rebuild::Background {
-                // Asked for by the look-up.
+                // The lookup requested the rebuild.
                 assert!(history.table.finish_rebuild() || history.table.table_epoch() == Some((now, 0)));
                 assert_eq!(history.table.table_epoch(), Some((now, 0)));
                 assert_eq!(history.table.method(), Some(Method::Filtered));
@@ -273,7 +273,7 @@ fn tables_with_changes_answer_or_say_that_they_cannot() {
                 let mut now = all.clone();
                 random.shuffle(&mut now);
                 let gone: Vec<RuleId> = now.drain(..gone).map(|entry| entry.rule).collect();
-                // Some of those that are gone come again, as others.
+                // Some deleted rules are inserted again with other matches.
                 let number = |i: usize| gone.get(i).map_or(100 + i as u32, |rule| rule.0);
                 let added: Vec<Entry<4>> = (0..new).map(|i| entry(&mut random, number(i))).collect();
                 let table = bulk.with_changes(gone.iter().copied().chain([RuleId(7777)]), &added, 2);
@@ -317,8 +317,8 @@ fn more_than_may_be_compared_with_every_key_is_not_added() {
 }
 
 #[test]
-fn what_tables_took_is_given_back() {
-    on_host_device("what_tables_took_is_given_back", "", || {
+fn dropped_tables_free_their_memory() {
+    on_host_device("dropped_tables_free_their_memory", "", || {
         let context = cudarc::driver::CudaContext::new(0).expect("the host device");
         let free = || context.mem_get_info().expect("it says").0;
         let before = free();
@@ -328,7 +328,7 @@ fn what_tables_took_is_given_back() {
             for _ in 0..80 {
                 history.step(&others);
             }
-            // Also with batches under way, and a table in the making.
+            // Also with batches in flight and a table in construction.
             drop(history);
             assert_eq!(free(), before, "{rebuild:?}");
         }

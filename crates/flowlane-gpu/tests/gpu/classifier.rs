@@ -24,7 +24,7 @@ fn set(profile: Profile, count: usize) -> (Vec<(RuleId, Priority, Match)>, Vec<F
     let mut random = Random::new(7);
     let mut keys: Vec<FlowKey> =
         (0..400).map(|_| draw_key(&rules[random.index(rules.len())].2, &mut random)).collect();
-    // Not IPv4, which all rules ask for.
+    // Not IPv4, on which all rules match.
     keys.push(FlowKey::zero());
     (rules, keys)
 }
@@ -91,7 +91,7 @@ fn a_device_that_disappears_makes_lookups_slower_and_not_wrong() {
         let device = Device::open(0).expect("the host device");
         let (rules, keys) = set(Profile::Fw, 40);
         let expected = answers(&linear(&rules), &keys);
-        // Choosing would measure, and that is where the device would be missed.
+        // Without a method, the device would be measured, which fails.
         let built = GpuSearch::build(device, config(Some(Method::Filtered)), borrowed(&rules), &keys[..2]);
         let table = built.expect("it fits");
         assert_eq!(answers(&table, &keys), expected, "four batches, of which the device gives two");

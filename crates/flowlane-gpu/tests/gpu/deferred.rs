@@ -1,4 +1,4 @@
-//! Batches that answer later: in order, each by one set of rules.
+//! Asynchronous batches: in order, each answered by one rule set.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -67,7 +67,7 @@ fn a_batch_of_which_nothing_passes_needs_no_device_and_keeps_its_place() {
     // The device would fail with the first launch.
     on_host_device("a_batch_of_which_nothing_passes_needs_no_device_and_keeps_its_place", "vanish=0", || {
         let mut history = History::new(config(Some(Method::Vector)), &matches(Profile::Acl, 20, 4), 1);
-        // What the sample was looked up with fails otherwise.
+        // The sample would fail otherwise.
         assert_eq!(history.table.failure(), None);
         let mut arp = FlowKey::zero();
         arp.set(Field::EthType, 0x0806);
@@ -98,7 +98,7 @@ fn a_batch_has_the_rules_with_which_it_was_sent() {
         history.gather_to(20);
         assert!(history.send());
         history.remove(3);
-        // Another table comes while two batches are under way, and another is half gathered.
+        // The table is replaced while two batches are in flight and another is half gathered.
         history.gather_to(10);
         history.table.publish(&[]).expect("it fits");
         let third = history.table.epoch();
@@ -121,7 +121,7 @@ fn a_device_that_disappears_under_a_batch_makes_it_one_of_now() {
         history.replace(2, Priority(7), &any_ipv4());
         assert_eq!(history.receive(true), Some(first), "the first launch is the last that works");
         let now = history.table.epoch();
-        // Who asks without waiting must come to know of it, too.
+        // A caller that does not wait must be notified, too.
         let without_waiting =
             |history: &mut History| std::iter::repeat_with(|| history.receive(false)).find_map(|epoch| epoch);
         assert_eq!([(); 2].map(|()| without_waiting(&mut history)), [Some(now); 2]);

@@ -7,7 +7,7 @@ use cudarc::nvrtc::Ptx;
 
 const THREADS: u32 = 64;
 
-/// What a kernel makes of multiples of three.
+/// Runs a kernel on multiples of three.
 fn launch(kernel: &str) -> Vec<u32> {
     let context = CudaContext::new(0).expect("the host device");
     let stream = context.default_stream();
@@ -19,7 +19,7 @@ fn launch(kernel: &str) -> Vec<u32> {
     let mut made = stream.alloc_zeros::<u32>(THREADS as usize).expect("room");
     let shape =
         LaunchConfig { grid_dim: (1, 1, 1), block_dim: (THREADS, 1, 1), shared_mem_bytes: 4 * THREADS };
-    // SAFETY: two arrays of `THREADS` words, as the kernel has it; what it does beyond is what is tested, in a process of
+    // SAFETY: two arrays of `THREADS` words, as the kernel has it; its further accesses are under test, in a process of
     // its own.
     unsafe { stream.launch_builder(&function).arg(&given).arg(&mut made).launch(shape) }.expect("a launch");
     stream.clone_dtoh(&made).expect("the device works")

@@ -59,7 +59,7 @@ fn graphs_give_the_same_answers_over_tables_that_change() {
                 let count = 1 + random.index(8 * BATCH);
                 check(&mut session, &tables[i], &sets[i], &keys(&mut random, count));
             }
-            // Also with what was added.
+            // Also with an overlay.
             let added = [Entry { rank: RankKey::new(Priority(9), 99), rule: RuleId(99), ..sets[0][3] }];
             let changed = Arc::new(tables[0].with_changes([], &added, 2).expect("it fits"));
             let all: Vec<Entry<4>> = sets[0].iter().chain(&added).copied().collect();

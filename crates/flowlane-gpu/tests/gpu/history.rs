@@ -38,19 +38,19 @@ pub(crate) fn config(method: Option<Method>) -> GpuConfig {
     GpuConfig { method, session, list, changes: Changes { overlay_max: 0, rebuild: Rebuild::Manual } }
 }
 
-/// The same with so many changes beside a table.
+/// A configuration with an overlay of this size.
 pub(crate) fn with_changes(method: Method, overlay_max: usize, rebuild: Rebuild) -> GpuConfig {
     GpuConfig { changes: Changes { overlay_max, rebuild }, ..config(Some(method)) }
 }
 
-/// What all rules of the profiles ask.
+/// The match on IPv4 that all rules of the profiles contain.
 pub(crate) fn any_ipv4() -> Match {
     let mut all = Match::any();
     all.set(Field::EthType, 0x0800);
     all
 }
 
-/// A table, the rules of all its epochs, and the keys of batches that are gathered or under way.
+/// A table, the rules of all its epochs, and the keys of batches that are gathered or in flight.
 pub(crate) struct History {
     pub(crate) table: GpuSearch,
     pub(crate) rules: Vec<Given>,
@@ -75,7 +75,7 @@ impl History {
         let what = format!("{:?}, seed {seed}", config.method);
         let given = rules.iter().map(|rule| (rule.id, rule.priority, &rule.matches));
         let device = Device::open(0).expect("the host device");
-        // One key as a sample: measuring on the host device says nothing.
+        // One key as a sample: measurements on the host device are meaningless.
         let table = GpuSearch::build(device, config, given, &[FlowKey::zero()]).expect("it fits");
         let of_epoch = HashMap::from([(table.epoch(), rules.clone())]);
         Self {
@@ -126,7 +126,7 @@ impl History {
                 let place = self.random.index(self.rules.len());
                 let gone = self.remove(place);
                 if self.random.chance(0.3) {
-                    // The same again is behind its equals.
+                    // A re-inserted rule is behind its equals.
                     self.insert(gone.id, gone.priority, &gone.matches);
                 }
             }
@@ -189,7 +189,7 @@ impl History {
         assert_eq!(self.table.gathered(), self.gathered.len());
     }
 
-    /// Fills the batch to so many, or as many as it may have.
+    /// Fills the batch to `count` keys, or to its limit.
     pub(crate) fn gather_to(&mut self, count: usize) {
         while self.gathered.len() < count.min(self.table.batch_max()) {
             let key = self.key();

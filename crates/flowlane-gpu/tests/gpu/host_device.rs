@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 /// Set in the process that has the driver.
 pub(crate) const INSIDE: &str = "FLOWLANE_HOST_DEVICE_TEST";
 
-/// The folder with the driver, and the sanitizer's library; none without a C++ compiler.
+/// The folder of the driver and the library of the sanitizer; `None` without a C++ compiler.
 fn driver() -> Option<&'static (PathBuf, PathBuf)> {
     static DRIVER: OnceLock<Option<(PathBuf, PathBuf)>> = OnceLock::new();
     DRIVER.get_or_init(compile).as_ref()

@@ -1,4 +1,4 @@
-//! Sets of rules that nobody would wish for: a right answer, or an error that says what is wrong.
+//! Adversarial rule sets: a correct answer, or an error with the reason.
 
 use std::fs;
 use std::sync::Arc;

@@ -153,7 +153,7 @@ fn sets_that_suit_no_method_get_right_answers() {
                 ternary(i, [0; 4], high)
             })
             .collect();
-        // The same rule many times over; only the best counts.
+        // Equal rules, of which the best wins.
         let same: Vec<Entry<4>> = (0..300).map(|i| ternary(i, [0, 8, 8, 0], [0, 0xff, 0xf8, 0])).collect();
         // No prefixes: nothing for spans to tell apart.
         let odd: Vec<Entry<4>> = (0..64).map(|i| ternary(i, [0, i & 5, i & 10, 0], [0, 5, 10, 0])).collect();
@@ -195,8 +195,8 @@ fn batches_come_back_in_order_with_the_epoch_of_their_table() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_what_it_needs() {
-    on_host_device("what_does_not_fit_is_refused_with_what_it_needs", "memory=700000", || {
+fn a_table_too_large_for_the_device_is_refused_with_its_size() {
+    on_host_device("a_table_too_large_for_the_device_is_refused_with_its_size", "memory=700000", || {
         let device = Device::open(0).expect("the host device");
         for method in Method::ALL {
             let refused = GpuTable::build(&device, method, &kinds(), &one_class(40_000), 1, 0);

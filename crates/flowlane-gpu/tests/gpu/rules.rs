@@ -27,7 +27,7 @@ pub(crate) fn entries<const W: usize>(random: &mut Random, count: usize, masks: 
         .collect()
 }
 
-/// What no table has.
+/// A hit that no table contains.
 pub(crate) const WRONG: Hit = Hit { rule: RuleId(u32::MAX - 1), priority: Priority(0) };
 
 pub(crate) fn kinds<const W: usize>() -> [WordKind; W] {

@@ -24,18 +24,18 @@ impl Survive for Table {
     }
 }
 
-/// The keys that are being tested, one a lane.
+/// The keys under test, one in each lane.
 #[derive(Clone, Copy)]
 struct Lanes {
     keys: __m256i,
     payloads: __m256i,
-    /// The number of the hash that is tested next.
+    /// The index of the hash function to test next.
     index: __m256i,
-    /// Lanes whose key is decided, one bit each.
+    /// A bit for each lane whose key is decided.
     done: u8,
 }
 
-/// `U` parts of the batch, each with its own 8 lanes.
+/// Tests the batch in `U` parts, each with 8 lanes of its own.
 #[target_feature(enable = "avx2,popcnt")]
 fn survive<const U: usize, const PREFETCH: bool>(
     bits: Bits<'_>,
@@ -73,8 +73,8 @@ fn survive<const U: usize, const PREFETCH: bool>(
             let done = _mm256_or_si256(missed, last);
             lanes[u].done = lane_mask(done);
             lanes[u].index = _mm256_andnot_si256(done, index);
-            // SAFETY: the 8 keys of these lanes are not among the survivors yet, and there is room for every key of the batch:
-            // so there is room for 8 more.
+            // SAFETY: the 8 keys of these lanes are not among the survivors yet, and there is room for every key of
+            // the batch, so there is room for 8 more.
             unsafe { pack(&lanes[u], lane_mask(_mm256_andnot_si256(missed, last)), out) };
         }
     }
@@ -93,16 +93,16 @@ fn survive<const U: usize, const PREFETCH: bool>(
     }
 }
 
-/// Gives each decided lane the next key from `at` on.
+/// Refills each decided lane with the next key from `at` on.
 ///
 /// # Safety
-/// There are 8 keys and payloads from `at` on, and before it as many as lanes that are not decided.
+/// At least 8 keys and payloads follow `at`, and at least as many precede it as there are undecided lanes.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 unsafe fn refill(lanes: &mut Lanes, keys: &[u32], payloads: &[u32], at: &mut usize) {
     let stay = lanes.done.count_zeros() as usize;
-    // Those that stay move to the front; new ones come behind, loaded from so far before `at` that they need
-    // not be moved.
+    // Undecided lanes move to the front. New keys are loaded from an address before `at`, so that they land in the
+    // lanes behind without another permutation.
     let order = permutation(!lanes.done);
     let numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     let front = _mm256_cmpgt_epi32(_mm256_set1_epi32(stay as i32), numbers);
@@ -121,10 +121,10 @@ unsafe fn refill(lanes: &mut Lanes, keys: &[u32], payloads: &[u32], at: &mut usi
     *at += LANES - stay;
 }
 
-/// Adds the lanes of `passed` to the survivors.
+/// Appends the lanes of `passed` to the survivors.
 ///
 /// # Safety
-/// There is room for 8 more.
+/// There is room for 8 more survivors.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 unsafe fn pack(lanes: &Lanes, passed: u8, out: &mut Out<'_>) {
@@ -137,7 +137,7 @@ unsafe fn pack(lanes: &Lanes, passed: u8, out: &mut Out<'_>) {
     out.len += passed.count_ones() as usize;
 }
 
-/// The seeds of 8 hash numbers.
+/// Gathers the seeds for 8 hash indices.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn seeds(bits: Bits<'_>, index: __m256i) -> __m256i {

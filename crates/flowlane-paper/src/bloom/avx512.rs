@@ -1,5 +1,5 @@
-//! 16 lanes that are refilled as their keys are decided: the paper's data flow, in three ways that differ
-//! only in how lanes are refilled and survivors packed.
+//! The paper's data flow with 16 lanes that are refilled as their keys are decided, in three variants that differ in
+//! how lanes are refilled and survivors packed.
 
 use std::arch::x86_64::*;
 use std::mem::transmute;
@@ -13,7 +13,7 @@ use super::batch::{Batch, Out, Survive, in_flight, rest};
 
 const LANES: usize = 16;
 
-/// The three ways: `HOW` of [`survive`].
+/// Values of `HOW` in [`survive`].
 const TABLE: u8 = 0;
 const EXPAND_LOAD: u8 = 1;
 const REGISTER: u8 = 2;
@@ -46,7 +46,7 @@ impl Survive for Register {
     }
 }
 
-/// For each set of lanes the permutation that puts them first, in their order, and the others behind.
+/// For each set of lanes, the permutation that moves them to the front in order, followed by the others.
 static PERMUTATIONS: LazyLock<Box<[[u8; LANES]]>> = LazyLock::new(|| {
     let permutation = |set: usize| {
         let mut lanes = [0u8; LANES];
@@ -58,18 +58,18 @@ static PERMUTATIONS: LazyLock<Box<[[u8; LANES]]>> = LazyLock::new(|| {
     (0..1 << LANES).map(permutation).collect()
 });
 
-/// The keys that are being tested, one a lane.
+/// The keys under test, one in each lane.
 #[derive(Clone, Copy)]
 struct Lanes {
     keys: __m512i,
     payloads: __m512i,
-    /// The number of the hash that is tested next.
+    /// The index of the hash function to test next.
     index: __m512i,
-    /// Lanes whose key is decided.
+    /// The lanes whose key is decided.
     done: __mmask16,
 }
 
-/// `U` parts of the batch, each with its own 16 lanes.
+/// Tests the batch in `U` parts, each with 16 lanes of its own.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 fn survive<const HOW: u8, const U: usize, const PREFETCH: bool>(
     bits: Bits<'_>,
@@ -109,8 +109,8 @@ fn survive<const HOW: u8, const U: usize, const PREFETCH: bool>(
             let passed = _mm512_mask_cmpeq_epi32_mask(hit, index, hashes);
             lanes[u].done = !hit | passed;
             lanes[u].index = _mm512_maskz_mov_epi32(!lanes[u].done, index);
-            // SAFETY: the 16 keys of these lanes are not among the survivors yet, and there is room for every key of the
-            // batch: so there is room for 16 more. The table is whole where `HOW` asks for it.
+            // SAFETY: the 16 keys of these lanes are not among the survivors yet, and there is room for every key of
+            // the batch, so there is room for 16 more. The table is complete if `HOW` needs it.
             unsafe { pack::<HOW>(table, &lanes[u], passed, out) };
         }
     }
@@ -129,11 +129,11 @@ fn survive<const HOW: u8, const U: usize, const PREFETCH: bool>(
     }
 }
 
-/// Gives each decided lane the next key from `at` on.
+/// Refills each decided lane with the next key from `at` on.
 ///
 /// # Safety
-/// There are 16 keys and payloads from `at` on, and before it as many as lanes that are not decided. With [`TABLE`] the table
-/// is [`PERMUTATIONS`].
+/// At least 16 keys and payloads follow `at`, and at least as many precede it as there are undecided lanes. With
+/// [`TABLE`] the table is [`PERMUTATIONS`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn refill<const HOW: u8>(
@@ -159,8 +159,9 @@ unsafe fn refill<const HOW: u8>(
                 lanes.payloads = _mm512_mask_expand_epi32(lanes.payloads, done, payload);
             }
             _ => {
-                // Those that stay move to the front; new ones come behind, loaded from so far before `at`
-                // that they need not be moved. At first none stays, and then 16 keys lie before `at`.
+                // Undecided lanes move to the front. New keys are loaded from an address before `at`, so that they
+                // land in the lanes behind without another permutation. In the first round no lane is undecided, and
+                // 16 keys precede `at`.
                 let stay = LANES - fresh;
                 let order = permutation(table, !done);
                 let behind = (!0u32 << stay) as __mmask16;
@@ -175,10 +176,10 @@ unsafe fn refill<const HOW: u8>(
     *at += fresh;
 }
 
-/// Adds the lanes of `passed` to the survivors.
+/// Appends the lanes of `passed` to the survivors.
 ///
 /// # Safety
-/// There is room for 16 more. With [`TABLE`] the table is [`PERMUTATIONS`].
+/// There is room for 16 more survivors. With [`TABLE`] the table is [`PERMUTATIONS`].
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn pack<const HOW: u8>(table: &[[u8; LANES]], lanes: &Lanes, passed: __mmask16, out: &mut Out<'_>) {
@@ -192,7 +193,7 @@ unsafe fn pack<const HOW: u8>(table: &[[u8; LANES]], lanes: &Lanes, passed: __mm
                 _mm512_mask_compressstoreu_epi32(to_payloads.cast(), passed, payloads);
             }
             REGISTER => {
-                // Merging, not zeroing: the latter waits for the old value of its target on Zen 4 and 5.
+                // Merge masking, since zero masking waits for the old value of its target on Zen 4 and 5.
                 _mm512_storeu_si512(to.cast(), _mm512_mask_compress_epi32(keys, passed, keys));
                 let payloads = _mm512_mask_compress_epi32(payloads, passed, payloads);
                 _mm512_storeu_si512(to_payloads.cast(), payloads);

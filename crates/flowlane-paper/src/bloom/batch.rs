@@ -1,29 +1,29 @@
-//! One batch of keys, with room for its survivors.
+//! A batch of keys with a buffer for its survivors.
 
 use flowlane::bloom::Bits;
 
-/// Keys with payloads, and room for as many of them as may survive.
+/// Keys with payloads, and a buffer for the survivors.
 pub(super) struct Batch<'a> {
-    /// As long as `payloads`.
+    /// The keys; as long as `payloads`.
     pub(super) keys: &'a [u32],
     pub(super) payloads: &'a [u32],
     pub(super) out: Out<'a>,
 }
 
-/// Where survivors go.
+/// The buffer for survivors.
 pub(super) struct Out<'a> {
-    /// As long as `payloads`, and as the batch.
+    /// The keys; as long as `payloads` and the batch.
     pub(super) keys: &'a mut [u32],
     pub(super) payloads: &'a mut [u32],
-    /// Survivors so far.
+    /// The number of survivors.
     pub(super) len: usize,
 }
 
 impl<'a> Batch<'a> {
-    /// Checks what the kernels' unsafe loads and stores rely on.
+    /// Checks the lengths on which the kernels' unsafe loads and stores rely.
     ///
     /// # Panics
-    /// Where there are not as many payloads as keys, or less room than keys.
+    /// Panics if the numbers of keys and payloads differ, or if a buffer is shorter than the batch.
     pub(super) fn new(
         keys: &'a [u32],
         payloads: &'a [u32],
@@ -37,14 +37,14 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// One algorithm.
+/// A Bloom filter kernel.
 #[cfg(target_arch = "x86_64")]
 pub(super) trait Survive {
-    /// Leaves the survivors in the batch's `out`, `U` vectors side by side.
+    /// Writes the survivors to the batch's `out`, with `U` vectors unrolled.
     fn survive<const U: usize, const PREFETCH: bool>(self, bits: Bits<'_>, batch: &mut Batch<'_>);
 }
 
-/// Decides the keys that are still in their lanes: those that are not `done`, a bit each.
+/// Decides the keys that are still in their lanes, those without a bit in `done`.
 #[cfg(target_arch = "x86_64")]
 pub(super) fn in_flight<const LANES: usize>(
     bits: Bits<'_>,
@@ -58,7 +58,7 @@ pub(super) fn in_flight<const LANES: usize>(
     }
 }
 
-/// One key after the other: what is left of a batch when fewer keys than lanes are.
+/// Tests keys one by one: the rest of a batch that is shorter than the lanes.
 #[inline]
 pub(super) fn rest(bits: Bits<'_>, keys: &[u32], payloads: &[u32], out: &mut Out<'_>) {
     for (&key, &payload) in keys.iter().zip(payloads) {

@@ -17,7 +17,7 @@ use flowlane::isa::{Backend, Variant};
 use flowlane::named_enum;
 use strum::{IntoStaticStr, VariantArray};
 
-/// How lanes are refilled and survivors packed.
+/// The method by which lanes are refilled and survivors packed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Algorithm {
@@ -34,29 +34,29 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// Every algorithm, whether this CPU can run it or not.
+    /// All algorithms, available on this CPU or not.
     pub const ALL: [Self; 4] = named_enum::all();
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The instruction set that it needs.
+    /// Returns the instruction set that the algorithm needs.
     pub fn variant(self) -> Variant {
         if self == Self::Avx2Table { Variant::Avx2 } else { Variant::Avx512 }
     }
 }
 
-/// An algorithm, how many vectors it works on side by side, and whether it asks for memory ahead.
+/// An algorithm, its unrolling, and whether it prefetches.
 ///
-/// Its name is `algorithm/uN` or `algorithm/uN/prefetch`, as the library's kernels are named.
+/// Its name is `algorithm/uN` or `algorithm/uN/prefetch`, as for the library's kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Kernel {
     pub algorithm: Algorithm,
-    /// Vectors side by side: one of [`UNROLLS`].
+    /// The number of vectors unrolled: one of [`UNROLLS`].
     pub unroll: u8,
-    /// Whether words are asked for before they are read.
+    /// Whether filter words are prefetched.
     pub prefetch: bool,
 }
 
@@ -71,7 +71,7 @@ impl Kernel {
     /// The paper's baseline: 256 bits, two vectors.
     pub const BASELINE: Self = Self { algorithm: Algorithm::Avx2Table, unroll: 2, prefetch: false };
 
-    /// Every kernel that may be used here.
+    /// Returns every kernel that this CPU can run.
     pub fn all() -> Vec<Self> {
         let mut kernels = Vec::new();
         for algorithm in Algorithm::ALL.into_iter().filter(|a| a.variant().available()) {
@@ -83,7 +83,7 @@ impl Kernel {
     }
 }
 
-/// A kernel with the proof that it may be used.
+/// A kernel and the witness of its instruction set.
 #[derive(Clone, Copy, Debug)]
 pub struct Baseline {
     kernel: Kernel,
@@ -91,17 +91,17 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// The kernel, where it may be used here and there is such a factor.
+    /// Returns the kernel, or `None` if the CPU cannot run it or the factor is unsupported.
     pub fn new(kernel: Kernel) -> Option<Self> {
         let body = Backend::of(kernel.algorithm.variant()).filter(|_| UNROLLS.contains(&kernel.unroll))?;
         Some(Self { kernel, body })
     }
 
-    /// Writes the keys that may be in the filter, each with its payload, to the front of `out_keys` and `out_payloads`, in
-    /// no order, and returns how many they are. What lies behind the survivors is undefined.
+    /// Writes the keys that may be in the filter, with their payloads, to the front of `out_keys` and `out_payloads`
+    /// in unspecified order, and returns their number. The contents behind the survivors are unspecified.
     ///
     /// # Panics
-    /// Where there are not as many payloads as keys, or less room than keys.
+    /// Panics if the numbers of keys and payloads differ, or if a buffer is shorter than the batch.
     pub fn survivors(
         &self,
         filter: &BloomFilter,
@@ -136,7 +136,7 @@ impl Baseline {
 
 #[cfg(target_arch = "x86_64")]
 impl Kernel {
-    /// From numbers at run time to the body compiled for them.
+    /// Dispatches the run-time unrolling and prefetching to a compiled kernel.
     fn dispatch(self, body: impl batch::Survive, bits: flowlane::bloom::Bits<'_>, batch: &mut Batch<'_>) {
         match (self.unroll, self.prefetch) {
             (1, false) => body.survive::<1, false>(bits, batch),

@@ -12,7 +12,7 @@ fn numbers(random: &mut Random, n: usize) -> Vec<u32> {
     (0..n).map(|_| random.bits() as u32).collect()
 }
 
-/// Compares every kernel with the filter's definition on this batch.
+/// Compares every kernel with the filter's definition on a batch.
 fn check(filter: &BloomFilter, kernels: &[Baseline], keys: &[u32], what: &str) {
     let payloads: Vec<u32> = (0..keys.len() as u32).map(|i| i ^ 0xa5a5_0000).collect();
     let mut expected: Vec<(u32, u32)> =
@@ -56,7 +56,7 @@ fn every_kernel_agrees_on_long_batches_of_every_kind() {
     members.iter().for_each(|k| filter.insert(*k));
     check(&filter, &kernels, &members, "all hit");
     check(&filter, &kernels, &numbers(random, 10_001), "random");
-    // One part of survivors, the others of keys that go at once.
+    // One part of survivors, the others of keys that fail at once.
     let skewed: Vec<u32> =
         (0..10_000).map(|i| if i < 2500 { members[i] } else { random.bits() as u32 }).collect();
     check(&filter, &kernels, &skewed, "skewed");

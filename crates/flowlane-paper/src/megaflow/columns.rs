@@ -1,42 +1,42 @@
-//! A batch's words side by side, as the paper has them, and its hashes under a mask.
+//! A batch in the paper's column layout, and its hashes under a mask.
 
 use flowlane::hash::murmur3;
 use flowlane::isa::{Backend, Variant};
 use flowlane::packet::batch::{BLOCK, Column, LANES_MAX, LaneMask};
 use flowlane::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
 
-/// A word that a mask looks at.
+/// A masked word of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Term {
     pub(super) word: u8,
     pub(super) mask: u32,
 }
 
-/// The words that a mask looks at, in their order.
+/// Returns the masked words in ascending order.
 pub(super) fn terms(mask: &FlowMask) -> Vec<Term> {
     let looked_at = mask.present_words().filter(|&w| mask.word(w) != 0);
     looked_at.map(|w| Term { word: w as u8, mask: mask.word(w) }).collect()
 }
 
-/// The words of a key under a mask.
+/// Returns the words of a key under a mask.
 #[inline(always)]
 pub(super) fn masked<'a>(terms: &'a [Term], key: &'a FlowKey) -> impl Iterator<Item = u32> + 'a {
     let words = key.words();
     terms.iter().map(|term| words[usize::from(term.word) % WORDS] & term.mask)
 }
 
-/// The hash of one key under a mask: the definition.
+/// Hashes one key under a mask: the definition.
 #[inline(always)]
 pub(super) fn hash(terms: &[Term], seed: u32, key: &FlowKey) -> u32 {
     murmur3::finish(masked(terms, key).fold(seed, murmur3::mix), 4 * terms.len() as u32)
 }
 
-/// The packets of a batch, their present words side by side.
+/// The packets of a batch, transposed: a column for each present word.
 #[derive(Debug)]
 pub(super) struct Miniflows {
-    /// The last is zero: that of the words that the majority does not have.
+    /// The columns, and a column of zeros for words absent from the majority's bitmap.
     columns: Box<[Column; WORDS + 1]>,
-    /// The column of each word: known once a batch, so that masks need not count bits.
+    /// The column of each word, computed once a batch so that masks need not count bits.
     places: [u8; WORDS],
 }
 
@@ -47,7 +47,7 @@ impl Default for Miniflows {
 }
 
 impl Miniflows {
-    /// Fills the columns. Returns the lanes that have the bitmap of the majority.
+    /// Fills the columns, and returns the lanes with the bitmap of the majority.
     pub(super) fn fill(&mut self, keys: &[FlowKey], live: LaneMask) -> LaneMask {
         let present = majority(keys, live);
         self.places = [WORDS as u8; WORDS];
@@ -64,7 +64,7 @@ impl Miniflows {
         regular
     }
 
-    /// The column of a word.
+    /// Returns the column of a word.
     #[inline(always)]
     fn column(&self, w: u8) -> &Column {
         let place = usize::from(self.places[usize::from(w) % WORDS]);
@@ -72,7 +72,7 @@ impl Miniflows {
     }
 }
 
-/// The bitmap that most of the lanes have.
+/// Returns the most frequent bitmap of the lanes.
 fn majority(keys: &[FlowKey], live: LaneMask) -> u64 {
     let mut counts = [(0u64, 0usize); LANES_MAX];
     let mut kinds = 0;
@@ -89,13 +89,12 @@ fn majority(keys: &[FlowKey], live: LaneMask) -> u64 {
     counts[..kinds].iter().max_by_key(|(_, n)| *n).map_or(0, |(present, _)| *present)
 }
 
-/// Lanes that are hashed where these live: whole blocks.
+/// Returns the number of lanes to hash for these live lanes, in whole blocks.
 pub(super) fn lanes(live: LaneMask) -> usize {
     (64 - live.0.leading_zeros() as usize).next_multiple_of(BLOCK)
 }
 
-/// A batch whose keys are hashed under one mask, and nothing else: the step that the paper computes side by
-/// side (its figure 8).
+/// A batch of keys hashed under one mask: the step that the paper vectorises (its figure 8).
 #[derive(Debug)]
 pub struct MaskHasher {
     terms: Vec<Term>,
@@ -106,8 +105,8 @@ pub struct MaskHasher {
 }
 
 impl MaskHasher {
-    /// The hasher of up to [`LANES_MAX`] keys that have the same words, under `mask`, by a variant that may be
-    /// used here.
+    /// Builds a hasher of up to [`LANES_MAX`] keys with equal presence bitmaps, or `None` if the CPU lacks the
+    /// variant.
     pub fn new(variant: Variant, mask: &FlowMask, seed: u32, keys: &[FlowKey]) -> Option<Self> {
         let live = LaneMask::first(keys.len());
         let mut miniflows = Miniflows::default();
@@ -116,14 +115,14 @@ impl MaskHasher {
         Some(Self { terms: terms(mask), seed, miniflows, lanes: lanes(live), body })
     }
 
-    /// The hashes of all keys, whichever are still looked for.
+    /// Hashes all keys of the batch.
     #[inline]
     pub fn hash_batch(&self, out: &mut [u32; LANES_MAX]) {
         hash_columns(self.body, &self.terms, &self.miniflows, self.seed, &mut out[..self.lanes]);
     }
 }
 
-/// The hashes of whole blocks of lanes under a mask.
+/// Hashes whole blocks of lanes under a mask.
 pub(super) fn hash_columns(body: Backend, terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
     match body {
         #[cfg(target_arch = "x86_64")]
@@ -139,7 +138,7 @@ pub(super) fn hash_columns(body: Backend, terms: &[Term], miniflows: &Miniflows,
     }
 }
 
-/// Two blocks side by side, since each step of the hash waits for the one before.
+/// Hashes two blocks in an interleaved fashion, since the steps of one hash depend on each other.
 #[inline(always)]
 fn portable(terms: &[Term], miniflows: &Miniflows, seed: u32, out: &mut [u32]) {
     for from in (0..out.len()).step_by(2 * BLOCK) {

@@ -1,13 +1,13 @@
-//! The paper's megaflow lookup as it stands: *Leveraging SIMD Parallelism for Accelerating Network Applications*, §3.2.
+//! The paper's megaflow lookup: *Leveraging SIMD Parallelism for Accelerating Network Applications*, §3.2.
 //!
-//! The batch's n-th column holds every packet's n-th present word, as its miniflow does; so the columns mean
-//! the same fields only for packets whose bitmap is that of the majority. The others, marked beforehand, are
-//! hashed one by one, as are all where few are left. There is no prefilter: every lane's hash is looked for
-//! in the table. Its unit here is the 32-bit word, half of the paper's; its hash is MurmurHash3.
+//! Column n of the batch holds the n-th present word of every packet, in the order of its miniflow. A column
+//! therefore holds one field only for packets with the bitmap of the majority. The other packets are hashed one by
+//! one, and so are all packets when few are left. There is no prefilter: every lane's hash is looked up in the table.
+//! The unit is the 32-bit word, half of the paper's, and the hash is MurmurHash3.
 //!
-//! This is the lookup alone: megaflows come and stay, and masks are tried in the order in which they came. The
-//! library's [`MegaflowCache`](flowlane::cache::MegaflowCache) is what packets go through. What is not compared is the same:
-//! buckets are the library's, and megaflows lie in one piece, on huge pages where they are many.
+//! This is the lookup alone: megaflows are only added, and masks are tried in insertion order. The switch uses the
+//! library's [`MegaflowCache`](flowlane::cache::MegaflowCache). Everything outside the comparison is shared with it:
+//! buckets are the library's, and megaflows are contiguous, on huge pages if there are many.
 
 mod columns;
 mod subtable;
@@ -21,13 +21,13 @@ use flowlane::packet::batch::{LANES_MAX, LaneMask};
 use flowlane::packet::{FlowKey, FlowMask};
 use subtable::{Slab, Subtable};
 
-/// Under a mask for which fewer packets are left they are hashed one by one: what the paper measured (§4.2).
+/// Packets left under a mask below which they are hashed one by one, as the paper measured (§4.2).
 const THRESHOLD: usize = 9;
 
-/// Megaflows by mask.
+/// A megaflow cache with the paper's lookup.
 #[derive(Debug)]
 pub struct MajorityCache {
-    /// In the order in which they are tried.
+    /// The subtables, in the order of lookups.
     subtables: Vec<Subtable>,
     slab: Slab,
     miniflows: Miniflows,
@@ -37,9 +37,8 @@ pub struct MajorityCache {
 }
 
 impl MajorityCache {
-    /// An empty one for at most `flows_max` megaflows, whose hashes have this seed, by the variant of this name; none where
-    /// that may not be used here. The scalar one hashes packets one by one, however many they are: what the paper compares
-    /// with.
+    /// Builds an empty cache of at most `flows_max` megaflows, or returns `None` if the CPU lacks the variant. The
+    /// scalar variant always hashes packets one by one, which is the paper's baseline.
     pub fn with_variant(flows_max: usize, seed: u32, variant: Variant) -> Option<Self> {
         let body = Backend::of(variant)?;
         let threshold = if variant == Variant::Scalar { usize::MAX } else { THRESHOLD };
@@ -47,11 +46,10 @@ impl MajorityCache {
         Some(Self { subtables: Vec::new(), slab, miniflows, seed, body, threshold })
     }
 
-    /// Adds the megaflow of the packets that agree with `key` in the bits of `mask`. Where there is one already it gets
-    /// the new value.
+    /// Inserts the megaflow of packets that agree with `key` in the bits of `mask`, or replaces its value.
     ///
     /// # Panics
-    /// Where it would be one more than `flows_max`.
+    /// Panics if the cache already holds `flows_max` megaflows.
     pub fn insert(&mut self, key: &FlowKey, mask: &FlowMask, value: u32) {
         let place = self.subtables.iter().position(|subtable| subtable.mask == *mask);
         let place = place.unwrap_or_else(|| {
@@ -61,11 +59,11 @@ impl MajorityCache {
         self.subtables[place].insert(&mut self.slab, key, value);
     }
 
-    /// Looks up the keys of the `live` lanes; writes the values of the megaflows that are found to their places in `found`,
-    /// and returns the lanes for which none was.
+    /// Looks up the keys of the `live` lanes, writes the values of the megaflows to `found`, and returns the lanes
+    /// without a megaflow.
     ///
     /// # Panics
-    /// Where a lane has no place in `keys` or `found`.
+    /// Panics if `keys` or `found` is shorter than the lanes.
     pub fn lookup_batch(&mut self, keys: &[FlowKey], live: LaneMask, found: &mut [u32]) -> LaneMask {
         let wide = live.len() >= self.threshold;
         let regular = if wide { self.miniflows.fill(keys, live) } else { LaneMask(0) };

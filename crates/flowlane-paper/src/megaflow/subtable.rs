@@ -1,8 +1,8 @@
-//! The megaflows of one mask: a hash table that only grows.
+//! The megaflows of one mask: a hash table without removal.
 //!
 //! ```text
-//! buckets   8 tags, 8 megaflows; ..     the library's: a cache line each; a full one overflows into the next
-//! slab      value, masked key; ..       whole cache lines for a megaflow, of all masks one behind the other
+//! buckets   8 tags, 8 megaflows; ..     the library's: a cache line each; a full bucket overflows into the next
+//! slab      value, masked key; ..       whole cache lines for a megaflow, shared by all masks
 //! ```
 
 use flowlane::cache::bucket::{Bucket, SLOTS, entries, place};
@@ -11,36 +11,36 @@ use flowlane::packet::key::{BitIter, FlowKey, FlowMask, WORDS};
 
 use super::columns::{Term, hash, masked, terms};
 
-/// At most so many slots of a bucket are in use on average; more fill too many buckets.
+/// The maximum average number of used slots of a bucket; above it, too many buckets fill up.
 const LOAD_MAX: usize = 5;
 
 /// Words of a cache line.
 const LINE: usize = LINE_BYTES / 4;
 
-/// The megaflows of all masks, in one piece.
+/// The megaflows of all masks, contiguous.
 #[derive(Debug)]
 pub(super) struct Slab {
     words: Memory<u32>,
-    /// Lines in use.
+    /// The number of lines in use.
     lines: usize,
-    /// Megaflows that may still come.
+    /// The remaining capacity in megaflows.
     room: usize,
 }
 
 impl Slab {
-    /// Room for so many megaflows, however wide their masks: memory is committed when it is touched.
+    /// Reserves memory for `flows_max` megaflows of any mask; the system commits it on first access.
     pub(super) fn new(flows_max: usize) -> Self {
         let lines_max = flows_max * lines(WORDS);
         Self { words: Memory::zeroed(lines_max * LINE), lines: 0, room: flows_max }
     }
 
-    /// The words of a megaflow, and what lies behind them.
+    /// Returns the words of a megaflow and everything behind them.
     #[inline(always)]
     fn flow(&self, flow: u32) -> &[u32] {
         &self.words[flow as usize * LINE..]
     }
 
-    /// Adds a megaflow, and says where it is.
+    /// Appends a megaflow and returns its position.
     fn push(&mut self, value: u32, key: impl Iterator<Item = u32>, key_words: usize) -> u32 {
         self.room = self.room.checked_sub(1).expect("there is room for as many megaflows as were asked for");
         let flow = self.lines as u32;
@@ -51,7 +51,7 @@ impl Slab {
     }
 }
 
-/// Lines of a megaflow whose key has so many words.
+/// Returns the number of lines of a megaflow with a key of this many words.
 fn lines(key_words: usize) -> usize {
     (1 + key_words).div_ceil(LINE)
 }
@@ -61,7 +61,7 @@ pub(super) struct Subtable {
     pub(super) mask: FlowMask,
     pub(super) terms: Vec<Term>,
     seed: u32,
-    /// A power of two; a slot's megaflow is the line in which it begins, plus one.
+    /// A power of two of buckets; a slot holds the megaflow's first line plus one.
     buckets: Memory<Bucket>,
     len: usize,
 }
@@ -76,30 +76,30 @@ impl Subtable {
         hash(&self.terms, self.seed, key)
     }
 
-    /// Asks for the bucket in which a key of this hash is looked for first.
+    /// Prefetches the home bucket of a hash.
     #[inline(always)]
     pub(super) fn prefetch(&self, hash: u32) {
         prefetch(&self.buckets, self.home(hash));
     }
 
-    /// The lowest bit is not in the tags.
+    /// Returns the home bucket; the lowest bit of the hash is not in the tags.
     #[inline(always)]
     fn home(&self, hash: u32) -> usize {
         (hash >> 1) as usize & (self.buckets.len() - 1)
     }
 
-    /// The value of the megaflow of `key`, whose hash is `hash`.
+    /// Returns the value of the megaflow of `key`, whose hash is `hash`.
     #[inline(always)]
     pub(super) fn find(&self, slab: &Slab, key: &FlowKey, hash: u32) -> Option<u32> {
         self.flow(slab, key, hash).map(|flow| slab.flow(flow)[0])
     }
 
-    /// Where the megaflow of `key` is.
+    /// Returns the position of the megaflow of `key`.
     #[inline(always)]
     fn flow(&self, slab: &Slab, key: &FlowKey, hash: u32) -> Option<u32> {
         let (tag, wrap) = (hash | 1, self.buckets.len() - 1);
         let mut at = self.home(hash);
-        // A table is never full: the walk ends.
+        // A table is never full, so the loop ends.
         loop {
             let bucket = &self.buckets[at];
             for slot in BitIter(bucket.matching(tag).into()) {
@@ -115,7 +115,7 @@ impl Subtable {
         }
     }
 
-    /// Whether `key` is that of the megaflow that begins with these words.
+    /// Returns whether `key` matches the megaflow that begins with these words.
     #[inline(always)]
     fn matches(&self, flow: &[u32], key: &FlowKey) -> bool {
         let stored = &flow[1..=self.terms.len()];
@@ -123,7 +123,7 @@ impl Subtable {
         both.fold(0, |different, (word, stored)| different | (word ^ stored)) == 0
     }
 
-    /// Adds the megaflow of `key`, or gives the one that there is another value.
+    /// Inserts the megaflow of `key`, or replaces its value.
     pub(super) fn insert(&mut self, slab: &mut Slab, key: &FlowKey, value: u32) {
         let hash = self.hash(key);
         if let Some(flow) = self.flow(slab, key, hash) {

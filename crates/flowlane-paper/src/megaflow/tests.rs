@@ -5,7 +5,7 @@ use flowlane::packet::Field;
 use super::columns::{hash, terms};
 use super::*;
 
-/// Masks of all widths (also such that need more than one line), some in common, some not.
+/// Draws masks of all widths (some longer than one line), with shared and distinct words.
 fn shape(random: &mut Random) -> FlowMask {
     let mut mask = FlowMask::zero();
     mask.add_field(Field::EthType);
@@ -18,7 +18,7 @@ fn shape(random: &mut Random) -> FlowMask {
     mask
 }
 
-/// A packet's key, of one of a few shapes, with few values to a field.
+/// Draws a packet's key of one of a few shapes, with few values in each field.
 fn shaped_key(random: &mut Random) -> FlowKey {
     let mut key = FlowKey::zero();
     key.set(Field::InPort, 1);
@@ -38,8 +38,9 @@ fn shaped_key(random: &mut Random) -> FlowKey {
     key
 }
 
-/// Batches of all lengths and shapes, hits, misses and both, overlapping megaflows, few masks and many, under each of them side
-/// by side or one by one: every variant finds the megaflow of the first mask that has one, as a list of masked keys says.
+/// Batches of all lengths and shapes, with hits and misses, overlapping megaflows, few and many masks, hashed in
+/// columns or one by one: every variant finds the megaflow of the first mask that has one, as a list of masked keys
+/// does.
 #[test]
 fn every_variant_finds_what_a_list_has() {
     for_each_variant(|variant| {
@@ -93,7 +94,7 @@ fn a_megaflow_for_which_there_is_no_room_panics() {
     for port in 0..2 {
         key.set(Field::InPort, port);
         cache.insert(&key, &mask, 7);
-        // One that there is already takes no room.
+        // Replacing a megaflow takes no capacity.
         cache.insert(&key, &mask, 8);
     }
     let mut found = [0];

@@ -1,6 +1,6 @@
 //! Rules for flow keys on the cores of a CPU through OpenCL, as a [`Classifier`].
 //!
-//! The same rules are in an access list, which answers for single packets and after changes.
+//! An access list holds the rules, too; it answers single packets, and everything after changes.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,18 +15,18 @@ use flowlane_gpu::kernel_tables::WORDS_MAX;
 use super::error::ClError;
 use super::{ClDevice, ClMethod, ClTable};
 
-/// Rules on the cores of a CPU.
+/// A classifier with its rules on the cores of a CPU.
 #[derive(Debug)]
 pub struct ClSearch {
     device: ClDevice,
     method: ClMethod,
     list: AclSearch,
-    /// None where rules have changed since it was made.
+    /// The table; `None` after rules have changed.
     table: Option<Box<dyn FlowTable>>,
     failure: Mutex<Option<ClError>>,
 }
 
-/// A table for keys of some width.
+/// A table, independent of the width of its keys.
 trait FlowTable: Send + Sync + fmt::Debug {
     fn lookup_batch(&self, keys: &[FlowKey], hits: &mut [Option<Hit>]) -> Result<(), ClError>;
     fn table_bytes(&self) -> usize;
@@ -57,11 +57,11 @@ impl<const W: usize> FlowTable for Projected<W> {
 }
 
 impl ClSearch {
-    /// Makes a table of rules, of which of equal priority the earlier wins; keys are looked up in batches of at most
-    /// `batch_max`. The seed of the list is the table's, too.
+    /// Builds a table; among rules of equal priority the earlier one wins. Batches have at most `batch_max` keys, and
+    /// the table uses the seed of the list.
     ///
     /// # Errors
-    /// Where the rules do not fit, or the device fails.
+    /// Returns an error if the rules do not fit, or if the device fails.
     pub fn build<'a>(
         device: ClDevice,
         method: ClMethod,
@@ -76,12 +76,12 @@ impl ClSearch {
         Ok(Self { device, method, list, table: Some(table), failure: Mutex::new(None) })
     }
 
-    /// Where it looks up.
+    /// Returns the device.
     pub fn device(&self) -> &ClDevice {
         &self.device
     }
 
-    /// Why the device no longer answers, where it has failed.
+    /// Returns the error of a failed device.
     pub fn failure(&self) -> Option<ClError> {
         self.failed().clone()
     }
@@ -93,7 +93,7 @@ impl ClSearch {
 
 type Rule<'a> = (RuleId, Priority, &'a Match);
 
-/// A table as wide as the rules need it.
+/// Builds a table with the narrowest key that holds the rules' words.
 fn table(
     device: &ClDevice,
     method: ClMethod,

@@ -1,4 +1,4 @@
-//! CPUs as OpenCL devices: whether there are any, what they are, and how many of their cores work.
+//! CPUs as OpenCL devices: detection, properties, and the number of cores in use.
 
 use std::collections::BTreeMap;
 use std::ptr;
@@ -8,37 +8,37 @@ use flowlane_gpu::GpuError;
 use opencl_sys::*;
 
 use super::error::ClError;
-use super::library::{Object, OpenCl, done, text, told};
+use super::library::{Object, OpenCl, done, query, text};
 
 const DESCRIBING: &str = "saying what it is";
 
-/// What a device is.
+/// Properties of a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClProperties {
-    /// Its place among the CPUs of all platforms, from 0.
+    /// The index among the CPUs of all platforms, from 0.
     pub ordinal: usize,
     pub name: String,
-    /// Whose driver it is, and its version.
+    /// The vendor of the driver, and its version.
     pub platform: String,
-    /// Cores, or as many as were asked for.
+    /// The number of cores, or the requested number.
     pub cores: usize,
-    /// All of its memory.
+    /// The size of its memory.
     pub memory_bytes: usize,
-    /// Most bytes of one table.
+    /// The largest table.
     pub table_bytes_max: usize,
-    /// Memory of a group of work items.
+    /// The local memory of a work group.
     pub local_bytes: usize,
 }
 
-/// Some cores of a CPU.
+/// A CPU, or some of its cores.
 #[derive(Clone, Debug)]
 pub struct ClDevice {
     shared: Arc<Shared>,
     memory_max: usize,
 }
 
-/// What is open, for as long as the process runs, by number and cores: a driver's threads may still have a hand in a context
-/// or a queue when all that was asked of them is done, and PoCL 3.1 then reads what was given back.
+/// The open devices, by index and cores, kept until the process ends: a driver's threads may still use a context or a
+/// queue after its work has finished, and PoCL 3.1 then reads freed memory.
 static OPEN: Mutex<Open> = Mutex::new(Open::new());
 
 type Open = BTreeMap<(usize, Option<usize>), Arc<Shared>>;
@@ -46,33 +46,33 @@ type Open = BTreeMap<(usize, Option<usize>), Arc<Shared>>;
 #[derive(Debug)]
 struct Shared {
     context: Object,
-    /// Queues that no table has at present.
+    /// Queues that no table uses.
     queues: Mutex<Vec<Object>>,
-    /// Where not all cores are to work.
+    /// The sub-device, if not all cores are used.
     _part: Option<Object>,
     id: cl_device_id,
     properties: ClProperties,
 }
 
-// SAFETY: the name of a device, of which the library lets every thread make use; a part of one stays as long as this.
+// SAFETY: the handle of a device, which the library lets every thread use; a sub-device lives as long as this.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: the library allows concurrent use of the handle.
 unsafe impl Sync for Shared {}
 
-/// What all CPUs are.
+/// Returns the properties of all CPUs.
 ///
 /// # Errors
-/// Without the library, a driver or a CPU.
+/// Returns an error without the library, a driver or a CPU.
 pub fn all() -> Result<Vec<ClProperties>, ClError> {
     let cl = OpenCl::get()?;
     let describe = |(ordinal, (platform, id))| properties(cl, ordinal, platform, id);
     cpus(cl)?.into_iter().enumerate().map(describe).collect()
 }
 
-/// All CPUs, with their platforms; one at least.
+/// Returns all CPUs with their platforms; at least one.
 fn cpus(cl: &OpenCl) -> Result<Vec<(cl_platform_id, cl_device_id)>, ClError> {
     let mut count = 0;
-    // SAFETY: it writes one number; there is no room for more that it might fill.
+    // SAFETY: it writes one number; it is given no room for more.
     let status = unsafe { (cl.clGetPlatformIDs)(0, ptr::null_mut(), &mut count) };
     if status == CL_PLATFORM_NOT_FOUND_KHR || count == 0 {
         return Err(ClError::NoPlatform);
@@ -93,7 +93,7 @@ fn cpus(cl: &OpenCl) -> Result<Vec<(cl_platform_id, cl_device_id)>, ClError> {
         }
         done("listing its devices", status)?;
         let mut ids = vec![ptr::null_mut(); count as usize];
-        // SAFETY: as above, and there is room for `count` devices.
+        // SAFETY: the platform is one that the library listed, and there is room for `count` devices.
         let status = unsafe {
             (cl.clGetDeviceIDs)(platform, CL_DEVICE_TYPE_CPU, count, ids.as_mut_ptr(), ptr::null_mut())
         };
@@ -106,10 +106,10 @@ fn cpus(cl: &OpenCl) -> Result<Vec<(cl_platform_id, cl_device_id)>, ClError> {
     }
 }
 
-/// What a device says of itself.
+/// Queries a property of a device.
 fn ask<T: Default + Clone>(cl: &OpenCl, id: cl_device_id, what: cl_device_info) -> Result<Vec<T>, ClError> {
-    // SAFETY: the device is one that the library listed; there is as much room as it is told.
-    told(DESCRIBING, |size, room, needed| unsafe { (cl.clGetDeviceInfo)(id, what, size, room, needed) })
+    // SAFETY: the device is one that the library listed; the room is as large as stated.
+    query(DESCRIBING, |size, room, needed| unsafe { (cl.clGetDeviceInfo)(id, what, size, room, needed) })
 }
 
 fn properties(
@@ -118,13 +118,13 @@ fn properties(
     platform: cl_platform_id,
     id: cl_device_id,
 ) -> Result<ClProperties, ClError> {
-    // SAFETY: the platform is one that the library listed; there is as much room as it is told.
-    let platform = told(DESCRIBING, |size, room, needed| unsafe {
+    // SAFETY: the platform is one that the library listed; the room is as large as stated.
+    let platform = query(DESCRIBING, |size, room, needed| unsafe {
         (cl.clGetPlatformInfo)(platform, CL_PLATFORM_NAME, size, room, needed)
     })?;
     let bytes = |what| {
-        let told = ask::<cl_ulong>(cl, id, what)?;
-        Ok::<_, ClError>(told.first().map_or(0, |bytes| usize::try_from(*bytes).unwrap_or(usize::MAX)))
+        let value = ask::<cl_ulong>(cl, id, what)?;
+        Ok::<_, ClError>(value.first().map_or(0, |bytes| usize::try_from(*bytes).unwrap_or(usize::MAX)))
     };
     let cores = ask::<cl_uint>(cl, id, CL_DEVICE_MAX_COMPUTE_UNITS)?;
     Ok(ClProperties {
@@ -139,18 +139,18 @@ fn properties(
 }
 
 impl ClDevice {
-    /// The CPU of this number, from 0.
+    /// Opens the CPU with this index, from 0.
     ///
     /// # Errors
-    /// As [`all`], and where there is no CPU of this number.
+    /// Returns the errors of [`all`], and an error if there is no such CPU.
     pub fn open(ordinal: usize) -> Result<Self, ClError> {
         Self::open_part(ordinal, None)
     }
 
-    /// So many cores of the CPU of this number.
+    /// Opens some cores of the CPU with this index.
     ///
     /// # Errors
-    /// As [`open`](Self::open); where it has fewer cores, or none can be left out.
+    /// Returns the errors of [`open`](Self::open), and an error if the CPU has fewer cores or cannot be partitioned.
     pub fn open_cores(ordinal: usize, cores: usize) -> Result<Self, ClError> {
         Self::open_part(ordinal, Some(cores))
     }
@@ -185,12 +185,12 @@ impl ClDevice {
         Ok(Self { shared, memory_max: usize::MAX })
     }
 
-    /// The same, on which no table takes more than so many bytes.
+    /// Limits the memory of one table.
     pub fn with_memory_max(self, memory_max: usize) -> Self {
         Self { memory_max, ..self }
     }
 
-    /// What it is.
+    /// Returns the properties of the device.
     pub fn properties(&self) -> &ClProperties {
         &self.shared.properties
     }
@@ -203,7 +203,7 @@ impl ClDevice {
         self.shared.context.raw()
     }
 
-    /// A queue that nobody else has, until it is dropped.
+    /// Returns a queue for exclusive use until it is dropped.
     pub(super) fn queue(&self) -> Result<Queue, ClError> {
         let idle = self.shared.queues.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let cl = OpenCl::get()?;
@@ -217,7 +217,7 @@ impl ClDevice {
         Ok(Queue { object: Some(object), shared: self.shared.clone() })
     }
 
-    /// Refuses what does not fit, before any of it is made.
+    /// Refuses a table that does not fit, before it is built.
     pub(super) fn reserve(&self, what: &'static str, needed_bytes: usize) -> Result<(), GpuError> {
         let free_bytes = self.properties().table_bytes_max.min(self.memory_max);
         match needed_bytes <= free_bytes {
@@ -227,10 +227,10 @@ impl ClDevice {
     }
 }
 
-/// A queue of a device; whoever has it waits for what it asks.
+/// A queue of a device; its owner waits for each operation.
 #[derive(Debug)]
 pub(super) struct Queue {
-    /// There until it is dropped.
+    /// The queue; present until it is dropped.
     object: Option<Object>,
     shared: Arc<Shared>,
 }
@@ -247,7 +247,7 @@ impl Drop for Queue {
     }
 }
 
-/// Some cores of a device, as a device.
+/// Creates a sub-device with some cores of a device.
 fn part(cl: &OpenCl, whole: cl_device_id, cores: usize) -> Result<Object, ClError> {
     let counts = [CL_DEVICE_PARTITION_BY_COUNTS, cores as _, CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0];
     Object::made("being parted", cl.clReleaseDevice, |status| {

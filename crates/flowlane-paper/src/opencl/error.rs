@@ -1,17 +1,17 @@
-//! What can be wrong with an OpenCL, and with rules for it.
+//! Errors of OpenCL and of rule sets for it.
 
 use flowlane_gpu::GpuError;
 
-/// Why a CPU does not look up through OpenCL.
+/// An error of an OpenCL device or of a rule set for it.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClError {
-    /// There is no OpenCL.
+    /// The OpenCL library is missing.
     #[error(
         "no OpenCL: the library libOpenCL.so.1 cannot be loaded ({reason}); install its loader and a driver for the CPU (Debian: ocl-icd-libopencl1 and pocl-opencl-icd), or take another engine"
     )]
     NoOpenCl {
-        /// What loading the library says.
+        /// The loader's reason.
         reason: String,
     },
     /// OpenCL has no driver.
@@ -19,44 +19,44 @@ pub enum ClError {
         "no OpenCL platform: the library is there, and no driver; install one for the CPU (Debian: pocl-opencl-icd), or take another engine"
     )]
     NoPlatform,
-    /// OpenCL has no CPU.
+    /// OpenCL has no CPU device.
     #[error(
         "no OpenCL device that is a CPU: {reason}; install a driver for the CPU (Debian: pocl-opencl-icd), or take another engine"
     )]
     NoCpu {
-        /// What there is instead.
+        /// The devices found instead.
         reason: String,
     },
-    /// A device has not as many cores.
+    /// The device has fewer cores than requested.
     #[error("{asked} cores were asked for, and the OpenCL device has 1 to {there}")]
     Cores {
-        /// How many were asked for.
+        /// The requested number of cores.
         asked: usize,
-        /// How many there are.
+        /// The available number of cores.
         there: usize,
     },
-    /// The driver does not compile a kernel.
+    /// A kernel does not compile.
     #[error("{device} does not compile a kernel:\n{log}")]
     Kernel {
         device: String,
-        /// What its compiler says.
+        /// The log of the compiler.
         log: String,
     },
     /// The device failed.
     #[error("the OpenCL device failed while {doing}: {reason}")]
     Device {
-        /// What it was to do.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the driver says.
+        /// The driver's reason.
         reason: String,
     },
-    /// The rules do not fit: what is wrong with them is what would be on a CUDA device.
+    /// The rules do not fit, for the same reason as on a CUDA device.
     #[error(transparent)]
     Rules(#[from] GpuError),
 }
 
 impl ClError {
-    /// Whether the machine lacks what is needed, so that another engine may do.
+    /// Returns whether the machine lacks OpenCL or a CPU driver, so that another engine may be used instead.
     pub fn is_absence(&self) -> bool {
         matches!(self, Self::NoOpenCl { .. } | Self::NoPlatform | Self::NoCpu { .. })
     }

@@ -1,4 +1,4 @@
-//! The library, loaded when it is first asked for, and what it makes.
+//! The OpenCL library, loaded on first use, and its objects.
 
 use std::error::Error;
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use super::error::ClError;
 /// The loader of the system's OpenCL drivers.
 const NAME: &str = "libOpenCL.so.1";
 
-/// A pointer to a function, of which the types of the standard's headers make an `Option`.
+/// A function pointer type, which the standard's headers wrap in `Option`.
 pub(super) trait Function {
     type Pointer;
 }
@@ -26,11 +26,11 @@ impl<F> Function for Option<F> {
 
 macro_rules! functions {
     ($($name:ident: $type:ty,)*) => {
-        /// The functions that are used.
+        /// The functions in use.
         #[expect(non_snake_case, reason = "the standard's names")]
         pub(super) struct OpenCl {
             $(pub(super) $name: <$type as Function>::Pointer,)*
-            /// The functions are in it.
+            /// Keeps the functions loaded.
             _library: Library,
         }
 
@@ -77,17 +77,17 @@ functions! {
 }
 
 impl OpenCl {
-    /// The library; it stays loaded.
+    /// Returns the library, which stays loaded.
     pub(super) fn get() -> Result<&'static Self, ClError> {
         static LOADED: OnceLock<Result<OpenCl, String>> = OnceLock::new();
-        // What the system says is behind what the crate says, that loading failed.
+        // The source of the crate's error is the system's reason.
         let reason = |error: libloading::Error| error.source().map_or(error.to_string(), ToString::to_string);
         let loaded = LOADED.get_or_init(|| Self::load().map_err(reason));
         loaded.as_ref().map_err(|reason| ClError::NoOpenCl { reason: reason.clone() })
     }
 }
 
-/// Makes a status an error.
+/// Converts a status to a result.
 pub(super) fn done(doing: &'static str, status: cl_int) -> Result<(), ClError> {
     match status {
         CL_SUCCESS => Ok(()),
@@ -95,8 +95,9 @@ pub(super) fn done(doing: &'static str, status: cl_int) -> Result<(), ClError> {
     }
 }
 
-/// What `ask` writes: it is given the size of the room, the room, and where to write the size that is needed.
-pub(super) fn told<T: Default + Clone>(
+/// Returns the value that `query` writes. The closure receives the size of the buffer, the buffer, and a pointer for
+/// the required size.
+pub(super) fn query<T: Default + Clone>(
     doing: &'static str,
     mut ask: impl FnMut(usize, *mut c_void, *mut usize) -> cl_int,
 ) -> Result<Vec<T>, ClError> {
@@ -107,21 +108,22 @@ pub(super) fn told<T: Default + Clone>(
     Ok(values)
 }
 
-/// A text that was [`told`], without the zero at its end.
-pub(super) fn text(told: &[u8]) -> String {
-    String::from_utf8_lossy(told).trim_end_matches('\0').trim().to_owned()
+/// Converts a queried text, without its terminating zero.
+pub(super) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches('\0').trim().to_owned()
 }
 
 type Release = unsafe extern "C" fn(*mut c_void) -> cl_int;
 
-/// Something that the library made, until nobody needs it any more.
+/// A reference-counted object of the library.
 pub(super) struct Object {
     raw: *mut c_void,
     release: Release,
 }
 
 impl Object {
-    /// What `make` returns, unless it writes that it failed; `release` is the function for its kind.
+    /// Wraps the object that `make` returns, unless it reports a failure; `release` is the release function of its
+    /// type.
     pub(super) fn made(
         doing: &'static str,
         release: Release,
@@ -140,8 +142,8 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        // SAFETY: the library made it (`made`), nobody else gives this reference back, and the function is the one for its
-        // kind. What still uses it has references of its own.
+        // SAFETY: the library made the object (`made`), this is the only release of this reference, and the function
+        // matches its type. Remaining users hold references of their own.
         unsafe { (self.release)(self.raw) };
     }
 }
@@ -152,13 +154,13 @@ impl fmt::Debug for Object {
     }
 }
 
-// SAFETY: all functions of OpenCL may be called by any thread at any time (1.2, A.2) but for clSetKernelArg on one kernel,
-// which is only called by who has the table's lane for itself.
+// SAFETY: all functions of OpenCL may be called by any thread at any time (1.2, A.2), except clSetKernelArg on one
+// kernel, which only the holder of the table's lane calls.
 unsafe impl Send for Object {}
-// SAFETY: as above.
+// SAFETY: all functions of OpenCL but clSetKernelArg are thread-safe, as for `Send`.
 unsafe impl Sync for Object {}
 
-/// The standard's name for a status, of those that the functions above return.
+/// Returns the standard's name of a status, for the statuses of the functions above.
 fn status_name(status: cl_int) -> String {
     let name = match status {
         CL_DEVICE_NOT_AVAILABLE => "CL_DEVICE_NOT_AVAILABLE",

@@ -1,4 +1,4 @@
-//! Kernels: their sources, compiled for a device, and what they are started with.
+//! Kernels: their sources, compiled for a device, and their arguments.
 
 use std::ffi::{CString, c_char, c_void};
 use std::fmt;
@@ -11,25 +11,25 @@ use strum::{IntoStaticStr, VariantArray};
 
 use super::device::ClDevice;
 use super::error::ClError;
-use super::library::{Object, OpenCl, done, text, told};
+use super::library::{Object, OpenCl, done, query, text};
 
-/// How a CPU finds the best rule through OpenCL.
+/// A method to find the best rule through OpenCL.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case", prefix = "opencl-")]
 pub enum ClMethod {
-    /// Every rule (Varvello and others, Algorithm 1).
+    /// Linear search over all rules (Varvello and others, Algorithm 1).
     Linear,
-    /// A hash table for each mask (the same, Algorithm 4).
+    /// Tuple search: a hash table for each mask (Varvello and others, Algorithm 4).
     Tuple,
-    /// The same behind a Bloom filter for each mask (the same, IV-C).
+    /// Tuple search behind a Bloom filter for each mask (Varvello and others, IV-C).
     Bloom,
 }
 
 impl ClMethod {
-    /// All of them.
+    /// All methods.
     pub const ALL: [Self; 3] = named_enum::all();
 
-    /// Its name as an engine.
+    /// Returns the name of the engine.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -42,7 +42,7 @@ impl ClMethod {
         }
     }
 
-    /// The sources, which are one file to the compiler.
+    /// Returns the sources, which the compiler sees as one file.
     fn sources(self) -> Vec<&'static str> {
         let device = include_str!("../../opencl/device.cl");
         let class_table = include_str!("../../opencl/class_table.cl");
@@ -60,7 +60,7 @@ impl fmt::Display for ClMethod {
     }
 }
 
-/// A kernel with all its arguments but the number of tuples.
+/// A kernel with all its arguments except the number of tuples.
 #[derive(Debug)]
 pub(super) struct Kernel {
     object: Object,
@@ -68,7 +68,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel of a method for keys of `w` words, without arguments.
+    /// Compiles the kernel of a method for keys of `w` words, without arguments.
     pub(super) fn compile(device: &ClDevice, method: ClMethod, w: usize) -> Result<Self, ClError> {
         let cl = OpenCl::get()?;
         let sources = method.sources();
@@ -90,8 +90,8 @@ impl Kernel {
         let status =
             unsafe { (cl.clBuildProgram)(program.raw(), 1, &id, options.as_ptr(), None, ptr::null_mut()) };
         if status == CL_BUILD_PROGRAM_FAILURE {
-            // SAFETY: the program and the device are of one context; there is as much room as it is told.
-            let log = told("saying why a kernel does not compile", |size, room, needed| unsafe {
+            // SAFETY: the program and the device are of one context; the room is as large as stated.
+            let log = query("saying why a kernel does not compile", |size, room, needed| unsafe {
                 (cl.clGetProgramBuildInfo)(program.raw(), id, CL_PROGRAM_BUILD_LOG, size, room, needed)
             })?;
             return Err(ClError::Kernel { device: device.properties().name.clone(), log: text(&log) });
@@ -105,7 +105,7 @@ impl Kernel {
         Ok(Self { object, arguments: 0 })
     }
 
-    /// Says what an argument is.
+    /// Sets an argument.
     fn set(&self, place: cl_uint, size: usize, value: *const c_void) -> Result<(), ClError> {
         // SAFETY: the value is of this size, or null where it is a size of local memory; the library compares it with the
         // argument's and copies it.
@@ -113,7 +113,7 @@ impl Kernel {
         done("preparing a kernel", status)
     }
 
-    /// With a further argument, a buffer.
+    /// Appends a buffer argument.
     pub(super) fn buffer(mut self, buffer: &Object) -> Result<Self, ClError> {
         let raw = buffer.raw();
         self.set(self.arguments, size_of_val(&raw), (&raw const raw).cast())?;
@@ -121,26 +121,26 @@ impl Kernel {
         Ok(self)
     }
 
-    /// With a further argument, a number.
+    /// Appends a number argument.
     pub(super) fn number(mut self, number: u32) -> Result<Self, ClError> {
         self.change(self.arguments, number)?;
         self.arguments += 1;
         Ok(self)
     }
 
-    /// With a further argument, so much local memory.
+    /// Appends an argument of local memory.
     pub(super) fn local(mut self, bytes: usize) -> Result<Self, ClError> {
         self.set(self.arguments, bytes, ptr::null())?;
         self.arguments += 1;
         Ok(self)
     }
 
-    /// Changes an argument that is a number.
+    /// Changes a number argument.
     pub(super) fn change(&self, place: cl_uint, number: u32) -> Result<(), ClError> {
         self.set(place, size_of_val(&number), (&raw const number).cast())
     }
 
-    /// Arguments that it has.
+    /// Returns the number of arguments.
     pub(super) fn arguments(&self) -> cl_uint {
         self.arguments
     }

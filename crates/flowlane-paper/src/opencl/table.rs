@@ -17,21 +17,22 @@ use super::error::ClError;
 use super::library::{Object, OpenCl, done};
 use super::program::{ClMethod, Kernel};
 
-/// Work items of a group, which a core takes one after the other, or several as lanes. As PoCL 3.1 was fastest with on a Xeon
-/// with AVX-512: one item takes linear search 1.6 times as long, 16 take tuple and Bloom search 1.2 times as long.
+/// Work items of a group, which a core runs one by one or as vector lanes. These were fastest with PoCL 3.1 on a Xeon
+/// with AVX-512: with one item, linear search takes 1.6 times as long; with 16, tuple and Bloom search take 1.2 times
+/// as long.
 const LINEAR_ITEMS: usize = 16;
 const CLASS_ITEMS: usize = 1;
-/// Local memory of a group in linear search: what a core has near.
+/// Local memory of a group in linear search: about the first-level cache of a core.
 const LINEAR_BYTES: usize = 32 << 10;
-/// Groups for each core in linear search, at least, so that none waits long for the last.
+/// The least number of groups for each core in linear search, to balance the load.
 const GROUPS_A_CORE: usize = 4;
 
-/// Rules for the cores of a CPU, for good: a change makes another table.
+/// An immutable rule set for the cores of a CPU.
 #[derive(Debug)]
 pub struct ClTable<const W: usize> {
     method: ClMethod,
     device: ClDevice,
-    /// The rules, by standing from 1.
+    /// The rules, indexed by standing from 1.
     hits: Vec<Hit>,
     entries: usize,
     classes: Option<usize>,
@@ -40,29 +41,29 @@ pub struct ClTable<const W: usize> {
     lane: Mutex<Lane>,
 }
 
-/// What one batch after the other needs.
+/// The resources of one batch at a time.
 #[derive(Debug)]
 struct Lane {
     queue: Queue,
     kernel: Kernel,
-    /// The place of the number of tuples among the kernel's arguments.
+    /// The position of the number of tuples among the kernel's arguments.
     count: cl_uint,
     groups: usize,
     items: usize,
     tuples: Object,
     winners: Object,
-    /// The kernel reads it.
+    /// Buffers that the kernel reads.
     _tables: Vec<Object>,
     columns: Vec<u32>,
     standings: Vec<u32>,
 }
 
-/// A table on its way to the device.
+/// A table in construction.
 struct Prepared {
     kernel: Kernel,
     tables: Vec<Object>,
     table_bytes: usize,
-    /// Groups of so many work items, each with so much local memory.
+    /// The number of groups; work items and local memory of each follow.
     groups: usize,
     items: usize,
     local_bytes: usize,
@@ -70,11 +71,10 @@ struct Prepared {
 }
 
 impl<const W: usize> ClTable<W> {
-    /// Makes a table of the entries that count in category 0. `seed` is secret; keys are looked up in batches of at most
-    /// `batch_max`.
+    /// Builds a table of the entries of category 0. `seed` is secret; batches have at most `batch_max` keys.
     ///
     /// # Errors
-    /// Where they do not fit, the kernel does not compile, or the device fails.
+    /// Returns an error if the entries do not fit, the kernel does not compile, or the device fails.
     pub fn build(
         device: &ClDevice,
         method: ClMethod,
@@ -98,20 +98,20 @@ impl<const W: usize> ClTable<W> {
         let (classes, table_bytes) = (prepared.classes, prepared.table_bytes);
         let batch_max = batch_max.clamp(1, u32::MAX as usize / W);
         let mut lane = Lane::new::<W>(device, prepared, batch_max)?;
-        // Drivers go on compiling when a kernel is first started: that is no lookup's time.
+        // Drivers finish compiling at the first launch, which must not count as lookup time.
         lane.look_up(&[[0; W]])?;
         let lane = Mutex::new(lane);
         let (entries, device) = (rules.rules.len(), device.clone());
         Ok(Self { method, device, hits: rules.hits, entries, classes, table_bytes, batch_max, lane })
     }
 
-    /// Looks keys up, a batch after the other; threads take turns.
+    /// Looks up keys, batch by batch; concurrent callers take turns.
     ///
     /// # Errors
-    /// Where the device fails; what `hits` holds then means nothing.
+    /// Returns an error if the device fails; the contents of `hits` are unspecified then.
     ///
     /// # Panics
-    /// Where the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn lookup_batch(&self, keys: &[[u32; W]], hits: &mut [Option<Hit>]) -> Result<(), ClError> {
         assert_eq!(keys.len(), hits.len());
         let mut lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,64 +122,65 @@ impl<const W: usize> ClTable<W> {
         Ok(())
     }
 
-    /// The rule of a standing. One that no rule has would be a kernel's error: no rule, rather than a wrong one.
+    /// Returns the rule of a standing. An unknown standing indicates an error in a kernel and yields no rule rather
+    /// than a wrong one.
     fn hit(&self, standing: u32) -> Option<Hit> {
         self.hits.get((standing as usize).checked_sub(1)?).copied()
     }
 
-    /// How it finds rules.
+    /// Returns the search method.
     pub fn method(&self) -> ClMethod {
         self.method
     }
 
-    /// Where it looks up.
+    /// Returns the device.
     pub fn device(&self) -> &ClDevice {
         &self.device
     }
 
-    /// Number of rules.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.hits.len()
     }
 
-    /// Whether there are no rules.
+    /// Returns whether the table has no rules.
     pub fn is_empty(&self) -> bool {
         self.hits.is_empty()
     }
 
-    /// Number of entries: a rule with ranges is several.
+    /// Returns the number of entries; a rule with ranges has several.
     pub fn entries(&self) -> usize {
         self.entries
     }
 
-    /// Number of masks, split where a class has too many rules; none where the method does not know classes.
+    /// Returns the number of masks, counting the parts of split classes; `None` if the method does not use classes.
     pub fn classes(&self) -> Option<usize> {
         self.classes
     }
 
-    /// Memory of the table, besides the list of rules.
+    /// Returns the memory of the table without the list of rules.
     pub fn table_bytes(&self) -> usize {
         self.table_bytes
     }
 }
 
-/// Words on the device, which kernels read.
+/// Copies words to the device for kernels to read.
 fn upload<T>(device: &ClDevice, what: &'static str, values: &[T]) -> Result<Object, ClError> {
     device.reserve(what, size_of_val(values))?;
     if values.is_empty() {
-        // No buffer is empty.
+        // OpenCL rejects empty buffers.
         return room(device, size_of::<T>());
     }
     let cl = OpenCl::get()?;
     Object::made("taking memory for a table", cl.clReleaseMemObject, |status| {
         let flags = CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR;
         let start = values.as_ptr().cast_mut().cast();
-        // SAFETY: the library copies so many bytes from there before it returns, and writes nothing.
+        // SAFETY: the library copies this many bytes before it returns, and writes nothing.
         unsafe { (cl.clCreateBuffer)(device.context(), flags, size_of_val(values), start, status) }
     })
 }
 
-/// Room on the device.
+/// Allocates a buffer on the device.
 fn room(device: &ClDevice, bytes: usize) -> Result<Object, ClError> {
     let cl = OpenCl::get()?;
     Object::made("taking memory", cl.clReleaseMemObject, |status| {
@@ -192,7 +193,7 @@ fn linear<const W: usize>(device: &ClDevice, rules: &TernaryRules<W>) -> Result<
     let rule_bytes = 4 * words_of_rule(W);
     device.reserve("linear search", rule_bytes * rules.rules.len())?;
     let held = LINEAR_BYTES / rule_bytes;
-    // As many groups as rules fill, and with few rules as many as give all cores some.
+    // One group for each full set of rules; with few rules, enough groups for all cores.
     let spread = (GROUPS_A_CORE * device.properties().cores).min(rules.rules.len());
     let table = upload(device, "linear search", &rule_words(rules))?;
     let kernel = Kernel::compile(device, ClMethod::Linear, W)?
@@ -271,7 +272,7 @@ impl Lane {
         Ok(Self { queue, kernel, count, groups, items, tuples, winners, _tables, columns, standings })
     }
 
-    /// The standings of the winners for keys, as many as a batch may have.
+    /// Returns the standings of the winners for at most one batch of keys.
     fn look_up<const W: usize>(&mut self, keys: &[[u32; W]]) -> Result<&[u32], ClError> {
         self.columns.clear();
         (0..W).for_each(|w| self.columns.extend(keys.iter().map(|key| key[w])));
@@ -282,8 +283,8 @@ impl Lane {
         self.write(cl, &self.tuples, &self.columns)?;
         self.write(cl, &self.winners, &self.standings)?;
         let (all, group) = (self.groups * self.items, self.items);
-        // SAFETY: the arguments are those of the method's kernel in their order, with tables of which each says how long it
-        // is (`linear`, `tuple`, `bloom`); `tuples` and `winners` hold `count` tuples, as was written just now.
+        // SAFETY: the arguments are those of the method's kernel in their order, with tables whose lengths are among
+        // the arguments (`linear`, `tuple`, `bloom`); `tuples` and `winners` hold `count` tuples, as written above.
         let status = unsafe {
             let (queue, kernel) = (self.queue.raw(), self.kernel.raw());
             (cl.clEnqueueNDRangeKernel)(
@@ -300,8 +301,8 @@ impl Lane {
         };
         done("looking a batch up", status)?;
         let (room, bytes) = (self.standings.as_mut_ptr().cast(), size_of_val(&self.standings[..]));
-        // SAFETY: there is room for so many bytes, which are the standings of this batch; blocking, so that they are there
-        // when it returns.
+        // SAFETY: the buffer has room for this many bytes, which are the standings of this batch; the call blocks
+        // until they are written.
         let status = unsafe {
             let (queue, winners) = (self.queue.raw(), self.winners.raw());
             (cl.clEnqueueReadBuffer)(queue, winners, CL_TRUE, 0, bytes, room, 0, ptr::null(), ptr::null_mut())
@@ -313,8 +314,8 @@ impl Lane {
     /// Copies words to the device.
     fn write(&self, cl: &OpenCl, to: &Object, words: &[u32]) -> Result<(), ClError> {
         let (start, bytes) = (words.as_ptr().cast(), size_of_val(words));
-        // SAFETY: the words are there until it returns, and blocking: it does so when they are copied. Batches are at most as
-        // long as `new` took memory for.
+        // SAFETY: the call blocks until the words are copied. Batches are at most as long as the buffers that `new`
+        // allocated.
         let status = unsafe {
             let queue = self.queue.raw();
             (cl.clEnqueueWriteBuffer)(

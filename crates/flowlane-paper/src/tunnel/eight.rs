@@ -1,13 +1,13 @@
-//! The paper's cache: eight endpoints, whose hashes are compared at once (`vtep4_check_x8`, §5.2).
+//! The paper's cache: eight endpoints whose hashes are compared at once (`vtep4_check_x8`, §5.2).
 //!
-//! The paper believes the hash. Here the key of what compares equal is compared, too: packets of a forged source
-//! whose hash collides with another tunnel's are not that tunnel's.
+//! The paper trusts the hash. This cache also compares the key, so that a packet with a forged source whose hash
+//! collides with another tunnel's is not attributed to that tunnel.
 
 use super::recent::{Recent, same};
 
 const ENTRIES: usize = 8;
 
-/// Eight keys with their hashes and endpoints, and which of them is replaced next.
+/// Eight keys with their hashes and endpoints, and the index of the next replacement.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(super) struct EightEndpoints<const W: usize> {
@@ -19,14 +19,14 @@ pub(super) struct EightEndpoints<const W: usize> {
 
 impl<const W: usize> EightEndpoints<W> {
     pub(super) fn new() -> Self {
-        // A key's tag is never 0, so zeros are nobody's key.
+        // A key's tag is never 0, so zeros match no key.
         Self { hashes: [0; ENTRIES], keys: [[0; W]; ENTRIES], endpoints: [0; ENTRIES], next: 0 }
     }
 }
 
-/// Compares a hash with eight.
+/// A comparison of one hash with eight.
 pub(super) trait Compare: Copy {
-    /// The places where they are equal, a bit each.
+    /// Returns a bit for each equal hash.
     fn equal(self, hashes: &[u64; ENTRIES], hash: u64) -> u32;
 }
 
@@ -41,7 +41,7 @@ impl Compare for Portable {
     }
 }
 
-/// A hash that is quick rather than good: nobody believes it without the key.
+/// A fast hash of low quality, which the comparison of keys makes safe.
 #[inline(always)]
 fn hash<const W: usize>(key: &[u32; W]) -> u64 {
     let (pairs, _) = key.as_chunks::<2>();
@@ -51,7 +51,7 @@ fn hash<const W: usize>(key: &[u32; W]) -> u64 {
     })
 }
 
-/// The cache with a way to compare.
+/// The cache with a comparison method.
 pub(super) struct Comparing<'a, const W: usize, C> {
     pub(super) cache: &'a mut EightEndpoints<W>,
     pub(super) compare: C,
@@ -60,7 +60,7 @@ pub(super) struct Comparing<'a, const W: usize, C> {
 impl<const W: usize, C: Compare> Recent<W> for Comparing<'_, W, C> {
     #[inline(always)]
     fn find(&mut self, key: &[u32; W]) -> Option<u32> {
-        // Keys of equal hashes may both be here: the first may be another's.
+        // Several entries may have the same hash, so all of them are checked.
         let mut equal = self.compare.equal(&self.cache.hashes, hash(key));
         while equal != 0 {
             let place = equal.trailing_zeros() as usize % ENTRIES;

@@ -1,8 +1,8 @@
-//! The endpoint of the packet before: one entry.
+//! The endpoint of the previous packet: a cache of one entry.
 
 use super::recent::{Recent, same};
 
-/// Key and endpoint of the last packet. A key's tag is never 0, so zeros are nobody's key.
+/// The key and endpoint of the previous packet. A key's tag is never 0, so zeros match no key.
 #[derive(Clone, Debug)]
 pub(super) struct LastEndpoint<const W: usize> {
     key: [u32; W],

@@ -1,12 +1,13 @@
-//! Tunnel endpoints packet by packet, with few kept: what the library's batches with many are compared with.
+//! Tunnel endpoints packet by packet with a small cache: the baselines for the library's batches.
 //!
-//! *One-entry* is VPP's (compare with the last packet's key, else ask the table) and the baseline; *eight-entry* is the paper's
-//! (Intel, *AVX-512 – Packet Processing with Intel AVX-512 Instruction Set*, 2021, §5.2): one comparison of eight 64-bit hashes
-//! (two with AVX2), with the key verified. Both stand in front of the library's endpoint table and do the work of its node:
-//! validation, endpoint, place of the inner packet. What they keep is cleared when the table has changed.
+//! *One-entry* is VPP's design and the baseline: it compares with the last packet's key and otherwise looks up the
+//! table. *Eight-entry* is the paper's (Intel, *AVX-512 – Packet Processing with Intel AVX-512 Instruction Set*,
+//! 2021, §5.2): one comparison of eight 64-bit hashes (two with AVX2), with the key verified. Both precede the
+//! library's endpoint table and do the work of its node: validation, endpoint, offset of the inner packet. A change
+//! of the table clears the cache.
 //!
-//! Rejected: *keys passed by reference* to the table. Put together word by word and read as a whole they wait for their
-//! stores: one-entry 27.5 cycles instead of 18.3 (one endpoint), eight-entry 55 instead of 27.
+//! Rejected: *passing keys by reference* to the table. Keys that are assembled word by word and read as a whole wait
+//! for their stores: one-entry 27.5 cycles instead of 18.3 (one endpoint), eight-entry 55 instead of 27.
 
 mod eight;
 mod last;
@@ -26,29 +27,29 @@ use last::LastEndpoint;
 use recent::{Recent, endpoint_v4, endpoint_v6};
 use strum::{IntoStaticStr, VariantArray};
 
-/// How many endpoints are kept.
+/// The design of the cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Design {
-    /// The last packet's: VPP's, and the baseline of the others.
+    /// One entry, the last packet's: VPP's design and the baseline.
     OneEntry,
-    /// Eight, whose hashes are compared at once: the paper's.
+    /// Eight entries, whose hashes are compared at once: the paper's design.
     EightEntry,
 }
 
 impl Design {
-    /// Both.
+    /// All designs.
     pub const ALL: [Self; 2] = named_enum::all();
 
-    /// The name in reports.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// One design's state for both IP versions.
+/// The cache of one design for both IP versions.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "one a worker; the entries are what is read per packet")]
+#[expect(clippy::large_enum_variant, reason = "one for each worker; every packet reads the entries")]
 enum Kept {
     One(LastEndpoint<4>, LastEndpoint<10>),
     Eight(EightEndpoints<4>, EightEndpoints<10>),
@@ -60,19 +61,19 @@ pub struct EndpointCache {
     table: EndpointReader,
     kept: Kept,
     body: Backend,
-    /// Of what is kept.
+    /// The generation of the table that the cache corresponds to.
     generation: u64,
 }
 
-/// Something to be done with what is kept, once the way to compare is known.
+/// An operation on the cache, monomorphised for its comparison method.
 trait PerPacket {
-    /// Does it.
+    /// Runs the operation.
     fn run(self, table: &EndpointReader, v4: impl Recent<4>, v6: impl Recent<10>);
 }
 
 impl EndpointCache {
-    /// An empty cache in front of a table, by the variant of this name; none where that may not be used here. One entry has
-    /// no vectors.
+    /// Builds an empty cache in front of a table, or returns `None` if the CPU lacks the variant. The one-entry
+    /// design has only a scalar variant.
     pub fn with_variant(table: EndpointReader, design: Design, variant: Variant) -> Option<Self> {
         let kept = match design {
             Design::OneEntry => Kept::One(LastEndpoint::new(), LastEndpoint::new()),
@@ -81,10 +82,10 @@ impl EndpointCache {
         Backend::of(variant).map(|body| Self { table, kept, body, generation: 0 })
     }
 
-    /// Runs `what` with what is kept, cleared where the table has changed.
+    /// Runs `what` with the cache, which is cleared first if the table has changed.
     #[inline(always)]
     fn per_packet(&mut self, what: impl PerPacket) {
-        // Before anything is read of the table: what is kept is at least as new as this.
+        // Read before the table, so that the cache is at least as new as this generation.
         let generation = self.table.generation();
         let stale = std::mem::replace(&mut self.generation, generation) != generation;
         match &mut self.kept {
@@ -107,11 +108,10 @@ impl EndpointCache {
         }
     }
 
-    /// Looks up to 64 packets up, whose keys ([`V4Key`]) are known. Returns the lanes that have an endpoint, and
-    /// writes their numbers.
+    /// Looks up at most 64 packets by key ([`V4Key`]), writes their endpoints, and returns the lanes that have one.
     ///
     /// # Panics
-    /// Where there are more than 64 keys, or fewer places than keys.
+    /// Panics if there are more than 64 keys, or if `endpoints` is shorter than `keys`.
     pub fn lookup_batch(&mut self, keys: &[V4Key], endpoints: &mut [u32]) -> LaneMask {
         assert!(keys.len() <= 64 && endpoints.len() >= keys.len(), "at most 64 keys, and a place for each");
         let mut hits = LaneMask(0);
@@ -173,7 +173,7 @@ fn avx2(
     comparing(table, stale, v4, v6, compare, what);
 }
 
-/// A lookup of keys alone.
+/// A lookup of keys without frames.
 struct KeysOnly<'a> {
     keys: &'a [V4Key],
     endpoints: &'a mut [u32],
@@ -192,7 +192,7 @@ impl PerPacket for KeysOnly<'_> {
     }
 }
 
-/// A node that terminates tunnels, one packet after the other: [`flowlane::tunnel::Decapsulator`] by these designs.
+/// A node that terminates tunnels packet by packet: [`flowlane::tunnel::Decapsulator`] with the papers' caches.
 #[derive(Debug)]
 pub struct Decapsulator {
     cache: EndpointCache,
@@ -202,8 +202,7 @@ pub struct Decapsulator {
 }
 
 impl Decapsulator {
-    /// A node that terminates what `policy` says and `table` holds, by the variant of this name; none where that may not be
-    /// used here.
+    /// Builds a node for a policy and a table, or returns `None` if the CPU lacks the variant.
     pub fn with_variant(
         table: EndpointReader,
         policy: Policy,
@@ -215,16 +214,16 @@ impl Decapsulator {
         Some(Self { cache, policy, plain, refused: RefusedCounts::default() })
     }
 
-    /// How many packets were refused so far, by reason.
+    /// Returns the number of refused packets by reason.
     pub fn refused(&self) -> &RefusedCounts {
         &self.refused
     }
 
-    /// Terminates the tunnels among the `live` ones of up to 64 frames that came in through `vrf`, of which the parser said
-    /// `headers`: what the library's node does.
+    /// Terminates the tunnels among the `live` frames, at most 64, received through `vrf` with these parsed
+    /// `headers`, as the library's node does.
     ///
     /// # Panics
-    /// Where there are more than 64 frames, or fewer headers than frames, or `vrf` is beyond [`VRF_MAX`].
+    /// Panics if there are more than 64 frames, fewer headers than frames, or if `vrf` exceeds [`VRF_MAX`].
     pub fn decapsulate(
         &mut self,
         frames: &[&[u8]],
@@ -243,7 +242,7 @@ impl Decapsulator {
     }
 }
 
-/// A batch of frames, and what they are judged by.
+/// A batch of frames and the state that decides on them.
 struct Node<'a> {
     frames: &'a [&'a [u8]],
     headers: &'a [Headers],

@@ -1,4 +1,4 @@
-//! The designs against the library's node, which has its own tests against the definition.
+//! The designs against the library's node, which has tests of its own against the definition.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use flowlane::tunnel::{
 
 use super::*;
 
-/// Tunnel `i` of many: all kinds, both IP versions.
+/// Tunnel `i`: all kinds, both IP versions.
 fn encapsulation(i: u32) -> Encapsulation {
     let address = |last: u32| match i % 5 {
         4 => IpAddr::V6(((0x2001_0db8 << 96) + u128::from(last)).into()),
@@ -26,7 +26,7 @@ fn endpoint(i: u32) -> Endpoint {
     Endpoint { kind, id, vrf: 3, source: Some(source), destination }
 }
 
-/// A packet of a tunnel, now and then damaged, tagged, or with a checksum.
+/// A packet of a tunnel, sometimes damaged, tagged, or with a checksum.
 fn frame(i: u32, random: &mut Random) -> Vec<u8> {
     let mut encapsulation = encapsulation(i);
     encapsulation.udp_checksum |= random.chance(0.1);
@@ -47,10 +47,10 @@ fn frame(i: u32, random: &mut Random) -> Vec<u8> {
     frame
 }
 
-/// Endpoint, id, offsets, kind and contents of a tunnel that ended.
+/// Endpoint, id, offsets, kind and contents of a terminated tunnel.
 type Found = (u32, u32, u16, u16, TunnelKind, Inner);
 
-/// What there is to be compared of a batch.
+/// The comparable outcome of a batch.
 fn outcome(out: &Decapsulated) -> Vec<Option<Result<Found, Refused>>> {
     let lane = |lane: usize| {
         if out.refused.0 >> lane & 1 == 1 {
@@ -78,7 +78,7 @@ fn every_design_and_variant_does_what_the_librarys_node_does_while_endpoints_com
                 if random.chance(0.3) {
                     table.remove(&endpoint(i));
                 } else {
-                    // Also another number for the same endpoint: the old one has gone away, too.
+                    // A new number for the same endpoint invalidates the old one.
                     table.insert(&endpoint(i), EndpointId(step)).expect("there is room");
                 }
                 let count = random.index(BATCH_MAX + 1);
@@ -133,7 +133,7 @@ fn keys_alone_are_found_as_in_the_table() {
     });
 }
 
-/// A node that gets `frames` empty frames from a VRF.
+/// Passes `frames` empty frames from a VRF to a node.
 fn decapsulate(frames: usize, vrf: u32) {
     let table = EndpointTable::new(&EndpointConfig::default());
     let (reader, policy) = (table.reader(), Policy::default());
