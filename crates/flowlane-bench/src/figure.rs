@@ -1,42 +1,42 @@
-//! What a topic gives: figures, each a set of series over the same places of an axis, with ratios beside what
-//! the literature states.
+//! Figures, the results of a topic: series over the positions of an axis, with ratios next to those of the
+//! literature.
 
 use serde::Serialize;
 
 use crate::measure::{Measured, Spread};
 
-/// What the numbers of a figure are.
+/// The quantity that the numbers of a figure measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
-    /// Millions of operations a second: more is better.
+    /// Millions of operations a second; higher is better.
     MillionsPerSecond,
-    /// Time-stamp cycles an operation: less is better.
+    /// Time-stamp cycles an operation; lower is better.
     Cycles,
-    /// The figure's unit says it all: numbers that were not measured.
+    /// A number in the figure's unit that was not measured as time.
     Plain,
 }
 
-/// How a figure is drawn.
+/// The shape of a chart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// Points joined by lines: places of the axis that follow each other.
+    /// Points joined by lines, for ordered positions.
     Lines,
-    /// Groups of bars: places that do not.
+    /// Groups of bars, for unordered positions.
     Bars,
 }
 
-/// One place of a series.
+/// A measurement of a series at one position.
 #[derive(Clone, Debug, Serialize)]
 pub struct Point {
     /// Time-stamp cycles an operation.
     pub cycles: Spread,
     /// Nanoseconds an operation.
     pub ns: Spread,
-    /// Millions of operations a second, by the median.
+    /// Millions of operations a second, from the median.
     pub millions_per_second: f64,
-    /// Timed passes.
+    /// The number of timed passes.
     pub rounds: usize,
 }
 
@@ -47,7 +47,7 @@ impl From<&Measured> for Point {
 }
 
 impl Point {
-    /// The number that a figure of this quantity shows, between those of the quartiles.
+    /// Returns the lower quartile, the median and the upper quartile in a quantity.
     pub fn value(&self, quantity: Quantity) -> [f64; 3] {
         match quantity {
             Quantity::Cycles | Quantity::Plain => {
@@ -60,79 +60,79 @@ impl Point {
     }
 }
 
-/// One implementation, at each place of the axis where it was measured.
+/// One implementation, with its measurements along the axis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
     pub name: String,
-    /// As many as the axis has places.
+    /// The measurements; one for each position of the axis.
     pub points: Vec<Option<Point>>,
-    /// Which of the plots' colours it has: the same for the same thing in figures that belong together.
+    /// The index of the colour, equal for the same implementation in related figures.
     #[serde(skip)]
     pub colour: usize,
-    /// Whether it is drawn dashed.
+    /// Whether the line is dashed.
     #[serde(skip)]
     pub dashed: bool,
 }
 
-/// A dashed line: what the literature states, applied to a series of ours.
+/// A dashed line: a ratio of the literature, applied to one of our series.
 #[derive(Clone, Debug, Serialize)]
 pub struct Guide {
-    /// What it is.
+    /// The label.
     pub name: String,
-    /// As many as the axis has places.
+    /// The values; one for each position of the axis.
     pub values: Vec<Option<f64>>,
 }
 
-/// A ratio at a place.
+/// A ratio and its position.
 #[derive(Clone, Debug, Serialize)]
 pub struct Extreme {
     pub ratio: f64,
-    /// The place of the axis, or what was measured there.
+    /// The position on the axis, or a description of the measurement.
     pub at: String,
 }
 
-/// How many times faster one thing is than another, here and as stated.
+/// The speedup of one series over another, measured and stated.
 #[derive(Clone, Debug, Serialize)]
 pub struct Ratio {
-    /// What over what.
+    /// The two series, as `A over B`.
     pub what: String,
-    /// Here, at its largest, and where; none where one of the two was not measured.
+    /// The largest measured ratio; `None` if one of the two was not measured.
     pub most: Option<Extreme>,
-    /// Here, at its smallest, where the ratio is one over several places.
+    /// The smallest measured ratio, if there are several positions.
     pub least: Option<Extreme>,
-    /// Here, the geometric mean over the places, where there are several.
+    /// The geometric mean over the positions, if there are several.
     pub mean: Option<f64>,
-    /// As stated, by the paper that the figure follows.
+    /// The ratio that the paper states.
     pub stated: Option<f64>,
 }
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Figure {
-    /// Its name, without spaces.
+    /// The identifier, without spaces.
     pub id: String,
     pub title: String,
-    /// What was measured, and how.
+    /// A description of the measurement.
     pub about: String,
-    /// What the axis is.
+    /// The label of the axis.
     pub axis: String,
     pub places: Vec<String>,
-    /// What the numbers are.
+    /// The quantity of the numbers.
     pub quantity: Quantity,
-    /// Of what: `lookups`, `key`.
+    /// The unit of the quantity, such as `lookups` or `key`.
     pub unit: String,
-    /// How it is drawn.
+    /// The shape of the chart.
     pub shape: Shape,
     pub series: Vec<Series>,
-    /// Dashed lines.
+    /// Dashed lines of the literature.
     pub guides: Vec<Guide>,
     pub ratios: Vec<Ratio>,
-    /// Whether tables have a row for each place instead of one for each series: where there are many places.
+    /// Whether tables have a row for each position instead of one for each series.
     #[serde(skip)]
     pub tall: bool,
 }
 
 impl Figure {
-    /// An empty figure of lines.
+    /// Creates an empty figure of lines.
     pub fn new(id: impl Into<String>, title: impl Into<String>, about: impl Into<String>) -> Self {
         Self {
             id: id.into(),
@@ -150,29 +150,29 @@ impl Figure {
         }
     }
 
-    /// With this axis.
+    /// Sets the axis and its positions.
     pub fn over(mut self, axis: impl Into<String>, places: impl IntoIterator<Item = String>) -> Self {
         self.axis = axis.into();
         self.places = places.into_iter().collect();
         self
     }
 
-    /// In cycles for one of these.
+    /// Measures in cycles for each `unit`.
     pub fn cycles(self, unit: &str) -> Self {
         Self { quantity: Quantity::Cycles, unit: unit.into(), ..self }
     }
 
-    /// In millions of these a second.
+    /// Measures in millions of `unit` a second.
     pub fn millions_of(self, unit: &str) -> Self {
         Self { quantity: Quantity::MillionsPerSecond, unit: unit.into(), ..self }
     }
 
-    /// Of numbers that were not measured.
+    /// Holds numbers in `unit` that were not measured as time.
     pub fn plain(self, unit: &str) -> Self {
         Self { quantity: Quantity::Plain, unit: unit.into(), ..self }
     }
 
-    /// With a series of such numbers, as many as the axis has places.
+    /// Adds a series of such numbers, one for each position of the axis.
     pub fn curve(mut self, name: &str, values: &[Option<f64>]) -> Self {
         let exact = |v: f64| Spread { least: v, lower_quartile: v, median: v, upper_quartile: v };
         let point = |v: f64| Point { cycles: exact(v), ns: exact(v), millions_per_second: v, rounds: 1 };
@@ -182,17 +182,17 @@ impl Figure {
         self
     }
 
-    /// With a row of the table for each place.
+    /// Tabulates a row for each position.
     pub fn tall(self) -> Self {
         Self { tall: true, ..self }
     }
 
-    /// Drawn as bars.
+    /// Draws bars.
     pub fn bars(self) -> Self {
         Self { shape: Shape::Bars, ..self }
     }
 
-    /// The label of the numbers' axis.
+    /// Returns the label of the vertical axis.
     pub fn y_label(&self) -> String {
         match self.quantity {
             Quantity::MillionsPerSecond => format!("million {} per second", self.unit),
@@ -201,7 +201,7 @@ impl Figure {
         }
     }
 
-    /// Notes what was measured at a place, under the measurement's own name or another.
+    /// Adds a measurement at a position to a series, which is created if necessary.
     pub fn add(&mut self, series: &str, place: usize, measured: &Measured) {
         let places = self.places.len();
         let found = self.series.iter().position(|s| s.name == series).unwrap_or_else(|| {
@@ -213,21 +213,20 @@ impl Figure {
         self.series[found].points[place] = Some(measured.into());
     }
 
-    /// Has series drawn as `like` says of their names: colour, and whether dashed; those of which it says
-    /// nothing stay as they are.
+    /// Sets colours and dashes by the names of series; series for which `like` returns `None` keep theirs.
     pub fn paint(&mut self, like: impl Fn(&str) -> Option<(usize, bool)>) {
         for series in &mut self.series {
             (series.colour, series.dashed) = like(&series.name).unwrap_or((series.colour, series.dashed));
         }
     }
 
-    /// The time of a series at a place.
+    /// Returns the median time of a series at a position.
     pub fn ns(&self, series: &str, place: usize) -> Option<f64> {
         let found = self.series.iter().find(|s| s.name == series)?;
         found.points.get(place)?.as_ref().map(|p| p.ns.median)
     }
 
-    /// Notes how many times faster a series is than another, at its best place and at its worst.
+    /// Adds the ratio of two series: its geometric mean, its best and its worst position.
     pub fn gain(&mut self, series: &str, over: &str, stated: Option<f64>) {
         let ratios: Vec<Extreme> = (0..self.places.len())
             .filter_map(|place| {
@@ -246,7 +245,7 @@ impl Figure {
         });
     }
 
-    /// Draws what is stated as a dashed line: so many times the throughput of a series.
+    /// Adds a dashed line at `times` the throughput of a series, as the literature states.
     pub fn guide(&mut self, name: impl Into<String>, series: &str, times: f64) {
         let values = (0..self.places.len()).map(|place| self.ns(series, place));
         let values = values.map(|ns| ns.map(|ns| 1e3 / ns * times)).collect();

@@ -1,4 +1,4 @@
-//! The machine that figures come from: CPU, caches, date.
+//! The machine of a measurement: CPU, caches, date.
 
 use std::time::SystemTime;
 
@@ -8,35 +8,35 @@ use serde::Serialize;
 /// A cache of the CPU.
 #[derive(Clone, Debug, Serialize)]
 pub struct Cache {
-    /// 1 is nearest.
+    /// The level; 1 is nearest to the core.
     pub level: u8,
-    /// What it holds: data, instructions, or both (`cache`).
+    /// The contents: data, instructions, or both (`cache`).
     pub kind: &'static str,
-    /// Its size.
+    /// The size.
     pub bytes: usize,
 }
 
-/// The machine, as reports state it.
+/// The machine of a report.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
-    /// As the CPU calls itself, with family, model and stepping.
+    /// The CPU's brand, family, model and stepping.
     pub cpu: String,
-    /// Of the binary.
+    /// The architecture of the binary.
     pub architecture: &'static str,
-    /// Cores that this process may use.
+    /// The number of cores that this process may use.
     pub cores: usize,
     /// The CPU's caches.
     pub caches: Vec<Cache>,
-    /// Variants that may be used.
+    /// The available SIMD variants.
     pub variants: Vec<&'static str>,
     /// The width cap.
     pub max_simd_bits: u16,
-    /// Operating system and its version, where it says so.
+    /// The operating system and its version, if known.
     pub system: String,
 }
 
 impl Machine {
-    /// This one.
+    /// Describes the current machine.
     pub fn here() -> Self {
         let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Self {
@@ -50,13 +50,13 @@ impl Machine {
         }
     }
 
-    /// Bytes of the cache for data of a level; what is usual, where the CPU does not say.
+    /// Returns the size of the data cache of a level, or a usual size if the CPU does not report it.
     pub fn cache_bytes(&self, level: u8) -> usize {
         let found = self.caches.iter().find(|c| c.level == level && c.kind != "instructions");
         found.map_or([32 << 10, 1 << 20, 32 << 20][usize::from(level.clamp(1, 3)) - 1], |c| c.bytes)
     }
 
-    /// In one line.
+    /// Describes the machine in one line.
     pub fn line(&self) -> String {
         let caches = self.caches.iter().filter(|c| c.kind != "instructions");
         let caches: Vec<String> = caches.map(|c| format!("L{} {}", c.level, bytes(c.bytes as u64))).collect();
@@ -71,7 +71,7 @@ impl Machine {
     }
 }
 
-/// The CPU's name; empty where it does not say.
+/// Returns the CPU's brand; empty if unknown.
 #[cfg(target_arch = "x86_64")]
 pub fn cpu() -> String {
     let id = raw_cpuid::CpuId::new();
@@ -82,7 +82,7 @@ pub fn cpu() -> String {
     brand + &model
 }
 
-/// The CPU's caches; none where it does not say.
+/// Returns the CPU's caches; empty if unknown.
 #[cfg(target_arch = "x86_64")]
 pub fn caches() -> Vec<Cache> {
     use raw_cpuid::{CacheType, CpuId};
@@ -98,19 +98,19 @@ pub fn caches() -> Vec<Cache> {
     caches.collect()
 }
 
-/// The CPU's name; empty where it does not say.
+/// Returns the CPU's brand; empty if unknown.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn cpu() -> String {
     String::new()
 }
 
-/// The CPU's caches; none where it does not say.
+/// Returns the CPU's caches; empty if unknown.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn caches() -> Vec<Cache> {
     Vec::new()
 }
 
-/// Bytes in the largest unit that leaves a number of at least 1.
+/// Formats a size in the largest unit that leaves a number of at least 1.
 pub fn bytes(n: u64) -> String {
     let scaled = |unit: u64, name: &str| {
         let value = n as f64 / unit as f64;
@@ -123,7 +123,7 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
-/// Now, in UTC, as RFC 3339 has it.
+/// Returns the current time in UTC in the format of RFC 3339.
 pub fn date() -> String {
     humantime::format_rfc3339_seconds(SystemTime::now()).to_string()
 }

@@ -1,8 +1,8 @@
-//! The measuring core: contenders take turns, and what is told is the median with its spread.
+//! The measuring core: contenders take turns, and each is reported by its median and quartiles.
 //!
-//! Machines are noisy, and their noise comes in spells. Contenders that are to be compared therefore run in turn,
-//! one pass each a round, so that a spell hits all alike; the ratio of their medians is worth quoting where
-//! single figures are not. The quartiles beside a median say how far to trust it.
+//! Noise on a machine comes in spells. Contenders that are compared therefore run in turn, one pass each in a round,
+//! so that a spell affects all of them. The ratio of their medians is meaningful even if single figures are not. The
+//! quartiles next to a median show how far to trust it.
 //!
 //! ```text
 //! round 0 (not counted)   A B C
@@ -12,16 +12,16 @@
 
 use serde::Serialize;
 
-/// Where the time comes from.
+/// A source of time.
 pub trait Clock {
-    /// The time-stamp counter, or what takes its place.
+    /// Returns the time-stamp counter or its substitute.
     fn ticks(&self) -> u64;
 
-    /// How long so many ticks last.
+    /// Converts ticks to nanoseconds.
     fn nanoseconds(&self, ticks: f64) -> f64;
 }
 
-/// The CPU's time-stamp counter; nanoseconds where there is none that can be used.
+/// The CPU's time-stamp counter, or nanoseconds if it has no usable counter.
 #[derive(Debug)]
 pub struct TimeStampCounter {
     clock: quanta::Clock,
@@ -29,7 +29,7 @@ pub struct TimeStampCounter {
 }
 
 impl TimeStampCounter {
-    /// The counter, calibrated.
+    /// Calibrates the counter.
     pub fn new() -> Self {
         let clock = quanta::Clock::new();
         let ns_per_tick = clock.delta_as_nanos(0, 1 << 30) as f64 / (1u64 << 30) as f64;
@@ -53,29 +53,29 @@ impl Clock for TimeStampCounter {
     }
 }
 
-/// How long to measure.
+/// The duration of a measurement.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Effort {
-    /// A few rounds of small workloads: enough to see that all works.
+    /// Runs a few rounds of small workloads, to check that everything works.
     pub quick: bool,
-    /// Exactly so many rounds of each comparison.
+    /// The exact number of rounds of each comparison.
     pub rounds: Option<usize>,
-    /// About so many seconds for all comparisons together; at least [`ROUNDS_MIN`] rounds of each.
+    /// The approximate duration of all comparisons together; each has at least [`ROUNDS_MIN`] rounds.
     pub seconds: Option<f64>,
 }
 
-/// Fewest rounds where the time decides: quartiles of less say nothing.
+/// The fewest rounds under a time limit; fewer make quartiles meaningless.
 pub const ROUNDS_MIN: usize = 5;
-/// Most rounds where the time decides: medians of more do not move.
+/// The most rounds under a time limit; more do not move medians.
 pub const ROUNDS_MAX: usize = 301;
-/// A round that takes longer is the only one: what takes seconds needs no warm caches, and its noise is small.
+/// A round that takes longer is the only one: it needs no warm caches, and its noise is small.
 const LONG_ROUND_SECONDS: f64 = 3.0;
-/// Time for a comparison where nothing else was asked for.
+/// The default duration of a comparison.
 const COMPARISON_SECONDS: f64 = 0.7;
 const QUICK_SECONDS: f64 = 0.02;
 const QUICK_ROUNDS: usize = 3;
 
-/// One of the things that are compared.
+/// An implementation in a comparison.
 pub struct Contender<'a> {
     name: String,
     prepare: Option<Box<dyn FnMut() + 'a>>,
@@ -94,49 +94,49 @@ impl std::fmt::Debug for Contender<'_> {
 }
 
 impl<'a> Contender<'a> {
-    /// A contender that does its work once at each call.
+    /// Creates a contender that does its work once a call.
     pub fn new(name: impl Into<String>, run: impl FnMut() + 'a) -> Self {
         Self { name: name.into(), prepare: None, run: Box::new(run), warm_passes: 0, operations: None }
     }
 
-    /// The same, with a pass before each timed one: what the others left in the caches is not its doing.
+    /// Runs an untimed pass before each timed one, to reload the caches that other contenders evicted.
     pub fn warm(self) -> Self {
         self.warm_by(1)
     }
 
-    /// The same with so many passes: caches shared with others give up what they hold by and by.
+    /// Runs several untimed passes before each timed one: shared caches give up other contents only gradually.
     pub fn warm_by(self, passes: usize) -> Self {
         Self { warm_passes: passes, ..self }
     }
 
-    /// The same, doing so many operations a pass, whatever the others do.
+    /// Overrides the number of operations of a pass.
     pub fn operations(self, operations: usize) -> Self {
         Self { operations: Some(operations as u64), ..self }
     }
 
-    /// The same, with something to be done before each timed pass.
+    /// Runs `prepare` before each timed pass, untimed.
     pub fn after(self, prepare: impl FnMut() + 'a) -> Self {
         Self { prepare: Some(Box::new(prepare)), ..self }
     }
 }
 
-/// Where the readings lie.
+/// The distribution of the readings.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
     pub least: f64,
-    /// A quarter is below this.
+    /// The first quartile.
     pub lower_quartile: f64,
-    /// Half are below this.
+    /// The second quartile.
     pub median: f64,
-    /// Three quarters are below this.
+    /// The third quartile.
     pub upper_quartile: f64,
 }
 
 impl Spread {
-    /// Of readings in any order; quartiles are linear between the two readings next to them.
+    /// Computes quartiles of readings in any order, interpolating linearly between neighbours.
     ///
     /// # Panics
-    /// Where there is none.
+    /// Panics if there are no readings.
     pub fn of(readings: &[f64]) -> Self {
         let mut sorted = readings.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -148,7 +148,7 @@ impl Spread {
         Self { least: sorted[0], lower_quartile: at(0.25), median: at(0.5), upper_quartile: at(0.75) }
     }
 
-    /// Each number as `f` makes it.
+    /// Applies `f` to each number.
     pub fn map(self, f: impl Fn(f64) -> f64) -> Self {
         Self {
             least: f(self.least),
@@ -159,26 +159,26 @@ impl Spread {
     }
 }
 
-/// What was measured of one contender.
+/// The result of one contender.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Measured {
-    /// The contender's name.
+    /// The name of the contender.
     pub name: String,
     /// Time-stamp cycles an operation.
     pub cycles: Spread,
     /// Nanoseconds an operation.
     pub ns: Spread,
-    /// Timed passes.
+    /// The number of timed passes.
     pub rounds: usize,
 }
 
-/// Runs comparisons, within the time that there is for all of them.
+/// Runs comparisons within a common time limit.
 pub struct Meter<'a> {
     clock: &'a dyn Clock,
     effort: Effort,
     watch: &'a mut dyn FnMut(&str, f64),
     begun: u64,
-    /// Comparisons that were announced, and those that are done.
+    /// The number of announced comparisons, and of finished ones.
     announced: usize,
     done: usize,
 }
@@ -193,22 +193,22 @@ impl std::fmt::Debug for Meter<'_> {
 }
 
 impl<'a> Meter<'a> {
-    /// A meter; `watch` is told what is being done, and the share of all that is done.
+    /// Creates a meter; `watch` receives the current activity and the finished share.
     pub fn new(clock: &'a dyn Clock, effort: Effort, watch: &'a mut dyn FnMut(&str, f64)) -> Self {
         Self { clock, effort, watch, begun: clock.ticks(), announced: 0, done: 0 }
     }
 
-    /// Whether workloads should be small.
+    /// Returns whether workloads should be small.
     pub fn quick(&self) -> bool {
         self.effort.quick
     }
 
-    /// Says how many comparisons there will be, besides those already announced.
+    /// Adds to the expected number of comparisons.
     pub fn announce(&mut self, comparisons: usize) {
         self.announced += comparisons;
     }
 
-    /// Says what is being done between comparisons.
+    /// Reports an activity between comparisons.
     pub fn say(&mut self, what: &str) {
         let share = self.share(0.0);
         (self.watch)(what, share);
@@ -222,7 +222,7 @@ impl<'a> Meter<'a> {
         self.clock.nanoseconds((self.clock.ticks().wrapping_sub(ticks)) as f64) / 1e9
     }
 
-    /// The rounds at least and at most, and the seconds within which to stay between the two.
+    /// Returns the fewest and the most rounds, and the time limit that applies between them.
     fn budget(&self) -> (usize, usize, f64) {
         let Effort { quick, rounds, seconds } = self.effort;
         if let Some(rounds) = rounds {
@@ -240,7 +240,7 @@ impl<'a> Meter<'a> {
         (least, ROUNDS_MAX, seconds)
     }
 
-    /// Runs the contenders in turn; what is told is by operation, of which a pass does `operations`.
+    /// Runs the contenders in turn; a pass does `operations`, and results are for one operation.
     pub fn compare(
         &mut self,
         what: &str,
@@ -263,7 +263,7 @@ impl<'a> Meter<'a> {
                 // The first round is not counted: it fills caches and learns branches.
                 readings.iter_mut().for_each(Vec::clear);
             }
-            // As far as what is left of the rounds and the time lets it be said.
+            // The share is an estimate from rounds and time.
             let share = self.share((rounds as f64 / least as f64).min(used / seconds.max(1e-9)).min(1.0));
             (self.watch)(what, share);
             if rounds >= most || rounds >= least && used >= seconds || rounds == 0 && long {
@@ -272,16 +272,16 @@ impl<'a> Meter<'a> {
             rounds += 1;
         }
         self.done += 1;
-        let told = |(contender, readings): (Contender<'_>, Vec<f64>)| {
+        let measured = |(contender, readings): (Contender<'_>, Vec<f64>)| {
             let cycles = Spread::of(&readings);
             let ns = cycles.map(|ticks| self.clock.nanoseconds(ticks));
             Measured { name: contender.name, cycles, ns, rounds: readings.len() }
         };
-        contenders.into_iter().zip(readings).map(told).collect()
+        contenders.into_iter().zip(readings).map(measured).collect()
     }
 }
 
-/// One pass of a contender: the ticks that it took.
+/// Runs one pass and returns its ticks.
 fn pass(clock: &dyn Clock, contender: &mut Contender<'_>, counted: bool) -> u64 {
     if let Some(prepare) = &mut contender.prepare {
         prepare();
@@ -300,7 +300,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock of one tick a nanosecond that only contenders advance.
+    /// A clock of one tick a nanosecond that advances only through contenders.
     #[derive(Default)]
     struct FakeClock(Cell<u64>);
 
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_take_turns_and_the_first_round_is_not_counted() {
+    fn contenders_take_turns_and_the_first_round_is_not_counted() {
         let clock = FakeClock::default();
         let order = RefCell::new(String::new());
         let mut watch = |_: &str, _| ();
@@ -364,7 +364,7 @@ mod tests {
     fn the_median_and_the_quartiles_are_those_of_the_readings() {
         let spread = Spread::of(&[9.0, 1.0, 3.0, 5.0, 7.0]);
         assert_eq!(spread, Spread { least: 1.0, lower_quartile: 3.0, median: 5.0, upper_quartile: 7.0 });
-        // Even numbers of readings: halfway.
+        // The median of an even number of readings lies halfway.
         assert_eq!(Spread::of(&[4.0, 2.0]).median, 3.0);
         assert_eq!(Spread::of(&[4.0]).lower_quartile, 4.0);
     }
@@ -402,10 +402,10 @@ mod tests {
         let mut meter = Meter::new(&clock, effort, &mut watch);
         meter.announce(2);
         let tenth = || Contender::new("a", || clock.advance(100_000_000));
-        // A second each: ten passes, of which the first is not counted.
+        // A second each: ten passes, without the first.
         assert_eq!(meter.compare("", 1, vec![tenth()])[0].rounds, 9);
         assert_eq!(meter.compare("", 1, vec![tenth()])[0].rounds, 9);
-        // None left: the least.
+        // No time is left, so the fewest rounds run.
         assert_eq!(meter.compare("", 1, vec![tenth()])[0].rounds, ROUNDS_MIN);
         assert!(shares.is_sorted() && shares.last() == Some(&1.0), "{shares:?}");
     }

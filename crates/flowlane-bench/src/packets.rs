@@ -1,20 +1,20 @@
-//! Keys of UDP packets, as the caches' workloads have them.
+//! Keys of UDP packets for the workloads of caches.
 
 use flowlane::generate::Random;
 use flowlane::packet::fields::word;
 use flowlane::packet::{Field, FlowKey, FlowMask};
 
-/// Packets that the switch receives at a time.
+/// The number of packets that the switch receives at once.
 pub(crate) const BURST: usize = 64;
 
-/// What differs from packet to packet: ports, source, destination. Kept apart from the rest of a key so that a
-/// workload of many packets does not push what is measured out of the caches.
+/// The words that differ between packets: ports, source, destination. They are stored apart from the rest of the key,
+/// so that a large workload does not evict the contenders' data from the caches.
 pub(crate) type Packet = [u32; 3];
 
-/// The words of a key that a [`Packet`] has, in its order.
+/// The indices of the words of a [`Packet`], in its order.
 pub(crate) const PACKET_WORDS: [usize; 3] = [word::PORTS, word::IPV4_SRC, word::IPV4_DST];
 
-/// The key of some UDP packet.
+/// Returns the key of a UDP packet.
 pub(crate) fn key(packet: &Packet) -> FlowKey {
     let mut key = FlowKey::zero();
     key.set(Field::InPort, 1);
@@ -23,7 +23,7 @@ pub(crate) fn key(packet: &Packet) -> FlowKey {
     key.set(Field::EthType, 0x0800);
     key.set(Field::NwProto, 17);
     key.set(Field::NwTtl, 64);
-    // So that the words are present; what they hold follows.
+    // Marks the words as present; their values follow.
     key.set(Field::Ipv4Src, 1);
     key.set(Field::Ipv4Dst, 1);
     key.set(Field::TpSrc, 1);
@@ -32,7 +32,7 @@ pub(crate) fn key(packet: &Packet) -> FlowKey {
     key
 }
 
-/// Writes a packet into a key, as a parser would have just before: a burst's keys are in the nearest cache.
+/// Writes a packet into a key, as a parser would have done just before: a burst's keys are in the nearest cache.
 #[inline]
 pub(crate) fn write(packet: &Packet, key: &mut FlowKey) {
     for (w, value) in PACKET_WORDS.into_iter().zip(packet) {
@@ -44,8 +44,8 @@ pub(crate) fn random(random: &mut Random) -> Packet {
     [(); 3].map(|()| random.bits() as u32)
 }
 
-/// Mask number `i`, of up to 120: source prefixes of 8 to 31 bits with the whole destination, and beyond 24 masks the
-/// destination port, the source port, both, or the port that packets came in through.
+/// Returns mask `i`, up to 120: source prefixes of 8 to 31 bits with the whole destination; beyond 24 masks also the
+/// destination port, the source port, both, or the input port.
 pub(crate) fn mask(i: usize) -> FlowMask {
     let mut mask = FlowMask::zero();
     mask.add_field(Field::EthType);

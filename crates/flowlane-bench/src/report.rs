@@ -1,4 +1,4 @@
-//! A report: what topics gave, and what it was measured on.
+//! Reports: the figures of topics, with the machine and the command.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ const ABOUT: &str = "Implementations take turns within one run, and figures are 
                      column says paper, it is what the text of “Leveraging SIMD Parallelism for Accelerating Network \
                      Applications” (APNet 2020) states, at most, on its machine.";
 
-/// What a topic gave.
+/// The figures of a topic.
 #[derive(Clone, Debug, Serialize)]
 pub struct TopicReport {
     pub name: &'static str,
@@ -24,31 +24,31 @@ pub struct TopicReport {
     pub figures: Vec<Figure>,
 }
 
-/// What was measured, on what, when, by which command.
+/// The figures of topics, with their machine, date and command.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The version of the library.
     pub version: &'static str,
     pub machine: Machine,
-    /// When measuring began, in UTC.
+    /// The start of the measurement, in UTC.
     pub date: String,
     /// The command line.
     pub command: String,
-    /// What was asked for.
+    /// The options.
     pub options: Options,
-    /// How long measuring took.
+    /// The duration.
     pub seconds: f64,
-    /// Nanoseconds of a time-stamp cycle.
+    /// The length of a time-stamp cycle.
     pub ns_per_cycle: f64,
-    /// What each topic gave.
+    /// The topics.
     pub topics: Vec<TopicReport>,
 }
 
 impl Report {
-    /// Measures topics; `watch` is told what is being done, and which share of all is done.
+    /// Measures topics; `watch` receives the current activity and the finished share.
     ///
     /// # Errors
-    /// Where the options name what there is not, or not here.
+    /// Returns an error if the options name something that does not exist or is not available.
     pub fn measure(
         topics: &[Topic],
         options: &Options,

@@ -1,5 +1,5 @@
-//! Large allocations of all crates on huge pages, as the library's own tables are: else figures of large filters
-//! would say how often the address translation misses, not how filters differ.
+//! An allocator that places large allocations of all crates on huge pages, as the library does for its tables;
+//! otherwise figures of large filters would measure TLB misses instead of filters.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -11,16 +11,16 @@ const HUGE_BYTES: usize = 2 << 20;
 #[global_allocator]
 static ALLOCATOR: OnHugePages = OnHugePages;
 
-/// The layout that is asked for instead: large ones begin on a huge page.
+/// Returns the layout to request: large ones are aligned to huge pages.
 fn aligned(layout: Layout) -> Layout {
     let large = layout.size() >= HUGE_BYTES;
     layout.align_to(if large { HUGE_BYTES } else { 1 }).unwrap_or(layout)
 }
 
-// SAFETY: all is left to the system's allocator, with the same larger alignment for allocation and release.
+// SAFETY: the system's allocator does all the work, with the same larger alignment for allocation and release.
 unsafe impl GlobalAlloc for OnHugePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise; advice changes nothing but what pages are used.
+        // SAFETY: the caller's promise; the advice only changes the pages in use.
         unsafe {
             let place = System.alloc(aligned(layout));
             if layout.size() >= HUGE_BYTES && !place.is_null() {

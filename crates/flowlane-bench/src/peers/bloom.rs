@@ -1,8 +1,8 @@
-//! The blocked Bloom filter beside the crates `fastbloom` (classic, any hash) and `sbbf-rs-safe` (split blocks with
+//! The blocked Bloom filter next to the crates `fastbloom` (classic, any hash) and `sbbf-rs-safe` (split blocks with
 //! AVX2).
 //!
-//! Every filter holds the same random 64-bit keys, is sized for a false-positive rate of 1 % or less, and answers
-//! with one bit a key. The peers get the cheapest hash that mixes 64 bits; ours, MurmurHash3 of the key, is inside.
+//! Every filter holds the same random 64-bit keys, is sized for a false-positive rate of at most 1 %, and answers
+//! with one bit a key. The peers get the cheapest hash that mixes 64 bits; ours, MurmurHash3 of the key, is built in.
 
 use std::cell::RefCell;
 
@@ -24,7 +24,7 @@ fn mix(key: u64) -> u64 {
     key ^ key >> 33
 }
 
-/// Random keys; those of different streams are different.
+/// Returns random keys; streams do not overlap.
 fn keys(stream: u64, count: usize) -> impl Iterator<Item = u64> {
     (0..count as u64).map(move |i| mix((stream << 40 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
 }
@@ -40,7 +40,7 @@ fn collect(keys: &[u64], hits: &mut [u64], contains: impl Fn(u64) -> bool) {
     }
 }
 
-/// The filters, with the same keys.
+/// The filters, with equal keys.
 struct Filters {
     items: usize,
     fast: FastBloom,
@@ -53,7 +53,7 @@ impl Filters {
         let items = ((table_bytes * 8) as f64 * 2f64.ln().powi(2) / -RATE.ln()) as usize;
         let mut fast = FastBloom::with_false_pos(RATE).seed(&1).expected_items(items);
         let mut split = SplitBlock::new(11, items);
-        // As large as the other split block filter: the scheme is the same, and so is the rate.
+        // The same size as the other split block filter, since the scheme and the rate are the same.
         let bits = 8 * split.as_bytes().len() as u64;
         let ours = BlockedBloomFilter::with_bits(bits).expect("at most 4 GiB");
         for key in keys(1, items) {
@@ -65,18 +65,18 @@ impl Filters {
     }
 }
 
-/// Measures filters of these sizes, with keys of which none and half were put in.
+/// Measures filters of these sizes, with keys of which none or half were inserted.
 pub(crate) fn measure(meter: &mut Meter<'_>, sizes: &[usize], quick: bool) -> Vec<Figure> {
     let figure = |id: &str, what: &str| {
         let about = "One bit of answer a 64-bit key; every filter sized for the same keys and at most 1 % of false positives, \
-                     of which a classic filter of the size named can hold so many.";
+                     as many as a classic filter of this size can hold.";
         Figure::new(id, format!("Bloom filters of other crates: {what}"), about)
             .over("size of a classic filter", sizes.iter().map(|b| bytes(*b as u64)))
     };
     let mut figures =
         [figure("bloom-peers-misses", "random keys"), figure("bloom-peers-half", "half of the keys are in")];
     for (place, table_bytes) in sizes.iter().enumerate() {
-        // So many that branches are not learnt, and beyond the caches so many that what they touch is, too.
+        // Enough keys that branches are not learned and that, beyond the caches, all of the filter is touched.
         let n = if quick { 1 << 12 } else { (table_bytes / 8).clamp(1 << 15, 1 << 20) };
         meter.say(&format!("filling filters of {}", bytes(*table_bytes as u64)));
         let filters = Filters::new(*table_bytes);

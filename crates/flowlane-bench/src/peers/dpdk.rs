@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use crate::options::BenchError;
 
-/// Most keys in a call of [`RteHash::lookup_bulk`].
+/// The most keys of a call of [`RteHash::lookup_bulk`].
 const BULK_MAX: usize = 64;
 
 unsafe extern "C" {
@@ -18,12 +18,12 @@ unsafe extern "C" {
     fn flowlane_peers_lookup_bulk(hash: *mut c_void, keys: *const u32, key_bytes: u32, n: u32, at: *mut i32);
 }
 
-/// Whether the system has reserved huge pages, which DPDK does not use otherwise.
+/// Returns whether the system has reserved huge pages, which DPDK needs.
 fn huge_pages() -> bool {
     std::fs::read_to_string("/proc/sys/vm/nr_hugepages").is_ok_and(|n| n.trim() != "0")
 }
 
-/// What must be known to judge the figures of DPDK's table.
+/// Returns the conditions under which DPDK's table was measured.
 pub(crate) fn conditions() -> &'static str {
     match huge_pages() {
         true => " DPDK has huge pages, as the library has.",
@@ -34,12 +34,11 @@ pub(crate) fn conditions() -> &'static str {
     }
 }
 
-/// Starts DPDK's environment, once a process, without devices: on huge pages where the system has reserved
-/// some, else on small ones.
+/// Starts DPDK's environment once a process, without devices, on reserved huge pages if there are any.
 pub(crate) fn start() -> Result<(), BenchError> {
     static STARTED: OnceLock<i32> = OnceLock::new();
     let code = *STARTED.get_or_init(|| {
-        // SAFETY: the arguments that it gives DPDK are constants, and this runs once a process.
+        // SAFETY: the shim passes constant arguments to DPDK, and this runs once a process.
         unsafe { flowlane_peers_start(huge_pages().into()) }
     });
     if code >= 0 {
@@ -52,7 +51,7 @@ pub(crate) fn start() -> Result<(), BenchError> {
     )))
 }
 
-/// A table with keys number 0 to `entries` - 1.
+/// Builds a table with keys 0 to `entries` - 1.
 pub(crate) fn filled<const W: usize>(
     entries: usize,
     key: impl Fn(u32) -> [u32; W],
@@ -75,7 +74,7 @@ pub(crate) struct RteHash<const W: usize> {
 impl<const W: usize> RteHash<W> {
     const KEY_BYTES: u32 = 4 * W as u32;
 
-    /// A table for `entries` keys, with DPDK's default hash (CRC32C where the CPU has it).
+    /// Creates a table for `entries` keys, with DPDK's default hash (CRC32C if the CPU supports it).
     fn new(entries: u32) -> Option<Self> {
         // SAFETY: makes a table or returns null.
         NonNull::new(unsafe { flowlane_peers_create(entries, Self::KEY_BYTES) }).map(|hash| Self { hash })
@@ -87,16 +86,17 @@ impl<const W: usize> RteHash<W> {
         unsafe { flowlane_peers_reset(self.hash.as_ptr()) }
     }
 
-    /// Gives `key` this value; false where there is no room.
+    /// Inserts `key`, and returns whether there was room.
     pub(crate) fn insert(&mut self, key: &[u32; W], value: u64) -> bool {
         // SAFETY: `new` made the table for keys of this size.
         unsafe { flowlane_peers_add(self.hash.as_ptr(), key.as_ptr(), value) >= 0 }
     }
 
-    /// Looks up to [`BULK_MAX`] keys up (`rte_hash_lookup_bulk`): positions, negative where a key is not there.
+    /// Looks up at most [`BULK_MAX`] keys (`rte_hash_lookup_bulk`) and writes their positions, negative for absent
+    /// keys.
     ///
     /// # Panics
-    /// Where there are more keys, or fewer positions than keys.
+    /// Panics if there are more keys, or fewer positions than keys.
     pub(crate) fn lookup_bulk(&self, keys: &[[u32; W]], at: &mut [i32]) {
         assert!(keys.len() <= BULK_MAX && at.len() >= keys.len());
         let n = keys.len() as u32;
@@ -108,7 +108,7 @@ impl<const W: usize> RteHash<W> {
 
 impl<const W: usize> Drop for RteHash<W> {
     fn drop(&mut self) {
-        // SAFETY: `new` made the table; nobody uses it after this.
+        // SAFETY: `new` made the table; it is not used after this.
         unsafe { flowlane_peers_free(self.hash.as_ptr()) }
     }
 }

@@ -5,9 +5,9 @@ use std::ptr::NonNull;
 
 use flowlane::route::{HopSize, Prefix};
 
-/// The groups of a DIR-24-8 table, where its entries can number so many.
+/// The groups of a DIR-24-8 table, if its entries can number them.
 const GROUPS_V4: u32 = 1 << 16;
-/// The same for the trie: a full table needs some hundred thousand.
+/// The groups of the trie; a full table needs a few hundred thousand.
 const GROUPS_V6: u32 = 1 << 18;
 
 unsafe extern "C" {
@@ -25,18 +25,18 @@ unsafe extern "C" {
     fn flowlane_peers_fib6_lookup(fib: *mut c_void, addresses: *const u8, next_hops: *mut u64, n: u32);
 }
 
-/// A family of addresses that DPDK has a table for.
+/// An address family that DPDK has a table for.
 pub(crate) trait Peer: flowlane::route::Address {
-    /// An address as the table takes it.
+    /// An address in the layout of the table.
     type Wire: Copy;
 
-    /// Its lookup functions, the vector one last.
+    /// The lookup functions, the vectorised one last.
     const LOOKUPS: &'static [&'static str];
 
     fn wire(self) -> Self::Wire;
     fn create(routes: u32, hop_size: HopSize) -> *mut c_void;
     /// # Safety
-    /// `fib` was made by `create`, and is not used any more.
+    /// `fib` was made by `create`, and is not used afterwards.
     unsafe fn free(fib: *mut c_void);
     /// # Safety
     /// `fib` was made by `create`, and nothing else uses it now.
@@ -141,7 +141,7 @@ impl Peer for u128 {
     }
 }
 
-/// DPDK's table of a family.
+/// A DPDK table of an address family.
 #[derive(Debug)]
 pub(crate) struct RteFib<A: Peer> {
     fib: NonNull<c_void>,
@@ -149,33 +149,33 @@ pub(crate) struct RteFib<A: Peer> {
 }
 
 impl<A: Peer> RteFib<A> {
-    /// A table of routes; none where it has no memory, or cannot hold them with next hops of this size.
+    /// Builds a table of routes, or returns `None` if DPDK lacks memory or the next hops do not fit.
     pub(crate) fn build(routes: &[(Prefix<A>, u64)], hop_size: HopSize) -> Option<Self> {
         let fib = NonNull::new(A::create(routes.len() as u32 + 1024, hop_size))?;
         let mut table = Self { fib, family: std::marker::PhantomData };
         routes.iter().all(|(prefix, next_hop)| table.change(*prefix, Some(*next_hop))).then_some(table)
     }
 
-    /// Adds, replaces or removes a route; false where that fails.
+    /// Adds, replaces or removes a route, and returns whether it succeeded.
     pub(crate) fn change(&mut self, prefix: Prefix<A>, next_hop: Option<u64>) -> bool {
         // SAFETY: `build` made the table, and this borrow is the only one.
         unsafe { A::change(self.fib.as_ptr(), prefix, next_hop) >= 0 }
     }
 
-    /// Has batches looked up by this one of [`Peer::LOOKUPS`]; false where it cannot be used here.
+    /// Selects one of [`Peer::LOOKUPS`], and returns whether the CPU supports it.
     ///
     /// # Panics
-    /// Where there is no such one.
+    /// Panics if the index is out of range.
     pub(crate) fn select(&self, which: usize) -> bool {
         assert!(which < A::LOOKUPS.len());
         // SAFETY: `build` made the table; the assertion is of the index.
         unsafe { A::select(self.fib.as_ptr(), which as u32) >= 0 }
     }
 
-    /// Looks addresses up (`rte_fib_lookup_bulk`).
+    /// Looks up addresses (`rte_fib_lookup_bulk`).
     ///
     /// # Panics
-    /// Where there are fewer next hops than addresses.
+    /// Panics if there are fewer next hops than addresses.
     pub(crate) fn lookup_bulk(&self, addresses: &[A::Wire], next_hops: &mut [u64]) {
         assert!(next_hops.len() >= addresses.len());
         let n = addresses.len() as u32;
@@ -186,7 +186,7 @@ impl<A: Peer> RteFib<A> {
 
 impl<A: Peer> Drop for RteFib<A> {
     fn drop(&mut self) {
-        // SAFETY: `build` made the table; nobody uses it after this.
+        // SAFETY: `build` made the table; it is not used after this.
         unsafe { A::free(self.fib.as_ptr()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Other implementations of what Flowlane does, measured in the same run.
+//! Other implementations of Flowlane's structures, measured in the same run.
 
 #[cfg(feature = "peers")]
 mod allocator;

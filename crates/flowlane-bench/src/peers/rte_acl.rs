@@ -6,13 +6,13 @@ use std::ptr::NonNull;
 use flowlane::packet::{Field, FlowKey};
 use flowlane::rule::{Match, PortRange, Rule};
 
-/// Most packets in a call.
+/// The most packets of a call.
 pub(crate) const CALL_MAX: usize = 256;
 
-/// The bytes that `rte_acl` sees of a packet.
+/// The bytes of a packet that `rte_acl` reads.
 pub(crate) type Record = [u8; 16];
 
-/// A rule as the shim takes it.
+/// A rule in the layout of the shim.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct PeerRule {
@@ -38,7 +38,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// How `rte_acl` classifies.
+/// A classify method of `rte_acl`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub(crate) enum Algorithm {
@@ -63,11 +63,11 @@ impl Algorithm {
     }
 }
 
-/// A context of IPv4 5-tuple rules.
+/// A context with IPv4 5-tuple rules.
 #[derive(Debug)]
 pub(crate) struct RteAcl {
     context: NonNull<c_void>,
-    /// Bytes of DPDK's heap that it takes.
+    /// The bytes of DPDK's heap in use.
     pub(crate) bytes: u64,
 }
 
@@ -94,7 +94,7 @@ fn peer_rule(matches: &Match) -> PeerRule {
     }
 }
 
-/// What `rte_acl` sees of a packet.
+/// Returns the bytes of a packet that `rte_acl` reads.
 pub(crate) fn record(key: &FlowKey) -> Record {
     let mut out = [0; 16];
     out[0] = key.get(Field::NwProto) as u8;
@@ -106,16 +106,16 @@ pub(crate) fn record(key: &FlowKey) -> Record {
 }
 
 impl RteAcl {
-    /// A context of these rules, of which earlier ones win; none where there is not enough memory.
+    /// Builds a context of these rules, of which earlier ones win, or returns `None` if DPDK lacks memory.
     pub(crate) fn build(rules: &[Rule]) -> Option<Self> {
         let rules: Vec<PeerRule> = rules.iter().map(|rule| peer_rule(&rule.matches)).collect();
         let mut bytes = 0;
-        // SAFETY: there are so many rules, and `bytes` is written before it is read.
+        // SAFETY: the pointer and the length describe the rules, and `bytes` is written before it is read.
         let context = unsafe { flowlane_peers_acl_build(rules.as_ptr(), rules.len() as u32, &raw mut bytes) };
         NonNull::new(context).map(|context| Self { context, bytes })
     }
 
-    /// Whether this CPU, and DPDK as it was built, can do it so.
+    /// Returns whether this CPU and this build of DPDK support a method.
     pub(crate) fn can(&self, algorithm: Algorithm) -> bool {
         self.call(&[[0; 16]], &mut [0], algorithm) == 0
     }
@@ -128,10 +128,10 @@ impl RteAcl {
         unsafe { flowlane_peers_acl_classify(context, records.as_ptr(), count, results, algorithm as c_int) }
     }
 
-    /// For each packet 1 and the number of the best rule, 0 for none.
+    /// Writes for each packet 1 plus the position of the best rule, or 0 without one.
     ///
     /// # Panics
-    /// Where there are more than [`CALL_MAX`] packets, or fewer results than packets.
+    /// Panics if there are more than [`CALL_MAX`] packets, or fewer results than packets.
     pub(crate) fn classify(&self, records: &[Record], results: &mut [u32], algorithm: Algorithm) {
         let failed = self.call(records, results, algorithm);
         assert_eq!(failed, 0, "{} was tried before", algorithm.name());
@@ -140,7 +140,7 @@ impl RteAcl {
 
 impl Drop for RteAcl {
     fn drop(&mut self) {
-        // SAFETY: `build` made the context; nobody uses it after this.
+        // SAFETY: `build` made the context; it is not used after this.
         unsafe { flowlane_peers_acl_free(self.context.as_ptr()) }
     }
 }

@@ -1,31 +1,29 @@
-//! Figures as SVG: lines over places, or groups of bars; the quartiles as thin strokes; the legend beside.
-//!
-//! Written out rather than by a plotting crate: of one no more would be used than lines, bars and texts, whose places are a
-//! few sums.
+//! Charts of figures as SVG: lines or groups of bars over an axis, quartiles as thin strokes, and a legend on the
+//! right.
 
 use super::svg::{Anchor, GRID, GUIDE, INK, SERIES, Svg};
 use super::table::number;
 use crate::figure::{Figure, Point, Quantity, Series, Shape};
 
-/// Pixels of a drawing, and of it the plot: the legend is to the right of that, names and numbers of the axes to the left and
-/// below.
+/// The size of a drawing, and the edges of the plot in it. The legend is to the right, the labels of the axes to the
+/// left and below.
 const SIZE: [f64; 2] = [960.0, 400.0];
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 682.0;
 const TOP: f64 = 8.0;
 const BOTTOM: f64 = 340.0;
 
-/// Lines of the grid, at most.
+/// The most grid lines.
 const GRID_LINES: f64 = 10.0;
 
-/// The share of a place's width that its bars take.
+/// The share of a position's width that its bars take.
 const GROUP: f64 = 0.82;
 
-/// Dashes of series, and of what is stated elsewhere.
+/// Dashes of series, and of values from the literature.
 const DASHES: &str = "4 4";
 const GUIDE_DASHES: &str = "7 5";
 
-/// The figure as an SVG element.
+/// Renders a figure as an SVG element.
 pub(super) fn svg(figure: &Figure) -> String {
     let mut svg = Svg::new(SIZE);
     let axes = Axes { places: figure.places.len().max(1) as f64, highest: 1.06 * highest(figure) };
@@ -39,7 +37,8 @@ pub(super) fn svg(figure: &Figure) -> String {
     svg.finish()
 }
 
-/// The number of a point between those of the quartiles, where it is finite; a quartile that is not is the number.
+/// Returns the quartiles and the median of a point with a finite median; a quartile that is not finite becomes the
+/// median.
 fn drawn(point: Option<&Point>, quantity: Quantity) -> Option<[f64; 3]> {
     let values = point?.value(quantity);
     let middle = values[1];
@@ -47,26 +46,26 @@ fn drawn(point: Option<&Point>, quantity: Quantity) -> Option<[f64; 3]> {
     middle.is_finite().then(|| values.map(or_middle))
 }
 
-/// The largest number that is drawn.
+/// Returns the largest drawn number.
 fn highest(figure: &Figure) -> f64 {
     let points = figure.series.iter().flat_map(|s| &s.points);
     let points = points.filter_map(|point| {
         let [_, middle, high] = drawn(point.as_ref(), figure.quantity)?;
-        // A spell of noise must not press the rest to the floor.
+        // Limits the effect of noise on the scale.
         Some(high.min(middle * 1.3))
     });
     let guides = figure.guides.iter().flat_map(|g| &g.values).flatten().copied();
     points.chain(guides.filter(|value| value.is_finite())).fold(f64::MIN_POSITIVE, f64::max)
 }
 
-/// Places 0, 1, .. side by side, and numbers from 0 up.
+/// The scales: positions 0, 1, .. side by side, and numbers from 0 upwards.
 struct Axes {
     places: f64,
     highest: f64,
 }
 
 impl Axes {
-    /// Where a number at a place is; those that are too large are at the upper end.
+    /// Returns the coordinates of a number at a position; larger numbers than the scale are clipped to its end.
     fn at(&self, place: f64, value: f64) -> [f64; 2] {
         let x = LEFT + (place + 0.5) / self.places * (RIGHT - LEFT);
         [x, BOTTOM - (value / self.highest).min(1.0) * (BOTTOM - TOP)]
@@ -92,7 +91,7 @@ impl Axes {
     }
 }
 
-/// The distance of the grid's lines: 1, 2 or 5 times a power of ten.
+/// Returns the distance of grid lines: 1, 2 or 5 times a power of ten.
 fn step(highest: f64) -> f64 {
     let least = highest / GRID_LINES;
     let power = 10f64.powf(least.log10().floor());
@@ -140,7 +139,7 @@ fn bars(figure: &Figure, axes: &Axes, svg: &mut Svg) {
     }
 }
 
-/// What is stated elsewhere: lines through their places; where there is but one, across that.
+/// Draws values from the literature: a line through their positions, or across a single one.
 fn guides(figure: &Figure, axes: &Axes, svg: &mut Svg) {
     for guide in &figure.guides {
         let values = (0u32..).map(f64::from).zip(&guide.values);
@@ -173,7 +172,7 @@ fn legend(figure: &Figure, svg: &mut Svg) {
     }
     for guide in &figure.guides {
         svg.line(&[[LEFT, y], [LEFT + 26.0, y]], GUIDE[0], 2, GUIDE_DASHES);
-        // Long names in two lines.
+        // Long names take two lines.
         let (first, second) =
             guide.name.split_once(" over ").map_or((guide.name.as_str(), None), |(a, b)| (a, Some(b)));
         svg.text([TEXT, y], Anchor::Start, first, INK[0]);
@@ -200,7 +199,7 @@ mod tests {
         figure
     }
 
-    /// The points of the lines of this colour in the plot, not in the legend.
+    /// Returns the points of the lines of a colour in the plot, without the legend.
     fn strokes(drawn: &str, colour: &str) -> Vec<String> {
         let of = |(name, attributes): (&str, Vec<(&str, &str)>)| {
             let value = |name: &str| Some(attributes.iter().find(|(own, _)| *own == name)?.1.to_owned());

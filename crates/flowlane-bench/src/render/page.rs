@@ -1,5 +1,4 @@
-//! A page that needs nothing but itself: headings, plots as SVG, and tables; of what was measured here, and of what was
-//! simulated.
+//! Self-contained HTML pages: headings, charts as SVG, and tables.
 
 use std::fmt::Write;
 
@@ -35,7 +34,7 @@ dd{margin:0;min-width:0;overflow-wrap:anywhere}
 @media print{h3,figure{break-after:avoid}}
 ";
 
-/// The style sheet: the page's, and for dark screens the exchange of the plots' colours.
+/// Returns the style sheet, which replaces the colours of charts on dark screens.
 fn style() -> String {
     let mut out = STYLE.to_owned();
     out.push_str("@media (prefers-color-scheme:dark){:root{--paper:#0d1117;--ink:#e6edf3;--soft:#9198a1;");
@@ -48,14 +47,14 @@ fn style() -> String {
     out
 }
 
-/// A self-contained page, made from its beginning to its end.
+/// A self-contained page, written from top to bottom.
 #[derive(Clone, Debug)]
 pub struct Page {
     out: String,
 }
 
 impl Page {
-    /// A page of a title, what it is about, and facts.
+    /// Begins a page with a title, a description and facts.
     pub fn new(title: &str, about: &str, facts: &[(&str, String)]) -> Self {
         let mut out = String::from("<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
         out.push_str("<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n");
@@ -71,14 +70,14 @@ impl Page {
         let _ = writeln!(self.out, "<p>{}</p>", escaped(text));
     }
 
-    /// Links to sections, by their ids and titles.
+    /// Adds links to sections, by id and title.
     pub(crate) fn links<'a>(&mut self, sections: impl IntoIterator<Item = (&'a str, &'a str)>) {
         let link = |(id, title): (&str, &str)| format!("<a href=\"#{}\">{}</a>", escaped(id), escaped(title));
         let links: String = sections.into_iter().map(link).collect();
         let _ = writeln!(self.out, "<nav>{links}</nav>");
     }
 
-    /// A heading with a name to link to, and what is to be said of what follows, if anything.
+    /// Adds a heading with an id, and a description unless it is empty.
     pub fn section(&mut self, id: &str, title: &str, about: &str) {
         let _ = writeln!(self.out, "<h2 id=\"{}\">{}</h2>", escaped(id), escaped(title));
         self.soft(about);
@@ -101,7 +100,7 @@ impl Page {
         self.out.push_str("</tbody></table></div>\n");
     }
 
-    /// Sentences, each named.
+    /// Adds a list of terms and descriptions.
     pub fn list(&mut self, items: &[(impl AsRef<str>, String)]) {
         self.out.push_str("<dl>\n");
         for (name, text) in items {
@@ -117,7 +116,7 @@ impl Page {
         let _ = writeln!(self.out, "<figure aria-label=\"{title}\">\n{svg}</figure>");
     }
 
-    /// A figure: its plot, its ratios, and its numbers.
+    /// Adds a figure: its chart, its ratios, and its numbers.
     pub fn figure(&mut self, figure: &Figure) {
         self.drawing(&figure.id, &figure.title, &figure.about, &chart::svg(figure));
         if !figure.ratios.is_empty() {
@@ -129,17 +128,17 @@ impl Page {
         self.table(&head(figure), &rows(figure));
     }
 
-    /// Bars around a base.
+    /// Adds a tornado chart.
     pub fn tornado(&mut self, tornado: &Tornado) {
         self.drawing(&tornado.id, &tornado.title, &tornado.about, &tornado::svg(tornado));
     }
 
-    /// A text as it stands, under a heading.
+    /// Adds preformatted text under a heading.
     pub fn text(&mut self, title: &str, text: &str) {
         let _ = writeln!(self.out, "<h3>{}</h3>\n<pre>{}</pre>", escaped(title), escaped(text));
     }
 
-    /// The page.
+    /// Ends the page and returns its HTML.
     pub fn finish(mut self) -> String {
         self.out.push_str("</main>\n</body>\n</html>\n");
         self.out
@@ -174,7 +173,7 @@ mod tests {
         let mut page = Page::new("T", "A", &[("f", "v".into())]);
         page.section("s", "S", "of it");
         page.table(&["h", "i"], &rows);
-        page.list(&[("who", "what <b>".into())]);
+        page.list(&[("term", "what <b>".into())]);
         page.figure(&figure);
         page.tornado(&tornado);
         page.text("end", "k = 1");
@@ -193,7 +192,7 @@ mod tests {
         }
         assert_eq!(page.matches("<table>").count(), 2);
         assert_eq!(page.matches("<svg ").count(), 2);
-        // What was not measured has no spread, and is no median.
+        // Numbers that were not measured have neither spread nor medians.
         assert!(!page.contains("spread") && !page.contains("Medians"));
     }
 }

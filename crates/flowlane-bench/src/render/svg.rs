@@ -1,18 +1,18 @@
-//! Drawings as SVG, of the few shapes that plots are made of.
+//! SVG drawings from the few shapes of charts.
 //!
-//! What has no place, since a number of it is not finite, is not drawn.
+//! A shape with a coordinate that is not finite is left out.
 //!
-//! Every colour is one of a few fixed ones, so that a style sheet can exchange them (the page does, for dark screens): SVG's
-//! attributes yield to style sheets.
+//! All colours are from a fixed palette, so that a style sheet can replace them (the page does, for dark screens):
+//! style sheets take precedence over SVG attributes.
 
 use std::fmt::Write;
 
-/// Text and axes, on light paper and on dark.
+/// Colours of text and axes, on light and dark backgrounds.
 pub(crate) const INK: [&str; 2] = ["#1B1F24", "#E6EDF3"];
 pub(crate) const GRID: [&str; 2] = ["#D9DEE4", "#30363D"];
-/// What is stated elsewhere.
+/// Colours of values from the literature.
 pub(crate) const GUIDE: [&str; 2] = ["#6E7781", "#9198A1"];
-/// Series, in their order: after Okabe and Ito, told apart by people who see few colours.
+/// Colours of series, after Okabe and Ito: distinguishable with colour blindness.
 pub(crate) const SERIES: [[&str; 2]; 10] = [
     ["#0072B2", "#56B4E9"],
     ["#D55E00", "#FF8A3D"],
@@ -26,12 +26,12 @@ pub(crate) const SERIES: [[&str; 2]; 10] = [
     ["#994F00", "#D9A066"],
 ];
 
-/// A text as HTML and SVG have it between tags and in attributes.
+/// Escapes a text for HTML and SVG, between tags and in attributes.
 pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Which point of a text is placed.
+/// The point of a text that is placed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Anchor {
     Start,
@@ -49,20 +49,20 @@ impl Anchor {
     }
 }
 
-/// A drawing that is being made; places are `[x, y]` in pixels from its upper left corner.
+/// A drawing in construction; coordinates are `[x, y]` in pixels from the upper left corner.
 #[derive(Debug)]
 pub(super) struct Svg {
     out: String,
 }
 
 impl Svg {
-    /// The page says how large it is; the drawing only how it is proportioned.
+    /// Begins a drawing. The size sets its proportions; the page sets its width.
     pub(super) fn new([width, height]: [f64; 2]) -> Self {
         let (view, namespace) = (format!("0 0 {width} {height}"), "http://www.w3.org/2000/svg");
         Self { out: format!("<svg role=\"img\" viewBox=\"{view}\" xmlns=\"{namespace}\">\n") }
     }
 
-    /// A line through points, two at least; `dashes` are pixels of line and of gap in turn, none for a line without gaps.
+    /// Draws a line through at least two points; `dashes` are pixels of line and gap in turn, empty for a solid line.
     pub(super) fn line(&mut self, points: &[[f64; 2]], colour: &str, pixels: u32, dashes: &str) {
         let points: Vec<String> =
             points.iter().filter(|p| is_place(*p)).map(|[x, y]| format!("{x:.1},{y:.1}")).collect();
@@ -78,7 +78,7 @@ impl Svg {
         );
     }
 
-    /// A filled rectangle.
+    /// Draws a filled rectangle.
     pub(super) fn bar(&mut self, [left, top]: [f64; 2], [width, height]: [f64; 2], colour: &str) {
         if !is_place(&[left, top, width, height]) {
             return;
@@ -89,7 +89,7 @@ impl Svg {
         );
     }
 
-    /// A filled circle around a point.
+    /// Draws a filled circle around a point.
     pub(super) fn dot(&mut self, [x, y]: [f64; 2], colour: &str) {
         if !is_place(&[x, y]) {
             return;
@@ -97,12 +97,12 @@ impl Svg {
         let _ = writeln!(self.out, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
     }
 
-    /// A text, its middle at the height of the place.
+    /// Draws a text, centred vertically.
     pub(super) fn text(&mut self, place: [f64; 2], anchor: Anchor, text: &str, colour: &str) {
         self.turned(place, anchor, text, colour, 0);
     }
 
-    /// A text that is read from below, around the place.
+    /// Draws a text that reads upwards.
     pub(super) fn text_up(&mut self, place: [f64; 2], text: &str, colour: &str) {
         self.turned(place, Anchor::Middle, text, colour, -90);
     }
@@ -138,8 +138,9 @@ fn is_place(numbers: &[f64]) -> bool {
 pub(super) mod tests {
     use super::*;
 
-    /// That a text is one element of XML without declarations and comments: tags in pairs or closed in themselves, each
-    /// attribute once and quoted, `&` only where a character is named. Gives the elements, by name and attributes.
+    /// Parses one XML element without declarations and comments, and returns the names and attributes of all
+    /// elements. Panics unless tags are paired or self-closing, attributes are unique and quoted, and `&` only occurs
+    /// in character references.
     pub(in crate::render) fn elements(text: &str) -> Vec<(&str, Vec<(&str, &str)>)> {
         let (mut open, mut found) = (Vec::new(), Vec::new());
         let mut rest = text.trim_end();
@@ -165,14 +166,14 @@ pub(super) mod tests {
         found
     }
 
-    /// The attributes of a tag.
+    /// Parses the attributes of a tag.
     fn read(mut text: &str) -> Vec<(&str, &str)> {
         let mut found: Vec<(&str, &str)> = Vec::new();
         while !text.is_empty() {
             let (name, behind) = text.split_once("=\"").expect("a name, and a value in quotes");
             let (value, behind) = behind.split_once('"').expect("a quote ends");
             assert!(name.chars().all(|c| c.is_ascii_alphabetic() || c == '-'), "`{name}` is no name");
-            assert!(found.iter().all(|(other, _)| *other != name), "{name} stands twice");
+            assert!(found.iter().all(|(other, _)| *other != name), "{name} occurs twice");
             assert!(!value.is_empty(), "{name} is empty");
             assert_plain(value);
             found.push((name, value));
@@ -208,7 +209,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_not_well_formed_is_found() {
+    fn malformed_xml_is_detected() {
         let is_refused = |text: &'static str| std::panic::catch_unwind(|| elements(text)).is_err();
         assert!(!is_refused("<svg a=\"1\"><b c=\"2\" d=\"3\"/>e &amp; f</svg>\n"));
         for broken in [
@@ -227,7 +228,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_has_no_place_is_not_drawn() {
+    fn shapes_with_infinite_coordinates_are_not_drawn() {
         let mut svg = Svg::new([20.0, 10.0]);
         for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
             svg.line(&[[0.0, 1.0], [number, 2.0]], "#000", 1, "");

@@ -5,7 +5,7 @@ use comfy_table::{Attribute, Cell, CellAlignment, Table};
 
 use crate::figure::{Figure, Point, Quantity, Ratio};
 
-/// A number with three digits that say something.
+/// Formats a number with three significant digits.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         v if 0.0 < v && v < 0.1 => format!("{value:.4}"),
@@ -15,12 +15,12 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// A ratio, and what it is in percent more or less.
+/// Formats a ratio, with its difference in percent.
 pub(super) fn gain(ratio: Option<f64>) -> String {
     ratio.map_or("–".to_owned(), |r| format!("{r:.2} ({:+.0} %)", 100.0 * (r - 1.0)))
 }
 
-/// The head of a figure's table: the axis, and its places or the series.
+/// Returns the head of a figure's table: the axis, followed by its positions or the series.
 pub(super) fn head(figure: &Figure) -> Vec<String> {
     let mut head = vec![figure.axis.clone()];
     if figure.tall {
@@ -34,8 +34,8 @@ pub(super) fn head(figure: &Figure) -> Vec<String> {
     head
 }
 
-/// The rows of a figure's table: a series each, or a place each. The spread is the larger half of the quartiles' distance,
-/// in percent of the median, of what has the largest in the row.
+/// Returns the rows of a figure's table: one for each series or position. The spread is the larger distance of a
+/// quartile from the median, in percent, at its maximum in the row.
 pub(super) fn rows(figure: &Figure) -> Vec<Vec<String>> {
     let row = |name: &String, points: &mut dyn Iterator<Item = &Option<Point>>| {
         let mut row = vec![name.clone()];
@@ -65,7 +65,7 @@ pub(super) fn rows(figure: &Figure) -> Vec<Vec<String>> {
 pub(super) const RATIO_HEAD: [&str; 7] =
     ["times faster", "geometric mean", "at most", "where", "at least", "where", "paper, at most"];
 
-/// A row of it.
+/// Returns a row of the table of ratios.
 pub(super) fn ratio_row(ratio: &Ratio) -> Vec<String> {
     let mut row = vec![ratio.what.clone(), gain(ratio.mean)];
     for extreme in [&ratio.most, &ratio.least] {

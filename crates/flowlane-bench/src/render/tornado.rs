@@ -1,9 +1,9 @@
-//! Bars around a base: what each thing that is varied moves, to the left and to the right.
+//! Tornado charts: bars around a base, one for each parameter, for its effect to the left and to the right.
 
 use super::svg::{Anchor, GRID, GUIDE, INK, SERIES, Svg};
 use super::table::number;
 
-/// Pixels: of a row, its bar, the names at the left, and the settings at both ends of the bars.
+/// The dimensions in pixels: a row, its bar, the names on the left, and the settings at both ends of the bars.
 const ROW: f64 = 26.0;
 const BAR: f64 = 16.0;
 const NAMES: f64 = 290.0;
@@ -11,33 +11,33 @@ const ENDS: f64 = 130.0;
 const WIDTH: f64 = 960.0;
 const HEAD: f64 = 40.0;
 
-/// Bars around what comes out where nothing is varied.
+/// A tornado chart: the effects of parameters around a base.
 #[derive(Clone, Debug)]
 pub struct Tornado {
-    /// Its name, without spaces.
+    /// The identifier, without spaces.
     pub id: String,
-    /// The heading above it.
+    /// The heading.
     pub title: String,
-    /// What is shown.
+    /// The description.
     pub about: String,
-    /// What the numbers are.
+    /// The unit of the numbers.
     pub unit: String,
-    /// What comes out where nothing is varied.
+    /// The result without changes.
     pub base: f64,
-    /// The bars, from the top.
+    /// The bars, from top to bottom.
     pub bars: Vec<TornadoBar>,
 }
 
 /// A bar of a [`Tornado`].
 #[derive(Clone, Debug)]
 pub struct TornadoBar {
-    /// What is varied.
+    /// The name of the parameter.
     pub name: String,
-    /// Settings, and what comes out with them.
+    /// Its settings and their results.
     pub settings: Vec<(String, f64)>,
 }
 
-/// The plot as an SVG element.
+/// Renders the chart as an SVG element.
 pub(super) fn svg(tornado: &Tornado) -> String {
     let values = || tornado.bars.iter().flat_map(ends).map(|(_, value)| *value);
     let least = values().fold(tornado.base, f64::min);
@@ -69,7 +69,7 @@ pub(super) fn svg(tornado: &Tornado) -> String {
     svg.finish()
 }
 
-/// What may be drawn of a bar.
+/// Returns the finite results of a bar.
 fn ends(bar: &TornadoBar) -> impl Iterator<Item = &(String, f64)> {
     bar.settings.iter().filter(|(_, value)| value.is_finite())
 }
@@ -99,13 +99,13 @@ mod tests {
             bars,
         };
         let drawn = svg(&of(bars));
-        // One at each side; the wider of two at one side; nothing where nothing moves.
+        // One bar on each side, the wider of two on one side, and none without an effect.
         assert_eq!(drawn.matches("<rect").count(), 3);
         assert!(
             drawn.contains("half: 50") && drawn.contains("b: 150") && !drawn.contains("a: 120"),
             "{drawn}"
         );
-        // 150 units are 410 pixels: those to the left are a third of them.
+        // 150 units are 410 pixels, a third of them on the left.
         assert!(drawn.contains("width=\"136.7\"") && drawn.contains("width=\"273.3\""), "{drawn}");
         assert_eq!(elements(&drawn)[0].0, "svg");
         assert_eq!(elements(&svg(&of(Vec::new())))[0].0, "svg");

@@ -1,8 +1,8 @@
-//! Bloom filters: the paper's workload (*Leveraging SIMD Parallelism for Accelerating Network Applications*,
-//! §4.1) by all kernels, for its figures 5 to 7; then the answers of one bit a key, classic and blocked.
+//! Bloom filters: all kernels on the paper's workload (*Leveraging SIMD Parallelism for Accelerating Network
+//! Applications*, §4.1) for its figures 5 to 7; then classic and blocked filters that answer with one bit a key.
 //!
-//! 2^20 random keys with payloads, 3 hashes, a filter of 10 bits an item. All kernels look into one filter; the
-//! sizes follow the caches of the machine.
+//! 2^20 random keys with payloads, 3 hashes, a filter of 10 bits an item. All kernels read one filter; the sizes
+//! follow the caches of the machine.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::measure::{Contender, Measured, Meter};
 
 const HASHES: usize = 3;
 
-/// An algorithm of the library's, or one of the papers'.
+/// An algorithm of the library or of the papers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Algorithm {
     Library(bloom::Algorithm),
@@ -28,7 +28,7 @@ enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, the narrower first.
+    /// Returns all algorithms, the narrower first.
     fn all() -> Vec<Self> {
         let library = bloom::Algorithm::ALL.map(Self::Library);
         let mut all: Vec<Self> = paper::Algorithm::ALL.map(Self::Paper).into_iter().chain(library).collect();
@@ -55,7 +55,7 @@ const SCALAR: Algorithm = Algorithm::Library(bloom::Algorithm::Scalar);
 const TABLE: Algorithm = Algorithm::Paper(paper::Algorithm::Avx2Table);
 const EXPAND_LOAD: Algorithm = Algorithm::Paper(paper::Algorithm::Avx512ExpandLoad);
 
-/// A kernel of either.
+/// A kernel of the library or of the papers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kernel {
     algorithm: Algorithm,
@@ -77,7 +77,7 @@ impl From<BloomKernel> for Kernel {
 }
 
 impl Kernel {
-    /// Every kernel that may be used here.
+    /// Returns every kernel that this CPU supports.
     pub(super) fn all() -> Vec<Self> {
         let mut all = Vec::new();
         for algorithm in Algorithm::all().into_iter().filter(|a| a.variant().available()) {
@@ -88,7 +88,7 @@ impl Kernel {
         all
     }
 
-    /// The instruction set that it needs.
+    /// Returns the instruction set that the kernel needs.
     pub(super) fn variant(self) -> Variant {
         self.algorithm.variant()
     }
@@ -99,12 +99,12 @@ fn baseline() -> Kernel {
     kernel(Algorithm::Paper(algorithm), unroll, prefetch)
 }
 
-/// What the library takes for a filter of this many bytes.
+/// Returns the library's choice for a filter of this size.
 fn chosen(table_bytes: usize) -> Kernel {
     BloomKernel::default_for(table_bytes).into()
 }
 
-/// Colours by algorithm, the same in all figures; what asks ahead is dashed.
+/// Colours series by algorithm, equally in all figures; prefetching ones are dashed.
 fn paint(figure: &mut Figure) {
     figure.paint(|name| {
         let (name, ahead) = name.strip_suffix(AHEAD).map_or((name, false), |name| (name, true));
@@ -112,18 +112,18 @@ fn paint(figure: &mut Figure) {
     });
 }
 
-/// What the names of series that ask ahead end with.
+/// The suffix of the names of prefetching series.
 const AHEAD: &str = ", ahead";
 
-/// What the paper's text states, as ratios.
+/// Ratios that the paper's text states.
 mod stated {
     /// Figure 5: expand and compress over 256 bits, neither unrolled.
     pub(super) const WIDER: f64 = 1.94;
-    /// Figure 6: the same, unrolled, over 256 bits with a factor of 2.
+    /// Figure 6: expand and compress, unrolled, over 256 bits with a factor of 2.
     pub(super) const UNROLLED: f64 = 2.62;
-    /// Figure 7: asking ahead, over 256 bits with a factor of 2.
+    /// Figure 7: prefetching, over 256 bits with a factor of 2.
     pub(super) const AHEAD: f64 = 1.65;
-    /// Figure 7: asking ahead, over the same unrolling without.
+    /// Figure 7: prefetching, over the same unrolling without it.
     pub(super) const AHEAD_OVER_NOT: f64 = 1.25;
 }
 
@@ -131,7 +131,7 @@ fn kernel(algorithm: Algorithm, unroll: u8, prefetch: bool) -> Kernel {
     Kernel { algorithm, unroll, prefetch }
 }
 
-/// A size of filter, and what is measured on it.
+/// The measurements of a filter size.
 struct Size {
     bytes: usize,
     kernels: Vec<Kernel>,
@@ -144,7 +144,7 @@ impl Size {
         self.measured.iter().find(|m| m.name == name)
     }
 
-    /// The kernel of the least time, of those that are wanted.
+    /// Returns the fastest of the kernels that `wanted` selects.
     fn best(&self, wanted: impl Fn(Kernel) -> bool) -> Option<(Kernel, f64)> {
         let measured = |k: &Kernel| Some((*k, self.of(*k)?.ns.median));
         let candidates = self.kernels.iter().filter(|k| wanted(**k)).filter_map(measured);
@@ -152,7 +152,7 @@ impl Size {
     }
 }
 
-/// Sizes of figure 5; and of those, the four whose kernels are measured with all factors.
+/// Returns the sizes of figure 5, and those four whose kernels are measured with all factors.
 fn sizes(context: &Context<'_>) -> (Vec<usize>, Vec<usize>) {
     let levels = context.levels();
     if context.quick() {
@@ -160,7 +160,7 @@ fn sizes(context: &Context<'_>) -> (Vec<usize>, Vec<usize>) {
     }
     let mut all: Vec<usize> = levels.to_vec();
     all.extend(levels.windows(2).map(|pair| {
-        // Halfway between two levels, as powers of two go.
+        // Halfway between two levels, in powers of two.
         1 << ((pair[0].ilog2() + pair[1].ilog2()) / 2)
     }));
     all.sort_unstable();
@@ -168,12 +168,12 @@ fn sizes(context: &Context<'_>) -> (Vec<usize>, Vec<usize>) {
     (all, levels.to_vec())
 }
 
-/// Whether kernels that ask ahead are measured on a filter of this size, for figure 7.
+/// Returns whether prefetching kernels are measured on a filter of this size, for figure 7.
 fn large(context: &Context<'_>, bytes: usize) -> bool {
     context.quick() || bytes > context.machine.cache_bytes(3)
 }
 
-/// The kernels for a size: `full` with all factors.
+/// Returns the kernels for a size; `full` includes all factors.
 fn kernels(context: &Context<'_>, bytes: usize, full: bool) -> Vec<Kernel> {
     let wanted = |k: &Kernel| {
         let plain = k.unroll == 1 && !k.prefetch || *k == chosen(bytes);
@@ -224,7 +224,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
     figures
 }
 
-/// The keys of a full filter: one for 10 bits.
+/// Returns the keys of a full filter, one for 10 bits.
 fn items(filter: &BloomFilter) -> impl Iterator<Item = u32> + use<> {
     let mut random = Random::new(2);
     (0..filter.bits() / 10).map(move |_| random.bits() as u32)
@@ -291,7 +291,7 @@ fn figure_5(sizes: &[Size]) -> Figure {
     figure
 }
 
-/// Series by algorithm over the factor.
+/// Adds series by algorithm over the factor.
 fn by_factor(figure: &mut Figure, size: &Size, series: &str, algorithm: Algorithm, prefetch: bool) {
     for (place, unroll) in UNROLLS.into_iter().enumerate() {
         if let Some(m) = size.of(kernel(algorithm, unroll, prefetch)) {
@@ -300,7 +300,7 @@ fn by_factor(figure: &mut Figure, size: &Size, series: &str, algorithm: Algorith
     }
 }
 
-/// How much faster the best of some kernels is than the best of others.
+/// Adds the ratio of the fastest kernels of two groups.
 fn ratio(
     size: &Size,
     what: String,
@@ -316,7 +316,7 @@ fn factors() -> impl Iterator<Item = String> {
     UNROLLS.into_iter().map(|u| u.to_string())
 }
 
-/// The line of the baseline times what is stated, at every factor.
+/// Adds a line at the baseline times the stated ratio.
 fn stated_line(figure: &mut Figure, size: &Size, name: &str, times: f64) {
     if let Some(baseline) = size.of(baseline()) {
         let value = Some(1e3 / baseline.ns.median * times);

@@ -1,5 +1,5 @@
-//! The exact-match and the signature-match cache: lookups against the number of flows that the traffic has, by
-//! hit ratio; beside them the megaflow cache, which they spare.
+//! The exact-match and the signature-match cache: lookups against the number of flows, by hit ratio, next to the
+//! megaflow cache behind them.
 
 use std::hint::black_box;
 
@@ -16,10 +16,10 @@ use crate::packets::{self, BURST, Packet};
 
 /// Hits in a hundred lookups.
 const HITS: [u64; 3] = [100, 50, 0];
-/// Masks that the megaflows are under.
+/// The number of masks of the megaflows.
 const MASKS: usize = 20;
 
-/// Numbers of flows: from what fits L1 to what is beyond L3.
+/// Returns numbers of flows, from those that fit L1 to those beyond L3.
 fn working_sets(context: &Context<'_>) -> &'static [usize] {
     if context.quick() { &[128, 2048] } else { &[128, 512, 2048, 8192, 32_768, 131_072, 524_288] }
 }
@@ -33,7 +33,7 @@ struct Caches {
     exact: ExactMatchCache,
     signature: SignatureCache,
     megaflows: MegaflowCache,
-    /// The flows that both caches hold: places are few for a flow, and nobody moves, so that some have none.
+    /// The flows that both caches hold. A flow has few possible slots and none is moved, so some flows have no slot.
     held: Vec<Packet>,
 }
 
@@ -61,9 +61,9 @@ fn filled(flows: usize, random: &mut Random) -> Caches {
     Caches { exact, signature, megaflows, held }
 }
 
-/// Packets of which so many in a hundred are of the flows.
+/// Draws packets, of which `hits` percent belong to the flows.
 fn traffic(flows: &[Packet], hits: u64, random: &mut Random) -> Vec<Packet> {
-    // So many that even the largest working set is touched, and no branch is learnt.
+    // Enough packets to touch even the largest working set and to keep branches from being learned.
     let count = (4 * flows.len()).clamp(1 << 14, 1 << 19).next_multiple_of(BURST);
     let one = |_| match random.below(100) < hits {
         true => flows[random.index(flows.len())],
@@ -72,7 +72,7 @@ fn traffic(flows: &[Packet], hits: u64, random: &mut Random) -> Vec<Packet> {
     (0..count).map(one).collect()
 }
 
-/// Looks packets up, burst by burst. Returns how many were found.
+/// Looks up packets burst by burst, and returns the number of hits.
 #[inline(always)]
 fn look_up(
     packets: &[Packet],
@@ -90,7 +90,7 @@ fn look_up(
 }
 
 pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figure> {
-    let about = "Cycles per packet, hashing included, against the working set: so many flows, in an exact-match cache of twice \
+    let about = "Cycles per packet, hashing included, against the working set: the number of flows, in an exact-match cache of twice \
                  as many entries of 128 bytes (its size is named), and in a signature-match cache of twice as many of 8 bytes. \
                  Packets come in bursts of 64 and are of any flow, uniformly. The megaflows behind, 64 bytes each and under 20 \
                  masks, are the megaflow cache's own lookup: what the caches in front spare.";
@@ -128,7 +128,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
             figure.add(&measured.name, place, &measured);
         }
     }
-    // Hit ratios by colour, the cache by line.
+    // Hit ratios differ by colour, caches by line.
     figure.paint(|name| {
         let hits = HITS.iter().position(|hits| name.ends_with(&format!(", {hits} % hits")))?;
         match name.split_once('-')?.0 {

@@ -1,4 +1,4 @@
-//! Lookups beside a thread that changes the table.
+//! Lookups while another thread changes the table.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -13,24 +13,24 @@ const CHANGING: u8 = 2;
 const CHANGING_ANOTHER: u8 = 3;
 const ENDED: u8 = 4;
 
-/// Why there are four.
-pub(super) const ABOUT: &str = "Alone: the other thread sleeps. Beside a thread that spins: what a busy core beside it costs by itself \
-     (clock rate, shared caches, neighbours). Beside a writer of another table: the same, and changes \
-     of an equal table that nobody looks at. Beside a writer: the changes, and what publishing them costs. Says little where there are no two free cores.";
+/// Describes the four measurements.
+pub(super) const ABOUT: &str = "Alone: the other thread sleeps. Beside a thread that spins: the cost of a busy neighbouring core \
+     (clock rate, shared caches). Beside a writer of another table: in addition, changes of an equal table without \
+     readers. Beside a writer: in addition, the changes to this table and their publication. Meaningless without two free cores.";
 
-/// Who changes the table.
+/// The changes of the other thread.
 pub(super) struct Writer<C, A> {
-    /// Makes so many changes.
+    /// Makes `step` changes.
     pub(super) change: C,
-    /// The same, of an equal table that nobody looks at.
+    /// Makes `step` changes to an equal table that has no readers.
     pub(super) change_another: A,
     pub(super) step: usize,
-    /// How many there are to be.
+    /// The target rate of changes.
     pub(super) per_second: u64,
 }
 
-/// Measures passes of `look_up`, of `operations` each: alone, beside a thread that spins, and beside one that calls
-/// the writer, for another table and for this, as often as it says, if it can. Also says how many changes there were a second.
+/// Measures passes of `look_up`, of `operations` each: alone, next to a spinning thread, next to a writer of another
+/// table, and next to a writer of the same table. Also returns the achieved rate of changes.
 pub(super) fn compare(
     meter: &mut Meter<'_>,
     what: &str,
@@ -44,7 +44,7 @@ pub(super) fn compare(
         let (state, look_up) = (&state, &look_up);
         Contender::new(name, || (look_up.borrow_mut())()).warm().after(move || {
             state.store(next, Ordering::Relaxed);
-            // Until a thread that slept has awoken.
+            // Waits until a sleeping thread has woken.
             thread::sleep(Duration::from_millis(1));
         })
     };

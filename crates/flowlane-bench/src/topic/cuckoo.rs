@@ -1,5 +1,5 @@
-//! The cuckoo table: batches of 64 lookups by table size, key size, hit ratio and variant; insertion; readers
-//! beside a writer. With the feature `peers-dpdk` DPDK's `rte_hash` takes part.
+//! The cuckoo table: batches of 64 lookups by table size, key size, hit ratio and variant; insertion; readers with a
+//! concurrent writer. With the feature `peers-dpdk`, DPDK's `rte_hash` is measured as well.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -21,18 +21,18 @@ use crate::peers::dpdk::{self, RteHash};
 
 /// Hits in a hundred lookups.
 const HITS: [u64; 3] = [100, 50, 0];
-/// Bytes of a key that are measured.
+/// Key sizes that are measured.
 const KEY_BYTES: [usize; 6] = [4, 8, 16, 32, 48, 64];
-/// Entries in a hundred slots.
+/// The load in percent of the slots.
 const LOAD: usize = 95;
 const SEED: u32 = 0x5eed;
 
-/// The work, as large as there is time for.
+/// The workload, scaled to the available time.
 #[derive(Clone, Copy)]
 struct Work {
-    /// Keys a pass.
+    /// Keys of a pass.
     keys: usize,
-    /// Slots of the table, for what does not vary them.
+    /// Slots of the table, where they are not varied.
     slots: usize,
 }
 
@@ -49,7 +49,7 @@ impl Work {
     }
 }
 
-/// Slots of the tables of the first figure: from L1 to beyond L3.
+/// Returns the numbers of slots of the first figure, from L1 to beyond L3.
 fn table_slots(context: &Context<'_>) -> &'static [usize] {
     const ALL: [usize; 6] = [1 << 8, 1 << 11, 1 << 14, 1 << 17, 1 << 20, 1 << 22];
     if context.quick() { &ALL[..2] } else { &ALL }
@@ -59,13 +59,13 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
     table_slots(context).len() + 2 * KEY_BYTES.len() + HITS.len() + 1
 }
 
-/// Key number `n`, in no order that a hash or a prefetcher could profit from.
+/// Returns key number `n`; consecutive keys have no order that a hash or a prefetcher could exploit.
 fn key<const W: usize>(n: u32) -> [u32; W] {
-    // Odd factors: every word is a permutation of the numbers.
+    // With odd factors, every word is a permutation of the numbers.
     std::array::from_fn(|w| n.wrapping_mul(0x9e37_79b9 + 2 * w as u32).rotate_left(w as u32))
 }
 
-/// Keys of which `hits` in a hundred are among the first `entries`.
+/// Draws keys, of which `hits` percent are among the first `entries`.
 fn keys<const W: usize>(count: usize, entries: usize, hits: u64) -> Vec<[u32; W]> {
     let mut random = Random::new(1);
     let mut one = || {
@@ -84,7 +84,7 @@ fn filled<const W: usize>(entries: usize, variant: Option<Variant>) -> CuckooWri
     writer
 }
 
-/// Brings the keys of the batch after `batch` into the cache, where a parser would have left them.
+/// Prefetches the keys of the batch after `batch`, as a parser would have left them in the cache.
 #[inline(always)]
 fn ask_for_next<const W: usize>(keys: &[[u32; W]], batch: usize) {
     let words = keys.as_flattened();
@@ -101,7 +101,7 @@ fn look_up<const W: usize>(table: &CuckooTable<W>, keys: &[[u32; W]]) {
     }
 }
 
-/// The same, as many at once as a vector of packets has elsewhere.
+/// Looks up keys in batches of 256, the size of DPDK's and VPP's vectors of packets.
 fn look_up_many<const W: usize>(table: &CuckooTable<W>, keys: &[[u32; W]]) {
     const MANY: usize = 4 * BATCH_MAX;
     let (mut values, mut hits) = ([0; MANY], [0; MANY / BATCH_MAX]);
@@ -112,7 +112,7 @@ fn look_up_many<const W: usize>(table: &CuckooTable<W>, keys: &[[u32; W]]) {
     }
 }
 
-/// Calls a function for the words of each of [`KEY_BYTES`].
+/// Invokes a function with the number of words of each of [`KEY_BYTES`].
 macro_rules! for_each_key_size {
     ($function:ident($($argument:expr),*)) => {{
         $function::<1>($($argument),*, 0)?;
@@ -156,7 +156,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     Ok(vec![sizes, key_sizes, variants, insertions, with_writer])
 }
 
-/// Ratios to DPDK's table, where it took part.
+/// Adds ratios to DPDK's table, if measured.
 fn against_rte_hash(figure: &mut Figure, ours: &str) {
     let names: Vec<String> = figure.series.iter().map(|s| s.name.clone()).collect();
     figure.paint(|name| {
@@ -168,7 +168,8 @@ fn against_rte_hash(figure: &mut Figure, ours: &str) {
     figure.about.push_str(dpdk::conditions());
     for peer in names.iter().filter(|name| name.starts_with("rte_hash, ")) {
         let same = peer.trim_start_matches("rte_hash, ");
-        // What the peer does one or 64 at a time only: more at once, and insertions in batches.
+        // The peer has no counterpart for batches of 256 and batched insertion; these are compared with its single
+        // operations.
         for more in ["", "256 at a time, ", "in batches, "] {
             let ours = format!("{ours}{more}{same}");
             if names.contains(&ours) {
@@ -249,7 +250,7 @@ fn by_key_size<const W: usize>(
     Ok(())
 }
 
-/// The same by `rte_hash_lookup_bulk`.
+/// Returns contenders for `rte_hash_lookup_bulk`.
 #[cfg(feature = "peers-dpdk")]
 fn rte_lookups<'a, const W: usize>(
     table: &'a RteHash<W>,
@@ -357,7 +358,7 @@ fn rte_insertions<'a, const W: usize>(
     ]
 }
 
-/// One reader, quiet and beside a writer that makes a million changes a second.
+/// Measures one reader, alone and while a writer makes a million changes a second.
 fn with_concurrent_writer(meter: &mut Meter<'_>, work: Work) -> Figure {
     let about = "A reader's batches of 64, keys of 16 bytes, all present: quiet, and beside a thread that inserts and removes a \
                  tenth of the entries at a million changes a second. Says little where there is one core.";
@@ -366,7 +367,7 @@ fn with_concurrent_writer(meter: &mut Meter<'_>, work: Work) -> Figure {
         .bars();
     let entries = work.entries();
     let mut writer = filled::<4>(entries, None);
-    // Room for the changes: a tenth of the keys come and go.
+    // Makes room for the changes: a tenth of the keys are inserted and removed.
     let come_and_go = entries as u32 / 10;
     (0..come_and_go).for_each(|n| _ = writer.remove(&key(n)));
     let reader: CuckooReader<4> = writer.reader();
@@ -396,7 +397,7 @@ fn with_concurrent_writer(meter: &mut Meter<'_>, work: Work) -> Figure {
     figure
 }
 
-/// While `busy`, inserts and removes at a million changes a second; until told to stop.
+/// Inserts and removes keys at a million changes a second while `busy` is set, until `stop` is set.
 fn change(writer: &mut CuckooWriter<4>, keys: u32, busy: &AtomicBool, stop: &AtomicBool) {
     const STEP: u64 = 50;
     let mut n = 0;

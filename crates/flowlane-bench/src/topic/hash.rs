@@ -11,7 +11,7 @@ use super::Context;
 use crate::figure::Figure;
 use crate::measure::{Contender, Meter};
 
-/// Keys a pass: 64 KiB, which L2 feeds to L1 in time.
+/// Keys of a pass: 64 KiB, which L2 delivers to L1 in time.
 const KEYS: usize = 4096;
 const WORDS: usize = 4;
 const SEED: u32 = 7;
@@ -22,7 +22,7 @@ pub(super) fn comparisons(_: &Context<'_>) -> usize {
     3
 }
 
-/// `KEYS` keys as batches of `N` lanes.
+/// Returns `KEYS` keys as batches of `N` lanes.
 fn batches<const N: usize>() -> Vec<[[u32; N]; WORDS]> {
     let mut random = Random::new(1);
     (0..KEYS / N).map(|_| std::array::from_fn(|_| std::array::from_fn(|_| random.bits() as u32))).collect()
@@ -39,7 +39,7 @@ fn body<'a, const N: usize>(name: &str, hash: impl Fn(&[[u32; N]], &mut [u32; N]
     })
 }
 
-/// A body for each number of keys at a time.
+/// Adds a contender for each number of keys at a time.
 macro_rules! contenders {
     ($to:expr, $name:expr, $hash:expr) => {{
         let hash = $hash;
@@ -49,7 +49,7 @@ macro_rules! contenders {
     }};
 }
 
-/// Key by key, of lanes that lie side by side.
+/// Hashes lanes key by key.
 fn one_by_one<const N: usize>(words: &[[u32; N]], out: &mut [u32; N], hash: impl Fn(&[u32]) -> u32) {
     for (lane, out) in out.iter_mut().enumerate() {
         let key: [u32; WORDS] = std::array::from_fn(|w| words[w][lane]);
@@ -80,7 +80,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
     }
     let hash = Multilinear::new(SEED.into());
     let multilinear = serial("one by one", |key| hash.hash_words(key));
-    let about = "4096 keys of 4 words; so many keys a call, side by side.";
+    let about = "4096 keys of 4 words, by the number of keys a call.";
     vec![
         figure(meter, "hash-murmur3", "MurmurHash3", about, murmur),
         figure(

@@ -1,4 +1,4 @@
-//! The topics: each makes its workload and says what is measured on it.
+//! The topics, each with its workload and its measurements.
 
 mod acl;
 mod bloom;
@@ -22,7 +22,7 @@ use crate::measure::Meter;
 use crate::options::{BenchError, Options};
 
 impl Options {
-    /// Finds what cannot be measured before anything is.
+    /// Checks the options before anything is measured.
     pub(crate) fn check(&self) -> Result<(), BenchError> {
         if let Some(variant) = self.variants.iter().find(|v| !v.available()) {
             return Err(BenchError::Unavailable(*variant));
@@ -35,13 +35,13 @@ impl Options {
         }
     }
 
-    /// The variants to be measured.
+    /// Returns the variants to measure.
     pub(crate) fn variants(&self) -> Vec<Variant> {
         let asked = |v: &Variant| self.variants.is_empty() || self.variants.contains(v);
         Variant::ALL.into_iter().filter(|v| v.available() && asked(v)).collect()
     }
 
-    /// Whether a Bloom kernel is to be measured.
+    /// Returns whether a Bloom kernel is selected.
     pub(crate) fn has_kernel(&self, kernel: bloom::Kernel) -> bool {
         let variant = kernel.variant();
         let name = kernel.to_string();
@@ -50,7 +50,7 @@ impl Options {
     }
 }
 
-/// What all topics are given.
+/// The input of all topics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) options: &'a Options,
@@ -62,16 +62,16 @@ impl Context<'_> {
         self.options.effort.quick
     }
 
-    /// Powers of two of bytes: in L1, in L2, in L3, and beyond, at most 512 MiB.
+    /// Returns table sizes as powers of two: in L1, in L2, in L3, and beyond, at most 512 MiB.
     pub(crate) fn levels(&self) -> [usize; 4] {
         let [l1, l2, l3] = [1, 2, 3].map(|level| self.machine.cache_bytes(level));
         let power = |bytes: usize| 1 << bytes.max(1).ilog2();
-        // Half of a cache is the structure's, half the keys' and others'; L3 is shared.
+        // Half of a cache holds the structure, the other half keys and other data; L3 is shared.
         [power(l1 / 2), power(l2 / 2), power(l3 / 4), power(l3 * 8).min(512 << 20)]
     }
 }
 
-/// What can be measured.
+/// A topic of measurements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Display, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 #[non_exhaustive]
@@ -90,7 +90,7 @@ pub enum Topic {
     Megaflow,
     /// Access lists.
     Acl,
-    /// Access lists of all kinds, at their worst.
+    /// Access lists of all families, at their worst.
     AclMatrix,
     /// Forwarding tables.
     Fib,
@@ -101,15 +101,15 @@ pub enum Topic {
 }
 
 impl Topic {
-    /// All of them.
+    /// All topics.
     pub const ALL: [Self; 11] = named_enum::all();
 
-    /// The name, on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The title in reports.
+    /// Returns the title in reports.
     pub fn title(self) -> &'static str {
         match self {
             Self::Parse => "Parser",
@@ -126,7 +126,7 @@ impl Topic {
         }
     }
 
-    /// How many comparisons it makes.
+    /// Returns the number of comparisons.
     pub(crate) fn comparisons(self, context: &Context<'_>) -> usize {
         match self {
             Self::Parse => parse::comparisons(context),

@@ -1,5 +1,4 @@
-//! The parser: bursts of 64-byte frames (60 without the checksum) into whole keys, by each variant and stack of
-//! headers.
+//! The parser: bursts of 64-byte frames (60 without the checksum) parsed into flow keys, by variant and header stack.
 
 use std::hint::black_box;
 
@@ -13,7 +12,7 @@ use crate::packets::BURST;
 
 const FRAMES: usize = 256;
 
-/// 802.1Q's tag is there.
+/// The presence bit of an 802.1Q tag.
 const TAG: u128 = 0x1000;
 
 /// A stack of headers.
@@ -65,7 +64,7 @@ impl Stack {
     }
 }
 
-/// What a network function writes where it wants five fields and nothing else.
+/// Parses five fields only, as a specialised network function would.
 fn five_tuple(frame: &[u8]) -> Option<[u32; 4]> {
     let bytes: &[u8; 42] = frame.first_chunk()?;
     if bytes[12..14] != [8, 0] || bytes[14] != 0x45 {
@@ -129,7 +128,7 @@ fn compare(
     }
 }
 
-/// What plain frames are compared with besides.
+/// Returns further contenders for plain frames.
 fn plain(frames: &[Vec<u8>]) -> Vec<Contender<'_>> {
     let mut key = FlowKey::zero();
     let contenders = vec![

@@ -1,5 +1,5 @@
 //! Termination of VXLAN, for figure 12 of Intel's *Packet Processing with Intel AVX-512 Instruction Set*: cycles of
-//! the decapsulation node, and of the endpoint lookup alone, against the number of endpoints that interleave.
+//! the decapsulation node, and of the endpoint lookup alone, against the number of interleaved endpoints.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -19,28 +19,29 @@ use crate::figure::{Figure, Ratio};
 use crate::measure::{Contender, Meter};
 use crate::packets::BURST;
 
-/// What the paper's text states of figure 12: 2, 4 and 8 endpoints, the eight-entry cache against the last endpoint.
+/// The ratio that the paper's text states for figure 12: 2, 4 and 8 endpoints, the eight-entry cache over the last
+/// endpoint.
 const EIGHT_OVER_ONE: f64 = 1.8;
 
-/// Inner frames: the shortest.
+/// The shortest inner frames.
 const INNER_BYTES: usize = 60;
 
-/// Where in an outer frame stand the header checksum, the source and the VNI.
+/// Offsets of the header checksum, the source and the VNI in an outer frame.
 const CHECKSUM_AT: usize = 24;
 const SOURCE_AT: usize = 26;
 const VNI_AT: usize = 46;
 
-/// Up to this many, endpoints come in turn: every packet's is another than the one before, as in the paper. Of more,
-/// every packet is of any.
+/// Up to this number, endpoints alternate, so that every packet differs from the previous one, as in the paper.
+/// Beyond it, endpoints are drawn at random.
 const IN_TURN: usize = 8;
 
-/// What is part of all, measured alone.
+/// The common part of all contenders, measured alone.
 const WRITING: &str = "writing the frames";
 
 /// The library's lookup of keys alone.
 const BATCH: &str = "batch";
 
-/// What has no variant in its name: their colours follow those of the variants.
+/// Series without a variant in their names; their colours follow those of the variants.
 const ALONE: [&str; 3] = ["one-entry", BATCH, WRITING];
 
 fn numbers(context: &Context<'_>) -> &'static [usize] {
@@ -61,7 +62,7 @@ fn endpoint(number: usize) -> Endpoint {
     }
 }
 
-/// What differs from packet to packet: bytes of checksum, source, VNI.
+/// The bytes that differ between packets: checksum, source, VNI.
 #[derive(Clone, Copy)]
 struct Packet {
     source: [u8; 4],
@@ -69,7 +70,7 @@ struct Packet {
     checksum: [u8; 2],
 }
 
-/// A burst of outer frames, into which packets are written as a receiver would: in the nearest cache.
+/// A burst of outer frames, into which packets are written as by a receiver: in the nearest cache.
 struct Burst {
     frames: Vec<[u8; 128]>,
     frame_bytes: usize,
@@ -98,7 +99,7 @@ impl Burst {
     }
 }
 
-/// An outer frame to an endpoint.
+/// Builds an outer frame to an endpoint.
 fn outer_frame(endpoint: &Endpoint) -> ([u8; 128], usize) {
     let source = endpoint.source.expect("these have one");
     let tunnel = Encapsulation::new(TunnelKind::Vxlan, endpoint.id, source, endpoint.destination);
@@ -119,7 +120,7 @@ fn packet(number: usize) -> Packet {
     }
 }
 
-/// The endpoints of packets, burst by burst.
+/// Returns the endpoints of packets, burst by burst.
 fn order(endpoints: usize, random: &mut Random) -> Vec<usize> {
     let count = (4 * endpoints).clamp(1 << 13, 1 << 18).next_multiple_of(BURST);
     (0..count).map(|i| if endpoints <= IN_TURN { i % endpoints } else { random.index(endpoints) }).collect()
@@ -134,7 +135,7 @@ fn table(endpoints: usize) -> EndpointTable {
     table
 }
 
-/// The papers' designs that are measured. The one-entry cache has no vectors.
+/// Returns the papers' designs to measure. The one-entry cache is scalar.
 fn papers(context: &Context<'_>) -> Vec<(String, Design, Variant)> {
     let mut all = vec![(Design::OneEntry.name().to_owned(), Design::OneEntry, Variant::Scalar)];
     let eight = Design::EightEntry;
@@ -142,7 +143,7 @@ fn papers(context: &Context<'_>) -> Vec<(String, Design, Variant)> {
     all
 }
 
-/// The variants that there are contenders for.
+/// Returns the variants that have contenders.
 fn variants(context: &Context<'_>) -> impl Iterator<Item = Variant> + use<> {
     context.options.variants().into_iter().filter(|v| *v != Variant::Sse42)
 }
@@ -151,7 +152,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
     let numbers = numbers(context);
     let about = "Cycles per packet of VXLAN decapsulation: from a burst of 64 parsed outer frames, headers in the nearest cache, \
                  through validation (IPv4 checksum, UDP, VXLAN flags) and endpoint lookup to endpoint, VNI, and place and length of \
-                 the inner packet. Writing the packets into the frames is part of all and stands alone, too. Up to 8 endpoints come \
+                 the inner packet. Writing the packets into the frames is part of all contenders and is also measured alone. Up to 8 endpoints come \
                  in turn, so that every packet's is another than the one before; of more, every packet is of any.";
     let mut node = Figure::new("figure-12", "Figure 12: VXLAN decapsulation node", about)
         .over("endpoints", numbers.iter().map(|n| n.to_string()))
@@ -175,7 +176,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
     vec![node, lookup]
 }
 
-/// Variants by colour; the paper's design dashed.
+/// Colours series by variant; the paper's design is dashed.
 fn look(name: &str) -> Option<(usize, bool)> {
     let Some((design, variant)) = name.split_once(", ") else {
         return Some((Variant::ALL.len() + ALONE.iter().position(|alone| *alone == name)?, false));
@@ -184,7 +185,7 @@ fn look(name: &str) -> Option<(usize, bool)> {
     Some((colour, design == Design::EightEntry.name()))
 }
 
-/// Ratios by range of endpoints, since the targets and the paper are by range.
+/// Adds ratios by range of endpoints, as in the targets and the paper.
 fn ratios(figure: &mut Figure, numbers: &[usize], widest: Variant, best: &str) {
     let one = Design::OneEntry.name();
     let eight = format!("{}, {widest}", Design::EightEntry.name());
@@ -255,7 +256,7 @@ fn measure_node(
     }
 }
 
-/// A node over all packets, burst by burst.
+/// Runs a node over all packets, burst by burst.
 fn terminating<'a>(
     name: String,
     packets: &'a [Packet],
@@ -274,7 +275,7 @@ fn terminating<'a>(
     })
 }
 
-/// A lookup of all keys, burst by burst.
+/// Looks up all keys, burst by burst.
 fn looking_up<'a>(
     name: String,
     keys: &'a [V4Key],
@@ -306,7 +307,7 @@ fn measure_lookup(
         let Some(mut cache) = cache else { continue };
         contenders.push(looking_up(name, &keys, move |keys, endpoints| cache.lookup_batch(keys, endpoints)));
     }
-    // Of keys alone there is one body: the table has the vectors.
+    // For keys alone there is one contender: the table is vectorised.
     let mut cache = EndpointCache::new(table.reader());
     let ours = looking_up(BATCH.to_owned(), &keys, move |keys, out| cache.lookup_batch(keys, out));
     contenders.push(ours);

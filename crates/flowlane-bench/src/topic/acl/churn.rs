@@ -1,4 +1,4 @@
-//! Tables whose rules have changed, beside fresh ones of the same rules.
+//! Tables after rule changes, next to fresh tables of the same rules.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::figure::Figure;
 use crate::measure::{Contender, Meter};
 use crate::topic::Context;
 
-/// One of so many rules is removed and inserted again.
+/// The share of rules that is removed and inserted again: one rule of this many.
 const CHANGED: [(usize, &str); 3] = [(100, "a hundredth"), (10, "a tenth"), (3, "a third")];
 const ENGINES: [AclEngine; 2] = [AclEngine::Tree, AclEngine::Dynamic];
 const RULES: usize = 10_000;
@@ -30,7 +30,7 @@ fn look_up(acl: &Acl<4>, keys: &[[u32; 4]]) {
     }
 }
 
-/// A priority of its own for each rule, so that one that comes again comes to its old place.
+/// Returns a distinct priority for each rule, so that a re-inserted rule keeps its position.
 fn priority(set: &Set, place: usize) -> Priority {
     Priority((set.entries.len() - place) as u32)
 }
@@ -42,8 +42,8 @@ fn fresh(set: &Set, engine: AclEngine) -> Acl<4> {
     Acl::build(Layout::ipv4_five_tuple(), config, rules).expect("1 GiB is enough")
 }
 
-/// A tree that renews itself, when it has done so after a tenth of its rules was removed and inserted again; and how long that
-/// took.
+/// Builds a tree that rebuilds itself, waits until it has done so after a tenth of its rules was removed and inserted
+/// again, and returns the time that it took.
 fn renewed(set: &Set) -> (AclReader<4>, Duration) {
     let mut table = RenewedAcl::new(fresh(set, AclEngine::Tree));
     for (place, entry) in set.entries.iter().enumerate().step_by(10) {
@@ -58,7 +58,7 @@ fn renewed(set: &Set) -> (AclReader<4>, Duration) {
     (table.reader(), begun.elapsed())
 }
 
-/// The set in an engine, and the same after changes that nothing has merged.
+/// Builds the set in an engine, and again with unmerged changes.
 fn tables(set: &Set, engine: AclEngine) -> Vec<(String, Acl<4>)> {
     let fresh = fresh(set, engine);
     let changed = CHANGED.map(|(step, name)| {
@@ -74,7 +74,7 @@ fn tables(set: &Set, engine: AclEngine) -> Vec<(String, Acl<4>)> {
     std::iter::once((engine.to_string(), fresh)).chain(changed).collect()
 }
 
-/// Fresh tables, and the same with a part of their rules removed and inserted again, before anything is merged.
+/// Measures fresh tables, and tables in which a share of the rules was removed and inserted again, before any merge.
 pub(super) fn after_changes(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     let sets: Vec<Set> = set::some_sets(context, RULES).collect();
     let about = format!(

@@ -1,5 +1,5 @@
-//! The proving ground: access lists of all kinds, so that what is good with a few sets that are looked at all the time has to
-//! be good with others, too. Ratios are told as geometric mean and at their worst.
+//! Benchmark matrix over fifteen rule-set families, to avoid overfitting to ClassBench. Ratios are reported as the
+//! geometric mean and at their worst.
 
 use std::time::Instant;
 
@@ -21,7 +21,7 @@ use crate::peers::{
 };
 use crate::topic::Context;
 
-/// Kinds of IPv4 5-tuples.
+/// Families of IPv4 5-tuples.
 const NARROW: [Profile; 12] = [
     Profile::Acl,
     Profile::Fw,
@@ -36,19 +36,19 @@ const NARROW: [Profile; 12] = [
     Profile::Cuts,
     Profile::Chains,
 ];
-/// Kinds that look at other fields.
+/// Families with other fields.
 const WIDE: [Profile; 3] = [Profile::Acl6, Profile::Mixed, Profile::OpenFlow];
 
 const COUNTS: [usize; 2] = [1000, 10_000];
 const LONG_COUNTS: [usize; 3] = [1000, 10_000, 100_000];
 const QUICK_COUNTS: [usize; 1] = [100];
-/// With so many seconds larger sets are measured, too.
+/// With at least this duration, larger sets are measured as well.
 const LONG_SECONDS: f64 = 300.0;
-/// Most rules with which `rte_acl` is built here, and tuple search is looked up in: more take minutes with some kinds.
+/// The most rules for `rte_acl` and tuple search; with some families, more take minutes.
 const PEERS_MAX: usize = 10_000;
 
 const PACKETS: usize = 1 << 15;
-/// For sets in which a lookup takes so many nanoseconds there are fewer.
+/// Sets with slower lookups use fewer packets.
 const SLOW_NS: f64 = 2_000.0;
 const SLOW_PACKETS: usize = 1 << 11;
 
@@ -96,7 +96,7 @@ pub(crate) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     Ok(figures)
 }
 
-/// Sets of IPv4 5-tuples: the engines themselves.
+/// Measures the engines on sets of IPv4 5-tuples.
 fn narrow(meter: &mut Meter<'_>, names: Vec<String>, sets: impl Iterator<Item = Set>) -> Vec<Figure> {
     let about = format!(
         "Batches of {BATCH}, uniform traffic, each engine's own choice of variant. `auto` is what the table takes by itself, \
@@ -149,7 +149,7 @@ fn narrow(meter: &mut Meter<'_>, names: Vec<String>, sets: impl Iterator<Item = 
     vec![lookups, building, sizes]
 }
 
-/// What is built of a set.
+/// The engines built from a set.
 struct Built {
     tree: flowlane::classify::acl::Tree<4>,
     dynamic: flowlane::classify::acl::Dynamic<4>,
@@ -195,7 +195,7 @@ impl Built {
         }
     }
 
-    /// The engine that `auto` takes.
+    /// Returns the engine that `auto` selects.
     fn auto(&self) -> &dyn Engine<4> {
         match self.auto_is_dynamic {
             true => &self.dynamic,
@@ -203,7 +203,7 @@ impl Built {
         }
     }
 
-    /// How many packets a pass has: fewer where they take long.
+    /// Returns the number of packets of a pass, which is smaller for slow sets.
     fn packets(&self, set: &Set) -> usize {
         let keys = keys(&set.packets(BATCH, Locality::Uniform, 0.0));
         let slowest = |engine: &dyn Engine<4>| {
@@ -216,7 +216,7 @@ impl Built {
     }
 }
 
-/// The fastest algorithm of `rte_acl` that this CPU has, which is its widest.
+/// Returns the widest, and thus fastest, algorithm of `rte_acl` on this CPU.
 #[cfg(feature = "peers-dpdk")]
 fn best_of_rte_acl<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> Option<Contender<'a>> {
     let algorithm = Algorithm::ALL.into_iter().rfind(|algorithm| peer.can(*algorithm))?;
@@ -230,7 +230,7 @@ fn best_of_rte_acl<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> Opti
     Some(Contender::new("rte_acl", run).warm())
 }
 
-/// Sets that look at other fields: whole classifiers of flow keys, beside tuple search.
+/// Measures classifiers of flow keys on sets with other fields, next to tuple search.
 fn wide(meter: &mut Meter<'_>, counts: &[usize]) -> Figure {
     let about = format!(
         "Lookups of flow keys, and so with the key's words taken out and the rule's priority found, in batches of {BATCH}; \
@@ -277,7 +277,7 @@ fn wide(meter: &mut Meter<'_>, counts: &[usize]) -> Figure {
     figure
 }
 
-/// The same with hits counted by rule.
+/// Looks up packets and counts hits by rule.
 fn count_hits(classifier: &dyn Classifier, packets: &[FlowKey], counts: &mut HitCounts) {
     let mut hits: [Option<Hit>; BATCH] = [None; BATCH];
     for keys in packets.chunks(BATCH) {

@@ -1,7 +1,7 @@
-//! Access lists: engines and variants by rule set and traffic; building; changes. With the feature `peers-dpdk`
-//! DPDK's `rte_acl` takes part.
+//! Access lists: engines and variants by rule set and traffic; building; changes. With the feature `peers-dpdk`,
+//! DPDK's `rte_acl` is measured as well.
 //!
-//! Rule sets are generated, or those of the files that were given.
+//! Rule sets are generated unless files are given.
 
 mod churn;
 pub(super) mod matrix;
@@ -32,18 +32,18 @@ use crate::peers::{
     rte_acl::{self, Algorithm, RteAcl},
 };
 
-/// Keys of a call: what `rte_acl` is measured with.
+/// Keys of a call, as for `rte_acl`.
 const BATCH: usize = 256;
-/// Rules for brute force.
+/// Numbers of rules for brute force.
 const FEW: [usize; 6] = [4, 8, 16, 32, 64, 128];
-/// Most rules with which `rte_acl` is built: with more it takes gigabytes.
+/// The most rules for `rte_acl`, which takes gigabytes with more.
 #[cfg(feature = "peers-dpdk")]
 const PEER_RULES_MAX: usize = 10_000;
 
-/// Most rules that are built over and over; sets that take seconds are built once, and that is timed.
+/// The most rules of a repeated build; larger sets take seconds and are built once.
 const BUILT_OFTEN_MAX: usize = 10_000;
 
-/// Traffic: name, how often the same comes again, share of misses.
+/// Kinds of traffic: name, locality, share of misses.
 const TRAFFIC: [(&str, Locality, f64); 4] = [
     ("uniform", Locality::Uniform, 0.0),
     ("Zipf 1.1", Locality::Zipf(1.1), 0.0),
@@ -138,7 +138,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
         figure.about.push_str(dpdk::conditions());
     }
     let variants = by_variant(meter, context);
-    // How many rules are few does not depend on the rules that were given.
+    // The range in which brute force wins does not depend on the given rules.
     let brute = context.options.rules.is_empty().then(|| by_kernel(meter, context));
     let churn = churn::after_changes(meter, context);
     let with_writer = writer::with_concurrent_writer(meter, context);
@@ -146,7 +146,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     Ok(traffic.into_iter().chain(others).collect())
 }
 
-/// Measures the engines with every traffic; says how large they are.
+/// Measures the engines with every kind of traffic, and reports their sizes.
 fn by_traffic(
     meter: &mut Meter<'_>,
     context: &Context<'_>,
@@ -190,7 +190,7 @@ fn by_traffic(
     sizes
 }
 
-/// Every algorithm of `rte_acl` that this CPU has.
+/// Returns every algorithm of `rte_acl` that this CPU supports.
 #[cfg(feature = "peers-dpdk")]
 fn classify<'a>(peer: &'a RteAcl, records: &'a [rte_acl::Record]) -> impl Iterator<Item = Contender<'a>> {
     Algorithm::ALL.into_iter().filter(|algorithm| peer.can(*algorithm)).map(move |algorithm| {

@@ -13,7 +13,7 @@ use crate::topic::Context;
 
 pub(super) const PROFILES: [(Profile, &str); 3] =
     [(Profile::Acl, "acl"), (Profile::Fw, "fw"), (Profile::Ipc, "ipc")];
-/// Rules of the generated sets; those of a million take minutes and are for who asks for minutes.
+/// Rules of the generated sets; sets of a million take minutes and need a long duration.
 const COUNTS: [usize; 4] = [1000, 10_000, 100_000, 1_000_000];
 const QUICK_COUNTS: [usize; 1] = [200];
 const LONG_SECONDS: f64 = 120.0;
@@ -44,7 +44,7 @@ impl Set {
         Self::new(format!("{name} {}", size(count)), rules)
     }
 
-    /// The rules of a file, earlier ones before later ones, whatever their priority was.
+    /// Takes the rules of a file in their order, whatever their priorities.
     pub(super) fn given(set: &RuleSet) -> Self {
         let mut rules = set.rules.clone();
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
@@ -53,13 +53,13 @@ impl Set {
 
     pub(super) fn packets(&self, count: usize, locality: Locality, miss: f64) -> Vec<FlowKey> {
         let config = TraceConfig { locality, miss, miss_ipv4: true, ..TraceConfig::new(count) };
-        // As many flows as there are rules come again; uniform traffic is new all the time.
+        // As many recurring flows as rules; uniform traffic does not recur.
         let flows = (locality != Locality::Uniform).then_some(self.rules.len().max(1000));
         let config = TraceConfig { flows, ..config };
         if let Ok(trace) = Trace::generate(&self.rules, &config) {
             return trace.keys().cloned().collect();
         }
-        // A rule matches everything: what would miss is anything then.
+        // A rule matches everything, so no packet can miss.
         let trace = Trace::generate(&self.rules, &TraceConfig { miss: 0.0, ..config });
         let mut packets: Vec<FlowKey> = trace.expect("there are rules").keys().cloned().collect();
         let mut random = Random::for_purpose(1, "misses");
@@ -82,7 +82,7 @@ impl Set {
             .expect("1 GiB is enough for a million rules")
     }
 
-    /// The engine that a table of these rules takes by itself.
+    /// Returns the engine that a table of these rules selects.
     pub(super) fn automatic(&self) -> &'static str {
         let rules = self.entries.iter().map(|e| (e.rule, e.rank.priority(), e.condition, e.categories));
         let acl = Acl::build(Layout::ipv4_five_tuple(), AclConfig::default(), rules);
@@ -94,7 +94,7 @@ impl Set {
     }
 }
 
-/// So many rules, in short.
+/// Formats a number of rules briefly.
 pub(super) fn size(count: usize) -> String {
     match count {
         0..1000 => count.to_string(),
@@ -103,10 +103,10 @@ pub(super) fn size(count: usize) -> String {
     }
 }
 
-/// Whether these are rules that can be measured beside `rte_acl`: IPv4 5-tuples of prefixes and ranges.
+/// Checks that rules can be measured next to `rte_acl`: IPv4 5-tuples of prefixes and ranges.
 ///
 /// # Errors
-/// At the first that is not.
+/// Returns an error for the first other rule.
 pub(in crate::topic) fn check(set: &RuleSet) -> Result<(), BenchError> {
     if set.rules.is_empty() {
         return Err(BenchError::NoRules(set.name.clone()));
@@ -136,7 +136,7 @@ fn counts(context: &Context<'_>) -> &'static [usize] {
     }
 }
 
-/// How many rules each of [`sets`] has.
+/// Returns the number of rules of each of [`sets`].
 pub(super) fn sizes(context: &Context<'_>) -> Vec<usize> {
     match &context.options.rules[..] {
         [] => counts(context).repeat(PROFILES.len()),
@@ -144,7 +144,7 @@ pub(super) fn sizes(context: &Context<'_>) -> Vec<usize> {
     }
 }
 
-/// The rule sets that were given, else generated ones.
+/// Returns the given rule sets, or generated ones.
 pub(super) fn sets<'a>(context: &'a Context<'_>) -> Box<dyn Iterator<Item = Set> + 'a> {
     match &context.options.rules[..] {
         [] => Box::new(PROFILES.into_iter().flat_map(|(profile, name)| {
@@ -154,7 +154,7 @@ pub(super) fn sets<'a>(context: &'a Context<'_>) -> Box<dyn Iterator<Item = Set>
     }
 }
 
-/// The sets for comparisons of variants, and of readers beside a writer: of about `count` rules.
+/// Returns sets of about `count` rules for comparisons of variants, and of readers next to a writer.
 pub(super) fn some_sets<'a>(context: &'a Context<'_>, count: usize) -> Box<dyn Iterator<Item = Set> + 'a> {
     let count = if context.quick() { QUICK_COUNTS[0] } else { count };
     match &context.options.rules[..] {

@@ -1,4 +1,4 @@
-//! Readers beside a writer.
+//! Readers next to a concurrent writer.
 
 use std::hint::black_box;
 
@@ -11,8 +11,7 @@ use crate::figure::Figure;
 use crate::measure::{Measured, Meter};
 use crate::topic::{Context, concurrent_writer};
 
-/// Engines of tables that are changed while they look up, and changes that readers see at once: ten times or a
-/// thousand times a second something is new.
+/// Engines, and changes published at once: ten or a thousand publications a second.
 const WRITTEN: [(AclEngine, usize); 3] =
     [(AclEngine::Tree, 1000), (AclEngine::Dynamic, 100), (AclEngine::Dynamic, 10_000)];
 const CHANGES_PER_SECOND: u64 = 100_000;
@@ -22,7 +21,7 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
     WRITTEN.len() * set::some_sets_count(context)
 }
 
-/// One reader, alone and beside a writer.
+/// Measures one reader, alone and with a concurrent writer.
 pub(super) fn with_concurrent_writer(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     let mut about = format!(
         "A reader's batches of {BATCH} and a writer that removes a tenth of the rules and inserts them again, at {CHANGES_PER_SECOND} \

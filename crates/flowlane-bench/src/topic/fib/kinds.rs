@@ -1,4 +1,4 @@
-//! Tables unlike the Internet's: what a figure of one table does not show.
+//! Route tables unlike the Internet's, for effects that a single table does not show.
 
 use flowlane::generate::Locality;
 use flowlane::generate::random::Random;
@@ -13,18 +13,18 @@ use crate::measure::{Contender, Meter};
 use crate::peers::dpdk_fib;
 use crate::topic::Context;
 
-/// What is measured: a name, and what makes the routes.
+/// The names of the kinds of routes.
 const KINDS: [&str; 6] =
     ["as above", "1000 next hops", "a data centre", "any lengths", "all /24", "an office"];
 
-/// Most routes of a generated kind. (DPDK's tables take as many groups as long prefixes have parts of eight bits.)
+/// The most routes of a generated kind. (DPDK's tables need a group for each eight bits of a long prefix.)
 const ROUTES: usize = 20_000;
 
 pub(super) fn count() -> usize {
     KINDS.len()
 }
 
-/// By engine, each as it is chosen where nobody says more, uniform over the routes.
+/// Measures each engine with its default variant, uniformly over the routes.
 pub(super) fn by_kind<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Figure {
     let about = format!(
         "Uniform over the routes, batches of {BATCH}, next hops of {HOP_SIZE} bytes, variants and `auto` as they are chosen \
@@ -65,7 +65,7 @@ pub(super) fn by_kind<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, wor
     figure
 }
 
-/// The routes of a kind, each prefix once.
+/// Returns the routes of a kind, with distinct prefixes.
 fn routes<A: Kind>(kind: &str, work: &Work<A>) -> Vec<(Prefix<A>, u64)> {
     let mut random = Random::new(SEED);
     let count = ROUTES.min(work.routes.len());

@@ -1,5 +1,5 @@
 //! Forwarding tables: lookups by size of the next hop and by traffic, of every engine and variant; building and
-//! updates. With the feature `peers-dpdk` DPDK's `rte_fib` and `rte_fib6` take part.
+//! updates. With the feature `peers-dpdk`, DPDK's `rte_fib` and `rte_fib6` are measured as well.
 
 mod kinds;
 mod sweep;
@@ -24,57 +24,57 @@ use crate::options::BenchError;
 #[cfg(feature = "peers-dpdk")]
 use crate::peers::{dpdk, dpdk_fib};
 
-/// Bytes of the addresses of a pass. They are read from memory, where a switch has them in the nearest cache: more would
-/// drive the tables out.
+/// The addresses of a pass. They are read from memory, where a switch has them in the nearest cache: more would evict
+/// the tables.
 const ADDRESS_BYTES: usize = 4 << 20;
-/// Passes before the one that is timed, where a table has the caches for itself.
+/// Untimed passes before the timed one, for a table that has the caches to itself.
 const WARM_PASSES: usize = 8;
 /// Addresses of a batch.
 const BATCH: usize = 64;
-/// The number of different next hops: they fit the smallest size of any engine.
+/// The number of distinct next hops, which fits the smallest size of any engine.
 const NEXT_HOPS: u64 = 100;
-/// What traffic is measured, by name: locality over the routes, and the share of addresses anywhere.
+/// Kinds of traffic: name, locality over the routes, and the share of arbitrary addresses.
 const TRAFFIC: [(&str, Locality, f64); 4] = [
     ("uniform over routes", Locality::Uniform, 0.0),
     ("Zipf 1.0 over routes", Locality::Zipf(1.0), 0.0),
     ("Pareto bursts, 5 % misses", Locality::Pareto { a: 1.0, b: 0.1 }, 0.05),
     ("anywhere", Locality::Uniform, 1.0),
 ];
-/// The size of next hops, where it is not what varies.
+/// The size of next hops, where it is not varied.
 const HOP_SIZE: HopSize = HopSize::B4;
 const SEED: u64 = 0x5eed;
 
-/// A family that is measured.
+/// An address family to measure.
 #[cfg(not(feature = "peers-dpdk"))]
 trait Kind: Family + Internet {}
-/// A family that is measured, also in DPDK's tables.
+/// An address family to measure, in DPDK's tables as well.
 #[cfg(feature = "peers-dpdk")]
 trait Kind: Family + Internet + dpdk_fib::Peer {}
 
 impl Kind for u32 {}
 impl Kind for u128 {}
 
-/// The work, as large as there is time for.
+/// The workload, scaled to the available time.
 struct Work<A: Kind> {
     routes: Vec<(Prefix<A>, u64)>,
     rib: Rib<A>,
-    /// Addresses a pass.
+    /// Addresses of a pass.
     addresses: usize,
-    /// Changes a pass.
+    /// Changes of a pass.
     updates: usize,
-    /// Where the routes come from.
+    /// The source of the routes.
     from: String,
 }
 
 impl<A: Kind> Work<A> {
-    /// The routes that were given, else generated ones.
+    /// Takes the given routes, or generates some.
     fn of(context: &Context<'_>, given: Option<&[(Prefix<A>, u64)]>, count: usize) -> Self {
         let quick = context.quick();
         let config =
             RouteConfig { count: if quick { 2000 } else { count }, next_hops: NEXT_HOPS, seed: SEED };
         let name = context.options.routes.as_ref().map(|table| table.name.as_str());
         let (routes, from) = match given.filter(|routes| !routes.is_empty()) {
-            // Numbers that fit the smallest next hops; neighbours keep apart.
+            // Maps next hops to numbers of the smallest size and keeps neighbours distinct.
             Some(routes) => {
                 let fit = |(prefix, hop): &(Prefix<A>, u64)| (*prefix, 1 + hop % NEXT_HOPS);
                 (routes.iter().map(fit).collect(), format!("of {}", name.unwrap_or("a file")))
@@ -87,7 +87,7 @@ impl<A: Kind> Work<A> {
         Self { routes, rib, addresses, updates, from }
     }
 
-    /// The same work with other routes.
+    /// Returns the workload with other routes.
     fn with(&self, routes: Vec<(Prefix<A>, u64)>) -> Self {
         let (rib, from) = (rib_of(&routes), self.from.clone());
         Self { routes, rib, addresses: self.addresses, updates: self.updates, from }
@@ -108,7 +108,7 @@ impl<A: Kind> Work<A> {
         (fib.variant() == variant).then_some(fib)
     }
 
-    /// All engines with all contenders, by name.
+    /// Builds all engines with all kernels, by name.
     fn tables(&self, context: &Context<'_>, hop_size: HopSize) -> Vec<(String, AnyFib<A>)> {
         let mut tables = Vec::new();
         for engine in A::ENGINES {
@@ -127,7 +127,7 @@ fn rib_of<A: Kind>(routes: &[(Prefix<A>, u64)]) -> Rib<A> {
     rib
 }
 
-/// The variants that forwarding tables have.
+/// Returns the variants of forwarding tables.
 fn variants(context: &Context<'_>) -> impl DoubleEndedIterator<Item = Variant> {
     context.options.variants().into_iter().filter(|v| *v != Variant::Sse42)
 }
@@ -142,7 +142,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Result<Ve
     dpdk::start()?;
     let given = context.options.routes.as_deref().map(|table| &table.routes);
     meter.say("IPv4 routes");
-    // As many as the Internet has.
+    // About as many routes as the Internet has.
     let v4 = Work::<u32>::of(context, given.map(|routes| &*routes.v4), 900_000);
     let mut figures = family(meter, context, &v4);
     drop(v4);
@@ -193,13 +193,13 @@ fn look_up<'a, A: Kind>(name: &str, fib: &'a AnyFib<A>, addresses: &'a [A]) -> C
     })
 }
 
-/// What a kernel finds in the caches.
+/// The state of the caches before a pass.
 #[derive(Clone, Copy)]
 enum Caches<'a> {
-    /// What it had there itself, as in a program that does little else. All begin from swept ones, since those of a peer
-    /// share one table.
+    /// The table's own contents, as in a program that does little else. All contenders begin with swept caches, since
+    /// those of a peer share one table.
     Own(&'a Sweep),
-    /// Nothing of the table, as where other work comes between batches.
+    /// No contents of the table, as if other work came between batches.
     Swept(&'a Sweep),
 }
 
@@ -256,7 +256,7 @@ fn by_hop_size<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Wor
     figure
 }
 
-/// Intel's figure, from the measurements of all engines: cycles of IPv6 lookups.
+/// Derives Intel's figure, cycles of IPv6 lookups, from the measurements of all engines.
 fn figure_8(sizes: &Figure) -> Figure {
     let about = "Scalar and AVX-512 kernels for IPv6, as in Figure 8 of Intel's white paper on AVX-512 in packet \
                  processing (2021), which states a gain of more than 35 % for the trie of rte_fib6.";
@@ -273,7 +273,7 @@ fn figure_8(sizes: &Figure) -> Figure {
     figure
 }
 
-/// Each table with the caches for itself, and each out of swept ones.
+/// Measures each table with the caches to itself, and with swept caches.
 fn by_traffic<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> [Figure; 2] {
     let about = format!(
         "{}; batches of {BATCH} addresses, next hops of {HOP_SIZE} bytes. Anywhere: any address, whether there is a \
@@ -316,7 +316,7 @@ fn by_traffic<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work
     figures
 }
 
-/// The same by DPDK's lookup functions, of which each is selected before its passes.
+/// Returns contenders for DPDK's lookup functions; each is selected before its passes.
 #[cfg(feature = "peers-dpdk")]
 fn rte_lookups<'a, A: Kind>(
     table: Option<&'a dpdk_fib::RteFib<A>>,
@@ -340,7 +340,7 @@ fn rte_lookups<'a, A: Kind>(
     })
 }
 
-/// Building, and changes of single routes.
+/// Measures building, and changes of single routes.
 fn changes<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>) -> Figure {
     let about = format!(
         "{}, next hops of {HOP_SIZE} bytes. Building: from the routes in order, by route. Changes: withdrawals, \
@@ -370,7 +370,7 @@ fn changes<A: Kind>(meter: &mut Meter<'_>, context: &Context<'_>, work: &Work<A>
             updates.iter().for_each(|(prefix, hop)| change(rib, fib, *prefix, *hop));
         })
         .after(move || {
-            // What the pass before withdrew is there again.
+            // Restores the routes that the previous pass withdrew.
             let (rib, fib) = &mut *table.borrow_mut();
             let gone = routes.iter().filter(|(prefix, _)| rib.get(*prefix).is_none());
             let gone: Vec<(Prefix<A>, u64)> = gone.copied().collect();
@@ -397,7 +397,7 @@ fn change<A: Kind>(rib: &mut Rib<A>, fib: &mut AnyFib<A>, prefix: Prefix<A>, nex
     fib.update(rib, prefix).expect("the table may take a GiB");
 }
 
-/// The same in DPDK's table, which keeps routes of its own.
+/// Returns contenders for changes of DPDK's table, which keeps routes of its own.
 #[cfg(feature = "peers-dpdk")]
 fn rte_changes<'a, A: Kind>(
     table: &'a RefCell<dpdk_fib::RteFib<A>>,
@@ -415,14 +415,14 @@ fn rte_changes<'a, A: Kind>(
     })
 }
 
-/// Ratios to the fastest of DPDK's functions, where they took part, of the fastest kernel of each engine.
+/// Adds ratios of the fastest kernel of each engine to the fastest of DPDK's functions, if measured.
 fn against_rte_fib(figure: &mut Figure) {
     let names: Vec<String> = figure.series.iter().map(|s| s.name.clone()).collect();
     let is_peer = |name: &str| name.starts_with("rte_fib");
     figure.paint(|name| is_peer(name).then_some((names.iter().position(|n| n == name)?, true)));
     #[cfg(feature = "peers-dpdk")]
     figure.about.push_str(dpdk::conditions());
-    // By all places where both were measured.
+    // Over all positions where both were measured.
     let faster = |figure: &Figure, a: &str, b: &str| {
         let ns = |name: &str, place| figure.ns(name, place);
         let ratios = (0..figure.places.len()).filter_map(|place| Some(ns(b, place)? / ns(a, place)?));

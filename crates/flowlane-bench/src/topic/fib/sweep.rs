@@ -1,4 +1,4 @@
-//! Memory that drives a table out of the caches.
+//! A memory sweep that evicts a table from the caches.
 
 use std::hint::black_box;
 
@@ -6,16 +6,16 @@ use flowlane::memory::LINE_BYTES;
 
 /// More than the last-level cache that a few cores share.
 const BYTES: usize = 128 << 20;
-/// Where little is measured.
+/// The size for quick runs.
 const BYTES_QUICK: usize = 1 << 20;
 
-/// Memory to be read.
+/// The memory to read.
 #[derive(Debug)]
 pub(super) struct Sweep(Vec<u8>);
 
 impl Sweep {
     pub(super) fn new(quick: bool) -> Self {
-        // Not zeros, which the system may have but one page of.
+        // Not zeros, for which the system may map a single page.
         Self(vec![1; if quick { BYTES_QUICK } else { BYTES }])
     }
 

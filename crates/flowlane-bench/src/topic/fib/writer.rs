@@ -1,4 +1,4 @@
-//! Lookups beside a writer.
+//! Lookups with a concurrent writer.
 
 use std::hint::black_box;
 
@@ -11,7 +11,7 @@ use crate::measure::Meter;
 use crate::topic::{Context, concurrent_writer};
 
 const CHANGES_PER_SECOND: u64 = 1_000_000;
-/// Changes between two looks at the clock.
+/// Changes between two reads of the clock.
 const STEP: usize = 20;
 
 pub(super) fn with_concurrent_writer<A: Kind>(

@@ -18,28 +18,28 @@ use crate::options::BenchError;
 
 /// Changes a second.
 pub(super) const RATES: [u32; 3] = [0, 1000, 10_000];
-/// Changes come so many at a time.
+/// Changes that are applied together.
 const GROUP: u64 = 10;
 const METHOD: Method = Method::Pruned;
 
-/// A rule as tables are given it.
+/// A rule, as passed to tables.
 type Given = (RuleId, Priority, Match);
 
-/// Rules that go and come again, behind their equals.
+/// Rules that are removed and inserted again, behind rules of equal priority.
 struct Churn<'a> {
     rules: &'a [Given],
-    /// Of the rule that is gone.
+    /// The rule that is currently removed.
     gone: Option<usize>,
     random: Random,
-    /// A second.
+    /// Changes a second.
     rate: u32,
     made: u64,
-    /// In the passes before.
+    /// The duration of previous passes.
     seconds: f64,
 }
 
 impl Churn<'_> {
-    /// As many changes as are due since a pass began, in groups.
+    /// Applies the changes that are due since the pass began, in groups.
     fn follow(&mut self, begun: Instant, table: &mut dyn Classifier) {
         let seconds = self.seconds + begun.elapsed().as_secs_f64();
         let due = (seconds * f64::from(self.rate)) as u64 / GROUP * GROUP;
@@ -64,7 +64,7 @@ impl Churn<'_> {
     }
 }
 
-/// All keys by way of a device, in batches, with changes between them.
+/// Looks up all keys on a device in batches, with changes between them.
 fn deferred(
     table: &mut GpuSearch,
     batches: &[&[FlowKey]],
@@ -86,7 +86,7 @@ fn deferred(
     churn.end(begun);
 }
 
-/// The same on the CPU.
+/// Looks up all keys on the CPU, with changes between batches.
 fn at_once(
     table: &mut AclSearch,
     batches: &[&[FlowKey]],
@@ -104,7 +104,7 @@ fn at_once(
 }
 
 impl Bench<'_, '_> {
-    /// By changes a second; what they cost is in the time of lookups.
+    /// Measures lookups by the rate of changes; the time includes the changes.
     pub(super) fn changing(&mut self) -> Result<Figure, BenchError> {
         let (count, key_count, times) = self.scale.changing;
         let about = format!(

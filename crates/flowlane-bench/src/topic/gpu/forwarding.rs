@@ -1,4 +1,4 @@
-//! The whole switch with a table on the device, beside the same switch without one: figures 6(c) and 11.
+//! The whole switch with a table on the device, next to the same switch without one: figures 6(c) and 11.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -20,17 +20,17 @@ use crate::figure::Figure;
 use crate::measure::{Contender, Meter};
 use crate::options::BenchError;
 
-/// The paper's rule sets, by the profile that is most like each: ACL, IPF and IPC.
+/// The paper's rule sets ACL, IPF and IPC, each with the most similar profile.
 const SETS: [(Profile, usize, &str); 3] =
     [(Profile::Acl, 1834, "ACL 1834"), (Profile::Fw, 914, "IPF 914"), (Profile::Ipc, 2180, "IPC 2180")];
 
-/// How much of it.
+/// The scale of the measurement.
 pub(super) struct Scale {
-    /// Packets of a pass of figure 6(c): where the CPU finds rules without caches, that takes a second.
+    /// Packets of a pass of figure 6(c), which takes a second if the CPU finds rules without caches.
     pub(super) packets: usize,
     /// Packets of a pass of figure 11.
     pub(super) packets_forwarded: usize,
-    /// Different packets.
+    /// The number of distinct packets.
     pub(super) flows: usize,
     pub(super) rules_max: usize,
     pub(super) delays_us: Vec<u64>,
@@ -52,19 +52,19 @@ impl Scale {
         }
     }
 
-    /// Comparisons of both figures.
+    /// Returns the number of comparisons of both figures.
     pub(super) fn comparisons(&self, device: bool) -> usize {
         SETS.len() + if device { self.delays_us.len() } else { 0 }
     }
 }
 
-/// Where rules are found.
+/// The location of the rules.
 enum Table {
     Now(Box<dyn Shared>),
     Later(Box<dyn Deferred>),
 }
 
-/// An empty table on the device.
+/// Creates an empty table on the device.
 fn on_device(device: &Device, method: Option<Method>) -> Result<Table, BenchError> {
     let session = SessionConfig { batch_max: BATCH, ..SessionConfig::default() };
     let config = GpuConfig { method, session, list: AclConfig::default(), changes: Changes::default() };
@@ -92,7 +92,7 @@ impl Traffic {
         Self { rules: rules.into_iter().map(|rule| (rule.priority, rule.matches)).collect(), source: config }
     }
 
-    /// A switch from a generator of these frames to a port that drops.
+    /// Builds a switch from a generator of these frames to a port that drops.
     fn switch(&self, table: Table, caches: bool) -> Result<Worker, BenchError> {
         let mut pipeline = Pipeline::new();
         match table {
@@ -105,7 +105,7 @@ impl Traffic {
             pipeline.add_rule(rule).expect("the table has room");
         }
         if let Some(deferred) = pipeline.deferred_mut(0) {
-            // Otherwise the CPU would answer, and be timed as the device.
+            // Otherwise the CPU would answer and its time would be reported as the device's.
             deferred.prepare().map_err(|error| BenchError::Gpu(error.to_string()))?;
         }
         let cache = CacheConfig {
@@ -122,7 +122,7 @@ impl Traffic {
     }
 }
 
-/// A pass of so many packets.
+/// Returns a contender that forwards a number of packets.
 fn body(name: String, mut worker: Worker, packets: usize) -> Contender<'static> {
     let run = move || {
         let until = Until { packets: Some(packets as u64), duration: None };
@@ -137,7 +137,7 @@ fn port_failed(error: PortError) -> BenchError {
     BenchError::Gpu(error.to_string())
 }
 
-/// Figure 6(c): the switch with rules on the CPU and on the device, with and without caches in front.
+/// Figure 6(c): the switch with rules on the CPU and on the device, with and without caches.
 pub(super) fn by_engine(
     meter: &mut Meter<'_>,
     device: Option<&Device>,
@@ -176,7 +176,7 @@ pub(super) fn by_engine(
     Ok(figure)
 }
 
-/// Figure 11: forwarding by how long packets may wait.
+/// Figure 11: forwarding by the delay that packets may have.
 pub(super) fn by_delay(meter: &mut Meter<'_>, device: &Device, scale: &Scale) -> Result<Figure, BenchError> {
     let about = "The whole switch on one core without caches, every packet to the device: 64-byte frames, 1834 rules of a profile like the paper's \
         ACL set, by the longest that a packet waits for its batch to be sent. The paper forwards at most 27 Gbit/s, 40 million a \

@@ -1,6 +1,6 @@
-//! Classifiers on a CUDA device, for figures 5 to 11 of *Multi-Layer Packet Classification with Graphics Processing Units*
-//! (Varvello and others, ToN 2016), what the device does at best, and the engines of this machine's CPU beside. Without a
-//! device figure 6 is what is left, with the CPU alone.
+//! Classifiers on a CUDA device, for figures 5 to 11 of *Multi-Layer Packet Classification with Graphics Processing
+//! Units* (Varvello and others, ToN 2016), with upper bounds of the device and the engines of this machine's CPU.
+//! Without a device, only figure 6 remains, with the CPU alone.
 
 mod changing;
 mod forwarding;
@@ -21,37 +21,37 @@ use crate::options::BenchError;
 
 /// The paper's batch.
 const BATCH: usize = 8192;
-/// Bits on the wire of a frame of 64 bytes: preamble and gap are 20 more.
+/// Bits on the wire of a frame of 64 bytes, with 20 bytes of preamble and gap.
 const BITS_A_FRAME: f64 = 8.0 * 84.0;
-/// Rules up to which everything is compared with every rule.
+/// The most rules for linear search.
 const LINEAR_RULES_MAX: usize = 128 << 10;
 
-/// How large everything is.
+/// The scale of the measurements.
 struct Scale {
-    /// Different tuples.
+    /// The number of distinct tuples.
     keys: usize,
     batches: Vec<usize>,
     classes: Vec<usize>,
     rules_a_class: usize,
-    /// N and the numbers of classes of figure 8.
+    /// The number of rules and of classes of figure 8.
     by_classes: Vec<(usize, Vec<usize>)>,
-    /// Full classes and overlapping ones of figure 9, of so many rules in so many classes.
+    /// Rules, classes, and numbers of full and of overlapping classes of figure 9.
     ninth: (usize, usize, Vec<usize>, Vec<usize>),
     delays_us: Vec<f64>,
-    /// Batches whose time is taken one by one.
+    /// Batches that are timed one by one.
     single_batches: usize,
     tables: Vec<usize>,
     copy_bytes: usize,
-    /// Rules and classes of tuples that pass every filter.
+    /// Rules and classes for tuples that pass every filter.
     adversarial: (usize, usize),
-    /// Rules that change, different packets, and how often these come in a pass: changes must come in every pass.
+    /// Rules that change, distinct packets, and repetitions of these in a pass: changes must occur in every pass.
     changing: (usize, usize, usize),
 }
 
 impl Scale {
     fn of(context: &Context<'_>) -> Self {
         if context.quick() {
-            // A device that is simulated shall finish, too.
+            // Small enough for a simulated device.
             return Self {
                 keys: 128,
                 batches: vec![32, 128],
@@ -107,12 +107,12 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
         + changing::RATES.len()
 }
 
-/// Batches that graphs are measured with: of larger ones what they save is nothing.
+/// Returns the batch sizes for graphs, which save nothing on larger batches.
 fn graph_batches(scale: &Scale) -> impl Iterator<Item = usize> + '_ {
     scale.batches.iter().copied().filter(|batch| *batch <= 1 << 16)
 }
 
-/// What a comparison of this topic needs.
+/// The state of this topic's comparisons.
 struct Bench<'a, 'b> {
     meter: &'a mut Meter<'b>,
     device: Device,
@@ -123,7 +123,7 @@ fn failed(error: GpuError) -> BenchError {
     BenchError::Gpu(error.to_string())
 }
 
-/// Who times wrong answers times nothing.
+/// Reports wrong answers, whose time would be meaningless.
 fn otherwise(what: &str, method: Method) -> BenchError {
     BenchError::Gpu(format!("{what}: {method} answers otherwise than others"))
 }
@@ -170,7 +170,7 @@ fn labels(numbers: &[usize]) -> impl Iterator<Item = String> + '_ {
         .map(|n| if *n >= 1024 && n.is_multiple_of(1024) { format!("{}K", n / 1024) } else { n.to_string() })
 }
 
-/// Methods for so many rules.
+/// Returns the methods for a number of rules.
 fn methods(rules: usize) -> impl Iterator<Item = Method> {
     Method::ALL.into_iter().filter(move |m| rules <= LINEAR_RULES_MAX || !matches!(m, Method::Linear))
 }
@@ -233,11 +233,11 @@ impl Bench<'_, '_> {
         self.meter.say(&format!("bringing {} rules to the device", set.entries.len()));
         let build =
             |method| GpuTable::build(&self.device, method, &set.kinds, &set.entries, 0x5eed, 0).map(Arc::new);
-        // What does not fit the device is left out.
+        // Tables that do not fit the device are left out.
         Ok(methods(set.entries.len()).filter_map(|method| build(method).ok()).collect())
     }
 
-    /// All methods on keys that stay on the device.
+    /// Measures all methods on keys that stay on the device.
     fn resident<const W: usize>(
         &mut self,
         what: &str,
@@ -268,7 +268,7 @@ impl Bench<'_, '_> {
         Ok(())
     }
 
-    /// All methods on keys that come from the host, and whose winners return there.
+    /// Measures all methods on keys that come from the host and winners that return to it.
     fn end_to_end<const W: usize>(
         &mut self,
         what: &str,
@@ -396,7 +396,7 @@ impl Bench<'_, '_> {
         Ok([distribution, overlapping, fields])
     }
 
-    /// Tuples that no filter keeps from any table.
+    /// Measures tuples that pass every filter.
     fn adversarial(&mut self) -> Result<Figure, BenchError> {
         let (rules, classes) = self.scale.adversarial;
         let about = format!(
@@ -404,7 +404,7 @@ impl Bench<'_, '_> {
              every class, so that every filter rightly says that it may match, and every class's table is read. None matches: the last \
              word is another tuple's, so that each word by itself is one of which every class has a rule, and no rule has both; what \
              asks for one word after the other is left with all classes. (A filter of whole values says no but for its errors, which \
-             nobody can aim at without its key.) The target is 100 million lookups a second.",
+             cannot be aimed at without its key.) The target is 100 million lookups a second.",
             rules / classes
         );
         let places: Vec<String> = [16, 36]
@@ -425,12 +425,12 @@ impl Bench<'_, '_> {
         Ok(figure)
     }
 
-    /// From host to host, with and without graphs.
+    /// Measures lookups from host to host, with and without graphs.
     fn graphs(&mut self) -> Result<Figure, BenchError> {
         let rules = self.scale.rules_a_class * 8;
         let batches: Vec<usize> = graph_batches(&self.scale).collect();
         let about = format!(
-            "{rules} rules of 5-tuples in 8 classes, from host to host: what is done for a batch call by call, and as one graph."
+            "{rules} rules of 5-tuples in 8 classes, from host to host: the work of a batch call by call, and as one graph."
         );
         let mut figure = Figure::new("gpu-graphs", "Graphs", about).over("batch", labels(&batches));
         let set = Set::<4>::new(Shape::even(rules, 8), self.scale.keys, 17);
@@ -443,7 +443,7 @@ impl Bench<'_, '_> {
                 let config = SessionConfig { batch_max: batch, graphs, ..SessionConfig::default() };
                 let mut session = Session::new(&self.device, config).map_err(failed)?;
                 let mut hits = vec![None; set.keys.len()];
-                // The second time a slot has a full batch is the one that is recorded.
+                // A slot records its second full batch.
                 for _ in 0..3 {
                     session.lookup_batch(table, &set.keys, &mut hits).map_err(failed)?;
                 }
@@ -467,7 +467,7 @@ impl Bench<'_, '_> {
         Ok(figure)
     }
 
-    /// A delay is a batch: what arrives in that time.
+    /// Measures batches of the packets that arrive within a delay.
     fn by_delay(&mut self) -> Result<Figure, BenchError> {
         let delays = self.scale.delays_us.clone();
         let rules = self.scale.rules_a_class * 8;
@@ -486,7 +486,7 @@ impl Bench<'_, '_> {
         Ok(figure)
     }
 
-    /// How long one batch takes from host to host, where nothing else is under way.
+    /// Measures the latency of one batch from host to host, with no other in flight.
     fn latency(&mut self) -> Result<Figure, BenchError> {
         let (rules, batches) = (self.scale.rules_a_class * 8, self.scale.single_batches);
         let batch = BATCH.min(self.scale.keys);

@@ -1,7 +1,8 @@
-//! Figure 6: the paper's kernels on a device and, through OpenCL, on the cores of the CPU; beside them our own engines on as
+//! Figure 6: the paper's kernels on a device and, through OpenCL, on the cores of the CPU, next to our engines on as
 //! many cores.
 //!
-//! What this machine lacks is left out, and the figures say so. The engines of the CPU are always there.
+//! Contenders that this machine does not support are left out, and the figures say so. The engines of the CPU are
+//! always present.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -22,26 +23,26 @@ use crate::topic::Context;
 
 /// The twelve fields of OpenFlow.
 const W: usize = 9;
-/// The width that our own engines take them in: that of any list of nine words.
+/// The width in which our engines take the twelve fields: that of any list of nine words.
 const WIDE: usize = 10;
-/// Engines that take so many rules in so many classes.
+/// Engines that support this number of rules and classes.
 const ENGINES: [AclEngine; 2] = [AclEngine::Tree, AclEngine::Dynamic];
-/// How many times faster the paper's device is than eight cores.
+/// Speedups of the paper's device over eight cores.
 const STATED: [(Method, &str, f64); 3] = [
     (Method::Linear, "opencl-linear", 7.0),
     (Method::Tuple, "opencl-tuple", 11.0),
     (Method::Bloom, "opencl-bloom", 12.0),
 ];
 
-/// What our own engines are held against.
+/// The baseline of our engines.
 const OPENCL_BEST: &str = "opencl-bloom";
 
-/// How large everything is.
+/// The scale of the measurements.
 struct Scale {
     rules: usize,
     classes: usize,
     keys: usize,
-    /// Of the figure by cores.
+    /// The batch size of the figure by cores.
     batch: usize,
     batches: Vec<usize>,
     cores: Vec<usize>,
@@ -72,7 +73,7 @@ impl Scale {
     }
 }
 
-/// Cores of this machine.
+/// Returns the numbers of cores to measure.
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, Into::into)
 }
@@ -82,14 +83,14 @@ pub(super) fn comparisons(context: &Context<'_>) -> usize {
     scale.cores.len() + scale.batches.len()
 }
 
-/// What is measured, as far as it is there.
+/// The available contenders.
 struct Contest {
     scale: Scale,
     set: Set<W>,
     lists: Vec<Acl<WIDE>>,
     device: Option<Device>,
     tables: Vec<Arc<GpuTable<W>>>,
-    /// What is not there, and why.
+    /// Missing contenders, and the reasons.
     left_out: Vec<String>,
 }
 
@@ -136,7 +137,7 @@ impl Contest {
         self.device = Some(device);
     }
 
-    /// The figure's text: `what`, and what is left out.
+    /// Returns the figure's description: `what`, and the missing contenders.
     fn about(&self, what: &str) -> String {
         let Scale { rules, classes, .. } = self.scale;
         let mut about = format!(
@@ -173,7 +174,7 @@ impl Contest {
         Ok(figure)
     }
 
-    /// Everything that is there, the CPU with so many cores.
+    /// Measures every available contender, the CPU with a number of cores.
     fn compare(
         &mut self,
         meter: &mut Meter<'_>,
@@ -201,7 +202,7 @@ impl Contest {
         }
         #[cfg(feature = "opencl")]
         for table in &opencl {
-            // Every rule with every tuple takes seconds: one batch of them will do.
+            // Linear search takes seconds, so one batch is enough.
             let linear = table.method() == ClMethod::Linear;
             let keys = if linear { &keys[..batch.min(keys.len())] } else { &keys[..] };
             let failed = |error: ClError| BenchError::Gpu(error.to_string());
@@ -221,7 +222,7 @@ impl Contest {
         Ok(())
     }
 
-    /// Tables for so many cores. Why there are none is said once.
+    /// Builds tables for a number of cores. The reason for their absence is recorded once.
     #[cfg(feature = "opencl")]
     fn opencl(&mut self, cores: usize, batch: usize) -> Vec<ClTable<W>> {
         let open = || match ClDevice::open(0)? {
@@ -263,17 +264,17 @@ impl Contest {
     }
 }
 
-/// Something that finds winners.
+/// A lookup method.
 struct LookUp<'a> {
     name: &'static str,
-    /// Of so many keys, from the first.
+    /// The number of keys that it looks up, from the first.
     keys: usize,
     run: Run<'a>,
 }
 
 type Run<'a> = Box<dyn FnMut(&mut [Option<Hit>]) -> Result<(), BenchError> + 'a>;
 
-/// All of them, to be timed; who times wrong answers times nothing, so all must give those of the first.
+/// Checks that all methods give the answers of the first, and returns them as contenders.
 fn contenders(all: Vec<LookUp<'_>>) -> Result<Vec<Contender<'_>>, BenchError> {
     let mut expected: Option<Vec<Option<Hit>>> = None;
     let mut out = Vec::with_capacity(all.len());
@@ -293,12 +294,12 @@ fn contenders(all: Vec<LookUp<'_>>) -> Result<Vec<Contender<'_>>, BenchError> {
     Ok(out)
 }
 
-/// The words in a wider key, in which no condition looks at what is left.
+/// Widens the words to a key in which no condition uses the added words.
 fn widened(words: &[u32; W]) -> [u32; WIDE] {
     std::array::from_fn(|w| words.get(w).copied().unwrap_or(0))
 }
 
-/// Looks keys up, a share of them on each core.
+/// Looks up keys, a share of them on each core.
 fn on_cores(list: &Acl<WIDE>, keys: &[[u32; WIDE]], hits: &mut [Option<Hit>], cores: usize, batch: usize) {
     let look_up = |keys: &[[u32; WIDE]], hits: &mut [Option<Hit>]| {
         for (keys, hits) in keys.chunks(batch).zip(hits.chunks_mut(batch)) {

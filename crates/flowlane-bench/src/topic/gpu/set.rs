@@ -1,4 +1,4 @@
-//! Rule sets as the paper makes them: rules in classes of one mask each, and tuples made from rules.
+//! Rule sets as in the paper: rules in classes of one mask each, and tuples made from rules.
 
 use std::collections::HashSet;
 
@@ -13,14 +13,14 @@ pub(super) struct Shape {
     pub(super) rules: usize,
     /// C: masks.
     pub(super) classes: usize,
-    /// F: classes that share all rules but one for each of the others.
+    /// F: classes that share all rules but one in each of the others.
     pub(super) full: usize,
     /// C_m: classes with a rule for the same tuple.
     pub(super) overlap: usize,
 }
 
 impl Shape {
-    /// Rules spread evenly over classes, of which one has a rule for a tuple.
+    /// Spreads rules evenly over classes, of which one has a rule for a tuple.
     pub(super) fn even(rules: usize, classes: usize) -> Self {
         Self { rules, classes, full: classes, overlap: 1 }
     }
@@ -37,9 +37,9 @@ pub(super) struct Set<const W: usize> {
 /// Tuples that pass every filter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Crossing {
-    /// Every class has a rule for each.
+    /// Every class has a rule for each tuple.
     AllMatch,
-    /// The last word is of another tuple than the rest: every class has rules for either, and none for both.
+    /// The last word belongs to another tuple: every class has rules for either part, and none for both.
     NoneMatches,
 }
 
@@ -54,16 +54,16 @@ impl Crossing {
     }
 }
 
-/// Bits at which all masks of such a set look in the last word.
+/// The bits of the last word that all masks of an adversarial set use.
 const LAST_BITS: u32 = 16;
 
-/// A field: the word that it is in, the place of its highest bit, and its bits.
+/// A field: its word, the position of its highest bit, and its width.
 type FieldBits = (usize, u32, u32);
 
 /// The five fields of a tuple of 128 bits, in four words.
 const FIVE: &[FieldBits] = &[(0, 31, 16), (0, 15, 16), (1, 31, 8), (2, 31, 32), (3, 31, 32)];
 
-/// The twelve of OpenFlow 1.0 in 288 bits, in nine words; the two of 48 bits are a word and a half each.
+/// The twelve fields of OpenFlow 1.0 in 288 bits and nine words; the two of 48 bits take a word and a half each.
 const TWELVE: &[FieldBits] = &[
     (0, 31, 32),
     (1, 31, 32),
@@ -79,7 +79,7 @@ const TWELVE: &[FieldBits] = &[
     (8, 31, 32),
 ];
 
-/// A mask of `bits` bits or more: fields are exact, wild, or a prefix of whole nibbles.
+/// Draws a mask of at least `bits` bits: fields are exact, wild, or a prefix of whole nibbles.
 fn mask<const W: usize>(random: &mut Random, bits: u32) -> [u32; W] {
     let fields = if W == 4 { FIVE } else { TWELVE };
     loop {
@@ -100,7 +100,7 @@ fn mask<const W: usize>(random: &mut Random, bits: u32) -> [u32; W] {
 }
 
 impl<const W: usize> Set<W> {
-    /// A set of this shape, and so many tuples of which each has a rule.
+    /// Generates a set of this shape, and `keys` tuples, each of which has a rule.
     pub(super) fn new(shape: Shape, keys: usize, seed: u64) -> Self {
         let mut random = Random::for_purpose(seed, "rules in classes");
         let per_class = shape.rules / shape.full.max(1) + 1;
@@ -114,7 +114,7 @@ impl<const W: usize> Set<W> {
             }
         }
         let mut out = Self { kinds: [WordKind::Ternary; W], entries: Vec::new(), keys: Vec::new() };
-        // Each tuple gives a rule to as many classes as are to overlap.
+        // Each tuple contributes a rule to the number of classes that overlap.
         let mut made: Vec<([u32; W], [u32; W])> = Vec::new();
         let alone = shape.classes - shape.full;
         let mut class = 0;
@@ -122,7 +122,7 @@ impl<const W: usize> Set<W> {
             let tuple: [u32; W] = std::array::from_fn(|_| random.bits() as u32);
             let mut looked_at = [0; W];
             for _ in 0..shape.overlap.max(1) {
-                // Those that have one rule only come first.
+                // Classes with only one rule come first.
                 let mask =
                     masks[if class < alone { shape.full + class } else { (class - alone) % shape.full }];
                 class += 1;
@@ -146,7 +146,7 @@ impl<const W: usize> Set<W> {
         out
     }
 
-    /// A set whose every class has a rule for each of `rules / classes` tuples, and keys made from these.
+    /// Generates a set whose every class has a rule for each of `rules / classes` tuples, and keys made from them.
     pub(super) fn adversarial(
         rules: usize,
         classes: usize,
@@ -157,7 +157,7 @@ impl<const W: usize> Set<W> {
         let mut random = Random::for_purpose(seed, "tuples that pass every filter");
         let last = W - 1;
         let top = |word: u32| word >> (32 - LAST_BITS);
-        // The last words differ where all masks look.
+        // The last words differ in bits that all masks use.
         let mut tuples: Vec<[u32; W]> = Vec::new();
         let mut seen = HashSet::new();
         while tuples.len() < rules / classes {
@@ -171,7 +171,7 @@ impl<const W: usize> Set<W> {
         while masks.len() < classes {
             let mut mask: [u32; W] = mask(&mut random, 0);
             mask[last] |= u32::MAX << (32 - LAST_BITS);
-            // And somewhere before, where so many tuples differ, too.
+            // The tuples also differ in bits of the previous words.
             let before: u32 = mask[..last].iter().map(|m| m.count_ones()).sum();
             if before >= LAST_BITS && seen.insert(mask) {
                 masks.push(mask);
@@ -235,7 +235,7 @@ mod tests {
         let none = Set::<9>::adversarial(128, 16, Crossing::NoneMatches, 50, 3);
         for key in &none.keys {
             assert_eq!(matching(&none, key), 0);
-            // Each word by itself is one of which every class has a rule.
+            // Each single word occurs in a rule of every class.
             for (w, word) in key.iter().enumerate() {
                 let has = |entry: &&Entry<9>| word & entry.condition.high[w] == entry.condition.low[w];
                 let masks: HashSet<_> = none.entries.iter().filter(has).map(|e| e.condition.high).collect();

@@ -1,5 +1,5 @@
-//! Few packets a burst: queries to all masks under way together, as HALO's non-blocking lookups are, against one mask after
-//! the other; by where the megaflows lie.
+//! Small bursts: queries to all masks in flight together, as HALO's non-blocking lookups, against one mask after the
+//! other, by the location of the megaflows.
 
 use std::cell::RefCell;
 use std::hint::black_box;
@@ -15,24 +15,24 @@ use crate::figure::Figure;
 use crate::measure::{Contender, Meter};
 use crate::packets::{self, Packet};
 
-/// Packets a burst.
+/// Packets of a burst.
 const BURSTS: [usize; 5] = [1, 2, 4, 8, 32];
-/// Masks at once.
+/// Masks in flight.
 const IN_FLIGHT: usize = 16;
-/// Of a megaflow with its slot and filter, about.
+/// The approximate size of a megaflow with its slot and filter.
 const FLOW_BYTES: usize = 92;
-/// 184 MB; no machine has so large a cache for one core that it matters here.
+/// 184 MB, more than the share of any machine's cache that one core has.
 const FLOWS_MAX: usize = 2_000_000;
 const SEED: u64 = 5;
 
-/// How a burst is looked up: its name, and the threshold and masks at once that make it so.
-const WAYS: [(&str, usize, usize); 3] = [
+/// Lookup methods: the name, and the threshold and masks in flight that select it.
+const METHODS: [(&str, usize, usize); 3] = [
     ("one after the other", usize::MAX, 1),
     ("interleaved", usize::MAX, IN_FLIGHT),
     ("side by side", 1, IN_FLIGHT),
 ];
 
-/// Where megaflows lie, and how many.
+/// Returns the locations of megaflows, and their numbers.
 fn sizes(context: &Context<'_>) -> Vec<(&'static str, usize)> {
     let [_, second, third] = Cpu::this().cache_bytes.map(|bytes| bytes as usize / FLOW_BYTES);
     if context.quick() {
@@ -55,9 +55,9 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
 
 fn figure(meter: &mut Meter<'_>, context: &Context<'_>, place: &str, megaflows: usize) -> Figure {
     let about = format!(
-        "Cycles for a packet against the packets of a burst, with {megaflows} megaflows ({place}), shared among so many masks; \
+        "Cycles for a packet against the packets of a burst, with {megaflows} megaflows ({place}), shared among the masks; \
          every packet matches one, uniformly. One after the other: each mask's filter is tested before the next mask is \
-         hashed. Interleaved: a packet is hashed under up to {IN_FLIGHT} masks, their filters are under way together. Side \
+         hashed. Interleaved: a packet is hashed under up to {IN_FLIGHT} masks, with their filters in flight together. Side \
          by side: the variant that is in use, whatever the burst."
     );
     let id = format!("few-{}", place.to_lowercase());
@@ -75,11 +75,12 @@ fn figure(meter: &mut Meter<'_>, context: &Context<'_>, place: &str, megaflows: 
         let random = RefCell::new(random);
         let mut contenders = Vec::new();
         for burst in BURSTS {
-            for (name, threshold, in_flight) in WAYS {
+            for (name, threshold, in_flight) in METHODS {
                 let (cache, packets, random) = (&cache, &packets, &random);
                 let (flows, masks) = (&flows, &masks);
                 let prepare = move || {
-                    // Fresh ones: branch predictors learn thousands of packets by heart, and caches their megaflows.
+                    // Fresh packets: branch predictors would memorise thousands of packets, and caches their
+                    // megaflows.
                     *packets.borrow_mut() = matching(flows, masks, count, &mut random.borrow_mut());
                     cache.borrow_mut().set_threshold(threshold);
                     cache.borrow_mut().set_in_flight(in_flight);

@@ -1,6 +1,6 @@
 //! The megaflow cache, for figures 8 and 9 of *Leveraging SIMD Parallelism for Accelerating Network Applications*:
-//! the hashes of a batch against the packets that are left, and lookups against the number of subtables; and few packets a
-//! burst ([`few`]).
+//! hashes of a batch against the packets that are left, and lookups against the number of subtables; and small bursts
+//! ([`few`]).
 
 mod few;
 
@@ -20,18 +20,18 @@ use crate::figure::{Figure, Ratio};
 use crate::measure::{Contender, Meter};
 use crate::packets::{self, BURST, PACKET_WORDS, Packet};
 
-/// Megaflows under each mask, as the paper's profile has it (§2.2).
+/// Megaflows of each mask, as in the paper's profile (§2.2).
 const FLOWS: usize = 2000;
 const SEED: u32 = 5;
 
-/// What the paper's text states of figure 9, end to end with the exact-match cache off.
+/// Ratios that the paper's text states for figure 9, end to end without the exact-match cache.
 const OVER_MURMUR: f64 = 1.48;
 const OVER_CRC: f64 = 1.17;
 
-/// Packets of a batch in figure 8, as the paper has it.
+/// Packets of a batch in figure 8, as in the paper.
 const BATCH: usize = 32;
 
-/// Packets left, in figure 8.
+/// Numbers of packets left, in figure 8.
 const LEFT: [usize; 11] = [1, 2, 4, 6, 8, 10, 12, 16, 20, 26, 32];
 
 fn masks(context: &Context<'_>) -> &'static [usize] {
@@ -48,7 +48,7 @@ pub(super) fn measure(meter: &mut Meter<'_>, context: &Context<'_>) -> Vec<Figur
     figures
 }
 
-/// A batch, with the lanes that are left when it has shrunk to each of [`LEFT`].
+/// A batch, and the lanes that are left for each of [`LEFT`].
 struct Batch {
     keys: Vec<FlowKey>,
     left: [LaneMask; LEFT.len()],
@@ -66,7 +66,7 @@ fn batches(count: usize) -> Vec<Batch> {
     (0..count).map(batch).collect()
 }
 
-/// Each lane's words under the mask.
+/// Returns the words of a lane under the mask.
 #[inline(always)]
 fn masked<'a>(key: &'a FlowKey, terms: &'a [(usize, u32)]) -> impl Iterator<Item = u32> + 'a {
     terms.iter().map(|(w, mask)| key.word(*w) & mask)
@@ -100,7 +100,7 @@ fn crc_serial(
 
 fn figure_8(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     let about = "Cycles for the hashes of one batch of 32 packets under one mask of 5 words (EtherType, protocol, fragments, \
-                 addresses), against the packets that are still without a megaflow. One by one it costs what is left; side by \
+                 addresses), against the packets that are still without a megaflow. One by one, the cost is proportional to the packets left; side by \
                  side (the paper's design, majority) always the same. The paper finds CRC one by one faster below 8 packets \
                  left, which it made its threshold.";
     let mut figure = Figure::new("figure-8", "Figure 8: hashing a batch under a mask", about)
@@ -151,18 +151,18 @@ fn figure_8(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     figure
 }
 
-/// Names of the designs, in figure 9.
+/// Names of the designs in figure 9.
 const LIBRARYS: &str = "fixed";
 const PAPERS: &str = "majority";
 
-/// A cache to be measured.
+/// A cache to measure.
 enum Candidate {
     Library(Box<MegaflowCache>),
     Paper(MajorityCache),
 }
 
 impl Candidate {
-    /// Looks up a burst, every packet of which matches a megaflow.
+    /// Looks up a burst in which every packet matches a megaflow.
     #[inline(always)]
     fn lookup(&mut self, keys: &[FlowKey], live: LaneMask) {
         let left = match self {
@@ -183,12 +183,12 @@ impl Candidate {
     }
 }
 
-/// Megaflows: the packet that each was made of, and its mask.
+/// Draws megaflows: the packet from which each is made, and its mask.
 fn flows(masks: usize, each: usize, random: &mut Random) -> Vec<(Packet, usize)> {
     (0..masks * each).map(|i| (packets::random(random), i % masks)).collect()
 }
 
-/// Packets that match one megaflow each, uniformly.
+/// Draws packets that match one megaflow each, uniformly.
 fn matching(flows: &[(Packet, usize)], masks: &[FlowMask], count: usize, random: &mut Random) -> Vec<Packet> {
     let one = |_| {
         let (flow, mask) = &flows[random.index(flows.len())];
@@ -208,7 +208,7 @@ fn candidates(
     masks: &[FlowMask],
 ) -> Vec<(String, Candidate)> {
     let mut all = Vec::new();
-    // The library's has no body of that width.
+    // The library has no kernel of that width.
     for variant in context.options.variants().into_iter().filter(|v| *v != Variant::Sse42) {
         let (variant_of, flows_max) = (Some(variant), flows.len());
         let config =
@@ -273,7 +273,7 @@ fn figure_9(meter: &mut Meter<'_>, context: &Context<'_>) -> Figure {
     figure.gain("fixed-avx512", "majority-scalar", None);
     figure.gain("fixed-avx512", "majority-avx512", None);
     figure.gain("fixed-avx2", "majority-avx2", None);
-    // Designs by line, variants by colour.
+    // Designs differ by line, variants by colour.
     figure.paint(|name| {
         let (design, variant) = name.split_once('-')?;
         let colour = Variant::ALL.iter().position(|v| v.name() == variant)?;
