@@ -1,7 +1,7 @@
-//! The event heap: what happens next.
+//! The event heap.
 //!
-//! Events are ordered by time in picoseconds, then by the component that they concern, then by the order in which
-//! they were scheduled. All three are integers, so that two machines, and two runs, see the same order.
+//! Events are ordered by time in picoseconds, then by component, then by the order of scheduling. All three are
+//! integers, so that every run on every host sees the same order.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -49,7 +49,7 @@ impl<E> Ord for Scheduled<E> {
     }
 }
 
-/// Events that have not happened.
+/// The pending events.
 #[derive(Debug)]
 pub struct EventHeap<E> {
     heap: BinaryHeap<Reverse<Scheduled<E>>>,
@@ -64,19 +64,19 @@ impl<E> Default for EventHeap<E> {
 }
 
 impl<E> EventHeap<E> {
-    /// The time of the event that was taken last.
+    /// Returns the time of the last event taken.
     pub fn now(&self) -> Ps {
         self.now
     }
 
-    /// Has an event happen at a time; one that has passed counts as now.
+    /// Schedules an event; a time in the past counts as now.
     pub fn at(&mut self, at: Ps, component: Component, event: E) {
         let at = at.max(self.now);
         self.heap.push(Reverse(Scheduled { at, component, sequence: self.sequence, event }));
         self.sequence += 1;
     }
 
-    /// Takes the next event, and moves time on.
+    /// Takes the next event and advances the time.
     #[expect(clippy::should_implement_trait, reason = "an iterator's next does not move a clock")]
     pub fn next(&mut self) -> Option<E> {
         let Reverse(next) = self.heap.pop()?;
@@ -84,7 +84,7 @@ impl<E> EventHeap<E> {
         Some(next.event)
     }
 
-    /// Events scheduled so far.
+    /// Returns the number of events scheduled so far.
     pub fn scheduled(&self) -> u64 {
         self.sequence
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_should_have_happened_happens_now() {
+    fn an_event_in_the_past_happens_now() {
         let mut heap = EventHeap::default();
         heap.at(10, 0, 1);
         heap.next();

@@ -1,10 +1,10 @@
-//! Independent runs on several threads, with the results in the order of the work.
+//! Independent runs on several threads, with results in the order of the work.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Does `work` for every number below `count` on so many threads. What comes out does not depend on how many; `watch` is
-/// told, from whichever thread, how many are done.
+/// Runs `work` for every number below `count` on `threads` threads. The results do not depend on the number of
+/// threads; `watch` receives the number of finished runs, from any thread.
 pub fn run<R: Send>(
     threads: usize,
     count: usize,
@@ -21,7 +21,7 @@ pub fn run<R: Send>(
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let Some(place) = results.get(number) else { return };
                     let result = work(number);
-                    *place.lock().expect("nobody panics with it") = Some(result);
+                    *place.lock().expect("no holder panics") = Some(result);
                     watch(done.fetch_add(1, Ordering::Relaxed) + 1);
                 }
             });

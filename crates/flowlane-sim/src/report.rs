@@ -1,55 +1,55 @@
-//! What reports are made of: how much is simulated, curves, and numbers as text.
+//! Parts of reports: the extent of simulations, curves, and numbers as text.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-/// How much is simulated.
+/// The extent of a simulation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Effort {
-    /// Small tables and few lookups: to see that all works.
+    /// Small tables and few lookups, to check that everything works.
     pub quick: bool,
-    /// Threads; results do not depend on how many.
+    /// The number of threads, which does not affect results.
     pub threads: usize,
-    /// Names keys and packets.
+    /// The seed of keys and packets.
     pub seed: u64,
 }
 
 /// A curve.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
-    /// What it is of, for the legend.
+    /// The label in the legend.
     pub name: String,
-    /// As many as the chart has places; none where nothing was simulated.
+    /// The values, one for each position of the chart; `None` where it was not simulated.
     pub values: Vec<Option<f64>>,
 }
 
-/// A figure of ours.
+/// A chart of simulated values.
 #[derive(Clone, Debug, Serialize)]
 pub struct Chart {
-    /// Its name, without spaces.
+    /// The identifier, without spaces.
     pub id: &'static str,
-    /// The heading above it.
+    /// The heading.
     pub title: String,
-    /// What was simulated.
+    /// The description.
     pub about: String,
-    /// What the axis is.
+    /// The label of the axis.
     pub axis: &'static str,
-    /// The axis's values, as text.
+    /// The positions of the axis, as text.
     pub places: Vec<String>,
-    /// What the numbers are.
+    /// The unit of the values.
     pub unit: &'static str,
-    /// Whether places follow each other.
+    /// Whether positions are ordered.
     pub lines: bool,
     /// The curves.
     pub series: Vec<Series>,
 }
 
-/// Lines of cells, separated by commas (RFC 4180).
+/// CSV (RFC 4180).
 pub(crate) struct Csv(String);
 
 impl Csv {
-    /// With names and hashes of the machines as its first lines.
+    /// Begins with the names and hashes of the machines.
     pub(crate) fn of_machines<'a>(machines: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let mut csv = Self(String::new());
         for (name, hash) in machines {
@@ -67,7 +67,7 @@ impl Csv {
         self.line(names.iter().map(|name| (*name).to_owned()));
     }
 
-    /// A line for each value of each curve.
+    /// Adds a line for each value of each curve.
     pub(crate) fn charts(&mut self, charts: &[Chart]) {
         self.head(&["figure", "series", "place", "value", "unit"]);
         for chart in charts {
@@ -93,7 +93,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A number with four digits that say something.
+/// Formats a number with four significant digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         v if v >= 1000.0 => format!("{value:.0}"),

@@ -1,4 +1,4 @@
-//! Runs: a machine, tables and one way of looking up, to the end.
+//! Runs of a machine, tables and an approach.
 
 use std::rc::Rc;
 
@@ -14,31 +14,31 @@ use crate::program::{
 };
 use crate::workload::{Packets, Tables, TablesConfig};
 
-/// What a run gave.
+/// The result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunResult {
-    /// The way of looking up.
+    /// The approach.
     pub approach: Approach,
-    /// Cycles a lookup (a packet, where there are several tables), of the slowest core.
+    /// Cycles of a lookup (of a packet, if there are several tables) on the slowest core.
     pub cycles_per_lookup: f64,
-    /// Millions of lookups a second, of all cores.
+    /// Millions of lookups a second on all cores.
     pub millions_per_second: f64,
     pub instructions_per_lookup: f64,
-    /// What the first core did.
+    /// The statistics of the first core.
     pub thread: ThreadStats,
-    /// From a query's sending to its result, in picoseconds.
+    /// Latencies from a query's sending to its result, in picoseconds.
     pub query_latency: Histogram,
-    /// What the shared parts did.
+    /// Counters of the shared parts.
     pub counters: Counters,
-    /// How many different keys the accelerators' flow registers tell ([`Machine::flows`]).
+    /// The estimate of distinct keys of the accelerators' flow registers ([`Machine::flows`]).
     pub flows: Option<f64>,
-    /// Picoseconds of a cycle.
+    /// The picoseconds of a cycle.
     pub cycle_ps: u64,
-    /// The hash of all numbers that it was made with.
+    /// The hash of the configuration.
     pub config_hash: String,
 }
 
-/// The tables of a run.
+/// Builds the tables of a run.
 pub fn tables_of(config: &RunConfig) -> Tables {
     let w = &config.workload;
     Tables::new(&TablesConfig {
@@ -49,18 +49,18 @@ pub fn tables_of(config: &RunConfig) -> Tables {
     })
 }
 
-/// Runs one way of looking up.
+/// Runs an approach.
 ///
 /// # Errors
-/// Where an answer differs from the library's, or nothing goes on any more.
+/// Returns an error if an answer differs from the library's, or if the run makes no progress.
 pub fn run(config: &RunConfig, approach: Approach, tables: &Rc<Tables>) -> Result<RunResult, SimError> {
     traced(config, approach, tables, 0..0).map(|(result, _)| result)
 }
 
-/// The same, with all that happened to some lookups, counted after the warm-up.
+/// Runs an approach and records the steps of some lookups, counted after the warm-up.
 ///
 /// # Errors
-/// As [`run`].
+/// Returns the errors of [`run`].
 pub fn traced(
     config: &RunConfig,
     approach: Approach,
@@ -94,7 +94,7 @@ pub fn traced(
     Ok((result, machine.spans().to_vec()))
 }
 
-/// The machine, its caches filled, with programs on its cores.
+/// Builds the machine with filled caches and programs on its cores.
 fn machine(config: &RunConfig, approach: Approach, tables: &Rc<Tables>) -> Machine {
     let mut machine = Machine::new(&config.machine.with_pieces_of(tables.largest_piece()));
     if config.workload.warm {

@@ -1,9 +1,8 @@
-//! Searches by halves.
+//! Binary search.
 
 use crate::machine::SimError;
 
-/// The least number from `low` to `high` for which `enough` holds, which then holds for all larger ones; `high` where it
-/// holds for none.
+/// Returns the least number from `low` to `high` for which the monotonic `enough` holds; `high` if it holds for none.
 pub(crate) fn least(
     mut low: u64,
     mut high: u64,

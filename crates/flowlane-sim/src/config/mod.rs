@@ -1,5 +1,5 @@
-//! The machine in numbers: TOML with units in the names of keys, presets, and a hash that says which numbers a
-//! result was made with.
+//! The simulated machine in numbers: TOML with units in the key names, presets, and a hash that identifies the
+//! numbers of a result.
 
 mod run;
 
@@ -11,130 +11,130 @@ use strum::{Display, EnumString, IntoStaticStr, VariantArray};
 
 use crate::event::Ps;
 
-/// A machine.
+/// The configuration of a machine.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineConfig {
     /// The cores.
     pub core: CoreConfig,
-    /// Each core's first cache.
+    /// The first-level cache of each core.
     pub l1: PrivateCache,
-    /// Each core's second cache, which holds all that the first has.
+    /// The second-level cache of each core, which includes the first level.
     pub l2: PrivateCache,
-    /// The shared cache.
+    /// The shared last-level cache.
     pub llc: LlcConfig,
-    /// What becomes of lines that others have.
+    /// Coherence between private caches.
     pub snoop: SnoopConfig,
     /// The interconnect.
     pub mesh: MeshConfig,
     /// Memory.
     pub dram: DramConfig,
-    /// The accelerator beside each slice.
+    /// The accelerator next to each slice.
     pub accelerator: AcceleratorConfig,
-    /// An engine beside each core's second cache.
+    /// An engine next to each core's second-level cache.
     pub near_l2: NearL2Config,
-    /// Associative memories.
+    /// Ternary content-addressable memories.
     pub tcam: TcamConfig,
-    /// What a software lookup does beside reading the table.
+    /// Instructions of a software lookup apart from reading the table.
     pub software: SoftwareConfig,
 }
 
-/// The cores.
+/// The configuration of the cores.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct CoreConfig {
-    /// Clock of everything but memory, in MHz.
+    /// The clock of everything but memory, in MHz.
     pub clock_mhz: u64,
-    /// How many there are: one a tile, the first ones.
+    /// The number of cores, which are on the first tiles.
     pub cores: u32,
-    /// Instructions that enter the window, and leave it, in a cycle.
+    /// Instructions that enter and leave the window in a cycle.
     pub width: u32,
-    /// Instructions in the window; halved where two threads run.
+    /// Instructions in the window; halved when two threads run.
     pub rob_entries: u32,
-    /// Of those, instructions that wait for what they work on; halved where two threads run.
+    /// Instructions in the window that wait for operands; halved when two threads run.
     pub scheduler_entries: u32,
     /// Loads in the window.
     pub load_queue_entries: u32,
     /// Stores in the window.
     pub store_queue_entries: u32,
-    /// Lines asked of the shared cache at a time.
+    /// Outstanding misses to the shared cache.
     pub miss_registers: u32,
     /// Cycles from the end of a mispredicted branch to the next instruction.
     pub mispredict_cycles: u64,
-    /// Cycles that an instruction takes where nothing misses, in thousandths.
+    /// Cycles of an instruction without misses, in thousandths.
     pub base_cpi_milli: u64,
-    /// Instructions of a chain that end in a cycle.
+    /// Dependent instructions that finish in a cycle.
     pub alu_per_cycle: u64,
-    /// Pages that the first translation buffer knows, four to a set, where tables are on huge ones.
+    /// Huge pages in the first-level TLB, four to a set.
     pub tlb_entries: u32,
-    /// Pages of 4 KiB that it knows.
+    /// Pages of 4 KiB in the first-level TLB.
     pub small_tlb_entries: u32,
-    /// Size of huge pages. Tables no piece of which fills one are on pages of 4 KiB, as the library has them.
+    /// The size of huge pages. Tables without a piece of this size are on pages of 4 KiB, as in the library.
     pub page_kib: u64,
-    /// What an access to a page takes longer that it does not know, and the second one does.
+    /// The additional latency of a first-level TLB miss that hits the second level.
     pub tlb_miss_cycles: u64,
 }
 
-/// A cache of one core.
+/// The configuration of a private cache.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrivateCache {
-    /// Its size.
+    /// The size.
     pub size_kib: u64,
-    /// Lines of a set.
+    /// The associativity.
     pub ways: u64,
-    /// Cycles from a load to its use.
+    /// The load-to-use latency.
     pub latency_cycles: u64,
 }
 
-/// The shared cache.
+/// The configuration of the shared cache.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LlcConfig {
-    /// Slices: one a tile.
+    /// The number of slices, one for each tile.
     pub slices: u32,
-    /// Size of a slice.
+    /// The size of a slice.
     pub slice_kib: u64,
-    /// Lines of a set.
+    /// The associativity.
     pub ways: u64,
-    /// Cycles until a slice knows whether it has a line.
+    /// Cycles of a tag lookup.
     pub tag_cycles: u64,
-    /// Cycles more until it has the data.
+    /// Additional cycles until the data are available.
     pub data_cycles: u64,
-    /// Cycles between two requests that a slice begins.
+    /// Cycles between two requests of a slice.
     pub busy_cycles: u64,
-    /// What is put into it.
+    /// The fill policy.
     pub fill: Fill,
 }
 
 impl LlcConfig {
-    /// Bytes of all slices.
+    /// Returns the size of all slices.
     pub fn bytes(&self) -> u64 {
         u64::from(self.slices) * (self.slice_kib << 10)
     }
 }
 
-/// What is put into the shared cache.
+/// The fill policy of the shared cache.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fill {
-    /// All that comes from memory.
+    /// Lines fetched from memory are allocated.
     Allocate,
-    /// What the cores' second caches evict, and what accelerators fetch.
+    /// A victim cache: it receives the evictions of second-level caches and the lines that accelerators fetch.
     Victim,
 }
 
-/// What becomes of lines that others have.
+/// The configuration of coherence.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnoopConfig {
-    /// Cycles until another core's caches answer, the way there and back apart.
+    /// Cycles until another core's caches respond, without the mesh.
     pub private_cycles: u64,
-    /// Cycles until a request that met a locked line is made again.
+    /// Cycles until a request that met a locked line is retried.
     pub retry_cycles: u64,
 }
 
-/// The interconnect: tiles in rows and columns, messages along the row first.
+/// The configuration of the mesh: tiles in rows and columns, with row-first routing.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeshConfig {
@@ -142,49 +142,49 @@ pub struct MeshConfig {
     pub columns: u32,
     /// Rows.
     pub rows: u32,
-    /// Cycles from tile to tile.
+    /// Cycles of a hop.
     pub hop_cycles: u64,
-    /// Cycles that a link is busy with a flit of 32 bytes.
+    /// Cycles that a flit of 32 bytes occupies a link.
     pub link_busy_cycles: u64,
 }
 
-/// Memory.
+/// The configuration of memory.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct DramConfig {
-    /// Channels.
+    /// The number of channels.
     pub channels: u32,
-    /// Banks of a channel.
+    /// The number of banks of a channel.
     pub banks: u32,
-    /// Bytes of a row of a bank.
+    /// The size of a row of a bank.
     pub row_bytes: u64,
-    /// From a column's address to its data.
+    /// Column access time.
     pub cas_ps: Ps,
-    /// From a row's address to that of a column.
+    /// Row to column delay.
     pub rcd_ps: Ps,
-    /// Closing a row.
+    /// Row precharge time.
     pub rp_ps: Ps,
-    /// A line on the bus.
+    /// Transfer time of a line.
     pub burst_ps: Ps,
-    /// What the controller adds.
+    /// Latency of the controller.
     pub controller_ps: Ps,
 }
 
-/// To which accelerator a query goes.
+/// The rule that selects an accelerator for a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dispatch {
-    /// By the table's address: all queries to a table meet in one place.
+    /// By the table's address: all queries of a table go to one accelerator.
     Table,
-    /// By the address of the bucket that is read first.
+    /// By the address of the first bucket.
     Bucket,
 }
 
-/// How an accelerator has the data of other slices.
+/// How an accelerator accesses other slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Remote {
-    /// As if it were its own slice's.
+    /// With the latency of its own slice.
     Ideal,
     /// Over the mesh.
     Mesh,
@@ -194,11 +194,11 @@ pub enum Remote {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Translation {
-    /// In no time.
+    /// Without latency.
     Ideal,
-    /// By a buffer of its own.
+    /// With a TLB of its own.
     Tlb,
-    /// By asking the core that sent the query, for every access.
+    /// By a request to the core for every access.
     Core,
 }
 
@@ -206,33 +206,33 @@ pub enum Translation {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LockHold {
-    /// Until the query ends.
+    /// Until the query commits.
     Commit,
     /// Until the line has been read.
     Data,
 }
 
-/// What LOOKUP_B does to the instructions behind it.
+/// The effect of LOOKUP_B on later instructions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Blocking {
-    /// None enters the window before the answer is there.
+    /// No later instruction enters the window before the answer arrives.
     Serialise,
-    /// What a load does.
+    /// Later instructions proceed as behind a load.
     LoadLike,
 }
 
-/// Where the key of a query is.
+/// The location of a query's key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyPlace {
     /// In the shared cache.
     Llc,
-    /// In the asking core's cache, which has written it.
+    /// In the cache of the core, which has written the key.
     Core,
 }
 
-/// The accelerator beside each slice.
+/// The configuration of the accelerators.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct AcceleratorConfig {
@@ -259,7 +259,7 @@ pub struct AcceleratorConfig {
     pub packets_ahead: u32,
 }
 
-/// An engine beside each core's second cache.
+/// The configuration of the engines next to second-level caches.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NearL2Config {
@@ -270,7 +270,7 @@ pub struct NearL2Config {
     pub compare_cycles: u64,
 }
 
-/// Associative memories.
+/// The configuration of ternary content-addressable memories.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TcamConfig {
@@ -280,7 +280,7 @@ pub struct TcamConfig {
     pub busy_cycles: u64,
 }
 
-/// What a software lookup does beside reading the table.
+/// Instructions of a software lookup apart from reading the table.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct SoftwareConfig {
@@ -297,13 +297,13 @@ pub struct SoftwareConfig {
     pub vector_miss_saves_instructions: u32,
 }
 
-/// What is wrong with a configuration.
+/// An error in a configuration.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ConfigError {
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// How to mend it.
+    /// The remedy.
     pub help: Option<String>,
 }
 
@@ -318,7 +318,7 @@ impl ConfigError {
     }
 }
 
-/// For serde's "unknown field `a`, expected one of `b`, `c`" (or variant): the nearest of those expected.
+/// Returns the closest of the expected names in serde's "unknown field `a`, expected one of `b`, `c`" (or variant).
 fn suggest(message: &str) -> Option<String> {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let (unknown, known) = (quoted.next()?, quoted);
@@ -328,13 +328,13 @@ fn suggest(message: &str) -> Option<String> {
     named_enum::nearest(unknown, known).map(|name| format!("did you mean `{name}`?"))
 }
 
-/// A machine that comes with the simulator.
+/// A built-in machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Display, EnumString, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Preset>)]
 pub enum Preset {
-    /// That of the paper's simulations: gem5, full-system.
+    /// The machine of the paper's simulations: gem5, full-system.
     Paper,
-    /// That of its measurements: a Xeon Platinum 8160, Skylake-SP.
+    /// The machine of the paper's measurements: a Xeon Platinum 8160, Skylake-SP.
     SkylakeSp,
 }
 
@@ -349,15 +349,15 @@ impl From<UnknownName> for ConfigError {
 }
 
 impl Preset {
-    /// All.
+    /// All presets.
     pub const ALL: [Self; 2] = named_enum::all();
 
-    /// The name, on the command line and in configurations.
+    /// Returns the name on the command line and in configurations.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Its file, in which every number has its origin.
+    /// Returns the preset's file, which states the origin of every number.
     pub fn text(self) -> &'static str {
         match self {
             Self::Paper => include_str!("../../presets/paper.toml"),
@@ -365,17 +365,17 @@ impl Preset {
         }
     }
 
-    /// The machine.
+    /// Returns the machine.
     pub fn machine(self) -> MachineConfig {
         MachineConfig::with(self, &toml::Table::new()).expect("the presets are tested")
     }
 }
 
 impl MachineConfig {
-    /// A preset with some numbers replaced.
+    /// Returns a preset with some numbers replaced.
     ///
     /// # Errors
-    /// Where there is no such key, a value is not of its kind, or the machine cannot be.
+    /// Returns an error if a key is unknown, a value has the wrong type, or the machine is inconsistent.
     pub fn with(preset: Preset, changes: &toml::Table) -> Result<Self, ConfigError> {
         let mut table: toml::Table = toml::from_str(preset.text()).expect("the presets are tested");
         for (section, values) in changes {
@@ -393,22 +393,22 @@ impl MachineConfig {
         Ok(machine)
     }
 
-    /// All numbers, as TOML.
+    /// Returns all numbers as TOML.
     pub fn text(&self) -> String {
         toml::to_string(self).expect("numbers and names")
     }
 
-    /// A hash of all numbers (FNV-1a of [`text`](Self::text)).
+    /// Returns a hash of all numbers (FNV-1a of [`text`](Self::text)).
     pub fn hash(&self) -> u64 {
         hash_of(&self.text())
     }
 
-    /// Picoseconds of a cycle.
+    /// Returns the picoseconds of a cycle.
     pub fn cycle_ps(&self) -> Ps {
         (1_000_000 + self.core.clock_mhz / 2) / self.core.clock_mhz
     }
 
-    /// The machine with the pages that tables are on whose largest piece of memory has so many bytes.
+    /// Returns the machine with the page size of tables whose largest allocation has this many bytes.
     pub fn with_pieces_of(&self, bytes: u64) -> Self {
         let mut machine = self.clone();
         let core = &mut machine.core;
@@ -418,10 +418,10 @@ impl MachineConfig {
         machine
     }
 
-    /// Whether such a machine can be.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// Where it cannot.
+    /// Returns an error if the machine is inconsistent.
     pub fn check(&self) -> Result<(), ConfigError> {
         let tiles = self.mesh.columns.saturating_mul(self.mesh.rows);
         let within = |name: &str, value: u64, low: u64, high: u64| {
@@ -487,7 +487,7 @@ impl MachineConfig {
     }
 }
 
-/// FNV-1a.
+/// Hashes a text with FNV-1a.
 pub(crate) fn hash_of(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -1,4 +1,4 @@
-//! What is to be run: a machine, a workload, ways of looking up; and sweeps over any number of it.
+//! The configuration of runs: a machine, a workload and lookup approaches; and sweeps over any of their numbers.
 
 use flowlane::named_enum::{self, Named, UnknownName};
 use serde::{Deserialize, Serialize};
@@ -6,32 +6,32 @@ use strum::{EnumString, IntoStaticStr, VariantArray};
 
 use super::{ConfigError, MachineConfig, Preset, hash_of};
 
-/// A way of looking up.
+/// A lookup approach.
 #[derive(
     Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, Serialize, EnumString, IntoStaticStr, VariantArray,
 )]
 #[strum(serialize_all = "kebab-case", parse_err_ty = UnknownName, parse_err_fn = UnknownName::of::<Approach>)]
 #[serde(rename_all = "kebab-case")]
 pub enum Approach {
-    /// One by one, with the instructions of `rte_hash`: the paper's software.
+    /// Sequential software with the instructions of `rte_hash`: the paper's software.
     Software,
-    /// One by one, as the library's scalar body.
+    /// Sequential software with the library's scalar kernel.
     Scalar,
-    /// In batches with prefetches; across the tables of a packet where there are several.
+    /// Software in batches with prefetches, across the tables of a packet if there are several.
     Bulk,
-    /// In batches with prefetches and vectors.
+    /// Software in batches with prefetches and vectors.
     Avx512,
-    /// LOOKUP_B.
+    /// The instruction LOOKUP_B.
     HaloBlocking,
-    /// LOOKUP_NB and SNAPSHOT_READ.
+    /// The instructions LOOKUP_NB and SNAPSHOT_READ.
     HaloNonBlocking,
-    /// An engine beside the second cache, as QEI has it.
+    /// An engine next to the second-level cache, as in QEI.
     NearL2,
     /// A TCAM that holds all rules.
     Tcam,
     /// An SRAM-TCAM that holds all rules.
     SramTcam,
-    /// The library's tuple search, scalar, over rules of the profile `acl` (as many as all tables have entries).
+    /// The library's scalar tuple search over as many rules of the profile `acl` as all tables have entries.
     TupleSearch,
 }
 
@@ -40,10 +40,10 @@ impl Named for Approach {
 }
 
 impl Approach {
-    /// All.
+    /// All approaches.
     pub const ALL: [Self; 10] = named_enum::all();
 
-    /// Its name, as configurations have it.
+    /// Returns the name in configurations.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -59,31 +59,31 @@ pub enum MatchingTable {
     Last,
 }
 
-/// What is looked up.
+/// The workload of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkloadSection {
-    /// Tables: 1 for an exact-match cache, several for a search through tuples.
+    /// The number of tables: 1 for an exact-match cache, several for tuple search.
     pub tables: u32,
-    /// Slots of each table.
+    /// The slots of each table.
     pub entries: u64,
-    /// How full they are.
+    /// The load in percent of the slots.
     pub load_percent: u64,
-    /// Of a thousand lookups, so many find their key.
+    /// The share of lookups that hit, in thousandths.
     pub hit_permille: u64,
-    /// Which of several tables has it.
+    /// The table that has a packet's key, if there are several.
     pub matching: MatchingTable,
-    /// Keys that are looked up; 0 for all that are there.
+    /// The number of distinct keys looked up; 0 for all in the table.
     pub working_set: u64,
-    /// Whether the tables are in the shared cache at first.
+    /// Whether the tables are in the shared cache at the beginning.
     pub warm: bool,
-    /// Lines of buckets that another core writes, a change every `update_instructions`; 0 for none.
+    /// The number of changes by another core, one every `update_instructions`; 0 for none.
     pub updates: u64,
-    /// Instructions between its changes.
+    /// Instructions between two changes.
     pub update_instructions: u32,
-    /// Instructions beside the lookup, of whoever uses its result.
+    /// Instructions of each packet in addition to the lookup.
     pub beside_instructions: u32,
-    /// Lines of the packet that are read and written beside the lookup.
+    /// Lines of the packet that are read and written in addition to the lookup.
     pub beside_lines: u32,
 }
 
@@ -105,19 +105,19 @@ impl Default for WorkloadSection {
     }
 }
 
-/// How it is run.
+/// The execution of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunSection {
-    /// The ways of looking up.
+    /// The approaches.
     pub approaches: Vec<Approach>,
-    /// Lookups (packets, where there are several tables) that are counted.
+    /// The number of counted lookups, or of packets if there are several tables.
     pub lookups: u64,
-    /// Lookups before, which are not.
+    /// The number of lookups before the counted ones.
     pub warm_up_lookups: u64,
-    /// Cores that look up, each for itself, in the same tables.
+    /// The number of cores that look up the same tables independently.
     pub cores: u32,
-    /// Names keys and packets.
+    /// The seed of keys and packets.
     pub seed: u64,
 }
 
@@ -129,16 +129,16 @@ impl Default for RunSection {
     }
 }
 
-/// A run.
+/// The complete configuration of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunConfig {
-    /// The preset that the machine is made from.
+    /// The preset on which the machine is based.
     pub preset: Preset,
     /// The machine.
     pub machine: MachineConfig,
-    /// What is looked up.
+    /// The workload.
     pub workload: WorkloadSection,
-    /// How.
+    /// The execution.
     pub run: RunSection,
 }
 
@@ -166,16 +166,16 @@ fn paper() -> String {
 }
 
 impl RunConfig {
-    /// A run on a preset's machine.
+    /// Returns a default run on a preset's machine.
     pub fn on(preset: Preset) -> Self {
         let (workload, run) = Default::default();
         Self { preset, machine: preset.machine(), workload, run }
     }
 
-    /// Reads a run.
+    /// Parses a run.
     ///
     /// # Errors
-    /// Where the text is no TOML, has unknown keys, or describes what cannot be.
+    /// Returns an error if the text is not TOML, has unknown keys, or is inconsistent.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let file: File = toml::from_str(text).map_err(|e| ConfigError::toml(&e))?;
         let preset: Preset = file.preset.parse()?;
@@ -213,7 +213,7 @@ impl RunConfig {
         Ok(())
     }
 
-    /// All numbers, as TOML: what [`parse`](Self::parse) reads.
+    /// Returns all numbers as TOML that [`parse`](Self::parse) accepts.
     pub fn text(&self) -> String {
         #[derive(Serialize)]
         struct Whole<'a> {
@@ -227,22 +227,23 @@ impl RunConfig {
         toml::to_string(&whole).expect("numbers and names")
     }
 
-    /// A hash of all numbers.
+    /// Returns a hash of all numbers.
     pub fn hash(&self) -> u64 {
         hash_of(&self.text())
     }
 }
 
-/// Most runs of a sweep.
+/// The most runs of a sweep.
 const RUNS_MAX: usize = 10_000;
 
-/// The runs that a text describes: one, or, where it has a section `sweep` of lists (`"workload.entries" = [1024, 4096]`),
-/// one for each combination of their values. Each comes with the values that it has of them.
+/// Parses the runs of a text: one, or, with a section `sweep` of lists (`"workload.entries" = [1024, 4096]`), one for
+/// each combination of their values. Each run comes with its values.
 ///
 /// # Errors
-/// As [`RunConfig::parse`], and where a list is none, or there are more than 10,000 combinations.
+/// Returns the errors of [`RunConfig::parse`], and an error if a value of `sweep` is not a list or there are more
+/// than 10,000 combinations.
 pub fn sweep(text: &str) -> Result<Vec<(Vec<String>, RunConfig)>, ConfigError> {
-    // Whole and with its own places first, for its errors.
+    // Parsed as a whole first, so that errors point at the original text.
     RunConfig::parse(text)?;
     let mut table: toml::Table = toml::from_str(text).map_err(|e| ConfigError::toml(&e))?;
     let Some(toml::Value::Table(axes)) = table.remove("sweep") else {
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_what_would_be_right() {
+    fn errors_suggest_the_correct_value() {
         let help = |text: &str| sweep(text).unwrap_err().help.unwrap();
         assert_eq!(help("[workload]\nentires = 4\n"), "did you mean `entries`?");
         assert_eq!(help("[run]\napproaches = [\"halo-bloking\"]\n"), "did you mean `halo-blocking`?");

@@ -1,8 +1,8 @@
-//! How far away memory is: loads that wait for each other, and several chains of such at once.
+//! Memory latency: chains of dependent loads, one at a time and several in parallel.
 //!
-//! Each load's address is that of a random line, plus a zero that the load before brought: no prefetcher knows the way, and a
-//! cache that holds a share of the lines answers that share, as it does of a table's. Memory of 2 MiB and more is on huge
-//! pages where the system gives them, as tables are.
+//! Each load's address is a random line plus a zero that the previous load returned, which defeats prefetchers. A
+//! cache that holds a share of the lines answers that share of the loads, as for a table. Memory of 2 MiB and more is
+//! on huge pages if available, as tables are.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use flowlane::memory::Memory;
 /// Words of a line.
 const LINE: usize = 8;
 
-/// Lines of memory: each has the place of the next of a cycle through all, a counter, and a zero.
+/// A cycle through lines of memory; each line has the position of the next, a counter, and a zero.
 pub(super) struct Chain {
     words: Memory<u64>,
     at: usize,
@@ -21,12 +21,12 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// One cycle through so many bytes.
+    /// Creates one cycle through a number of bytes.
     pub(super) fn new(bytes: usize, seed: u64) -> Self {
         let lines = (bytes / 64).max(2);
         let mut words = Memory::<u64>::zeroed(lines * LINE);
         let mut random = Random::for_purpose(seed, "chase");
-        // Sattolo: a permutation that is one cycle.
+        // Sattolo's algorithm yields a permutation with one cycle.
         for (n, line) in words.chunks_exact_mut(LINE).enumerate() {
             line[0] = (n * LINE) as u64;
         }
@@ -42,7 +42,7 @@ impl Chain {
         self.words.len() / LINE
     }
 
-    /// Writes every line, so that whoever runs this has them all.
+    /// Writes every line, so that this core owns all of them.
     pub(super) fn write(&mut self) {
         for line in self.words.chunks_exact_mut(LINE) {
             line[1] = line[1].wrapping_add(1);
@@ -54,7 +54,8 @@ impl Chain {
         black_box(self.words.chunks_exact(LINE).fold(0, |sum: u64, line| sum.wrapping_add(line[1])));
     }
 
-    /// Nanoseconds a load, of so many along chains of the cycle, each load with nothing but the place of the chain's next.
+    /// Returns the nanoseconds of a load on `CHAINS` parallel chains of the cycle; a load depends only on the
+    /// previous one of its chain.
     pub(super) fn cycle_nanoseconds<const CHAINS: usize>(&mut self, loads: usize) -> f64 {
         let words: &[u64] = &self.words;
         let (apart, steps) = (self.lines() / CHAINS * LINE, loads / CHAINS);
@@ -70,7 +71,7 @@ impl Chain {
         took.as_secs_f64() * 1e9 / (steps * CHAINS) as f64
     }
 
-    /// Nanoseconds a load and an addition, of so many loads of random lines.
+    /// Returns the nanoseconds of a load and an addition, over loads of random lines.
     pub(super) fn nanoseconds(&mut self, loads: usize) -> f64 {
         let words: &[u64] = &self.words;
         let (lines, mut at, mut state) = (self.lines() as u64, ZERO, self.state);
@@ -87,13 +88,13 @@ impl Chain {
     }
 }
 
-/// The word of a line that stays zero.
+/// The index of a line's word that stays zero.
 const ZERO: usize = 2;
 
-/// Chains that are followed at once: more than a core asks memory for at a time.
+/// The number of parallel chains, which exceeds the outstanding misses of a core.
 pub(super) const MANY: usize = 24;
 
-/// Branches that go as coins fall, and as many that go one way and the other by turns: both do the same work.
+/// Random branches, and as many alternating ones that do the same work.
 pub(super) struct Branches {
     coins: Vec<u8>,
     turns: Vec<u8>,
@@ -110,9 +111,9 @@ impl Branches {
         }
     }
 
-    /// Nanoseconds that a wrongly predicted one costs.
+    /// Returns the nanoseconds of a misprediction.
     pub(super) fn nanoseconds(&self) -> f64 {
-        // Half of the coins are predicted wrongly.
+        // Half of the random branches are mispredicted.
         ((Self::pass(&self.coins) - Self::pass(&self.turns)) / (self.coins.len() as f64 / 2.0)).max(0.0)
     }
 
@@ -120,7 +121,7 @@ impl Branches {
         let mut sum = 0u64;
         let begun = Instant::now();
         for bit in bits {
-            // A body that cannot be made an unconditional one.
+            // `black_box` keeps the compiler from removing the branch.
             if *bit != 0 {
                 sum = black_box(sum + 1);
             }

@@ -1,9 +1,9 @@
-//! From latencies to the numbers of a machine.
+//! Fits a machine's numbers to measured latencies.
 //!
-//! What is measured directly is put in: clock, caches, branches, misses at once. The last cache's size and distance, and
-//! memory's distance, are those with which a simulated chain takes what the real one takes: a machine that is shared may
-//! have much less of the last cache than the system says. Computing is calibrated on tables in the first cache. Lookups in
-//! larger tables have no part in it.
+//! Directly measured numbers are adopted: clock, caches, branches, outstanding misses. The size and latency of the
+//! last cache and the latency of memory are chosen so that a simulated chain takes as long as the real one; on a
+//! shared machine, much less of the last cache may be available than the system reports. Computing is calibrated on
+//! tables in the first-level cache. Lookups in larger tables are not used for calibration.
 
 use serde::Serialize;
 
@@ -14,35 +14,36 @@ use crate::machine::SimError;
 use crate::program::{chase_cycles, dirty_cycles};
 use crate::search::least;
 
-/// A machine that behaves as this one.
+/// A simulated machine that behaves as this host.
 #[derive(Clone, Debug, Serialize)]
 pub struct Fit {
-    /// The machine: Skylake-SP's structure, this one's numbers.
+    /// The machine: the structure of Skylake-SP with this host's numbers.
     pub machine: MachineConfig,
-    /// Cycles of a load of a chain over so many KiB, measured and simulated.
+    /// Cycles of a load of a chain by its size in KiB, measured and simulated.
     pub chains: Vec<(u64, f64, f64)>,
-    /// Of the line that another core wrote, the same; none where it was not to be had.
+    /// Cycles of a load of a line that another core wrote, measured and simulated, if available.
     pub dirty_line: Option<(f64, f64)>,
-    /// What was not to be had, and is the preset's.
+    /// Numbers that could not be measured and are the preset's.
     pub kept: Vec<Kept>,
 }
 
-/// Numbers that are the preset's.
+/// Numbers that are taken from the preset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Kept {
-    /// Which.
+    /// The keys of the numbers.
     pub keys: &'static [&'static str],
     pub why: &'static str,
 }
 
-/// Lines at once, at the least. A core has registers for more (line-fill buffers of Intel's: 10 to 12); walks of page tables and
-/// other tenants of the memory leave 9 here, and in some runs 5, in which lookups nonetheless go on as with 9.
+/// The fewest outstanding misses. A core has registers for more (line-fill buffers of Intel's: 10 to 12). Page-table
+/// walks and other tenants of the memory leave 9 on the measured host, and in some runs 5, although lookups in those
+/// runs proceed as with 9.
 const MISSES_LEAST: u32 = 8;
 
-/// The numbers with which the simulated machine behaves as what was measured.
+/// Fits a machine to the measurements.
 ///
 /// # Errors
-/// Where a simulated machine gets stuck.
+/// Returns an error if a simulated machine gets stuck.
 pub fn fit(measured: &Measured, cases: &Cases) -> Result<Fit, SimError> {
     let latencies = &measured.latencies;
     let cycles = |ns: f64| ns / latencies.cycle_ns;
@@ -78,8 +79,8 @@ pub fn fit(measured: &Measured, cases: &Cases) -> Result<Fit, SimError> {
     Ok(Fit { machine, chains, dirty_line, kept })
 }
 
-/// The last cache and memory: the size and distance with which random loads of pieces of all sizes beyond the second cache
-/// take what they take. A cache answers the share of them that it holds.
+/// Fits the last cache and memory: the size and latency with which random loads in regions of all sizes beyond the
+/// second-level cache take as long as measured. A cache answers the share of loads that it holds.
 fn fit_shared(
     machine: &mut MachineConfig,
     latencies: &Latencies,
@@ -89,11 +90,11 @@ fn fit_shared(
     let l2 = (machine.l2.size_kib as f64, machine.l2.latency_cycles as f64);
     let chains = latencies.chain_ns.iter().map(|(kib, ns)| (*kib as f64, ns / latencies.cycle_ns));
     let beyond: Vec<(f64, f64)> = chains.filter(|(kib, _)| *kib > l2.0).collect();
-    // As near as Skylake's own, with its own size.
+    // Starts from Skylake-SP's own size and latency.
     let own = Preset::SkylakeSp.machine();
     let mut near = machine.clone();
     (near.llc.slice_kib, near.llc.ways) = (own.llc.slice_kib, own.llc.ways);
-    // Of six times the second cache that answers a sixth.
+    // The region is six times the second-level cache, which answers a sixth of the loads.
     let mixed = chase_cycles(&near, (6 * near.l2.size_kib) << 10, 0, true)?;
     let nearest = (mixed - l2.1 / 6.0) * 6.0 / 5.0;
     let most = llc_kib.map_or(32.0 * l2.0, |kib| kib as f64);
@@ -118,19 +119,20 @@ fn fit_shared(
     Ok(())
 }
 
-/// Shares of random loads of so many KiB that the second and the last cache answer, which hold different lines.
+/// Returns the shares of random loads in a region that the second and the last cache answer; they hold different
+/// lines.
 fn shares(kib: f64, l2: (f64, f64), llc: (f64, f64)) -> (f64, f64) {
     let near = (l2.0 / kib).min(1.0);
     (near, (llc.0 / kib).min(1.0 - near))
 }
 
-/// Cycles of such a load; caches are sizes in KiB and cycles.
+/// Returns the cycles of a random load in a region; caches are given by size in KiB and cycles.
 fn load_cycles(kib: f64, l2: (f64, f64), llc: (f64, f64), memory: f64) -> f64 {
     let (near, shared) = shares(kib, l2, llc);
     near * l2.1 + shared * llc.1 + (1.0 - near - shared) * memory
 }
 
-/// Cycles of a load from memory, by the longest chain.
+/// Returns the cycles of a load from memory, by the longest chain.
 fn memory_cycles(beyond: &[(f64, f64)], l2: (f64, f64), llc: (f64, f64)) -> f64 {
     let (kib, cycles) = *beyond.last().expect("chains beyond the second cache");
     let (near, shared) = shares(kib, l2, llc);
@@ -138,10 +140,11 @@ fn memory_cycles(beyond: &[(f64, f64)], l2: (f64, f64), llc: (f64, f64)) -> f64 
     if far < 0.1 { cycles } else { (cycles - near * l2.1 - shared * llc.1) / far }
 }
 
-/// Bytes of which no simulated cache has anything.
+/// A region of which no simulated cache holds a significant share.
 const FAR_BYTES: u64 = 256 << 20;
 
-/// What another core's cache takes to answer; cycles of a line that it wrote, measured and simulated.
+/// Fits the response time of another core's cache, and returns the measured and simulated cycles of a load of a line
+/// that it wrote.
 fn fit_transfer(
     machine: &mut MachineConfig,
     latencies: &Latencies,
@@ -164,7 +167,8 @@ fn fit_transfer(
     Ok(Some((cycles, dirty_cycles(machine)?)))
 }
 
-/// Cycles of an instruction, by single lookups in tables in the first cache; then the instructions of a batch's lookup.
+/// Fits the cycles of an instruction by single lookups in tables in the first-level cache, and then the instructions
+/// of a batched lookup.
 fn fit_computing(
     machine: &mut MachineConfig,
     measured: &Measured,
@@ -219,12 +223,12 @@ fn instructions_of(machine: &mut MachineConfig, method: LookupMethod) -> &mut u3
 }
 
 impl Fit {
-    /// A configuration that `sim run` reads: this machine's numbers over the preset's.
+    /// Returns a configuration for `sim run`: this host's numbers over the preset's.
     pub fn text(&self, of: &str) -> String {
         let m = &self.machine;
         let mut out = format!(
-            "# {of}, as `flowlane sim calibrate` found it. What is not named here is that of Skylake-SP.\n\
-             # [M] measured, [C] so that tables in the first cache take what they take here.\n\
+            "# {of}, fitted by `flowlane sim calibrate`. All other numbers are Skylake-SP's.\n\
+             # [M] measured, [C] calibrated on lookups in tables in the first-level cache.\n\
              preset = \"{}\"\n",
             Preset::SkylakeSp
         );
@@ -285,7 +289,7 @@ impl Fit {
 mod tests {
     use super::*;
 
-    /// The latencies of a simulated machine, as if they had been measured.
+    /// Returns the latencies of a simulated machine in the form of measurements.
     fn latencies_of(machine: &MachineConfig) -> Latencies {
         let cycle_ns = machine.cycle_ps() as f64 / 1e3;
         let l2 = machine.l2.size_kib;
@@ -316,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_not_written() {
+    fn unmeasured_numbers_are_not_written() {
         let (machine, why) = (Preset::SkylakeSp.machine(), "");
         let fit = |keys| Fit {
             machine: machine.clone(),
@@ -327,14 +331,14 @@ mod tests {
         let written = |keys| toml::from_str::<toml::Table>(&fit(keys).text("A machine")).unwrap();
         let all = written(&[]);
         assert!(all["machine"]["l2"].get("ways").is_some() && all["machine"].get("snoop").is_some());
-        // The same name in another section stays; a section without anything goes.
+        // An equal name in another section stays, and an empty section is removed.
         let some = written(&["l2.ways", "snoop.private_cycles"]);
         assert!(some["machine"]["l2"].get("ways").is_none() && some["machine"]["l1"].get("ways").is_some());
         assert!(some["machine"].get("snoop").is_none());
     }
 
     #[test]
-    fn a_last_cache_that_others_fill_is_said_to_be_gone() {
+    fn a_last_cache_filled_by_other_tenants_is_reported() {
         let mut latencies = latencies_of(&Preset::SkylakeSp.machine());
         for (_, ns) in &mut latencies.chain_ns[2..] {
             *ns = 110.0;

@@ -1,4 +1,4 @@
-//! Software lookups on this machine: the same tables and the same ways as are simulated.
+//! Software lookups on this host, with the tables and methods that are also simulated.
 
 use std::hint::black_box;
 use std::rc::Rc;
@@ -15,19 +15,19 @@ use crate::machine::SimError;
 use crate::run::run;
 use crate::workload::{KEY_WORDS, Tables, TablesConfig};
 
-/// A way of looking up that is timed, and simulated.
+/// A lookup method that is timed and simulated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "lowercase")]
 #[serde(rename_all = "kebab-case")]
 pub enum LookupMethod {
-    /// One key after the other, in one table.
+    /// One key at a time, in one table.
     Single,
     /// Batches with prefetches, in one table.
     Bulk,
-    /// The same with the vectors that are chosen for this machine.
+    /// Batches with prefetches and the vectors selected for this host, in one table.
     #[strum(to_string = "bulk, vectors")]
     Vectors,
-    /// One packet after the other, in tables one by one until one has it.
+    /// One packet at a time, table by table until one has the key.
     #[strum(to_string = "tuple space")]
     Tuples,
 }
@@ -39,7 +39,7 @@ impl LookupMethod {
         self.into()
     }
 
-    /// How it is simulated.
+    /// Returns the simulated approach.
     fn approach(self) -> Approach {
         match self {
             Self::Bulk => Approach::Bulk,
@@ -53,28 +53,28 @@ impl LookupMethod {
     }
 }
 
-/// Tables of the tuple space.
+/// The number of tables of the tuple space.
 const TUPLES: u32 = 8;
 
-/// How full tables are.
+/// The load of the tables.
 const LOAD_PERCENT: u64 = 75;
 
-/// Bytes of a bucket and the entries of its slots, a slot: what lookups read.
+/// Bytes of a bucket and its entries for each slot.
 const SLOT_BYTES: u64 = 28;
 
-/// Lookups of a pass: their keys fit the first caches beside a table.
+/// Lookups of a pass; the keys fit the first-level cache next to a table.
 const PASS: usize = 2048;
 
-/// Passes before one that counts, at most.
+/// The most passes before a counted one.
 const WARM_PASSES_MAX: u64 = 32;
 
-/// Names keys and packets.
+/// The seed of keys and packets.
 const SEED: u64 = 9;
 
-/// A way, and tables of a size.
+/// A method with tables of a size.
 pub struct Case {
     pub method: LookupMethod,
-    /// Bytes that its lookups read.
+    /// The bytes that lookups read.
     pub bytes: u64,
     tables: Rc<Tables>,
     config: RunConfig,
@@ -82,7 +82,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// Tables with about so many bytes.
+    /// Builds tables of about this size.
     pub fn new(method: LookupMethod, bytes: u64) -> Self {
         let slots = (bytes / SLOT_BYTES / u64::from(method.tables())).max(8);
         // The library rounds up.
@@ -101,13 +101,13 @@ impl Case {
         Self { method, bytes, tables, config, random }
     }
 
-    /// Nanoseconds a lookup: a pass of keys that are there, after others of other keys, until the caches have of the tables
-    /// what they can.
+    /// Returns the nanoseconds of a lookup, over a pass of present keys. Untimed passes with other keys precede it,
+    /// until the caches hold as much of the tables as they can.
     ///
     /// # Panics
-    /// Where a key is not found.
+    /// Panics if a key is not found.
     pub fn nanoseconds(&mut self) -> f64 {
-        // Twice as many lookups as lines. What is much larger than the second cache is not there anyway.
+        // Twice as many lookups as lines. Tables much larger than the second-level cache are not cached anyway.
         let warm = (2 * self.bytes / 64 / PASS as u64).clamp(1, WARM_PASSES_MAX);
         for _ in 0..warm {
             let keys = self.draw(PASS);
@@ -121,7 +121,7 @@ impl Case {
         took
     }
 
-    /// Keys that are there.
+    /// Draws keys that are in the tables.
     pub fn draw(&mut self, count: usize) -> Vec<[u32; KEY_WORDS]> {
         let (tables, random) = (&self.tables, &mut self.random);
         let mut key = || {
@@ -131,7 +131,7 @@ impl Case {
         (0..count).map(|_| key()).collect()
     }
 
-    /// Looks keys up; says how many were found.
+    /// Looks up keys and returns the number of hits.
     pub fn pass_over(&self, keys: &[[u32; KEY_WORDS]]) -> usize {
         let table = self.tables.table(0);
         match self.method {
@@ -149,14 +149,14 @@ impl Case {
         (0..self.tables.len()).find_map(|n| black_box(self.tables.table(n).lookup(key)))
     }
 
-    /// Cycles a lookup that are simulated.
+    /// Returns the simulated cycles of a lookup.
     ///
     /// # Errors
-    /// Where the machine gets stuck.
+    /// Returns an error if the machine gets stuck.
     pub fn simulate(&self, machine: &MachineConfig) -> Result<f64, SimError> {
         let mut config = self.config.clone();
         config.machine = machine.clone();
-        // Until what fits the second cache is there.
+        // Warms up until the second-level cache is filled.
         let lines = self.bytes.min(machine.l2.size_kib << 10) / 64;
         (config.run.warm_up_lookups, config.run.lookups) = ((lines * 2).clamp(2000, 60_000), 4000);
         Ok(run(&config, self.method.approach(), &self.tables)?.cycles_per_lookup)

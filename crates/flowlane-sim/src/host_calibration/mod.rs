@@ -1,8 +1,8 @@
-//! This machine: how far away its caches and its memory are, as numbers of a [`MachineConfig`], and how fast software
-//! lookups are on it, beside what is simulated of them.
+//! Calibration of a simulated machine on this host: latencies of caches and memory as numbers of a [`MachineConfig`],
+//! and measured software lookups next to simulated ones.
 //!
-//! Everything is measured in rounds, a short pass of each thing a round, so that what disturbs the machine disturbs all
-//! alike; of ten of a thing's passes one took less time than what is told.
+//! Measurements run in rounds with a short pass of each, so that disturbances affect all of them. The reported value
+//! is the 10th percentile of the passes.
 
 mod chase;
 mod fit;
@@ -24,22 +24,22 @@ use crate::machine::SimError;
 
 /// Rounds of a measurement.
 const ROUNDS: usize = 200;
-/// The same where it is only to be seen that all works.
+/// Rounds of a quick measurement.
 const QUICK_ROUNDS: usize = 3;
 
 /// Loads of a chain in a round.
 const LOADS: usize = 4096;
 
-/// A cache as the system describes it.
+/// The shape of a cache, as the system reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct CacheShape {
-    /// Its size.
+    /// The size.
     pub kib: u64,
-    /// Lines of a set.
+    /// The associativity.
     pub ways: u64,
 }
 
-/// The data caches that the system says are there, the first one first: as many as it knows.
+/// Returns the data caches that the system reports, from the first level.
 pub fn caches() -> Vec<CacheShape> {
     let read = |index: u32, what: &str| {
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{what}");
@@ -57,42 +57,42 @@ pub fn caches() -> Vec<CacheShape> {
     found
 }
 
-/// How far away things are.
+/// Measured latencies.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Latencies {
-    /// Nanoseconds of a cycle.
+    /// The length of a cycle.
     pub cycle_ns: f64,
-    /// Nanoseconds that a wrongly predicted branch costs.
+    /// The cost of a mispredicted branch.
     pub mispredict_ns: f64,
-    /// Nanoseconds of a load in a chain over so many KiB.
+    /// The latency of a load by the size of the chain in KiB.
     pub chain_ns: Vec<(u64, f64)>,
-    /// Nanoseconds a load over the most of those, where many are under way.
+    /// The time of a load in the largest chain with many loads in parallel.
     pub many_ns: f64,
-    /// Nanoseconds of a load of a line that another core has written; none where there is no other core.
+    /// The latency of a load of a line that another core has written; `None` with a single core.
     pub dirty_line_ns: Option<f64>,
 }
 
-/// A way of looking up in tables of a size, measured.
+/// A measured lookup method, with tables of a size.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Lookup {
     pub method: LookupMethod,
-    /// What its tables are to be in.
+    /// The intended location of the tables.
     pub level: MemoryLevel,
-    /// Bytes that lookups read.
+    /// The bytes that lookups read.
     pub bytes: u64,
-    /// Nanoseconds a lookup.
+    /// The time of a lookup.
     pub ns: f64,
 }
 
-/// Where tables are.
+/// The cache level that tables fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryLevel {
-    /// The first cache: computing is calibrated on these.
+    /// The first-level cache, on which computing is calibrated.
     L1,
     /// The second cache.
     L2,
-    /// The last one.
+    /// The last-level cache.
     #[strum(to_string = "LLC")]
     Llc,
     #[strum(to_string = "memory")]
@@ -106,7 +106,8 @@ impl MemoryLevel {
         self.into()
     }
 
-    /// Bytes of tables that are there, of a machine whose caches have so many KiB; the last one may have less for us.
+    /// Returns the size of tables for this level on a host with these caches. The last cache may be smaller for this
+    /// process.
     fn bytes(self, caches: &[CacheShape], quick: bool) -> u64 {
         let kib = |n: usize, default: u64| caches.get(n).map_or(default, |cache| cache.kib);
         let (l1, l2, llc) = (kib(0, 32), kib(1, 1024), kib(2, 16 << 10));
@@ -117,29 +118,29 @@ impl MemoryLevel {
             // Halfway, in octaves.
             Self::Llc => ((l2 * llc) as f64).sqrt() as u64 * 1024,
             Self::Memory if quick => 16 << 20,
-            // Four times what the last cache has, within reason.
+            // Four times the last cache, within limits.
             Self::Memory => (llc << 12).clamp(128 << 20, 1 << 30),
         }
     }
 }
 
-/// What was measured.
+/// The measurements of a host.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Measured {
-    /// What the system says of the caches.
+    /// The caches that the system reports.
     pub caches: Vec<CacheShape>,
     pub latencies: Latencies,
     pub lookups: Vec<Lookup>,
-    /// The share of the memory that is on huge pages; none where the system does not tell.
+    /// The share of memory on huge pages; `None` if the system does not report it.
     pub huge: Option<f64>,
-    /// What others did beside this.
+    /// Disturbance by other processes.
     pub disturbed: Disturbed,
 }
 
 /// The tables whose lookups were measured.
 pub struct Cases(Vec<(MemoryLevel, Case)>);
 
-/// Measures this machine; `watch` is told which share is done.
+/// Measures this host; `watch` receives the finished share.
 pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     let caches = caches();
     let bytes = |level: MemoryLevel| level.bytes(&caches, quick);
@@ -162,7 +163,7 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
         note(pace::cycle_ns());
         note(branches.nanoseconds());
         for (_, chain) in &mut chains {
-            // What fits a cache is in it again.
+            // Reloads the parts that fit a cache.
             chain.read();
             chain.nanoseconds(chain.lines().min(8 * LOADS));
             note(chain.nanoseconds(LOADS));
@@ -177,9 +178,9 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     let waited = pace::waited_since(begun);
     passes.iter_mut().for_each(|passes| passes.sort_by(f64::total_cmp));
     let steps: Vec<f64> = steps.into_iter().map(|ns| ns / reported(&passes[0])).collect();
-    // The first case is computing alone: what changes it is others.
+    // The first case is pure computing, so that variation is due to other processes.
     let disturbed = Disturbed::of(&passes[3 + chains.len()], &steps, waited);
-    // Others can only take registers away.
+    // The fastest pass, since other processes can only occupy registers.
     let many_ns = passes[2 + chains.len()][0];
     let mut reported_ns = passes.into_iter().map(|passes| reported(&passes));
     let mut next = || reported_ns.next().expect("one for each");
@@ -197,12 +198,12 @@ pub fn measure(quick: bool, watch: &dyn Fn(f64)) -> (Measured, Cases) {
     (Measured { caches, latencies, lookups, huge, disturbed }, Cases(cases))
 }
 
-/// What is told of passes, sorted.
+/// Returns the reported percentile of sorted passes.
 fn reported(passes: &[f64]) -> f64 {
     passes[passes.len() * pace::REPORTED_PERMILLE / 1000]
 }
 
-/// Of a process's memory (`smaps_rollup` of Linux), the share that is on huge pages.
+/// Returns the share of a process's memory that is on huge pages, from Linux's `smaps_rollup`.
 fn huge_share(rollup: &str) -> Option<f64> {
     let kib = |name: &str| -> Option<f64> {
         let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
@@ -212,7 +213,7 @@ fn huge_share(rollup: &str) -> Option<f64> {
     Some(kib("AnonHugePages:")? / all)
 }
 
-/// Sizes of the chains in KiB: in the first cache, in the second, and from there on by halves of an octave.
+/// Returns the sizes of the chains in KiB: in the first and second cache, and beyond in steps of half an octave.
 fn chain_sizes(caches: &[CacheShape], most: u64) -> Vec<u64> {
     let l1 = caches.first().map_or(32, |cache| cache.kib);
     let l2 = caches.get(1).map_or(1024, |cache| cache.kib);
@@ -222,34 +223,34 @@ fn chain_sizes(caches: &[CacheShape], most: u64) -> Vec<u64> {
         sizes.extend([kib + kib / 2, 2 * kib]);
         kib *= 2;
     }
-    // Far out an octave is a step.
+    // Far beyond the caches, the step is an octave.
     sizes.retain(|kib| *kib <= 16 * l2 || (*kib / l2).is_power_of_two());
     sizes
 }
 
-/// A measured way of looking up beside what is simulated of it.
+/// A measured lookup method next to its simulation.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Compared {
-    /// What was measured.
+    /// The measurement.
     pub measured: Lookup,
-    /// Cycles a lookup that were.
+    /// The measured cycles of a lookup.
     pub measured_cycles: f64,
-    /// Cycles a lookup on the simulated machine.
+    /// The simulated cycles of a lookup.
     pub simulated_cycles: f64,
 }
 
 impl Compared {
-    /// How far the simulation is off, as a share of what was measured.
+    /// Returns the relative error of the simulation.
     pub fn error(&self) -> f64 {
         self.simulated_cycles / self.measured_cycles - 1.0
     }
 }
 
 impl Cases {
-    /// Simulates all that was measured.
+    /// Simulates all measured lookups.
     ///
     /// # Errors
-    /// Where the machine gets stuck.
+    /// Returns an error if the machine gets stuck.
     pub fn compare(&self, measured: &Measured, machine: &MachineConfig) -> Result<Vec<Compared>, SimError> {
         let pairs = self.0.iter().zip(&measured.lookups);
         pairs
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_gives_a_machine_that_reads_back_and_lookups_that_agree_with_the_tables() {
+    fn a_calibrated_machine_reads_back() {
         let (measured, cases) = measure(true, &|_| {});
         assert_eq!(measured.lookups.len(), LookupMethod::ALL.len() * MemoryLevel::ALL.len());
         assert!(measured.lookups.iter().all(|lookup| lookup.ns > 0.0));

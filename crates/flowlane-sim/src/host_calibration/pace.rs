@@ -1,11 +1,11 @@
-//! The pace of a core: how long its cycles are, and whether somebody else has a part of it.
+//! The pace of a core: the length of its cycles, and how much of it other processes use.
 //!
-//! Two loops over registers alone. In the first every operation waits for the one before, a cycle each on every core that
-//! there is, whoever else is on it: it tells how long a cycle is, which the time-stamp counter does not. In the second eight
-//! chains go on at once, four operations a step of which one is a multiplication: a cycle a step, since cores multiply once a
-//! cycle and do three operations more beside. Where the core's other thread takes every second place in the queue, it is one
-//! and a half to two, on cores of four to six operations a cycle. So that who is there all the while is seen, too, whom no
-//! comparison of passes with each other finds.
+//! Two loops use registers only. In the first, every operation depends on the previous one and takes a cycle on every
+//! core, whatever else runs: it measures the length of a cycle, which the time-stamp counter does not. In the second,
+//! eight chains run in parallel with four operations a step, one of them a multiplication. Cores issue one
+//! multiplication and three further operations in a cycle, so a step takes one cycle. When the core's other thread
+//! takes half of the issue slots, a step takes one and a half to two cycles, on cores of four to six operations a
+//! cycle. This detects a constant load, which no comparison of passes with each other can.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -14,17 +14,17 @@ use serde::Serialize;
 
 /// Steps of the first loop, of two operations.
 const CHAINED_STEPS: u64 = 100_000;
-/// Steps of the second one's chains.
+/// Steps of the second loop.
 const STEPS: u64 = 4000;
 const CHAINS: usize = 8;
 
-/// Cycles a step of the second loop where nobody else is on the core.
+/// Cycles of a step of the second loop on an undisturbed core.
 const UNDISTURBED: f64 = 1.0;
 
-/// Above this numbers say more of others than of the machine.
+/// The largest acceptable disturbance.
 const MOST: f64 = 0.15;
 
-/// Nanoseconds of a cycle.
+/// Returns the nanoseconds of a cycle.
 pub(super) fn cycle_ns() -> f64 {
     let mut value = black_box(1u64);
     let add = black_box(0x9e37_79b9_7f4a_7c15u64);
@@ -37,7 +37,7 @@ pub(super) fn cycle_ns() -> f64 {
     took.as_secs_f64() * 1e9 / (2 * CHAINED_STEPS) as f64
 }
 
-/// Nanoseconds of a step of the second loop.
+/// Returns the nanoseconds of a step of the second loop.
 pub(super) fn step_ns() -> f64 {
     let mut values: [u64; CHAINS] = black_box(std::array::from_fn(|n| n as u64 + 1));
     let (by, mix) = (black_box(0x5851_f42d_4c95_7f2du64), black_box(0x9e37_79b9_7f4a_7c15u64));
@@ -52,38 +52,39 @@ pub(super) fn step_ns() -> f64 {
     took.as_secs_f64() * 1e9 / (STEPS * CHAINS as u64) as f64
 }
 
-/// By how much others disturbed a measurement, in shares.
+/// Disturbance of a measurement by other processes, as shares.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Disturbed {
-    /// Who came and went: how much longer than what is told half of the passes of the same work took.
+    /// Intermittent load: the excess of the median pass over the reported percentile.
     pub spells: f64,
-    /// Who stayed: how much longer than on a core of one's own the loop took whose time there is known.
+    /// Constant load: the excess of the second loop's time over that of an undisturbed core.
     pub steady: f64,
-    /// The share of the time in which there was no core to run on; none where the system does not tell.
+    /// The share of time spent waiting for a core; `None` if the system does not report it.
     pub waited: Option<f64>,
 }
 
 impl Disturbed {
-    /// By passes of the same work, by cycles a step of the loop, and by the share of the time that was waited.
+    /// Computes the disturbance from equal passes, the cycles of the loop's steps, and the share of time spent
+    /// waiting.
     pub(super) fn of(passes: &[f64], step_cycles: &[f64], waited: Option<f64>) -> Self {
         let longer = |than: f64, what: f64| (what / than - 1.0).max(0.0);
         let spells = longer(permille(passes, REPORTED_PERMILLE), permille(passes, 500));
         Self { spells, steady: longer(UNDISTURBED, permille(step_cycles, REPORTED_PERMILLE)), waited }
     }
 
-    /// Why what was measured is not this machine's alone; none where it is.
+    /// Describes the disturbance; `None` if it is acceptable.
     pub fn sentence(&self) -> Option<String> {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let mut parts = Vec::new();
         if self.spells > MOST {
             parts.push(format!(
-                "half of the passes took {} longer than what is told here",
+                "half of the passes took {} longer than the reported value",
                 percent(self.spells)
             ));
         }
         if self.steady > MOST {
             parts.push(format!(
-                "somebody else was on this core all the while (a loop over registers takes {} longer than by itself)",
+                "another process used this core throughout (a loop over registers takes {} longer than on an idle core)",
                 percent(self.steady)
             ));
         }
@@ -94,7 +95,7 @@ impl Disturbed {
     }
 }
 
-/// Of a thousand passes so many took less than what is told: spells of others lengthen passes, and nothing shortens them.
+/// The reported percentile of passes, in thousandths: interference lengthens passes, and nothing shortens them.
 pub(super) const REPORTED_PERMILLE: usize = 100;
 
 fn permille(passes: &[f64], permille: usize) -> f64 {
@@ -103,7 +104,7 @@ fn permille(passes: &[f64], permille: usize) -> f64 {
     sorted[sorted.len() * permille / 1000]
 }
 
-/// Nanoseconds that this thread ran, and that it waited for a core (Linux: `schedstat`).
+/// Returns the nanoseconds that this thread ran and that it waited for a core (Linux: `schedstat`).
 pub(super) fn ran_and_waited() -> Option<[u64; 2]> {
     parse_schedstat(&std::fs::read_to_string("/proc/thread-self/schedstat").ok()?)
 }
@@ -113,14 +114,14 @@ fn parse_schedstat(text: &str) -> Option<[u64; 2]> {
     Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
 }
 
-/// The share of the time since then in which there was no core.
+/// Returns the share of time spent waiting for a core since `begun`.
 pub(super) fn waited_since(begun: Option<[u64; 2]>) -> Option<f64> {
     let ([ran, waited], [ran_before, waited_before]) = (ran_and_waited()?, begun?);
     let (ran, waited) = (ran - ran_before, waited - waited_before);
     Some(waited as f64 / (ran + waited).max(1) as f64)
 }
 
-/// The pace of the core that something else is measured on, taken between its passes.
+/// The pace of a core, sampled between the passes of another measurement.
 #[derive(Debug)]
 pub struct Pace {
     cycles_ns: Vec<f64>,
@@ -135,18 +136,18 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Takes it once more: about a tenth of a millisecond.
+    /// Takes a sample, which takes about a tenth of a millisecond.
     pub fn take(&mut self) {
         self.cycles_ns.push(cycle_ns());
         self.steps_ns.push(step_ns());
     }
 
-    /// Nanoseconds of a cycle; none where it was never taken.
+    /// Returns the nanoseconds of a cycle; `None` without samples.
     pub fn cycle_ns(&self) -> Option<f64> {
         (!self.cycles_ns.is_empty()).then(|| permille(&self.cycles_ns, REPORTED_PERMILLE))
     }
 
-    /// By how much others disturbed it; none where it was never taken.
+    /// Returns the disturbance; `None` without samples.
     pub fn disturbed(&self) -> Option<Disturbed> {
         let cycle_ns = self.cycle_ns()?;
         let steps: Vec<f64> = self.steps_ns.iter().map(|ns| ns / cycle_ns).collect();
@@ -159,10 +160,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_stays_all_the_while_is_seen_as_is_who_comes_and_goes() {
+    fn constant_and_intermittent_load_is_detected() {
         let calm = Disturbed::of(&[50.0; 20], &[1.05; 20], Some(0.01));
         assert_eq!((calm.spells, calm.sentence()), (0.0, None));
-        // All passes take twice as long: none differs from another.
+        // All passes take twice as long, so their comparison shows no difference.
         let steady = Disturbed::of(&[100.0; 20], &[1.9; 20], None);
         assert_eq!(steady.spells, 0.0);
         assert!((steady.steady - 0.9).abs() < 1e-9 && steady.sentence().unwrap().contains("90 % longer"));
@@ -173,18 +174,18 @@ mod tests {
         assert!(spells.sentence().unwrap().contains("60 % longer"));
         let waited = Disturbed::of(&[50.0; 20], &[1.0; 20], Some(0.5));
         assert!(waited.sentence().unwrap().contains("50 % of the time"));
-        // A core that does more at a time is not disturbed.
+        // A core that executes more operations in a cycle is not disturbed.
         assert_eq!(Disturbed::of(&[50.0; 20], &[0.7; 20], None).steady, 0.0);
     }
 
     #[test]
-    fn what_the_scheduler_tells_is_read() {
+    fn schedstat_is_parsed() {
         assert_eq!(parse_schedstat("8037 1500 3\n"), Some([8037, 1500]));
         assert_eq!(parse_schedstat(""), None);
     }
 
     #[test]
-    fn a_pace_that_was_never_taken_says_nothing() {
+    fn a_pace_without_samples_is_unknown() {
         let mut pace = Pace::default();
         assert_eq!((pace.cycle_ns(), pace.disturbed()), (None, None));
         pace.take();

@@ -1,19 +1,19 @@
-//! From core to core: reading lines that another core has written and still has.
+//! Core-to-core latency: loads of lines that another core has modified.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::chase::Chain;
 
-/// Lines: what fits every core's own cache.
+/// The size of a chain, which fits every core's private cache.
 const BYTES: usize = 128 << 10;
 
 const ROUNDS: u32 = 15;
 
-/// Nanoseconds of a load of a line that another core has written; none where there is only one core.
+/// Returns the nanoseconds of a load of a line that another core has modified; `None` with a single core.
 ///
-/// One thread writes all lines of a chain, the other one follows it; both spin meanwhile, so that the system has
-/// them on cores of their own.
+/// One thread writes all lines of a chain, the other follows it. Both spin in between, so that the system runs them
+/// on different cores.
 pub(super) fn dirty_line_ns() -> Option<f64> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         return None;
@@ -30,7 +30,7 @@ pub(super) fn dirty_line_ns() -> Option<f64> {
         scope.spawn(|| {
             for round in 0..ROUNDS {
                 wait(2 * round);
-                chain.lock().expect("nobody panics").write();
+                chain.lock().expect("no holder panics").write();
                 turn.store(2 * round + 1, Ordering::Release);
             }
         });
@@ -38,7 +38,7 @@ pub(super) fn dirty_line_ns() -> Option<f64> {
             let mut rounds = Vec::new();
             for round in 0..ROUNDS {
                 wait(2 * round + 1);
-                let mut chain = chain.lock().expect("nobody panics");
+                let mut chain = chain.lock().expect("no holder panics");
                 let lines = chain.lines();
                 rounds.push(chain.cycle_nanoseconds::<1>(lines));
                 drop(chain);

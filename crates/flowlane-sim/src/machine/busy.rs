@@ -1,29 +1,29 @@
-//! How busy the shared parts were: the first thing to look at where something is slow.
+//! Utilisation of the shared parts.
 
 use serde::Serialize;
 
 use super::Machine;
 use crate::event::Ps;
 
-/// Shares of a run's time, warm-up included, in which the busiest part of each kind was busy: 0 to 1.
+/// The utilisation of the busiest part of each kind over the run, including the warm-up: 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Busy {
-    /// The busiest accelerator had a query to work on.
+    /// The busiest accelerator.
     pub accelerator: f64,
-    /// All accelerators, in the mean.
+    /// The mean of all accelerators.
     pub accelerators_mean: f64,
-    /// The busiest engine beside a second cache had one.
+    /// The busiest engine next to a second-level cache.
     pub near_l2: f64,
-    /// The busiest slice of the shared cache began a request.
+    /// The busiest slice of the shared cache.
     pub slice: f64,
-    /// The busiest link of the mesh carried flits.
+    /// The busiest link of the mesh.
     pub link: f64,
-    /// The busiest bus of memory carried a line.
+    /// The busiest memory bus.
     pub memory_bus: f64,
 }
 
 impl Machine {
-    /// How busy the shared parts were until now.
+    /// Returns the utilisation of the shared parts so far.
     pub fn busy(&self) -> Busy {
         let whole = self.events.now().max(1) as f64;
         let share = |ps: Ps| ps as f64 / whole;

@@ -1,18 +1,18 @@
-//! The tags of a cache: sets, ways, and which line of a set was used longest ago.
+//! The tags of a set-associative cache with LRU replacement.
 
 /// Bytes of a line.
 pub const LINE_BYTES: u64 = 64;
 
-/// A line's number: its address, in lines.
+/// A line's number: its address divided by the size of a line.
 pub type Line = u64;
 
 const FREE: u64 = u64::MAX;
 
-/// What an insertion pushed out.
+/// An evicted line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Evicted {
     pub line: Line,
-    /// Whether it had been written.
+    /// Whether the line was dirty.
     pub dirty: bool,
 }
 
@@ -21,17 +21,17 @@ pub struct Evicted {
 pub struct Cache {
     sets: u64,
     ways: usize,
-    /// Of each way of each set: the line, or [`FREE`].
+    /// The line in each way of each set, or [`FREE`].
     lines: Vec<u64>,
-    /// When it was used, in uses; the lowest bit: whether it was written.
+    /// The time of the last use, counted in uses; the lowest bit is the dirty bit.
     used: Vec<u64>,
     uses: u64,
-    /// Lines that share their lowest bits go to different slices: those bits do not choose the set.
+    /// The number of slices: the low bits that select the slice do not select the set.
     skip: u64,
 }
 
 impl Cache {
-    /// An empty cache. `slices` caches share the lines between them.
+    /// Creates an empty cache that shares the lines with `slices` - 1 others.
     pub fn new(size_bytes: u64, ways: u64, slices: u64) -> Self {
         let sets = (size_bytes / LINE_BYTES / ways).max(1);
         let places = (sets * ways) as usize;
@@ -45,12 +45,12 @@ impl Cache {
         }
     }
 
-    /// Number of sets.
+    /// Returns the number of sets.
     pub fn sets(&self) -> u64 {
         self.sets
     }
 
-    /// The set of a line.
+    /// Returns the set of a line.
     #[inline]
     pub fn set_of(&self, line: Line) -> u64 {
         line / self.skip % self.sets
@@ -62,7 +62,7 @@ impl Cache {
         self.lines[from..from + self.ways].iter().position(|l| *l == line).map(|way| from + way)
     }
 
-    /// Whether the line is here; it has been used then.
+    /// Returns whether the line is present, and marks it as used.
     #[inline]
     pub fn touch(&mut self, line: Line) -> bool {
         let Some(at) = self.find(line) else { return false };
@@ -71,19 +71,19 @@ impl Cache {
         true
     }
 
-    /// Whether the line is here.
+    /// Returns whether the line is present.
     pub fn has(&self, line: Line) -> bool {
         self.find(line).is_some()
     }
 
-    /// Notes that a line, where it is here, has been written.
+    /// Marks a line, if present, as dirty.
     pub fn dirty(&mut self, line: Line) {
         if let Some(at) = self.find(line) {
             self.used[at] |= 1;
         }
     }
 
-    /// Puts a line in; says what had to go.
+    /// Inserts a line and returns the evicted one.
     pub fn insert(&mut self, line: Line, dirty: bool) -> Option<Evicted> {
         self.uses += 1;
         let stamp = self.uses << 1 | u64::from(dirty);
@@ -99,7 +99,7 @@ impl Cache {
         (evicted.line != FREE).then_some(evicted)
     }
 
-    /// Takes a line out; says whether it had been written, where it was here.
+    /// Removes a line and returns whether it was dirty; `None` if it was absent.
     pub fn remove(&mut self, line: Line) -> Option<bool> {
         let at = self.find(line)?;
         let dirty = self.used[at] & 1 == 1;
@@ -131,7 +131,7 @@ mod tests {
         for (kib, ways, sets) in [(32, 8, 64), (1024, 16, 1024), (2048, 16, 2048)] {
             let mut cache = Cache::new(kib << 10, ways, 1);
             assert_eq!(cache.sets(), sets);
-            // Exactly as many lines fit as it has places, whichever follow each other.
+            // Exactly as many consecutive lines fit as the cache has ways in all sets.
             let lines = kib * 16;
             assert!((1000..1000 + lines).all(|line| cache.insert(line, false).is_none()));
             assert_eq!(cache.insert(1000 + lines, false), Some(Evicted { line: 1000, dirty: false }));

@@ -1,9 +1,9 @@
-//! A core: a window of instructions that enter and leave it in order, and end in any, with two caches.
+//! A core: a window of instructions that enter and retire in order and finish out of order, with two caches.
 //!
-//! Of every operation it is known when it entered; when it ends is known at once, or when what it waits for has
-//! arrived. Operations leave the window in order as soon as it is known when, which may be in the future: the places
-//! that they hold until then are given back by `leaving`. Threads of a core share the way in, the caches and the
-//! miss registers; window and queues are halved.
+//! The entry time of every operation is known. Its finishing time is known at once, or when the data that it waits
+//! for have arrived. Operations retire in order as soon as that time is known, which may be in the future; until then
+//! `leaving` accounts for their window entries. The threads of a core share the front end, the caches and the miss
+//! registers; window and queues are halved.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -18,10 +18,10 @@ use super::{Event, Machine, SimError};
 use crate::config::{Blocking, MachineConfig};
 use crate::event::{Ps, UNKNOWN};
 
-/// Operations that a thread is allowed to run ahead of the clock, in cycles.
+/// Cycles that a thread may run ahead of the clock.
 const AHEAD_CYCLES: u64 = 24;
 
-/// A line that has been asked of the shared cache.
+/// A line requested from the shared cache.
 #[derive(Debug)]
 struct Miss {
     line: Line,
@@ -35,7 +35,7 @@ struct Delayed {
     line: Line,
     own: bool,
     waiter: Option<(u8, u64)>,
-    /// A prefetch, which ends for the window when it has got a register.
+    /// A prefetch, which finishes once it has a register.
     prefetch: Option<(u8, u64)>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Core {
     pub(super) followers: Vec<usize>,
     l1: Cache,
     l2: Cache,
-    /// Pages instead of lines.
+    /// The TLB, as a cache of pages.
     tlb: Cache,
     misses: Vec<Miss>,
     delayed: VecDeque<Delayed>,
@@ -97,24 +97,24 @@ impl Core {
         self.l2.touch(line)
     }
 
-    /// Takes a line out of both caches; says whether it had been written.
+    /// Removes a line from both caches and returns whether it was dirty.
     pub(super) fn drop_line(&mut self, line: Line) -> bool {
         let first = self.l1.remove(line).unwrap_or(false);
         self.l2.remove(line).unwrap_or(false) | first
     }
 }
 
-/// What came of trying to let an operation in.
+/// The result of an attempt to enter an operation.
 enum Entry {
     Entered,
-    /// Something must end first.
+    /// Another operation must finish first.
     Blocked,
-    /// There is nothing left to do.
+    /// The program has ended.
     Ended,
 }
 
 impl Machine {
-    /// Has a core go on at a time, unless it will before.
+    /// Wakes a core at a time, unless it wakes earlier.
     pub(super) fn wake(&mut self, core: u32, at: Ps) {
         let c = &mut self.cores[core as usize];
         if at < c.wake {
@@ -150,7 +150,7 @@ impl Machine {
         }
     }
 
-    /// Lets a thread's next operation in.
+    /// Enters a thread's next operation.
     fn enter(&mut self, core: u32, thread: usize) -> Result<Entry, SimError> {
         let t = &mut self.cores[core as usize].threads[thread];
         if let Some((op, cycles)) = t.fence {
@@ -202,7 +202,7 @@ impl Machine {
         }
         match t.waiting.room(op.instructions, limits.scheduler_entries / shared, at) {
             Ok(later) => at = later,
-            // Nothing is known of what is in the way; not before what is known has begun.
+            // The limiting time is unknown; retried when the known operations have begun.
             Err(later) => {
                 t.next_entry = t.next_entry.max(later);
                 return Ok(Entry::Blocked);
@@ -216,7 +216,7 @@ impl Machine {
         Ok(Entry::Entered)
     }
 
-    /// Puts an operation into the window, and begins it where nothing is missing.
+    /// Puts an operation into the window and begins it if its operands are ready.
     fn place(&mut self, core: u32, thread: usize, op: Op, at: Ps) {
         let limits = &self.config.core;
         let c = &mut self.cores[core as usize];
@@ -274,7 +274,7 @@ impl Machine {
         }
     }
 
-    /// Begins an operation whose operands are there at `at`.
+    /// Begins an operation whose operands are ready at `at`.
     fn begin(&mut self, core: u32, thread: usize, number: u64, at: Ps) {
         let cycle = self.cycle_ps;
         let c = &mut self.cores[core as usize];
@@ -289,12 +289,12 @@ impl Machine {
             Kind::Load(line) => {
                 self.access(core, line, false, Some((thread as u8, number)), at);
             }
-            // A store ends for the window when its address is known; its line is fetched beside.
+            // A store finishes when its address is known; the line is fetched in parallel.
             Kind::Store(line) => {
                 self.access(core, line, true, None, at);
                 self.end(core, thread, number, at + cycle);
             }
-            // A prefetch waits for a register only; while there is none it is in the way of what follows.
+            // A prefetch waits only for a register; until then it blocks later operations.
             Kind::Prefetch(line) => {
                 if self.access(core, line, false, None, at) {
                     self.end(core, thread, number, at + cycle);
@@ -308,7 +308,7 @@ impl Machine {
                 c.device_free = begun + busy_cycles * cycle;
                 self.end(core, thread, number, begun + latency_cycles * cycle);
             }
-            Kind::Lookup(query) => self.ask_unit(core, thread, number, query, at),
+            Kind::Lookup(query) => self.send_query(core, thread, number, query, at),
             Kind::Snapshot(batch) => {
                 let line = self.queries.batch_mut(batch).line;
                 let origin = Origin::Snapshot { core, thread: thread as u8, op: number, batch };
@@ -318,7 +318,7 @@ impl Machine {
     }
 
     /// Sends a query to its unit.
-    pub(super) fn ask_unit(&mut self, core: u32, thread: usize, op: u64, query: QueryId, at: Ps) {
+    pub(super) fn send_query(&mut self, core: u32, thread: usize, op: u64, query: QueryId, at: Ps) {
         let unit = self.unit_of(core, query);
         let q = self.queries.get_mut(query);
         (q.core, q.thread, q.op, q.unit, q.sent, q.since) = (core, thread as u8, op, unit, at, at);
@@ -330,7 +330,7 @@ impl Machine {
         self.events.at(arrival, self.component_of_unit(unit), Event::Arrive(query));
     }
 
-    /// An operation has ended, or will.
+    /// Records the finishing time of an operation.
     pub(super) fn end(&mut self, core: u32, thread: usize, number: u64, done: Ps) {
         let mut ended = vec![(number, done)];
         while let Some((number, done)) = ended.pop() {
@@ -345,7 +345,7 @@ impl Machine {
                 let next = std::mem::replace(&mut slot.next_waiter, NO_OP);
                 t.waiting.is_known(op.instructions, at);
                 match op.kind {
-                    // The common ones without going deeper.
+                    // The common kinds, without recursion.
                     Kind::Work | Kind::Branch { .. } => {
                         let chained = u64::from(op.instructions).div_ceil(self.config.core.alu_per_cycle);
                         ended.push((waiter, at + chained * self.cycle_ps));
@@ -357,8 +357,8 @@ impl Machine {
         }
     }
 
-    /// Reads a line, or asks for it in order to write it; tells the waiter when it is there. Says whether it
-    /// has begun: if not, it is the last that waits for a miss register.
+    /// Reads a line, or requests it for writing, and notifies the waiter when it arrives. Returns whether the access
+    /// has begun; if not, it waits for a miss register.
     fn access(&mut self, core: u32, line: Line, own: bool, waiter: Option<(u8, u64)>, at: Ps) -> bool {
         let (l1_ps, l2_ps) =
             (self.cycles(self.config.l1.latency_cycles), self.cycles(self.config.l2.latency_cycles));
@@ -400,7 +400,7 @@ impl Machine {
         true
     }
 
-    /// What it takes to know where a line's page is.
+    /// Returns the latency of address translation.
     fn translation(&mut self, core: u32, line: Line) -> Ps {
         let limits = &self.config.core;
         let page = line / (limits.page_kib * 1024 / LINE_BYTES);
@@ -412,7 +412,7 @@ impl Machine {
         limits.tlb_miss_cycles * self.cycle_ps
     }
 
-    /// A line has come to a core.
+    /// Handles the arrival of a line at a core.
     pub(super) fn arrived(&mut self, core: u32, line: Line, own: bool, level: Level) {
         let now = self.events.now();
         self.fill_core(core, line, own);
@@ -439,7 +439,7 @@ impl Machine {
         self.wake(core, now);
     }
 
-    /// Puts a line into a core's caches; both hold it, and what goes from the second goes from the first.
+    /// Inserts a line into a core's caches; an eviction from the second level evicts from the first.
     pub(super) fn fill_core(&mut self, core: u32, line: Line, own: bool) {
         self.note_sharer(core, line, own);
         let c = &mut self.cores[core as usize];
@@ -450,7 +450,7 @@ impl Machine {
         }
     }
 
-    /// Lets operations whose end is known leave the window, in order.
+    /// Retires operations with a known finishing time, in order.
     fn leave(&mut self, core: u32, thread: usize) {
         let threads = self.cores[core as usize].threads.len() as u32;
         let rob = self.config.core.rob_entries / threads;
@@ -480,7 +480,7 @@ impl Machine {
             self.count(core, thread, &slot, before, left);
             if let Kind::LookupNonBlocking(query) = slot.op.kind {
                 let op = self.cores[core as usize].threads[thread].first - 1;
-                self.ask_unit(core, thread, op, query, left);
+                self.send_query(core, thread, op, query, left);
             }
             if let Kind::Snapshot(batch) = slot.op.kind {
                 self.queries.end_batch(batch);
@@ -489,14 +489,14 @@ impl Machine {
         }
     }
 
-    /// Counts an operation that left.
+    /// Accounts for a retired operation.
     fn count(&mut self, core: u32, thread: usize, slot: &Slot, before: Ps, left: Ps) {
         let cycle = self.cycle_ps;
         let own_ps = u64::from(slot.op.instructions) * cycle * self.config.core.base_cpi_milli / 1000;
         let t = &mut self.cores[core as usize].threads[thread];
         let (stats, op) = (&mut t.stats, &slot.op);
         let whole = left - before;
-        // What it waited for before it could enter is nobody's data: the way in, and branches.
+        // Time before entry is attributed to the front end and branches, not to data.
         let own = whole.min(own_ps);
         let late = slot.entered.saturating_sub(before + own).min(whole - own);
         let base =

@@ -1,24 +1,24 @@
-//! Power and area: Table 4, and what lies between its points.
+//! Power and area from Table 4, interpolated between its points.
 //!
-//! Between two points the logarithm of a figure is linear in the logarithm of the capacity; beyond the first and last
-//! there is nothing but a guess, which must be asked for.
+//! Between two points, the logarithm of a figure is linear in the logarithm of the capacity. Beyond the first and
+//! last point there is only a guess, which must be requested.
 
 use flowlane::deterministic_math::{exp, ln};
 
 /// A row of Table 4.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
-    /// Bytes of rules; 0 for an accelerator.
+    /// The bytes of rules; 0 for an accelerator.
     pub capacity_bytes: f64,
-    /// Area in tiles (a core with its caches and slice).
+    /// The area in tiles (a core with its caches and slice).
     pub area_tiles: f64,
-    /// Power of doing nothing.
+    /// The static power.
     pub static_mw: f64,
-    /// Energy of a query.
+    /// The energy of a query.
     pub query_nj: f64,
 }
 
-/// Table 4's TCAMs. A KB is 1000 bytes here; the table does not say.
+/// The TCAMs of Table 4. A KB is taken as 1000 bytes; the table does not say.
 pub const TCAM: [Cost; 4] = [
     Cost { capacity_bytes: 1e3, area_tiles: 0.001, static_mw: 71.1, query_nj: 0.04 },
     Cost { capacity_bytes: 1e4, area_tiles: 0.066, static_mw: 235.3, query_nj: 0.37 },
@@ -26,26 +26,26 @@ pub const TCAM: [Cost; 4] = [
     Cost { capacity_bytes: 1e6, area_tiles: 9.343, static_mw: 26733.1, query_nj: 84.82 },
 ];
 
-/// Table 4's accelerator.
+/// The accelerator of Table 4.
 pub const ACCELERATOR: Cost =
     Cost { capacity_bytes: 0.0, area_tiles: 0.012, static_mw: 97.2, query_nj: 1.76 };
 
-/// An SRAM-TCAM of a TCAM's capacity takes 45 % less power and 57 % less area (6.4).
+/// The power of an SRAM-TCAM relative to a TCAM: 45 % less power and 57 % less area (6.4).
 pub const SRAM_POWER: f64 = 0.55;
-/// See [`SRAM_POWER`].
+/// The area of an SRAM-TCAM relative to a TCAM: see [`SRAM_POWER`].
 pub const SRAM_AREA: f64 = 0.43;
 
-/// A capacity that Table 4 says nothing of.
+/// A capacity outside Table 4.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[error("{capacity_bytes} bytes are outside of Table 4, which has 1,000 to 1,000,000")]
 pub struct Outside {
     pub capacity_bytes: f64,
 }
 
-/// The cost of a TCAM; beyond the table only where `extrapolate` asks for it.
+/// Returns the cost of a TCAM; outside the table only with `extrapolate`.
 ///
 /// # Errors
-/// Where the capacity is beyond the table, and nobody asked.
+/// Returns an error if the capacity is outside the table and `extrapolate` is false.
 pub fn tcam(capacity_bytes: f64, extrapolate: bool) -> Result<Cost, Outside> {
     let (first, last) = (TCAM[0].capacity_bytes, TCAM[3].capacity_bytes);
     let may_be_other = extrapolate && capacity_bytes > 0.0;
@@ -67,10 +67,10 @@ pub fn tcam(capacity_bytes: f64, extrapolate: bool) -> Result<Cost, Outside> {
     })
 }
 
-/// The cost of an SRAM-TCAM.
+/// Returns the cost of an SRAM-TCAM.
 ///
 /// # Errors
-/// As [`tcam`].
+/// Returns the errors of [`tcam`].
 pub fn sram_tcam(capacity_bytes: f64, extrapolate: bool) -> Result<Cost, Outside> {
     let cost = tcam(capacity_bytes, extrapolate)?;
     Ok(Cost {
@@ -82,13 +82,13 @@ pub fn sram_tcam(capacity_bytes: f64, extrapolate: bool) -> Result<Cost, Outside
 }
 
 impl Cost {
-    /// Energy of a query where so many come in a second: with the power of doing nothing shared among them.
+    /// Returns the energy of a query at a rate, including its share of the static power.
     pub fn whole_query_nj(&self, queries_per_second: f64) -> f64 {
         self.query_nj + self.static_mw * 1e6 / queries_per_second
     }
 }
 
-/// The capacity from which on a TCAM's query takes more energy than an accelerator's.
+/// Returns the capacity above which a TCAM's query takes more energy than an accelerator's.
 pub fn break_even_bytes() -> f64 {
     let (mut low, mut high) = (TCAM[0].capacity_bytes, TCAM[3].capacity_bytes);
     for _ in 0..60 {

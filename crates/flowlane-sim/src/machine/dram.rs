@@ -1,6 +1,6 @@
-//! Memory: channels of banks with an open row each, and a bus a channel.
+//! Memory: channels with banks, each with one open row, and a bus.
 //!
-//! Requests are served in the order in which they come to their bank: there is no scheduler that prefers open rows.
+//! Requests are served in the order of arrival at their bank; no scheduler prefers open rows.
 
 use crate::config::DramConfig;
 use crate::event::Ps;
@@ -9,24 +9,24 @@ use crate::machine::cache::{LINE_BYTES, Line};
 #[derive(Clone, Copy, Debug, Default)]
 struct Bank {
     free: Ps,
-    /// One more than the row that is open, 0 where none is.
+    /// The open row plus one; 0 if closed.
     open: u64,
 }
 
-/// Memory.
+/// The state of memory.
 #[derive(Clone, Debug)]
 pub struct Dram {
     config: DramConfig,
     banks: Vec<Bank>,
     buses: Vec<Ps>,
-    /// Lines that each bus has carried.
+    /// Lines carried by each bus.
     carried: Vec<u64>,
-    /// Requests whose row was open, whose bank had none open, and whose bank had another.
+    /// Requests by the state of their row: open, bank closed, another row open.
     outcomes: [u64; 3],
 }
 
 impl Dram {
-    /// All banks closed.
+    /// Creates memory with all banks closed.
     pub fn new(config: &DramConfig) -> Self {
         Self {
             config: config.clone(),
@@ -37,17 +37,17 @@ impl Dram {
         }
     }
 
-    /// The channel of a line: neighbours are in different ones.
+    /// Returns the channel of a line; neighbouring lines are in different channels.
     pub fn channel(&self, line: Line) -> u32 {
         ((line ^ line >> 12) % u64::from(self.config.channels)) as u32
     }
 
-    /// Reads or writes a line; returns when its data are at the controller's edge.
+    /// Reads or writes a line, and returns when its data are at the controller.
     pub fn access(&mut self, line: Line, at: Ps) -> Ps {
         let c = &self.config;
         let channel = self.channel(line);
         let row = line / u64::from(c.channels) / (c.row_bytes / LINE_BYTES);
-        // Banks by a few bits of the row, so that rows next to each other are in different banks.
+        // Hashed by a few bits of the row, so that neighbouring rows are in different banks.
         let number = (row ^ row >> 7) % u64::from(c.banks);
         let bank = &mut self.banks[(channel * c.banks) as usize + number as usize];
         let row = row / u64::from(c.banks) + 1;
@@ -59,7 +59,7 @@ impl Dram {
         };
         self.outcomes[outcome] += 1;
         bank.open = row;
-        // The bank's next column may follow after a burst.
+        // The bank's next column access may follow after a burst.
         let bus = &mut self.buses[channel as usize];
         let data = (ready + c.cas_ps).max(*bus);
         *bus = data + c.burst_ps;
@@ -68,12 +68,12 @@ impl Dram {
         data + c.burst_ps + (c.controller_ps - c.controller_ps / 2)
     }
 
-    /// How long the busiest bus was busy.
+    /// Returns the busy time of the busiest bus.
     pub fn busiest_ps(&self) -> Ps {
         self.carried.iter().max().map_or(0, |lines| lines * self.config.burst_ps)
     }
 
-    /// Requests whose row was open, whose bank had none open, and whose bank had another.
+    /// Returns the requests by the state of their row: open, bank closed, another row open.
     pub fn outcomes(&self) -> [u64; 3] {
         self.outcomes
     }

@@ -1,11 +1,11 @@
-//! Maps by line. Nobody goes through one, so their order has no part in what happens.
+//! Maps keyed by line. They are never iterated, so their order has no influence.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::cache::Line;
 
-/// A multiplication: lines are no secret, and not chosen by an attacker.
+/// A multiplicative hash: lines are not secret and not chosen by an attacker.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LineHasher(u64);
 

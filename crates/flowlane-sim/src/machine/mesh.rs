@@ -1,33 +1,33 @@
-//! The interconnect: a mesh of tiles, messages along the row first, then along the column.
+//! The interconnect: a mesh of tiles with row-first routing.
 //!
-//! A message reserves the links of its way when it is sent, in the order in which messages are sent. A link is busy
-//! for as long as the message's flits take; the head goes on after a hop's cycles.
+//! A message reserves the links of its path when it is sent, in the order of sending. A link is busy for as long as
+//! the message's flits take; the head proceeds after the cycles of a hop.
 
 use crate::config::MeshConfig;
 use crate::event::Ps;
 
-/// Flits of a request, and of a line with its header.
+/// Flits of a request.
 pub const REQUEST_FLITS: u64 = 1;
-/// See [`REQUEST_FLITS`].
+/// Flits of a line with its header.
 pub const LINE_FLITS: u64 = 3;
 
-/// The links.
+/// The state of the links.
 #[derive(Clone, Debug)]
 pub struct Mesh {
     columns: u32,
     rows: u32,
     hop_ps: Ps,
     busy_ps: Ps,
-    /// Until when the link from a tile to the east, west, south and north is busy.
+    /// The end of the reservation of each tile's links to the east, west, south and north.
     links: Vec<[Ps; 4]>,
-    /// Flits that each has carried.
+    /// Flits carried by each link.
     carried: Vec<[u64; 4]>,
     flits: u64,
     waited_ps: Ps,
 }
 
 impl Mesh {
-    /// Idle links.
+    /// Creates a mesh of idle links.
     pub fn new(config: &MeshConfig, cycle_ps: Ps) -> Self {
         Self {
             columns: config.columns,
@@ -41,7 +41,7 @@ impl Mesh {
         }
     }
 
-    /// Hops from a tile to another.
+    /// Returns the hops between two tiles.
     pub fn hops(&self, from: u32, to: u32) -> u32 {
         let place = |tile: u32| (tile % self.columns, tile / self.columns);
         let ((x, y), (to_x, to_y)) = (place(from), place(to));
@@ -52,7 +52,7 @@ impl Mesh {
         self.columns * self.rows
     }
 
-    /// Sends a message; returns when it arrives.
+    /// Sends a message and returns its arrival time.
     pub fn send(&mut self, from: u32, to: u32, flits: u64, at: Ps) -> Ps {
         let (mut tile, mut time) = (from, at);
         while tile != to {
@@ -75,12 +75,12 @@ impl Mesh {
         time
     }
 
-    /// How long the busiest link was busy.
+    /// Returns the busy time of the busiest link.
     pub fn busiest_ps(&self) -> Ps {
         self.carried.iter().flatten().max().map_or(0, |flits| flits * self.busy_ps)
     }
 
-    /// Flits times hops so far, and how long messages waited for links.
+    /// Returns flits times hops so far, and the time that messages waited for links.
     pub fn load(&self) -> (u64, Ps) {
         (self.flits, self.waited_ps)
     }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_mean_distance_is_that_of_the_formula() {
-        // (n² - 1) / 3n along each side, all pairs of tiles, a tile to itself among them.
+        // (n² - 1) / 3n along each side, over all pairs of tiles, including a tile and itself.
         for n in [2u32, 4, 6, 8] {
             let mesh = mesh(n, n);
             let pairs = (0..n * n).flat_map(|a| (0..n * n).map(move |b| (a, b)));
@@ -104,7 +104,7 @@ mod tests {
             let tiles = u64::from(n).pow(4);
             assert_eq!(total * 3 * u64::from(n), tiles * 2 * (u64::from(n) * u64::from(n) - 1), "{n}");
         }
-        // 2.5 in the paper's.
+        // 2.5 in the paper's mesh.
         let mesh = mesh(4, 4);
         let total: u32 = (0..256).map(|pair| mesh.hops(pair / 16, pair % 16)).sum();
         assert_eq!(total, 640);
@@ -114,7 +114,7 @@ mod tests {
     fn a_message_takes_its_hops_and_waits_for_busy_links() {
         let mut mesh = mesh(4, 4);
         assert_eq!(mesh.send(0, 15, LINE_FLITS, 1000), 1000 + 6 * 200);
-        // The same way at the same time: three flits before it on the first link only, since then it follows.
+        // A second message on the same path waits for three flits on the first link only, and follows from then on.
         assert_eq!(mesh.send(0, 15, REQUEST_FLITS, 1000), 1000 + 6 * 200 + 300);
         assert_eq!(mesh.send(5, 5, REQUEST_FLITS, 7), 7);
         assert_eq!(mesh.load(), (24, 300));

@@ -8,7 +8,7 @@
 //!      └────────────── Done ◀───────────────────┴────────────────────┘
 //! ```
 //!
-//! What is private to a core (window, L1, L2) is computed when an operation enters the window, a little ahead of the
+//! The private parts of a core (window, L1, L2) are computed when an operation enters the window, a little ahead of the
 //! clock; everything shared happens in events, in the order of time.
 
 mod busy;
@@ -44,21 +44,21 @@ use self::unit::Unit;
 use crate::config::MachineConfig;
 use crate::event::{EventHeap, Ps};
 
-/// Events without an operation leaving a window, or a query answered, after which a run counts as stuck.
-const PATIENCE: u64 = 2_000_000;
+/// Events without progress (an operation retired, or a query answered) after which a run counts as stuck.
+const IDLE_EVENTS_MAX: u64 = 2_000_000;
 
-/// Why a run ended without its results.
+/// The reason for a run's failure.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SimError {
-    /// An answer was not the library's.
+    /// An answer differs from the library's.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// Nothing goes on.
+    /// The run makes no progress.
     #[error("the simulated machine is stuck ({why}):\n{state}")]
     Stuck {
-        /// What was seen.
+        /// The symptom.
         why: &'static str,
-        /// The state of everything that waits.
+        /// The state of the waiting parts.
         state: String,
     },
 }
@@ -74,11 +74,11 @@ enum Event {
     Arrive(QueryId),
     /// A query's step ends.
     Step(QueryId),
-    /// A query's answer is at the core.
+    /// A query's answer arrives at the core.
     Answer(QueryId),
 }
 
-/// A machine, and what runs on it.
+/// A machine with the programs on it.
 pub struct Machine {
     config: MachineConfig,
     cycle_ps: Ps,
@@ -95,7 +95,7 @@ pub struct Machine {
     locks: LineMap<u32>,
     counters: Counters,
     query_latency: Histogram,
-    /// Queries whose steps are kept, by number, and the operations of lookups with these numbers.
+    /// The watched lookups, whose steps and operations are kept.
     watched: std::ops::Range<u64>,
     spans: Vec<Span>,
     progress_at: u64,
@@ -110,7 +110,7 @@ struct Slice {
 }
 
 impl Machine {
-    /// An idle machine with empty caches.
+    /// Creates an idle machine with empty caches.
     pub fn new(config: &MachineConfig) -> Self {
         let cycle_ps = config.cycle_ps();
         let slices = u64::from(config.llc.slices);
@@ -143,7 +143,7 @@ impl Machine {
         }
     }
 
-    /// Puts lines into the shared cache, as if they had come from memory one after the other. Takes no time.
+    /// Inserts lines into the shared cache, as if fetched from memory in order, without taking time.
     pub fn fill_llc(&mut self, lines: impl Iterator<Item = Line>) {
         for line in lines {
             let slice = slice_of(line, self.config.llc.slices);
@@ -151,31 +151,31 @@ impl Machine {
         }
     }
 
-    /// Lines that the shared cache holds.
+    /// Returns the capacity of the shared cache in lines.
     pub fn llc_lines(&self) -> u64 {
         self.config.llc.bytes() / cache::LINE_BYTES
     }
 
-    /// Has a core's caches hold lines that it has written.
+    /// Inserts modified lines into a core's caches.
     pub fn fill_private(&mut self, core: u32, lines: impl Iterator<Item = Line>) {
         for line in lines {
             self.fill_core(core, line, true);
         }
     }
 
-    /// Gives a core a program; the second one runs beside the first as another thread. Statistics begin with lookup
+    /// Runs a program on a core, as another thread if the core already has one. Statistics begin with lookup
     /// `warm_up_lookups`.
     pub fn run_on(&mut self, core: u32, program: Box<dyn Program>, warm_up_lookups: u64) {
         self.cores[core as usize].add_thread(program, warm_up_lookups);
         self.wake(core, 0);
     }
 
-    /// Has a thread end with the first one of its core: it runs for as long as that does.
+    /// Makes a thread end with the first one of its core.
     pub fn follow_first(&mut self, core: u32, thread: usize) {
         self.cores[core as usize].followers.push(thread);
     }
 
-    /// Keeps what happens to these lookups, counted from the first, warm-up included.
+    /// Keeps the steps of these lookups, counted from the first, including the warm-up.
     pub fn watch(&mut self, lookups: std::ops::Range<u64>) {
         self.watched = lookups;
     }
@@ -183,7 +183,7 @@ impl Machine {
     /// Runs until every program has ended.
     ///
     /// # Errors
-    /// Where an answer differs from the library's, or nothing goes on any more.
+    /// Returns an error if an answer differs from the library's, or if the run makes no progress.
     pub fn run(&mut self) -> Result<(), SimError> {
         while let Some(event) = self.events.next() {
             match event {
@@ -196,7 +196,7 @@ impl Machine {
                 Event::Step(query) => self.step(query),
                 Event::Answer(query) => self.answer(query)?,
             }
-            if self.events.scheduled() > self.progress_at + PATIENCE {
+            if self.events.scheduled() > self.progress_at + IDLE_EVENTS_MAX {
                 return Err(self.stuck("nothing was finished in two million events"));
             }
         }
@@ -209,7 +209,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Something was finished.
+    /// Records progress.
     fn progress(&mut self) {
         self.progress_at = self.events.scheduled();
     }
@@ -233,7 +233,7 @@ impl Machine {
         cycles * self.cycle_ps
     }
 
-    /// The tile of a memory controller: channels are along the mesh's edges, left and right in turn.
+    /// Returns the tile of a memory controller; channels alternate between the left and right edge of the mesh.
     fn controller_tile(&self, line: Line) -> u32 {
         let channel = self.dram.channel(line);
         let row = (channel / 2) % self.config.mesh.rows;
@@ -241,12 +241,12 @@ impl Machine {
             + if channel.is_multiple_of(2) { 0 } else { self.config.mesh.columns - 1 }
     }
 
-    /// What a thread did.
+    /// Returns the statistics of a thread.
     pub fn thread(&self, core: u32, thread: usize) -> &ThreadStats {
         &self.cores[core as usize].threads[thread].stats
     }
 
-    /// What was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
         let (link_flits, link_waited_ps) = self.mesh.load();
         let [row_hits, row_opens, row_conflicts] = self.dram.outcomes();
@@ -261,27 +261,28 @@ impl Machine {
         }
     }
 
-    /// From a query's sending to its result, in picoseconds.
+    /// Returns the latencies from a query's sending to its result, in picoseconds.
     pub fn query_latency(&self) -> &Histogram {
         &self.query_latency
     }
 
-    /// What was kept of the watched lookups.
+    /// Returns the steps of the watched lookups.
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
 
-    /// How many different keys the accelerators' flow registers tell, of the one that tells most; none where one is full.
+    /// Returns the largest estimate of distinct keys of the accelerators' flow registers; `None` if one is full.
     pub fn flows(&self) -> Option<f64> {
         self.units.iter().try_fold(0.0, |most: f64, unit| Some(most.max(unit.register.flows()?)))
     }
 
-    /// Picoseconds of a cycle.
+    /// Returns the picoseconds of a cycle.
     pub fn cycle_ps(&self) -> Ps {
         self.cycle_ps
     }
 
-    /// Whether nothing is left over: all queries answered once, all locks released, no request or batch under way.
+    /// Returns whether everything is settled: all queries answered once, all locks released, no request or batch in
+    /// flight.
     fn is_settled(&self) -> bool {
         let (made, answered) = self.queries.count();
         let requests = self.requests.len() == self.free_requests.len();

@@ -1,115 +1,115 @@
-//! What cores execute: operations of one or a few instructions each, in program order.
+//! Operations that cores execute: one or a few instructions each, in program order.
 
 use super::cache::Line;
 use super::query::{BatchId, Queries, QueryId};
 
-/// What an operation is for: under what its time is counted.
+/// The purpose of an operation, to which its time is attributed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
     /// Computing.
     Compute,
-    /// Keeping readers from what a writer changes.
+    /// Synchronisation with writers.
     Lock,
-    /// Fetching the table's data.
+    /// Reading the table.
     Data,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Computes.
     Work,
     /// Reads a line.
     Load(Line),
-    /// Asks for a line, and waits for nothing.
+    /// Requests a line without waiting.
     Prefetch(Line),
     /// Writes a line.
     Store(Line),
-    /// Goes one of two ways; named by its place in the code.
+    /// A conditional branch.
     Branch {
-        /// Its place.
+        /// Its address, as an identifier.
         id: u32,
-        /// Which way.
+        /// Whether it is taken.
         taken: bool,
     },
-    /// LOOKUP_B, or a query to an engine beside the second cache.
+    /// LOOKUP_B, or a query to an engine next to the second-level cache.
     Lookup(QueryId),
-    /// LOOKUP_NB: ends when it leaves the window, and sends its query then.
+    /// LOOKUP_NB: finishes when it retires, and sends its query then.
     LookupNonBlocking(QueryId),
-    /// SNAPSHOT_READ of the line that a batch's results are written to, again until all are there.
+    /// SNAPSHOT_READ of the line of a batch's results, repeated until all are present.
     Snapshot(BatchId),
-    /// A query to a device that answers after so many cycles, and takes another after `busy`.
+    /// A query to a device with a fixed latency.
     Device {
-        /// From the query to the answer.
+        /// The time from the query to the answer.
         latency_cycles: u64,
-        /// From a query to the next.
+        /// The time between two queries.
         busy_cycles: u64,
     },
 }
 
-/// Chains of operations that wait for each other; the last is nobody's.
+/// The number of dependency chains; the last is for independent operations.
 pub const CHAINS: usize = 65;
 
 /// An operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Op {
-    /// What it does.
+    /// The kind.
     pub kind: Kind,
-    /// Instructions that it stands for.
+    /// The number of instructions.
     pub instructions: u32,
-    /// What it is for.
+    /// The purpose.
     pub class: Class,
-    /// The chain that it belongs to.
+    /// The dependency chain.
     pub chain: u8,
-    /// It begins when what its chain did last has ended.
+    /// Whether it waits for the previous operation of its chain.
     pub waits: bool,
-    /// What follows in its chain waits for it.
+    /// Whether later operations of its chain wait for it.
     pub gives: bool,
-    /// Nothing enters the window behind it before it has ended.
+    /// Whether no later operation enters the window before it has finished.
     pub fences: bool,
-    /// A unit of work (a packet, a batch) begins with it.
+    /// Whether it begins a unit of work (a packet, a batch).
     pub begins: bool,
-    /// So many lookups, and a unit of work, end with it.
+    /// The number of lookups that end with it, together with a unit of work.
     pub ends: u32,
 }
 
 impl Op {
-    /// One instruction that neither waits nor is waited for.
+    /// Creates one independent instruction.
     pub fn new(kind: Kind, class: Class) -> Self {
         let (waits, gives, fences, begins) = (false, false, false, false);
         Self { kind, instructions: 1, class, chain: 0, waits, gives, fences, begins, ends: 0 }
     }
 
-    /// Work of so many instructions.
+    /// Creates a number of computing instructions.
     pub fn work(instructions: u32, class: Class) -> Self {
         Self { instructions, ..Self::new(Kind::Work, class) }
     }
 
-    /// The next link of a chain.
+    /// Appends the operation to a dependency chain.
     pub fn chained(self, chain: u8) -> Self {
         Self { chain, waits: true, gives: true, ..self }
     }
 }
 
-/// A lookup's answer, or what the library says it should be, was another.
+/// A difference between the simulated answer and the library's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the simulated lookup number {lookup} of {table} gave {simulated:?}, the library gives {library:?}")]
 pub struct Mismatch {
-    /// Which lookup.
+    /// The number of the lookup.
     pub lookup: u64,
-    /// Of what.
+    /// The table.
     pub table: String,
-    /// What came out of the walk that is simulated.
+    /// The answer of the simulated walk.
     pub simulated: Option<u32>,
-    /// What the library says.
+    /// The answer of the library.
     pub library: Option<u32>,
 }
 
-/// What a thread executes, made as it goes.
+/// The instruction stream of a thread, generated on demand.
 pub trait Program {
-    /// Appends the operations of the next unit of work; says whether there was one.
+    /// Appends the operations of the next unit of work, and returns whether there was one.
     ///
     /// # Errors
-    /// Where an answer is not the library's.
+    /// Returns an error if an answer differs from the library's.
     fn refill(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<bool, Mismatch>;
 }

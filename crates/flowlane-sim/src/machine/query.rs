@@ -1,100 +1,100 @@
-//! Queries under way to accelerators, and the batches whose results share a line.
+//! Queries in flight to accelerators, and batches whose results share a line.
 
 use super::cache::Line;
 use crate::event::Ps;
 
-/// A query's number while it is under way.
+/// The number of a query in flight.
 pub type QueryId = u32;
-/// A batch's number while it is under way.
+/// The number of a batch in flight.
 pub type BatchId = u32;
 
-/// What answers a query.
+/// The unit that answers a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Engine {
-    /// An accelerator beside a slice.
+    /// An accelerator next to a slice.
     Cha,
-    /// The engine beside the asking core's second cache.
+    /// The engine next to the core's second-level cache.
     NearL2,
 }
 
-/// What a lookup reads: recorded from the real table.
+/// The memory accesses of a lookup, recorded from the real table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Walk {
-    /// The line that says where the table is.
+    /// The line of the table's metadata.
     pub table: Line,
     pub key: Line,
-    /// The key's hash.
+    /// The hash of the key.
     pub hash: u32,
-    /// Lines of buckets and entries in their order; whether each is a bucket's.
+    /// The lines of buckets and entries in order, and whether each is a bucket.
     pub lines: Vec<(Line, bool)>,
-    /// What the walk found.
+    /// The result of the walk.
     pub answer: Option<u32>,
-    /// What the library says.
+    /// The result of the library.
     pub expected: Option<u32>,
 }
 
-/// Where a query stands.
+/// The step of a query.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// On its way to the accelerator.
+    /// In transit to the accelerator.
     Sent,
-    /// Waiting to be begun.
+    /// Waiting in the queue.
     Queued,
-    /// The table's metadata are being fetched.
+    /// Fetching the table's metadata.
     Metadata,
-    /// The key is being fetched.
+    /// Fetching the key.
     Key,
-    /// It is being hashed.
+    /// Hashing the key.
     Hash,
-    /// Line `n` of the walk is being fetched.
+    /// Fetching line `n` of the walk.
     Access(u32),
-    /// It is being compared.
+    /// Comparing line `n` of the walk.
     Compare(u32),
-    /// The query is being closed.
+    /// Committing.
     Commit,
-    /// The result is on its way.
+    /// Returning the result.
     Result,
 }
 
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// What is read.
+    /// The accesses.
     pub walk: Walk,
-    /// What answers.
+    /// The unit that answers.
     pub engine: Engine,
-    /// The batch whose line takes the result; none for a blocking query.
+    /// The batch that receives the result; `None` for a blocking query.
     pub batch: Option<BatchId>,
-    /// Who asked: core, thread, and the operation's number.
+    /// The core that sent the query.
     pub core: u32,
-    /// See `core`.
+    /// The thread that sent the query.
     pub thread: u8,
-    /// See `core`.
+    /// The number of the operation that sent the query.
     pub op: u64,
-    /// Which accelerator has it.
+    /// The unit that has the query.
     pub unit: u32,
-    /// Where it stands.
+    /// The current step.
     pub step: Step,
-    /// When it was sent.
+    /// The time of sending.
     pub sent: Ps,
-    /// When the step began.
+    /// The beginning of the step.
     pub since: Ps,
-    /// Time spent fetching.
+    /// The time spent fetching.
     pub data_ps: Ps,
-    /// Lines that it has locked.
+    /// The lines locked by the query.
     pub locked: Vec<Line>,
-    /// Its place among all queries.
+    /// The sequence number among all queries.
     pub number: u64,
 }
 
-/// A batch: the line that its results are written to, and how many are missing.
+/// A batch: the line of its results, and the number of missing results.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
     pub line: Line,
-    /// Results that have not been written.
+    /// The number of results not yet written.
     pub missing: u32,
 }
 
-/// All queries and batches under way.
+/// All queries and batches in flight.
 #[derive(Debug, Default)]
 pub struct Queries {
     queries: Vec<Option<Query>>,
@@ -106,7 +106,7 @@ pub struct Queries {
 }
 
 impl Queries {
-    /// A new query.
+    /// Adds a query.
     pub fn add(&mut self, walk: Walk, engine: Engine, batch: Option<BatchId>) -> QueryId {
         let query = Query {
             walk,
@@ -130,45 +130,45 @@ impl Queries {
         put(&mut self.queries, &mut self.free, query)
     }
 
-    /// A new batch whose results go to a line.
+    /// Adds a batch whose results go to a line.
     pub fn add_batch(&mut self, line: Line) -> BatchId {
         put(&mut self.batches, &mut self.free_batches, Batch { line, missing: 0 })
     }
 
-    /// A query that is under way.
+    /// Returns a query in flight.
     pub fn get(&self, id: QueryId) -> &Query {
         self.queries[id as usize].as_ref().expect("it is under way")
     }
 
-    /// The same, to be changed.
+    /// Returns a query in flight, mutably.
     pub fn get_mut(&mut self, id: QueryId) -> &mut Query {
         self.queries[id as usize].as_mut().expect("it is under way")
     }
 
-    /// A batch that is under way.
+    /// Returns a batch in flight, mutably.
     pub fn batch_mut(&mut self, id: BatchId) -> &mut Batch {
         self.batches[id as usize].as_mut().expect("it is under way")
     }
 
-    /// Ends a query: it was answered.
+    /// Ends an answered query.
     pub fn end(&mut self, id: QueryId) -> Query {
         self.answered += 1;
         self.free.push(id);
         self.queries[id as usize].take().expect("it is under way")
     }
 
-    /// Ends a batch: its results have been read.
+    /// Ends a batch whose results have been read.
     pub fn end_batch(&mut self, id: BatchId) {
         self.batches[id as usize] = None;
         self.free_batches.push(id);
     }
 
-    /// Queries made, and queries answered.
+    /// Returns the number of queries made, and of queries answered.
     pub fn count(&self) -> (u64, u64) {
         (self.made, self.answered)
     }
 
-    /// Those under way.
+    /// Returns the queries in flight.
     pub fn under_way(&self) -> impl Iterator<Item = &Query> {
         self.queries.iter().flatten()
     }

@@ -1,5 +1,5 @@
-//! What cores and accelerators share: requests over the mesh, slices with their locks, the directory of who has
-//! which line (the snoop filter), and memory.
+//! The parts shared by cores and accelerators: requests over the mesh, slices with their locks, the directory of
+//! private copies (the snoop filter), and memory.
 
 use super::cache::{Evicted, Line};
 use super::mesh::{LINE_FLITS, REQUEST_FLITS};
@@ -11,10 +11,10 @@ use super::{Event, Machine, SimError};
 use crate::config::{Fill, LockHold, Remote};
 use crate::event::{Component, Ps};
 
-/// A request's number while it is under way.
+/// The number of a request in flight.
 pub(super) type RequestId = u32;
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Origin {
     Core { core: u32 },
@@ -22,18 +22,18 @@ pub(super) enum Origin {
     Unit { query: QueryId },
 }
 
-/// What is asked.
+/// The kind of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ask {
-    /// The line, to read it.
+    /// To read the line.
     Read,
-    /// The line, to write it.
+    /// To write the line.
     Own,
-    /// The line, to read it without its becoming the asker's.
+    /// To read the line without becoming a sharer.
     Snapshot,
-    /// The line, to read it, locked.
+    /// To read and lock the line.
     Lock,
-    /// That a result be written to the line.
+    /// To write a result to the line.
     Result,
 }
 
@@ -43,22 +43,22 @@ pub(super) struct Request {
     ask: Ask,
     line: Line,
     level: Level,
-    /// Of a snapshot: whether all results were there.
+    /// For a snapshot, whether all results were present.
     complete: bool,
 }
 
-/// Who has a line in a private cache.
+/// The private copies of a line.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sharers {
     cores: u64,
-    /// One core has it alone, and may have written it.
+    /// Whether one core has it exclusively and may have modified it.
     exclusive: bool,
     /// Units that have it among their metadata: the core-valid bits of accelerators.
     pub(super) units: u128,
 }
 
 impl Machine {
-    /// Makes a request, to be sent at a time.
+    /// Sends a request at a time.
     pub(super) fn request(&mut self, origin: Origin, ask: Ask, line: Line, at: Ps) {
         let request = Request { origin, ask, line, level: Level::Llc, complete: false };
         let id = match self.free_requests.pop() {
@@ -81,7 +81,7 @@ impl Machine {
         }
     }
 
-    /// Components are numbered cores first, then units, then slices, then memory.
+    /// Components are numbered in the order cores, units, slices, memory.
     pub(super) fn component_of_unit(&self, unit: u32) -> Component {
         self.config.core.cores + unit
     }
@@ -97,7 +97,7 @@ impl Machine {
         }
     }
 
-    /// An accelerator's access that the mesh has no part in.
+    /// Returns whether an accelerator's access bypasses the mesh.
     fn is_local(&self, origin: Origin, slice: u32) -> bool {
         let Origin::Unit { query } = origin else { return false };
         let unit = self.queries.get(query).unit;
@@ -124,7 +124,7 @@ impl Machine {
         slice.free = begun + busy;
         slice.busy_ps += busy;
         if ask == Ask::Own && self.locks.contains_key(&line) {
-            // A snoop miss: the asker hears of it, and asks again.
+            // A snoop miss: the sender is notified and retries.
             self.counters.snoop_misses += 1;
             let heard = self.mesh.send(number, self.tile_of_origin(origin), REQUEST_FLITS, begun);
             let again = heard + self.cycles(self.config.snoop.retry_cycles);
@@ -180,7 +180,7 @@ impl Machine {
         };
         let controller = self.controller_tile(line);
         let at = match (origin, self.config.llc.fill) {
-            // A cache that keeps what it fetches hands it on after it has it.
+            // An allocating cache forwards a line after it has stored it.
             (Origin::Core { .. }, Fill::Allocate) => {
                 let kept = self.mesh.send(controller, slice, LINE_FLITS, at)
                     + self.cycles(self.config.llc.data_cycles);
@@ -191,7 +191,7 @@ impl Machine {
         self.events.at(at, self.component_of_origin(origin), Event::Done(id));
     }
 
-    /// Sends what was asked for back.
+    /// Sends the requested line back.
     fn give(&mut self, id: RequestId, slice: u32, at: Ps) {
         let Request { origin, ask, .. } = self.requests[id as usize];
         let flits = if ask == Ask::Result { REQUEST_FLITS } else { LINE_FLITS };
@@ -226,8 +226,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Takes a line from the core that has it alone, and for a writer from everybody. Says when that is done, where
-    /// the data come from there.
+    /// Downgrades or invalidates the exclusive copy of a line, and for a writer all copies. Returns the completion
+    /// time if the data come from another core.
     fn snoop(&mut self, origin: Origin, ask: Ask, line: Line, slice: u32, at: Ps) -> Option<Ps> {
         let sharers = *self.sharers.get(&line)?;
         let asker = match origin {
@@ -238,16 +238,16 @@ impl Machine {
         let others = sharers.cores & !asker.map_or(0, |core| 1 << core);
         let owner = (sharers.exclusive && others != 0).then(|| others.trailing_zeros());
         if ask == Ask::Snapshot {
-            // The data are sent, and stay who they belong to.
-            return owner.map(|owner| self.ask_core(owner, slice, at));
+            // The data are sent without a change of ownership.
+            return owner.map(|owner| self.request_from_core(owner, slice, at));
         }
-        let mut end = owner.map(|owner| self.ask_core(owner, slice, at));
+        let mut end = owner.map(|owner| self.request_from_core(owner, slice, at));
         self.counters.snoops += u64::from(owner.is_some());
         if writes {
             for core in (0..64).filter(|core| others >> core & 1 == 1) {
                 self.cores[core as usize].drop_line(line);
                 if owner.is_none() {
-                    end = end.max(Some(self.ask_core(core, slice, at)));
+                    end = end.max(Some(self.request_from_core(core, slice, at)));
                 }
             }
             self.take_metadata(line, sharers.units);
@@ -259,7 +259,7 @@ impl Machine {
         end
     }
 
-    fn ask_core(&mut self, core: u32, slice: u32, at: Ps) -> Ps {
+    fn request_from_core(&mut self, core: u32, slice: u32, at: Ps) -> Ps {
         let there = self.mesh.send(slice, core, REQUEST_FLITS, at);
         self.mesh.send(core, slice, LINE_FLITS, there + self.cycles(self.config.snoop.private_cycles))
     }
@@ -276,7 +276,7 @@ impl Machine {
         self.sharers.get(&line).copied().unwrap_or_default()
     }
 
-    /// Whether a core may write a line without asking.
+    /// Returns whether a core may write a line without a request.
     pub(super) fn owns(&self, core: u32, line: Line) -> bool {
         self.sharers.get(&line).is_some_and(|s| s.exclusive && s.cores == 1 << core)
     }
@@ -288,7 +288,7 @@ impl Machine {
         entry.cores |= 1 << core;
     }
 
-    /// A core's second cache has let a line go.
+    /// Handles an eviction from a core's second-level cache.
     pub(super) fn evicted(&mut self, core: u32, evicted: Evicted) {
         let mut sharers = self.sharers_of(evicted.line);
         sharers.cores &= !(1 << core);
@@ -303,7 +303,7 @@ impl Machine {
         }
     }
 
-    /// What the shared cache lets go is written to memory where it had been written.
+    /// Writes dirty evictions of the shared cache to memory.
     fn write_back(&mut self, evicted: Evicted, at: Ps) {
         if evicted.dirty {
             self.dram.access(evicted.line, at);
@@ -317,7 +317,7 @@ impl Machine {
         self.queries.get_mut(query).locked.push(line);
     }
 
-    /// Releases what a query has locked.
+    /// Releases the lines that a query has locked.
     pub(super) fn unlock(&mut self, query: QueryId) {
         for line in std::mem::take(&mut self.queries.get_mut(query).locked) {
             let count = self.locks.get_mut(&line).expect("it was locked");
@@ -329,12 +329,12 @@ impl Machine {
         }
     }
 
-    /// Whether lines are locked only while they are read.
+    /// Returns whether lines are locked only while they are read.
     pub(super) fn locks_data_only(&self) -> bool {
         self.config.accelerator.lock_hold == LockHold::Data
     }
 
-    /// The operation that a blocking query belongs to has its answer.
+    /// Delivers the answer to the operation of a blocking query.
     pub(super) fn answered(&mut self, core: u32, thread: usize, op: u64) {
         debug_assert!(matches!(self.kind_of(core, thread, op), Kind::Lookup(_)));
         let now = self.events.now();

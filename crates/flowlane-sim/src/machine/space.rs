@@ -1,31 +1,31 @@
-//! Addresses: regions of a simulated address space, on pages of 2 MiB, as tables of packet processing have them.
+//! Address space: regions on pages of 2 MiB, as for tables of packet processing.
 
 use super::cache::{LINE_BYTES, Line};
 
 const PAGE_BYTES: u64 = 2 << 20;
 const LINES_OF_PAGE: u64 = PAGE_BYTES / LINE_BYTES;
 
-/// Pages of the simulated memory; more than the largest table takes.
+/// Pages of the simulated memory, more than the largest table takes.
 const PAGES: u64 = 1 << 18;
 
-/// A piece of the address space.
+/// A contiguous region of the address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
     from: u64,
     bytes: u64,
 }
 
-/// The address space, given away from its beginning on.
+/// The address space, allocated from its beginning.
 #[derive(Clone, Debug, Default)]
 pub struct Space {
     next: u64,
 }
 
 impl Space {
-    /// A region of so many bytes, aligned to a line, beside the one before it.
+    /// Allocates a region, aligned to a line, after the previous one.
     ///
     /// # Panics
-    /// Where the simulated memory is full.
+    /// Panics if the simulated memory is full.
     pub fn region(&mut self, bytes: u64) -> Region {
         let from = self.next;
         self.next = (from + bytes.max(1)).next_multiple_of(LINE_BYTES);
@@ -35,12 +35,12 @@ impl Space {
 }
 
 impl Region {
-    /// The line that an offset is on, in physical memory.
+    /// Returns the physical line of an offset.
     pub fn line(&self, offset: u64) -> Line {
         debug_assert!(offset < self.bytes, "{offset} of {}", self.bytes);
         let address = self.from + offset;
         let (page, within) = (address / PAGE_BYTES, address % PAGE_BYTES);
-        // Physical pages in no order: an odd factor permutes them.
+        // An odd factor permutes the physical pages.
         let frame = page.wrapping_mul(0x9_e377) % PAGES;
         frame * LINES_OF_PAGE + within / LINE_BYTES
     }
@@ -56,12 +56,12 @@ impl Region {
     }
 }
 
-/// The page of a line.
+/// Returns the page of a line.
 pub fn page_of(line: Line) -> u64 {
     line / LINES_OF_PAGE
 }
 
-/// The slice of a line: among lines beside each other, each is in another slice.
+/// Returns the slice of a line; neighbouring lines are in different slices.
 #[inline]
 pub fn slice_of(line: Line, slices: u32) -> u32 {
     let slices = u64::from(slices);
@@ -92,7 +92,7 @@ mod tests {
             let mut of_each = vec![0u32; slices as usize];
             (0..u64::from(slices) * 1000).for_each(|line| of_each[slice_of(line, slices) as usize] += 1);
             assert!(of_each.iter().all(|n| *n == 1000), "{of_each:?}");
-            // Also lines far from each other, such as the first ones of tables.
+            // Lines far apart, such as the first ones of tables, are spread as well.
             let mut of_each = vec![0u32; slices as usize];
             (0..16_000u64).for_each(|n| of_each[slice_of(n * 1040, slices) as usize] += 1);
             let mean = 16_000 / slices;

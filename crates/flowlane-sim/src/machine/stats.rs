@@ -1,30 +1,31 @@
-//! What is counted.
+//! Statistics.
 
 use serde::Serialize;
 
 use crate::event::Ps;
 
-/// Where a thread's time went: picoseconds, by what the instruction at the window's head waited for.
+/// A cycle stack: a thread's time in picoseconds, by the reason for which the oldest instruction of the window
+/// waited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Stack {
     /// Computing, branches and stores.
     pub compute_ps: Ps,
-    /// Keeping readers from what a writer changes.
+    /// Synchronisation with writers.
     pub lock_ps: Ps,
-    /// Data in the first cache.
+    /// Data in the first-level cache.
     pub l1_ps: Ps,
-    /// Data in the second.
+    /// Data in the second-level cache.
     pub l2_ps: Ps,
-    /// Data in the shared cache, or in another core's.
+    /// Data in the shared cache or in another core's cache.
     pub llc_ps: Ps,
     /// Data in memory.
     pub memory_ps: Ps,
-    /// An accelerator, or another device.
+    /// An accelerator or another device.
     pub device_ps: Ps,
 }
 
 impl Stack {
-    /// Time spent on data.
+    /// Returns the time spent on data.
     pub fn data_ps(&self) -> Ps {
         self.l1_ps + self.l2_ps + self.llc_ps + self.memory_ps
     }
@@ -33,7 +34,7 @@ impl Stack {
         self.compute_ps + self.lock_ps + self.data_ps() + self.device_ps
     }
 
-    /// Names and times.
+    /// Returns names and times.
     pub fn parts(&self) -> [(&'static str, Ps); 7] {
         [
             ("compute", self.compute_ps),
@@ -47,32 +48,32 @@ impl Stack {
     }
 }
 
-/// What a thread did after its warm-up.
+/// The statistics of a thread after its warm-up.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ThreadStats {
-    /// Lookups that ended.
+    /// Finished lookups.
     pub lookups: u64,
-    /// Units of work (packets, batches) that ended.
+    /// Finished units of work (packets, batches).
     pub units: u64,
-    /// Instructions that left the window.
+    /// Retired instructions.
     pub instructions: u64,
-    /// When the first of what is counted began, and the last ended.
+    /// The beginning of the first counted unit.
     pub from_ps: Ps,
-    /// See `from_ps`.
+    /// The end of the last counted unit.
     pub to_ps: Ps,
-    /// Where the time went.
+    /// The cycle stack.
     pub stack: Stack,
-    /// Table loads by where their lines were: L1, L2, shared cache, memory.
+    /// Table loads by the location of their line: L1, L2, shared cache, memory.
     pub loads: [u64; 4],
-    /// Branches, and those that were predicted wrongly.
+    /// Branches.
     pub branches: u64,
-    /// See `branches`.
+    /// Mispredicted branches.
     pub mispredicted: u64,
-    /// From a unit of work's entry into the window until its end, in picoseconds.
+    /// Latencies of units of work, from window entry to end, in picoseconds.
     pub latency: Histogram,
-    /// Time that queries of this thread spent fetching data.
+    /// The time that queries of this thread spent fetching data.
     pub query_data_ps: Ps,
-    /// Times that SNAPSHOT_READ found results missing.
+    /// SNAPSHOT_READs that found results missing.
     pub snapshot_retries: u64,
 }
 
@@ -81,51 +82,51 @@ impl ThreadStats {
         (self.to_ps - self.from_ps) as f64 / cycle_ps as f64 / self.lookups.max(1) as f64
     }
 
-    /// Cycles a unit of work.
+    /// Returns the cycles of a unit of work.
     pub fn cycles_per_unit(&self, cycle_ps: Ps) -> f64 {
         (self.to_ps - self.from_ps) as f64 / cycle_ps as f64 / self.units.max(1) as f64
     }
 }
 
-/// What the shared parts did, warm-up included.
+/// Counters of the shared parts, including the warm-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Counters {
-    /// Requests that found their line in the shared cache, and those that did not.
+    /// Requests that hit the shared cache.
     pub llc_hits: u64,
-    /// See `llc_hits`.
+    /// Requests that missed the shared cache.
     pub llc_misses: u64,
     /// Lines taken from, or shared with, another core's caches.
     pub snoops: u64,
-    /// Writes that met a locked line, and were made again.
+    /// Writes that met a locked line and were retried.
     pub snoop_misses: u64,
-    /// Metadata found in an accelerator, fetched, and taken away because somebody wrote them.
+    /// Metadata found in an accelerator.
     pub metadata_hits: u64,
-    /// See `metadata_hits`.
+    /// Metadata fetched by an accelerator.
     pub metadata_misses: u64,
-    /// See `metadata_hits`.
+    /// Metadata of accelerators invalidated by a write.
     pub metadata_invalidated: u64,
     /// Queries that waited in the distributor for a busy accelerator.
     pub distributor_waits: u64,
-    /// Walks of an accelerator's own page table.
+    /// Page-table walks of accelerators.
     pub tlb_misses: u64,
-    /// Locks taken, and released.
+    /// Locks taken.
     pub locked: u64,
-    /// See `locked`.
+    /// Locks released.
     pub unlocked: u64,
     /// Flits times hops.
     pub link_flits: u64,
-    /// How long messages waited for links.
+    /// The time that messages waited for links.
     pub link_waited_ps: Ps,
-    /// Memory: rows that were open, had to be opened, or closed first.
+    /// Memory accesses to an open row.
     pub row_hits: u64,
-    /// See `row_hits`.
+    /// Memory accesses to a closed bank.
     pub row_opens: u64,
-    /// See `row_hits`.
+    /// Memory accesses that closed another row first.
     pub row_conflicts: u64,
     pub events: u64,
 }
 
-/// How often a number was about so large: eight steps an octave.
+/// A logarithmic histogram with eight steps an octave.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -142,7 +143,7 @@ fn step_of(value: u64) -> usize {
     ((octave - 3) * 8 + (value >> (octave - 3)) as u32) as usize
 }
 
-/// The least number of a step.
+/// Returns the least number of a step.
 fn least_of(step: usize) -> u64 {
     if step < 16 {
         return step as u64;
@@ -152,7 +153,7 @@ fn least_of(step: usize) -> u64 {
 }
 
 impl Histogram {
-    /// Notes a number.
+    /// Adds a number.
     pub fn note(&mut self, value: u64) {
         let step = step_of(value);
         if self.counts.len() <= step {
@@ -164,7 +165,7 @@ impl Histogram {
         self.most = self.most.max(value);
     }
 
-    /// Numbers noted.
+    /// Returns the number of additions.
     pub fn count(&self) -> u64 {
         self.total
     }
@@ -173,12 +174,12 @@ impl Histogram {
         self.sum as f64 / self.total.max(1) as f64
     }
 
-    /// The largest.
+    /// Returns the largest number.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// The number that so many of a thousand do not exceed, to an eighth of an octave.
+    /// Returns the number that this many of a thousand do not exceed, to an eighth of an octave.
     pub fn permille(&self, permille: u64) -> u64 {
         let wanted = (self.total * permille).div_ceil(1000).max(1);
         let mut seen = 0;
@@ -191,24 +192,24 @@ impl Histogram {
         self.most
     }
 
-    /// Steps that are not empty: least number and count.
+    /// Returns the non-empty steps: least number and count.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64)> {
         self.counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(step, n)| (least_of(step), *n))
     }
 }
 
-/// Something that took time, for a trace.
+/// A timed step of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Span {
     /// The lookup or query.
     pub number: u64,
-    /// Where it happened.
+    /// The part of the machine.
     pub track: String,
-    /// What happened.
+    /// The step.
     pub name: String,
-    /// When it began.
+    /// The beginning.
     pub from_ps: Ps,
-    /// When it ended.
+    /// The end.
     pub to_ps: Ps,
 }
 

@@ -1,4 +1,4 @@
-//! A thread: its window, its queues, its branch predictor.
+//! A hardware thread: its window, its queues, its branch predictor.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -7,7 +7,7 @@ use super::op::{CHAINS, Kind, Op, Program};
 use super::stats::ThreadStats;
 use crate::event::Ps;
 
-/// Where a load found its line.
+/// The location in which a load found its line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Level {
     L1,
@@ -16,7 +16,7 @@ pub(super) enum Level {
     Memory,
 }
 
-/// Nobody, in lists of operations.
+/// The end of a list of operations.
 pub(super) const NO_OP: u64 = u64::MAX;
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Slot {
     pub(super) entered: Ps,
     pub(super) done: Ps,
     pub(super) level: Level,
-    /// The first operation that waits for this one, and the next that waits for the same as this one.
+    /// The first operation that waits for this one.
     pub(super) first_waiter: u64,
     pub(super) next_waiter: u64,
 }
@@ -44,19 +44,19 @@ pub(super) enum Last {
     Pending(u64),
 }
 
-/// The scheduler: operations that are in the window and have not begun.
+/// The scheduler: operations in the window that have not begun.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// Instructions of which nobody knows yet when they begin.
+    /// Instructions whose beginning is unknown.
     unknown: u32,
-    /// Of the others: when they begin, and how many they are.
+    /// The beginnings of other instructions, and their numbers.
     known: BinaryHeap<Reverse<(Ps, u32)>>,
     known_instructions: u32,
 }
 
 impl Waiting {
-    /// When there is room for so many more, not before `at`; an error, with the time up to which all is known, where that
-    /// depends on what is not.
+    /// Returns when there is room for more instructions, at the earliest at `at`; or, if that is unknown, the time
+    /// until which everything is known as an error.
     pub(super) fn room(&mut self, instructions: u32, entries: u32, mut at: Ps) -> Result<Ps, Ps> {
         while let Some(Reverse((begins, of))) = self.known.peek().copied() {
             if begins > at {
@@ -72,7 +72,7 @@ impl Waiting {
         if fits { Ok(at) } else { Err(at) }
     }
 
-    /// Some wait, until then if that is known.
+    /// Adds waiting instructions, with their beginning if known.
     pub(super) fn enter(&mut self, instructions: u32, begins: Option<Ps>) {
         match begins {
             Some(begins) => {
@@ -83,7 +83,7 @@ impl Waiting {
         }
     }
 
-    /// Of some that wait it is known now until when.
+    /// Sets the beginning of instructions for which it was unknown.
     pub(super) fn is_known(&mut self, instructions: u32, begins: Ps) {
         self.unknown -= instructions;
         self.enter(instructions, Some(begins));
@@ -104,16 +104,16 @@ pub(super) struct Thread {
     pub(super) rob: u32,
     pub(super) loads: u32,
     pub(super) stores: u32,
-    /// When the next operation may enter.
+    /// The earliest entry of the next operation.
     pub(super) next_entry: Ps,
-    /// The operation that must end before another enters, and the cycles until one does.
+    /// The operation that must finish before another enters, and the cycles until then.
     pub(super) fence: Option<(u64, u64)>,
     pub(super) last_left: Ps,
     pub(super) chains: [Last; CHAINS],
-    /// Two-bit counters by place and history.
+    /// Two-bit counters, indexed by address and history.
     pub(super) predictor: Vec<u8>,
     pub(super) history: u32,
-    /// When units of work entered that have not ended.
+    /// The entry times of unfinished units of work.
     pub(super) units_entered: VecDeque<Ps>,
     pub(super) warm_up_lookups: u64,
     pub(super) lookups: u64,
@@ -155,7 +155,7 @@ impl Thread {
         self.window[(op - self.first) as usize].op.kind
     }
 
-    /// Predicts a branch; says whether wrongly.
+    /// Predicts a branch and returns whether the prediction was wrong.
     pub(super) fn mispredicts(&mut self, id: u32, taken: bool) -> bool {
         let at = (id.wrapping_mul(0x9e37_79b9) >> 20 ^ self.history) as usize % self.predictor.len();
         let counter = &mut self.predictor[at];

@@ -1,9 +1,9 @@
-//! Accelerators: one beside each slice, behind a distributor; and, for comparison, an engine beside each core's second
-//! cache, which has the same steps, and that cache's data.
+//! Accelerators: one next to each slice, behind a distributor. For comparison, there is an engine next to each core's
+//! second-level cache with the same steps and that cache's data.
 //!
-//! A query's steps: metadata, key, hash, then line by line of the walk access and comparison, commit, result. How many
-//! queries an accelerator works on at once is a switch; others that have been sent wait in its command queue, up to
-//! the scoreboard's size, and further ones in the distributor, since the busy bit is set.
+//! A query has these steps: metadata, key, hash, then access and comparison for each line of the walk, commit,
+//! result. The number of queries that an accelerator processes at once is configurable. Further queries wait in its
+//! command queue, up to the size of the scoreboard, and beyond that in the distributor, since the busy bit is set.
 
 use std::collections::VecDeque;
 use std::fmt::Write;
@@ -27,20 +27,20 @@ pub(super) struct Unit {
     near_l2: bool,
     in_flight_max: u32,
     scoreboard: u32,
-    /// Queries that it works on.
+    /// The number of queries being processed.
     in_flight: u32,
-    /// How long it has worked on any, before the time since which it does.
+    /// The busy time before the current busy period.
     worked_ps: Ps,
     working_since: Ps,
-    /// Queries that have been sent to it and not ended, those on their way among them.
+    /// Unfinished queries, including those in transit.
     outstanding: u32,
     commands: VecDeque<QueryId>,
-    /// Queries for which the busy bit was set.
+    /// Queries that met the busy bit.
     distributor: VecDeque<QueryId>,
-    /// Tables whose metadata are here, the one used last at the end.
+    /// Tables with cached metadata, the most recently used last.
     metadata: Vec<Line>,
     metadata_max: usize,
-    /// Pages of its own translation buffer, the one used last at the end.
+    /// Pages in its TLB, the most recently used last.
     pages: Vec<u64>,
     hash_free: Ps,
     comparator_free: Ps,
@@ -70,7 +70,7 @@ impl Unit {
         }
     }
 
-    /// Another query is worked on from now on.
+    /// Begins another query.
     fn take(&mut self, now: Ps) {
         if self.in_flight == 0 {
             self.working_since = now;
@@ -78,7 +78,7 @@ impl Unit {
         self.in_flight += 1;
     }
 
-    /// One is no longer.
+    /// Ends a query.
     fn release(&mut self, now: Ps) {
         self.in_flight -= 1;
         if self.in_flight == 0 {
@@ -86,7 +86,7 @@ impl Unit {
         }
     }
 
-    /// How long it has worked on queries.
+    /// Returns the busy time.
     pub(super) fn busy_ps(&self) -> Ps {
         self.worked_ps
     }
@@ -106,7 +106,7 @@ impl Unit {
 }
 
 impl Machine {
-    /// The unit that a query goes to.
+    /// Returns the unit of a query.
     pub(super) fn unit_of(&self, core: u32, query: QueryId) -> u32 {
         let (q, slices) = (self.queries.get(query), self.config.llc.slices);
         match (q.engine, self.config.accelerator.dispatch) {
@@ -126,7 +126,7 @@ impl Machine {
         self.cores[core as usize].threads[thread].kind(op)
     }
 
-    /// A query is at the distributor, or, past it, at its unit.
+    /// Handles a query that arrives at the distributor or, past it, at its unit.
     pub(super) fn arrive(&mut self, query: QueryId) {
         let (unit, step) = (self.queries.get(query).unit, self.queries.get(query).step);
         if step == Step::Sent {
@@ -148,7 +148,7 @@ impl Machine {
         self.enter_step(query, Step::Metadata);
     }
 
-    /// Sends a query from the distributor to its unit.
+    /// Forwards a query from the distributor to its unit.
     fn pass_on(&mut self, query: QueryId) {
         let now = self.events.now();
         let q = self.queries.get_mut(query);
@@ -202,7 +202,7 @@ impl Machine {
             }
             Step::Access(n) => {
                 let (line, bucket) = self.queries.get(query).walk.lines[n as usize];
-                // Buckets are locked from their indexes being known on, an entry once its signature matched (4.4).
+                // Buckets are locked once their indexes are known, an entry once its signature matched (4.4).
                 let lock = if near { Ask::Read } else { Ask::Lock };
                 let boundary = if bucket { self.config.accelerator.boundary_cycles } else { 0 };
                 self.fetch_after(query, line, lock, boundary);
@@ -227,7 +227,7 @@ impl Machine {
         self.events.at(at, component, Event::Step(query));
     }
 
-    /// A step has ended: the next.
+    /// Ends a step of a query and begins the next.
     pub(super) fn step(&mut self, query: QueryId) {
         let q = self.queries.get(query);
         let lines = q.walk.lines.len() as u32;
@@ -245,7 +245,7 @@ impl Machine {
         self.enter_step(query, next);
     }
 
-    /// The table's metadata: from the metadata cache, or fetched into it.
+    /// Obtains the table's metadata from the metadata cache, or fetches them.
     fn metadata(&mut self, query: QueryId) {
         let (line, number) = (self.queries.get(query).walk.table, self.queries.get(query).unit);
         let unit = &mut self.units[number as usize];
@@ -261,7 +261,7 @@ impl Machine {
         self.fetch(query, line, Ask::Read);
     }
 
-    /// Metadata have come: they are kept, and the snoop filter knows.
+    /// Caches fetched metadata and registers them with the snoop filter.
     fn keep_metadata(&mut self, number: u32, line: Line) {
         let unit = &mut self.units[number as usize];
         if unit.metadata.contains(&line) {
@@ -280,7 +280,7 @@ impl Machine {
         }
     }
 
-    /// Somebody writes metadata: those who have them lose them.
+    /// Invalidates metadata after a write.
     pub(super) fn take_metadata(&mut self, line: Line, units: u128) {
         for number in (0..self.units.len()).filter(|number| units >> (number % 128) & 1 == 1) {
             let unit = &mut self.units[number];
@@ -294,13 +294,13 @@ impl Machine {
         self.fetch_after(query, line, ask, 0);
     }
 
-    /// Fetches a line for a query, after so many cycles.
+    /// Fetches a line for a query after a delay.
     fn fetch_after(&mut self, query: QueryId, line: Line, ask: Ask, cycles: u64) {
         let q = self.queries.get(query);
         let (unit, core) = (q.unit, q.core);
         let mut at = self.events.now() + self.cycles(cycles);
         if self.units[unit as usize].near_l2 {
-            // The core's own translation is beside it, and its second cache.
+            // The engine uses the core's translation and second-level cache.
             if self.cores[core as usize].has_in_l2(line) {
                 return self.after(query, at + self.cycles(self.config.l2.latency_cycles));
             }
@@ -310,7 +310,7 @@ impl Machine {
         self.request(Origin::Unit { query }, ask, line, at);
     }
 
-    /// When an accelerator has the physical address.
+    /// Returns when an accelerator has the physical address.
     fn translated(&mut self, unit: u32, core: u32, line: Line, at: Ps) -> Ps {
         match self.config.accelerator.translation {
             Translation::Ideal => at,
@@ -333,7 +333,7 @@ impl Machine {
         }
     }
 
-    /// A line that a query asked for has come, or its result has been written.
+    /// Handles the arrival of a line for a query, or the write of its result.
     pub(super) fn fetched(&mut self, query: QueryId, line: Line) -> Result<(), SimError> {
         let q = self.queries.get(query);
         let (step, unit, core) = (q.step, q.unit, q.core);
@@ -354,7 +354,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A query is closed: the unit is free for another, and the result leaves.
+    /// Commits a query: the unit is free for another, and the result is sent.
     fn commit(&mut self, query: QueryId) {
         self.enter_step(query, Step::Result);
         self.unlock(query);
@@ -390,7 +390,7 @@ impl Machine {
         self.progress();
     }
 
-    /// A blocking query's answer is at the core.
+    /// Delivers a blocking query's answer to the core.
     pub(super) fn answer(&mut self, query: QueryId) -> Result<(), SimError> {
         let q = self.queries.get(query);
         let (core, thread, op) = (q.core, usize::from(q.thread), q.op);
@@ -409,7 +409,7 @@ impl Machine {
     }
 }
 
-/// The answer that is delivered is the library's.
+/// Checks the delivered answer against the library's.
 fn check(query: &Query) -> Result<(), Mismatch> {
     let (simulated, library) = (query.walk.answer, query.walk.expected);
     if simulated == library {

@@ -1,9 +1,10 @@
-//! Calibration on Figure 10's bars with the table in the shared cache, and on nothing else.
+//! Calibration on Figure 10's bars with the table in the shared cache, and on no other statement.
 //!
 //! The text gives four ratios: HALO computes in 48.1 % less time, fetches 4.1 times faster, is 3.3 times faster as a
-//! whole, and software's lock takes 13.1 %. They leave one solution: of software's time 33 % is computing, 54 % data, 13 %
-//! lock; of the accelerator's 17 % and 13 %. Four numbers of the machine answer to them: the instructions of the
-//! lock, the base CPI, the accelerator's fixed cycles, and the cycles between a CHA and its slice.
+//! whole, and software's lock takes 13.1 %. They have one solution: of software's time, 33 % is computing, 54 % data
+//! and 13 % lock; the accelerator takes 17 % and 13 % of software's time. Four numbers of the machine correspond to
+//! them: the instructions of the lock, the base CPI, the accelerator's fixed cycles, and the cycles between a CHA and
+//! its slice.
 
 use serde::Serialize;
 
@@ -13,13 +14,13 @@ use crate::machine::SimError;
 use crate::report::Effort;
 use crate::search::least;
 
-/// Shares of software's time: data, lock; and of the accelerator in it: computing, data.
+/// Shares of software's time: software's data and lock, the accelerator's computing and data.
 pub(super) const SOFTWARE_DATA: f64 = 0.54;
 const LOCK: f64 = 0.131;
 pub(super) const HALO_COMPUTE: f64 = 0.171;
 pub(super) const HALO_DATA: f64 = 0.132;
 
-/// What calibration gives.
+/// The calibrated numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Calibration {
     /// `core.base_cpi_milli`
@@ -33,7 +34,7 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// What a machine has.
+    /// Returns the numbers of a machine.
     pub fn of(machine: &MachineConfig) -> Self {
         Self {
             base_cpi_milli: machine.core.base_cpi_milli,
@@ -43,7 +44,8 @@ impl Calibration {
         }
     }
 
-    /// Whether a machine has one of the four that were found on Figure 10: then what these bars say of it is no prediction.
+    /// Returns whether a machine has one of the four calibrated numbers, in which case its bars of Figure 10 are not
+    /// predictions.
     pub(super) fn concerns(machine: &MachineConfig) -> bool {
         let (its, found) = (Self::of(machine), Self::of(&Preset::Paper.machine()));
         its.base_cpi_milli == found.base_cpi_milli
@@ -52,7 +54,7 @@ impl Calibration {
             || its.slice_cycles == found.slice_cycles
     }
 
-    /// A machine with these.
+    /// Sets the numbers of a machine.
     pub fn apply(&self, machine: &mut MachineConfig) {
         machine.core.base_cpi_milli = self.base_cpi_milli;
         machine.software.lock_instructions = self.lock_instructions;
@@ -64,10 +66,10 @@ impl Calibration {
 /// Calibrates a machine.
 ///
 /// # Errors
-/// Where a run fails.
+/// Returns an error if a run fails.
 pub fn calibrate(machine: &MachineConfig, effort: Effort) -> Result<Calibration, SimError> {
     let mut machine = machine.clone();
-    // Where the search begins, so that what it finds does not depend on what was found before.
+    // A fixed starting point, so that the result does not depend on earlier calibrations.
     machine.software.lock_instructions = 57;
     machine.accelerator.fixed_cycles = 9;
     for _ in 0..2 {

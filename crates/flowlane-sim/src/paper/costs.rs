@@ -28,7 +28,7 @@ pub(super) fn table_1(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Ro
         row("loads (%)", 36.2, percent(s.loads_permille)),
         row("stores (%)", 11.8, percent(s.stores_permille)).note("36.2 and 11.8 are 48.0; the text has 48.1"),
         Row::not_attempted("Table 1", "arithmetic (%)", exact(21.0))
-            .note("what is neither a load nor a store is one kind here"),
+            .note("instructions other than loads and stores are one kind here"),
     ];
     Ok((rows, Vec::new()))
 }
@@ -53,7 +53,7 @@ pub(super) fn table_2(machine: &MachineConfig) -> (Vec<Row>, Vec<Chart>) {
     let mut rows: Vec<Row> =
         numbers.into_iter().map(|(what, value, ours): (&str, f64, f64)| row(what, value, ours)).collect();
     let misses = row("MSHR", 20.0, f64::from(m.core.miss_registers));
-    rows.push(misses.assumption("the text lists them with the LLC; here each core has so many of its own"));
+    rows.push(misses.assumption("the text lists them with the LLC; here each core has as many of its own"));
     (rows, Vec::new())
 }
 

@@ -1,4 +1,4 @@
-//! The envelope: key values over every combination of the choices that the paper leaves open.
+//! The envelope: key values over all combinations of the choices that the paper leaves open.
 
 use std::rc::Rc;
 
@@ -10,22 +10,22 @@ use crate::parallel;
 use crate::report::Effort;
 use crate::run::{run, tables_of};
 
-/// Least and largest of key values.
+/// The least and largest of the key values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Envelope {
-    /// Blocking over software, one table in the shared cache.
+    /// Speedup of blocking over software, with one table in the shared cache.
     pub(super) single: Option<[f64; 2]>,
-    /// By how much non-blocking is slower than blocking there, in percent.
+    /// Slowdown of non-blocking against blocking there, in percent.
     pub(super) slower_percent: Option<[f64; 2]>,
-    /// Non-blocking over software, the most tuples.
+    /// Speedup of non-blocking over software, with the most tuples.
     pub(super) tuples: Option<[f64; 2]>,
 }
 
-/// Where keys are, and packets ahead.
+/// Locations of keys, and packets ahead.
 const KEYS_AND_AHEAD: [(KeyPlace, u32); 4] =
     [(KeyPlace::Llc, 0), (KeyPlace::Core, 0), (KeyPlace::Llc, 3), (KeyPlace::Core, 3)];
 
-/// Every combination of the choices but the lock's end, which is nothing where nobody writes.
+/// Returns all combinations of the choices except the end of the lock, which has no effect without a writer.
 fn choices(machine: &MachineConfig, quick: bool) -> Vec<MachineConfig> {
     let mut out = Vec::new();
     let translations: &[Translation] = if quick {
@@ -54,7 +54,7 @@ fn choices(machine: &MachineConfig, quick: bool) -> Vec<MachineConfig> {
     out
 }
 
-/// The three values of one combination.
+/// Returns the three values of one combination.
 fn values(machine: &MachineConfig, effort: Effort) -> Result<[f64; 3], SimError> {
     let cycles = |config: &RunConfig, approaches: &[Approach]| -> Result<Vec<f64>, SimError> {
         let tables = Rc::new(tables_of(config));

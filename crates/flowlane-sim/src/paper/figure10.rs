@@ -1,4 +1,4 @@
-//! Figure 10: where the time of a lookup goes, with its table in the shared cache and in memory.
+//! Figure 10: the cycle stack of a lookup, with its table in the shared cache and in memory.
 
 use std::rc::Rc;
 
@@ -10,23 +10,23 @@ use crate::machine::SimError;
 use crate::report::{Chart, Effort, Series};
 use crate::run::{run, tables_of};
 
-/// Slots of a table that the shared cache holds with room to spare; of the paper's 14 MiB, of which L2 holds little.
+/// Returns the slots of a table that fits the shared cache easily but mostly not L2: 14 MiB on the paper's machine.
 fn llc_entries(machine: &MachineConfig) -> u64 {
     let slots = (machine.llc.bytes() / 2 / SLOT_BYTES).max(8);
     1 << slots.ilog2()
 }
 
-/// Times as many of which next to nothing is in a cache.
+/// The factor of slots for a table that is hardly cached.
 const IN_MEMORY: u64 = 8;
 
-/// The parts of a lookup's time, in cycles.
+/// The parts of a lookup's time in cycles.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Bars {
     /// Computing, and waiting for an accelerator that computes.
     pub compute: f64,
-    /// Fetching.
+    /// Fetching data.
     pub data: f64,
-    /// Keeping readers from what a writer changes.
+    /// Synchronisation with writers.
     pub lock: f64,
 }
 
@@ -36,10 +36,10 @@ impl Bars {
     }
 }
 
-/// The bars of one way of looking up.
+/// Returns the bars of an approach.
 ///
 /// # Errors
-/// Where a run fails.
+/// Returns an error if a run fails.
 pub fn bars(
     machine: &MachineConfig,
     effort: Effort,
@@ -54,7 +54,7 @@ pub fn bars(
     };
     config.workload.warm = !in_memory;
     if in_memory {
-        // What has been looked up is in the caches: few before, and few of many.
+        // Few warm-up lookups of a large table, so that hardly any line is cached.
         config.run.warm_up_lookups = 200;
         config.run.lookups = config.run.lookups.min(2000);
     }

@@ -11,9 +11,9 @@ use crate::parallel;
 use crate::report::{Chart, Effort};
 use crate::run::{RunResult, run, tables_of};
 
-/// Tuples (5.2).
+/// Numbers of tuples (5.2).
 pub(super) const TUPLES: [u32; 4] = [5, 10, 15, 20];
-/// Slots of each (5.2).
+/// Slots of each tuple's table (5.2).
 pub(super) const ENTRIES: u64 = 1024;
 
 const APPROACHES: [Approach; 8] = [
@@ -35,7 +35,7 @@ fn tuples(
 ) -> Result<Vec<RunResult>, SimError> {
     let mut config = effort.run(machine);
     (config.workload.tables, config.workload.entries, config.workload.matching) = (tables, ENTRIES, matching);
-    // 10,000 lookups of tables, several a packet.
+    // 10,000 lookups of tables, several for each packet.
     config.run.warm_up_lookups = (config.run.warm_up_lookups / u64::from(tables)).max(20);
     config.run.lookups = (config.run.lookups / 4).max(50);
     let shared = Rc::new(tables_of(&config));

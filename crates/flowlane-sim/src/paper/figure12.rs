@@ -1,8 +1,8 @@
-//! Figure 12: a function on the core's other thread, beside the switch's lookups.
+//! Figure 12: a network function on the core's other thread, next to the switch's lookups.
 //!
-//! The functions of the paper (ACL, Snort, mTCP) are not run. The library's own stand for the first and the last, their
-//! operations recorded from real tables: an access list by tuple search, and connections by single lookups with what is
-//! kept of each. A stream stands for a scan of payloads.
+//! The functions of the paper (ACL, Snort, mTCP) are not run. The first and the last are replaced by the library's
+//! own, with operations recorded from real tables: an access list by tuple search, and connections by single lookups
+//! with the state of each. Payload scanning is replaced by a stream of loads.
 
 use std::rc::Rc;
 
@@ -18,14 +18,14 @@ use crate::program::{
 use crate::report::{Chart, Effort, Series};
 use crate::workload::{Packets, Tables, TablesConfig, tables_for};
 
-/// A function on the other thread.
+/// A network function on the other thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Function {
-    /// An access list of so many rules, by the library's tuple search.
+    /// An access list of `rules` rules, by the library's tuple search.
     AccessList { rules: usize },
-    /// Connections by single lookups, with lines of the packet and of what is kept that are read and written.
+    /// Connections by single lookups, with lines of packet and state that are read and written.
     Connections { entries: u64, lines: u32, instructions: u32 },
-    /// Loads from a hot set, and of a thousand so many from a cold one; in bytes.
+    /// Loads from a hot set and, for a share in thousandths, from a cold one; sizes in bytes.
     Scan { hot: u64, cold: u64, cold_permille: u64 },
 }
 
@@ -37,7 +37,7 @@ pub(super) const FUNCTIONS: [(&str, Function); 3] = [
 ];
 
 impl Function {
-    /// What runs, in a space beside the switch's; `count` units of it.
+    /// Builds the program for `count` units of work, in an address space shared with the switch.
     fn program(
         self,
         config: &RunConfig,
@@ -67,7 +67,7 @@ impl Function {
         }
     }
 
-    /// Units that are simulated for each lookup that a run has: a scan's is a load.
+    /// Returns the units to simulate for each lookup of a run; a unit of a scan is a load.
     fn units(self) -> u64 {
         match self {
             Self::Scan { .. } => 10,
@@ -76,11 +76,11 @@ impl Function {
     }
 }
 
-/// Flows of the switch.
+/// Numbers of flows of the switch.
 pub(super) const FLOWS: [(&str, u64); 3] =
     [("1K flows", 1 << 10), ("10K flows", 10_000), ("100K flows", 100_000)];
 
-/// What runs beside.
+/// The program on the other thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CoRunner {
     Nothing,

@@ -1,6 +1,6 @@
-//! Figure 13: functions whose heart is a hash table (Table 3), with software's lookups and with HALO's.
+//! Figure 13: functions based on a hash table (Table 3), with software's lookups and with HALO's.
 //!
-//! What they do beside looking up is not in the paper; what stands here for it is said in [`FUNCTIONS`].
+//! The paper does not describe their other work; [`FUNCTIONS`] has our assumptions.
 
 use std::rc::Rc;
 
@@ -15,7 +15,8 @@ struct Function {
     name: &'static str,
     entries: [u64; 3],
     tables: u32,
-    /// In addition to the lookup: rewriting addresses, ports and checksums; noting an asset's time; nothing but the verdict.
+    /// Instructions in addition to the lookup: rewriting addresses, ports and checksums; recording an asset's time;
+    /// only the verdict.
     instructions: u32,
     lines: u32,
 }

@@ -1,7 +1,7 @@
-//! Figure 3: what classifying a packet costs in a software switch, by traffic.
+//! Figure 3: the cost of classifying a packet in a software switch, by traffic.
 //!
-//! Not simulated is the switch around it (I/O, headers, the rest): the text's two numbers of it agree (340 cycles less 30.9 %
-//! are 235, 993 less 77.8 % are 220), so that what is left of them is the classification alone.
+//! The switch around it (I/O, headers, the rest) is not simulated. The text's two numbers of it agree (340 cycles
+//! less 30.9 % are 235, 993 less 77.8 % are 220), so the remainder is classification alone.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::report::{Chart, Effort, Series, number};
 use crate::what_if::Run;
 use crate::workload::rules::Workload;
 
-/// Traffic: flows and hot rules, each rule of another mask. Three scenarios in five configurations (3.2); the text gives
-/// ranges, of which these are the ends.
+/// Traffic: flows and hot rules, each rule with a mask of its own. Three scenarios in five configurations (3.2); the
+/// text gives ranges, and these are their ends.
 pub(super) const TRAFFIC: [(&str, u64, usize); 5] = [
     ("10K flows, 1 rule", 10_000, 1),
     ("100K flows, 1 rule", 100_000, 1),
@@ -28,10 +28,10 @@ pub(super) const TRAFFIC: [(&str, u64, usize); 5] = [
     ("1M flows, 20 rules", 1_000_000, 20),
 ];
 
-/// Flows that the exact-match cache in front holds: Open vSwitch's.
+/// The capacity of Open vSwitch's exact-match cache in front.
 const CACHE: usize = 8192;
 
-/// Cycles that classification takes (3.2): shares of a packet's cycles, with the least and with the most traffic.
+/// Stated cycles of classification (3.2): shares of a packet's cycles, with the least and with the most traffic.
 pub(super) const STATED: [f64; 2] = [340.0 * 0.309, 993.0 * 0.778];
 
 const APPROACHES: [Approach; 6] = [
@@ -43,7 +43,7 @@ const APPROACHES: [Approach; 6] = [
     Approach::HaloNonBlocking,
 ];
 
-/// Rules for a prefix each, of another length each, of TCP from any port that clients have.
+/// Returns rules for a prefix each, with distinct lengths, of TCP from any client port.
 fn rules(count: usize) -> Vec<Match> {
     let rule = |n: usize| {
         let prefix = u32::MAX << (24 - n);
@@ -56,7 +56,7 @@ fn rules(count: usize) -> Vec<Match> {
     (0..count).map(rule).collect()
 }
 
-/// Packets of flows, each as often as the others.
+/// Draws packets of flows uniformly.
 fn packets(rules: &[Match], flows: u64, count: usize, seed: u64) -> Vec<FlowKey> {
     let mut random = Random::for_purpose(seed, "figure 3");
     let packet = |_| {
@@ -69,18 +69,18 @@ fn packets(rules: &[Match], flows: u64, count: usize, seed: u64) -> Vec<FlowKey>
     (0..count).map(packet).collect()
 }
 
-/// Packets that are counted, and those before, until L2 has of the cache what it has in the end.
+/// Returns the number of counted packets, and of those before, which bring L2 to its steady state.
 fn packets_of(effort: Effort) -> (usize, usize) {
     if effort.quick { (256, 512) } else { (2048, 12_000) }
 }
 
-/// Packets of the trace: twice a run's, and as many more as fill the cache before.
+/// Returns the length of the trace: twice a run, and enough packets before it to fill the cache.
 fn trace_packets(effort: Effort) -> usize {
     let (counted, warm_up) = packets_of(effort);
     2 * (counted + warm_up) + if effort.quick { 0 } else { 20_000 }
 }
 
-/// Rules and packets of a place of [`TRAFFIC`].
+/// Returns the rules and packets of an entry of [`TRAFFIC`].
 pub(super) fn workload(place: usize, effort: Effort) -> Arc<Workload> {
     let (name, flows, count) = TRAFFIC[place];
     let rules = rules(count);
@@ -88,7 +88,7 @@ pub(super) fn workload(place: usize, effort: Effort) -> Arc<Workload> {
     Workload::shared(name, rules, packets, effort.seed).expect("few rules of few masks, and packets")
 }
 
-/// Cycles a packet.
+/// Returns the cycles of a packet.
 pub(super) fn cycles(
     machine: &MachineConfig,
     workload: &Arc<Workload>,

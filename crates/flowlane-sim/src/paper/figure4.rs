@@ -1,7 +1,7 @@
-//! Figure 4: how far the loads of a lookup go, with cuckoo hashing and with a single hash function.
+//! Figure 4: the cache levels that loads of a lookup reach, with cuckoo hashing and with a single hash function.
 //!
-//! A table of one hash function is a cuckoo table that is as full as such a one can be: with a fifth of its slots
-//! taken nearly every key is in its first bucket, which is all that one hash function has.
+//! The table of one hash function is a cuckoo table that is as full as such a table can be. With a fifth of its slots
+//! used, nearly every key is in its first bucket, the only one that a single hash function has.
 
 use std::rc::Rc;
 
@@ -16,13 +16,13 @@ use crate::run::{RunResult, run, tables_of};
 
 /// Slots of a bucket ("8-way set associative", 3.3).
 const WAYS: u8 = 8;
-/// Buckets of the table of one hash function whose use is told: those that 100,000 flows take, from which on it misses.
+/// Buckets of the reported table of one hash function: the size for 100,000 flows, from which on it misses.
 const BUCKETS: usize = 1 << 16;
-/// Keys of a hundred slots (3.3).
+/// The load of cuckoo tables in percent (3.3).
 const CUCKOO: u64 = 95;
 const SINGLE: u64 = 20;
 
-/// Slots in use when the first key finds its only bucket full, in percent.
+/// Returns the percentage of slots in use when the first key finds its only bucket full.
 fn single_hash_use(buckets: usize, random: &mut Random) -> f64 {
     let mut taken = vec![0u8; buckets];
     let mut keys = 0u64;
@@ -36,14 +36,15 @@ fn single_hash_use(buckets: usize, random: &mut Random) -> f64 {
     }
 }
 
-/// Software's lookups of so many flows in tables so full.
+/// Simulates software's lookups of a number of flows in tables with a given load.
 fn lookups(machine: &MachineConfig, effort: Effort, flows: u64, percent: u64) -> Result<RunResult, SimError> {
     let mut config = effort.run(machine);
     (config.workload.entries, config.workload.load_percent) = (flows * 100 / percent, percent);
     run(&config, Approach::Software, &Rc::new(tables_of(&config)))
 }
 
-/// Of a thousand loads of all kinds, those that miss the second cache, and those that miss the shared one.
+/// Returns, of a thousand loads of all kinds, those that miss the second-level cache, and those that miss the shared
+/// cache.
 fn misses(machine: &MachineConfig, result: &RunResult) -> [f64; 2] {
     let loads = result.instructions_per_lookup * f64::from(machine.software.loads_permille) / 1000.0;
     let all = loads * result.thread.lookups as f64 / 1000.0;
@@ -51,7 +52,7 @@ fn misses(machine: &MachineConfig, result: &RunResult) -> [f64; 2] {
     [(llc + memory) / all, memory / all]
 }
 
-/// How full a table of one hash function is in the end.
+/// Returns the maximum load of a table of one hash function.
 fn slots_in_use(seed: u64) -> Row {
     let mut random = Random::for_purpose(seed, "figure 4");
     let tables = 9;
@@ -71,7 +72,7 @@ fn slots_in_use(seed: u64) -> Row {
         .note("when the first key finds its bucket of eight full")
 }
 
-/// Of loads that miss the second cache, those that the shared one answers.
+/// Returns the share of second-level misses that hit the shared cache.
 fn hits(machine: &MachineConfig, flows: u64, [beyond_l2, beyond_llc]: [f64; 2]) -> Row {
     let hit = 100.0 * (1.0 - beyond_llc / beyond_l2.max(f64::MIN_POSITIVE));
     let what = "cuckoo hashing, most flows: loads beyond L2 that hit LLC (%)";
@@ -87,7 +88,7 @@ fn hits(machine: &MachineConfig, flows: u64, [beyond_l2, beyond_llc]: [f64; 2]) 
 pub(super) fn figure(machine: &MachineConfig, effort: Effort) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
     let flows: &[u64] =
         if effort.quick { &[1000, 10_000] } else { &[1000, 10_000, 100_000, 1_000_000, 4_000_000] };
-    // A fifth of what four million flows take at once is beyond the machine that simulates it.
+    // The table for four million flows at a fifth of the load exceeds the simulating host's memory.
     let single_flows = &flows[..flows.len().min(4)];
     let jobs: Vec<(u64, u64)> =
         flows.iter().map(|f| (*f, CUCKOO)).chain(single_flows.iter().map(|f| (*f, SINGLE))).collect();
@@ -132,7 +133,7 @@ mod tests {
     fn one_hash_function_fills_less_the_more_buckets_there_are() {
         let mut random = Random::new(4);
         let mut mean = |buckets| (0..20).map(|_| single_hash_use(buckets, &mut random)).sum::<f64>() / 20.0;
-        // One bucket is full before it overflows.
+        // A single bucket is full before it overflows.
         assert_eq!(mean(1), 100.0);
         assert!(mean(64) > 1.2 * mean(4096) && mean(4096) > 1.2 * mean(1 << 18));
     }

@@ -1,4 +1,4 @@
-//! Figure 8b: flows that a flow register counts, by its size.
+//! Figure 8b: flow counts estimated by a flow register, by its size.
 
 use flowlane::flow_register::FlowRegister;
 use flowlane::generate::Random;
@@ -9,14 +9,14 @@ use crate::report::{Chart, Effort, Series};
 const BITS: [u32; 5] = [8, 16, 32, 64, 128];
 const FLOWS: [u64; 8] = [4, 8, 16, 32, 64, 96, 128, 256];
 
-/// Mean of the estimates, and how many registers were full.
+/// Returns the mean of the estimates, and the number of full registers.
 fn estimates(bits: u32, flows: u64, rounds: u64, seed: u64) -> (f64, f64, u64) {
     let (mut sum, mut squares, mut full) = (0.0, 0.0, 0);
     for round in 0..rounds {
         let mut random = Random::for_purpose(seed ^ round << 20 ^ u64::from(bits) << 8, "flows");
         let mut register = FlowRegister::new(bits);
         (0..flows).for_each(|_| register.note(random.bits() as u32));
-        // A full register says "many": as many as with one bit unset.
+        // A full register counts as one with a single unset bit.
         let estimate = register.flows().unwrap_or_else(|| {
             full += 1;
             register.flows_most()
@@ -68,7 +68,7 @@ pub(super) fn figure(effort: Effort) -> (Vec<Row>, Vec<Chart>) {
     (rows, vec![chart])
 }
 
-/// A square root by additions, multiplications and divisions only.
+/// Computes a square root with additions, multiplications and divisions only.
 fn sqrt(x: f64) -> f64 {
     let mut root = x.max(1.0);
     for _ in 0..60 {

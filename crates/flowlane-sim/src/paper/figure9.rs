@@ -1,4 +1,4 @@
-//! Figure 9: lookups of one table, by its size and how full it is.
+//! Figure 9: lookups in one table, by its size and load.
 
 use std::rc::Rc;
 
@@ -24,13 +24,13 @@ const APPROACHES: [Approach; 9] = [
     Approach::NearL2,
 ];
 
-/// Those of the paper, which come first.
+/// The number of approaches of the paper, which come first.
 const PAPER_APPROACHES: usize = 5;
 
-/// Keys of a hundred slots: 25 to 90 (6.1).
+/// Loads in percent: 25 to 90 (6.1).
 const LOADS: [u64; 4] = [25, 50, 75, 90];
 
-/// All approaches at one size, by how full the table is.
+/// Simulates all approaches at one size, by load.
 fn size(machine: &MachineConfig, effort: Effort, entries: u64) -> Result<Vec<Vec<RunResult>>, SimError> {
     let mut config = effort.run(machine);
     config.workload.entries = entries;
@@ -42,7 +42,7 @@ fn size(machine: &MachineConfig, effort: Effort, entries: u64) -> Result<Vec<Vec
             config.workload.load_percent = *load;
             let keys = (entries * load).div_ceil(100);
             Rc::get_mut(&mut tables).expect("runs have ended").fill(keys);
-            // Those that the paper has not, at one load.
+            // Approaches that the paper does not have are simulated at one load only.
             let count = if *load == 75 { APPROACHES.len() } else { PAPER_APPROACHES };
             APPROACHES[..count].iter().map(|approach| run(&config, *approach, &tables)).collect()
         })
@@ -56,7 +56,7 @@ pub(super) fn figure(
     watch: &(dyn Fn(f64) + Sync),
 ) -> Result<(Vec<Row>, Vec<Chart>), SimError> {
     let most = if effort.quick { 16 } else { 24 };
-    // Large ones first: they take longest.
+    // Large sizes take longest and start first.
     let sizes: Vec<u32> = (3..=most).rev().collect();
     let done = |n: usize| watch(n as f64 / sizes.len() as f64);
     let work = |n: usize| size(machine, effort, 1 << sizes[n]);
@@ -64,7 +64,7 @@ pub(super) fn figure(
     let mut results: Vec<Vec<Vec<RunResult>>> = results.into_iter().collect::<Result<_, _>>()?;
     results.reverse();
     let sizes: Vec<u32> = (3..=most).collect();
-    // Tables that the shared cache holds with room to spare.
+    // Tables that fit the shared cache easily.
     let fits = |size: u32| 2 * (SLOT_BYTES << size) <= machine.llc.bytes();
     let all = |keep: &dyn Fn(u32) -> bool, of: usize| -> Vec<f64> {
         let kept = sizes.iter().zip(&results).filter(|(size, _)| keep(**size));
@@ -125,8 +125,8 @@ fn non_blocking(machine: &MachineConfig, results: &[Vec<Vec<RunResult>>]) -> Row
     }
 }
 
-/// 6.1: "extremely small (e.g., less than 10)": there software is faster. `times`: what HALO is over software at the least
-/// size, `slots`, by how full; `slower`: the largest size at which it is slower, where there is one.
+/// 6.1: "extremely small (e.g., less than 10)": software is faster there. `times` are HALO's speedups at the least
+/// size, `slots`, by load; `slower` is the largest size at which HALO is slower, if any.
 fn few(slots: u64, times: &[f64], slower: Option<u64>) -> Row {
     let what = format!("blocking, fewer than 10 entries ({slots} slots), times faster");
     let note = match slower {
@@ -184,7 +184,7 @@ mod tests {
     use crate::paper::Status;
 
     #[test]
-    fn that_halo_wins_everywhere_is_said_and_is_no_crossing_at_the_least_size() {
+    fn a_win_at_every_size_is_not_a_crossing() {
         let never = few(8, &[1.5, 1.7], None);
         assert_eq!((never.simulated, never.status), (Some([1.5, 1.7]), Status::Predicted));
         assert!(never.error.is_some_and(|error| error > 0.6), "{never:?}");

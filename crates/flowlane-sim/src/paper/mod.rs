@@ -1,12 +1,11 @@
-//! The paper's evaluation, beside what the simulator gives.
+//! The paper's evaluation, next to the simulated one.
 //!
-//! A [`Row`] is a value that the paper's text states: what kind of statement it is, what comes out here, how far apart the
-//! two are, and what that is worth: whether the simulator was calibrated on it, whether it hangs on something that we chose,
-//! or is predicted, or repeated because it is a definition. A [`Series`] is a curve of a figure, of which the text states
-//! single values only.
+//! A [`Row`] is a value that the paper's text states: the kind of statement, the simulated value, the error, and its
+//! worth (calibrated, dependent on an assumption of ours, predicted, or a definition). A [`Series`] is a curve of a
+//! figure, of which the text states single values only.
 //!
-//! The paper has two machines: what it measured on a Xeon (section 3, figure 12) is simulated on that one, what it simulated
-//! with gem5 on the other ([`Machines`]).
+//! The paper has two machines: measurements on a Xeon (section 3, figure 12) are simulated on one, simulations with
+//! gem5 on the other ([`Machines`]).
 
 mod calibrate;
 mod costs;
@@ -34,7 +33,7 @@ use crate::machine::SimError;
 use crate::report::{Chart, Effort, Series};
 use crate::run::RunResult;
 
-/// Bytes of a table's bucket and entries, a slot.
+/// Bytes of a table's bucket and entries for each slot.
 const SLOT_BYTES: u64 = 28;
 
 impl Effort {
@@ -57,7 +56,7 @@ impl Effort {
     }
 }
 
-/// A machine, what it is called, and the hash of its numbers, the calibrated ones among them.
+/// A machine with its name and the hash of its numbers, including calibrated ones.
 #[derive(Clone, Debug, Serialize)]
 pub struct Named {
     pub name: String,
@@ -78,25 +77,25 @@ impl Named {
 /// The machines of the evaluation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machines {
-    /// For what the paper simulated: tables 2 and 4, figures 8b to 11 and 13 (4.7: gem5).
+    /// The machine of the paper's simulations: tables 2 and 4, figures 8b to 11 and 13 (4.7: gem5).
     pub simulated: Named,
-    /// For what it measured: table 1, figures 3, 4 and 12 (3.1: a Xeon Platinum 8160).
+    /// The machine of the paper's measurements: table 1, figures 3, 4 and 12 (3.1: a Xeon Platinum 8160).
     pub measured: Named,
 }
 
 impl Machines {
-    /// The paper's.
+    /// Returns the paper's machines.
     pub fn paper() -> Self {
         Self { simulated: Named::preset(Preset::Paper), measured: Named::preset(Preset::SkylakeSp) }
     }
 
-    /// One for everything.
+    /// Returns one machine for everything.
     pub fn only(name: &str, machine: &MachineConfig) -> Self {
         let named = Named::new(name, machine.clone());
         Self { simulated: named.clone(), measured: named }
     }
 
-    /// Each once.
+    /// Returns the distinct machines.
     pub fn all(&self) -> Vec<&Named> {
         let mut all = vec![&self.simulated, &self.measured];
         all.dedup_by(|a, b| a.machine == b.machine);
@@ -109,21 +108,21 @@ impl Machines {
 pub struct Report {
     /// The version of the simulator.
     pub version: &'static str,
-    /// What it was simulated on.
+    /// The machines.
     pub machines: Machines,
-    /// How much was simulated.
+    /// The extent of the simulation.
     pub effort: Effort,
     /// Stated and simulated values.
     pub rows: Vec<Row>,
-    /// Curves.
+    /// The curves.
     pub charts: Vec<Chart>,
 }
 
 impl Report {
-    /// Simulates the evaluation; `watch` is told what is being done, and which share of all is done.
+    /// Simulates the evaluation; `watch` receives the current activity and the finished share.
     ///
     /// # Errors
-    /// Where an answer differs from the library's, or a run gets stuck.
+    /// Returns an error if an answer differs from the library's, or if a run gets stuck.
     pub fn simulate(
         machines: &Machines,
         effort: Effort,
@@ -163,7 +162,7 @@ impl Report {
     }
 }
 
-/// Names of approaches as charts have them.
+/// Returns the label of an approach in charts.
 fn label(approach: Approach) -> &'static str {
     match approach {
         Approach::Software => "software (rte_hash)",
@@ -179,7 +178,7 @@ fn label(approach: Approach) -> &'static str {
     }
 }
 
-/// Curves of how many times faster than the first each is, at each place.
+/// Returns curves of speedups over the first approach.
 fn relative(results: &[Vec<RunResult>]) -> Vec<Series> {
     let count = results.first().map_or(0, Vec::len);
     let of = |n: usize| {

@@ -1,33 +1,33 @@
-//! Rows of the report: a statement of the paper, what comes out here, and what that is worth.
+//! Rows of the report: a statement of the paper, the simulated value, and the worth of the comparison.
 
 use serde::Serialize;
 use strum::IntoStaticStr;
 
-/// What kind of statement a value is.
+/// The kind of a statement.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Stated {
-    /// The value.
+    /// An exact value.
     Exact { value: f64 },
-    /// The value is less than this, however much less.
+    /// An upper bound.
     Below { value: f64 },
-    /// The largest of several is this.
+    /// The largest of several values.
     UpTo { value: f64 },
-    /// All are between these: what is beyond either end is off.
+    /// A range that contains all values.
     Range {
-        /// The least.
+        /// The lower end.
         low: f64,
-        /// The largest.
+        /// The upper end.
         high: f64,
     },
-    /// No number: nothing is scored against it.
+    /// No number; not scored.
     Words { text: &'static str },
 }
 
 impl Stated {
-    /// How far a simulated value, or the least and largest of several, is from it: a share of what is stated, 0 where the
-    /// statement holds. Of a range it is the end that is missed by more; where that end is 0, a share of the range's length.
-    /// None where no number is stated.
+    /// Returns the error of a simulated value, or of the least and largest of several, relative to the stated value;
+    /// 0 if the statement holds. For a range, it is the error at the end that is missed by more; if that end is 0,
+    /// relative to the length of the range. `None` for statements without a number.
     pub fn error(&self, least: f64, most: f64) -> Option<f64> {
         Some(match *self {
             Self::Exact { value } | Self::UpTo { value } => most / value - 1.0,
@@ -41,7 +41,7 @@ impl Stated {
         })
     }
 
-    /// As the paper has it.
+    /// Formats the statement as in the paper.
     pub fn text(&self) -> String {
         match *self {
             Self::Exact { value } => format!("{value}"),
@@ -63,19 +63,19 @@ impl Stated {
     }
 }
 
-/// What a comparison is worth.
+/// The worth of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, IntoStaticStr, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "lowercase")]
 pub enum Status {
-    /// A number of the machine was chosen so that it comes out, or so that what it follows from does.
+    /// A number of the machine was chosen to produce it, or to produce the values from which it follows.
     Calibrated,
-    /// It hangs on something that is ours: what the text leaves open and we chose, with this value in sight or with nothing to
-    /// choose by. That it comes out says little.
+    /// It depends on a choice of ours that the text leaves open, made with this value in sight or without evidence.
+    /// Agreement means little.
     Assumption,
-    /// Nothing that it follows from was chosen to meet it.
+    /// It does not follow from any number chosen to meet it.
     Predicted,
-    /// It is a definition, or was put in.
+    /// It is a definition or an input.
     Identity,
     /// It is not simulated.
     #[strum(to_string = "not attempted")]
@@ -88,28 +88,28 @@ impl Status {
     }
 }
 
-/// A value that the paper states, and ours.
+/// A stated value, and the simulated one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The figure or table, or the section.
+    /// The figure, table or section.
     pub place: &'static str,
-    /// What it is.
+    /// The description of the value.
     pub what: String,
-    /// The machine that it was simulated on; empty where there is none.
+    /// The simulated machine; empty if none.
     pub machine: String,
-    /// What is stated.
+    /// The statement.
     pub stated: Stated,
-    /// Least and largest here; the same where it is one value. None where it is not attempted.
+    /// The least and largest simulated value, equal for a single one; `None` if not attempted.
     pub simulated: Option<[f64; 2]>,
-    /// By how much it is off, as a share of what is stated; none where no number is.
+    /// The relative error; `None` for statements without a number.
     pub error: Option<f64>,
-    /// What that is worth.
+    /// The worth.
     pub status: Status,
-    /// What was chosen, where it is calibrated or an assumption; empty elsewhere.
+    /// The choice behind a calibrated or assumed value; empty otherwise.
     pub why: String,
-    /// Least and largest over the choices that the paper leaves open.
+    /// The least and largest over the choices that the paper leaves open.
     pub envelope: Option<[f64; 2]>,
-    /// What one should know.
+    /// A remark.
     pub note: String,
 }
 
@@ -133,12 +133,12 @@ impl Row {
         Self::new(place, what, stated, Status::NotAttempted)
     }
 
-    /// Not predicted: for what was chosen.
+    /// Marks the value as calibrated, with the choice.
     pub(crate) fn calibrated(self, why: impl Into<String>) -> Self {
         Self { status: Status::Calibrated, why: why.into(), ..self }
     }
 
-    /// Not predicted: for what is ours.
+    /// Marks the value as dependent on an assumption.
     pub(crate) fn assumption(self, why: impl Into<String>) -> Self {
         Self { status: Status::Assumption, why: why.into(), ..self }
     }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_range_has_two_ends_also_where_one_is_nothing() {
-        // 6.1: slower by less than 5.3 %. Faster by 10.6 % is as far off as slower by 15.9 %.
+        // 6.1: slower by less than 5.3 %. Faster by 10.6 % has the same error as slower by 15.9 %.
         let slower = Stated::Range { low: 0.0, high: 5.3 };
         assert_eq!(slower.error(0.0, 5.3), Some(0.0));
         assert!((slower.error(-10.6, 1.0).unwrap() + 2.0).abs() < 1e-9);

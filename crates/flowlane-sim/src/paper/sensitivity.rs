@@ -1,7 +1,8 @@
-//! What the values hang on that miss the paper's by more than a quarter, and what the lock's end does beside a writer.
+//! Sensitivity of the values that miss the paper's by more than a quarter, and the effect of the lock's end with a
+//! concurrent writer.
 //!
-//! Each chart varies what a miss is explained by, with the paper's value beside it: where the two meet is what the
-//! paper's machine would have to be.
+//! Each chart varies the parameter that explains a miss, with the paper's value as a reference: their intersection is
+//! the value that the paper's machine would need.
 
 use std::rc::Rc;
 
@@ -23,20 +24,20 @@ pub(super) fn charts(machines: &Machines, effort: Effort) -> Result<Vec<Chart>, 
     let mut all = vec![instructions(measured, effort)?, memory(machine, effort)?];
     all.extend(tuples(machine, effort)?);
     all.push(window(measured, effort)?);
-    // A writer has a core of its own.
+    // A writer needs a core of its own.
     if machine.core.cores > 1 {
         all.push(lock(machine, effort)?);
     }
     Ok(all)
 }
 
-/// Times of software's cycles that an approach takes.
+/// Returns the speedup of an approach over software.
 fn times(config: &RunConfig, tables: &Rc<Tables>, approach: Approach) -> Result<f64, SimError> {
     let cycles = |approach| run(config, approach, tables).map(|r| r.cycles_per_lookup);
     Ok(cycles(Approach::Software)? / cycles(approach)?)
 }
 
-/// The same value at every place.
+/// Returns a constant series.
 fn constant(name: &str, value: f64, places: usize) -> Series {
     Series { name: name.into(), values: vec![Some(value); places] }
 }
@@ -45,7 +46,7 @@ fn simulated(name: &str, values: impl IntoIterator<Item = f64>) -> Series {
     Series { name: name.into(), values: values.into_iter().map(Some).collect() }
 }
 
-/// Figure 3: by the instructions of a lookup in software.
+/// Figure 3 by the instructions of a software lookup.
 fn instructions(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
     let counts: &[u32] = if effort.quick { &[120, 210] } else { &[90, 120, 150, 180, 210] };
     let ends = [0, TRAFFIC.len() - 1];
@@ -57,7 +58,7 @@ fn instructions(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimErr
     };
     let results = parallel::run(effort.threads, counts.len() * ends.len(), &|_| {}, &work);
     let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    // In shares of what the paper states, so that both meet one line.
+    // Relative to the paper's values, so that both share one reference line.
     let of = |end: usize| results.iter().skip(end).step_by(ends.len()).map(move |c| c / figure3::STATED[end]);
     Ok(Chart {
         id: "sensitivity-instructions",
@@ -77,7 +78,7 @@ fn instructions(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimErr
     })
 }
 
-/// Figures 9 and 10 beyond the shared cache: by memory's distance.
+/// Figures 9 and 10 beyond the shared cache, by the latency of memory.
 fn memory(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
     // All of memory's times, in percent of the preset's.
     let scales: &[u64] = if effort.quick { &[50, 100] } else { &[10, 25, 50, 75, 100, 150] };
@@ -117,7 +118,7 @@ fn memory(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
     })
 }
 
-/// Figure 11: by how many packets are ahead of the results, and by how large tables are.
+/// Figure 11 by the packets ahead of the results, and by the size of tables.
 fn tuples(machine: &MachineConfig, effort: Effort) -> Result<Vec<Chart>, SimError> {
     let at = |machine: &MachineConfig, entries: u64| -> Result<f64, SimError> {
         let mut config = effort.run(machine);
@@ -159,9 +160,9 @@ fn tuples(machine: &MachineConfig, effort: Effort) -> Result<Vec<Chart>, SimErro
     ])
 }
 
-/// Figure 12a: by how much of the window a thread has while two run.
+/// Figure 12a by the share of the window that each of two threads has.
 fn window(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
-    // Percent of the window, and of the queues, for each of the two threads.
+    // Percent of the window and of the queues, for each of the two threads.
     let shares: &[u32] = if effort.quick { &[50, 100] } else { &[50, 60, 75, 100] };
     let jobs: Vec<(u32, usize)> =
         shares.iter().flat_map(|share| (0..FUNCTIONS.len()).map(move |f| (*share, f))).collect();
@@ -210,7 +211,7 @@ fn window(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
     })
 }
 
-/// The end of the lock, which matters beside a writer only: none of the paper's runs has one.
+/// The end of the lock, which matters only with a concurrent writer; none of the paper's runs has one.
 fn lock(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
     let intervals: &[u32] = if effort.quick { &[100, 10_000] } else { &[50, 100, 300, 1000, 3000, 10_000] };
     let holds = [(LockHold::Commit, "until the query ends"), (LockHold::Data, "until the line is read")];
@@ -219,7 +220,7 @@ fn lock(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
     let work = |n: usize| -> Result<f64, SimError> {
         let mut config = effort.run(machine);
         config.machine.accelerator.lock_hold = jobs[n].1;
-        // More than there is time for.
+        // More changes than fit the run.
         let lookups = config.run.lookups + config.run.warm_up_lookups;
         config.workload.updates = lookups * 300 / u64::from(jobs[n].0);
         config.workload.update_instructions = jobs[n].0;
@@ -231,10 +232,10 @@ fn lock(machine: &MachineConfig, effort: Effort) -> Result<Chart, SimError> {
     let series = holds.iter().zip(results.chunks(intervals.len()));
     Ok(Chart {
         id: "sensitivity-lock",
-        title: "Lookups beside a writer: by when the accelerator lets go of a line".into(),
+        title: "Lookups with a concurrent writer, by the end of the lock".into(),
         about: format!(
-            "HALO blocking, one table of 1024 slots, another core writes a line of its buckets every so many instructions. \
-             Without a writer the two are the same: {} cycles.",
+            "HALO blocking, one table of 1024 slots, another core writes a line of its buckets at this interval of instructions. \
+             Without a writer both take equal time: {} cycles.",
             number({
                 let mut config = effort.run(machine);
                 config.workload.entries = 1024;

@@ -1,9 +1,9 @@
-//! The report as lines of text: CSV. Tables and pages are the command line's.
+//! The report as CSV. The command line renders tables and pages.
 
 use super::{Report, Row};
 use crate::report::{Csv, number};
 
-/// One number, or the least and the largest.
+/// Formats a number, or the least and the largest.
 fn extent([least, most]: [f64; 2]) -> String {
     match least == most {
         true => number(least),
@@ -12,7 +12,7 @@ fn extent([least, most]: [f64; 2]) -> String {
 }
 
 impl Row {
-    /// The head of [`cells`](Self::cells).
+    /// The column names of [`cells`](Self::cells).
     pub const HEAD: [&str; 11] = [
         "where",
         "what",
@@ -27,7 +27,7 @@ impl Row {
         "note",
     ];
 
-    /// The row, as text.
+    /// Returns the row as text.
     pub fn cells(&self) -> [String; 11] {
         [
             self.place.to_owned(),
@@ -46,7 +46,8 @@ impl Row {
 }
 
 impl Report {
-    /// Rows, then the curves as figure, series, place, value; the hashes of the machines first.
+    /// Returns the report as CSV: the hashes of the machines, the rows, then the curves as figure, series, position,
+    /// value.
     pub fn csv(&self) -> String {
         let mut csv =
             Csv::of_machines(self.machines.all().iter().map(|m| (m.name.as_str(), m.hash.as_str())));

@@ -1,4 +1,4 @@
-//! Loads that wait for each other, all over a region: what a latency is measured by.
+//! Dependent loads all over a region, to measure latencies.
 
 use flowlane::generate::Random;
 
@@ -9,7 +9,7 @@ use crate::machine::query::Queries;
 use crate::machine::space::{Region, Space};
 use crate::machine::{Machine, SimError};
 
-/// A chain of loads of random lines of a region; of one that a cache may hold, of every line once before.
+/// A chain of loads of random lines of a region. A region that may be cached is read completely beforehand.
 pub struct Chase {
     order: Vec<Line>,
     random: Random,
@@ -18,7 +18,7 @@ pub struct Chase {
 }
 
 impl Chase {
-    /// So many loads.
+    /// Creates a chain of `count` loads.
     pub fn new(region: &Region, count: u64) -> Self {
         let mut order: Vec<Line> = region.lines().collect();
         let mut random = Random::new(7);
@@ -42,13 +42,14 @@ impl Program for Chase {
     }
 }
 
-/// Loads of a chain that are simulated before it is measured, at most: larger regions than that are seldom met twice.
+/// The most loads before a measurement; lines of larger regions seldom recur.
 const WARM_UP_MAX: u64 = 1 << 15;
 
-/// Cycles a load of a chain over so many bytes, on a core; `in_llc`: they are in the shared cache at first.
+/// Returns the cycles of a load of a chain over `bytes`, on a core; with `in_llc`, the lines are in the shared cache
+/// at the beginning.
 ///
 /// # Errors
-/// Where the machine gets stuck.
+/// Returns an error if the machine gets stuck.
 pub fn chase_cycles(config: &MachineConfig, bytes: u64, core: u32, in_llc: bool) -> Result<f64, SimError> {
     let region = Space::default().region(bytes);
     let mut machine = Machine::new(&config.with_pieces_of(bytes));
@@ -61,10 +62,10 @@ pub fn chase_cycles(config: &MachineConfig, bytes: u64, core: u32, in_llc: bool)
     Ok(machine.thread(core, 0).cycles_per_lookup(machine.cycle_ps()))
 }
 
-/// Cycles a load of a line that another core has written: the mean of cores that face each other.
+/// Returns the cycles of a load of a line that another core has modified: the mean over opposite cores.
 ///
 /// # Errors
-/// Where the machine gets stuck.
+/// Returns an error if the machine gets stuck.
 pub fn dirty_cycles(config: &MachineConfig) -> Result<f64, SimError> {
     let pairs = config.core.cores / 2;
     let mut whole = 0.0;
@@ -79,5 +80,5 @@ pub fn dirty_cycles(config: &MachineConfig) -> Result<f64, SimError> {
     Ok(whole / f64::from(pairs.max(1)))
 }
 
-/// Lines that a core has written: what its second cache holds.
+/// The size of the modified lines, which fit the second-level cache.
 const DIRTY_BYTES: u64 = 64 << 10;

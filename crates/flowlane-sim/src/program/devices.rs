@@ -1,4 +1,4 @@
-//! Associative memories: all rules are compared at once, whichever table they are of.
+//! Ternary content-addressable memories, which compare all rules of all tables at once.
 
 use std::rc::Rc;
 
@@ -9,15 +9,15 @@ use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::workload::{Packets, Tables};
 
-/// Instructions around a query: the key's words to the device, the result back.
+/// Instructions around a query: sending the words of the key, receiving the result.
 const AROUND: u32 = 6;
 
-/// What a device's query takes.
+/// A device with fixed latency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlatDevice {
-    /// From the query to the answer.
+    /// The time from the query to the answer.
     pub latency_cycles: u64,
-    /// From a query to the next.
+    /// The time between two queries.
     pub busy_cycles: u64,
 }
 
@@ -34,7 +34,7 @@ impl FlatDevice {
         Self { latency_cycles, busy_cycles: config.busy_cycles }
     }
 
-    /// A packet's query: its key is read, the rules are the device's.
+    /// Appends a packet's query: reading its key, and the device's answer.
     pub(crate) fn ask(self, key: Line, ops: &mut Vec<Op>) {
         let from = ops.len();
         ops.push(Op { gives: true, ..Op::new(Kind::Load(key), Class::Data) });
@@ -45,7 +45,7 @@ impl FlatDevice {
     }
 }
 
-/// Lookups by such a device, one after the other: each waits for the one before, as LOOKUP_B does.
+/// Lookups in a device one by one; each waits for the previous one, as LOOKUP_B does.
 pub struct DeviceProgram {
     tables: Rc<Tables>,
     packets: Packets,
@@ -54,7 +54,7 @@ pub struct DeviceProgram {
 }
 
 impl DeviceProgram {
-    /// So many lookups or packets.
+    /// Creates `count` lookups or packets.
     pub fn new(tables: Rc<Tables>, packets: Packets, device: FlatDevice, count: u64) -> Self {
         Self { tables, packets, device, left: count }
     }

@@ -1,4 +1,4 @@
-//! What stands around lookups and beside them: the rest of a network function, and a function on the core's other thread.
+//! Work around and next to lookups: the rest of a network function, and a function on the core's other thread.
 
 use flowlane::generate::Random;
 
@@ -7,16 +7,16 @@ use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::machine::space::Region;
 
-/// What a function does with a packet beside looking it up.
+/// The work of a function for a packet, apart from the lookup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Work {
-    /// Instructions that compute.
+    /// Computing instructions.
     pub instructions: u32,
-    /// Lines of the packet, and of what is kept of it, that are read and written.
+    /// Lines of the packet and its state that are read and written.
     pub lines: u32,
 }
 
-/// A program, with a function's own work at the end of each unit of its work.
+/// A program with a function's work at the end of each unit.
 pub struct WithWork {
     inner: Box<dyn Program>,
     work: Work,
@@ -25,7 +25,7 @@ pub struct WithWork {
 }
 
 impl WithWork {
-    /// Work beside a program; packets are in a ring that stays in the first cache or not, by its size.
+    /// Adds work to a program. Packets are in a ring, whose size decides whether it stays in the first-level cache.
     pub fn new(inner: Box<dyn Program>, work: Work, packets: &Region) -> Self {
         Self { inner, work, packets: packets.lines().collect(), next: 0 }
     }
@@ -37,7 +37,7 @@ impl Program for WithWork {
         if !self.inner.refill(ops, queries)? {
             return Ok(false);
         }
-        // A batch's packets are worked on one after the other behind their lookups.
+        // The packets of a batch are processed one by one after their lookups.
         let ends = ops[from..].last_mut().map_or(0, |last| std::mem::take(&mut last.ends));
         for _ in 0..ends {
             for _ in 0..self.work.lines {
@@ -69,7 +69,8 @@ pub struct Neighbour {
 const BETWEEN: u32 = 8;
 
 impl Neighbour {
-    /// A function that reads a line of `hot`, or of a thousand loads so many of `cold`, every few instructions.
+    /// Creates a function that reads a line every few instructions, from `hot` or, for a share in thousandths, from
+    /// `cold`.
     pub fn new(hot: &Region, cold: &Region, cold_permille: u64, seed: u64, count: u64) -> Self {
         Self {
             hot: hot.lines().collect(),

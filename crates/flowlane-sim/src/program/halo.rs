@@ -1,5 +1,5 @@
-//! Lookups by accelerator: LOOKUP_B one by one, or LOOKUP_NB in batches of eight whose results share a line that
-//! SNAPSHOT_READ reads until all are there.
+//! Lookups by accelerator: LOOKUP_B one by one, or LOOKUP_NB in batches of eight, whose results share a line that
+//! SNAPSHOT_READ reads until all are present.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -18,34 +18,34 @@ pub(crate) const RESULTS: usize = 8;
 /// Instructions around a lookup instruction: the addresses of key, table and result.
 const AROUND: u32 = 4;
 
-/// Instructions that look at a snapshot: a comparison of eight results, a mask, a branch.
+/// Instructions that check a snapshot: a comparison of eight results, a mask, a branch.
 const LOOK: u32 = 4;
 
-/// A query by LOOKUP_B, or a load from an engine, on a chain of what waits for it.
+/// Appends a query by LOOKUP_B, or a load from an engine, to a dependency chain.
 pub(crate) fn ask(walk: Walk, engine: Engine, chain: u8, ops: &mut Vec<Op>, queries: &mut Queries) {
     ops.push(Op::work(AROUND, Class::Compute));
     let query = queries.add(walk, engine, None);
     ops.push(Op { gives: true, chain, ..Op::new(Kind::Lookup(query), Class::Data) });
 }
 
-/// Queries by LOOKUP_NB whose results are to be read, and what follows that.
+/// Queries by LOOKUP_NB with unread results, and the operations that follow.
 struct Unread {
     batches: Vec<BatchId>,
     after: Vec<Op>,
     packets: u32,
 }
 
-/// Queries by LOOKUP_NB, those of later packets before the results of earlier ones are read.
+/// Queries by LOOKUP_NB, with queries of later packets sent before results of earlier ones are read.
 pub(crate) struct NonBlocking {
     results: Vec<Line>,
     next: usize,
-    /// Packets whose queries are sent before an earlier one's results are read.
+    /// The number of packets whose queries are sent ahead.
     ahead: usize,
     unread: VecDeque<Unread>,
 }
 
 impl NonBlocking {
-    /// With lines for results.
+    /// Creates the state with lines for results.
     pub(crate) fn new(results: Vec<Line>, ahead: u32) -> Self {
         Self { results, next: 0, ahead: ahead as usize, unread: VecDeque::new() }
     }
@@ -69,14 +69,14 @@ impl NonBlocking {
         batches
     }
 
-    /// Sends queries on whose results it depends what comes next, and reads these.
+    /// Sends queries and reads their results at once, since the next step depends on them.
     pub(crate) fn ask(&mut self, walks: Vec<Walk>, ops: &mut Vec<Op>, queries: &mut Queries) {
         let batches = self.send(walks, ops, queries);
         look(batches, ops);
     }
 
-    /// Sends the queries of so many packets, which something follows; reads the results of those that were sent as many
-    /// packets before as are to be ahead. Says of how many packets results were read.
+    /// Sends the queries of packets with the operations that follow, and reads the results of earlier packets beyond
+    /// the configured distance. Returns the number of packets whose results were read.
     pub(crate) fn ahead(
         &mut self,
         walks: Vec<Walk>,
@@ -90,8 +90,8 @@ impl NonBlocking {
         if self.unread.len() > self.ahead { self.read(ops) } else { 0 }
     }
 
-    /// Reads the results that were asked for longest ago, and says of how many packets: 0 where there are none. Queries
-    /// behind that leave the window, and are sent, when these have been seen.
+    /// Reads the oldest results, and returns their number of packets; 0 if there are none. Queries behind them
+    /// retire, and are sent, when these results are present.
     pub(crate) fn read(&mut self, ops: &mut Vec<Op>) -> u32 {
         let Some(mut unread) = self.unread.pop_front() else { return 0 };
         look(unread.batches, ops);
@@ -100,7 +100,7 @@ impl NonBlocking {
     }
 }
 
-/// Reads results until all are there.
+/// Reads results until all are present.
 fn look(batches: Vec<BatchId>, ops: &mut Vec<Op>) {
     for batch in batches {
         ops.push(Op { gives: true, ..Op::new(Kind::Snapshot(batch), Class::Data) });
@@ -108,19 +108,19 @@ fn look(batches: Vec<BatchId>, ops: &mut Vec<Op>) {
     }
 }
 
-/// How queries are made.
+/// The kind of queries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Halo {
-    /// LOOKUP_B.
+    /// The instruction LOOKUP_B.
     Blocking,
-    /// LOOKUP_NB and SNAPSHOT_READ.
+    /// The instructions LOOKUP_NB and SNAPSHOT_READ.
     NonBlocking,
-    /// Queries to an engine beside the second cache, as loads.
+    /// Queries to an engine next to the second-level cache, as loads.
     NearL2,
 }
 
-/// Lookups by accelerator, until there are enough.
+/// A number of lookups by accelerator.
 pub struct HaloProgram {
     tables: Rc<Tables>,
     packets: Packets,
@@ -131,14 +131,14 @@ pub struct HaloProgram {
 }
 
 impl HaloProgram {
-    /// So many lookups (of one table), or packets (looked up in several).
+    /// Creates `count` lookups of one table, or packets looked up in several.
     pub fn new(tables: Rc<Tables>, packets: Packets, mode: Halo, writes_key: bool, count: u64) -> Self {
         let queries = NonBlocking::new(tables.results.clone(), 0);
         Self { tables, packets, mode, writes_key, left: count, queries }
     }
 
-    /// Non-blocking: sends the queries of so many later packets (of one table: of later batches) before it reads the
-    /// results of one.
+    /// Sends the queries of `ahead` later packets (of one table: later batches) before the results of a packet are
+    /// read; non-blocking only.
     #[must_use]
     pub fn ahead(self, ahead: u32) -> Self {
         Self { queries: NonBlocking { ahead: ahead as usize, ..self.queries }, ..self }
@@ -150,7 +150,7 @@ impl HaloProgram {
         }
     }
 
-    /// One by one: of several tables until the first has the key.
+    /// Looks up tables one by one, until the first that has the key.
     fn blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
         let from = ops.len();
         let lookups = self.packets.next(&self.tables)?;
@@ -171,7 +171,7 @@ impl HaloProgram {
         Ok(())
     }
 
-    /// As loads that overlap: of several tables all.
+    /// Looks up all tables with overlapping loads.
     fn near_l2(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
         let from = ops.len();
         let lookups = self.packets.next(&self.tables)?;
@@ -183,7 +183,7 @@ impl HaloProgram {
         Ok(())
     }
 
-    /// In batches: lookups of eight packets in one table, or of a packet in all tables at once.
+    /// Looks up batches: eight packets in one table, or a packet in all tables at once.
     fn non_blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
         let from = ops.len();
         let several = self.tables.len() > 1;

@@ -1,5 +1,5 @@
-//! What cores execute: lookups recorded from the real tables, as software makes them or as instructions for
-//! accelerators.
+//! Programs that cores execute: lookups recorded from the real tables, as software performs them or as instructions
+//! for accelerators.
 
 mod chase;
 mod devices;

@@ -1,14 +1,14 @@
 //! Software lookups.
 //!
-//! | style | what |
+//! | style | execution |
 //! |---|---|
-//! | `rte` | one lookup after the other, with the instructions that `rte_hash` has beside reading the table (Table 1) |
-//! | `scalar` | one after the other, as this project's scalar body does it |
-//! | `bulk` | batches, stage by stage, with prefetches: many misses under way at once |
-//! | `avx512` | the same with vectors: the loads that were recorded, without branches, and as many instructions as were measured |
+//! | `rte` | one by one, with the instructions of `rte_hash` apart from reading the table (Table 1) |
+//! | `scalar` | one by one, as the library's scalar kernel |
+//! | `bulk` | batches, stage by stage, with prefetches: many misses in flight |
+//! | `avx512` | batches with vectors: the recorded loads without branches, and the measured number of instructions |
 //!
-//! In a search through several tables, `rte` and `scalar` ask one table after the other and end with the first hit;
-//! the batches of `bulk` and `avx512` are a packet's tables.
+//! In a search through several tables, `rte` and `scalar` look up one table after the other and end with the first
+//! hit; a batch of `bulk` and `avx512` consists of a packet's tables.
 
 use std::rc::Rc;
 
@@ -20,13 +20,13 @@ use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 use crate::workload::{BATCH, Lookup, Packets, Tables};
 
-/// A way of looking up in software.
+/// A style of software lookups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Software {
     /// One by one, with `rte_hash`'s instructions.
     Rte,
-    /// One by one, as the scalar body.
+    /// One by one, as the scalar kernel.
     Scalar,
     /// In batches with prefetches.
     Bulk,
@@ -34,16 +34,16 @@ pub enum Software {
     Avx512,
 }
 
-/// Instructions of a batch's loop over its keys, a key.
+/// Instructions of a batch's loop for each key.
 const LOOP_INSTRUCTIONS: u32 = 3;
 
-/// The place in the code of the loop over tables: hit or go on.
+/// The address of the branch of the loop over tables.
 pub(crate) const NEXT_TABLE: u32 = 100;
 
-/// The place in the code of the search through a bucket.
+/// The address of the branch of the search through a bucket.
 const SEARCH: u32 = 101;
 
-/// Lookups in software, until there are enough.
+/// A number of lookups in software.
 pub struct SoftwareProgram {
     tables: Rc<Tables>,
     packets: Packets,
@@ -55,7 +55,7 @@ pub struct SoftwareProgram {
 }
 
 impl SoftwareProgram {
-    /// So many lookups (of one table), or packets (looked up in several).
+    /// Creates `count` lookups of one table, or packets looked up in several.
     pub fn new(
         tables: Rc<Tables>,
         packets: Packets,
@@ -68,7 +68,7 @@ impl SoftwareProgram {
         Self { tables, packets, style, padding: padding.clone(), writes_key, left: count, batches }
     }
 
-    /// One by one.
+    /// Looks up one key or packet.
     fn singly(&mut self, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
         let lookups = self.packets.next(&self.tables)?;
         let from = ops.len();
@@ -96,7 +96,7 @@ impl SoftwareProgram {
         Ok(())
     }
 
-    /// In batches: a table's lookups of several packets, or a packet's tables.
+    /// Looks up a batch: several packets in one table, or a packet in several tables.
     fn batch(&mut self, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
         let from = ops.len();
         let several = self.tables.len() > 1;
@@ -120,7 +120,7 @@ impl SoftwareProgram {
     }
 }
 
-/// What `rte_hash` does beside reading the table, around a lookup that was recorded.
+/// Adds the instructions of `rte_hash` apart from reading the table to a recorded lookup.
 pub(crate) fn pad(p: &SoftwareConfig, stack: &[Line], lookup: &mut Lookup) {
     let own = lookup.instructions();
     let count = |wanted: fn(&Kind) -> bool| lookup.ops.iter().filter(|op| wanted(&op.kind)).count() as u32;
@@ -128,11 +128,11 @@ pub(crate) fn pad(p: &SoftwareConfig, stack: &[Line], lookup: &mut Lookup) {
     let stores = count(|kind| matches!(kind, Kind::Store(_)));
     let share = |permille: u32, own: u32| (p.instructions * permille / 1000).saturating_sub(own);
     let (loads, stores) = (share(p.loads_permille, loads), share(p.stores_permille, stores));
-    // Those of the search come to 4.5 in the mean, and the last one uses the result.
+    // The search has 4.5 instructions on average, and the last one uses the result.
     let rest = p.instructions.saturating_sub(own + loads + stores + 5);
     let lock = p.lock_instructions.min(rest);
     // Calls, arguments and the hash before the table is read; the search through the bucket's slots; then the
-    // comparison and the way back.
+    // comparison and the return.
     let lock_loads = (p.lock_instructions - lock).min(loads);
     let part = |n: u32, of: u32| (of * (n + 1) / 3) - of * n / 3;
     let around = |ops: &mut Vec<Op>, n: u32| {
@@ -155,7 +155,7 @@ pub(crate) fn pad(p: &SoftwareConfig, stack: &[Line], lookup: &mut Lookup) {
     around(&mut lookup.ops, 0);
     lookup.ops.append(&mut first);
     lookup.ops.append(&mut second);
-    // Slot by slot until one has the signature: which one that is, nobody can predict. A miss sees all.
+    // Slot by slot until one has the signature, in an unpredictable position. A miss checks all slots.
     let slot = if lookup.walk.answer.is_some() { lookup.walk.hash >> 7 & 7 } else { 8 };
     for n in 0..=slot.min(7) {
         let branch = Kind::Branch { id: SEARCH, taken: n == slot };
@@ -167,15 +167,15 @@ pub(crate) fn pad(p: &SoftwareConfig, stack: &[Line], lookup: &mut Lookup) {
     lookup.ops.retain(|op| op.instructions > 0);
 }
 
-/// Lookups of several lanes, stage by stage, each with a prefetch of what the lane's next stage reads.
+/// Interleaved lookups of several lanes, stage by stage, each with a prefetch for the lane's next stage.
 pub(crate) struct Batches {
     vectors: bool,
-    /// Of a lookup, beside the loop's: of a key that is not there, and of one that is.
+    /// Instructions of a lookup apart from the loop: for an absent key, and for a present one.
     instructions: [u32; 2],
 }
 
 impl Batches {
-    /// As a style's batches are.
+    /// Returns the batches of a style.
     pub(crate) fn new(style: Software, p: &SoftwareConfig) -> Self {
         let vectors = style == Software::Avx512;
         let (hit, saved) = match vectors {
@@ -187,7 +187,7 @@ impl Batches {
         Self { vectors, instructions }
     }
 
-    /// Appends what the lookups do, one a lane.
+    /// Appends the operations of one lookup for each lane.
     pub(crate) fn append(&self, mut lookups: Vec<Lookup>, ops: &mut Vec<Op>) {
         for lookup in &mut lookups {
             if self.vectors {
@@ -215,18 +215,19 @@ impl Batches {
     }
 }
 
-/// Leaves the loads: what is computed is so for many keys at a time, with masks where there were branches.
+/// Keeps the loads: computation covers many keys at a time, with masks instead of branches.
 fn vectorise(ops: &mut Vec<Op>) {
     ops.retain(|op| !matches!(op.kind, Kind::Branch { .. } | Kind::Work));
 }
 
-/// How many of the scalar body's instructions are done, in thousandths: when the table is read, when the entry is (where there
-/// is none, the second bucket), and at the end. Traced in a release build (valgrind's lackey): of a hit's 205 the first bucket
-/// is read by the 93rd and the entry by the 135th; a miss of 184 reads the second bucket right behind the first.
+/// The share of the scalar kernel's instructions in thousandths executed when the table is read, when the entry is
+/// read (for a miss, the second bucket), and at the end. Traced in a release build (valgrind's lackey): of a hit's
+/// 205 instructions, the first bucket is read by the 93rd and the entry by the 135th; a miss of 184 reads the second
+/// bucket directly after the first.
 const HIT: [u32; 3] = [455, 660, 1000];
 const MISS: [u32; 3] = [505, 535, 1000];
 
-/// Adds to a single lookup what a probe does not hear of, until there are as many instructions as the scalar body has.
+/// Pads a single lookup to the number of instructions of the scalar kernel, which a probe does not see.
 pub(crate) fn scalar(p: &SoftwareConfig, lookup: &mut Lookup) {
     let (whole, done) = match lookup.walk.answer {
         Some(_) => (p.scalar_instructions, HIT),
@@ -240,7 +241,8 @@ pub(crate) fn scalar(p: &SoftwareConfig, lookup: &mut Lookup) {
     }
 }
 
-/// The same for a lookup of a batch: a third before the table is read, a third before the entry is, a third after that.
+/// Pads a lookup of a batch: a third of the instructions before the table is read, a third before the entry is, a
+/// third after that.
 fn lengthen(ops: &mut Vec<Op>, instructions: u32) {
     let own: u32 = ops.iter().map(|op| op.instructions).sum();
     let extra = instructions.saturating_sub(own);
@@ -252,7 +254,8 @@ fn lengthen(ops: &mut Vec<Op>, instructions: u32) {
     }
 }
 
-/// Work of a stage. What follows a load mostly works on what it brought, and is in the scheduler's way until that is there.
+/// Adds the work of a stage. Work after a load mostly depends on its data, and occupies the scheduler until they
+/// arrive.
 fn work(ops: &mut Vec<Op>, stage: usize, instructions: u32) {
     if instructions > 0 {
         ops.push(Op { waits: stage > 0, ..Op::work(instructions, Class::Compute) });
@@ -265,21 +268,22 @@ pub(crate) fn unit(ops: &mut [Op], from: usize, lookups: u32) {
     end(ops, lookups);
 }
 
-/// Marks the beginning of a unit whose end is that of a later refill, perhaps.
+/// Marks the beginning of a unit that may end in a later refill.
 pub(crate) fn begin(ops: &mut [Op], from: usize) {
     if let Some(first) = ops.get_mut(from) {
         first.begins = true;
     }
 }
 
-/// Marks the end of so many lookups.
+/// Marks the end of `lookups` lookups.
 pub(crate) fn end(ops: &mut [Op], lookups: u32) {
     if let Some(last) = ops.last_mut() {
         last.ends = lookups;
     }
 }
 
-/// What is done before the first bucket is read, with it, and with what follows: entries and other buckets.
+/// Splits a lookup into the operations before the first bucket, those with it, and those for entries and other
+/// buckets.
 fn stages_of(ops: Vec<Op>) -> [Vec<Op>; 3] {
     let mut stages: [Vec<Op>; 3] = Default::default();
     let (mut stage, mut seen): (usize, Option<Line>) = (0, None);
@@ -297,7 +301,7 @@ fn stages_of(ops: Vec<Op>) -> [Vec<Op>; 3] {
     stages
 }
 
-/// The line that a stage reads first.
+/// Returns the first line that a stage reads.
 fn first_line(ops: &[Op]) -> Option<Line> {
     ops.iter().find_map(|op| match op.kind {
         Kind::Load(line) if op.waits => Some(line),

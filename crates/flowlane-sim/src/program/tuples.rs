@@ -1,4 +1,4 @@
-//! Tuple search as the library has it: rules under several masks, looked up with a probe.
+//! The library's tuple search: rules with several masks, looked up with a probe.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use crate::machine::query::Queries;
 use crate::machine::space::{Region, Space};
 use crate::workload::{Recorder, TablePlace};
 
-/// Bytes of a part of a subtable: more than rules that fit the simulated memory take.
+/// The size of each part of a subtable, more than rules that fit the simulated memory need.
 const PART_BYTES: u64 = 8 << 20;
 
 /// Searches the library's tuple tables, packet by packet.
@@ -27,13 +27,13 @@ pub struct TupleSearchProgram {
 }
 
 impl TupleSearchProgram {
-    /// `rules` rules of the profile `acl` with their masks, and so many packets that they are looked up for; in `space`.
+    /// Generates `rules` rules of the profile `acl`, and `count` packets that match them, in `space`.
     ///
     /// # Panics
-    /// Where there are more rules than the profile gives.
+    /// Panics if the profile cannot generate that many rules.
     pub fn new(rules: usize, seed: u64, count: u64, space: &mut Space) -> Self {
         let config = RuleConfig { seed, ..RuleConfig::new(Profile::Acl, rules) };
-        let rules = generate_rules(&config).expect("the profile gives so many rules");
+        let rules = generate_rules(&config).expect("the profile has enough rules");
         let mut search = TupleSearch::new(rules.len(), seed as u32);
         for (n, rule) in rules.iter().enumerate() {
             let id = RuleId(n as u32);
@@ -48,7 +48,7 @@ impl TupleSearchProgram {
 
 fn place(space: &mut Space) -> TablePlace {
     let mut part = |bytes| {
-        // Or all parts would begin in the same set of a cache.
+        // Keeps the parts from beginning in the same cache set.
         space.region(13 * 64);
         space.region(bytes)
     };
@@ -71,7 +71,7 @@ impl Program for TupleSearchProgram {
         let key = draw_key(&rule.matches, &mut self.random);
         let mut recorder = Recorder::new(&self.places, self.key);
         let simulated = self.search.lookup_probed(&key, &mut recorder);
-        // The definition: all rules, the best that matches; among equals the first.
+        // The definition: the best matching rule; among equals, the first.
         let matching = self.rules.iter().enumerate().filter(|(_, rule)| rule.matches.matches(&key));
         let best = matching.max_by_key(|(n, rule)| (rule.priority, std::cmp::Reverse(*n)));
         let library = best.map(|(n, _)| n as u32);

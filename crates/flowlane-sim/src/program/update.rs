@@ -1,4 +1,4 @@
-//! A core that changes tables while others look up: it writes lines of buckets, and so meets their locks.
+//! A core that changes tables during lookups: it writes lines of buckets and meets their locks.
 
 use flowlane::generate::Random;
 
@@ -6,7 +6,7 @@ use crate::machine::cache::Line;
 use crate::machine::op::{Class, Kind, Mismatch, Op, Program};
 use crate::machine::query::Queries;
 
-/// Changes, until there are enough.
+/// A number of changes.
 #[derive(Clone, Debug)]
 pub struct Updates {
     lines: Vec<Line>,
@@ -16,7 +16,7 @@ pub struct Updates {
 }
 
 impl Updates {
-    /// So many changes of lines among these, with so many instructions between them.
+    /// Creates `count` changes of random lines among these, with a number of instructions between them.
     pub fn new(lines: Vec<Line>, pause_instructions: u32, seed: u64, count: u64) -> Self {
         Self { lines, random: Random::for_purpose(seed, "updates"), pause_instructions, left: count }
     }

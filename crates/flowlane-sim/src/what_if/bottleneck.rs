@@ -1,5 +1,5 @@
-//! What an approach waits for: each part of the machine is made ideal, one after the other, and the one that gives most
-//! is named. What was seen of it (how busy, how much of the time) stands beside as evidence, not as the reason.
+//! Bottlenecks: each part of the machine is made ideal, one after the other, and the part with the largest gain is
+//! named. Observations of it (utilisation, share of the time) are evidence, not the reason.
 
 use serde::Serialize;
 
@@ -10,9 +10,9 @@ use crate::config::{Approach, Blocking, Dispatch, MachineConfig, Translation};
 #[derive(Clone, Copy, Debug)]
 pub struct Part {
     pub name: &'static str,
-    /// What waits, in plain words.
+    /// The part in plain words.
     pub plain: &'static str,
-    /// Another part, of which this is one setting that one could build.
+    /// The part of which this is a realisable setting.
     pub of: Option<&'static str>,
     ideal: fn(&mut MachineConfig),
     concerns: fn(Approach) -> bool,
@@ -58,7 +58,7 @@ fn device(outcome: &Outcome) -> String {
     format!("the core waits {} of the time for answers", percent(outcome.share("device")))
 }
 
-/// Queries that an ideal accelerator works on at once.
+/// Queries that an ideal accelerator processes at once.
 const MANY: u32 = 1024;
 
 pub const PARTS: [Part; 20] = [
@@ -266,7 +266,7 @@ pub const PARTS: [Part; 20] = [
     },
 ];
 
-/// Parts that concern an approach on a machine: making them ideal changes the machine.
+/// Returns the parts that concern an approach, each with the machine in which it is ideal.
 pub fn parts_of(approach: Approach, machine: &MachineConfig) -> Vec<(&'static Part, MachineConfig)> {
     let concerned = PARTS.iter().filter(|part| (part.concerns)(approach));
     let ideal = concerned.map(|part| {
@@ -277,39 +277,39 @@ pub fn parts_of(approach: Approach, machine: &MachineConfig) -> Vec<(&'static Pa
     ideal.filter(|(_, ideal)| ideal != machine).collect()
 }
 
-/// What came of making a part ideal.
+/// The gain of making a part ideal.
 #[derive(Clone, Debug, Serialize)]
 pub struct Relief {
     pub part: &'static str,
-    /// The part of which it is one setting.
+    /// The part of which it is a realisable setting.
     pub of: Option<&'static str>,
-    /// Cycles a packet then.
+    /// The cycles of a packet with the ideal part.
     pub cycles: f64,
-    /// How many times faster that is.
+    /// The speedup.
     pub times: f64,
-    /// What was seen of it before.
+    /// Observations without the ideal part.
     pub evidence: String,
 }
 
-/// What an approach waits for.
+/// The bottleneck of an approach.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bottleneck {
     pub approach: Approach,
-    /// Cycles a packet.
+    /// The cycles of a packet.
     pub cycles: f64,
-    /// The part whose being ideal gives most; none where no part gives more than a twentieth.
+    /// The part with the largest gain; `None` if no gain exceeds a twentieth.
     pub part: Option<&'static str>,
-    /// In words.
+    /// A description.
     pub sentence: String,
-    /// All parts, those that give most first.
+    /// All parts, largest gain first.
     pub reliefs: Vec<Relief>,
 }
 
-/// Less than this is no bottleneck.
+/// The smallest speedup that indicates a bottleneck.
 const ENOUGH: f64 = 1.05;
 
 impl Bottleneck {
-    /// From what an approach takes, and what it takes with each part ideal.
+    /// Finds the bottleneck from the cycles of an approach, as configured and with each part ideal.
     pub fn of(outcome: &Outcome, ideal: &[(&'static Part, f64)]) -> Self {
         let relief = |(part, cycles): &(&'static Part, f64)| Relief {
             part: part.name,

@@ -1,4 +1,4 @@
-//! Energy, power and area: Table 4 for what somebody's rules need.
+//! Energy, power and area from Table 4, for a user's rules.
 
 use serde::Serialize;
 
@@ -6,19 +6,19 @@ use crate::config::{Approach, MachineConfig};
 use crate::machine::cost::{ACCELERATOR, Cost, Outside, sram_tcam, tcam};
 use crate::workload::rules::Workload;
 
-/// What a device takes.
+/// The cost of a device.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Energy {
-    /// Energy of a packet's queries, in nJ.
+    /// The energy of a packet's queries, in nJ.
     pub query_nj: f64,
-    /// Power of doing nothing, in mW.
+    /// The static power, in mW.
     pub static_mw: f64,
-    /// Area, in tiles.
+    /// The area, in tiles.
     pub area_tiles: f64,
 }
 
 impl Energy {
-    /// Energy of a packet where so many come in a second, with the power of doing nothing shared among them.
+    /// Returns the energy of a packet at a rate, including its share of the static power.
     pub fn whole_nj(&self, packets_per_second: f64) -> f64 {
         self.query_nj + self.static_mw * 1e6 / packets_per_second
     }
@@ -28,10 +28,10 @@ impl Energy {
     }
 }
 
-/// What an approach takes with so many queries a packet; none where Table 4 says nothing of its kind.
+/// Returns the cost of an approach with a number of queries a packet; `None` if Table 4 does not cover its kind.
 ///
 /// # Errors
-/// Where the rules need another capacity than Table 4 has, and nobody asked to extrapolate.
+/// Returns an error if the rules need a capacity outside Table 4 and extrapolation is not requested.
 pub fn energy(
     approach: Approach,
     queries: f64,

@@ -1,23 +1,23 @@
-//! Where one curve passes another.
+//! Crossings of curves.
 
 use std::fmt;
 
 use flowlane::deterministic_math::{exp, ln};
 use serde::Serialize;
 
-/// Where something is better than something else, over the range that was looked at.
+/// The ranges in which one curve is better than another.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Crossing {
-    /// Whether it is at the range's beginning.
+    /// Whether it is better at the beginning.
     pub at_first: bool,
-    /// Where that changes, ascending.
+    /// The crossings, ascending.
     pub at: Vec<f64>,
     pub range: [f64; 2],
 }
 
-/// Where the costs `ours` are lower than `theirs`, over ascending places. Between two places the logarithm of their ratio
-/// is taken as linear in the logarithm of the place. Places that have not both, or are not positive, are left out; none,
-/// where nothing is left.
+/// Returns where the costs `ours` are lower than `theirs`, over ascending positions. Between two positions, the
+/// logarithm of their ratio is linear in the logarithm of the position. Positions without both values, or with values
+/// that are not positive, are left out; `None` if none remain.
 pub fn crossing(places: &[f64], ours: &[Option<f64>], theirs: &[Option<f64>]) -> Option<Crossing> {
     let both = places.iter().zip(ours.iter().zip(theirs));
     let known = both.filter_map(|(place, (ours, theirs))| Some((*place, (*theirs)? / (*ours)?)));
@@ -34,7 +34,7 @@ pub fn crossing(places: &[f64], ours: &[Option<f64>], theirs: &[Option<f64>]) ->
     Some(Crossing { at_first: first.1 > 1.0, at: at.collect(), range: [first.0, last.0] })
 }
 
-/// A number as places have them.
+/// Formats a position.
 pub(super) fn place_text(place: f64) -> String {
     match place {
         p if p >= 1e6 => format!("{:.3} million", p / 1e6),
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn powers_cross_exactly_where_they_do() {
-        // 100 and x: at 100. Powers are lines in logarithms.
+        // 100 and x cross at 100, since powers are lines in logarithms.
         let crossed = of(|_| 100.0, |x| x);
         assert!(!crossed.at_first && crossed.at.len() == 1);
         assert!((crossed.at[0] - 100.0).abs() < 1e-9, "{crossed:?}");
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_crosses_says_so_and_several_crossings_are_all_told() {
+    fn no_crossing_and_several_crossings_are_reported() {
         assert_eq!(of(|_| 1.0, |_| 2.0).to_string(), "always within the range looked at (1 to 2048)");
         assert_eq!(of(|_| 2.0, |_| 2.0).to_string(), "never within the range looked at (1 to 2048)");
         let crossed = of(|x| if (10.0..100.0).contains(&x) { 1.0 } else { 4.0 }, |_| 2.0);

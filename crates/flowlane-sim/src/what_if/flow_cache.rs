@@ -1,7 +1,7 @@
-//! A cache of flows in front of the tables: exact matches of all words that any rule looks at, first in first out.
+//! A cache of flows in front of the tables: exact matches of all words on which rules match, first in first out.
 //!
-//! It is a real table, which changes as packets come; a flow that was inserted by one packet of a batch is known to the
-//! next of the same batch already.
+//! It is a real table that changes with the packets; a flow inserted by one packet of a batch is known to the next
+//! packet of that batch.
 
 use std::collections::VecDeque;
 
@@ -13,45 +13,45 @@ use crate::machine::space::{Region, Space};
 use crate::workload::rules::{Exact, MaskWord, exact};
 use crate::workload::{Lookup, Recorder, TablePlace};
 
-/// Instructions of an insertion beside its stores, and of the removal before it: those of a lookup, and as many for the
-/// places that change.
+/// Instructions of an insertion and the preceding removal, apart from stores: those of a lookup, and as many for the
+/// changed slots.
 const INSERTION: u32 = 150;
 
-/// A value that says that a packet has no rule.
+/// The value for packets without a rule.
 const NONE: u32 = u32::MAX;
 
 pub(super) struct FlowCache {
     exact: Box<dyn Exact>,
     place: TablePlace,
     mask: Vec<MaskWord>,
-    /// Flows in the order in which they came.
+    /// Flows in the order of insertion.
     order: VecDeque<Vec<u32>>,
     entries: usize,
 }
 
-/// What the cache did for a packet.
+/// The result of the cache for a packet.
 pub(super) struct Cached {
     pub(super) lookup: Lookup,
     pub(super) known: bool,
-    /// What putting the flow into it takes, where it was not known.
+    /// The operations of the flow's insertion, if it was unknown.
     pub(super) insertion: Vec<Op>,
 }
 
 impl FlowCache {
-    /// An empty cache of so many flows, of these words of packets.
+    /// Creates an empty cache of `entries` flows, keyed by these words of packets.
     pub(super) fn new(words: &[u8], entries: usize, space: &mut Space, seed: u64) -> Self {
         let exact = exact(words.len(), entries, (seed >> 7) as u32, None);
         let mask = words.iter().map(|word| (*word, u32::MAX)).collect();
         Self { place: exact.place(space), exact, mask, order: VecDeque::new(), entries }
     }
 
-    /// Has the shared cache hold it.
+    /// Inserts the cache's table into the shared cache.
     pub(super) fn warm(&self, machine: &mut Machine) {
         let parts = [self.place.buckets, self.place.entries, self.place.header];
         machine.fill_llc(parts.into_iter().flat_map(|part| part.lines()));
     }
 
-    /// Has it know what these packets leave it with, where they came before all that is simulated: no time passes.
+    /// Inserts the flows of packets that precede the simulation, without taking time.
     pub(super) fn precede<'a>(&mut self, packets: impl Iterator<Item = (&'a FlowKey, Option<u32>)>) {
         for (key, expected) in packets {
             if self.exact.find(&self.mask, key).is_none() {
@@ -64,7 +64,7 @@ impl FlowCache {
         self.mask.iter().map(|(word, _)| key.word(usize::from(*word))).collect()
     }
 
-    /// Adds a flow that is not there; the oldest makes room for it.
+    /// Inserts an absent flow; the oldest is evicted.
     fn add(&mut self, words: Vec<u32>, expected: Option<u32>) {
         if self.order.len() >= self.entries
             && let Some(oldest) = self.order.pop_front()
@@ -75,7 +75,7 @@ impl FlowCache {
         self.order.push_back(words);
     }
 
-    /// Looks a packet up; inserts it where it is not known.
+    /// Looks up a packet, and inserts it if it is unknown.
     pub(super) fn ask(
         &mut self,
         key: &FlowKey,

@@ -1,4 +1,4 @@
-//! Runs, many at once.
+//! Parallel runs.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::report::Effort;
 use crate::workload::rules::Workload;
 use crate::{parallel, workload};
 
-/// Lookups of tables in a run, more or less: more packets where fewer tables are asked for each.
+/// The approximate number of table lookups of a run; approaches that visit fewer tables get more packets.
 const LOOKUPS: u64 = 40_000;
 const LOOKUPS_QUICK: u64 = 4000;
-/// Packets come in batches of so many in some software.
+/// Some software looks up packets in batches of this size.
 const BATCH: u64 = workload::BATCH as u64;
 
-/// A run that is to be made.
+/// A planned run.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) machine: Arc<MachineConfig>,
@@ -38,12 +38,12 @@ impl Job {
         Self { machine, workload, approach, cache_flows, cores: 1, update_pause: None }
     }
 
-    /// Packets that are counted, of each core.
+    /// Returns the number of counted packets of each core.
     fn packets(&self, effort: Effort) -> u64 {
         let lookups = match (effort.quick, self.cache_flows) {
             (true, _) => LOOKUPS_QUICK,
             (false, 0) => LOOKUPS,
-            // Where a flow cache knows most packets, what the others take must not hang on a few.
+            // If a flow cache knows most packets, the result must not depend on a few others.
             (false, _) => 4 * LOOKUPS,
         };
         let tables = self.workload.tables.len() as u64;
@@ -53,7 +53,7 @@ impl Job {
     }
 }
 
-/// Makes runs; `watch` is told how many are done.
+/// Executes runs; `watch` receives the number of finished ones.
 pub(super) fn simulate(
     jobs: &[Job],
     effort: Effort,

@@ -1,4 +1,4 @@
-//! The library's own tuple search over the same rules and packets: what was measured, simulated.
+//! The library's tuple search over the user's rules and packets: the measured software, simulated.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::program::unit;
 use crate::workload::rules::Workload;
 use crate::workload::{Recorder, TablePlace};
 
-/// Packets whose headers are apart.
+/// The number of packets with distinct header addresses.
 const KEYS: usize = 16;
 
-/// The library's tuple search, with its places.
+/// The library's tuple search with the addresses of its tables.
 pub(super) struct Library {
     search: TupleSearch,
     places: Vec<TablePlace>,
     keys: Vec<Region>,
 }
 
-/// Bytes of each part of each table, as far as lookups have reached.
+/// The bytes of each part of each table that lookups have reached.
 #[derive(Default)]
 struct Extent(Vec<[usize; 6]>);
 
@@ -50,7 +50,7 @@ impl Probe for Extent {
 }
 
 impl Library {
-    /// For these packets: regions are as large as what lookups of them reach.
+    /// Builds the search for these packets; regions are as large as their lookups reach.
     pub(super) fn new(workload: &Workload, packets: &[FlowKey], seed: u64) -> Self {
         let mut search = TupleSearch::new(workload.rules.len(), seed as u32);
         for (id, priority, rule) in workload.numbered() {
@@ -67,7 +67,7 @@ impl Library {
         Self { search, places, keys }
     }
 
-    /// Has the shared cache hold what lookups of these packets read.
+    /// Inserts the lines that lookups of these packets read into the shared cache.
     pub(super) fn warm(&self, packets: &[FlowKey], machine: &mut Machine) {
         let mut lines: BTreeSet<Line> = BTreeSet::new();
         for key in packets {
@@ -93,7 +93,7 @@ fn place(space: &mut Space, bytes: &[usize; 6]) -> TablePlace {
     }
 }
 
-/// Searches, packet by packet.
+/// Searches packet by packet.
 pub(super) struct LibraryProgram {
     library: Library,
     workload: Arc<Workload>,

@@ -1,5 +1,5 @@
-//! What if: somebody's own rules and traffic, with software as measured on the machine at hand, and with simulated software,
-//! accelerators and associative memories beside it.
+//! What-if analysis: a user's rules and traffic, with software measured on the host next to simulated software,
+//! accelerators and TCAMs.
 //!
 //! ```text
 //! rules, packets ── Plan ──▶ workloads ──▶ measured (by the caller, who has a clock) ─┐
@@ -7,8 +7,9 @@
 //!                                          bottlenecks, tornado, break-evens ──────────┘
 //! ```
 //!
-//! The simulated part is the same to the byte whatever the number of threads. How far to trust it is said by
-//! [`Trust`]: the same software, measured and simulated. Where that is far apart nothing is told in times of software.
+//! The simulated part is equal byte for byte with any number of threads. [`Trust`] compares the same software
+//! measured and simulated, and tells how far to trust the rest. If the two are far apart, the report gives no
+//! speedups over software.
 
 mod bottleneck;
 mod break_even;
@@ -46,7 +47,7 @@ use crate::report::{Chart, Effort};
 use crate::workload::rules::Workload;
 use jobs::{Job, simulate};
 
-/// All ways that are simulated, in the order of the report.
+/// All simulated approaches, in the order of the report.
 pub const APPROACHES: [Approach; 10] = [
     Approach::Software,
     Approach::Scalar,
@@ -60,42 +61,42 @@ pub const APPROACHES: [Approach; 10] = [
     Approach::SramTcam,
 ];
 
-/// What is asked.
+/// The input of an analysis.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// What the machine is called.
+    /// The name of the machine.
     pub preset: String,
     pub machine: MachineConfig,
     /// Flows of a cache in front of the simulated tables; 0 for none.
     pub cache_flows: usize,
-    /// Whether capacities beyond Table 4 may be guessed.
+    /// Whether capacities outside Table 4 may be extrapolated.
     pub extrapolate: bool,
-    /// How much is simulated.
+    /// The extent of the simulation.
     pub effort: Effort,
 }
 
-/// The rules and packets, in numbers.
+/// Facts about the rules and packets.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Facts {
     pub rules: usize,
     /// Distinct masks, each of which is a table.
     pub masks: usize,
-    /// Rules of the largest.
+    /// The number of rules of the largest table.
     pub largest: usize,
     pub packets: usize,
-    /// Distinct packets, as far as any rule looks.
+    /// Distinct packets in the bits on which rules match.
     pub flows: usize,
     /// Packets without a rule.
     pub misses: usize,
-    /// What every answer was compared with.
+    /// The reference to which every answer was compared.
     pub judge: &'static str,
-    /// Bytes of the tables.
+    /// The size of the tables.
     pub table_bytes: usize,
-    /// Tables that a search in order asks for a packet.
+    /// The mean number of tables that an ordered search visits for a packet.
     pub asked: f64,
-    /// Entries of a TCAM, ranges as prefixes.
+    /// Entries of a TCAM, with ranges as prefixes.
     pub tcam_entries: u64,
-    /// Bits of each.
+    /// Bits of an entry.
     pub tcam_bits: u32,
     pub tcam_bytes: f64,
 }
@@ -120,97 +121,97 @@ impl Facts {
     }
 }
 
-/// A simulated way, and what it takes.
+/// A simulated approach with its costs.
 #[derive(Clone, Debug, Serialize)]
 pub struct Line {
-    /// What was simulated.
+    /// The outcome of the simulation.
     pub outcome: Outcome,
-    /// Energy, power and area, where Table 4 says.
+    /// Energy, power and area, if in Table 4.
     pub energy: Option<Energy>,
-    /// Why there is none, where there might be.
+    /// The reason for a missing cost, if one could exist.
     pub refused: Option<String>,
 }
 
-/// What each parameter moves.
+/// The sensitivity of the result to each parameter.
 #[derive(Clone, Debug, Serialize)]
 pub struct Tornado {
-    /// The accelerator that is looked at.
+    /// The accelerator.
     pub accelerator: Approach,
     /// The software that it is compared with.
     pub software: Approach,
-    /// Cycles a packet of the accelerator.
+    /// The accelerator's cycles of a packet.
     pub cycles: f64,
-    /// How many times faster that is than the software; none where that is not to be told.
+    /// The accelerator's speedup over the software; `None` if the comparison is not trusted.
     pub advantage: Option<f64>,
-    /// Cycles a packet of a TCAM.
+    /// A TCAM's cycles of a packet.
     pub tcam_cycles: f64,
-    /// The parameters, those that move most first.
+    /// The parameters, most influential first.
     pub bars: Vec<Bar>,
 }
 
-/// The answer.
+/// The result of an analysis.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// The version of the simulator.
     pub version: &'static str,
-    /// What the machine is called.
+    /// The name of the machine.
     pub preset: String,
-    /// The hash of its numbers.
+    /// The hash of the machine's numbers.
     pub machine_hash: String,
-    /// Its numbers.
+    /// The machine.
     pub machine: MachineConfig,
-    /// Why nothing that is simulated is told in times of software; none where it is. To be said first.
+    /// The reason for which no speedups over software are given, if any. Shown first.
     pub doubt: Option<String>,
-    /// How much was simulated.
+    /// The extent of the simulation.
     pub effort: Effort,
-    /// Flows of the cache in front of what is simulated, but not of the library's tuple search and of TCAMs.
+    /// Flows of the cache in front of simulated tables; the library's tuple search and TCAMs have none.
     pub cache_flows: usize,
-    /// Rules and packets.
+    /// Facts about rules and packets.
     pub facts: Facts,
-    /// What was measured on the machine at hand.
+    /// Measurements on the host.
     pub measured: Measured,
-    /// What was simulated.
+    /// The simulated approaches.
     pub lines: Vec<Line>,
-    /// The same software both ways.
+    /// Software both measured and simulated.
     pub trust: Vec<Trust>,
-    /// What each way waits for.
+    /// The bottleneck of each approach.
     pub bottlenecks: Vec<Bottleneck>,
-    /// What moves the accelerator.
+    /// The sensitivity of the accelerator.
     pub tornado: Tornado,
-    /// From when on what is better.
+    /// The break-evens.
     pub break_evens: Vec<BreakEven>,
-    /// Curves.
+    /// The curves.
     pub charts: Vec<Chart>,
 }
 
-/// The outcomes that other parts build on.
+/// Outcomes that other parts use.
 pub(crate) struct Base<'a> {
     pub(crate) question: &'a Question,
     pub(crate) plan: &'a Plan,
     pub(crate) machine: Arc<MachineConfig>,
     pub(crate) outcomes: Vec<Outcome>,
-    /// The faster of HALO's two ways, and the fastest simulated software that looks up in the tables that accelerators do: of
-    /// single lookups and batches, not the library's tuple search.
+    /// The faster of HALO's two approaches, and the fastest simulated software on the same tables: single lookups and
+    /// batches, without the library's tuple search.
     pub(crate) accelerator: Approach,
     pub(crate) software: Approach,
-    /// Why nothing is told in times of software.
+    /// The reason for which no speedups over software are given, if any.
     pub(crate) doubt: Option<String>,
 }
 
 impl Base<'_> {
-    /// A run of some of these rules and packets on such a machine, with the flow cache where one was asked for.
+    /// Returns a run of rules and packets on a machine, with the flow cache if requested.
     fn job(&self, machine: &Arc<MachineConfig>, workload: &Arc<Workload>, approach: Approach) -> Job {
         Job::new(machine, workload, approach, self.question.cache_flows)
     }
 
-    /// Why nothing that was simulated stands beside what was measured; none where it does.
+    /// Returns why simulated values are not shown next to measured ones; `None` if they are.
     pub(crate) fn incomparable(&self) -> Option<&'static str> {
         (self.question.cache_flows > 0).then_some(
-            "not compared: what is simulated has a flow cache in front, what was measured has none",
+            "not compared: simulated approaches have a flow cache in front, measured software has none",
         )
     }
 
-    /// Why an accelerator is not told in times of software, measured or simulated; none where it is.
+    /// Returns why no speedup over software, measured or simulated, is given; `None` if it is.
     pub(crate) fn no_ratio(&self) -> Option<&'static str> {
         self.doubt.is_some().then_some(trust::NO_RATIO)
     }
@@ -226,10 +227,10 @@ fn faster(outcomes: &[Outcome], of: &[Approach]) -> Approach {
 }
 
 impl Report {
-    /// Simulates what is asked; `watch` is told what is being done, and which share of all is done.
+    /// Simulates the analysis; `watch` receives the current activity and the finished share.
     ///
     /// # Errors
-    /// Where an answer is not the rules', or a run gets stuck.
+    /// Returns an error if an answer contradicts the rules, or if a run gets stuck.
     pub fn simulate(
         question: &Question,
         plan: &Plan,
@@ -244,7 +245,7 @@ impl Report {
         let accelerator = faster(&outcomes, &[Approach::HaloBlocking, Approach::HaloNonBlocking]);
         let software = faster(&outcomes, &[Approach::Scalar, Approach::Bulk, Approach::Avx512]);
         let base = Base { question, plan, machine, outcomes, accelerator, software, doubt: None };
-        // All other runs at once, so that no thread waits for the last of a kind.
+        // All other runs at once, so that no thread idles at the end of each kind.
         let (relieved, ideal) = relief_jobs(&base);
         let varied = variations(&base.machine);
         let tornado = tornado_jobs(&base, &varied);
@@ -295,7 +296,8 @@ fn line(base: &Base<'_>, outcome: &Outcome) -> Line {
     Line { outcome: outcome.clone(), energy, refused }
 }
 
-/// What was measured, without the flow cache that nothing measured has; no runs where there is none.
+/// Returns runs of the measured software without the flow cache, which measured software does not have; none without
+/// a cache.
 fn plain_jobs(base: &Base<'_>, measured: &Measured) -> Vec<Job> {
     let cached = base.question.cache_flows > 0;
     let both = |a: &&Approach| cached && measured.base.iter().any(|m| m.simulated_as == Some(**a));
@@ -303,7 +305,7 @@ fn plain_jobs(base: &Base<'_>, measured: &Measured) -> Vec<Job> {
     APPROACHES.iter().filter(both).map(plain).collect()
 }
 
-/// For each approach the parts that are made ideal, and the runs of all.
+/// Returns, for each approach, the parts to make ideal, and the runs of all.
 fn relief_jobs(base: &Base<'_>) -> (Vec<(Approach, Vec<&'static Part>)>, Vec<Job>) {
     let (mut relieved, mut jobs) = (Vec::new(), Vec::new());
     for approach in APPROACHES {
@@ -331,7 +333,7 @@ fn bottlenecks(
     relieved.iter().map(of).collect()
 }
 
-/// The accelerator, the software and the TCAM on each varied machine.
+/// Returns runs of the accelerator, the software and the TCAM on each varied machine.
 fn tornado_jobs(base: &Base<'_>, varied: &[Variation]) -> Vec<Job> {
     let approaches = [base.accelerator, base.software, Approach::Tcam];
     let of = |variation: &Variation| {

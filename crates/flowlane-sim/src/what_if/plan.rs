@@ -1,4 +1,4 @@
-//! The workloads that are looked at: the rules as they are, fewer and more of them, and fewer and more masks.
+//! The workloads of an analysis: the user's rules, fewer and more of them, and fewer and more masks.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::workload::rules::{MASKS_MAX, Workload, WorkloadError, copied, narrowe
 
 /// Rules of the largest workload.
 const RULES_MAX: usize = 300_000;
-/// Packets of a workload that is not the one that was asked about.
+/// The most packets of a derived workload.
 const PACKETS_MAX: usize = 4096;
 
-/// Workloads along two axes. On both, the one that was asked about is among them.
+/// Workloads along two axes, both of which include the user's.
 #[derive(Debug)]
 pub struct Plan {
-    /// The one that was asked about.
+    /// The user's workload.
     pub base: Arc<Workload>,
-    /// By rules: how many, ascending.
+    /// Workloads by number of rules, ascending.
     pub sizes: Vec<(f64, Arc<Workload>)>,
-    /// By distinct masks: how many, ascending.
+    /// Workloads by number of distinct masks, ascending.
     pub masks: Vec<(f64, Arc<Workload>)>,
 }
 
-/// How a workload is made of the rules.
+/// The derivation of a workload from the rules.
 #[derive(Clone, Copy)]
 enum Scale {
     Sampled(usize),
@@ -35,10 +35,10 @@ enum Scale {
 }
 
 impl Plan {
-    /// The workloads for rules (best first) and packets.
+    /// Derives the workloads from rules (best first) and packets.
     ///
     /// # Errors
-    /// Where there are no rules or no packets, or the rules' masks are more than can be simulated.
+    /// Returns an error if there are no rules or no packets, or if there are more masks than can be simulated.
     pub fn new(rules: Vec<Match>, packets: Vec<FlowKey>, effort: Effort) -> Result<Self, WorkloadError> {
         let base = Workload::shared("as it is", rules, packets, effort.seed)?;
         let sizes = sizes(base.rules.len(), effort.quick);
@@ -46,13 +46,13 @@ impl Plan {
         let scales: Vec<Scale> = sizes.into_iter().chain(masks).collect();
         let make = |n: usize| scaled(&base, scales[n], effort.seed);
         let made = parallel::run(effort.threads, scales.len(), &|_| {}, &make);
-        // The one that was asked about first: of workloads of the same place the first stays.
+        // The user's workload comes first, so that it remains among workloads at the same position.
         let sizes = vec![(base.rules.len() as f64, base.clone())];
         let masks = vec![(base.tables.len() as f64, base.clone())];
         let mut out = Self { sizes, masks, base };
         for (scale, workload) in scales.iter().zip(made) {
             match (scale, workload) {
-                // More masks than there may be are left out.
+                // Workloads with too many masks are left out.
                 (Scale::Narrowed(_), Err(WorkloadError::Masks { .. })) => {}
                 (Scale::Sampled(_) | Scale::Copied(_), workload) => {
                     let workload = workload?;
@@ -137,8 +137,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_about_stays_where_others_come_to_the_same() {
-        // Without addresses there are no copies and no shorter prefixes.
+    fn the_users_workload_is_kept_among_equal_ones() {
+        // Rules without addresses have no copies and no shorter prefixes.
         let mut rules = vec![Match::any()];
         rules[0].set(flowlane::packet::fields::Field::NwProto, 6);
         let effort = Effort { quick: false, threads: 1, seed: 1 };

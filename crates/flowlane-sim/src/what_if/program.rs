@@ -1,17 +1,18 @@
-//! What a core executes for packets that are looked up in somebody's own rules.
+//! Programs that look up packets in a user's rules.
 //!
-//! | approach | a packet |
+//! | approach | execution for a packet |
 //! |---|---|
-//! | `software`, `scalar` | table after table, until nothing better can follow; with `rte_hash`'s instructions, or without |
-//! | `bulk`, `avx512` | 32 packets side by side, each table asked for those that are not decided |
-//! | `halo-blocking` | LOOKUP_B, table after table, until nothing better can follow |
+//! | `software`, `scalar` | table by table, until no better rule can follow; with `rte_hash`'s instructions, or without |
+//! | `bulk`, `avx512` | 32 packets interleaved, each table looked up for undecided packets |
+//! | `halo-blocking` | LOOKUP_B, table by table, until no better rule can follow |
 //! | `halo-non-blocking` | LOOKUP_NB to all tables at once, eight results a line; with one table, eight packets |
-//! | `near-l2` | loads from the engine beside L2, to all tables at once |
+//! | `near-l2` | loads from the engine next to L2, to all tables at once |
 //! | `tcam`, `sram-tcam` | one query |
-//! | `tuple-search` | the library's own tuple search, as its scalar body does it |
+//! | `tuple-search` | the library's tuple search with its scalar kernel |
 //!
-//! Of `halo-non-blocking`, the queries of `packets_ahead` packets are sent before an earlier one's results are read.
-//! With a flow cache in front, every way but the last two lines asks that first; packets that it knows are done.
+//! With `halo-non-blocking`, the queries of `packets_ahead` packets are sent before the results of an earlier packet
+//! are read. A flow cache in front, if any, is looked up first by every approach except those of the last two lines;
+//! packets that it knows are finished.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -28,27 +29,27 @@ use crate::program::{
 use crate::workload::rules::{Found, Own, Search, Workload};
 use crate::workload::{BATCH, Lookup};
 
-/// The place in the code that asks whether the flow cache knew the packet.
+/// The address of the branch on a hit of the flow cache.
 const CACHED: u32 = 103;
 
-/// A packet, recorded.
+/// A recorded packet.
 struct Packet {
     key: Line,
     cached: Option<Cached>,
-    /// None where the flow cache knew it.
+    /// `None` if the flow cache knew the packet.
     search: Option<Search>,
 }
 
-/// How far a program is, for whoever started it and for programs that end with it.
+/// The progress of a program, shared with its caller and with programs that end with it.
 #[derive(Default)]
 pub(super) struct Progress {
-    /// Whether there were enough packets.
+    /// Whether the program has ended.
     pub(super) ended: Cell<bool>,
     /// Packets that the flow cache knew.
     pub(super) known: Cell<u64>,
 }
 
-/// Looks packets up, until there were enough.
+/// Looks up a number of packets.
 pub(super) struct RuleProgram {
     workload: Arc<Workload>,
     own: Own,
@@ -78,7 +79,7 @@ impl RuleProgram {
         Self { workload, own, cache, approach, machine, batches, next: from, left: count, queries, progress }
     }
 
-    /// The next packet: its lookups of all tables, or of those that a search in order asks.
+    /// Records the next packet: its lookups in all tables, or in those that an ordered search visits.
     fn packet(&mut self, all: bool) -> Result<Packet, Mismatch> {
         let (number, at) = (self.next as u64, self.next % self.workload.packets.len());
         self.next += 1;
@@ -108,7 +109,7 @@ impl RuleProgram {
         }
     }
 
-    /// One packet, one table after the other.
+    /// Looks up one packet, table by table.
     fn singly(&mut self, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
         let packet = self.packet(false)?;
         let from = ops.len();
@@ -132,14 +133,14 @@ impl RuleProgram {
         Ok(())
     }
 
-    /// Software of the paper's machine uses a result before it goes on.
+    /// Makes software of the paper's machine use a result before it proceeds.
     fn fence(&self, ops: &mut Vec<Op>) {
         if self.approach == Approach::Software && !self.machine.software.lookups_overlap {
             ops.push(Op { waits: true, fences: true, ..Op::work(1, Class::Compute) });
         }
     }
 
-    /// Packets side by side.
+    /// Looks up interleaved packets.
     fn side_by_side(&mut self, ops: &mut Vec<Op>) -> Result<u64, Mismatch> {
         let from = ops.len();
         let count = BATCH.min(self.left as usize);
@@ -174,7 +175,7 @@ impl RuleProgram {
         Ok(count as u64)
     }
 
-    /// LOOKUP_B, one after the other.
+    /// Looks up tables by LOOKUP_B, one after the other.
     fn blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
         let packet = self.packet(false)?;
         let from = ops.len();
@@ -193,7 +194,7 @@ impl RuleProgram {
         Ok(())
     }
 
-    /// Loads that overlap.
+    /// Looks up tables by overlapping loads.
     fn near_l2(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<(), Mismatch> {
         let packet = self.packet(true)?;
         let from = ops.len();
@@ -214,8 +215,8 @@ impl RuleProgram {
         Ok(())
     }
 
-    /// LOOKUP_NB: several packets where one table is asked for each, or all tables of a packet. With a flow cache in front,
-    /// which tables are asked hangs on its results.
+    /// Looks up by LOOKUP_NB: several packets if each has one table, or all tables of a packet. With a flow cache in
+    /// front, its results decide which tables are looked up.
     fn non_blocking(&mut self, ops: &mut Vec<Op>, queries: &mut Queries) -> Result<u64, Mismatch> {
         let from = ops.len();
         let several = self.workload.tables.len() > 1 && self.cache.is_none();
@@ -227,7 +228,7 @@ impl RuleProgram {
         self.queries.ask(walks, ops, queries);
         packets.retain(|packet| packet.search.is_some());
         let mut done = (count - packets.len()) as u32;
-        // Where each packet has one table, their queries go together; otherwise a packet's do.
+        // If each packet has one table, their queries are sent together; otherwise those of one packet.
         let together = if self.workload.tables.len() == 1 { packets.len().max(1) } else { 1 };
         for packets in packets.chunks_mut(together) {
             let (mut walks, mut after) = (Vec::new(), Vec::new());
@@ -247,7 +248,7 @@ impl RuleProgram {
         Ok(count as u64)
     }
 
-    /// One query of a device that has all rules.
+    /// Sends one query to a device that has all rules.
     fn device(&mut self, device: FlatDevice, ops: &mut Vec<Op>) -> Result<(), Mismatch> {
         let packet = self.packet(false)?;
         device.ask(packet.key, ops);

@@ -1,4 +1,4 @@
-//! One way of looking packets up in somebody's own rules, simulated to the end.
+//! Simulation of one approach on a user's rules.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,75 +18,75 @@ use crate::machine::{Busy, Counters, Machine, SimError};
 use crate::workload::TablePlace;
 use crate::workload::rules::{Own, Workload};
 
-/// Packets that a flow cache has seen before, for each flow that it holds, or one round of the trace where that is less. One
-/// that knows most packets keeps a flow for several times as many packets as it holds flows.
+/// Packets that warm a flow cache, for each of its flows; at most one round of the trace. A cache that knows most
+/// packets keeps a flow for several times as many packets as it has flows.
 const SEEN: usize = 16;
 
-/// What is to be simulated.
+/// A run to simulate.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
-    /// On what.
+    /// The machine.
     pub machine: &'a MachineConfig,
     /// Rules and packets.
     pub workload: &'a Arc<Workload>,
-    /// How.
+    /// The approach.
     pub approach: Approach,
-    /// Packets that are counted, of each core.
+    /// Counted packets of each core.
     pub packets: u64,
-    /// Packets before.
+    /// Packets before the counted ones.
     pub warm_up: u64,
-    /// Cores that look up, each for itself.
+    /// The number of cores that look up independently.
     pub cores: u32,
     /// Flows of a cache in front; 0 for none. TCAMs and the library's tuple search never have one.
     pub cache_flows: usize,
-    /// Instructions between two changes of the tables by another core; none for no changes.
+    /// Instructions between two table changes by another core; `None` without changes.
     pub update_pause: Option<u32>,
-    /// Keys hashes, and says where updates go.
+    /// The seed of hashes and of the changes.
     pub seed: u64,
 }
 
-/// What came of it.
+/// The outcome of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// How it was looked up.
+    /// The approach.
     pub approach: Approach,
-    /// Flows of the cache in front; 0 where there was none.
+    /// Flows of the cache in front; 0 without one.
     pub cache_flows: usize,
-    /// The share of the packets, warm-up included, that this cache knew.
+    /// The hit rate of this cache, including the warm-up.
     pub known: f64,
-    /// Cycles a packet, of the slowest core.
+    /// Cycles of a packet on the slowest core.
     pub cycles: f64,
-    /// Millions of packets a second, of all cores.
+    /// Millions of packets a second on all cores.
     pub millions_per_second: f64,
-    /// Instructions a packet.
+    /// Instructions of a packet.
     pub instructions: f64,
-    /// Queries of accelerators a packet.
+    /// Accelerator queries of a packet.
     pub queries: f64,
-    /// Where the first core's time went, in cycles a packet.
+    /// The cycle stack of the first core, in cycles of a packet.
     pub stack: Vec<(&'static str, f64)>,
-    /// Loads of tables a packet, by where their lines were: L1, L2, shared cache, memory.
+    /// Table loads of a packet, by the location of their line: L1, L2, shared cache, memory.
     pub loads: [f64; 4],
-    /// Wrongly predicted branches a packet.
+    /// Mispredicted branches of a packet.
     pub mispredicted: f64,
-    /// Cycles from a packet's (or batch's) entry until its end that half, and 99 of a hundred, do not exceed.
+    /// The median and the 99th percentile of the cycles from a packet's (or batch's) entry to its end.
     pub latency_cycles: [f64; 2],
-    /// How busy the shared parts were.
+    /// The utilisation of the shared parts.
     pub busy: Busy,
-    /// What the shared parts did, warm-up included.
+    /// Counters of the shared parts, including the warm-up.
     pub counters: Counters,
-    /// Changes of the tables a second.
+    /// Table changes a second.
     pub updates_per_second: f64,
-    /// Picoseconds of a cycle.
+    /// The picoseconds of a cycle.
     pub cycle_ps: u64,
 }
 
 impl Outcome {
-    /// Nanoseconds a packet.
+    /// Returns the nanoseconds of a packet.
     pub fn ns(&self) -> f64 {
         self.cycles * self.cycle_ps as f64 / 1000.0
     }
 
-    /// The share of the time that went to a part of the stack.
+    /// Returns the share of time of a part of the cycle stack.
     pub fn share(&self, part: &str) -> f64 {
         let all: f64 = self.stack.iter().map(|(_, cycles)| cycles).sum();
         self.stack.iter().find(|(name, _)| *name == part).map_or(0.0, |(_, cycles)| cycles / all.max(1e-9))
@@ -94,10 +94,10 @@ impl Outcome {
 }
 
 impl Run<'_> {
-    /// Simulates it.
+    /// Simulates the run.
     ///
     /// # Errors
-    /// Where an answer is not the rules', or nothing goes on any more.
+    /// Returns an error if an answer contradicts the rules, or if the run makes no progress.
     pub fn simulate(&self) -> Result<Outcome, SimError> {
         let largest = self.workload.tables.places.iter().map(TablePlace::largest_piece).max();
         let mut machine = Machine::new(&self.machine.with_pieces_of(largest.unwrap_or(0)));
@@ -115,7 +115,7 @@ impl Run<'_> {
         Ok(self.outcome(&machine, &progress))
     }
 
-    /// Gives every core its program; returns what says how far they are.
+    /// Places a program on every core, and returns their progress.
     fn programs(&self, machine: &mut Machine) -> Vec<Rc<Progress>> {
         let (tables, count) = (&self.workload.tables, self.packets + self.warm_up);
         if self.approach != Approach::TupleSearch {
@@ -128,7 +128,7 @@ impl Run<'_> {
         for core in 0..self.cores {
             let own_progress = Rc::new(Progress::default());
             let program: Box<dyn Program> = if self.approach == Approach::TupleSearch {
-                // Every core begins with the first packet: what they read is what was looked at here.
+                // Every core begins with the first packet, so these packets' lookups cover all lines that are read.
                 let looked_up = &self.workload.packets[..packets.min(count as usize)];
                 let library = Library::new(self.workload, looked_up, self.seed);
                 library.warm(looked_up, machine);
@@ -163,15 +163,16 @@ impl Run<'_> {
         progress
     }
 
-    /// Flows of the cache in front: none of devices, which it would only slow down, and of the library's own search, which
-    /// is there to be compared with what was measured.
+    /// Returns the flows of the cache in front: none for devices, which it would only slow down, and for the
+    /// library's tuple search, which is compared with the measurement.
     fn cache_flows(&self) -> usize {
         let without = [Approach::Tcam, Approach::SramTcam, Approach::TupleSearch].contains(&self.approach);
         if without { 0 } else { self.cache_flows }
     }
 
-    /// What a flow cache has seen before a packet of the trace, which is looked up round after round: none of what comes
-    /// next, unless all comes again soon. First in, first out, it would have lost of a round first what it is asked first.
+    /// Returns the packets that a flow cache has seen before a packet of the trace, which repeats: none of those that
+    /// follow, unless they recur soon. First in first out, the cache would have lost the first flows of a round
+    /// first.
     fn before(&self, first: usize, flows: usize) -> impl Iterator<Item = (&FlowKey, Option<u32>)> {
         let (packets, expected) = (&self.workload.packets, &self.workload.expected);
         let (len, next) = (packets.len(), (self.packets + self.warm_up) as usize);
@@ -215,7 +216,7 @@ impl Run<'_> {
     }
 }
 
-/// Changes buckets until those who look up have ended.
+/// Changes buckets until the lookups have ended.
 struct Writer {
     lines: Vec<Line>,
     random: Random,

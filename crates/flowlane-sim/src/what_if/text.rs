@@ -1,10 +1,10 @@
-//! The report as lines of text: CSV. Tables and pages are the command line's.
+//! The report as CSV. The command line renders tables and pages.
 
 use super::Report;
 use crate::config::Approach;
 use crate::report::{Csv, number};
 
-/// A name that says what an approach is.
+/// Returns a descriptive label of an approach.
 pub fn label(approach: Approach) -> &'static str {
     match approach {
         Approach::Software => "single lookups as rte_hash has them",
@@ -20,13 +20,13 @@ pub fn label(approach: Approach) -> &'static str {
     }
 }
 
-/// A number, or nothing.
+/// Formats a number, or nothing.
 fn optional(value: Option<f64>) -> String {
     value.map_or_else(String::new, number)
 }
 
 impl Report {
-    /// All tables, one after the other, each with its head; the hash of the machine first.
+    /// Returns all tables as CSV, each with its head, after the hash of the machine.
     pub fn csv(&self) -> String {
         let mut csv = Csv::of_machines([(self.preset.as_str(), self.machine_hash.as_str())]);
         if let Some(doubt) = &self.doubt {

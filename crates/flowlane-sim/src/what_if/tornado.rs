@@ -1,23 +1,24 @@
-//! Which numbers of the machine the result hangs on: each is halved and doubled, or switched, and what comes out
-//! stands beside what came out before.
+//! Sensitivity: each number of the machine is halved and doubled, or switched, and compared with the unchanged
+//! machine.
 //!
-//! These are all choices that concern what is compared, and the numbers that it may hang on. As they are stay the clock, the
-//! core's width, associativity, the numbers of cores, slices and channels, and for how long ports, links and banks are busy.
+//! Included are all choices that concern the comparison, and all numbers on which it may depend. Not varied are the
+//! clock, the core's width, associativity, the numbers of cores, slices and channels, and the busy times of ports,
+//! links and banks.
 
 use serde::Serialize;
 
 use crate::config::{Blocking, Dispatch, Fill, KeyPlace, LockHold, MachineConfig, Remote, Translation};
 
-/// Numbers that belong together: what a function makes of each.
+/// Numbers that are varied together: applies a function to each.
 type Numbers = fn(&mut MachineConfig, &dyn Fn(u64) -> u64);
-/// A setting, and its name.
+/// A setting with its name.
 type Choice = (&'static str, fn(&mut MachineConfig));
 
-/// How a parameter is varied.
+/// The variation of a parameter.
 enum Vary {
     /// Halved and doubled.
     Numbers(Numbers),
-    /// Set to something else.
+    /// Switched to other settings.
     Switch(&'static [Choice]),
 }
 
@@ -185,12 +186,12 @@ const PARAMETERS: [(&str, Vary); 30] = [
 #[derive(Clone, Debug)]
 pub struct Variation {
     pub parameter: &'static str,
-    /// What it is now.
+    /// The new setting.
     pub setting: String,
     pub machine: MachineConfig,
 }
 
-/// Every machine with one parameter halved, doubled or switched.
+/// Returns every machine with one parameter halved, doubled or switched.
 pub fn variations(machine: &MachineConfig) -> Vec<Variation> {
     let mut out = Vec::new();
     for (parameter, vary) in &PARAMETERS {
@@ -220,29 +221,29 @@ pub fn variations(machine: &MachineConfig) -> Vec<Variation> {
     out
 }
 
-/// What came out with a parameter at a setting.
+/// The result of a parameter's setting.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setting {
     pub setting: String,
-    /// Cycles a packet of the accelerator.
+    /// The accelerator's cycles of a packet.
     pub cycles: f64,
-    /// How many times faster that is than the software that is the fastest on the machine as it is; none where that is not to
-    /// be told.
+    /// The accelerator's speedup over the software that is fastest on the unchanged machine; `None` if the comparison
+    /// is not trusted.
     pub advantage: Option<f64>,
-    /// Cycles a packet of a TCAM.
+    /// A TCAM's cycles of a packet.
     pub tcam_cycles: f64,
 }
 
-/// A parameter, and all its settings but the one that the machine has.
+/// A parameter with all its settings except the machine's own.
 #[derive(Clone, Debug, Serialize)]
 pub struct Bar {
     pub parameter: &'static str,
     pub settings: Vec<Setting>,
-    /// From the least to the most cycles, what the machine has among them.
+    /// The range of cycles, including the unchanged machine.
     pub swing: f64,
 }
 
-/// The bars, widest first; of equal ones the first in the list.
+/// Returns the bars, widest first; equal ones in the order of the list.
 pub fn bars(base_cycles: f64, settings: Vec<(&'static str, Setting)>) -> Vec<Bar> {
     let mut bars: Vec<Bar> = Vec::new();
     for (parameter, setting) in settings {
@@ -272,7 +273,7 @@ mod tests {
             let all = variations(&machine);
             for (parameter, _) in &PARAMETERS {
                 let of = all.iter().filter(|v| v.parameter == *parameter);
-                // The paper's core knows all pages: twice nothing is nothing.
+                // The paper's core knows all pages, and twice zero is zero.
                 let nothing = parameter.contains("tlb_miss") && machine.core.tlb_miss_cycles == 0;
                 assert!(nothing || (1..=2).contains(&of.count()), "{preset}: {parameter}");
             }
@@ -306,7 +307,7 @@ mod tests {
         );
         let swings: Vec<(&str, f64)> = bars.iter().map(|b| (b.parameter, b.swing)).collect();
         assert_eq!(swings, [("a", 30.0), ("b", 15.0), ("c", 7.5)]);
-        // Both settings on one side of the base: the bar begins there.
+        // Both settings are on one side of the base, where the bar begins.
         assert_eq!(of(10.0, &[("x", 12.0), ("x", 14.0)])[0].swing, 4.0);
     }
 }

@@ -1,4 +1,4 @@
-//! How far to trust what is simulated: the same software, measured and simulated.
+//! The trust in the simulation: software both measured and simulated.
 
 use serde::Serialize;
 
@@ -6,27 +6,27 @@ use super::Outcome;
 use super::measured::Measured;
 use crate::config::Approach;
 
-/// How many times larger one of the two may be for anything simulated to be told in times of software: 20 % more.
+/// The largest factor between the two with which speedups over software are given: 20 %.
 pub const APART_MOST: f64 = 1.2;
 
-/// Why there is no ratio, where one is asked for.
+/// The text in place of a speedup that is not given.
 pub(super) const NO_RATIO: &str = "no ratio, for the reason that is given first";
 
-/// The same software, measured and simulated, both without a flow cache.
+/// Software both measured and simulated, without a flow cache.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Trust {
-    /// What was measured.
+    /// The measured method.
     pub measured: String,
-    /// What was simulated.
+    /// The simulated approach.
     pub simulated: Approach,
-    /// Cycles of this machine's core a packet; none where the core's clock was not measured: ticks of the time-stamp counter are
-    /// no cycles.
+    /// Measured cycles of a packet; `None` if the core's clock is unknown: ticks of the time-stamp counter are not
+    /// cycles.
     pub measured_cycles: Option<f64>,
-    /// Cycles of the simulated core a packet.
+    /// Simulated cycles of a packet.
     pub simulated_cycles: f64,
     /// Simulated over measured, both in cycles of their cores.
     pub ratio: Option<f64>,
-    /// The same in time.
+    /// Simulated over measured, in time.
     pub time_ratio: f64,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn trust(outcomes: &[Outcome], measured: &Measured) -> Vec<Trust> {
     both.collect()
 }
 
-/// Why nothing that is simulated is told in times of software; none where it may be.
+/// Returns why no speedups over software are given; `None` if they are.
 pub(super) fn doubt(trust: &[Trust], measured: &Measured) -> Option<String> {
     if trust.is_empty() {
         return Some(
@@ -64,7 +64,7 @@ pub(super) fn doubt(trust: &[Trust], measured: &Measured) -> Option<String> {
     (!reasons.is_empty()).then(|| reasons.join("; "))
 }
 
-/// What is simulated the farthest from what it takes, where that is too far.
+/// Describes the largest difference between simulation and measurement, if it is too large.
 fn too_far(trust: &[Trust], ratios: &[f64]) -> Option<String> {
     let apart = |ratio: f64| ratio.max(1.0 / ratio);
     let worst = (0..ratios.len()).max_by(|a, b| apart(ratios[*a]).total_cmp(&apart(ratios[*b])))?;
@@ -105,13 +105,13 @@ mod tests {
         assert_eq!(doubt_of(&[Some(1.19), Some(0.85)]), None);
         assert!(doubt_of(&[Some(1.0), Some(1.21)]).unwrap().contains("takes 100 here, and 121 as simulated"));
         assert!(doubt_of(&[Some(1.1), Some(0.45)]).unwrap().contains("0.45 times"));
-        // Nothing is said of cycles by ticks.
+        // Ticks do not give cycles.
         assert!(doubt_of(&[Some(1.0), None]).unwrap().contains("ticks"));
         assert!(doubt_of(&[]).unwrap().contains("not measured"));
         let steady = Some(Disturbed { steady: 0.9, ..Disturbed::default() });
         let disturbed = Measured { disturbed: steady, ..Measured::default() };
         assert!(doubt(&of(&[Some(1.0)]), &disturbed).unwrap().contains("disturbed"));
-        // How far they are apart comes first.
+        // The difference is described first.
         let both = doubt(&of(&[Some(2.0)]), &disturbed).unwrap();
         assert!(both.starts_with("simulated and measured") && both.contains("disturbed"), "{both}");
     }

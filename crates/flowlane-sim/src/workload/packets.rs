@@ -1,4 +1,4 @@
-//! Packets: which keys are looked up.
+//! Packets: the keys that are looked up.
 
 use flowlane::generate::Random;
 
@@ -7,50 +7,50 @@ use super::{Lookup, Recorder};
 use crate::config::MatchingTable;
 use crate::machine::op::Mismatch;
 
-/// Packets from a seed.
+/// Seeded packets.
 #[derive(Clone, Debug)]
 pub struct Packets {
     random: Random,
     matching: MatchingTable,
-    /// Of a thousand lookups of one table, so many find their key.
+    /// The share of hits in lookups of one table, in thousandths.
     hit_permille: u64,
-    /// Keys that are looked up, of those in a table; 0 for all.
+    /// The number of distinct keys looked up; 0 for all in a table.
     working_set: u64,
     number: u64,
 }
 
-/// A number that no key in a table has.
+/// The first number beyond the keys of all tables.
 const ABSENT: u64 = 1 << 40;
 
 impl Packets {
-    /// Packets whose keys are found.
+    /// Creates packets that all hit.
     pub fn new(seed: u64) -> Self {
         let random = Random::for_purpose(seed, "packets");
         Self { random, matching: MatchingTable::Uniform, hit_permille: 1000, working_set: 0, number: 0 }
     }
 
-    /// Which table has the key.
+    /// Sets the table that has the key.
     #[must_use]
     pub fn matching(self, matching: MatchingTable) -> Self {
         Self { matching, ..self }
     }
 
-    /// How many of a thousand lookups find their key.
+    /// Sets the share of hits, in thousandths.
     #[must_use]
     pub fn hits(self, hit_permille: u64) -> Self {
         Self { hit_permille, ..self }
     }
 
-    /// Only so many keys are looked up.
+    /// Limits the number of distinct keys.
     #[must_use]
     pub fn of(self, working_set: u64) -> Self {
         Self { working_set, ..self }
     }
 
-    /// The lookups of the next packet, one in each table, recorded from the real tables.
+    /// Returns the lookups of the next packet, one in each table, recorded from the real tables.
     ///
     /// # Errors
-    /// Where the recorded walk and the library's vectorised lookup, or what was inserted, differ.
+    /// Returns an error if the recorded walk, the library's vectorised lookup and the inserted value differ.
     pub fn next(&mut self, tables: &Tables) -> Result<Vec<Lookup>, Mismatch> {
         let len = tables.len();
         let has = match self.matching {
@@ -80,8 +80,7 @@ impl Packets {
 
 type Recorded = (u32, Option<u32>, Option<u32>);
 
-/// Walks a table with a probe, and compares the answer with that of the library's batch lookup and with what was
-/// inserted.
+/// Walks a table with a probe, and compares the answer with the library's batch lookup and with the inserted value.
 fn record(
     tables: &Tables,
     table: usize,
@@ -102,7 +101,7 @@ fn record(
     Ok((real.hash(key), simulated, library))
 }
 
-/// A recorder for one of several tables that do not know their numbers.
+/// A recorder for one of several tables, which do not know their numbers.
 struct Numbered<'r, 'a> {
     table: u32,
     recorder: &'r mut Recorder<'a>,

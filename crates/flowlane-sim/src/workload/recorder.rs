@@ -1,4 +1,4 @@
-//! Records a lookup of a real table: as operations of a core, and as the walk of an accelerator.
+//! Recorder of lookups in real tables: as operations of a core, and as the walk of an accelerator.
 
 use flowlane::probe::{Dependency, Part, Probe};
 
@@ -7,45 +7,45 @@ use crate::machine::op::{Class, Kind, Op};
 use crate::machine::query::Walk;
 use crate::machine::space::Region;
 
-/// Where a table is in the simulated memory.
+/// The regions of a table in the simulated memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TablePlace {
-    /// What says where the rest is.
+    /// The table's metadata.
     pub header: Region,
     /// Buckets, or slots.
     pub buckets: Region,
     /// Keys with their values.
     pub entries: Region,
-    /// Values that do not stand beside their keys.
+    /// Values that are stored apart from their keys.
     pub values: Region,
     /// Chains.
     pub links: Region,
 }
 
 impl TablePlace {
-    /// Bytes of the largest piece of memory that lookups read.
+    /// Returns the size of the largest region that lookups read.
     pub fn largest_piece(&self) -> u64 {
         self.buckets.bytes().max(self.entries.bytes())
     }
 }
 
-/// A lookup as it was recorded.
+/// A recorded lookup.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Lookup {
-    /// What a core does.
+    /// The operations of a core.
     pub ops: Vec<Op>,
-    /// What an accelerator does.
+    /// The accesses of an accelerator.
     pub walk: Walk,
 }
 
 impl Lookup {
-    /// Instructions of a core.
+    /// Returns the number of instructions of a core.
     pub fn instructions(&self) -> u32 {
         self.ops.iter().map(|op| op.instructions).sum()
     }
 }
 
-/// Listens to lookups.
+/// A probe that records a lookup.
 #[derive(Clone, Debug)]
 pub struct Recorder<'a> {
     places: &'a [TablePlace],
@@ -55,12 +55,12 @@ pub struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// A recorder of one lookup of a key at `key`.
+    /// Creates a recorder of one lookup, with the key at `key`.
     pub fn new(places: &'a [TablePlace], key: Region) -> Self {
         Self { places, key, ops: Vec::new(), lines: Vec::new() }
     }
 
-    /// What was recorded of one table, with what was found and what should have been.
+    /// Returns the recorded lookup of one table, with the answer and the expected answer.
     pub fn lookup(self, table: usize, hash: u32, answer: Option<u32>, expected: Option<u32>) -> Lookup {
         let table = self.places[table].header.line(0);
         let walk = Walk { table, key: self.key.line(0), hash, lines: self.lines, answer, expected };
@@ -85,7 +85,7 @@ impl Probe for Recorder<'_> {
         let region = self.region(table, part);
         let (from, to) = (offset as u64, (offset + bytes.max(1) - 1) as u64);
         let chained = dependency == Dependency::Chained;
-        // A bucket's version, read again at the end, is what the lock costs beside its loads.
+        // Reading a bucket's version again at the end is the cost of the lock apart from its loads.
         let class = match part {
             Part::Buckets if !chained && bytes == 4 => Class::Lock,
             _ => Class::Data,
@@ -110,7 +110,7 @@ impl Probe for Recorder<'_> {
     }
 
     fn alu(&mut self, instructions: u32) {
-        // Half of the work waits for the other half: hashes and comparisons are short trees, not chains.
+        // Half of the work depends on the other half: hashes and comparisons are short trees, not chains.
         let chained = instructions.div_ceil(2);
         if instructions > chained {
             self.ops.push(Op::work(instructions - chained, Class::Compute));

@@ -1,4 +1,4 @@
-//! Cuckoo tables as the library makes them, with their places in the simulated memory.
+//! The library's cuckoo tables, with their regions in the simulated memory.
 
 use flowlane::cuckoo::{CuckooConfig, CuckooWriter};
 use flowlane::isa::Variant;
@@ -8,26 +8,26 @@ use crate::machine::cache::Line;
 use crate::machine::space::{Region, Space};
 use crate::workload::TablePlace;
 
-/// Words of a key: 16 bytes, as an IPv4 5-tuple takes.
+/// Words of a key: 16 bytes, as for an IPv4 5-tuple.
 pub const KEY_WORDS: usize = 4;
 
-/// Lines of keys that packets' keys are in, one after the other.
+/// Lines of packets' keys, used in turn.
 pub(super) const KEY_LINES: u64 = 64;
-/// Lines that results are written to.
+/// Lines of results.
 pub(super) const RESULT_LINES: u64 = 16;
-/// Lines of the stack that `rte_hash`'s other loads and stores are of.
+/// Stack lines of `rte_hash`'s other loads and stores.
 pub(super) const STACK_LINES: u64 = 16;
 
-/// Which tables.
+/// The configuration of tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TablesConfig {
-    /// How many.
+    /// The number of tables.
     pub tables: u32,
-    /// Slots of each; the library rounds up to a power of two that it promises to fill.
+    /// The slots of each table; the library rounds up to a power of two.
     pub entries: u64,
-    /// Keys in each, of a hundred of `entries`.
+    /// The load in percent of `entries`.
     pub load_percent: u64,
-    /// Names the keys.
+    /// The seed of the keys.
     pub seed: u64,
 }
 
@@ -35,15 +35,15 @@ pub struct Tables {
     writers: Vec<CuckooWriter<KEY_WORDS>>,
     filled: Vec<u64>,
     seed: u64,
-    /// Where each table is.
+    /// The regions of each table.
     pub places: Vec<TablePlace>,
-    /// Where keys are.
+    /// The regions of keys.
     pub keys: Vec<Region>,
-    /// Where results go.
+    /// The lines of results.
     pub results: Vec<Line>,
-    /// What the stack's lines are.
+    /// The lines of the stack.
     pub stack: Vec<Line>,
-    /// Room for what else a program reads.
+    /// Address space for other data of a program.
     pub space: Space,
 }
 
@@ -54,34 +54,34 @@ fn mix(seed: u64, table: u64, number: u64) -> u64 {
     z ^ z >> 31
 }
 
-/// The key of a number in a table.
+/// Returns key `number` of a table.
 pub(super) fn key_of(seed: u64, table: usize, number: u64) -> [u32; KEY_WORDS] {
     let (a, b) = (mix(seed, table as u64, number), mix(!seed, table as u64, number));
-    // The number itself, so that keys differ.
+    // Contains the number itself, so that keys differ.
     [a as u32, (a >> 32) as u32, b as u32, number as u32]
 }
 
 impl Tables {
-    /// Makes tables and fills them.
+    /// Builds and fills tables.
     pub fn new(config: &TablesConfig) -> Self {
         let mut tables = Self::empty(config);
         tables.fill(config.entries * config.load_percent / 100);
         tables
     }
 
-    /// The same, beside what a space has.
+    /// Builds and fills tables in an existing address space.
     pub fn in_space(config: &TablesConfig, space: &mut Space) -> Self {
         let mut tables = Self::made(config, None, space);
         tables.fill(config.entries * config.load_percent / 100);
         tables
     }
 
-    /// Tables without keys.
+    /// Builds tables without keys.
     pub fn empty(config: &TablesConfig) -> Self {
         Self::made(config, None, &mut Space::default())
     }
 
-    /// The same, whose batches are looked up by the portable body: to be timed beside what is simulated of it.
+    /// Builds and fills tables whose batches use the portable kernel, to be timed next to its simulation.
     pub fn portable(config: &TablesConfig) -> Self {
         let mut tables = Self::made(config, Some(Variant::Scalar), &mut Space::default());
         tables.fill(config.entries * config.load_percent / 100);
@@ -92,7 +92,7 @@ impl Tables {
         let keys = (0..KEY_LINES).map(|_| space.region(64)).collect();
         let results = space.region(RESULT_LINES * 64).lines().collect();
         let stack = space.region(STACK_LINES * 64).lines().collect();
-        // The most that a table of so many slots promises to hold.
+        // The capacity that a table of this many slots guarantees.
         let most = (config.entries * 95 / 100).max(1) as usize;
         let writers: Vec<CuckooWriter<KEY_WORDS>> = (0..config.tables)
             .map(|n| {
@@ -106,7 +106,7 @@ impl Tables {
         Self { writers, filled, seed: config.seed, places, keys, results, stack, space: space.clone() }
     }
 
-    /// Adds keys until each table has so many, or is as full as it promises to be.
+    /// Adds keys until each table has `keys` of them or is full.
     pub fn fill(&mut self, keys: u64) {
         for (table, (writer, filled)) in self.writers.iter_mut().zip(&mut self.filled).enumerate() {
             while *filled < keys.min(writer.entries_max() as u64) {
@@ -117,17 +117,17 @@ impl Tables {
         }
     }
 
-    /// How many tables.
+    /// Returns the number of tables.
     pub fn len(&self) -> usize {
         self.writers.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no tables.
     pub fn is_empty(&self) -> bool {
         self.writers.is_empty()
     }
 
-    /// Keys in a table.
+    /// Returns the number of keys in a table.
     pub fn filled(&self, table: usize) -> u64 {
         self.filled[table]
     }
@@ -136,49 +136,49 @@ impl Tables {
         &self.writers[table]
     }
 
-    /// The key of a number in a table.
+    /// Returns key `number` of a table.
     pub fn key(&self, table: usize, number: u64) -> [u32; KEY_WORDS] {
         key_of(self.seed, table, number)
     }
 
-    /// The seed of the keys.
+    /// Returns the seed of the keys.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Puts all tables, and what is beside them, into the shared cache, as after they were filled: what was put in
-    /// first goes first where they are larger.
+    /// Inserts all tables and their private data into the shared cache, in the order in which they were filled;
+    /// tables larger than the cache lose the first lines.
     pub fn warm(&self, machine: &mut Machine) {
         let lines = |place: &TablePlace| {
             place.buckets.lines().chain(place.entries.lines()).chain(place.header.lines())
         };
-        // Of what is put in long before the end, four times as much as it holds, nothing is left.
+        // Lines inserted more than four times the capacity before the end are evicted again.
         let all = self.bytes() / 64;
         let gone = all.saturating_sub(4 * machine.llc_lines());
         machine.fill_llc(self.places.iter().flat_map(lines).skip(gone as usize));
         machine.fill_llc(self.keys.iter().flat_map(Region::lines).chain(self.results.iter().copied()));
     }
 
-    /// The same without the tables' buckets and entries: they are in memory.
+    /// Inserts everything except the tables' buckets and entries, which stay in memory.
     pub fn warm_headers(&self, machine: &mut Machine) {
         machine.fill_llc(self.places.iter().flat_map(|place| place.header.lines()));
         machine.fill_llc(self.keys.iter().flat_map(Region::lines).chain(self.results.iter().copied()));
     }
 
-    /// Bytes of the largest piece of memory that a table has.
+    /// Returns the size of the largest region of a table.
     pub fn largest_piece(&self) -> u64 {
         self.places.iter().map(TablePlace::largest_piece).max().unwrap_or(0)
     }
 
-    /// Bytes of buckets and entries.
+    /// Returns the size of buckets and entries.
     pub fn bytes(&self) -> u64 {
         self.places.iter().map(|place| place.buckets.bytes() + place.entries.bytes()).sum()
     }
 }
 
-/// Where a table is to be.
+/// Allocates the regions of a table.
 pub(super) fn place<const W: usize>(space: &mut Space, writer: &CuckooWriter<W>) -> TablePlace {
-    // Half a line a bucket of eight slots; times of use, 8 bytes a slot, are not kept here, and not read.
+    // Half a line for a bucket of eight slots. Times of use, 8 bytes a slot, are neither kept nor read here.
     let slots = writer.slots() as u64;
     let buckets = slots * 4;
     let entries = writer.table_bytes() as u64 - buckets - slots * 8;
@@ -191,7 +191,7 @@ pub(super) fn place<const W: usize>(space: &mut Space, writer: &CuckooWriter<W>)
     }
 }
 
-/// One table of so many slots.
+/// Builds one table with `entries` slots.
 pub fn tables_for(entries: u64, load_percent: u64, seed: u64) -> Tables {
     Tables::new(&TablesConfig { tables: 1, entries, load_percent, seed })
 }

@@ -1,4 +1,4 @@
-//! The machine as a whole: what it measures of itself, and what must hold whatever its numbers are.
+//! The machine as a whole: its latencies, and invariants of all machines.
 
 use std::rc::Rc;
 
@@ -25,7 +25,7 @@ fn every_approach_answers_as_the_library_does() {
         let shared = Rc::new(tables_of(&config));
         for approach in Approach::ALL {
             let result = run(&config, approach, &shared).unwrap();
-            // Batches end whole: that in which the warm-up ends is left out, that in which the run ends counts.
+            // Batches are counted as a whole: the one in which the warm-up ends does not count, the last one does.
             assert!((560..664).contains(&result.thread.lookups), "{approach:?}: {}", result.thread.lookups);
             let whole = result.thread.stack.total_ps();
             let time = result.thread.to_ps - result.thread.from_ps;
@@ -34,7 +34,7 @@ fn every_approach_answers_as_the_library_does() {
     }
 }
 
-/// Cycles a load of a chain over so many bytes.
+/// Cycles of a load of a chain over `bytes`.
 fn chase(config: &MachineConfig, bytes: u64, core: u32, in_llc: bool) -> f64 {
     chase_cycles(config, bytes, core, in_llc).unwrap()
 }
@@ -48,13 +48,13 @@ fn a_pointer_chase_takes_the_configured_latencies_within_5_percent() {
             assert!((measured / expected - 1.0).abs() < 0.05, "{preset}, {what}: {measured} for {expected}");
         };
         near(chase(&c, 16 << 10, 0, true), c.l1.latency_cycles as f64, "L1");
-        // Pages of 4 KiB, of which the translation buffer knows some.
+        // Pages of 4 KiB, some of which are in the TLB.
         let l2_bytes = 512 << 10;
         let unknown = 1.0 - (f64::from(c.core.small_tlb_entries) * 4096.0 / l2_bytes as f64).min(1.0);
         let expected = c.l2.latency_cycles as f64 + unknown * c.core.tlb_miss_cycles as f64;
         near(chase(&c, l2_bytes, 0, true), expected, "L2");
         for core in [0, 5] {
-            // The way from the core to the slices and back, in the mean.
+            // The mean path from the core to the slices and back.
             let hops: u32 = (0..c.llc.slices).map(|slice| mesh.hops(core, slice)).sum();
             let way = 2.0 * f64::from(hops) * c.mesh.hop_cycles as f64 / f64::from(c.llc.slices);
             let slice = (c.llc.tag_cycles + c.llc.data_cycles) as f64;
@@ -63,7 +63,7 @@ fn a_pointer_chase_takes_the_configured_latencies_within_5_percent() {
             let expected = c.l2.latency_cycles as f64 + beyond * (way + slice);
             near(chase(&c, 12 << 20, core, true), expected, "LLC");
         }
-        // Memory: a row of another page nearly always, so precharge, row, column, bus; and what lies before it.
+        // Memory: a row of another page nearly always, so precharge, row, column, bus; and the latencies before it.
         let dram = &c.dram;
         let ps = dram.controller_ps + dram.rp_ps + dram.rcd_ps + dram.cas_ps + dram.burst_ps;
         let region = Space::default().region(256 << 20);
@@ -85,7 +85,7 @@ fn a_pointer_chase_takes_the_configured_latencies_within_5_percent() {
         let kept = if c.llc.fill == Fill::Allocate { c.llc.data_cycles } else { 0 };
         let before = (c.l2.latency_cycles + c.llc.tag_cycles + kept) as f64;
         let expected = before + hops / lines * c.mesh.hop_cycles as f64 + ps as f64 / c.cycle_ps() as f64;
-        // 128 pages, of which the translation buffer knows some.
+        // 128 pages, some of which are in the TLB.
         let known = f64::from(c.core.tlb_entries.min(128)) / 128.0;
         let translation = (1.0 - known) * c.core.tlb_miss_cycles as f64;
         near(chase(&c, 256 << 20, 5, false), expected + translation, "memory");
@@ -93,10 +93,10 @@ fn a_pointer_chase_takes_the_configured_latencies_within_5_percent() {
 }
 
 #[test]
-fn a_line_that_another_core_has_written_takes_the_way_by_its_slice_and_that_core() {
+fn a_modified_line_is_fetched_through_its_slice_and_owner() {
     for preset in Preset::ALL {
         let c = preset.machine();
-        // How far tiles lie apart in the mean; to the slice, to the other core, and both ways back.
+        // The mean distance of tiles; to the slice, to the other core, and both ways back.
         let apart = |tiles: u32| (f64::from(tiles) - 1.0 / f64::from(tiles)) / 3.0;
         let way = 4.0 * (apart(c.mesh.columns) + apart(c.mesh.rows)) * c.mesh.hop_cycles as f64;
         let there = (c.l2.latency_cycles + c.llc.tag_cycles + c.snoop.private_cycles) as f64;
@@ -109,9 +109,9 @@ fn a_line_that_another_core_has_written_takes_the_way_by_its_slice_and_that_core
 }
 
 #[test]
-fn the_xeon_takes_what_its_preset_says_that_it_takes() {
+fn the_xeon_preset_reproduces_its_measurements() {
     let mut xeon = Preset::SkylakeSp.machine();
-    // README.md, *This machine*: single lookups in L1 57.8 cycles, with AVX-512 44.0.
+    // README.md, *Calibration on a host*: single lookups in L1 57.8 cycles, with AVX-512 44.0.
     let in_l1 = |method, machine: &MachineConfig| {
         Case::new(method, machine.l1.size_kib << 8).simulate(machine).unwrap()
     };
@@ -119,14 +119,14 @@ fn the_xeon_takes_what_its_preset_says_that_it_takes() {
         let simulated = in_l1(method, &xeon);
         assert!((simulated / cycles - 1.0).abs() < 0.01, "{}: {simulated}", method.name());
     }
-    // Memory in 89 to 91 ns, on pages that the translation buffer knows.
+    // Memory in 89 to 91 ns, on pages in the TLB.
     xeon.core.tlb_miss_cycles = 0;
     let cores = [0, 9, 23].map(|core| chase(&xeon, 512 << 20, core, false));
     let ns = cores.iter().sum::<f64>() / 3.0 * xeon.cycle_ps() as f64 / 1e3;
     assert!((89.0..91.0).contains(&ns), "{ns}");
 }
 
-/// Cycles a lookup of one approach, in so many tables of so many slots, on a Skylake-SP with a change.
+/// Cycles of a lookup of an approach, in tables of a size, on a changed Skylake-SP.
 fn cycles_with(approach: Approach, tables: (u32, u64), change: impl Fn(&mut MachineConfig)) -> f64 {
     let mut config = RunConfig::on(Preset::SkylakeSp);
     (config.run.lookups, config.run.warm_up_lookups) = (1500, 1500);
@@ -136,9 +136,9 @@ fn cycles_with(approach: Approach, tables: (u32, u64), change: impl Fn(&mut Mach
 }
 
 #[test]
-fn what_a_core_has_of_everything_limits_what_goes_on_at_once() {
+fn core_resources_limit_parallelism() {
     let one = (1, 1 << 17);
-    // With room for few waiting instructions, or with small pages that the buffer does not know, one by one takes longer.
+    // Sequential lookups take longer with a small scheduler, or with small pages that miss the TLB.
     let scalar = |change: &dyn Fn(&mut MachineConfig)| cycles_with(Approach::Scalar, one, change);
     let plain = scalar(&|_| {});
     assert!(scalar(&|m| m.core.scheduler_entries = 16) > 1.1 * plain);
@@ -165,7 +165,7 @@ fn pieces_that_fill_no_huge_page_are_on_small_ones() {
 }
 
 #[test]
-fn a_packet_with_others_ahead_of_it_is_under_way_until_its_own_end() {
+fn packets_ahead_lengthen_latency_as_littles_law_says() {
     let mut config = RunConfig::on(Preset::Paper);
     (config.run.lookups, config.run.warm_up_lookups) = (400, 100);
     (config.workload.tables, config.workload.entries) = (8, 256);
@@ -173,7 +173,7 @@ fn a_packet_with_others_ahead_of_it_is_under_way_until_its_own_end() {
     for ahead in [0, 1, 4] {
         config.machine.accelerator.packets_ahead = ahead;
         let result = run(&config, Approach::HaloNonBlocking, &tables).unwrap();
-        // Little's law: so many are under way, and those in the window, and one ends every so often.
+        // Little's law: latency is the number in flight, without those in the window, times the interval of completions.
         let expected = f64::from(ahead + 1) * result.cycles_per_lookup * result.cycle_ps as f64;
         let median = result.thread.latency.permille(500) as f64;
         assert!(median > 1.5 * expected, "{ahead} ahead: {median} for {expected}");
@@ -181,7 +181,7 @@ fn a_packet_with_others_ahead_of_it_is_under_way_until_its_own_end() {
 }
 
 #[test]
-fn accelerators_tell_how_many_flows_they_see() {
+fn flow_registers_estimate_the_number_of_flows() {
     let mut config = RunConfig::on(Preset::Paper);
     (config.run.lookups, config.run.warm_up_lookups) = (600, 0);
     let mut flows = |working_set| {
@@ -252,7 +252,7 @@ fn a_write_to_a_locked_bucket_is_a_snoop_miss_and_is_made_again() {
     let counted = &result.counters;
     assert!(counted.snoop_misses > 0 && counted.locked > 0, "{counted:?}");
     assert_eq!(counted.locked, counted.unlocked);
-    // Locks that are held for less time are met less often.
+    // Locks held for a shorter time are met less often.
     config.machine.accelerator.lock_hold = LockHold::Data;
     let shorter = run(&config, Approach::HaloBlocking, &tables).unwrap().counters;
     assert!(shorter.snoop_misses < counted.snoop_misses, "{} {}", shorter.snoop_misses, counted.snoop_misses);
@@ -265,7 +265,7 @@ fn metadata_are_cached_and_given_up_beyond_ten_tables() {
     (config.workload.tables, config.workload.entries) = (8, 64);
     let few = run(&config, Approach::HaloNonBlocking, &Rc::new(tables_of(&config))).unwrap().counters;
     assert!(few.metadata_misses <= 8 && few.metadata_hits > 2000, "{few:?}");
-    // With one slice there is one accelerator, and ten places for forty tables that are asked in turn.
+    // With one slice there is one accelerator, with ten metadata entries for forty tables in turn.
     (config.workload.tables, config.machine.llc.slices, config.machine.llc.slice_kib) = (40, 1, 32 << 10);
     let many = run(&config, Approach::HaloNonBlocking, &Rc::new(tables_of(&config))).unwrap().counters;
     assert!(many.metadata_misses > many.metadata_hits, "{many:?}");
@@ -273,7 +273,7 @@ fn metadata_are_cached_and_given_up_beyond_ten_tables() {
 }
 
 #[test]
-fn the_structure_left_open_matters_as_it_should() {
+fn open_design_choices_have_the_expected_effect() {
     let mut config = RunConfig::on(Preset::Paper);
     (config.run.lookups, config.run.warm_up_lookups, config.workload.entries) = (2000, 500, 1 << 16);
     let tables = Rc::new(tables_of(&config));
@@ -334,8 +334,8 @@ fn machines() -> impl Strategy<Value = MachineConfig> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Every query is answered once and as the library answers it, every lock released, and nothing waits for ever:
-    /// a run that ends otherwise is an error.
+    /// Every query is answered once and correctly, every lock is released, and no run gets stuck: otherwise the run returns
+    /// an error.
     #[test]
     fn no_machine_gets_stuck(
         machine in machines(),

@@ -1,4 +1,4 @@
-//! The machine as a whole, and what it says of rules of one's own.
+//! Tests of the whole machine, the evaluation, and what-if analyses.
 
 mod machine;
 mod paper;

@@ -1,11 +1,11 @@
-//! The evaluation: what each row is worth, and on which machine it was simulated.
+//! The evaluation: the worth and the machine of each row.
 
 use flowlane_sim::config::Preset;
 use flowlane_sim::paper::{Calibration, Machines, Report, Row, Stated, Status};
 use flowlane_sim::report::Effort;
 
-/// Rows that are neither definitions nor what was put in: place, the beginning of what it is, machine, status. One that is
-/// predicted follows from nothing that was chosen to meet it.
+/// All rows except definitions and inputs: place, beginning of the description, machine, status. A predicted row follows
+/// from no number that was chosen to meet it.
 const WORTH: [(&str, &str, &str, Status); 20] = [
     ("Table 2", "MSHR", "paper", Status::Assumption),
     ("Figure 8b", "32 bits, 64 flows", "", Status::Assumption),
@@ -36,7 +36,7 @@ fn find<'a>(report: &'a Report, place: &str, what: &str) -> &'a Row {
 }
 
 #[test]
-fn rows_are_worth_what_nothing_that_was_chosen_says_against() {
+fn every_row_has_its_worth_and_its_machine() {
     let effort = Effort { quick: true, threads: 2, seed: 1 };
     let report = Report::simulate(&Machines::paper(), effort, &|_, _| {}).unwrap();
     for (place, what, machine, status) in WORTH {
@@ -50,10 +50,10 @@ fn rows_are_worth_what_nothing_that_was_chosen_says_against() {
         assert!(put_in && ["Table 1", "Table 2", "Table 4", "6.4"].contains(&row.place), "{row:?}");
     }
     for row in &report.rows {
-        // Whoever is not predicted says what was chosen.
+        // Calibrated and assumed rows state the choice.
         let chosen = matches!(row.status, Status::Calibrated | Status::Assumption);
         assert_eq!(!row.why.is_empty(), chosen, "{row:?}");
-        // What the text does not give in numbers is not scored.
+        // Statements without numbers are not scored.
         let words = matches!(row.stated, Stated::Words { .. });
         assert_eq!(row.error.is_some(), row.simulated.is_some() && !words, "{row:?}");
     }
@@ -73,13 +73,13 @@ fn rows_are_worth_what_nothing_that_was_chosen_says_against() {
 }
 
 #[test]
-fn what_the_paper_measured_is_on_the_machine_that_it_measured() {
+fn the_papers_measurements_use_the_preset_of_its_xeon() {
     let (gem5, xeon) = (Preset::Paper.machine(), Preset::SkylakeSp.machine());
     let machines = Machines::paper();
     assert_eq!((&machines.simulated.machine, &machines.measured.machine), (&gem5, &xeon));
     // 3.1: "a 24-core Intel Xeon Platinum 8160 CPU running at 2.1GHz", which has 33 MiB of LLC.
     assert_eq!((xeon.core.cores, xeon.core.clock_mhz, xeon.llc.bytes()), (24, 2100, 33 << 20));
-    // Nothing of its core was calibrated on what gem5 gave.
+    // Its core was not calibrated on results of gem5.
     assert_ne!(Calibration::of(&xeon).base_cpi_milli, Calibration::of(&gem5).base_cpi_milli);
     for line in Preset::SkylakeSp.text().lines().filter(|line| !line.starts_with('#')) {
         assert!(!line.contains("[C]"), "{line}");

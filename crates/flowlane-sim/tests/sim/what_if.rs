@@ -1,4 +1,4 @@
-//! One's own rules on the simulated machine.
+//! What-if analyses of a user's rules.
 
 use std::sync::{Arc, OnceLock};
 
@@ -88,7 +88,7 @@ fn queries_sent_ahead_are_as_many_and_take_less_time() {
 }
 
 #[test]
-fn a_wrong_answer_ends_the_run_whoever_gives_it() {
+fn a_wrong_answer_of_any_approach_ends_the_run() {
     let (rules, packets) = generated(60, 100);
     let mut wrong = Workload::new("wrong", rules, packets, 1).unwrap();
     wrong.expected[40] = match wrong.expected[40] {
@@ -114,13 +114,13 @@ fn a_flow_cache_that_holds_all_flows_spares_the_tables() {
         let without = long.simulate().unwrap();
         let with = Run { cache_flows: 128, ..long.clone() }.simulate().unwrap();
         assert!(with.cycles < without.cycles / 2.0, "{approach:?}: {} and {}", with.cycles, without.cycles);
-        // It has seen them before the first packet that is simulated.
+        // The cache is warm before the first simulated packet.
         assert_eq!((with.known, without.known), (1.0, 0.0), "{approach:?}");
     }
 }
 
 #[test]
-fn a_flow_cache_knows_from_the_first_packet_on_what_a_long_warm_up_would_have_it_know() {
+fn a_flow_cache_starts_in_its_steady_state() {
     let (rules, _) = generated(4, 1);
     let mut random = Random::new(3);
     // 500 flows, each as often as the others, of which the cache holds 400: it knows some four of five packets.
@@ -214,7 +214,7 @@ fn measurement(name: &str, single: bool, ns: f64) -> Measurement {
 /// Nanoseconds of a cycle of the core that was measured.
 const CYCLE_NS: f64 = 0.4;
 
-/// With single lookups that took so many nanoseconds; the simulated machine has another clock.
+/// Simulates a report with single lookups measured at `single_ns`; the simulated machine has another clock.
 fn report(threads: usize, cache_flows: usize, single_ns: f64) -> Report {
     let (rules, packets) = generated(60, 150);
     let effort = Effort { quick: true, threads, seed: 2 };
@@ -234,24 +234,24 @@ fn report(threads: usize, cache_flows: usize, single_ns: f64) -> Report {
     Report::simulate(&question, &plan, measured, &|_, _| {}).unwrap()
 }
 
-/// The report without a flow cache, by one thread, with software that is measured far from what is simulated: made once.
+/// A report without a flow cache, on one thread, with software measured far from its simulation, shared by the tests.
 fn doubted() -> &'static Report {
     static REPORT: OnceLock<Report> = OnceLock::new();
     REPORT.get_or_init(|| report(1, 0, 10.0))
 }
 
-/// What single lookups take where they take the cycles that are simulated.
+/// The time of single lookups that matches the simulated cycles.
 fn as_simulated_ns() -> f64 {
     doubted().trust[0].simulated_cycles * CYCLE_NS
 }
 
-/// The same with software that takes what is simulated: made once.
+/// A report with software measured at 1.1 times its simulated cycles, shared by the tests.
 fn plain_report() -> &'static Report {
     static REPORT: OnceLock<Report> = OnceLock::new();
     REPORT.get_or_init(|| report(1, 0, 1.1 * as_simulated_ns()))
 }
 
-/// Answers that tell accelerators in times of software.
+/// Break-evens that compare accelerators with software.
 fn beside_software(report: &Report) -> Vec<&BreakEven> {
     let asks = |even: &&BreakEven| {
         let software = ["lookups", "batches", "software"].iter().any(|name| even.question.contains(name));
@@ -262,7 +262,7 @@ fn beside_software(report: &Report) -> Vec<&BreakEven> {
 }
 
 #[test]
-fn software_that_is_simulated_far_from_what_it_takes_is_compared_with_nothing() {
+fn inaccurately_simulated_software_is_not_compared() {
     let (doubted, plain) = (doubted(), plain_report());
     assert!(
         doubted.doubt.as_deref().is_some_and(|doubt| doubt.contains("more than 20 %")),
@@ -283,11 +283,11 @@ fn software_that_is_simulated_far_from_what_it_takes_is_compared_with_nothing() 
     };
     assert!(advantages(doubted).iter().all(Option::is_none));
     assert!(advantages(plain).iter().all(Option::is_some));
-    // Said before anything else that is simulated.
+    // Before all other simulated values.
     let csv = doubted.csv();
     assert!(csv.lines().nth(1).unwrap().starts_with("no ratio,"), "{csv}");
     assert!(!plain.csv().contains("no ratio"));
-    // Ticks are no cycles: in which clock the ratio is told changes it, and the core's is the one.
+    // Ticks are not cycles: the ratio is in cycles of the cores.
     let trust = &plain.trust[0];
     assert!((trust.ratio.unwrap() - 1.0 / 1.1).abs() < 1e-9, "{trust:?}");
     let clocks = Preset::SkylakeSp.machine().cycle_ps() as f64 / 1e3 / CYCLE_NS;
@@ -320,13 +320,13 @@ fn a_report_has_all_its_parts_and_is_the_same_on_any_number_of_threads() {
 }
 
 #[test]
-fn a_report_with_a_flow_cache_is_another_one() {
+fn a_flow_cache_changes_the_report() {
     let (with, without) = (&report(2, 256, 1.1 * as_simulated_ns()), plain_report());
     let queries = |report: &Report| {
         report.lines.iter().find(|l| l.outcome.approach == Approach::HaloBlocking).unwrap().outcome.queries
     };
     assert!(queries(with) < queries(without));
-    // What has no cache in front is compared with nothing that has one: the same software both ways is without it.
+    // Trust compares measured and simulated software without the cache.
     assert_eq!(with.trust, without.trust);
     for line in &with.lines {
         let plain =

@@ -1,4 +1,4 @@
-//! By the number of rules and of masks: time and energy.
+//! Break-evens by the number of rules and of masks: time and energy.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::what_if::text::label;
 use crate::what_if::{Base, Outcome, energy};
 use crate::workload::rules::Workload;
 
-/// Workloads along an axis, with what was simulated and measured of each.
+/// Workloads along an axis, with their simulations and measurements.
 pub(super) struct Axis<'a> {
     pub(super) base: &'a Base<'a>,
     pub(super) axis: &'static str,
@@ -36,7 +36,7 @@ impl Axis<'_> {
         self.outcomes_of(approach).into_iter().map(|outcome| Some(outcome.ns())).collect()
     }
 
-    /// Nothing where nothing measured may stand beside what was simulated.
+    /// Returns measured values; none if they are not comparable with simulated ones.
     fn measured(&self, single: bool) -> Values {
         if self.refused(true).is_some() {
             return vec![None; self.workloads.len()];
@@ -48,7 +48,7 @@ impl Axis<'_> {
         (0..self.workloads.len()).map(of).collect()
     }
 
-    /// Nanoseconds a packet of all that is compared, with names.
+    /// Returns the nanoseconds of a packet of everything compared, with labels.
     fn curves(&self) -> Vec<(String, Values)> {
         let simulated = |a: &Approach| (format!("{}, simulated", label(*a)), self.simulated(*a));
         let mut curves: Vec<(String, Values)> = self.along.iter().map(simulated).collect();
@@ -87,7 +87,7 @@ impl Axis<'_> {
         out
     }
 
-    /// Why an accelerator is not compared with software, which was measured or not; none where it is.
+    /// Returns why an accelerator is not compared with software, measured or simulated; `None` if it is.
     fn refused(&self, measured: bool) -> Option<&'static str> {
         self.base.incomparable().filter(|_| measured).or(self.base.no_ratio())
     }
@@ -122,7 +122,7 @@ impl Axis<'_> {
         }
     }
 
-    /// Energy by the number of rules.
+    /// Returns the energy by the number of rules.
     pub(super) fn energies(&self) -> (Vec<BreakEven>, Chart) {
         let question = self.base.question;
         let of = |approach: Approach, like: Approach| -> Values {
@@ -163,7 +163,7 @@ impl Axis<'_> {
         (answers, chart)
     }
 
-    /// How many rules of this kind the largest TCAM of Table 4 holds.
+    /// Returns the number of such rules that the largest TCAM of Table 4 holds.
     fn fits(&self) -> BreakEven {
         let workload = &self.base.plan.base;
         let bytes_of_rule = workload.tcam_bytes() / workload.rules.len() as f64;

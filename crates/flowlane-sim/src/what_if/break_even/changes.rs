@@ -1,4 +1,4 @@
-//! By changes of the tables a second.
+//! Break-evens by the rate of table changes.
 
 use super::{BreakEven, Values};
 use crate::config::Approach;
@@ -12,12 +12,12 @@ use flowlane::deterministic_math::{exp, ln};
 /// Instructions between two changes by another core.
 pub(super) const PAUSES: [u32; 6] = [100_000, 20_000, 5000, 1000, 300, 100];
 
-/// Whose changes are looked at.
+/// Returns the approaches for which changes are simulated.
 pub(super) fn changing(base: &Base<'_>) -> [Approach; 4] {
     [Approach::Scalar, base.software, Approach::HaloBlocking, Approach::HaloNonBlocking]
 }
 
-/// What changes of the tables do to those who look up.
+/// Returns the effect of table changes on lookups.
 pub(super) fn changes(
     base: &Base<'_>,
     measured: &Measured,
@@ -31,7 +31,7 @@ pub(super) fn changes(
         return (vec![BreakEven { axis, question, answer, crossing: None }], Vec::new());
     }
     let of = |n: usize| outcomes.iter().skip(n).step_by(approaches.len());
-    // Changes a second differ a little by who looks up; those beside the accelerator are the places.
+    // The achieved rates differ slightly by approach; those next to the accelerator are the positions.
     let at = approaches.iter().rposition(|a| *a == base.accelerator).expect("both ways are among them");
     let places: Vec<f64> = of(at).map(|o| o.updates_per_second).collect();
     let slower = |n: usize| {
@@ -90,52 +90,54 @@ fn millions(rate: Option<&f64>) -> String {
     rate.map_or_else(String::new, |rate| place_text(*rate))
 }
 
-/// Someone who looks packets up and makes the changes on the same core.
+/// A core that looks up packets and also makes the changes.
 #[derive(Clone, Copy)]
 struct Changing {
-    /// Nanoseconds of a packet, without changes.
+    /// The nanoseconds of a packet without changes.
     ns: f64,
-    /// Microseconds of a change.
+    /// The microseconds of a change.
     update_us: f64,
 }
 
 impl Changing {
-    /// Nanoseconds a packet with so many changes a second beside; none where they leave no time.
+    /// Returns the nanoseconds of a packet at a rate of changes; `None` if the changes take all the time.
     fn ns(self, per_second: f64) -> Option<f64> {
         let left = 1.0 - per_second * self.update_us / 1e6;
         (left > 0.0).then(|| self.ns / left)
     }
 
-    /// Changes a second that leave no time.
+    /// Returns the rate of changes that takes all the time.
     fn most(self) -> f64 {
         1e6 / self.update_us
     }
 }
 
-/// The fastest of some with so many changes a second.
+/// Returns the fastest of several at a rate of changes.
 fn fastest(of: &[Changing], per_second: f64) -> Option<f64> {
     of.iter().filter_map(|c| c.ns(per_second)).min_by(f64::total_cmp)
 }
 
-/// All that was measured and can change.
+/// Returns all measured software that supports changes.
 fn software(measured: &Measured) -> Vec<Changing> {
     let of = |m: &Measurement| Some(Changing { ns: m.ns[1], update_us: m.update_us? });
     measured.base.iter().filter_map(of).collect()
 }
 
-/// Millions of packets a second of the fastest of them at places; none where that may not stand beside what is simulated.
+/// Returns the millions of packets a second of the fastest at each position; none if not comparable with simulated
+/// values.
 fn measured_rates(base: &Base<'_>, measured: &Measured, places: &[f64]) -> Values {
     let refused = base.incomparable().or(base.no_ratio());
     let software = if refused.is_some() { Vec::new() } else { software(measured) };
     places.iter().map(|rate| fastest(&software, *rate).map(|ns| 1000.0 / ns)).collect()
 }
 
-/// Places from the first one to just before the last one, as far from each other in logarithms: so near that a curve
-/// between two of them is a power, also where it ends.
+/// The number of positions from the first one to just before the last, evenly spaced in logarithms: close enough that
+/// a curve between two of them is a power, even near its end.
 const STEPS: usize = 400;
 const FIRST: f64 = 1000.0;
 
-/// From when on the accelerator is faster than measured software, where both make the changes on the core that looks up.
+/// Returns the rates at which the accelerator is faster than measured software, if both make the changes on the core
+/// that looks up.
 fn beside_measured(base: &Base<'_>, measured: &Measured) -> BreakEven {
     let question = format!(
         "{} is faster than the fastest software measured here, where the core that looks up makes the changes, too",
@@ -147,7 +149,7 @@ fn beside_measured(base: &Base<'_>, measured: &Measured) -> BreakEven {
         return even(why.to_owned(), None);
     }
     let software = software(measured);
-    // Without the changes of another core: it makes them itself.
+    // Without the changes of another core: this core makes them itself.
     let ns = base.outcome(base.accelerator).ns();
     let ours = measured.exact_update_us.map(|update_us| Changing { ns, update_us });
     match ours.and_then(|ours| passing(ours, &software)) {
@@ -156,7 +158,8 @@ fn beside_measured(base: &Base<'_>, measured: &Measured) -> BreakEven {
     }
 }
 
-/// Where one is faster than all others, as long as both have time left; and until when each has.
+/// Returns the rates at which one is faster than all others while both have time left, and a description of the rates
+/// at which each runs out of time.
 fn passing(ours: Changing, theirs: &[Changing]) -> Option<(Crossing, String)> {
     let most = theirs.iter().map(|c| c.most()).max_by(f64::total_cmp)?;
     let end = most.min(ours.most()) * 0.999;
@@ -172,8 +175,8 @@ fn passing(ours: Changing, theirs: &[Changing]) -> Option<(Crossing, String)> {
     ))
 }
 
-/// What a change costs: of the software that is fastest otherwise, of that which changes fastest, and of a table that
-/// accelerators read.
+/// Returns the cost of a change: for the software that is fastest otherwise, for the software that changes fastest,
+/// and for a table that accelerators read.
 fn cost_of_changes(measured: &Measured, axis: &'static str) -> Vec<BreakEven> {
     let changing = || measured.base.iter().filter_map(|m| Some((m, m.update_us?)));
     let fast = changing().min_by(|a, b| a.0.ns[1].total_cmp(&b.0.ns[1]));
@@ -182,21 +185,21 @@ fn cost_of_changes(measured: &Measured, axis: &'static str) -> Vec<BreakEven> {
     let exact =
         measured.exact_update_us.map(|us| ("exact-match tables, which accelerators read".to_owned(), us));
     let mut all: Vec<(String, f64)> = exact.into_iter().chain(named).collect();
-    // What changes those is named once, whoever looks up in them.
-    let mut told = Vec::new();
+    // Each cost is listed once, although several approaches share the tables.
+    let mut listed = Vec::new();
     all.retain(|(_, us)| {
-        !told.contains(us) && {
-            told.push(*us);
+        !listed.contains(us) && {
+            listed.push(*us);
             true
         }
     });
-    let told = |(name, us): (String, f64)| {
+    let break_even = |(name, us): (String, f64)| {
         let question = format!("changes that one core makes with {name}, measured here");
         let answer =
             format!("{} a second ({us:.2} µs each), and it looks up nothing then", place_text(1e6 / us));
         BreakEven { axis, question, answer, crossing: None }
     };
-    all.into_iter().map(told).collect()
+    all.into_iter().map(break_even).collect()
 }
 
 #[cfg(test)]
@@ -215,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn who_passes_whom_is_found_where_it_is_however_steep_the_curves_end() {
-        // 200 ns and 0.5 µs beside 100 ns and 1 µs: 200 / (1 - r/2) = 100 / (1 - r) at r = 2/3 of a million.
+    fn crossings_are_found_on_steep_curves() {
+        // 200 ns and 0.5 µs against 100 ns and 1 µs: 200 / (1 - r/2) = 100 / (1 - r) at r = 2/3 of a million.
         let (slow, fast) = (Changing { ns: 200.0, update_us: 0.5 }, Changing { ns: 100.0, update_us: 1.0 });
         let (crossed, ends) = passing(slow, &[fast]).unwrap();
         assert!(!crossed.at_first && crossed.at.len() == 1);
@@ -224,10 +227,10 @@ mod tests {
         assert!(ends.contains("from 2.000 million on, all of the software from 1.000 million on"), "{ends}");
         let (crossed, _) = passing(fast, &[slow]).unwrap();
         assert!(crossed.at_first && (crossed.at[0] / (2e6 / 3.0) - 1.0).abs() < 1e-3, "{crossed}");
-        // With the very same changes the one that is slower stays so.
+        // With equal changes, the slower one stays slower.
         let (never, _) = passing(Changing { ns: 101.0, ..fast }, &[fast]).unwrap();
         assert!(!never.at_first && never.at.is_empty());
-        // Also where a change takes longer than a second has room for a thousand of.
+        // The same holds if a change takes more than a thousandth of a second.
         assert!(passing(Changing { ns: 1.0, update_us: 1e4 }, &[fast]).unwrap().0.at_first);
         assert_eq!(passing(fast, &[]), None);
     }

@@ -1,4 +1,5 @@
-//! From when on what is better: by the number of rules, of masks, of packets a second and of changes a second.
+//! Break-evens: the number of rules, of masks, of packets a second and of changes a second from which on an
+//! alternative is better.
 
 mod axis;
 mod changes;
@@ -22,23 +23,23 @@ use crate::workload::rules::Workload;
 
 type Values = Vec<Option<f64>>;
 
-/// Packets with which the number of tables that are asked is found.
+/// The sample of packets for the mean number of tables searched.
 const SAMPLE: usize = 512;
 
-/// A question, and from when on the answer is yes.
+/// A question, and the answer along an axis.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct BreakEven {
-    /// What is varied.
+    /// The varied quantity.
     pub axis: &'static str,
-    /// What is asked.
+    /// The question.
     pub question: String,
-    /// In words.
+    /// The answer in words.
     pub answer: String,
-    /// In numbers, where it is one of a curve passing another.
+    /// The answer in numbers, if it is the crossing of two curves.
     pub crossing: Option<Crossing>,
 }
 
-/// Tables that a search in order asks for a packet, in the mean.
+/// Returns the mean number of tables that an ordered search visits for a packet.
 pub(super) fn asked(workload: &Workload) -> f64 {
     let own = crate::workload::rules::Own::new(&mut workload.tables.space.clone());
     let step = (workload.packets.len() / SAMPLE).max(1);
@@ -93,7 +94,7 @@ impl Curves {
         &self.jobs
     }
 
-    /// What the runs say.
+    /// Evaluates the runs.
     pub(super) fn finish(
         &self,
         base: &Base<'_>,
@@ -129,7 +130,7 @@ impl Curves {
     }
 }
 
-/// Where the time goes, of all approaches.
+/// Returns the cycle stacks of all approaches.
 fn stacks(base: &Base<'_>) -> Chart {
     let parts: Vec<&'static str> = base.outcomes[0].stack.iter().map(|(name, _)| *name).collect();
     let series = |(n, name): (usize, &&'static str)| Series {

@@ -1,4 +1,4 @@
-//! By packets a second: cores, and the power of doing nothing.
+//! Break-evens by the rate of packets: cores and static power.
 
 use super::{BreakEven, Values};
 use crate::config::Approach;
@@ -8,16 +8,15 @@ use crate::what_if::measured::Measured;
 use crate::what_if::text::label;
 use crate::what_if::{Base, Energy, Outcome, energy};
 
-/// Packets a second (millions) that are offered: 10, 25, 40, 100 and 200 Gbit/s of the smallest frames among them.
+/// Offered rates in millions of packets a second, including 10, 25, 40, 100 and 200 Gbit/s of the smallest frames.
 const RATES: [f64; 12] = [0.1, 0.3, 1.0, 3.0, 7.44, 14.88, 29.76, 37.2, 59.52, 148.8, 297.6, 595.2];
 
-/// Who is looked at with several cores.
+/// Returns the approaches that are simulated with several cores.
 pub(super) fn scaling(base: &Base<'_>) -> [Approach; 4] {
     [base.software, Approach::HaloBlocking, Approach::HaloNonBlocking, Approach::NearL2]
 }
 
-/// Packets a second that so many cores look up: between the numbers of cores that were simulated in a line, beyond them
-/// no more than with the most.
+/// Returns the rate that a number of cores achieves: linear between the simulated numbers, constant beyond them.
 fn capacity(known: &[(f64, f64)], cores: f64) -> f64 {
     let after = known.iter().position(|(n, _)| *n >= cores);
     match after {
@@ -30,17 +29,17 @@ fn capacity(known: &[(f64, f64)], cores: f64) -> f64 {
     }
 }
 
-/// Cores that a rate takes; none where all that were looked at are not enough.
+/// Returns the cores for a rate; `None` if the most cores are not enough.
 fn cores_for(known: &[(f64, f64)], rate: f64, most: u32) -> Option<f64> {
     (1..=most).map(f64::from).find(|cores| capacity(known, *cores) >= rate)
 }
 
-/// Cores that each of the rates takes.
+/// Returns the cores for each of the rates.
 fn needed(known: &[(f64, f64)], most: u32) -> Values {
     RATES.map(|rate| cores_for(known, rate, most)).to_vec()
 }
 
-/// Cores that offered rates take.
+/// Returns the cores for offered rates.
 pub(super) fn rates(
     base: &Base<'_>,
     measured: &Measured,
@@ -60,7 +59,7 @@ pub(super) fn rates(
     let refused = base.incomparable().or(base.no_ratio());
     if let Some(best) = measured.best().filter(|_| refused.is_none()) {
         let one = best.millions_per_second();
-        // Nothing of the measurement says otherwise: each core as the first.
+        // Nothing contradicts the assumption that each core performs as the first.
         let name = format!("{}, measured here; more cores assumed to be like one", best.name);
         all.push((name, (1..=most).map(|c| (f64::from(c), one * f64::from(c))).collect()));
     }
@@ -98,7 +97,7 @@ pub(super) fn rates(
     (answers, rate_charts(&all, cores, most))
 }
 
-/// At which rates one takes fewer cores than another, of whom none may have enough.
+/// Describes the rates at which one takes fewer cores than another; neither may have enough.
 fn fewer(ours: &Values, theirs: &Values, most: u32) -> String {
     let fewer = |n: usize| ours[n].is_some_and(|ours| theirs[n].is_none_or(|theirs| ours < theirs));
     let at: Vec<usize> = (0..RATES.len()).filter(|n| fewer(*n)).collect();
@@ -155,7 +154,7 @@ fn rate_charts(all: &[(String, Vec<(f64, f64)>)], cores: &[u32], most: u32) -> V
     ]
 }
 
-/// From which rate on a TCAM takes more energy than accelerators, with the power of doing nothing.
+/// Returns the rate from which on a TCAM takes more energy than accelerators, including static power.
 fn idle_power(base: &Base<'_>) -> Option<BreakEven> {
     let (question, workload) = (base.question, &base.plan.base);
     let of = |approach| {
@@ -180,7 +179,8 @@ mod tests {
 
     #[test]
     fn every_rate_counts_and_not_the_first_alone() {
-        // Fewer at the second rate, as many at the third, more at the fourth, fewer at the fifth and sixth; then not enough.
+        // Fewer at the second rate, equal at the third, more at the fourth, fewer at the fifth and sixth; then not
+        // enough.
         let of = |cores: &[u32]| -> Values {
             (0..RATES.len()).map(|n| cores.get(n).map(|c| f64::from(*c))).collect()
         };

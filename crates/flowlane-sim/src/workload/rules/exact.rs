@@ -1,4 +1,4 @@
-//! Exact-match tables of keys of any length, as cuckoo tables of the library.
+//! Exact-match tables with keys of any length, as cuckoo tables of the library.
 
 use flowlane::cuckoo::{BATCH_MAX, CuckooConfig, CuckooWriter};
 use flowlane::isa::Variant;
@@ -8,42 +8,43 @@ use crate::machine::space::Space;
 use crate::workload::tables::place;
 use crate::workload::{Recorder, TablePlace};
 
-/// Most words of a key.
+/// The most words of a key.
 pub const WORDS_MAX: usize = flowlane::cuckoo::KEY_WORDS_MAX;
 
-/// A word of a key, and the bits of it that count.
+/// A word of a key, and its mask.
 pub type MaskWord = (u8, u32);
 
-/// A table of keys that are so many words of a packet's.
+/// A table whose keys consist of a number of a packet's words.
 pub trait Exact: Send + Sync {
-    /// Adds a key, or gives it another value.
+    /// Inserts a key, or replaces its value.
     ///
     /// # Panics
-    /// Where there are more than the table was made for.
+    /// Panics if the table is full.
     fn insert(&mut self, words: &[u32], value: u32);
 
-    /// Takes a key out.
+    /// Removes a key.
     fn remove(&mut self, words: &[u32]);
 
-    /// Looks a key up with a recorder listening: its hash, what the recorded walk found, and what the batch lookup finds.
+    /// Looks up a key with a recorder, and returns its hash and the answers of the recorded walk and of the batch
+    /// lookup.
     fn recorded(&self, words: &[u32], recorder: &mut Recorder<'_>) -> (u32, Option<u32>, Option<u32>);
 
-    /// The value of a packet's key under a mask.
+    /// Returns the value of a packet's key under a mask.
     fn find(&self, mask: &[MaskWord], key: &FlowKey) -> Option<u32>;
 
-    /// The same of up to [`BATCH_MAX`] packets: a bit for each that has one.
+    /// Looks up at most [`BATCH_MAX`] packets under a mask, and returns a bit for each hit.
     fn find_batch(&self, mask: &[MaskWord], keys: &[&FlowKey], values: &mut [u32]) -> u64;
 
     fn bytes(&self) -> usize;
 
-    /// Where it is to be in the simulated memory.
+    /// Allocates the table in the simulated memory.
     fn place(&self, space: &mut Space) -> TablePlace;
 }
 
-/// A table for so many keys of so many words (at most [`WORDS_MAX`]), whose batches this variant looks up.
+/// Creates a table of `entries` keys of `words` words (at most [`WORDS_MAX`]), with a variant for batches.
 ///
 /// # Panics
-/// Where there are more words.
+/// Panics if there are more words.
 pub fn exact(words: usize, entries: usize, seed: u32, variant: Option<Variant>) -> Box<dyn Exact> {
     let config = CuckooConfig::new(entries, seed);
     let config = variant.and_then(|v| config.with_variant(v)).unwrap_or(config);

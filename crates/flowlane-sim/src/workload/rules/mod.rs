@@ -1,16 +1,16 @@
-//! Somebody's own rules and packets: one exact-match table for each distinct mask, as a search through tuples has them.
+//! A user's rules and packets: one exact-match table for each distinct mask, as in tuple search.
 //!
 //! ```text
 //! rules, best first ── mask ──▶ table of that mask: masked key ──▶ rule, or chain of rules whose port ranges differ
-//! packet ── table by table, best first, until nothing better can follow ──▶ rule
+//! packet ── table by table, best first, until no better rule can follow ──▶ rule
 //! ```
 //!
-//! Ranges stay ranges, as the library's tuple search has them: rules that share a masked key form a chain, best first,
-//! along which the core compares ranges. Accelerators mask and hash keys and compare them whole (4.3 of the paper names
-//! hash units, mask units and comparators), so that chains are the core's work whoever found their beginning.
+//! Ranges stay ranges, as in the library's tuple search: rules with the same masked key form a chain, best first,
+//! along which the core compares ranges. Accelerators mask and hash keys and compare them whole (4.3 of the paper
+//! names hash units, mask units and comparators), so chains are always walked by the core.
 //!
-//! Every packet's rule is known beforehand, by linear search, or by the library's tuple search where that would take
-//! long; whatever comes out of the tables is compared with it.
+//! Every packet's rule is computed beforehand by linear search, or by the library's tuple search if linear search
+//! would take long; every answer of the tables is compared with it.
 
 mod exact;
 mod scale;
@@ -28,46 +28,46 @@ pub use exact::{Exact, MaskWord, WORDS_MAX, exact};
 pub use scale::{copied, narrowed, sampled, with_masks};
 pub use tables::{Found, Own, RuleTables, Search};
 
-/// Comparisons up to which linear search says what is right.
+/// The most comparisons for which linear search is the reference.
 const LINEAR_MAX: usize = 300_000_000;
 
-/// What is wrong with a workload.
+/// An error in a workload.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
-    /// Nothing to look up in.
+    /// There are no rules.
     #[error("there are no rules")]
     NoRules,
-    /// Nothing to look up.
+    /// There are no packets.
     #[error("there are no packets")]
     NoPackets,
-    /// A mask with more words than an exact-match table's key.
+    /// A mask has more words than an exact-match table's key.
     #[error("rule {rule} looks at {words} words of the key; a table's key has at most {WORDS_MAX}")]
     Wide {
-        /// The rule's place among all, counted from 0.
+        /// The position of the rule, from 0.
         rule: usize,
         words: usize,
     },
-    /// More masks than there may be.
+    /// There are too many masks.
     #[error("the rules have {masks} distinct masks; at most {MASKS_MAX} can be simulated")]
     Masks {
-        /// Distinct masks.
+        /// The number of distinct masks.
         masks: usize,
     },
 }
 
-/// Most distinct masks.
+/// The most distinct masks.
 pub const MASKS_MAX: usize = 4096;
 
-/// Rules, packets, and which rule each packet's is.
+/// Rules and packets, with the expected rule of each packet.
 pub struct Workload {
-    /// What it is called.
+    /// The name.
     pub name: String,
-    /// Rules, best first.
+    /// The rules, best first.
     pub rules: Vec<Match>,
-    /// Packets in their order.
+    /// The packets in order.
     pub packets: Vec<FlowKey>,
-    /// Which rule each packet's is: its place in `rules`.
+    /// The position in `rules` of each packet's rule.
     pub expected: Vec<Option<u32>>,
     /// The rules as tables.
     pub tables: RuleTables,
@@ -80,7 +80,7 @@ impl std::fmt::Debug for Workload {
     }
 }
 
-/// The matches of rules, best first; of equal priority the earlier comes first.
+/// Returns the matches of rules, best first; among rules of equal priority the earlier one first.
 pub fn in_order(rules: &[Rule]) -> Vec<Match> {
     let mut order: Vec<&Rule> = rules.iter().collect();
     order.sort_by_key(|rule| std::cmp::Reverse(rule.priority));
@@ -88,10 +88,10 @@ pub fn in_order(rules: &[Rule]) -> Vec<Match> {
 }
 
 impl Workload {
-    /// A workload of rules, best first. `seed` keys the tables' hashes.
+    /// Creates a workload of rules, best first. `seed` keys the tables' hashes.
     ///
     /// # Errors
-    /// Where there are no rules or packets, or the rules' masks are more than can be simulated.
+    /// Returns an error if there are no rules or packets, or if there are more masks than can be simulated.
     pub fn new(
         name: impl Into<String>,
         rules: Vec<Match>,
@@ -109,10 +109,10 @@ impl Workload {
         Ok(Self { name: name.into(), rules, packets, expected, tables })
     }
 
-    /// The same, to be shared among runs.
+    /// Creates a workload that runs can share.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Returns the errors of [`new`](Self::new).
     pub fn shared(
         name: impl Into<String>,
         rules: Vec<Match>,
@@ -122,36 +122,37 @@ impl Workload {
         Self::new(name, rules, packets, seed).map(Arc::new)
     }
 
-    /// What said which rule is each packet's: linear search, or the library's tuple search, where that would take long.
+    /// Returns the reference for the expected rules: linear search, or the library's tuple search if linear search
+    /// would take long.
     pub fn judge(&self) -> &'static str {
         if is_short(&self.rules, &self.packets) { "linear search" } else { "the library's tuple search" }
     }
 
-    /// Rules with handles and priorities, as engines take them.
+    /// Returns rules with ids and priorities, as engines take them.
     pub fn numbered(&self) -> impl Iterator<Item = (RuleId, Priority, &Match)> + Clone {
         numbered(&self.rules)
     }
 
-    /// Distinct packets among all: the flows that an exact-match cache would see.
+    /// Returns the number of distinct packets: the flows of an exact-match cache.
     pub fn flows(&self) -> usize {
         let words = self.tables.words();
         let of = |key: &FlowKey| words.iter().map(|w| key.word(usize::from(*w))).collect::<Vec<u32>>();
         self.packets.iter().map(of).collect::<BTreeSet<_>>().len()
     }
 
-    /// Packets whose rule is none.
+    /// Returns the number of packets without a rule.
     pub fn misses(&self) -> usize {
         self.expected.iter().filter(|rule| rule.is_none()).count()
     }
 
-    /// Entries of a TCAM: ranges as the prefixes that cover them.
+    /// Returns the entries of a TCAM, with ranges as prefixes.
     pub fn tcam_entries(&self) -> u64 {
         let prefixes =
             |range: Option<flowlane::rule::PortRange>| range.map_or(1, |r| r.prefixes().len()) as u64;
         self.rules.iter().map(|m| prefixes(m.tp_src_range()) * prefixes(m.tp_dst_range())).sum()
     }
 
-    /// Bits of a TCAM's entry: all that any rule looks at.
+    /// Returns the bits of a TCAM entry: all on which rules match.
     pub fn tcam_bits(&self) -> u32 {
         let mut bits = [0u32; flowlane::packet::key::WORDS];
         for rule in &self.rules {
@@ -162,7 +163,7 @@ impl Workload {
         bits.iter().map(|word| word.count_ones()).sum()
     }
 
-    /// Bytes of a TCAM that holds the rules.
+    /// Returns the size of a TCAM that holds the rules.
     pub fn tcam_bytes(&self) -> f64 {
         self.tcam_entries() as f64 * f64::from(self.tcam_bits().div_ceil(8).max(1))
     }
@@ -173,12 +174,12 @@ fn numbered(rules: &[Match]) -> impl Iterator<Item = (RuleId, Priority, &Match)>
     rules.iter().enumerate().map(move |(n, rule)| (RuleId(n as u32), Priority(last - n as u32), rule))
 }
 
-/// Whether linear search does not take long.
+/// Returns whether linear search is fast enough.
 fn is_short(rules: &[Match], packets: &[FlowKey]) -> bool {
     rules.len().saturating_mul(packets.len()) <= LINEAR_MAX
 }
 
-/// Which rule each packet's is.
+/// Returns the expected rule of each packet.
 fn definition(rules: &[Match], packets: &[FlowKey]) -> Vec<Option<u32>> {
     let ask =
         |table: &dyn Classifier| packets.iter().map(|key| table.lookup(key).map(|hit| hit.rule.0)).collect();

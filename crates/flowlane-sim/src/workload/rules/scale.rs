@@ -1,4 +1,4 @@
-//! The same rules and packets, fewer or more: what else might be asked of a machine.
+//! Derived rules and packets: fewer or more of them.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use flowlane::packet::fields::{Field, word};
 use flowlane::packet::key::FlowKey;
 use flowlane::rule::Match;
 
-/// Words of addresses, which make rules and packets other ones.
+/// Words of addresses, which distinguish copies of rules and packets.
 const ADDRESSES: [usize; 10] = [
     word::IPV4_SRC,
     word::IPV4_DST,
@@ -21,7 +21,7 @@ const ADDRESSES: [usize; 10] = [
     word::IPV6_DST + 3,
 ];
 
-/// So many of the rules, at random, in their order.
+/// Returns a random sample of the rules, in their order.
 pub fn sampled(rules: &[Match], count: usize, seed: u64) -> Vec<Match> {
     let mut order: Vec<usize> = (0..rules.len()).collect();
     Random::for_purpose(seed, "sampled rules").shuffle(&mut order);
@@ -29,7 +29,7 @@ pub fn sampled(rules: &[Match], count: usize, seed: u64) -> Vec<Match> {
     kept.into_iter().map(|n| rules[n].clone()).collect()
 }
 
-/// A rule's words as `change` makes them: word, value and mask to value and mask.
+/// Maps a rule's words: `change` takes word, value and mask to value and mask.
 fn changed(rule: &Match, mut change: impl FnMut(usize, u32, u32) -> (u32, u32)) -> Match {
     let mut out = Match::any();
     for w in rule.words() {
@@ -45,8 +45,8 @@ fn changed(rule: &Match, mut change: impl FnMut(usize, u32, u32) -> (u32, u32)) 
     out
 }
 
-/// Each rule so many times with other addresses, under the same masks, and packets with the addresses of one of the copies;
-/// rules that ask for no address stay single.
+/// Returns copies of each rule with other addresses under the same masks, and packets with the addresses of one of
+/// the copies; rules without addresses are not copied.
 pub fn copied(rules: &[Match], packets: &[FlowKey], copies: usize, seed: u64) -> (Vec<Match>, Vec<FlowKey>) {
     let mut random = Random::for_purpose(seed, "copied rules");
     let mut offsets = vec![[0u32; ADDRESSES.len()]];
@@ -79,7 +79,7 @@ fn mask_of(rule: &Match) -> Vec<(u8, u32)> {
     rule.words().iter().map(|w| (w.word, w.mask)).collect()
 }
 
-/// The rules of so many masks: those with the most rules.
+/// Returns the rules of the masks with the most rules.
 pub fn with_masks(rules: &[Match], masks: usize) -> Vec<Match> {
     let mut sizes: HashMap<Vec<(u8, u32)>, usize> = HashMap::new();
     rules.iter().for_each(|rule| *sizes.entry(mask_of(rule)).or_default() += 1);
@@ -89,7 +89,7 @@ pub fn with_masks(rules: &[Match], masks: usize) -> Vec<Match> {
     rules.iter().filter(|rule| kept.contains(&mask_of(rule))).cloned().collect()
 }
 
-/// The rules, and behind them the same with prefixes of addresses shorter by up to `bits` bits, as far as no other has
+/// Returns the rules, followed by copies with address prefixes shorter by up to `bits` bits unless another rule has
 /// them: more masks.
 pub fn narrowed(rules: &[Match], bits: u32) -> Vec<Match> {
     let mut known: HashSet<Match> = rules.iter().cloned().collect();

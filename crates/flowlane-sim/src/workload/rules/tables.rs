@@ -1,4 +1,4 @@
-//! The tables: one for each mask, with the chains of rules that share a masked key.
+//! The tables: one for each mask, with chains of rules that share a masked key.
 
 use std::collections::HashMap;
 
@@ -16,16 +16,16 @@ use crate::machine::space::{Region, Space};
 use crate::workload::tables::{KEY_LINES, RESULT_LINES, STACK_LINES};
 use crate::workload::{BATCH, Lookup, Recorder, TablePlace};
 
-/// No further link in a chain; no rule.
+/// The end of a chain; no rule.
 const END: u32 = u32::MAX;
-/// A value that is a chain's first link, and not a rule's place.
+/// The flag of a value that is a chain's first link instead of a rule.
 const CHAIN: u32 = 1 << 31;
 /// Bytes of a link: rule, next, two ranges.
 const LINK_BYTES: u64 = 16;
-/// Instructions that compare a link's ranges, and that keep the better of two rules.
+/// Instructions that compare a link's ranges and keep the better of two rules.
 const COMPARE: u32 = 8;
 const BETTER: u32 = 2;
-/// The place in the code of the comparison of ranges.
+/// The address of the branch on the comparison of ranges.
 const RANGES: u32 = 102;
 
 /// A rule that shares its masked key with others, or has ranges.
@@ -55,7 +55,7 @@ struct MaskTable {
 }
 
 impl MaskTable {
-    /// The rule that a value leads to, and the links that were looked at on the way.
+    /// Returns the rule that a value leads to, and reports the links on the way.
     fn resolve(&self, value: u32, key: &FlowKey, mut seen: impl FnMut(u32, bool)) -> Option<u32> {
         if value & CHAIN == 0 {
             return Some(value);
@@ -74,11 +74,11 @@ impl MaskTable {
     }
 }
 
-/// What a lookup of one table is, with what follows it on the core.
+/// The lookup of one table, and the operations of the core that follow.
 #[derive(Clone, Debug)]
 pub struct Found {
     pub lookup: Lookup,
-    /// The walk along the chain, and the comparison with the best rule until then.
+    /// The walk along the chain, and the comparison with the best rule so far.
     pub after: Vec<Op>,
     pub rule: Option<u32>,
 }
@@ -86,9 +86,9 @@ pub struct Found {
 /// The lookups of a packet.
 #[derive(Clone, Debug)]
 pub struct Search {
-    /// Of each table, in the order in which they are searched; those that decide at least.
+    /// The lookups in the order of the search; at least those that decide.
     pub tables: Vec<Found>,
-    /// Those that a search in order asks before nothing better can follow.
+    /// The number of tables that an ordered search visits until no better rule can follow.
     pub asked: usize,
     /// The best rule.
     pub rule: Option<u32>,
@@ -98,25 +98,25 @@ pub struct Search {
 pub struct RuleTables {
     tables: Vec<MaskTable>,
     words: Vec<u8>,
-    /// Where each table is.
+    /// The regions of each table.
     pub places: Vec<TablePlace>,
-    /// Room for what else a program reads.
+    /// Address space for other data of a program.
     pub space: Space,
 }
 
-/// What a core has for itself.
+/// The private data of a core.
 #[derive(Clone, Debug)]
 pub struct Own {
-    /// Where packets' headers are.
+    /// The regions of packets' headers.
     pub keys: Vec<Region>,
-    /// Where results go.
+    /// The lines of results.
     pub results: Vec<Line>,
-    /// What the stack's lines are.
+    /// The lines of the stack.
     pub stack: Vec<Line>,
 }
 
 impl Own {
-    /// Room for a core.
+    /// Allocates the private data of a core.
     pub fn new(space: &mut Space) -> Self {
         Self {
             keys: (0..KEY_LINES).map(|_| space.region(64)).collect(),
@@ -125,30 +125,30 @@ impl Own {
         }
     }
 
-    /// Where the header of a packet is.
+    /// Returns the region of a packet's header.
     pub fn key(&self, number: u64) -> Region {
         self.keys[number as usize % self.keys.len()]
     }
 
-    /// Has the shared cache hold headers and results.
+    /// Inserts headers and results into the shared cache.
     pub fn warm(&self, machine: &mut Machine) {
         machine.fill_llc(self.keys.iter().flat_map(Region::lines).chain(self.results.iter().copied()));
     }
 }
 
 impl RuleTables {
-    /// Tables of rules, best first.
+    /// Builds tables of rules, best first.
     ///
     /// # Errors
-    /// Where a mask has too many words, or there are too many masks.
+    /// Returns an error if a mask has too many words, or if there are too many masks.
     pub fn new(rules: &[Match], seed: u64) -> Result<Self, WorkloadError> {
         Self::with_variant(rules, seed, None)
     }
 
-    /// The same, whose batches this variant looks up, where it may be used here.
+    /// Builds tables with a variant for batches, if available.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Returns the errors of [`new`](Self::new).
     pub fn with_variant(rules: &[Match], seed: u64, variant: Option<Variant>) -> Result<Self, WorkloadError> {
         let by_mask = by_mask(rules)?;
         let mut tables: Vec<MaskTable> = by_mask
@@ -171,33 +171,33 @@ impl RuleTables {
         Ok(Self { words: words_of(rules), tables, places, space })
     }
 
-    /// How many.
+    /// Returns the number of tables.
     pub fn len(&self) -> usize {
         self.tables.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no tables.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
 
-    /// Rules in each table.
+    /// Returns the number of rules of each table.
     pub fn sizes(&self) -> Vec<usize> {
         self.tables.iter().map(|table| table.rules).collect()
     }
 
-    /// The words that any rule looks at.
+    /// Returns the words on which rules match.
     pub fn words(&self) -> &[u8] {
         &self.words
     }
 
-    /// Bytes of the tables and chains.
+    /// Returns the size of the tables and chains.
     pub fn bytes(&self) -> usize {
         let of = |table: &MaskTable| table.exact.bytes() + table.links.len() * LINK_BYTES as usize;
         self.tables.iter().map(of).sum()
     }
 
-    /// The best rule of a packet, table by table.
+    /// Looks up the best rule of a packet, table by table.
     pub fn lookup(&self, key: &FlowKey) -> Option<u32> {
         let mut best = END;
         for table in self.tables.iter() {
@@ -211,10 +211,10 @@ impl RuleTables {
         (best != END).then_some(best)
     }
 
-    /// The best rules of packets, each table asked for all of a batch at once: of as many as simulated batches have.
+    /// Looks up the best rules of packets in batches of the simulated size, each table for the whole batch.
     ///
     /// # Panics
-    /// Where the slices differ in length.
+    /// Panics if the slices differ in length.
     pub fn lookup_batch(&self, keys: &[FlowKey], rules: &mut [Option<u32>]) {
         assert_eq!(keys.len(), rules.len());
         for (keys, rules) in keys.chunks(BATCH).zip(rules.chunks_mut(BATCH)) {
@@ -245,11 +245,12 @@ impl RuleTables {
         }
     }
 
-    /// The lookups of a packet, recorded; of all tables, or of those that a search in order asks. The packet has a number,
-    /// and its header a place.
+    /// Records the lookups of a packet in all tables, or in those that an ordered search visits. The packet's number
+    /// selects the region of its header.
     ///
     /// # Errors
-    /// Where the recorded walk and the library's batch lookup differ, or the rule is another than `expected`.
+    /// Returns an error if the recorded walk and the library's batch lookup differ, or if the rule differs from
+    /// `expected`.
     pub fn search(
         &self,
         key: &FlowKey,
@@ -306,7 +307,7 @@ impl RuleTables {
         Ok(Found { lookup, after, rule })
     }
 
-    /// Puts the tables into the shared cache, as after they were filled.
+    /// Inserts the tables into the shared cache, as after they were filled.
     pub fn warm(&self, machine: &mut Machine) {
         let lines = |place: &TablePlace| {
             let parts = [place.buckets, place.entries, place.links, place.header];
@@ -318,10 +319,10 @@ impl RuleTables {
     }
 }
 
-/// A mask, and the places of its rules.
+/// A mask, and the positions of its rules.
 type Group = (Vec<MaskWord>, Vec<u32>);
 
-/// Places of rules by their masks; a mask is where it first was.
+/// Groups positions of rules by mask, in the order of first occurrence.
 fn by_mask(rules: &[Match]) -> Result<Vec<Group>, WorkloadError> {
     let mut out: Vec<Group> = Vec::new();
     let mut known: HashMap<Vec<MaskWord>, usize> = HashMap::new();
@@ -342,7 +343,7 @@ fn by_mask(rules: &[Match]) -> Result<Vec<Group>, WorkloadError> {
     Ok(out)
 }
 
-/// The words that any rule looks at.
+/// Returns the words on which rules match.
 fn words_of(rules: &[Match]) -> Vec<u8> {
     let mut words: Vec<u8> = rules.iter().flat_map(|rule| rule.words().iter().map(|w| w.word)).collect();
     let ranges = rules.iter().any(|rule| rule.tp_src_range().is_some() || rule.tp_dst_range().is_some());
@@ -374,7 +375,7 @@ fn table(
     let ranges = |n: u32| [rules[n as usize].tp_src_range(), rules[n as usize].tp_dst_range()];
     for words in &order {
         let mut chain = chains[words].clone();
-        // What follows a rule without ranges never wins.
+        // Rules after one without ranges never win.
         if let Some(last) = chain.iter().position(|n| ranges(*n) == [None; 2]) {
             chain.truncate(last + 1);
         }

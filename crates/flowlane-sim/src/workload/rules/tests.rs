@@ -50,7 +50,7 @@ fn scaled_rules_and_packets_answer_as_linear_search_does() {
     assert_eq!(masks(&more), masks(&rules));
     let copies = Workload::new("", more, moved, 1).unwrap();
     assert_agrees(&copies);
-    // Packets find a copy of what they found.
+    // Packets match copies of the rules that they matched.
     let before = Workload::new("", rules.clone(), packets.clone(), 1).unwrap();
     assert!(copies.misses() <= before.misses());
     assert_eq!(masks(&with_masks(&rules, 3)), 3);
@@ -86,7 +86,7 @@ fn rules_of_many_words_and_overlapping_ranges_are_no_other_rules() {
 }
 
 #[test]
-fn what_cannot_be_a_workload_says_why() {
+fn invalid_workloads_are_rejected_with_a_reason() {
     let (rules, packets) = generated(Profile::Acl, 20, 20, 1);
     assert_eq!(Workload::new("", vec![], packets.clone(), 1).unwrap_err(), WorkloadError::NoRules);
     assert_eq!(Workload::new("", rules, vec![], 1).unwrap_err(), WorkloadError::NoPackets);
