@@ -436,9 +436,9 @@ pub(crate) struct TraceShape {
 }
 
 const BENCH_HELP: &str = "\
-Implementations take turns within one run; tables hold medians, and the largest distance of a quartile from \
-them. Figures 5 to 9 are those of a paper (Leveraging SIMD Parallelism for Accelerating Network Applications, \
-APNet 2020), and what its text states stands beside what is measured here.
+Implementations take turns within one run. Tables show medians and the largest distance of a quartile from the \
+median. Figures 5 to 9 are those of a paper (Leveraging SIMD Parallelism for Accelerating Network Applications, \
+APNet 2020); the ratios that its text states are shown next to the measured ones.
 
 Examples:
   flowlane bench bloom --report bloom.html
@@ -450,41 +450,40 @@ Examples:
 
 Built with --features peers, `bloom` and `parse` measure other crates in the same run; with --features \
 peers-dpdk, `cuckoo` measures DPDK's rte_hash, `acl` its rte_acl, and `fib` its rte_fib and rte_fib6. With \
---seconds 120 or more `acl` measures sets of a million rules, too.";
+--seconds 120 or more, `acl` also measures sets of a million rules.";
 
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_HELP)]
 pub(crate) struct BenchOptions {
-    /// What to measure.
+    /// The topic to measure.
     #[arg(value_name = "NAME", value_parser = bench_names())]
     pub(crate) name: String,
-    /// Only this variant; may be given several times.
+    /// Measure only this variant; may be repeated.
     #[arg(long = "variant", value_name = "NAME", value_parser = variant_names())]
     pub(crate) variants: Vec<String>,
-    /// Only Bloom kernels with this in their names, and those that ratios are to; may be given several times.
+    /// Measure only Bloom kernels with this part in their names, and the baselines of ratios; may be repeated.
     #[arg(long = "kernel", value_name = "PART")]
     pub(crate) kernels: Vec<String>,
-    /// With `fib`: these routes (in any format that `flowlane route` reads) instead of generated ones.
+    /// With `fib`: measure these routes (in any format that `flowlane route` reads) instead of generated ones.
     #[arg(long, value_name = "FILE")]
     pub(crate) routes: Option<PathBuf>,
-    /// With `acl`: the IPv4 5-tuple rules of this file (in any format that `flowlane classify` reads) instead of generated
-    /// ones; may be given several times.
+    /// With `acl` and `acl-matrix`: measure the IPv4 5-tuple rules of this file (in any format that `flowlane classify` reads)
+    /// instead of generated ones; may be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Vec<PathBuf>,
-    /// Small workloads and a few rounds: seconds, to see that all works; the figures say little.
+    /// Use small workloads and few rounds, to check that everything works; the figures are meaningless.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// About so many seconds for all measurements together, besides the making of workloads; a few rounds at
-    /// least.
+    /// Measure for about this long in total, without the construction of workloads; at least a few rounds.
     #[arg(long, value_name = "S", conflicts_with = "rounds", allow_negative_numbers = true)]
     pub(crate) seconds: Option<f64>,
-    /// Exactly so many rounds of each comparison.
+    /// The exact number of rounds of each comparison.
     #[arg(long, value_name = "N")]
     pub(crate) rounds: Option<usize>,
     /// Print everything as JSON, with machine, date and command.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write a page with plots, tables, machine and command, too.
+    /// Also write an HTML page with plots, tables, machine and command to this file.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use super::{RulesInput, TraceInput};
 
 const RUN_HELP: &str = "\
-CONFIG is TOML; all of it may be left out. Keys of [machine] are those of `flowlane sim config PRESET`:
+CONFIG is TOML, and every key is optional. Keys of [machine] are those of `flowlane sim config PRESET`:
 
   preset = \"paper\"                     # or \"skylake-sp\"
   [workload]
@@ -26,34 +26,33 @@ Examples:
   flowlane sim run examples/sim.toml --effective effective.toml --csv result.csv";
 
 const PAPER_HELP: &str = "\
-Every value that the paper states stands beside the simulated one, with its error, and with what that is worth: calibrated, \
-assumption (it hangs on something that was chosen here), predicted (nothing that it follows from was chosen to meet it), \
-identity, not attempted. What the text does not state in numbers is not scored. The envelope is over the choices that the \
-paper leaves open.
+Lists every value that the paper states next to the simulated one, with its error and its worth: calibrated, assumption (it \
+depends on a choice of ours), predicted (it follows from no number chosen to meet it), identity, not attempted. Statements \
+without numbers are not scored. The envelope covers all choices that the paper leaves open.
 
-With the preset `paper`, what the paper simulated is simulated on its gem5's machine, and what it measured on a Xeon (figures \
-3, 4 and 12) on `skylake-sp`; with any other machine everything is simulated on that.
+With the preset `paper`, the paper's simulations run on its gem5 machine, and its measurements on a Xeon (figures 3, 4 and 12) \
+on `skylake-sp`. With any other machine, everything runs on that one.
 
 Examples:
   flowlane sim paper --report halo.html
   flowlane sim paper --quick --csv halo.csv
   flowlane sim paper --preset skylake-sp --json > halo.json
-  flowlane sim paper --preset here.toml        # the machine that `sim calibrate` has made";
+  flowlane sim paper --preset here.toml        # a machine from `sim calibrate`";
 
 const WHAT_IF_HELP: &str = "\
-Rules become one exact-match table for each distinct mask. Software is measured on this machine, with every engine that \
-`flowlane classify` has for it, and simulated on the machine of the preset; accelerators and TCAMs are simulated. The ratio \
-of the same software simulated and measured, in cycles of both cores, says how far to trust the rest: where the two are more \
-than 20 % apart, or the machine was disturbed, that is said first, and no accelerator is told in times of software. Every answer is compared with that of linear \
-search, or above 300 million comparisons with that of the library's tuple search.
+Rules become one exact-match table for each distinct mask. Software is measured on this machine, with every suitable engine of \
+`flowlane classify`, and simulated on the machine of the preset; accelerators and TCAMs are simulated. The ratio of the same \
+software simulated and measured, in cycles of both cores, shows how far to trust the rest. If the two differ by more than 20 %, \
+or the machine was disturbed, the report says so first and gives no speedups over software. Every answer is compared with \
+linear search, or above 300 million comparisons with the library's tuple search.
 
-What each way waits for is found by making each part of the machine ideal; what the accelerator hangs on by halving and \
-doubling numbers and switching choices, which the report names; from when on it is better by more and fewer rules, masks, \
-packets and changes a second.
+The bottleneck of each approach is found by making each part of the machine ideal. The sensitivity of the accelerator is found \
+by halving and doubling numbers and by switching choices. Break-evens are found by the number of rules, masks, packets a second \
+and changes a second.
 
---cache is for simulated tables only: nothing that is measured has such a cache, nor has the library's tuple search. With it, \
-measured software stands beside for information and is not compared; the ratio of the same software is without it. It has \
-seen the packets of the trace before those that are counted: the trace should have several times as many as it holds flows.
+--cache applies to simulated tables only, except the library's tuple search; measured software has no such cache and is then \
+listed without a comparison. The cache has seen the packets of the trace that precede the counted ones: the trace should have \
+several times as many packets as the cache has flows.
 
 Examples:
   flowlane sim what-if --rules acl.rules --trace acl.trace --report what-if.html
@@ -61,38 +60,38 @@ Examples:
   flowlane sim what-if --rules acl.rules --trace acl.trace --preset machine.toml --json > what-if.json";
 
 const TRACE_HELP: &str = "\
-The trace is in the format of Chrome's about:tracing and of https://ui.perfetto.dev: one lookup, or a few, with \
-the window, the accelerator's steps and the time that each took.
+Writes one or a few lookups in the format of Chrome's about:tracing and of https://ui.perfetto.dev, with the window, the \
+accelerator's steps and their times.
 
 Examples:
   flowlane sim trace examples/sim.toml --approach halo-blocking > trace.json
   flowlane sim trace examples/sim.toml --approach software --lookup 100 --count 3 --output trace.json";
 
 const CALIBRATE_HELP: &str = "\
-Takes about a minute and 600 MiB. Leave the machine alone meanwhile: the report says how much it was disturbed.
+Takes about a minute and 600 MiB. Leave the machine idle; the report shows how much it was disturbed.
 
-Lookups in tables that fit the first cache calibrate how fast this machine computes; lookups in larger ones have no part \
-in it: how near the simulation comes to them is how far it can be trusted here.
+Lookups in tables that fit the first-level cache calibrate computing. Lookups in larger tables are predicted: their errors \
+show how far to trust the simulation.
 
 Examples:
   flowlane sim calibrate
   flowlane sim calibrate --output here.toml && flowlane sim run here.toml";
 
-/// What to simulate.
+/// The verb of `flowlane sim`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimVerb {
-    /// Simulate lookups as a configuration says.
+    /// Simulate lookups with a configuration.
     #[command(after_help = RUN_HELP)]
     Run {
         /// The configuration; /dev/null for all defaults.
         config: PathBuf,
-        /// Write the effective configuration here: all numbers, that of a sweep's first run.
+        /// Write the effective configuration, with all numbers, to this file; for a sweep, that of the first run.
         #[arg(long, value_name = "FILE")]
         effective: Option<PathBuf>,
-        /// Write a line for each run and approach here.
+        /// Write a line for each run and approach to this file.
         #[arg(long, value_name = "FILE")]
         csv: Option<PathBuf>,
-        /// Threads, each with a run of its own; results do not depend on it.
+        /// Threads, each for one run; results do not depend on it.
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
         threads: Option<u16>,
         /// Print everything as JSON, with latency histograms and cycle stacks.
@@ -102,7 +101,7 @@ pub(crate) enum SimVerb {
     /// Simulate the evaluation of the HALO paper: figures 3, 4 and 8b to 13, tables 1, 2 and 4.
     #[command(after_help = PAPER_HELP)]
     Paper(SimPaperOptions),
-    /// For rules and traffic of your own: software as measured here beside simulated accelerators and a TCAM.
+    /// Compare software measured on this machine with simulated accelerators and a TCAM, on your rules and traffic.
     #[command(after_help = WHAT_IF_HELP)]
     WhatIf(SimWhatIfOptions),
     /// Print a preset machine with the origin of every number.
@@ -110,47 +109,47 @@ pub(crate) enum SimVerb {
         after_help = "Examples:\n  flowlane sim config paper\n  flowlane sim config skylake-sp > machine.toml"
     )]
     Config {
-        /// Its name: paper or skylake-sp.
+        /// The preset: paper or skylake-sp.
         #[arg(value_name = "PRESET", value_parser = ["paper", "skylake-sp"])]
         preset: String,
-        /// Calibrate it anew on Figure 10's bars, and print the four numbers that answer to them.
+        /// Repeat the calibration on Figure 10's bars and print the four calibrated numbers.
         #[arg(long)]
         recalibrate: bool,
     },
-    /// Measure this machine, make a simulated one of it, and show how near that comes to software lookups here.
+    /// Fit a simulated machine to this one, and compare simulated with measured software lookups.
     #[command(after_help = CALIBRATE_HELP)]
     Calibrate {
-        /// Write the machine here: a configuration for `sim run`.
+        /// Write the machine to this file: a configuration for `sim run`.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// A few rounds and small tables: to see that all works; the numbers say little.
+        /// Use few rounds and small tables, to check that everything works; the numbers are meaningless.
         #[arg(long)]
         quick: bool,
         /// Print everything as JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Write what happens to single lookups as a trace that browsers show.
+    /// Write the steps of single lookups as a trace for browsers.
     #[command(after_help = TRACE_HELP)]
     Trace {
         /// The configuration; /dev/null for all defaults.
         config: PathBuf,
-        /// The way of looking up.
+        /// The lookup approach.
         #[arg(long, default_value = "halo-blocking", value_name = "NAME")]
         approach: String,
         /// The first lookup, counted after the warm-up.
         #[arg(long, default_value_t = 0, value_name = "N")]
         lookup: u64,
-        /// How many.
+        /// The number of lookups.
         #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
         count: u64,
-        /// Write here instead of to standard output.
+        /// Write to this file instead of standard output.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
 }
 
-/// What of the paper to simulate, and where to write it.
+/// The options of `flowlane sim paper`.
 #[derive(Debug, Args)]
 pub(crate) struct SimPaperOptions {
     /// The machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as `flowlane sim run` reads.
@@ -160,37 +159,37 @@ pub(crate) struct SimPaperOptions {
     pub(crate) report: SimReportOptions,
 }
 
-/// How much to simulate, and where to write what comes out.
+/// The extent of a simulation, and its outputs.
 #[derive(Debug, Args)]
 pub(crate) struct SimReportOptions {
-    /// Small tables, few lookups, few sizes: to see that all works; the numbers say little.
+    /// Use small tables, few lookups and few sizes, to check that everything works; the numbers are meaningless.
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Threads, each with simulations of its own; results do not depend on it.
+    /// Threads, each for one simulation at a time; results do not depend on it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
-    /// Names everything that is drawn: keys, packets, rules that are copied or left out.
+    /// Seed of all random choices: keys, packets, rules that are copied or left out.
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub(crate) seed: u64,
     /// Print everything as JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Write all tables and curves here as CSV.
+    /// Write all tables and curves as CSV to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Write a page with plots, tables and all numbers of the machine.
+    /// Write an HTML page with plots, tables and all numbers of the machine to this file.
     #[arg(long, value_name = "FILE.html")]
     pub(crate) report: Option<PathBuf>,
 }
 
-/// Rules, traffic, and the machine to look them up on.
+/// The options of `flowlane sim what-if`.
 #[derive(Debug, Args)]
 pub(crate) struct SimWhatIfOptions {
     #[command(flatten)]
     pub(crate) rules: RulesInput,
     #[command(flatten)]
     pub(crate) trace: TraceInput,
-    /// Table of the rules, where the file has several.
+    /// The table of the rules, if the file has several.
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) table: u8,
     /// The simulated machine: paper, skylake-sp, or a TOML file with `preset` and `[machine]` as `flowlane sim run` reads.
@@ -199,7 +198,7 @@ pub(crate) struct SimWhatIfOptions {
     /// Flows of an exact-match cache in front of the simulated tables; 0 for none.
     #[arg(long, default_value_t = 0, value_name = "FLOWS", value_parser = clap::value_parser!(u32).range(0..=1 << 22))]
     pub(crate) cache: u32,
-    /// Guess energy and area of TCAMs beyond the capacities of the paper's Table 4 (1 KB to 1 MB).
+    /// Extrapolate energy and area of TCAMs beyond the capacities of the paper's Table 4 (1 KB to 1 MB).
     #[arg(long)]
     pub(crate) extrapolate: bool,
     #[command(flatten)]

@@ -13,16 +13,16 @@ use crate::output::{self, Output, SHARES};
 
 /// Runs the command.
 pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
-    let topics: Vec<Topic> = Topic::ALL.into_iter().filter(|t| asked(options, *t)).collect();
-    let asked = read(options)?;
-    // Before measuring for minutes: can the page be written?
+    let topics: Vec<Topic> = Topic::ALL.into_iter().filter(|t| is_selected(options, *t)).collect();
+    let selection = read(options)?;
+    // Opened first, so that an unwritable path fails before minutes of measurements.
     let page = options.report.as_deref().map(|path| Output::create(Some(path))).transpose()?;
     let bar = output::progress_share();
     let mut watch = |what: &str, share: f64| {
         bar.set_message(what.to_owned());
         bar.set_position((share * SHARES as f64) as u64);
     };
-    let report = Report::measure(&topics, &asked, command(), &mut watch)?;
+    let report = Report::measure(&topics, &selection, command(), &mut watch)?;
     bar.finish_and_clear();
     if let Some(mut page) = page {
         page.text(&report.html())?;
@@ -39,7 +39,7 @@ pub(crate) fn run(options: &BenchOptions) -> Result<(), Failure> {
     out.finish()
 }
 
-fn asked(options: &BenchOptions, topic: Topic) -> bool {
+fn is_selected(options: &BenchOptions, topic: Topic) -> bool {
     options.name == "all" || options.name == topic.name()
 }
 
@@ -66,13 +66,13 @@ fn read(options: &BenchOptions) -> Result<Options, Failure> {
     })
 }
 
-/// The routes of a file, by the name that the file has in its folder.
+/// Reads the routes of a file, named by its file name.
 fn routes(path: &Path) -> Result<Arc<RouteTable>, Failure> {
     let (routes, _) = input::read_routes(&RoutesInput::of(path))?;
     Ok(Arc::new(RouteTable { name: file_name(path), routes }))
 }
 
-/// The rules of a file, by the name that the file has in its folder.
+/// Reads the rules of a file, named by its file name.
 fn rules(path: &Path) -> Result<Arc<RuleSet>, Failure> {
     let (rules, _) = input::read_rules(&RulesInput::of(path))?;
     Ok(Arc::new(RuleSet { name: file_name(path), rules }))
@@ -82,7 +82,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The command line, as reports state it: without the folder that the binary lies in.
+/// Returns the command line for reports, without the path of the binary.
 fn command() -> String {
     let arguments = std::env::args().skip(1).map(|a| match a.contains([' ', '"', '\'', '$', '*']) {
         true => format!("'{a}'"),

@@ -1,4 +1,4 @@
-//! `flowlane bench`, from outside: small workloads, whose figures nobody reads.
+//! `flowlane bench` on the command line, with small workloads.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ fn bloom_as_json_has_the_series_of_the_paper_s_figures_and_what_it_states() {
     };
     assert_eq!(stated("figure-5"), [1.94]);
     assert_eq!(stated("figure-7"), [1.65, 1.25]);
-    // On a CPU that has none of the instructions there is nothing but the scalar series.
+    // A CPU without the instructions has only the scalar series.
     if report["machine"]["variants"].as_array().unwrap().contains(&"avx2".into()) {
         assert!(series(figure_5).contains(&"avx2-table"));
         assert_eq!(figure(&report, "figure-7")["series"][0]["points"].as_array().unwrap().len(), 4);
@@ -94,7 +94,7 @@ fn every_topic_measures_every_place_of_its_series_and_reports_it_on_one_page() {
     let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
     assert_eq!(page.matches("<svg ").count(), figures);
     assert_eq!(page.matches("</svg>").count(), figures);
-    // Nothing is fetched: the page is whole.
+    // The page is self-contained.
     assert!(!page.contains("src=") && !page.contains("<link") && !page.contains("@import"));
     for part in
         ["prefers-color-scheme:dark", "paper: up to +94 %", "bench all --quick --rounds 1", "million lookups"]
@@ -111,14 +111,14 @@ fn variants_and_kernels_are_filtered_by_name() {
     assert_eq!(series(figure(&report, "hash-murmur3")), ["one by one", "scalar"]);
     let (json, _) = run(folder.path(), "bench bloom --quick --rounds 1 --kernel scalar/u1 --json", 0);
     let report: Value = serde_json::from_str(&json).unwrap();
-    // What ratios are to is always there.
+    // The baselines of ratios are always present.
     assert!(series(figure(&report, "figure-5")).iter().all(|s| ["scalar", "avx2-table"].contains(s)));
     let (text, _) = run(folder.path(), "bench hash --quick --rounds 1 --variant scalar", 0);
     assert!(text.contains("cycles per key") && text.contains("| one by one"), "{text}");
 }
 
 #[test]
-fn access_lists_are_measured_with_the_rules_that_are_given() {
+fn access_lists_are_measured_with_given_rules() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     run(at, "generate rules --profile fw --count 30 --output edge.rules", 0);
@@ -137,7 +137,7 @@ fn access_lists_are_measured_with_the_rules_that_are_given() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_what_would_be_right() {
+fn errors_name_the_correct_value() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let (_, error) = run(at, "bench blom", 2);
@@ -152,7 +152,7 @@ fn what_is_wrong_is_said_with_what_would_be_right() {
     assert!(error.contains("avx3") && error.contains("avx2"), "{error}");
     let (_, error) = run(at, "bench hash --quick --report missing/page.html", 2);
     assert!(error.contains("missing/page.html"), "{error}");
-    // The width cap forbids it: not the command's fault.
+    // Forbidden by the width cap: an error of the environment.
     let capped =
         flowlane().args(["--max-simd", "64", "bench", "hash", "--variant", "sse42"]).output().unwrap();
     assert_eq!(capped.status.code(), Some(3));

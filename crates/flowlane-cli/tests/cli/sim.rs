@@ -1,4 +1,4 @@
-//! `flowlane sim`, from outside: small runs.
+//! `flowlane sim` on the command line, with small runs.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn a_sweep_gives_every_run_with_its_effective_configuration() {
         assert!(run["results"][1]["cycles_per_lookup"].as_f64().unwrap() > 10.0);
     }
     assert_eq!(fs::read_to_string(at.join("runs.csv")).unwrap().lines().count(), 9);
-    // What was written beside the result gives the result again.
+    // The effective configuration reproduces the result.
     let (again, _) = run(at, "sim run all.toml --json --threads 1", 0);
     let again: Value = serde_json::from_str(&again).unwrap();
     assert_eq!(again[0]["results"], runs[0]["results"]);
@@ -86,10 +86,10 @@ fn the_evaluation_is_a_table_a_page_and_csv() {
 }
 
 #[test]
-fn the_evaluation_is_that_of_a_machine_in_a_file_too() {
+fn the_evaluation_accepts_a_machine_from_a_file() {
     let folder = tempdir().unwrap();
     let at = folder.path();
-    // One core, a small shared cache, numbers that nobody calibrated.
+    // One core, a small shared cache, uncalibrated numbers.
     let machine = "preset = \"skylake-sp\"\n[machine.core]\ncores = 1\nbase_cpi_milli = 500\n[machine.llc]\nslice_kib = 44\n\
                    [machine.software]\nlock_instructions = 50\n[machine.accelerator]\nfixed_cycles = 7\nslice_cycles = 9\n";
     fs::write(at.join("here.toml"), machine).unwrap();
@@ -108,7 +108,7 @@ fn the_evaluation_is_that_of_a_machine_in_a_file_too() {
 }
 
 #[test]
-fn a_machine_that_was_measured_is_written_and_read_back() {
+fn a_calibrated_machine_is_written_and_read_back() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let (json, _) = run(at, "sim calibrate --quick --json --output here.toml", 0);
@@ -129,7 +129,7 @@ fn a_machine_that_was_measured_is_written_and_read_back() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_what_would_be_right() {
+fn errors_name_the_correct_value() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     fs::write(at.join("sim.toml"), "[machine.accelerator]\nremot = \"mesh\"\n").unwrap();

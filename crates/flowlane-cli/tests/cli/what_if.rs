@@ -1,4 +1,4 @@
-//! `flowlane sim what-if`, from outside: small runs.
+//! `flowlane sim what-if` on the command line, with small runs.
 
 use std::fs;
 use std::path::Path;
@@ -40,13 +40,13 @@ fn rules_and_a_trace_give_tables_a_page_and_csv() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    // Where the same software is simulated far from what it takes here, that is said first, and nothing is told in its times.
+    // If simulated and measured software differ too much, the report says so first and gives no speedups.
     let csv = fs::read_to_string(at.join("w.csv")).unwrap();
-    let doubted = text.starts_with("No accelerator is told in times of software");
+    let doubted = text.starts_with("No speedups over software are given");
     assert_eq!((text.contains("no ratio, for"), csv.contains("\nno ratio,")), (doubted, doubted), "{text}");
     assert_eq!(text.contains("as it is") && text.contains(", beside "), !doubted, "{text}");
     let page = fs::read_to_string(at.join("w.html")).unwrap();
-    assert_eq!(page.contains("No accelerator is told"), doubted);
+    assert_eq!(page.contains("No speedups over software are given"), doubted);
     assert!(
         page.matches("<svg ").count() >= 8
             && page.contains("id=\"tornado\"")
@@ -67,7 +67,7 @@ fn simulated(json: &str) -> Value {
 }
 
 #[test]
-fn what_is_simulated_is_the_same_again_on_any_number_of_threads() {
+fn simulated_parts_do_not_depend_on_the_number_of_threads() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     generate(at, 50, 200);
@@ -77,23 +77,23 @@ fn what_is_simulated_is_the_same_again_on_any_number_of_threads() {
     for m in report["measured"]["base"].as_array().unwrap() {
         assert!(m["ns"][1].as_f64().unwrap() > 0.0, "{m}");
     }
-    // How long a cycle of this core is, in which software is told beside what is simulated: not a tick's.
+    // Software is reported in cycles of the core, not in ticks.
     let cycle_ns = report["measured"]["cycle_ns"].as_f64().unwrap();
     let (trust, base) = (&report["trust"][0], &report["measured"]["base"]);
     let of = |m: &&Value| m["name"] == trust["measured"];
     let ns = base.as_array().unwrap().iter().find(of).unwrap()["ns"][1].as_f64().unwrap();
-    let told = trust["measured_cycles"].as_f64().unwrap();
+    let reported = trust["measured_cycles"].as_f64().unwrap();
     assert!(
-        (told * cycle_ns / ns - 1.0).abs() < 1e-9 && (0.1..2.0).contains(&cycle_ns),
-        "{told} {ns} {cycle_ns}"
+        (reported * cycle_ns / ns - 1.0).abs() < 1e-9 && (0.1..2.0).contains(&cycle_ns),
+        "{reported} {ns} {cycle_ns}"
     );
-    // The same software both ways, and every scale measured.
+    // Software is both measured and simulated, at every scale.
     assert!(report["trust"].as_array().unwrap().len() >= 3);
     assert!(report["measured"]["sizes"].as_array().unwrap().len() >= 3);
 }
 
 #[test]
-fn flows_and_captures_and_machines_of_one_s_own_are_read() {
+fn user_flows_captures_and_machines_are_read() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let flows = "udp,tp_dst=53,nw_dst=10.0.0.0/8 actions=output:1\nudp6,tp_src=1000-2000 actions=output:2\n\
@@ -110,17 +110,17 @@ fn flows_and_captures_and_machines_of_one_s_own_are_read() {
     let lines = report["lines"].as_array().unwrap();
     let tcam = lines.iter().find(|line| line["outcome"]["approach"] == "tcam").unwrap();
     assert!(tcam["energy"]["query_nj"].as_f64().unwrap() > 0.0);
-    // Without the guess it is refused, and said why.
+    // Without extrapolation, the reason is given.
     let (text, _) = run(at, &command.replace("--extrapolate --json", ""), 0);
     assert!(text.contains("outside of Table 4"), "{text}");
-    // The cache is in front of what is simulated, and measured software is not compared with that.
+    // Simulated approaches have the cache, and measured software is not compared with them.
     for part in ["64 flows", "packets that it knows", "simulated, flow cache", "not compared"] {
         assert!(text.contains(part), "{part}: {text}");
     }
 }
 
 #[test]
-fn a_place_that_cannot_be_written_to_and_packets_that_cannot_be_read_are_told() {
+fn unwritable_outputs_and_malformed_packets_are_reported() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     generate(at, 10, 20);
@@ -135,8 +135,8 @@ fn a_place_that_cannot_be_written_to_and_packets_that_cannot_be_read_are_told() 
     // The first frame, behind two headers of 24 and 16 bytes: IPv4 of no version.
     pcap[24 + 16 + 14] = 0x05;
     fs::write(at.join("t.pcap"), pcap).unwrap();
-    let (_, told) = run(at, "sim what-if --rules r.rules --trace t.pcap --quick --json", 0);
-    assert!(told.contains("t.pcap: 1 of 20 packets are malformed"), "{told}");
+    let (_, stderr) = run(at, "sim what-if --rules r.rules --trace t.pcap --quick --json", 0);
+    assert!(stderr.contains("t.pcap: 1 of 20 packets are malformed"), "{stderr}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `flowlane sim calibrate`: a simulated machine that behaves as this one, and how near it comes.
+//! `flowlane sim calibrate`: fits a simulated machine to this host and reports its errors.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ use super::open;
 use crate::failure::Failure;
 use crate::output::{self, Output, SHARES};
 
-/// Below this some chains or tables are on small pages: of what is measured a twentieth is smaller than a huge page.
+/// The share of memory on huge pages below which some chains or tables are on small ones: a twentieth of the measured memory
+/// is in pieces smaller than a huge page.
 const HUGE: f64 = 0.93;
 
 #[derive(Serialize)]
@@ -23,7 +24,7 @@ struct Report<'a> {
 }
 
 pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), Failure> {
-    // First, so that a place that cannot be written to is known before all the work.
+    // Opened first, so that an unwritable path fails before the work.
     let file = open(output)?;
     let bar = output::progress_share();
     bar.set_message("measuring");
@@ -50,14 +51,14 @@ pub(super) fn run(output: Option<&Path>, quick: bool, json: bool) -> Result<(), 
     }
     if let Some(huge) = measured.huge.filter(|huge| *huge < HUGE) {
         out.text(&format!(
-            "Only {:.0} % of the memory is on huge pages: tables and chains are not on the same ones, and what is said of the last \
-             cache and of memory is not to be trusted. Free some memory (as root: echo 3 > /proc/sys/vm/drop_caches; echo 1 > \
+            "Only {:.0} % of the memory is on huge pages: tables and chains are on different kinds of pages, and the results \
+             for the last cache and for memory are unreliable. Free some memory (as root: echo 3 > /proc/sys/vm/drop_caches; echo 1 > \
              /proc/sys/vm/compact_memory), or allow them (/sys/kernel/mm/transparent_hugepage/enabled), and measure again.\n",
             100.0 * huge
         ))?;
     }
     if let Some(sentence) = measured.disturbed.sentence() {
-        out.text(&format!("Not to be trusted, {sentence}. Leave it alone, and measure again.\n"))?;
+        out.text(&format!("Unreliable: {sentence}. Leave it idle and measure again.\n"))?;
     }
     out.finish()
 }

@@ -46,13 +46,13 @@ fn read(path: &Path) -> Result<Vec<(Vec<String>, RunConfig)>, Failure> {
     sweep(&text).map_err(|e| failure_at(path, e))
 }
 
-/// What is wrong with a configuration, and in which file.
+/// Adds the file to an error of a configuration.
 fn failure_at(path: &Path, error: ConfigError) -> Failure {
     let message = format!("{}: {}", path.display(), error.message);
     ConfigError { message, ..error }.into()
 }
 
-/// A run of a sweep: which values it has, and what came of it.
+/// A run of a sweep: its values and its results.
 #[derive(Serialize)]
 struct Done {
     values: Vec<String>,
@@ -137,7 +137,7 @@ fn table(title: &str, results: &[RunResult]) -> String {
     output::table(title, &head, &rows)
 }
 
-/// A line for each run and approach.
+/// Formats a CSV line for each run and approach.
 fn lines(done: &[Done]) -> String {
     let mut out = String::from(
         "configuration,values,approach,cycles_per_lookup,millions_per_second,instructions_per_lookup\n",
@@ -165,7 +165,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     out.finish()
 }
 
-/// A file where one was asked for.
+/// Creates the file, if requested.
 fn open(path: Option<&Path>) -> Result<Option<Output<'_>>, Failure> {
     path.map(|path| Output::create(Some(path))).transpose()
 }
@@ -174,7 +174,7 @@ fn effort(options: &SimReportOptions) -> Effort {
     Effort { quick: options.quick, threads: threads_of(options.threads), seed: options.seed }
 }
 
-/// The machine of a preset, or of a file; and what it is called.
+/// Returns the name and the machine of a preset or of a file.
 fn machine_of(text: &str) -> Result<(String, MachineConfig), Failure> {
     let error = match text.parse::<Preset>() {
         Ok(preset) => return Ok((preset.name().to_owned(), preset.machine())),
@@ -189,7 +189,7 @@ fn machine_of(text: &str) -> Result<(String, MachineConfig), Failure> {
     Ok((text.to_owned(), config.machine))
 }
 
-/// Simulates, told how far it is, and puts the report out wherever it was asked for: as a page, as CSV, and as JSON or text.
+/// Simulates with a progress bar and writes the report to all requested outputs: a page, CSV, and JSON or text.
 fn put_out<R: Serialize>(
     options: &SimReportOptions,
     simulate: impl FnOnce(&(dyn Fn(&str, f64) + Sync)) -> Result<R, Failure>,
@@ -197,7 +197,7 @@ fn put_out<R: Serialize>(
     as_csv: impl Fn(&R) -> String,
     as_text: impl Fn(&R) -> String,
 ) -> Result<(), Failure> {
-    // First, so that a place that cannot be written to is known before all the work.
+    // Opened first, so that an unwritable path fails before the work.
     let (page_file, csv_file) = (open(options.report.as_deref())?, open(options.csv.as_deref())?);
     let bar = output::progress_share();
     let watch = |what: &str, share: f64| {
@@ -224,7 +224,7 @@ fn put_out<R: Serialize>(
 
 fn paper(options: &SimPaperOptions) -> Result<(), Failure> {
     let (name, machine) = machine_of(&options.preset)?;
-    // What the paper measured is simulated on the machine that it measured, not on that of its simulations.
+    // The paper's measurements are simulated on the machine of its measurements, not on that of its simulations.
     let machines = match machine == Preset::Paper.machine() {
         true => Machines::paper(),
         false => Machines::only(&name, &machine),
@@ -239,7 +239,7 @@ fn paper(options: &SimPaperOptions) -> Result<(), Failure> {
     )
 }
 
-/// Columns of a row in a terminal; what follows stands below the table.
+/// The columns of a row in a terminal; the others are printed below the table.
 const COLUMNS: usize = 9;
 
 fn paper_text(report: &Report) -> String {
@@ -251,9 +251,9 @@ fn paper_text(report: &Report) -> String {
     for row in &report.rows {
         let chosen = (!row.why.is_empty()).then(|| format!("{}: {}", row.status.name(), row.why));
         let note = (!row.note.is_empty()).then(|| row.note.clone());
-        let said: Vec<String> = chosen.into_iter().chain(note).collect();
-        if !said.is_empty() {
-            let _ = writeln!(out, "{}, {}: {}", row.place, row.what, said.join(". "));
+        let remarks: Vec<String> = chosen.into_iter().chain(note).collect();
+        if !remarks.is_empty() {
+            let _ = writeln!(out, "{}, {}: {}", row.place, row.what, remarks.join(". "));
         }
     }
     out
@@ -283,10 +283,10 @@ fn html(report: &Report) -> String {
     page.finish()
 }
 
-/// What stands above the machine's numbers at the end of a page.
+/// The heading of the machine's numbers at the end of a page.
 const MACHINE_TITLE: &str = "All numbers of the machine";
 
-/// A chart of the simulator as the page draws it.
+/// Converts a chart of the simulator to a figure.
 fn figure(chart: &Chart) -> Figure {
     let empty =
         Figure::new(chart.id, &chart.title, &chart.about).over(chart.axis, chart.places.iter().cloned());

@@ -1,8 +1,8 @@
-//! What this machine's CPU makes of the rules: every engine that may be used, in turns.
+//! Measures every available engine on the user's rules, in turns.
 //!
-//! A pass looks a window of packets up, after the window before it, which is not timed: tables and branches are as that
-//! traffic leaves them, and no packet is looked up twice in a row. Headers are near, where a parser leaves them. Every
-//! engine's answers are compared before anything is timed.
+//! A pass looks up a window of packets after an untimed lookup of the previous window: caches and branch predictors are in
+//! the state that the traffic leaves, and no packet is looked up twice in a row. Headers are in the nearest cache, as after
+//! a parser. The answers of every engine are checked before anything is timed.
 
 use std::cell::{Cell, RefCell};
 use std::hint::black_box;
@@ -22,21 +22,21 @@ use flowlane_sim::workload::rules::{RuleTables, Workload, exact};
 use crate::failure::Failure;
 use crate::output::{self, SHARES};
 
-/// Rules up to which engines are tried that look at all of them.
+/// The most rules for engines that compare all of them.
 const LINEAR_RULES_MAX: usize = 1000;
 const BRUTE_RULES_MAX: usize = 128;
-/// Packets of a pass, and of a call.
+/// Packets of a pass and of a call.
 const WINDOW: usize = 1024;
 const WINDOW_QUICK: usize = 128;
 const BATCH: usize = 256;
 /// Rules that are removed and inserted again.
 const CHANGES: usize = 64;
-/// Seconds for each workload that is not the one that was asked about.
+/// Seconds for each derived workload.
 const SECONDS: f64 = 0.35;
-/// How often the pace of the core is taken before what a workload takes is measured, and after it.
+/// Samples of the core's pace before and after the measurement of a workload.
 const PACES: usize = 10;
 
-/// A table that looks packets up.
+/// A table under measurement.
 enum Table {
     Engine(Box<dyn Classifier>),
     Exact(RuleTables),
@@ -80,16 +80,16 @@ impl Table {
     }
 }
 
-/// A way of looking up that is to be measured.
+/// A lookup method to measure.
 struct Candidate {
     name: String,
     single: bool,
     simulated_as: Option<Approach>,
-    /// Its table among all: one by one and in batches share theirs.
+    /// The index of its table, which single and batched lookups share.
     table: usize,
 }
 
-/// Tables, and what is to be measured of them.
+/// Tables and the lookup methods to measure.
 #[derive(Default)]
 struct Field {
     tables: Vec<(Table, f64)>,
@@ -97,7 +97,7 @@ struct Field {
 }
 
 impl Field {
-    /// Adds a table with the ways of looking up in it, unless it cannot be built.
+    /// Adds a table with its lookup methods, unless it cannot be built.
     fn add(&mut self, build: impl FnOnce() -> Option<Table>, ways: &[(&str, bool, Option<Approach>)]) {
         let begun = Instant::now();
         let Some(table) = build() else { return };
@@ -111,7 +111,7 @@ impl Field {
         }));
     }
 
-    /// Everything that may be used here for the rules.
+    /// Builds every available engine and variant for the rules.
     fn all(workload: &Workload) -> Self {
         let mut field = Self::default();
         field.few(workload);
@@ -141,7 +141,7 @@ impl Field {
         field
     }
 
-    /// The same in the variants that the library chooses: for rules that are not those that were asked about.
+    /// Builds every available engine in its default variant, for derived workloads.
     fn some(workload: &Workload) -> Self {
         let mut field = Self::default();
         field.few(workload);
@@ -154,7 +154,7 @@ impl Field {
         field
     }
 
-    /// Engines that look at all rules, where these are few.
+    /// Adds engines that compare all rules, if there are few.
     fn few(&mut self, workload: &Workload) {
         let rules = workload.rules.len();
         if rules <= LINEAR_RULES_MAX {
@@ -176,7 +176,7 @@ impl Field {
         self.add(|| list(workload, AclEngine::Dynamic, None), &ways);
     }
 
-    /// Compares what every way answers with what is right.
+    /// Checks the answers of every method.
     fn check(&self, workload: &Workload) -> Result<(), Failure> {
         let mut found = vec![None; workload.packets.len()];
         for candidate in &self.candidates {
@@ -227,7 +227,7 @@ impl Field {
         meter.compare(&workload.name, window as u64, contenders.collect())
     }
 
-    /// Measures everything.
+    /// Measures all methods.
     fn measure(
         mut self,
         workload: &Workload,
@@ -265,7 +265,7 @@ fn filled(mut table: Box<dyn Classifier>, workload: &Workload) -> Option<Table> 
     Some(Table::Engine(table))
 }
 
-/// An access list; none where it would take too much memory.
+/// Builds an access list, or returns `None` if it would take too much memory.
 fn list(workload: &Workload, engine: AclEngine, variant: Option<Variant>) -> Option<Table> {
     let threads = std::thread::available_parallelism().map_or(1, Into::into);
     let config =
@@ -277,8 +277,8 @@ fn cuckoo(workload: &Workload, variant: Option<Variant>) -> Option<Table> {
     RuleTables::with_variant(&workload.rules, 1, variant).ok().map(Table::Exact)
 }
 
-/// Microseconds that a rule takes to be removed and inserted again; none for tables whose rules do not change one by one. Of
-/// exact-match tables those of a key, which accelerators are charged, too.
+/// Measures the microseconds to remove and insert a rule; `None` for tables without single changes. For exact-match tables
+/// it is the time of a key, which also applies to accelerators.
 fn change(table: &mut Table, workload: &Workload, exact: Option<f64>) -> Option<f64> {
     let Table::Engine(table) = table else { return exact };
     let step = (workload.rules.len() / CHANGES).max(1);
@@ -291,7 +291,7 @@ fn change(table: &mut Table, workload: &Workload, exact: Option<f64>) -> Option<
     Some(begun.elapsed().as_secs_f64() * 1e6 / some.len() as f64)
 }
 
-/// The microseconds of a key of an exact-match table of as many keys as the largest mask has rules.
+/// Measures the microseconds to change a key of an exact-match table with as many keys as the largest mask has rules.
 fn exact_change(workload: &Workload) -> Option<f64> {
     let keys = workload.tables.sizes().into_iter().max()?;
     let mut table = exact(4, keys, 1, None);
@@ -307,7 +307,7 @@ fn exact_change(workload: &Workload) -> Option<f64> {
     Some(begun.elapsed().as_secs_f64() * 1e6 / some.len() as f64)
 }
 
-/// Measures the rules that were asked about, then the others of the plan.
+/// Measures the user's rules, then the derived workloads of the plan.
 pub(super) fn measure(plan: &Plan, quick: bool) -> Result<Measured, Failure> {
     let clock = TimeStampCounter::new();
     let bar = output::progress_share();
@@ -331,7 +331,7 @@ pub(super) fn measure(plan: &Plan, quick: bool) -> Result<Measured, Failure> {
     let (sizes, masks) = (all(&plan.sizes)?, all(&plan.masks)?);
     bar.finish_and_clear();
     let (cycle_ns, disturbed) = (pace.cycle_ns(), pace.disturbed());
-    // The very tables that software is measured with: what they cost one side, they cost the other.
+    // The tables of the measured software: a change costs software and accelerators the same.
     let exact = base.iter().find(|m| m.simulated_as == Some(Approach::Scalar));
     let exact_update_us = exact.and_then(|m| m.update_us);
     Ok(Measured { cpu: Machine::here().cpu, cycle_ns, disturbed, base, sizes, masks, exact_update_us })

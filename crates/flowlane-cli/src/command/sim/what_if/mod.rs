@@ -1,4 +1,4 @@
-//! `flowlane sim what-if`: rules and traffic of one's own, measured here and simulated.
+//! `flowlane sim what-if`: a user's rules and traffic, measured and simulated.
 
 mod measure;
 mod page;
@@ -44,7 +44,7 @@ pub(super) fn run(options: &SimWhatIfOptions) -> Result<(), Failure> {
     )
 }
 
-/// The workloads of the rules and packets that the options name.
+/// Derives the workloads from the given rules and packets.
 fn plan(options: &SimWhatIfOptions) -> Result<Plan, Failure> {
     let (mut rules, _) = input::read_rules(&options.rules)?;
     let (packets, faults) = Trace::open(&options.trace)?.read_all()?;

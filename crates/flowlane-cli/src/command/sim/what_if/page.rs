@@ -1,4 +1,4 @@
-//! The report as a page.
+//! The report as an HTML page.
 
 use flowlane_bench::render::{Page, Tornado, TornadoBar};
 use flowlane_sim::what_if::{Report, label};
@@ -14,14 +14,14 @@ const SIDE_BY_SIDE: &str = "One core, in cycles of that core. Measured: medians 
                             and area are Table 4's: of accelerators those of all slices.";
 
 const BOTTLENECKS: &str = "Each part of the simulated machine was made ideal, one after the other; the one that gives most \
-                           is named. What was seen of it stands in parentheses.";
+                           is named, with observations of it in parentheses.";
 
 const TORNADO: &str = "Numbers of the simulated machine halved and doubled, choices switched: those in the table. The software is \
-                       always the same: what is fastest on the machine as it is.";
+                       always the one that is fastest on the unchanged machine.";
 
 const BREAK_EVENS: &str = "Between two places that were looked at, ratios are taken as powers.";
 
-/// The page.
+/// Renders the page.
 pub(super) fn html(report: &Report) -> String {
     let mut facts = text::facts(report);
     facts.push(("simulator", format!("flowlane-sim {}", report.version)));

@@ -1,4 +1,4 @@
-//! The report in a terminal.
+//! The report as text for a terminal.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use flowlane_sim::what_if::{Line, Measurement, Report, label};
 
 use crate::output;
 
-/// Settings of the tornado that are shown in a terminal; the page has all.
+/// Parameters shown in a terminal; the page has all.
 const BARS: usize = 12;
 
 fn number(value: f64) -> String {
@@ -75,13 +75,13 @@ fn simulated(line: &Line, report: &Report) -> Vec<String> {
     ]
 }
 
-/// Software as measured, then everything that was simulated.
+/// Returns the rows of measured software, followed by simulated approaches.
 pub(super) fn side_by_side(report: &Report) -> Vec<Vec<String>> {
     let simulated = report.lines.iter().map(|line| simulated(line, report));
     report.measured.base.iter().map(|m| measured(m, report)).chain(simulated).collect()
 }
 
-/// What is known of rules and packets.
+/// Returns facts about rules, packets and machines.
 pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let (f, m) = (&report.facts, &report.measured);
     let mut facts = vec![
@@ -94,8 +94,8 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
         ("this machine", format!("{}, a cycle of its core {} ns", m.cpu, optional(m.cycle_ns))),
     ];
     if report.cache_flows > 0 {
-        let beside = "of what is simulated; the library's tuple search and TCAMs have none, nor has anything measured, with \
-                      which nothing is compared therefore but the same software simulated without it";
+        let beside = "for the simulated approaches except the library's tuple search and TCAMs; measured software has none and is \
+                      therefore compared only with the same software simulated without it";
         facts.push(("flow cache in front", format!("{} flows, {beside}", report.cache_flows)));
         let known = report.lines.iter().find(|line| line.outcome.cache_flows > 0);
         let known = known.map_or(0.0, |line| 100.0 * line.outcome.known);
@@ -120,7 +120,7 @@ pub(super) fn facts(report: &Report) -> Vec<(&'static str, String)> {
 pub(super) const TRUST: [&str; 6] =
     ["measured", "simulated as", "cycles here", "simulated", "ratio", "ratio in time"];
 
-/// How far simulated software is from the same software measured.
+/// Returns the rows of software both measured and simulated.
 pub(super) fn trust(report: &Report) -> Vec<Vec<String>> {
     let row = |t: &flowlane_sim::what_if::Trust| {
         let mut row = vec![t.measured.clone(), label(t.simulated).to_owned()];
@@ -130,13 +130,13 @@ pub(super) fn trust(report: &Report) -> Vec<Vec<String>> {
     report.trust.iter().map(row).collect()
 }
 
-/// What is to be said first: why accelerators are not told in times of software; none where they are.
+/// Returns the sentence that explains why no speedups over software are given, which precedes the report.
 pub(super) fn doubt_sentence(report: &Report) -> Option<String> {
     let doubt = report.doubt.as_ref()?;
-    Some(format!("No accelerator is told in times of software here: {doubt}."))
+    Some(format!("No speedups over software are given: {doubt}."))
 }
 
-/// In a sentence.
+/// Summarises the trust in a sentence.
 pub(super) fn trust_sentence(report: &Report) -> String {
     if let Some(sentence) = doubt_sentence(report) {
         return sentence;
@@ -149,7 +149,7 @@ pub(super) fn trust_sentence(report: &Report) -> String {
     )
 }
 
-/// What each approach waits for.
+/// Returns the bottleneck of each approach.
 pub(super) fn bottlenecks(report: &Report) -> Vec<(String, String)> {
     report.bottlenecks.iter().map(|b| (label(b.approach).to_owned(), b.sentence.clone())).collect()
 }
@@ -158,7 +158,7 @@ pub(super) fn bottlenecks(report: &Report) -> Vec<(String, String)> {
 pub(super) const TORNADO: [&str; 5] =
     ["parameter", "setting", "cycles", "times the software", "TCAM, cycles"];
 
-/// What each parameter moves: the base first.
+/// Returns the effect of each parameter, after the unchanged machine.
 pub(super) fn tornado(report: &Report) -> Vec<Vec<String>> {
     let t = &report.tornado;
     let row = |parameter: &str, setting: &str, (cycles, times, tcam): (f64, Option<f64>, f64)| {
@@ -178,7 +178,7 @@ pub(super) fn tornado(report: &Report) -> Vec<Vec<String>> {
 /// The head of [`break_evens`].
 pub(super) const BREAK_EVENS: [&str; 3] = ["by", "what", "when"];
 
-/// From when on what is better.
+/// Returns the rows of break-evens.
 pub(super) fn break_evens(report: &Report) -> Vec<Vec<String>> {
     let row =
         |e: &flowlane_sim::what_if::BreakEven| vec![e.axis.to_owned(), e.question.clone(), e.answer.clone()];
