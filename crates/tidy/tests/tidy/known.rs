@@ -53,7 +53,6 @@ pub(crate) const WORDING: &[Wording] = &[
     Wording { of: "crates/flowlane-cli", place: Place::Public, count: 28 },
     Wording { of: "crates/flowlane-cli", place: Place::Private, count: 124 },
     Wording { of: "crates/flowlane-cli", place: Place::Text, count: 4 },
-    Wording { of: "crates/flowlane-gpu", place: Place::Page, count: 1 },
     Wording { of: "crates/flowlane-query", place: Place::Public, count: 13 },
     Wording { of: "crates/flowlane-query", place: Place::Private, count: 39 },
     Wording { of: "crates/flowlane-query", place: Place::Text, count: 1 },
