@@ -3,8 +3,10 @@
 use std::rc::Rc;
 
 use super::figure11::{ENTRIES, TUPLES};
-use crate::config::MatchingTable;
-use crate::config::{Approach, Blocking, Dispatch, KeyPlace, MachineConfig, Remote, RunConfig, Translation};
+use crate::config::{
+    AcceleratorConfig, Approach, Blocking, Dispatch, KeyPlace, MachineConfig, MatchingTable, Remote,
+    RunConfig, Translation,
+};
 use crate::machine::SimError;
 use crate::parallel;
 use crate::report::Effort;
@@ -54,34 +56,84 @@ fn choices(machine: &MachineConfig, quick: bool) -> Vec<MachineConfig> {
     out
 }
 
-/// Returns the three values of one combination.
-fn values(machine: &MachineConfig, effort: Effort) -> Result<[f64; 3], SimError> {
-    let cycles = |config: &RunConfig, approaches: &[Approach]| -> Result<Vec<f64>, SimError> {
-        let tables = Rc::new(tables_of(config));
-        approaches
-            .iter()
-            .map(|approach| run(config, *approach, &tables).map(|r| r.cycles_per_lookup))
-            .collect()
+/// Returns the machine without the choices that an approach ignores.
+fn relevant(machine: &MachineConfig, preset: &MachineConfig, approach: Approach) -> MachineConfig {
+    let mut machine = machine.clone();
+    let a = &mut machine.accelerator;
+    match approach {
+        // Only that a key is written concerns software.
+        Approach::Software => *a = AcceleratorConfig { key: a.key, ..preset.accelerator.clone() },
+        Approach::HaloBlocking => a.packets_ahead = 0,
+        _ => a.blocking = Blocking::Serialise,
+    }
+    machine
+}
+
+/// Jobs of one thread, which share the tables.
+const CHUNK: usize = 8;
+
+/// Returns the cycles of a lookup for each of the distinct machines and approaches.
+fn cycles(
+    workload: &RunConfig,
+    jobs: &[(MachineConfig, Approach)],
+    effort: Effort,
+) -> Result<Vec<f64>, SimError> {
+    let chunks: Vec<&[(MachineConfig, Approach)]> = jobs.chunks(CHUNK).collect();
+    let work = |n: usize| -> Result<Vec<f64>, SimError> {
+        let tables = Rc::new(tables_of(workload));
+        let one = |(machine, approach): &(MachineConfig, Approach)| {
+            let config = RunConfig { machine: machine.clone(), ..workload.clone() };
+            Ok(run(&config, *approach, &tables)?.cycles_per_lookup)
+        };
+        chunks[n].iter().map(one).collect()
     };
-    let all = [Approach::Software, Approach::HaloBlocking, Approach::HaloNonBlocking];
-    let mut config = effort.run(machine);
-    (config.run.lookups, config.run.warm_up_lookups) = (400, 200);
-    config.workload.entries = 1 << 16;
-    let one = cycles(&config, &all)?;
-    (config.workload.tables, config.workload.entries) = (TUPLES[3], ENTRIES);
-    config.workload.matching = MatchingTable::Last;
-    (config.run.lookups, config.run.warm_up_lookups) = (100, 60);
-    let tuples = cycles(&config, &all)?;
-    Ok([one[0] / one[1], 100.0 * (one[2] / one[1] - 1.0), tuples[0] / tuples[2]])
+    let results = parallel::run(effort.threads, chunks.len(), &|_| {}, &work);
+    Ok(results.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+/// Returns the cycles of a lookup on each machine by each approach. Machines that an approach cannot distinguish are
+/// simulated once.
+fn cycles_of_all(
+    preset: &MachineConfig,
+    machines: &[MachineConfig],
+    approaches: &[Approach],
+    workload: &RunConfig,
+    effort: Effort,
+) -> Result<Vec<Vec<f64>>, SimError> {
+    let mut jobs: Vec<(MachineConfig, Approach)> = Vec::new();
+    let mut places = Vec::new();
+    for machine in machines {
+        let place = |approach: &Approach| {
+            let job = (relevant(machine, preset, *approach), *approach);
+            jobs.iter().position(|known| *known == job).unwrap_or_else(|| {
+                jobs.push(job);
+                jobs.len() - 1
+            })
+        };
+        places.push(approaches.iter().map(place).collect::<Vec<_>>());
+    }
+    let cycles = cycles(workload, &jobs, effort)?;
+    Ok(places.into_iter().map(|places| places.into_iter().map(|place| cycles[place]).collect()).collect())
 }
 
 pub(super) fn envelope(machine: &MachineConfig, effort: Effort) -> Result<Envelope, SimError> {
     let machines = choices(machine, effort.quick);
-    let results = parallel::run(effort.threads, machines.len(), &|_| {}, &|n| values(&machines[n], effort));
-    let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let extent = |n: usize| {
-        let values = results.iter().map(|r| r[n]);
+    let mut config = effort.run(machine);
+    (config.run.lookups, config.run.warm_up_lookups) = (400, 200);
+    config.workload.entries = 1 << 16;
+    let all = [Approach::Software, Approach::HaloBlocking, Approach::HaloNonBlocking];
+    let single = cycles_of_all(machine, &machines, &all, &config, effort)?;
+    (config.workload.tables, config.workload.entries) = (TUPLES[3], ENTRIES);
+    config.workload.matching = MatchingTable::Last;
+    (config.run.lookups, config.run.warm_up_lookups) = (100, 60);
+    let both = [Approach::Software, Approach::HaloNonBlocking];
+    let tuples = cycles_of_all(machine, &machines, &both, &config, effort)?;
+    let extent = |values: &mut dyn Iterator<Item = f64>| {
         Some(values.fold([f64::MAX, f64::MIN], |[low, high], v| [low.min(v), high.max(v)]))
     };
-    Ok(Envelope { single: extent(0), slower_percent: extent(1), tuples: extent(2) })
+    Ok(Envelope {
+        single: extent(&mut single.iter().map(|c| c[0] / c[1])),
+        slower_percent: extent(&mut single.iter().map(|c| 100.0 * (c[2] / c[1] - 1.0))),
+        tuples: extent(&mut tuples.iter().map(|c| c[0] / c[1])),
+    })
 }
