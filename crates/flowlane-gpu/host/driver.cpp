@@ -1,13 +1,13 @@
 // A CUDA driver whose device is the host: the library that the production code loads as `libcuda` in tests.
 //
-// Work on a stream waits until somebody waits for it, so that a result that is read too early, or a buffer that is
-// used again too early, is wrong in tests too. FLOWLANE_HOST_DEVICE says what is to go wrong, several joined by commas:
-//   no-device      there is none
-//   old-driver     it knows CUDA up to 11.4 only
-//   memory=N       it has N bytes
-//   vanish=N       it fails with the launch after N, and from then on
-//   plain=N        it refuses launches after N, but for those of graphs
-//   no-capture     nothing can be captured
+// The work of a stream runs only when a caller waits for it, so that reading a result or reusing a buffer too early fails
+// in tests, too. FLOWLANE_HOST_DEVICE selects faults, separated by commas:
+//   no-device      there is no device
+//   old-driver     the driver supports CUDA up to 11.4
+//   memory=N       the device has N bytes
+//   vanish=N       the device fails from the launch after N on
+//   plain=N        launches after N fail, except those of graphs
+//   no-capture     streams cannot be captured
 //   seed=N         another order of threads
 #include <cstdio>
 #include <cstdlib>
@@ -31,7 +31,7 @@ enum Result {
 };
 
 using Work = std::deque<std::function<Result()>>;
-// A stream that is captured does nothing: what comes to it is kept for the graph.
+// A captured stream runs nothing: its work is kept for the graph.
 struct Stream { Work work; bool captured = false, invalidated = false; Work capture; };
 struct Event { bool recorded = true; Stream *by = nullptr; bool captured = false; };
 // Of a graph that can be launched, in the device's memory.
@@ -66,7 +66,7 @@ long setting(const char *name) {
 
 Stream &of(void *stream) { return stream ? *static_cast<Stream *>(stream) : default_stream; }
 
-// Puts work onto a stream, or into what is captured of it.
+// Enqueues work on a stream, or in its capture.
 Result enqueue(void *stream, std::function<Result()> work) {
     (of(stream).captured ? of(stream).capture : of(stream).work).push_back(std::move(work));
     return SUCCESS;
@@ -172,7 +172,7 @@ EXPORT Result cuMemAlloc_v2(void **at, size_t bytes) {
     size_t total;
     cuDeviceTotalMem_v2(&total, 0);
     if (bytes == 0) return INVALID_VALUE;
-    // What was freed on a stream is there again.
+    // Memory freed on a stream becomes available.
     drain(default_stream);
     if (vanished) return LAUNCH_FAILED;
     if (device_bytes + bytes > total) return OUT_OF_MEMORY;
@@ -320,7 +320,7 @@ EXPORT Result cuGraphDestroy(Work *graph) {
 }
 
 EXPORT Result cuModuleLoadData(void **module, const void *image) {
-    // A fat binary of this project; what is in it was compiled from the sources that are linked here.
+    // A fat binary of this project, compiled from the sources that are linked here.
     uint32_t magic;
     std::memcpy(&magic, image, sizeof magic);
     *module = &default_stream;
@@ -329,7 +329,7 @@ EXPORT Result cuModuleLoadData(void **module, const void *image) {
 EXPORT Result cuModuleUnload(void *) { return SUCCESS; }
 EXPORT Result cuModuleGetFunction(void **function, void *, const char *name) {
     BOUND;
-    // One for each name: what is set for it is set for all who asked.
+    // One object for each name: its settings apply to all callers.
     static std::map<std::string, Function> known;
     for (const Kernel &kernel : kernels())
         if (kernel.name == name) {
@@ -351,7 +351,7 @@ EXPORT Result cuLaunchKernel(Function *function, unsigned gx, unsigned gy, unsig
     if (vanished) return LAUNCH_FAILED;
     bool captured = of(stream).captured;
     if (!captured && setting("plain") >= 0 && plain_launches++ >= setting("plain")) return LAUNCH_FAILED;
-    // What is captured is launched whenever its graph is; its arguments are those of now all the same.
+    // A captured launch runs whenever its graph does, with the arguments of the capture.
     long given = captured ? -1 : launches++;
     shim::Body body = function->kernel->bind(arguments);
     return enqueue(stream, [=] {

@@ -14,7 +14,7 @@ extern "C" __global__ void fault_none(const uint32_t *in, uint32_t *out) { rever
 // No barrier between writing and reading.
 extern "C" __global__ void fault_barrier(const uint32_t *in, uint32_t *out) { reverse(in, out, false); }
 
-// One word behind the end of what was allocated.
+// One word behind the end of the allocation.
 extern "C" __global__ void fault_bounds(const uint32_t *in, uint32_t *out) {
     out[threadIdx.x + 1] = in[threadIdx.x];
 }

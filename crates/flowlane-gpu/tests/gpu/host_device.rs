@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
 /// Set in the process that has the driver.
@@ -19,6 +19,14 @@ fn driver() -> Option<&'static (PathBuf, PathBuf)> {
 
 fn compiler() -> OsString {
     std::env::var_os("CXX").unwrap_or_else(|| "c++".into())
+}
+
+/// Sanitizers of the driver; the first error ends the process.
+const SANITIZERS: [&str; 2] = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
+#[track_caller]
+fn check(output: &Output) {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn compile() -> Option<(PathBuf, PathBuf)> {
@@ -37,26 +45,27 @@ fn compile() -> Option<(PathBuf, PathBuf)> {
         return Some((folder, asan));
     }
     fs::create_dir_all(&folder).expect("the folder for test files can be written");
+    // The sources are compiled at the same time. Line tables are enough for the reports of the sanitizers.
+    let flags = ["-std=c++17", "-O1", "-g1", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror"];
+    let objects: Vec<(PathBuf, Child)> = sources
+        .iter()
+        .filter(|file| file.extension().is_some_and(|e| e == "cpp"))
+        .map(|source| {
+            let name = source.file_stem().expect("a file").to_string_lossy();
+            let object = folder.join(format!("{}-{name}.o", std::process::id()));
+            let mut command = Command::new(compiler());
+            command.args(flags).args(SANITIZERS).args(["-c", "-x", "c++"]).arg(source).arg("-o").arg(&object);
+            (object, command.stderr(Stdio::piped()).spawn().expect("the compiler answered before"))
+        })
+        .collect();
+    let mut link = Command::new(compiler());
+    link.args(SANITIZERS).arg("-shared");
+    for (object, compiling) in objects {
+        check(&compiling.wait_with_output().expect("the compiler ends"));
+        link.arg(object);
+    }
     let unfinished = folder.join(format!("{}.so", std::process::id()));
-    let output = Command::new(compiler())
-        .args([
-            "-std=c++17",
-            "-O1",
-            "-g",
-            "-shared",
-            "-fPIC",
-            "-fvisibility=hidden",
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-        ])
-        .args(["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-x", "c++"])
-        .args(sources.iter().filter(|file| file.extension().is_some_and(|e| e == "cpp")))
-        .arg("-o")
-        .arg(&unfinished)
-        .output()
-        .expect("the compiler answered before");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    check(&link.arg("-o").arg(&unfinished).output().expect("the compiler answered before"));
     fs::rename(&unfinished, &library).expect("the same folder");
     Some((folder, asan))
 }
