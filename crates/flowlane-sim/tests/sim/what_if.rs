@@ -270,6 +270,17 @@ fn inaccurately_simulated_software_is_not_compared() {
         doubted.doubt
     );
     assert_eq!(plain.doubt, None);
+    // The simulated parts do not depend on the measurements.
+    let simulated = |report: &Report| {
+        serde_json::to_string(&(&report.machine_hash, &report.facts, &report.lines, &report.bottlenecks))
+            .unwrap()
+    };
+    assert_eq!(simulated(doubted), simulated(plain));
+    let cycles = |report: &Report| {
+        let settings = report.tornado.bars.iter().flat_map(|bar| &bar.settings);
+        settings.map(|s| (s.cycles, s.tcam_cycles)).collect::<Vec<_>>()
+    };
+    assert_eq!(cycles(doubted), cycles(plain));
     assert!(beside_software(doubted).len() >= 10, "{:?}", beside_software(doubted));
     for even in beside_software(doubted) {
         assert!(even.crossing.is_none() && even.answer.starts_with("no ratio"), "{even:?}");
